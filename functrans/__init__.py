@@ -1,0 +1,21 @@
+"""functrans: composable transformations of array programs. The public face; no code."""
+
+from jax import ShapeDtypeStruct as ShapeDtypeStruct
+from jax import block_until_ready as block_until_ready
+from jax import device_put as device_put
+
+from functrans.api.derivatives import grad as grad
+from functrans.api.derivatives import hessian as hessian
+from functrans.api.derivatives import jacfwd as jacfwd
+from functrans.api.derivatives import jacrev as jacrev
+from functrans.api.derivatives import jvp as jvp
+from functrans.api.derivatives import linear_transpose as linear_transpose
+from functrans.api.derivatives import linearize as linearize
+from functrans.api.derivatives import value_and_grad as value_and_grad
+from functrans.api.derivatives import vjp as vjp
+from functrans.api.jit import clear_caches as clear_caches
+from functrans.api.jit import jit as jit
+from functrans.api.programs import eval_shape as eval_shape
+from functrans.api.programs import interpret as interpret
+from functrans.api.programs import make_ir as make_ir
+from functrans.api.vmap import vmap as vmap

@@ -1,0 +1,642 @@
+"""`jvp`, `vjp`, `grad` and their relatives: flatten, differentiate, unflatten."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from functrans import errors, tree
+from functrans.api.flat import FlatFunction, as_array, float0_zeros, function_name, instantiate
+from functrans.api.vmap import vmap
+from functrans.ir.source import describe, user_source
+from functrans.ir.types import ArrayType, dtype_class, is_inexact
+from functrans.primitives.shape import reshape, slice_axis
+from functrans.trace import (
+    evaluate,
+    literal,
+    materialize,
+    state,
+    tracing,
+    typeof,
+)
+from functrans.transforms.jvp import (
+    Linear,
+    LinearTrace,
+    run_dual,
+    run_linearize,
+)
+from functrans.transforms.transpose import backward
+
+
+def jvp(
+    fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False
+) -> Any:
+    """Evaluate a function and its derivative along one direction, in forward mode.
+
+    Arguments:
+      fun: function of pytrees of arrays.
+      primals: tuple of arguments at which to differentiate.
+      tangents: tuple of directions, of the same structure, shapes and dtypes (float0 for integers).
+      has_aux: `fun` returns `(out, aux)`; aux is not differentiated.
+
+    Returns:
+      `(out, tangent of out)`, and aux as a third if `has_aux`.
+
+    Raises:
+      TypeMismatch: a tangent does not fit its primal.
+
+    Source: `jax.jvp`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> y, dy = ft.jvp(lambda x: x * x, (3.0,), (1.0,))
+      >>> print(y, dy)
+      9.0 6.0
+    """
+    for name, given in (("primals", primals), ("tangents", tangents)):
+        if not isinstance(given, (tuple, list)):
+            raise errors.NotAnArray(
+                f"jvp takes {name} as a tuple or list, one per argument, got {type(given).__name__}; "
+                f"write jvp(f, (x,), (dx,))"
+            )
+    flat, leaves, tangent_leaves = _primals_and_tangents(fun, primals, tangents, "jvp", has_aux)
+    outs, out_tangents = run_dual(flat, leaves, tangent_leaves)
+    out, aux = flat.results(outs)
+    dout = flat.unflatten([instantiate(t, typeof(y)) for t, y in zip(out_tangents, outs, strict=False)])  # noqa: E501
+    return (out, dout, aux) if has_aux else (out, dout)
+
+
+def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+    """Evaluate a function, and give its derivative at that point as a linear function.
+
+    Arguments:
+      fun: function of pytrees of arrays.
+      *primals: arguments at which to linearise.
+      has_aux: `fun` returns `(out, aux)`.
+
+    Returns:
+      `(out, f_jvp)`, and aux as a third if `has_aux`. `f_jvp(*tangents)` may be called many times;
+      `f_jvp.program` is the linear Program, whose constants are the residuals.
+
+    Source: `jax.linearize`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> y, f_jvp = ft.linearize(lambda x: x * x, 3.0)
+      >>> print(f_jvp(1.0))
+      6.0
+    """
+    leaves, in_tree = tree.flatten((primals, {}))
+    leaves = [as_array(x) for x in leaves]
+    active = [is_inexact(typeof(x).dtype) for x in leaves]
+    flat = Function(fun, in_tree, has_aux)
+    outs, linear = run_linearize(flat, leaves, active)
+    out, aux = flat.results(outs)
+    program = linear.program()
+
+    def f_jvp(*tangents: Any) -> Any:
+        given = _fitting(tangents, in_tree, leaves, "the linear function of linearize")
+        moving = [t for t, a in zip(given, active, strict=True) if a]
+        filled = [
+            literal(0, v.type) if t is None else t
+            for t, v in zip(moving, linear.inputs, strict=True)
+        ]
+        results = evaluate(program, filled)
+        typed = zip(results, linear.out_types, strict=True)
+        return flat.unflatten([
+            materialize(t) if is_inexact(y.dtype) else float0_zeros(y.shape)
+            for t, y in list(typed)[: flat.n_out]
+        ])  # fmt: skip
+
+    f_jvp.program = program  # type: ignore[attr-defined]
+    return (out, f_jvp, aux) if has_aux else (out, f_jvp)
+
+
+def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+    """Evaluate a function, and give its reverse-mode derivative at that point.
+
+    Arguments:
+      fun: function of pytrees of arrays.
+      *primals: arguments at which to differentiate.
+      has_aux: `fun` returns `(out, aux)`.
+
+    Returns:
+      `(out, pullback)`, and aux as a third if `has_aux`. `pullback(ct)` takes a cotangent of the
+      structure and types of `out` and returns a tuple of cotangents, one per primal; it may be
+      called many times.
+
+    Raises:
+      TypeMismatch: (from the pullback) the cotangent does not fit the result.
+
+    Source: `jax.vjp`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> y, pullback = ft.vjp(lambda a, b: a * b, 2.0, 5.0)
+      >>> a_bar, b_bar = pullback(1.0)
+      >>> print(a_bar, b_bar)
+      5.0 2.0
+    """
+    leaves, in_tree = tree.flatten((primals, {}))
+    leaves = [as_array(x) for x in leaves]
+    active = [is_inexact(typeof(x).dtype) for x in leaves]
+    flat = Function(fun, in_tree, has_aux)
+    outs, linear = run_linearize(flat, leaves, active)
+    out, aux = flat.results(outs)
+    out_tree = flat.out_tree
+
+    def pullback(ct: Any) -> Any:
+        cts = _cotangents(ct, out_tree, linear.out_types[: flat.n_out])
+        found = iter(_backward(linear, cts))
+        grads = [
+            instantiate(next(found) if a else None, typeof(x))
+            for x, a in zip(leaves, active, strict=True)
+        ]
+        return tree.unflatten(in_tree, grads)[0]
+
+    return (out, pullback, aux) if has_aux else (out, pullback)
+
+
+def grad(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[..., Any]:
+    """Make the gradient of a scalar function, by reverse mode.
+
+    Arguments:
+      fun: function of pytrees of arrays with a scalar result (of shape `()`, real).
+      argnums: position or positions of the arguments to differentiate.
+      has_aux: `fun` returns `(loss, aux)`, and the gradient function `(gradient, aux)`.
+      holomorphic: the function is complex-differentiable: complex arguments and result.
+      allow_int: give integer arguments a gradient of dtype float0 instead of an error.
+
+    Returns:
+      A function of the same arguments that returns the gradient, of the structure of the argument (a
+      tuple of such if `argnums` is a sequence).
+
+    Raises:
+      NonScalarLoss: the result is not a scalar.
+      NonDifferentiable: an argument or the result is an integer or boolean.
+
+    Source: `jax.grad`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> print(ft.grad(lambda w: jnp.sum(w ** 2))(jnp.array([1.0, 2.0])))
+      [2. 4.]
+    """
+    both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int)
+
+    @functools.wraps(fun, updated=())
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        value, g = both(*args, **kwargs)
+        return (g, value[1]) if has_aux else g
+
+    return gradient
+
+
+def value_and_grad(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[..., Any]:
+    """Make a function that returns both the value and the gradient of a scalar function.
+
+    Arguments, errors: as in `grad`.
+
+    Returns:
+      A function that returns `(value, gradient)`; `((value, aux), gradient)` if `has_aux`.
+
+    Source: `jax.value_and_grad`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> value, g = ft.value_and_grad(lambda x: x * x)(3.0)
+      >>> print(value, g)
+      9.0 6.0
+    """
+    _check_callable(fun, "grad")
+    several = not isinstance(argnums, int)
+    numbers = tuple(argnums) if several else (argnums,)  # type: ignore[arg-type]
+
+    @functools.wraps(fun, updated=())
+    def both(*args: Any, **kwargs: Any) -> Any:
+        chosen = _choose(fun, args, numbers)
+        leaves, in_tree = tree.flatten(chosen)
+        leaves = [as_array(x) for x in leaves]
+        _check_inputs(fun, leaves, chosen, holomorphic, allow_int)
+
+        def of_chosen(*given: Any) -> Any:
+            full = list(args)
+            for i, x in zip(numbers, given, strict=True):
+                full[i] = x
+            return fun(*full, **kwargs)
+
+        flat = Function(of_chosen, tree.structure((chosen, {})), has_aux, fun)
+        active = [is_inexact(typeof(x).dtype) for x in leaves]
+        outs, linear = run_linearize(flat, leaves, active)
+        value, aux = flat.results(outs)
+        _check_loss(fun, value, holomorphic)
+        one = literal(1, linear.out_types[0])
+        cts = [one, *[None] * (len(outs) - 1)]
+        found = iter(_backward(linear, cts))
+        grads = tree.unflatten(in_tree, [
+            instantiate(next(found) if a else None, typeof(x))
+            for x, a in zip(leaves, active, strict=True)
+        ])  # fmt: skip
+        return ((value, aux) if has_aux else value), (grads if several else grads[0])
+
+    return both
+
+
+def jacfwd(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+) -> Callable[..., Any]:
+    """Make the Jacobian of a function, column by column in forward mode.
+
+    Arguments:
+      fun: function of pytrees of arrays.
+      argnums, has_aux, holomorphic: as in `grad`.
+
+    Returns:
+      A function whose result has, for every leaf of the output and of the argument, an array of shape
+      `(*output shape, *argument shape)`.
+
+    Source: `jax.jacfwd`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> print(ft.jacfwd(lambda x: x ** 2)(jnp.array([1.0, 2.0])))
+      [[2. 0.]
+       [0. 4.]]
+    """
+    _check_callable(fun, "jacfwd")
+    several = not isinstance(argnums, int)
+    numbers = tuple(argnums) if several else (argnums,)  # type: ignore[arg-type]
+
+    @functools.wraps(fun, updated=())
+    def jacobian(*args: Any, **kwargs: Any) -> Any:
+        chosen = tree.map(as_array, _choose(fun, args, numbers))
+        _check_jacobian(fun, tree.leaves(chosen), chosen, holomorphic)
+
+        def push(tangents: Any) -> Any:
+            def of_chosen(*given: Any) -> Any:
+                full = list(args)
+                for i, x in zip(numbers, given, strict=True):
+                    full[i] = x
+                return fun(*full, **kwargs)
+
+            return jvp(of_chosen, chosen, tangents, has_aux)
+
+        columns = vmap(push, out_axes=(None, -1, None) if has_aux else (None, -1))(_basis(chosen))
+        jac = tree.map(lambda y: _split_axis(y, chosen if several else chosen[0], -1), columns[1])
+        return (jac, columns[2]) if has_aux else jac
+
+    return jacobian
+
+
+def jacrev(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[..., Any]:
+    """Make the Jacobian of a function, row by row in reverse mode.
+
+    Arguments, returns: as in `jacfwd`; `allow_int` as in `grad`.
+
+    Source: `jax.jacrev`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> print(ft.jacrev(lambda x: x ** 2)(jnp.array([1.0, 2.0])))
+      [[2. 0.]
+       [0. 4.]]
+    """
+    _check_callable(fun, "jacrev")
+    several = not isinstance(argnums, int)
+    numbers = tuple(argnums) if several else (argnums,)  # type: ignore[arg-type]
+
+    @functools.wraps(fun, updated=())
+    def jacobian(*args: Any, **kwargs: Any) -> Any:
+        chosen = tree.map(as_array, _choose(fun, args, numbers))
+        _check_inputs(fun, tree.leaves(chosen), chosen, holomorphic, allow_int)
+
+        def of_chosen(*given: Any) -> Any:
+            full = list(args)
+            for i, x in zip(numbers, given, strict=True):
+                full[i] = x
+            return fun(*full, **kwargs)
+
+        out, pullback, *aux = vjp(of_chosen, *chosen, has_aux=has_aux)
+        _check_outputs(fun, tree.leaves(out), holomorphic)
+        rows = vmap(pullback)(_basis(out))
+        rows = rows if several else rows[0]
+        # rows: for each leaf of the argument, an array over all elements of the output
+        by_input = tree.map(lambda y: _split_axis(y, out, 0), rows)
+        jac = tree.transpose(
+            tree.structure(chosen if several else chosen[0]), tree.structure(out), by_input
+        )
+        return (jac, *aux) if has_aux else jac
+
+    return jacobian
+
+
+def hessian(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+) -> Callable[..., Any]:
+    """Make the matrix of second derivatives, forward over reverse.
+
+    Arguments, returns: as in `jacfwd`, of `jacrev` of `fun`.
+
+    Source: `jax.hessian`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> print(ft.hessian(lambda x: jnp.sum(x ** 3))(jnp.array([1.0, 2.0])))
+      [[ 6.  0.]
+       [ 0. 12.]]
+    """
+    return jacfwd(
+        jacrev(fun, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic
+    )
+
+
+def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[..., Any]:
+    """Make the transpose of a linear function.
+
+    Arguments:
+      fun: linear function of pytrees of arrays.
+      *primals: examples of the arguments; only shapes and dtypes are read (`ShapeDtypeStruct` does).
+
+    Returns:
+      A function from a cotangent of the result to a tuple of cotangents, one per argument.
+
+    Raises:
+      MissingRule, TypeMismatch: the function is not linear.
+
+    Source: `jax.linear_transpose`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> f_t = ft.linear_transpose(lambda x: 2.0 * x, 1.0)
+      >>> print(f_t(3.0)[0])
+      6.0
+    """
+    leaves, in_tree = tree.flatten((primals, {}))
+    types = [typeof(x) for x in leaves]
+    for t in types:
+        if not is_inexact(t.dtype):
+            raise errors.NonDifferentiable(f"linear_transpose takes floating point arguments, not {t}")
+    flat = Function(fun, in_tree)
+
+    def transposed(ct: Any) -> Any:
+        trace = LinearTrace(state.trace)
+        inputs = [trace.new_input(t) for t in types]
+        with tracing(trace):
+            outs = flat(*inputs)
+        own = [y.ref if getattr(y, "trace", None) is trace else None for y in outs]
+        cts = _cotangents(ct, flat.out_tree, [typeof(y) for y in outs])
+        found = backward(trace.equations, [x.ref for x in inputs], own, cts)
+        return tree.unflatten(
+            in_tree, [instantiate(c, t) for c, t in zip(found, types, strict=True)]
+        )[0]
+
+    return transposed
+
+
+# --- shared ---------------------------------------------------------------------------------------
+
+
+class Function(FlatFunction):
+    """A FlatFunction whose result may be `(out, aux)`: aux leaves follow those of out."""
+
+    __slots__ = ("aux_tree", "has_aux", "n_out", "named")
+
+    def __init__(self, fun: Any, in_tree: Any, has_aux: bool = False, named: Any = None):
+        super().__init__(fun, in_tree)
+        self.has_aux = has_aux
+        self.named = named or fun
+        self.n_out = 0
+        self.aux_tree: Any = None
+
+    def __call__(self, *leaves: Any) -> list[Any]:
+        if not self.has_aux:
+            outs = super().__call__(*leaves)
+            self.n_out = len(outs)
+            return outs
+        args, kwargs = tree.unflatten(self.in_tree, leaves)
+        result = self.fun(*args, **kwargs)
+        if not isinstance(result, (tuple, list)) or len(result) != 2:
+            raise errors.NotAnArray(
+                f"with has_aux=True {function_name(self.named)} must return a pair (out, aux), got "
+                f"{type(result).__name__}"
+            )
+        outs, self.out_tree = tree.flatten(result[0])
+        aux, self.aux_tree = tree.flatten(result[1])
+        self.n_out = len(outs)
+        return [*outs, *aux]
+
+    def unflatten(self, outs: Sequence[Any]) -> Any:
+        return tree.unflatten(self.out_tree, outs[: self.n_out])
+
+    def results(self, outs: Sequence[Any]) -> tuple[Any, Any]:
+        aux = tree.unflatten(self.aux_tree, outs[self.n_out :]) if self.has_aux else None
+        return self.unflatten([materialize(y) for y in outs[: self.n_out]]), aux
+
+
+def _backward(linear: Linear, cts: Sequence[Any]) -> list[Any]:
+    padded = [*cts, *[None] * (len(linear.outputs) - len(cts))]
+    return backward(linear.equations, linear.inputs, linear.outputs, padded)
+
+
+def _choose(fun: Any, args: Sequence[Any], numbers: Sequence[int]) -> tuple:
+    for i in numbers:
+        if not -len(args) <= i < len(args):
+            raise errors.InvalidArgument(
+                f"argnums={i} asks for an argument that {function_name(fun)} was not given: it was "
+                f"called with {len(args)} positional arguments, at\n    {describe(user_source())}\n"
+                "Differentiated arguments are passed by position."
+            )
+    return tuple([args[i] for i in numbers])
+
+
+def _check_callable(fun: Any, name: str) -> None:
+    if not callable(fun):
+        raise errors.NotAnArray(
+            f"{name} takes a function, got {fun!r:.80} of type {type(fun).__qualname__}; write "
+            f"{name}(f)(x), not {name}(f(x))"
+        )
+
+
+def _check_inputs(fun: Any, leaves: Any, given: Any, holomorphic: bool, allow_int: bool) -> None:
+    wanted = ("complex",) if holomorphic else ("float", "complex")
+    for i, x in enumerate(leaves):
+        kind = dtype_class(typeof(x).dtype)
+        if kind in wanted or (allow_int and kind in ("int", "uint", "bool")):
+            continue
+        path = tree.path_names(given, "argument ")[i]
+        advice = (
+            "With holomorphic=True arguments must be complex."
+            if holomorphic
+            else "Cast it with x.astype(float), choose others with argnums, or pass allow_int=True."
+        )
+        raise errors.NonDifferentiable(
+            f"cannot differentiate {function_name(fun)} with respect to {path} of type {typeof(x)}; "
+            f"called at\n    {describe(user_source())}\n{advice}"
+        )
+
+
+def _check_jacobian(fun: Any, leaves: Any, given: Any, holomorphic: bool) -> None:
+    _check_inputs(fun, leaves, given, holomorphic, False)
+    if not holomorphic:
+        for x in leaves:
+            if dtype_class(typeof(x).dtype) == "complex":
+                raise errors.NonDifferentiable(
+                    f"jacfwd of {function_name(fun)}: an argument is complex, {typeof(x)}; pass "
+                    "holomorphic=True for complex-differentiable functions"
+                )
+
+
+def _check_outputs(fun: Any, leaves: Any, holomorphic: bool) -> None:
+    wanted = ("complex",) if holomorphic else ("float",)
+    for y in leaves:
+        if dtype_class(typeof(y).dtype) not in wanted:
+            raise errors.NonDifferentiable(
+                f"{function_name(fun)} returned {typeof(y)}, but its result must be "
+                f"{'complex with' if holomorphic else 'real without'} holomorphic=True; for complex "
+                "results use vjp, or return real and imaginary parts"
+            )
+
+
+def _check_loss(fun: Any, value: Any, holomorphic: bool) -> None:
+    leaves, structure = tree.flatten(value)
+    if len(leaves) != 1 or structure != tree.structure(0):
+        shown = ", ".join(str(typeof(y)) for y in leaves)
+        raise errors.NonScalarLoss(
+            f"grad needs a function that returns one scalar, but {function_name(fun)} returned a "
+            f"{type(value).__name__} of ({shown}), called at\n    {describe(user_source())}\n"
+            "Return the loss alone, or (loss, aux) with has_aux=True."
+        )
+    t = typeof(leaves[0])
+    if t.shape != ():
+        raise errors.NonScalarLoss(
+            f"grad needs a function that returns a scalar, but {function_name(fun)} returned {t}, "
+            f"called at\n    {describe(user_source())}\n"
+            "Reduce it (jnp.sum, jnp.mean), or use jacrev, or vmap(grad(f)) for one gradient per "
+            "example."
+        )
+    kind = dtype_class(t.dtype)
+    if kind != ("complex" if holomorphic else "float"):
+        advice = (
+            "With holomorphic=True it must return a complex number."
+            if holomorphic
+            else "Cast with x.astype(float); for a complex-differentiable function pass "
+            "holomorphic=True."
+        )
+        raise errors.NonDifferentiable(
+            f"grad needs a real floating point result, but {function_name(fun)} returned {t}, "
+            f"called at\n    {describe(user_source())}\n{advice}"
+        )
+
+
+def _primals_and_tangents(
+    fun: Any, primals: Sequence[Any], tangents: Sequence[Any], name: str, has_aux: bool
+) -> tuple[Function, list[Any], list[Any]]:
+    leaves, in_tree = tree.flatten((tuple(primals), {}))
+    leaves = [as_array(x) for x in leaves]
+    given = _fitting(tuple(tangents), in_tree, leaves, name)
+    return Function(fun, in_tree, has_aux), leaves, given
+
+
+def _fitting(tangents: tuple, in_tree: Any, leaves: Sequence[Any], name: str) -> list[Any]:
+    """The tangents as a flat list, None for those of integers; an error where they do not fit."""
+    given, structure = tree.flatten((tuple(tangents), {}))
+    if structure != in_tree:
+        raise errors.TypeMismatch(
+            f"{name}: the tangents must have the structure of the primals, {in_tree}, got {structure}"
+        )
+    fitting = []
+    for x, t in zip(leaves, given, strict=True):
+        want = typeof(x).tangent()
+        if isinstance(t, np.ndarray) and t.dtype == jax.dtypes.float0:
+            have = ArrayType(t.shape, jax.dtypes.float0)
+        else:
+            t = as_array(t)
+            have = typeof(t)
+        if not have.same(want):
+            raise errors.TypeMismatch(
+                f"{name}: the tangent of a primal {typeof(x)} must be {want}, got {have}, at\n"
+                f"    {describe(user_source())}"
+            )
+        fitting.append(None if want.dtype == jax.dtypes.float0 else t)
+    return fitting
+
+
+def _cotangents(ct: Any, out_tree: Any, types: Sequence[ArrayType]) -> list[Any]:
+    given, structure = tree.flatten(ct)
+    if structure != out_tree:
+        raise errors.InvalidArgument(
+            f"the cotangent given to a vjp function has structure {structure}, but the result of the "
+            f"function has {out_tree}, at\n    {describe(user_source())}"
+        )
+    cts: list[Any] = []
+    for c, t in zip(given, types, strict=True):
+        want = t.tangent()
+        if want.dtype == jax.dtypes.float0:
+            cts.append(None)
+            continue
+        c = as_array(c)
+        if not typeof(c).same(want):
+            raise errors.InvalidArgument(
+                f"the cotangent given to a vjp function has type {typeof(c)}, but the result of the "
+                f"function has {want}, at\n    {describe(user_source())}"
+            )
+        cts.append(c)
+    return cts
+
+
+def _basis(given: Any) -> Any:
+    """The unit vectors of all elements of a pytree, along a new leading axis of each leaf."""
+    leaves, structure = tree.flatten(given)
+    types = [typeof(x) for x in leaves]
+    total = sum(t.size for t in types)
+    rows, start = [], 0
+    for t in types:
+        eye = np.zeros((total, t.size), t.dtype)
+        eye[range(start, start + t.size), range(t.size)] = 1
+        rows.append(jax.numpy.asarray(eye.reshape(total, *t.shape)))
+        start += t.size
+    return tree.unflatten(structure, rows)
+
+
+def _split_axis(y: Any, like: Any, axis: int) -> Any:
+    """Split the axis that runs over all elements of the pytree `like` into its leaves and shapes."""
+    leaves, structure = tree.flatten(like)
+    t = typeof(y)
+    axis %= t.ndim
+    parts, start = [], 0
+    for x in leaves:
+        shape = typeof(x).shape
+        stop = start + typeof(x).size
+        part = slice_axis(y, axis, start, stop)
+        parts.append(reshape(part, shape=(*t.shape[:axis], *shape, *t.shape[axis + 1 :])))
+        start = stop
+    return tree.unflatten(structure, parts)
+

@@ -1,0 +1,74 @@
+"""From users' pytrees to flat lists of arrays, and back; shared by the functions of this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from functrans import errors, tree
+from functrans.ir.source import describe
+from functrans.trace import Tracer, literal, materialize, typeof
+
+
+class FlatFunction:
+    """A user's function of pytrees as one of flat lists; `out_tree` is known once it was called."""
+
+    __slots__ = ("fun", "in_tree", "out_tree")
+
+    def __init__(self, fun: Callable[..., Any], in_tree: Any):
+        self.fun = fun
+        self.in_tree = in_tree
+        self.out_tree: Any = None
+
+    def __call__(self, *leaves: Any) -> list[Any]:
+        args, kwargs = tree.unflatten(self.in_tree, leaves)
+        out = self.fun(*args, **kwargs)
+        outs, self.out_tree = tree.flatten(out)
+        for i, y in enumerate(outs):
+            check_result(self.fun, y, out, i)
+        return outs
+
+
+def check_result(fun: Callable[..., Any], y: Any, out: Any, i: int) -> None:
+    """Raise the error for a result that is not an array."""
+    try:
+        typeof(y)
+    except errors.NotAnArray:
+        path = tree.path_names(out, "result")[i]
+        code = getattr(fun, "__code__", None)
+        where = describe((code, 0)) if code is not None else function_name(fun)
+        raise errors.NotAnArray(
+            f"{function_name(fun)} returned {y!r:.80} of type {type(y).__qualname__} at {path}; "
+            f"a transformed function must return arrays, scalars or pytrees of them. It is defined at"
+            f"\n    {where}"
+        ) from None
+
+
+def function_name(fun: Any) -> str:
+    return getattr(fun, "__qualname__", None) or getattr(fun, "__name__", None) or repr(fun)
+
+
+def as_array(x: Any) -> Any:
+    """An argument that rules can compute with: NumPy arrays and Python scalars as jax arrays."""
+    if isinstance(x, (jax.Array, Tracer)):
+        return x
+    typeof(x)  # raises for what is not an array
+    return jax.numpy.asarray(x)
+
+
+def instantiate(x: Any, like: Any) -> Any:
+    """A tangent or cotangent that a user may hold: None is the zero of the type `like`."""
+    if x is None:
+        tangent = like.tangent()
+        if tangent is not like:
+            return float0_zeros(like.shape)
+        return materialize(literal(0, like))
+    return materialize(x)
+
+
+def float0_zeros(shape: Sequence[int]) -> Any:
+    return np.zeros(shape, jax.dtypes.float0)
+

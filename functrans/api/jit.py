@@ -1,0 +1,279 @@
+"""`jit`: a function traced once per signature, its program optimised and compiled by XLA.
+
+On its own it is `jax.jit` around the program, so dispatch is JAX's. Inside a transformation it becomes
+one `jit` equation that holds the program.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import jax
+
+from functrans import errors, tree
+from functrans.api.flat import FlatFunction, function_name
+from functrans.backends import eager, xla
+from functrans.ir.program import Program, hoist_constants
+from functrans.ir.source import describe, user_source
+from functrans.passes import pipeline
+from functrans.primitives.call import jit as jit_call
+from functrans.trace import Tracer, clear_types, leaked, stage, state, typeof
+
+
+def jit(
+    fun: Callable[..., Any] | None = None,
+    /,
+    *,
+    static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Iterable[str] | None = None,
+    donate_argnums: int | Sequence[int] | None = None,
+    donate_argnames: str | Iterable[str] | None = None,
+    in_shardings: Any = None,
+    out_shardings: Any = None,
+    keep_unused: bool = False,
+    device: Any = None,
+    backend: str | None = None,
+    inline: bool = False,
+    compiler_options: dict[str, Any] | None = None,
+) -> Any:
+    """Compile a function with XLA the first time it meets a signature, and run it from then on.
+
+    Arguments:
+      fun: function of pytrees of arrays, returning a pytree of arrays. Left out: a decorator.
+      static_argnums, static_argnames: arguments that are Python values, hashable; another value
+        compiles anew.
+      donate_argnums, donate_argnames: arguments whose buffers the results may take over.
+      in_shardings, out_shardings, device, backend, keep_unused, compiler_options: as in `jax.jit`.
+      inline: inside another transformation, put the operations there instead of a call.
+
+    Returns:
+      A function like `fun`, with `.trace(*args)`, `.lower(*args)` (then `.compile()`,
+      `.as_text()`, `.cost_analysis()`, `.memory_analysis()`), `.program(*args)`, `.eval_shape(*args)`
+      and `.clear_cache()`.
+
+    Raises:
+      UnhashableStatic: a static argument is not hashable.
+      NotAnArray: an argument or result is not an array, a scalar or a pytree of these.
+
+    Source: `jax.jit`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> @ft.jit
+      ... def f(x):
+      ...     return jnp.sin(x) * 2
+      >>> print(f(jnp.zeros(3)))
+      [0. 0. 0.]
+    """
+    options = {k: v for k, v in locals().items() if k != "fun"}
+    if fun is None:
+        return functools.partial(jit, **options)
+    inline = options.pop("inline")
+    if options.pop("compiler_options") is None:
+        compiler_options = {}
+    else:
+        options["compiler_options"] = compiler_options
+    for name in ("in_shardings", "out_shardings", "device", "backend"):
+        if options[name] is None:
+            del options[name]
+    statics = Statics(fun, static_argnums, static_argnames)
+    entry = _entry(fun)
+    jitted = jax.jit(entry, **options)
+    nested = Nested(fun, statics, inline)
+
+    @functools.wraps(fun)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if state.trace is not None:
+            return nested(args, kwargs)
+        try:
+            return jitted(*args, **kwargs)
+        except (TypeError, ValueError) as error:
+            explain(error, fun, statics, args, kwargs)
+            raise
+
+    @functools.wraps(jitted.lower)
+    def lower(*args: Any, **kwargs: Any) -> Any:
+        return jitted.lower(*args, **kwargs)
+
+    def program(*args: Any, **kwargs: Any) -> Program:
+        """The optimised program for these arguments."""
+        static, dynamic = statics.split(args, kwargs)
+        leaves, in_tree = tree.flatten(dynamic)
+        flat = FlatFunction(statics.bound(static), in_tree)
+        return pipeline.optimize(stage(flat, [typeof(x) for x in leaves], function_name(fun)))
+
+    call.lower = lower  # type: ignore[attr-defined]
+    call.trace = jitted.trace  # type: ignore[attr-defined]
+    call.eval_shape = jitted.eval_shape  # type: ignore[attr-defined]
+    call.program = program  # type: ignore[attr-defined]
+
+    def clear_cache() -> None:
+        jitted.clear_cache()
+        nested.clear()
+
+    call.clear_cache = clear_cache  # type: ignore[attr-defined]
+    _ALL_NESTED.add(nested)
+    return call
+
+
+def _entry(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """What `jax.jit` traces: our tracing, our program, one JAX equation."""
+
+    @functools.wraps(fun)
+    def entry(*args: Any, **kwargs: Any) -> Any:
+        leaves, in_tree = tree.flatten((args, kwargs))
+        flat = FlatFunction(fun, in_tree)
+        dynamic = [_is_array(x) for x in leaves]
+
+        def only_arrays(*arrays: Any) -> list[Any]:
+            rest = iter(arrays)
+            return flat(*[next(rest) if d else x for x, d in zip(leaves, dynamic, strict=True)])
+
+        arrays = [x for x, d in zip(leaves, dynamic, strict=True) if d]
+        program = stage(only_arrays, [typeof(x) for x in arrays], function_name(fun))
+        outs = xla.run_program(pipeline.optimize(program), arrays)
+        return tree.unflatten(flat.out_tree, outs)
+
+    return entry
+
+
+def _is_array(x: Any) -> bool:
+    return isinstance(x, jax.Array)
+
+
+class Statics:
+    """Which arguments are static, by position and by name."""
+
+    def __init__(self, fun: Any, argnums: Any, argnames: Any):
+        numbers = {argnums} if isinstance(argnums, int) else set(argnums or ())
+        names = {argnames} if isinstance(argnames, str) else set(argnames or ())
+        self.fun = fun
+        try:
+            parameters = list(inspect.signature(fun).parameters.values())
+        except (TypeError, ValueError):
+            parameters = []
+        positional = [
+            p.name
+            for p in parameters
+            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+        ]
+        numbers = {i + len(positional) if i < 0 else i for i in numbers}
+        self.names = names | {positional[i] for i in numbers if i < len(positional)}
+        self.numbers = numbers | {positional.index(n) for n in names if n in positional}
+
+    def split(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, tuple]:
+        """-> a hashable key with the static arguments, (dynamic args, dynamic kwargs)."""
+        if not self.names and not self.numbers:
+            return (), (args, kwargs)
+        static_args = tuple([(i, x) for i, x in enumerate(args) if i in self.numbers])
+        static_kwargs = tuple([(k, v) for k, v in sorted(kwargs.items()) if k in self.names])
+        dynamic = tuple([x for i, x in enumerate(args) if i not in self.numbers])
+        return (static_args, static_kwargs), (
+            dynamic,
+            {k: v for k, v in kwargs.items() if k not in self.names},
+        )
+
+    def bound(self, static: tuple) -> Callable[..., Any]:
+        """The function of the dynamic arguments alone."""
+        if not static:
+            return self.fun
+        static_args, static_kwargs = static
+
+        @functools.wraps(self.fun)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            full = list(args)
+            for i, x in static_args:
+                full.insert(i, x)
+            return self.fun(*full, **kwargs, **dict(static_kwargs))
+
+        return call
+
+    def check(self, args: tuple, kwargs: dict[str, Any]) -> None:
+        """Raise UnhashableStatic for a static argument that cannot be hashed."""
+        given = [(f"argument {i}", x) for i, x in enumerate(args) if i in self.numbers]
+        given += [(f"argument {k!r}", v) for k, v in kwargs.items() if k in self.names]
+        for name, value in given:
+            try:
+                hash(value)
+            except TypeError:
+                raise errors.UnhashableStatic(
+                    f"static {name} of {function_name(self.fun)} is {value!r:.80} of type "
+                    f"{type(value).__qualname__}, which is not hashable, at\n"
+                    f"    {describe(user_source())}\nStatic arguments are part of the key under "
+                    "which compiled code is kept. Give a tuple instead of a list, a number instead "
+                    "of an array; or make the argument dynamic."
+                ) from None
+
+
+class Nested:
+    """A jitted function called while something else is traced: one equation that holds its program,
+    traced once per signature."""
+
+    def __init__(self, fun: Callable[..., Any], statics: Statics, inline: bool):
+        self.fun = fun
+        self.statics = statics
+        self.inline = inline
+        self.cache: dict[Any, tuple[Program, tuple, Any]] = {}
+
+    def clear(self) -> None:
+        self.cache.clear()
+
+    def __call__(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+        if self.inline:
+            return self.fun(*args, **kwargs)
+        self.statics.check(args, kwargs)
+        static, dynamic = self.statics.split(args, kwargs)
+        leaves, in_tree = tree.flatten(dynamic)
+        types = tuple([typeof(x) for x in leaves])
+        key = (static, in_tree, types, jax.config.jax_enable_x64,
+               jax.config.jax_default_matmul_precision)  # fmt: skip
+        found = self.cache.get(key)
+        if found is None or not _still_active(found[1]):
+            flat = FlatFunction(self.statics.bound(static), in_tree)
+            program = stage(flat, types, function_name(self.fun).rpartition(".")[2])
+            found = self.cache[key] = (*hoist_constants(program), flat.out_tree)
+        program, captured, out_tree = found
+        outs = jit_call(*captured, *leaves, program=program)
+        return tree.unflatten(out_tree, outs)
+
+
+def _still_active(captured: Iterable[Any]) -> bool:
+    """May a program that captured these values be used here? Not when a trace has ended."""
+    for x in captured:
+        if isinstance(x, Tracer):
+            trace = state.trace
+            while trace is not None and trace is not x.trace:
+                trace = trace.parent
+            if trace is None:
+                return False
+    return True
+
+
+_ALL_NESTED: weakref.WeakSet[Nested] = weakref.WeakSet()
+
+
+def clear_caches() -> None:
+    """Forget every compiled program and operation, ours and JAX's. Source: `jax.clear_caches`."""
+    for nested in list(_ALL_NESTED):
+        nested.clear()
+    eager.clear()
+    clear_types()
+    jax.clear_caches()
+
+
+def explain(
+    error: Exception, fun: Any, statics: Statics, args: tuple, kwargs: dict[str, Any]
+) -> None:
+    """Raise our own error if the arguments are what is wrong."""
+    if isinstance(error, errors.FunctransError):
+        return
+    statics.check(args, kwargs)
+    _, dynamic = statics.split(args, kwargs)
+    for x in tree.leaves(dynamic):
+        if isinstance(x, Tracer):
+            raise leaked(x) from None
+        typeof(x)

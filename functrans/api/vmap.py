@@ -1,0 +1,181 @@
+"""`vmap`: trace a function on one example, rewrite the program for all of them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+from functrans import errors, tree
+from functrans.api.flat import FlatFunction, as_array, function_name
+from functrans.ir.source import describe, user_source
+from functrans.trace import Trace, materialize, state, tracing, typeof
+from functrans.transforms.batch import Batching
+
+
+def vmap(
+    fun: Callable[..., Any],
+    in_axes: int | None | Sequence[Any] = 0,
+    out_axes: Any = 0,
+    axis_name: Any = None,
+    axis_size: int | None = None,
+) -> Callable[..., Any]:
+    """Make a function that does to every slice along an axis what `fun` does to one.
+
+    Arguments:
+      fun: function of pytrees of arrays.
+      in_axes: axis of each argument to map over, None for the same value in all; an int for all
+        arguments, or a tuple with a pytree prefix per argument. Keyword arguments map over axis 0.
+      out_axes: where the mapped axis goes in the results; a pytree prefix of the result.
+      axis_name: a name for the axis, for collectives.
+      axis_size: its size; needed where no argument has the axis.
+
+    Returns:
+      The vectorised function.
+
+    Raises:
+      InvalidArgument: an axis out of range, or an `in_axes` that does not fit the arguments.
+      BatchSizeMismatch: mapped axes of different sizes.
+
+    Source: `jax.vmap`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> dot = ft.vmap(jnp.dot, in_axes=(0, None))
+      >>> print(dot(jnp.ones((3, 2)), jnp.ones(2)))
+      [2. 2. 2.]
+    """
+    if not callable(fun):
+        raise errors.NotAnArray(
+            f"vmap takes a function, got {fun!r:.80} of type {type(fun).__qualname__}"
+        )
+    if isinstance(in_axes, list):
+        in_axes = tuple(in_axes)
+    if not (in_axes is None or isinstance(in_axes, (int, tuple))):
+        raise errors.NotAnArray(
+            f"vmap: in_axes must be an int, None or a tuple with one entry per argument, got "
+            f"{in_axes!r}"
+        )
+    for d in tree.leaves((in_axes, out_axes)):
+        if not isinstance(d, int):
+            raise errors.NotAnArray(f"vmap: axes must be ints or None, got {d!r}")
+
+    @functools.wraps(fun)
+    def mapped(*args: Any, **kwargs: Any) -> Any:
+        if isinstance(in_axes, tuple) and len(in_axes) != len(args):
+            raise errors.InvalidArgument(
+                f"vmap of {function_name(fun)}: in_axes={in_axes} has {len(in_axes)} entries for "
+                f"{len(args)} positional arguments, at\n    {describe(user_source())}\n"
+                "Give one entry per argument (None for those that are not mapped)."
+            )
+        leaves, in_tree = tree.flatten((args, kwargs))
+        leaves = [as_array(x) for x in leaves]
+        dims = _prefix((in_axes, 0), (args, kwargs), "in_axes", fun)
+        dims, size = _sizes(fun, (args, kwargs), leaves, dims, axis_size)
+
+        flat = FlatFunction(fun, in_tree)
+        trace = Trace(state.trace)
+        inputs = [
+            trace.new_input(_without(typeof(x), d)) if d is not None else None
+            for x, d in zip(leaves, dims, strict=True)
+        ]
+        with tracing(trace):
+            outs = flat(*[x if t is None else t for x, t in zip(leaves, inputs, strict=True)])
+            program = trace.close([t for t in inputs if t is not None], outs)
+        values = [x for x, d in zip(leaves, dims, strict=True) if d is not None]
+        t = Batching(size, axis_name)
+        results, found = t.run(program, values, [d for d in dims if d is not None])
+
+        result = tree.unflatten(flat.out_tree, results)
+        wanted = _prefix(out_axes, result, "out_axes", fun)
+        placed = [
+            _place(t, y, d, to, fun) for y, d, to in zip(results, found, wanted, strict=True)
+        ]
+        return tree.unflatten(flat.out_tree, placed)
+
+    return mapped
+
+
+def _without(t: Any, d: int) -> Any:
+    return t.update(shape=(*t.shape[:d], *t.shape[d + 1 :]))
+
+
+def _prefix(axes: Any, given: Any, what: str, fun: Any) -> list[int | None]:
+    """One axis per leaf, from a pytree prefix."""
+    try:
+        full = jax.tree.broadcast(axes, given, is_leaf=lambda x: x is None)
+    except ValueError as error:
+        raise errors.InvalidArgument(
+            f"vmap of {function_name(fun)}: {what}={axes if what == 'out_axes' else axes[0]} is not "
+            f"a pytree prefix of the {'result' if what == 'out_axes' else 'arguments'}, at\n"
+            f"    {describe(user_source())}\n{error}"
+        ) from None
+    return tree.leaves(full, is_leaf=lambda x: x is None)
+
+
+def _sizes(
+    fun: Any, given: Any, leaves: Sequence[Any], dims: Sequence[int | None], axis_size: int | None
+) -> tuple[list[int | None], int]:
+    """Axes counted from the front, and the one size of all mapped axes."""
+    names = None
+    front: list[int | None] = []
+    sizes: dict[int, int] = {}
+    for i, (x, d) in enumerate(zip(leaves, dims, strict=True)):
+        if d is None:
+            front.append(None)
+            continue
+        t = typeof(x)
+        if not -t.ndim <= d < t.ndim:
+            names = _argument_names(given)
+            raise errors.InvalidArgument(
+                f"vmap of {function_name(fun)}: axis {d} of in_axes is out of range for {names[i]} "
+                f"of type {t}, which has {t.ndim} axes, at\n    {describe(user_source())}\n"
+                "Use None for an argument that is not mapped."
+            )
+        front.append(d % t.ndim)
+        sizes[i] = t.shape[d]
+    distinct = set(sizes.values()) | ({axis_size} if axis_size is not None else set())
+    if not distinct:
+        raise errors.InvalidArgument(
+            f"vmap of {function_name(fun)} has no mapped argument, so the size of the axis is "
+            f"unknown, at\n    {describe(user_source())}\n"
+            "Map at least one argument, or pass axis_size=."
+        )
+    if len(distinct) > 1:
+        names = _argument_names(given)
+        shown = "\n".join(
+            f"    {names[i]}: axis {front[i]} of {typeof(leaves[i])} has size {n}"
+            for i, n in sizes.items()
+        )
+        given_size = f"\n    axis_size={axis_size}" if axis_size is not None else ""
+        raise errors.BatchSizeMismatch(
+            f"vmap of {function_name(fun)}: the mapped axes must have one size, got\n"
+            f"{shown}{given_size}\nat\n    {describe(user_source())}"
+        )
+    return front, distinct.pop()
+
+
+def _argument_names(given: Any) -> list[str]:
+    args, kwargs = given
+    return [*tree.path_names(args, "args"), *tree.path_names(kwargs, "kwargs")]
+
+
+def _place(t: Batching, y: Any, d: int | None, to: int | None, fun: Any) -> Any:
+    """A result with its batch axis where out_axes wants it."""
+    if to is None:
+        if d is not None:
+            raise errors.InvalidArgument(
+                f"vmap of {function_name(fun)}: out_axes is None for a result {typeof(y)} that "
+                f"differs between the examples, at\n    {describe(user_source())}\n"
+                "Give the axis, or reduce over it."
+            )
+        return materialize(y)
+    ndim = typeof(y).ndim + (d is None)
+    if not -ndim <= to < ndim:
+        raise errors.InvalidArgument(
+            f"vmap of {function_name(fun)}: out_axes={to} is out of range for a result with {ndim} "
+            f"axes (the mapped one among them), at\n    {describe(user_source())}"
+        )
+    return materialize(t.at(y, d, to % ndim))

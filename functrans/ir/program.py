@@ -1,0 +1,143 @@
+"""The program: variables, literals, equations. Data only; nothing here knows an operation.
+
+Layout of a Program
+    constants : values captured while tracing (concrete arrays, or tracers of an enclosing trace),
+                each bound to a Var. Programs inside equations have none: what they captured is an
+                operand of their equation.
+    inputs    : Vars
+    equations : in order of evaluation; each Var is assigned once
+    outputs   : Vars or Literals
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from functrans.ir.types import ArrayType
+
+
+class Var:
+    """A value's name in a program. It gets letters only when it is printed."""
+
+    __slots__ = ("type",)
+
+    def __init__(self, type: ArrayType):
+        self.type = type
+
+
+class Literal:
+    """An array with one number at every place: `2.0:f32[3]`. Costs no equation and no memory."""
+
+    __slots__ = ("type", "value")
+
+    def __init__(self, value: bool | int | float | complex, type: ArrayType):
+        self.value = value
+        self.type = type
+
+    def __repr__(self) -> str:
+        return f"{self.value}:{self.type}"
+
+
+Atom = Var | Literal
+
+
+class Origin:
+    """What a transformation made an equation from: `how` ("jvp of", ...) and that equation."""
+
+    __slots__ = ("equation", "how")
+
+    def __init__(self, how: str, equation: Equation | None):
+        self.how = how
+        self.equation = equation
+
+
+class Equation:
+    """`outputs = primitive[params] inputs`, with the user's line and what it was derived from.
+
+    `source` is `(code object, instruction offset)` of the user's frame, see ir/source.py.
+    """
+
+    __slots__ = ("inputs", "origin", "outputs", "params", "primitive", "source")
+
+    def __init__(self, primitive, inputs, outputs, params, source=None, origin=None):
+        self.primitive: Any = primitive
+        self.inputs: tuple[Any, ...] = inputs
+        self.outputs: tuple[Var, ...] = outputs
+        self.params: dict[str, Any] = params
+        self.source: tuple | None = source
+        self.origin: Origin | None = origin
+
+    def __repr__(self) -> str:
+        from_, to = (" ".join(str(v.type) for v in vs) for vs in (self.inputs, self.outputs))
+        return f"<{to} = {self.primitive.name} {from_}>"
+
+
+class Program:
+    """A straight-line program over arrays, with nested programs in the parameters of some equations.
+
+    Compared by identity (it may be a parameter, and so a key); `ir.equal` compares structure.
+    `cache` holds what was derived from it (its jvp, its batched form, its executable).
+    """
+
+    __slots__ = (
+        "__weakref__", "cache", "constants", "equations", "inputs", "name", "outputs", "values",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        inputs: Iterable[Var],
+        equations: Sequence[Equation],
+        outputs: Iterable[Atom],
+        constants: Iterable[Var] = (),
+        values: Iterable[Any] = (),
+        name: str = "",
+    ):
+        self.inputs = tuple(inputs)
+        self.equations = list(equations)
+        self.outputs = tuple(outputs)
+        self.constants = tuple(constants)
+        self.values = tuple(values)
+        self.name = name
+        self.cache: dict[Any, Any] = {}
+
+    @property
+    def in_types(self) -> tuple[ArrayType, ...]:
+        return tuple(v.type for v in self.inputs)
+
+    @property
+    def out_types(self) -> tuple[ArrayType, ...]:
+        return tuple(v.type for v in self.outputs)
+
+    def replace(self, **changes: Any) -> Program:
+        """A copy with some fields changed and an empty cache."""
+        fields = ("inputs", "equations", "outputs", "constants", "values", "name")
+        return Program(**{f: changes.get(f, getattr(self, f)) for f in fields})
+
+
+def prune(equations: Sequence[Equation], outputs: Iterable[Any]) -> list[Equation]:
+    """The equations that the outputs need, or that have an effect."""
+    needed = {v for v in outputs if v.__class__ is Var}
+    kept = []
+    for eqn in reversed(equations):
+        if eqn.primitive.has_effects(eqn.params) or not needed.isdisjoint(eqn.outputs):
+            kept.append(eqn)
+            needed.update([v for v in eqn.inputs if v.__class__ is Var])
+    kept.reverse()
+    return kept
+
+
+def hoist_constants(program: Program) -> tuple[Program, tuple[Any, ...]]:
+    """The program with its constants as leading inputs, and their values."""
+    if not program.constants:
+        return program, ()
+    closed = program.replace(
+        inputs=(*program.constants, *program.inputs), constants=(), values=()
+    )
+    return closed, program.values
+
+
+def is_identity_of(program: Program) -> list[int | None]:
+    """For each output: the index of the input that it is, or None."""
+    place = {v: i for i, v in enumerate(program.inputs)}
+    return [place.get(v) if isinstance(v, Var) else None for v in program.outputs]

@@ -1,0 +1,174 @@
+"""Types of the values in a program.
+
+In: shapes, dtypes, weak-type flags. Out: interned `ArrayType`s, so that equal types are the same
+object and hashing one costs an address.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import jax
+import numpy as np
+
+_INTERNED: dict[tuple, ArrayType] = {}
+
+float0 = jax.dtypes.float0
+
+
+class ArrayType:
+    """Shape, dtype and weak-type flag of an array. Equal types are one object: compare with `is`.
+
+    `dtype` is a `numpy.dtype` or one of JAX's extended dtypes (typed PRNG keys).
+    """
+
+    __slots__ = ("__weakref__", "dtype", "shape", "weak_type")
+
+    shape: tuple[int, ...]
+    dtype: Any
+    weak_type: bool
+
+    def __new__(cls, shape: tuple[int, ...], dtype: Any, weak_type: bool = False) -> ArrayType:
+        key = (shape, dtype, weak_type)
+        found = _INTERNED.get(key)
+        if found is not None:
+            return found
+        shape = tuple(operator.index(d) for d in shape)
+        if not is_key_dtype(dtype):
+            dtype = np.dtype(dtype)
+        new = object.__new__(cls)
+        new.shape, new.dtype, new.weak_type = shape, dtype, bool(weak_type)
+        # Also under the caller's own spelling (np.float32, a list of sizes as np.int64, ...).
+        new = _INTERNED.setdefault((shape, dtype, new.weak_type), new)
+        return _INTERNED.setdefault(key, new)
+
+    def __reduce__(self):
+        return ArrayType, (self.shape, self.dtype, self.weak_type)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        n = 1
+        for d in self.shape:
+            n *= d
+        return n
+
+    def update(self, shape=None, dtype=None, weak_type=None) -> ArrayType:
+        return ArrayType(
+            self.shape if shape is None else shape,
+            self.dtype if dtype is None else dtype,
+            self.weak_type if weak_type is None else weak_type,
+        )
+
+    def strong(self) -> ArrayType:
+        """The same type without the weak flag."""
+        return ArrayType(self.shape, self.dtype, False) if self.weak_type else self
+
+    def same(self, other: ArrayType) -> bool:
+        """Equal up to the weak flag: what the strict IR asks of two operands."""
+        return self is other or (self.shape == other.shape and self.dtype == other.dtype)
+
+    def tangent(self) -> ArrayType:
+        """The type of a tangent: itself for inexact dtypes, float0 for all others."""
+        if is_inexact(self.dtype):
+            return self
+        return ArrayType(self.shape, float0, self.weak_type)
+
+    def __repr__(self) -> str:
+        mark = "~" if self.weak_type else ""
+        return f"{mark}{dtype_name(self.dtype)}[{','.join(map(str, self.shape))}]"
+
+
+_SHORT = {
+    "float16": "f16", "float32": "f32", "float64": "f64", "bfloat16": "bf16",
+    "complex64": "c64", "complex128": "c128", "bool": "bool",
+    "int2": "i2", "int4": "i4", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
+    "uint2": "u2", "uint4": "u4", "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64",
+}  # fmt: skip
+_LONG = {short: long for long, short in _SHORT.items()}
+
+
+def dtype_name(dtype: Any) -> str:
+    """`f32` for float32, `key<fry>` for a key: the names that programs and messages use."""
+    if dtype == float0:
+        return "float0"
+    name = getattr(dtype, "name", str(dtype))
+    return _SHORT.get(name, name)
+
+
+def dtype_named(name: str) -> Any:
+    """The inverse of `dtype_name`."""
+    if name == "float0":
+        return float0
+    if name.startswith("key<"):
+        return _KEY_DTYPES[name]
+    return jax.numpy.dtype(_LONG.get(name, name))
+
+
+_KEY_DTYPES: dict[str, Any] = {}
+
+
+def is_key_dtype(dtype: Any) -> bool:
+    """Is it the dtype of typed PRNG keys?"""
+    if isinstance(dtype, (np.dtype, type, str)):
+        return False
+    if jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
+        _KEY_DTYPES.setdefault(dtype.name, dtype)
+        return True
+    return False
+
+
+# numpy's `kind` does not know ml_dtypes (bfloat16 is 'V'), so the class is looked up once per dtype.
+_CLASS: dict[Any, str] = {}
+
+
+def dtype_class(dtype: Any) -> str:
+    """'bool', 'int', 'uint', 'float', 'complex', 'key' or 'float0'."""
+    found = _CLASS.get(dtype)
+    if found is None:
+        found = _CLASS[dtype] = _classify(dtype)
+    return found
+
+
+def _classify(dtype: Any) -> str:
+    if is_key_dtype(dtype):
+        return "key"
+    if dtype == float0:
+        return "float0"
+    for name, kind in (
+        ("bool", np.bool_),
+        ("uint", np.unsignedinteger),
+        ("int", np.signedinteger),
+        ("complex", np.complexfloating),
+        ("float", np.floating),
+    ):
+        if jax.dtypes.issubdtype(dtype, kind):
+            return name
+    raise TypeError(f"{dtype} is not a dtype that arrays of a program can have")
+
+
+def is_inexact(dtype: Any) -> bool:
+    return dtype_class(dtype) in ("float", "complex")
+
+
+def canonical_dtype(dtype: Any) -> Any:
+    """The dtype JAX would use: 64-bit types become 32-bit unless `jax_enable_x64` is set."""
+    return jax.dtypes.canonicalize_dtype(dtype, allow_extended_dtype=True)
+
+
+_PROMOTED: dict[tuple, tuple[Any, bool]] = {}
+
+
+def promote(types: tuple[ArrayType, ...]) -> tuple[Any, bool]:
+    """The dtype and weak flag to which JAX's promotion lattice takes operands of these types."""
+    key = (*[(t.dtype, t.weak_type) for t in types], jax.config.jax_enable_x64)
+    found = _PROMOTED.get(key)
+    if found is None:
+        structs = [jax.ShapeDtypeStruct((), t.dtype, weak_type=t.weak_type) for t in types]
+        found = jax.dtypes.result_type(*structs, return_weak_type_flag=True)
+        _PROMOTED[key] = found
+    return found

@@ -1,0 +1,15 @@
+"""The order of the passes: run once, on the outermost program, before it is lowered."""
+
+from __future__ import annotations
+
+from functrans.ir.program import Program
+from functrans.passes.dead_code import dead_code
+
+PASSES = (dead_code,)
+
+
+def optimize(program: Program) -> Program:
+    """Apply every pass."""
+    for one in PASSES:
+        program = one(program)
+    return program

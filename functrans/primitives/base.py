@@ -1,0 +1,205 @@
+"""What a primitive owes.
+
+A primitive is one instance of one class that holds everything known about an operation:
+
+    type       types of operands -> types of results, or the error the user reads   (mandatory)
+    reference  the result on NumPy arrays, at the same dtypes                       (mandatory)
+    lower      StableHLO                                                            (mandatory)
+    jvp        tangents of operands -> tangents of results          (derived for linear operations)
+    transpose  cotangents of results -> cotangents of the linear operands
+    batch      the operation on operands with one more axis
+    cost       floating point operations and bytes moved
+
+Conventions
+- `out`, `tangent`, `ct` stand for one value, or for a list of them where `multiple` is set.
+- A tangent or cotangent known to be zero is `None`.
+- In `transpose` the operands in which the operation is linear stand as `LinearInput(type)`.
+- Rules are ordinary traced code over primitives: `mul(dx, cos(x))`. Scalars given to elementwise
+  primitives become literals of the other operand's type.
+- Parameters are hashable, and print as they are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from functrans import errors
+from functrans.ir.source import describe, user_source
+from functrans.ir.types import ArrayType
+from functrans.trace import bind, literal, typeof
+
+PRIMITIVES: dict[str, Primitive] = {}
+
+
+class LinearInput:
+    """Stands for a linear operand, whose value there is none of, in a transpose rule."""
+
+    __slots__ = ("type",)
+
+    def __init__(self, type: ArrayType):
+        self.type = type
+
+    shape = property(lambda self: self.type.shape)
+    dtype = property(lambda self: self.type.dtype)
+    ndim = property(lambda self: len(self.type.shape))
+
+
+class Cost(NamedTuple):
+    """Floating point operations, and bytes read and written."""
+
+    flops: int
+    bytes: int
+
+
+class Primitive:
+    """Base of all operations. See the module's text for the rules and their conventions."""
+
+    name: str = ""
+    multiple = False  # more than one result: lists instead of values
+    holds_programs = False  # parameters hold Programs: rules get the transformation as `t`
+    linear_in: tuple[int, ...] = ()  # operands in which it is linear; the rest are not differentiated
+    multilinear = False  # linear in each of `linear_in` alone (a product), not in all together (a sum)
+
+    def __init__(self, name: str | None = None):
+        self.name = name or self.name
+        for rule in ("type", "interpret" if self.holds_programs else "reference", "lower"):
+            if getattr(type(self), rule) is getattr(Primitive, rule):
+                raise TypeError(f"primitive {self.name} lacks its mandatory rule `{rule}`")
+        if self.name in PRIMITIVES:
+            raise ValueError(f"two primitives are named {self.name!r}")
+        PRIMITIVES[self.name] = self
+
+    def __call__(self, *args: Any, **params: Any) -> Any:
+        return bind(self, args, params)
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> Any:
+        return PRIMITIVES.__getitem__, (self.name,)
+
+    # --- the rules --------------------------------------------------------------------------------
+
+    def type(self, *types: ArrayType, **params: Any) -> Any:
+        raise self.missing("type")
+
+    def reference(self, *arrays: Any, **params: Any) -> Any:
+        raise self.missing("reference")
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        raise self.missing("lower")
+
+    def jvp(
+        self, primals: Sequence[Any], tangents: Sequence[Any], out: Any, /, **params: Any
+    ) -> Any:
+        """Derived for a linear operation: the operation itself, on tangents."""
+        if not self.linear_in:
+            raise self.missing("jvp")
+        if self.multilinear:
+            return self._product_rule(primals, tangents, params)
+        args = list(primals)
+        if all(tangents[i] is None for i in self.linear_positions(len(args))):
+            return [None] * len(out) if self.multiple else None
+        for i in self.linear_positions(len(args)):
+            args[i] = tangents[i] if tangents[i] is not None else zero(args[i])
+        return bind(self, args, params)
+
+    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+        raise self.missing("transpose")
+
+    def batch(
+        self, t: Any, args: Sequence[Any], dims: Sequence[int | None], /, **params: Any
+    ) -> Any:
+        """-> (result, its batch axis). `t.size`, `t.at(x, dim, to)`: x with its batch axis at `to`,
+        repeated along a new one if it has none."""
+        raise self.missing("batch")
+
+    def cost(
+        self, in_types: Sequence[ArrayType], out_types: Sequence[ArrayType], **params: Any
+    ) -> Cost:
+        return Cost(0, bytes_of(*in_types, *out_types))
+
+    # --- higher-order operations override these, which are given the running transformation --------
+
+    def differentiate(
+        self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
+    ) -> tuple[Any, Any]:
+        """-> (result, its tangent). `t` is the running jvp or linearize."""
+        out = t.bind_primal(self, primals, params)
+        return out, self.jvp(primals, tangents, out, **params)
+
+    def transpose_with(
+        self, t: Any, ct: Any, args: Sequence[Any], params: dict[str, Any]
+    ) -> Sequence[Any]:
+        """`transpose`, given the running transposition."""
+        return self.transpose(ct, *args, **params)
+
+    def interpret(self, run: Any, values: Sequence[Any], params: dict[str, Any]) -> Sequence[Any]:
+        """`reference` of an operation that holds programs; `run(program, values)` runs one."""
+        raise self.missing("interpret")
+
+    def has_effects(self, params: dict[str, Any]) -> bool:
+        """Must it run even if nobody uses its results?"""
+        return False
+
+    # --- helpers ----------------------------------------------------------------------------------
+
+    def linear_positions(self, n_args: int) -> Sequence[int]:
+        """Positions of the linear operands among `n_args`; override where their number varies."""
+        return self.linear_in
+
+    def result_types(self, types: Sequence[ArrayType], params: dict[str, Any]) -> tuple:
+        out = self.type(*types, **params)
+        return tuple(out) if self.multiple else (out,)
+
+    def _product_rule(self, primals: Sequence[Any], tangents: Sequence[Any], params: dict) -> Any:
+        total = None
+        for i in self.linear_in:
+            if tangents[i] is not None:
+                args = list(primals)
+                args[i] = tangents[i]
+                total = sum_of(total, bind(self, args, params))
+        return total
+
+    def mismatch(self, types: Sequence[ArrayType], problem: str, fix: str = "") -> Exception:
+        """The error for operands that do not fit: the operation, the types, the user's line, a fix."""
+        shown = ", ".join(map(str, types))
+        return errors.TypeMismatch(
+            f"{self.name}({shown}): {problem}, at\n    {describe(user_source())}"
+            + (f"\n{fix}" if fix else "")
+        )
+
+    def missing(self, rule: str) -> Exception:
+        where = f"{type(self).__module__.replace('.', '/')}.py"
+        advice = {
+            "jvp": "Give its class `jvp`, or declare `linear_in` if it is linear.",
+            "transpose": "Give its class `transpose`; it is asked only of operations that are linear "
+            "in an operand.",
+            "batch": "Give its class `batch`.",
+        }
+        return errors.MissingRule(
+            f"the primitive {self.name} has no rule `{rule}`, at\n    {describe(user_source())}\n"
+            f"{advice.get(rule, 'It is mandatory.')} Its class stands in {where}."
+        )
+
+
+def sum_of(x: Any, y: Any) -> Any:
+    """x + y for tangents and cotangents, where None is zero."""
+    if x is None:
+        return y
+    return x if y is None else bind(PRIMITIVES["add"], (x, y), {})
+
+
+def zero(x: Any) -> Any:
+    """The zero of a value's tangent space, as a literal."""
+    t = type_of(x)
+    return literal(0, t)
+
+
+def type_of(x: Any) -> ArrayType:
+    return x.type if isinstance(x, LinearInput) else typeof(x)
+
+
+def bytes_of(*types: ArrayType) -> int:
+    return sum(t.size * getattr(t.dtype, "itemsize", 4) for t in types)

@@ -1,0 +1,86 @@
+"""A call of a nested program: what `jit` inside another transformation becomes.
+
+    jit[program] args -> results
+
+The nested Program has no constants: what the function closed over stands among the operands. What the
+transformations make of it is cached on it, so twenty calls of one layer are transformed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from functrans.ir.program import Program
+from functrans.primitives.base import Cost, LinearInput, Primitive
+
+
+class Jit(Primitive):
+    """Run `program` on the operands."""
+
+    name, multiple, holds_programs = "jit", True, True
+
+    def type(self, *types: Any, program: Program) -> Any:
+        if len(types) != len(program.inputs) or not all(
+            t.same(want) for t, want in zip(types, program.in_types, strict=True)
+        ):
+            shown = ", ".join(map(str, program.in_types))
+            raise self.mismatch(types, f"the nested program {program.name} takes ({shown})")
+        return program.out_types
+
+    def interpret(self, run: Any, values: Sequence[Any], params: dict[str, Any]) -> Any:
+        return run(params["program"], values)
+
+    def lower(self, ctx: Any, *operands: Any, program: Program) -> Any:
+        return ctx.call(program, operands)
+
+    def differentiate(
+        self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
+    ) -> tuple[Any, Any]:
+        program = params["program"]
+        active = tuple([dx is not None for dx in tangents])
+        given = [dx for dx in tangents if dx is not None]
+        if t.linear is None:
+            both, out_active = t.jvp(program, active)
+            results = self(*primals, *given, program=both)
+            n = len(program.outputs)
+            outs, moving = results[:n], iter(results[n:])
+        else:
+            forward, linear, out_active = t.linearized(program, active)
+            results = t.bind_primal(self, primals, {"program": forward})
+            n = len(program.outputs)
+            outs, residuals = results[:n], results[n:]
+            moving = iter(self(*residuals, *given, program=linear) if linear.outputs else ())
+        return outs, [next(moving) if a else None for a in out_active]
+
+    def transpose_with(
+        self, t: Any, ct: Sequence[Any], args: Sequence[Any], params: dict[str, Any]
+    ) -> Sequence[Any]:
+        linear = tuple([isinstance(x, LinearInput) for x in args])
+        ct_active = tuple([c is not None for c in ct])
+        back = t.program(params["program"], linear, ct_active)
+        known = [x for x, lin in zip(args, linear, strict=True) if not lin]
+        found = iter(self(*known, *[c for c in ct if c is not None], program=back))
+        return [next(found) if lin else None for lin in linear]
+
+    def batch(self, t: Any, args: Any, dims: Any, *, program: Program) -> Any:
+        batched, out_dims = t.program(program, tuple(dims))
+        return self(*args, program=batched), out_dims
+
+    def cost(self, in_types: Any, out_types: Any, *, program: Program) -> Cost:
+        inner = [
+            e.primitive.cost([v.type for v in e.inputs], [v.type for v in e.outputs], **e.params)
+            for e in program.equations
+        ]
+        return Cost(sum(c.flops for c in inner), sum(c.bytes for c in inner))
+
+    def has_effects(self, params: dict[str, Any]) -> bool:
+        program = params["program"]
+        if "effects" not in program.cache:
+            program.cache["effects"] = any(
+                e.primitive.has_effects(e.params) for e in program.equations
+            )
+        return program.cache["effects"]
+
+
+jit = Jit()

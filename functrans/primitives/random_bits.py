@@ -1,0 +1,1 @@
+"""Operations on bits of the random number generators."""

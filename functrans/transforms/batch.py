@@ -1,0 +1,98 @@
+"""Vectorisation: a program rewritten for operands with one more axis.
+
+In: a program, its arguments, for each the position of its batch axis or None. Each equation with a
+batched operand is replaced by what its primitive's batch rule says; the others stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from functrans.ir.program import Literal, Origin, Program
+from functrans.primitives.shape import broadcast_to_axis, move_axis
+from functrans.trace import bind, stage, state
+
+
+class Batching:
+    """The running vmap, as batch rules see it."""
+
+    __slots__ = ("axis_name", "size")
+
+    def __init__(self, size: int, axis_name: Any = None):
+        self.size = size
+        self.axis_name = axis_name
+
+    def at(self, x: Any, dim: int | None, to: int) -> Any:
+        """x with its batch axis at `to`; repeated along a new one if it has none."""
+        if dim is None:
+            return broadcast_to_axis(x, to, self.size)
+        return x if dim == to else move_axis(x, dim, to)
+
+    def move(self, x: Any, dim: int | None, to: int) -> Any:
+        """x with its batch axis, if it has one, at `to`."""
+        return x if dim is None or dim == to else move_axis(x, dim, to)
+
+    def program(
+        self, program: Program, dims: tuple[int | None, ...], out_batched: Sequence[bool] = ()
+    ) -> tuple[Program, tuple[int | None, ...]]:
+        """The batched program and the batch axes of its results, cached. Results named in
+        `out_batched` are batched at axis 0 whether they need it or not."""
+        key = ("batch", self.size, self.axis_name, dims, tuple(out_batched))
+        if key not in program.cache:
+            program.cache[key] = self._program(program, dims, out_batched)
+        return program.cache[key]
+
+    def _program(
+        self, program: Program, dims: tuple[int | None, ...], out_batched: Sequence[bool]
+    ) -> tuple[Program, tuple[int | None, ...]]:
+        out_dims: list[int | None] = []
+
+        def batched(*args: Any) -> list[Any]:
+            outs, found = self.run(program, args, dims)
+            for i, force in enumerate(out_batched):
+                if force:
+                    outs[i], found[i] = self.at(outs[i], found[i], 0), 0
+            out_dims.extend(found)
+            return outs
+
+        types = [
+            t if d is None else t.update(shape=(*t.shape[:d], self.size, *t.shape[d:]))
+            for t, d in zip(program.in_types, dims, strict=True)
+        ]
+        return stage(batched, types, program.name), tuple(out_dims)
+
+    def run(
+        self, program: Program, args: Sequence[Any], dims: Sequence[int | None]
+    ) -> tuple[list[Any], list[int | None]]:
+        """Bind the batched equations where we stand: results and their batch axes."""
+        env: dict[Any, Any] = dict(zip(program.inputs, args, strict=True))
+        env.update(zip(program.constants, program.values, strict=True))
+        dim_of: dict[Any, int | None] = {
+            v: d for v, d in zip(program.inputs, dims, strict=True) if d is not None
+        }
+        outer = state.derived
+        try:
+            for eqn in program.equations:
+                state.derived = (eqn.source, Origin("batch of", eqn))
+                self._run_one(eqn, env, dim_of)
+        finally:
+            state.derived = outer
+        outs = [v if v.__class__ is Literal else env[v] for v in program.outputs]
+        return outs, [dim_of.get(v) for v in program.outputs]
+
+    def _run_one(self, eqn: Any, env: dict[Any, Any], dim_of: dict[Any, int | None]) -> None:
+        args = [v if v.__class__ is Literal else env[v] for v in eqn.inputs]
+        dims = [dim_of.get(v) for v in eqn.inputs]
+        primitive = eqn.primitive
+        if all(d is None for d in dims):
+            outs = bind(primitive, args, eqn.params)
+            env.update(zip(eqn.outputs, outs if primitive.multiple else [outs], strict=True))
+            return
+        outs, out_dims = primitive.batch(self, args, dims, **eqn.params)
+        if not primitive.multiple:
+            outs, out_dims = [outs], [out_dims]
+        for v, y, d in zip(eqn.outputs, outs, out_dims, strict=True):
+            env[v] = y
+            if d is not None:
+                dim_of[v] = d

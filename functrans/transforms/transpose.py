@@ -1,0 +1,113 @@
+"""Reverse mode: a linear map walked backwards.
+
+In: a list of linear equations (from `linearize`), the cotangents of its results. Out: the cotangents
+of its inputs, computed where we stand: concrete arrays at once, under a trace as equations of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from functrans.ir.program import Equation, Origin, Program, Var
+from functrans.primitives.base import LinearInput, sum_of
+from functrans.trace import literal, stage, state
+
+
+class Transposition:
+    """What primitives that hold programs ask of the running transposition."""
+
+    def program(
+        self, program: Program, linear: tuple[bool, ...], ct_active: tuple[bool, ...]
+    ) -> Program:
+        """`non-linear inputs, active cotangents -> cotangents of linear inputs`; cached."""
+        key = ("transpose", linear, ct_active)
+        if key not in program.cache:
+            program.cache[key] = _transpose_program(program, linear, ct_active)
+        return program.cache[key]
+
+
+_RUNNING = Transposition()
+
+
+def backward(
+    equations: Sequence[Equation],
+    inputs: Sequence[Var],
+    outputs: Sequence[Var | None],
+    cts: Sequence[Any],
+) -> list[Any]:
+    """The cotangents of `inputs`, None where zero, given those of `outputs`."""
+    held: dict[Any, Any] = {}
+    outer = state.derived
+    try:
+        for v, ct in zip(outputs, cts, strict=True):
+            if v.__class__ is Var and ct is not None:
+                held[v] = sum_of(held.get(v), ct)
+        for eqn in reversed(equations):
+            _backward_one(eqn, held)
+    finally:
+        state.derived = outer
+    return [held.get(v) for v in inputs]
+
+
+def _backward_one(eqn: Equation, held: dict[Any, Any]) -> None:
+    primitive = eqn.primitive
+    if primitive.multiple:
+        ct: Any = [held.pop(v, None) for v in eqn.outputs]
+        if all(c is None for c in ct):
+            return
+    else:
+        ct = held.pop(eqn.outputs[0], None)
+        if ct is None:
+            return
+    state.derived = (eqn.source, Origin("transpose of", eqn))
+    args = [LinearInput(v.type) if v.__class__ is Var else v for v in eqn.inputs]
+    for v, c in zip(
+        eqn.inputs, primitive.transpose_with(_RUNNING, ct, args, eqn.params), strict=True
+    ):
+        if c is not None and v.__class__ is Var:
+            known = held.get(v)
+            held[v] = c if known is None else sum_of(known, c)
+
+
+def _transpose_program(
+    program: Program, linear: tuple[bool, ...], ct_active: tuple[bool, ...]
+) -> Program:
+    """Split a program that is linear in some inputs into the equations that depend on those and the
+    rest, run the rest, and walk the first backwards."""
+    known_in = [v for v, lin in zip(program.inputs, linear, strict=True) if not lin]
+    linear_in = [v for v, lin in zip(program.inputs, linear, strict=True) if lin]
+    tangents = set(linear_in)
+    for eqn in program.equations:
+        if not tangents.isdisjoint([v for v in eqn.inputs if v.__class__ is Var]):
+            tangents.update(eqn.outputs)
+    rest = [e for e in program.equations if tangents.isdisjoint(e.outputs)]
+    moved = [e for e in program.equations if not tangents.isdisjoint(e.outputs)]
+
+    def back(*args: Any) -> list[Any]:
+        env = dict(zip(known_in, args[: len(known_in)], strict=True))
+        _run(rest, env)
+        equations = [
+            Equation(
+                e.primitive,
+                tuple([env.get(v, v) if v.__class__ is Var else v for v in e.inputs]),
+                e.outputs, e.params, e.source, e.origin,
+            )
+            for e in moved
+        ]  # fmt: skip
+        cts = iter(args[len(known_in) :])
+        out_cts = [next(cts) if a else None for a in ct_active]
+        found = backward(equations, linear_in, program.outputs, out_cts)  # type: ignore[arg-type]
+        return [
+            literal(0, v.type) if ct is None else ct for v, ct in zip(linear_in, found, strict=True)
+        ]
+
+    ct_types = [v.type for v, a in zip(program.outputs, ct_active, strict=True) if a]
+    return stage(back, [*(v.type for v in known_in), *ct_types], program.name)
+
+
+def _run(equations: Sequence[Equation], env: dict[Any, Any]) -> None:
+    for eqn in equations:
+        state.derived = (eqn.source, eqn.origin)
+        outs = eqn.primitive(*[env.get(v, v) for v in eqn.inputs], **eqn.params)
+        env.update(zip(eqn.outputs, outs if eqn.primitive.multiple else [outs], strict=True))

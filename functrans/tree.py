@@ -1,0 +1,24 @@
+"""Pytrees: JAX's, under short names, and paths for messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jax import tree_util as _tree
+
+flatten = _tree.tree_flatten
+unflatten = _tree.tree_unflatten
+leaves = _tree.tree_leaves
+structure = _tree.tree_structure
+map = _tree.tree_map
+all = _tree.tree_all
+reduce = _tree.tree_reduce
+transpose = _tree.tree_transpose
+flatten_with_path = _tree.tree_flatten_with_path
+leaves_with_path = _tree.tree_leaves_with_path
+map_with_path = _tree.tree_map_with_path
+
+
+def path_names(tree: Any, prefix: str = "") -> list[str]:
+    """A name per leaf for messages: `args[0]['w']`."""
+    return [prefix + _tree.keystr(path) for path, _ in _tree.tree_flatten_with_path(tree)[0]]

@@ -1,0 +1,5 @@
+"""Cases of primitives/sorting.py."""
+
+from tests.cases.case import Case
+
+CASES: list[Case] = []
