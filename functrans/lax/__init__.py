@@ -1,0 +1,9 @@
+"""Operations with the names and signatures of `jax.lax`."""
+
+from functrans.lax.contraction import *
+from functrans.lax.convolution import *
+from functrans.lax.elementwise import *
+from functrans.lax.indexing import *
+from functrans.lax.reduction import *
+from functrans.lax.shape import *
+from functrans.lax.sorting import *

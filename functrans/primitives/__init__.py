@@ -1,0 +1,11 @@
+"""The operations: importing this package makes all of them known to `PRIMITIVES`."""
+
+from functrans.primitives import call as call
+from functrans.primitives import contraction as contraction
+from functrans.primitives import convolution as convolution
+from functrans.primitives import elementwise as elementwise
+from functrans.primitives import indexing as indexing
+from functrans.primitives import random_bits as random_bits
+from functrans.primitives import reduction as reduction
+from functrans.primitives import shape as shape
+from functrans.primitives import sorting as sorting

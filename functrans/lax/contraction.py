@@ -1,0 +1,3 @@
+"""`jax.lax` names over primitives/contraction.py."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""`jax.lax` names over primitives/convolution.py."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""`jax.lax` names over primitives/elementwise.py."""
+
+__all__: list[str] = []

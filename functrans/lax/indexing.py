@@ -1,0 +1,3 @@
+"""`jax.lax` names over primitives/indexing.py."""
+
+__all__: list[str] = []

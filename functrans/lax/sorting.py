@@ -1,0 +1,3 @@
+"""`jax.lax` names over primitives/sorting.py."""
+
+__all__: list[str] = []
