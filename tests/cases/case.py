@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -15,6 +17,12 @@ UINTS = ("uint8", "uint16", "uint32", "uint64")
 BOOL = ("bool",)
 # One dtype per class, for operations that treat all dtypes of a class alike.
 CLASSES = ("bool", "int32", "uint8", "float32", "bfloat16", "float64", "complex64")
+
+# Relative and absolute: a few units in the last place of results of size 1. Others are exact.
+TOLERANCES = {
+    "float16": 1e-2, "bfloat16": 5e-2, "float32": 1e-5, "float64": 1e-12,
+    "complex64": 1e-5, "complex128": 1e-12,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -41,13 +49,23 @@ class Case:
     def __str__(self) -> str:
         return self.primitive + (f"-{self.label}" if self.label else "")
 
+    def rng(self, salt: str = "") -> np.random.Generator:
+        """The same numbers in every run."""
+        return np.random.default_rng(zlib.crc32(f"{self}{salt}".encode()))
+
+    def make(self, rng: np.random.Generator, dtype: Any) -> list[Any]:
+        """One draw of the operands."""
+        return [operand(rng, dtype) for operand in self.operands]
+
+    def close(self, dtype: str) -> float:
+        """The tolerance of results at a dtype of the operands; 0 is exact."""
+        return self.tolerance.get(dtype, TOLERANCES.get(dtype, 0.0))
+
 
 def normal(*shape: int, scale: float = 1.0, shift: float = 0.0) -> Callable[..., np.ndarray]:
     """Normal numbers for inexact dtypes, small integers for others, coin flips for bool."""
 
     def make(rng: np.random.Generator, dtype: Any) -> np.ndarray:
-        import jax.numpy as jnp
-
         dtype = jnp.dtype(dtype)
         if dtype == bool:
             return rng.random(shape) < 0.5
@@ -66,8 +84,6 @@ def uniform(*shape: int, low: float = 0.0, high: float = 1.0) -> Callable[..., n
     """Numbers in [low, high); integers likewise."""
 
     def make(rng: np.random.Generator, dtype: Any) -> np.ndarray:
-        import jax.numpy as jnp
-
         dtype = jnp.dtype(dtype)
         if jnp.issubdtype(dtype, jnp.integer):
             return rng.integers(int(low), max(int(high), int(low) + 1), size=shape).astype(dtype)

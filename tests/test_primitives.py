@@ -1,0 +1,388 @@
+"""Every row of the primitive table, multiplied by everything that a primitive owes.
+
+`test_value` sweeps the dtypes of a row. The rules are checked at one dtype, mostly on the reference
+interpreter, which compiles nothing; then all that a row's test has made goes through XLA as one
+program.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import functrans as ft
+from functrans.backends import reference
+from functrans.ir.program import Program
+from functrans.primitives.base import PRIMITIVES
+from functrans.trace import typeof
+from tests.cases import CASES
+from tests.cases.case import Case
+from tests.closeness import assert_close, plain
+
+# Their parameters are programs; they have tests of their own, here by name of the file.
+HIGHER_ORDER = {"jit": "test_jit.py"}
+
+WIDE = {"int64", "uint64", "float64", "complex128"}
+EVERY_DTYPE = [
+    pytest.param(case, dtype, id=f"{case}-{dtype}") for case in CASES for dtype in case.dtypes
+]
+EVERY_CASE = [pytest.param(case, id=str(case)) for case in CASES]
+
+
+def test_every_primitive_has_a_row():
+    assert {case.primitive for case in CASES} == set(PRIMITIVES) - set(HIGHER_ORDER)
+
+
+def test_rows_have_names_of_their_own():
+    names = [str(case) for case in CASES]
+    assert sorted(set(names)) == sorted(names)
+
+
+def apply(case: Case) -> Callable[..., list[Any]]:
+    """The row's operation as a function to a list of results."""
+    primitive = PRIMITIVES[case.primitive]
+
+    def run(*operands: Any) -> list[Any]:
+        out = primitive(*operands, **case.params)
+        return list(out) if primitive.multiple else [out]
+
+    run.__name__ = case.primitive
+    return run
+
+
+def expected(case: Case, *operands: Any) -> list[Any]:
+    """The same by JAX."""
+    return jax.tree_util.tree_leaves(case.jax(*map(jnp.asarray, operands)))
+
+
+@contextmanager
+def precision(dtype: str) -> Iterator[None]:
+    """64-bit types are on where the dtype asks for them."""
+    with jax.enable_x64(dtype in WIDE):
+        yield
+
+
+def interpreted(program: Program, args: Sequence[Any]) -> list[Any]:
+    return ft.interpret(program, *args)
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("case", "dtype"), EVERY_DTYPE)
+def test_value(case: Case, dtype: str):
+    """XLA = reference = JAX, of the type that the type rule promised."""
+    primitive = PRIMITIVES[case.primitive]
+    with precision(dtype):
+        operands = case.make(case.rng(dtype), dtype)
+        out = apply(case)(*operands)
+        types = primitive.result_types([typeof(x) for x in operands], case.params)
+        for y, t in zip(out, types, strict=True):
+            assert (y.shape, y.dtype, y.weak_type) == (t.shape, t.dtype, t.weak_type)
+        with np.errstate(all="ignore"):
+            twin = reference.run_one(primitive, operands, case.params)
+        assert_close(twin, out, case.close(dtype), "reference against XLA,")
+        assert_close(out, expected(case, *operands), case.close(dtype), "XLA against JAX,")
+
+
+@pytest.mark.parametrize("case", EVERY_CASE)
+def test_inside_jit(case: Case):
+    """Compiled with its neighbours it gives what it gives alone; it has a cost."""
+    dtype = case.dtypes[0]
+    with precision(dtype):
+        operands = case.make(case.rng(dtype), dtype)
+        program = ft.make_ir(apply(case))(*operands)
+        assert_close(
+            ft.jit(apply(case))(*operands), interpreted(program, operands), case.close(dtype)
+        )
+        for eqn in program.equations:
+            cost = eqn.primitive.cost(
+                [v.type for v in eqn.inputs], [v.type for v in eqn.outputs], **eqn.params
+            )
+            assert cost.flops >= 0
+            assert cost.bytes >= 0
+
+
+# --- derivatives ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Point:
+    """A row as a function of its differentiable operands alone, and where to differentiate it."""
+
+    case: Case
+    dtype: str
+    operands: list[Any]
+    x: list[Any]  # the differentiable operands
+    dx: list[Any]
+    inexact: list[int]  # results that have a tangent
+    ct: list[Any]
+
+    def of(self, function: Callable[..., Sequence[Any]]) -> Callable[..., list[Any]]:
+        """`function` with the other operands fixed; its results that have a tangent."""
+
+        def run(*given: Any) -> list[Any]:
+            full = list(self.operands)
+            for i, x in zip(self.case.differentiable, given, strict=True):
+                full[i] = x
+            out = function(*full)
+            return [out[i] for i in self.inexact]
+
+        return run
+
+    @property
+    def ours(self) -> Callable[..., list[Any]]:
+        return self.of(apply(self.case))
+
+    @property
+    def jax(self) -> Callable[..., list[Any]]:
+        return self.of(functools.partial(expected, self.case))
+
+    def tolerance(self) -> float:
+        """Derivatives compound a few roundings, of the coarsest type that takes part."""
+        if str(self.x[0].dtype) in self.case.tolerance:
+            return 10 * self.case.tolerance[str(self.x[0].dtype)]
+        return max(1e-10, *(10 * self.case.close(str(y.dtype)) for y in [*self.ct, *self.x]))
+
+
+def derivative_dtypes(case: Case) -> list[str]:
+    """The finest real and the finest complex dtype of the row."""
+    if not case.differentiable:
+        return []
+    finest = []
+    for kinds in (("float64", "float32", "bfloat16", "float16"), ("complex128", "complex64")):
+        finest += [dtype for dtype in kinds if dtype in case.dtypes][:1]
+    return finest
+
+
+EVERY_DERIVATIVE = [
+    pytest.param(case, dtype, id=f"{case}-{dtype}")
+    for case in CASES
+    for dtype in derivative_dtypes(case)
+]
+
+
+def direction(rng: np.random.Generator, like: Any) -> np.ndarray:
+    like = np.asarray(like)
+    v = rng.normal(size=like.shape)
+    if jnp.issubdtype(like.dtype, jnp.complexfloating):
+        v = v + 1j * rng.normal(size=like.shape)
+    return np.asarray(v).astype(like.dtype)
+
+
+def point(case: Case, dtype: str) -> Point:
+    rng = case.rng("derivative" + dtype)
+    operands = case.make(rng, dtype)
+    x = [operands[i] for i in case.differentiable]
+    types = PRIMITIVES[case.primitive].result_types([typeof(o) for o in operands], case.params)
+    inexact = [i for i, t in enumerate(types) if jnp.issubdtype(t.dtype, jnp.inexact)]
+    ct = [direction(rng, np.zeros(types[i].shape, types[i].dtype)) for i in inexact]
+    return Point(case, dtype, operands, x, [direction(rng, y) for y in x], inexact, ct)
+
+
+def pushed(library: Any, f: Callable[..., Any], x: Sequence[Any], dx: Sequence[Any]) -> list[Any]:
+    """Values and tangents along dx."""
+    out, tangents = library.jvp(f, tuple(x), tuple(dx))
+    return [*out, *tangents]
+
+
+def pulled(library: Any, f: Callable[..., Any], x: Sequence[Any], ct: Sequence[Any]) -> list[Any]:
+    """Cotangents of x."""
+    return list(library.vjp(f, *x)[1](list(ct)))
+
+
+def pairing(xs: Sequence[Any], ys: Sequence[Any]) -> float:
+    """<x, y>, in which tangents and cotangents are dual: the real part of sum(x * y), also complex."""
+    return sum(float(np.sum(plain(x).astype(np.complex128) * plain(y)).real)
+               for x, y in zip(xs, ys, strict=True))  # fmt: skip
+
+
+def slope(p: Point) -> list[np.ndarray]:
+    """The derivative along dx by the five-point formula, on the reference interpreter."""
+    h = step(p)
+    program = ft.make_ir(p.ours)(*p.x)
+
+    def at(k: float) -> list[np.ndarray]:
+        moved = [np.asarray(x + x.dtype.type(k * h) * v).astype(x.dtype)
+                 for x, v in zip(p.x, p.dx, strict=True)]  # fmt: skip
+        wide = interpreted(program, moved)
+        return [y.astype(np.complex128 if y.dtype.kind == "c" else np.float64) for y in wide]
+
+    values = zip(at(1), at(-1), at(2), at(-2), strict=True)
+    return [(8 * (a - b) - (c - d)) / (12 * h) for a, b, c, d in values]
+
+
+def step(p: Point) -> float:
+    coarse = any(np.dtype(y.dtype).itemsize < 8 or y.dtype == np.complex64 for y in [*p.x, *p.ct])
+    return 2.0**-6 if coarse else 2.0**-13
+
+
+@pytest.mark.parametrize(("case", "dtype"), EVERY_DERIVATIVE)
+def test_derivatives(case: Case, dtype: str):
+    """jvp = slope, <ct, jvp> = <vjp, dx>, both = JAX's; on both backends."""
+    with precision(dtype):
+        p = point(case, dtype)
+        n = len(p.inexact)
+
+        def both(library: Any, f: Callable[..., Any]) -> Callable[..., list[Any]]:
+            return lambda x, dx, ct: [*pushed(library, f, x, dx), *pulled(library, f, x, ct)]
+
+        args = (p.x, p.dx, p.ct)
+        program = ft.make_ir(both(ft, p.ours))(*args)
+        here = interpreted(program, args)
+        tangents, cotangents = here[n : 2 * n], here[2 * n :]
+        tolerance = p.tolerance()
+
+        by_slope = [np.asarray(s).astype(t.dtype) for s, t in zip(slope(p), tangents, strict=True)]
+        assert_close(tangents, by_slope, 1e-7 if step(p) < 1e-3 else 0.05, "jvp against slope,")
+        left, right = pairing(p.ct, tangents), pairing(cotangents, p.dx)
+        assert abs(left - right) <= 10 * tolerance * (1 + abs(left)), "<ct, jvp> = <vjp, dx>"
+        by_xla = ft.jit(both(ft, p.ours))(*args)
+        assert_close(here, by_xla, tolerance, "reference against XLA,")
+        assert_close(by_xla, jax.jit(both(jax, p.jax))(*args), tolerance, "functrans against JAX,")
+
+
+@pytest.mark.parametrize(("case", "dtype"), EVERY_DERIVATIVE)
+def test_second_order(case: Case, dtype: str):
+    """jvp of vjp, vjp of jvp and vjp of vjp = JAX's."""
+    with precision(dtype):
+        p = point(case, dtype)
+
+        def second(library: Any, f: Callable[..., Any]) -> Callable[..., list[Any]]:
+            def back(*x: Any) -> list[Any]:
+                return pulled(library, f, x, p.ct)
+
+            def along(*x: Any) -> list[Any]:
+                return pushed(library, f, x, p.dx)[len(p.ct) :]
+
+            return lambda *x: [
+                *pushed(library, back, x, p.dx)[len(p.x) :],
+                *pulled(library, along, x, p.ct),
+                *pulled(library, back, x, p.dx),
+            ]
+
+        program = ft.make_ir(second(ft, p.ours))(*p.x)
+        wanted = jax.jit(second(jax, p.jax))(*p.x)
+        tolerance = 10 * p.tolerance()
+        assert_close(interpreted(program, p.x), wanted, tolerance, "reference against JAX,")
+        assert_close(ft.jit(second(ft, p.ours))(*p.x), wanted, tolerance, "XLA against JAX,")
+
+
+# --- batching -------------------------------------------------------------------------------------
+
+Axes = tuple[int | None, ...]
+
+
+def subsets(n: int) -> list[tuple[bool, ...]]:
+    """Which of n operands are batched: every choice up to three, else each alone, each left out, all."""
+    if n <= 3:
+        return [s for s in itertools.product((True, False), repeat=n) if any(s)]
+    alone = [tuple(i == k for i in range(n)) for k in range(n)]
+    return [*alone, *[tuple(not b for b in s) for s in alone], (True,) * n]
+
+
+def placements(ndims: Sequence[int]) -> list[Axes]:
+    """Every subset with its batch axes in front, and with them in varied places."""
+    found: dict[Axes, None] = {}
+    for k, chosen in enumerate(subsets(len(ndims))):
+        found[tuple(0 if c else None for c in chosen)] = None
+        found[tuple((n + 1 + k + i) % (n + 1) if c else None
+                    for i, (c, n) in enumerate(zip(chosen, ndims, strict=True)))] = None  # fmt: skip
+    found[tuple(ndims)] = None
+    return list(found)
+
+
+def stacked(values: Sequence[Any], axis: int) -> Any:
+    return jnp.stack(values, axis) if isinstance(values[0], jax.Array) else np.stack(values, axis)
+
+
+def batched(draws: Sequence[list[Any]], axes: Axes) -> list[Any]:
+    """The operands of vmap: the draws stacked where there is an axis, else the first of them."""
+    return [
+        columns[0] if d is None else stacked(columns, d)
+        for columns, d in zip(zip(*draws, strict=True), axes, strict=True)
+    ]
+
+
+def looped(program: Program, draws: Sequence[list[Any]], axes: Axes) -> list[Any]:
+    """What vmap should give: one example after the other on the reference, stacked in front."""
+    first = draws[0]
+    rows = [
+        interpreted(
+            program, [f if d is None else x for f, x, d in zip(first, row, axes, strict=True)]
+        )
+        for row in draws
+    ]
+    return [stacked(column, 0) for column in zip(*rows, strict=True)]
+
+
+@pytest.mark.parametrize("case", EVERY_CASE)
+def test_batch(case: Case):
+    """vmap = a Python loop, for subsets of the operands and varied axes; vmap of vmap likewise."""
+    dtype = "float32" if "float32" in case.dtypes else case.dtypes[0]
+    with precision(dtype):
+        rng = case.rng("batch")
+        draws = [case.make(rng, dtype) for _ in range(6)]
+        ndims = [np.ndim(x) for x in draws[0]]
+        f = apply(case)
+        one = ft.make_ir(f)(*draws[0])
+        calls, args, wanted = [], [], []
+        for axes in placements(ndims):
+            calls.append(ft.vmap(f, axes))
+            args.append(batched(draws[:3], axes))
+            wanted.append(looped(one, draws[:3], axes))
+        for outer, inner in nests(ndims):
+            calls.append(ft.vmap(ft.vmap(f, inner), outer))
+            rows = [batched(draws[:3], inner), batched(draws[3:], inner)]
+            args.append(batched(rows, outer))
+            wanted.append(looped(ft.make_ir(ft.vmap(f, inner))(*rows[0]), rows, outer))
+
+        def everything(args: Any) -> list[Any]:
+            return [call(*x) for call, x in zip(calls, args, strict=True)]
+
+        here = interpreted(ft.make_ir(everything)(args), [args])
+        assert_close(here, wanted, case.close(dtype), "vmap against a loop,")
+        assert_close(ft.jit(everything)(args), wanted, case.close(dtype), "XLA against reference,")
+
+
+def nests(ndims: Sequence[int]) -> list[tuple[Axes, Axes]]:
+    """Axes of the outer and the inner vmap."""
+    n = len(ndims)
+    found: list[tuple[Axes, Axes]] = [((0,) * n, (0,) * n), (tuple(k + 1 for k in ndims), (0,) * n)]
+    if n > 1:
+        first = (0, *[None] * (n - 1))
+        last = (*[None] * (n - 1), 0)
+        found += [(first, last), (last, first)]
+    return found
+
+
+@pytest.mark.parametrize(("case", "dtype"), EVERY_DERIVATIVE)
+def test_batched_derivatives(case: Case, dtype: str):
+    """vmap of jvp and of vjp = a Python loop: what the rules make can be batched."""
+    with precision(dtype):
+        p = point(case, dtype)
+        rng = case.rng("batched derivative")
+        f = p.ours
+
+        def both(x: Any, dx: Any, ct: Any) -> list[Any]:
+            return [*pushed(ft, f, x, dx), *pulled(ft, f, x, ct)]
+
+        draws = []
+        for _ in range(2):
+            row = case.make(rng, dtype)
+            x = [row[i] for i in case.differentiable]
+            draws.append((x, [direction(rng, y) for y in x], [direction(rng, c) for c in p.ct]))
+        one = ft.make_ir(both)(*draws[0])
+        args = jax.tree_util.tree_map(lambda *xs: np.stack(xs), *draws)
+        wanted = [np.stack(c) for c in zip(*[interpreted(one, d) for d in draws], strict=True)]
+        mapped = ft.make_ir(ft.vmap(both))(*args)
+        assert_close(interpreted(mapped, args), wanted, p.tolerance(), "vmap against a loop,")
