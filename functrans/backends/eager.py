@@ -58,10 +58,12 @@ def run_one(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
 
 def _scalar(x: Literal) -> jax.Array:
     """The literal's number as a (cached) array: cheaper to pass than a Python number."""
-    key = (x.value, x.value.__class__, x.type.dtype)
+    value = x.value
+    name = value if value != 0 else str(value)  # 0.0 == -0.0, but they are two numbers
+    key = (name, value.__class__, x.type.dtype)
     found = _SCALARS.get(key)
-    if found is None or x.value == 0:  # 0.0 and -0.0 are one key
-        found = jax.numpy.asarray(np.asarray(x.value, x.type.dtype))
+    if found is None:
+        found = jax.numpy.asarray(np.asarray(value, x.type.dtype))
         if len(_SCALARS) < 4096:
             _SCALARS[key] = found
     return found

@@ -8,6 +8,8 @@ JAX's own. This file and `interop/` are the only ones that touch JAX's internals
 from __future__ import annotations
 
 import inspect
+import itertools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,7 +21,7 @@ from jax.extend.mlir.dialects import func as func_dialect
 from jax.extend.mlir.dialects import stablehlo as hlo
 from jax.interpreters import mlir
 
-from functrans.ir.program import Literal, Program
+from functrans.ir.program import Equation, Literal, Program
 from functrans.ir.source import Source, line_of
 from functrans.ir.types import ArrayType
 
@@ -67,6 +69,7 @@ mlir.register_lowering(_program_p, _lower_rule)
 
 # --- lowering -------------------------------------------------------------------------------------
 
+_source = operator.attrgetter("source")
 _TAKES_CONTEXT = "ctx" in inspect.signature(mlir.aval_to_ir_type).parameters
 
 
@@ -106,17 +109,21 @@ class Lowering:
                 literals[key] = self.full(v.value, v.type)
             return literals[key]
 
-        for eqn in program.equations:
-            values = [value(v) for v in eqn.inputs]
-            self.in_types = [v.type for v in eqn.inputs]
-            self.out_types = [v.type for v in eqn.outputs]
-            with self._location(eqn.source):
-                outs = eqn.primitive.lower(self, *values, **eqn.params)
-            if eqn.primitive.multiple:
-                env.update(zip(eqn.outputs, outs, strict=True))
-            else:
-                env[eqn.outputs[0]] = outs
+        for source, equations in itertools.groupby(program.equations, _source):
+            with self._location(source):  # entered once for a run of equations of one line
+                for eqn in equations:
+                    self._emit_one(eqn, env, value)
         return [value(v) for v in program.outputs]
+
+    def _emit_one(self, eqn: Equation, env: dict[Any, Any], value: Callable[[Any], Any]) -> None:
+        self.in_types = [v.type for v in eqn.inputs]
+        self.out_types = [v.type for v in eqn.outputs]
+        primitive = eqn.primitive
+        outs = primitive.lower(self, *[value(v) for v in eqn.inputs], **eqn.params)
+        if primitive.multiple:
+            env.update(zip(eqn.outputs, outs, strict=True))
+        else:
+            env[eqn.outputs[0]] = outs
 
     def call(self, program: Program, operands: Sequence[Any]) -> list[Any]:
         """A call of the program as a function of its own, emitted once per module."""

@@ -1,0 +1,1 @@
+"""functrans and JAX side by side: `python -m benchmarks`."""

@@ -1,0 +1,201 @@
+"""`python -m benchmarks [--only WORD] [--json FILE]`: functrans against JAX, as ratios.
+
+Every row alternates the two in one process; a ratio below 1 means functrans takes less time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+from collections.abc import Iterator
+from dataclasses import asdict
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import functrans as ft
+from benchmarks.models import (
+    JAX,
+    OURS,
+    Library,
+    conv_loss,
+    conv_params,
+    mlp_loss,
+    mlp_params,
+    sgd_step,
+    transformer_loss,
+    transformer_params,
+)
+from benchmarks.timing import Row, pair, table
+
+TOKENS = jnp.asarray(np.random.default_rng(1).integers(0, 64, (8, 33)), "int32")
+
+
+def clear() -> None:
+    """Both sides start cold."""
+    ft.clear_caches()
+    jax.clear_caches()
+
+
+def tracing() -> Iterator[Row]:
+    """Python time from user code to a differentiated, batched program."""
+    params = transformer_params(12, 64)
+
+    def made(lib: Library, batched: bool):
+        g = lib.ft.grad(transformer_loss(lib))
+        args = (params, TOKENS if batched else TOKENS[0])
+        if batched:
+            g = lib.ft.vmap(g, (None, 0))
+        make = lib.ft.make_ir if lib is OURS else lib.ft.make_jaxpr
+        return lambda: make(g)(*args)
+
+    for batched, name in ((False, "grad"), (True, "vmap(grad)")):
+        yield pair(
+            f"trace + transform, {name} of a 12-layer transformer",
+            made(OURS, batched),
+            made(JAX, batched),
+            goal=0.2,
+            repeats=9,
+            before=clear,
+        )
+
+
+def lowering() -> Iterator[Row]:
+    """From the traced program to StableHLO."""
+    params = transformer_params(12, 64)
+    traced = {}
+    for lib in (OURS, JAX):
+        g = lib.ft.vmap(lib.ft.grad(transformer_loss(lib)), (None, 0))
+        traced[id(lib)] = lib.ft.jit(g).trace(params, TOKENS)
+    yield pair(
+        "lower vmap(grad) of a 12-layer transformer to StableHLO",
+        lambda: traced[id(OURS)].lower(),
+        lambda: traced[id(JAX)].lower(),
+        goal=0.5,
+        repeats=9,
+    )
+    g = {
+        id(lib): lib.ft.vmap(lib.ft.grad(transformer_loss(lib)), (None, 0)) for lib in (OURS, JAX)
+    }
+    yield pair(
+        "trace + transform + lower, cold, the same",
+        lambda: ft.jit(g[id(OURS)]).lower(params, TOKENS),
+        lambda: jax.jit(g[id(JAX)]).lower(params, TOKENS),
+        goal=None,
+        repeats=7,
+        before=clear,
+    )
+
+
+def dispatch() -> Iterator[Row]:
+    """A call of a compiled function that does next to nothing."""
+    x = jnp.ones(4)
+    for n in (1, 50):
+        args = [x] * n
+        ours, peer = ft.jit(lambda *xs: xs[0] + 1), jax.jit(lambda *xs: xs[0] + 1)
+        yield pair(
+            f"call of a jitted function, {n} argument{'s' * (n > 1)}",
+            lambda ours=ours, args=args: ours(*args),
+            lambda peer=peer, args=args: peer(*args),
+            goal=1.1,
+            repeats=41,
+            calls=2000,
+        )
+
+
+def steps() -> Iterator[Row]:
+    """Steady state of jitted training steps."""
+    rng = np.random.default_rng(0)
+    x = jnp.asarray(rng.normal(size=(256, 784)), "float32")
+    y = jnp.asarray(rng.normal(size=(256, 10)), "float32")
+    images = x.reshape(256, 28, 28, 1)[:64]
+    labels = jnp.asarray(rng.integers(0, 10, 64), "int32")
+
+    def batched_transformer(lib: Library):
+        loss = transformer_loss(lib)
+        return lambda p, tokens: lib.np.mean(lib.ft.vmap(loss, (None, 0))(p, tokens))
+
+    models = (
+        ("MLP 784-512-512-10", mlp_loss, (mlp_params((784, 512, 512, 10)), x, y)),
+        ("conv net on 28x28", conv_loss, (conv_params(), images, labels)),
+        ("4-layer transformer", batched_transformer, (transformer_params(4, 64), TOKENS)),
+    )
+    for name, loss, args in models:
+        ours, peer = sgd_step(OURS, loss(OURS)), sgd_step(JAX, loss(JAX))
+        yield pair(
+            f"jitted training step, {name}",
+            lambda ours=ours, args=args: ours(*args),
+            lambda peer=peer, args=args: peer(*args),
+            goal=1.03,
+            repeats=41,
+            calls=5,
+        )
+
+
+def unjitted() -> Iterator[Row]:
+    """grad without jit: one operation at a time."""
+    rng = np.random.default_rng(0)
+    params = mlp_params((32, 32, 32, 32))
+    x, y = (jnp.asarray(rng.normal(size=(16, 32)), "float32") for _ in range(2))
+    ours, peer = ft.grad(mlp_loss(OURS)), jax.grad(mlp_loss(JAX))
+    yield pair(
+        "un-jitted grad of a 3-layer MLP",
+        lambda: ours(params, x, y),
+        lambda: peer(params, x, y),
+        goal=0.125,
+        repeats=21,
+        calls=10,
+    )
+
+
+def growth() -> Iterator[Row]:
+    """Tracing a chain of N operations, ten times longer against ten times as often: 1 is linear."""
+
+    def chain(n: int):
+        def f(x):
+            for _ in range(n):
+                x = OURS.np.sin(x)
+            return x
+
+        return lambda: ft.make_ir(ft.grad(f))(1.0)
+
+    long, short = chain(50_000), chain(5_000)
+    yield pair(
+        "trace of grad, 50,000 operations (ours: once; second column: ten times 5,000)",
+        long,
+        lambda: [short() for _ in range(10)],
+        goal=1.25,
+        repeats=3,
+        warm=False,
+    )
+
+
+GROUPS = (tracing, lowering, dispatch, steps, unjitted, growth)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="run the groups whose name holds this word")
+    parser.add_argument("--json", default="benchmarks.json", help="where the figures go")
+    options = parser.parse_args()
+    rows = []
+    for group in GROUPS:
+        if options.only in group.__name__:
+            for row in group():
+                print(table([row]).splitlines()[-1], flush=True)
+                rows.append(row)
+    device = jax.devices()[0]
+    about = {
+        "jax": jax.__version__,
+        "python": platform.python_version(),
+        "device": f"{device.platform} {device.device_kind}",
+    }
+    print(f"\n{about}\n{table(rows)}")
+    with open(options.json, "w") as file:
+        json.dump({**about, "rows": [asdict(r) | {"met": r.met} for r in rows]}, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()

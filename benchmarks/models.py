@@ -1,0 +1,146 @@
+"""The programs that are measured, each written once over a namespace of JAX's names.
+
+`lib` is a `Library`: functrans's modules or JAX's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy
+import numpy as np
+
+import functrans
+import functrans.lax
+import functrans.nn
+import functrans.numpy
+
+
+@dataclass(frozen=True)
+class Library:
+    """The modules a script imports."""
+
+    ft: Any
+    np: Any
+    lax: Any
+    nn: Any
+
+
+OURS = Library(functrans, functrans.numpy, functrans.lax, functrans.nn)
+JAX = Library(jax, jax.numpy, jax.lax, jax.nn)
+
+
+def _arrays(rng: np.random.Generator, *shapes: tuple[int, ...]) -> list[jax.Array]:
+    return [
+        jax.numpy.asarray(rng.normal(size=s) / max(1, s[0]) ** 0.5, "float32") for s in shapes
+    ]
+
+
+def mlp_params(sizes: tuple[int, ...]) -> list[tuple[jax.Array, jax.Array]]:
+    """Weights and biases of a dense network."""
+    rng = np.random.default_rng(0)
+    return [
+        tuple(_arrays(rng, (m, n), (n,)))  # type: ignore[misc]
+        for m, n in zip(sizes[:-1], sizes[1:], strict=True)
+    ]
+
+
+def mlp_loss(lib: Library) -> Callable[..., Any]:
+    """Mean squared error of a tanh network."""
+    jnp = lib.np
+
+    def loss(params, x, y):
+        for w, b in params[:-1]:
+            x = jnp.tanh(x @ w + b)
+        w, b = params[-1]
+        return jnp.mean((x @ w + b - y) ** 2)
+
+    return loss
+
+
+def conv_params(channels: int = 16) -> dict[str, jax.Array]:
+    """Two convolutions and a dense layer for 28 x 28 images."""
+    rng = np.random.default_rng(0)
+    k1, k2, w = _arrays(
+        rng, (3, 3, 1, channels), (3, 3, channels, 2 * channels), (7 * 7 * 2 * channels, 10)
+    )
+    return {"k1": k1, "k2": k2, "w": w}
+
+
+def conv_loss(lib: Library) -> Callable[..., Any]:
+    """Cross-entropy of a small convolutional network, NHWC."""
+    jnp = lib.np
+
+    def conv(x, k):
+        return lib.lax.conv_general_dilated(
+            x, k, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
+
+    def loss(params, x, labels):
+        x = lib.nn.relu(conv(x, params["k1"]))
+        x = lib.nn.relu(conv(x, params["k2"]))
+        logits = x.reshape(x.shape[0], -1) @ params["w"]
+        return -jnp.mean(jnp.sum(lib.nn.log_softmax(logits) * lib.nn.one_hot(labels, 10), axis=1))
+
+    return loss
+
+
+def transformer_params(layers: int, width: int, vocabulary: int = 64) -> dict[str, Any]:
+    """A decoder without dropout: embedding, `layers` blocks, tied output."""
+    rng = np.random.default_rng(0)
+    names = ("qkv", "proj", "up", "down")
+    shapes = ((width, 3 * width), (width, width), (width, 4 * width), (4 * width, width))
+    blocks = []
+    for _ in range(layers):
+        block = dict(zip(names, _arrays(rng, *shapes), strict=True))
+        for norm in ("norm1", "norm2"):
+            block[norm] = (jax.numpy.ones(width), jax.numpy.zeros(width))
+        blocks.append(block)
+    (embedding,) = _arrays(rng, (vocabulary, width))
+    return {"embedding": embedding, "blocks": blocks}
+
+
+def transformer_loss(lib: Library, heads: int = 4) -> Callable[..., Any]:
+    """Next-token cross-entropy of one sequence of token numbers, shape (time,)."""
+    jnp, nn = lib.np, lib.nn
+
+    def norm(x, scale, shift):
+        mean = jnp.mean(x, axis=-1, keepdims=True)
+        var = jnp.mean((x - mean) ** 2, axis=-1, keepdims=True)
+        return (x - mean) / jnp.sqrt(var + 1e-5) * scale + shift
+
+    def attention(x, block):
+        time, width = x.shape
+        q, k, v = jnp.split(x @ block["qkv"], 3, axis=-1)
+        q, k, v = (a.reshape(time, heads, width // heads) for a in (q, k, v))
+        scores = jnp.einsum("qhd,khd->hqk", q, k) / (width // heads) ** 0.5
+        mask = jnp.tril(jnp.ones((time, time), dtype=bool))
+        scores = jnp.where(mask, scores, -1e9)
+        out = jnp.einsum("hqk,khd->qhd", nn.softmax(scores, axis=-1), v)
+        return out.reshape(time, width) @ block["proj"]
+
+    def loss(params, tokens):
+        x = params["embedding"][tokens[:-1]]
+        for block in params["blocks"]:
+            x = x + attention(norm(x, *block["norm1"]), block)
+            h = norm(x, *block["norm2"])
+            x = x + nn.gelu(h @ block["up"]) @ block["down"]
+        logits = x @ params["embedding"].T
+        picked = jnp.take_along_axis(nn.log_softmax(logits), tokens[1:, None], axis=-1)
+        return -jnp.mean(picked)
+
+    return loss
+
+
+def sgd_step(lib: Library, loss: Callable[..., Any], rate: float = 0.1) -> Callable[..., Any]:
+    """A jitted training step: parameters and batch to new parameters and loss."""
+
+    @lib.ft.jit
+    def step(params, *batch):
+        value, grads = lib.ft.value_and_grad(loss)(params, *batch)
+        return jax.tree.map(lambda p, g: p - rate * g, params, grads), value
+
+    return step

@@ -1,0 +1,102 @@
+"""Two functions timed in turn in one process: ratios, because absolute times on a shared machine mean
+little."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+
+@dataclass
+class Row:
+    """One line of the table: `ratio` is ours / JAX's, smaller is better."""
+
+    name: str
+    ours_ms: float
+    peer_ms: float
+    ratio: float
+    low: float
+    high: float
+    goal: float | None
+
+    @property
+    def met(self) -> bool | None:
+        return None if self.goal is None else self.ratio <= self.goal
+
+
+def pair(
+    name: str,
+    ours: Callable[[], Any],
+    peer: Callable[[], Any],
+    *,
+    goal: float | None = None,
+    repeats: int = 15,
+    calls: int = 1,
+    before: Callable[[], Any] | None = None,
+    warm: bool = True,
+) -> Row:
+    """Time both `repeats` times in turn, `calls` calls at a time, after one call each; the ratio is
+    taken pair by pair. `before` runs, untimed, ahead of every measurement."""
+    if warm:
+        jax.block_until_ready((ours(), peer()))
+    a, b = [], []
+    gc.collect()
+    gc.disable()
+    try:
+        for i in range(repeats):
+            first, second = (ours, peer) if i % 2 == 0 else (peer, ours)
+            x, y = _time(first, calls, before), _time(second, calls, before)
+            a.append(x if i % 2 == 0 else y)
+            b.append(y if i % 2 == 0 else x)
+            gc.collect()
+    finally:
+        gc.enable()
+    ratios = sorted(x / y for x, y in zip(a, b, strict=True))
+    quarter = len(ratios) // 4
+    return Row(
+        name,
+        statistics.median(a) * 1e3,
+        statistics.median(b) * 1e3,
+        statistics.median(ratios),
+        ratios[quarter],
+        ratios[-1 - quarter],
+        goal,
+    )
+
+
+def _time(run: Callable[[], Any], calls: int, before: Callable[[], Any] | None) -> float:
+    if before is not None:
+        before()
+    start = time.perf_counter()
+    for _ in range(calls):
+        out = run()
+    _wait(out)
+    return (time.perf_counter() - start) / calls
+
+
+def _wait(out: Any) -> None:
+    try:
+        jax.block_until_ready(out)
+    except (TypeError, AttributeError):
+        pass
+
+
+def table(rows: list[Row]) -> str:
+    """The rows as Markdown."""
+    lines = [
+        "| measurement | functrans, ms | JAX, ms | ratio (quartiles) | goal |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for r in rows:
+        goal = "" if r.goal is None else f"<= {r.goal:.3g} {'met' if r.met else 'missed'}"
+        lines.append(
+            f"| {r.name} | {r.ours_ms:.4g} | {r.peer_ms:.4g} | "
+            f"{r.ratio:.3f} ({r.low:.3f}-{r.high:.3f}) | {goal} |"
+        )
+    return "\n".join(lines)
