@@ -1,1 +1,435 @@
-"""Operations on bits of the random number generators."""
+"""Operations on keys and bits of the random number generators.
+
+In a program the work is done on key data, `uint32[*batch, 2]`; typed keys only pass through
+`random_wrap` and `random_unwrap`. A batch of keys stands at the front of everything:
+
+    random_seed    int[*s]              -> u32[*s, 2]
+    random_bits    u32[*s, 2]           -> uint[*s, *shape]
+    random_split   u32[*s, 2]           -> u32[*s, *shape, 2]
+    random_fold_in u32[*s, 2], u32[*s]  -> u32[*s, 2]
+    threefry2x32   u32[n] * 4           -> u32[n] * 2         the hash under all of them
+
+The default generator, threefry2x32 in its partitionable form, is written out here; the others
+(`impl="rbg"`, ..., or `partitionable=False`) run through `jax.random`. All give its bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend.mlir import ir
+from jax.extend.mlir.dialects import stablehlo as hlo
+
+from functrans.ir.program import Equation, Program, Var
+from functrans.ir.types import ArrayType, dtype_class
+from functrans.primitives.base import Cost, Primitive, bytes_of
+
+DEFAULT = "threefry2x32"
+UINT32 = np.dtype(np.uint32)
+UINT_OF = {n: np.dtype(f"uint{n}") for n in (8, 16, 32, 64)}
+
+# After Salmon, Moraes, Dror, Shaw: Parallel Random Numbers: As Easy as 1, 2, 3 (2011), section 3.3.
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+_PARITY = 0x1BD11BDA
+
+
+@lru_cache
+def key_dtype(impl: str) -> Any:
+    """The dtype of typed keys of a generator."""
+    return jax.random.key(0, impl=impl).dtype
+
+
+@lru_cache
+def key_shape(impl: str) -> tuple[int, ...]:
+    """The shape of the data of one key: (2,) for threefry2x32."""
+    if impl == DEFAULT:
+        return (2,)
+    return jax.random.key_data(jax.random.key(0, impl=impl)).shape
+
+
+def impl_of(dtype: Any) -> str:
+    """The name of the generator of a key dtype."""
+    return _impl_of(dtype.name, dtype)
+
+
+@lru_cache
+def _impl_of(_: str, dtype: Any) -> str:
+    return str(jax.random.key_impl(jax.numpy.zeros((), dtype)))
+
+
+class Random(Primitive):
+    """Shared by the family: nothing has a derivative, and batches of keys stand at the front."""
+
+    def jvp(self, primals: Any, tangents: Any, out: Any, **params: Any) -> Any:
+        return None
+
+    def batch(self, t: Any, args: Any, dims: Any, **params: Any) -> Any:
+        return self(*[t.at(x, d, 0) for x, d in zip(args, dims, strict=True)], **params), 0
+
+    def batch_shape(self, data: ArrayType, impl: str) -> tuple[int, ...]:
+        """The shape of the keys whose data an operand holds."""
+        last = key_shape(impl)
+        if data.dtype != UINT32 or data.shape[data.ndim - len(last) :] != last:
+            raise self.mismatch(
+                (data,),
+                f"the data of {impl} keys has dtype uint32 and a shape that ends in {last}",
+                "Make keys with random.key(seed); random.key_data(key) gives their data.",
+            )
+        return data.shape[: data.ndim - len(last)]
+
+
+class RandomWrap(Random):
+    """Key data as typed keys."""
+
+    name = "random_wrap"
+
+    def type(self, data: ArrayType, *, impl: str = DEFAULT) -> ArrayType:
+        return ArrayType(self.batch_shape(data, impl), key_dtype(impl))
+
+    def reference(self, data: Any, *, impl: str = DEFAULT) -> Any:
+        return jax.random.wrap_key_data(data, impl=impl)
+
+    def lower(self, ctx: Any, data: Any, *, impl: str = DEFAULT) -> Any:
+        return data  # a typed key is its data
+
+
+class RandomUnwrap(Random):
+    """Typed keys as key data."""
+
+    name = "random_unwrap"
+
+    def type(self, keys: ArrayType) -> ArrayType:
+        if dtype_class(keys.dtype) != "key":
+            raise self.mismatch(
+                (keys,), "takes typed keys", "Make one with random.key(seed) or wrap_key_data."
+            )
+        return ArrayType((*keys.shape, *key_shape(impl_of(keys.dtype))), UINT32)
+
+    def reference(self, keys: Any) -> Any:
+        return np.asarray(jax.random.key_data(keys))
+
+    def lower(self, ctx: Any, keys: Any) -> Any:
+        return keys
+
+
+class RandomSeed(Random):
+    """The key data of integer seeds."""
+
+    name = "random_seed"
+
+    def type(self, seed: ArrayType, *, impl: str = DEFAULT) -> ArrayType:
+        if dtype_class(seed.dtype) not in ("int", "uint"):
+            raise self.mismatch((seed,), f"a seed must be an integer, not {seed.dtype}")
+        return ArrayType((*seed.shape, *key_shape(impl)), UINT32)
+
+    def reference(self, seed: Any, *, impl: str = DEFAULT) -> Any:
+        if impl != DEFAULT:
+            return np.asarray(_seeds_by_jax(impl)(seed))
+        wide = seed.astype(np.uint64)
+        high = wide >> np.uint64(32) if seed.dtype.itemsize == 8 else np.zeros_like(wide)
+        return np.stack([high, wide & np.uint64(0xFFFFFFFF)], -1).astype(np.uint32)
+
+    def lower(self, ctx: Any, seed: Any, *, impl: str = DEFAULT) -> Any:
+        if impl != DEFAULT:
+            return ctx.via_jax(_seeds_by_jax(impl), seed)[0]
+        t = ctx.in_types[0]
+        words = t.update(dtype=UINT32)
+        if t.dtype.itemsize == 8:
+            high = hlo.shift_right_logical(seed, ctx.full(32, t))
+            high = hlo.convert(ctx.type(words), high)
+        else:
+            high = ctx.full(0, words)
+        return _pair(ctx, high, hlo.convert(ctx.type(words), seed), words)
+
+
+class RandomBits(Random):
+    """`shape` unsigned integers of `bit_width` bits from each key."""
+
+    name = "random_bits"
+
+    def type(
+        self, data: ArrayType, *, shape: tuple[int, ...], bit_width: int, impl: str = DEFAULT,
+        partitionable: bool = True,
+    ) -> ArrayType:  # fmt: skip
+        if bit_width not in UINT_OF:
+            raise self.mismatch((data,), f"bit_width must be 8, 16, 32 or 64, not {bit_width}")
+        return ArrayType((*self.batch_shape(data, impl), *shape), UINT_OF[bit_width])
+
+    def reference(self, data: Any, *, shape: Any, bit_width: int, impl: str = DEFAULT,
+                  partitionable: bool = True) -> Any:  # fmt: skip
+        dtype = UINT_OF[bit_width]
+        if impl != DEFAULT or not partitionable:
+            return np.asarray(_bits_by_jax(shape, dtype, impl, partitionable, data.ndim)(data))
+        x, y = _hash_counts(data, shape)
+        if bit_width == 64:
+            return (x.astype(dtype) << dtype.type(32)) | y
+        return (x ^ y).astype(dtype)
+
+    def lower(self, ctx: Any, data: Any, *, shape: Any, bit_width: int, impl: str = DEFAULT,
+              partitionable: bool = True) -> Any:  # fmt: skip
+        out = ctx.out_types[0]
+        if impl != DEFAULT or not partitionable:
+            by_jax = _bits_by_jax(shape, out.dtype, impl, partitionable, ctx.in_types[0].ndim)
+            return ctx.via_jax(by_jax, data)[0]
+        x, y = _lower_counts(ctx, data, shape)
+        if bit_width == 32:
+            return hlo.xor(x, y)
+        if bit_width < 32:
+            return hlo.convert(ctx.type(out), hlo.xor(x, y))
+        x, y = hlo.convert(ctx.type(out), x), hlo.convert(ctx.type(out), y)
+        return hlo.or_(hlo.shift_left(x, ctx.full(32, out)), y)
+
+    def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
+        return Cost(_HASH_COST * out_types[0].size, bytes_of(*in_types, *out_types))
+
+
+class RandomSplit(Random):
+    """`shape` new keys from each key."""
+
+    name = "random_split"
+
+    def type(
+        self, data: ArrayType, *, shape: tuple[int, ...], impl: str = DEFAULT,
+        partitionable: bool = True,
+    ) -> ArrayType:  # fmt: skip
+        return ArrayType((*self.batch_shape(data, impl), *shape, *key_shape(impl)), UINT32)
+
+    def reference(
+        self, data: Any, *, shape: Any, impl: str = DEFAULT, partitionable: bool = True
+    ) -> Any:
+        if impl != DEFAULT or not partitionable:
+            return np.asarray(_split_by_jax(shape, impl, partitionable, data.ndim)(data))
+        return np.stack(_hash_counts(data, shape), -1)
+
+    def lower(
+        self, ctx: Any, data: Any, *, shape: Any, impl: str = DEFAULT, partitionable: bool = True
+    ) -> Any:
+        if impl != DEFAULT or not partitionable:
+            by_jax = _split_by_jax(shape, impl, partitionable, ctx.in_types[0].ndim)
+            return ctx.via_jax(by_jax, data)[0]
+        words = ArrayType(ctx.out_types[0].shape[:-1], UINT32)
+        x, y = _lower_counts(ctx, data, shape)
+        return _pair(ctx, x, y, words)
+
+    def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
+        return Cost(_HASH_COST * out_types[0].size // 2, bytes_of(*in_types, *out_types))
+
+
+class RandomFoldIn(Random):
+    """A new key from each key and an integer."""
+
+    name = "random_fold_in"
+
+    def type(self, data: ArrayType, number: ArrayType, *, impl: str = DEFAULT) -> ArrayType:
+        if number.dtype != UINT32 or number.shape != self.batch_shape(data, impl):
+            raise self.mismatch((data, number), "takes one uint32 number for each key")
+        return data
+
+    def reference(self, data: Any, number: Any, *, impl: str = DEFAULT) -> Any:
+        if impl != DEFAULT:
+            return np.asarray(_fold_in_by_jax(impl, number.ndim)(data, number))
+        zero = np.zeros_like(number)
+        return np.stack(_threefry(data[..., 0], data[..., 1], zero, number), -1)
+
+    def lower(self, ctx: Any, data: Any, number: Any, *, impl: str = DEFAULT) -> Any:
+        t = ctx.in_types[1]
+        if impl != DEFAULT:
+            return ctx.via_jax(_fold_in_by_jax(impl, t.ndim), data, number)[0]
+        keys = [_word(ctx, data, i) for i in (0, 1)]
+        x, y = ctx.call(_hash_program(t.shape), [*keys, ctx.full(0, t), number])
+        return _pair(ctx, x, y, t)
+
+    def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
+        return Cost(_HASH_COST * in_types[1].size, bytes_of(*in_types, *out_types))
+
+
+class Threefry2x32(Random):
+    """The hash: two words of key and two of counter -> two random words, element by element."""
+
+    name, multiple = "threefry2x32", True
+
+    def type(self, *types: ArrayType) -> Sequence[ArrayType]:
+        if len(types) != 4 or any(t.dtype != UINT32 or t.shape != types[0].shape for t in types):
+            raise self.mismatch(types, "takes four operands of dtype uint32 and of equal shapes")
+        return types[0].strong(), types[0].strong()
+
+    def reference(self, *words: Any) -> Any:
+        return list(_threefry(*words))
+
+    def lower(self, ctx: Any, *words: Any) -> Any:
+        """Written out: XLA fuses the 20 rounds with what makes the counters and what reads the
+        bits, and compiles them sooner than the loop that JAX emits on CPU (4M words of float32
+        noise: 6 ms for 60; 0.1 s of compilation for 0.3)."""
+        t = ctx.in_types[0]
+        left = {r: ctx.full(r, t) for rs in _ROTATIONS for r in rs}
+        right = {r: ctx.full(32 - r, t) for r in left}
+
+        def rotate(x: Any, r: int) -> Any:
+            return hlo.or_(hlo.shift_left(x, left[r]), hlo.shift_right_logical(x, right[r]))
+
+        def full(v: int) -> Any:
+            return ctx.full(v, t)
+
+        return list(_rounds(words, hlo.add, hlo.xor, rotate, full))
+
+    def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
+        return [None, None]
+
+    def batch(self, t: Any, args: Any, dims: Any) -> Any:
+        return self(*[t.at(x, d, 0) for x, d in zip(args, dims, strict=True)]), [0, 0]
+
+    def cost(self, in_types: Any, out_types: Any) -> Cost:
+        return Cost(_HASH_COST * in_types[0].size, bytes_of(*in_types, *out_types))
+
+
+# --- threefry2x32, once for NumPy and StableHLO ---------------------------------------------------
+
+_HASH_COST = 20 * 5 + 5 * 3 + 4
+
+
+def _rounds(
+    words: Sequence[Any], add: Callable, xor: Callable, rotate: Callable, full: Callable
+) -> tuple[Any, Any]:
+    """Twenty rounds of mixing; every four the next two of three key words are added."""
+    k0, k1, x, y = words
+    keys = (k0, k1, xor(xor(k0, k1), full(_PARITY)))
+    x, y = add(x, k0), add(y, k1)
+    for i in range(5):
+        for r in _ROTATIONS[i % 2]:
+            x = add(x, y)
+            y = xor(x, rotate(y, r))
+        x = add(x, keys[(i + 1) % 3])
+        y = add(y, add(keys[(i + 2) % 3], full(i + 1)))
+    return x, y
+
+
+def _threefry(*words: Any) -> tuple[Any, Any]:
+    def rotate(x: Any, r: int) -> Any:
+        return (x << np.uint32(r)) | (x >> np.uint32(32 - r))
+
+    with np.errstate(over="ignore"):
+        return _rounds(
+            [np.asarray(w, np.uint32) for w in words], np.add, np.bitwise_xor, rotate, np.uint32
+        )
+
+
+def _hash_counts(data: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
+    """The hash of 0, 1, 2, ... in row-major order over `shape`, under each key."""
+    counts = np.arange(prod(shape), dtype=np.uint64).reshape(shape)
+    high, low = (counts >> np.uint64(32)).astype(np.uint32), counts.astype(np.uint32)
+    keys = data.reshape(*data.shape[:-1], *([1] * len(shape)), 2)
+    x, y = _threefry(keys[..., 0], keys[..., 1], high, low)
+    full = (*data.shape[:-1], *shape)
+    return np.broadcast_to(x, full), np.broadcast_to(y, full)
+
+
+@lru_cache
+def _hash_program(shape: tuple[int, ...]) -> Program:
+    """The hash as a program of its own: a module holds it once per shape."""
+    t = ArrayType(shape, UINT32)
+    words, outs = [Var(t) for _ in range(4)], [Var(t), Var(t)]
+    return Program(
+        words, [Equation(threefry2x32, tuple(words), tuple(outs), {})], outs, name="threefry2x32"
+    )
+
+
+def _word(ctx: Any, data: Any, i: int) -> Any:
+    """Word i of each key: u32[*s, 2] -> u32[*s]."""
+    shape = ctx.in_types[0].shape
+    attr = ir.DenseI64ArrayAttr.get
+    start, limit = (*[0] * (len(shape) - 1), i), (*shape[:-1], i + 1)
+    one = hlo.slice(data, attr(start), attr(limit), attr([1] * len(shape)))
+    return hlo.reshape(ctx.type(ArrayType(shape[:-1], UINT32)), one)
+
+
+def _pair(ctx: Any, x: Any, y: Any, t: ArrayType) -> Any:
+    """x and y, of type t, side by side along a new last axis."""
+    one = ctx.type(t.update(shape=(*t.shape, 1)))
+    return hlo.concatenate([hlo.reshape(one, x), hlo.reshape(one, y)], t.ndim)
+
+
+def _lower_counts(ctx: Any, data: Any, shape: tuple[int, ...]) -> Any:
+    """`_hash_counts` in StableHLO."""
+    batch = ctx.in_types[0].shape[:-1]
+    n = prod(shape)
+    flat = ArrayType((n,), np.dtype(np.uint64) if n > 2**32 else UINT32)
+    full = ArrayType((*batch, *shape), UINT32)
+    attr = ir.DenseI64ArrayAttr.get
+
+    def spread(x: Any, dimensions: Sequence[int]) -> Any:
+        return hlo.broadcast_in_dim(ctx.type(full), x, attr(dimensions))
+
+    keys = [spread(_word(ctx, data, i), range(len(batch))) for i in (0, 1)]
+    counts = hlo.iota(ctx.type(flat), ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0))
+    words = ctx.type(ArrayType((n,), UINT32))
+    each = ctx.type(ArrayType(shape, UINT32))
+    where = range(len(batch), full.ndim)
+    if n > 2**32:
+        high = hlo.convert(words, hlo.shift_right_logical(counts, ctx.full(32, flat)))
+        high = spread(hlo.reshape(each, high), where)
+        counts = hlo.convert(words, counts)
+    else:
+        high = ctx.full(0, full)
+    return ctx.call(
+        _hash_program(full.shape), [*keys, high, spread(hlo.reshape(each, counts), where)]
+    )
+
+
+# --- other generators, through jax.random ---------------------------------------------------------
+
+
+def _over_batch(one: Callable[..., Any], batch_ndim: int) -> Callable[..., Any]:
+    for _ in range(batch_ndim):
+        one = jax.vmap(one)
+    return one
+
+
+def _bits_by_jax(
+    shape: tuple[int, ...], dtype: Any, impl: str, partitionable: bool, ndim: int
+) -> Callable[..., Any]:
+    def one(data: Any) -> Any:
+        with jax.threefry_partitionable(partitionable):
+            return jax.random.bits(jax.random.wrap_key_data(data, impl=impl), shape, dtype)
+
+    return _over_batch(one, ndim - len(key_shape(impl)))
+
+
+def _split_by_jax(
+    shape: tuple[int, ...], impl: str, partitionable: bool, ndim: int
+) -> Callable[..., Any]:
+    def one(data: Any) -> Any:
+        with jax.threefry_partitionable(partitionable):
+            keys = jax.random.split(jax.random.wrap_key_data(data, impl=impl), shape)
+            return jax.random.key_data(keys)
+
+    return _over_batch(one, ndim - len(key_shape(impl)))
+
+
+def _fold_in_by_jax(impl: str, ndim: int) -> Callable[..., Any]:
+    def one(data: Any, number: Any) -> Any:
+        key = jax.random.wrap_key_data(data, impl=impl)
+        return jax.random.key_data(jax.random.fold_in(key, number))
+
+    return _over_batch(one, ndim)
+
+
+def _seeds_by_jax(impl: str) -> Callable[..., Any]:
+    def seeds(x: Any) -> Any:
+        one = lambda s: jax.random.key_data(jax.random.key(s, impl=impl))  # noqa: E731
+        return _over_batch(one, np.ndim(x))(x)
+
+    return seeds
+
+
+random_wrap = RandomWrap()
+random_unwrap = RandomUnwrap()
+random_seed = RandomSeed()
+random_bits = RandomBits()
+random_split = RandomSplit()
+random_fold_in = RandomFoldIn()
+threefry2x32 = Threefry2x32()
