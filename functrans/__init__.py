@@ -1,8 +1,24 @@
 """functrans: composable transformations of array programs. The public face; no code."""
 
+from jax import Array as Array
+from jax import Device as Device
 from jax import ShapeDtypeStruct as ShapeDtypeStruct
 from jax import block_until_ready as block_until_ready
-from jax import device_put as device_put
+from jax import config as config
+from jax import default_backend as default_backend
+from jax import default_device as default_device
+from jax import default_matmul_precision as default_matmul_precision
+from jax import device_count as device_count
+from jax import device_get as device_get
+from jax import devices as devices
+from jax import enable_x64 as enable_x64
+from jax import local_devices as local_devices
+from jax import sharding as sharding
+from jax import tree_util as tree_util
+
+from functrans import errors as errors
+from functrans import ir as ir
+from functrans import tree as tree
 
 from functrans.api.derivatives import grad as grad
 from functrans.api.derivatives import hessian as hessian
@@ -13,6 +29,7 @@ from functrans.api.derivatives import linear_transpose as linear_transpose
 from functrans.api.derivatives import linearize as linearize
 from functrans.api.derivatives import value_and_grad as value_and_grad
 from functrans.api.derivatives import vjp as vjp
+from functrans.api.devices import device_put as device_put
 from functrans.api.jit import clear_caches as clear_caches
 from functrans.api.jit import jit as jit
 from functrans.api.programs import eval_shape as eval_shape

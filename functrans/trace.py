@@ -35,6 +35,7 @@ class _State(threading.local):
 
     trace: Any = None
     derived: tuple[Source | None, Origin | None] | None = None
+    depth: int = 0  # of nested programs being staged
 
 
 state = _State()
@@ -329,11 +330,48 @@ def stage(
     function: Callable[..., Sequence[Any]], types: Sequence[ArrayType], name: str = ""
 ) -> Program:
     """The program of a function from flat values to a list of flat values."""
+    state.depth += 1
+    try:
+        if state.depth % _LEVELS_PER_STACK == 0:
+            return _on_new_stack(lambda: _stage(function, types, name))
+        return _stage(function, types, name)
+    finally:
+        state.depth -= 1
+
+
+def _stage(function: Callable[..., Sequence[Any]], types: Sequence[ArrayType], name: str) -> Program:
     trace = Trace(state.trace, stages=True)
     inputs = [trace.new_input(t) for t in types]
     with tracing(trace):
         outs = function(*inputs)
         return trace.close(inputs, outs, name)
+
+
+# Programs nest as deep as the user's calls, some twelve Python frames a level. So that Python's limit
+# on recursion is not ours, every so many levels go on in a thread, which has a stack of its own.
+_LEVELS_PER_STACK = 25
+
+
+def _on_new_stack(run: Callable[[], Program]) -> Program:
+    here = state.trace, state.derived, state.depth
+    x64, precision = jax.config.jax_enable_x64, jax.config.jax_default_matmul_precision
+    made: list[Program] = []
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        state.trace, state.derived, state.depth = here
+        try:
+            with jax.enable_x64(x64), jax.default_matmul_precision(precision):
+                made.append(run())
+        except BaseException as error:  # raised again below, in the caller's thread
+            failed.append(error)
+
+    thread = threading.Thread(target=work, name="functrans-stage", daemon=True)
+    thread.start()
+    thread.join()
+    if failed:
+        raise failed[0]
+    return made[0]
 
 
 def evaluate(program: Program, args: Sequence[Any], derived_how: str | None = None) -> list[Any]:

@@ -134,7 +134,8 @@ def _entry(fun: Callable[..., Any]) -> Callable[..., Any]:
             return flat(*[next(rest) if d else x for x, d in zip(leaves, dynamic, strict=True)])
 
         arrays = [x for x, d in zip(leaves, dynamic, strict=True) if d]
-        program = stage(only_arrays, [typeof(x) for x in arrays], function_name(fun))
+        with jax.ensure_compile_time_eval():  # constants are arrays, not JAX's tracers
+            program = stage(only_arrays, [typeof(x) for x in arrays], function_name(fun))
         outs = xla.run_program(pipeline.optimize(program), arrays)
         return tree.unflatten(flat.out_tree, outs)
 

@@ -61,7 +61,10 @@ def executable(program: Program) -> Callable[..., list[Any]]:
 
 
 def _lower_rule(jax_ctx: Any, *operands: Any, program: Program) -> Any:
-    return Lowering(jax_ctx).emit(program, operands)
+    lowering = Lowering(jax_ctx)
+    outs = lowering.emit(program, operands)
+    lowering.emit_called()
+    return outs
 
 
 mlir.register_lowering(_program_p, _lower_rule)
@@ -88,8 +91,8 @@ class Lowering:
         self.platform = known[0] if len(known) == 1 else None
         self.in_types: Sequence[ArrayType] = ()
         self.out_types: Sequence[ArrayType] = ()
+        self._called: list[tuple[Program, Any]] = []  # declared, body still to be emitted
         self._types: dict[ArrayType, Any] = {}
-        self._scalar_types: dict[Any, Any] = {}
         self._locations: dict[Source, Any] = {}
 
     # --- whole programs
@@ -129,25 +132,28 @@ class Lowering:
         """A call of the program as a function of its own, emitted once per module."""
         cache = self.module_ctx.cached_primitive_lowerings
         key = (_program_p, program)
-        name = cache.get(key)
-        if name is None:
-            name = cache[key] = self._function(program)
+        if key not in cache:
+            cache[key] = self._declare(program)
         results = [self.type(t) for t in program.out_types]
-        return list(func_dialect.CallOp(results, name, operands).results)
+        return list(func_dialect.CallOp(results, cache[key], operands).results)
 
-    def _function(self, program: Program) -> Any:
+    def _declare(self, program: Program) -> Any:
         kind = ir.FunctionType.get(
             [self.type(t) for t in program.in_types], [self.type(t) for t in program.out_types]
         )
-        function = func_dialect.FuncOp(
-            program.name or "call", kind, ip=self.module_ctx.ip
-        )
+        function = func_dialect.FuncOp(program.name or "call", kind, ip=self.module_ctx.ip)
         function.attributes["sym_visibility"] = ir.StringAttr.get("private")
         name = self.module_ctx.symbol_table.insert(function)
-        block = function.add_entry_block()
-        with ir.InsertionPoint(block):
-            func_dialect.ReturnOp(self.emit(program, block.arguments))
+        self._called.append((program, function))
         return ir.FlatSymbolRefAttr.get(name.value)
+
+    def emit_called(self) -> None:
+        """The bodies of the functions that were called; a list, so that nesting has no limit."""
+        while self._called:
+            program, function = self._called.pop()
+            block = function.add_entry_block()
+            with ir.InsertionPoint(block):
+                func_dialect.ReturnOp(self.emit(program, block.arguments))
 
     def _location(self, source: Source | None) -> Any:
         if source is None:

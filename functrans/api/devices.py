@@ -1,0 +1,41 @@
+"""Where arrays live."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+
+from functrans import tree
+from functrans.trace import Tracer
+
+
+def device_put(x: Any, device: Any = None, *, donate: Any = False) -> Any:
+    """Put arrays on a device, or under a sharding.
+
+    Arguments:
+      x: pytree of arrays and scalars.
+      device: a `jax.Device`, a `Sharding`, or a pytree prefix of these; None: the default device.
+      donate: may the arguments' buffers be given up.
+
+    Returns:
+      The same pytree of committed `jax.Array`s. While a value is traced its place is not ours to
+      choose: it is returned as it is.
+
+    Source: `jax.device_put`.
+
+    Example:
+      >>> import functrans as ft
+      >>> ft.device_put([1.0, 2.0])
+      [Array(1., dtype=float32, weak_type=True), Array(2., dtype=float32, weak_type=True)]
+    """
+    if not any(isinstance(leaf, Tracer) for leaf in tree.leaves(x)):
+        return jax.device_put(x, device, donate=donate)
+    if not isinstance(device, (type(None), jax.Device, jax.sharding.Sharding)):
+        device = jax.tree.broadcast(device, x)
+        return tree.map(lambda leaf, d: _put(leaf, d, donate), x, device)
+    return tree.map(lambda leaf: _put(leaf, device, donate), x)
+
+
+def _put(x: Any, device: Any, donate: Any) -> Any:
+    return x if isinstance(x, Tracer) else jax.device_put(x, device, donate=donate)
