@@ -1,3 +1,246 @@
 """`jax.lax` names over primitives/contraction.py."""
 
-__all__: list[str] = []
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import jax
+from jax.lax import DotAlgorithmPreset as DotAlgorithmPreset
+from jax.lax import Precision as Precision
+
+from functrans import errors
+from functrans.ir.source import describe, user_source
+from functrans.ir.types import ArrayType, canonical_dtype
+from functrans.primitives import contraction
+from functrans.primitives.base import PRIMITIVES
+from functrans.trace import bind, typeof
+
+_dot_general = contraction.dot_general
+_CONFIG: Any = jax.config  # its options are made at run time
+
+
+def dot_general(
+    lhs: Any,
+    rhs: Any,
+    dimension_numbers: Any,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Multiply two arrays and sum over shared axes.
+
+    Arguments:
+        lhs, rhs: arrays; unlike dtypes are cast to the wider one.
+        dimension_numbers: `((lhs_summed, rhs_summed), (lhs_batch, rhs_batch))`, sequences of axes.
+        precision: None (`jax_default_matmul_precision`), a `Precision` or its name, a pair of them,
+            or a `DotAlgorithmPreset` or its name.
+        preferred_element_type: dtype of the result and, as a hint, of the accumulation.
+        out_sharding: must be None here; shard the operands, or the arguments of `jit`.
+
+    Returns:
+        An array with the batch axes, then the rest of lhs's, then the rest of rhs's.
+
+    Raises:
+        TypeMismatch: the axes do not exist, or differ in size.
+
+    Source: jax.lax.dot_general
+
+    Example:
+        >>> import numpy as np
+        >>> dot_general(np.ones((2, 3)), np.ones((3, 4)), (((1,), (0,)), ((), ()))).shape
+        (2, 4)
+    """
+    if out_sharding is not None:
+        raise errors.InvalidArgument(
+            f"dot_general takes no out_sharding yet, got {out_sharding}, at\n"
+            f"    {describe(user_source())}\nUse in_shardings and out_shardings of jit."
+        )
+    x, y = typeof(lhs), typeof(rhs)
+    params = _parameters(x.ndim, y.ndim, _hashable(dimension_numbers))
+    if isinstance(params, str):
+        raise _dot_general.mismatch((x, y), params)
+    params = params | contraction_options(precision, preferred_element_type)
+    if x.dtype != y.dtype:
+        lhs, rhs = _cast_to_common(lhs, rhs, x, y, params.get("preferred"))
+    return bind(_dot_general, (lhs, rhs), params)
+
+
+def dot(
+    lhs: Any,
+    rhs: Any,
+    *,
+    dimension_numbers: Any = None,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """Vector-vector, matrix-vector and matrix-matrix product; `dot_general` if `dimension_numbers`
+    are given.
+
+    Source: jax.lax.dot
+
+    Example:
+        >>> import numpy as np
+        >>> dot(np.arange(3.0), np.ones((3, 2))).tolist()
+        [3.0, 3.0]
+    """
+    if dimension_numbers is None:
+        x, y = typeof(lhs), typeof(rhs)
+        if not (0 < x.ndim < 3 and 0 < y.ndim < 3 and x.shape[-1] == y.shape[0]):
+            raise errors.InvalidArgument(
+                f"dot({x}, {y}): without dimension_numbers both must have one or two axes, and the "
+                f"last axis of the first must be as long as the first of the second, at\n"
+                f"    {describe(user_source())}\n"
+                "Use jnp.matmul for stacks of matrices, or give dimension_numbers."
+            )
+        dimension_numbers = (((x.ndim - 1,), (0,)), ((), ()))
+    return dot_general(
+        lhs, rhs, dimension_numbers, precision, preferred_element_type, out_sharding=out_sharding
+    )
+
+
+def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Any:
+    """Products of matrices stacked along equal leading axes.
+
+    Source: jax.lax.batch_matmul
+
+    Example:
+        >>> import numpy as np
+        >>> batch_matmul(np.ones((5, 2, 3)), np.ones((5, 3, 4))).shape
+        (5, 2, 4)
+    """
+    x, y = typeof(lhs), typeof(rhs)
+    if x.ndim != y.ndim or x.ndim < 2:
+        raise errors.InvalidArgument(
+            f"batch_matmul({x}, {y}): both must have the same number of axes, at least two, at\n"
+            f"    {describe(user_source())}"
+        )
+    stack = tuple(range(x.ndim - 2))
+    return dot_general(
+        lhs, rhs, (((x.ndim - 1,), (x.ndim - 2,)), (stack, stack)), precision=precision
+    )
+
+
+# --- arguments ------------------------------------------------------------------------------------
+
+
+def _hashable(dimension_numbers: Any) -> Any:
+    try:
+        hash(dimension_numbers)
+        return dimension_numbers
+    except TypeError:
+        return tuple([tuple([_axes(axes) for axes in pair]) for pair in dimension_numbers])
+
+
+def _axes(axes: Any) -> tuple[int, ...]:
+    return tuple(map(int, axes)) if isinstance(axes, Sequence) or hasattr(axes, "__len__") else (
+        operator.index(axes),
+    )  # fmt: skip
+
+
+@lru_cache(4096)
+def _parameters(n: int, m: int, dimension_numbers: Any) -> dict[str, Any] | str:
+    """The primitive's names for the axes of operands with n and m axes; or what is wrong."""
+    summed, batch = [tuple(map(_axes, pair)) for pair in dimension_numbers]
+    for which, axes, ndim in (
+        ("first", (*summed[0], *batch[0]), n),
+        ("second", (*summed[1], *batch[1]), m),
+    ):
+        if any(not 0 <= a < ndim for a in axes) or len(set(axes)) != len(axes):
+            return (
+                f"dimension_numbers {dimension_numbers} must name distinct axes of the {which} "
+                f"operand, in 0..{ndim - 1}, got {axes}"
+            )
+    if len(summed[0]) != len(summed[1]) or len(batch[0]) != len(batch[1]):
+        return (
+            f"dimension_numbers {dimension_numbers} must name as many summed axes, and as many "
+            "batch axes, of the first operand as of the second"
+        )
+    pairs = dict(zip((*summed[1], *batch[1]), (*summed[0], *batch[0]), strict=True))
+    fresh = iter(range(n, n + m))
+    lhs = tuple(range(n))
+    rhs = tuple([pairs[i] if i in pairs else next(fresh) for i in range(m)])
+    kept_x = [i for i in lhs if i not in pairs.values()]
+    kept_y = [rhs[i] for i in range(m) if i not in pairs]
+    return {"lhs": lhs, "rhs": rhs, "out": (*batch[0], *kept_x, *kept_y)}
+
+
+def contraction_options(precision: Any, preferred: Any) -> dict[str, Any]:
+    """`precision` and `preferred` of a product, where they are not the default."""
+    if precision is None:
+        precision = _CONFIG.jax_default_matmul_precision
+    made = {}
+    if precision is not None:
+        made["precision"] = canonical_precision(precision)
+        if made["precision"] is None:
+            del made["precision"]
+    if preferred is not None:
+        made["preferred"] = jax.numpy.dtype(canonical_dtype(preferred))
+    return made
+
+
+_PRECISIONS = {p.name: p.name for p in Precision} | {
+    "default": "DEFAULT", "fastest": "DEFAULT", "bfloat16": "DEFAULT",
+    "high": "HIGH", "bfloat16_3x": "HIGH", "tensorfloat32": "HIGH",
+    "highest": "HIGHEST", "float32": "HIGHEST",
+}  # fmt: skip
+_PRESETS = {p.name for p in DotAlgorithmPreset}
+
+
+def canonical_precision(precision: Any) -> tuple[str, str] | str | None:
+    """A user's `precision` as the primitives take it."""
+    if precision is None:
+        return None
+    if isinstance(precision, DotAlgorithmPreset):
+        return precision.name
+    if isinstance(precision, str) and precision in _PRESETS and precision not in _PRECISIONS:
+        return precision
+    pair = tuple(precision) if isinstance(precision, (tuple, list)) else (precision, precision)
+    names = [_PRECISIONS.get(p.name if isinstance(p, Precision) else p) for p in pair]
+    if len(names) != 2 or None in names:
+        raise errors.InvalidArgument(
+            f"precision {precision!r} at\n    {describe(user_source())}\nmust be None, a "
+            f"lax.Precision, one of {sorted(_PRECISIONS)}, a pair of these, or one of "
+            f"{sorted(_PRESETS)}"
+        )
+    return names[0], names[1]  # type: ignore[return-value]
+
+
+def _cast_to_common(lhs: Any, rhs: Any, x: ArrayType, y: ArrayType, preferred: Any) -> list[Any]:
+    """Unlike dtypes meet at the wider of the two (XLA's rule for products, not JAX's promotion),
+    or at the preferred one."""
+    dtypes = sorted([x.dtype, y.dtype], key=_width)
+    if _width(x.dtype) == _width(y.dtype):
+        raise _dot_general.mismatch(
+            (x, y), f"operands must have equal dtypes, got {x.dtype} and {y.dtype}"
+        )
+    to = preferred or dtypes[-1]
+    cast = PRIMITIVES["convert_element_type"]
+    return [
+        v if t.dtype == to else cast(v, dtype=to, weak_type=t.weak_type)
+        for v, t in ((lhs, x), (rhs, y))
+    ]
+
+
+@lru_cache(256)
+def _width(dtype: Any) -> tuple:
+    """Complex above real above integer; then the larger exponent, mantissa, size; signed wins."""
+    if jax.numpy.issubdtype(dtype, jax.numpy.inexact):
+        info = jax.numpy.finfo(dtype)
+        return (
+            jax.numpy.issubdtype(dtype, jax.numpy.complexfloating),
+            info.maxexp,
+            info.nmant,
+            info.bits,
+        )
+    if jax.numpy.issubdtype(dtype, jax.numpy.integer):
+        bounds = jax.numpy.iinfo(dtype)
+        return False, -1, -1, bounds.bits, bounds.min < 0
+    return False, -1, -1, 1, True
+
+
+__all__ = ["DotAlgorithmPreset", "Precision", "batch_matmul", "dot", "dot_general"]
