@@ -3,9 +3,13 @@
 from functrans.primitives import call as call
 from functrans.primitives import contraction as contraction
 from functrans.primitives import convolution as convolution
+from functrans.primitives import cumulative as cumulative
+from functrans.primitives import dynamic_slice as dynamic_slice
 from functrans.primitives import elementwise as elementwise
 from functrans.primitives import indexing as indexing
+from functrans.primitives import joining as joining
 from functrans.primitives import random_bits as random_bits
 from functrans.primitives import reduction as reduction
+from functrans.primitives import scatter as scatter
 from functrans.primitives import shape as shape
 from functrans.primitives import sorting as sorting

@@ -1,0 +1,252 @@
+"""Running sums, products and extrema along one axis.
+
+Lowered as a window that grows from one element to all (XLA rewrites it into a tree); differentiated
+as the tree itself, `associative_scan` on pairs (value, tangent).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend.mlir import ir
+from jax.extend.mlir.dialects import stablehlo as hlo
+
+from functrans.ir.types import ArrayType, dtype_class
+from functrans.primitives import elementwise as ew
+from functrans.primitives import reduction as reductions
+from functrans.primitives.base import PRIMITIVES, Cost, Primitive, bytes_of, sum_of
+from functrans.primitives.shape import rev, slice_
+from functrans.trace import literal, typeof
+
+Pair = tuple[Any, Any]
+
+
+class Cumulative(Primitive):
+    """Element i of the result folds elements 0..i of x along `axis`; with `reverse` i, i+1, ...
+
+    `combine((x, dx), (y, dy))` is the fold of two values and its tangent.
+    """
+
+    takes: tuple[str, ...] = ew.NUMBERS
+    start: Callable[[Any], Any]
+    numpy: Any
+    op: Any
+
+    def type(self, x: ArrayType, *, axis: int, reverse: bool) -> ArrayType:
+        if dtype_class(x.dtype) not in self.takes:
+            raise self.mismatch(
+                (x,), f"takes {', '.join(self.takes)}, not {x.dtype}", "Cast first."
+            )
+        if not 0 <= axis < x.ndim:
+            raise self.mismatch((x,), f"axis {axis} must lie in 0..{x.ndim - 1}")
+        return x
+
+    def reference(self, x: Any, *, axis: int, reverse: bool) -> Any:
+        wide = x.astype(reductions.wide_dtype(x.dtype))
+        wide = np.flip(wide, axis) if reverse else wide
+        out = type(self).numpy.accumulate(wide, axis, dtype=wide.dtype)
+        return (np.flip(out, axis) if reverse else out).astype(x.dtype)
+
+    def lower(self, ctx: Any, x: Any, *, axis: int, reverse: bool) -> Any:
+        t = ctx.in_types[0]
+        n = t.shape[axis]
+        if n == 0:
+            return x
+        ones, window = [1] * t.ndim, [1] * t.ndim
+        window[axis] = n
+        padding = np.zeros((t.ndim, 2), np.int64)
+        padding[axis, 1 if reverse else 0] = n - 1
+        scalar = ArrayType((), t.dtype)
+        folded = hlo.ReduceWindowOp(
+            [ctx.type(t)],
+            [x],
+            [ctx.full(type(self).start(t.dtype), scalar)],
+            ir.DenseI64ArrayAttr.get(window),
+            window_strides=ir.DenseI64ArrayAttr.get(ones),
+            base_dilations=ir.DenseI64ArrayAttr.get(ones),
+            window_dilations=ir.DenseI64ArrayAttr.get(ones),
+            padding=ir.DenseIntElementsAttr.get(padding),
+        )
+        block = folded.regions[0].blocks.append(ctx.type(scalar), ctx.type(scalar))
+        with ir.InsertionPoint(block):
+            hlo.return_([self.body(t.dtype)(*block.arguments).result])
+        return folded.result
+
+    def body(self, dtype: Any) -> Any:
+        """The StableHLO operation on two scalars of a dtype."""
+        return type(self).op
+
+    def jvp(self, primals: Any, tangents: Any, out: Any, *, axis: int, reverse: bool) -> Any:
+        pair = primals[0], tangents[0]
+        if reverse:
+            pair = tuple([rev(v, dimensions=(axis,)) for v in pair])  # type: ignore[assignment]
+        _, tangent = associative_scan(self.combine, pair, axis)
+        return rev(tangent, dimensions=(axis,)) if reverse else tangent
+
+    def combine(self, x: Pair, y: Pair) -> Pair:
+        raise self.missing("combine")
+
+    def batch(self, t: Any, args: Any, dims: Any, *, axis: int, reverse: bool) -> Any:
+        (x,), (d,) = args, dims
+        return self(x, axis=axis + (axis >= d), reverse=reverse), d
+
+    def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
+        return Cost(in_types[0].size, bytes_of(*in_types, *out_types))
+
+
+class CumSum(Cumulative):
+    """Running sums."""
+
+    name, linear_in = "cumsum", (0,)
+    start, numpy, op = staticmethod(lambda dtype: 0), np.add, hlo.AddOp
+    jvp = Primitive.jvp  # linear
+
+    def transpose(self, ct: Any, x: Any, *, axis: int, reverse: bool) -> Any:
+        return (self(ct, axis=axis, reverse=not reverse),)
+
+
+class CumProd(Cumulative):
+    """Running products."""
+
+    name = "cumprod"
+    start, numpy, op = staticmethod(lambda dtype: 1), np.multiply, hlo.MulOp
+
+    def combine(self, x: Pair, y: Pair) -> Pair:
+        (a, da), (b, db) = x, y
+        return ew.mul(a, b), sum_of(ew.mul(da, b), ew.mul(db, a))
+
+
+class CumExtremum(Cumulative):
+    """Running maxima or minima."""
+
+    extremum: reductions.Extremum
+    choose: str  # the primitive on two values
+
+    def body(self, dtype: Any) -> Any:
+        return self.extremum.chooser(dtype)
+
+    def combine(self, x: Pair, y: Pair) -> Pair:
+        """Two that tie share the tangent equally."""
+        (a, da), (b, db) = x, y
+        out = PRIMITIVES[self.choose](a, b)
+        t = typeof(out).strong()
+        one, none = literal(1, t), literal(0, t)
+        is_a, is_b = ew.eq(a, out), ew.eq(b, out)
+        of_a = ew.select_n(is_a, none, ew.select_n(is_b, one, literal(0.5, t)))
+        of_b = ew.select_n(is_b, none, ew.select_n(is_a, one, literal(0.5, t)))
+        return out, sum_of(ew.mul(da, of_a), ew.mul(db, of_b))
+
+
+class CumMax(CumExtremum):
+    """Running maxima; once a NaN, always a NaN."""
+
+    name, extremum, choose = "cummax", reductions.reduce_max, "max"
+    start, numpy, op = staticmethod(reductions.lowest), np.maximum, hlo.MaxOp
+
+
+class CumMin(CumExtremum):
+    """Running minima; once a NaN, always a NaN."""
+
+    name, extremum, choose = "cummin", reductions.reduce_min, "min"
+    start, numpy, op = staticmethod(reductions.highest), np.minimum, hlo.MinOp
+
+
+class CumLogSumExp(Cumulative):
+    """log of running sums of exp(x), without overflow."""
+
+    name, takes = "cumlogsumexp", ew.FLOATS
+
+    def reference(self, x: Any, *, axis: int, reverse: bool) -> Any:
+        wide = x.astype(reductions.wide_dtype(x.dtype))
+        wide = np.moveaxis(np.flip(wide, axis) if reverse else wide, axis, 0)
+        out = np.empty_like(wide)
+        total = np.full(wide.shape[1:], -np.inf, wide.dtype)
+        for i, row in enumerate(wide):
+            out[i] = total = _logaddexp(total, row)
+        out = np.moveaxis(out, 0, axis)
+        return (np.flip(out, axis) if reverse else out).astype(x.dtype)
+
+    def lower(self, ctx: Any, x: Any, *, axis: int, reverse: bool) -> Any:
+        return ctx.via_jax(lambda v: jax.lax.cumlogsumexp(v, axis=axis, reverse=reverse), x)[0]
+
+    def combine(self, x: Pair, y: Pair) -> Pair:
+        """out = log(e^a + e^b); dout = da e^(a - out) + db e^(b - out)."""
+        (a, da), (b, db) = x, y
+        t = typeof(a).strong()
+        larger = ew.select_n(ew.gt(*_real_parts(a, b)), b, a)
+        # where the larger is infinite the differences would be NaN
+        finite = ew.select_n(ew.is_finite(_real_parts(larger)[0]), literal(0, t), larger)
+        total = ew.add(ew.exp(ew.sub(a, finite)), ew.exp(ew.sub(b, finite)))
+        out = ew.add(ew.log(total), finite)
+        of_a = ew.div(ew.exp(ew.sub(a, finite)), total)
+        of_b = ew.div(ew.exp(ew.sub(b, finite)), total)
+        return out, sum_of(ew.mul(da, of_a), ew.mul(db, of_b))
+
+
+def _real_parts(*xs: Any) -> list[Any]:
+    if dtype_class(typeof(xs[0]).dtype) != "complex":
+        return list(xs)
+    return [PRIMITIVES["real"](x) for x in xs]
+
+
+def _logaddexp(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    if x.dtype.kind != "c":
+        return np.logaddexp(x, y)
+    finite = np.where(x.real > y.real, x, y)
+    finite = np.where(np.isfinite(finite.real), finite, 0)
+    return np.log(np.exp(x - finite) + np.exp(y - finite)) + finite
+
+
+def associative_scan(combine: Callable[[Any, Any], Any], xs: Any, axis: int) -> Any:
+    """`xs[0], xs[0]*xs[1], xs[0]*xs[1]*xs[2], ...` where * is `combine`, on tuples of arrays.
+
+    Neighbours are combined, the half as many results scanned, which gives every second element; one
+    more combination gives the others. O(n) work, 2 log n steps.
+    """
+    n = typeof(xs[0]).shape[axis]
+    if n < 2:
+        return xs
+    halves = combine(_every(xs, axis, 0, n - 1, 2), _every(xs, axis, 1, n, 2))
+    odd = associative_scan(combine, halves, axis)
+    first = _every(xs, axis, 0, 1, 1)
+    if n == 2:
+        even = first
+    else:
+        before = odd if n % 2 else _every(odd, axis, 0, n // 2 - 1, 1)
+        later = combine(before, _every(xs, axis, 2, n, 2))
+        concatenate = PRIMITIVES["concatenate"]
+        even = [concatenate(a, b, dimension=axis) for a, b in zip(first, later, strict=True)]
+    return tuple([_interleave(a, b, axis, n) for a, b in zip(even, odd, strict=True)])
+
+
+def _every(xs: Any, axis: int, start: int, stop: int, step: int) -> Any:
+    """x[start:stop:step] along the axis, of each."""
+    out = []
+    for x in xs:
+        shape = typeof(x).shape
+        low, high, by = [0] * len(shape), list(shape), [1] * len(shape)
+        low[axis], high[axis], by[axis] = start, stop, step
+        out.append(slice_(x, start=tuple(low), limit=tuple(high), strides=tuple(by)))
+    return tuple(out)
+
+
+def _interleave(even: Any, odd: Any, axis: int, n: int) -> Any:
+    """even[0], odd[0], even[1], odd[1], ...: n in all."""
+    t = typeof(even)
+    zero = literal(0, ArrayType((), t.dtype))
+    none = ((0, 0, 0),)
+    before, after = none * axis, none * (t.ndim - axis - 1)
+    pad = PRIMITIVES["pad"]
+    evens = pad(even, zero, config=(*before, (0, 1 - n % 2, 1), *after))
+    odds = pad(odd, zero, config=(*before, (1, n % 2, 1), *after))
+    return ew.add(evens, odds)
+
+
+cumsum = CumSum()
+cumprod = CumProd()
+cummax = CumMax()
+cummin = CumMin()
+cumlogsumexp = CumLogSumExp()
