@@ -13,6 +13,7 @@ from functrans.api.flat import FlatFunction, function_name
 from functrans.api.jit import Statics
 from functrans.backends import reference
 from functrans.ir.program import Program
+from functrans.passes.inline import inline
 from functrans.trace import stage, typeof
 
 
@@ -90,7 +91,7 @@ def interpret(program: Program, *args: Any) -> Any:
       >>> ft.interpret(program, jnp.ones(3))
       [array(3., dtype=float32)]
     """
-    return reference.run(program, tree.leaves(args))
+    return reference.run(inline(program), tree.leaves(args))
 
 
 def _staged(fun: Any, statics: Statics, args: tuple, kwargs: dict) -> tuple[Program, Any]:

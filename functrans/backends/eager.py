@@ -15,6 +15,7 @@ import numpy as np
 from functrans.backends import xla
 from functrans.ir.program import Equation, Literal, Program, Var
 from functrans.ir.types import ArrayType
+from functrans.passes.inline import inline
 from functrans.trace import Tracer, leaked, out_types, set_evaluator, typeof
 
 _COMPILED: dict[tuple, Callable[..., Any]] = {}
@@ -74,7 +75,7 @@ def _compile(primitive: Any, types: Sequence[Any], params: dict[str, Any]) -> Ca
     inputs = [Var(t) for t in plain]
     outputs = tuple([Var(t) for t in out_types(primitive, plain, params)])
     equation = Equation(primitive, tuple(inputs), outputs, params)
-    program = Program(inputs, [equation], outputs, name=primitive.name)
+    program = inline(Program(inputs, [equation], outputs, name=primitive.name))
 
     def call(*values: Any) -> Any:
         full = [

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from functrans.ir.program import Program
 from functrans.passes.dead_code import dead_code
+from functrans.passes.inline import inline
 
-PASSES = (dead_code,)
+PASSES = (dead_code, inline)
 
 
 def optimize(program: Program) -> Program:
