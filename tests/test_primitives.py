@@ -21,7 +21,8 @@ import pytest
 
 import functrans as ft
 from functrans.backends import reference
-from functrans.ir.program import Program
+from functrans.ir import Program, check, equal, parse, show
+from functrans.passes import pipeline
 from functrans.primitives.base import PRIMITIVES
 from functrans.trace import typeof
 from tests.cases import CASES
@@ -65,10 +66,18 @@ def expected(case: Case, *operands: Any) -> list[Any]:
 
 
 @contextmanager
-def precision(dtype: str) -> Iterator[None]:
-    """64-bit types are on where the dtype asks for them."""
-    with jax.enable_x64(dtype in WIDE):
+def precision(case: Case, dtype: str) -> Iterator[None]:
+    """64-bit types are on where the dtype asks for them, or the row has others of its own."""
+    with jax.enable_x64(is_wide(case, dtype)):
         yield
+
+
+@functools.cache
+def is_wide(case: Case, dtype: str) -> bool:
+    with jax.enable_x64(True):
+        operands = case.make(case.rng(), dtype)
+        types = PRIMITIVES[case.primitive].result_types(list(map(typeof, operands)), case.params)
+    return any(str(x.dtype) in WIDE for x in [*operands, *types])
 
 
 def interpreted(program: Program, args: Sequence[Any]) -> list[Any]:
@@ -82,12 +91,12 @@ def interpreted(program: Program, args: Sequence[Any]) -> list[Any]:
 def test_value(case: Case, dtype: str):
     """XLA = reference = JAX, of the type that the type rule promised."""
     primitive = PRIMITIVES[case.primitive]
-    with precision(dtype):
+    with precision(case, dtype):
         operands = case.make(case.rng(dtype), dtype)
         out = apply(case)(*operands)
         types = primitive.result_types([typeof(x) for x in operands], case.params)
         for y, t in zip(out, types, strict=True):
-            assert (y.shape, y.dtype, y.weak_type) == (t.shape, t.dtype, t.weak_type)
+            assert typeof(y) == t
         with np.errstate(all="ignore"):
             twin = reference.run_one(primitive, operands, case.params)
         assert_close(twin, out, case.close(dtype), "reference against XLA,")
@@ -98,7 +107,7 @@ def test_value(case: Case, dtype: str):
 def test_inside_jit(case: Case):
     """Compiled with its neighbours it gives what it gives alone; it has a cost."""
     dtype = case.dtypes[0]
-    with precision(dtype):
+    with precision(case, dtype):
         operands = case.make(case.rng(dtype), dtype)
         program = ft.make_ir(apply(case))(*operands)
         assert_close(
@@ -201,7 +210,7 @@ def pulled(library: Any, f: Callable[..., Any], x: Sequence[Any], ct: Sequence[A
 
 
 def pairing(xs: Sequence[Any], ys: Sequence[Any]) -> float:
-    """<x, y>, in which tangents and cotangents are dual: the real part of sum(x * y), also complex."""
+    """<x, y>, in which tangents and cotangents are dual: the real part of sum(x * y)."""
     return sum(float(np.sum(plain(x).astype(np.complex128) * plain(y)).real)
                for x, y in zip(xs, ys, strict=True))  # fmt: skip
 
@@ -229,7 +238,7 @@ def step(p: Point) -> float:
 @pytest.mark.parametrize(("case", "dtype"), EVERY_DERIVATIVE)
 def test_derivatives(case: Case, dtype: str):
     """jvp = slope, <ct, jvp> = <vjp, dx>, both = JAX's; on both backends."""
-    with precision(dtype):
+    with precision(case, dtype):
         p = point(case, dtype)
         n = len(p.inexact)
 
@@ -254,7 +263,7 @@ def test_derivatives(case: Case, dtype: str):
 @pytest.mark.parametrize(("case", "dtype"), EVERY_DERIVATIVE)
 def test_second_order(case: Case, dtype: str):
     """jvp of vjp, vjp of jvp and vjp of vjp = JAX's."""
-    with precision(dtype):
+    with precision(case, dtype):
         p = point(case, dtype)
 
         def second(library: Any, f: Callable[..., Any]) -> Callable[..., list[Any]]:
@@ -283,7 +292,7 @@ Axes = tuple[int | None, ...]
 
 
 def subsets(n: int) -> list[tuple[bool, ...]]:
-    """Which of n operands are batched: every choice up to three, else each alone, each left out, all."""
+    """Which of n operands are batched: all choices up to three, else alone, all but one, all."""
     if n <= 3:
         return [s for s in itertools.product((True, False), repeat=n) if any(s)]
     alone = [tuple(i == k for i in range(n)) for k in range(n)]
@@ -329,7 +338,7 @@ def looped(program: Program, draws: Sequence[list[Any]], axes: Axes) -> list[Any
 def test_batch(case: Case):
     """vmap = a Python loop, for subsets of the operands and varied axes; vmap of vmap likewise."""
     dtype = "float32" if "float32" in case.dtypes else case.dtypes[0]
-    with precision(dtype):
+    with precision(case, dtype):
         rng = case.rng("batch")
         draws = [case.make(rng, dtype) for _ in range(6)]
         ndims = [np.ndim(x) for x in draws[0]]
@@ -368,7 +377,7 @@ def nests(ndims: Sequence[int]) -> list[tuple[Axes, Axes]]:
 @pytest.mark.parametrize(("case", "dtype"), EVERY_DERIVATIVE)
 def test_batched_derivatives(case: Case, dtype: str):
     """vmap of jvp and of vjp = a Python loop: what the rules make can be batched."""
-    with precision(dtype):
+    with precision(case, dtype):
         p = point(case, dtype)
         rng = case.rng("batched derivative")
         f = p.ours
@@ -386,3 +395,46 @@ def test_batched_derivatives(case: Case, dtype: str):
         wanted = [np.stack(c) for c in zip(*[interpreted(one, d) for d in draws], strict=True)]
         mapped = ft.make_ir(ft.vmap(both))(*args)
         assert_close(interpreted(mapped, args), wanted, p.tolerance(), "vmap against a loop,")
+
+
+# --- programs as data -----------------------------------------------------------------------------
+
+Made = list[tuple[Program, list[Any]]]  # programs with arguments
+
+
+def value_programs(case: Case, dtype: str) -> Made:
+    draws = [case.make(case.rng("programs"), dtype) for _ in range(2)]
+    made: Made = [(ft.make_ir(apply(case))(*draws[0]), draws[0])]
+    if case.operands:
+        rows = batched(draws, (0,) * len(case.operands))
+        made.append((ft.make_ir(ft.vmap(apply(case)))(*rows), rows))
+    return made
+
+
+def derivative_programs(case: Case, dtype: str) -> Made:
+    p = point(case, dtype)
+    forward, reverse = [p.x, p.dx], [p.x, p.ct]
+    return [
+        (ft.make_ir(lambda x, dx: pushed(ft, p.ours, x, dx))(*forward), forward),
+        (ft.make_ir(lambda x, ct: pulled(ft, p.ours, x, ct))(*reverse), reverse),
+    ]
+
+
+@pytest.mark.parametrize("case", EVERY_CASE)
+def test_programs(case: Case):
+    """What transformations make is valid, goes through text and back, and means the same after
+    each pass."""
+    makers = [(value_programs, case.dtypes[0])]
+    makers += [(derivative_programs, dtype) for dtype in derivative_dtypes(case)[:1]]
+    for maker, dtype in makers:
+        with precision(case, dtype):
+            for program, args in maker(case, dtype):
+                check(program)
+                again = parse(show(program), program.values)
+                assert equal(again, program)
+                assert show(again) == show(program)
+                wanted = interpreted(program, args)
+                for one_pass in pipeline.PASSES:
+                    result = one_pass(program)
+                    check(result)
+                    assert_close(interpreted(result, args), wanted, what=one_pass.__name__)

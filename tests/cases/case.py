@@ -25,7 +25,7 @@ TOLERANCES = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Case:
     """A primitive with operands and parameters; the suite multiplies it with every rule.
 
@@ -67,7 +67,7 @@ def normal(*shape: int, scale: float = 1.0, shift: float = 0.0) -> Callable[...,
 
     def make(rng: np.random.Generator, dtype: Any) -> np.ndarray:
         dtype = jnp.dtype(dtype)
-        if dtype == bool:
+        if dtype.kind == "b":
             return rng.random(shape) < 0.5
         if jnp.issubdtype(dtype, jnp.complexfloating):
             z = rng.normal(size=shape) + 1j * rng.normal(size=shape)
