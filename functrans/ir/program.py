@@ -11,10 +11,13 @@ Layout of a Program
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from functrans.ir.types import ArrayType
+
+# Every operation by its name; filled by `functrans.primitives`, read by `parse`.
+PRIMITIVES: dict[str, Any] = {}
 
 
 class Var:
@@ -74,7 +77,7 @@ class Equation:
 
 
 class Program:
-    """A straight-line program over arrays, with nested programs in the parameters of some equations.
+    """A straight-line program over arrays, with programs in the parameters of some equations.
 
     Compared by identity (it may be a parameter, and so a key); `ir.equal` compares structure.
     `cache` holds what was derived from it (its jvp, its batched form, its executable).
@@ -101,6 +104,12 @@ class Program:
         self.name = name
         self.cache: dict[Any, Any] = {}
 
+    def __str__(self) -> str:
+        return _printer(self)
+
+    def __repr__(self) -> str:
+        return _printer(self)
+
     @property
     def in_types(self) -> tuple[ArrayType, ...]:
         return tuple(v.type for v in self.inputs)
@@ -113,6 +122,15 @@ class Program:
         """A copy with some fields changed and an empty cache."""
         fields = ("inputs", "equations", "outputs", "constants", "values", "name")
         return Program(**{f: changes.get(f, getattr(self, f)) for f in fields})
+
+
+_printer: Callable[[Program], str] = object.__repr__
+
+
+def set_printer(show: Callable[[Program], str]) -> None:
+    """Name the function that writes a program as text (ir/text.py)."""
+    global _printer
+    _printer = show
 
 
 def prune(equations: Sequence[Equation], outputs: Iterable[Any]) -> list[Equation]:
@@ -131,9 +149,7 @@ def hoist_constants(program: Program) -> tuple[Program, tuple[Any, ...]]:
     """The program with its constants as leading inputs, and their values."""
     if not program.constants:
         return program, ()
-    closed = program.replace(
-        inputs=(*program.constants, *program.inputs), constants=(), values=()
-    )
+    closed = program.replace(inputs=(*program.constants, *program.inputs), constants=(), values=())
     return closed, program.values
 
 

@@ -101,14 +101,17 @@ def dtype_name(dtype: Any) -> str:
 
 
 def dtype_named(name: str) -> Any:
-    """The inverse of `dtype_name`."""
+    """The inverse of `dtype_name`; TypeError if there is no such dtype."""
     if name == "float0":
         return float0
-    if name.startswith("key<"):
+    if name in _KEY_KINDS:
+        return jax.eval_shape(lambda: jax.random.key(0, impl=_KEY_KINDS[name])).dtype
+    if name.startswith("key<") and name in _KEY_DTYPES:
         return _KEY_DTYPES[name]
     return jax.numpy.dtype(_LONG.get(name, name))
 
 
+_KEY_KINDS = {"key<fry>": "threefry2x32", "key<rbg>": "rbg", "key<urbg>": "unsafe_rbg"}
 _KEY_DTYPES: dict[str, Any] = {}
 
 
@@ -122,7 +125,7 @@ def is_key_dtype(dtype: Any) -> bool:
     return False
 
 
-# numpy's `kind` does not know ml_dtypes (bfloat16 is 'V'), so the class is looked up once per dtype.
+# numpy's `kind` does not know ml_dtypes (bfloat16 is 'V'): the class is looked up once per dtype.
 _CLASS: dict[Any, str] = {}
 
 

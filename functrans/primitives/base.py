@@ -25,11 +25,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from functrans import errors
+from functrans.ir.program import PRIMITIVES
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType
 from functrans.trace import bind, literal, typeof
-
-PRIMITIVES: dict[str, Primitive] = {}
 
 
 class LinearInput:
@@ -58,8 +57,10 @@ class Primitive:
     name: str = ""
     multiple = False  # more than one result: lists instead of values
     holds_programs = False  # parameters hold Programs: rules get the transformation as `t`
-    linear_in: tuple[int, ...] = ()  # operands in which it is linear; the rest are not differentiated
-    multilinear = False  # linear in each of `linear_in` alone (a product), not in all together (a sum)
+    linear_in: tuple[int, ...] = ()  # operands in which it is linear; the rest have no derivative
+    multilinear = (
+        False  # linear in each of `linear_in` alone (a product), not in all at once (a sum)
+    )
 
     def __init__(self, name: str | None = None):
         self.name = name or self.name
@@ -120,7 +121,7 @@ class Primitive:
     ) -> Cost:
         return Cost(0, bytes_of(*in_types, *out_types))
 
-    # --- higher-order operations override these, which are given the running transformation --------
+    # --- higher-order operations override these, which are given the running transformation -------
 
     def differentiate(
         self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
@@ -143,6 +144,14 @@ class Primitive:
         """Must it run even if nobody uses its results?"""
         return False
 
+    def short_params(self, params: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        """-> how some parameters are written in short ("" for none), and the rest, by name."""
+        return "", params
+
+    def read_params(self, short: str) -> dict[str, Any]:
+        """The parameters that `short_params` wrote; ValueError if it is not such a text."""
+        raise ValueError(f"{self.name} takes its parameters by name")
+
     # --- helpers ----------------------------------------------------------------------------------
 
     def linear_positions(self, n_args: int) -> Sequence[int]:
@@ -163,7 +172,7 @@ class Primitive:
         return total
 
     def mismatch(self, types: Sequence[ArrayType], problem: str, fix: str = "") -> Exception:
-        """The error for operands that do not fit: the operation, the types, the user's line, a fix."""
+        """The error for operands that do not fit: operation, types, the user's line, a fix."""
         shown = ", ".join(map(str, types))
         return errors.TypeMismatch(
             f"{self.name}({shown}): {problem}, at\n    {describe(user_source())}"
@@ -174,8 +183,8 @@ class Primitive:
         where = f"{type(self).__module__.replace('.', '/')}.py"
         advice = {
             "jvp": "Give its class `jvp`, or declare `linear_in` if it is linear.",
-            "transpose": "Give its class `transpose`; it is asked only of operations that are linear "
-            "in an operand.",
+            "transpose": "Give its class `transpose`; it is asked only of operations that are "
+            "linear in an operand.",
             "batch": "Give its class `batch`.",
         }
         return errors.MissingRule(

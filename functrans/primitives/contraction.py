@@ -16,6 +16,8 @@ from functrans.trace import typeof
 
 Axes = tuple[int, ...]
 
+_LETTERS = "ijklmnopqrstuvwxyzabcdefghIJKLMNOPQRSTUVWXYZABCDEFGH"  # of axes 0, 1, ...
+
 
 class DotGeneral(Primitive):
     """An einsum of two operands whose axes have names (small integers).
@@ -150,6 +152,21 @@ class DotGeneral(Primitive):
             out=(new, *out),
             **how,
         ), 0
+
+    def short_params(self, params: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        """The axes as an einsum writes them: `ij,jk->ik`."""
+        rest = dict(params)
+        axes = [rest.pop(name) for name in ("lhs", "rhs", "out")]
+        if any(n >= len(_LETTERS) for names in axes for n in names):
+            return "", params
+        lhs, rhs, out = ("".join([_LETTERS[n] for n in names]) for names in axes)
+        return f"{lhs},{rhs}->{out}", rest
+
+    def read_params(self, short: str) -> dict[str, Any]:
+        lhs, _, right = short.partition(",")
+        rhs, _, out = right.partition("->")
+        axes = [tuple([_LETTERS.index(letter) for letter in part]) for part in (lhs, rhs, out)]
+        return dict(zip(("lhs", "rhs", "out"), axes, strict=True))
 
     def cost(self, in_types: Any, out_types: Any, *, lhs: Any, rhs: Any, **how: Any) -> Cost:
         sizes = dict(zip((*lhs, *rhs), (*in_types[0].shape, *in_types[1].shape), strict=True))

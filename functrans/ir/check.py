@@ -1,0 +1,124 @@
+"""Is a program well formed? Every variable is assigned once, before it is used; every result has
+the type that its operation gives. The suite holds every transformation and pass to this."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from functrans import errors
+from functrans.ir.program import Equation, Literal, Program, Var
+from functrans.ir.source import equation_source
+from functrans.ir.text import Names, nested, show_equation
+
+AROUND = 2  # equations shown before and after the wrong one
+
+
+def check(program: Program) -> Program:
+    """Raise unless a program is well formed.
+
+    Arguments:
+      program: any Program; nested ones are checked too.
+
+    Returns:
+      The program itself.
+
+    Raises:
+      CheckError: names the equation, what is wrong, and the user's line.
+
+    Example:
+      >>> import functrans as ft
+      >>> wrong = ft.ir.parse("program (x: f32[3]) { y: f32[4] = sin x; return y }")
+      >>> ft.ir.check(wrong)
+      Traceback (most recent call last):
+      functrans.errors.CheckError: in equation 0 of the program: the result has type f32[3], ...
+    """
+    seen = {program}
+    todo = [program]
+    while todo:
+        one = todo.pop()
+        _Checker(one, inner=one is not program).run()
+        for eqn in one.equations:
+            if eqn.primitive.holds_programs:
+                for _, inside in nested(eqn.params):
+                    if inside not in seen:
+                        seen.add(inside)
+                        todo.append(inside)
+    return program
+
+
+class _Checker:
+    def __init__(self, program: Program, inner: bool):
+        self.program = program
+        self.inner = inner
+        self.known: set[Var] = set()
+
+    def run(self) -> None:
+        p = self.program
+        if self.inner and p.constants:
+            raise self.error(
+                "a nested program has constants; they must be operands of its equation"
+            )
+        if len(p.constants) != len(p.values):
+            raise self.error(f"{len(p.constants)} constants have {len(p.values)} values")
+        for v in (*p.constants, *p.inputs):
+            self.define(v, None)
+        for i, eqn in enumerate(p.equations):
+            self.check_equation(i, eqn)
+        for n, out in enumerate(p.outputs):
+            self.check_used(out, f"output {n}", None)
+
+    def check_equation(self, i: int, eqn: Equation) -> None:
+        for n, v in enumerate(eqn.inputs):
+            self.check_used(v, f"operand {n}", i)
+        given = tuple([v.type for v in eqn.outputs])
+        try:
+            found = eqn.primitive.result_types([v.type for v in eqn.inputs], eqn.params)
+        except Exception as error:
+            text = str(error).partition(", at\n")[0]  # where `check` was called is of no interest
+            raise self.error(f"{eqn.primitive.name} does not take this: {text}", i) from error
+        if len(found) != len(given):
+            raise self.error(f"{eqn.primitive.name} has {len(found)} results, here {len(given)}", i)
+        for n, (want, have) in enumerate(zip(found, given, strict=True)):
+            if want is not have:
+                which = f"result {n}" if len(found) > 1 else "the result"
+                raise self.error(f"{which} has type {want}, but its variable has {have}", i)
+        for v in eqn.outputs:
+            self.define(v, i)
+
+    def check_used(self, v: Any, what: str, i: int | None) -> None:
+        if v.__class__ is Literal:
+            if v.value.__class__ not in (bool, int, float, complex):
+                kind = type(v.value).__name__
+                raise self.error(f"{what} is a literal of {kind}, not of a Python number", i)
+        elif v.__class__ is not Var:
+            raise self.error(f"{what} is a {type(v).__name__}, not a Var or Literal", i)
+        elif v not in self.known:
+            raise self.error(f"{what} is {{{what}}}, which was not assigned before", i, {what: v})
+
+    def define(self, v: Any, i: int | None) -> None:
+        if v.__class__ is not Var:
+            raise self.error(f"{type(v).__name__} stands where a Var is assigned", i)
+        if v in self.known:
+            raise self.error("{v} is assigned a second time", i, {"v": v})
+        self.known.add(v)
+
+    def error(self, what: str, i: int | None = None, names: Any = None) -> errors.CheckError:
+        """The message, with variables named as the program prints them and the neighbours."""
+        letters = Names()
+        p = self.program
+        for v in (*p.inputs, *p.constants):
+            letters(v)
+        last = -1 if i is None else min(i + AROUND, len(p.equations) - 1)
+        lines = []
+        for n, eqn in enumerate(p.equations[: last + 1]):
+            line = show_equation(eqn, letters)
+            if i is not None and n >= i - AROUND:
+                lines.append(f"    {'>' if n == i else ' '} {line}")
+        for name, v in (names or {}).items():
+            what = what.replace(f"{{{name}}}", letters(v))
+        place = "the program" + (f" {p.name}" if p.name.isidentifier() else "")
+        if i is None:
+            return errors.CheckError(f"in {place}: {what}")
+        shown = "\n".join(lines)
+        made = f"\nmade at\n    {equation_source(p.equations[i])}" if p.equations[i].source else ""
+        return errors.CheckError(f"in equation {i} of {place}: {what}\n{shown}{made}")

@@ -1,0 +1,418 @@
+"""Text as programs: the inverse of `show`.
+
+    program  := "program" [name] [$n] "(" typed,* ")" ["with" "(" constant,* ")"] "{" line;* "}"
+    constant := typed "=" (@n | value)
+    line     := [typed,* "="] operation ["[" parameter,* "]"] operand* ["{" nested;* "}"]
+              | "return" operand,*
+    typed    := name ":" type                    type    := f32[3] | ~f32[] | key<fry>[2] | ...
+    operand  := name | number ":" type           nested  := [name ["." n] ":"] (program | $n)
+    value    := None | True | 1 | 1.0-0.5j | "text" | dtype | type | (value, ...) | [value, ...]
+
+`;` is a newline. `#` starts a comment. Nothing is evaluated: a text can only name operations.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import re
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from functrans import errors
+from functrans.ir.program import PRIMITIVES, Equation, Literal, Program, Var
+from functrans.ir.text import defaults, number_at
+from functrans.ir.types import ArrayType, dtype_class, dtype_named
+
+_DIGITS = r"\d+(?:\.\d*)?(?:[eE][+-]?\d+)?"
+_NUMBER = rf"[+-]?(?:(?:inf|nan)(?!\w)|{_DIGITS})(?:[+-](?:inf|nan|{_DIGITS})j)?(?!\w)"
+_TOKEN = re.compile(
+    rf"""(?P<space>[ \t\r]+|\#[^\n]*)
+    |(?P<line>[;\n])
+    |(?P<type>~?[A-Za-z_]\w*(?:<\w+>)?\[[\d,]*\])
+    |(?P<number>{_NUMBER})
+    |(?P<name>[A-Za-z_]\w*(?:<\w+>)?)
+    |(?P<string>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')
+    |(?P<place>@\d+)
+    |(?P<tag>\$\d+)
+    |(?P<object><[^<>\n]*>)
+    |(?P<mark>[=,:(){{}}\[\].])
+    |(?P<other>.)""",
+    re.VERBOSE,
+)
+_ANYTHING = "a name, a number, a type, a text or a bracket"
+
+
+def parse(text: str, constants: Sequence[Any] = ()) -> Program:
+    """The program that a text describes; `ir.check` says whether it is well formed.
+
+    Arguments:
+      text: as `show` writes it.
+      constants: the arrays that `@0`, `@1`, ... stand for (`program.values` of what was shown).
+
+    Returns:
+      A Program whose equations have no source line.
+
+    Raises:
+      ParseError: names the line and column, and what was expected there.
+
+    Example:
+      >>> import functrans as ft
+      >>> program = ft.ir.parse("program (x: f32[]) { y: f32[] = sin x; return y, 2.0:f32[] }")
+      >>> program.out_types
+      (f32[], f32[])
+    """
+    return _Parser(text, constants).parse()
+
+
+class _Parser:
+    """Reads tokens from left to right; `at` is the next one."""
+
+    def __init__(self, text: str, constants: Sequence[Any]):
+        self.text = text
+        self.constants = constants
+        self.kinds: list[str] = []
+        self.words: list[str] = []
+        self.places: list[int] = []
+        self.at = 0
+        self.types: dict[str, ArrayType] = {}
+        self.programs: dict[str, Program] = {}
+        self._tokenize()
+
+    def _tokenize(self) -> None:
+        depth = 0  # of ( and [, inside which a newline is a space
+        for found in _TOKEN.finditer(self.text):
+            kind, word = found.lastgroup, found.group()
+            if kind == "space" or (kind == "line" and depth):
+                continue
+            if kind == "mark":
+                depth += (word in "([") - (word in ")]")
+            self.kinds.append(kind or "other")
+            self.words.append(word)
+            self.places.append(found.start())
+            if kind == "other":
+                self.fail(_ANYTHING, len(self.words) - 1)
+        self.kinds.append("end")
+        self.words.append("")
+        self.places.append(len(self.text.rstrip()))
+
+    # --- programs and equations
+
+    def parse(self) -> Program:
+        self.skip_lines()
+        running = [self.program()]
+        made: Any = None
+        while running:  # a stack instead of recursion: programs may be nested to any depth
+            try:
+                running[-1].send(made)
+                made = None
+                running.append(self.program())
+            except StopIteration as done:
+                made = done.value
+                running.pop()
+        self.skip_lines()
+        if self.kinds[self.at] != "end":
+            self.fail("the end of the text")
+        return made
+
+    def program(self) -> Generator[None, Program, Program]:
+        """Reads a program; yields where a nested one begins, and is sent that."""
+        self.word("program")
+        name = self.take("name") or ""
+        tag = self.take("tag")
+        scope: dict[str, Var] = {}
+        inputs = self.inside("(", ")", lambda: self.define(scope, *self.typed()))
+        constants: list[tuple[Var, Any]] = []
+        if self.words[self.at] == "with":
+            self.at += 1
+            constants = self.inside("(", ")", lambda: self.constant(scope))
+        self.mark("{")
+        equations = []
+        while not self.returns():
+            equation = self.equation(scope)
+            if self.words[self.at] == "{":
+                yield from self.block(equation.params)
+            equations.append(equation)
+            if self.kinds[self.at] != "line":
+                self.fail("an operand or the end of the line")
+        outputs = self.outputs(scope)
+        self.mark("}")
+        variables, values = [v for v, _ in constants], [x for _, x in constants]
+        made = Program(inputs, equations, outputs, variables, values, name)
+        if tag:
+            self.programs[tag] = made
+        return made
+
+    def returns(self) -> bool:
+        self.skip_lines()
+        if self.words[self.at] != "return":
+            return False
+        self.at += 1
+        return True
+
+    def outputs(self, scope: dict[str, Var]) -> list[Any]:
+        found: list[Any] = []
+        while self.kinds[self.at] != "line" and self.words[self.at] != "}":
+            if found:
+                self.mark(",")
+            found.append(self.operand(scope))
+        self.skip_lines()
+        return found
+
+    def equation(self, scope: dict[str, Var]) -> Equation:
+        outputs = []
+        if self.words[self.at + 1 : self.at + 2] == [":"]:
+            outputs.append(self.typed())
+            while self.words[self.at] == ",":
+                self.at += 1
+                outputs.append(self.typed())
+            self.mark("=")
+        primitive = self.primitive()
+        params = self.params(primitive) if self.words[self.at] == "[" else {}
+        usual = defaults(primitive)
+        if usual:
+            params = {**usual, **params}
+        inputs = []
+        while self.kinds[self.at] in ("name", "number"):
+            inputs.append(self.operand(scope))
+        variables = tuple([self.define(scope, *one) for one in outputs])
+        return Equation(primitive, tuple(inputs), variables, params)
+
+    def primitive(self) -> Any:
+        name = self.words[self.at]
+        found = PRIMITIVES.get(name)
+        if found is None:
+            near = difflib.get_close_matches(name, PRIMITIVES, 3)
+            self.fail("an operation" + (f" (is it {' or '.join(near)}?)" if near else ""))
+        self.at += 1
+        return found
+
+    def operand(self, scope: dict[str, Var]) -> Any:
+        word = self.words[self.at]
+        if self.kinds[self.at] == "number" or word in ("True", "False"):
+            return self.literal()
+        found = scope.get(word)
+        if found is None:
+            self.fail("a variable that was assigned before, or a literal such as 2.0:f32[3]")
+        self.at += 1
+        return found
+
+    def literal(self) -> Literal:
+        at = self.at
+        value = self.number()
+        self.mark(":")
+        type = self.type()
+        return Literal(self.fitting(value, type, at), type)
+
+    def block(self, params: dict[str, Any]) -> Generator[None, Program, None]:
+        """The nested programs of an equation, added to its parameters."""
+        self.mark("{")
+        self.skip_lines()
+        while self.words[self.at] != "}":
+            name, several = "program", False
+            if self.words[self.at + 1] in (":", "."):
+                name = self.take("name") or self.fail("the name of a parameter")
+                if self.words[self.at] == ".":
+                    several = True
+                    self.at += 1
+                    if self.take("number") != str(len(params.get(name, ()))):
+                        self.fail(f"{len(params.get(name, ()))}", self.at - 1)
+                self.mark(":")
+            made = yield from self.nested()
+            params[name] = (*params.get(name, ()), made) if several else made
+            self.skip_lines()
+        self.mark("}")
+
+    def nested(self) -> Generator[None, Program, Program]:
+        tag = self.words[self.at]
+        if self.kinds[self.at] != "tag":
+            return (yield)
+        if tag not in self.programs:
+            self.fail("the number of a program that was written before")
+        self.at += 1
+        return self.programs[tag]
+
+    def constant(self, scope: dict[str, Var]) -> tuple[Var, Any]:
+        name, type, at = self.typed()
+        self.mark("=")
+        if self.kinds[self.at] == "place":
+            value = self.given(type)
+        else:
+            start = self.at
+            numbers = self.numbers(type)
+            if len(numbers) != type.size:
+                self.fail(f"{type.size} numbers for {type}, got {len(numbers)}", start)
+            value = np.array(numbers, type.dtype).reshape(type.shape)
+            if type.weak_type and not type.shape:
+                value = value.item()
+        return self.define(scope, name, type, at), value
+
+    def given(self, type: ArrayType) -> Any:
+        """The array that `@n` stands for."""
+        place = self.words[self.at]
+        i = int(place[1:])
+        if i >= len(self.constants):
+            self.fail(
+                f"a constant that was given: {place} is number {i} of parse(text, constants), "
+                f"which got {len(self.constants)}; pass program.values of what was shown"
+            )
+        value = self.constants[i]
+        shape, dtype = np.shape(value), getattr(value, "dtype", type.dtype)
+        if shape != type.shape or dtype != type.dtype:
+            self.fail(
+                f"a constant of type {type}; the one given for {place} is {dtype}{list(shape)}"
+            )
+        self.at += 1
+        return value
+
+    def numbers(self, type: ArrayType) -> list[Any]:
+        """A number or nested lists of them, flattened."""
+        if self.words[self.at] == "[":
+            parts = self.inside("[", "]", lambda: self.numbers(type))
+            return [x for part in parts for x in part]
+        at = self.at
+        return [self.fitting(self.number(), type, at)]
+
+    # --- names, types, values
+
+    def typed(self) -> tuple[str, ArrayType, int]:
+        at = self.at
+        name = self.take("name")
+        if name is None:
+            self.fail("the name of a variable")
+        self.mark(":")
+        return name, self.type(), at
+
+    def define(self, scope: dict[str, Var], name: str, type: ArrayType, at: int) -> Var:
+        if name in scope:
+            self.fail("a new name; this one was assigned before", at)
+        made = scope[name] = Var(type)
+        return made
+
+    def type(self) -> ArrayType:
+        word = self.words[self.at]
+        found = self.types.get(word)
+        if found is None:
+            if self.kinds[self.at] != "type":
+                self.fail("a type such as f32[3], ~f32[] or key<fry>[2]")
+            name, _, rest = word.partition("[")
+            shape = tuple([int(n) for n in rest[:-1].split(",") if n])
+            dtype = self.dtype(name.lstrip("~"))
+            found = self.types[word] = ArrayType(shape, dtype, name[0] == "~")
+        self.at += 1
+        return found
+
+    def dtype(self, name: str) -> Any:
+        try:
+            found = dtype_named(name)
+            dtype_class(found)
+        except (TypeError, KeyError):
+            self.fail("a dtype such as f32, bf16, i32, u8, bool, c64 or key<fry>")
+        return found
+
+    def params(self, primitive: Any) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+
+        def one() -> None:
+            if self.kinds[self.at] == "string":
+                try:
+                    found.update(primitive.read_params(self.value()))
+                except ValueError as error:
+                    self.fail(f"parameters of {primitive.name}: {error}", self.at - 1)
+                return
+            name = self.take("name")
+            if name is None or name in found:
+                self.fail("the name of a parameter" + (", each once" if name else ""))
+            self.mark("=")
+            found[name] = self.value()
+
+        self.inside("[", "]", one)
+        return found
+
+    def value(self) -> Any:
+        kind, word = self.kinds[self.at], self.words[self.at]
+        if word == "(":
+            return tuple(self.inside("(", ")", self.value))
+        if kind == "type":
+            return self.type()
+        if kind == "number" or word in ("True", "False"):
+            return self.number()
+        if kind == "object":
+            self.fail("a value; this is a Python object, which a text cannot hold")
+        if kind not in ("name", "string"):
+            self.fail("a value: a number, text, dtype, type, tuple, None, True or False")
+        self.at += 1
+        if kind == "string":
+            return ast.literal_eval(word)
+        return None if word == "None" else self.dtype(word)
+
+    def number(self) -> Any:
+        word = self.words[self.at]
+        if self.kinds[self.at] != "number" and word not in ("True", "False"):
+            self.fail("a number, True or False")
+        self.at += 1
+        if word in ("True", "False"):
+            return word == "True"
+        if word[-1] == "j":
+            return complex(word)
+        return int(word) if word.lstrip("+-").isdigit() else float(word)
+
+    def fitting(self, value: Any, type: ArrayType, at: int) -> Any:
+        """A number at a dtype; an error if that would change its kind or an integer's value."""
+        allowed = {"bool": (bool,), "int": (int,), "uint": (int,), "complex": (int, float, complex)}
+        kind = dtype_class(type.dtype)
+        made = None
+        if value.__class__ in allowed.get(kind, (int, float)):
+            made = number_at(value, type.dtype)
+        if made is None or (value.__class__ is int and kind in ("int", "uint") and made != value):
+            self.fail(f"a number of dtype {type.dtype}", at)
+        return made
+
+    # --- tokens
+
+    def take(self, kind: str) -> str | None:
+        if self.kinds[self.at] != kind:
+            return None
+        self.at += 1
+        return self.words[self.at - 1]
+
+    def word(self, word: str) -> None:
+        if self.words[self.at] != word:
+            self.fail(f"`{word}`")
+        self.at += 1
+
+    mark = word
+
+    def skip_lines(self) -> None:
+        while self.kinds[self.at] == "line":
+            self.at += 1
+
+    def inside(self, opening: str, closing: str, item: Callable[[], Any]) -> list[Any]:
+        """Items between brackets, separated by commas; one may follow the last."""
+        self.mark(opening)
+        found: list[Any] = []
+        while self.words[self.at] != closing:
+            if found:
+                self.mark(",")
+                if self.words[self.at] == closing:
+                    break
+            found.append(item())
+        self.at += 1
+        return found
+
+    def fail(self, expected: str, at: int | None = None) -> NoReturn:
+        at = self.at if at is None else at
+        place = self.places[at]
+        line = self.text.count("\n", 0, place) + 1
+        start = self.text.rfind("\n", 0, place) + 1
+        stop = self.text.find("\n", place)
+        shown = self.text[start : stop if stop >= 0 else None].replace("\t", " ")
+        word = self.words[at]
+        got = "the end of the text" if self.kinds[at] == "end" else repr(word)
+        got = "the end of the line" if word == "\n" else got
+        raise errors.ParseError(
+            f"line {line}, column {place - start + 1}: expected {expected}, got {got}\n"
+            f"    {shown}\n    {' ' * (place - start)}^"
+        )

@@ -1,0 +1,377 @@
+"""Programs as text. In: a Program. Out: text that a person can read and `parse` reads back.
+
+    program loss (a: f32[3], b: f32[4,3]) with (c: f32[2] = [1.0, 2.0], d: f32[100] = @1) {
+      e: f32[4] = dot_general["j,ij->i"] a b
+      f: f32[4] = jit e {
+        program layer (g: f32[4]) { h: f32[4] = mul g 2.0:f32[4]; return h }
+      }
+      return f
+    }
+
+`with` holds the constants: up to 8 elements are written out, of more `@1` says where they stand in
+`program.values`. A literal `2.0:f32[4]` has one number at every place; `~f32[]` is weakly typed.
+Parameters that have their default are left out. Nested programs are preceded by the name of their
+parameter (`body: program ...`, `branches.0: program ...`), unless that is `program`. One that is
+called from several places is written once, as `program layer $1 (...)`, and is `$1` from then on.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import os
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from functrans.ir.program import Equation, Literal, Program, Var
+from functrans.ir.source import line_of
+from functrans.ir.types import ArrayType, dtype_class, dtype_name, is_key_dtype
+
+WIDTH = 100
+WRITTEN_OUT = 8  # constants of up to this many elements are written out
+
+Entry = tuple[str, Program]  # label of a nested program, and it
+
+
+def show(program: Program, sources: bool = False) -> str:
+    """The text of a program.
+
+    Arguments:
+      program: any Program, well formed or not.
+      sources: add to each equation the user's line, and what it was derived from.
+
+    Returns:
+      Text that `parse(text, program.values)` makes an equal program of.
+
+    Example:
+      >>> import functrans as ft
+      >>> print(ft.ir.show(ft.ir.parse("program (x: f32[3]) { y: f32[3] = sin x; return y }")))
+      program (a: f32[3]) {
+        b: f32[3] = sin a
+        return b
+      }
+    """
+    writer = _Writer(program, sources)
+    return "\n".join(unnested(writer.program(program, "", ""), writer.program))
+
+
+def unnested(first: Generator, enter: Any) -> Iterator[Any]:
+    """Run generators that yield items, or tuples: the arguments of a generator to run in between.
+    A stack instead of recursion, so that programs may be nested to any depth."""
+    stack = [first]
+    while stack:
+        item = next(stack[-1], None)
+        if item is None:
+            stack.pop()
+        elif item.__class__ is tuple:
+            stack.append(enter(*item))
+        else:
+            yield item
+
+
+class Names:
+    """Letters for variables: a to z, aa, ab, ... in the order in which they are met."""
+
+    def __init__(self, counter: Iterator[str] | None = None):
+        self.counter = counter or _letters()
+        self.known: dict[Var, str] = {}
+
+    def __call__(self, v: Var) -> str:
+        name = self.known.get(v)
+        if name is None:
+            name = self.known[v] = next(self.counter)
+        return name
+
+    def typed(self, v: Var) -> str:
+        return f"{self(v)}: {show_type(v.type)}"
+
+    def atom(self, v: Any) -> str:
+        return show_literal(v) if v.__class__ is Literal else self(v)
+
+
+def _letters() -> Iterator[str]:
+    alphabet = "abcdefghijklmnopqrstuvwxyz"
+    stems = [""]
+    while True:
+        stems = [stem + letter for stem in stems for letter in alphabet]
+        yield from (name for name in stems if name not in ("inf", "nan"))
+
+
+class _Writer:
+    """What all programs of one text share: letters, and the numbers of programs used twice."""
+
+    def __init__(self, program: Program, sources: bool):
+        self.sources = sources
+        self.letters = _letters()
+        self.repeated = _repeated(program)
+        self.number: dict[Program, int] = {}
+
+    def program(self, program: Program, indent: str, label: str) -> Generator:
+        """The lines of a program: short nested ones are one line."""
+        if program in self.number:
+            yield f"{indent}{label}${self.number[program]}"
+            return
+        names, tag = Names(self.letters), self._tag(program)
+        if indent and not self.sources and len(program.equations) < 2 and not _calls(program):
+            head = _header(program, names, tag, None, indent + label)
+            parts = [show_equation(e, names) for e in program.equations]
+            line = f"{head} {'; '.join([*parts, _return(program, names)])} }}"
+            if len(line) <= WIDTH:
+                yield line
+                return
+        yield _header(program, names, tag, indent, indent + label)
+        for eqn in program.equations:
+            yield from self._equation(eqn, names, indent + "  ")
+        yield f"{indent}  {_return(program, names)}"
+        yield indent + "}"
+
+    def _equation(self, eqn: Equation, names: Names, indent: str) -> Generator:
+        line = indent + show_equation(eqn, names)
+        comment = "  # " + provenance(eqn) if self.sources else ""
+        inside = nested(eqn.params) if eqn.primitive.holds_programs else ()
+        if not inside:
+            yield line + comment
+            return
+        if all(program in self.number for _, program in inside):
+            known = "; ".join([f"{label}${self.number[program]}" for label, program in inside])
+            yield f"{line} {{ {known} }}{comment}"
+            return
+        yield f"{line} {{{comment}"
+        for label, program in inside:
+            yield program, indent + "  ", label
+        yield indent + "}"
+
+    def _tag(self, program: Program) -> str:
+        if program not in self.repeated:
+            return ""
+        self.number[program] = len(self.number) + 1
+        return f"${self.number[program]} "
+
+
+def _calls(program: Program) -> bool:
+    return any(e.primitive.holds_programs for e in program.equations)
+
+
+def _repeated(program: Program) -> set[Program]:
+    """The nested programs that stand at more than one place."""
+    seen, twice, todo = {program}, set(), [program]
+    while todo:
+        for eqn in todo.pop().equations:
+            if eqn.primitive.holds_programs:
+                for _, inner in nested(eqn.params):
+                    if inner in seen:
+                        twice.add(inner)
+                    else:
+                        seen.add(inner)
+                        todo.append(inner)
+    return twice
+
+
+def _header(program: Program, names: Names, tag: str, indent: str | None, before: str) -> str:
+    """`program name (...) with (...) {`, over several lines if it is long and `indent` is given."""
+    name = program.name + " " if program.name.isidentifier() else ""
+    start = f"{before}program {name}{tag}("
+    inputs = [names.typed(v) for v in program.inputs]
+    constants = [
+        f"{names.typed(v)} = {show_constant(v.type, x, i)}"
+        for i, (v, x) in enumerate(zip(program.constants, program.values, strict=False))
+    ]
+    line = start + ", ".join(inputs) + ")"
+    if constants:
+        line += f" with ({', '.join(constants)})"
+    if len(line) + 2 <= WIDTH or indent is None:
+        return line + " {"
+    text = start + _filled(inputs, indent) + ")"
+    if constants:
+        text += f" with ({_filled(constants, indent)})"
+    return text + " {"
+
+
+def _filled(items: Sequence[str], indent: str) -> str:
+    """Items over as many lines as they need, each indented by four more."""
+    lines = [""]
+    for item in items:
+        if lines[-1] and len(lines[-1]) + len(item) + 2 > WIDTH:
+            lines.append("")
+        lines[-1] += (" " if lines[-1] else indent + "    ") + item + ","
+    return "\n" + "\n".join(lines) + "\n" + indent if items else ""
+
+
+def _return(program: Program, names: Names) -> str:
+    return f"return {', '.join([names.atom(v) for v in program.outputs])}".rstrip()
+
+
+def show_equation(eqn: Equation, names: Names) -> str:
+    """`c: f32[3] = add a b`, without nested programs."""
+    inputs = "".join([" " + names.atom(v) for v in eqn.inputs])
+    outputs = ", ".join([names.typed(v) for v in eqn.outputs])
+    arrow = " = " if outputs else ""
+    return f"{outputs}{arrow}{eqn.primitive.name}{_params(eqn)}{inputs}"
+
+
+def _params(eqn: Equation) -> str:
+    if not eqn.params:
+        return ""
+    short, rest = eqn.primitive.short_params(eqn.params)
+    usual = defaults(eqn.primitive)
+    shown = [show_value(short)] if short else []
+    for name, value in rest.items():
+        if not _holds_programs(value) and not (name in usual and is_same(value, usual[name])):
+            shown.append(f"{name}={show_value(value)}")
+    return f"[{', '.join(shown)}]" if shown else ""
+
+
+def nested(params: dict[str, Any]) -> list[Entry]:
+    """The programs among parameters, with the labels under which they are printed."""
+    found = []
+    for name, value in params.items():
+        if value.__class__ is Program:
+            found.append(("" if name == "program" else f"{name}: ", value))
+        elif _holds_programs(value):
+            found += [(f"{name}.{i}: ", p) for i, p in enumerate(value)]
+    return found
+
+
+def _holds_programs(value: Any) -> bool:
+    if value.__class__ is tuple:
+        return bool(value) and value[0].__class__ is Program
+    return value.__class__ is Program
+
+
+@functools.cache
+def defaults(primitive: Any) -> dict[str, Any]:
+    """The parameters of an operation that have a default, as its `type` declares them."""
+    parameters = inspect.signature(primitive.type).parameters.values()
+    return {p.name: p.default for p in parameters if p.default is not p.empty}
+
+
+def is_same(x: Any, y: Any) -> bool:
+    """Equal parameter values: True is not 1, and 1 is not 1.0."""
+    return x is y or (x.__class__ is y.__class__ and x == y)
+
+
+def provenance(eqn: Equation) -> str:
+    """`file.py:12 (loss), transpose of jvp of sin`: the user's line, and what was made of it."""
+    code = eqn.source
+    where = "<unknown>"
+    if code is not None:
+        file = os.path.basename(code[0].co_filename)
+        where = f"{file}:{line_of(code)} ({code[0].co_qualname})"
+    steps: list[str] = []
+    last, origin = None, eqn.origin
+    while origin is not None:
+        steps.append(origin.how)
+        last = origin.equation
+        origin = last.origin if last is not None else None
+    if last is not None:
+        steps.append(last.primitive.name)
+    return f"{where}, {' '.join(steps)}" if steps else where
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+def show_value(value: Any) -> str:
+    """A parameter as it is written; `<...>` for a Python object that text cannot hold."""
+    if value is None or value.__class__ in (bool, int):
+        return repr(value)
+    if value.__class__ is str:
+        return json.dumps(value, ensure_ascii=False)
+    if value.__class__ is tuple:
+        inner = ", ".join([show_value(v) for v in value])
+        return f"({inner},)" if len(value) == 1 else f"({inner})"
+    if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
+        return dtype_name(np.dtype(value))
+    if isinstance(value, ArrayType):
+        return repr(value)
+    if isinstance(value, np.bool_):
+        return repr(bool(value))
+    if isinstance(value, (int, np.integer)):
+        return repr(int(value))
+    if isinstance(value, (float, complex, np.inexact)):
+        return show_number(value.item() if isinstance(value, np.inexact) else value)
+    if is_key_dtype(value):
+        return dtype_name(value)
+    name = getattr(value, "__qualname__", None) or repr(value)
+    return f"<{' '.join(name.replace('<', '').replace('>', '').split())}>"
+
+
+def show_number(value: Any) -> str:
+    """A Python number; complex ones without parentheses: `1.0-0.0j`."""
+    if value.__class__ is not complex:
+        return repr(value)
+    imaginary = repr(value.imag)
+    return f"{value.real!r}{'' if imaginary[0] == '-' else '+'}{imaginary}j"
+
+
+def show_literal(literal: Literal) -> str:
+    """`2.0:f32[3]`."""
+    return f"{_number_of(literal.value, literal.type.dtype)}:{show_type(literal.type)}"
+
+
+@functools.cache
+def show_type(type: ArrayType) -> str:
+    """`f32[3]`, `~f32[]`, `key<fry>[2]`."""
+    return repr(type)
+
+
+def _number_of(value: Any, dtype: Any) -> str:
+    key = (value, value.__class__, dtype)
+    if value == 0 or value != value:  # 0.0 and -0.0 are one key, NaN is none
+        return _shortest(value, dtype)
+    text = _NUMBERS.get(key)
+    if text is None:
+        if len(_NUMBERS) > 10_000:
+            _NUMBERS.clear()
+        text = _NUMBERS[key] = _shortest(value, dtype)
+    return text
+
+
+_NUMBERS: dict[tuple, str] = {}
+
+
+def _shortest(value: Any, dtype: Any) -> str:
+    """The shortest decimal that means this number at this dtype: `0.1` for float32(0.1)."""
+    number = number_at(value, dtype)
+    if number.__class__ is float and dtype_class(dtype) == "float":
+        short = str(np.asarray(number).astype(dtype)[()])
+        if "." not in short and "e" not in short and short.lstrip("-").isdigit():
+            short += ".0"
+        if show_number(number_at(float(short), dtype)) == repr(number):
+            return short
+    return show_number(number)
+
+
+def number_at(value: Any, dtype: Any) -> Any:
+    """A number as Python sees it once it was cast to a dtype."""
+    if dtype_class(dtype) in ("key", "float0"):
+        return value
+    with np.errstate(all="ignore"):
+        return np.asarray(value).astype(dtype).item()
+
+
+def is_concrete(value: Any) -> bool:
+    """Is it an array or a number, not a traced value?"""
+    kinds = (jax.Array, np.ndarray, np.generic, int, float, complex)
+    return isinstance(value, kinds) and not isinstance(value, jax.core.Tracer)
+
+
+def show_constant(type: ArrayType, value: Any, i: int) -> str:
+    """The value written out, or its place in `program.values`."""
+    if (
+        not is_concrete(value)
+        or type.size > WRITTEN_OUT
+        or dtype_class(type.dtype) in ("key", "float0")
+    ):
+        return f"@{i}"
+    return _nested_list(np.asarray(value).tolist(), type.dtype)
+
+
+def _nested_list(value: Any, dtype: Any) -> str:
+    if value.__class__ is list:
+        return f"[{', '.join([_nested_list(v, dtype) for v in value])}]"
+    return _number_of(value, dtype)
