@@ -1,7 +1,8 @@
-"""Operations that compute each element of the result from one element of each operand.
+"""Operations that compute each element of the result from one element of each operand: the families
+`Unary`, `Binary`, `Comparison`, and the arithmetic that all rules are written in.
 
-Families: `Unary`, `Binary`, `Comparison`. The strict IR gives them operands of equal shape and dtype;
-broadcasting and promotion are the user libraries' work.
+The strict IR gives them operands of equal shape and dtype; broadcasting and promotion are the user
+libraries' work.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 from jax.extend.mlir.dialects import stablehlo as hlo
 
@@ -18,12 +20,33 @@ from functrans.primitives.base import Cost, LinearInput, Primitive, bytes_of, su
 from functrans.trace import bind, literal, typeof
 
 FLOATS = ("float", "complex")
-NUMBERS = ("int", "uint", "float", "complex")
+REAL = ("int", "uint", "float")
+NUMBERS = (*REAL, "complex")
 ANY = ("bool", *NUMBERS)
-BITS = ("bool", "int", "uint")
-ORDERED = ("bool", "int", "uint", "float")
+INTS = ("int", "uint")
+BITS = ("bool", *INTS)
+ORDERED = ("bool", *REAL)
 
-_SCALARS = (int, float, complex, bool)
+_SCALARS = frozenset((int, float, complex, bool))
+_SPLATS: dict[tuple, Literal] = {}
+
+
+def splat(value: Any, type: ArrayType) -> Literal:
+    """The literal of a Python number, made once per number and type."""
+    if value == 0 and value.__class__ is not int:  # -0.0 == 0.0, but they are two literals
+        return literal(value, type)
+    key = (value, value.__class__, type)
+    found = _SPLATS.get(key)
+    if found is None:
+        if len(_SPLATS) > 10_000:
+            _SPLATS.clear()
+        found = _SPLATS[key] = literal(value, type)
+    return found
+
+
+def full_like(x: Any, value: Any) -> Literal:
+    """A literal of x's type."""
+    return splat(value, typeof(x))
 
 
 class Elementwise(Primitive):
@@ -33,27 +56,47 @@ class Elementwise(Primitive):
     flops = 1  # per element
 
     def check_dtype(self, types: Sequence[ArrayType]) -> None:
-        if dtype_class(types[0].dtype) not in self.takes:
+        for t in types:
+            if dtype_class(t.dtype) not in self.takes:
+                raise self.mismatch(
+                    types,
+                    f"takes operands of dtype {', '.join(self.takes)}, not {t.dtype}",
+                    "Cast with x.astype(...) first.",
+                )
+
+    def check_equal(self, types: Sequence[ArrayType], what: str = "operands") -> None:
+        """Raise unless all have the shape and dtype of the first."""
+        shapes, dtypes = [t.shape for t in types], [t.dtype for t in types]
+        if shapes.count(shapes[0]) != len(shapes):
             raise self.mismatch(
                 types,
-                f"takes operands of dtype {', '.join(self.takes)}, not {types[0].dtype}",
-                "Cast with x.astype(...) first.",
+                f"{what} must have equal shapes, got {' and '.join(map(str, shapes))}",
+                "Broadcast first (the functions of functrans.numpy do), or reshape one of them.",
+            )
+        if dtypes.count(dtypes[0]) != len(dtypes):
+            raise self.mismatch(
+                types,
+                f"{what} must have equal dtypes, got {' and '.join(map(str, dtypes))}",
+                "Cast one with x.astype(...) (the functions of functrans.numpy promote).",
             )
 
     def batch(self, t: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
         to = next(d for d in dims if d is not None)
-        if any(d != to for d in dims):
-            args = [t.at(x, d, to) for x, d in zip(args, dims, strict=True)]
-        return bind(self, args, params), to
+        lined_up = [x if d == to else t.at(x, d, to) for x, d in zip(args, dims, strict=True)]
+        return bind(self, lined_up, params), to
 
     def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
         return Cost(self.flops * out_types[0].size, bytes_of(*in_types, *out_types))
 
 
 class Unary(Elementwise):
-    """One function applied to every element. `deriv(x, y)` is dy/dx given y = f(x).
+    """One function applied to every element.
 
-    `numpy` is its NumPy twin, `op` its StableHLO twin; both are found by name where they can be.
+    deriv   : (x, y) -> dy/dx, given y = f(x)
+    tangent : (dx, x, y) -> dy, linear in dx, where that is shorter than dx * deriv
+    numpy, op : its NumPy and StableHLO twins, found by name where they can be
+    via     : a JAX function by which complex operands are lowered
+    result  : dtype -> dtype of the result, where it differs
     """
 
     def __init__(
@@ -62,55 +105,64 @@ class Unary(Elementwise):
         takes: tuple[str, ...],
         deriv: Callable[[Any, Any], Any] | None = None,
         *,
+        tangent: Callable[[Any, Any, Any], Any] | None = None,
         numpy: Callable[..., Any] | None = None,
         op: Callable[..., Any] | None = None,
+        via: Callable[..., Any] | None = None,
         linear: bool = False,
         result: Callable[[Any], Any] | None = None,
         flops: int = 1,
     ):
         self.takes = takes
         self.deriv = deriv
+        self.tangent = tangent
         self.numpy = numpy or getattr(np, name)
         self.op = op or getattr(hlo, name)
+        self.via = via
         self.linear_in = (0,) if linear else ()
-        self.result = result  # dtype -> dtype of the result, where it differs
+        self.result = result
         self.flops = flops
         super().__init__(name)
 
-    def __call__(self, x: Any) -> Any:
-        return bind(self, (x,), {})
+    def __call__(self, x: Any, **params: Any) -> Any:
+        return bind(self, (x,), params)
 
-    def type(self, x: ArrayType) -> ArrayType:
+    def type(self, x: ArrayType, **params: Any) -> ArrayType:
         self.check_dtype((x,))
-        return x if self.result is None else ArrayType(x.shape, self.result(x.dtype))
+        return x if self.result is None else x.update(dtype=self.result(x.dtype))
 
     def reference(self, x: Any) -> Any:
         out = np.asarray(self.numpy(x))
         return out.astype(x.dtype, copy=False) if self.result is None else out
 
     def lower(self, ctx: Any, x: Any) -> Any:
+        if self.via is not None and dtype_class(ctx.in_types[0].dtype) == "complex":
+            return ctx.via_jax(self.via, x)[0]
         return self.op(x)
 
     def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
-        if self.linear_in:
-            return self(tangents[0])
-        if self.deriv is None:
-            return None  # piecewise constant
-        return mul(tangents[0], self.deriv(primals[0], out))
+        if self.deriv is not None:
+            return bind(mul, (tangents[0], self.deriv(primals[0], out)), {})
+        if self.tangent is not None:
+            return self.tangent(tangents[0], primals[0], out)
+        return self(tangents[0]) if self.linear_in else None  # else piecewise constant
 
     def transpose(self, ct: Any, x: Any) -> Any:
         return (self(ct),)  # the linear ones that use this default (neg, copy) are symmetric
 
+    def batch(self, t: Any, args: Any, dims: Any, **params: Any) -> Any:
+        return bind(self, args, params), dims[0]
+
 
 class Binary(Elementwise):
-    """Two operands of equal shape and dtype. `partials` are d/dx and d/dy, each of (x, y, out);
-    None: piecewise constant."""
+    """Two operands of equal shape and dtype. `partials` are d/dx and d/dy, each of (x, y, out), or
+    None where that is zero; no partials: piecewise constant."""
 
     def __init__(
         self,
         name: str,
         takes: tuple[str, ...],
-        partials: tuple[Callable[..., Any], Callable[..., Any]] | None = None,
+        partials: tuple[Callable[..., Any] | None, Callable[..., Any] | None] = (None, None),
         *,
         numpy: Callable[..., Any] | None = None,
         op: Callable[..., Any] | None = None,
@@ -126,29 +178,16 @@ class Binary(Elementwise):
     def __call__(self, x: Any, y: Any) -> Any:
         """Python scalars become literals of the other operand's type."""
         if y.__class__ in _SCALARS:
-            y = literal(y, typeof(x).strong())
+            y = splat(y, typeof(x))
         elif x.__class__ in _SCALARS:
-            x = literal(x, typeof(y).strong())
+            x = splat(x, typeof(y))
         return bind(self, (x, y), {})
 
-    def check_operands(self, x: ArrayType, y: ArrayType) -> None:
-        if x.shape != y.shape:
-            raise self.mismatch(
-                (x, y),
-                f"operands must have equal shapes, got {x.shape} and {y.shape}",
-                "Broadcast first (the functions of functrans.numpy do), or reshape one of them.",
-            )
-        if x.dtype != y.dtype:
-            raise self.mismatch(
-                (x, y),
-                f"operands must have equal dtypes, got {x.dtype} and {y.dtype}",
-                "Cast one with x.astype(...) (the functions of functrans.numpy promote).",
-            )
-        self.check_dtype((x, y))
-
     def type(self, x: ArrayType, y: ArrayType) -> ArrayType:
-        self.check_operands(x, y)
-        return x if not x.weak_type else y
+        if x is not y:
+            self.check_equal((x, y))
+        self.check_dtype((x,))
+        return y if x.weak_type else x
 
     def reference(self, x: Any, y: Any) -> Any:
         return np.asarray(self.numpy(x, y)).astype(x.dtype, copy=False)
@@ -157,37 +196,51 @@ class Binary(Elementwise):
         return self.op(x, y)
 
     def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
-        if self.partials is None:
-            return None
         total = None
         for dx, partial in zip(tangents, self.partials, strict=True):
-            if dx is not None:
+            if dx is not None and partial is not None:
                 total = sum_of(total, mul(dx, partial(*primals, out)))
         return total
 
+    def batch(self, t: Any, args: Any, dims: Any, **params: Any) -> Any:
+        (x, y), (dx, dy) = args, dims
+        if dx is None:
+            return bind(self, (t.at(x, None, dy), y), params), dy
+        return bind(self, args if dx == dy else (x, t.at(y, dy, dx)), params), dx
+
 
 class Comparison(Binary):
-    """Two operands in, booleans out."""
+    """Two operands in, booleans out. NaN is unequal to everything."""
 
     def __init__(self, name: str, direction: str, numpy: Callable[..., Any], takes: Any = ORDERED):
         self.direction = direction
         super().__init__(name, takes, numpy=numpy, op=hlo.compare)
 
     def type(self, x: ArrayType, y: ArrayType) -> ArrayType:
-        self.check_operands(x, y)
-        return ArrayType(x.shape, np.dtype(bool))
+        self.check_equal((x, y))
+        self.check_dtype((x,))
+        return ArrayType(x.shape, np.dtype(bool), x.weak_type and y.weak_type)
 
     def reference(self, x: Any, y: Any) -> Any:
-        return np.asarray(self.numpy(x, y))
+        return np.asarray(self.numpy(x, y) if isinstance(x, np.ndarray) else self._of_keys(x, y))
 
     def lower(self, ctx: Any, x: Any, y: Any) -> Any:
-        kind = {"float": "FLOAT", "complex": "FLOAT", "int": "SIGNED"}.get(
-            dtype_class(ctx.in_types[0].dtype), "UNSIGNED"
-        )
-        return hlo.compare(
-            x, y, hlo.ComparisonDirectionAttr.get(self.direction),
-            compare_type=hlo.ComparisonTypeAttr.get(kind),
-        )  # fmt: skip
+        kind = dtype_class(ctx.in_types[0].dtype)
+        if kind == "key":
+            return ctx.via_jax(self._of_keys, x, y)[0]
+        return compare(x, y, self.direction, kind)
+
+    def _of_keys(self, x: Any, y: Any) -> Any:
+        return x == y if self.direction == "EQ" else x != y
+
+
+def compare(x: Any, y: Any, direction: str, kind: str) -> Any:
+    """The StableHLO comparison of operands of a dtype class."""
+    as_ = {"float": "FLOAT", "complex": "FLOAT", "int": "SIGNED"}.get(kind, "UNSIGNED")
+    return hlo.compare(
+        x, y, hlo.ComparisonDirectionAttr.get(direction),
+        compare_type=hlo.ComparisonTypeAttr.get(as_),
+    )  # fmt: skip
 
 
 class Add(Binary):
@@ -211,7 +264,7 @@ class Sub(Binary):
         dx, dy = tangents
         if dy is None:
             return dx
-        return neg(dy) if dx is None else self(dx, dy)
+        return neg(dy) if dx is None else bind(self, tangents, {})
 
     def transpose(self, ct: Any, x: Any, y: Any) -> Any:
         return ct, neg(ct) if isinstance(y, LinearInput) else None
@@ -224,42 +277,40 @@ class Mul(Binary):
     multilinear = True
 
     def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
-        return self._product_rule(primals, tangents, {})
+        (x, y), (dx, dy) = primals, tangents
+        if dy is None:
+            return bind(self, (dx, y), {})
+        by_y = bind(self, (x, dy), {})
+        return by_y if dx is None else sum_of(bind(self, (dx, y), {}), by_y)
 
     def transpose(self, ct: Any, x: Any, y: Any) -> Any:
         if isinstance(x, LinearInput):
-            return self(ct, y), None
-        return None, self(x, ct)
+            return bind(self, (ct, y), {}), None
+        return None, bind(self, (x, ct), {})
 
 
 class Div(Binary):
-    """x / y; integers round towards zero."""
+    """x / y. Integers round towards zero; over zero they give all ones, as XLA's do."""
 
     linear_in = (0,)
 
     def reference(self, x: Any, y: Any) -> Any:
         if dtype_class(x.dtype) in FLOATS:
-            return np.divide(x, y).astype(x.dtype, copy=False)
+            return np.asarray(np.divide(x, y)).astype(x.dtype, copy=False)
         safe = np.where(y == 0, 1, y).astype(x.dtype)
-        # XLA's integer division by zero gives all ones
-        out = np.where((x < 0) != (safe < 0), -(np.abs(x) // np.abs(safe)), np.abs(x) // np.abs(safe))
+        down = x // safe
+        out = down + ((down < 0) & (x % safe != 0)).astype(x.dtype)
         return np.where(y == 0, np.array(-1).astype(x.dtype), out).astype(x.dtype)
 
     def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
-        _, y = primals
-        dx, dy = tangents
-        total = None if dx is None else self(dx, y)
+        y, (dx, dy) = primals[1], tangents
+        total = None if dx is None else bind(self, (dx, y), {})
         if dy is not None:
             total = sum_of(total, mul(dy, neg(self(out, y))))
         return total
 
     def transpose(self, ct: Any, x: Any, y: Any) -> Any:
-        return self(ct, y), None
-
-
-def full_like(x: Any, value: Any) -> Literal:
-    """A literal of x's shape and dtype."""
-    return literal(value, typeof(x).strong())
+        return bind(self, (ct, y), {}), None
 
 
 neg = Unary("neg", NUMBERS, numpy=np.negative, op=hlo.negate, linear=True)
@@ -267,12 +318,13 @@ add = Add("add", NUMBERS)
 sub = Sub("sub", NUMBERS, numpy=np.subtract, op=hlo.subtract)
 mul = Mul("mul", NUMBERS, numpy=np.multiply, op=hlo.multiply)
 div = Div("div", NUMBERS, numpy=np.divide, op=hlo.divide)
+square = Unary(
+    "square", NUMBERS, lambda x, y: mul(x, 2), op=lambda x: hlo.multiply(x, x), via=jax.lax.square
+)
 
-sin = Unary("sin", FLOATS, lambda x, y: cos(x), op=hlo.sine, flops=10)
-cos = Unary("cos", FLOATS, lambda x, y: neg(sin(x)), op=hlo.cosine, flops=10)
-exp = Unary("exp", FLOATS, lambda x, y: y, op=hlo.exponential, flops=10)
-log = Unary("log", FLOATS, lambda x, y: div(1.0, x), flops=10)
-tanh = Unary("tanh", FLOATS, lambda x, y: sub(1.0, mul(y, y)), flops=10)
-
+eq = Comparison("eq", "EQ", np.equal, (*ANY, "key"))
+ne = Comparison("ne", "NE", np.not_equal, (*ANY, "key"))
 lt = Comparison("lt", "LT", np.less)
+le = Comparison("le", "LE", np.less_equal)
 gt = Comparison("gt", "GT", np.greater)
+ge = Comparison("ge", "GE", np.greater_equal)

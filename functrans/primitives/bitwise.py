@@ -1,0 +1,68 @@
+"""Operations on the bits of integers and booleans."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend.mlir.dialects import stablehlo as hlo
+
+from functrans.primitives.elementwise import BITS, INTS, Binary, Unary
+
+
+def _unsigned(x: np.ndarray) -> np.ndarray:
+    """The same bits as an unsigned integer."""
+    return x.view(f"uint{8 * x.dtype.itemsize}")
+
+
+class Shift(Binary):
+    """Shift x by y bits. By a width or more, or by less than nothing, all bits leave: what stays is
+    zero, or the sign for `shift_right_arithmetic`."""
+
+    def reference(self, x: Any, y: Any) -> Any:
+        width = 8 * x.dtype.itemsize
+        inside = (y >= 0) & (y < width)
+        by = np.where(inside, y, 0)
+        if self.name == "shift_left":
+            shifted, rest = np.left_shift(x, by.astype(x.dtype)), 0
+        elif self.name == "shift_right_logical":
+            shifted, rest = _unsigned(np.asarray(x)) >> by.astype(_unsigned(x).dtype), 0
+        else:
+            signed = np.asarray(x).view(f"int{width}")
+            shifted, rest = signed >> by.astype(signed.dtype), np.where(signed < 0, -1, 0)
+        return np.where(inside, shifted.astype(x.dtype), np.asarray(rest).astype(x.dtype))
+
+
+class HighProduct(Binary):
+    """The upper half of the bits of x * y."""
+
+    def reference(self, x: Any, y: Any) -> Any:
+        exact = np.asarray(x, object) * np.asarray(y, object)  # Python's integers
+        return np.asarray(exact >> (8 * x.dtype.itemsize)).astype(x.dtype)
+
+    def lower(self, ctx: Any, x: Any, y: Any) -> Any:
+        return ctx.via_jax(jax.lax.mulhi, x, y)[0]
+
+
+def _leading_zeros(x: np.ndarray) -> np.ndarray:
+    width = 8 * x.dtype.itemsize
+    places = np.arange(width - 1, -1, -1).astype(_unsigned(x).dtype)
+    bits = (_unsigned(x)[..., None] >> places) & 1
+    return np.where(bits.any(-1), bits.argmax(-1), width)
+
+
+not_ = Unary("not", BITS, numpy=np.invert, op=hlo.not_)
+population_count = Unary(
+    "population_count", INTS, numpy=lambda x: np.bitwise_count(_unsigned(x)), op=hlo.popcnt
+)
+clz = Unary("clz", INTS, numpy=_leading_zeros, op=hlo.count_leading_zeros)
+
+and_ = Binary("and", BITS, numpy=np.bitwise_and, op=hlo.and_)
+or_ = Binary("or", BITS, numpy=np.bitwise_or, op=hlo.or_)
+xor = Binary("xor", BITS, numpy=np.bitwise_xor, op=hlo.xor)
+
+shift_left = Shift("shift_left", INTS, numpy=np.left_shift)
+shift_right_logical = Shift("shift_right_logical", INTS, numpy=np.right_shift)
+shift_right_arithmetic = Shift("shift_right_arithmetic", INTS, numpy=np.right_shift)
+mulhi = HighProduct("mulhi", INTS, numpy=np.multiply, op=hlo.multiply)

@@ -1,0 +1,96 @@
+"""Exponentials, logarithms, roots, trigonometric and hyperbolic functions."""
+
+from __future__ import annotations
+
+from math import log as log_of
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend.mlir.dialects import chlo
+from jax.extend.mlir.dialects import stablehlo as hlo
+
+from functrans.primitives.elementwise import (
+    FLOATS,
+    Binary,
+    Unary,
+    add,
+    div,
+    mul,
+    neg,
+    square,
+    sub,
+)
+
+
+class Exp2(Unary):
+    """2 to the power x."""
+
+    def lower(self, ctx: Any, x: Any) -> Any:
+        return hlo.exponential(hlo.multiply(ctx.full(log_of(2), ctx.in_types[0]), x))
+
+
+class Logistic(Unary):
+    """1 / (1 + exp(-x))."""
+
+    def lower(self, ctx: Any, x: Any) -> Any:
+        one = ctx.full(1, ctx.in_types[0])
+        return hlo.divide(one, hlo.add(one, hlo.exponential(hlo.negate(x))))
+
+
+def _logistic(x: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-x))
+
+
+exp = Unary("exp", FLOATS, lambda x, y: y, op=hlo.exponential, flops=10)
+exp2 = Exp2("exp2", FLOATS, lambda x, y: mul(y, log_of(2)), op=hlo.exponential, flops=10)
+expm1 = Unary("expm1", FLOATS, lambda x, y: add(y, 1.0), op=hlo.exponential_minus_one, flops=10)
+log = Unary("log", FLOATS, tangent=lambda dx, x, y: div(dx, x), flops=10)
+log1p = Unary(
+    "log1p", FLOATS, tangent=lambda dx, x, y: div(dx, add(x, 1.0)), op=hlo.log_plus_one, flops=10
+)
+
+sqrt = Unary("sqrt", FLOATS, lambda x, y: div(0.5, y))
+rsqrt = Unary("rsqrt", FLOATS, lambda x, y: mul(div(y, x), -0.5), numpy=lambda x: 1 / np.sqrt(x))
+cbrt = Unary("cbrt", ("float",), lambda x, y: div(1 / 3, square(y)), flops=10)
+
+sin = Unary("sin", FLOATS, lambda x, y: cos(x), op=hlo.sine, via=jax.lax.sin, flops=10)
+cos = Unary("cos", FLOATS, lambda x, y: neg(sin(x)), op=hlo.cosine, via=jax.lax.cos, flops=10)
+tan = Unary("tan", FLOATS, lambda x, y: add(square(y), 1.0), flops=10)
+asin = Unary(
+    "asin", FLOATS, lambda x, y: rsqrt(sub(1.0, square(x))), numpy=np.arcsin, op=chlo.asin, flops=10
+)
+acos = Unary(
+    "acos", FLOATS, lambda x, y: neg(rsqrt(sub(1.0, square(x)))), numpy=np.arccos, op=chlo.acos,
+    flops=10,
+)  # fmt: skip
+atan = Unary(
+    "atan", FLOATS, tangent=lambda dx, x, y: div(dx, add(square(x), 1.0)), numpy=np.arctan,
+    op=chlo.atan, flops=10,
+)  # fmt: skip
+atan2 = Binary(
+    "atan2", FLOATS,
+    (
+        lambda x, y, out: div(y, add(square(x), square(y))),
+        lambda x, y, out: div(neg(x), add(square(x), square(y))),
+    ),
+    numpy=np.arctan2, flops=10,
+)  # fmt: skip
+
+sinh = Unary("sinh", FLOATS, lambda x, y: cosh(x), op=chlo.sinh, flops=10)
+cosh = Unary("cosh", FLOATS, lambda x, y: sinh(x), op=chlo.cosh, flops=10)
+# 1 - y^2 would cancel where y is near 1
+tanh = Unary("tanh", FLOATS, lambda x, y: mul(add(y, 1.0), sub(1.0, y)), flops=10)
+asinh = Unary(
+    "asinh", FLOATS, lambda x, y: rsqrt(add(square(x), 1.0)), numpy=np.arcsinh, op=chlo.asinh,
+    flops=10,
+)  # fmt: skip
+acosh = Unary(
+    "acosh", FLOATS, lambda x, y: rsqrt(sub(square(x), 1.0)), numpy=np.arccosh, op=chlo.acosh,
+    flops=10,
+)  # fmt: skip
+atanh = Unary(
+    "atanh", FLOATS, tangent=lambda dx, x, y: div(dx, mul(add(x, 1.0), sub(1.0, x))),
+    numpy=np.arctanh, op=chlo.atanh, flops=10,
+)  # fmt: skip
+logistic = Logistic("logistic", FLOATS, lambda x, y: mul(y, sub(1.0, y)), numpy=_logistic, flops=10)
