@@ -18,6 +18,7 @@ from functrans.ir.types import ArrayType, dtype_class
 from functrans.primitives import elementwise as ew
 from functrans.primitives import reduction as reductions
 from functrans.primitives.base import PRIMITIVES, Cost, Primitive, bytes_of, sum_of
+from functrans.primitives.joining import concatenate, pad
 from functrans.primitives.shape import rev, slice_
 from functrans.trace import literal, typeof
 
@@ -102,7 +103,9 @@ class CumSum(Cumulative):
 
     name, linear_in = "cumsum", (0,)
     start, numpy, op = staticmethod(lambda dtype: 0), np.add, hlo.AddOp
-    jvp = Primitive.jvp  # linear
+
+    def jvp(self, primals: Any, tangents: Any, out: Any, *, axis: int, reverse: bool) -> Any:
+        return self(tangents[0], axis=axis, reverse=reverse)
 
     def transpose(self, ct: Any, x: Any, *, axis: int, reverse: bool) -> Any:
         return (self(ct, axis=axis, reverse=not reverse),)
@@ -135,8 +138,9 @@ class CumExtremum(Cumulative):
         t = typeof(out).strong()
         one, none = literal(1, t), literal(0, t)
         is_a, is_b = ew.eq(a, out), ew.eq(b, out)
-        of_a = ew.select_n(is_a, none, ew.select_n(is_b, one, literal(0.5, t)))
-        of_b = ew.select_n(is_b, none, ew.select_n(is_a, one, literal(0.5, t)))
+        select_n, half = PRIMITIVES["select_n"], literal(0.5, t)
+        of_a = select_n(is_a, none, select_n(is_b, one, half))
+        of_b = select_n(is_b, none, select_n(is_a, one, half))
         return out, sum_of(ew.mul(da, of_a), ew.mul(db, of_b))
 
 
@@ -176,13 +180,13 @@ class CumLogSumExp(Cumulative):
         """out = log(e^a + e^b); dout = da e^(a - out) + db e^(b - out)."""
         (a, da), (b, db) = x, y
         t = typeof(a).strong()
-        larger = ew.select_n(ew.gt(*_real_parts(a, b)), b, a)
+        select_n, exp, log = (PRIMITIVES[name] for name in ("select_n", "exp", "log"))
+        larger = select_n(ew.gt(*_real_parts(a, b)), b, a)
         # where the larger is infinite the differences would be NaN
-        finite = ew.select_n(ew.is_finite(_real_parts(larger)[0]), literal(0, t), larger)
-        total = ew.add(ew.exp(ew.sub(a, finite)), ew.exp(ew.sub(b, finite)))
-        out = ew.add(ew.log(total), finite)
-        of_a = ew.div(ew.exp(ew.sub(a, finite)), total)
-        of_b = ew.div(ew.exp(ew.sub(b, finite)), total)
+        finite = PRIMITIVES["is_finite"](_real_parts(larger)[0])
+        shift = select_n(finite, literal(0, t), larger)
+        out = ew.add(log(ew.add(exp(ew.sub(a, shift)), exp(ew.sub(b, shift)))), shift)
+        of_a, of_b = (exp(select_n(ew.eq(v, out), ew.sub(v, out), literal(0, t))) for v in (a, b))
         return out, sum_of(ew.mul(da, of_a), ew.mul(db, of_b))
 
 
@@ -217,7 +221,6 @@ def associative_scan(combine: Callable[[Any, Any], Any], xs: Any, axis: int) -> 
     else:
         before = odd if n % 2 else _every(odd, axis, 0, n // 2 - 1, 1)
         later = combine(before, _every(xs, axis, 2, n, 2))
-        concatenate = PRIMITIVES["concatenate"]
         even = [concatenate(a, b, dimension=axis) for a, b in zip(first, later, strict=True)]
     return tuple([_interleave(a, b, axis, n) for a, b in zip(even, odd, strict=True)])
 
@@ -239,7 +242,6 @@ def _interleave(even: Any, odd: Any, axis: int, n: int) -> Any:
     zero = literal(0, ArrayType((), t.dtype))
     none = ((0, 0, 0),)
     before, after = none * axis, none * (t.ndim - axis - 1)
-    pad = PRIMITIVES["pad"]
     evens = pad(even, zero, config=(*before, (0, 1 - n % 2, 1), *after))
     odds = pad(odd, zero, config=(*before, (1, n % 2, 1), *after))
     return ew.add(evens, odds)

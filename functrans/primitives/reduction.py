@@ -13,7 +13,7 @@ from jax.extend.mlir.dialects import stablehlo as hlo
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.primitives import elementwise as ew
 from functrans.primitives import shape as shapes
-from functrans.primitives.base import Cost, Primitive, bytes_of, sum_of
+from functrans.primitives.base import PRIMITIVES, Cost, Primitive, bytes_of, sum_of
 from functrans.trace import literal, typeof
 
 Axes = tuple[int, ...]
@@ -124,8 +124,8 @@ class ReduceProd(Reduction):
             product, change = ew.mul(a, b), sum_of(ew.mul(da, b), ew.mul(db, a))
             if n % 2:
                 last, dlast = (shapes.slice_axis(v, 0, n - 1, n) for v in (x, dx))
-                product = shapes.PRIMITIVES["concatenate"](product, last, dimension=0)
-                change = shapes.PRIMITIVES["concatenate"](change, dlast, dimension=0)
+                product = PRIMITIVES["concatenate"](product, last, dimension=0)
+                change = PRIMITIVES["concatenate"](change, dlast, dimension=0)
             x, dx, n = product, change, half + n % 2
         return shapes.squeeze(dx, dimensions=(0,))
 
@@ -166,7 +166,7 @@ class Extremum(Reduction):
         t = typeof(x).strong()
         kept = shapes.kept_axes(t.ndim, axes)
         largest = shapes.broadcast_in_dim(out, shape=t.shape, dimensions=kept)
-        where = ew.select_n(ew.eq(x, largest), literal(0, t), literal(1, t))
+        where = PRIMITIVES["select_n"](ew.eq(x, largest), literal(0, t), literal(1, t))
         count = reduce_sum(where, axes=axes)
         return ew.div(reduce_sum(ew.mul(dx, where), axes=axes), count)
 
@@ -296,10 +296,12 @@ def compare(direction: str, x: Any, y: Any, dtype: Any, total: bool = False) -> 
 
 def complex_compare(direction: str, x: Any, y: Any) -> Any:
     """Compare complex numbers by their real parts, and where these are equal by the imaginary."""
-    part = np.dtype(np.float32)
-    first, second = ([f(v) for v in (x, y)] for f in (lambda v: hlo.real(v), lambda v: hlo.imag(v)))
-    tie = compare("EQ", *first, part)
-    return hlo.select(tie, compare(direction, *second, part), compare(direction, *first, part))
+    part = np.dtype(np.float32)  # either size of float compares alike
+    re_x, re_y, im_x, im_y = hlo.real(x), hlo.real(y), hlo.imag(x), hlo.imag(y)
+    tie = compare("EQ", re_x, re_y, part)
+    return hlo.select(
+        tie, compare(direction, im_x, im_y, part), compare(direction, re_x, re_y, part)
+    )
 
 
 reduce_sum = ReduceSum()

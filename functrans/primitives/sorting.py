@@ -11,8 +11,11 @@ from jax.extend.mlir.dialects import chlo
 from jax.extend.mlir.dialects import stablehlo as hlo
 
 from functrans.ir.types import ArrayType, dtype_class
-from functrans.primitives.base import PRIMITIVES, Cost, Primitive, bytes_of
+from functrans.primitives.base import Cost, Primitive, bytes_of
+from functrans.primitives.indexing import gather
+from functrans.primitives.joining import iota
 from functrans.primitives.reduction import compare, wide_dtype
+from functrans.primitives.shape import reshape
 from functrans.trace import typeof
 
 
@@ -62,9 +65,9 @@ class Sort(Primitive):
     ) -> Any:
         """Sort the positions too, and take the tangents from there."""
         axis, shape = params["dimension"], typeof(primals[0]).shape
-        positions = PRIMITIVES["iota"](dtype=np.dtype(np.int32), shape=shape, dimension=axis)
+        positions = iota(dtype=np.dtype(np.int32), shape=shape, dimension=axis)
         *outs, order = t.bind_primal(self, (*primals, positions), params)
-        return outs, [None if dx is None else _take_along(dx, order, axis) for dx in tangents]
+        return outs, [None if dx is None else take_along(dx, order, axis) for dx in tangents]
 
     def batch(
         self, t: Any, args: Any, dims: Any, *, dimension: int, is_stable: bool, num_keys: int
@@ -110,8 +113,17 @@ def _lexicographic(parts: list[tuple[Any, Any, Any]]) -> Any:
     return less
 
 
-def _take_along(x: Any, order: Any, axis: int) -> Any:
-    raise x
+def take_along(x: Any, order: Any, axis: int) -> Any:
+    """The elements of x at the positions `order` along an axis, which all exist."""
+    shape = typeof(order).shape
+    names = tuple(range(len(shape)))
+    taken = tuple([len(names) if i == axis else i for i in names])
+    return gather(
+        x,
+        reshape(order, shape=(*shape, 1)),
+        operand=names, indices=taken, slices=taken, indexed=(axis,), sizes=(1,) * len(shape),
+        mode="promise_in_bounds", unique_indices=True,
+    )  # fmt: skip
 
 
 def _total_order(x: np.ndarray) -> np.ndarray:
@@ -157,7 +169,7 @@ class TopK(Primitive):
         return list(outs) if axis == last else [ctx.transpose(y, order) for y in outs]
 
     def jvp(self, primals: Any, tangents: Any, out: Any, *, k: int, axis: int) -> Any:
-        return _take_along(tangents[0], out[1], axis), None
+        return take_along(tangents[0], out[1], axis), None
 
     def batch(self, t: Any, args: Any, dims: Any, *, k: int, axis: int) -> Any:
         (x,), (d,) = args, dims
