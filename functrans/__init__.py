@@ -20,6 +20,11 @@ from functrans import errors as errors
 from functrans import ir as ir
 from functrans import tree as tree
 
+from functrans import lax as lax
+from functrans import nn as nn
+from functrans import numpy as numpy
+from functrans import random as random
+from functrans import tree as tree
 from functrans.api.derivatives import grad as grad
 from functrans.api.derivatives import hessian as hessian
 from functrans.api.derivatives import jacfwd as jacfwd

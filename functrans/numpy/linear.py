@@ -1,0 +1,419 @@
+"""Products summed over axes: each function names the axes and binds one `dot_general`.
+
+    matmul  [.. i k] [.. k j] -> [.. i j]      dot  [a.. k] [b.. k c] -> [a.. b.. c]
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from functrans import errors
+from functrans.ir.source import describe, user_source
+from functrans.ir.types import ArrayType
+from functrans.lax.contraction import contraction_options
+from functrans.numpy import prims
+from functrans.numpy.promotion import (
+    array_of,
+    axes_of,
+    axis_index,
+    broadcast_shape,
+    cast,
+    expand,
+    invalid,
+    mismatch,
+    promote_dtypes,
+    user_dtype,
+)
+from functrans.trace import bind, materialize, typeof
+
+__all__ = [
+    "cross", "dot", "inner", "kron", "matmul", "matvec", "outer", "tensordot", "trace", "vdot",
+    "vecdot", "vecmat",
+]  # fmt: skip
+
+Axes = tuple[int, ...]
+
+
+def contract(
+    x: Any, y: Any, lhs: Axes, rhs: Axes, out: Axes, precision: Any = None, preferred: Any = None
+) -> Any:
+    """One dot_general over named axes."""
+    params: dict[str, Any] = {"lhs": lhs, "rhs": rhs, "out": out}
+    params.update(contraction_options(precision, preferred))
+    return bind(prims.dot_general, (x, y), params)
+
+
+def _operands(name: str, x: Any, y: Any) -> tuple[Any, Any, ArrayType, ArrayType]:
+    tx, ty = getattr(x, "type", None), getattr(y, "type", None)
+    if tx.__class__ is not ArrayType or ty.__class__ is not ArrayType or tx.dtype != ty.dtype:
+        x, y = promote_dtypes((x, y), name)
+        tx, ty = typeof(x), typeof(y)
+    return x, y, tx, ty  # type: ignore[return-value]
+
+
+def _disagree(name: str, tx: ArrayType, ty: ArrayType, i: int, j: int) -> errors.TypeMismatch:
+    return errors.TypeMismatch(
+        f"{name}({tx}, {ty}): axis {i} of the first operand and axis {j} of the second are "
+        f"multiplied together and must have equal sizes, got {tx.shape[i]} and {ty.shape[j]}, at\n"
+        f"    {describe(user_source())}\nTranspose or reshape one of the operands."
+    )
+
+
+def matmul(
+    a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None,
+    out_sharding: None = None,
+) -> Any:  # fmt: skip
+    """The matrix product over the last axis of a and the one before the last of b; leading axes are
+    batch axes that broadcast.
+
+    Arguments:
+      a: array [..., i, k] or [k].
+      b: array [..., k, j] or [k].
+      precision: as in `jax.lax.dot_general`.
+      preferred_element_type: dtype of the accumulation and result.
+
+    Returns:
+      An array [..., i, j], without i or j where an operand has one axis.
+
+    Raises:
+      TypeMismatch: sizes that do not fit, or an operand without axes.
+
+    Source: `jax.numpy.matmul`.
+
+    Example:
+      >>> import functrans.numpy as jnp
+      >>> print(jnp.matmul(jnp.ones((2, 3)), jnp.ones(3)))
+      [3. 3.]
+    """
+    return _matmul("matmul", a, b, precision, preferred_element_type)
+
+
+def _matmul(name: str, a: Any, b: Any, precision: Any = None, preferred: Any = None) -> Any:
+    a, b, ta, tb = _operands(name, a, b)
+    n, m = len(ta.shape), len(tb.shape)
+    if n == 0 or m == 0:
+        raise invalid(
+            name, f"operands need at least one axis, got {ta} and {tb}", "Use * for scalars."
+        )
+    k = max(m - 2, 0)
+    if ta.shape[-1] != tb.shape[k]:
+        raise _disagree(name, ta, tb, n - 1, k)
+    # names: batch axes count from the right, 0, 1, ...; then rows, columns, summed
+    batch = max(n, m, 2) - 2
+    rows, columns, summed = batch, batch + 1, batch + 2
+    lhs = (*range(batch - n + 2, batch), rows, summed) if n > 1 else (summed,)
+    rhs = (*range(batch - m + 2, batch), summed, columns) if m > 1 else (summed,)
+    if n > 2 and m > 2:
+        a, lhs, b, rhs = _drop_broadcast(name, a, ta, lhs, b, tb, rhs)
+    out = (*range(batch), *((rows,) if n > 1 else ()), *((columns,) if m > 1 else ()))
+    return contract(a, b, lhs, rhs, out, precision, preferred)
+
+
+def _drop_broadcast(
+    name: str, a: Any, ta: ArrayType, lhs: Axes, b: Any, tb: ArrayType, rhs: Axes
+) -> tuple[Any, Axes, Any, Axes]:
+    """Batch axes of size 1 that meet a larger one are dropped, so that only the other has the name."""
+    sizes_a = dict(zip(lhs[:-2], ta.shape, strict=False))
+    sizes_b = dict(zip(rhs[:-2], tb.shape, strict=False))
+    shared = [axis for axis in sizes_a if axis in sizes_b and sizes_a[axis] != sizes_b[axis]]
+    if not shared:
+        return a, lhs, b, rhs
+    if any(1 not in (sizes_a[axis], sizes_b[axis]) for axis in shared):
+        broadcast_shape([ta.shape[:-2], tb.shape[:-2]], name, (ta, tb))  # raises
+    a, lhs = _without(a, lhs, [axis for axis in shared if sizes_a[axis] == 1])
+    b, rhs = _without(b, rhs, [axis for axis in shared if sizes_b[axis] == 1])
+    return a, lhs, b, rhs
+
+
+def _without(x: Any, names: Axes, dropped: list[int]) -> tuple[Any, Axes]:
+    if not dropped:
+        return x, names
+    x = prims.squeeze(x, dimensions=tuple([i for i, n in enumerate(names) if n in dropped]))
+    return x, tuple([n for n in names if n not in dropped])
+
+
+def dot(
+    a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None,
+    out_sharding: None = None,
+) -> Any:  # fmt: skip
+    """The sum over the last axis of a and the one before the last (or the only one) of b.
+
+    Source: `jax.numpy.dot`.
+    """
+    a, b, ta, tb = _operands("dot", a, b)
+    n, m = len(ta.shape), len(tb.shape)
+    if n == 0 or m == 0:
+        lhs, rhs = tuple(range(n)), tuple(range(m))
+        return contract(a, b, lhs, rhs, lhs or rhs, precision, preferred_element_type)
+    k = max(m - 2, 0)
+    if ta.shape[-1] != tb.shape[k]:
+        raise _disagree("dot", ta, tb, n - 1, k)
+    summed = n - 1
+    lhs = tuple(range(n))
+    kept = tuple(range(n, n + m - 1))
+    rhs = (*kept[:k], summed, *kept[k:])
+    return contract(a, b, lhs, rhs, (*lhs[:-1], *kept), precision, preferred_element_type)
+
+
+def inner(
+    a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None,
+    out_sharding: None = None,
+) -> Any:  # fmt: skip
+    """The sum over the last axes of both.
+
+    Source: `jax.numpy.inner`.
+    """
+    a, b, ta, tb = _operands("inner", a, b)
+    n, m = len(ta.shape), len(tb.shape)
+    if n == 0 or m == 0:
+        lhs, rhs = tuple(range(n)), tuple(range(m))
+        return contract(a, b, lhs, rhs, lhs or rhs, precision, preferred_element_type)
+    if ta.shape[-1] != tb.shape[-1]:
+        raise _disagree("inner", ta, tb, n - 1, m - 1)
+    kept = tuple(range(n, n + m - 1))
+    lhs = tuple(range(n))
+    return contract(
+        a, b, lhs, (*kept, n - 1), (*lhs[:-1], *kept), precision, preferred_element_type
+    )
+
+
+def outer(a: Any, b: Any, out: None = None) -> Any:
+    """All products of an element of a and one of b: [a.size, b.size].
+
+    Source: `jax.numpy.outer`.
+    """
+    a, b, ta, tb = _operands("outer", a, b)
+    n, m = ta.size, tb.size
+    a = prims.reshape(a, shape=(n,)) if ta.ndim != 1 else a
+    b = prims.reshape(b, shape=(m,)) if tb.ndim != 1 else b
+    return materialize(
+        prims.mul(
+            prims.broadcast_in_dim(a, shape=(n, m), dimensions=(0,)),
+            prims.broadcast_in_dim(b, shape=(n, m), dimensions=(1,)),
+        )
+    )
+
+
+def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+    """The sum of conj(a) * b over all elements.
+
+    Source: `jax.numpy.vdot`.
+    """
+    a, b, ta, tb = _operands("vdot", array_of(a, "vdot"), array_of(b, "vdot", 1))
+    if ta.dtype.kind == "c":
+        a = prims.conj(a)
+    return dot(
+        prims.reshape(a, shape=(ta.size,)),
+        prims.reshape(b, shape=(tb.size,)),
+        precision=precision,
+        preferred_element_type=preferred_element_type,
+    )
+
+
+def vecdot(
+    x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Any:  # fmt: skip
+    """The sum of conj(x1) * x2 over one axis; the others broadcast.
+
+    Source: `jax.numpy.vecdot`.
+    """
+    x1, x2, t1, t2 = _operands("vecdot", x1, x2)
+    if t1.ndim == 0 or t2.ndim == 0:
+        raise invalid("vecdot", f"operands need at least one axis, got {t1} and {t2}")
+    i, j = axis_index(axis, t1.ndim, "vecdot"), axis_index(axis, t2.ndim, "vecdot")
+    if t1.shape[i] != t2.shape[j]:
+        raise invalid("vecdot", f"axis {axis} of {t1} and {t2} must have equal sizes")
+    if t1.dtype.kind == "c":
+        x1 = prims.conj(x1)
+    x1, x2 = _axis_last(x1, i), _axis_last(x2, j)
+    s1, s2 = typeof(x1).shape, typeof(x2).shape
+    x1 = prims.broadcast_in_dim(
+        x1, shape=(*s1[:-1], 1, s1[-1]), dimensions=(*range(len(s1) - 1), len(s1))
+    )
+    x2 = prims.broadcast_in_dim(x2, shape=(*s2, 1), dimensions=tuple(range(len(s2))))
+    y = _matmul("vecdot", x1, x2, precision, preferred_element_type)
+    n = typeof(y).ndim
+    return prims.squeeze(y, dimensions=(n - 2, n - 1))
+
+
+def _axis_last(x: Any, axis: int) -> Any:
+    n = typeof(x).ndim
+    if axis == n - 1:
+        return x
+    return prims.transpose(x, permutation=(*[i for i in range(n) if i != axis], axis))
+
+
+def matvec(x1: Any, x2: Any, /) -> Any:
+    """Matrices [..., i, k] times vectors [..., k].
+
+    Source: `jax.numpy.matvec`.
+    """
+    x2 = array_of(x2, "matvec", 1)
+    t = typeof(x2)
+    column = prims.broadcast_in_dim(x2, shape=(*t.shape, 1), dimensions=tuple(range(t.ndim)))
+    y = _matmul("matvec", x1, column)
+    return prims.squeeze(y, dimensions=(typeof(y).ndim - 1,))
+
+
+def vecmat(x1: Any, x2: Any, /) -> Any:
+    """Conjugated vectors [..., k] times matrices [..., k, j].
+
+    Source: `jax.numpy.vecmat`.
+    """
+    x1 = array_of(x1, "vecmat")
+    t = typeof(x1)
+    if t.dtype.kind == "c":
+        x1 = prims.conj(x1)
+    row = prims.broadcast_in_dim(
+        x1, shape=(*t.shape[:-1], 1, t.shape[-1]), dimensions=(*range(t.ndim - 1), t.ndim)
+    )
+    y = _matmul("vecmat", row, x2)
+    return prims.squeeze(y, dimensions=(typeof(y).ndim - 2,))
+
+
+def tensordot(
+    a: Any, b: Any, axes: Any = 2, *, precision: Any = None, preferred_element_type: Any = None,
+    out_sharding: None = None,
+) -> Any:  # fmt: skip
+    """The sum over pairs of axes.
+
+    Arguments:
+      a, b: arrays.
+      axes: a number n (the last n axes of a with the first n of b), or a pair of ints or sequences.
+
+    Source: `jax.numpy.tensordot`.
+    """
+    a, b, ta, tb = _operands("tensordot", a, b)
+    n, m = ta.ndim, tb.ndim
+    if isinstance(axes, (tuple, list)):
+        if len(axes) != 2:
+            raise mismatch("tensordot", f"axes must be an int or a pair, got {axes}")
+        ours, theirs = axes_of(axes[0], n, "tensordot"), axes_of(axes[1], m, "tensordot")
+    else:
+        count = int(axes)
+        if count > min(n, m):
+            raise mismatch("tensordot", f"axes={count} is more than the axes of {ta} or {tb}")
+        ours, theirs = tuple(range(n - count, n)), tuple(range(count))
+    if len(ours) != len(theirs):
+        raise mismatch("tensordot", f"axes must pair up, got {axes}")
+    rhs = list(range(n, n + m))
+    for i, j in zip(ours, theirs, strict=True):
+        if ta.shape[i] != tb.shape[j]:
+            raise _disagree("tensordot", ta, tb, i, j)
+        rhs[j] = i
+    lhs = tuple(range(n))
+    out = tuple([k for k in (*lhs, *rhs) if not (k in lhs and k in rhs)])
+    return contract(a, b, lhs, tuple(rhs), out, precision, preferred_element_type)
+
+
+def kron(a: Any, b: Any) -> Any:
+    """The Kronecker product: b times each element of a, in blocks.
+
+    Source: `jax.numpy.kron`.
+    """
+    a, b, ta, tb = _operands("kron", array_of(a, "kron"), array_of(b, "kron", 1))
+    n = max(ta.ndim, tb.ndim)
+    left = (1,) * (n - ta.ndim) + ta.shape
+    right = (1,) * (n - tb.ndim) + tb.shape
+    mixed = tuple([k for pair in zip(left, right, strict=True) for k in pair])
+    at_a = tuple([2 * i for i in range(n - ta.ndim, n)])
+    at_b = tuple([2 * i + 1 for i in range(n - tb.ndim, n)])
+    product = prims.mul(
+        prims.broadcast_in_dim(a, shape=mixed, dimensions=at_a),
+        prims.broadcast_in_dim(b, shape=mixed, dimensions=at_b),
+    )
+    return prims.reshape(
+        product, shape=tuple([p * q for p, q in zip(left, right, strict=True)])
+    )
+
+
+def cross(
+    a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
+) -> Any:
+    """The cross product of vectors of 2 or 3 components along an axis.
+
+    Source: `jax.numpy.cross`.
+    """
+    if axis is not None:
+        axisa = axisb = axisc = axis
+    a, b, ta, tb = _operands("cross", array_of(a, "cross"), array_of(b, "cross", 1))
+    i, j = axis_index(axisa, ta.ndim, "cross"), axis_index(axisb, tb.ndim, "cross")
+    if ta.shape[i] not in (2, 3) or tb.shape[j] not in (2, 3):
+        raise invalid("cross", f"vectors must have 2 or 3 components, got {ta} and {tb}")
+    xs, ys = _components(a, i), _components(b, j)
+    shape = broadcast_shape(
+        [typeof(xs[0]).shape, typeof(ys[0]).shape], "cross", (ta, tb), errors.InvalidArgument
+    )
+    xs, ys = [expand(x, shape) for x in xs], [expand(y, shape) for y in ys]
+    if len(xs) == len(ys) == 2:
+        return prims.sub(prims.mul(xs[0], ys[1]), prims.mul(xs[1], ys[0]))
+    none = prims.sub(xs[0], xs[0]) if len(xs) != len(ys) else None
+    xs, ys = [v if len(v) == 3 else [*v, none] for v in (xs, ys)]
+    parts = [
+        prims.sub(prims.mul(xs[p], ys[q]), prims.mul(xs[q], ys[p]))
+        for p, q in ((1, 2), (2, 0), (0, 1))
+    ]
+    to = axis_index(axisc, len(shape) + 1, "cross")
+    wide = (*shape[:to], 1, *shape[to:])
+    kept = tuple([k for k in range(len(wide)) if k != to])
+    return prims.concatenate(
+        *[prims.broadcast_in_dim(p, shape=wide, dimensions=kept) for p in parts], dimension=to
+    )
+
+
+def _components(x: Any, axis: int) -> list[Any]:
+    n = typeof(x).shape[axis]
+    return [
+        prims.squeeze(p, dimensions=(axis,)) for p in prims.split(x, sizes=(1,) * n, axis=axis)
+    ]
+
+
+def trace(
+    a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: None = None
+) -> Any:
+    """The sum of a diagonal of two axes.
+
+    Source: `jax.numpy.trace`.
+    """
+    d = diagonal(a, offset, axis1, axis2)
+    t = typeof(d)
+    from functrans.numpy.reductions import sum as sum_over
+
+    return sum_over(d, axis=t.ndim - 1, dtype=dtype)
+
+
+def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    """The elements a[i, i + offset] of two axes, along a new last axis.
+
+    The two axes are laid out as one, in which the diagonal is a strided slice.
+
+    Source: `jax.numpy.diagonal`.
+    """
+    a = array_of(a, "diagonal")
+    t = typeof(a)
+    if t.ndim < 2:
+        raise invalid("diagonal", f"needs at least two axes, got {t}")
+    i, j = axis_index(axis1, t.ndim, "diagonal"), axis_index(axis2, t.ndim, "diagonal")
+    if i == j:
+        raise invalid("diagonal", f"axis1 and axis2 must differ, got {axis1} and {axis2}")
+    order = (*[k for k in range(t.ndim) if k not in (i, j)], i, j)
+    if order != tuple(range(t.ndim)):
+        a = prims.transpose(a, permutation=order)
+    *lead, n, m = typeof(a).shape
+    start = offset if offset >= 0 else -offset * m
+    count = max(0, min(n, m - offset) if offset >= 0 else min(n + offset, m))
+    a = prims.reshape(a, shape=(*lead, n * m))
+    limit = start + (count - 1) * (m + 1) + 1 if count else start
+    if not count:
+        start = limit = 0
+    zeros = (0,) * len(lead)
+    return prims.slice_(
+        a,
+        start=(*zeros, start),
+        limit=(*lead, limit),
+        strides=(*[1] * len(lead), m + 1 if count else 1),
+    )

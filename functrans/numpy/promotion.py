@@ -1,0 +1,342 @@
+"""Promotion and broadcasting: what stands between a user's operands and the strict IR.
+
+In: arrays, tracers, NumPy arrays, Python scalars of any shapes and dtypes. Out: values of one type,
+so that a primitive can be bound to them. The lattice is JAX's: Python scalars are weak, and take the
+type of the array they meet.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from functrans import errors
+from functrans.ir.program import Literal
+from functrans.ir.source import describe, user_source
+from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_inexact, promote
+from functrans.numpy.prims import broadcast_in_dim, convert_element_type, squeeze
+from functrans.trace import Tracer, full, literal, staging_trace, typeof
+
+BOOL = np.dtype(bool)
+
+# How high a Python scalar or the dtype of an array stands in the lattice. A scalar takes the type
+# of an array that stands as high or higher.
+SCALARS: dict[type, int] = {bool: 0, int: 1, float: 2, complex: 3}
+_HEIGHT = {"bool": 0, "int": 1, "uint": 1, "float": 2, "complex": 3}
+_HEIGHT_OF: dict[Any, int] = {}  # dtype -> height
+
+
+def _height(dtype: Any) -> int:
+    found = _HEIGHT_OF.get(dtype)
+    if found is None:
+        found = _HEIGHT_OF[dtype] = _HEIGHT.get(dtype_class(dtype), -1)
+    return found
+
+
+# --- one operand ------------------------------------------------------------------------------------
+
+
+def type_of(x: Any, name: str, position: int = 0) -> ArrayType:
+    """The type of an operand, or the error for one that is no array or scalar."""
+    try:
+        return typeof(x)
+    except errors.NotAnArray:
+        advice = (
+            "Make an array of it first: jnp.asarray(...)."
+            if isinstance(x, (list, tuple))
+            else "Operands are arrays or Python scalars."
+        )
+        raise errors.NotAnArray(
+            f"{name} requires ndarray or scalar arguments, got {x!r:.60} of type "
+            f"{type(x).__qualname__} at position {position}, at\n    {describe(user_source())}\n"
+            f"{advice}"
+        ) from None
+
+
+_LITERALS: dict[tuple, Literal] = {}
+
+
+def scalar(value: Any, type: ArrayType) -> Literal:
+    """The literal of a Python number at a type, kept for the next time."""
+    key = (value, value.__class__, type)
+    found = _LITERALS.get(key)
+    if found is None:
+        if value.__class__ is int:
+            check_fits(value, type)
+        found = literal(value, type)
+        if value != 0 or value.__class__ is int:  # 0.0 and -0.0 are one key
+            if len(_LITERALS) > 50_000:
+                _LITERALS.clear()
+            _LITERALS[key] = found
+    return found
+
+
+def check_fits(value: int, type: ArrayType) -> None:
+    """Raise OverflowError for a Python int that is not one of the default integer type."""
+    bits = 63 if jax.config.jax_enable_x64 else 31
+    if not -(1 << bits) <= value < (1 << bits) and dtype_class(type.dtype) != "uint":
+        raise OverflowError(
+            f"the Python int {value} does not fit int{bits + 1}, at\n"
+            f"    {describe(user_source())}\nWrite it as a float, or enable 64-bit types."
+        )
+
+
+def value_of(x: Any, name: str, position: int = 0) -> Any:
+    """An operand as rules take it: scalars as literals, all else as it is."""
+    kind = x.__class__
+    if kind is Tracer or kind is Literal:
+        return x
+    if kind in SCALARS:
+        return scalar(x, typeof(x))
+    t = type_of(x, name, position)
+    return literal(x, t) if isinstance(x, np.generic) and dtype_class(t.dtype) != "key" else x
+
+
+def array_of(x: Any, name: str, position: int = 0) -> Any:
+    """An operand as an array that a user may hold."""
+    kind = x.__class__
+    if kind is Tracer:
+        return x
+    if kind in SCALARS:
+        return full(x, typeof(x))
+    if isinstance(x, (Tracer, jax.Array)):
+        return x
+    if kind is Literal:
+        return full(x.value, x.type)
+    type_of(x, name, position)
+    if hasattr(x, "__jax_array__"):
+        return array_of(x.__jax_array__(), name, position)
+    return constant(x)
+
+
+def constant(x: Any) -> Any:
+    """A concrete array as one that can be indexed by tracers: captured while staging."""
+    trace = staging_trace()
+    if trace is None:
+        return x if isinstance(x, jax.Array) else jax.numpy.asarray(x)
+    if isinstance(x, np.generic):
+        t = typeof(x)
+        return Tracer(trace, t, literal(x, t))
+    var = trace.capture(x)
+    return Tracer(trace, var.type, var)
+
+
+def cast(x: Any, dtype: Any, weak_type: bool = False) -> Any:
+    """x at another dtype (already canonical); nothing where it has it."""
+    t = typeof(x)
+    if t.dtype == dtype and t.weak_type == weak_type:
+        return x
+    made = ArrayType(t.shape, dtype, weak_type)
+    if x.__class__ is Literal:
+        return literal(x.value, made)
+    if x.__class__ is Tracer and x.ref.__class__ is Literal:
+        return Tracer(x.trace, made, literal(x.ref.value, made))
+    return convert_element_type(x, dtype=made.dtype, weak_type=weak_type)
+
+
+def cast_to(x: Any, dtype: Any) -> Any:
+    """x at a dtype; a weak type of that dtype stays weak."""
+    return x if typeof(x).dtype == dtype else cast(x, dtype)
+
+
+_INEXACT: dict[tuple, tuple[Any, bool]] = {}
+
+
+def inexact_dtype(dtype: Any) -> Any:
+    """The float dtype in which functions of integers are computed."""
+    if is_inexact(dtype):
+        return dtype
+    key = (dtype, jax.config.jax_enable_x64)
+    found = _INEXACT.get(key)
+    if found is None:
+        wide = dtype_class(dtype) in ("int", "uint") and np.dtype(dtype).itemsize == 8
+        name = "float64" if wide else "float32"
+        found = _INEXACT[key] = canonical_dtype(np.dtype(name))
+    return found
+
+
+def to_inexact(x: Any) -> Any:
+    """Integers and booleans as floats."""
+    t = typeof(x)
+    if is_inexact(t.dtype):
+        return x
+    return cast(x, inexact_dtype(default_if_weak(t)), t.weak_type)
+
+
+def default_if_weak(t: ArrayType) -> Any:
+    return t.dtype
+
+
+# --- several operands -------------------------------------------------------------------------------
+
+
+def align(x: Any, y: Any, name: str) -> tuple[Any, Any]:
+    """Two operands as values of equal shape and dtype."""
+    if y.__class__ in SCALARS:
+        t = x.type if isinstance(x, Tracer) else type_of(x, name)
+        if SCALARS[y.__class__] <= _height(t.dtype) and x.__class__ not in SCALARS:
+            return x, scalar(y, t)
+    elif x.__class__ in SCALARS:
+        t = y.type if isinstance(y, Tracer) else type_of(y, name, 1)
+        if SCALARS[x.__class__] <= _height(t.dtype):
+            return scalar(x, t), y
+    elif isinstance(x, Tracer) and isinstance(y, Tracer) and x.type is y.type:
+        return x, y
+    x, y = align_all((x, y), name)
+    return x, y
+
+
+def align_all(
+    xs: Sequence[Any], name: str, error: type[Exception] = errors.TypeMismatch
+) -> list[Any]:
+    """Operands as values of one shape and dtype."""
+    xs = [value_of(x, name, i) for i, x in enumerate(xs)]
+    types = tuple([typeof(x) for x in xs])
+    dtype, weak = promote(types)
+    first = types[0].shape
+    if all([t.shape == first for t in types]):
+        return [cast_operand(x, t, dtype, weak) for x, t in zip(xs, types, strict=True)]
+    shape = broadcast_shape([t.shape for t in types], name, types, error)
+    return [
+        expand(cast_operand(x, t, dtype, weak), shape) for x, t in zip(xs, types, strict=True)
+    ]
+
+
+def cast_operand(x: Any, t: ArrayType, dtype: Any, weak: bool) -> Any:
+    """An operand at the promoted dtype. An operand that has it stays as it is, weak or not: the
+    result of an operation is weak only if all operands are."""
+    return x if t.dtype == dtype and t.weak_type >= weak else cast(x, dtype, weak)
+
+
+def promote_dtypes(xs: Sequence[Any], name: str) -> list[Any]:
+    """Operands as values of one dtype, each of its own shape."""
+    xs = [value_of(x, name, i) for i, x in enumerate(xs)]
+    types = tuple([typeof(x) for x in xs])
+    dtype, weak = promote(types)
+    return [cast_operand(x, t, dtype, weak) for x, t in zip(xs, types, strict=True)]
+
+
+def promote_inexact(xs: Sequence[Any], name: str) -> list[Any]:
+    """Operands as values of one inexact dtype, each of its own shape."""
+    xs = [value_of(x, name, i) for i, x in enumerate(xs)]
+    types = tuple([typeof(x) for x in xs])
+    dtype, weak = promote(types)
+    dtype = inexact_dtype(dtype)
+    return [cast_operand(x, t, dtype, weak) for x, t in zip(xs, types, strict=True)]
+
+
+def align_inexact(xs: Sequence[Any], name: str) -> list[Any]:
+    """Operands as values of one shape and one inexact dtype."""
+    xs = promote_inexact(xs, name)
+    types = [typeof(x) for x in xs]
+    shape = broadcast_shape([t.shape for t in types], name, types)
+    return [expand(x, shape) for x in xs]
+
+
+def broadcast_shape(
+    shapes: Sequence[tuple[int, ...]],
+    name: str,
+    types: Sequence[ArrayType] = (),
+    error: type[Exception] = errors.TypeMismatch,
+) -> tuple[int, ...]:
+    """The common shape, by NumPy's rule."""
+    ndim = max([len(s) for s in shapes], default=0)
+    result = [1] * ndim
+    for shape in shapes:
+        lead = ndim - len(shape)
+        for i, n in enumerate(shape):
+            have = result[lead + i]
+            if have == 1:
+                result[lead + i] = n
+            elif n not in (1, have):
+                raise _incompatible(shapes, name, types, error)
+    return tuple(result)
+
+
+def _incompatible(shapes: Any, name: str, types: Any, error: type[Exception]) -> Exception:
+    shown = ", ".join(map(str, types or shapes))
+    plain = ", ".join(map(str, shapes))
+    if error is errors.InvalidArgument:
+        head = f"Incompatible shapes for broadcasting in {name}({shown}): shapes={plain}"
+    else:
+        head = f"{name}({shown}) got incompatible shapes for broadcasting: {plain}"
+    return error(
+        f"{head}, at\n    {describe(user_source())}\n"
+        "Shapes are lined up from the right; sizes must be equal or 1. Add axes with x[:, None] or "
+        "jnp.expand_dims, or transpose one operand."
+    )
+
+
+def expand(x: Any, shape: tuple[int, ...]) -> Any:
+    """x broadcast to a shape that it fits: leading axes are added, axes of size 1 repeated."""
+    have = typeof(x).shape
+    if have == shape:
+        return x
+    lead = len(shape) - len(have)
+    kept = tuple([i for i, n in enumerate(have) if shape[lead + i] == n])
+    if len(kept) != len(have):
+        x = squeeze(x, dimensions=tuple([i for i in range(len(have)) if i not in kept]))
+    return broadcast_in_dim(x, shape=shape, dimensions=tuple([lead + i for i in kept]))
+
+
+# --- axes and dtypes --------------------------------------------------------------------------------
+
+
+def axis_index(axis: Any, ndim: int, name: str) -> int:
+    """An axis counted from the front."""
+    try:
+        i = operator.index(axis)
+    except TypeError:
+        raise errors.NotAnArray(
+            f"{name}: axis must be a Python int, got {axis!r:.60} of type "
+            f"{type(axis).__qualname__}, at\n    {describe(user_source())}"
+        ) from None
+    if not -ndim <= i < ndim:
+        raise errors.InvalidArgument(
+            f"{name}: axis {i} is out of bounds for array of dimension {ndim}, at\n"
+            f"    {describe(user_source())}"
+        )
+    return i % ndim
+
+
+def axes_of(axis: Any, ndim: int, name: str) -> tuple[int, ...]:
+    """Axes counted from the front, of an int, a sequence of ints or None (all axes)."""
+    if axis is None:
+        return tuple(range(ndim))
+    if isinstance(axis, int):
+        return (axis_index(axis, ndim, name),)
+    many = [axis_index(a, ndim, name) for a in axis] if isinstance(axis, (tuple, list)) else [
+        axis_index(axis, ndim, name)
+    ]  # fmt: skip
+    if len(set(many)) != len(many):
+        raise errors.InvalidArgument(
+            f"{name}: duplicate value in axis {axis}, at\n    {describe(user_source())}"
+        )
+    return tuple(many)
+
+
+def user_dtype(dtype: Any) -> Any:
+    """The dtype that a user asked for, as arrays here have it."""
+    return canonical_dtype(jax.numpy.dtype(dtype)) if not _is_key(dtype) else dtype
+
+
+def _is_key(dtype: Any) -> bool:
+    return not isinstance(dtype, (type, str, np.dtype)) and dtype_class(dtype) == "key"
+
+
+def invalid(name: str, problem: str, fix: str = "") -> errors.InvalidArgument:
+    """The error for an argument whose value does not fit: the function, the line, what to do."""
+    return errors.InvalidArgument(
+        f"{name}: {problem}, at\n    {describe(user_source())}" + (f"\n{fix}" if fix else "")
+    )
+
+
+def mismatch(name: str, problem: str, fix: str = "") -> errors.TypeMismatch:
+    """The same, of the kind TypeError."""
+    return errors.TypeMismatch(
+        f"{name}: {problem}, at\n    {describe(user_source())}" + (f"\n{fix}" if fix else "")
+    )

@@ -1,0 +1,338 @@
+"""Functions that are one primitive once their operands are of one type.
+
+`x + y` on two traced arrays of one type goes straight to `bind`: the first lines of `binary` are the
+hot path of tracing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from functrans.ir.types import dtype_class, is_inexact
+from functrans.numpy.promotion import (
+    BOOL,
+    align,
+    align_inexact,
+    cast,
+    mismatch,
+    to_inexact,
+    value_of,
+)
+from functrans.numpy import prims
+from functrans.trace import Tracer, bind, literal, materialize, typeof
+
+__all__ = [
+    "abs", "absolute", "acos", "acosh", "add", "arccos", "arccosh", "arcsin", "arcsinh", "arctan",
+    "arctan2", "arctanh", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_count",
+    "bitwise_invert", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift",
+    "bitwise_xor", "cbrt", "ceil", "conj", "conjugate", "cos", "cosh", "divide", "equal", "exp",
+    "exp2", "expm1", "fabs", "floor", "greater", "greater_equal", "imag", "invert", "isfinite",
+    "left_shift", "less", "less_equal", "log", "log1p", "logical_and", "logical_not", "logical_or",
+    "logical_xor", "maximum", "minimum", "multiply", "negative", "nextafter", "not_equal",
+    "positive", "real", "right_shift", "rint", "sign", "sin", "sinh", "sqrt", "square", "subtract",
+    "tan", "tanh", "true_divide",
+]  # fmt: skip
+
+Function = Callable[..., Any]
+
+
+def named(function: Function, name: str, summary: str) -> Function:
+    """Give a made function its name and documentation."""
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"{summary}\n\n    Source: `jax.numpy.{name}`."
+    return function
+
+
+# --- the families -----------------------------------------------------------------------------------
+
+
+def unary(name: str, summary: str, primitive: Any, integers: bool = False) -> Function:
+    """A function of one operand; `integers`: it takes them as they are, else they become floats."""
+
+    def of(x: Any, /) -> Any:
+        if x.__class__ is Tracer and (integers or is_inexact(x.type.dtype)):
+            return bind(primitive, (x,), {})
+        x = value_of(x, name)
+        return bind(primitive, (x if integers else to_inexact(x),), {})
+
+    return named(of, name, summary)
+
+
+def rounding(name: str, summary: str, primitive: Any) -> Function:
+    """A function that leaves integers and booleans as they are."""
+
+    def of(x: Any, /) -> Any:
+        x = value_of(x, name)
+        if not is_inexact(typeof(x).dtype):
+            return materialize(x)
+        return primitive(x)
+
+    return named(of, name, summary)
+
+
+def binary(name: str, summary: str, primitive: Any, booleans: Any = None) -> Function:
+    """A function of two operands; `booleans`: the primitive that stands for it on booleans."""
+
+    def of(x: Any, y: Any, /) -> Any:
+        if x.__class__ is Tracer and y.__class__ is Tracer:
+            t = x.type
+            if t is y.type and t.dtype is not BOOL:
+                return bind(primitive, (x, y), {})
+        x, y = align(x, y, name)
+        if booleans is not None and typeof(x).dtype is BOOL:
+            return bind(booleans, (x, y), {})
+        return bind(primitive, (x, y), {})
+
+    return named(of, name, summary)
+
+
+def binary_inexact(name: str, summary: str, primitive: Any) -> Function:
+    """A function of two operands that computes integers in floats."""
+
+    def of(x: Any, y: Any, /) -> Any:
+        x, y = align(x, y, name)
+        if is_inexact(typeof(x).dtype):
+            return bind(primitive, (x, y), {})
+        return bind(primitive, align_inexact((x, y), name), {})
+
+    return named(of, name, summary)
+
+
+def comparison(name: str, summary: str, primitive: Any, ordered: bool = True) -> Function:
+    """A function of two operands with a boolean result; complex numbers are in lexicographic order."""
+
+    def of(x: Any, y: Any, /) -> Any:
+        x, y = align(x, y, name)
+        if ordered and dtype_class(typeof(x).dtype) == "complex":
+            return _lexicographic(primitive, x, y)
+        return bind(primitive, (x, y), {})
+
+    return named(of, name, summary)
+
+
+def _lexicographic(primitive: Any, x: Any, y: Any) -> Any:
+    """Compare by real parts, and where these are equal by imaginary parts."""
+    x_real, y_real = prims.real(x), prims.real(y)
+    by_imag = primitive(prims.imag(x), prims.imag(y))
+    return prims.select_n(prims.eq(x_real, y_real), primitive(x_real, y_real), by_imag)
+
+
+def logical(name: str, summary: str, primitive: Any) -> Function:
+    """A function of truth values: numbers are true where they are not zero."""
+
+    def of(x: Any, y: Any, /) -> Any:
+        x, y = align(truth(x, name), truth(y, name, 1), name)
+        return bind(primitive, (x, y), {})
+
+    return named(of, name, summary)
+
+
+def truth(x: Any, name: str, position: int = 0) -> Any:
+    """x != 0."""
+    x = value_of(x, name, position)
+    return x if typeof(x).dtype is BOOL else cast(x, BOOL)
+
+
+def shift(name: str, summary: str, primitive_of: Callable[[Any], Any]) -> Function:
+    """A shift of bits; `primitive_of(dtype)` chooses between the arithmetic and the logical one."""
+
+    def of(x: Any, y: Any, /) -> Any:
+        x, y = numeric(*align(x, y, name))
+        return bind(primitive_of(typeof(x).dtype), (x, y), {})
+
+    return named(of, name, summary)
+
+
+def numeric(*xs: Any) -> list[Any]:
+    """Booleans as int32, all else as it is."""
+    return [cast(x, np.dtype("int32")) if typeof(x).dtype is BOOL else x for x in xs]
+
+
+# --- arithmetic -------------------------------------------------------------------------------------
+
+add = binary("add", "x + y; logical or of booleans.", prims.add, prims.or_)
+subtract = binary("subtract", "x - y.", prims.sub)
+multiply = binary("multiply", "x * y; logical and of booleans.", prims.mul, prims.and_)
+divide = binary_inexact("divide", "x / y, in floats.", prims.div)
+true_divide = named(divide, "divide", "x / y, in floats.")
+maximum = binary("maximum", "The larger one; NaN if one is NaN.", prims.max_)
+minimum = binary("minimum", "The smaller one; NaN if one is NaN.", prims.min_)
+arctan2 = binary_inexact("arctan2", "The angle of the point (y, x).", prims.atan2)
+atan2 = arctan2
+nextafter = binary_inexact("nextafter", "The next float after x towards y.", prims.nextafter)
+negative = unary("negative", "-x.", prims.neg, integers=True)
+sign = unary("sign", "-1, 0 or 1; x / |x| of complex numbers.", prims.sign, integers=True)
+
+
+def positive(x: Any, /) -> Any:
+    """+x, which is x.
+
+    Source: `jax.numpy.positive`.
+    """
+    return materialize(value_of(x, "positive"))
+
+
+def absolute(x: Any, /) -> Any:
+    """|x|.
+
+    Source: `jax.numpy.absolute`.
+    """
+    x = value_of(x, "absolute")
+    unsigned = dtype_class(typeof(x).dtype) in ("bool", "uint")
+    return materialize(x) if unsigned else prims.abs_(x)
+
+
+abs = absolute
+
+
+def fabs(x: Any, /) -> Any:
+    """|x| of real numbers, as floats.
+
+    Source: `jax.numpy.fabs`.
+    """
+    x = to_inexact(value_of(x, "fabs"))
+    if dtype_class(typeof(x).dtype) == "complex":
+        raise mismatch("fabs", f"takes real numbers, not {typeof(x)}", "Use jnp.abs.")
+    return prims.abs_(x)
+
+
+def square(x: Any, /) -> Any:
+    """x * x.
+
+    Source: `jax.numpy.square`.
+    """
+    if x.__class__ is not Tracer or x.type.dtype is BOOL:
+        (x,) = numeric(value_of(x, "square"))
+    return prims.square(x)
+
+
+# --- functions of floats ----------------------------------------------------------------------------
+
+exp = unary("exp", "e to the power x.", prims.exp)
+exp2 = unary("exp2", "2 to the power x.", prims.exp2)
+expm1 = unary("expm1", "exp(x) - 1, exact for small x.", prims.expm1)
+log = unary("log", "The natural logarithm.", prims.log)
+log1p = unary("log1p", "log(1 + x), exact for small x.", prims.log1p)
+sqrt = unary("sqrt", "The square root.", prims.sqrt)
+cbrt = unary("cbrt", "The cube root.", prims.cbrt)
+sin = unary("sin", "The sine, of radians.", prims.sin)
+cos = unary("cos", "The cosine, of radians.", prims.cos)
+tan = unary("tan", "The tangent, of radians.", prims.tan)
+sinh = unary("sinh", "The hyperbolic sine.", prims.sinh)
+cosh = unary("cosh", "The hyperbolic cosine.", prims.cosh)
+tanh = unary("tanh", "The hyperbolic tangent.", prims.tanh)
+asin = arcsin = unary("arcsin", "The inverse sine.", prims.asin)
+acos = arccos = unary("arccos", "The inverse cosine.", prims.acos)
+atan = arctan = unary("arctan", "The inverse tangent.", prims.atan)
+asinh = arcsinh = unary("arcsinh", "The inverse hyperbolic sine.", prims.asinh)
+acosh = arccosh = unary("arccosh", "The inverse hyperbolic cosine.", prims.acosh)
+atanh = arctanh = unary("arctanh", "The inverse hyperbolic tangent.", prims.atanh)
+floor = rounding("floor", "The largest integer not above x, at x's dtype.", prims.floor)
+ceil = rounding("ceil", "The smallest integer not below x, at x's dtype.", prims.ceil)
+
+
+def rint(x: Any, /) -> Any:
+    """The nearest integer, halves to even, as a float.
+
+    Source: `jax.numpy.rint`.
+    """
+    x = value_of(x, "rint")
+    t = typeof(x)
+    if not is_inexact(t.dtype):
+        return materialize(to_inexact(cast(x, t.dtype)))
+    if dtype_class(t.dtype) == "complex":
+        return prims.complex_(rint(prims.real(x)), rint(prims.imag(x)))
+    return prims.round_(x, rounding_method=1)
+
+
+# --- comparisons ------------------------------------------------------------------------------------
+
+equal = comparison("equal", "x == y.", prims.eq, ordered=False)
+not_equal = comparison("not_equal", "x != y.", prims.ne, ordered=False)
+less = comparison("less", "x < y.", prims.lt)
+less_equal = comparison("less_equal", "x <= y.", prims.le)
+greater = comparison("greater", "x > y.", prims.gt)
+greater_equal = comparison("greater_equal", "x >= y.", prims.ge)
+
+# --- bits and truth values --------------------------------------------------------------------------
+
+bitwise_and = binary("bitwise_and", "x & y.", prims.and_, prims.and_)
+bitwise_or = binary("bitwise_or", "x | y.", prims.or_, prims.or_)
+bitwise_xor = binary("bitwise_xor", "x ^ y.", prims.xor, prims.xor)
+invert = unary("invert", "~x.", prims.not_, integers=True)
+bitwise_not = bitwise_invert = invert
+bitwise_count = unary("bitwise_count", "The number of bits that are 1.", prims.population_count, True)
+left_shift = shift("left_shift", "x << y.", lambda dtype: prims.shift_left)
+right_shift = shift(
+    "right_shift",
+    "x >> y; the sign bit of signed integers is repeated.",
+    lambda dtype: (
+        prims.shift_right_logical
+        if dtype_class(dtype) == "uint"
+        else prims.shift_right_arithmetic
+    ),
+)
+bitwise_left_shift, bitwise_right_shift = left_shift, right_shift
+logical_and = logical("logical_and", "Both are true.", prims.and_)
+logical_or = logical("logical_or", "At least one is true.", prims.or_)
+logical_xor = logical("logical_xor", "Exactly one is true.", prims.xor)
+
+
+def logical_not(x: Any, /) -> Any:
+    """x is false, or zero.
+
+    Source: `jax.numpy.logical_not`.
+    """
+    return prims.not_(truth(x, "logical_not"))
+
+
+def isfinite(x: Any, /) -> Any:
+    """Neither infinite nor NaN.
+
+    Source: `jax.numpy.isfinite`.
+    """
+    x = value_of(x, "isfinite")
+    t = typeof(x)
+    kind = dtype_class(t.dtype)
+    if kind == "float":
+        return prims.is_finite(x)
+    if kind == "complex":
+        return prims.and_(prims.is_finite(prims.real(x)), prims.is_finite(prims.imag(x)))
+    return materialize(literal(True, t.update(dtype=BOOL, weak_type=False)))
+
+
+# --- complex numbers --------------------------------------------------------------------------------
+
+
+def real(x: Any, /) -> Any:
+    """The real part.
+
+    Source: `jax.numpy.real`.
+    """
+    x = value_of(x, "real")
+    return prims.real(x) if dtype_class(typeof(x).dtype) == "complex" else materialize(x)
+
+
+def imag(x: Any, /) -> Any:
+    """The imaginary part; zeros of real numbers.
+
+    Source: `jax.numpy.imag`.
+    """
+    x = value_of(x, "imag")
+    t = typeof(x)
+    return prims.imag(x) if dtype_class(t.dtype) == "complex" else materialize(literal(0, t))
+
+
+def conjugate(x: Any, /) -> Any:
+    """The complex conjugate; real numbers as they are.
+
+    Source: `jax.numpy.conjugate`.
+    """
+    x = value_of(x, "conjugate")
+    return prims.conj(x) if dtype_class(typeof(x).dtype) == "complex" else materialize(x)
+
+
+conj = conjugate
