@@ -427,6 +427,10 @@ def full(value: Any, type: ArrayType) -> Any:
     """An array filled with one number: a tracer of a literal while staging, else a jax array."""
     trace = staging_trace()
     if trace is None:
+        if type.weak_type:
+            made = jax.lax.full(type.shape, _python_number(value, type.dtype))
+            if made.dtype == type.dtype:  # a weak type that Python numbers have by themselves
+                return made
         return jax.numpy.full(type.shape, value, type.dtype)
     return Tracer(trace, type, literal(value, type))
 

@@ -1,3 +1,241 @@
-"""`jax.lax` names over primitives/reduction.py."""
+"""`jax.lax` names over primitives/reduction.py and primitives/cumulative.py."""
 
-__all__: list[str] = []
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from functrans import errors, tree
+from functrans.ir.program import Program
+from functrans.ir.source import describe, user_source
+from functrans.ir.types import ArrayType, canonical_dtype
+from functrans.lax.arguments import as_array, invalid
+from functrans.primitives.base import PRIMITIVES, Primitive
+from functrans.trace import literal, stage, typeof
+
+__all__ = [
+    "argmax", "argmin", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "reduce",
+    "reduce_and", "reduce_max", "reduce_min", "reduce_or", "reduce_prod", "reduce_sum",
+    "reduce_xor",
+]  # fmt: skip
+
+
+def _axes(axes: Sequence[int], ndim: int, name: str) -> tuple[int, ...]:
+    found = tuple([a if a.__class__ is int else operator.index(a) for a in axes])
+    if any([not 0 <= a < ndim for a in found]):
+        raise invalid(name, f"reduction axes {found} must lie in 0..{ndim - 1}")
+    if len(set(found)) != len(found):
+        raise invalid(name, f"duplicate value in axes {found}")
+    return found
+
+
+def _reduction(name: str, what: str, example: str) -> Callable[..., Any]:
+    """A function (operand, axes) over the primitive of the same name."""
+    primitive = PRIMITIVES[name]
+
+    def reduction(operand: Any, axes: Sequence[int]) -> Any:
+        x = as_array(operand)
+        return primitive(x, axes=_axes(axes, len(x.shape), name))
+
+    return _documented(reduction, name, f"{what} over the axes `axes`.", example)
+
+
+def _documented(function: Callable, name: str, what: str, example: str) -> Callable:
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"{what}\n\n    Source: `jax.lax.{name}`.\n\n    >>> {example}\n    "
+    return function
+
+
+def reduce_sum(operand: Any, axes: Sequence[int], *, out_sharding: Any = None) -> Any:
+    """Sum over the axes `axes`.
+
+    Source: `jax.lax.reduce_sum`.
+
+    >>> print(reduce_sum(np.ones((2, 3)), (1,)))
+    [3. 3.]
+    """
+    x = as_array(operand)
+    return _SUM(x, axes=_axes(axes, len(x.shape), "reduce_sum"))
+
+
+_SUM = PRIMITIVES["reduce_sum"]
+reduce_prod = _reduction(
+    "reduce_prod", "Multiply", "print(reduce_prod(np.array([2, 3]), (0,)))\n    6"
+)
+reduce_max = _reduction(
+    "reduce_max", "Take the largest element", "print(reduce_max(np.array([2, 3]), (0,)))\n    3"
+)
+reduce_min = _reduction(
+    "reduce_min", "Take the smallest element", "print(reduce_min(np.array([2, 3]), (0,)))\n    2"
+)
+reduce_and = _reduction(
+    "reduce_and", "`and` of booleans or bits", "print(reduce_and(np.array([2, 3]), (0,)))\n    2"
+)
+reduce_or = _reduction(
+    "reduce_or", "`or` of booleans or bits", "print(reduce_or(np.array([2, 3]), (0,)))\n    3"
+)
+reduce_xor = _reduction(
+    "reduce_xor", "`xor` of booleans or bits", "print(reduce_xor(np.array([2, 3]), (0,)))\n    1"
+)
+
+
+# --- positions ------------------------------------------------------------------------------------
+
+
+def argmax(operand: Any, axis: int, index_dtype: Any) -> Any:
+    """Find where the largest element along an axis stands: the first one, or the first NaN.
+
+    Source: `jax.lax.argmax`.
+
+    >>> print(argmax(np.array([1, 3, 3]), 0, np.int32))
+    1
+    """
+    return _position("argmax", operand, axis, index_dtype)
+
+
+def argmin(operand: Any, axis: int, index_dtype: Any) -> Any:
+    """Find where the smallest element along an axis stands: the first one, or the first NaN.
+
+    Source: `jax.lax.argmin`.
+
+    >>> print(argmin(np.array([1, 3, 1]), 0, np.int32))
+    0
+    """
+    return _position("argmin", operand, axis, index_dtype)
+
+
+def _position(name: str, operand: Any, axis: int, index_dtype: Any) -> Any:
+    x, axis = as_array(operand), operator.index(axis)
+    shape = x.shape
+    if not 0 <= axis < len(shape):
+        raise invalid(name, f"Invalid axis {axis} for operand shape {shape}")
+    if not shape[axis]:
+        raise invalid(name, f"axis {axis} of shape {shape} has no elements to choose from")
+    return PRIMITIVES[name](x, axes=(axis,), index_dtype=canonical_dtype(np.dtype(index_dtype)))
+
+
+# --- running reductions ---------------------------------------------------------------------------
+
+
+def _running(name: str, what: str, example: str) -> Callable[..., Any]:
+    """A function (operand, axis, reverse) over the primitive of the same name."""
+    primitive = PRIMITIVES[name]
+
+    def running(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
+        x, axis = as_array(operand), operator.index(axis)
+        if not 0 <= axis < len(x.shape):
+            raise invalid(name, f"axis {axis} is out of bounds for shape {x.shape}")
+        return primitive(x, axis=axis, reverse=bool(reverse))
+
+    what = f"{what} along an axis, from its end if `reverse`."
+    return _documented(running, name, what, example)
+
+
+cumsum = _running("cumsum", "Running sums", "print(cumsum(np.array([1, 2, 3])))\n    [1 3 6]")
+cumprod = _running(
+    "cumprod", "Running products", "print(cumprod(np.array([1, 2, 3])))\n    [1 2 6]"
+)
+cummax = _running("cummax", "Running maxima", "print(cummax(np.array([1, 3, 2])))\n    [1 3 3]")
+cummin = _running("cummin", "Running minima", "print(cummin(np.array([3, 1, 2])))\n    [3 1 1]")
+cumlogsumexp = _running(
+    "cumlogsumexp",
+    "log of running sums of exp",
+    "print(cumlogsumexp(np.zeros(2, np.float32)).round(2))\n    [0.   0.69]",
+)
+
+
+# --- reduction by a function ----------------------------------------------------------------------
+
+_REDUCTION_OF = {
+    "add": "reduce_sum", "mul": "reduce_prod", "max": "reduce_max", "min": "reduce_min",
+    "and": "reduce_and", "or": "reduce_or", "xor": "reduce_xor",
+}  # fmt: skip
+
+
+def reduce(
+    operands: Any,
+    init_values: Any,
+    computation: Callable[[Any, Any], Any],
+    dimensions: Sequence[int],
+    out_sharding: Any = None,
+) -> Any:
+    """Fold axes with a function of two values, for each operand one of add, mul, max, min, and, or
+    and xor.
+
+    Arguments:
+        operands: an array or a pytree of arrays of equal shapes.
+        init_values: a scalar for each operand, from which the fold starts.
+        computation: `(accumulated, value) -> accumulated`, on pytrees like `operands`.
+        dimensions: the axes to fold.
+
+    Returns:
+        A pytree like `operands` without these axes.
+
+    Raises:
+        InvalidArgument: `computation` is another function.
+
+    Source: jax.lax.reduce
+
+    Example:
+        >>> print(reduce(np.array([1, 4, 2]), 0, lambda a, b: a + b, (0,)))
+        7
+    """
+    flat, structure = tree.flatten(operands)
+    starts, start_structure = tree.flatten(init_values)
+    if structure != start_structure or not flat:
+        raise invalid("reduce", f"operands {structure} and init_values {start_structure} differ")
+    xs = [as_array(x) for x in flat]
+    types = [ArrayType((), typeof(x).dtype, typeof(x).weak_type) for x in xs]
+    program = stage(
+        lambda *values: tree.leaves(
+            computation(
+                tree.unflatten(structure, values[: len(xs)]),
+                tree.unflatten(structure, values[len(xs) :]),
+            )
+        ),
+        [*types, *types],
+    )
+    folds = [_fold(program, i, len(xs)) for i in range(len(xs))]
+    axes = _axes(dimensions, len(xs[0].shape), "reduce")
+    outs = [_folded(*one, axes) for one in zip(folds, xs, starts, strict=True)]
+    return tree.unflatten(structure, outs)
+
+
+def _fold(program: Program, i: int, n: int) -> Primitive:
+    """The operation that a program of two values applies to operand i of n."""
+    if len(program.outputs) == n:
+        for eqn in program.equations:
+            given = {program.inputs[i], program.inputs[n + i]}
+            mine = eqn.outputs[0] is program.outputs[i] and set(eqn.inputs) == given
+            if mine and eqn.primitive.name in _REDUCTION_OF:
+                return eqn.primitive
+    raise invalid(
+        "reduce",
+        "folds with add, mul, max, min, and, or, xor, one for each operand; the function given is\n"
+        f"{program}",
+        "Fold with lax.fori_loop or lax.scan instead.",
+    )
+
+
+def _folded(fold: Primitive, x: Any, start: Any, axes: tuple[int, ...]) -> Any:
+    out = PRIMITIVES[_REDUCTION_OF[fold.name]](x, axes=axes)
+    t = typeof(out)
+    if not isinstance(start, (bool, int, float, complex, np.generic)):
+        start = as_array(start)
+        if typeof(start).shape or typeof(start).dtype != t.dtype:
+            raise errors.TypeMismatch(
+                f"reduce: init_values must be scalars of the operands' dtypes, got {typeof(start)} "
+                f"for {typeof(x)}, at\n    {describe(user_source())}"
+            )
+        return fold(out, PRIMITIVES["broadcast_in_dim"](start, shape=t.shape, dimensions=()))
+    if start == _identity(fold, t):
+        return out
+    return fold(out, literal(start, t.strong()))
+
+
+def _identity(fold: Primitive, t: ArrayType) -> Any:
+    reduction: Any = PRIMITIVES[_REDUCTION_OF[fold.name]]
+    return type(reduction).start(t.dtype)

@@ -1,3 +1,463 @@
-"""`jax.lax` names over primitives/shape.py."""
+"""`jax.lax` names over primitives/shape.py and primitives/joining.py."""
 
-__all__: list[str] = []
+from __future__ import annotations
+
+import builtins
+import operator
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import jax
+import numpy as np
+
+from functrans import errors
+from functrans.ir.program import Literal
+from functrans.ir.source import describe, user_source
+from functrans.ir.types import ArrayType, canonical_dtype, dtype_class
+from functrans.lax.arguments import as_array, axis_from_front, invalid, sizes_of
+from functrans.primitives import joining as _joining
+from functrans.primitives import shape as _shape
+from functrans.primitives.base import PRIMITIVES
+from functrans.trace import Tracer, literal, materialize, typeof
+from functrans.trace import full as _full
+
+__all__ = [
+    "broadcast", "broadcast_in_dim", "broadcast_shapes", "broadcast_to_rank", "broadcasted_iota",
+    "collapse", "concat", "concatenate", "empty", "expand_dims", "full", "full_like",
+    "index_in_dim", "iota", "pad", "reshape", "rev", "slice", "slice_in_dim", "split",
+    "squeeze", "transpose",
+    "zeros_like_array",
+]  # fmt: skip
+
+
+# --- moving ---------------------------------------------------------------------------------------
+
+
+def transpose(operand: Any, permutation: Sequence[int] | np.ndarray) -> Any:
+    """Permute axes: axis i of the result is axis `permutation[i]` of the operand.
+
+    Source: `jax.lax.transpose`.
+
+    >>> transpose(np.ones((2, 3)), (1, 0)).shape
+    (3, 2)
+    """
+    x, order = as_array(operand), sizes_of(permutation)
+    return x if order == tuple(range(x.ndim)) and not _is_numpy(x) else _shape.transpose(
+        x, permutation=order
+    )  # fmt: skip
+
+
+def rev(operand: Any, dimensions: Sequence[int]) -> Any:
+    """Reverse the order of the elements along axes.
+
+    Source: `jax.lax.rev`.
+
+    >>> print(rev(np.arange(3), (0,)))
+    [2 1 0]
+    """
+    return _shape.rev(as_array(operand), dimensions=tuple(map(operator.index, dimensions)))
+
+
+def reshape(
+    operand: Any,
+    new_sizes: Any,
+    dimensions: Sequence[int] | None = None,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Give the elements another shape; axes are first permuted by `dimensions` where that is given.
+
+    Source: `jax.lax.reshape`. A size of -1 is not taken: see `functrans.numpy.reshape`.
+
+    >>> reshape(np.arange(6), (2, 3)).shape
+    (2, 3)
+    """
+    x, shape = as_array(operand), sizes_of(new_sizes)
+    if dimensions is not None and tuple(dimensions) != tuple(range(len(x.shape))):
+        x = transpose(x, dimensions)
+    if shape == x.shape and not _is_numpy(x):
+        return x
+    return _shape.reshape(x, shape=shape)
+
+
+def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = None) -> Any:
+    """Make one axis of the axes from `start_dimension` up to, not including, `stop_dimension`.
+
+    Source: `jax.lax.collapse`.
+
+    >>> collapse(np.ones((2, 3, 4)), 0, 2).shape
+    (6, 4)
+    """
+    shape = typeof(operand).shape
+    low, high, _ = builtins.slice(start_dimension, stop_dimension).indices(len(shape))
+    if high < low:
+        raise invalid("collapse", f"start {start_dimension} lies behind stop {stop_dimension}")
+    return reshape(operand, (*shape[:low], prod(shape[low:high]), *shape[high:]))
+
+
+def squeeze(array: Any, dimensions: Sequence[int]) -> Any:
+    """Drop axes of size 1.
+
+    Source: `jax.lax.squeeze`.
+
+    >>> squeeze(np.ones((1, 3)), (0,)).shape
+    (3,)
+    """
+    x = as_array(array)
+    ndim = len(x.shape)
+    axes = tuple([axis_from_front(d, ndim, "squeeze") for d in dimensions])
+    if not axes and not _is_numpy(x):
+        return x
+    for d in axes:
+        if x.shape[d] != 1:
+            raise invalid("squeeze", f"axis {d} of shape {x.shape} has a size other than 1")
+    return _shape.squeeze(x, dimensions=axes)
+
+
+def expand_dims(array: Any, dimensions: Sequence[int]) -> Any:
+    """Insert axes of size 1, which stand at `dimensions` of the result.
+
+    Source: `jax.lax.expand_dims`.
+
+    >>> expand_dims(np.ones(3), (0, -1)).shape
+    (1, 3, 1)
+    """
+    x = as_array(array)
+    ndim = len(x.shape) + len(dimensions)
+    new = {axis_from_front(d, ndim, "expand_dims") for d in dimensions}
+    if len(new) != len(dimensions):
+        raise invalid("expand_dims", f"dimensions {dimensions} name one axis twice")
+    sizes = iter(x.shape)
+    shape = tuple([1 if i in new else next(sizes) for i in range(ndim)])
+    kept = tuple([i for i in range(ndim) if i not in new])
+    return _shape.broadcast_in_dim(x, shape=shape, dimensions=kept)
+
+
+# --- repeating ------------------------------------------------------------------------------------
+
+
+def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: Any = None) -> Any:
+    """Repeat the operand along new leading axes.
+
+    Source: `jax.lax.broadcast`.
+
+    >>> broadcast(np.ones(3), (2,)).shape
+    (2, 3)
+    """
+    x = as_array(operand)
+    sizes = tuple(map(_index, sizes))
+    if not sizes and not _is_numpy(x):
+        return x
+    n, shape = len(sizes), x.shape
+    kept = tuple(range(n, n + len(shape)))
+    return _shape.broadcast_in_dim(x, shape=(*sizes, *shape), dimensions=kept)
+
+
+def broadcast_in_dim(
+    operand: Any, shape: Any, broadcast_dimensions: Sequence[int], *, out_sharding: Any = None
+) -> Any:
+    """Repeat the operand to a shape in which its axis i stands at `broadcast_dimensions[i]`.
+
+    Source: `jax.lax.broadcast_in_dim`. An axis of size 1 grows to the size of its place.
+
+    >>> broadcast_in_dim(np.ones((3, 1)), (3, 2, 4), (0, 2)).shape
+    (3, 2, 4)
+    """
+    x, shape = as_array(operand), sizes_of(shape)
+    dimensions = tuple(map(_index, broadcast_dimensions))
+    if shape == x.shape and not _is_numpy(x) and dimensions == tuple(range(len(shape))):
+        return x
+    grow = [
+        i
+        for i, (n, d) in enumerate(zip(x.shape, dimensions, strict=False))
+        if n == 1 and 0 <= d < len(shape) and shape[d] != 1
+    ]
+    if grow and len(dimensions) == len(x.shape):
+        x = _shape.squeeze(x, dimensions=tuple(grow))
+        dimensions = tuple([d for i, d in enumerate(dimensions) if i not in grow])
+    return _shape.broadcast_in_dim(x, shape=shape, dimensions=dimensions)
+
+
+def broadcast_to_rank(x: Any, rank: int) -> Any:
+    """Insert leading axes of size 1 up to `rank` axes.
+
+    Source: `jax.lax.broadcast_to_rank`.
+
+    >>> broadcast_to_rank(np.ones(3), 3).shape
+    (1, 1, 3)
+    """
+    return expand_dims(x, tuple(range(rank - typeof(x).ndim)))
+
+
+def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
+    """The shape to which all of the given shapes can be broadcast.
+
+    Source: `jax.lax.broadcast_shapes`.
+
+    >>> broadcast_shapes((2, 1), (3,))
+    (2, 3)
+    """
+    given = [sizes_of(shape) for shape in shapes]
+    ndim = max(map(len, given), default=0)
+    out = []
+    for along in zip(*[(1,) * (ndim - len(s)) + s for s in given], strict=True):
+        sizes = {n for n in along if n != 1}
+        if len(sizes) > 1:
+            raise invalid(
+                "broadcast_shapes",
+                f"Incompatible shapes for broadcasting: shapes={given}",
+                "From the last axis on, sizes must be equal or 1.",
+            )
+        out.append(sizes.pop() if sizes else 1)
+    return tuple(out)
+
+
+# --- putting together and cutting -----------------------------------------------------------------
+
+
+def concatenate(operands: Any, dimension: int) -> Any:
+    """Put arrays one after the other along an axis.
+
+    Source: `jax.lax.concatenate`.
+
+    >>> concatenate([np.ones(2), np.zeros(3)], 0).shape
+    (5,)
+    """
+    if len(operands) == 0:
+        raise invalid("concatenate", "needs at least one operand")
+    xs = [as_array(x) for x in operands]
+    if len(xs) == 1 and not _is_numpy(xs[0]):
+        return xs[0]
+    return _joining.concatenate(*xs, dimension=_index(dimension))
+
+
+concat = concatenate
+
+
+def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Any]:
+    """Cut an axis into consecutive parts of the given sizes.
+
+    Source: `jax.lax.split`.
+
+    >>> [part.shape for part in split(np.ones(5), (2, 3))]
+    [(2,), (3,)]
+    """
+    x = as_array(operand)
+    axis = axis_from_front(axis, len(x.shape), "split")
+    return _joining.split(x, sizes=tuple(map(_index, sizes)), axis=axis)
+
+
+def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, int, int]]) -> Any:
+    """Put `(low, high, interior)` copies of a scalar before, after and between the elements along
+    each axis; negative low and high remove elements.
+
+    Source: `jax.lax.pad`.
+
+    >>> print(pad(np.array([1, 2]), 0, [(1, 2, 1)]))
+    [0 1 0 2 0 0]
+    """
+    x, kind = as_array(operand), padding_value.__class__
+    value = padding_value if kind in _SCALARS else as_array(padding_value)
+    t = typeof(x)
+    config = tuple([(int(low), int(high), int(inside)) for low, high, inside in padding_config])
+    if kind in _SCALARS:
+        value_type = typeof(value)
+        if value_type.dtype != t.dtype:
+            raise errors.TypeMismatch(
+                f"pad: the padding value {value!r} is {value_type}, the operand {t}: they must "
+                f"have the same dtype, at\n    {describe(user_source())}\nWrite it as a number of "
+                f"that dtype, e.g. {t.dtype}(0)."
+            )
+        value = literal(value, value_type)
+    return _joining.pad(x, value, config=config)
+
+
+def slice(
+    operand: Any,
+    start_indices: Sequence[int],
+    limit_indices: Sequence[int],
+    strides: Sequence[int] | None = None,
+) -> Any:
+    """Elements `start, start + stride, ...` below `limit` along each axis.
+
+    Source: `jax.lax.slice`.
+
+    >>> print(slice(np.arange(10), (2,), (9,), (3,)))
+    [2 5 8]
+    """
+    x, start = as_array(operand), tuple(map(_index, start_indices))
+    limit = tuple(map(_index, limit_indices))
+    by = (1,) * len(start) if strides is None else tuple(map(_index, strides))
+    return _shape.slice_(x, start=start, limit=limit, strides=by)
+
+
+def slice_in_dim(
+    operand: Any, start_index: int | None, limit_index: int | None, stride: int = 1, axis: int = 0
+) -> Any:
+    """`slice` along one axis; None is the end, negative indices count from the end.
+
+    Source: `jax.lax.slice_in_dim`.
+
+    >>> print(slice_in_dim(np.arange(5), 1, -1))
+    [1 2 3]
+    """
+    x = as_array(operand)
+    ndim = len(x.shape)
+    axis = axis_from_front(axis, ndim, "slice_in_dim")
+    n = x.shape[axis]
+    start = 0 if start_index is None else _index(start_index)
+    limit = n if limit_index is None else _index(limit_index)
+    low, high, by = [0] * ndim, list(x.shape), [1] * ndim
+    low[axis] = start + n if start < 0 else start
+    high[axis] = limit + n if limit < 0 else limit
+    by[axis] = _index(stride)
+    return _shape.slice_(x, start=tuple(low), limit=tuple(high), strides=tuple(by))
+
+
+def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True) -> Any:
+    """The elements at one index of an axis, which stays with size 1 or is dropped.
+
+    Source: `jax.lax.index_in_dim`.
+
+    >>> index_in_dim(np.ones((2, 3)), -1, axis=1, keepdims=False).shape
+    (2,)
+    """
+    x, at = as_array(operand), _index(index)
+    axis = axis_from_front(axis, len(x.shape), "index_in_dim")
+    n = x.shape[axis]
+    if not -n <= at < n:
+        raise IndexError(f"index {at} is out of bounds for axis {axis} with size {n}")
+    at = at + n if at < 0 else at
+    one = _shape.slice_axis(x, axis, at, at + 1)
+    return one if keepdims else _shape.squeeze(one, dimensions=(axis,))
+
+
+# --- making ---------------------------------------------------------------------------------------
+
+
+def iota(dtype: Any, size: int) -> Any:
+    """0, 1, ..., size - 1.
+
+    Source: `jax.lax.iota`.
+
+    >>> print(iota(np.int32, 4))
+    [0 1 2 3]
+    """
+    return broadcasted_iota(dtype, (size,), 0)
+
+
+def broadcasted_iota(dtype: Any, shape: Any, dimension: int, *, out_sharding: Any = None) -> Any:
+    """0, 1, 2, ... along one axis, the same along the others.
+
+    Source: `jax.lax.broadcasted_iota`.
+
+    >>> print(broadcasted_iota(np.int32, (2, 3), 1))
+    [[0 1 2]
+     [0 1 2]]
+    """
+    return _joining.iota(
+        dtype=_asked_dtype(dtype), shape=sizes_of(shape), dimension=_index(dimension)
+    )
+
+
+def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None) -> Any:
+    """An array of a shape filled with one value.
+
+    Source: `jax.lax.full`.
+
+    >>> print(full((2,), 7))
+    [7 7]
+    """
+    t = typeof(fill_value)
+    if t.shape:
+        raise errors.TypeMismatch(
+            f"full: fill_value must be a scalar, got {t}, at\n    {describe(user_source())}"
+        )
+    weak = dtype is None and t.weak_type
+    made = ArrayType(sizes_of(shape), t.dtype if dtype is None else _asked_dtype(dtype), weak)
+    return _placed(_filled(fill_value, t, made), sharding)
+
+
+def full_like(
+    x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, sharding: Any = None
+) -> Any:
+    """An array like another one, filled with one value.
+
+    Source: `jax.lax.full_like`.
+
+    >>> print(full_like(np.zeros(2, np.int32), 7))
+    [7 7]
+    """
+    like = typeof(x) if not hasattr(x, "shape") or not hasattr(x, "dtype") else ArrayType(
+        tuple(x.shape), canonical_dtype(x.dtype), bool(getattr(x, "weak_type", False))
+    )  # fmt: skip
+    made = ArrayType(
+        like.shape if shape is None else sizes_of(shape),
+        like.dtype if dtype is None else _asked_dtype(dtype),
+        dtype is None and like.weak_type,
+    )
+    return _placed(_filled(fill_value, typeof(fill_value), made), sharding)
+
+
+def zeros_like_array(x: Any) -> Any:
+    """Zeros of the shape and dtype of an array.
+
+    Source: `jax.lax.zeros_like_array`.
+
+    >>> print(zeros_like_array(np.ones(2)))
+    [0. 0.]
+    """
+    return full_like(x, 0)
+
+
+def empty(shape: Any, dtype: Any, *, out_sharding: Any = None) -> Any:
+    """An array of a shape; its values, here zeros, are not to be relied on.
+
+    Source: `jax.lax.empty`.
+
+    >>> empty((2, 3), np.float32).shape
+    (2, 3)
+    """
+    return full(shape, 0, dtype)
+
+
+def _filled(value: Any, t: ArrayType, made: ArrayType) -> Any:
+    if any(n < 0 for n in made.shape):
+        raise errors.TypeMismatch(
+            f"full: sizes must be >= 0, got shape {made.shape}, at\n    {describe(user_source())}"
+        )
+    if value.__class__ in _SCALARS or isinstance(value, (np.generic, Literal)):
+        return _full(value.value if isinstance(value, Literal) else value, made)
+    if t.dtype != made.dtype or t.weak_type != made.weak_type:
+        convert = PRIMITIVES["convert_element_type"]
+        value = convert(value, dtype=made.dtype, weak_type=made.weak_type)
+    if not made.shape:
+        return value if t.same(made) else materialize(value)
+    if t.shape:
+        raise errors.TypeMismatch(
+            f"full_like: fill_value must be a scalar, got {t}, at\n    {describe(user_source())}"
+        )
+    return _shape.broadcast_in_dim(value, shape=made.shape, dimensions=())
+
+
+def _placed(x: Any, sharding: Any) -> Any:
+    return x if sharding is None or isinstance(x, Tracer) else jax.device_put(x, sharding)
+
+
+def _asked_dtype(dtype: Any) -> Any:
+    """The dtype that a user named, as JAX would have it."""
+    if not isinstance(dtype, (np.dtype, type, str)) and dtype_class(dtype) == "key":
+        return dtype
+    return canonical_dtype(
+        np.dtype(dtype) if isinstance(dtype, np.dtype) else jax.numpy.dtype(dtype)
+    )
+
+
+def _is_numpy(x: Any) -> bool:
+    """Would handing x back as it is give the user a NumPy array?"""
+    return isinstance(x, np.ndarray)
+
+
+_SCALARS = frozenset([bool, int, float, complex])
+_index = operator.index
