@@ -1,3 +1,406 @@
-"""`jax.lax` names over primitives/elementwise.py."""
+"""`jax.lax` names over the elementwise primitives.
 
-__all__: list[str] = []
+Scalars are repeated at the shape of the other operand, and axes of size 1 are stretched, as in JAX;
+dtypes must be equal (`functrans.numpy` promotes).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from jax.lax import AccuracyMode, RoundingMethod, Tolerance
+
+from functrans import errors, tree
+from functrans.ir.source import describe, user_source
+from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_key_dtype
+from functrans.primitives.base import PRIMITIVES
+from functrans.primitives.elementwise import splat
+from functrans.primitives.shape import broadcast_in_dim, reshape
+from functrans.trace import Tracer, bind, full, typeof
+
+__all__ = [
+    "AccuracyMode", "RoundingMethod", "Tolerance", "abs", "acos", "acosh", "add", "asin",
+    "asinh", "atan", "atan2", "atanh", "bitcast_convert_type", "bitwise_and", "bitwise_not",
+    "bitwise_or", "bitwise_xor", "cbrt", "ceil", "clamp", "clz", "complex", "conj",
+    "convert_element_type", "cos", "cosh", "digamma", "div", "eq", "erf", "erf_inv", "erfc",
+    "exp", "exp2", "expm1", "floor", "ge", "gt", "imag", "integer_pow", "is_finite", "le",
+    "lgamma", "log", "log1p", "logistic", "lt", "max", "min", "mul", "mulhi", "ne", "neg",
+    "nextafter", "optimization_barrier", "polygamma", "population_count", "pow", "real",
+    "reciprocal", "reduce_precision", "rem", "round", "rsqrt", "select", "select_n",
+    "shift_left", "shift_right_arithmetic", "shift_right_logical", "sign", "sin", "sinh",
+    "sqrt", "square", "stop_gradient", "sub", "tan", "tanh", "zeta",
+]  # fmt: skip
+
+# Taken before this module gives the names of built-ins to functions of arrays.
+_Numbers = (bool, int, float, complex, np.generic)
+
+
+# --- operands -------------------------------------------------------------------------------------
+
+
+def operand(x: Any) -> Any:
+    """A value that elementwise primitives take: numbers become literals."""
+    if x.__class__ is Tracer:
+        return x
+    if isinstance(x, _Numbers):
+        return splat(x, typeof(x))
+    return x.__jax_array__() if hasattr(x, "__jax_array__") else x
+
+
+def operands(x: Any, y: Any) -> tuple[Any, Any]:
+    """Two values of equal shape, if JAX's lax would make them so."""
+    if x.__class__ is Tracer and y.__class__ is Tracer and x.type is y.type:
+        return x, y
+    x, y = operand(x), operand(y)
+    a, b = typeof(x).shape, typeof(y).shape
+    if a == b:
+        return x, y
+    if not a:
+        return broadcast_in_dim(x, shape=b, dimensions=()), y
+    if not b:
+        return x, broadcast_in_dim(y, shape=a, dimensions=())
+    if len(a) == len(b) and all([m == n or 1 in (m, n) for m, n in zip(a, b, strict=True)]):
+        shape = tuple([n if m == 1 else m for m, n in zip(a, b, strict=True)])
+        return _stretch(x, a, shape), _stretch(y, b, shape)
+    return x, y  # the primitive refuses them, in its own words
+
+
+def _stretch(x: Any, old: tuple[int, ...], new: tuple[int, ...]) -> Any:
+    """x with its axes of size 1 repeated."""
+    if old == new:
+        return x
+    kept = tuple([i for i, (m, n) in enumerate(zip(old, new, strict=True)) if m == n])
+    dropped = reshape(x, shape=tuple([old[i] for i in kept]))
+    return broadcast_in_dim(dropped, shape=new, dimensions=kept)
+
+
+def _dtype(dtype: Any, name: str) -> Any:
+    """A dtype that a user gave, as JAX would have it."""
+    if dtype is None:
+        raise errors.InvalidArgument(
+            f"{name}: the dtype must be given, at\n    {describe(user_source())}"
+        )
+    return canonical_dtype(dtype)
+
+
+# --- the families ---------------------------------------------------------------------------------
+
+
+def _documented(function: Callable[..., Any], name: str, does: str, example: str) -> Any:
+    arguments, _, result = example.partition(" -> ")
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = (
+        f"{does}\n\nSource: `jax.lax.{name}`.\n\n"
+        f">>> from functrans import lax\n>>> print(lax.{name}({arguments}))\n{result}\n"
+    )
+    return function
+
+
+def _unary(name: str, does: str, example: str, primitive: str = "") -> Callable[[Any], Any]:
+    """A function of one array; `example` is `arguments -> printed result`."""
+    p = PRIMITIVES[primitive or name]
+
+    def function(x: Any) -> Any:
+        return bind(p, (operand(x),), {})
+
+    return _documented(function, name, does, example)
+
+
+def _accurate(name: str, does: str, example: str) -> Callable[..., Any]:
+    """A function of one array with a choice of accuracy."""
+    p = PRIMITIVES[name]
+
+    def function(x: Any, *, accuracy: Tolerance | AccuracyMode | None = None) -> Any:
+        if accuracy is None:
+            return bind(p, (operand(x),), {})
+        if isinstance(accuracy, Tolerance):
+            how: Any = (accuracy.atol, accuracy.rtol, accuracy.ulps)
+        else:
+            how = AccuracyMode(accuracy).name
+        return bind(p, (operand(x),), {"accuracy": how})
+
+    return _documented(function, name, does, example)
+
+
+def _binary(name: str, does: str, example: str, primitive: str = "") -> Callable[[Any, Any], Any]:
+    """A function of two arrays."""
+    p = PRIMITIVES[primitive or name]
+
+    def function(x: Any, y: Any) -> Any:
+        return bind(p, operands(x, y), {})
+
+    return _documented(function, name, does, example)
+
+
+neg = _unary("neg", "-x.", "2.0 -> -2.0")
+sign = _unary("sign", "-1, 0 or 1 by the sign; x / |x| of complex numbers.", "-3.0 -> -1.0")
+floor = _unary("floor", "The nearest integer that is not above x.", "-1.5 -> -2.0")
+ceil = _unary("ceil", "The nearest integer that is not below x.", "-1.5 -> -1.0")
+is_finite = _unary("is_finite", "Neither infinite nor NaN?", "1.0 -> True")
+square = _unary("square", "x * x.", "3.0 -> 9.0")
+abs = _unary("abs", "|x|; real also of complex numbers.", "3 + 4j -> 5.0")
+real = _unary("real", "The real part of complex numbers.", "3 + 4j -> 3.0")
+imag = _unary("imag", "The imaginary part of complex numbers.", "3 + 4j -> 4.0")
+conj = _unary("conj", "The complex conjugate.", "3 + 4j -> (3-4j)")
+
+exp = _accurate("exp", "e to the power x.", "0.0 -> 1.0")
+exp2 = _accurate("exp2", "2 to the power x.", "3.0 -> 8.0")
+expm1 = _accurate("expm1", "exp(x) - 1, precise near 0.", "1e-6 -> 1.0000005e-06")
+log = _accurate("log", "The natural logarithm.", "1.0 -> 0.0")
+log1p = _accurate("log1p", "log(1 + x), precise near 0.", "1e-6 -> 9.999995e-07")
+sqrt = _accurate("sqrt", "The square root.", "9.0 -> 3.0")
+rsqrt = _accurate("rsqrt", "1 / sqrt(x).", "4.0 -> 0.5")
+cbrt = _accurate("cbrt", "The real cube root.", "8.0 -> 2.0")
+logistic = _accurate("logistic", "1 / (1 + exp(-x)).", "0.0 -> 0.5")
+sin = _accurate("sin", "The sine, of radians.", "0.0 -> 0.0")
+cos = _accurate("cos", "The cosine, of radians.", "0.0 -> 1.0")
+tan = _accurate("tan", "The tangent, of radians.", "0.0 -> 0.0")
+tanh = _accurate("tanh", "The hyperbolic tangent.", "0.0 -> 0.0")
+
+asin = _unary("asin", "The angle in [-pi/2, pi/2] whose sine is x.", "0.0 -> 0.0")
+acos = _unary("acos", "The angle in [0, pi] whose cosine is x.", "1.0 -> 0.0")
+atan = _unary("atan", "The angle in (-pi/2, pi/2) whose tangent is x.", "0.0 -> 0.0")
+sinh = _unary("sinh", "The hyperbolic sine.", "0.0 -> 0.0")
+cosh = _unary("cosh", "The hyperbolic cosine.", "0.0 -> 1.0")
+asinh = _unary("asinh", "The inverse of sinh.", "0.0 -> 0.0")
+acosh = _unary("acosh", "The inverse of cosh, for x >= 1.", "1.0 -> 0.0")
+atanh = _unary("atanh", "The inverse of tanh, for -1 <= x <= 1.", "0.0 -> 0.0")
+
+erf = _unary("erf", "The error function.", "0.0 -> 0.0")
+erfc = _unary("erfc", "1 - erf(x), precise for large x.", "0.0 -> 1.0")
+erf_inv = _unary("erf_inv", "The inverse of erf.", "0.0 -> 0.0")
+lgamma = _unary("lgamma", "log |Gamma(x)|.", "4.0 -> 1.79175...")
+digamma = _unary("digamma", "The derivative of lgamma.", "1.0 -> -0.577215...")
+polygamma = _binary("polygamma", "The x-th derivative of digamma at y.", "1.0, 1.0 -> 1.64493...")
+zeta = _binary("zeta", "The Hurwitz zeta function: the sum over k of (k + y) ** -x.",
+               "2.0, 1.0 -> 1.64493...")  # fmt: skip
+
+add = _binary("add", "x + y.", "1.0, 2.0 -> 3.0")
+sub = _binary("sub", "x - y.", "1.0, 2.0 -> -1.0")
+div = _binary("div", "x / y; integers are rounded towards zero.", "-7, 2 -> -3")
+rem = _binary("rem", "The rest of div, of the sign of x.", "-7, 2 -> -1")
+pow = _binary("pow", "x to the power y; y may be integer.", "2.0, 3 -> 8.0")
+max = _binary("max", "The larger of x and y; NaN if one is NaN.", "1.0, 2.0 -> 2.0")
+min = _binary("min", "The smaller of x and y; NaN if one is NaN.", "1.0, 2.0 -> 1.0")
+atan2 = _binary("atan2", "The angle of the point (y, x).", "0.0, 1.0 -> 0.0")
+nextafter = _binary("nextafter", "The float next to x towards y.", "0.0, 1.0 -> 1e-45")
+complex = _binary("complex", "x + iy.", "1.0, 2.0 -> (1+2j)")
+
+eq = _binary("eq", "x == y.", "1, 2 -> False")
+ne = _binary("ne", "x != y.", "1, 2 -> True")
+lt = _binary("lt", "x < y.", "1, 2 -> True")
+le = _binary("le", "x <= y.", "1, 2 -> True")
+gt = _binary("gt", "x > y.", "1, 2 -> False")
+ge = _binary("ge", "x >= y.", "1, 2 -> False")
+
+bitwise_not = _unary("bitwise_not", "~x.", "5 -> -6", "not")
+bitwise_and = _binary("bitwise_and", "x & y.", "6, 3 -> 2", "and")
+bitwise_or = _binary("bitwise_or", "x | y.", "6, 3 -> 7", "or")
+bitwise_xor = _binary("bitwise_xor", "x ^ y.", "6, 3 -> 5", "xor")
+population_count = _unary("population_count", "How many bits are set.", "6 -> 2")
+clz = _unary("clz", "How many leading bits are zero.", "1 -> 31")
+shift_left = _binary("shift_left", "x << y; 0 beyond the width.", "1, 3 -> 8")
+shift_right_logical = _binary("shift_right_logical", "x >> y, filled with 0.", "8, 3 -> 1")
+shift_right_arithmetic = _binary(
+    "shift_right_arithmetic", "x >> y, filled with the sign.", "-8, 2 -> -2"
+)
+mulhi = _binary("mulhi", "The upper half of the bits of x * y.", "2**30, 16 -> 4")
+
+
+# --- with parameters ------------------------------------------------------------------------------
+
+
+def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
+    """x * y; with `out_dtype` both are cast to it first.
+
+    Source: `jax.lax.mul`.
+
+    >>> from functrans import lax
+    >>> print(lax.mul(2.0, 3.0))
+    6.0
+    """
+    x, y = operands(x, y)
+    if out_dtype is not None:
+        x, y = convert_element_type(x, out_dtype), convert_element_type(y, out_dtype)
+    return bind(PRIMITIVES["mul"], (x, y), {})
+
+
+def integer_pow(x: Any, y: int) -> Any:
+    """x to the power of a Python integer.
+
+    Source: `jax.lax.integer_pow`.
+
+    >>> from functrans import lax
+    >>> print(lax.integer_pow(2.0, -3))
+    0.125
+    """
+    return bind(PRIMITIVES["integer_pow"], (operand(x),), {"y": y})
+
+
+def reciprocal(x: Any) -> Any:
+    """1 / x.
+
+    Source: `jax.lax.reciprocal`.
+
+    >>> from functrans import lax
+    >>> print(lax.reciprocal(4.0))
+    0.25
+    """
+    return integer_pow(x, -1)
+
+
+def round(x: Any, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Any:
+    """The nearest integer; `rounding_method` says where halves go.
+
+    Source: `jax.lax.round`.
+
+    >>> from functrans import lax
+    >>> print(lax.round(2.5), lax.round(2.5, lax.RoundingMethod.TO_NEAREST_EVEN))
+    3.0 2.0
+    """
+    how = int(RoundingMethod(rounding_method))
+    return bind(PRIMITIVES["round"], (operand(x),), {"rounding_method": how})
+
+
+def select(pred: Any, on_true: Any, on_false: Any) -> Any:
+    """`on_true` where `pred` holds, else `on_false`, element by element; `pred` may be a scalar.
+
+    Source: `jax.lax.select`.
+
+    >>> from functrans import lax
+    >>> print(lax.select(True, 1.0, 2.0))
+    1.0
+    """
+    return select_n(pred, on_false, on_true)
+
+
+def select_n(which: Any, *cases: Any) -> Any:
+    """Element by element that of `cases[which]`; `which` is boolean or integer.
+
+    Source: `jax.lax.select_n`.
+
+    >>> from functrans import lax
+    >>> print(lax.select_n(2, 10.0, 20.0, 30.0))
+    30.0
+    """
+    if not cases:
+        raise errors.InvalidArgument(
+            f"select_n: at least one case is needed, at\n    {describe(user_source())}"
+        )
+    return bind(PRIMITIVES["select_n"], [operand(x) for x in (which, *cases)], {})
+
+
+def clamp(min: Any, x: Any, max: Any) -> Any:
+    """x, but at least `min` and at most `max`; these are scalars or of the shape of x.
+
+    Source: `jax.lax.clamp`.
+
+    >>> from functrans import lax
+    >>> print(lax.clamp(0.0, 1.5, 1.0))
+    1.0
+    """
+    return bind(PRIMITIVES["clamp"], (operand(min), operand(x), operand(max)), {})
+
+
+def convert_element_type(operand: Any, new_dtype: Any) -> Any:
+    """The numbers of `operand` at another dtype.
+
+    Source: `jax.lax.convert_element_type`.
+
+    >>> from functrans import lax
+    >>> print(lax.convert_element_type(2.7, "int32"))
+    2
+    """
+    dtype = _dtype(new_dtype, "convert_element_type")
+    if isinstance(operand, _Numbers):
+        return _number(operand, dtype)
+    t = typeof(operand)
+    if t.dtype == dtype and not t.weak_type and isinstance(operand, (Tracer, jax.Array)):
+        return operand
+    if is_key_dtype(t.dtype) or is_key_dtype(dtype):
+        raise errors.InvalidArgument(
+            f"convert_element_type: cannot convert {t.dtype} to {dtype}, at\n"
+            f"    {describe(user_source())}\nUse functrans.random.key_data or wrap_key_data."
+        )
+    if dtype_class(t.dtype) == "complex" and dtype_class(dtype) not in ("complex", "bool"):
+        warnings.warn(
+            "Casting complex values to real discards the imaginary part",
+            np.exceptions.ComplexWarning,
+            stacklevel=2,
+        )
+    x = operand.__jax_array__() if hasattr(operand, "__jax_array__") else operand
+    return PRIMITIVES["convert_element_type"](x, dtype=dtype, weak_type=False)
+
+
+def _number(x: Any, dtype: Any) -> Any:
+    """A Python or NumPy number as an array of a dtype; Python's integers may be of any size."""
+    array = np.asarray(x)
+    if array.dtype.kind == "f" and dtype_class(dtype) in ("int", "uint"):
+        array = PRIMITIVES["convert_element_type"].reference(array, dtype=dtype, weak_type=False)
+    return full(array.astype(dtype).item(), ArrayType((), dtype))
+
+
+def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
+    """The bits of `operand` read as another dtype; a narrower one adds a trailing axis, a wider one
+    merges it.
+
+    Source: `jax.lax.bitcast_convert_type`.
+
+    >>> from functrans import lax
+    >>> print(lax.bitcast_convert_type(1.0, "int32"))
+    1065353216
+    """
+    dtype = _dtype(new_dtype, "bitcast_convert_type")
+    return bind(PRIMITIVES["bitcast_convert_type"], (_operand(operand),), {"dtype": dtype})
+
+
+def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> Any:
+    """Round to a float of so many bits, and back.
+
+    Source: `jax.lax.reduce_precision`.
+
+    >>> from functrans import lax
+    >>> print(lax.reduce_precision(3.1, exponent_bits=5, mantissa_bits=1))
+    3.0
+    """
+    bits = {"exponent_bits": int(exponent_bits), "mantissa_bits": int(mantissa_bits)}
+    return bind(PRIMITIVES["reduce_precision"], (_operand(operand),), bits)
+
+
+_operand = operand  # where a parameter has its name
+
+
+def stop_gradient(x: Any) -> Any:
+    """A tree of values as it is, but for derivatives a constant.
+
+    Source: `jax.lax.stop_gradient`.
+
+    >>> import functrans as ft
+    >>> from functrans import lax
+    >>> print(ft.grad(lambda x: lax.mul(x, lax.stop_gradient(x)))(3.0))
+    3.0
+    """
+    return tree.map(_stopped, x)
+
+
+def _stopped(x: Any) -> Any:
+    x = operand(x)
+    return x if is_key_dtype(typeof(x).dtype) else bind(PRIMITIVES["stop_gradient"], (x,), {})
+
+
+def optimization_barrier(operand: Any, /) -> Any:
+    """A tree of values as it is; the compiler moves and fuses nothing across.
+
+    Source: `jax.lax.optimization_barrier`.
+
+    >>> from functrans import lax
+    >>> print(lax.optimization_barrier(1.0))
+    1.0
+    """
+    leaves, structure = tree.flatten(operand)
+    through = bind(PRIMITIVES["optimization_barrier"], [_operand(x) for x in leaves], {})
+    return tree.unflatten(structure, through)

@@ -10,6 +10,7 @@ import numpy as np
 from jax.extend.mlir.dialects import chlo
 from jax.extend.mlir.dialects import stablehlo as hlo
 
+from functrans.ir.types import ArrayType
 from functrans.primitives.elementwise import (
     FLOATS,
     Binary,
@@ -23,17 +24,43 @@ from functrans.primitives.elementwise import (
 )
 
 
-class Exp2(Unary):
+class Accurate(Unary):
+    """A function that hardware may approximate. `accuracy` says how far: None, the name of a
+    `jax.lax.AccuracyMode`, or (atol, rtol, ulps); the derivative is of the usual accuracy."""
+
+    def type(self, x: ArrayType, *, accuracy: Any = None) -> ArrayType:
+        return super().type(x)
+
+    def reference(self, x: Any, *, accuracy: Any = None) -> Any:
+        return super().reference(x)
+
+    def lower(self, ctx: Any, x: Any, *, accuracy: Any = None) -> Any:
+        if accuracy is None:
+            return super().lower(ctx, x)
+        return self.op(x, result_accuracy=_accuracy_attribute(accuracy))
+
+    def jvp(self, primals: Any, tangents: Any, out: Any, *, accuracy: Any = None) -> Any:
+        return super().jvp(primals, tangents, out)
+
+
+def _accuracy_attribute(accuracy: Any) -> Any:
+    if isinstance(accuracy, str):
+        return hlo.ResultAccuracyAttr.get(0.0, 0.0, 0, accuracy)
+    return hlo.ResultAccuracyAttr.get(*accuracy, "TOLERANCE")
+
+
+class Exp2(Accurate):
     """2 to the power x."""
 
-    def lower(self, ctx: Any, x: Any) -> Any:
-        return hlo.exponential(hlo.multiply(ctx.full(log_of(2), ctx.in_types[0]), x))
+    def lower(self, ctx: Any, x: Any, *, accuracy: Any = None) -> Any:
+        scaled = hlo.multiply(ctx.full(log_of(2), ctx.in_types[0]), x)
+        return super().lower(ctx, scaled, accuracy=accuracy)
 
 
-class Logistic(Unary):
+class Logistic(Accurate):
     """1 / (1 + exp(-x))."""
 
-    def lower(self, ctx: Any, x: Any) -> Any:
+    def lower(self, ctx: Any, x: Any, *, accuracy: Any = None) -> Any:
         one = ctx.full(1, ctx.in_types[0])
         return hlo.divide(one, hlo.add(one, hlo.exponential(hlo.negate(x))))
 
@@ -42,21 +69,21 @@ def _logistic(x: np.ndarray) -> np.ndarray:
     return 1 / (1 + np.exp(-x))
 
 
-exp = Unary("exp", FLOATS, lambda x, y: y, op=hlo.exponential, flops=10)
+exp = Accurate("exp", FLOATS, lambda x, y: y, op=hlo.exponential, flops=10)
 exp2 = Exp2("exp2", FLOATS, lambda x, y: mul(y, log_of(2)), op=hlo.exponential, flops=10)
-expm1 = Unary("expm1", FLOATS, lambda x, y: add(y, 1.0), op=hlo.exponential_minus_one, flops=10)
-log = Unary("log", FLOATS, tangent=lambda dx, x, y: div(dx, x), flops=10)
-log1p = Unary(
+expm1 = Accurate("expm1", FLOATS, lambda x, y: add(y, 1.0), op=hlo.exponential_minus_one, flops=10)
+log = Accurate("log", FLOATS, tangent=lambda dx, x, y: div(dx, x), flops=10)
+log1p = Accurate(
     "log1p", FLOATS, tangent=lambda dx, x, y: div(dx, add(x, 1.0)), op=hlo.log_plus_one, flops=10
 )
 
-sqrt = Unary("sqrt", FLOATS, lambda x, y: div(0.5, y))
-rsqrt = Unary("rsqrt", FLOATS, lambda x, y: mul(div(y, x), -0.5), numpy=lambda x: 1 / np.sqrt(x))
-cbrt = Unary("cbrt", ("float",), lambda x, y: div(1 / 3, square(y)), flops=10)
+sqrt = Accurate("sqrt", FLOATS, lambda x, y: div(0.5, y))
+rsqrt = Accurate("rsqrt", FLOATS, lambda x, y: mul(div(y, x), -0.5), numpy=lambda x: 1 / np.sqrt(x))
+cbrt = Accurate("cbrt", ("float",), lambda x, y: div(1 / 3, square(y)), flops=10)
 
-sin = Unary("sin", FLOATS, lambda x, y: cos(x), op=hlo.sine, via=jax.lax.sin, flops=10)
-cos = Unary("cos", FLOATS, lambda x, y: neg(sin(x)), op=hlo.cosine, via=jax.lax.cos, flops=10)
-tan = Unary("tan", FLOATS, lambda x, y: add(square(y), 1.0), flops=10)
+sin = Accurate("sin", FLOATS, lambda x, y: cos(x), op=hlo.sine, via=jax.lax.sin, flops=10)
+cos = Accurate("cos", FLOATS, lambda x, y: neg(sin(x)), op=hlo.cosine, via=jax.lax.cos, flops=10)
+tan = Accurate("tan", FLOATS, lambda x, y: add(square(y), 1.0), flops=10)
 asin = Unary(
     "asin", FLOATS, lambda x, y: rsqrt(sub(1.0, square(x))), numpy=np.arcsin, op=chlo.asin, flops=10
 )
@@ -80,7 +107,7 @@ atan2 = Binary(
 sinh = Unary("sinh", FLOATS, lambda x, y: cosh(x), op=chlo.sinh, flops=10)
 cosh = Unary("cosh", FLOATS, lambda x, y: sinh(x), op=chlo.cosh, flops=10)
 # 1 - y^2 would cancel where y is near 1
-tanh = Unary("tanh", FLOATS, lambda x, y: mul(add(y, 1.0), sub(1.0, y)), flops=10)
+tanh = Accurate("tanh", FLOATS, lambda x, y: mul(add(y, 1.0), sub(1.0, y)), flops=10)
 asinh = Unary(
     "asinh", FLOATS, lambda x, y: rsqrt(add(square(x), 1.0)), numpy=np.arcsinh, op=chlo.asinh,
     flops=10,
