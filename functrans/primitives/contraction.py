@@ -11,7 +11,8 @@ from jax.extend.mlir import ir
 from jax.extend.mlir.dialects import stablehlo as hlo
 
 from functrans.ir.types import ArrayType, dtype_class, is_inexact
-from functrans.primitives.base import PRIMITIVES, Cost, LinearInput, Primitive, bytes_of
+from functrans.primitives.base import Cost, LinearInput, Primitive, bytes_of
+from functrans.primitives.conversion import cast
 from functrans.trace import typeof
 
 Axes = tuple[int, ...]
@@ -74,9 +75,7 @@ class DotGeneral(Primitive):
                   preferred: Any = None) -> Any:  # fmt: skip
         x, y = rounded(x, precision), rounded(y, precision)
         dtype = np.dtype(preferred or x.dtype)
-        wide = np.result_type(dtype, np.float32) if is_inexact(dtype) else dtype
-        if is_inexact(x.dtype) and not is_inexact(dtype):
-            wide = np.result_type(x.dtype, np.float32)
+        wide = accumulation_dtype(x.dtype, dtype)
         # np.einsum knows only 52 names
         short = {name: i for i, name in enumerate(dict.fromkeys((*lhs, *rhs)))}
         names = [[short[n] for n in axes] for axes in (lhs, rhs, out)]
@@ -132,10 +131,10 @@ class DotGeneral(Primitive):
     ) -> Any:
         # `preferred` may have made ct wider than the operands: multiply in its dtype, then narrow
         if isinstance(x, LinearInput):
-            made = self(ct, _cast(y, typeof(ct)), lhs=out, rhs=rhs, out=lhs, **how)
-            return _cast(made, x.type), None
-        made = self(_cast(x, typeof(ct)), ct, lhs=lhs, rhs=out, out=rhs, **how)
-        return None, _cast(made, y.type)
+            made = self(ct, cast(y, typeof(ct).dtype), lhs=out, rhs=rhs, out=lhs, **how)
+            return cast(made, x.dtype), None
+        made = self(cast(x, typeof(ct).dtype), ct, lhs=lhs, rhs=out, out=rhs, **how)
+        return None, cast(made, y.dtype)
 
     def batch(
         self, t: Any, args: Any, dims: Any, *, lhs: Any, rhs: Any, out: Any, **how: Any
@@ -176,19 +175,12 @@ class DotGeneral(Primitive):
 dot_general = DotGeneral()
 
 
-def precision_config(precision: tuple[str, str] | None) -> ir.ArrayAttr:
-    """The StableHLO attribute of a pair of precisions."""
-    return ir.ArrayAttr.get([hlo.PrecisionAttr.get(p) for p in precision or ("DEFAULT", "DEFAULT")])
-
-
 def rounded(x: Any, precision: Any) -> Any:
-    """An operand as an algorithm preset reads it: BF16_BF16_F32 multiplies bfloat16 numbers. (The
-    X3, X6, X9 variants split each float32 into several, which is nearly exact.)"""
-    if precision.__class__ is not str or "_X" in precision:
+    """An operand as an algorithm preset reads it: F16_F16_F16 multiplies float16 numbers."""
+    if precision.__class__ is not str:
         return x
-    to = {"BF16": "bfloat16", "F16": "float16", "F32": "float32", "F64": "float64"}
-    name = to.get(precision.split("_")[0])
-    return x if name is None else x.astype(jax.numpy.dtype(name)).astype(x.dtype)
+    reads = jax.lax.DotAlgorithmPreset[precision].supported_lhs_types
+    return x if reads is None or x.dtype in reads else x.astype(reads[0]).astype(x.dtype)
 
 
 def _by_algorithm(
@@ -206,7 +198,21 @@ def _by_algorithm(
     )[0]  # fmt: skip
 
 
-def _cast(x: Any, to: ArrayType) -> Any:
-    if typeof(x).dtype == to.dtype:
-        return x
-    return PRIMITIVES["convert_element_type"](x, dtype=to.dtype, weak_type=to.weak_type)
+# --- shared with convolutions ---------------------------------------------------------------------
+
+
+def precision_config(precision: tuple[str, str] | None) -> ir.ArrayAttr:
+    """The StableHLO attribute of a pair of precisions."""
+    return ir.ArrayAttr.get([hlo.PrecisionAttr.get(p) for p in precision or ("DEFAULT", "DEFAULT")])
+
+
+def with_batch_axis(names: Axes, d: int | None, new: int) -> Axes:
+    """The axes of an operand that is batched along axis d."""
+    return names if d is None else (*names[:d], new, *names[d:])
+
+
+def accumulation_dtype(dtype: Any, result: Any) -> Any:
+    """Sums of small floats are made in float32, as by XLA."""
+    narrow = is_inexact(dtype) and not is_inexact(result)
+    wide = dtype if narrow else result
+    return np.result_type(wide, np.float32) if is_inexact(wide) else wide
