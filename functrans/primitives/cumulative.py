@@ -17,9 +17,13 @@ from jax.extend.mlir.dialects import stablehlo as hlo
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.primitives import elementwise as ew
 from functrans.primitives import reduction as reductions
-from functrans.primitives.base import PRIMITIVES, Cost, Primitive, bytes_of, sum_of
+from functrans.primitives.arithmetic import is_finite, max_, min_
+from functrans.primitives.base import Cost, Primitive, bytes_of, sum_of
+from functrans.primitives.complex_numbers import real
 from functrans.primitives.joining import concatenate, pad
+from functrans.primitives.selection import select_n
 from functrans.primitives.shape import rev, slice_
+from functrans.primitives.transcendental import exp, log
 from functrans.trace import literal, typeof
 
 Pair = tuple[Any, Any]
@@ -126,7 +130,7 @@ class CumExtremum(Cumulative):
     """Running maxima or minima."""
 
     extremum: reductions.Extremum
-    choose: str  # the primitive on two values
+    choose: Primitive  # the operation on two values
 
     def body(self, dtype: Any) -> Any:
         return self.extremum.chooser(dtype)
@@ -134,11 +138,11 @@ class CumExtremum(Cumulative):
     def combine(self, x: Pair, y: Pair) -> Pair:
         """Two that tie share the tangent equally."""
         (a, da), (b, db) = x, y
-        out = PRIMITIVES[self.choose](a, b)
+        out = self.choose(a, b)
         t = typeof(out).strong()
         one, none = literal(1, t), literal(0, t)
         is_a, is_b = ew.eq(a, out), ew.eq(b, out)
-        select_n, half = PRIMITIVES["select_n"], literal(0.5, t)
+        half = literal(0.5, t)
         of_a = select_n(is_a, none, select_n(is_b, one, half))
         of_b = select_n(is_b, none, select_n(is_a, one, half))
         return out, sum_of(ew.mul(da, of_a), ew.mul(db, of_b))
@@ -147,14 +151,14 @@ class CumExtremum(Cumulative):
 class CumMax(CumExtremum):
     """Running maxima; once a NaN, always a NaN."""
 
-    name, extremum, choose = "cummax", reductions.reduce_max, "max"
+    name, extremum, choose = "cummax", reductions.reduce_max, max_
     start, numpy, op = staticmethod(reductions.lowest), np.maximum, hlo.MaxOp
 
 
 class CumMin(CumExtremum):
     """Running minima; once a NaN, always a NaN."""
 
-    name, extremum, choose = "cummin", reductions.reduce_min, "min"
+    name, extremum, choose = "cummin", reductions.reduce_min, min_
     start, numpy, op = staticmethod(reductions.highest), np.minimum, hlo.MinOp
 
 
@@ -180,10 +184,9 @@ class CumLogSumExp(Cumulative):
         """out = log(e^a + e^b); dout = da e^(a - out) + db e^(b - out)."""
         (a, da), (b, db) = x, y
         t = typeof(a).strong()
-        select_n, exp, log = (PRIMITIVES[name] for name in ("select_n", "exp", "log"))
         larger = select_n(ew.gt(*_real_parts(a, b)), b, a)
         # where the larger is infinite the differences would be NaN
-        finite = PRIMITIVES["is_finite"](_real_parts(larger)[0])
+        finite = is_finite(_real_parts(larger)[0])
         shift = select_n(finite, literal(0, t), larger)
         out = ew.add(log(ew.add(exp(ew.sub(a, shift)), exp(ew.sub(b, shift)))), shift)
         of_a, of_b = (exp(select_n(ew.eq(v, out), ew.sub(v, out), literal(0, t))) for v in (a, b))
@@ -193,7 +196,7 @@ class CumLogSumExp(Cumulative):
 def _real_parts(*xs: Any) -> list[Any]:
     if dtype_class(typeof(xs[0]).dtype) != "complex":
         return list(xs)
-    return [PRIMITIVES["real"](x) for x in xs]
+    return [real(x) for x in xs]
 
 
 def _logaddexp(x: np.ndarray, y: np.ndarray) -> np.ndarray:
