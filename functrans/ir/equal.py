@@ -103,6 +103,8 @@ def _same_value(x: Any, y: Any) -> bool:
     """Equal, as Python writes it: NaN is NaN, 0.0 is not -0.0, True is not 1."""
     if x is y:
         return True
+    if x is None or y is None or isinstance(x, str) or isinstance(y, str):
+        return x.__class__ is y.__class__ and x == y  # to NumPy None and "float64" are dtypes
     if isinstance(x, (float, complex)):
         return isinstance(y, (float, complex)) and repr(x) == repr(y)
     return isinstance(x, bool) == isinstance(y, bool) and bool(x == y)

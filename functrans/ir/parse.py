@@ -243,7 +243,7 @@ class _Parser:
             start = self.at
             numbers = self.numbers(type)
             if len(numbers) != type.size:
-                self.fail(f"{type.size} numbers for {type}, got {len(numbers)}", start)
+                self.reject(f"{type} has {type.size} elements, here are {len(numbers)}", start)
             value = np.array(numbers, type.dtype).reshape(type.shape)
             if type.weak_type and not type.shape:
                 value = value.item()
@@ -254,16 +254,15 @@ class _Parser:
         place = self.words[self.at]
         i = int(place[1:])
         if i >= len(self.constants):
-            self.fail(
-                f"a constant that was given: {place} is number {i} of parse(text, constants), "
-                f"which got {len(self.constants)}; pass program.values of what was shown"
+            self.reject(
+                f"{place} stands for a constant that parse(text, constants) was not given: it got "
+                f"{len(self.constants)}. Pass program.values of the program that was shown."
             )
         value = self.constants[i]
         shape, dtype = np.shape(value), getattr(value, "dtype", type.dtype)
         if shape != type.shape or dtype != type.dtype:
-            self.fail(
-                f"a constant of type {type}; the one given for {place} is {dtype}{list(shape)}"
-            )
+            given = f"{dtype}{list(shape)}"
+            self.reject(f"the constant given for {place} must be {type}, but it is {given}")
         self.at += 1
         return value
 
@@ -287,7 +286,7 @@ class _Parser:
 
     def define(self, scope: dict[str, Var], name: str, type: ArrayType, at: int) -> Var:
         if name in scope:
-            self.fail("a new name; this one was assigned before", at)
+            self.reject(f"{name} is assigned a second time", at)
         made = scope[name] = Var(type)
         return made
 
@@ -320,7 +319,7 @@ class _Parser:
                 try:
                     found.update(primitive.read_params(self.value()))
                 except ValueError as error:
-                    self.fail(f"parameters of {primitive.name}: {error}", self.at - 1)
+                    self.reject(str(error), self.at - 1)
                 return
             name = self.take("name")
             if name is None or name in found:
@@ -404,15 +403,18 @@ class _Parser:
 
     def fail(self, expected: str, at: int | None = None) -> NoReturn:
         at = self.at if at is None else at
-        place = self.places[at]
+        got = repr(self.words[at])
+        if self.words[at] in ("", "\n"):
+            got = f"the end of the {'line' if self.words[at] else 'text'}"
+        self.reject(f"expected {expected}, got {got}", at)
+
+    def reject(self, problem: str, at: int | None = None) -> NoReturn:
+        place = self.places[self.at if at is None else at]
         line = self.text.count("\n", 0, place) + 1
         start = self.text.rfind("\n", 0, place) + 1
         stop = self.text.find("\n", place)
         shown = self.text[start : stop if stop >= 0 else None].replace("\t", " ")
-        word = self.words[at]
-        got = "the end of the text" if self.kinds[at] == "end" else repr(word)
-        got = "the end of the line" if word == "\n" else got
         raise errors.ParseError(
-            f"line {line}, column {place - start + 1}: expected {expected}, got {got}\n"
+            f"line {line}, column {place - start + 1}: {problem}\n"
             f"    {shown}\n    {' ' * (place - start)}^"
         )

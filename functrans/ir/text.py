@@ -294,7 +294,7 @@ def show_value(value: Any) -> str:
         return repr(int(value))
     if isinstance(value, (float, complex, np.inexact)):
         return show_number(value.item() if isinstance(value, np.inexact) else value)
-    if is_key_dtype(value):
+    if hasattr(value, "itemsize") and is_key_dtype(value):
         return dtype_name(value)
     name = getattr(value, "__qualname__", None) or repr(value)
     return f"<{' '.join(name.replace('<', '').replace('>', '').split())}>"
