@@ -6,36 +6,61 @@ import math
 import operator
 from typing import Any
 
-import jax
 import numpy as np
 
-from functrans.ir.types import ArrayType, dtype_class, is_inexact
+from functrans.ir.types import dtype_class, is_inexact
+from functrans.numpy import prims
+from functrans.numpy.prims import select_n
 from functrans.numpy.promotion import (
     BOOL,
-    SCALARS,
     align,
     align_inexact,
     broadcast_shape,
     cast,
-    cast_to,
     expand,
-    inexact_dtype,
     invalid,
     mismatch,
-    promote_inexact,
     to_inexact,
     value_of,
 )
 from functrans.numpy.ufuncs import numeric, rint
-from functrans.numpy import prims
-from functrans.numpy.prims import select_n
 from functrans.trace import Tracer, concrete_value, literal, materialize, typeof
 
 __all__ = [
-    "angle", "around", "copysign", "deg2rad", "degrees", "divmod", "float_power", "floor_divide",
-    "fmax", "fmin", "fmod", "heaviside", "hypot", "isinf", "isnan", "isneginf", "isposinf",
-    "ldexp", "log10", "log2", "logaddexp", "logaddexp2", "mod", "modf", "pow", "power", "rad2deg",
-    "radians", "reciprocal", "remainder", "round", "signbit", "sinc", "trunc",
+    "angle",
+    "around",
+    "copysign",
+    "deg2rad",
+    "degrees",
+    "divmod",
+    "float_power",
+    "floor_divide",
+    "fmax",
+    "fmin",
+    "fmod",
+    "heaviside",
+    "hypot",
+    "isinf",
+    "isnan",
+    "isneginf",
+    "isposinf",
+    "ldexp",
+    "log2",
+    "log10",
+    "logaddexp",
+    "logaddexp2",
+    "mod",
+    "modf",
+    "pow",
+    "power",
+    "rad2deg",
+    "radians",
+    "reciprocal",
+    "remainder",
+    "round",
+    "signbit",
+    "sinc",
+    "trunc",
 ]  # fmt: skip
 
 
@@ -44,7 +69,7 @@ def _same(x: Any, value: Any) -> Any:
     return literal(value, typeof(x))
 
 
-# --- division ---------------------------------------------------------------------------------------
+# --- division -------------------------------------------------------------------------------------
 
 
 def floor_divide(x: Any, y: Any, /) -> Any:
@@ -128,7 +153,7 @@ def reciprocal(x: Any, /) -> Any:
     return prims.integer_pow(to_inexact(value_of(x, "reciprocal")), y=-1)
 
 
-# --- powers -----------------------------------------------------------------------------------------
+# --- powers ---------------------------------------------------------------------------------------
 
 
 def power(x: Any, y: Any, /) -> Any:
@@ -156,9 +181,7 @@ def power(x: Any, y: Any, /) -> Any:
     if kinds[0] in ("float", "complex") and kinds[1] in ("int", "uint", "bool"):
         # pow(float, int): differentiable in x also where x is 0
         (y,) = numeric(y)
-        shape = broadcast_shape(
-            [typeof(x).shape, typeof(y).shape], "power", [typeof(x), typeof(y)]
-        )
+        shape = broadcast_shape([typeof(x).shape, typeof(y).shape], "power", [typeof(x), typeof(y)])
         return prims.pow_(expand(x, shape), expand(y, shape))
     x, y = numeric(*align(x, y, "power"))
     if not is_inexact(typeof(x).dtype):
@@ -202,7 +225,7 @@ def float_power(x: Any, y: Any, /) -> Any:
     return prims.pow_(*align_inexact((x, y), "float_power"))
 
 
-# --- logarithms, angles, lengths ----------------------------------------------------------------------
+# --- logarithms, angles, lengths ------------------------------------------------------------------
 
 
 def _scaled(name: str, x: Any, factor: float) -> Any:
@@ -332,7 +355,7 @@ def angle(z: Any, deg: bool = False) -> Any:
     return degrees(y) if deg else y
 
 
-# --- the parts of a number ----------------------------------------------------------------------------
+# --- the parts of a number ------------------------------------------------------------------------
 
 
 def isnan(x: Any, /) -> Any:

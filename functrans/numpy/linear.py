@@ -1,14 +1,11 @@
 """Products summed over axes: each function names the axes and binds one `dot_general`.
 
-    matmul  [.. i k] [.. k j] -> [.. i j]      dot  [a.. k] [b.. k c] -> [a.. b.. c]
+matmul  [.. i k] [.. k j] -> [.. i j]      dot  [a.. k] [b.. k c] -> [a.. b.. c]
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
-
-import numpy as np
 
 from functrans import errors
 from functrans.ir.source import describe, user_source
@@ -20,17 +17,15 @@ from functrans.numpy.promotion import (
     axes_of,
     axis_index,
     broadcast_shape,
-    cast,
     expand,
     invalid,
     mismatch,
     promote_dtypes,
-    user_dtype,
 )
 from functrans.trace import bind, materialize, typeof
 
 __all__ = [
-    "cross", "dot", "inner", "kron", "matmul", "matvec", "outer", "tensordot", "trace", "vdot",
+    "cross", "dot", "inner", "kron", "matmul", "matvec", "outer", "tensordot", "vdot",
     "vecdot", "vecmat",
 ]  # fmt: skip
 
@@ -326,9 +321,7 @@ def kron(a: Any, b: Any) -> Any:
         prims.broadcast_in_dim(a, shape=mixed, dimensions=at_a),
         prims.broadcast_in_dim(b, shape=mixed, dimensions=at_b),
     )
-    return prims.reshape(
-        product, shape=tuple([p * q for p, q in zip(left, right, strict=True)])
-    )
+    return prims.reshape(product, shape=tuple([p * q for p, q in zip(left, right, strict=True)]))
 
 
 def cross(
@@ -367,23 +360,7 @@ def cross(
 
 def _components(x: Any, axis: int) -> list[Any]:
     n = typeof(x).shape[axis]
-    return [
-        prims.squeeze(p, dimensions=(axis,)) for p in prims.split(x, sizes=(1,) * n, axis=axis)
-    ]
-
-
-def trace(
-    a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: None = None
-) -> Any:
-    """The sum of a diagonal of two axes.
-
-    Source: `jax.numpy.trace`.
-    """
-    d = diagonal(a, offset, axis1, axis2)
-    t = typeof(d)
-    from functrans.numpy.reductions import sum as sum_over
-
-    return sum_over(d, axis=t.ndim - 1, dtype=dtype)
+    return [prims.squeeze(p, dimensions=(axis,)) for p in prims.split(x, sizes=(1,) * n, axis=axis)]
 
 
 def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:

@@ -37,7 +37,7 @@ def _height(dtype: Any) -> int:
     return found
 
 
-# --- one operand ------------------------------------------------------------------------------------
+# --- one operand ----------------------------------------------------------------------------------
 
 
 def type_of(x: Any, name: str, position: int = 0) -> ArrayType:
@@ -171,7 +171,7 @@ def default_if_weak(t: ArrayType) -> Any:
     return t.dtype
 
 
-# --- several operands -------------------------------------------------------------------------------
+# --- several operands -----------------------------------------------------------------------------
 
 
 def align(x: Any, y: Any, name: str) -> tuple[Any, Any]:
@@ -201,9 +201,7 @@ def align_all(
     if all([t.shape == first for t in types]):
         return [cast_operand(x, t, dtype, weak) for x, t in zip(xs, types, strict=True)]
     shape = broadcast_shape([t.shape for t in types], name, types, error)
-    return [
-        expand(cast_operand(x, t, dtype, weak), shape) for x, t in zip(xs, types, strict=True)
-    ]
+    return [expand(cast_operand(x, t, dtype, weak), shape) for x, t in zip(xs, types, strict=True)]
 
 
 def cast_operand(x: Any, t: ArrayType, dtype: Any, weak: bool) -> Any:
@@ -283,7 +281,7 @@ def expand(x: Any, shape: tuple[int, ...]) -> Any:
     return broadcast_in_dim(x, shape=shape, dimensions=tuple([lead + i for i in kept]))
 
 
-# --- axes and dtypes --------------------------------------------------------------------------------
+# --- axes and dtypes ------------------------------------------------------------------------------
 
 
 def axis_index(axis: Any, ndim: int, name: str) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from functrans.ir.types import dtype_class, is_inexact
+from functrans.numpy import prims
 from functrans.numpy.promotion import (
     BOOL,
     align,
@@ -21,7 +22,6 @@ from functrans.numpy.promotion import (
     to_inexact,
     value_of,
 )
-from functrans.numpy import prims
 from functrans.trace import Tracer, bind, literal, materialize, typeof
 
 __all__ = [
@@ -46,7 +46,7 @@ def named(function: Function, name: str, summary: str) -> Function:
     return function
 
 
-# --- the families -----------------------------------------------------------------------------------
+# --- the families ---------------------------------------------------------------------------------
 
 
 def unary(name: str, summary: str, primitive: Any, integers: bool = False) -> Function:
@@ -151,7 +151,7 @@ def numeric(*xs: Any) -> list[Any]:
     return [cast(x, np.dtype("int32")) if typeof(x).dtype is BOOL else x for x in xs]
 
 
-# --- arithmetic -------------------------------------------------------------------------------------
+# --- arithmetic -----------------------------------------------------------------------------------
 
 add = binary("add", "x + y; logical or of booleans.", prims.add, prims.or_)
 subtract = binary("subtract", "x - y.", prims.sub)
@@ -209,7 +209,7 @@ def square(x: Any, /) -> Any:
     return prims.square(x)
 
 
-# --- functions of floats ----------------------------------------------------------------------------
+# --- functions of floats --------------------------------------------------------------------------
 
 exp = unary("exp", "e to the power x.", prims.exp)
 exp2 = unary("exp2", "2 to the power x.", prims.exp2)
@@ -248,7 +248,7 @@ def rint(x: Any, /) -> Any:
     return prims.round_(x, rounding_method=1)
 
 
-# --- comparisons ------------------------------------------------------------------------------------
+# --- comparisons ----------------------------------------------------------------------------------
 
 equal = comparison("equal", "x == y.", prims.eq, ordered=False)
 not_equal = comparison("not_equal", "x != y.", prims.ne, ordered=False)
@@ -257,22 +257,22 @@ less_equal = comparison("less_equal", "x <= y.", prims.le)
 greater = comparison("greater", "x > y.", prims.gt)
 greater_equal = comparison("greater_equal", "x >= y.", prims.ge)
 
-# --- bits and truth values --------------------------------------------------------------------------
+# --- bits and truth values ------------------------------------------------------------------------
 
 bitwise_and = binary("bitwise_and", "x & y.", prims.and_, prims.and_)
 bitwise_or = binary("bitwise_or", "x | y.", prims.or_, prims.or_)
 bitwise_xor = binary("bitwise_xor", "x ^ y.", prims.xor, prims.xor)
 invert = unary("invert", "~x.", prims.not_, integers=True)
 bitwise_not = bitwise_invert = invert
-bitwise_count = unary("bitwise_count", "The number of bits that are 1.", prims.population_count, True)
+bitwise_count = unary(
+    "bitwise_count", "The number of bits that are 1.", prims.population_count, True
+)
 left_shift = shift("left_shift", "x << y.", lambda dtype: prims.shift_left)
 right_shift = shift(
     "right_shift",
     "x >> y; the sign bit of signed integers is repeated.",
     lambda dtype: (
-        prims.shift_right_logical
-        if dtype_class(dtype) == "uint"
-        else prims.shift_right_arithmetic
+        prims.shift_right_logical if dtype_class(dtype) == "uint" else prims.shift_right_arithmetic
     ),
 )
 bitwise_left_shift, bitwise_right_shift = left_shift, right_shift
@@ -304,7 +304,7 @@ def isfinite(x: Any, /) -> Any:
     return materialize(literal(True, t.update(dtype=BOOL, weak_type=False)))
 
 
-# --- complex numbers --------------------------------------------------------------------------------
+# --- complex numbers ------------------------------------------------------------------------------
 
 
 def real(x: Any, /) -> Any:

@@ -1,0 +1,125 @@
+"""Dtypes, what there is to know about them, and the promotion of several."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+from jax.numpy import ComplexWarning as ComplexWarning
+from jax.numpy import bfloat16 as bfloat16
+from jax.numpy import bool_ as bool_
+from jax.numpy import can_cast as can_cast
+from jax.numpy import cdouble as cdouble
+from jax.numpy import character as character
+from jax.numpy import complex64 as complex64
+from jax.numpy import complex128 as complex128
+from jax.numpy import complex_ as complex_
+from jax.numpy import complexfloating as complexfloating
+from jax.numpy import csingle as csingle
+from jax.numpy import double as double
+from jax.numpy import dtype as dtype
+from jax.numpy import finfo as finfo
+from jax.numpy import flexible as flexible
+from jax.numpy import float16 as float16
+from jax.numpy import float32 as float32
+from jax.numpy import float64 as float64
+from jax.numpy import float_ as float_
+from jax.numpy import floating as floating
+from jax.numpy import generic as generic
+from jax.numpy import iinfo as iinfo
+from jax.numpy import inexact as inexact
+from jax.numpy import int8 as int8
+from jax.numpy import int16 as int16
+from jax.numpy import int32 as int32
+from jax.numpy import int64 as int64
+from jax.numpy import int_ as int_
+from jax.numpy import integer as integer
+from jax.numpy import isdtype as isdtype
+from jax.numpy import issubdtype as issubdtype
+from jax.numpy import number as number
+from jax.numpy import object_ as object_
+from jax.numpy import promote_types as promote_types
+from jax.numpy import signedinteger as signedinteger
+from jax.numpy import single as single
+from jax.numpy import uint as uint
+from jax.numpy import uint8 as uint8
+from jax.numpy import uint16 as uint16
+from jax.numpy import uint32 as uint32
+from jax.numpy import uint64 as uint64
+from jax.numpy import unsignedinteger as unsignedinteger
+
+from functrans.ir.types import dtype_class
+from functrans.numpy.promotion import array_of
+from functrans.trace import Tracer, typeof
+
+__all__ = [
+    "ComplexWarning", "bfloat16", "bool_", "can_cast", "cdouble", "character", "complex64",
+    "complex128", "complex_", "complexfloating", "csingle", "double", "dtype", "finfo", "flexible",
+    "float16", "float32", "float64", "float_", "floating", "generic", "iinfo", "inexact", "int8",
+    "int16", "int32", "int64", "int_", "integer", "iscomplexobj", "isdtype", "isrealobj",
+    "isscalar", "issubdtype", "iterable", "ndarray", "number", "object_", "promote_types",
+    "result_type", "signedinteger", "single", "uint", "uint8", "uint16", "uint32", "uint64",
+    "unsignedinteger",
+]  # fmt: skip
+
+
+class _Arrays(type):
+    def __instancecheck__(cls, x: Any) -> bool:
+        return isinstance(x, (jax.Array, Tracer))
+
+
+class ndarray(metaclass=_Arrays):
+    """Stands for arrays in `isinstance`: jax arrays and traced ones.
+
+    Source: `jax.numpy.ndarray`.
+    """
+
+
+def result_type(*args: Any) -> Any:
+    """The dtype that JAX's promotion gives for arrays, scalars and dtypes.
+
+    Source: `jax.numpy.result_type`.
+    """
+    return jax.numpy.result_type(*[_structure(x) if isinstance(x, Tracer) else x for x in args])
+
+
+def _structure(x: Tracer) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type)
+
+
+def iscomplexobj(x: Any) -> bool:
+    """Is the dtype complex?
+
+    Source: `jax.numpy.iscomplexobj`.
+    """
+    return x is not None and dtype_class(typeof(array_of(x, "iscomplexobj")).dtype) == "complex"
+
+
+def isrealobj(x: Any) -> bool:
+    """Is the dtype not complex?
+
+    Source: `jax.numpy.isrealobj`.
+    """
+    return not iscomplexobj(x)
+
+
+def isscalar(element: Any) -> bool:
+    """Is it a number, or an array without axes?
+
+    Source: `jax.numpy.isscalar`.
+    """
+    if isinstance(element, Tracer):
+        return element.ndim == 0
+    return jax.numpy.isscalar(element)
+
+
+def iterable(y: Any) -> bool:
+    """Can it be iterated over?
+
+    Source: `jax.numpy.iterable`.
+    """
+    try:
+        iter(y)
+    except TypeError:
+        return False
+    return True

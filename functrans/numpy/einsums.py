@@ -1,0 +1,170 @@
+"""`einsum`: a path of pairwise contractions, each one `dot_general` (axes have names there too)."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import opt_einsum
+
+from functrans.numpy import prims
+from functrans.numpy.linear import contract, diagonal
+from functrans.numpy.promotion import array_of, invalid, promote_dtypes
+from functrans.trace import materialize, typeof
+
+__all__ = ["einsum", "einsum_path"]
+
+
+def einsum(
+    subscripts: Any, /, *operands: Any, out: None = None, optimize: Any = "auto",
+    precision: Any = None, preferred_element_type: Any = None, out_sharding: None = None,
+    **more: Any,
+) -> Any:  # fmt: skip
+    """Multiply arrays and sum over axes, named by letters.
+
+    Arguments:
+      subscripts: such as "bij,bjk->bik"; a letter that is not in the result is summed over. "..."
+        stands for leading axes that broadcast.
+      *operands: arrays.
+      optimize: how to find the order of pairwise products; as in `opt_einsum.contract_path`.
+      precision, preferred_element_type: of each product, as in `jax.lax.dot_general`.
+
+    Raises:
+      InvalidArgument: subscripts that do not fit the operands, or sizes that do not agree.
+
+    Source: `jax.numpy.einsum`.
+
+    Example:
+      >>> import functrans.numpy as jnp
+      >>> print(jnp.einsum("ij,j->i", jnp.ones((2, 3)), jnp.ones(3)))
+      [3. 3.]
+    """
+    if not isinstance(subscripts, str):
+        subscripts, operands = _from_lists((subscripts, *operands))
+    xs = promote_dtypes([array_of(x, "einsum", i) for i, x in enumerate(operands)], "einsum")
+    shapes = tuple([typeof(x).shape for x in xs])
+    for taken, formula in _steps(subscripts, shapes, _hashable(optimize)):
+        terms = [xs.pop(i) for i in taken]
+        xs.append(_contract(formula, terms, precision, preferred_element_type))
+    return materialize(xs[0])
+
+
+def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> Any:
+    """The order of contractions that `einsum` takes, and a description of it.
+
+    Source: `jax.numpy.einsum_path`.
+    """
+    return opt_einsum.contract_path(
+        subscripts, *[typeof(x).shape for x in operands], shapes=True,
+        optimize="auto" if optimize is True else optimize,
+    )  # fmt: skip
+
+
+def _from_lists(given: tuple) -> tuple[str, tuple]:
+    """einsum(x, [0, 1], y, [1, 2], [0, 2]) as letters."""
+    operands, lists = given[: len(given) // 2 * 2 : 2], given[1::2]
+    result = given[-1] if len(given) % 2 else None
+
+    def letters(axes: Any) -> str:
+        return "".join("..." if a is Ellipsis else opt_einsum.get_symbol(a) for a in axes)
+
+    formula = ",".join(map(letters, lists))
+    return formula if result is None else f"{formula}->{letters(result)}", operands
+
+
+def _hashable(optimize: Any) -> Any:
+    if isinstance(optimize, list):
+        return tuple([tuple(p) if isinstance(p, list) else p for p in optimize])
+    return optimize
+
+
+@functools.lru_cache(maxsize=4096)
+def _steps(subscripts: str, shapes: tuple, optimize: Any) -> list[tuple[tuple[int, ...], str]]:
+    """For each step which operands are taken away, and "ab,bc->ac" of what is put at the end."""
+    if isinstance(optimize, tuple):
+        optimize = [p for p in optimize if p != "einsum_path"]
+    try:
+        _, info = opt_einsum.contract_path(
+            subscripts, *shapes, shapes=True, optimize="auto" if optimize is True else optimize
+        )
+    except (ValueError, KeyError, IndexError) as error:
+        shown = ", ".join(map(str, shapes))
+        raise invalid(
+            "einsum",
+            f"{subscripts!r} does not fit operands of shapes {shown}: {error}",
+            "One letter per axis of each operand; equal letters name axes of equal sizes.",
+        ) from None
+    return [(step[0], step[2]) for step in info.contraction_list]
+
+
+def _contract(formula: str, terms: list[Any], precision: Any, preferred: Any) -> Any:
+    given, out = formula.split("->")
+    names = given.split(",")
+    x, x_names = terms[0], names[0]
+    if len(terms) == 1:
+        return _alone(x, x_names, out)
+    for i, (y, y_names) in enumerate(zip(terms[1:], names[1:], strict=True)):
+        later = "".join(names[i + 2 :]) + out
+        union = dict.fromkeys(x_names + y_names)
+        kept = out if i == len(terms) - 2 else "".join([n for n in union if n in later])
+        x = _pair(x, x_names, y, y_names, kept, precision, preferred)
+        x_names = kept
+    return x
+
+
+def _alone(x: Any, names: str, out: str) -> Any:
+    """Diagonals, sums and a permutation of one operand."""
+    x, names = _reduced(x, names, out)
+    order = tuple([names.index(n) for n in out])
+    return x if order == tuple(range(len(order))) else prims.transpose(x, permutation=order)
+
+
+def _reduced(x: Any, names: str, needed: str) -> tuple[Any, str]:
+    """x with repeated names made one (a diagonal), and summed over names that nobody needs."""
+    for name, count in Counter(names).items():
+        for _ in range(count - 1):
+            i = names.index(name)
+            j = names.index(name, i + 1)
+            x = diagonal(x, 0, i, j)
+            names = names[:i] + names[i + 1 : j] + names[j + 1 :] + name
+    summed = tuple([i for i, n in enumerate(names) if n not in needed])
+    if summed:
+        x = prims.reduce_sum(x, axes=summed)
+        names = "".join([n for n in names if n in needed])
+    return x, names
+
+
+def _pair(
+    x: Any, x_names: str, y: Any, y_names: str, out: str, precision: Any, preferred: Any
+) -> Any:
+    x, x_names, y, y_names = _without_ones(x, x_names, y, y_names)
+    x, x_names = _reduced(x, x_names, out + y_names)
+    y, y_names = _reduced(y, y_names, out + x_names)
+    if x_names == y_names == out and preferred is None:
+        return prims.mul(x, y)
+    number = {n: i for i, n in enumerate(dict.fromkeys(x_names + y_names))}
+    lhs, rhs, to = (tuple([number[n] for n in names]) for names in (x_names, y_names, out))
+    return contract(x, y, lhs, rhs, to, precision, preferred)
+
+
+def _without_ones(x: Any, x_names: str, y: Any, y_names: str) -> tuple[Any, str, Any, str]:
+    """Axes of size 1 whose name has another size in the other operand are dropped."""
+    x_sizes, y_sizes = _sizes(x, x_names), _sizes(y, y_names)
+    for name in set(x_names) & set(y_names):
+        if x_sizes[name] != y_sizes[name]:
+            if x_sizes[name] == 1:
+                x, x_names = _drop(x, x_names, name)
+            else:
+                y, y_names = _drop(y, y_names, name)
+    return x, x_names, y, y_names
+
+
+def _sizes(x: Any, names: Sequence[str]) -> dict[str, int]:
+    return dict(zip(names, typeof(x).shape, strict=True))
+
+
+def _drop(x: Any, names: str, name: str) -> tuple[Any, str]:
+    axes = tuple([i for i, n in enumerate(names) if n == name])
+    return prims.squeeze(x, dimensions=axes), names.replace(name, "")

@@ -1,0 +1,440 @@
+"""Functions that put arrays together, take them apart, or pad them."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from functrans.ir.types import ArrayType
+from functrans.numpy import prims, reductions
+from functrans.numpy.indexing import getitem
+from functrans.numpy.promotion import (
+    SCALARS,
+    array_of,
+    axis_index,
+    cast,
+    expand,
+    invalid,
+    mismatch,
+    value_of,
+)
+from functrans.numpy.selecting import astype
+from functrans.numpy.shaping import (
+    atleast_1d,
+    atleast_2d,
+    atleast_3d,
+    cast_all,
+    expand_dims,
+    ravel,
+    reshape,
+    transpose,
+)
+from functrans.trace import Tracer, typeof
+
+__all__ = [
+    "append", "array_split", "block", "column_stack", "concat", "concatenate", "dsplit", "dstack",
+    "hsplit", "hstack", "pad", "split", "stack", "unstack", "vsplit", "vstack",
+]  # fmt: skip
+
+
+# --- together -------------------------------------------------------------------------------------
+
+
+def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Any:
+    """Join arrays along an axis that they have; flattened ones if axis is None.
+
+    Source: `jax.numpy.concatenate`.
+
+    Example:
+      >>> import functrans.numpy as jnp
+      >>> print(jnp.concatenate([jnp.zeros(2), jnp.ones(1)]))
+      [0. 0. 1.]
+    """
+    return _concatenate("concatenate", arrays, axis, dtype)
+
+
+def concat(arrays: Any, /, *, axis: int | None = 0) -> Any:
+    """`concatenate`, by the name of the array API.
+
+    Source: `jax.numpy.concat`.
+    """
+    return _concatenate("concat", arrays, axis, None)
+
+
+def _pieces(name: str, arrays: Any) -> list[Any]:
+    """The arrays of a sequence, or the slices of an array."""
+    if isinstance(arrays, (Tracer, np.ndarray)) or hasattr(arrays, "shape"):
+        if typeof(arrays).ndim == 0:
+            raise mismatch(name, f"takes a sequence of arrays, got {typeof(arrays)}")
+        return unstack(arrays)
+    xs = list(arrays)
+    if not xs:
+        raise invalid(name, "Need at least one array", "Pass a list that is not empty.")
+    return xs
+
+
+def _concatenate(name: str, arrays: Any, axis: Any, dtype: Any) -> Any:
+    xs = _pieces(name, arrays)
+    if dtype is None:
+        xs = cast_all(name, xs)
+    else:
+        xs = [astype(x, dtype) for x in xs]
+    if axis is None:
+        xs, axis = [ravel(x) for x in xs], 0
+    types = [typeof(x) for x in xs]
+    n = types[0].ndim
+    if n == 0:
+        raise invalid(name, "scalars cannot be joined", "Use jnp.stack.")
+    if any(t.ndim != n for t in types):
+        shown = ", ".join(map(str, types))
+        raise mismatch(
+            name,
+            f"Cannot concatenate arrays with different numbers of dimensions: got {shown}",
+            "Add axes with jnp.expand_dims or x[None].",
+        )
+    i = axis_index(axis, n, name)
+    if len(xs) == 1:
+        return xs[0]
+    rest = [(*t.shape[:i], *t.shape[i + 1 :]) for t in types]
+    if any(r != rest[0] for r in rest):
+        shown = ", ".join(map(str, types))
+        raise mismatch(
+            name, f"arrays may differ in size along axis {i} only, got {shown}",
+            "Pad, slice or transpose them first.",
+        )  # fmt: skip
+    return prims.concatenate(*xs, dimension=i)
+
+
+def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> Any:
+    """Join arrays of one shape along a new axis.
+
+    Source: `jax.numpy.stack`.
+    """
+    xs = [array_of(x, "stack", i) for i, x in enumerate(_pieces("stack", arrays))]
+    types = [typeof(x) for x in xs]
+    if any(t.shape != types[0].shape for t in types):
+        raise invalid(
+            "stack",
+            f"All input arrays must have the same shape. Got {', '.join(map(str, types))}",
+            "jnp.concatenate joins arrays of different sizes.",
+        )
+    i = axis_index(axis, types[0].ndim + 1, "stack")
+    return _concatenate("stack", [expand_dims(x, i) for x in xs], i, dtype)
+
+
+def vstack(tup: Any, dtype: Any = None) -> Any:
+    """Join along the first axis; vectors as rows.
+
+    Source: `jax.numpy.vstack`.
+    """
+    return _concatenate("vstack", [atleast_2d(x) for x in _pieces("vstack", tup)], 0, dtype)
+
+
+def hstack(tup: Any, dtype: Any = None) -> Any:
+    """Join along the second axis; vectors along the first.
+
+    Source: `jax.numpy.hstack`.
+    """
+    xs = [atleast_1d(x) for x in _pieces("hstack", tup)]
+    return _concatenate("hstack", xs, 0 if typeof(xs[0]).ndim == 1 else 1, dtype)
+
+
+def dstack(tup: Any, dtype: Any = None) -> Any:
+    """Join along the third axis.
+
+    Source: `jax.numpy.dstack`.
+    """
+    return _concatenate("dstack", [atleast_3d(x) for x in _pieces("dstack", tup)], 2, dtype)
+
+
+def column_stack(tup: Any) -> Any:
+    """Join along the second axis; vectors as columns.
+
+    Source: `jax.numpy.column_stack`.
+    """
+    columns = []
+    for i, x in enumerate(_pieces("column_stack", tup)):
+        x = array_of(x, "column_stack", i)
+        columns.append(transpose(atleast_2d(x)) if typeof(x).ndim < 2 else x)
+    return _concatenate("column_stack", columns, 1, None)
+
+
+def append(arr: Any, values: Any, axis: int | None = None) -> Any:
+    """`concatenate` of two arrays.
+
+    Source: `jax.numpy.append`.
+    """
+    return _concatenate("append", [arr, values], axis, None)
+
+
+def block(arrays: Any) -> Any:
+    """Join nested lists of blocks, the innermost along the last axis.
+
+    Source: `jax.numpy.block`.
+    """
+    joined, _ = _block(arrays)
+    return joined
+
+
+def _block(arrays: Any) -> tuple[Any, int]:
+    if not isinstance(arrays, list):
+        return array_of(arrays, "block"), 0
+    if not arrays:
+        raise invalid("block", "lists must not be empty")
+    parts = [_block(a) for a in arrays]
+    depth = parts[0][1]
+    if any(d != depth for _, d in parts):
+        raise invalid("block", "lists must be nested equally deep")
+    n = max([depth + 1, *[typeof(x).ndim for x, _ in parts]])
+    grown = [reshape(x, (1,) * (n - typeof(x).ndim) + typeof(x).shape) for x, _ in parts]
+    return _concatenate("block", grown, n - 1 - depth, None), depth + 1
+
+
+# --- apart ----------------------------------------------------------------------------------------
+
+
+def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
+    """The slices along an axis.
+
+    Source: `jax.numpy.unstack`.
+    """
+    x = array_of(x, "unstack")
+    t = typeof(x)
+    if t.ndim == 0:
+        raise invalid("unstack", "needs at least one axis, got a scalar")
+    i = axis_index(axis, t.ndim, "unstack")
+    n = t.shape[i]
+    if n == 0:
+        return ()
+    pieces = prims.split(x, sizes=(1,) * n, axis=i) if n > 1 else [x]
+    return tuple([prims.squeeze(p, dimensions=(i,)) for p in pieces])
+
+
+def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+    """Cut along an axis: into equal parts, or before the given indices.
+
+    Source: `jax.numpy.split`.
+    """
+    return _split("split", ary, indices_or_sections, axis)
+
+
+def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+    """`split` that allows parts of unequal size; the first ones are larger by one.
+
+    Source: `jax.numpy.array_split`.
+    """
+    return _split("array_split", ary, indices_or_sections, axis)
+
+
+def _split(name: str, ary: Any, sections: Any, axis: int) -> list[Any]:
+    ary = array_of(ary, name)
+    t = typeof(ary)
+    i = axis_index(axis, t.ndim, name)
+    n = t.shape[i]
+    if isinstance(sections, (tuple, list)) or np.ndim(sections):
+        ends = [min(max(k + n if k < 0 else k, 0), n) for k in map(operator.index, sections)]
+        bounds = [0, *ends, n]
+        if any(a > b for a, b in zip(bounds[:-1], bounds[1:], strict=True)):
+            pre = (slice(None),) * i
+            pairs = zip(bounds[:-1], bounds[1:], strict=True)
+            return [getitem(ary, (*pre, slice(a, max(a, b)))) for a, b in pairs]
+        sizes = [b - a for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+    else:
+        parts = operator.index(sections)
+        if parts <= 0:
+            raise invalid(name, f"the number of parts must be positive, got {parts}")
+        size, rest = divmod(n, parts)
+        if rest and name != "array_split":
+            raise invalid(
+                name,
+                f"array split does not result in an equal division: axis {i} of {t} into {parts} "
+                f"parts, rest is {rest}",
+                "Use jnp.array_split, or give the indices.",
+            )
+        sizes = [size + 1] * rest + [size] * (parts - rest)
+    return list(prims.split(ary, sizes=tuple(sizes), axis=i))
+
+
+def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
+    """`split` along the first axis.
+
+    Source: `jax.numpy.vsplit`.
+    """
+    return _split("vsplit", ary, indices_or_sections, 0)
+
+
+def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
+    """`split` along the second axis; of vectors along the first.
+
+    Source: `jax.numpy.hsplit`.
+    """
+    ary = array_of(ary, "hsplit")
+    return _split("hsplit", ary, indices_or_sections, 0 if typeof(ary).ndim == 1 else 1)
+
+
+def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
+    """`split` along the third axis.
+
+    Source: `jax.numpy.dsplit`.
+    """
+    return _split("dsplit", ary, indices_or_sections, 2)
+
+
+# --- padding --------------------------------------------------------------------------------------
+
+
+def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
+    """Put elements before and after the array along each axis.
+
+    Arguments:
+      array: array.
+      pad_width: an int, a pair (before, after), or one pair per axis; also a dict from axis to
+        width.
+      mode: "constant" (with `constant_values`), "edge", "reflect", "symmetric", "wrap", "empty",
+        "maximum", "minimum", "mean".
+      constant_values: a number, a pair or one pair per axis.
+
+    Raises:
+      InvalidArgument: an unknown mode, or widths that do not fit.
+
+    Source: `jax.numpy.pad`.
+
+    Example:
+      >>> import functrans.numpy as jnp
+      >>> print(jnp.pad(jnp.ones(2), 1))
+      [0. 1. 1. 0.]
+    """
+    array = array_of(array, "pad")
+    t = typeof(array)
+    widths = _pad_widths(pad_width, t.ndim)
+    if mode == "constant":
+        return _pad_constant(array, t, widths, kwargs.pop("constant_values", 0))
+    if mode == "empty":
+        return _pad_constant(array, t, widths, 0)
+    if mode in _INDEX_OF:
+        for axis, (low, high) in enumerate(widths):
+            if low or high:
+                array = _pad_by_index(array, axis, low, high, mode)
+        return array
+    if mode in ("maximum", "minimum", "mean"):
+        for axis, (low, high) in enumerate(widths):
+            if low or high:
+                array = _pad_statistic(array, axis, low, high, mode)
+        return array
+    known = ", ".join(["constant", "empty", *_INDEX_OF, "maximum", "minimum", "mean"])
+    raise invalid("pad", f"unknown mode {mode!r}", f"Modes are {known}.")
+
+
+def _pad_widths(width: Any, ndim: int) -> list[tuple[int, int]]:
+    if isinstance(width, dict):
+        pairs = [(0, 0)] * ndim
+        for axis, one in width.items():
+            pairs[axis_index(axis, ndim, "pad")] = _pair(one)
+    else:
+        array = np.asarray(width)
+        if array.ndim > 2 or array.dtype.kind not in "iu":
+            raise mismatch("pad", f"pad_width must hold ints, got {width!r:.60}")
+        try:
+            pairs = [tuple(p) for p in np.broadcast_to(array, (ndim, 2)).tolist()]
+        except ValueError:
+            raise invalid(
+                "pad", f"pad_width {width} does not fit an array of {ndim} axes",
+                "Give an int, a pair, or one pair per axis.",
+            ) from None  # fmt: skip
+    if any(n < 0 for pair in pairs for n in pair):
+        raise invalid("pad", f"index can't contain negative values: {pairs}")
+    return pairs
+
+
+def _pair(one: Any) -> tuple[int, int]:
+    return (one, one) if isinstance(one, int) else tuple(one)  # type: ignore[return-value]
+
+
+def _pad_constant(array: Any, t: ArrayType, widths: list[tuple[int, int]], values: Any) -> Any:
+    if values.__class__ in SCALARS or np.ndim(values) == 0:
+        value = cast(value_of(values, "pad"), t.dtype, t.weak_type)
+        return prims.pad(array, value, config=tuple([(a, b, 0) for a, b in widths]))
+    per_axis = np.broadcast_to(np.asarray(values), (t.ndim, 2))
+    for axis, (low, high) in enumerate(widths):
+        for side, n in ((0, low), (1, high)):
+            config = [(0, 0, 0)] * t.ndim
+            config[axis] = (n, 0, 0) if side == 0 else (0, n, 0)
+            value = cast(value_of(per_axis[axis, side], "pad"), t.dtype, t.weak_type)
+            array = prims.pad(array, value, config=tuple(config))
+    return array
+
+
+def _reflect(places: np.ndarray, n: int) -> np.ndarray:
+    if n == 1:
+        return np.zeros_like(places)
+    period = 2 * (n - 1)
+    inside = places % period
+    return np.where(inside < n, inside, period - inside)
+
+
+def _symmetric(places: np.ndarray, n: int) -> np.ndarray:
+    inside = places % (2 * n)
+    return np.where(inside < n, inside, 2 * n - 1 - inside)
+
+
+# Which element stands at a place outside 0..n-1.
+_INDEX_OF = {
+    "edge": lambda places, n: np.clip(places, 0, n - 1),
+    "reflect": _reflect,
+    "symmetric": _symmetric,
+    "wrap": lambda places, n: places % n,
+}
+
+
+def _pad_by_index(array: Any, axis: int, low: int, high: int, mode: str) -> Any:
+    """Parts of the array, reversed or repeated, around it."""
+    n = typeof(array).shape[axis]
+    if n == 0:
+        raise invalid("pad", f"can't extend empty axis {axis} using mode {mode!r}")
+    index = _INDEX_OF[mode](np.arange(-low, n + high), n)
+    return prims.concatenate(*_runs(array, axis, index), dimension=axis)
+
+
+def _runs(array: Any, axis: int, index: np.ndarray) -> list[Any]:
+    """The elements at these places, as slices of runs that go up, go down or stay."""
+    runs = []
+    start = 0
+    while start < len(index):
+        end = start + 1
+        if end < len(index):
+            step = int(index[end] - index[start])
+            if step in (-1, 0, 1):
+                while end < len(index) and index[end] - index[end - 1] == step:
+                    end += 1
+            else:
+                step = 1
+        else:
+            step = 1
+        first, last = int(index[start]), int(index[end - 1])
+        runs.append(_run(array, axis, first, last, step, end - start))
+        start = end
+    return runs
+
+
+def _run(array: Any, axis: int, first: int, last: int, step: int, n: int) -> Any:
+    shape = typeof(array).shape
+    low, high = [0] * len(shape), list(shape)
+    low[axis], high[axis] = min(first, last), max(first, last) + 1
+    piece = array
+    if (low[axis], high[axis]) != (0, shape[axis]):
+        piece = prims.slice_(array, start=tuple(low), limit=tuple(high), strides=(1,) * len(shape))
+    if step == -1:
+        return prims.rev(piece, dimensions=(axis,))
+    if step == 0:
+        return expand(piece, (*shape[:axis], n, *shape[axis + 1 :]))
+    return piece
+
+
+def _pad_statistic(array: Any, axis: int, low: int, high: int, mode: str) -> Any:
+    t = typeof(array)
+    reduce = {"maximum": reductions.max, "minimum": reductions.min, "mean": reductions.mean}[mode]
+    value = cast(reduce(array, axis=axis, keepdims=True), t.dtype)
+    sides = [expand(value, (*t.shape[:axis], n, *t.shape[axis + 1 :])) for n in (low, high)]
+    return prims.concatenate(sides[0], array, sides[1], dimension=axis)

@@ -1,0 +1,162 @@
+"""What a traced array can do: the methods and properties of `jax.Array`.
+
+Importing this module gives them to `Tracer`. Each is a function of this package, with the array as the
+first argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from functrans import errors
+from functrans.ir.source import describe, user_source
+from functrans.numpy import (
+    arithmetic,
+    indexing,
+    linear,
+    promotion,
+    reductions,
+    selecting,
+    shaping,
+    sorting,
+    ufuncs,
+)
+from functrans.trace import Tracer
+
+# --- containers -----------------------------------------------------------------------------------
+
+
+def _len(self: Tracer) -> int:
+    if not self.shape:
+        raise errors.TypeMismatch(
+            f"len() of a {self.type}, which has no axes, at\n    {describe(user_source())}"
+        )
+    return self.shape[0]
+
+
+def _iter(self: Tracer) -> Iterator[Any]:
+    if not self.shape:
+        raise errors.TypeMismatch(
+            f"iteration over a {self.type}, which has no axes, at\n    {describe(user_source())}"
+        )
+    return iter(shaping.unstack(self))
+
+
+def _contains(self: Tracer, item: Any) -> bool:
+    return bool(reductions.any(ufuncs.equal(self, item)))
+
+
+def _set(self: Tracer, index: Any, value: Any) -> None:
+    indexing.setitem(self, index, value)
+
+
+# --- methods whose arguments are not those of the function ----------------------------------------
+
+
+def _reshape(self: Tracer, *shape: Any, order: str = "C", copy: bool | None = None) -> Any:
+    return shaping.reshape(self, shape[0] if len(shape) == 1 else shape, order, copy=copy)
+
+
+def _transpose(self: Tracer, *axes: Any) -> Any:
+    if not axes or axes == (None,):
+        return shaping.transpose(self)
+    return shaping.transpose(self, axes[0] if not isinstance(axes[0], int) else axes)
+
+
+def _astype(self: Tracer, dtype: Any, copy: bool = False, device: Any = None) -> Any:
+    """The array at another dtype. Source: `jax.Array.astype`."""
+    return selecting.astype(self, dtype)
+
+
+def _clip(self: Tracer, min: Any = None, max: Any = None) -> Any:
+    return selecting.clip(self, min, max)
+
+
+def _view(self: Tracer, dtype: Any = None, type: None = None) -> Any:
+    return self if dtype is None else selecting.view(self, dtype)
+
+
+def _block_until_ready(self: Tracer) -> Any:
+    """Wait for the value, where there is one."""
+    value = self.concrete()
+    if value is not None:
+        value.block_until_ready()
+    return self
+
+
+def _swap_last(self: Tracer) -> Any:
+    if self.ndim < 2:
+        raise promotion.invalid("x.mT", f"needs at least two axes, got {self.type}")
+    return shaping.swapaxes(self, -1, -2)
+
+
+_METHODS: dict[str, Callable[..., Any]] = {
+    "all": reductions.all,
+    "any": reductions.any,
+    "argmax": reductions.argmax,
+    "argmin": reductions.argmin,
+    "argsort": sorting.argsort,
+    "astype": _astype,
+    "block_until_ready": _block_until_ready,
+    "clip": _clip,
+    "conj": ufuncs.conjugate,
+    "conjugate": ufuncs.conjugate,
+    "copy": shaping.copy,
+    "cumprod": reductions.cumprod,
+    "cumsum": reductions.cumsum,
+    "diagonal": shaping.diagonal,
+    "dot": linear.dot,
+    "flatten": lambda self, order="C": shaping.ravel(self, order),
+    "max": reductions.max,
+    "mean": reductions.mean,
+    "min": reductions.min,
+    "nonzero": indexing.nonzero,
+    "prod": reductions.prod,
+    "ptp": reductions.ptp,
+    "ravel": lambda self, order="C": shaping.ravel(self, order),
+    "repeat": shaping.repeat,
+    "reshape": _reshape,
+    "round": arithmetic.round,
+    "searchsorted": sorting.searchsorted,
+    "sort": sorting.sort,
+    "squeeze": shaping.squeeze,
+    "std": reductions.std,
+    "sum": reductions.sum,
+    "swapaxes": shaping.swapaxes,
+    "take": indexing.take,
+    "transpose": _transpose,
+    "var": reductions.var,
+    "view": _view,
+}
+_PROPERTIES: dict[str, Callable[..., Any]] = {
+    "T": shaping.transpose,
+    "mT": _swap_last,
+    "real": ufuncs.real,
+    "imag": ufuncs.imag,
+    "at": indexing.At,
+}
+
+
+def _attach() -> None:
+    for name, function in _METHODS.items():
+        setattr(Tracer, name, function)
+    for name, function in _PROPERTIES.items():
+        setattr(Tracer, name, property(function))
+    special = {
+        "len": _len,
+        "iter": _iter,
+        "contains": _contains,
+        "getitem": indexing.getitem,
+        "setitem": _set,
+        "trunc": arithmetic.trunc,
+        "floor": ufuncs.floor,
+        "ceil": ufuncs.ceil,
+        "copy": lambda self: self,
+        "deepcopy": lambda self, memo: self,
+    }
+    for name, function in special.items():
+        setattr(Tracer, f"__{name}__", function)
+
+
+_attach()

@@ -1,0 +1,663 @@
+"""Sums, products, extrema, moments and running sums over axes, with JAX's result dtypes.
+
+Narrow integers are summed in the default integer type, half precision in float32.
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+from typing import Any
+
+import numpy as np
+
+from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_inexact
+from functrans.numpy import prims
+from functrans.numpy.linear import diagonal
+from functrans.numpy.promotion import (
+    BOOL,
+    align,
+    array_of,
+    axes_of,
+    axis_index,
+    cast,
+    expand,
+    inexact_dtype,
+    invalid,
+    promote_dtypes,
+    user_dtype,
+    value_of,
+)
+from functrans.numpy.selecting import where as select_where
+from functrans.numpy.ufuncs import truth
+from functrans.primitives.base import Primitive
+from functrans.trace import full, literal, materialize, typeof
+
+__all__ = [
+    "all", "amax", "amin", "any", "argmax", "argmin", "average", "count_nonzero", "cumprod",
+    "cumsum", "cumulative_prod", "cumulative_sum", "max", "mean", "min", "nanargmax", "nanargmin",
+    "nancumprod", "nancumsum", "nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nansum",
+    "nanvar", "prod", "ptp", "std", "sum", "trace", "var",
+]  # fmt: skip
+
+
+# --- dtypes ---------------------------------------------------------------------------------------
+
+
+def _wide_integer(dtype: Any) -> Any:
+    """The dtype of the sum of integers: the default integer type, or wider."""
+    kind = dtype_class(dtype)
+    if kind not in ("bool", "int", "uint"):
+        return dtype
+    wide = canonical_dtype(np.dtype("uint64" if kind == "uint" else "int64"))
+    return dtype if kind != "bool" and np.dtype(dtype).itemsize >= wide.itemsize else wide
+
+
+def computed_in(dtype: Any) -> Any:
+    """The dtype in which sums of this dtype are computed: float32 for half precision."""
+    narrow = dtype_class(dtype) == "float" and np.dtype(dtype).itemsize < 4
+    return np.dtype("float32") if narrow else dtype
+
+
+def _kept(x: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
+    """A reduced array with its axes back, of size 1."""
+    wide = tuple([1 if i in axes else n for i, n in enumerate(shape)])
+    kept = tuple([i for i in range(len(shape)) if i not in axes])
+    return prims.broadcast_in_dim(x, shape=wide, dimensions=kept)
+
+
+def _strong(x: Any) -> Any:
+    t = typeof(x)
+    return cast(x, t.dtype) if t.weak_type else x
+
+
+def _reduced(primitive: Primitive, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+    t = typeof(x)
+    y = primitive(x, axes=axes) if axes else x
+    return _kept(y, t.shape, axes) if keepdims and axes else y
+
+
+def _fold(
+    name: str, primitive: Primitive, combine: Primitive, unit: Any, a: Any, axis: Any, dtype: Any,
+    keepdims: bool, initial: Any, where: Any, upcast: bool = True,
+) -> Any:  # fmt: skip
+    """A sum or product."""
+    a = value_of(a, name)
+    t = typeof(a)
+    out = user_dtype(dtype) if dtype is not None else _wide_integer(t.dtype) if upcast else t.dtype
+    x = cast(a, computed_in(out))
+    if where is not None:
+        x = select_where(where, x, literal(unit, typeof(x).update(shape=())))
+    x = _reduced(primitive, x, axes_of(axis, t.ndim, name), keepdims)
+    if initial is not None:
+        start = cast(value_of(initial, name), typeof(x).dtype)
+        x = combine(*align(x, start, name))
+    return materialize(cast(x, out))
+
+
+def sum(
+    a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
+    initial: Any = None, where: Any = None, promote_integers: bool = True,
+) -> Any:  # fmt: skip
+    """Sum the elements over axes.
+
+    Arguments:
+      a: array.
+      axis: an int, several, or None for all.
+      dtype: of the result; by default a's own, integers at least the default integer type.
+      keepdims: leave the axes there, with size 1.
+      initial: a number to start from.
+      where: booleans that broadcast to a's shape: what to include.
+      promote_integers: False leaves narrow integers narrow.
+
+    Source: `jax.numpy.sum`.
+
+    Example:
+      >>> import functrans.numpy as jnp
+      >>> print(jnp.sum(jnp.ones((2, 3)), axis=1))
+      [3. 3.]
+    """
+    return _fold(
+        "sum", prims.reduce_sum, prims.add, 0, a, axis, dtype, keepdims, initial, where,
+        promote_integers,
+    )  # fmt: skip
+
+
+def prod(
+    a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
+    initial: Any = None, where: Any = None, promote_integers: bool = True,
+) -> Any:  # fmt: skip
+    """Multiply the elements over axes; arguments as in `sum`.
+
+    Source: `jax.numpy.prod`.
+    """
+    return _fold(
+        "prod", prims.reduce_prod, prims.mul, 1, a, axis, dtype, keepdims, initial, where,
+        promote_integers,
+    )  # fmt: skip
+
+
+# --- extrema --------------------------------------------------------------------------------------
+
+
+def _extreme(
+    name: str, primitive: Primitive, combine: Primitive, a: Any, axis: Any, keepdims: bool,
+    initial: Any, where: Any,
+) -> Any:  # fmt: skip
+    a = value_of(a, name)
+    t = typeof(a)
+    axes = axes_of(axis, t.ndim, name)
+    if where is not None and initial is None:
+        raise invalid(name, "where needs an initial value", "Pass initial=.")
+    if initial is None and builtins.any(t.shape[i] == 0 for i in axes):
+        raise invalid(
+            name,
+            f"zero-size array to reduction operation {name} which has no identity: {t} over axes "
+            f"{axes}",
+            "Pass initial=, or check for empty arrays first.",
+        )
+    if initial is not None:
+        initial = cast(value_of(initial, name), t.dtype)
+    if where is not None:
+        a = select_where(where, a, initial)
+    a = _strong(a)
+    if initial is not None and builtins.any(t.shape[i] == 0 for i in axes):
+        x = expand(initial, tuple([n for i, n in enumerate(t.shape) if i not in axes]))
+        return materialize(_kept(x, t.shape, axes) if keepdims else x)
+    x = _reduced(primitive, a, axes, keepdims)
+    if initial is not None:
+        x = combine(*align(x, initial, name))
+    return materialize(x)
+
+
+def max(
+    a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
+    where: Any = None,
+) -> Any:  # fmt: skip
+    """The largest element over axes; NaN if there is one. Arguments as in `sum`.
+
+    Source: `jax.numpy.max`.
+    """
+    return _extreme("max", prims.reduce_max, prims.max_, a, axis, keepdims, initial, where)
+
+
+def min(
+    a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
+    where: Any = None,
+) -> Any:  # fmt: skip
+    """The smallest element over axes; NaN if there is one. Arguments as in `sum`.
+
+    Source: `jax.numpy.min`.
+    """
+    return _extreme("min", prims.reduce_min, prims.min_, a, axis, keepdims, initial, where)
+
+
+amax, amin = max, min
+
+
+def trace(
+    a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: None = None
+) -> Any:
+    """The sum of a diagonal of two axes.
+
+    Source: `jax.numpy.trace`.
+    """
+    d = diagonal(a, offset, axis1, axis2)
+    t = typeof(d)
+    return sum(d, axis=t.ndim - 1, dtype=dtype)
+
+
+def ptp(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> Any:
+    """The largest minus the smallest element.
+
+    Source: `jax.numpy.ptp`.
+    """
+    return prims.sub(max(a, axis, keepdims=keepdims), min(a, axis, keepdims=keepdims))
+
+
+def _where_extreme(name: str, primitive: Primitive, a: Any, axis: Any, keepdims: Any) -> Any:
+    a = array_of(a, name)
+    t = typeof(a)
+    shape = t.shape
+    if axis is None:
+        a = prims.reshape(a, shape=(t.size,))
+    i = axis_index(0 if axis is None else axis, typeof(a).ndim, name)
+    if typeof(a).shape[i] == 0:
+        raise invalid(name, f"attempt to get {name} of an empty sequence, {t}")
+    found = primitive(a, axes=(i,), index_dtype=canonical_dtype(np.dtype("int64")))
+    if keepdims:
+        return _kept(found, shape, tuple(range(len(shape))) if axis is None else (i,))
+    return found
+
+
+def argmax(a: Any, axis: Any = None, out: None = None, keepdims: Any = None) -> Any:
+    """The index of the largest element, the first of equals; of the flattened array if axis is None.
+
+    Source: `jax.numpy.argmax`.
+    """
+    return _where_extreme("argmax", prims.argmax, a, axis, keepdims)
+
+
+def argmin(a: Any, axis: Any = None, out: None = None, keepdims: Any = None) -> Any:
+    """The index of the smallest element, the first of equals; of the flattened array if axis is None.
+
+    Source: `jax.numpy.argmin`.
+    """
+    return _where_extreme("argmin", prims.argmin, a, axis, keepdims)
+
+
+# --- truth ----------------------------------------------------------------------------------------
+
+
+def _truth_of_all(
+    name: str, primitive: Primitive, unit: bool, a: Any, axis: Any, keepdims: bool, where: Any
+) -> Any:
+    x = truth(a, name)
+    if where is not None:
+        x = select_where(where, x, literal(unit, ArrayType((), BOOL)))
+    return materialize(_reduced(primitive, x, axes_of(axis, typeof(x).ndim, name), keepdims))
+
+
+def all(
+    a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *, where: Any = None
+) -> Any:
+    """Are all elements true (not zero)?
+
+    Source: `jax.numpy.all`.
+    """
+    return _truth_of_all("all", prims.reduce_and, True, a, axis, keepdims, where)
+
+
+def any(
+    a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *, where: Any = None
+) -> Any:
+    """Is any element true (not zero)?
+
+    Source: `jax.numpy.any`.
+    """
+    return _truth_of_all("any", prims.reduce_or, False, a, axis, keepdims, where)
+
+
+def count_nonzero(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """The number of elements that are not zero.
+
+    Source: `jax.numpy.count_nonzero`.
+    """
+    return sum(truth(a, "count_nonzero"), axis, canonical_dtype(np.dtype("int64")), None, keepdims)
+
+
+# --- moments --------------------------------------------------------------------------------------
+
+
+def _count(t: ArrayType, axes: tuple[int, ...]) -> int:
+    return math.prod([t.shape[i] for i in axes])
+
+
+def mean(
+    a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False, *,
+    where: Any = None,
+) -> Any:  # fmt: skip
+    """The arithmetic mean over axes; arguments as in `sum`.
+
+    Source: `jax.numpy.mean`.
+
+    Example:
+      >>> import functrans.numpy as jnp
+      >>> print(jnp.mean(jnp.arange(4.0)))
+      1.5
+    """
+    a = value_of(a, "mean")
+    t = typeof(a)
+    out_dtype = inexact_dtype(t.dtype) if dtype is None else user_dtype(dtype)
+    wide = computed_in(out_dtype)
+    axes = axes_of(axis, t.ndim, "mean")
+    total = sum(a, axes, wide, None, keepdims, where=where)
+    if where is None:
+        n = literal(_count(t, axes), typeof(total))
+    else:
+        included = _included(where, t)
+        n = cast(sum(included, axes, canonical_dtype(np.dtype("int64")), None, keepdims), wide)
+    return materialize(cast(prims.div(total, n), out_dtype))
+
+
+def _included(where: Any, t: ArrayType) -> Any:
+    return expand(truth(where, "where"), t.shape)
+
+
+def var(
+    a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: int = 0,
+    keepdims: bool = False, *, where: Any = None, mean: Any = None, correction: Any = None,
+) -> Any:  # fmt: skip
+    """The mean squared distance from the mean, over axes.
+
+    Arguments:
+      a, axis, keepdims, where: as in `sum`.
+      dtype: of the result.
+      ddof, correction: subtracted from the number of elements.
+      mean: the mean, if it is known.
+
+    Source: `jax.numpy.var`.
+    """
+    if correction is not None:
+        if ddof != 0:
+            raise invalid("var", "ddof and correction can't be provided simultaneously")
+        ddof = correction
+    a = value_of(a, "var")
+    t = typeof(a)
+    axes = axes_of(axis, t.ndim, "var")
+    own = inexact_dtype(t.dtype)
+    wide = computed_in(own if dtype is None else np.promote_types(own, user_dtype(dtype)))
+    x = cast(a, wide)
+    if mean is None:
+        centre = _mean(x, axes, wide, None, where is not None, where=where)
+        if where is None:  # straight to the full shape
+            kept = tuple([i for i in range(t.ndim) if i not in axes])
+            centre = prims.broadcast_in_dim(centre, shape=t.shape, dimensions=kept)
+        mean = centre
+    distance = prims.sub(*align(x, mean, "var"))
+    if dtype_class(wide) == "complex":
+        squares = prims.real(prims.mul(distance, prims.conj(distance)))
+    else:
+        squares = prims.square(distance)
+    total = sum(squares, axes, None, None, keepdims, where=where)
+    kind = typeof(total)
+    if where is None:
+        n = literal(_count(t, axes) - ddof, kind)
+    else:
+        number = sum(_included(where, t), axes, kind.dtype, None, keepdims)
+        n = prims.sub(number, literal(ddof, kind))
+    result = prims.div(total, n)
+    if dtype is None:
+        out_dtype = np.zeros((), own).real.dtype if dtype_class(own) == "complex" else own
+    else:
+        out_dtype = user_dtype(dtype)
+    return materialize(cast(result, out_dtype))
+
+
+_mean = mean
+
+
+def std(
+    a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: int = 0,
+    keepdims: bool = False, *, where: Any = None, mean: Any = None, correction: Any = None,
+) -> Any:  # fmt: skip
+    """The square root of `var`; arguments as there.
+
+    Source: `jax.numpy.std`.
+    """
+    return prims.sqrt(
+        var(a, axis, dtype, None, ddof, keepdims, where=where, mean=mean, correction=correction)
+    )
+
+
+def average(
+    a: Any, axis: Any = None, weights: Any = None, returned: bool = False, keepdims: bool = False
+) -> Any:
+    """The weighted mean over axes.
+
+    Arguments:
+      a: array.
+      axis: an int, several, or None for all.
+      weights: of a's shape, or one per element of the axis.
+      returned: also return the sum of the weights.
+      keepdims: leave the axes there, with size 1.
+
+    Source: `jax.numpy.average`.
+    """
+    if weights is None:
+        result = mean(a, axis, keepdims=keepdims)
+        if not returned:
+            return result
+        n = _count(typeof(a), axes_of(axis, typeof(a).ndim, "average"))
+        return result, full(n, typeof(result))
+    a, weights = promote_dtypes((a, weights), "average")
+    dtype = inexact_dtype(typeof(a).dtype)
+    a, weights = cast(a, dtype), cast(weights, dtype)
+    shape = typeof(a).shape
+    axes = axes_of(axis, len(shape), "average")
+    if typeof(weights).shape != shape:
+        if axis is None or typeof(weights).shape != tuple([shape[i] for i in axes]):
+            raise invalid(
+                "average",
+                f"weights {typeof(weights)} must have the shape of a, {shape}, or one number per "
+                "element of the axis",
+            )
+        order = sorted(range(len(axes)), key=lambda i: axes[i])
+        weights = prims.transpose(weights, permutation=tuple(order))
+        weights = prims.broadcast_in_dim(weights, shape=shape, dimensions=tuple(sorted(axes)))
+    total = sum(weights, axes, keepdims=keepdims)
+    result = prims.div(sum(prims.mul(a, weights), axes, keepdims=keepdims), total)
+    return (result, total) if returned else result
+
+
+# --- without NaN ----------------------------------------------------------------------------------
+
+
+def _without_nan(name: str, a: Any, replacement: Any) -> tuple[Any, Any]:
+    """a with NaN replaced, and where it was NaN."""
+    a = value_of(a, name)
+    missing = prims.ne(a, a)
+    return prims.select_n(missing, a, literal(replacement, typeof(a))), missing
+
+
+def _isnan_free(a: Any) -> bool:
+    return not is_inexact(typeof(value_of(a, "")).dtype)
+
+
+def nansum(
+    a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
+    initial: Any = None, where: Any = None,
+) -> Any:  # fmt: skip
+    """`sum`, with NaN as 0.
+
+    Source: `jax.numpy.nansum`.
+    """
+    x, _ = _without_nan("nansum", a, 0)
+    return sum(x, axis, dtype, None, keepdims, initial, where)
+
+
+def nanprod(
+    a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
+    initial: Any = None, where: Any = None,
+) -> Any:  # fmt: skip
+    """`prod`, with NaN as 1.
+
+    Source: `jax.numpy.nanprod`.
+    """
+    x, _ = _without_nan("nanprod", a, 1)
+    return prod(x, axis, dtype, None, keepdims, initial, where)
+
+
+def _nan_extreme(
+    reduce: Any, end: float, a: Any, axis: Any, keepdims: bool, initial: Any, where: Any
+) -> Any:
+    if _isnan_free(a):
+        return reduce(a, axis, None, keepdims, initial, where)
+    x, missing = _without_nan("nanmax", a, end)
+    y = reduce(x, axis, None, keepdims, initial, where)
+    if initial is not None:
+        return y
+    none_left = all(missing, axis, None, keepdims, where=where)
+    return prims.select_n(none_left, y, literal(np.nan, typeof(y)))
+
+
+def nanmax(
+    a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
+    where: Any = None,
+) -> Any:  # fmt: skip
+    """`max` of what is not NaN; NaN where nothing is left.
+
+    Source: `jax.numpy.nanmax`.
+    """
+    return _nan_extreme(max, -np.inf, a, axis, keepdims, initial, where)
+
+
+def nanmin(
+    a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
+    where: Any = None,
+) -> Any:  # fmt: skip
+    """`min` of what is not NaN; NaN where nothing is left.
+
+    Source: `jax.numpy.nanmin`.
+    """
+    return _nan_extreme(min, np.inf, a, axis, keepdims, initial, where)
+
+
+def nanmean(
+    a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
+    where: Any = None,
+) -> Any:  # fmt: skip
+    """`mean` of what is not NaN.
+
+    Source: `jax.numpy.nanmean`.
+    """
+    if _isnan_free(a):
+        return mean(a, axis, dtype, None, keepdims, where=where)
+    x, missing = _without_nan("nanmean", a, 0)
+    total = sum(x, axis, dtype, None, keepdims, where=where)
+    n = sum(prims.not_(missing), axis, typeof(total).dtype, None, keepdims, where=where)
+    return prims.div(total, n)
+
+
+def nanvar(
+    a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: int = 0,
+    keepdims: bool = False, where: Any = None, mean: Any = None,
+) -> Any:  # fmt: skip
+    """`var` of what is not NaN.
+
+    Source: `jax.numpy.nanvar`.
+    """
+    if _isnan_free(a):
+        return var(a, axis, dtype, None, ddof, keepdims, where=where, mean=mean)
+    a = value_of(a, "nanvar")
+    valid = prims.eq(a, a)
+    if where is not None:
+        valid = prims.and_(valid, _included(where, typeof(a)))
+    x = prims.select_n(valid, literal(0, typeof(a)), a)
+    y = var(x, axis, dtype, None, ddof, keepdims, where=valid, mean=mean)
+    n = sum(valid, axis, typeof(y).dtype, None, keepdims)
+    too_few = prims.le(n, literal(ddof, typeof(n)))
+    return prims.select_n(too_few, y, literal(np.nan, typeof(y)))
+
+
+def nanstd(
+    a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: int = 0,
+    keepdims: bool = False, where: Any = None, mean: Any = None,
+) -> Any:  # fmt: skip
+    """`std` of what is not NaN.
+
+    Source: `jax.numpy.nanstd`.
+    """
+    return prims.sqrt(nanvar(a, axis, dtype, None, ddof, keepdims, where, mean))
+
+
+def _nan_where(find: Any, end: float, a: Any, axis: Any, keepdims: Any) -> Any:
+    if _isnan_free(a):
+        return find(a, axis, None, keepdims)
+    x, missing = _without_nan("nanargmax", a, end)
+    found = find(x, axis, None, keepdims)
+    none_left = all(missing, axis, None, bool(keepdims))
+    return prims.select_n(none_left, found, literal(-1, typeof(found)))
+
+
+def nanargmax(a: Any, axis: Any = None, out: None = None, keepdims: Any = None) -> Any:
+    """`argmax` of what is not NaN; -1 where nothing is left.
+
+    Source: `jax.numpy.nanargmax`.
+    """
+    return _nan_where(argmax, -np.inf, a, axis, keepdims)
+
+
+def nanargmin(a: Any, axis: Any = None, out: None = None, keepdims: Any = None) -> Any:
+    """`argmin` of what is not NaN; -1 where nothing is left.
+
+    Source: `jax.numpy.nanargmin`.
+    """
+    return _nan_where(argmin, np.inf, a, axis, keepdims)
+
+
+# --- running --------------------------------------------------------------------------------------
+
+
+def _running(name: str, primitive: Primitive, a: Any, axis: Any, dtype: Any) -> Any:
+    a = array_of(a, name)
+    t = typeof(a)
+    if axis is None:
+        a = prims.reshape(a, shape=(t.size,))
+        axis = 0
+    i = axis_index(axis, typeof(a).ndim, name)
+    if dtype is not None:
+        a = cast(a, user_dtype(dtype))
+    elif t.dtype is BOOL:
+        a = cast(a, canonical_dtype(np.dtype("int64")))
+    return primitive(_strong(a), axis=i, reverse=False)
+
+
+def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Any:
+    """The running sum along an axis; of the flattened array if axis is None.
+
+    Source: `jax.numpy.cumsum`.
+    """
+    return _running("cumsum", prims.cumsum, a, axis, dtype)
+
+
+def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Any:
+    """The running product along an axis; of the flattened array if axis is None.
+
+    Source: `jax.numpy.cumprod`.
+    """
+    return _running("cumprod", prims.cumprod, a, axis, dtype)
+
+
+def nancumsum(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Any:
+    """`cumsum`, with NaN as 0.
+
+    Source: `jax.numpy.nancumsum`.
+    """
+    return cumsum(_without_nan("nancumsum", a, 0)[0], axis, dtype)
+
+
+def nancumprod(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Any:
+    """`cumprod`, with NaN as 1.
+
+    Source: `jax.numpy.nancumprod`.
+    """
+    return cumprod(_without_nan("nancumprod", a, 1)[0], axis, dtype)
+
+
+def _cumulative(
+    name: str, primitive: Primitive, unit: int, x: Any, axis: Any, dtype: Any, initial: bool
+) -> Any:
+    x = array_of(x, name)
+    t = typeof(x)
+    if axis is None:
+        if t.ndim != 1:
+            raise invalid(name, f"axis is needed for an array of {t.ndim} axes", "Pass axis=.")
+        axis = 0
+    out = user_dtype(dtype) if dtype is not None else _wide_integer(t.dtype)
+    y = _running(name, primitive, x, axis, out)
+    if include := initial:
+        i = axis_index(axis, t.ndim, name)
+        first = full(unit, typeof(y).update(shape=(*t.shape[:i], int(include), *t.shape[i + 1 :])))
+        y = prims.concatenate(first, y, dimension=i)
+    return y
+
+
+def cumulative_sum(
+    x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
+) -> Any:
+    """The running sum along an axis, with a leading 0 if `include_initial`.
+
+    Source: `jax.numpy.cumulative_sum`.
+    """
+    return _cumulative("cumulative_sum", prims.cumsum, 0, x, axis, dtype, include_initial)
+
+
+def cumulative_prod(
+    x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
+) -> Any:
+    """The running product along an axis, with a leading 1 if `include_initial`.
+
+    Source: `jax.numpy.cumulative_prod`.
+    """
+    return _cumulative("cumulative_prod", prims.cumprod, 1, x, axis, dtype, include_initial)

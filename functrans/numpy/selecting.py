@@ -1,0 +1,247 @@
+"""Functions that choose, clip, compare up to a tolerance, or look at the same bits as another dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from functrans import errors
+from functrans.ir.types import ArrayType, dtype_class, is_inexact
+from functrans.numpy import prims
+from functrans.numpy.indexing import nonzero
+from functrans.numpy.promotion import (
+    BOOL,
+    align,
+    align_inexact,
+    array_of,
+    broadcast_shape,
+    cast,
+    expand,
+    invalid,
+    mismatch,
+    promote_dtypes,
+    user_dtype,
+    value_of,
+)
+from functrans.numpy.ufuncs import maximum, minimum, truth
+from functrans.trace import full, literal, materialize, typeof
+
+__all__ = [
+    "allclose", "array_equal", "array_equiv", "astype", "clip", "isclose", "nan_to_num",
+    "select", "where",
+]  # fmt: skip
+
+
+def where(
+    condition: Any, x: Any = None, y: Any = None, /, *, size: Any = None, fill_value: Any = None
+) -> Any:
+    """x where the condition holds, else y; with one argument, the indices where it holds.
+
+    Arguments:
+      condition: booleans, or numbers that are true where not zero.
+      x, y: arrays or scalars; all three are broadcast together.
+      size, fill_value: as in `nonzero`, for one argument.
+
+    Raises:
+      InvalidArgument: the shapes do not broadcast.
+
+    Source: `jax.numpy.where`.
+
+    Example:
+      >>> import functrans.numpy as jnp
+      >>> print(jnp.where(jnp.array([True, False]), 1.0, 2.0))
+      [1. 2.]
+    """
+    if x is None and y is None:
+        return nonzero(condition, size=size, fill_value=fill_value)
+    if x is None or y is None:
+        raise invalid("where", "takes one argument or three, got two")
+    condition = truth(condition, "where")
+    x, y = promote_dtypes((x, y), "where")
+    types = [typeof(condition), typeof(x), typeof(y)]
+    shape = broadcast_shape([t.shape for t in types], "where", types, errors.InvalidArgument)
+    if types[0].shape:
+        condition = expand(condition, shape)
+    return materialize(prims.select_n(condition, expand(y, shape), expand(x, shape)))
+
+
+def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
+    """At each place the choice of the first condition that holds there, or the default.
+
+    Source: `jax.numpy.select`.
+    """
+    if len(condlist) != len(choicelist):
+        raise invalid("select", f"got {len(condlist)} conditions for {len(choicelist)} choices")
+    if not condlist:
+        raise invalid("select", "needs at least one condition")
+    *choices, result = promote_dtypes([*choicelist, default], "select")
+    for condition, choice in zip(reversed(condlist), reversed(choices), strict=True):
+        result = where(condition, choice, result)
+    return materialize(result)
+
+
+def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Any:
+    """arr, but at least min and at most max; where both bind, max.
+
+    Source: `jax.numpy.clip`.
+    """
+    arr = value_of(arr, "clip")
+    for bound in (arr, min, max):
+        if bound is not None and dtype_class(typeof(value_of(bound, "clip")).dtype) == "complex":
+            raise invalid("clip", "takes real numbers, not complex ones")
+    if min is not None:
+        arr = _bound(maximum, min, arr)
+    if max is not None:
+        arr = _bound(minimum, max, arr)
+    return materialize(arr)
+
+
+def _bound(choose: Any, bound: Any, arr: Any) -> Any:
+    types = (typeof(value_of(bound, "clip")), typeof(arr))
+    broadcast_shape([t.shape for t in types], "clip", types, errors.InvalidArgument)
+    return choose(bound, arr)
+
+
+def nan_to_num(
+    x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
+) -> Any:
+    """NaN and infinities replaced by numbers.
+
+    Arguments:
+      x: array.
+      nan, posinf, neginf: the numbers; by default 0 and the largest and smallest of the dtype.
+
+    Source: `jax.numpy.nan_to_num`.
+    """
+    x = value_of(x, "nan_to_num")
+    t = typeof(x)
+    kind = dtype_class(t.dtype)
+    if kind not in ("float", "complex"):
+        return materialize(x)
+    if kind == "complex":
+        parts = [nan_to_num(p, copy, nan, posinf, neginf) for p in (prims.real(x), prims.imag(x))]
+        return prims.complex_(*parts)
+    info = finfo_of(t.dtype)
+    x = cast(x, t.dtype)
+    x = where(prims.ne(x, x), cast(value_of(nan, "nan_to_num"), t.dtype), x)
+    for infinity, given, limit in (
+        (np.inf, posinf, info.max),
+        (-np.inf, neginf, info.min),
+    ):
+        other = float(limit) if given is None else given
+        here = prims.eq(x, literal(infinity, typeof(x)))
+        x = where(here, cast(value_of(other, "nan_to_num"), t.dtype), x)
+    return x
+
+
+def finfo_of(dtype: Any) -> Any:
+    return jax.numpy.finfo(dtype)
+
+
+def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
+    """|a - b| <= atol + rtol |b|, at each place.
+
+    Source: `jax.numpy.isclose`.
+    """
+    a, b = align(a, b, "isclose")
+    if not is_inexact(typeof(a).dtype):
+        a, b = align_inexact((a, b), "isclose")
+    distance = prims.abs_(prims.sub(a, b))
+    size = prims.abs_(b)
+    t = typeof(size)
+    allowed = [expand(cast(value_of(v, "isclose"), t.dtype), t.shape) for v in (rtol, atol)]
+    near = prims.le(distance, prims.add(allowed[1], prims.mul(allowed[0], size)))
+    finite = prims.lt(size, literal(np.inf, t))
+    result = prims.or_(prims.and_(near, finite), prims.eq(a, b))
+    if equal_nan:
+        result = prims.or_(result, prims.and_(prims.ne(a, a), prims.ne(b, b)))
+    return result
+
+
+def _all(x: Any) -> Any:
+    return materialize(prims.reduce_and(x, axes=tuple(range(typeof(x).ndim))))
+
+
+def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
+    """Is `isclose` true everywhere?
+
+    Source: `jax.numpy.allclose`.
+    """
+    return _all(isclose(a, b, rtol, atol, equal_nan))
+
+
+def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
+    """Are shapes and all elements equal?
+
+    Source: `jax.numpy.array_equal`.
+    """
+    a1, a2 = array_of(a1, "array_equal"), array_of(a2, "array_equal", 1)
+    if typeof(a1).shape != typeof(a2).shape:
+        return full(False, ArrayType((), BOOL))
+    x, y = align(a1, a2, "array_equal")
+    same = prims.eq(x, y)
+    if equal_nan:
+        same = prims.or_(same, prims.and_(prims.ne(x, x), prims.ne(y, y)))
+    return _all(same)
+
+
+def array_equiv(a1: Any, a2: Any) -> Any:
+    """Are all elements equal after broadcasting?
+
+    Source: `jax.numpy.array_equiv`.
+    """
+    try:
+        x, y = align(a1, a2, "array_equiv")
+    except errors.TypeMismatch:
+        return full(False, ArrayType((), BOOL))
+    return _all(prims.eq(x, y))
+
+
+def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Any:
+    """x at another dtype; complex numbers lose their imaginary part, numbers become true where they
+    are not zero.
+
+    Source: `jax.numpy.astype`.
+    """
+    x = array_of(x, "astype")
+    t = typeof(x)
+    to = user_dtype(np.dtype(float) if dtype is None else dtype)
+    if dtype_class(t.dtype) == "complex" and dtype_class(to) not in ("complex", "bool"):
+        x = prims.real(x)
+    return materialize(cast(x, to))
+
+
+def view(x: Any, dtype: Any) -> Any:
+    """The same bits read as another dtype; the last axis grows or shrinks where sizes differ.
+
+    Source: `jax.Array.view`.
+    """
+    x = array_of(x, "view")
+    t = typeof(x)
+    to = user_dtype(dtype)
+    if t.dtype == to:
+        return x
+    if BOOL in (t.dtype, to):
+        return _view_bool(x, t, to)
+    old, new = np.dtype(t.dtype).itemsize, np.dtype(to).itemsize
+    if old == new:
+        return prims.bitcast_convert_type(x, new_dtype=to)
+    if not t.shape:
+        raise invalid("view", f"a scalar {t} cannot become {to}, which has another size")
+    if old > new:
+        y = prims.bitcast_convert_type(x, new_dtype=to)
+        return prims.reshape(y, shape=(*t.shape[:-1], t.shape[-1] * old // new))
+    if t.shape[-1] * old % new:
+        raise invalid("view", f"the last axis of {t} does not divide into elements of {to}")
+    ratio = new // old
+    x = prims.reshape(x, shape=(*t.shape[:-1], t.shape[-1] // ratio, ratio))
+    return prims.bitcast_convert_type(x, new_dtype=to)
+
+
+def _view_bool(x: Any, t: ArrayType, to: Any) -> Any:
+    if np.dtype(t.dtype).itemsize != 1 or np.dtype(to).itemsize != 1:
+        raise mismatch("view", f"{t} cannot be viewed as {to}", "Use x.astype(...).")
+    return cast(x, to)

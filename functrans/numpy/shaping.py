@@ -1,0 +1,500 @@
+"""Functions that give the elements another shape or order."""
+
+from __future__ import annotations
+
+import builtins
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from functrans import errors
+from functrans.ir.source import describe, user_source
+from functrans.ir.types import ArrayType
+from functrans.numpy import indexing, prims
+from functrans.numpy.arithmetic import remainder
+from functrans.numpy.linear import diagonal
+from functrans.numpy.promotion import (
+    array_of,
+    axes_of,
+    axis_index,
+    broadcast_shape,
+    cast,
+    expand,
+    invalid,
+    mismatch,
+    promote_dtypes,
+)
+from functrans.trace import Tracer, literal, materialize, typeof
+
+__all__ = [
+    "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_arrays", "broadcast_shapes",
+    "broadcast_to", "copy", "diagonal", "expand_dims", "flip", "fliplr", "flipud",
+    "matrix_transpose", "moveaxis", "ndim", "permute_dims", "ravel", "repeat", "reshape", "roll",
+    "rollaxis", "rot90", "shape", "size", "squeeze", "swapaxes", "tile", "transpose",
+]  # fmt: skip
+
+
+# --- asking ---------------------------------------------------------------------------------------
+
+
+def shape(a: Any) -> tuple[int, ...]:
+    """The shape.
+
+    Source: `jax.numpy.shape`.
+    """
+    return typeof(array_of(a, "shape")).shape
+
+
+def ndim(a: Any) -> int:
+    """The number of axes.
+
+    Source: `jax.numpy.ndim`.
+    """
+    return len(typeof(array_of(a, "ndim")).shape)
+
+
+def size(a: Any, axis: Any = None) -> int:
+    """The number of elements, of all axes or of some.
+
+    Source: `jax.numpy.size`.
+    """
+    t = typeof(array_of(a, "size"))
+    return math.prod([t.shape[i] for i in axes_of(axis, t.ndim, "size")])
+
+
+# --- reshape --------------------------------------------------------------------------------------
+
+
+def reshape(
+    a: Any, shape: Any, order: str = "C", *, copy: bool | None = None, out_sharding: None = None
+) -> Any:
+    """The same elements under another shape; one size may be -1, for what is left.
+
+    Arguments:
+      a: array.
+      shape: an int or a sequence of ints.
+      order: "C", the last axis runs fastest; "F", the first.
+
+    Raises:
+      TypeMismatch: the sizes do not agree.
+
+    Source: `jax.numpy.reshape`.
+
+    Example:
+      >>> import functrans.numpy as jnp
+      >>> jnp.reshape(jnp.arange(6), (2, -1)).shape
+      (2, 3)
+    """
+    a = array_of(a, "reshape")
+    t = typeof(a)
+    new = _new_shape(t, shape)
+    if order == "C":
+        return a if new == t.shape else prims.reshape(a, shape=new)
+    if order != "F":
+        raise invalid("reshape", f"order must be 'C' or 'F', got {order!r}")
+    back = prims.reshape(transpose(a), shape=new[::-1])
+    return transpose(back)
+
+
+def _sizes(shape: Any) -> tuple[int, ...]:
+    if isinstance(shape, int):
+        return (shape,)
+    try:
+        return tuple([operator.index(n) for n in shape])
+    except TypeError:
+        if isinstance(shape, Tracer) or np.ndim(shape) == 0:
+            return (operator.index(shape),)
+        raise
+
+
+def _new_shape(t: ArrayType, shape: Any) -> tuple[int, ...]:
+    new = _sizes(shape)
+    if -1 in new:
+        known = -math.prod(new)
+        if new.count(-1) == 1 and known and t.size % known == 0:
+            return tuple([t.size // known if n == -1 else n for n in new])
+    elif math.prod(new) == t.size and min(new, default=0) >= 0:
+        return new
+    raise mismatch(
+        "reshape",
+        f"cannot reshape {t} ({t.size} elements) into shape {new}"
+        + (f" ({math.prod(new)} elements)" if -1 not in new else ""),
+        "One size may be -1; the others must divide the number of elements.",
+    )
+
+
+def ravel(a: Any, order: str = "C", *, out_sharding: None = None) -> Any:
+    """The elements along one axis.
+
+    Source: `jax.numpy.ravel`.
+    """
+    return reshape(a, (-1,) if typeof(array_of(a, "ravel")).size else (0,), order)
+
+
+def copy(a: Any, order: str | None = None) -> Any:
+    """The array; arrays are never changed in place, so it is its own copy while tracing.
+
+    Source: `jax.numpy.copy`.
+    """
+    a = array_of(a, "copy")
+    return a if isinstance(a, Tracer) else a.copy()
+
+
+# --- axes -----------------------------------------------------------------------------------------
+
+
+def transpose(a: Any, axes: Any = None) -> Any:
+    """Permute axes; reverse them if `axes` is None.
+
+    Source: `jax.numpy.transpose`.
+    """
+    a = array_of(a, "transpose")
+    n = typeof(a).ndim
+    order = tuple(range(n))[::-1] if axes is None else axes_of(axes, n, "transpose")
+    if len(order) != n:
+        raise invalid("transpose", f"axes {axes} must name each axis of {typeof(a)} once")
+    return _permuted(a, order)
+
+
+permute_dims = transpose
+
+
+def _permuted(a: Any, order: tuple[int, ...]) -> Any:
+    return a if order == tuple(range(len(order))) else prims.transpose(a, permutation=order)
+
+
+def matrix_transpose(x: Any, /) -> Any:
+    """Exchange the last two axes.
+
+    Source: `jax.numpy.matrix_transpose`.
+    """
+    if ndim(x) < 2:
+        raise invalid("matrix_transpose", f"needs at least two axes, got {typeof(array_of(x, ''))}")
+    return swapaxes(x, -1, -2)
+
+
+def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
+    """Exchange two axes.
+
+    Source: `jax.numpy.swapaxes`.
+    """
+    a = array_of(a, "swapaxes")
+    n = typeof(a).ndim
+    order = list(range(n))
+    i, j = axis_index(axis1, n, "swapaxes"), axis_index(axis2, n, "swapaxes")
+    order[i], order[j] = j, i
+    return _permuted(a, tuple(order))
+
+
+def moveaxis(a: Any, source: Any, destination: Any) -> Any:
+    """Put axes to other places, the rest in order.
+
+    Source: `jax.numpy.moveaxis`.
+    """
+    a = array_of(a, "moveaxis")
+    n = typeof(a).ndim
+    from_, to = axes_of(source, n, "moveaxis"), axes_of(destination, n, "moveaxis")
+    if len(from_) != len(to):
+        raise invalid("moveaxis", f"got {len(from_)} source and {len(to)} destination axes")
+    order = [i for i in range(n) if i not in from_]
+    for d, s in sorted(zip(to, from_, strict=True)):
+        order.insert(d, s)
+    return _permuted(a, tuple(order))
+
+
+def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
+    """Put an axis before another one.
+
+    Source: `jax.numpy.rollaxis`.
+    """
+    n = ndim(a)
+    i = axis_index(axis, n, "rollaxis")
+    if not -n <= start <= n:
+        raise invalid("rollaxis", f"start {start} must lie in {-n}..{n}")
+    to = start + n if start < 0 else start
+    return moveaxis(a, i, to - 1 if i < to else to)
+
+
+def squeeze(a: Any, axis: Any = None) -> Any:
+    """Drop axes of size 1: all, or those named.
+
+    Source: `jax.numpy.squeeze`.
+    """
+    a = array_of(a, "squeeze")
+    t = typeof(a)
+    if axis is None:
+        axes = tuple([i for i, n in enumerate(t.shape) if n == 1])
+    else:
+        axes = tuple(sorted(axes_of(axis, t.ndim, "squeeze")))
+    for i in axes:
+        if t.shape[i] != 1:
+            raise invalid(
+                "squeeze",
+                f"cannot drop axis {i} of {t}, whose size is not 1",
+                "Index it, x[..., 0], or reduce over it.",
+            )
+    return prims.squeeze(a, dimensions=axes) if axes else a
+
+
+def expand_dims(a: Any, axis: Any) -> Any:
+    """Insert axes of size 1 at these places of the result.
+
+    Source: `jax.numpy.expand_dims`.
+    """
+    a = array_of(a, "expand_dims")
+    t = typeof(a)
+    many = axis if isinstance(axis, (tuple, list)) else (axis,)
+    n = t.ndim + len(many)
+    new = axes_of(tuple(many), n, "expand_dims")
+    kept = tuple([i for i in range(n) if i not in new])
+    sizes = iter(t.shape)
+    shape = tuple([1 if i in new else next(sizes) for i in range(n)])
+    return a if not new else prims.broadcast_in_dim(a, shape=shape, dimensions=kept)
+
+
+def atleast_1d(*arys: Any) -> Any:
+    """Arrays with at least one axis.
+
+    Source: `jax.numpy.atleast_1d`.
+    """
+    return _at_least("atleast_1d", arys, lambda a, n: expand_dims(a, 0))
+
+
+def atleast_2d(*arys: Any) -> Any:
+    """Arrays with at least two axes, new ones in front.
+
+    Source: `jax.numpy.atleast_2d`.
+    """
+    return _at_least("atleast_2d", arys, lambda a, n: expand_dims(a, 0 if n else (0, 1)))
+
+
+def atleast_3d(*arys: Any) -> Any:
+    """Arrays with at least three axes; the new ones of a matrix at the end.
+
+    Source: `jax.numpy.atleast_3d`.
+    """
+    places = {0: (0, 1, 2), 1: (0, 2), 2: (2,)}
+    return _at_least("atleast_3d", arys, lambda a, n: expand_dims(a, places[n]))
+
+
+def _at_least(name: str, arys: Sequence[Any], grow: Any) -> Any:
+    least = int(name[8])
+    grown = []
+    for i, a in enumerate(arys):
+        a = array_of(a, name, i)
+        n = typeof(a).ndim
+        grown.append(a if n >= least else grow(a, n))
+    return grown[0] if len(grown) == 1 else grown
+
+
+# --- broadcasting ---------------------------------------------------------------------------------
+
+
+def broadcast_to(array: Any, shape: Any, *, out_sharding: None = None) -> Any:
+    """Repeat along new leading axes and axes of size 1.
+
+    Source: `jax.numpy.broadcast_to`.
+    """
+    array = array_of(array, "broadcast_to")
+    t = typeof(array)
+    to = _sizes(shape)
+    lead = len(to) - t.ndim
+    if lead < 0 or builtins.any(n not in (1, m) for n, m in zip(t.shape, to[lead:], strict=True)):
+        raise invalid(
+            "broadcast_to",
+            f"Incompatible shapes for broadcasting: {t} and requested shape {to}",
+            "Shapes are lined up from the right; sizes must be equal or 1.",
+        )
+    return expand(array, to)
+
+
+def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
+    """The shape that arrays of these shapes broadcast to.
+
+    Source: `jax.numpy.broadcast_shapes`.
+    """
+    return broadcast_shape(
+        [_sizes(s) for s in shapes], "broadcast_shapes", (), errors.InvalidArgument
+    )
+
+
+def broadcast_arrays(*args: Any) -> list[Any]:
+    """Arrays broadcast against each other.
+
+    Source: `jax.numpy.broadcast_arrays`.
+    """
+    xs = [array_of(x, "broadcast_arrays", i) for i, x in enumerate(args)]
+    types = [typeof(x) for x in xs]
+    to = broadcast_shape(
+        [t.shape for t in types], "broadcast_arrays", types, errors.InvalidArgument
+    )
+    return [expand(x, to) for x in xs]
+
+
+# --- repeating and turning ------------------------------------------------------------------------
+
+
+def tile(A: Any, reps: Any) -> Any:
+    """Repeat the whole array along each axis.
+
+    Source: `jax.numpy.tile`.
+    """
+    a = array_of(A, "tile")
+    shape = typeof(a).shape
+    times = _sizes(reps)
+    n = max(len(shape), len(times))
+    shape = (1,) * (n - len(shape)) + shape
+    times = (1,) * (n - len(times)) + times
+    if builtins.all(k == 1 for k in times):
+        return reshape(a, shape)
+    a = prims.reshape(a, shape=shape)
+    mixed = tuple([k for pair in zip(times, shape, strict=True) for k in pair])
+    a = prims.broadcast_in_dim(a, shape=mixed, dimensions=tuple(range(1, 2 * n, 2)))
+    return prims.reshape(a, shape=tuple([k * m for k, m in zip(times, shape, strict=True)]))
+
+
+def repeat(
+    a: Any, repeats: Any, axis: int | None = None, *, total_repeat_length: int | None = None,
+    out_sharding: None = None,
+) -> Any:  # fmt: skip
+    """Repeat each element along an axis; of the flattened array if axis is None.
+
+    Arguments:
+      a: array.
+      repeats: an int, or one int per element of the axis; traced only with `total_repeat_length`.
+      total_repeat_length: the size of the axis in the result, when `repeats` is traced.
+
+    Source: `jax.numpy.repeat`.
+    """
+    a = array_of(a, "repeat")
+    if axis is None:
+        a, axis = ravel(a), 0
+    t = typeof(a)
+    i = axis_index(axis, t.ndim, "repeat")
+    if isinstance(repeats, int) and total_repeat_length is None:
+        wide = (*t.shape[: i + 1], repeats, *t.shape[i + 1 :])
+        kept = tuple([k for k in range(len(wide)) if k != i + 1])
+        a = prims.broadcast_in_dim(a, shape=wide, dimensions=kept)
+        return prims.reshape(a, shape=(*t.shape[:i], t.shape[i] * repeats, *t.shape[i + 1 :]))
+    return _repeat_each(a, repeats, i, total_repeat_length)
+
+
+def _repeat_each(a: Any, repeats: Any, axis: int, total: int | None) -> Any:
+    """By an index array: concrete, or the running sum of traced repeats searched."""
+    n = typeof(a).shape[axis]
+    concrete = repeats.concrete() if isinstance(repeats, Tracer) else repeats
+    if concrete is not None:
+        counts = np.broadcast_to(np.asarray(concrete), (n,))
+        index = np.repeat(np.arange(n), counts)
+        if total is not None:
+            last = index[-1] if index.size else 0
+            index = np.concatenate([index, np.full(max(0, total - index.size), last)])[:total]
+        return indexing.take(a, index.astype(np.int32), axis=axis)
+    if total is None:
+        raise errors.AbstractValueError(
+            f"repeat: the values of `repeats` are unknown while tracing, and so is the size of the "
+            f"result, at\n    {describe(user_source())}\nPass total_repeat_length=."
+        )
+    counts = expand(repeats, (n,))
+    ends = prims.cumsum(counts, axis=0, reverse=False)
+    place = prims.iota(dtype=typeof(ends).dtype, shape=(total, n), dimension=0)
+    past = prims.le(prims.broadcast_in_dim(ends, shape=(total, n), dimensions=(1,)), place)
+    found = prims.reduce_sum(cast(past, np.dtype("int32")), axes=(1,))
+    found = prims.min_(found, literal(n - 1, typeof(found)))
+    return indexing.take(a, found, axis=axis)
+
+
+def flip(m: Any, axis: Any = None) -> Any:
+    """Reverse the order along axes; all if axis is None.
+
+    Source: `jax.numpy.flip`.
+    """
+    m = array_of(m, "flip")
+    axes = axes_of(axis, typeof(m).ndim, "flip")
+    return prims.rev(m, dimensions=axes) if axes else m
+
+
+def fliplr(m: Any) -> Any:
+    """Reverse the order along axis 1.
+
+    Source: `jax.numpy.fliplr`.
+    """
+    return flip(m, 1)
+
+
+def flipud(m: Any) -> Any:
+    """Reverse the order along axis 0.
+
+    Source: `jax.numpy.flipud`.
+    """
+    return flip(m, 0)
+
+
+def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
+    """Turn by k quarter turns in the plane of two axes.
+
+    Source: `jax.numpy.rot90`.
+    """
+    i, j = axes_of(tuple(axes), ndim(m), "rot90")
+    k = k % 4
+    if k == 0:
+        return array_of(m, "rot90")
+    if k == 2:
+        return flip(m, (i, j))
+    return swapaxes(flip(m, j), i, j) if k == 1 else flip(swapaxes(m, i, j), j)
+
+
+def roll(a: Any, shift: Any, axis: Any = None) -> Any:
+    """Shift elements along axes; what leaves at the end comes in at the front.
+
+    Arguments:
+      a: array.
+      shift: an int or one per axis; may be traced.
+      axis: an int, several, or None for the flattened array.
+
+    Source: `jax.numpy.roll`.
+    """
+    a = array_of(a, "roll")
+    shape = typeof(a).shape
+    if axis is None:
+        return reshape(roll(ravel(a), shift, 0), shape)
+    many = axis if isinstance(axis, (tuple, list)) else (axis,)
+    if isinstance(shift, (tuple, list, np.ndarray)) and np.ndim(shift):
+        shifts = list(shift)
+    else:
+        shifts = [shift] * len(many)
+    if len(many) == 1 and len(shifts) > 1:
+        many = tuple(many) * len(shifts)
+    if len(many) != len(shifts):
+        raise invalid("roll", f"got {len(shifts)} shifts for {len(many)} axes")
+    for one, s in zip(many, shifts, strict=True):
+        a = _roll_one(a, s, axis_index(one, len(shape), "roll"))
+    return a
+
+
+def _roll_one(a: Any, shift: Any, axis: int) -> Any:
+    n = typeof(a).shape[axis]
+    if n == 0:
+        return a
+    value = shift.concrete() if isinstance(shift, Tracer) else shift
+    if value is None:
+        return _roll_traced(a, shift, axis, n)
+    k = operator.index(value) % n
+    if k == 0:
+        return a
+    first, second = prims.split(a, sizes=(n - k, k), axis=axis)
+    return prims.concatenate(second, first, dimension=axis)
+
+
+def _roll_traced(a: Any, shift: Any, axis: int, n: int) -> Any:
+    places = prims.iota(dtype=typeof(shift).dtype, shape=(n,), dimension=0)
+    back = expand(reshape(shift, ()), (n,))
+    return indexing.take(a, remainder(prims.sub(places, back), n), axis=axis)
+
+
+def cast_all(name: str, arrays: Sequence[Any]) -> list[Any]:
+    """Arrays of one dtype."""
+    return [materialize(x) for x in promote_dtypes(list(arrays), name)]

@@ -1,0 +1,163 @@
+"""Functions that order elements or look them up in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from functrans.ir.types import ArrayType, canonical_dtype, dtype_class
+from functrans.numpy import prims
+from functrans.numpy.indexing import take
+from functrans.numpy.promotion import array_of, axis_index, cast, invalid, mismatch, promote_dtypes
+from functrans.numpy.shaping import ravel
+from functrans.trace import literal, typeof
+
+__all__ = ["argsort", "digitize", "lexsort", "searchsorted", "sort"]
+
+
+def _along(name: str, a: Any, axis: int | None) -> tuple[Any, int]:
+    a = array_of(a, name)
+    if axis is None:
+        return ravel(a), 0
+    n = typeof(a).ndim
+    if n == 0:
+        raise invalid(name, "needs at least one axis, got a scalar")
+    return a, axis_index(axis, n, name)
+
+
+def sort(
+    a: Any, axis: int | None = -1, *, kind: None = None, order: None = None, stable: bool = True,
+    descending: bool = False,
+) -> Any:  # fmt: skip
+    """Put the elements in order along an axis; NaN last.
+
+    Arguments:
+      a: array.
+      axis: None sorts the flattened array.
+      stable: equal elements keep their order.
+      descending: the largest first.
+
+    Source: `jax.numpy.sort`.
+
+    Example:
+      >>> import functrans.numpy as jnp
+      >>> print(jnp.sort(jnp.array([3, 1, 2])))
+      [1 2 3]
+    """
+    a, i = _along("sort", a, axis)
+    (y,) = prims.sort(a, dimension=i, is_stable=stable, num_keys=1)
+    return prims.rev(y, dimensions=(i,)) if descending else y
+
+
+def argsort(
+    a: Any, axis: int | None = -1, *, kind: None = None, order: None = None, stable: bool = True,
+    descending: bool = False,
+) -> Any:  # fmt: skip
+    """The indices that put the elements in order along an axis; arguments as in `sort`.
+
+    Source: `jax.numpy.argsort`.
+    """
+    a, i = _along("argsort", a, axis)
+    shape = typeof(a).shape
+    index = canonical_dtype(np.dtype("int64")) if shape[i] >= 2**31 else np.dtype("int32")
+    places = prims.iota(dtype=index, shape=shape, dimension=i)
+    if descending:  # equal elements keep their order: sort the reversed array, then reverse
+        a, places = (prims.rev(x, dimensions=(i,)) for x in (a, places))
+    _, found = prims.sort(a, places, dimension=i, is_stable=stable, num_keys=1)
+    return prims.rev(found, dimensions=(i,)) if descending else found
+
+
+def lexsort(keys: Sequence[Any], axis: int = -1) -> Any:
+    """The indices that sort by the last key, then by the one before it, ...
+
+    Source: `jax.numpy.lexsort`.
+    """
+    xs = [array_of(k, "lexsort", i) for i, k in enumerate(keys)]
+    if not xs:
+        raise mismatch("lexsort", "needs at least one key")
+    shape = typeof(xs[0]).shape
+    if any(typeof(x).shape != shape for x in xs):
+        raise invalid("lexsort", f"keys must have one shape, got {[typeof(x) for x in xs]}")
+    i = axis_index(axis, len(shape), "lexsort")
+    places = prims.iota(dtype=canonical_dtype(np.dtype("int64")), shape=shape, dimension=i)
+    *_, found = prims.sort(*xs[::-1], places, dimension=i, is_stable=True, num_keys=len(xs))
+    return found
+
+
+def searchsorted(
+    a: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str = "scan"
+) -> Any:
+    """Where elements would go in a sorted array: the number of elements before them.
+
+    Arguments:
+      a: sorted vector.
+      v: array of values.
+      side: "left", before equal elements; "right", after them.
+      sorter: indices that sort a.
+      method: accepted for JAX's sake; values are found by binary search, all at once.
+
+    Source: `jax.numpy.searchsorted`.
+    """
+    if side not in ("left", "right"):
+        raise invalid("searchsorted", f"side must be 'left' or 'right', got {side!r}")
+    a, v = promote_dtypes((a, v), "searchsorted")
+    a, v = array_of(a, "searchsorted"), array_of(v, "searchsorted", 1)
+    t = typeof(a)
+    if t.ndim != 1:
+        raise invalid("searchsorted", f"a must be a vector, got {t}")
+    if sorter is not None:
+        a = take(a, sorter)
+    return _binary_search(a, t.shape[0], v, side)
+
+
+def _binary_search(a: Any, n: int, v: Any, side: str) -> Any:
+    """Halve the interval [low, high) of each value; the number of steps is that of n's bits."""
+    index = ArrayType(typeof(v).shape, np.dtype("int32"))
+    low, high = literal(0, index), literal(n, index)
+    before = _less if side == "left" else (lambda x, y: prims.not_(_less(y, x)))
+    for _ in range(n.bit_length()):
+        middle = prims.div(prims.add(low, high), literal(2, index))
+        goes_right = before(take(a, middle, mode="clip"), v)
+        open_ = prims.lt(low, high)
+        right = prims.and_(goes_right, open_)
+        low, high = (
+            prims.select_n(right, low, prims.add(middle, literal(1, index))),
+            prims.select_n(right, middle, high),
+        )
+    return array_of(low, "searchsorted")
+
+
+def _less(x: Any, y: Any) -> Any:
+    """In the order of `sort`, with NaN last."""
+    kind = dtype_class(typeof(x).dtype)
+    if kind == "float":
+        x_is_number, y_is_nan = prims.eq(x, x), prims.ne(y, y)
+        return prims.or_(prims.lt(x, y), prims.and_(y_is_nan, x_is_number))
+    if kind == "complex":
+        raise mismatch("searchsorted", "takes real numbers, not complex ones")
+    return prims.lt(x, y)
+
+
+def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = None) -> Any:
+    """The index of the bin of each value; bins may rise or fall.
+
+    Source: `jax.numpy.digitize`.
+    """
+    bins = array_of(bins, "digitize", 1)
+    t = typeof(bins)
+    if t.ndim != 1:
+        raise invalid("digitize", f"bins must be a vector, got {t}")
+    side = "right" if not right else "left"
+    if t.shape[0] == 0:
+        zero = ArrayType(typeof(array_of(x, "digitize")).shape, np.dtype("int32"))
+        return array_of(literal(0, zero), "digitize")
+    rising = searchsorted(bins, x, side)
+    flipped = prims.rev(bins, dimensions=(0,))
+    falling = searchsorted(flipped, x, "left" if side == "right" else "right")
+    falling = prims.sub(literal(t.shape[0], typeof(falling)), falling)
+    first = prims.slice_(bins, start=(0,), limit=(1,), strides=(1,))
+    last = prims.slice_(bins, start=(t.shape[0] - 1,), limit=(t.shape[0],), strides=(1,))
+    falls = prims.squeeze(prims.gt(first, last), dimensions=(0,))
+    return cast(prims.select_n(falls, rising, falling), np.dtype("int32"))
