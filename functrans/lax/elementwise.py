@@ -173,7 +173,7 @@ atanh = _unary("atanh", "The inverse of tanh, for -1 <= x <= 1.", "0.0 -> 0.0")
 erf = _unary("erf", "The error function.", "0.0 -> 0.0")
 erfc = _unary("erfc", "1 - erf(x), precise for large x.", "0.0 -> 1.0")
 erf_inv = _unary("erf_inv", "The inverse of erf.", "0.0 -> 0.0")
-lgamma = _unary("lgamma", "log |Gamma(x)|.", "4.0 -> 1.79175...")
+lgamma = _unary("lgamma", "log |Gamma(x)|.", "4.0 -> 1.7917...")
 digamma = _unary("digamma", "The derivative of lgamma.", "1.0 -> -0.577215...")
 polygamma = _binary("polygamma", "The x-th derivative of digamma at y.", "1.0, 1.0 -> 1.64493...")
 zeta = _binary("zeta", "The Hurwitz zeta function: the sum over k of (k + y) ** -x.",

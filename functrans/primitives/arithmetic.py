@@ -176,14 +176,13 @@ class IntegerPow(Elementwise):
     def reference(self, x: Any, *, y: int) -> Any:
         if dtype_class(x.dtype) in FLOATS:
             return np.power(x, np.asarray(y, x.dtype)).astype(x.dtype)
-        return self._multiply(x, np.asarray(1, x.dtype), y, np.multiply)
+        return self._multiply(x, np.ones_like(x), y, np.multiply)
 
     def lower(self, ctx: Any, x: Any, *, y: int) -> Any:
-        one = ctx.full(1, ctx.in_types[0]) if y <= 0 else None
-        if y == 0:
-            return one
-        power = self._multiply(x, None, -y if y < 0 else y, hlo.multiply)
-        return hlo.divide(one, power) if y < 0 else power
+        if y > 0:
+            return self._multiply(x, None, y, hlo.multiply)
+        one = ctx.full(1, ctx.in_types[0])
+        return hlo.divide(one, self._multiply(x, None, -y, hlo.multiply)) if y else one
 
     def _multiply(self, x: Any, product: Any, y: int, multiply: Any) -> Any:
         while y:

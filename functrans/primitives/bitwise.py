@@ -24,14 +24,16 @@ class Shift(Binary):
         width = 8 * x.dtype.itemsize
         inside = (y >= 0) & (y < width)
         by = np.where(inside, y, 0)
+        rest = np.zeros_like(x)
         if self.name == "shift_left":
-            shifted, rest = np.left_shift(x, by.astype(x.dtype)), 0
+            shifted = np.left_shift(x, by.astype(x.dtype))
         elif self.name == "shift_right_logical":
-            shifted, rest = _unsigned(np.asarray(x)) >> by.astype(_unsigned(x).dtype), 0
+            shifted = _unsigned(x) >> by.astype(_unsigned(x).dtype)
         else:
-            signed = np.asarray(x).view(f"int{width}")
-            shifted, rest = signed >> by.astype(signed.dtype), np.where(signed < 0, -1, 0)
-        return np.where(inside, shifted.astype(x.dtype), np.asarray(rest).astype(x.dtype))
+            signed = x.view(f"int{width}")
+            shifted = signed >> by.astype(signed.dtype)
+            rest = np.where(signed < 0, -1, 0).astype(x.dtype)
+        return np.where(inside, shifted.astype(x.dtype), rest)
 
 
 class HighProduct(Binary):

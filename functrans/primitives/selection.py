@@ -86,6 +86,8 @@ class SelectN(Elementwise):
         return among(0, cases)
 
     def transpose(self, ct: Any, which: Any, *cases: Any) -> Any:
+        if len(cases) == 1:
+            return None, ct
         none = full_like(ct, 0)
         cts: list[Any] = [None]
         for i, case in enumerate(cases):
@@ -191,6 +193,9 @@ class OptimizationBarrier(Primitive):
     """The operands, all computed before any of the results is used; nothing is fused across."""
 
     name, multiple = "optimization_barrier", True
+
+    def linear_positions(self, n_args: int) -> Sequence[int]:
+        return range(n_args)
 
     def type(self, *types: ArrayType) -> Sequence[ArrayType]:
         return types

@@ -21,6 +21,14 @@ def _wide(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *xs: function(*[np.asarray(x).astype(np.float64) for x in xs])
 
 
+def _lgamma(x: np.ndarray) -> np.ndarray:
+    return np.where(np.isinf(x), np.inf, scipy.special.gammaln(x))
+
+
+def _digamma(x: np.ndarray) -> np.ndarray:
+    return np.where(x == 0, np.nan, scipy.special.digamma(x))  # its sides differ in sign
+
+
 def _bell(x: Any, factor: float) -> Any:
     return mul(exp(neg(square(x))), factor)
 
@@ -56,13 +64,13 @@ erf_inv = Unary(
 )  # fmt: skip
 lgamma = Unary(
     "lgamma", FLOAT, lambda x, y: digamma(x),
-    numpy=_wide(scipy.special.gammaln), op=chlo.lgamma, flops=30,
+    numpy=_wide(_lgamma), op=chlo.lgamma, flops=30,
 )  # fmt: skip
-digamma = Unary(
+digamma: Unary = Unary(
     "digamma", FLOAT, lambda x, y: polygamma(full_like(x, 1), x),
-    numpy=_wide(scipy.special.digamma), op=chlo.digamma, flops=30,
+    numpy=_wide(_digamma), op=chlo.digamma, flops=30,
 )  # fmt: skip
-polygamma = Polygamma(
+polygamma: Polygamma = Polygamma(
     "polygamma", FLOAT, numpy=_wide(scipy.special.polygamma), op=chlo.polygamma, flops=50
 )
 zeta = Zeta("zeta", FLOAT, numpy=_wide(scipy.special.zeta), op=chlo.zeta, flops=50)

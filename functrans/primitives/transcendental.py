@@ -46,7 +46,8 @@ class Accurate(Unary):
 def _accuracy_attribute(accuracy: Any) -> Any:
     if isinstance(accuracy, str):
         return hlo.ResultAccuracyAttr.get(0.0, 0.0, 0, accuracy)
-    return hlo.ResultAccuracyAttr.get(*accuracy, "TOLERANCE")
+    atol, rtol, ulps = accuracy
+    return hlo.ResultAccuracyAttr.get(atol, rtol, ulps, "TOLERANCE")
 
 
 class Exp2(Accurate):
@@ -82,7 +83,7 @@ rsqrt = Accurate("rsqrt", FLOATS, lambda x, y: mul(div(y, x), -0.5), numpy=lambd
 cbrt = Accurate("cbrt", ("float",), lambda x, y: div(1 / 3, square(y)), flops=10)
 
 sin = Accurate("sin", FLOATS, lambda x, y: cos(x), op=hlo.sine, via=jax.lax.sin, flops=10)
-cos = Accurate("cos", FLOATS, lambda x, y: neg(sin(x)), op=hlo.cosine, via=jax.lax.cos, flops=10)
+cos: Unary = Accurate("cos", FLOATS, lambda x, y: neg(sin(x)), op=hlo.cosine, via=jax.lax.cos, flops=10)
 tan = Accurate("tan", FLOATS, lambda x, y: add(square(y), 1.0), flops=10)
 asin = Unary(
     "asin", FLOATS, lambda x, y: rsqrt(sub(1.0, square(x))), numpy=np.arcsin, op=chlo.asin, flops=10
@@ -105,7 +106,7 @@ atan2 = Binary(
 )  # fmt: skip
 
 sinh = Unary("sinh", FLOATS, lambda x, y: cosh(x), op=chlo.sinh, flops=10)
-cosh = Unary("cosh", FLOATS, lambda x, y: sinh(x), op=chlo.cosh, flops=10)
+cosh: Unary = Unary("cosh", FLOATS, lambda x, y: sinh(x), op=chlo.cosh, flops=10)
 # 1 - y^2 would cancel where y is near 1
 tanh = Accurate("tanh", FLOATS, lambda x, y: mul(add(y, 1.0), sub(1.0, y)), flops=10)
 asinh = Unary(
