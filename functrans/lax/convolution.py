@@ -1,3 +1,205 @@
 """`jax.lax` names over primitives/convolution.py."""
 
-__all__: list[str] = []
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jax.lax import ConvDimensionNumbers as ConvDimensionNumbers
+
+from functrans import errors
+from functrans.ir.source import describe, user_source
+from functrans.lax.contraction import contraction_options
+from functrans.lax.convolution_arguments import check_preferred, fractional, pairs, plan_of
+from functrans.lax.convolution_arguments import conv_dimension_numbers as conv_dimension_numbers
+from functrans.lax.convolution_arguments import padtype_to_pads as padtype_to_pads
+from functrans.primitives.convolution import conv_general_dilated as _convolution
+from functrans.primitives.convolution import dilated
+from functrans.primitives.shape import reshape, rev, transpose
+from functrans.trace import bind, typeof
+
+
+def conv_general_dilated(
+    lhs: Any,
+    rhs: Any,
+    window_strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    lhs_dilation: Sequence[int] | None = None,
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: Any = None,
+    feature_group_count: int = 1,
+    batch_group_count: int = 1,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """Slide a kernel over an input and sum the products.
+
+    Arguments:
+        lhs: the input: examples, features and n spatial axes.
+        rhs: the kernel: output features, input features and n spatial axes.
+        window_strides: n steps of the kernel.
+        padding: "SAME", "SAME_LOWER", "VALID", or n pairs of zeros before and after (negative: that
+            many elements fewer).
+        lhs_dilation, rhs_dilation: n factors by which the elements of the input, the kernel, are
+            spread; None is 1.
+        dimension_numbers: where the axes stand: None is ("NCHW", "OIHW", "NCHW") for n = 2; three
+            such strings, or a `ConvDimensionNumbers`.
+        feature_group_count: the features fall into that many groups that do not mix.
+        batch_group_count: likewise the examples, each group with its own output features.
+        precision, preferred_element_type: as of `dot_general`.
+        out_sharding: must be None here.
+
+    Returns:
+        The array of sums, its axes as `dimension_numbers[2]` says.
+
+    Raises:
+        TypeMismatch, InvalidArgument: the arguments do not fit together.
+
+    Source: jax.lax.conv_general_dilated
+
+    Example:
+        >>> import numpy as np
+        >>> image, kernel = np.ones((1, 8, 8, 3)), np.ones((3, 3, 3, 16))
+        >>> layout = ("NHWC", "HWIO", "NHWC")
+        >>> conv_general_dilated(image, kernel, (2, 2), "SAME", dimension_numbers=layout).shape
+        (1, 4, 4, 16)
+    """
+    if out_sharding is not None:
+        raise errors.InvalidArgument(
+            f"conv_general_dilated takes no out_sharding, got {out_sharding}, at\n"
+            f"    {describe(user_source())}\nUse in_shardings and out_shardings of jit."
+        )
+    x, y = typeof(lhs), typeof(rhs)
+    plan = plan_of(
+        x, y, tuple(window_strides), padding if isinstance(padding, str) else pairs(padding),
+        None if lhs_dilation is None else tuple(lhs_dilation),
+        None if rhs_dilation is None else tuple(rhs_dilation),
+        conv_dimension_numbers(x.shape, y.shape, dimension_numbers),
+        feature_group_count, batch_group_count,
+    )  # fmt: skip
+    options = contraction_options(precision, preferred_element_type)
+    if "preferred" in options:
+        check_preferred(x, y, options["preferred"])
+    if plan.lhs_shape is not None:
+        lhs, rhs = reshape(lhs, shape=plan.lhs_shape), reshape(rhs, shape=plan.rhs_shape)
+    out = bind(_convolution, (lhs, rhs), plan.params | options)
+    if plan.merged_axis is None:
+        return out
+    shape, i = typeof(out).shape, plan.merged_axis
+    return reshape(out, shape=(*shape[:i], shape[i] * shape[i + 1], *shape[i + 2 :]))
+
+
+def conv(
+    lhs: Any,
+    rhs: Any,
+    window_strides: Sequence[int],
+    padding: str,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Any:
+    """`conv_general_dilated` of the layout NCHW, OIHW, NCHW.
+
+    Source: jax.lax.conv
+
+    Example:
+        >>> import numpy as np
+        >>> conv(np.ones((1, 3, 8, 8)), np.ones((16, 3, 3, 3)), (1, 1), "VALID").shape
+        (1, 16, 6, 6)
+    """
+    return conv_general_dilated(
+        lhs, rhs, window_strides, padding, precision=precision,
+        preferred_element_type=preferred_element_type,
+    )  # fmt: skip
+
+
+def conv_with_general_padding(
+    lhs: Any,
+    rhs: Any,
+    window_strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    lhs_dilation: Sequence[int] | None,
+    rhs_dilation: Sequence[int] | None,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Any:
+    """`conv_general_dilated` of the layout NCHW, OIHW, NCHW, with dilations.
+
+    Source: jax.lax.conv_with_general_padding
+
+    Example:
+        >>> import numpy as np
+        >>> x, w = np.ones((1, 3, 8)), np.ones((16, 3, 3))
+        >>> conv_with_general_padding(x, w, (1,), [(2, 2)], None, (2,)).shape
+        (1, 16, 8)
+    """
+    return conv_general_dilated(
+        lhs, rhs, window_strides, padding, lhs_dilation=lhs_dilation, rhs_dilation=rhs_dilation,
+        precision=precision, preferred_element_type=preferred_element_type,
+    )  # fmt: skip
+
+
+def conv_transpose(
+    lhs: Any,
+    rhs: Any,
+    strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: Any = None,
+    transpose_kernel: bool = False,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    use_consistent_padding: bool = False,
+) -> Any:
+    """Convolve with fractional strides, as the gradient of a convolution does.
+
+    Arguments:
+        lhs, rhs: input and kernel.
+        strides: factors by which the result is larger.
+        padding: "SAME" or "VALID" of the forward convolution, or pairs: of this one, or, with
+            `use_consistent_padding`, of the forward one.
+        dimension_numbers: None is ("NHWC", "HWIO", "NHWC") for two spatial axes.
+        transpose_kernel: read the kernel from its end and with its features exchanged, which makes
+            this the gradient of the convolution with the same kernel.
+
+    Returns:
+        The array of sums.
+
+    Source: jax.lax.conv_transpose
+
+    Example:
+        >>> import numpy as np
+        >>> conv_transpose(np.ones((1, 4, 4, 8)), np.ones((3, 3, 8, 5)), (2, 2), "SAME").shape
+        (1, 8, 8, 5)
+    """
+    x, y = typeof(lhs), typeof(rhs)
+    if dimension_numbers is None:
+        space = {2: "", 3: "H", 4: "HW", 5: "HWD"}.get(x.ndim)
+        if space is None:
+            raise errors.InvalidArgument(
+                f"conv_transpose({x}, {y}) needs dimension_numbers for these numbers of axes, at\n"
+                f"    {describe(user_source())}"
+            )
+        dimension_numbers = (f"N{space}C", f"{space}IO", f"N{space}C")
+    axes = conv_dimension_numbers(x.shape, y.shape, dimension_numbers)
+    if use_consistent_padding or padding in ("SAME", "VALID"):
+        dilation = rhs_dilation or (1,) * (y.ndim - 2)
+        widths = [dilated(y.shape[i], d) for i, d in zip(axes.rhs_spec[2:], dilation, strict=True)]
+        each = [padding] * len(widths) if isinstance(padding, str) else padding
+        padding = [fractional(k, s, p) for k, s, p in zip(widths, strides, each, strict=True)]
+    if transpose_kernel:
+        rhs = rev(rhs, dimensions=tuple(axes.rhs_spec[2:]))
+        order = list(range(y.ndim))
+        o, i = axes.rhs_spec[:2]
+        order[o], order[i] = i, o
+        rhs = transpose(rhs, permutation=tuple(order))
+    return conv_general_dilated(
+        lhs, rhs, (1,) * (x.ndim - 2), padding, strides, rhs_dilation, axes,
+        precision=precision, preferred_element_type=preferred_element_type,
+    )  # fmt: skip
+
+
+__all__ = [
+    "ConvDimensionNumbers", "conv", "conv_dimension_numbers", "conv_general_dilated",
+    "conv_transpose", "conv_with_general_padding", "padtype_to_pads",
+]  # fmt: skip

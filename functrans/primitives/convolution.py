@@ -51,7 +51,7 @@ class Convolution(Primitive):
                 "Cast one with x.astype(...).",
             )
         n, k = _sizes(lhs, x.shape), _sizes(rhs, y.shape)
-        if len(n) != x.ndim or len(k) != y.ndim or set(lhs) ^ set(rhs) | set(spatial) > set(out):
+        if not set(lhs) ^ set(rhs) | set(spatial) <= set(out) <= {*lhs, *rhs}:
             raise self.mismatch((x, y), f"axes {lhs}, {rhs} do not fit the operands and {out}")
         for name in n.keys() & k.keys() - set(spatial):
             if n[name] != k[name]:

@@ -1,0 +1,258 @@
+"""What a user says about a convolution, as parameters of the primitive.
+
+In: strings such as "SAME" and "NHWC", sequences, numbers of groups. Out: names of axes, explicit
+windows, the shapes that split groups off.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from jax.lax import ConvDimensionNumbers
+
+from functrans import errors
+from functrans.ir.source import describe, user_source
+from functrans.ir.types import ArrayType, dtype_class
+from functrans.primitives.convolution import conv_general_dilated as _convolution
+from functrans.primitives.convolution import dilated
+
+
+def conv_dimension_numbers(
+    lhs_shape: Sequence[int], rhs_shape: Sequence[int], dimension_numbers: Any
+) -> ConvDimensionNumbers:
+    """Where the axes of a convolution stand, in its canonical form.
+
+    Source: jax.lax.conv_dimension_numbers
+
+    Example:
+        >>> conv_dimension_numbers((1, 8, 8, 3), (3, 3, 3, 16), ("NHWC", "HWIO", "NHWC")).lhs_spec
+        (0, 3, 1, 2)
+    """
+    if isinstance(dimension_numbers, ConvDimensionNumbers):
+        return dimension_numbers
+    n = len(lhs_shape)
+    if n != len(rhs_shape):
+        raise _wrong(
+            f"input and kernel must have equal numbers of axes, got shapes {tuple(lhs_shape)} and "
+            f"{tuple(rhs_shape)}"
+        )
+    if dimension_numbers is None:
+        return _default_numbers(n)
+    return _numbers(n, tuple(dimension_numbers))
+
+
+def padtype_to_pads(
+    in_shape: Sequence[int],
+    window_shape: Sequence[int],
+    window_strides: Sequence[int],
+    padding: str,
+) -> list[tuple[int, int]]:
+    """The `(low, high)` pairs that "SAME", "SAME_LOWER" or "VALID" stands for.
+
+    Source: jax.lax.padtype_to_pads
+
+    Example:
+        >>> padtype_to_pads((8,), (4,), (1,), "SAME")
+        [(1, 2)]
+    """
+    kind = getattr(padding, "name", padding).upper()
+    if kind == "VALID":
+        return [(0, 0)] * len(in_shape)
+    if kind not in ("SAME", "SAME_LOWER"):
+        raise _Unknown(
+            f"padding {padding!r} at\n    {describe(user_source())}\n"
+            "must be 'SAME', 'SAME_LOWER', 'VALID' or pairs (low, high), one per spatial axis"
+        )
+    made = []
+    for n, k, s in zip(in_shape, window_shape, window_strides, strict=True):
+        extra = max(0, (-(-n // s) - 1) * s + k - n)
+        small, large = extra // 2, extra - extra // 2
+        made.append((small, large) if kind == "SAME" else (large, small))
+    return made
+
+
+class _Unknown(errors.InvalidArgument, RuntimeError):
+    """A padding that is not known; JAX raises RuntimeError."""
+
+
+def _wrong(problem: str) -> errors.TypeMismatch:
+    return errors.TypeMismatch(
+        f"conv_general_dilated: {problem}, at\n    {describe(user_source())}"
+    )
+
+
+def _bad_value(problem: str) -> errors.InvalidArgument:
+    return errors.InvalidArgument(
+        f"conv_general_dilated: {problem}, at\n    {describe(user_source())}"
+    )
+
+
+@lru_cache(64)
+def _default_numbers(n: int) -> ConvDimensionNumbers:
+    axes = tuple(range(n))
+    return ConvDimensionNumbers(axes, axes, axes)
+
+
+@lru_cache(256)
+def _numbers(n: int, layout: tuple) -> ConvDimensionNumbers:
+    """Spatial axes are ordered as they stand in the kernel's string."""
+    if len(layout) != 3 or not all(isinstance(s, str) and len(s) == n for s in layout):
+        raise _wrong(f"dimension_numbers must be three strings of {n} letters, got {layout}")
+    space = [c for c in layout[1] if c not in "OI"]
+    for letters, own in zip(layout, ("NC", "OI", "NC"), strict=True):
+        if sorted(letters) != sorted([*own, *space]) or len(set(letters)) != n:
+            raise _wrong(
+                f"dimension_numbers {layout} must each hold the same spatial letters once, besides "
+                "N and C (input and result), O and I (kernel)"
+            )
+    axes = [
+        tuple([letters.index(c) for c in (*own, *space)])
+        for letters, own in zip(layout, ("NC", "OI", "NC"), strict=True)
+    ]
+    return ConvDimensionNumbers(*axes)
+
+
+def pairs(padding: Any) -> tuple[tuple[int, int], ...]:
+    try:
+        return tuple([(operator.index(low), operator.index(high)) for low, high in padding])
+    except (ValueError, TypeError) as e:
+        raise _bad_value(
+            f"padding must be a string or a sequence of (low, high) pairs, got {padding}"
+        ) from e
+
+
+def fractional(k: int, s: int, padding: Any) -> tuple[int, int]:
+    """The padding of a transposed convolution along one axis, from that of the forward one, for a
+    kernel of k elements and stride s."""
+    if padding == "SAME":
+        total = k + s - 2
+        low = k - 1 if s > k - 1 else -(-total // 2)
+    elif padding == "VALID":
+        total = k + s - 2 + max(k - s, 0)
+        low = k - 1
+    else:
+        return k - padding[0] - 1, k - padding[1] - 1
+    return low, total - low
+
+
+class Plan(NamedTuple):
+    """The primitive's parameters; where there are groups, the shapes that split them off, and the
+    axis of the result at which they are merged with the output features."""
+
+    params: dict[str, Any]
+    lhs_shape: tuple[int, ...] | None = None
+    rhs_shape: tuple[int, ...] | None = None
+    merged_axis: int | None = None
+
+
+@lru_cache(4096)
+def plan_of(
+    x: ArrayType, y: ArrayType, strides: Any, padding: Any, lhs_dilation: Any, rhs_dilation: Any,
+    numbers: ConvDimensionNumbers, feature_groups: int, batch_groups: int,
+) -> Plan:  # fmt: skip
+    if x.ndim != y.ndim:
+        raise _wrong(f"input and kernel must have equal numbers of axes, got {x} and {y}")
+    n = x.ndim - 2
+    if isinstance(padding, str) and lhs_dilation is not None and set(lhs_dilation) - {1}:
+        raise _bad_value(
+            f"padding {padding!r} is not defined for lhs_dilation {lhs_dilation}: give pairs, or "
+            "use conv_transpose"
+        )
+    lhs_dilation, rhs_dilation = lhs_dilation or (1,) * n, rhs_dilation or (1,) * n
+    for what, given in (
+        ("window_strides", strides), ("lhs_dilation", lhs_dilation), ("rhs_dilation", rhs_dilation)
+    ):  # fmt: skip
+        if len(given) != n:
+            raise _bad_value(f"{what} must hold one number per spatial axis, {n}, got {given}")
+    if isinstance(padding, str):
+        inside = [x.shape[i] for i in numbers.lhs_spec[2:]]
+        widths = [
+            dilated(y.shape[i], d) for i, d in zip(numbers.rhs_spec[2:], rhs_dilation, strict=True)
+        ]
+        padding = tuple(padtype_to_pads(inside, widths, strides, padding))
+    if len(padding) != n:
+        raise _wrong(f"padding must hold one pair per spatial axis, {n}, got {padding}")
+    _check_features(x, y, numbers, feature_groups, batch_groups)
+    window = {
+        "strides": tuple(map(int, strides)),
+        "padding": padding,
+        "lhs_dilation": tuple(map(int, lhs_dilation)),
+        "rhs_dilation": tuple(map(int, rhs_dilation)),
+    }
+    return _named(x, y, numbers, feature_groups, batch_groups, window)
+
+
+def _check_features(
+    x: ArrayType,
+    y: ArrayType,
+    numbers: ConvDimensionNumbers,
+    feature_groups: int,
+    batch_groups: int,
+) -> None:
+    examples, features = [x.shape[i] for i in numbers.lhs_spec[:2]]
+    outputs, inputs = [y.shape[i] for i in numbers.rhs_spec[:2]]
+    if feature_groups < 1 or batch_groups < 1 or (feature_groups > 1 and batch_groups > 1):
+        raise _bad_value(
+            "feature_group_count and batch_group_count must be positive, and one of them 1, got "
+            f"{feature_groups} and {batch_groups}"
+        )
+    if features % feature_groups or features // feature_groups != inputs:
+        raise _bad_value(
+            f"the input {x} has {features} features (axis {numbers.lhs_spec[1]}) in "
+            f"{feature_groups} group(s), the kernel {y} takes {inputs} per group (axis "
+            f"{numbers.rhs_spec[1]})"
+        )
+    if examples % batch_groups or outputs % (feature_groups * batch_groups):
+        raise _bad_value(
+            f"{examples} examples in {batch_groups} group(s) and {outputs} output features in "
+            f"{feature_groups * batch_groups} group(s): the groups must be equally large"
+        )
+
+
+def _named(
+    x: ArrayType, y: ArrayType, numbers: ConvDimensionNumbers, feature_groups: int,
+    batch_groups: int, window: dict[str, Any],
+) -> Plan:  # fmt: skip
+    """Names: 0 examples, 1 input features, 2 output features, then space, then groups. Groups are
+    the outer part of the features, so splitting them off is a reshape."""
+    lhs_spec, rhs_spec, out_spec = numbers
+    spatial = tuple(range(3, 1 + x.ndim))
+    group = 1 + x.ndim
+
+    def names(spec: Any, kinds: tuple[int, int]) -> tuple[int, ...]:
+        at = dict(zip(spec, (*kinds, *spatial), strict=True))
+        return tuple([at[i] for i in range(x.ndim)])
+
+    lhs, rhs, out = names(lhs_spec, (0, 1)), names(rhs_spec, (2, 1)), names(out_spec, (0, 2))
+    groups = feature_groups * batch_groups
+    if groups == 1:
+        return Plan({"lhs": lhs, "rhs": rhs, "out": out, "spatial": spatial, **window})
+    x_at = lhs_spec[1] if feature_groups > 1 else lhs_spec[0]
+    y_at, out_at = rhs_spec[0], out_spec[1]
+
+    def split(shape: tuple[int, ...], i: int) -> tuple[int, ...]:
+        return (*shape[:i], groups, shape[i] // groups, *shape[i + 1 :])
+
+    def with_group(axes: tuple[int, ...], i: int) -> tuple[int, ...]:
+        return (*axes[:i], group, *axes[i:])
+
+    params = {
+        "lhs": with_group(lhs, x_at), "rhs": with_group(rhs, y_at), "out": with_group(out, out_at),
+        "spatial": spatial, **window,
+    }  # fmt: skip
+    return Plan(params, split(x.shape, x_at), split(y.shape, y_at), out_at)
+
+
+def check_preferred(x: ArrayType, y: ArrayType, preferred: Any) -> None:
+    given, to = dtype_class(x.dtype), dtype_class(preferred)
+    wider = {"bool": ("bool", "int", "uint", "float"), "int": ("int", "float"),
+             "uint": ("uint", "float"), "float": ("float",), "complex": ("complex",)}  # fmt: skip
+    if to not in wider[given] or preferred.itemsize < x.dtype.itemsize:
+        raise _convolution.mismatch(
+            (x, y),
+            f"preferred_element_type {preferred} must be of the kind of {x.dtype}, or float for "
+            "integers, and not narrower",
+        )
