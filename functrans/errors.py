@@ -1,7 +1,7 @@
 """One exception family.
 
-Every class also derives from the built-in or `jax.errors` class that JAX raises for the same misuse,
-so a script's `except` clauses go on working after its import is changed.
+Every class also derives from the built-in or `jax.errors` class that JAX raises for the same
+misuse, so a script's `except` clauses go on working after its import is changed.
 """
 
 from __future__ import annotations
@@ -20,8 +20,20 @@ class TypeMismatch(FunctransError, TypeError):
     """An operation was given operands whose shapes or dtypes it does not take."""
 
 
+class ShapeMismatch(TypeMismatch, ValueError):
+    """Operands whose shapes cannot be broadcast together."""
+
+
 class InvalidArgument(FunctransError, ValueError):
     """An argument has a value that the function does not take (an axis out of range, ...)."""
+
+
+class InvalidIndex(FunctransError, IndexError):
+    """An index with more entries than the array has axes, or beyond a static bound."""
+
+
+class MissingArgument(InvalidArgument, TypeError):
+    """A transformation refers to an argument that the function was not called with."""
 
 
 class NotAnArray(FunctransError, TypeError):
@@ -57,7 +69,15 @@ class AbstractArrayError(AbstractValueError, jax.errors.TracerArrayConversionErr
 
 
 class NonConcreteMask(FunctransError, jax.errors.NonConcreteBooleanIndexError):
-    """A boolean mask whose values are unknown while tracing selects an unknown number of elements."""
+    """A boolean mask of unknown values selects an unknown number of elements."""
+
+
+class NotSupported(FunctransError, TypeError):
+    """What arrays of NumPy allow and traced arrays do not: assignment to elements, hashing."""
+
+
+class NotLinear(FunctransError, NotImplementedError):
+    """A function that is to be transposed is not linear."""
 
 
 class MissingRule(FunctransError, NotImplementedError):

@@ -75,13 +75,19 @@ class Tracer:
         return None
 
     def __hash__(self):
-        raise TypeError(f"unhashable type: {type(self).__name__} (a traced {self.type})")
+        raise errors.NotSupported(
+            f"a traced {self.type} cannot be hashed: it has no value yet, at\n"
+            f"    {describe(user_source())}\n"
+            "It cannot be a key of a dict, a member of a set or a static argument."
+        )
 
 
 # --- types of values ------------------------------------------------------------------------------
 
 
 def _type_of_numpy(x: Any) -> ArrayType:
+    if x.dtype.kind in "OSUMm":
+        raise errors.NotAnArray(_not_an_array(x))
     return ArrayType(x.shape, canonical_dtype(x.dtype))
 
 
@@ -121,8 +127,6 @@ def _typeof_other(x: Any) -> ArrayType:
     if isinstance(x, jax.Array):  # also JAX's own tracers and typed keys
         return ArrayType(x.shape, x.dtype, getattr(x, "weak_type", False))
     if isinstance(x, (np.ndarray, np.generic)):
-        if x.dtype.kind in "OSUMm":
-            raise errors.NotAnArray(_not_an_array(x))
         return _type_of_numpy(x)
     if isinstance(x, jax.ShapeDtypeStruct):
         return ArrayType(x.shape, canonical_dtype(x.dtype), bool(x.weak_type))

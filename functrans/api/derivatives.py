@@ -10,10 +10,21 @@ import jax
 import numpy as np
 
 from functrans import errors, tree
-from functrans.api.flat import FlatFunction, as_array, float0_zeros, function_name, instantiate
+from functrans.api.checks import (
+    check_callable,
+    check_inputs,
+    check_jacobian,
+    check_loss,
+    check_outputs,
+    choose,
+    cotangents,
+    fitting,
+    here,
+)
+from functrans.api.flat import Function, as_array, float0_zeros, instantiate
 from functrans.api.vmap import vmap
-from functrans.ir.source import describe, user_source
-from functrans.ir.types import ArrayType, dtype_class, is_inexact
+from functrans.ir.program import prune
+from functrans.ir.types import is_inexact
 from functrans.primitives.shape import reshape, slice_axis
 from functrans.trace import (
     evaluate,
@@ -29,7 +40,7 @@ from functrans.transforms.jvp import (
     run_dual,
     run_linearize,
 )
-from functrans.transforms.transpose import backward
+from functrans.transforms.transpose import backward, check_linear
 
 
 def jvp(
@@ -57,16 +68,19 @@ def jvp(
       >>> print(y, dy)
       9.0 6.0
     """
+    check_callable(fun, "jvp")
     for name, given in (("primals", primals), ("tangents", tangents)):
         if not isinstance(given, (tuple, list)):
             raise errors.NotAnArray(
-                f"jvp takes {name} as a tuple or list, one per argument, got {type(given).__name__}; "
-                f"write jvp(f, (x,), (dx,))"
+                f"jvp takes {name} as a tuple or list, one per argument, got "
+                f"{type(given).__name__}, {here()}\nWrite jvp(f, (x,), (dx,))."
             )
     flat, leaves, tangent_leaves = _primals_and_tangents(fun, primals, tangents, "jvp", has_aux)
     outs, out_tangents = run_dual(flat, leaves, tangent_leaves)
     out, aux = flat.results(outs)
-    dout = flat.unflatten([instantiate(t, typeof(y)) for t, y in zip(out_tangents, outs, strict=False)])  # noqa: E501
+    dout = flat.unflatten(
+        [instantiate(t, typeof(y)) for t, y in zip(out_tangents, outs, strict=False)]
+    )
     return (out, dout, aux) if has_aux else (out, dout)
 
 
@@ -90,6 +104,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
       >>> print(f_jvp(1.0))
       6.0
     """
+    check_callable(fun, "linearize")
     leaves, in_tree = tree.flatten((primals, {}))
     leaves = [as_array(x) for x in leaves]
     active = [is_inexact(typeof(x).dtype) for x in leaves]
@@ -99,7 +114,9 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     program = linear.program()
 
     def f_jvp(*tangents: Any) -> Any:
-        given = _fitting(tangents, in_tree, leaves, "the linear function of linearize")
+        given = fitting(
+            tangents, in_tree, leaves, "the linear function of linearize", errors.InvalidArgument
+        )
         moving = [t for t, a in zip(given, active, strict=True) if a]
         filled = [
             literal(0, v.type) if t is None else t
@@ -141,6 +158,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
       >>> print(a_bar, b_bar)
       5.0 2.0
     """
+    check_callable(fun, "vjp")
     leaves, in_tree = tree.flatten((primals, {}))
     leaves = [as_array(x) for x in leaves]
     active = [is_inexact(typeof(x).dtype) for x in leaves]
@@ -150,7 +168,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     out_tree = flat.out_tree
 
     def pullback(ct: Any) -> Any:
-        cts = _cotangents(ct, out_tree, linear.out_types[: flat.n_out])
+        cts = cotangents(ct, out_tree, linear.out_types[: flat.n_out])
         found = iter(_backward(linear, cts))
         grads = [
             instantiate(next(found) if a else None, typeof(x))
@@ -224,16 +242,16 @@ def value_and_grad(
       >>> print(value, g)
       9.0 6.0
     """
-    _check_callable(fun, "grad")
+    check_callable(fun, "grad")
     several = not isinstance(argnums, int)
-    numbers = tuple(argnums) if several else (argnums,)  # type: ignore[arg-type]
+    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
     @functools.wraps(fun, updated=())
     def both(*args: Any, **kwargs: Any) -> Any:
-        chosen = _choose(fun, args, numbers)
+        chosen = choose(fun, args, numbers)
         leaves, in_tree = tree.flatten(chosen)
         leaves = [as_array(x) for x in leaves]
-        _check_inputs(fun, leaves, chosen, holomorphic, allow_int)
+        check_inputs(fun, chosen, numbers, holomorphic, allow_int)
 
         def of_chosen(*given: Any) -> Any:
             full = list(args)
@@ -245,7 +263,7 @@ def value_and_grad(
         active = [is_inexact(typeof(x).dtype) for x in leaves]
         outs, linear = run_linearize(flat, leaves, active)
         value, aux = flat.results(outs)
-        _check_loss(fun, value, holomorphic)
+        check_loss(fun, value, holomorphic)
         one = literal(1, linear.out_types[0])
         cts = [one, *[None] * (len(outs) - 1)]
         found = iter(_backward(linear, cts))
@@ -282,14 +300,14 @@ def jacfwd(
       [[2. 0.]
        [0. 4.]]
     """
-    _check_callable(fun, "jacfwd")
+    check_callable(fun, "jacfwd")
     several = not isinstance(argnums, int)
-    numbers = tuple(argnums) if several else (argnums,)  # type: ignore[arg-type]
+    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
     @functools.wraps(fun, updated=())
     def jacobian(*args: Any, **kwargs: Any) -> Any:
-        chosen = tree.map(as_array, _choose(fun, args, numbers))
-        _check_jacobian(fun, tree.leaves(chosen), chosen, holomorphic)
+        chosen = tree.map(as_array, choose(fun, args, numbers))
+        check_jacobian(fun, chosen, numbers, holomorphic)
 
         def push(tangents: Any) -> Any:
             def of_chosen(*given: Any) -> Any:
@@ -326,14 +344,14 @@ def jacrev(
       [[2. 0.]
        [0. 4.]]
     """
-    _check_callable(fun, "jacrev")
+    check_callable(fun, "jacrev")
     several = not isinstance(argnums, int)
-    numbers = tuple(argnums) if several else (argnums,)  # type: ignore[arg-type]
+    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
     @functools.wraps(fun, updated=())
     def jacobian(*args: Any, **kwargs: Any) -> Any:
-        chosen = tree.map(as_array, _choose(fun, args, numbers))
-        _check_inputs(fun, tree.leaves(chosen), chosen, holomorphic, allow_int)
+        chosen = tree.map(as_array, choose(fun, args, numbers))
+        check_inputs(fun, chosen, numbers, holomorphic, allow_int)
 
         def of_chosen(*given: Any) -> Any:
             full = list(args)
@@ -342,7 +360,7 @@ def jacrev(
             return fun(*full, **kwargs)
 
         out, pullback, *aux = vjp(of_chosen, *chosen, has_aux=has_aux)
-        _check_outputs(fun, tree.leaves(out), holomorphic)
+        check_outputs(fun, tree.leaves(out), holomorphic)
         rows = vmap(pullback)(_basis(out))
         rows = rows if several else rows[0]
         # rows: for each leaf of the argument, an array over all elements of the output
@@ -373,9 +391,7 @@ def hessian(
       [[ 6.  0.]
        [ 0. 12.]]
     """
-    return jacfwd(
-        jacrev(fun, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic
-    )
+    return jacfwd(jacrev(fun, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic)
 
 
 def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[..., Any]:
@@ -389,7 +405,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[..., An
       A function from a cotangent of the result to a tuple of cotangents, one per argument.
 
     Raises:
-      MissingRule, TypeMismatch: the function is not linear.
+      NotLinear: the function is not linear.
 
     Source: `jax.linear_transpose`.
 
@@ -403,7 +419,9 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[..., An
     types = [typeof(x) for x in leaves]
     for t in types:
         if not is_inexact(t.dtype):
-            raise errors.NonDifferentiable(f"linear_transpose takes floating point arguments, not {t}")
+            raise errors.NonDifferentiable(
+                f"linear_transpose takes floating point arguments, not {t}, {here()}"
+            )
     flat = Function(fun, in_tree)
 
     def transposed(ct: Any) -> Any:
@@ -412,7 +430,8 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[..., An
         with tracing(trace):
             outs = flat(*inputs)
         own = [y.ref if getattr(y, "trace", None) is trace else None for y in outs]
-        cts = _cotangents(ct, flat.out_tree, [typeof(y) for y in outs])
+        check_linear(prune(trace.equations, [v for v in own if v is not None]))
+        cts = cotangents(ct, flat.out_tree, [typeof(y) for y in outs])
         found = backward(trace.equations, [x.ref for x in inputs], own, cts)
         return tree.unflatten(
             in_tree, [instantiate(c, t) for c, t in zip(found, types, strict=True)]
@@ -424,136 +443,9 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[..., An
 # --- shared ---------------------------------------------------------------------------------------
 
 
-class Function(FlatFunction):
-    """A FlatFunction whose result may be `(out, aux)`: aux leaves follow those of out."""
-
-    __slots__ = ("aux_tree", "has_aux", "n_out", "named")
-
-    def __init__(self, fun: Any, in_tree: Any, has_aux: bool = False, named: Any = None):
-        super().__init__(fun, in_tree)
-        self.has_aux = has_aux
-        self.named = named or fun
-        self.n_out = 0
-        self.aux_tree: Any = None
-
-    def __call__(self, *leaves: Any) -> list[Any]:
-        if not self.has_aux:
-            outs = super().__call__(*leaves)
-            self.n_out = len(outs)
-            return outs
-        args, kwargs = tree.unflatten(self.in_tree, leaves)
-        result = self.fun(*args, **kwargs)
-        if not isinstance(result, (tuple, list)) or len(result) != 2:
-            raise errors.NotAnArray(
-                f"with has_aux=True {function_name(self.named)} must return a pair (out, aux), got "
-                f"{type(result).__name__}"
-            )
-        outs, self.out_tree = tree.flatten(result[0])
-        aux, self.aux_tree = tree.flatten(result[1])
-        self.n_out = len(outs)
-        return [*outs, *aux]
-
-    def unflatten(self, outs: Sequence[Any]) -> Any:
-        return tree.unflatten(self.out_tree, outs[: self.n_out])
-
-    def results(self, outs: Sequence[Any]) -> tuple[Any, Any]:
-        aux = tree.unflatten(self.aux_tree, outs[self.n_out :]) if self.has_aux else None
-        return self.unflatten([materialize(y) for y in outs[: self.n_out]]), aux
-
-
 def _backward(linear: Linear, cts: Sequence[Any]) -> list[Any]:
     padded = [*cts, *[None] * (len(linear.outputs) - len(cts))]
     return backward(linear.equations, linear.inputs, linear.outputs, padded)
-
-
-def _choose(fun: Any, args: Sequence[Any], numbers: Sequence[int]) -> tuple:
-    for i in numbers:
-        if not -len(args) <= i < len(args):
-            raise errors.InvalidArgument(
-                f"argnums={i} asks for an argument that {function_name(fun)} was not given: it was "
-                f"called with {len(args)} positional arguments, at\n    {describe(user_source())}\n"
-                "Differentiated arguments are passed by position."
-            )
-    return tuple([args[i] for i in numbers])
-
-
-def _check_callable(fun: Any, name: str) -> None:
-    if not callable(fun):
-        raise errors.NotAnArray(
-            f"{name} takes a function, got {fun!r:.80} of type {type(fun).__qualname__}; write "
-            f"{name}(f)(x), not {name}(f(x))"
-        )
-
-
-def _check_inputs(fun: Any, leaves: Any, given: Any, holomorphic: bool, allow_int: bool) -> None:
-    wanted = ("complex",) if holomorphic else ("float", "complex")
-    for i, x in enumerate(leaves):
-        kind = dtype_class(typeof(x).dtype)
-        if kind in wanted or (allow_int and kind in ("int", "uint", "bool")):
-            continue
-        path = tree.path_names(given, "argument ")[i]
-        advice = (
-            "With holomorphic=True arguments must be complex."
-            if holomorphic
-            else "Cast it with x.astype(float), choose others with argnums, or pass allow_int=True."
-        )
-        raise errors.NonDifferentiable(
-            f"cannot differentiate {function_name(fun)} with respect to {path} of type {typeof(x)}; "
-            f"called at\n    {describe(user_source())}\n{advice}"
-        )
-
-
-def _check_jacobian(fun: Any, leaves: Any, given: Any, holomorphic: bool) -> None:
-    _check_inputs(fun, leaves, given, holomorphic, False)
-    if not holomorphic:
-        for x in leaves:
-            if dtype_class(typeof(x).dtype) == "complex":
-                raise errors.NonDifferentiable(
-                    f"jacfwd of {function_name(fun)}: an argument is complex, {typeof(x)}; pass "
-                    "holomorphic=True for complex-differentiable functions"
-                )
-
-
-def _check_outputs(fun: Any, leaves: Any, holomorphic: bool) -> None:
-    wanted = ("complex",) if holomorphic else ("float",)
-    for y in leaves:
-        if dtype_class(typeof(y).dtype) not in wanted:
-            raise errors.NonDifferentiable(
-                f"{function_name(fun)} returned {typeof(y)}, but its result must be "
-                f"{'complex with' if holomorphic else 'real without'} holomorphic=True; for complex "
-                "results use vjp, or return real and imaginary parts"
-            )
-
-
-def _check_loss(fun: Any, value: Any, holomorphic: bool) -> None:
-    leaves, structure = tree.flatten(value)
-    if len(leaves) != 1 or structure != tree.structure(0):
-        shown = ", ".join(str(typeof(y)) for y in leaves)
-        raise errors.NonScalarLoss(
-            f"grad needs a function that returns one scalar, but {function_name(fun)} returned a "
-            f"{type(value).__name__} of ({shown}), called at\n    {describe(user_source())}\n"
-            "Return the loss alone, or (loss, aux) with has_aux=True."
-        )
-    t = typeof(leaves[0])
-    if t.shape != ():
-        raise errors.NonScalarLoss(
-            f"grad needs a function that returns a scalar, but {function_name(fun)} returned {t}, "
-            f"called at\n    {describe(user_source())}\n"
-            "Reduce it (jnp.sum, jnp.mean), or use jacrev, or vmap(grad(f)) for one gradient per "
-            "example."
-        )
-    kind = dtype_class(t.dtype)
-    if kind != ("complex" if holomorphic else "float"):
-        advice = (
-            "With holomorphic=True it must return a complex number."
-            if holomorphic
-            else "Cast with x.astype(float); for a complex-differentiable function pass "
-            "holomorphic=True."
-        )
-        raise errors.NonDifferentiable(
-            f"grad needs a real floating point result, but {function_name(fun)} returned {t}, "
-            f"called at\n    {describe(user_source())}\n{advice}"
-        )
 
 
 def _primals_and_tangents(
@@ -561,55 +453,8 @@ def _primals_and_tangents(
 ) -> tuple[Function, list[Any], list[Any]]:
     leaves, in_tree = tree.flatten((tuple(primals), {}))
     leaves = [as_array(x) for x in leaves]
-    given = _fitting(tuple(tangents), in_tree, leaves, name)
+    given = fitting(tuple(tangents), in_tree, leaves, name, errors.TypeMismatch)
     return Function(fun, in_tree, has_aux), leaves, given
-
-
-def _fitting(tangents: tuple, in_tree: Any, leaves: Sequence[Any], name: str) -> list[Any]:
-    """The tangents as a flat list, None for those of integers; an error where they do not fit."""
-    given, structure = tree.flatten((tuple(tangents), {}))
-    if structure != in_tree:
-        raise errors.TypeMismatch(
-            f"{name}: the tangents must have the structure of the primals, {in_tree}, got {structure}"
-        )
-    fitting = []
-    for x, t in zip(leaves, given, strict=True):
-        want = typeof(x).tangent()
-        if isinstance(t, np.ndarray) and t.dtype == jax.dtypes.float0:
-            have = ArrayType(t.shape, jax.dtypes.float0)
-        else:
-            t = as_array(t)
-            have = typeof(t)
-        if not have.same(want):
-            raise errors.TypeMismatch(
-                f"{name}: the tangent of a primal {typeof(x)} must be {want}, got {have}, at\n"
-                f"    {describe(user_source())}"
-            )
-        fitting.append(None if want.dtype == jax.dtypes.float0 else t)
-    return fitting
-
-
-def _cotangents(ct: Any, out_tree: Any, types: Sequence[ArrayType]) -> list[Any]:
-    given, structure = tree.flatten(ct)
-    if structure != out_tree:
-        raise errors.InvalidArgument(
-            f"the cotangent given to a vjp function has structure {structure}, but the result of the "
-            f"function has {out_tree}, at\n    {describe(user_source())}"
-        )
-    cts: list[Any] = []
-    for c, t in zip(given, types, strict=True):
-        want = t.tangent()
-        if want.dtype == jax.dtypes.float0:
-            cts.append(None)
-            continue
-        c = as_array(c)
-        if not typeof(c).same(want):
-            raise errors.InvalidArgument(
-                f"the cotangent given to a vjp function has type {typeof(c)}, but the result of the "
-                f"function has {want}, at\n    {describe(user_source())}"
-            )
-        cts.append(c)
-    return cts
 
 
 def _basis(given: Any) -> Any:
@@ -639,4 +484,3 @@ def _split_axis(y: Any, like: Any, axis: int) -> Any:
         parts.append(reshape(part, shape=(*t.shape[:axis], *shape, *t.shape[axis + 1 :])))
         start = stop
     return tree.unflatten(structure, parts)
-

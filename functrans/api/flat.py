@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,17 +10,18 @@ import jax
 import numpy as np
 
 from functrans import errors, tree
-from functrans.ir.source import describe
+from functrans.ir.source import describe, user_source
 from functrans.trace import Tracer, literal, materialize, typeof
 
 
 class FlatFunction:
     """A user's function of pytrees as one of flat lists; `out_tree` is known once it was called."""
 
-    __slots__ = ("fun", "in_tree", "out_tree")
+    __slots__ = ("fun", "in_tree", "named", "out_tree")
 
-    def __init__(self, fun: Callable[..., Any], in_tree: Any):
+    def __init__(self, fun: Callable[..., Any], in_tree: Any, named: Any = None):
         self.fun = fun
+        self.named = named or fun  # the function that messages speak of
         self.in_tree = in_tree
         self.out_tree: Any = None
 
@@ -28,8 +30,46 @@ class FlatFunction:
         out = self.fun(*args, **kwargs)
         outs, self.out_tree = tree.flatten(out)
         for i, y in enumerate(outs):
-            check_result(self.fun, y, out, i)
+            check_result(self.named, y, out, i)
         return outs
+
+
+class Function(FlatFunction):
+    """A FlatFunction whose result may be `(out, aux)`: aux leaves follow those of out."""
+
+    __slots__ = ("aux_tree", "has_aux", "n_out")
+
+    def __init__(self, fun: Any, in_tree: Any, has_aux: bool = False, named: Any = None):
+        super().__init__(fun, in_tree, named)
+        self.has_aux = has_aux
+        self.n_out = 0
+        self.aux_tree: Any = None
+
+    def __call__(self, *leaves: Any) -> list[Any]:
+        if not self.has_aux:
+            outs = super().__call__(*leaves)
+            self.n_out = len(outs)
+            return outs
+        args, kwargs = tree.unflatten(self.in_tree, leaves)
+        result = self.fun(*args, **kwargs)
+        if not isinstance(result, (tuple, list)) or len(result) != 2:
+            raise errors.NotAnArray(
+                f"with has_aux=True {function_name(self.named)} must return a pair (out, aux), got "
+                f"{type(result).__name__}, at\n    {describe(user_source())}"
+            )
+        outs, self.out_tree = tree.flatten(result[0])
+        aux, self.aux_tree = tree.flatten(result[1])
+        self.n_out = len(outs)
+        for i, y in enumerate([*outs, *aux]):
+            check_result(self.named, y, tuple(result), i)
+        return [*outs, *aux]
+
+    def unflatten(self, outs: Sequence[Any]) -> Any:
+        return tree.unflatten(self.out_tree, outs[: self.n_out])
+
+    def results(self, outs: Sequence[Any]) -> tuple[Any, Any]:
+        aux = tree.unflatten(self.aux_tree, outs[self.n_out :]) if self.has_aux else None
+        return self.unflatten([materialize(y) for y in outs[: self.n_out]]), aux
 
 
 def check_result(fun: Callable[..., Any], y: Any, out: Any, i: int) -> None:
@@ -38,7 +78,7 @@ def check_result(fun: Callable[..., Any], y: Any, out: Any, i: int) -> None:
         typeof(y)
     except errors.NotAnArray:
         path = tree.path_names(out, "result")[i]
-        code = getattr(fun, "__code__", None)
+        code = getattr(inspect.unwrap(fun), "__code__", None)
         where = describe((code, 0)) if code is not None else function_name(fun)
         raise errors.NotAnArray(
             f"{function_name(fun)} returned {y!r:.80} of type {type(y).__qualname__} at {path}; "
@@ -71,4 +111,3 @@ def instantiate(x: Any, like: Any) -> Any:
 
 def float0_zeros(shape: Sequence[int]) -> Any:
     return np.zeros(shape, jax.dtypes.float0)
-

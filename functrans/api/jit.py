@@ -72,6 +72,11 @@ def jit(
     options = {k: v for k, v in locals().items() if k != "fun"}
     if fun is None:
         return functools.partial(jit, **options)
+    if not callable(fun):
+        raise errors.NotAnArray(
+            f"jit takes a function, got {fun!r:.80} of type {type(fun).__qualname__}, at\n"
+            f"    {describe(user_source())}\nWrite jit(f)(x), not jit(f(x))."
+        )
     inline = options.pop("inline")
     if options.pop("compiler_options") is None:
         compiler_options = {}
@@ -158,9 +163,7 @@ class Statics:
         except (TypeError, ValueError):
             parameters = []
         positional = [
-            p.name
-            for p in parameters
-            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+            p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
         ]
         numbers = {i + len(positional) if i < 0 else i for i in numbers}
         self.names = names | {positional[i] for i in numbers if i < len(positional)}
@@ -258,7 +261,14 @@ _ALL_NESTED: weakref.WeakSet[Nested] = weakref.WeakSet()
 
 
 def clear_caches() -> None:
-    """Forget every compiled program and operation, ours and JAX's. Source: `jax.clear_caches`."""
+    """Forget every compiled program and operation, ours and JAX's.
+
+    Source: `jax.clear_caches`.
+
+    Example:
+      >>> import functrans as ft
+      >>> ft.clear_caches()
+    """
     for nested in list(_ALL_NESTED):
         nested.clear()
     eager.clear()

@@ -49,18 +49,22 @@ def vmap(
     """
     if not callable(fun):
         raise errors.NotAnArray(
-            f"vmap takes a function, got {fun!r:.80} of type {type(fun).__qualname__}"
+            f"vmap takes a function, got {fun!r:.80} of type {type(fun).__qualname__}, at\n"
+            f"    {describe(user_source())}\nWrite vmap(f)(x), not vmap(f(x))."
         )
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
     if not (in_axes is None or isinstance(in_axes, (int, tuple))):
         raise errors.NotAnArray(
             f"vmap: in_axes must be an int, None or a tuple with one entry per argument, got "
-            f"{in_axes!r}"
+            f"{in_axes!r}, at\n    {describe(user_source())}"
         )
     for d in tree.leaves((in_axes, out_axes)):
         if not isinstance(d, int):
-            raise errors.NotAnArray(f"vmap: axes must be ints or None, got {d!r}")
+            raise errors.NotAnArray(
+                f"vmap: in_axes and out_axes must be ints or None, or pytrees of them, got {d!r}, "
+                f"at\n    {describe(user_source())}"
+            )
 
     @functools.wraps(fun)
     def mapped(*args: Any, **kwargs: Any) -> Any:
@@ -90,9 +94,7 @@ def vmap(
 
         result = tree.unflatten(flat.out_tree, results)
         wanted = _prefix(out_axes, result, "out_axes", fun)
-        placed = [
-            _place(t, y, d, to, fun) for y, d, to in zip(results, found, wanted, strict=True)
-        ]
+        placed = [_place(t, y, d, to, fun) for y, d, to in zip(results, found, wanted, strict=True)]
         return tree.unflatten(flat.out_tree, placed)
 
     return mapped

@@ -171,9 +171,8 @@ class _Parser:
             self.mark("=")
         primitive = self.primitive()
         params = self.params(primitive) if self.words[self.at] == "[" else {}
-        usual = defaults(primitive)
-        if usual:
-            params = {**usual, **params}
+        for name, value in defaults(primitive).items():
+            params.setdefault(name, value)
         inputs = []
         while self.kinds[self.at] in ("name", "number"):
             inputs.append(self.operand(scope))

@@ -6,12 +6,14 @@ of its inputs, computed where we stand: concrete arrays at once, under a trace a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
+from functrans import errors
 from functrans.ir.program import Equation, Origin, Program, Var
+from functrans.ir.source import equation_source
 from functrans.primitives.base import LinearInput, sum_of
-from functrans.trace import literal, stage, state
+from functrans.trace import literal, stage, state, typeof
 
 
 class Transposition:
@@ -70,6 +72,31 @@ def _backward_one(eqn: Equation, held: dict[Any, Any]) -> None:
             held[v] = c if known is None else sum_of(known, c)
 
 
+def check_linear(equations: Sequence[Equation], tangents: Container[Var] | None = None) -> None:
+    """Raise unless each equation is linear in its variables (in those among `tangents`, if given).
+    Those that hold programs are checked when they are transposed."""
+    for eqn in equations:
+        primitive = eqn.primitive
+        if primitive.holds_programs:
+            continue
+        moving = [
+            i
+            for i, v in enumerate(eqn.inputs)
+            if v.__class__ is Var and (tangents is None or v in tangents)
+        ]
+        allowed = primitive.linear_positions(len(eqn.inputs))
+        together = primitive.multilinear and len(moving) > 1
+        if together or any(i not in allowed for i in moving):
+            types = [v.type if v.__class__ is Var else typeof(v) for v in eqn.inputs]
+            shown = ", ".join(map(str, types))
+            raise errors.NotLinear(
+                f"the function is not linear, so it has no transpose: {primitive.name}({shown}) is "
+                f"not linear in operand {' and '.join(map(str, moving))}{' together' * together}, "
+                f"at\n    {equation_source(eqn)}\n"
+                "For the derivative at a point use vjp(f, x)[1], or linearize the function first."
+            )
+
+
 def _transpose_program(
     program: Program, linear: tuple[bool, ...], ct_active: tuple[bool, ...]
 ) -> Program:
@@ -83,6 +110,7 @@ def _transpose_program(
             tangents.update(eqn.outputs)
     rest = [e for e in program.equations if tangents.isdisjoint(e.outputs)]
     moved = [e for e in program.equations if not tangents.isdisjoint(e.outputs)]
+    check_linear(moved, tangents)
 
     def back(*args: Any) -> list[Any]:
         env = dict(zip(known_in, args[: len(known_in)], strict=True))

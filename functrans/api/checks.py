@@ -1,0 +1,173 @@
+"""What the derivative functions ask of their arguments, in the words of the user."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from functrans import errors, tree
+from functrans.api.flat import as_array, function_name
+from functrans.ir.source import describe, user_source
+from functrans.ir.types import ArrayType, dtype_class
+from functrans.trace import typeof
+
+
+def here() -> str:
+    """The user's line, as the end of a sentence."""
+    return f"at\n    {describe(user_source())}"
+
+
+def check_callable(fun: Any, name: str) -> None:
+    """Raise unless `fun` can be called."""
+    if not callable(fun):
+        raise errors.NotAnArray(
+            f"{name} takes a function, got {fun!r:.80} of type {type(fun).__qualname__}, {here()}\n"
+            f"Write {name}(f)(x), not {name}(f(x))."
+        )
+
+
+def choose(fun: Any, args: Sequence[Any], numbers: Sequence[int]) -> tuple:
+    """The arguments that are differentiated."""
+    for i in numbers:
+        if not -len(args) <= i < len(args):
+            raise errors.MissingArgument(
+                f"argnums={i} asks for an argument that {function_name(fun)} was not given: it was "
+                f"called with {len(args)} positional arguments, {here()}\n"
+                "Differentiated arguments are passed by position."
+            )
+    return tuple([args[i] for i in numbers])
+
+
+def check_inputs(
+    fun: Any, given: tuple, numbers: Sequence[int], holomorphic: bool, allow_int: bool
+) -> None:
+    """Raise unless each leaf of the chosen arguments has a dtype to differentiate by."""
+    wanted = ("complex",) if holomorphic else ("float", "complex")
+    if allow_int:
+        wanted = (*wanted, "int", "uint", "bool")
+    for number, argument in zip(numbers, given, strict=True):
+        for i, x in enumerate(tree.leaves(argument)):
+            if dtype_class(typeof(x).dtype) in wanted:
+                continue
+            advice = (
+                "With holomorphic=True arguments must be complex."
+                if holomorphic
+                else "Cast it with x.astype(float), choose others with argnums, or pass "
+                "allow_int=True."
+            )
+            raise errors.NonDifferentiable(
+                f"cannot differentiate {function_name(fun)} with respect to "
+                f"{tree.path_names(argument, f'args[{number}]')[i]} of type {typeof(x)}, {here()}\n"
+                f"{advice}"
+            )
+
+
+def check_jacobian(fun: Any, given: tuple, numbers: Sequence[int], holomorphic: bool) -> None:
+    """`check_inputs` of jacfwd, where complex arguments need `holomorphic`."""
+    check_inputs(fun, given, numbers, holomorphic, False)
+    for x in tree.leaves(given):
+        if dtype_class(typeof(x).dtype) == "complex" and not holomorphic:
+            raise errors.NonDifferentiable(
+                f"jacfwd of {function_name(fun)}: an argument is complex, {typeof(x)}, {here()}\n"
+                "Pass holomorphic=True for complex-differentiable functions."
+            )
+
+
+def check_outputs(fun: Any, leaves: Sequence[Any], holomorphic: bool) -> None:
+    """Raise unless the results of jacrev are real, or complex with `holomorphic`."""
+    wanted = ("complex",) if holomorphic else ("float",)
+    for y in leaves:
+        if dtype_class(typeof(y).dtype) not in wanted:
+            raise errors.NonDifferentiable(
+                f"jacrev of {function_name(fun)}: a result is {typeof(y)}, but it must be "
+                f"{'complex with' if holomorphic else 'real without'} holomorphic=True, {here()}\n"
+                "For complex results use vjp, or return real and imaginary parts."
+            )
+
+
+def check_loss(fun: Any, value: Any, holomorphic: bool) -> None:
+    """Raise unless the result of a loss is one real (with `holomorphic`, complex) scalar."""
+    leaves = tree.leaves(value)
+    if len(leaves) != 1 or leaves[0] is not value:
+        shown = ", ".join([str(typeof(y)) for y in leaves])
+        what = "None" if value is None else f"a {type(value).__name__} of ({shown})"
+        raise errors.NonScalarLoss(
+            f"grad needs a function that returns one scalar, but {function_name(fun)} returned "
+            f"{what}, {here()}\n"
+            "Let it return the loss alone, or (loss, aux) with has_aux=True."
+        )
+    t = typeof(value)
+    if t.shape != ():
+        raise errors.NonScalarLoss(
+            f"grad needs a function that returns a scalar, but {function_name(fun)} returned {t}, "
+            f"{here()}\nReduce it (jnp.sum, jnp.mean), or use jacrev, or vmap(grad(f)) for one "
+            "gradient per example."
+        )
+    if dtype_class(t.dtype) != ("complex" if holomorphic else "float"):
+        advice = (
+            "With holomorphic=True it must return a complex number."
+            if holomorphic
+            else "Cast with x.astype(float); for a complex-differentiable function pass "
+            "holomorphic=True."
+        )
+        wanted = "complex" if holomorphic else "real floating point"
+        raise errors.NonDifferentiable(
+            f"grad needs a {wanted} result, but {function_name(fun)} returned {t}, {here()}\n"
+            f"{advice}"
+        )
+
+
+def fitting(
+    tangents: tuple, in_tree: Any, leaves: Sequence[Any], name: str, differ: type[Exception]
+) -> list[Any]:
+    """The tangents as a flat list, None for those of integers. `differ` is the error for dtypes
+    that differ."""
+    given, structure = tree.flatten((tangents, {}))
+    if structure != in_tree:
+        wanted, got = (s.children()[0] for s in (in_tree, structure))
+        raise errors.TypeMismatch(
+            f"{name}: the tangents must have the structure of the primals, {wanted}, got {got}, "
+            f"{here()}"
+        )
+    found = []
+    for x, t in zip(leaves, given, strict=True):
+        want = typeof(x).tangent()
+        if isinstance(t, np.ndarray) and t.dtype == jax.dtypes.float0:
+            have = ArrayType(t.shape, jax.dtypes.float0)
+        else:
+            t = as_array(t)
+            have = typeof(t)
+        if not have.same(want):
+            kind = differ if have.shape == want.shape else errors.ShapeMismatch
+            raise kind(
+                f"{name}: the tangent of a primal {typeof(x)} must be {want}, got {have}, {here()}"
+            )
+        found.append(None if want.dtype == jax.dtypes.float0 else t)
+    return found
+
+
+def cotangents(ct: Any, out_tree: Any, types: Sequence[ArrayType]) -> list[Any]:
+    """The cotangents as a flat list, None for those of integers."""
+    given, structure = tree.flatten(ct)
+    if structure != out_tree:
+        raise errors.InvalidArgument(
+            f"the cotangent given to a vjp function has structure {structure}, but the result of "
+            f"the function has {out_tree}, {here()}"
+        )
+    cts: list[Any] = []
+    for c, t in zip(given, types, strict=True):
+        want = t.tangent()
+        if want.dtype == jax.dtypes.float0:
+            cts.append(None)
+            continue
+        c = as_array(c)
+        if not typeof(c).same(want):
+            raise errors.InvalidArgument(
+                f"the cotangent given to a vjp function has type {typeof(c)}, but the result of "
+                f"the function has {want}, {here()}"
+            )
+        cts.append(c)
+    return cts
