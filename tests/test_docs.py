@@ -51,7 +51,9 @@ PUBLIC = {
     f"{module.__name__}.{name}": value
     for module in (ft, ft.ir)
     for name, value in vars(module).items()
-    if inspect.isfunction(value) and value.__module__.startswith("functrans")
+    if inspect.isfunction(value)
+    and value.__module__.startswith("functrans")
+    and not name.startswith("_")
 }
 
 

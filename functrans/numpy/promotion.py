@@ -191,7 +191,7 @@ def align(x: Any, y: Any, name: str) -> tuple[Any, Any]:
 
 
 def align_all(
-    xs: Sequence[Any], name: str, error: type[Exception] = errors.TypeMismatch
+    xs: Sequence[Any], name: str, error: type[Exception] = errors.ShapeMismatch
 ) -> list[Any]:
     """Operands as values of one shape and dtype."""
     xs = [value_of(x, name, i) for i, x in enumerate(xs)]
@@ -239,7 +239,7 @@ def broadcast_shape(
     shapes: Sequence[tuple[int, ...]],
     name: str,
     types: Sequence[ArrayType] = (),
-    error: type[Exception] = errors.TypeMismatch,
+    error: type[Exception] = errors.ShapeMismatch,
 ) -> tuple[int, ...]:
     """The common shape, by NumPy's rule."""
     ndim = max([len(s) for s in shapes], default=0)
