@@ -83,7 +83,9 @@ rsqrt = Accurate("rsqrt", FLOATS, lambda x, y: mul(div(y, x), -0.5), numpy=lambd
 cbrt = Accurate("cbrt", ("float",), lambda x, y: div(1 / 3, square(y)), flops=10)
 
 sin = Accurate("sin", FLOATS, lambda x, y: cos(x), op=hlo.sine, via=jax.lax.sin, flops=10)
-cos: Unary = Accurate("cos", FLOATS, lambda x, y: neg(sin(x)), op=hlo.cosine, via=jax.lax.cos, flops=10)
+cos: Unary = Accurate(
+    "cos", FLOATS, lambda x, y: neg(sin(x)), op=hlo.cosine, via=jax.lax.cos, flops=10
+)
 tan = Accurate("tan", FLOATS, lambda x, y: add(square(y), 1.0), flops=10)
 asin = Unary(
     "asin", FLOATS, lambda x, y: rsqrt(sub(1.0, square(x))), numpy=np.arcsin, op=chlo.asin, flops=10

@@ -515,7 +515,7 @@ SELECTION = [
         lax.select_n,
         {},
         ("float32",),
-        (1,),
+        (),
         {},
         "one-case",
     ),
