@@ -171,7 +171,17 @@ def promote(types: tuple[ArrayType, ...]) -> tuple[Any, bool]:
     key = (*[(t.dtype, t.weak_type) for t in types], jax.config.jax_enable_x64)
     found = _PROMOTED.get(key)
     if found is None:
-        structs = [jax.ShapeDtypeStruct((), t.dtype, weak_type=t.weak_type) for t in types]
-        found = jax.dtypes.result_type(*structs, return_weak_type_flag=True)
-        _PROMOTED[key] = found
+        found = _PROMOTED[key] = _promote(types)
     return found
+
+
+# In the lattice a weak type is one of three points, whatever its width: those of Python's numbers.
+_WEAK = {"int": 0, "uint": 0, "float": 0.0, "complex": 0j}
+
+
+def _promote(types: tuple[ArrayType, ...]) -> tuple[Any, bool]:
+    first = types[0].dtype
+    if all([t.dtype == first for t in types]):
+        return first, all([t.weak_type for t in types])
+    points = [_WEAK.get(dtype_class(t.dtype), t.dtype) if t.weak_type else t.dtype for t in types]
+    return jax.dtypes.result_type(*points, return_weak_type_flag=True)

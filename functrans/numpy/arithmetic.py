@@ -239,7 +239,7 @@ def log2(x: Any, /) -> Any:
     Source: `jax.numpy.log2`.
     """
     y = prims.log(to_inexact(value_of(x, "log2")))
-    return prims.div(y, _same(y, math.log(2)))
+    return prims.div(y, literal(math.log(2), typeof(y).strong()))
 
 
 def log10(x: Any, /) -> Any:
@@ -248,7 +248,7 @@ def log10(x: Any, /) -> Any:
     Source: `jax.numpy.log10`.
     """
     y = prims.log(to_inexact(value_of(x, "log10")))
-    return prims.div(y, _same(y, math.log(10)))
+    return prims.div(y, literal(math.log(10), typeof(y).strong()))
 
 
 def logaddexp(x: Any, y: Any, /) -> Any:
@@ -424,7 +424,7 @@ def signbit(x: Any, /) -> Any:
     if kind == "int":
         return prims.lt(x, _same(x, 0))
     bits = np.dtype(f"int{8 * np.dtype(t.dtype).itemsize}")
-    as_integers = prims.bitcast_convert_type(x, new_dtype=bits)
+    as_integers = prims.bitcast_convert_type(x, dtype=bits)
     return prims.lt(as_integers, _same(as_integers, 0))
 
 

@@ -228,17 +228,17 @@ def view(x: Any, dtype: Any) -> Any:
         return _view_bool(x, t, to)
     old, new = np.dtype(t.dtype).itemsize, np.dtype(to).itemsize
     if old == new:
-        return prims.bitcast_convert_type(x, new_dtype=to)
+        return prims.bitcast_convert_type(x, dtype=to)
     if not t.shape:
         raise invalid("view", f"a scalar {t} cannot become {to}, which has another size")
     if old > new:
-        y = prims.bitcast_convert_type(x, new_dtype=to)
+        y = prims.bitcast_convert_type(x, dtype=to)
         return prims.reshape(y, shape=(*t.shape[:-1], t.shape[-1] * old // new))
     if t.shape[-1] * old % new:
         raise invalid("view", f"the last axis of {t} does not divide into elements of {to}")
     ratio = new // old
     x = prims.reshape(x, shape=(*t.shape[:-1], t.shape[-1] // ratio, ratio))
-    return prims.bitcast_convert_type(x, new_dtype=to)
+    return prims.bitcast_convert_type(x, dtype=to)
 
 
 def _view_bool(x: Any, t: ArrayType, to: Any) -> Any:

@@ -264,9 +264,6 @@ bitwise_or = binary("bitwise_or", "x | y.", prims.or_, prims.or_)
 bitwise_xor = binary("bitwise_xor", "x ^ y.", prims.xor, prims.xor)
 invert = unary("invert", "~x.", prims.not_, integers=True)
 bitwise_not = bitwise_invert = invert
-bitwise_count = unary(
-    "bitwise_count", "The number of bits that are 1.", prims.population_count, True
-)
 left_shift = shift("left_shift", "x << y.", lambda dtype: prims.shift_left)
 right_shift = shift(
     "right_shift",
@@ -279,6 +276,17 @@ bitwise_left_shift, bitwise_right_shift = left_shift, right_shift
 logical_and = logical("logical_and", "Both are true.", prims.and_)
 logical_or = logical("logical_or", "At least one is true.", prims.or_)
 logical_xor = logical("logical_xor", "Exactly one is true.", prims.xor)
+
+
+def bitwise_count(x: Any, /) -> Any:
+    """The number of bits of |x| that are 1.
+
+    Source: `jax.numpy.bitwise_count`.
+    """
+    (x,) = numeric(value_of(x, "bitwise_count"))
+    if dtype_class(typeof(x).dtype) == "int":
+        x = prims.abs_(x)
+    return cast(prims.population_count(x), np.dtype("uint8"))
 
 
 def logical_not(x: Any, /) -> Any:
