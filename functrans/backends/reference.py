@@ -1,4 +1,4 @@
-"""The reference: a program run on NumPy arrays, one equation after the other, at the same dtypes."""
+"""The reference: a program run on NumPy arrays, equation after equation, at the same dtypes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Programs as StableHLO, and their execution by XLA through `jax.jit`.
 
-One JAX primitive, `functrans`, stands for a whole Program; its lowering rule emits the equations. So
-dispatch, donation, shardings, ahead-of-time compilation, the persistent cache and every platform are
-JAX's own. This file and `interop/` are the only ones that touch JAX's internals.
+One JAX primitive, `functrans`, stands for a whole Program; its lowering rule emits the equations.
+So dispatch, donation, shardings, ahead-of-time compilation, the persistent cache and every platform
+are JAX's own. This file and `interop/` are the only ones that touch JAX's internals.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from jax.interpreters import mlir
 
 from functrans.ir.program import Equation, Literal, Program
 from functrans.ir.source import Source, line_of
-from functrans.ir.types import ArrayType
+from functrans.ir.types import ArrayType, dtype_class
 
 # --- the JAX primitive that a program becomes -----------------------------------------------------
 
@@ -179,15 +179,37 @@ class Lowering:
         """A constant array."""
         return mlir.ir_constant(np.asarray(array))
 
+    def op(
+        self,
+        name: str,
+        operands: Sequence[Any],
+        attributes: dict[str, Any] | None = None,
+        type: ArrayType | None = None,
+    ) -> Any:
+        """One operation by its name (`"stablehlo.add"`), of the equation's result type unless
+        another is given. Saying the type, not having it inferred, takes a third to a tenth of the
+        time of the functions of the dialect's module."""
+        made = self.type(self.out_types[0] if type is None else type)
+        return ir.Operation.create(name, [made], operands, attributes).result
+
     def full(self, value: Any, t: ArrayType) -> Any:
         """An array filled with one number."""
-        array = np.full((), value, t.dtype)
-        scalar = mlir.ir_constant(array)
-        if not t.shape:
-            return scalar
-        return hlo.broadcast_in_dim(self.type(t), scalar, ir.DenseI64ArrayAttr.get([]))
+        kind = dtype_class(t.dtype)
+        if kind not in ("float", "int", "uint", "bool"):
+            scalar = mlir.ir_constant(np.full((), value, t.dtype))
+            return self.op("stablehlo.broadcast_in_dim", [scalar], self.axes(()), t)
+        array = self.type(t)
+        make = ir.FloatAttr.get if kind == "float" else ir.IntegerAttr.get
+        number = make(array.element_type, float(value) if kind == "float" else int(value))
+        splat = ir.DenseElementsAttr.get_splat(array, number)
+        return ir.Operation.create("stablehlo.constant", [array], [], {"value": splat}).result
+
+    def axes(self, axes: Sequence[int], name: str = "broadcast_dimensions") -> dict[str, Any]:
+        """A list of axes as the attribute of an operation."""
+        return {name: ir.DenseI64ArrayAttr.get(axes)}
 
     def transpose(self, x: Any, order: Sequence[int]) -> Any:
+        """x with its axes permuted."""
         return hlo.transpose(x, ir.DenseI64ArrayAttr.get(order))
 
     def reduce(self, op: Any, x: Any, start: Any, axes: Sequence[int]) -> Any:

@@ -51,7 +51,7 @@ class ConvertElementType(Elementwise):
             x, t = hlo.real(x), t.update(dtype=real_dtype(t.dtype))
         if dtype_class(dtype) == "bool":
             return compare(x, ctx.full(0, t), "NE", dtype_class(t.dtype))
-        return hlo.convert(ctx.type(ctx.out_types[0]), x)
+        return ctx.op("stablehlo.convert", [x])
 
     def jvp(self, primals: Any, tangents: Any, out: Any, *, dtype: Any, weak_type: bool) -> Any:
         if not is_inexact(dtype) or tangents[0] is None:

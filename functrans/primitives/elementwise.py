@@ -89,6 +89,14 @@ class Elementwise(Primitive):
         return Cost(self.flops * out_types[0].size, bytes_of(*in_types, *out_types))
 
 
+def operation_name(op: Callable[..., Any]) -> str | None:
+    """The name of the operation that a function of a dialect's module makes; None for others."""
+    dialect = {"_stablehlo_ops_gen": "stablehlo", "_chlo_ops_gen": "chlo"}.get(
+        op.__module__.rpartition(".")[2]
+    )
+    return f"{dialect}.{op.__name__.rstrip('_')}" if dialect else None
+
+
 class Unary(Elementwise):
     """One function applied to every element.
 
@@ -118,6 +126,7 @@ class Unary(Elementwise):
         self.tangent = tangent
         self.numpy = numpy or getattr(np, name)
         self.op = op or getattr(hlo, name)
+        self.op_name = operation_name(self.op)
         self.via = via
         self.linear_in = (0,) if linear else ()
         self.result = result
@@ -138,7 +147,7 @@ class Unary(Elementwise):
     def lower(self, ctx: Any, x: Any) -> Any:
         if self.via is not None and dtype_class(ctx.in_types[0].dtype) == "complex":
             return ctx.via_jax(self.via, x)[0]
-        return self.op(x)
+        return ctx.op(self.op_name, [x]) if self.op_name else self.op(x)
 
     def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
         if self.deriv is not None:
@@ -172,6 +181,7 @@ class Binary(Elementwise):
         self.partials = partials
         self.numpy = numpy or getattr(np, name)
         self.op = op or getattr(hlo, name)
+        self.op_name = operation_name(self.op)
         self.flops = flops
         super().__init__(name)
 
@@ -193,7 +203,7 @@ class Binary(Elementwise):
         return np.asarray(self.numpy(x, y)).astype(x.dtype, copy=False)
 
     def lower(self, ctx: Any, x: Any, y: Any) -> Any:
-        return self.op(x, y)
+        return ctx.op(self.op_name, [x, y]) if self.op_name else self.op(x, y)
 
     def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
         total = None
@@ -228,7 +238,7 @@ class Comparison(Binary):
         kind = dtype_class(ctx.in_types[0].dtype)
         if kind == "key":
             return ctx.via_jax(self._of_keys, x, y)[0]
-        return compare(x, y, self.direction, kind)
+        return ctx.op("stablehlo.compare", [x, y], comparison(self.direction, kind))
 
     def _of_keys(self, x: Any, y: Any) -> Any:
         return x == y if self.direction == "EQ" else x != y
@@ -236,11 +246,17 @@ class Comparison(Binary):
 
 def compare(x: Any, y: Any, direction: str, kind: str) -> Any:
     """The StableHLO comparison of operands of a dtype class."""
+    how = comparison(direction, kind)
+    return hlo.compare(x, y, how["comparison_direction"], compare_type=how["compare_type"])
+
+
+def comparison(direction: str, kind: str) -> dict[str, Any]:
+    """The attributes of a comparison of operands of a dtype class."""
     as_ = {"float": "FLOAT", "complex": "FLOAT", "int": "SIGNED"}.get(kind, "UNSIGNED")
-    return hlo.compare(
-        x, y, hlo.ComparisonDirectionAttr.get(direction),
-        compare_type=hlo.ComparisonTypeAttr.get(as_),
-    )  # fmt: skip
+    return {
+        "comparison_direction": hlo.ComparisonDirectionAttr.get(direction),
+        "compare_type": hlo.ComparisonTypeAttr.get(as_),
+    }
 
 
 class Add(Binary):

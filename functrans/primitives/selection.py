@@ -74,7 +74,7 @@ class SelectN(Elementwise):
             return ctx.via_jax(jax.lax.select_n, which, *cases)[0]
         t = ctx.in_types[0]
         if t.dtype == bool:
-            return hlo.select(which, cases[1], cases[0]) if len(cases) == 2 else cases[0]
+            return ctx.op("stablehlo.select", [which, *cases[::-1]]) if cases[1:] else cases[0]
 
         def among(first: int, cases: Sequence[Any]) -> Any:
             if len(cases) == 1:

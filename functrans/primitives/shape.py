@@ -85,7 +85,7 @@ class Transpose(Structural):
         return np.transpose(x, permutation)
 
     def emit(self, ctx: Any, x: Any, *, permutation: Any) -> Any:
-        return hlo.transpose(x, ir.DenseI64ArrayAttr.get(permutation))
+        return ctx.op("stablehlo.transpose", [x], ctx.axes(permutation, "permutation"))
 
     def under_trailing_axis(self, full: Any, *, permutation: Any) -> Any:
         return {"permutation": (*permutation, len(permutation))}
@@ -118,9 +118,7 @@ class BroadcastInDim(Structural):
         return np.broadcast_to(np.reshape(x, aligned), shape)
 
     def emit(self, ctx: Any, x: Any, *, shape: Any, dimensions: Any) -> Any:
-        return hlo.broadcast_in_dim(
-            ctx.type(ctx.out_types[0]), x, ir.DenseI64ArrayAttr.get(dimensions)
-        )
+        return ctx.op("stablehlo.broadcast_in_dim", [x], ctx.axes(dimensions))
 
     def under_trailing_axis(self, full: Any, *, shape: Any, dimensions: Any) -> Any:
         return {"shape": (*shape, full[-1]), "dimensions": (*dimensions, len(shape))}
@@ -151,7 +149,7 @@ class Reshape(Structural):
         return np.reshape(x, shape)
 
     def emit(self, ctx: Any, x: Any, *, shape: Any) -> Any:
-        return hlo.reshape(ctx.type(ctx.out_types[0]), x)
+        return ctx.op("stablehlo.reshape", [x])
 
     def under_trailing_axis(self, full: Any, *, shape: Any) -> Any:
         return {"shape": (*shape, full[-1])}
@@ -182,7 +180,7 @@ class Squeeze(Structural):
         return np.squeeze(x, dimensions)
 
     def emit(self, ctx: Any, x: Any, *, dimensions: Any) -> Any:
-        return hlo.reshape(ctx.type(ctx.out_types[0]), x)
+        return ctx.op("stablehlo.reshape", [x])
 
     def transpose(self, ct: Any, x: Any, *, dimensions: Any) -> Any:
         return (reshape(ct, shape=x.shape),)
