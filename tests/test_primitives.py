@@ -251,8 +251,9 @@ def test_derivatives(case: Case, dtype: str):
         tangents, cotangents = here[n : 2 * n], here[2 * n :]
         tolerance = p.tolerance()
 
-        by_slope = [np.asarray(s).astype(t.dtype) for s, t in zip(slope(p), tangents, strict=True)]
-        assert_close(tangents, by_slope, 1e-7 if step(p) < 1e-3 else 0.05, "jvp against slope,")
+        if min(np.dtype(y.dtype).itemsize for y in p.x) >= 4:  # else rounding hides the slope
+            by_slope = [s.astype(t.dtype) for s, t in zip(slope(p), tangents, strict=True)]
+            assert_close(tangents, by_slope, 1e-7 if step(p) < 1e-3 else 0.05, "jvp = slope,")
         left, right = pairing(p.ct, tangents), pairing(cotangents, p.dx)
         assert abs(left - right) <= 10 * tolerance * (1 + abs(left)), "<ct, jvp> = <vjp, dx>"
         by_xla = ft.jit(both(ft, p.ours))(*args)
@@ -304,8 +305,8 @@ def placements(ndims: Sequence[int]) -> list[Axes]:
     found: dict[Axes, None] = {}
     for k, chosen in enumerate(subsets(len(ndims))):
         found[tuple(0 if c else None for c in chosen)] = None
-        found[tuple((n + 1 + k + i) % (n + 1) if c else None
-                    for i, (c, n) in enumerate(zip(chosen, ndims, strict=True)))] = None  # fmt: skip
+        places = [(k + i) % (n + 1) for i, n in enumerate(ndims)]
+        found[tuple(d if c else None for d, c in zip(places, chosen, strict=True))] = None
     found[tuple(ndims)] = None
     return list(found)
 
