@@ -2,6 +2,7 @@
 
 from functrans.lax.contraction import *
 from functrans.lax.convolution import *
+from functrans.lax.creation import *
 from functrans.lax.elementwise import *
 from functrans.lax.indexing import *
 from functrans.lax.reduction import *

@@ -183,9 +183,10 @@ def reduce(
         >>> print(reduce(np.array([1, 4, 2]), 0, lambda a, b: a + b, (0,)))
         7
     """
+    structure: Any
     flat, structure = tree.flatten(operands)
     starts, start_structure = tree.flatten(init_values)
-    if structure != start_structure or not flat:
+    if not (flat and structure == start_structure):
         raise invalid("reduce", f"operands {structure} and init_values {start_structure} differ")
     xs = [as_array(x) for x in flat]
     types = [ArrayType((), typeof(x).dtype, typeof(x).weak_type) for x in xs]

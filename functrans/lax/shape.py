@@ -8,26 +8,20 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-import jax
 import numpy as np
 
 from functrans import errors
-from functrans.ir.program import Literal
 from functrans.ir.source import describe, user_source
-from functrans.ir.types import ArrayType, canonical_dtype, dtype_class
 from functrans.lax.arguments import as_array, axis_from_front, invalid, sizes_of
 from functrans.primitives import joining as _joining
 from functrans.primitives import shape as _shape
-from functrans.primitives.base import PRIMITIVES
-from functrans.trace import Tracer, literal, materialize, typeof
-from functrans.trace import full as _full
+from functrans.trace import literal, typeof
 
 __all__ = [
-    "broadcast", "broadcast_in_dim", "broadcast_shapes", "broadcast_to_rank", "broadcasted_iota",
-    "collapse", "concat", "concatenate", "empty", "expand_dims", "full", "full_like",
-    "index_in_dim", "iota", "pad", "reshape", "rev", "slice", "slice_in_dim", "split",
+    "broadcast", "broadcast_in_dim", "broadcast_shapes", "broadcast_to_rank",
+    "collapse", "concat", "concatenate", "expand_dims", 
+    "index_in_dim", "pad", "reshape", "rev", "slice", "slice_in_dim", "split",
     "squeeze", "transpose",
-    "zeros_like_array",
 ]  # fmt: skip
 
 
@@ -243,9 +237,11 @@ def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Any]:
     >>> [part.shape for part in split(np.ones(5), (2, 3))]
     [(2,), (3,)]
     """
-    x = as_array(operand)
+    x, sizes = as_array(operand), tuple(map(_index, sizes))
     axis = axis_from_front(axis, len(x.shape), "split")
-    return _joining.split(x, sizes=tuple(map(_index, sizes)), axis=axis)
+    if sum(sizes) != x.shape[axis] or min(sizes, default=0) < 0:
+        raise invalid("split", f"sizes {sizes} must sum to the size of axis {axis} of {x.shape}")
+    return _joining.split(x, sizes=sizes, axis=axis)
 
 
 def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, int, int]]) -> Any:
@@ -270,6 +266,11 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, in
                 f"that dtype, e.g. {t.dtype}(0)."
             )
         value = literal(value, value_type)
+    if len(config) != len(t.shape):
+        raise invalid("pad", f"config {config} needs (low, high, interior) for each axis of {t}")
+    for n, (low, high, inside) in zip(t.shape, config, strict=True):
+        if inside < 0 or low + high + n + inside * max(0, n - 1) < 0:
+            raise invalid("pad", f"config {config} removes more than {t} has")
     return _joining.pad(x, value, config=config)
 
 
@@ -331,127 +332,6 @@ def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True)
     at = at + n if at < 0 else at
     one = _shape.slice_axis(x, axis, at, at + 1)
     return one if keepdims else _shape.squeeze(one, dimensions=(axis,))
-
-
-# --- making ---------------------------------------------------------------------------------------
-
-
-def iota(dtype: Any, size: int) -> Any:
-    """0, 1, ..., size - 1.
-
-    Source: `jax.lax.iota`.
-
-    >>> print(iota(np.int32, 4))
-    [0 1 2 3]
-    """
-    return broadcasted_iota(dtype, (size,), 0)
-
-
-def broadcasted_iota(dtype: Any, shape: Any, dimension: int, *, out_sharding: Any = None) -> Any:
-    """0, 1, 2, ... along one axis, the same along the others.
-
-    Source: `jax.lax.broadcasted_iota`.
-
-    >>> print(broadcasted_iota(np.int32, (2, 3), 1))
-    [[0 1 2]
-     [0 1 2]]
-    """
-    return _joining.iota(
-        dtype=_asked_dtype(dtype), shape=sizes_of(shape), dimension=_index(dimension)
-    )
-
-
-def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None) -> Any:
-    """An array of a shape filled with one value.
-
-    Source: `jax.lax.full`.
-
-    >>> print(full((2,), 7))
-    [7 7]
-    """
-    t = typeof(fill_value)
-    if t.shape:
-        raise errors.TypeMismatch(
-            f"full: fill_value must be a scalar, got {t}, at\n    {describe(user_source())}"
-        )
-    weak = dtype is None and t.weak_type
-    made = ArrayType(sizes_of(shape), t.dtype if dtype is None else _asked_dtype(dtype), weak)
-    return _placed(_filled(fill_value, t, made), sharding)
-
-
-def full_like(
-    x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, sharding: Any = None
-) -> Any:
-    """An array like another one, filled with one value.
-
-    Source: `jax.lax.full_like`.
-
-    >>> print(full_like(np.zeros(2, np.int32), 7))
-    [7 7]
-    """
-    like = typeof(x) if not hasattr(x, "shape") or not hasattr(x, "dtype") else ArrayType(
-        tuple(x.shape), canonical_dtype(x.dtype), bool(getattr(x, "weak_type", False))
-    )  # fmt: skip
-    made = ArrayType(
-        like.shape if shape is None else sizes_of(shape),
-        like.dtype if dtype is None else _asked_dtype(dtype),
-        dtype is None and like.weak_type,
-    )
-    return _placed(_filled(fill_value, typeof(fill_value), made), sharding)
-
-
-def zeros_like_array(x: Any) -> Any:
-    """Zeros of the shape and dtype of an array.
-
-    Source: `jax.lax.zeros_like_array`.
-
-    >>> print(zeros_like_array(np.ones(2)))
-    [0. 0.]
-    """
-    return full_like(x, 0)
-
-
-def empty(shape: Any, dtype: Any, *, out_sharding: Any = None) -> Any:
-    """An array of a shape; its values, here zeros, are not to be relied on.
-
-    Source: `jax.lax.empty`.
-
-    >>> empty((2, 3), np.float32).shape
-    (2, 3)
-    """
-    return full(shape, 0, dtype)
-
-
-def _filled(value: Any, t: ArrayType, made: ArrayType) -> Any:
-    if any(n < 0 for n in made.shape):
-        raise errors.TypeMismatch(
-            f"full: sizes must be >= 0, got shape {made.shape}, at\n    {describe(user_source())}"
-        )
-    if value.__class__ in _SCALARS or isinstance(value, (np.generic, Literal)):
-        return _full(value.value if isinstance(value, Literal) else value, made)
-    if t.dtype != made.dtype or t.weak_type != made.weak_type:
-        convert = PRIMITIVES["convert_element_type"]
-        value = convert(value, dtype=made.dtype, weak_type=made.weak_type)
-    if not made.shape:
-        return value if t.same(made) else materialize(value)
-    if t.shape:
-        raise errors.TypeMismatch(
-            f"full_like: fill_value must be a scalar, got {t}, at\n    {describe(user_source())}"
-        )
-    return _shape.broadcast_in_dim(value, shape=made.shape, dimensions=())
-
-
-def _placed(x: Any, sharding: Any) -> Any:
-    return x if sharding is None or isinstance(x, Tracer) else jax.device_put(x, sharding)
-
-
-def _asked_dtype(dtype: Any) -> Any:
-    """The dtype that a user named, as JAX would have it."""
-    if not isinstance(dtype, (np.dtype, type, str)) and dtype_class(dtype) == "key":
-        return dtype
-    return canonical_dtype(
-        np.dtype(dtype) if isinstance(dtype, np.dtype) else jax.numpy.dtype(dtype)
-    )
 
 
 def _is_numpy(x: Any) -> bool:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from functrans.ir.types import dtype_class
 from functrans.lax.arguments import as_array, axis_from_front, invalid
 from functrans.primitives import sorting as _sorting
+from functrans.trace import typeof
 
 __all__ = ["sort", "sort_key_val", "top_k"]
 
@@ -30,6 +32,7 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
     Source: jax.lax.sort
 
     Example:
+        >>> import numpy as np
         >>> print(sort(np.array([3, 1, 2])))
         [1 2 3]
     """
@@ -49,6 +52,7 @@ def sort_key_val(keys: Any, values: Any, dimension: int = -1, is_stable: bool = 
 
     Source: `jax.lax.sort_key_val`.
 
+    >>> import numpy as np
     >>> print(sort_key_val(np.array([2, 1]), np.array([10, 20]))[1])
     [20 10]
     """
@@ -60,6 +64,7 @@ def top_k(operand: Any, k: int, *, axis: int = -1) -> list[Any]:
 
     Source: `jax.lax.top_k`. The positions are int32; of equal elements the first comes first.
 
+    >>> import numpy as np
     >>> values, positions = top_k(np.array([1, 5, 3]), 2)
     >>> print(values, positions)
     [5 3] [1 2]
@@ -67,6 +72,8 @@ def top_k(operand: Any, k: int, *, axis: int = -1) -> list[Any]:
     x = as_array(operand)
     shape = x.shape
     axis = axis_from_front(axis, len(shape), "top_k")
+    if dtype_class(typeof(x).dtype) == "complex":
+        raise invalid("top_k", "complex numbers have no order")
     if not 0 <= k <= shape[axis]:
         raise invalid("top_k", f"k={k} must lie in 0..{shape[axis]}, the size of axis {axis}")
     return _sorting.top_k(x, k=int(k), axis=axis)
