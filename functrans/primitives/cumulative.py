@@ -73,7 +73,7 @@ class Cumulative(Primitive):
             window_strides=ir.DenseI64ArrayAttr.get(ones),
             base_dilations=ir.DenseI64ArrayAttr.get(ones),
             window_dilations=ir.DenseI64ArrayAttr.get(ones),
-            padding=ir.DenseElementsAttr.get(memoryview(padding)),
+            padding=ir.DenseElementsAttr.get(padding.data),
         )
         block = folded.regions[0].blocks.append(ctx.type(scalar), ctx.type(scalar))
         with ir.InsertionPoint(block):
