@@ -69,8 +69,9 @@ class DynamicSlice(Window):
 
     def lower(self, ctx: Any, x: Any, *starts: Any, sizes: Any) -> Any:
         t = ctx.out_types[0]
+        starts, zero = _signed(ctx, starts)
         if is_key_dtype(t.dtype):
-            sizes, starts = (*sizes, x.type.shape[-1]), (*starts, _zero_like(ctx, starts))
+            sizes, starts = (*sizes, x.type.shape[-1]), (*starts, zero)
         elif not t.size:
             return ctx.full(0, t)
         return hlo.dynamic_slice(x, starts, ir.DenseI64ArrayAttr.get(sizes)) if sizes else x
@@ -128,8 +129,9 @@ class DynamicUpdateSlice(Window):
             return u
         if not u_type.size:
             return x
+        starts, zero = _signed(ctx, starts)
         if is_key_dtype(t.dtype):
-            starts = (*starts, _zero_like(ctx, starts))
+            starts = (*starts, zero)
         return hlo.dynamic_update_slice(x, u, starts)
 
     def transpose(self, ct: Any, x: Any, u: Any, *starts: Any) -> Any:
@@ -157,10 +159,16 @@ class DynamicUpdateSlice(Window):
         return Cost(0, bytes_of(*in_types[:2], *out_types))
 
 
-def _zero_like(ctx: Any, starts: Any) -> Any:
-    """StableHLO: a start index of zero, for the words of typed keys."""
-    integers = [t for t in ctx.in_types if not is_key_dtype(t.dtype)]
-    return ctx.full(0, integers[0] if starts else ArrayType((), np.dtype(np.int32)))
+def _signed(ctx: Any, starts: Any) -> tuple[Sequence[Any], Any]:
+    """StableHLO: the starts as signed integers, and a zero like them. (Of a constant unsigned start
+    XLA's simplifier reads the highest bit as a sign.)"""
+    if not starts:
+        return starts, ctx.full(0, ArrayType((), np.dtype(np.int32)))
+    t = ctx.in_types[-1]
+    if dtype_class(t.dtype) == "uint":
+        t = t.update(dtype=np.dtype(np.int32 if t.dtype.itemsize < 4 else np.int64))
+        starts = [hlo.convert(ctx.type(t), s) for s in starts]
+    return starts, ctx.full(0, t)
 
 
 def _start_zero(starts: Sequence[Any]) -> Literal:

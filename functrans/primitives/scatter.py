@@ -90,6 +90,13 @@ class Scatter(Indexed):
             n = x.type.shape[-1]
             params = under_trailing_axis(n, params)
             t = ArrayType((*t.shape, n), np.dtype(np.uint32))
+        elif not t.shape:  # XLA's scatter_simplifier fails on several updates of a scalar
+            new = 1 + max(params["indices"], default=-1)
+            row = t.update(shape=(1,))
+            x, i_type = hlo.reshape(ctx.type(row), x), i_type.update(shape=(*u_type.shape, 1))
+            params = {**params, "operand": (new,), "indexed": (new,), "sizes": (1,)}
+            made = self._emit(ctx, x, ctx.full(0, i_type), u, row, i_type, **params)
+            return hlo.reshape(ctx.type(t), made)
         return self._emit(ctx, x, i, u, t, i_type, **params)
 
     def _emit(
@@ -180,7 +187,7 @@ class ScatterMul(Scatter):
     """x times the updates at computed places."""
 
     name, linear_in, combine, into = "scatter_mul", (0,), "mul", np.multiply.at
-    takes = ("bool", "int", "uint", "float", "complex")
+    takes = ("int", "uint", "float", "complex")
 
     def jvp(self, primals: Any, tangents: Any, out: Any, **params: Any) -> Any:
         (x, i, u), (dx, _, du) = primals, tangents
@@ -228,7 +235,7 @@ class ScatterExtreme(Scatter):
 _NUMBERS = ("int", "uint", "float", "complex")
 
 scatter = Scatter()
-scatter_add = ScatterAdd("scatter_add", "add", np.add.at, ("bool", *_NUMBERS))
+scatter_add = ScatterAdd("scatter_add", "add", np.add.at, _NUMBERS)
 scatter_sub = ScatterAdd("scatter_sub", "sub", np.subtract.at, _NUMBERS)
 scatter_mul = ScatterMul()
 scatter_min = ScatterExtreme("scatter_min", "min", np.minimum.at)
