@@ -76,9 +76,7 @@ def lowering() -> Iterator[Row]:
         goal=0.5,
         repeats=9,
     )
-    g = {
-        id(lib): lib.ft.vmap(lib.ft.grad(transformer_loss(lib)), (None, 0)) for lib in (OURS, JAX)
-    }
+    g = {id(lib): lib.ft.vmap(lib.ft.grad(transformer_loss(lib)), (None, 0)) for lib in (OURS, JAX)}
     yield pair(
         "trace + transform + lower, cold, the same",
         lambda: ft.jit(g[id(OURS)]).lower(params, TOKENS),

@@ -34,9 +34,7 @@ JAX = Library(jax, jax.numpy, jax.lax, jax.nn)
 
 
 def _arrays(rng: np.random.Generator, *shapes: tuple[int, ...]) -> list[jax.Array]:
-    return [
-        jax.numpy.asarray(rng.normal(size=s) / max(1, s[0]) ** 0.5, "float32") for s in shapes
-    ]
+    return [jax.numpy.asarray(rng.normal(size=s) / max(1, s[0]) ** 0.5, "float32") for s in shapes]
 
 
 def mlp_params(sizes: tuple[int, ...]) -> list[tuple[jax.Array, jax.Array]]:

@@ -1,5 +1,5 @@
-"""Two functions timed in turn in one process: ratios, because absolute times on a shared machine mean
-little."""
+"""Two functions timed in turn in one process: ratios, because absolute times on a shared machine
+mean little."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def load(seed: int = 0) -> tuple[np.ndarray, ...]:
     return images[360:], labels[360:], images[:360], labels[:360]
 
 
-# --- 1. softmax regression, its gradient by hand and by ft.grad -------------------------------------
+# --- 1. softmax regression, its gradient by hand and by ft.grad -----------------------------------
 
 
 def softmax_loss(params, x, labels):
@@ -72,7 +72,7 @@ def compare_gradients(images: np.ndarray, labels: np.ndarray) -> float:
     return difference
 
 
-# --- 2. an MLP and a convolutional network ----------------------------------------------------------
+# --- 2. an MLP and a convolutional network --------------------------------------------------------
 
 
 def init(key, shapes: dict[str, tuple[int, ...]]) -> dict:
@@ -160,7 +160,7 @@ def train(name, network, shapes, data, epochs: int, batch: int = 64):
     return params, state, step, losses, accuracy
 
 
-# --- 3. per-example gradients ------------------------------------------------------------------------
+# --- 3. per-example gradients ---------------------------------------------------------------------
 
 
 def hardest(params, images, labels, n: int = 5):
@@ -179,7 +179,7 @@ def hardest(params, images, labels, n: int = 5):
     return chosen, lengths
 
 
-# --- 4. the same step by the reference interpreter ---------------------------------------------------
+# --- 4. the same step by the reference interpreter ------------------------------------------------
 
 
 def check_step(step, params, state, images, labels) -> float:
@@ -195,7 +195,7 @@ def check_step(step, params, state, images, labels) -> float:
     )
 
 
-# --- all of it ----------------------------------------------------------------------------------------
+# --- all of it ------------------------------------------------------------------------------------
 
 
 def draw(path: str, curves, images, labels, chosen, lengths) -> None:

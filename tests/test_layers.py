@@ -15,6 +15,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 LAYERS = [
     {"errors", "tree"},
     {"ir"},
+    {"tracer"},
     {"trace"},
     {"primitives"},
     {"transforms"},

@@ -29,7 +29,6 @@ from functrans.primitives.shape import reshape, slice_axis
 from functrans.trace import (
     evaluate,
     literal,
-    materialize,
     state,
     tracing,
     typeof,
@@ -125,7 +124,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
         results = evaluate(program, filled)
         typed = zip(results, linear.out_types, strict=True)
         return flat.unflatten([
-            materialize(t) if is_inexact(y.dtype) else float0_zeros(y.shape)
+            instantiate(t, y) if is_inexact(y.dtype) else float0_zeros(y.shape)
             for t, y in list(typed)[: flat.n_out]
         ])  # fmt: skip
 
@@ -196,8 +195,8 @@ def grad(
       allow_int: give integer arguments a gradient of dtype float0 instead of an error.
 
     Returns:
-      A function of the same arguments that returns the gradient, of the structure of the argument (a
-      tuple of such if `argnums` is a sequence).
+      A function of the same arguments that returns the gradient, of the structure of the argument
+      (a tuple of such if `argnums` is a sequence).
 
     Raises:
       NonScalarLoss: the result is not a scalar.
@@ -289,8 +288,8 @@ def jacfwd(
       argnums, has_aux, holomorphic: as in `grad`.
 
     Returns:
-      A function whose result has, for every leaf of the output and of the argument, an array of shape
-      `(*output shape, *argument shape)`.
+      A function whose result has, for every leaf of the output and of the argument, an array of
+      shape `(*output shape, *argument shape)`.
 
     Source: `jax.jacfwd`.
 
@@ -399,7 +398,8 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[..., An
 
     Arguments:
       fun: linear function of pytrees of arrays.
-      *primals: examples of the arguments; only shapes and dtypes are read (`ShapeDtypeStruct` does).
+      *primals: examples of the arguments; only shapes and dtypes are read (`ShapeDtypeStruct`
+      does).
 
     Returns:
       A function from a cotangent of the result to a tuple of cotangents, one per argument.
@@ -472,7 +472,7 @@ def _basis(given: Any) -> Any:
 
 
 def _split_axis(y: Any, like: Any, axis: int) -> Any:
-    """Split the axis that runs over all elements of the pytree `like` into its leaves and shapes."""
+    """Split the axis that runs over all elements of the pytree `like` into its leaves."""
     leaves, structure = tree.flatten(like)
     t = typeof(y)
     axis %= t.ndim

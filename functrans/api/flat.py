@@ -11,6 +11,7 @@ import numpy as np
 
 from functrans import errors, tree
 from functrans.ir.source import describe, user_source
+from functrans.primitives.conversion import convert_element_type
 from functrans.trace import Tracer, literal, materialize, typeof
 
 
@@ -82,8 +83,8 @@ def check_result(fun: Callable[..., Any], y: Any, out: Any, i: int) -> None:
         where = describe((code, 0)) if code is not None else function_name(fun)
         raise errors.NotAnArray(
             f"{function_name(fun)} returned {y!r:.80} of type {type(y).__qualname__} at {path}; "
-            f"a transformed function must return arrays, scalars or pytrees of them. It is defined at"
-            f"\n    {where}"
+            f"a transformed function must return arrays, scalars or pytrees of them. It is defined "
+            f"at\n    {where}"
         ) from None
 
 
@@ -100,12 +101,14 @@ def as_array(x: Any) -> Any:
 
 
 def instantiate(x: Any, like: Any) -> Any:
-    """A tangent or cotangent that a user may hold: None is the zero of the type `like`."""
+    """A tangent or cotangent that a user may hold, of the type `like`; None is its zero."""
     if x is None:
         tangent = like.tangent()
         if tangent is not like:
             return float0_zeros(like.shape)
         return materialize(literal(0, like))
+    if typeof(x).weak_type != like.weak_type:
+        x = convert_element_type(x, dtype=like.dtype, weak_type=like.weak_type)
     return materialize(x)
 
 

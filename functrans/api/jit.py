@@ -1,7 +1,7 @@
 """`jit`: a function traced once per signature, its program optimised and compiled by XLA.
 
-On its own it is `jax.jit` around the program, so dispatch is JAX's. Inside a transformation it becomes
-one `jit` equation that holds the program.
+On its own it is `jax.jit` around the program, so dispatch is JAX's. Inside a transformation it
+becomes one `jit` equation that holds the program.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from functrans.backends import eager, xla
 from functrans.ir.program import Program, hoist_constants
 from functrans.ir.source import describe, user_source
 from functrans.passes import pipeline
+from functrans.passes.dead_code import without_unused_inputs
 from functrans.primitives.call import jit as jit_call
 from functrans.trace import Tracer, clear_types, leaked, stage, state, typeof
 
@@ -52,8 +53,8 @@ def jit(
 
     Returns:
       A function like `fun`, with `.trace(*args)`, `.lower(*args)` (then `.compile()`,
-      `.as_text()`, `.cost_analysis()`, `.memory_analysis()`), `.program(*args)`, `.eval_shape(*args)`
-      and `.clear_cache()`.
+      `.as_text()`, `.cost_analysis()`, `.memory_analysis()`), `.program(*args)`,
+      `.eval_shape(*args)` and `.clear_cache()`.
 
     Raises:
       UnhashableStatic: a static argument is not hashable.
@@ -87,7 +88,7 @@ def jit(
             del options[name]
     statics = Statics(fun, static_argnums, static_argnames)
     entry = _entry(fun)
-    jitted = jax.jit(entry, **options)
+    jitted: Any = jax.jit(entry, **options)
     nested = Nested(fun, statics, inline)
 
     @functools.wraps(fun)
@@ -141,7 +142,8 @@ def _entry(fun: Callable[..., Any]) -> Callable[..., Any]:
         arrays = [x for x, d in zip(leaves, dynamic, strict=True) if d]
         with jax.ensure_compile_time_eval():  # constants are arrays, not JAX's tracers
             program = stage(only_arrays, [typeof(x) for x in arrays], function_name(fun))
-        outs = xla.run_program(pipeline.optimize(program), arrays)
+        program, kept = without_unused_inputs(pipeline.optimize(program))
+        outs = xla.run_program(program, [arrays[i] for i in kept])
         return tree.unflatten(flat.out_tree, outs)
 
     return entry

@@ -1,4 +1,4 @@
-"""Programs as users meet them: made from a function, run by the reference, asked for their types."""
+"""Programs as users meet them: made from a function, run by the reference, asked for types."""
 
 from __future__ import annotations
 

@@ -6,8 +6,6 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
-
 from functrans import errors, tree
 from functrans.api.flat import FlatFunction, as_array, function_name
 from functrans.ir.source import describe, user_source
@@ -17,7 +15,7 @@ from functrans.transforms.batch import Batching
 
 def vmap(
     fun: Callable[..., Any],
-    in_axes: int | None | Sequence[Any] = 0,
+    in_axes: int | Sequence[Any] | None = 0,
     out_axes: Any = 0,
     axis_name: Any = None,
     axis_size: int | None = None,
@@ -105,16 +103,20 @@ def _without(t: Any, d: int) -> Any:
 
 
 def _prefix(axes: Any, given: Any, what: str, fun: Any) -> list[int | None]:
-    """One axis per leaf, from a pytree prefix."""
+    """One axis per leaf, from a pytree prefix. None is a leaf of `axes`, but not of `given`."""
+    full: list[int | None] = []
     try:
-        full = jax.tree.broadcast(axes, given, is_leaf=lambda x: x is None)
+        tree.map(
+            lambda d, part: full.extend([d] * len(tree.leaves(part))),
+            axes, given, is_leaf=lambda x: x is None,
+        )  # fmt: skip
     except ValueError as error:
         raise errors.InvalidArgument(
             f"vmap of {function_name(fun)}: {what}={axes if what == 'out_axes' else axes[0]} is not "
             f"a pytree prefix of the {'result' if what == 'out_axes' else 'arguments'}, at\n"
             f"    {describe(user_source())}\n{error}"
         ) from None
-    return tree.leaves(full, is_leaf=lambda x: x is None)
+    return full
 
 
 def _sizes(

@@ -26,6 +26,7 @@ class Splat:
     """The type of a literal operand: it is given as a scalar and repeated inside."""
 
     __slots__ = ("type",)
+    type: ArrayType
     _made: dict[ArrayType, Splat] = {}
 
     def __new__(cls, type: ArrayType) -> Splat:

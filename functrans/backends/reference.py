@@ -15,9 +15,7 @@ from functrans.ir.types import ArrayType, is_key_dtype
 def run(program: Program, args: Sequence[Any]) -> list[Any]:
     """The results of a program as NumPy arrays (typed keys: jax key arrays)."""
     env: dict[Any, Any] = {}
-    for v, x in zip(
-        (*program.constants, *program.inputs), (*program.values, *args), strict=True
-    ):
+    for v, x in zip((*program.constants, *program.inputs), (*program.values, *args), strict=True):
         env[v] = as_numpy(x, v.type)
     for eqn in program.equations:
         values = [_value(v, env) for v in eqn.inputs]

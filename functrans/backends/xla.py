@@ -237,5 +237,3 @@ class Lowering:
             lambda *xs: jax.tree_util.tree_leaves(function(*xs)), multiple_results=True
         )
         return [y for y in rule(context, *operands)]
-
-

@@ -1,8 +1,9 @@
 """Put the equations of very deep calls in place of the calls.
 
-XLA walks nested calls recursively and overflows its stack at a depth of a few hundred. A program nested
-deeper than `DEEPEST` has each call that is the only one of its program replaced by that program's
-equations. Shallow programs are left alone: one function called many times is compiled once.
+XLA walks nested calls recursively and overflows its stack at a depth of a few hundred. A program
+nested deeper than `DEEPEST` has each call that is the only one of its program replaced by that
+program's equations. Shallow programs are left alone: one function called many times is compiled
+once.
 """
 
 from __future__ import annotations
@@ -75,9 +76,7 @@ def _splice(program: Program, inner: Callable[[Program], tuple[Program, bool]]) 
         names: dict[Var, Any] = dict(zip(called.inputs, inputs, strict=True))
         for n in called.equations:
             values = tuple([names.get(v, v) if v.__class__ is Var else v for v in n.inputs])
-            equations.append(
-                Equation(n.primitive, values, n.outputs, n.params, n.source, n.origin)
-            )
+            equations.append(Equation(n.primitive, values, n.outputs, n.params, n.source, n.origin))
         for v, y in zip(e.outputs, called.outputs, strict=True):
             known[v] = y if y.__class__ is Literal else names.get(y, y)  # type: ignore[arg-type]
     return program.replace(equations=equations, outputs=[now(v) for v in program.outputs])

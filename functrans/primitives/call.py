@@ -2,8 +2,8 @@
 
     jit[program] args -> results
 
-The nested Program has no constants: what the function closed over stands among the operands. What the
-transformations make of it is cached on it, so twenty calls of one layer are transformed once.
+The nested Program has no constants: what the function closed over stands among the operands. What
+the transformations make of it is cached on it, so twenty calls of one layer are transformed once.
 """
 
 from __future__ import annotations

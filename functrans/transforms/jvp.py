@@ -1,13 +1,13 @@
 """Forward mode, and the linear part of reverse mode.
 
-`Differentiation` is the trace under which a function runs to be differentiated: each value is a pair
-(primal, tangent); each operation runs on the primals where the trace stands (concrete arrays: at
-once, so Python sees values) and its jvp rule on the tangents.
+`Differentiation` is the trace under which a function runs to be differentiated: each value is a
+pair (primal, tangent); each operation runs on the primals where the trace stands (concrete arrays:
+at once, so Python sees values) and its jvp rule on the tangents.
 
     jvp        the tangents are values like the primals
     linearize  the tangents are names on a `LinearTrace`: an operation with a tangent among its
-               operands is recorded there, any other runs where we stand. What the recorded equations
-               hold of ordinary values are the residuals.
+               operands is recorded there, any other runs where we stand. What the recorded
+               equations hold of ordinary values are the residuals.
 """
 
 from __future__ import annotations
@@ -78,9 +78,7 @@ class LinearTrace:
         outs = out_types(primitive, tuple(types), params)
         variables = tuple([Var(t) for t in outs])
         source, origin = state.derived or (user_source(), None)
-        self.equations.append(
-            Equation(primitive, tuple(inputs), variables, params, source, origin)
-        )
+        self.equations.append(Equation(primitive, tuple(inputs), variables, params, source, origin))
         results = [Tracer(self, v.type, v) for v in variables]
         return results if primitive.multiple else results[0]
 
@@ -191,8 +189,8 @@ class Linear:
             return constants.setdefault(id(x), (Var(typeof(x)), x))[0]
 
         equations = [
-            Equation(e.primitive, tuple(map(named, e.inputs)), e.outputs, e.params, e.source, e.origin)
-            for e in self.equations
+            Equation(e.primitive, tuple(map(named, e.inputs)), e.outputs, e.params, e.source,
+            e.origin) for e in self.equations
         ]  # fmt: skip
         outs = [
             literal(0, t) if v is None else v
@@ -219,7 +217,7 @@ def run_linearize(
     return outs, Linear(equations, [x.ref for x in inputs], outputs, types)
 
 
-# --- Program -> Program ------------------------------------------------------------------------------
+# --- Program -> Program ---------------------------------------------------------------------------
 
 
 def jvp_program(program: Program, active: tuple[bool, ...]) -> tuple[Program, tuple[bool, ...]]:

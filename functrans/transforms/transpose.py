@@ -1,7 +1,8 @@
 """Reverse mode: a linear map walked backwards.
 
-In: a list of linear equations (from `linearize`), the cotangents of its results. Out: the cotangents
-of its inputs, computed where we stand: concrete arrays at once, under a trace as equations of it.
+In: a list of linear equations (from `linearize`), the cotangents of its results. Out: the
+cotangents of its inputs, computed where we stand: concrete arrays at once, under a trace as
+equations of it.
 """
 
 from __future__ import annotations
