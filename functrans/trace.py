@@ -23,6 +23,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from functrans.flags import flags
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, prune
 from functrans.ir.source import Source, user_source
 from functrans.ir.types import ArrayType
@@ -225,7 +226,7 @@ _LEVELS_PER_STACK = 25
 
 def _on_new_stack(run: Callable[[], Program]) -> Program:
     here = state.trace, state.derived, state.depth
-    x64, precision = jax.config.jax_enable_x64, jax.config.jax_default_matmul_precision
+    x64, precision = flags.jax_enable_x64, flags.jax_default_matmul_precision
     made: list[Program] = []
     failed: list[BaseException] = []
 

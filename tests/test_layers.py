@@ -13,7 +13,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 # A file may import from its own layer and from those before it.
 LAYERS = [
-    {"errors", "tree"},
+    {"errors", "flags", "tree"},
     {"ir"},
     {"tracer"},
     {"trace"},

@@ -17,6 +17,7 @@ import jax
 from functrans import errors, tree
 from functrans.api.flat import FlatFunction, function_name
 from functrans.backends import eager, xla
+from functrans.flags import flags
 from functrans.ir.program import Program, hoist_constants
 from functrans.ir.source import describe, user_source
 from functrans.passes import pipeline
@@ -235,8 +236,8 @@ class Nested:
         static, dynamic = self.statics.split(args, kwargs)
         leaves, in_tree = tree.flatten(dynamic)
         types = tuple([typeof(x) for x in leaves])
-        key = (static, in_tree, types, jax.config.jax_enable_x64,
-               jax.config.jax_default_matmul_precision)  # fmt: skip
+        key = (static, in_tree, types, flags.jax_enable_x64,
+               flags.jax_default_matmul_precision)  # fmt: skip
         found = self.cache.get(key)
         if found is None or not _still_active(found[1]):
             flat = FlatFunction(self.statics.bound(static), in_tree)

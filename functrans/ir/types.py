@@ -168,7 +168,7 @@ _PROMOTED: dict[tuple, tuple[Any, bool]] = {}
 
 def promote(types: tuple[ArrayType, ...]) -> tuple[Any, bool]:
     """The dtype and weak flag to which JAX's promotion lattice takes operands of these types."""
-    key = (*[(t.dtype, t.weak_type) for t in types], jax.config.jax_enable_x64)
+    key = (*[(t.dtype, t.weak_type) for t in types], flags.jax_enable_x64)
     found = _PROMOTED.get(key)
     if found is None:
         found = _PROMOTED[key] = _promote(types)

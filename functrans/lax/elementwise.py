@@ -55,7 +55,13 @@ def operands(x: Any, y: Any) -> tuple[Any, Any]:
     """Two values of equal shape, if JAX's lax would make them so."""
     if x.__class__ is Tracer and y.__class__ is Tracer and x.type is y.type:
         return x, y
-    x, y = operand(x), operand(y)
+    if isinstance(y, _Numbers):
+        x = operand(x)
+        return x, _filled(y, typeof(x).shape)
+    y = operand(y)
+    if isinstance(x, _Numbers):
+        return _filled(x, typeof(y).shape), y
+    x = operand(x)
     a, b = typeof(x).shape, typeof(y).shape
     if a == b:
         return x, y
@@ -67,6 +73,12 @@ def operands(x: Any, y: Any) -> tuple[Any, Any]:
         shape = tuple([n if m == 1 else m for m, n in zip(a, b, strict=True)])
         return _stretch(x, a, shape), _stretch(y, b, shape)
     return x, y  # the primitive refuses them, in its own words
+
+
+def _filled(x: Any, shape: tuple[int, ...]) -> Any:
+    """The literal of a number at a shape."""
+    t = typeof(x)
+    return splat(x, ArrayType(shape, t.dtype, t.weak_type))
 
 
 def _stretch(x: Any, old: tuple[int, ...], new: tuple[int, ...]) -> Any:
