@@ -12,6 +12,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from functrans.flags import flags
+
 _INTERNED: dict[tuple, ArrayType] = {}
 
 float0 = jax.dtypes.float0
