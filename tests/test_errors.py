@@ -615,7 +615,12 @@ def length_of_a_scalar(m, jnp):
     m.jit(lambda x: len(x))(1.0)  # <-
 
 
-@misuse(errors.InvalidIndex, "f32[3]", "2")
+@misuse(errors.InvalidIndex, "slice", "static integers", "lax.dynamic_slice")
+def slice_up_to_a_traced_number(m, jnp):
+    m.jit(lambda x, n: x[:n])(X, 2)  # <-
+
+
+@misuse(errors.InvalidIndex, "1-dimensional", "2 were indexed")
 def too_many_indices(m, jnp):
     m.jit(lambda x: x[0, 0])(X)  # <-
 
