@@ -20,6 +20,7 @@ from functrans.numpy.promotion import (
     expand,
     invalid,
     mismatch,
+    scalar,
     to_inexact,
     value_of,
 )
@@ -66,7 +67,7 @@ __all__ = [
 
 def _same(x: Any, value: Any) -> Any:
     """A literal of x's type."""
-    return literal(value, typeof(x))
+    return scalar(value, typeof(x))
 
 
 # --- division -------------------------------------------------------------------------------------
@@ -206,8 +207,10 @@ def _static_integer(y: Any) -> int | None:
 
 def _integer_power(x: Any, y: Any) -> Any:
     """By repeated squaring, six times: an exponent of 64 overflows every integer type."""
-    result = _same(x, 1)
-    one, zero = _same(x, 1), _same(x, 0)
+    t = typeof(x)
+    x = cast(x, t.dtype, t.weak_type and typeof(y).weak_type)
+    result = one = _same(x, 1)
+    zero = _same(x, 0)
     for step in range(6):
         odd = prims.ne(prims.and_(y, one), zero)
         result = select_n(odd, result, prims.mul(result, x))
@@ -256,7 +259,7 @@ def logaddexp(x: Any, y: Any, /) -> Any:
 
     Source: `jax.numpy.logaddexp`.
     """
-    return _log_of_sum(*align_inexact((x, y), "logaddexp"), 1.0)
+    return _log_of_sum(align_inexact((x, y), "logaddexp"), 1.0)
 
 
 def logaddexp2(x: Any, y: Any, /) -> Any:
@@ -264,12 +267,13 @@ def logaddexp2(x: Any, y: Any, /) -> Any:
 
     Source: `jax.numpy.logaddexp2`.
     """
-    return _log_of_sum(*align_inexact((x, y), "logaddexp2"), math.log(2))
+    return _log_of_sum(align_inexact((x, y), "logaddexp2"), math.log(2))
 
 
-def _log_of_sum(x: Any, y: Any, unit: float) -> Any:
+def _log_of_sum(operands: list[Any], unit: float) -> Any:
     """max(x, y) + log(1 + exp(-|x - y| unit)) / unit; x + y where both are the same infinity or
     one is NaN. There the difference is replaced, so that no NaN reaches the gradient."""
+    x, y = operands
     largest = prims.max_(x, y)
     delta = prims.sub(x, y)
     undefined = prims.ne(delta, delta)

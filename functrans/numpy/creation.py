@@ -141,7 +141,7 @@ def canonical_float() -> Any:
 def _filled(value: Any, t: ArrayType) -> Any:
     made = filled(value, t)
     if t.weak_type and not isinstance(made, Tracer):  # a jax array: only jax makes a weak one
-        return jax.numpy.full(t.shape, value)
+        return jax.numpy.full(t.shape, literal(value, t).value)
     return made
 
 

@@ -47,7 +47,13 @@ def einsum(
     shapes = tuple([typeof(x).shape for x in xs])
     for taken, formula in _steps(subscripts, shapes, _hashable(optimize)):
         terms = [xs.pop(i) for i in taken]
-        xs.append(_contract(formula, terms, precision, preferred_element_type))
+        if formula.__class__ is tuple and preferred_element_type is None:
+            lhs, rhs, to = formula[0]
+            y = contract(terms[0], terms[1], lhs, rhs, to, precision)
+        else:
+            text = formula[1] if formula.__class__ is tuple else formula
+            y = _contract(text, terms, precision, preferred_element_type)
+        xs.append(y)
     return materialize(xs[0])
 
 
@@ -81,8 +87,9 @@ def _hashable(optimize: Any) -> Any:
 
 
 @functools.lru_cache(maxsize=4096)
-def _steps(subscripts: str, shapes: tuple, optimize: Any) -> list[tuple[tuple[int, ...], str]]:
-    """For each step which operands are taken away, and "ab,bc->ac" of what is put at the end."""
+def _steps(subscripts: str, shapes: tuple, optimize: Any) -> list[tuple[tuple[int, ...], Any]]:
+    """For each step which operands are taken away, and "ab,bc->ac" of what is put at the end; with
+    the names of dot_general's axes where the step is no more than that."""
     if isinstance(optimize, tuple):
         optimize = [p for p in optimize if p != "einsum_path"]
     try:
@@ -96,7 +103,38 @@ def _steps(subscripts: str, shapes: tuple, optimize: Any) -> list[tuple[tuple[in
             f"{subscripts!r} does not fit operands of shapes {shown}: {error}",
             "One letter per axis of each operand; equal letters name axes of equal sizes.",
         ) from None
-    return [(step[0], step[2]) for step in info.contraction_list]
+    left = list(shapes)
+    steps = []
+    for step in info.contraction_list:
+        taken, formula = step[0], step[2]
+        given = [left.pop(i) for i in taken]
+        names, out = formula.split("->")
+        sizes: dict[str, set[int]] = {}
+        for term, shape in zip(names.split(","), given, strict=True):
+            for name, n in zip(term, shape, strict=True):
+                sizes.setdefault(name, set()).add(n)
+        left.append(tuple([max(sizes[name]) for name in out]))
+        plain = all(len(found) == 1 for found in sizes.values())
+        axes = _plain_axes(names.split(","), out) if plain else None
+        steps.append((taken, formula if axes is None else (axes, formula)))
+    return steps
+
+
+def _plain_axes(terms: list[str], out: str) -> tuple[Any, ...] | None:
+    """lhs, rhs, out of one dot_general; None if the step is more, or an elementwise product."""
+    if len(terms) != 2:
+        return None
+    x, y = terms
+    once = all(len(set(names)) == len(names) for names in (x, y))
+    alone = set(x) ^ set(y)
+    if not once or not alone <= set(out) or x == y == out:
+        return None
+    return _numbered(x, y, out)
+
+
+def _numbered(*terms: str) -> tuple[tuple[int, ...], ...]:
+    number = {n: i for i, n in enumerate(dict.fromkeys("".join(terms)))}
+    return tuple([tuple([number[n] for n in names]) for names in terms])
 
 
 def _contract(formula: str, terms: list[Any], precision: Any, preferred: Any) -> Any:
@@ -144,8 +182,7 @@ def _pair(
     y, y_names = _reduced(y, y_names, out + x_names)
     if x_names == y_names == out and preferred is None:
         return prims.mul(x, y)
-    number = {n: i for i, n in enumerate(dict.fromkeys(x_names + y_names))}
-    lhs, rhs, to = (tuple([number[n] for n in names]) for names in (x_names, y_names, out))
+    lhs, rhs, to = _numbered(x_names, y_names, out)
     return contract(x, y, lhs, rhs, to, precision, preferred)
 
 

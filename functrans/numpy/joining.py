@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 from typing import Any
 
@@ -68,7 +69,7 @@ def _pieces(name: str, arrays: Any) -> list[Any]:
     if isinstance(arrays, (Tracer, np.ndarray)) or hasattr(arrays, "shape"):
         if typeof(arrays).ndim == 0:
             raise mismatch(name, f"takes a sequence of arrays, got {typeof(arrays)}")
-        return unstack(arrays)
+        return list(unstack(arrays))
     xs = list(arrays)
     if not xs:
         raise invalid(name, "Need at least one array", "Pass a list that is not empty.")
@@ -236,11 +237,11 @@ def _split(name: str, ary: Any, sections: Any, axis: int) -> list[Any]:
     if isinstance(sections, (tuple, list)) or np.ndim(sections):
         ends = [min(max(k + n if k < 0 else k, 0), n) for k in map(operator.index, sections)]
         bounds = [0, *ends, n]
-        if any(a > b for a, b in zip(bounds[:-1], bounds[1:], strict=True)):
+        pairs = list(itertools.pairwise(bounds))
+        if any(a > b for a, b in pairs):
             pre = (slice(None),) * i
-            pairs = zip(bounds[:-1], bounds[1:], strict=True)
             return [getitem(ary, (*pre, slice(a, max(a, b)))) for a, b in pairs]
-        sizes = [b - a for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+        sizes = [b - a for a, b in pairs]
     else:
         parts = operator.index(sections)
         if parts <= 0:
@@ -290,8 +291,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
 
     Arguments:
       array: array.
-      pad_width: an int, a pair (before, after), or one pair per axis; also a dict from axis to
-        width.
+      pad_width: an int, a pair (before, after), or one pair per axis.
       mode: "constant" (with `constant_values`), "edge", "reflect", "symmetric", "wrap", "empty",
         "maximum", "minimum", "mean".
       constant_values: a number, a pair or one pair per axis.
@@ -328,28 +328,19 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
 
 
 def _pad_widths(width: Any, ndim: int) -> list[tuple[int, int]]:
-    if isinstance(width, dict):
-        pairs = [(0, 0)] * ndim
-        for axis, one in width.items():
-            pairs[axis_index(axis, ndim, "pad")] = _pair(one)
-    else:
-        array = np.asarray(width)
-        if array.ndim > 2 or array.dtype.kind not in "iu":
-            raise mismatch("pad", f"pad_width must hold ints, got {width!r:.60}")
-        try:
-            pairs = [tuple(p) for p in np.broadcast_to(array, (ndim, 2)).tolist()]
-        except ValueError:
-            raise invalid(
-                "pad", f"pad_width {width} does not fit an array of {ndim} axes",
-                "Give an int, a pair, or one pair per axis.",
-            ) from None  # fmt: skip
+    array = np.asarray(width)
+    if array.ndim > 2 or array.dtype.kind not in "iu":
+        raise mismatch("pad", f"pad_width must hold ints, got {width!r:.60}")
+    try:
+        pairs = [tuple(p) for p in np.broadcast_to(array, (ndim, 2)).tolist()]
+    except ValueError:
+        raise invalid(
+            "pad", f"pad_width {width} does not fit an array of {ndim} axes",
+            "Give an int, a pair, or one pair per axis.",
+        ) from None  # fmt: skip
     if any(n < 0 for pair in pairs for n in pair):
         raise invalid("pad", f"index can't contain negative values: {pairs}")
     return pairs
-
-
-def _pair(one: Any) -> tuple[int, int]:
-    return (one, one) if isinstance(one, int) else tuple(one)  # type: ignore[return-value]
 
 
 def _pad_constant(array: Any, t: ArrayType, widths: list[tuple[int, int]], values: Any) -> Any:
@@ -434,7 +425,11 @@ def _run(array: Any, axis: int, first: int, last: int, step: int, n: int) -> Any
 
 def _pad_statistic(array: Any, axis: int, low: int, high: int, mode: str) -> Any:
     t = typeof(array)
-    reduce = {"maximum": reductions.max, "minimum": reductions.min, "mean": reductions.mean}[mode]
-    value = cast(reduce(array, axis=axis, keepdims=True), t.dtype)
+    statistics: dict[str, Any] = {
+        "maximum": reductions.max,
+        "minimum": reductions.min,
+        "mean": reductions.mean,
+    }
+    value = cast(statistics[mode](array, axis=axis, keepdims=True), t.dtype)
     sides = [expand(value, (*t.shape[:axis], n, *t.shape[axis + 1 :])) for n in (low, high)]
     return prims.concatenate(sides[0], array, sides[1], dimension=axis)

@@ -110,7 +110,7 @@ def _matmul(name: str, a: Any, b: Any, precision: Any = None, preferred: Any = N
 def _drop_broadcast(
     name: str, a: Any, ta: ArrayType, lhs: Axes, b: Any, tb: ArrayType, rhs: Axes
 ) -> tuple[Any, Axes, Any, Axes]:
-    """Batch axes of size 1 that meet a larger one are dropped, so that only the other has the name."""
+    """Drop batch axes of size 1 that meet a larger one, so that only the other has the name."""
     sizes_a = dict(zip(lhs[:-2], ta.shape, strict=False))
     sizes_b = dict(zip(rhs[:-2], tb.shape, strict=False))
     shared = [axis for axis in sizes_a if axis in sizes_b and sizes_a[axis] != sizes_b[axis]]

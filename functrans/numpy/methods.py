@@ -1,7 +1,7 @@
 """What a traced array can do: the methods and properties of `jax.Array`.
 
-Importing this module gives them to `Tracer`. Each is a function of this package, with the array as the
-first argument.
+Importing this module gives them to `Tracer`. Each is a function of this package, with the array as
+the first argument.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from functrans.ir.source import describe, user_source
 from functrans.numpy import (
     arithmetic,
     indexing,
+    joining,
     linear,
     promotion,
     reductions,
@@ -40,7 +41,7 @@ def _iter(self: Tracer) -> Iterator[Any]:
         raise errors.TypeMismatch(
             f"iteration over a {self.type}, which has no axes, at\n    {describe(user_source())}"
         )
-    return iter(shaping.unstack(self))
+    return iter(joining.unstack(self))
 
 
 def _contains(self: Tracer, item: Any) -> bool:
@@ -143,7 +144,7 @@ def _attach() -> None:
         setattr(Tracer, name, function)
     for name, function in _PROPERTIES.items():
         setattr(Tracer, name, property(function))
-    special = {
+    special: dict[str, Callable[..., Any]] = {
         "len": _len,
         "iter": _iter,
         "contains": _contains,

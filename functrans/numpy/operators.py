@@ -1,8 +1,8 @@
 """The operators of traced arrays: `x + y`, `2 ** x`, `x < y`, `-x`, ...
 
 Importing this module gives them to `Tracer`. An operand that no array function takes (a list, a
-string) is refused with NotImplemented, so that Python asks the other operand; jax and NumPy arrays on
-the left leave the work to ours.
+string) is refused with NotImplemented, so that Python asks the other operand; jax and NumPy arrays
+on the left leave the work to ours.
 """
 
 from __future__ import annotations

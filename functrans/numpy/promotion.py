@@ -1,8 +1,8 @@
 """Promotion and broadcasting: what stands between a user's operands and the strict IR.
 
 In: arrays, tracers, NumPy arrays, Python scalars of any shapes and dtypes. Out: values of one type,
-so that a primitive can be bound to them. The lattice is JAX's: Python scalars are weak, and take the
-type of the array they meet.
+so that a primitive can be bound to them. The lattice is JAX's: Python scalars are weak, and take
+the type of the array they meet.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import jax
 import numpy as np
 
 from functrans import errors
+from functrans.flags import flags
 from functrans.ir.program import Literal
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_inexact, promote
@@ -77,7 +78,7 @@ def scalar(value: Any, type: ArrayType) -> Literal:
 
 def check_fits(value: int, type: ArrayType) -> None:
     """Raise OverflowError for a Python int that is not one of the default integer type."""
-    bits = 63 if jax.config.jax_enable_x64 else 31
+    bits = 63 if flags.jax_enable_x64 else 31
     if not -(1 << bits) <= value < (1 << bits) and dtype_class(type.dtype) != "uint":
         raise OverflowError(
             f"the Python int {value} does not fit int{bits + 1}, at\n"
@@ -150,7 +151,7 @@ def inexact_dtype(dtype: Any) -> Any:
     """The float dtype in which functions of integers are computed."""
     if is_inexact(dtype):
         return dtype
-    key = (dtype, jax.config.jax_enable_x64)
+    key = (dtype, flags.jax_enable_x64)
     found = _INEXACT.get(key)
     if found is None:
         wide = dtype_class(dtype) in ("int", "uint") and np.dtype(dtype).itemsize == 8
@@ -194,14 +195,49 @@ def align_all(
     xs: Sequence[Any], name: str, error: type[Exception] = errors.ShapeMismatch
 ) -> list[Any]:
     """Operands as values of one shape and dtype."""
-    xs = [value_of(x, name, i) for i, x in enumerate(xs)]
+    xs = [x if x.__class__ is Tracer else value_of(x, name, i) for i, x in enumerate(xs)]
     types = tuple([typeof(x) for x in xs])
+    plan = _PLANS.get(types)
+    if plan is None:
+        plan = _plan(types, name, error)
+    return [x if steps is None else _follow(x, *steps) for x, steps in zip(xs, plan, strict=True)]
+
+
+# operand types -> what to do to each: None, or (type to cast to, axes to drop, how to broadcast)
+_PLANS: dict[tuple[ArrayType, ...], list[Any]] = {}
+
+
+def _plan(types: tuple[ArrayType, ...], name: str, error: type[Exception]) -> list[Any]:
     dtype, weak = promote(types)
-    first = types[0].shape
-    if all([t.shape == first for t in types]):
-        return [cast_operand(x, t, dtype, weak) for x, t in zip(xs, types, strict=True)]
     shape = broadcast_shape([t.shape for t in types], name, types, error)
-    return [expand(cast_operand(x, t, dtype, weak), shape) for x, t in zip(xs, types, strict=True)]
+    plan = []
+    for t in types:
+        fits = t.dtype == dtype and t.weak_type >= weak
+        to = None if fits else (dtype, weak)
+        plan.append(None if fits and t.shape == shape else (to, *_growth(t.shape, shape)))
+    if not any([t.weak_type for t in types]):  # where a type is weak the result depends on x64
+        if len(_PLANS) > 50_000:
+            _PLANS.clear()
+        _PLANS[types] = plan
+    return plan
+
+
+def _follow(x: Any, to: Any, dropped: Any, growth: Any) -> Any:
+    if to is not None:
+        x = cast(x, *to)
+    if dropped:
+        x = squeeze(x, dimensions=dropped)
+    return x if growth is None else broadcast_in_dim(x, **growth)
+
+
+def _growth(have: tuple[int, ...], shape: tuple[int, ...]) -> tuple[tuple[int, ...], Any]:
+    """From a shape to another: axes of size 1 to drop, and the parameters of broadcast_in_dim."""
+    if have == shape:
+        return (), None
+    lead = len(shape) - len(have)
+    kept = tuple([i for i, n in enumerate(have) if shape[lead + i] == n])
+    dropped = tuple([i for i in range(len(have)) if i not in kept])
+    return dropped, {"shape": shape, "dimensions": tuple([lead + i for i in kept])}
 
 
 def cast_operand(x: Any, t: ArrayType, dtype: Any, weak: bool) -> Any:
@@ -212,8 +248,11 @@ def cast_operand(x: Any, t: ArrayType, dtype: Any, weak: bool) -> Any:
 
 def promote_dtypes(xs: Sequence[Any], name: str) -> list[Any]:
     """Operands as values of one dtype, each of its own shape."""
-    xs = [value_of(x, name, i) for i, x in enumerate(xs)]
+    xs = [x if x.__class__ is Tracer else value_of(x, name, i) for i, x in enumerate(xs)]
     types = tuple([typeof(x) for x in xs])
+    first = types[0]
+    if all([t.dtype is first.dtype and not t.weak_type for t in types]):
+        return xs
     dtype, weak = promote(types)
     return [cast_operand(x, t, dtype, weak) for x, t in zip(xs, types, strict=True)]
 
@@ -274,11 +313,7 @@ def expand(x: Any, shape: tuple[int, ...]) -> Any:
     have = typeof(x).shape
     if have == shape:
         return x
-    lead = len(shape) - len(have)
-    kept = tuple([i for i, n in enumerate(have) if shape[lead + i] == n])
-    if len(kept) != len(have):
-        x = squeeze(x, dimensions=tuple([i for i in range(len(have)) if i not in kept]))
-    return broadcast_in_dim(x, shape=shape, dimensions=tuple([lead + i for i in kept]))
+    return _follow(x, None, *_growth(have, shape))
 
 
 # --- axes and dtypes ------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from functrans.numpy.promotion import (
     inexact_dtype,
     invalid,
     promote_dtypes,
+    scalar,
     user_dtype,
     value_of,
 )
@@ -51,6 +52,20 @@ def _wide_integer(dtype: Any) -> Any:
         return dtype
     wide = canonical_dtype(np.dtype("uint64" if kind == "uint" else "int64"))
     return dtype if kind != "bool" and np.dtype(dtype).itemsize >= wide.itemsize else wide
+
+
+class _Plain(dict):
+    """type -> is it summed at its own dtype, with a result of its own weakness?"""
+
+    def __contains__(self, t: Any) -> bool:
+        found = self.get(t)
+        if found is None:
+            same = computed_in(t.dtype) is t.dtype and is_inexact(t.dtype)
+            found = self[t] = same and not t.weak_type
+        return found
+
+
+_PLAIN = _Plain()
 
 
 def computed_in(dtype: Any) -> Any:
@@ -84,8 +99,10 @@ def _fold(
     """A sum or product."""
     a = value_of(a, name)
     t = typeof(a)
+    if dtype is initial is where is None and t in _PLAIN:
+        return _reduced(primitive, a, axes_of(axis, len(t.shape), name), keepdims)
     out = user_dtype(dtype) if dtype is not None else _wide_integer(t.dtype) if upcast else t.dtype
-    x = cast(a, computed_in(out))
+    x = cast(a, computed_in(out) if dtype is None else out)
     if where is not None:
         x = select_where(where, x, literal(unit, typeof(x).update(shape=())))
     x = _reduced(primitive, x, axes_of(axis, t.ndim, name), keepdims)
@@ -231,7 +248,8 @@ def _where_extreme(name: str, primitive: Primitive, a: Any, axis: Any, keepdims:
 
 
 def argmax(a: Any, axis: Any = None, out: None = None, keepdims: Any = None) -> Any:
-    """The index of the largest element, the first of equals; of the flattened array if axis is None.
+    """The index of the largest element, the first of equals; of the flattened array if axis is
+    None.
 
     Source: `jax.numpy.argmax`.
     """
@@ -239,7 +257,8 @@ def argmax(a: Any, axis: Any = None, out: None = None, keepdims: Any = None) -> 
 
 
 def argmin(a: Any, axis: Any = None, out: None = None, keepdims: Any = None) -> Any:
-    """The index of the smallest element, the first of equals; of the flattened array if axis is None.
+    """The index of the smallest element, the first of equals; of the flattened array if axis is
+    None.
 
     Source: `jax.numpy.argmin`.
     """
@@ -309,11 +328,11 @@ def mean(
     a = value_of(a, "mean")
     t = typeof(a)
     out_dtype = inexact_dtype(t.dtype) if dtype is None else user_dtype(dtype)
-    wide = computed_in(out_dtype)
+    wide = computed_in(out_dtype) if dtype is None else out_dtype
     axes = axes_of(axis, t.ndim, "mean")
     total = sum(a, axes, wide, None, keepdims, where=where)
     if where is None:
-        n = literal(_count(t, axes), typeof(total))
+        n = scalar(_count(t, axes), typeof(total))
     else:
         included = _included(where, t)
         n = cast(sum(included, axes, canonical_dtype(np.dtype("int64")), None, keepdims), wide)
@@ -362,7 +381,7 @@ def var(
     total = sum(squares, axes, None, None, keepdims, where=where)
     kind = typeof(total)
     if where is None:
-        n = literal(_count(t, axes) - ddof, kind)
+        n = scalar(_count(t, axes) - ddof, kind)
     else:
         number = sum(_included(where, t), axes, kind.dtype, None, keepdims)
         n = prims.sub(number, literal(ddof, kind))

@@ -1,4 +1,4 @@
-"""Functions that choose, clip, compare up to a tolerance, or look at the same bits as another dtype."""
+"""Functions that choose, clip, compare up to a tolerance, or see the same bits as another dtype."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from functrans.numpy import prims
 from functrans.numpy.indexing import nonzero
 from functrans.numpy.promotion import (
     BOOL,
+    SCALARS,
     align,
     align_inexact,
     array_of,
@@ -60,12 +61,19 @@ def where(
     if x is None or y is None:
         raise invalid("where", "takes one argument or three, got two")
     condition = truth(condition, "where")
-    x, y = promote_dtypes((x, y), "where")
-    types = [typeof(condition), typeof(x), typeof(y)]
-    shape = broadcast_shape([t.shape for t in types], "where", types, errors.InvalidArgument)
-    if types[0].shape:
-        condition = expand(condition, shape)
-    return materialize(prims.select_n(condition, expand(y, shape), expand(x, shape)))
+    t = typeof(condition)
+    if (x.__class__ in SCALARS) != (y.__class__ in SCALARS):
+        x, y = align(x, y, "where")
+    else:
+        x, y = promote_dtypes((x, y), "where")
+    tx, ty = typeof(x), typeof(y)
+    if not t.shape == tx.shape == ty.shape:
+        shape = broadcast_shape(
+            (t.shape, tx.shape, ty.shape), "where", (t, tx, ty), errors.InvalidArgument
+        )
+        condition = expand(condition, shape) if t.shape else condition
+        x, y = expand(x, shape), expand(y, shape)
+    return materialize(prims.select_n(condition, y, x))
 
 
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:

@@ -507,10 +507,7 @@ def interp(
     f = prims.add(f0, prims.mul(part, prims.sub(f1, f0)))
     f = prims.select_n(flat, f, f0)
     if period is None:
-        for outside, edge, given, at in (
-            (prims.lt, 0, left, 0),
-            (prims.gt, n - 1, right, -1),
-        ):
+        for outside, edge, given in ((prims.lt, 0, left), (prims.gt, n - 1, right)):
             if isinstance(given, str):
                 if given != "extrapolate":
                     raise invalid(

@@ -1,7 +1,7 @@
 """Functions that are one primitive once their operands are of one type.
 
-`x + y` on two traced arrays of one type goes straight to `bind`: the first lines of `binary` are the
-hot path of tracing.
+`x + y` on two traced arrays of one type goes straight to `bind`: the first lines of `binary` are
+the hot path of tracing.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ def binary_inexact(name: str, summary: str, primitive: Any) -> Function:
 
 
 def comparison(name: str, summary: str, primitive: Any, ordered: bool = True) -> Function:
-    """A function of two operands with a boolean result; complex numbers are in lexicographic order."""
+    """A function of two operands with a boolean result; complex numbers go by their real parts,
+    then by the imaginary ones."""
 
     def of(x: Any, y: Any, /) -> Any:
         x, y = align(x, y, name)
