@@ -17,10 +17,10 @@ def leaves(x: Any) -> list[Any]:
 
 
 def plain(x: Any) -> np.ndarray:
-    """A value as a NumPy array."""
+    """A value as a NumPy array; Python numbers at JAX's dtypes."""
     if isinstance(x, jax.Array) and jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key):
         x = jax.random.key_data(x)
-    return np.asarray(x)
+    return np.asarray(jnp.asarray(x) if isinstance(x, (int, float, complex)) else x)
 
 
 def assert_close(

@@ -276,7 +276,8 @@ def test_shardings():
 
 
 def test_device():
-    f = ft.jit(lambda x: x * 2, device=jax.devices()[0])
+    with pytest.warns(DeprecationWarning, match="device argument on jit"):
+        f = ft.jit(lambda x: x * 2, device=jax.devices()[0])
     assert f(X).devices() == {jax.devices()[0]}
 
 

@@ -52,6 +52,9 @@ class Step:
     def __repr__(self) -> str:
         return f"{self.text}({', '.join(f'v{i}' for i in self.operands)}): {self.shape}"
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # how hypothesis shows it
+        printer.text(repr(self))
+
 
 @dataclass(frozen=True)
 class Steps:
@@ -302,7 +305,7 @@ inputs = st.sampled_from(
 )
 
 
-# --- compositions: lists of arrays to lists of arrays, again -----------------------------------------
+# --- compositions: lists of arrays to lists of arrays, again --------------------------------------
 
 Function = Callable[[Values], Values]
 
