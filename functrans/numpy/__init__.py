@@ -7,12 +7,20 @@ from functrans.numpy import methods as methods
 from functrans.numpy import operators as operators
 from functrans.numpy.arithmetic import *
 from functrans.numpy.creation import *
+from functrans.numpy.differences import *
 from functrans.numpy.dtypes import *
 from functrans.numpy.einsums import *
+from functrans.numpy.floating import *
+from functrans.numpy.grids import *
 from functrans.numpy.indexing import *
 from functrans.numpy.joining import *
 from functrans.numpy.linear import *
+from functrans.numpy.nan_reductions import *
+from functrans.numpy.quantiles import *
+from functrans.numpy.ranges import *
 from functrans.numpy.reductions import *
+from functrans.numpy.repeating import *
+from functrans.numpy.running import *
 from functrans.numpy.selecting import *
 from functrans.numpy.shaping import *
 from functrans.numpy.sorting import *

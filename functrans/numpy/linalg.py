@@ -8,7 +8,7 @@ import numpy as np
 
 from functrans.ir.types import dtype_class
 from functrans.numpy import linear, prims, reductions, shaping
-from functrans.numpy.creation import eye
+from functrans.numpy.grids import eye
 from functrans.numpy.linear import cross as cross
 from functrans.numpy.linear import matmul as matmul
 from functrans.numpy.linear import outer as outer

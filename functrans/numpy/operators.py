@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from functrans.numpy import arithmetic, linear, ufuncs
+from functrans.numpy import arithmetic, floating, linear, ufuncs
 from functrans.trace import Tracer
 from functrans.transforms.jvp import Dual
 
@@ -77,7 +77,7 @@ _UNARY: dict[str, Callable[..., Any]] = {
     "pos": ufuncs.positive,
     "abs": ufuncs.absolute,
     "invert": ufuncs.invert,
-    "round": lambda self, ndigits=0: arithmetic.round(self, ndigits or 0),
+    "round": lambda self, ndigits=0: floating.round(self, ndigits or 0),
 }
 
 

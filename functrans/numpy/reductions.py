@@ -35,17 +35,15 @@ from functrans.primitives.base import Primitive
 from functrans.trace import full, literal, materialize, typeof
 
 __all__ = [
-    "all", "amax", "amin", "any", "argmax", "argmin", "average", "count_nonzero", "cumprod",
-    "cumsum", "cumulative_prod", "cumulative_sum", "max", "mean", "min", "nanargmax", "nanargmin",
-    "nancumprod", "nancumsum", "nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nansum",
-    "nanvar", "prod", "ptp", "std", "sum", "trace", "var",
+    "all", "amax", "amin", "any", "argmax", "argmin", "average", "count_nonzero", "max", "mean",
+    "min", "prod", "ptp", "std", "sum", "trace", "var",
 ]  # fmt: skip
 
 
 # --- dtypes ---------------------------------------------------------------------------------------
 
 
-def _wide_integer(dtype: Any) -> Any:
+def wide_integer(dtype: Any) -> Any:
     """The dtype of the sum of integers: the default integer type, or wider."""
     kind = dtype_class(dtype)
     if kind not in ("bool", "int", "uint"):
@@ -81,7 +79,7 @@ def _kept(x: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
     return prims.broadcast_in_dim(x, shape=wide, dimensions=kept)
 
 
-def _strong(x: Any) -> Any:
+def strong(x: Any) -> Any:
     t = typeof(x)
     return cast(x, t.dtype) if t.weak_type else x
 
@@ -101,7 +99,7 @@ def _fold(
     t = typeof(a)
     if dtype is initial is where is None and t in _PLAIN:
         return _reduced(primitive, a, axes_of(axis, len(t.shape), name), keepdims)
-    out = user_dtype(dtype) if dtype is not None else _wide_integer(t.dtype) if upcast else t.dtype
+    out = user_dtype(dtype) if dtype is not None else wide_integer(t.dtype) if upcast else t.dtype
     x = cast(a, computed_in(out) if dtype is None else out)
     if where is not None:
         x = select_where(where, x, literal(unit, typeof(x).update(shape=())))
@@ -177,7 +175,7 @@ def _extreme(
         initial = cast(value_of(initial, name), t.dtype)
     if where is not None:
         a = select_where(where, a, initial)
-    a = _strong(a)
+    a = strong(a)
     if initial is not None and builtins.any(t.shape[i] == 0 for i in axes):
         x = expand(initial, tuple([n for i, n in enumerate(t.shape) if i not in axes]))
         return materialize(_kept(x, t.shape, axes) if keepdims else x)
@@ -334,12 +332,12 @@ def mean(
     if where is None:
         n = scalar(_count(t, axes), typeof(total))
     else:
-        included = _included(where, t)
-        n = cast(sum(included, axes, canonical_dtype(np.dtype("int64")), None, keepdims), wide)
+        counted = included(where, t)
+        n = cast(sum(counted, axes, canonical_dtype(np.dtype("int64")), None, keepdims), wide)
     return materialize(cast(prims.div(total, n), out_dtype))
 
 
-def _included(where: Any, t: ArrayType) -> Any:
+def included(where: Any, t: ArrayType) -> Any:
     return expand(truth(where, "where"), t.shape)
 
 
@@ -383,7 +381,7 @@ def var(
     if where is None:
         n = scalar(_count(t, axes) - ddof, kind)
     else:
-        number = sum(_included(where, t), axes, kind.dtype, None, keepdims)
+        number = sum(included(where, t), axes, kind.dtype, None, keepdims)
         n = prims.sub(number, literal(ddof, kind))
     result = prims.div(total, n)
     if dtype is None:
@@ -447,236 +445,3 @@ def average(
     total = sum(weights, axes, keepdims=keepdims)
     result = prims.div(sum(prims.mul(a, weights), axes, keepdims=keepdims), total)
     return (result, total) if returned else result
-
-
-# --- without NaN ----------------------------------------------------------------------------------
-
-
-def _without_nan(name: str, a: Any, replacement: Any) -> tuple[Any, Any]:
-    """a with NaN replaced, and where it was NaN."""
-    a = value_of(a, name)
-    missing = prims.ne(a, a)
-    return prims.select_n(missing, a, literal(replacement, typeof(a))), missing
-
-
-def _isnan_free(a: Any) -> bool:
-    return not is_inexact(typeof(value_of(a, "")).dtype)
-
-
-def nansum(
-    a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
-    initial: Any = None, where: Any = None,
-) -> Any:  # fmt: skip
-    """`sum`, with NaN as 0.
-
-    Source: `jax.numpy.nansum`.
-    """
-    x, _ = _without_nan("nansum", a, 0)
-    return sum(x, axis, dtype, None, keepdims, initial, where)
-
-
-def nanprod(
-    a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
-    initial: Any = None, where: Any = None,
-) -> Any:  # fmt: skip
-    """`prod`, with NaN as 1.
-
-    Source: `jax.numpy.nanprod`.
-    """
-    x, _ = _without_nan("nanprod", a, 1)
-    return prod(x, axis, dtype, None, keepdims, initial, where)
-
-
-def _nan_extreme(
-    reduce: Any, end: float, a: Any, axis: Any, keepdims: bool, initial: Any, where: Any
-) -> Any:
-    if _isnan_free(a):
-        return reduce(a, axis, None, keepdims, initial, where)
-    x, missing = _without_nan("nanmax", a, end)
-    y = reduce(x, axis, None, keepdims, initial, where)
-    if initial is not None:
-        return y
-    none_left = all(missing, axis, None, keepdims, where=where)
-    return prims.select_n(none_left, y, literal(np.nan, typeof(y)))
-
-
-def nanmax(
-    a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
-    where: Any = None,
-) -> Any:  # fmt: skip
-    """`max` of what is not NaN; NaN where nothing is left.
-
-    Source: `jax.numpy.nanmax`.
-    """
-    return _nan_extreme(max, -np.inf, a, axis, keepdims, initial, where)
-
-
-def nanmin(
-    a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
-    where: Any = None,
-) -> Any:  # fmt: skip
-    """`min` of what is not NaN; NaN where nothing is left.
-
-    Source: `jax.numpy.nanmin`.
-    """
-    return _nan_extreme(min, np.inf, a, axis, keepdims, initial, where)
-
-
-def nanmean(
-    a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
-    where: Any = None,
-) -> Any:  # fmt: skip
-    """`mean` of what is not NaN.
-
-    Source: `jax.numpy.nanmean`.
-    """
-    if _isnan_free(a):
-        return mean(a, axis, dtype, None, keepdims, where=where)
-    x, missing = _without_nan("nanmean", a, 0)
-    total = sum(x, axis, dtype, None, keepdims, where=where)
-    n = sum(prims.not_(missing), axis, typeof(total).dtype, None, keepdims, where=where)
-    return prims.div(total, n)
-
-
-def nanvar(
-    a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: int = 0,
-    keepdims: bool = False, where: Any = None, mean: Any = None,
-) -> Any:  # fmt: skip
-    """`var` of what is not NaN.
-
-    Source: `jax.numpy.nanvar`.
-    """
-    if _isnan_free(a):
-        return var(a, axis, dtype, None, ddof, keepdims, where=where, mean=mean)
-    a = value_of(a, "nanvar")
-    valid = prims.eq(a, a)
-    if where is not None:
-        valid = prims.and_(valid, _included(where, typeof(a)))
-    x = prims.select_n(valid, literal(0, typeof(a)), a)
-    y = var(x, axis, dtype, None, ddof, keepdims, where=valid, mean=mean)
-    n = sum(valid, axis, typeof(y).dtype, None, keepdims)
-    too_few = prims.le(n, literal(ddof, typeof(n)))
-    return prims.select_n(too_few, y, literal(np.nan, typeof(y)))
-
-
-def nanstd(
-    a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: int = 0,
-    keepdims: bool = False, where: Any = None, mean: Any = None,
-) -> Any:  # fmt: skip
-    """`std` of what is not NaN.
-
-    Source: `jax.numpy.nanstd`.
-    """
-    return prims.sqrt(nanvar(a, axis, dtype, None, ddof, keepdims, where, mean))
-
-
-def _nan_where(find: Any, end: float, a: Any, axis: Any, keepdims: Any) -> Any:
-    if _isnan_free(a):
-        return find(a, axis, None, keepdims)
-    x, missing = _without_nan("nanargmax", a, end)
-    found = find(x, axis, None, keepdims)
-    none_left = all(missing, axis, None, bool(keepdims))
-    return prims.select_n(none_left, found, literal(-1, typeof(found)))
-
-
-def nanargmax(a: Any, axis: Any = None, out: None = None, keepdims: Any = None) -> Any:
-    """`argmax` of what is not NaN; -1 where nothing is left.
-
-    Source: `jax.numpy.nanargmax`.
-    """
-    return _nan_where(argmax, -np.inf, a, axis, keepdims)
-
-
-def nanargmin(a: Any, axis: Any = None, out: None = None, keepdims: Any = None) -> Any:
-    """`argmin` of what is not NaN; -1 where nothing is left.
-
-    Source: `jax.numpy.nanargmin`.
-    """
-    return _nan_where(argmin, np.inf, a, axis, keepdims)
-
-
-# --- running --------------------------------------------------------------------------------------
-
-
-def _running(name: str, primitive: Primitive, a: Any, axis: Any, dtype: Any) -> Any:
-    a = array_of(a, name)
-    t = typeof(a)
-    if axis is None:
-        a = prims.reshape(a, shape=(t.size,))
-        axis = 0
-    i = axis_index(axis, typeof(a).ndim, name)
-    if dtype is not None:
-        a = cast(a, user_dtype(dtype))
-    elif t.dtype is BOOL:
-        a = cast(a, canonical_dtype(np.dtype("int64")))
-    return primitive(_strong(a), axis=i, reverse=False)
-
-
-def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Any:
-    """The running sum along an axis; of the flattened array if axis is None.
-
-    Source: `jax.numpy.cumsum`.
-    """
-    return _running("cumsum", prims.cumsum, a, axis, dtype)
-
-
-def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Any:
-    """The running product along an axis; of the flattened array if axis is None.
-
-    Source: `jax.numpy.cumprod`.
-    """
-    return _running("cumprod", prims.cumprod, a, axis, dtype)
-
-
-def nancumsum(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Any:
-    """`cumsum`, with NaN as 0.
-
-    Source: `jax.numpy.nancumsum`.
-    """
-    return cumsum(_without_nan("nancumsum", a, 0)[0], axis, dtype)
-
-
-def nancumprod(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Any:
-    """`cumprod`, with NaN as 1.
-
-    Source: `jax.numpy.nancumprod`.
-    """
-    return cumprod(_without_nan("nancumprod", a, 1)[0], axis, dtype)
-
-
-def _cumulative(
-    name: str, primitive: Primitive, unit: int, x: Any, axis: Any, dtype: Any, initial: bool
-) -> Any:
-    x = array_of(x, name)
-    t = typeof(x)
-    if axis is None:
-        if t.ndim != 1:
-            raise invalid(name, f"axis is needed for an array of {t.ndim} axes", "Pass axis=.")
-        axis = 0
-    out = user_dtype(dtype) if dtype is not None else _wide_integer(t.dtype)
-    y = _running(name, primitive, x, axis, out)
-    if include := initial:
-        i = axis_index(axis, t.ndim, name)
-        first = full(unit, typeof(y).update(shape=(*t.shape[:i], int(include), *t.shape[i + 1 :])))
-        y = prims.concatenate(first, y, dimension=i)
-    return y
-
-
-def cumulative_sum(
-    x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
-) -> Any:
-    """The running sum along an axis, with a leading 0 if `include_initial`.
-
-    Source: `jax.numpy.cumulative_sum`.
-    """
-    return _cumulative("cumulative_sum", prims.cumsum, 0, x, axis, dtype, include_initial)
-
-
-def cumulative_prod(
-    x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
-) -> Any:
-    """The running product along an axis, with a leading 1 if `include_initial`.
-
-    Source: `jax.numpy.cumulative_prod`.
-    """
-    return _cumulative("cumulative_prod", prims.cumprod, 1, x, axis, dtype, include_initial)

@@ -1,0 +1,341 @@
+"""Functions of floats that take a few primitives: logarithms, angles, signs, rounding."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+import numpy as np
+
+from functrans.ir.types import dtype_class
+from functrans.numpy import prims
+from functrans.numpy.arithmetic import same
+from functrans.numpy.prims import select_n
+from functrans.numpy.promotion import (
+    BOOL,
+    align,
+    align_inexact,
+    cast,
+    invalid,
+    mismatch,
+    to_inexact,
+    value_of,
+)
+from functrans.numpy.ufuncs import rint
+from functrans.trace import literal, materialize, typeof
+
+__all__ = [
+    "angle", "around", "copysign", "deg2rad", "degrees", "fmax", "fmin", "heaviside", "hypot",
+    "isinf", "isnan", "isneginf", "isposinf", "ldexp", "log2", "log10", "logaddexp", "logaddexp2",
+    "modf", "rad2deg", "radians", "round", "signbit", "sinc", "trunc",
+]  # fmt: skip
+
+
+def _scaled(name: str, x: Any, factor: float) -> Any:
+    x = to_inexact(value_of(x, name))
+    return prims.mul(x, same(x, factor))
+
+
+def log2(x: Any, /) -> Any:
+    """The logarithm to base 2.
+
+    Source: `jax.numpy.log2`.
+    """
+    y = prims.log(to_inexact(value_of(x, "log2")))
+    return prims.div(y, literal(math.log(2), typeof(y).strong()))
+
+
+def log10(x: Any, /) -> Any:
+    """The logarithm to base 10.
+
+    Source: `jax.numpy.log10`.
+    """
+    y = prims.log(to_inexact(value_of(x, "log10")))
+    return prims.div(y, literal(math.log(10), typeof(y).strong()))
+
+
+def logaddexp(x: Any, y: Any, /) -> Any:
+    """log(exp(x) + exp(y)) without overflow.
+
+    Source: `jax.numpy.logaddexp`.
+    """
+    return _log_of_sum(align_inexact((x, y), "logaddexp"), 1.0)
+
+
+def logaddexp2(x: Any, y: Any, /) -> Any:
+    """log2(2**x + 2**y) without overflow.
+
+    Source: `jax.numpy.logaddexp2`.
+    """
+    return _log_of_sum(align_inexact((x, y), "logaddexp2"), math.log(2))
+
+
+def _log_of_sum(operands: list[Any], unit: float) -> Any:
+    """max(x, y) + log(1 + exp(-|x - y| unit)) / unit; x + y where both are the same infinity or
+    one is NaN. There the difference is replaced, so that no NaN reaches the gradient."""
+    x, y = operands
+    largest = prims.max_(x, y)
+    delta = prims.sub(x, y)
+    undefined = prims.ne(delta, delta)
+    delta = select_n(undefined, delta, same(delta, 0))
+    distance = prims.abs_(delta)
+    if unit == 1.0:
+        rest = prims.log1p(prims.exp(prims.neg(distance)))
+    else:
+        rest = prims.log1p(prims.exp(prims.mul(distance, same(distance, -unit))))
+        rest = prims.div(rest, same(rest, unit))
+    return select_n(undefined, prims.add(largest, rest), prims.add(x, y))
+
+
+def degrees(x: Any, /) -> Any:
+    """Radians as degrees.
+
+    Source: `jax.numpy.degrees`.
+    """
+    return _scaled("degrees", x, 180 / math.pi)
+
+
+def radians(x: Any, /) -> Any:
+    """Degrees as radians.
+
+    Source: `jax.numpy.radians`.
+    """
+    return _scaled("radians", x, math.pi / 180)
+
+
+rad2deg, deg2rad = degrees, radians
+
+
+def hypot(x: Any, y: Any, /) -> Any:
+    """sqrt(x**2 + y**2) without overflow.
+
+    Source: `jax.numpy.hypot`.
+    """
+    x, y = align_inexact((x, y), "hypot")
+    if dtype_class(typeof(x).dtype) == "complex":
+        raise invalid("hypot", f"takes real numbers, not {typeof(x)}", "Use jnp.abs(...) first.")
+    x, y = prims.abs_(x), prims.abs_(y)
+    either_infinite = prims.or_(prims.eq(x, same(x, np.inf)), prims.eq(y, same(y, np.inf)))
+    larger, smaller = prims.max_(x, y), prims.min_(x, y)
+    is_zero = prims.eq(larger, same(larger, 0))
+    ratio = prims.div(smaller, select_n(is_zero, larger, same(larger, 1)))
+    length = prims.mul(larger, prims.sqrt(prims.add(same(x, 1), prims.square(ratio))))
+    length = select_n(is_zero, length, larger)
+    return select_n(either_infinite, length, same(x, np.inf))
+
+
+def sinc(x: Any, /) -> Any:
+    """sin(pi x) / (pi x), and 1 at 0.
+
+    Source: `jax.numpy.sinc`.
+    """
+    x = to_inexact(value_of(x, "sinc"))
+    z = prims.mul(x, same(x, math.pi))
+    # Near 0 the series, so that derivatives of every order are right there.
+    small = prims.lt(prims.abs_(z), literal(1e-3, typeof(prims.abs_(z))))
+    safe = select_n(small, z, same(z, 1))
+    z2 = prims.square(select_n(small, same(z, 0), z))
+    series = same(z, 1 / 362880)
+    for coefficient in (-1 / 5040, 1 / 120, -1 / 6, 1.0):
+        series = prims.add(prims.mul(series, z2), same(z, coefficient))
+    return select_n(small, prims.div(prims.sin(safe), safe), series)
+
+
+def angle(z: Any, deg: bool = False) -> Any:
+    """The angle of a complex number.
+
+    Arguments:
+      z: array.
+      deg: in degrees rather than radians.
+
+    Source: `jax.numpy.angle`.
+    """
+    z = to_inexact(value_of(z, "angle"))
+    t = typeof(z)
+    if dtype_class(t.dtype) == "complex":
+        y = prims.atan2(prims.imag(z), prims.real(z))
+    else:
+        y = prims.atan2(literal(0, t), z)
+    return degrees(y) if deg else y
+
+
+def isnan(x: Any, /) -> Any:
+    """Not a number.
+
+    Source: `jax.numpy.isnan`.
+    """
+    x = value_of(x, "isnan")
+    return prims.ne(x, x)
+
+
+def isinf(x: Any, /) -> Any:
+    """Plus or minus infinity.
+
+    Source: `jax.numpy.isinf`.
+    """
+    x = value_of(x, "isinf")
+    t = typeof(x)
+    kind = dtype_class(t.dtype)
+    if kind == "float":
+        return prims.eq(prims.abs_(x), same(x, np.inf))
+    if kind == "complex":
+        return prims.or_(isinf(prims.real(x)), isinf(prims.imag(x)))
+    return materialize(literal(False, t.update(dtype=BOOL, weak_type=False)))
+
+
+def _is_infinity(name: str, x: Any, infinity: float) -> Any:
+    x = value_of(x, name)
+    t = typeof(x)
+    kind = dtype_class(t.dtype)
+    if kind == "float":
+        return prims.eq(x, same(x, infinity))
+    if kind == "complex":
+        raise invalid(name, f"takes real numbers, not {t}")
+    return materialize(literal(False, t.update(dtype=BOOL, weak_type=False)))
+
+
+def isposinf(x: Any, /, out: None = None) -> Any:
+    """Plus infinity.
+
+    Source: `jax.numpy.isposinf`.
+    """
+    return _is_infinity("isposinf", x, np.inf)
+
+
+def isneginf(x: Any, /, out: None = None) -> Any:
+    """Minus infinity.
+
+    Source: `jax.numpy.isneginf`.
+    """
+    return _is_infinity("isneginf", x, -np.inf)
+
+
+def signbit(x: Any, /) -> Any:
+    """The sign bit is set: x < 0, or -0.0.
+
+    Source: `jax.numpy.signbit`.
+    """
+    x = value_of(x, "signbit")
+    t = typeof(x)
+    kind = dtype_class(t.dtype)
+    if kind == "complex":
+        raise mismatch("signbit", f"takes real numbers, not {t}")
+    if kind in ("bool", "uint"):
+        return materialize(literal(False, t.update(dtype=BOOL, weak_type=False)))
+    if kind == "int":
+        return prims.lt(x, same(x, 0))
+    bits = np.dtype(f"int{8 * np.dtype(t.dtype).itemsize}")
+    as_integers = prims.bitcast_convert_type(x, dtype=bits)
+    return prims.lt(as_integers, same(as_integers, 0))
+
+
+def copysign(x: Any, y: Any, /) -> Any:
+    """|x| with the sign of y.
+
+    Source: `jax.numpy.copysign`.
+    """
+    x, y = align_inexact((x, y), "copysign")
+    magnitude = prims.abs_(x)
+    return select_n(signbit(y), magnitude, prims.neg(magnitude))
+
+
+def heaviside(x: Any, y: Any, /) -> Any:
+    """0 below zero, y at zero, 1 above.
+
+    Source: `jax.numpy.heaviside`.
+    """
+    x, y = align_inexact((x, y), "heaviside")
+    zero, one = same(x, 0), same(x, 1)
+    at_zero = select_n(prims.eq(x, zero), x, y)  # NaN stays
+    return select_n(prims.lt(x, zero), select_n(prims.gt(x, zero), at_zero, one), zero)
+
+
+def fmax(x: Any, y: Any, /) -> Any:
+    """The larger one; if one is NaN, the other.
+
+    Source: `jax.numpy.fmax`.
+    """
+    x, y = align(x, y, "fmax")
+    return select_n(prims.or_(_ordered(prims.gt, x, y), prims.ne(y, y)), y, x)
+
+
+def fmin(x: Any, y: Any, /) -> Any:
+    """The smaller one; if one is NaN, the other.
+
+    Source: `jax.numpy.fmin`.
+    """
+    x, y = align(x, y, "fmin")
+    return select_n(prims.or_(_ordered(prims.lt, x, y), prims.ne(y, y)), y, x)
+
+
+def _ordered(compare: Any, x: Any, y: Any) -> Any:
+    if dtype_class(typeof(x).dtype) != "complex":
+        return compare(x, y)
+    chosen = prims.max_(x, y) if compare is prims.gt else prims.min_(x, y)
+    return prims.eq(x, chosen)
+
+
+def trunc(x: Any, /) -> Any:
+    """The nearest integer towards zero, at x's dtype.
+
+    Source: `jax.numpy.trunc`.
+    """
+    x = value_of(x, "trunc")
+    if dtype_class(typeof(x).dtype) != "float":
+        return materialize(x)
+    return select_n(prims.lt(x, same(x, 0)), prims.floor(x), prims.ceil(x))
+
+
+def modf(x: Any, /, out: None = None) -> tuple[Any, Any]:
+    """(fractional part, integral part), both with the sign of x.
+
+    Source: `jax.numpy.modf`.
+    """
+    x = to_inexact(value_of(x, "modf"))
+    whole = select_n(prims.ge(x, same(x, 0)), prims.ceil(x), prims.floor(x))
+    return prims.sub(x, whole), whole
+
+
+def ldexp(x: Any, y: Any, /) -> Any:
+    """x * 2**y, of integers y.
+
+    Source: `jax.numpy.ldexp`.
+    """
+    x, y = to_inexact(value_of(x, "ldexp")), value_of(y, "ldexp", 1)
+    scale = prims.exp2(cast(y, typeof(x).dtype, typeof(y).weak_type))
+    return prims.mul(*align(x, scale, "ldexp"))
+
+
+def round(a: Any, decimals: int = 0, out: None = None) -> Any:
+    """a rounded to a number of decimals, halves to even.
+
+    Arguments:
+      a: array.
+      decimals: how many digits after the point to keep; negative: before it.
+
+    Source: `jax.numpy.round`.
+    """
+    decimals = operator.index(decimals)
+    a = value_of(a, "round")
+    t = typeof(a)
+    kind = dtype_class(t.dtype)
+    if kind in ("int", "uint"):
+        if decimals < 0:
+            raise invalid("round", "decimals < 0 is not defined for integers", "Cast to a float.")
+        return materialize(a)
+    if kind == "bool":
+        raise invalid("round", f"takes numbers, not {t}")
+    if kind == "complex":
+        return prims.complex_(round(prims.real(a), decimals), round(prims.imag(a), decimals))
+    if decimals == 0:
+        return rint(a)
+    factor = 10.0 ** abs(decimals)
+    narrow = np.dtype(t.dtype).itemsize < 4
+    x = cast(a, np.dtype("float32"), t.weak_type) if narrow else a
+    there, back = (prims.mul, prims.div) if decimals > 0 else (prims.div, prims.mul)
+    y = back(prims.round_(there(x, same(x, factor)), rounding_method=1), same(x, factor))
+    return cast(y, t.dtype, t.weak_type) if narrow else y
+
+
+around = round

@@ -1,0 +1,215 @@
+"""Order statistics: medians, quantiles, percentiles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from functrans.ir.types import dtype_class
+from functrans.numpy import prims
+from functrans.numpy.creation import array
+from functrans.numpy.promotion import (
+    array_of,
+    axes_of,
+    cast,
+    expand,
+    invalid,
+    promote_inexact,
+)
+from functrans.numpy.reductions import any as any_over
+from functrans.numpy.reductions import sum as sum_over
+from functrans.numpy.shaping import reshape
+from functrans.trace import literal, materialize, typeof
+
+__all__ = [
+    "median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile",
+]  # fmt: skip
+
+
+def quantile(
+    a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
+    method: str = "linear", keepdims: bool = False, *, weights: Any = None,
+) -> Any:  # fmt: skip
+    """The values below which fractions q of the elements lie.
+
+    Arguments:
+      a: array of real numbers.
+      q: a number or vector in [0, 1].
+      axis: an int, several, or None for all.
+      method: between two elements: "linear", "lower", "higher", "midpoint" or "nearest".
+      keepdims: leave the axes there, with size 1.
+
+    Returns:
+      An array with the axes of q in front.
+
+    Source: `jax.numpy.quantile`.
+
+    Example:
+      >>> import functrans.numpy as jnp
+      >>> print(jnp.quantile(jnp.arange(5.0), 0.25))
+      1.0
+    """
+    return _quantile("quantile", a, q, axis, method, keepdims, False, weights)
+
+
+def nanquantile(
+    a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
+    method: str = "linear", keepdims: bool = False, *, weights: Any = None,
+) -> Any:  # fmt: skip
+    """`quantile` of what is not NaN.
+
+    Source: `jax.numpy.nanquantile`.
+    """
+    return _quantile("nanquantile", a, q, axis, method, keepdims, True, weights)
+
+
+def percentile(
+    a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
+    method: str = "linear", keepdims: bool = False, *, weights: Any = None,
+) -> Any:  # fmt: skip
+    """`quantile` of q / 100.
+
+    Source: `jax.numpy.percentile`.
+    """
+    return _quantile("percentile", a, _hundredth(q), axis, method, keepdims, False, weights)
+
+
+def nanpercentile(
+    a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
+    method: str = "linear", keepdims: bool = False, *, weights: Any = None,
+) -> Any:  # fmt: skip
+    """`percentile` of what is not NaN.
+
+    Source: `jax.numpy.nanpercentile`.
+    """
+    return _quantile("nanpercentile", a, _hundredth(q), axis, method, keepdims, True, weights)
+
+
+def _hundredth(q: Any) -> Any:
+    (q,) = promote_inexact((q if not isinstance(q, (list, tuple)) else array(q),), "percentile")
+    return materialize(prims.div(q, literal(100, typeof(q))))
+
+
+def median(
+    a: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
+    keepdims: bool = False,
+) -> Any:  # fmt: skip
+    """The middle element, or the mean of the two middle ones.
+
+    Source: `jax.numpy.median`.
+    """
+    return _quantile("median", a, 0.5, axis, "midpoint", keepdims, False, None)
+
+
+def nanmedian(
+    a: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
+    keepdims: bool = False,
+) -> Any:  # fmt: skip
+    """`median` of what is not NaN.
+
+    Source: `jax.numpy.nanmedian`.
+    """
+    return _quantile("nanmedian", a, 0.5, axis, "midpoint", keepdims, True, None)
+
+
+_METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
+
+
+def _quantile(
+    name: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool, skip_nan: bool, weights: Any
+) -> Any:
+    if weights is not None:
+        raise invalid(name, "weights are not supported", "Use jnp.average for weighted means.")
+    if method not in _METHODS:
+        raise invalid(name, f"unknown method {method!r}", f"Methods are {', '.join(_METHODS)}.")
+    a, q = promote_inexact((a, array_of(q, name, 1)), name)
+    a, q = array_of(a, name), array_of(q, name)
+    if typeof(q).ndim > 1:
+        raise invalid(name, f"q must be a number or a vector, got {typeof(q)}")
+    if dtype_class(typeof(a).dtype) == "complex":
+        raise invalid(name, "takes real numbers, not complex ones")
+    shape = typeof(a).shape
+    axes = axes_of(axis, len(shape), name)
+    y = _quantile_of_last(_axes_last(a, axes), q, method, skip_nan)
+    if keepdims:
+        wide = tuple([1 if i in axes else n for i, n in enumerate(shape)])
+        y = reshape(y, (*typeof(q).shape, *wide))
+    return cast(y, typeof(y).dtype)
+
+
+def _axes_last(a: Any, axes: tuple[int, ...]) -> Any:
+    """The axes as one, at the end."""
+    t = typeof(a)
+    kept = [i for i in range(t.ndim) if i not in axes]
+    order = (*kept, *sorted(axes))
+    if order != tuple(range(t.ndim)):
+        a = prims.transpose(a, permutation=order)
+    return reshape(a, (*[t.shape[i] for i in kept], int(np.prod([t.shape[i] for i in axes]))))
+
+
+def _quantile_of_last(a: Any, q: Any, method: str, skip_nan: bool) -> Any:
+    """a [..., n], q [] or [k] -> [...] or [k, ...]"""
+    t = typeof(a)
+    n = t.shape[-1]
+    last = t.ndim - 1
+    missing = prims.ne(a, a)
+    if skip_nan:
+        count = sum_over(prims.not_(missing), last, t.dtype, None, True)
+    else:
+        spoiled = expand(any_over(missing, last, keepdims=True), t.shape)
+        a = prims.select_n(spoiled, a, literal(np.nan, t))
+        count = None
+    (a,) = prims.sort(a, dimension=last, is_stable=True, num_keys=1)
+    k = typeof(q).shape
+    lead = t.shape[:-1]
+    full = t.update(shape=(*k, *lead), weak_type=False)
+    q = prims.broadcast_in_dim(cast(q, t.dtype), shape=full.shape, dimensions=tuple(range(len(k))))
+    if count is None:
+        top = literal(n - 1, full)
+    else:
+        remaining = prims.sub(count, literal(1, typeof(count)))
+        top = prims.max_(
+            expand(prims.squeeze(remaining, dimensions=(last,)), full.shape), literal(0, full)
+        )
+    place = prims.mul(q, top)
+    low, high = prims.floor(place), prims.ceil(place)
+    above = prims.sub(place, low)
+    low, high = (prims.min_(prims.max_(p, literal(0, full)), top) for p in (low, high))
+    y = _between(_pick(a, low), _pick(a, high), above, method)
+    if count is not None:
+        none = expand(prims.squeeze(prims.eq(count, literal(0, typeof(count))),
+                                    dimensions=(last,)), full.shape)  # fmt: skip
+        y = prims.select_n(none, y, literal(np.nan, full))
+    return y
+
+
+def _pick(a: Any, place: Any) -> Any:
+    """a [..., n] at place [k?, ...] of its last axis."""
+    t, p = typeof(a), typeof(place)
+    n = t.shape[-1]
+    index = cast(place, np.dtype("int32"))
+    columns = prims.iota(dtype=np.dtype("int32"), shape=(*p.shape, n), dimension=p.ndim)
+    here = prims.eq(
+        prims.broadcast_in_dim(index, shape=(*p.shape, n), dimensions=tuple(range(p.ndim))), columns
+    )
+    a = prims.broadcast_in_dim(
+        a, shape=(*p.shape, n), dimensions=tuple(range(p.ndim + 1 - t.ndim, p.ndim + 1))
+    )
+    chosen = prims.select_n(here, literal(0, typeof(a)), a)
+    return prims.reduce_sum(chosen, axes=(p.ndim,))
+
+
+def _between(low: Any, high: Any, above: Any, method: str) -> Any:
+    t = typeof(above)
+    if method == "lower":
+        return low
+    if method == "higher":
+        return high
+    half = literal(0.5, t)
+    if method == "nearest":
+        return prims.select_n(prims.le(above, half), high, low)
+    if method == "midpoint":
+        return prims.mul(prims.add(low, high), half)
+    below = prims.sub(literal(1, t), above)
+    return prims.add(prims.mul(low, below), prims.mul(high, above))
