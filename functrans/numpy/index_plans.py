@@ -1,0 +1,416 @@
+"""What an index expression does, worked out once per shape and structure.
+
+In: the shape of an array, the structure of an index (index_structure.py). Out: a `Reading` or a
+`Writing`: which primitives with which parameters, so that the same line of code, run again, only looks
+it up. The axes of gather and scatter have the names explained in primitives/indexing.py: here axis d of
+the array is d, and the axes of the index arrays follow.
+
+Reading goes in steps, each left out where it does nothing:
+
+    x -> one more axis per bool -> static slice -> reverse -> window or gather -> reshape
+
+Writing is one scatter (or one dynamic_update_slice, where all is static and the steps are 1).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from functrans import errors
+from functrans.ir.source import describe, user_source
+from functrans.ir.types import dtype_class
+from functrans.numpy.index_structure import Structure
+from functrans.numpy.prims import (
+    add,
+    broadcast_in_dim,
+    concatenate,
+    lt,
+    reshape,
+    select_n,
+)
+from functrans.numpy.promotion import broadcast_shape, cast_to, expand
+from functrans.trace import literal, typeof
+
+Shape = tuple[int, ...]
+
+
+class Step(NamedTuple):
+    """One entry of an index with its axis: kind "slice" (value: range), "int", "array" (value: shape)
+    or "new"."""
+
+    kind: str
+    axis: int
+    value: Any
+
+
+class Layout(NamedTuple):
+    """An index lined up with the axes of the array (with one more of size 1 per bool).
+
+    group : the broadcast shape of the index arrays
+    at    : the axis of the result where the group stands
+    """
+
+    shape: Shape
+    steps: list[Step]
+    group: Shape
+    at: int
+
+
+def layout(shape: Shape, structure: Structure) -> Layout:
+    """Line up an index with the axes of an array."""
+    used = sum([_consumes(e) for e in structure])
+    if structure.count(Ellipsis) > 1:
+        raise _invalid("an index can only have a single ellipsis ('...')")
+    if used > len(shape):
+        raise _invalid(
+            f"Too many indices: array is {len(shape)}-dimensional, but {used} were indexed"
+        )
+    entries = list(structure) if Ellipsis in structure else [*structure, Ellipsis]
+    steps: list[Step] = []
+    full: list[int] = []  # the shape so far, with the axes of bools
+    rest = list(shape)
+    for entry in entries:
+        if entry is None:
+            steps.append(Step("new", len(full), None))
+        elif entry is Ellipsis:
+            for _ in range(len(shape) - used):
+                n = rest.pop(0)
+                steps.append(Step("slice", len(full), range(n)))
+                full.append(n)
+        else:
+            n = rest.pop(0) if _consumes(entry) else 1
+            steps.append(_step(entry, len(full), n))
+            full.append(n)
+    group = broadcast_shape([s.value for s in steps if s.kind == "array"], "indexing")
+    return Layout(tuple(full), steps, group, _group_place(structure, steps))
+
+
+def _consumes(entry: Any) -> bool:
+    return entry is not None and entry is not Ellipsis and not (
+        entry.__class__ is tuple and entry[0] == "flag"
+    )  # fmt: skip
+
+
+def _is_array(entry: Any) -> bool:
+    return entry.__class__ is tuple and entry[0].__class__ is str
+
+
+def _step(entry: Any, axis: int, n: int) -> Step:
+    if entry.__class__ is int:
+        return Step("int", axis, entry)
+    if not _is_array(entry):
+        return Step("slice", axis, range(*slice(*entry).indices(n)))
+    if len(entry) == 3 and entry[2] not in (0, n):
+        raise _invalid(f"a boolean index of size {entry[2]} stands at axis {axis} of size {n}")
+    return Step("array", axis, entry[1])
+
+
+def _group_place(structure: Structure, steps: Sequence[Step]) -> int:
+    """NumPy's rule: the axes of index arrays stand where the first of them does if they (and ints)
+    stand side by side, else in front."""
+    advanced = [i for i, e in enumerate(structure) if _is_array(e) or e.__class__ is int]
+    if not advanced or advanced[-1] - advanced[0] != len(advanced) - 1:
+        return 0
+    before = 0
+    for step in steps:
+        if step.kind in ("int", "array"):
+            return before
+        before += 1
+    return before
+
+
+def _invalid(problem: str) -> errors.InvalidIndex:
+    return errors.InvalidIndex(f"{problem}, at\n    {describe(user_source())}")
+
+
+def _result(lay: Layout, group: bool) -> list[Any]:
+    """The axes of the result: a slice's Step, a new axis' Step, and at its place "group"."""
+    axes: list[Any] = [s for s in lay.steps if s.kind in ("slice", "new")]
+    if group:
+        axes.insert(lay.at, "group")
+    return axes
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+class Reading(NamedTuple):
+    """The steps of reading; None where there is nothing to do.
+
+    window : (start or None where an index is given, per axis; sizes) of a dynamic_slice
+    axes   : the axes of a gather
+    columns, index_shape : see `index_array`
+    """
+
+    expand: Shape | None
+    cut: dict[str, Shape] | None
+    reverse: tuple[int, ...]
+    window: tuple[tuple[int | None, ...], Shape] | None
+    axes: dict[str, Any] | None
+    columns: tuple[Any, ...]
+    index_shape: Shape
+    out: Shape | None
+
+
+@functools.lru_cache(20_000)
+def reading(shape: Shape, structure: Structure, by_window: bool, wrap: bool) -> Reading:
+    """How to read an index. `by_window`: scalars among the indices may be clamped, as
+    dynamic_slice does."""
+    lay = layout(shape, structure)
+    low, high, by = [0] * len(lay.shape), list(lay.shape), [1] * len(lay.shape)
+    given: list[int] = []
+    reverse = []
+    for kind, axis, value in lay.steps:
+        if kind == "int":
+            low[axis] = _inside(value, axis, lay.shape[axis], wrap)
+            high[axis] = low[axis] + 1
+        elif kind == "slice":
+            r = value if value.step > 0 else value[::-1]
+            if len(r) > 1:
+                by[axis] = r.step
+                if value.step < 0:
+                    reverse.append(axis)
+            low[axis], high[axis] = (r[0], r[-1] + 1) if r else (0, 0)
+        elif kind == "array":
+            given.append(axis)
+    sizes = [-(-(b - a) // s) for a, b, s in zip(low, high, by, strict=True)]
+    cut = {"start": tuple(low), "limit": tuple(high), "strides": tuple(by)}
+    window = axes = None
+    if given and by_window and not any([s.value for s in lay.steps if s.kind == "array"]):
+        place: list[int | None] = [0] * len(sizes)
+        if not reverse and set(by) == {1}:
+            place, cut = list(low), {}  # type: ignore[arg-type]
+        for axis in given:
+            _inside(0, axis, lay.shape[axis], wrap)
+            place[axis], sizes[axis] = None, 1
+        window = tuple(place), tuple(sizes)
+    elif given:
+        axes = _gather_axes(lay, given, sizes)
+    if cut and (cut["limit"] == lay.shape and not any(low) and set(by) <= {1}):
+        cut = {}
+    out = _shape_of(lay, bool(axes), sizes)
+    now = tuple(sizes) if axes is None else _shape_of(_without_new(lay), True, sizes)
+    return Reading(
+        lay.shape if lay.shape != shape else None, cut or None, tuple(reverse), window, axes,
+        tuple([lay.shape[d] for d in given]), lay.group, out if out != now else None,
+    )  # fmt: skip
+
+
+def _inside(i: int, axis: int, n: int, wrap: bool) -> int:
+    """A static index counted from the front, clamped as JAX clamps it."""
+    if n == 0:
+        raise _invalid(f"index is out of bounds for axis {axis} with size 0")
+    return min(max(i + n if wrap and i < 0 else i, 0), n - 1)
+
+
+def _shape_of(lay: Layout, group: bool, sizes: Sequence[int]) -> Shape:
+    shape: list[int] = []
+    for axis in _result(lay, group):
+        if axis == "group":
+            shape.extend(lay.group)
+        else:
+            shape.append(1 if axis.kind == "new" else sizes[axis.axis])
+    return tuple(shape)
+
+
+def _without_new(lay: Layout) -> Layout:
+    """The layout without its new axes."""
+    kept = [s for s in lay.steps if s.kind != "new"]
+    new_before = [s.kind for s in _result(lay, False)[: lay.at]].count("new")
+    return lay._replace(steps=kept, at=lay.at - new_before)
+
+
+def _gather_axes(lay: Layout, given: Sequence[int], sizes: Sequence[int]) -> dict[str, Any]:
+    n = len(lay.shape)
+    indices = tuple(range(n, n + len(lay.group)))
+    slices: list[int] = []
+    for axis in _result(lay, True):
+        if axis == "group":
+            slices.extend(indices)
+        elif axis.kind == "slice":
+            slices.append(axis.axis)
+    dropped = {s.axis for s in lay.steps if s.kind in ("array", "int")}
+    return {
+        "operand": tuple(range(n)), "indices": indices, "slices": tuple(slices),
+        "indexed": tuple(given),
+        "sizes": tuple([1 if d in dropped else k for d, k in enumerate(sizes)]),
+    }  # fmt: skip
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+class Writing(NamedTuple):
+    """How to write.
+
+    value  : the shape to which the new values are broadcast; slices: the same without new axes
+    window : the starts of a dynamic_update_slice, where all is static and the steps are 1
+    axes   : the axes of a scatter
+    unique, sorted : no element is hit twice; the indices ascend
+    columns, index_shape, after : see `index_array`
+    """
+
+    expand: Shape | None
+    value: Shape
+    slices: Shape
+    window: Shape | None
+    axes: dict[str, Any]
+    unique: bool
+    sorted: bool
+    columns: tuple[Any, ...]
+    index_shape: Shape
+    after: int
+
+
+@functools.lru_cache(20_000)
+def writing(shape: Shape, structure: Structure, wrap: bool) -> Writing:
+    """How to write to an index."""
+    lay = layout(shape, structure)
+    slim = _without_new(lay)
+    sizes = [len(s.value) if s.kind == "slice" else 1 for s in slim.steps]
+    given = any([s.kind == "array" for s in slim.steps])
+    names = _index_axes(slim, given)
+    found = [(s.axis, _column(s, lay.shape[s.axis], names, wrap)) for s in slim.steps]
+    kept = [(d, c) for d, c in found if c is not None]
+    axes = {
+        "operand": tuple(range(len(lay.shape))), "indices": names.indices, "slices": names.slices,
+        "indexed": tuple([d for d, _ in kept]),
+        "sizes": tuple([k if d in names.slices else 1 for d, k in enumerate(sizes)]),
+    }  # fmt: skip
+    return Writing(
+        lay.shape if lay.shape != shape else None,
+        _shape_of(lay, given, sizes), _shape_of(slim, given, sizes),
+        _static_window(lay.shape, slim.steps, wrap), axes, not given,
+        not given and all([s.kind != "slice" or s.value.step > 0 for s in slim.steps]),
+        tuple([c for _, c in kept]), names.shape, names.after,
+    )  # fmt: skip
+
+
+class _IndexAxes(NamedTuple):
+    """The names of the axes of indices and slices. `own`: axis of x -> the place among the indices
+    of the axis that counts along it, for slices whose step is not 1 (those of step 1 are windows).
+    `after`: how many index axes follow the group."""
+
+    slices: Shape
+    indices: Shape
+    shape: Shape
+    own: dict[int, int]
+    after: int
+
+
+def _index_axes(lay: Layout, given: bool) -> _IndexAxes:
+    slices: list[int] = []
+    indices: list[int] = []
+    shape: list[int] = []
+    own: dict[int, int] = {}
+    group_end = 0
+    for axis in _result(lay, given):
+        if axis != "group" and _is_window(axis.value):
+            slices.append(axis.axis)
+            continue
+        if axis == "group":
+            shape.extend(lay.group)
+            group_end = len(shape)
+        else:
+            own[axis.axis] = len(shape)
+            shape.append(len(axis.value))
+        new = range(len(lay.shape) + len(indices), len(lay.shape) + len(shape))
+        indices.extend(new)
+        slices.extend(new)
+    return _IndexAxes(tuple(slices), tuple(indices), tuple(shape), own, len(shape) - group_end)
+
+
+def _is_window(r: range) -> bool:
+    return r.step == 1 or len(r) < 2
+
+
+def _column(step: Step, n: int, names: _IndexAxes, wrap: bool) -> Any:
+    """The start indices along one axis; None where the window is the whole axis."""
+    ones = [1] * len(names.shape)
+    if step.kind == "array":
+        return n
+    if step.kind == "int":
+        return np.full(ones, step.value + n if wrap and step.value < 0 else step.value)
+    if not _is_window(step.value):
+        ones[names.own[step.axis]] = len(step.value)
+        return np.array(step.value).reshape(ones)
+    if len(step.value) == n:
+        return None
+    return np.full(ones, step.value[0] if step.value else 0)
+
+
+def _static_window(shape: Shape, steps: Sequence[Step], wrap: bool) -> Shape | None:
+    starts = [0] * len(shape)
+    for kind, axis, value in steps:
+        n = shape[axis]
+        if kind == "int" and (-n if wrap else 0) <= value < n:
+            starts[axis] = value % n
+        elif kind == "slice" and _is_window(value):
+            starts[axis] = value[0] if value else 0
+        else:
+            return None
+    return tuple(starts)
+
+
+# --- the array of indices -------------------------------------------------------------------------
+
+
+def index_array(
+    columns: Sequence[Any], index_shape: Shape, after: int, arrays: Sequence[Any], wrap: bool,
+    dtype: Any,
+) -> Any:  # fmt: skip
+    """The indices of a gather or scatter: [*index_shape, number of columns].
+
+    A column is an array of constants that broadcasts to `index_shape`, or the size of the axis that
+    the next of `arrays` indexes; those fill the axes of `index_shape` before its last `after`.
+    `wrap`: their negative indices count from the end.
+    """
+    given = iter(arrays)
+    parts: list[Any] = []
+    sizes: list[int] = []
+    for column in columns:
+        part, size = column, 0
+        if column.__class__ is int:
+            part = next(given)
+            if part.__class__ is np.ndarray:
+                part = _counted_from_front(part, column, wrap, dtype)
+                part = part.reshape(*part.shape, *[1] * after)
+            elif dtype_class(typeof(part).dtype) == "int":
+                size = column
+        parts.append(part)
+        sizes.append(size)
+    if all([p.__class__ is np.ndarray for p in parts]):
+        known = [np.broadcast_to(p, index_shape) for p in parts]
+        return np.stack(known, -1).astype(dtype) if known else np.zeros((*index_shape, 0), dtype)
+    full = (*index_shape, 1)
+    made = [
+        np.broadcast_to(p[..., None], full).astype(dtype) if p.__class__ is np.ndarray
+        else expand(_with_ones(cast_to(p, dtype), after + 1), full)
+        for p in parts
+    ]  # fmt: skip
+    i = made[0] if len(made) == 1 else concatenate(*made, dimension=len(index_shape))
+    return wrapped(i, sizes) if wrap and any(sizes) else i
+
+
+def _counted_from_front(i: np.ndarray, n: int, wrap: bool, dtype: Any) -> np.ndarray:
+    if i.dtype.kind == "i":
+        i = np.where(i < 0, i.astype(np.int64) + n, i) if wrap else i
+        i = np.maximum(i, np.iinfo(dtype).min)
+    return np.minimum(i, np.iinfo(dtype).max).astype(dtype)
+
+
+def _with_ones(x: Any, n: int) -> Any:
+    return reshape(x, shape=(*typeof(x).shape, *[1] * n))
+
+
+def wrapped(i: Any, sizes: Sequence[int]) -> Any:
+    """Indices with negative ones counted from the end; the last axis has one for each size."""
+    t = typeof(i).strong()
+    n: Any = literal(sizes[0], t)
+    if len(set(sizes)) > 1:
+        n = broadcast_in_dim(np.array(sizes, t.dtype), shape=t.shape, dimensions=(t.ndim - 1,))
+    return select_n(lt(i, literal(0, t)), i, add(i, n))

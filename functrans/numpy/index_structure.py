@@ -1,0 +1,171 @@
+"""What stands in the brackets of x[...], sorted into structure and arrays.
+
+In: an index as the user wrote it. Out: its structure, hashable, from which `index_plans` works out
+once what is to be done; and the arrays in it, in order. Entries of a structure:
+
+    3                       an int
+    (start, stop, step)     a slice; ints or None
+    None, Ellipsis          themselves
+    ("array", shape)        an integer array; of a mask, one per axis, with the axis' size as a third
+    ("flag", shape)         a single bool, which NumPy takes as an index along a new axis
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from functrans import errors
+from functrans.ir.source import describe, user_source
+from functrans.ir.types import dtype_class
+from functrans.numpy.prims import concatenate, reshape
+from functrans.numpy.promotion import promote_dtypes
+from functrans.trace import Tracer, concrete_value, typeof
+
+Structure = tuple[Any, ...]
+
+
+# --- from what stands in the brackets to its structure --------------------------------------------
+
+
+def structure(index: Any) -> tuple[Structure, list[Any]]:
+    """The structure of an index, and its arrays in order."""
+    if index.__class__ is not tuple:
+        if isinstance(index, tuple):
+            index = tuple(index)
+        elif isinstance(index, (list, Sequence)) and not isinstance(index, str):
+            raise _bare_sequence(index)
+        else:
+            index = (index,)
+    entries: list[Any] = []
+    arrays: list[Any] = []
+    for item in index:
+        kind = item.__class__
+        if kind is int or item is None or item is Ellipsis:
+            entries.append(item)
+        elif kind is slice:
+            entries.append(_slice(item))
+        elif kind is Tracer and dtype_class(item.type.dtype) in ("int", "uint"):
+            entries.append(("array", item.type.shape))
+            arrays.append(item)
+        else:
+            _other(item, entries, arrays)
+    return tuple(entries), arrays
+
+
+def _slice(item: slice) -> tuple[int | None, int | None, int | None]:
+    start, stop, step = item.start, item.stop, item.step
+    try:
+        return (
+            start if start is None or start.__class__ is int else operator.index(start),
+            stop if stop is None or stop.__class__ is int else operator.index(stop),
+            step if step is None or step.__class__ is int else operator.index(step),
+        )
+    except (TypeError, jax.errors.ConcretizationTypeError):
+        raise errors.InvalidIndex(
+            f"the bounds of a slice must be static integers, got "
+            f"{':'.join('' if s is None else str(s) for s in (start, stop, step))}, at\n"
+            f"    {describe(user_source())}\n"
+            "The shape of the result would depend on values. For a window of fixed size at a "
+            "computed place use lax.dynamic_slice (or lax.dynamic_slice_in_dim); to keep the shape, "
+            "a mask and jnp.where."
+        ) from None
+
+
+def _other(item: Any, entries: list[Any], arrays: list[Any]) -> None:
+    """Entries that are rarer than ints, slices and traced integers."""
+    if isinstance(item, (bool, np.bool_)):
+        return _flag(item, entries, arrays)
+    if isinstance(item, (int, np.integer)):
+        return entries.append(int(item))
+    if isinstance(item, (list, tuple)):
+        item = from_sequence(item)
+    elif not isinstance(item, (np.ndarray, jax.Array, Tracer)):
+        if hasattr(item, "__jax_array__"):
+            item = item.__jax_array__()
+        else:
+            raise _unknown(item)
+    kind = dtype_class(typeof(item).dtype)
+    if kind in ("int", "uint") and item.__class__ is np.ndarray and not item.shape:
+        entries.append(int(item))
+    elif kind in ("int", "uint"):
+        entries.append(("array", item.shape))
+        arrays.append(item)
+    elif kind == "bool":
+        _mask(item, entries, arrays)
+    else:
+        raise errors.TypeMismatch(
+            f"an index must be of integer or boolean type, got an array {typeof(item)}, at\n"
+            f"    {describe(user_source())}\nCast it with .astype(int)."
+        )
+
+
+def _flag(value: Any, entries: list[Any], arrays: list[Any]) -> None:
+    zeros = np.zeros(int(value), np.int32)
+    entries.append(("flag", zeros.shape))
+    arrays.append(zeros)
+
+
+def _mask(mask: Any, entries: list[Any], arrays: list[Any]) -> None:
+    """A boolean array as the integer arrays of the places where it holds."""
+    value = concrete_value(mask)
+    if value is None:
+        raise errors.NonConcreteMask(
+            f"a boolean mask selects a number of elements that depends on its values, but of this "
+            f"traced {typeof(mask)} only the type is known inside jit and vmap, at\n"
+            f"    {describe(user_source())}\n"
+            "Keep the shape: jnp.where(mask, x, other) instead of x[mask] and of "
+            "x.at[mask].set(other); or say how many: x[jnp.nonzero(mask, size=n)]."
+        )
+    value = np.asarray(value)
+    if value.ndim == 0:
+        return _flag(value, entries, arrays)
+    for places, n in zip(np.nonzero(value), value.shape, strict=True):
+        entries.append(("array", places.shape, n))
+        arrays.append(places)
+    return None
+
+
+def from_sequence(items: Any) -> Any:
+    """A list among several indices, as an array."""
+    if not items:
+        return np.zeros(0, np.int32)
+    if not any(isinstance(leaf, (Tracer, jax.Array)) for leaf in jax.tree_util.tree_leaves(items)):
+        return np.asarray(items)
+    rows = [from_sequence(i) if isinstance(i, (list, tuple)) else i for i in items]
+    rows = [np.asarray(r) if not isinstance(r, (Tracer, jax.Array)) else r for r in rows]
+    rows = promote_dtypes(rows, "an index")
+    return concatenate(*[reshape(r, shape=(1, *typeof(r).shape)) for r in rows], dimension=0)
+
+
+def _bare_sequence(index: Any) -> Exception:
+    several = any(
+        item is None or item is Ellipsis or isinstance(item, (slice, list, tuple))
+        or (isinstance(item, (np.ndarray, jax.Array, Tracer)) and np.ndim(item)) for item in index
+    )  # fmt: skip
+    use = "x[tuple(index)]" if several else "x[jnp.array(index)]"
+    return errors.TypeMismatch(
+        f"Using a non-tuple sequence for multidimensional indexing is not allowed: "
+        f"x[{index!r:.60}], at\n    {describe(user_source())}\nUse {use}."
+    )
+
+
+def _unknown(item: Any) -> Exception:
+    where = f"at\n    {describe(user_source())}"
+    if isinstance(item, str):
+        return errors.TypeMismatch(
+            f"arrays cannot be indexed by strings, got {item!r:.60}, {where}"
+        )
+    if isinstance(item, (float, complex, np.generic)):
+        return errors.TypeMismatch(
+            f"an index must be of integer or boolean type, got {item!r} of type "
+            f"{type(item).__qualname__}, {where}\nConvert it with int(...)."
+        )
+    return errors.InvalidIndex(
+        "only integers, slices (`:`), ellipsis (`...`), newaxis (`None`) and integer or boolean "
+        f"arrays are valid indices, got {item!r:.60}, {where}"
+    )

@@ -1,0 +1,154 @@
+"""x[index], and x.at[index].get(...)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from functrans.ir.types import ArrayType, dtype_class
+from functrans.numpy.index_plans import Reading, index_array, reading, wrapped
+from functrans.numpy.index_structure import structure
+from functrans.numpy.prims import reshape, rev, slice_
+from functrans.numpy.promotion import array_of, cast_to, invalid
+from functrans.primitives.dynamic_slice import dynamic_slice
+from functrans.primitives.indexing import FILL, PROMISE, gather
+from functrans.trace import concrete_value, literal, materialize, typeof
+
+INT32 = np.dtype(np.int32)
+_WINDOW_MODES = (PROMISE, "clip")
+_MODES = {
+    "clip": "clip", "fill": FILL, "drop": FILL, "promise_in_bounds": PROMISE,
+    jax.lax.GatherScatterMode.CLIP: "clip",
+    jax.lax.GatherScatterMode.FILL_OR_DROP: FILL,
+    jax.lax.GatherScatterMode.PROMISE_IN_BOUNDS: PROMISE,
+}  # fmt: skip
+
+
+def getitem(x: Any, index: Any) -> Any:
+    """The elements x[index], with NumPy's rules.
+
+    Out of bounds an index is clamped, as in JAX; `x.at[index].get(mode=...)` offers other ways.
+    Source: `jax.Array.__getitem__`.
+
+    Example:
+      >>> import functrans.numpy as jnp
+      >>> print(jnp.indexing.getitem(jnp.arange(5), slice(1, None, 2)))
+      [1 3]
+    """
+    return read(x, index)
+
+
+def read(
+    x: Any, index: Any, mode: Any = PROMISE, fill: Any = None, indices_are_sorted: bool = False,
+    unique_indices: bool = False, wrap: bool = True,
+) -> Any:  # fmt: skip
+    """`getitem` with what `x.at[index].get` lets a user choose; modes and fill as `gather` has them."""
+    t = typeof(x)
+    parts, arrays = structure(index)
+    by_window = mode in _WINDOW_MODES
+    if not by_window:
+        parts, arrays = _ints_as_arrays(parts, arrays)
+    plan = reading(t.shape, parts, by_window, wrap)
+    if plan.expand is not None:
+        x = reshape(x, shape=plan.expand)
+    if plan.cut is not None:
+        x = slice_(x, **plan.cut)
+    if plan.reverse:
+        x = rev(x, dimensions=plan.reverse)
+    if plan.window is not None:
+        x = _window(x, plan, arrays, wrap)
+    elif plan.axes is not None:
+        how = promises(mode, indices_are_sorted, unique_indices)
+        if mode == FILL and fill is not None:
+            how["fill"] = fill
+        i = index_array(plan.columns, plan.index_shape, 0, arrays, wrap, index_dtype(t.shape))
+        x = gather(x, i, **plan.axes, **how)
+    return x if plan.out is None else reshape(x, shape=plan.out)
+
+
+def _ints_as_arrays(parts: Sequence[Any], arrays: Sequence[Any]) -> tuple[tuple, list[Any]]:
+    """Static ints as arrays without axes: in mode "fill_or_drop" they may lie out of bounds."""
+    given = iter(arrays)
+    kept, made = [], []
+    for part in parts:
+        if part.__class__ is int:
+            kept.append(("array", ()))
+            made.append(np.array(part))
+        else:
+            kept.append(part)
+            if part.__class__ is tuple and part[0].__class__ is str:
+                made.append(next(given))
+    return tuple(kept), made
+
+
+def _window(x: Any, plan: Reading, arrays: Sequence[Any], wrap: bool) -> Any:
+    starts, sizes = plan.window  # type: ignore[misc]
+    dtype = index_dtype(typeof(x).shape)
+    given = iter(zip(arrays, plan.columns, strict=True))
+    made = []
+    for start in starts:
+        if start is not None:
+            made.append(literal(start, ArrayType((), dtype)))
+            continue
+        i, n = next(given)
+        signed = dtype_class(typeof(i).dtype) == "int"
+        i = cast_to(i, dtype)
+        made.append(wrapped(i, (n,)) if wrap and signed else i)
+    return dynamic_slice(x, *made, sizes=sizes)
+
+
+def index_dtype(shape: Sequence[int]) -> Any:
+    """The integers that can index an array of a shape."""
+    for n in shape:
+        if n > 0x7FFFFFFF:
+            return np.dtype(np.int64)
+    return INT32
+
+
+def promises(mode: str, indices_are_sorted: bool, unique_indices: bool) -> dict[str, Any]:
+    """The parameters of a gather or scatter beside its axes."""
+    how: dict[str, Any] = {"mode": mode}
+    if indices_are_sorted:
+        how["indices_are_sorted"] = True
+    if unique_indices:
+        how["unique_indices"] = True
+    return how
+
+
+def mode_of(mode: Any, usual: str, name: str) -> str:
+    """A user's mode, as the primitives spell it."""
+    if mode is None:
+        return usual
+    found = _MODES.get(mode)
+    if found is None:
+        raise invalid(
+            name,
+            f"unknown mode {mode!r}",
+            "Modes are 'clip', 'fill' (or 'drop'), 'promise_in_bounds'.",
+        )
+    return found
+
+
+def fill_of(fill_value: Any, dtype: Any, name: str) -> Any:
+    """A user's fill value as a parameter: a Python number, or None for the usual one of the dtype."""
+    if fill_value is None or dtype_class(dtype) == "key":
+        return None
+    value = concrete_value(fill_value)
+    if value is None or np.ndim(value) != 0:
+        raise invalid(
+            name, f"fill_value must be a concrete scalar, got {fill_value!r:.60}",
+            "Use jnp.where(in_bounds, x.at[i].get(mode='clip'), value) for a computed one.",
+        )  # fmt: skip
+    number = literal(value, ArrayType((), dtype)).value
+    return None if number != number else number  # NaN is the usual one
+
+
+def as_array(x: Any, name: str, position: int = 0) -> Any:
+    """An argument as an array."""
+    return materialize(array_of(x, name, position))
+
+
+__all__ = ["getitem"]

@@ -1,0 +1,413 @@
+"""Elements by index along an axis, and the indices of elements that are not zero."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from functrans import errors
+from functrans.ir.source import describe, user_source
+from functrans.ir.types import ArrayType, canonical_dtype, dtype_class
+from functrans.numpy import prims
+from functrans.numpy.arithmetic import remainder
+from functrans.numpy.index_plans import wrapped
+from functrans.numpy.prims import broadcast_in_dim, reshape, select_n
+from functrans.numpy.promotion import (
+    array_of,
+    axis_index,
+    broadcast_shape,
+    cast,
+    cast_to,
+    constant,
+    expand,
+    invalid,
+    mismatch,
+)
+from functrans.numpy.reading import FILL, PROMISE, fill_of, index_dtype, mode_of, promises, read
+from functrans.numpy.ufuncs import truth
+from functrans.numpy.writing import AtRef
+from functrans.primitives.indexing import gather
+from functrans.trace import concrete_value, full, literal, materialize, typeof
+
+
+def take(
+    a: Any, indices: Any, axis: int | None = None, out: None = None, mode: str | None = None,
+    unique_indices: bool = False, indices_are_sorted: bool = False, fill_value: Any = None,
+) -> Any:  # fmt: skip
+    """The elements of a at indices along an axis; of a flattened if axis is None.
+
+    Arguments:
+      mode: for indices out of bounds: "fill" (the default: NaN, or `fill_value`), "clip", "wrap".
+      unique_indices, indices_are_sorted: promises that let XLA do faster things.
+
+    Source: `jax.numpy.take`.
+
+    Example:
+      >>> import functrans.numpy as jnp
+      >>> print(jnp.take(jnp.arange(4.0), jnp.array([3, 9])))
+      [ 3. nan]
+    """
+    if out is not None:
+        raise _no_out("take")
+    a, indices = array_of(a, "take"), array_of(indices, "take", 1)
+    if axis is None:
+        a, axis = reshape(a, shape=(typeof(a).size,)), 0
+    axis = axis_index(axis, typeof(a).ndim, "take")
+    n = typeof(a).shape[axis]
+    _check_integers(indices, "take")
+    if n == 0 and typeof(indices).size:
+        raise _index_error("take: cannot do a non-empty take from an empty axis")
+    if mode == "wrap":
+        indices, how = remainder(indices, n or 1), PROMISE
+    elif mode in (None, "fill", "clip"):
+        how = mode_of(mode, FILL, "take")
+    else:
+        raise invalid("take", f"mode must be 'fill', 'clip' or 'wrap', got {mode!r}")
+    index = (*[slice(None)] * axis, indices)
+    fill = fill_of(fill_value, typeof(a).dtype, "take")
+    return materialize(
+        read(a, index, how, fill, indices_are_sorted, unique_indices, wrap=mode in (None, "fill"))
+    )
+
+
+def _no_out(name: str) -> Exception:
+    return errors.MissingRule(
+        f"{name}: the argument `out` is not supported (arrays are immutable), at\n"
+        f"    {describe(user_source())}\nUse the result."
+    )
+
+
+def _index_error(problem: str) -> errors.InvalidIndex:
+    return errors.InvalidIndex(f"{problem}, at\n    {describe(user_source())}")
+
+
+def _check_integers(indices: Any, name: str) -> None:
+    t = typeof(indices)
+    if dtype_class(t.dtype) not in ("int", "uint"):
+        raise mismatch(name, f"indices must be of integer type, got {t}", "Cast: i.astype(int).")
+
+
+def take_along_axis(
+    arr: Any, indices: Any, axis: int | None = -1, mode: Any = None, fill_value: Any = None, *,
+    wrap_negative_indices: bool | None = None,
+) -> Any:  # fmt: skip
+    """For each place of `indices`, the element of arr with that index along an axis.
+
+    Arguments:
+      arr, indices: arrays of equal numbers of axes; the other axes broadcast.
+      axis: None: of arr flattened, with a vector of indices.
+      mode, fill_value: as in `take`.
+
+    Source: `jax.numpy.take_along_axis`.
+
+    Example:
+      >>> import functrans.numpy as jnp
+      >>> x = jnp.array([[3.0, 1.0], [5.0, 7.0]])
+      >>> print(jnp.take_along_axis(x, jnp.argmax(x, 1, keepdims=True), 1))
+      [[3.]
+       [7.]]
+    """
+    name = "take_along_axis"
+    a, i = array_of(arr, name), array_of(indices, name, 1)
+    _check_integers(i, name)
+    if axis is None:
+        if typeof(i).ndim != 1:
+            raise invalid(
+                name, f"indices must be a vector if axis=None, got shape {typeof(i).shape}"
+            )
+        a, axis = reshape(a, shape=(typeof(a).size,)), 0
+    t, ti = typeof(a), typeof(i)
+    if t.ndim != ti.ndim:
+        raise invalid(name, f"arr and indices must have as many axes, got {t} and {ti}")
+    axis = axis_index(axis, t.ndim, name)
+    others = broadcast_shape(
+        [(*s[:axis], *s[axis + 1 :]) for s in (t.shape, ti.shape)], name, (t, ti),
+        errors.InvalidArgument,
+    )  # fmt: skip
+    out_shape = (*others[:axis], ti.shape[axis], *others[axis:])
+    if t.shape[axis] == 0 or 0 in out_shape:
+        return full(0, ArrayType(out_shape, t.dtype))
+    if wrap_negative_indices is None:
+        wrap_negative_indices = mode != "promise_in_bounds"
+    signed = dtype_class(ti.dtype) == "int"
+    i = cast_to(i, index_dtype(t.shape))
+    if wrap_negative_indices and signed:
+        i = wrapped(i, (t.shape[axis],))
+    how = promises(mode_of(mode, FILL, name), False, False)
+    fill = fill_of(fill_value, t.dtype, name)
+    if how["mode"] == FILL and fill is not None:
+        how["fill"] = fill
+    return materialize(_gather_along(a, i, axis, how))
+
+
+def _gather_along(a: Any, i: Any, axis: int, how: dict[str, Any]) -> Any:
+    """An axis along which both have elements is a batch axis of the gather; one along which the
+    indices have one is a window of a; one along which a has one is dropped from it."""
+    shape, index_shape = typeof(a).shape, typeof(i).shape
+    operand = tuple(range(len(shape)))
+    batch = [d for d, n in enumerate(index_shape) if d == axis or n != 1]
+    indices, sizes, slices = [], [1] * len(shape), []
+    for d in operand:
+        name = d if d != axis and shape[d] != 1 else len(shape) + d
+        if d in batch:
+            indices.append(name)
+        else:
+            sizes[d], name = shape[d], d
+        slices.append(name)
+    i = reshape(i, shape=(*[index_shape[d] for d in batch], 1))
+    return gather(
+        a, i, operand=operand, indices=tuple(indices), slices=tuple(slices), indexed=(axis,),
+        sizes=tuple(sizes), **how,
+    )  # fmt: skip
+
+
+def put_along_axis(
+    arr: Any, indices: Any, values: Any, axis: int | None, inplace: bool = True, *,
+    mode: str | None = None,
+) -> Any:  # fmt: skip
+    """arr with values at indices along an axis: what `take_along_axis` would read. inplace=False is
+    required, since arrays are immutable.
+
+    Source: `jax.numpy.put_along_axis`.
+
+    Example:
+      >>> import functrans.numpy as jnp
+      >>> i = jnp.array([[1], [0]])
+      >>> print(jnp.put_along_axis(jnp.zeros((2, 2)), i, 9.0, 1, inplace=False))
+      [[0. 9.]
+       [9. 0.]]
+    """
+    name = "put_along_axis"
+    if inplace:
+        raise _immutable(name)
+    a, i = array_of(arr, name), array_of(indices, name, 1)
+    shape = typeof(a).shape
+    if axis is None:
+        a, axis = reshape(a, shape=(typeof(a).size,)), 0
+    t, ti = typeof(a), typeof(i)
+    if t.ndim != ti.ndim:
+        raise invalid(name, f"arr and indices must have as many axes, got {t} and {ti}")
+    axis = axis_index(axis, t.ndim, name)
+    index: list[Any] = []
+    for d, n in enumerate(t.shape):
+        along = [1] * t.ndim
+        along[d] = n
+        index.append(i if d == axis else np.arange(n).reshape(along))
+    out = AtRef(a, tuple(index)).set(values, mode=mode)
+    return out if typeof(out).shape == shape else reshape(out, shape=shape)
+
+
+def _immutable(name: str) -> Exception:
+    return invalid(
+        name, "arrays are immutable", "Pass inplace=False, and use the array that is returned."
+    )
+
+
+def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = True) -> Any:
+    """a with the values v, repeated as needed, at indices of a flattened. inplace=False is required.
+
+    Source: `jax.numpy.put`.
+
+    Example:
+      >>> import functrans.numpy as jnp
+      >>> print(jnp.put(jnp.zeros(3), jnp.array([0, 2]), jnp.array([1.0, 2.0]), inplace=False))
+      [1. 0. 2.]
+    """
+    if inplace:
+        raise _immutable("put")
+    a, i, v = array_of(a, "put"), array_of(ind, "put", 1), array_of(v, "put", 2)
+    t, n, m = typeof(a), typeof(ind).size, typeof(v).size
+    if not t.size or not n or not m:
+        return a
+    if mode == "wrap":
+        i = remainder(i, t.size)
+    elif mode not in (None, "clip"):
+        raise invalid("put", f"mode must be 'clip' or 'wrap', got {mode!r}")
+    v = read(reshape(v, shape=(m,)), np.arange(n) % m)
+    flat = AtRef(reshape(a, shape=(t.size,)), reshape(i, shape=(n,)))
+    clip = {"mode": "clip", "wrap_negative_indices": False} if mode == "clip" else {}
+    return reshape(flat.set(v, **clip), shape=t.shape)
+
+
+# --- indices of elements --------------------------------------------------------------------------
+
+
+def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple[Any, ...]:
+    """The indices of the elements that are not zero: one vector per axis.
+
+    Arguments:
+      size: how many there are to be. Required inside jit and vmap, where shapes must be known; too
+        many are cut off, too few are filled up.
+      fill_value: what they are filled up with: a scalar, or a tuple with one per axis; usually 0.
+
+    Raises:
+      AbstractValueError: no size, and the values are not known.
+
+    Source: `jax.numpy.nonzero`.
+
+    Example:
+      >>> import functrans.numpy as jnp
+      >>> (i,) = jnp.nonzero(jnp.array([0, 7, 0, 8]), size=3, fill_value=-1)
+      >>> print(i)
+      [ 1  3 -1]
+    """
+    a = array_of(a, "nonzero")
+    t = typeof(a)
+    if not t.shape:
+        raise invalid(
+            "nonzero", "calling nonzero on an array without axes is not allowed",
+            "Use jnp.atleast_1d(x).",
+        )  # fmt: skip
+    dtype = canonical_dtype(np.dtype("int64"))
+    if size is None:
+        found = np.nonzero(np.asarray(_known(a, "nonzero")))
+        return tuple([constant(f.astype(dtype)) for f in found])
+    size = operator.index(size)
+    if t.size == 0 or size == 0:
+        return tuple([full(0, ArrayType((size,), dtype)) for _ in t.shape])
+    flat, count = _places(truth(a, "nonzero"), size, dtype)
+    many = _split_places(flat, t.shape)
+    if fill_value is not None:
+        fills = fill_value if isinstance(fill_value, tuple) else (fill_value,) * t.ndim
+        if len(fills) != t.ndim or any(np.ndim(concrete_value(f)) for f in fills):
+            raise invalid("nonzero", f"fill_value must be a scalar or a tuple of {t.ndim}")
+        beyond = prims.ge(
+            prims.iota(dtype=dtype, shape=(size,), dimension=0), expand(count, (size,))
+        )
+        many = [
+            select_n(beyond, m, expand(cast(array_of(f, "nonzero"), dtype), (size,)))
+            for m, f in zip(many, fills, strict=True)
+        ]
+    return tuple([materialize(m) for m in many])
+
+
+def _known(a: Any, name: str) -> Any:
+    value = concrete_value(a)
+    if value is None:
+        raise errors.AbstractValueError(
+            f"{name}: how many elements of a traced {typeof(a)} are not zero depends on its values, "
+            f"and inside jit and vmap only its type is known, at\n    {describe(user_source())}\n"
+            f"Say how many with size=: jnp.{name}(x, size=n, fill_value=...); or use a mask and "
+            "jnp.where(mask, x, other)."
+        )
+    return value
+
+
+def _places(mask: Any, size: int, dtype: Any) -> tuple[Any, Any]:
+    """The first `size` places of a flattened mask where it holds, zeros after them; and how many.
+    The k-th of them is written to place k - 1; the rest falls outside and is dropped."""
+    n = typeof(mask).size
+    mask = reshape(mask, shape=(n,))
+    rank = prims.cumsum(cast(mask, dtype), axis=0, reverse=False)
+    to = select_n(mask, literal(size, ArrayType((n,), dtype)), prims.sub(rank, 1))
+    count = prims.iota(dtype=dtype, shape=(n,), dimension=0)
+    zeros = full(0, ArrayType((size,), dtype))
+    places = AtRef(zeros, to).set(count, wrap_negative_indices=False)
+    return places, read(rank, -1)
+
+
+def _split_places(flat: Any, shape: tuple[int, ...]) -> list[Any]:
+    """Places in a flattened array as indices along its axes."""
+    made, stride = [], 1
+    for n in reversed(shape):
+        i = flat if stride == 1 else prims.div(flat, stride)
+        made.append(prims.rem(i, n))
+        stride *= n
+    return made[::-1]
+
+
+def flatnonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
+    """The indices of the elements of a flattened that are not zero; size, fill_value as in `nonzero`.
+
+    Source: `jax.numpy.flatnonzero`.
+
+    Example:
+      >>> import functrans.numpy as jnp
+      >>> print(jnp.flatnonzero(jnp.array([[0, 7], [8, 0]])))
+      [1 2]
+    """
+    a = array_of(a, "flatnonzero")
+    return nonzero(reshape(a, shape=(typeof(a).size,)), size=size, fill_value=fill_value)[0]
+
+
+def argwhere(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
+    """The indices of the elements that are not zero, a row each; size, fill_value as in `nonzero`.
+
+    Source: `jax.numpy.argwhere`.
+
+    Example:
+      >>> import functrans.numpy as jnp
+      >>> print(jnp.argwhere(jnp.array([[0, 7], [8, 0]])))
+      [[0 1]
+       [1 0]]
+    """
+    a = array_of(a, "argwhere")
+    shape = typeof(a).shape
+    found = nonzero(a if shape else reshape(a, shape=(1,)), size=size, fill_value=fill_value)
+    n = typeof(found[0]).shape[0]
+    if not shape:
+        return full(0, ArrayType((n, 0), typeof(found[0]).dtype))
+    columns = [broadcast_in_dim(f, shape=(n, 1), dimensions=(0,)) for f in found]
+    return prims.concatenate(*columns, dimension=1)
+
+
+def compress(
+    condition: Any, a: Any, axis: int | None = None, *, size: int | None = None,
+    fill_value: Any = 0, out: None = None,
+) -> Any:  # fmt: skip
+    """The parts of a along an axis (None: the elements of a flattened) where a condition holds.
+
+    Arguments:
+      condition: vector of truth values.
+      size: how many there are to be, required inside jit and vmap; missing ones are `fill_value`.
+
+    Source: `jax.numpy.compress`.
+
+    Example:
+      >>> import functrans.numpy as jnp
+      >>> print(jnp.compress(jnp.array([True, False, True]), jnp.array([5, 6, 7])))
+      [5 7]
+    """
+    if out is not None:
+        raise _no_out("compress")
+    mask, a = truth(array_of(condition, "compress"), "compress"), array_of(a, "compress", 1)
+    if typeof(mask).ndim != 1:
+        raise invalid("compress", f"condition must be a vector, got {typeof(mask)}")
+    if axis is None:
+        a, axis = reshape(a, shape=(typeof(a).size,)), 0
+    axis = axis_index(axis, typeof(a).ndim, "compress")
+    n, length = typeof(a).shape[axis], typeof(mask).shape[0]
+    if size is None:
+        (chosen,) = np.nonzero(np.asarray(_known(mask, "compress")))
+        if chosen.size and chosen[-1] >= n:
+            raise invalid("compress", "condition contains entries that are out of bounds")
+        return materialize(read(a, (*[slice(None)] * axis, chosen)))
+    if not 0 <= size <= n:
+        raise invalid("compress", f"size must lie in 0..{n}, got {size}")
+    mask = read(mask, slice(0, min(n, length)))
+    places = nonzero(mask, size=size, fill_value=n)[0]
+    index = (*[slice(None)] * axis, places)
+    return materialize(read(a, index, FILL, fill_of(fill_value, typeof(a).dtype, "compress")))
+
+
+def extract(condition: Any, arr: Any, *, size: int | None = None, fill_value: Any = 0) -> Any:
+    """The elements of arr where a condition holds, both flattened; size, fill_value as in `compress`.
+
+    Source: `jax.numpy.extract`.
+
+    Example:
+      >>> import functrans.numpy as jnp
+      >>> print(jnp.extract(jnp.array([[True, False], [True, True]]), jnp.array([[5, 6], [7, 8]])))
+      [5 7 8]
+    """
+    condition = array_of(condition, "extract")
+    flat = reshape(condition, shape=(typeof(condition).size,))
+    return compress(flat, arr, size=size, fill_value=fill_value)
+
+
+__all__ = [
+    "argwhere", "compress", "extract", "flatnonzero", "nonzero", "put", "put_along_axis", "take",
+    "take_along_axis",
+]  # fmt: skip

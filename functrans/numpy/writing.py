@@ -1,0 +1,215 @@
+"""x.at[index].set(...) and its relatives; x[index] = ... refused."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from functrans import errors
+from functrans.ir.source import describe, user_source
+from functrans.ir.types import ArrayType
+from functrans.numpy.arithmetic import power
+from functrans.numpy.index_plans import index_array, writing
+from functrans.numpy.index_structure import from_sequence, structure
+from functrans.numpy.prims import reshape
+from functrans.numpy.promotion import array_of, broadcast_shape, cast, expand, promote_dtypes
+from functrans.numpy.reading import (
+    FILL,
+    PROMISE,
+    fill_of,
+    index_dtype,
+    mode_of,
+    promises,
+    read,
+)
+from functrans.numpy.ufuncs import divide
+from functrans.primitives.dynamic_slice import dynamic_update_slice
+from functrans.primitives.scatter import (
+    scatter,
+    scatter_add,
+    scatter_max,
+    scatter_min,
+    scatter_mul,
+    scatter_sub,
+)
+from functrans.trace import full, literal, materialize, typeof
+
+
+def setitem(x: Any, index: Any, value: Any) -> None:
+    """Refuse x[index] = value, and say what to write instead."""
+    raise errors.NotSupported(
+        f"a traced {typeof(x)} cannot be changed in place (arrays are immutable), at\n"
+        f"    {describe(user_source())}\n"
+        "Instead of `x[idx] = y` use `x = x.at[idx].set(y)`; instead of `x[idx] += y`, "
+        "`x = x.at[idx].add(y)`."
+    )
+
+
+def write(
+    x: Any, index: Any, values: Any, primitive: Any, name: str, mode: Any = None,
+    indices_are_sorted: bool = False, unique_indices: bool = False, wrap: bool = True,
+) -> Any:  # fmt: skip
+    """x with values joined to its elements at an index, as a scatter joins them."""
+    t = typeof(x)
+    parts, arrays = structure(index)
+    plan = writing(t.shape, parts, wrap)
+    if isinstance(values, (list, tuple)):
+        values = from_sequence(values)
+    _check_shape(values, plan.value, name)
+    if 0 in plan.slices:
+        return x
+    out, values = promote_dtypes((x, values), name)
+    _warn_of_cast(out, values, t)
+    values = expand(values, plan.value)
+    if plan.expand is not None:
+        out = reshape(out, shape=plan.expand)
+    if plan.window is not None and primitive is scatter:
+        starts = [literal(s, ArrayType((), index_dtype(t.shape))) for s in plan.window]
+        out = dynamic_update_slice(out, _reshaped(values, plan.axes["sizes"]), *starts)
+    else:
+        dtype = index_dtype(t.shape)
+        i = index_array(plan.columns, plan.index_shape, plan.after, arrays, wrap, dtype)
+        how = promises(
+            mode_of(mode, FILL, name),
+            indices_are_sorted or plan.sorted,
+            unique_indices or plan.unique,
+        )
+        out = primitive(out, i, _reshaped(values, plan.slices), **plan.axes, **how)
+    if plan.expand is not None:
+        out = reshape(out, shape=t.shape)
+    return materialize(cast(out, t.dtype, t.weak_type))
+
+
+def _reshaped(x: Any, shape: tuple[int, ...]) -> Any:
+    return x if typeof(x).shape == shape else reshape(x, shape=shape)
+
+
+def _check_shape(values: Any, shape: tuple[int, ...], name: str) -> None:
+    have = np.shape(values) if isinstance(values, (int, float, complex)) else typeof(values).shape
+    if have and (
+        len(have) > len(shape)
+        or broadcast_shape((have, shape), name, (), errors.InvalidArgument) != shape
+    ):
+        raise errors.InvalidArgument(
+            f"{name}: values of shape {have} do not broadcast to the {shape} elements that the index "
+            f"selects, at\n    {describe(user_source())}"
+        )
+
+
+def _warn_of_cast(out: Any, values: Any, t: ArrayType) -> None:
+    if typeof(out).dtype != t.dtype:
+        warnings.warn(
+            f"scatter inputs have incompatible types: values of dtype {typeof(values).dtype} are cast "
+            f"to {t.dtype}, and may lose something, at\n    {describe(user_source())}\n"
+            "In future this will be an error; cast them with .astype(...).",
+            FutureWarning,
+            stacklevel=2,
+        )
+
+
+class At:
+    """`x.at`: gives, in brackets, what can be done to some elements of x. Source: `jax.Array.at`."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: Any):
+        self.array = array
+
+    def __getitem__(self, index: Any) -> AtRef:
+        return AtRef(self.array, index)
+
+    def __repr__(self) -> str:
+        return f"At({self.array!r})"
+
+
+def _updater(name: str, primitive: Any, sign: str) -> Callable[..., Any]:
+    def update(
+        self: AtRef, values: Any, *, indices_are_sorted: bool = False, unique_indices: bool = False,
+        mode: Any = None, out_sharding: None = None, wrap_negative_indices: bool = True,
+    ) -> Any:  # fmt: skip
+        return write(
+            self.array, self.index, values, primitive, f"at[].{name}", mode, indices_are_sorted,
+            unique_indices, wrap_negative_indices,
+        )  # fmt: skip
+
+    update.__name__ = name
+    update.__qualname__ = f"AtRef.{name}"
+    update.__doc__ = f"x after `x[index] {sign} values`. Source: `jax.numpy.ndarray.at`."
+    return update
+
+
+class AtRef:
+    """`x.at[index]`. Each method returns a new array and leaves x as it is.
+
+    mode: what happens to indices out of bounds: "drop" (or "fill"; the default of updates), "clip",
+      "promise_in_bounds" (the default of `get`). indices_are_sorted, unique_indices: promises that let
+      XLA do faster things. wrap_negative_indices: do they count from the end?
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> print(ft.jit(lambda x: x.at[1:].add(10))(jnp.arange(3)))
+      [ 0 11 12]
+    """
+
+    __slots__ = ("array", "index")
+
+    def __init__(self, array: Any, index: Any):
+        self.array = array_of(array, "at")
+        self.index = index
+
+    def __repr__(self) -> str:
+        return f"AtRef({self.array!r}, {self.index!r})"
+
+    set = _updater("set", scatter, "=")
+    add = _updater("add", scatter_add, "+=")
+    subtract = _updater("subtract", scatter_sub, "-=")
+    multiply = mul = _updater("multiply", scatter_mul, "*=")
+    min = _updater("min", scatter_min, "= minimum(x[index], ...) of")
+    max = _updater("max", scatter_max, "= maximum(x[index], ...) of")
+
+    def divide(self, values: Any, **how: Any) -> Any:
+        """x after `x[index] /= values`, in floats. Source: `jax.numpy.ndarray.at`."""
+        return divide(self.array, self._ones().multiply(values, **how))
+
+    div = divide
+
+    def power(self, values: Any, **how: Any) -> Any:
+        """x after `x[index] **= values`. Source: `jax.numpy.ndarray.at`."""
+        return power(self.array, self._ones().multiply(values, **how))
+
+    def _ones(self) -> AtRef:
+        return AtRef(full(1, typeof(self.array)), self.index)
+
+    def apply(
+        self, func: Callable[[Any], Any], *, indices_are_sorted: bool = False,
+        unique_indices: bool = False, mode: Any = None, wrap_negative_indices: bool = True,
+    ) -> Any:  # fmt: skip
+        """x after `x[index] = func(x[index])`; at an index given twice, too, func is applied once.
+
+        Source: `jax.numpy.ndarray.at`.
+        """
+        how: dict[str, Any] = {
+            "indices_are_sorted": indices_are_sorted, "unique_indices": unique_indices,
+            "mode": mode_of(mode, FILL, "at[].apply"), "wrap": wrap_negative_indices,
+        }  # fmt: skip
+        found = func(read(self.array, self.index, **how))
+        return write(self.array, self.index, found, scatter, "at[].apply", **how)
+
+    def get(
+        self, *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None,
+        fill_value: Any = None, out_sharding: None = None, wrap_negative_indices: bool = True,
+    ) -> Any:  # fmt: skip
+        """x[index], with a choice of what indices out of bounds read: in mode "fill" `fill_value`
+        (usually NaN, for integers the most extreme). Source: `jax.numpy.ndarray.at`.
+        """
+        fill = fill_of(fill_value, typeof(self.array).dtype, "at[].get")
+        return read(
+            self.array, self.index, mode_of(mode, PROMISE, "at[].get"), fill, indices_are_sorted,
+            unique_indices, wrap_negative_indices,
+        )  # fmt: skip
+
+
+__all__ = ["At", "AtRef", "setitem"]
