@@ -37,7 +37,7 @@ def make_ir(
       >>> print(ft.make_ir(lambda x: jnp.sin(x) * 2)(1.0))
       program (a: ~f32[]) {
         b: ~f32[] = sin a
-        c: ~f32[] = mul b 2.0:f32[]
+        c: ~f32[] = mul b 2.0:~f32[]
         return c
       }
     """

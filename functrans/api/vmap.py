@@ -112,8 +112,8 @@ def _prefix(axes: Any, given: Any, what: str, fun: Any) -> list[int | None]:
         )  # fmt: skip
     except ValueError as error:
         raise errors.InvalidArgument(
-            f"vmap of {function_name(fun)}: {what}={axes if what == 'out_axes' else axes[0]} is not "
-            f"a pytree prefix of the {'result' if what == 'out_axes' else 'arguments'}, at\n"
+            f"vmap of {function_name(fun)}: {what}={axes if what == 'out_axes' else axes[0]} is "
+            f"not a pytree prefix of the {'result' if what == 'out_axes' else 'arguments'}, at\n"
             f"    {describe(user_source())}\n{error}"
         ) from None
     return full
