@@ -21,6 +21,7 @@ from jax.extend.mlir.dialects import func as func_dialect
 from jax.extend.mlir.dialects import stablehlo as hlo
 from jax.interpreters import mlir
 
+from functrans.backends import cpu
 from functrans.ir.program import Equation, Literal, Program
 from functrans.ir.source import Source, line_of
 from functrans.ir.types import ArrayType, dtype_class
@@ -216,6 +217,8 @@ class Lowering:
         """Fold `axes` of x, of the first operand's type, with a binary operation such as
         `hlo.AddOp`, from `start`."""
         dtype = self.in_types[0].dtype
+        if self.platform == "cpu" and (sizes := cpu.folds_long_rows(self.in_types[0], axes)):
+            return cpu.by_halves(op, x, sizes, self.type(self.out_types[0]))
         scalar = self.type(ArrayType((), dtype))
         init = self.full(start, ArrayType((), dtype))
         reduction = hlo.ReduceOp(

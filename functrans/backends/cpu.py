@@ -1,0 +1,79 @@
+"""What XLA:CPU does far slower than another way to say the same.
+
+Measured in `benchmarks/cliffs.md`. Each form here is used only where it wins clearly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+from jax.extend.mlir import ir
+from jax.extend.mlir.dialects import stablehlo as hlo
+
+from functrans.ir.types import ArrayType, dtype_class
+
+# Up to this many bytes of consecutive results XLA:CPU folds with vector instructions; above it
+# takes result by result and strides through memory for each.
+_VECTORISED = 64 * 1024
+# Halvings that XLA fuses into one pass over memory: 16 rows are read, one is written.
+_FUSED = 4
+
+
+def folds_long_rows(t: ArrayType, axes: Sequence[int]) -> tuple[int, int, int] | None:
+    """Is it a fold of floats `[before, rows, after] -> [before, after]` with long rows? These are 2
+    to 100 times slower than `by_halves`. Integers have no such cliff."""
+    if dtype_class(t.dtype) != "float" or t.size == 0:
+        return None
+    folded = [i for i in axes if t.shape[i] != 1]
+    if not folded:
+        return None
+    first, last = min(folded), max(folded)
+    before, after = prod(t.shape[:first]), prod(t.shape[last + 1 :])
+    rows = prod(t.shape[first : last + 1])
+    scattered = rows != prod([t.shape[i] for i in folded])
+    if scattered or after * max(4, t.dtype.itemsize) <= _VECTORISED:  # small floats become float32
+        return None
+    return before, rows, after
+
+
+def by_halves(
+    op: Callable[..., Any], x: Any, sizes: tuple[int, int, int], result: ir.RankedTensorType
+) -> Any:
+    """Fold the middle one of three axes: the first half of the rows combined with the second, and
+    again. Each step runs along memory, and sums are as accurate as pairwise ones.
+
+        x0 x1 x2 x3 x4 x5 x6   ->   x0x3 x1x4 x2x5 | x6   ->   x0x3x1x4 | x2x5 x6   ->   ...
+
+    Rows left over by an odd number wait until the end. Small floats are folded in float32.
+    """
+    before, rows, after = sizes
+    element = result.element_type
+    small = ir.FloatType(element).width < 32
+    if small:
+        element = ir.F32Type.get()
+        x = hlo.convert(ir.RankedTensorType.get(x.type.shape, element), x)
+    y: Any = hlo.reshape(ir.RankedTensorType.get(sizes, element), x)
+    integers = ir.DenseI64ArrayAttr.get
+
+    def part(start: int, limit: int) -> Any:
+        one = integers([1, 1, 1])
+        return hlo.slice(y, integers([0, start, 0]), integers([before, limit, after]), one)
+
+    waiting = []
+    step = 0
+    while rows > 1:
+        half = rows // 2
+        if rows % 2:
+            waiting.append(part(rows - 1, rows))
+        y = op(part(0, half), part(half, 2 * half)).result
+        rows = half
+        step += 1
+        if step % _FUSED == 0 and rows > 1:
+            y = hlo.optimization_barrier([y])
+    for row in waiting:
+        y = op(y, row).result
+    if small:
+        y = hlo.convert(ir.RankedTensorType.get(y.type.shape, result.element_type), y)
+    return hlo.reshape(result, y)
