@@ -15,6 +15,7 @@ import jax
 import numpy as np
 
 from functrans import errors
+from functrans.flags import flags
 from functrans.ir.program import Literal, Var
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, canonical_dtype
@@ -108,9 +109,16 @@ def _type_of_numpy(x: Any) -> ArrayType:
     return ArrayType(x.shape, canonical_dtype(x.dtype))
 
 
+_SCALAR_TYPES: dict[tuple, ArrayType] = {}
+
+
 def _type_of_scalar(x: Any) -> ArrayType:
-    return ArrayType((), jax.dtypes.result_type(x) if x.__class__ is not bool else np.dtype(bool),
-                     x.__class__ is not bool)  # fmt: skip
+    key = (x.__class__, flags.jax_enable_x64)
+    found = _SCALAR_TYPES.get(key)
+    if found is None:
+        weak = x.__class__ is not bool
+        found = _SCALAR_TYPES[key] = ArrayType((), jax.dtypes.result_type(x), weak)
+    return found
 
 
 _TYPE_OF: dict[type, Callable[[Any], ArrayType]] = {

@@ -1,7 +1,8 @@
 """One operation on concrete arrays, now.
 
-Each (operation, parameters, operand types) is compiled once as a one-equation program; after that a
-call is a dictionary look-up and JAX's C++ dispatch.
+Each (operation, parameters) is a `jax.jit`ted function that makes a one-equation program for the types
+it is traced with; after that a call is one look-up here and JAX's C++ dispatch, which looks at the
+types itself.
 """
 
 from __future__ import annotations
@@ -16,53 +17,40 @@ from functrans.backends import xla
 from functrans.ir.program import Equation, Literal, Program, Var
 from functrans.ir.types import ArrayType
 from functrans.passes.inline import inline
-from functrans.trace import Tracer, leaked, out_types, set_evaluator, typeof
+from functrans.trace import out_types, set_evaluator
+from functrans.tracer import Tracer, leaked, typeof
 
 _COMPILED: dict[tuple, Callable[..., Any]] = {}
 _SCALARS: dict[tuple, jax.Array] = {}
 
 
-class Splat:
-    """The type of a literal operand: it is given as a scalar and repeated inside."""
-
-    __slots__ = ("type",)
-    type: ArrayType
-    _made: dict[ArrayType, Splat] = {}
-
-    def __new__(cls, type: ArrayType) -> Splat:
-        found = cls._made.get(type)
-        if found is None:
-            found = object.__new__(cls)
-            found.type = type
-            found = cls._made.setdefault(type, found)
-        return found
-
-
 def run_one(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
     """The result of one operation on arrays and literals."""
-    types: list[Any] = []
-    values = []
+    splats: tuple | None = None
     for x in args:
         if x.__class__ is Literal:
-            types.append(Splat(x.type))
-            values.append(_scalar(x))
-        elif isinstance(x, Tracer):
-            raise leaked(x)
-        else:
-            types.append(typeof(x))
-            values.append(x)
-    key = (primitive, *types, *params.items()) if params else (primitive, *types)
+            splats = tuple([x.type if x.__class__ is Literal else None for x in args])
+            args = [_scalar(x) if x.__class__ is Literal else x for x in args]
+            break
+    key = (primitive, splats, *params.items()) if params else (primitive, splats)
     run = _COMPILED.get(key)
     if run is None:
-        run = _COMPILED[key] = _compile(primitive, types, params)
-    return run(*values)
+        run = _COMPILED[key] = _jitted(primitive, splats, params)
+    try:
+        return run(*args)
+    except TypeError:
+        for x in args:
+            if isinstance(x, Tracer):
+                raise leaked(x) from None
+            typeof(x)  # raises for what is not an array
+        raise
 
 
 def _scalar(x: Literal) -> jax.Array:
     """The literal's number as a (cached) array: cheaper to pass than a Python number."""
     value = x.value
     name = value if value != 0 else str(value)  # 0.0 == -0.0, but they are two numbers
-    key = (name, value.__class__, x.type.dtype)
+    key = (name, value.__class__, x.type.dtype, x.type.weak_type)
     found = _SCALARS.get(key)
     if found is None:
         found = jax.numpy.asarray(np.asarray(value, x.type.dtype))
@@ -71,19 +59,22 @@ def _scalar(x: Literal) -> jax.Array:
     return found
 
 
-def _compile(primitive: Any, types: Sequence[Any], params: dict[str, Any]) -> Callable[..., Any]:
-    plain = tuple([t.type if t.__class__ is Splat else t for t in types])
-    inputs = [Var(t) for t in plain]
-    outputs = tuple([Var(t) for t in out_types(primitive, plain, params)])
-    equation = Equation(primitive, tuple(inputs), outputs, params)
-    program = inline(Program(inputs, [equation], outputs, name=primitive.name))
-
+def _jitted(
+    primitive: Any, splats: Sequence[ArrayType | None] | None, params: dict[str, Any]
+) -> Callable[..., Any]:
     def call(*values: Any) -> Any:
-        full = [
-            jax.lax.broadcast(x, t.type.shape) if t.__class__ is Splat else x
-            for x, t in zip(values, types, strict=True)
-        ]
-        outs = xla.run_program(program, full)
+        types = tuple([typeof(x) for x in values])
+        if splats is not None:  # literals were given as scalars and are repeated here
+            types = tuple([s or t for s, t in zip(splats, types, strict=True)])
+            values = tuple([
+                x if s is None else jax.lax.broadcast(x, s.shape)
+                for x, s in zip(values, splats, strict=True)
+            ])  # fmt: skip
+        inputs = [Var(t) for t in types]
+        outputs = tuple([Var(t) for t in out_types(primitive, types, params)])
+        equation = Equation(primitive, tuple(inputs), outputs, params)
+        program = inline(Program(inputs, [equation], outputs, name=primitive.name))
+        outs = xla.run_program(program, values)
         return outs if primitive.multiple else outs[0]
 
     call.__name__ = primitive.name
