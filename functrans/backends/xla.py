@@ -94,6 +94,8 @@ class Lowering:
         self.out_types: Sequence[ArrayType] = ()
         self._called: list[tuple[Program, Any]] = []  # declared, body still to be emitted
         self._types: dict[ArrayType, Any] = {}
+        self._attributes: dict[Any, Any] = {}
+        self._starts: dict[Any, Any] = {}  # of reductions, in the function being emitted
         self._locations: dict[Source, Any] = {}
 
     # --- whole programs
@@ -104,6 +106,7 @@ class Lowering:
             zip((*program.constants, *program.inputs), operands, strict=True)
         )
         literals: dict[tuple, Any] = {}
+        outer, self._starts = self._starts, {}
 
         def value(v: Any) -> Any:
             if v.__class__ is not Literal:
@@ -117,6 +120,7 @@ class Lowering:
             with self._location(source):  # entered once for a run of equations of one line
                 for eqn in equations:
                     self._emit_one(eqn, env, value)
+        self._starts = outer
         return [value(v) for v in program.outputs]
 
     def _emit_one(self, eqn: Equation, env: dict[Any, Any], value: Callable[[Any], Any]) -> None:
@@ -209,6 +213,13 @@ class Lowering:
         """A list of axes as the attribute of an operation."""
         return {name: ir.DenseI64ArrayAttr.get(axes)}
 
+    def attribute(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What `make` makes, once for all equations lowered here that ask with the same key."""
+        found = self._attributes.get(key)
+        if found is None:
+            found = self._attributes[key] = make()
+        return found
+
     def transpose(self, x: Any, order: Sequence[int]) -> Any:
         """x with its axes permuted."""
         return hlo.transpose(x, ir.DenseI64ArrayAttr.get(order))
@@ -220,14 +231,21 @@ class Lowering:
         if self.platform == "cpu" and (sizes := cpu.folds_long_rows(self.in_types[0], axes)):
             return cpu.by_halves(op, x, sizes, self.type(self.out_types[0]))
         scalar = self.type(ArrayType((), dtype))
-        init = self.full(start, ArrayType((), dtype))
-        reduction = hlo.ReduceOp(
-            [self.type(self.out_types[0])], [x], [init], ir.DenseI64ArrayAttr.get(axes)
+        key = (start, dtype)
+        if key not in self._starts:
+            self._starts[key] = self.full(start, ArrayType((), dtype))
+        made = ir.Operation.create(
+            "stablehlo.reduce",
+            [self.type(self.out_types[0])],
+            [x, self._starts[key]],
+            self.axes(axes, "dimensions"),
+            None,
+            1,
         )
-        block = reduction.regions[0].blocks.append(scalar, scalar)
+        block = made.regions[0].blocks.append(scalar, scalar)
         with ir.InsertionPoint(block):
-            hlo.return_([op(*block.arguments).result])
-        return reduction.result
+            ir.Operation.create("stablehlo.return", [], [op(*block.arguments).result])
+        return made.result
 
     def via_jax(self, function: Callable[..., Any], *operands: Any) -> Any:
         """Lower through a JAX function of the operands; for operations with long lowerings. Results

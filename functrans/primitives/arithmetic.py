@@ -180,7 +180,7 @@ class IntegerPow(Elementwise):
 
     def lower(self, ctx: Any, x: Any, *, y: int) -> Any:
         if y > 0:
-            return self._multiply(x, None, y, hlo.multiply)
+            return self._multiply(x, None, y, lambda *xs: ctx.op("stablehlo.multiply", xs))
         one = ctx.full(1, ctx.in_types[0])
         return hlo.divide(one, self._multiply(x, None, -y, hlo.multiply)) if y else one
 

@@ -105,13 +105,14 @@ class DotGeneral(Primitive):
         if precision.__class__ is str:
             made = _by_algorithm(ctx, x, y, in_types, made_type, numbers, precision)
         else:
-            dimensions = hlo.DotDimensionNumbers.get(
-                lhs_batching_dimensions=numbers[0], rhs_batching_dimensions=numbers[1],
-                lhs_contracting_dimensions=numbers[2], rhs_contracting_dimensions=numbers[3],
-            )  # fmt: skip
-            made = hlo.dot_general(
-                ctx.type(made_type), x, y, dimensions, precision_config=precision_config(precision)
-            )
+            made = ctx.op("stablehlo.dot_general", [x, y], {
+                "dot_dimension_numbers": ctx.attribute(
+                    (lhs, rhs, out), lambda: hlo.DotDimensionNumbers.get(*numbers)
+                ),
+                "precision_config": ctx.attribute(
+                    ("precision", precision), lambda: precision_config(precision)
+                ),
+            }, made_type)  # fmt: skip
         order = [made_in.index(n) for n in out]
         return made if order == sorted(order) else ctx.transpose(made, order)
 
@@ -122,9 +123,9 @@ class DotGeneral(Primitive):
             order = [names.index(n) for n in out if n in names]
             if order != sorted(order):
                 value = ctx.transpose(value, order)
-            at = ir.DenseI64ArrayAttr.get([i for i, n in enumerate(out) if n in names])
-            both.append(hlo.broadcast_in_dim(ctx.type(ctx.out_types[0]), value, at))
-        return hlo.multiply(*both)
+            at = ctx.axes([i for i, n in enumerate(out) if n in names])
+            both.append(ctx.op("stablehlo.broadcast_in_dim", [value], at))
+        return ctx.op("stablehlo.multiply", both)
 
     def transpose(
         self, ct: Any, x: Any, y: Any, *, lhs: Any, rhs: Any, out: Any, **how: Any
