@@ -165,8 +165,10 @@ def plan_of(
     for what, given in (
         ("window_strides", strides), ("lhs_dilation", lhs_dilation), ("rhs_dilation", rhs_dilation)
     ):  # fmt: skip
-        if len(given) != n:
-            raise _bad_value(f"{what} must hold one number per spatial axis, {n}, got {given}")
+        if len(given) != n or any(step < 1 for step in given):
+            raise _bad_value(
+                f"{what} must hold one positive number per spatial axis, {n}, got {given}"
+            )
     if isinstance(padding, str):
         inside = [x.shape[i] for i in numbers.lhs_spec[2:]]
         widths = [

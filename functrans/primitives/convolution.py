@@ -10,6 +10,8 @@ import numpy as np
 from jax.extend.mlir import ir
 from jax.extend.mlir.dialects import stablehlo as hlo
 
+from functrans import errors
+from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.primitives.base import Cost, LinearInput, Primitive, bytes_of
 from functrans.primitives.contraction import (
@@ -64,11 +66,10 @@ class Convolution(Primitive):
         windows = zip(spatial, strides, padding, lhs_dilation, rhs_dilation, strict=True)
         for name, stride, (low, high), spread, dilation in windows:
             padded = low + high + dilated(n[name], spread)
-            if padded < 0 or min(stride, spread, dilation) < 1:
-                raise self.mismatch(
-                    (x, y),
-                    f"padding {padding} removes more than there is of the input, or one of the "
-                    f"strides {strides}, dilations {lhs_dilation}, {rhs_dilation} is less than 1",
+            if padded < 0:
+                raise errors.InvalidArgument(
+                    f"{self.name}({x}, {y}): padding {padding} removes more than there is of the "
+                    f"input, at\n    {describe(user_source())}"
                 )
             size[name] = max(0, (padded - dilated(k[name], dilation)) // stride + 1)
         shape = tuple([size[name] for name in out])
