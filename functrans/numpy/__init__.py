@@ -22,7 +22,9 @@ from functrans.numpy.reductions import *
 from functrans.numpy.repeating import *
 from functrans.numpy.running import *
 from functrans.numpy.selecting import *
+from functrans.numpy.sets import *
 from functrans.numpy.shaping import *
+from functrans.numpy.signals import *
 from functrans.numpy.sorting import *
 from functrans.numpy.statistics import *
 from functrans.numpy.ufuncs import *

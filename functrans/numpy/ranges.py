@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from functrans import errors
+from functrans.ir.source import describe, user_source
 from functrans.ir.types import dtype_class, promote
 from functrans.numpy import prims
 from functrans.numpy.arithmetic import power
@@ -37,8 +38,9 @@ def known(x: Any, name: str) -> Any:
     if value is None:
         raise errors.AbstractValueError(
             f"{name}: the size of the result needs the value of {x!r}, which is unknown inside jit "
-            "and vmap.\nPass Python numbers, mark the argument static (static_argnums), or use "
-            "jnp.linspace or lax.iota with a fixed size."
+            f"and vmap, at\n    {describe(user_source())}\n"
+            "Pass Python numbers, mark the argument static (static_argnums), or use jnp.linspace "
+            "or lax.iota with a fixed size."
         )
     return value
 

@@ -61,7 +61,7 @@ def argsort(
     """
     a, i = _along("argsort", a, axis)
     shape = typeof(a).shape
-    index = canonical_dtype(np.dtype("int64")) if shape[i] >= 2**31 else np.dtype("int32")
+    index = canonical_dtype(np.dtype("int64"))
     places = prims.iota(dtype=index, shape=shape, dimension=i)
     if descending:  # equal elements keep their order: sort the reversed array, then reverse
         a, places = (prims.rev(x, dimensions=(i,)) for x in (a, places))

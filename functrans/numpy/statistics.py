@@ -9,7 +9,6 @@ import numpy as np
 
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class
 from functrans.numpy import prims
-from functrans.numpy.ranges import linspace
 from functrans.numpy.differences import diff
 from functrans.numpy.indexing import At, take
 from functrans.numpy.joining import concatenate
@@ -25,6 +24,7 @@ from functrans.numpy.promotion import (
     promote_inexact,
     value_of,
 )
+from functrans.numpy.ranges import linspace
 from functrans.numpy.reductions import average, mean
 from functrans.numpy.reductions import max as max_over
 from functrans.numpy.reductions import min as min_over

@@ -1,0 +1,200 @@
+"""Arrays as sets: unique elements, membership, elements taken out or put in."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from functrans import errors
+from functrans.ir.source import describe, user_source
+from functrans.ir.types import canonical_dtype
+from functrans.numpy import prims
+from functrans.numpy.indexing import At, take
+from functrans.numpy.joining import concatenate
+from functrans.numpy.promotion import (
+    array_of,
+    axis_index,
+    cast,
+    expand,
+    invalid,
+    promote_dtypes,
+    value_of,
+)
+from functrans.numpy.shaping import ravel, reshape
+from functrans.trace import concrete_value, literal, materialize, typeof
+
+__all__ = ["delete", "insert", "isin", "unique"]
+
+INDEX = np.dtype("int64")
+
+
+def unique(
+    ar: Any, return_index: bool = False, return_inverse: bool = False,
+    return_counts: bool = False, axis: int | None = None, *, equal_nan: bool = True,
+    size: int | None = None, fill_value: Any = None, sorted: bool = True,
+) -> Any:  # fmt: skip
+    """The distinct elements of the flattened array, in order.
+
+    Arguments:
+      ar: array.
+      return_index: also the index of the first of each.
+      return_inverse: also the place of every element among the distinct ones.
+      return_counts: also how often each occurs.
+      axis: must be None.
+      size: the size of the result, needed when `ar` is traced: more are cut off, fewer filled up.
+      fill_value: what to fill up with; by default the smallest element.
+
+    Raises:
+      AbstractValueError: `ar` is traced and `size` is missing.
+
+    Source: `jax.numpy.unique`.
+
+    Example:
+      >>> import functrans.numpy as jnp
+      >>> print(jnp.unique(jnp.array([3, 1, 3])))
+      [1 3]
+    """
+    if axis is not None:
+        raise invalid("unique", "finds elements of the flattened array only, axis must be None")
+    ar = array_of(ar, "unique")
+    shape = typeof(ar).shape
+    flat = ravel(ar)
+    n = typeof(flat).shape[0]
+    index = canonical_dtype(INDEX)
+    places = prims.iota(dtype=index, shape=(n,), dimension=0)
+    ordered, order = prims.sort(flat, places, dimension=0, is_stable=True, num_keys=1)
+    new = _differs_from_previous(ordered, n, equal_nan)
+    rank = prims.cumsum(cast(new, index), axis=0, reverse=False)
+    rank = prims.sub(rank, literal(1, typeof(rank)))
+    if size is None:
+        size = _known_count(rank, n)
+    found = [_firsts(ordered, rank, size, n, fill_value)]
+    if return_index:
+        found.append(_first_places(order, rank, size, n))
+    if return_inverse:
+        zeros = materialize(literal(0, typeof(rank)))
+        found.append(reshape(At(zeros)[order].set(rank), shape))
+    if return_counts:
+        zeros = materialize(literal(0, typeof(rank).update(shape=(size,))))
+        found.append(At(zeros)[rank].add(1, mode="drop"))
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+def _differs_from_previous(ordered: Any, n: int, equal_nan: bool) -> Any:
+    first = literal(True, typeof(ordered).update(shape=(min(n, 1),), dtype=bool, weak_type=False))
+    if n < 2:
+        return materialize(first)
+    after = prims.slice_(ordered, start=(1,), limit=(n,), strides=(1,))
+    before = prims.slice_(ordered, start=(0,), limit=(n - 1,), strides=(1,))
+    differs = prims.ne(after, before)
+    if equal_nan:
+        both_nan = prims.and_(prims.ne(after, after), prims.ne(before, before))
+        differs = prims.and_(differs, prims.not_(both_nan))
+    return prims.concatenate(materialize(first), differs, dimension=0)
+
+
+def _known_count(rank: Any, n: int) -> int:
+    value = concrete_value(rank)
+    if value is None:
+        raise errors.AbstractValueError(
+            f"unique: the number of distinct elements is unknown while tracing, at\n"
+            f"    {describe(user_source())}\nPass size=."
+        )
+    return int(value[-1]) + 1 if n else 0
+
+
+def _firsts(values: Any, rank: Any, size: int, n: int, fill_value: Any) -> Any:
+    """The value of each rank below `size`; what is left gets the fill, or the smallest value."""
+    t = typeof(values)
+    if n == 0:
+        return materialize(literal(fill_value or 0, t.update(shape=(size,))))
+    if fill_value is None:
+        fill = prims.slice_(values, start=(0,), limit=(1,), strides=(1,))
+    else:
+        fill = cast(value_of(fill_value, "unique"), t.dtype)
+    start = materialize(expand(fill, (size,)))
+    return At(start)[rank].set(values, mode="drop")  # values of one rank are equal
+
+
+def _first_places(order: Any, rank: Any, size: int, n: int) -> Any:
+    """The smallest index of each rank below `size`; what is left gets that of the first rank."""
+    if n == 0:
+        return materialize(literal(0, typeof(order).update(shape=(size,))))
+    nowhere = literal(n, typeof(order).update(shape=(size,)))
+    found = At(materialize(nowhere))[rank].min(order, mode="drop")
+    first = expand(prims.slice_(order, start=(0,), limit=(1,), strides=(1,)), (size,))
+    return prims.select_n(prims.eq(found, nowhere), found, first)
+
+
+def isin(
+    element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *,
+    method: str = "auto",
+) -> Any:  # fmt: skip
+    """Is each element one of `test_elements`?
+
+    Source: `jax.numpy.isin`.
+    """
+    element, tests = promote_dtypes((element, test_elements), "isin")
+    tests = ravel(array_of(tests, "isin", 1))
+    t, n = typeof(element), typeof(tests).shape[0]
+    wide = (*t.shape, n)
+    axis = len(t.shape)
+    same = prims.eq(
+        prims.broadcast_in_dim(element, shape=wide, dimensions=tuple(range(axis))),
+        prims.broadcast_in_dim(tests, shape=wide, dimensions=(axis,)),
+    )
+    found = prims.reduce_or(same, axes=(axis,))
+    return prims.not_(found) if invert else found
+
+
+def delete(
+    arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices: bool = False
+) -> Any:
+    """The array without the elements at some places of an axis, which must be known.
+
+    Source: `jax.numpy.delete`.
+    """
+    arr = array_of(arr, "delete")
+    if axis is None:
+        arr, axis = ravel(arr), 0
+    i = axis_index(axis, typeof(arr).ndim, "delete")
+    n = typeof(arr).shape[i]
+    kept = np.delete(np.arange(n), _static_places("delete", obj))
+    return take(arr, kept.astype(np.int32), axis=i)
+
+
+def _static_places(name: str, obj: Any) -> Any:
+    if isinstance(obj, slice):
+        return obj
+    value = concrete_value(obj)
+    if value is None:
+        raise errors.AbstractValueError(
+            f"{name}: the places are unknown while tracing, and so is the size of the result, at\n"
+            f"    {describe(user_source())}\nPass concrete indices, or use jnp.where with a mask."
+        )
+    return operator.index(value) if np.ndim(value) == 0 else np.asarray(value)
+
+
+def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
+    """The array with values put in before some places of an axis, which must be known.
+
+    Source: `jax.numpy.insert`.
+    """
+    arr = array_of(arr, "insert")
+    if axis is None:
+        arr, axis = ravel(arr), 0
+    t = typeof(arr)
+    i = axis_index(axis, t.ndim, "insert")
+    n = t.shape[i]
+    places = np.atleast_1d(np.arange(n + 1)[_static_places("insert", obj)])
+    values = cast(array_of(values, "insert", 2), t.dtype)
+    count = len(places)
+    if len(places) == 1 and typeof(values).ndim == t.ndim:
+        count = typeof(values).shape[i]
+        places = np.repeat(places, count)
+    added = expand(values, (*t.shape[:i], count, *t.shape[i + 1 :]))
+    # the order of [arr, values] in which each value stands before the element of its place
+    order = np.argsort(np.concatenate([np.arange(n) + 0.5, places]), kind="stable")
+    return take(concatenate([arr, added], i), order.astype(np.int32), axis=i)
