@@ -12,8 +12,8 @@ INEXACT = ("float32", "float64", "complex64", "bfloat16")
 
 def _case(label: str, x: tuple, y: tuple, layout: tuple[str, str, str], dtypes: Any = INEXACT,
           *, feature_groups: int = 1, batch_groups: int = 1, **window: Any) -> Case:  # fmt: skip
-    """A row whose `layout` spells examples N, features C, I and O, groups G, space as it likes. G is
-    the outer part of what it stands before, as jax.lax reads it."""
+    """A row whose `layout` spells examples N, features C, I and O, groups G, space as it likes. G
+    is the outer part of what it stands before, as jax.lax reads it."""
     lhs, rhs, out = (s.replace("C", "I" if i == 0 else "O") for i, s in enumerate(layout))
     names = {c: i for i, c in enumerate(dict.fromkeys(lhs + rhs + out))}
     space = "".join(c for c in rhs if c not in "GIO")
@@ -66,8 +66,9 @@ CASES: list[Case] = [
           padding=((2, 1), (-1, 2)), lhs_dilation=(2, 3)),
     _case("dilated kernel", (2, 3, 8, 7), (4, 3, 3, 2), NCHW, ("float32", "float64"),
           padding=((2, -1), (0, 1)), rhs_dilation=(2, 3), strides=(2, 1)),
-    _case("odd layout", (5, 3, 2, 6), (2, 4, 3, 3), ("HCNW", "WOIH", "CNWH"), ("float32", "float64")),
-    _case("one axis", (2, 3, 7), (4, 3, 3), ("NCX", "OIX", "NCX"), ("float32", "float64"),
+    _case("odd layout", (5, 3, 2, 6), (2, 4, 3, 3), ("HCNW", "WOIH", "CNWH"), ("float32",
+    "float64")), _case("one axis", (2, 3, 7), (4, 3, 3), ("NCX", "OIX", "NCX"), ("float32",
+    "float64"),
           padding=((1, 1),)),
     _case("three axes", (1, 4, 3, 4, 2), (2, 2, 2, 2, 3), ("NXYZC", "XYZIO", "NXYZC"),
           ("float32", "float64"), strides=(1, 2, 1), padding=((0, 1),) * 3),
