@@ -1,0 +1,55 @@
+"""Folds over long rows on XLA:CPU give what NumPy gives, whichever way they are lowered."""
+
+import jax
+import numpy as np
+import pytest
+
+import functrans as ft
+from functrans.primitives import reduction
+
+LONG = 17_000  # float32 elements of a row: above the limit of backends/cpu.py
+KINDS = {
+    "sum": (reduction.reduce_sum, np.sum),
+    "prod": (reduction.reduce_prod, np.prod),
+    "max": (reduction.reduce_max, np.max),
+    "min": (reduction.reduce_min, np.min),
+}
+SHAPES = [
+    ((2, LONG), (0,)), ((37, LONG), (0,)), ((1, 5, 7, LONG), (1, 2)), ((3, 19, 2, LONG), (1,)),
+    ((3, 1, 4, LONG), (0, 2)), ((3, 2, 4, LONG), (0, 2)), ((1, LONG), (0,)), ((0, LONG), (0,)),
+]  # fmt: skip
+
+
+def folded(kind: str, axes: tuple[int, ...]):
+    return ft.jit(lambda x: KINDS[kind][0](x, axes=axes))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int32"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_long_rows(kind, dtype):
+    rng = np.random.default_rng(0)
+    for shape, axes in SHAPES:
+        if shape[0] == 0 and kind in ("max", "min"):
+            continue
+        x = rng.uniform(0.8, 1.2, shape).astype(dtype)
+        with jax.enable_x64(True):
+            found = np.asarray(folded(kind, axes)(x))
+        wanted = KINDS[kind][1](x.astype(np.float64), axis=axes)
+        assert found.dtype == x.dtype
+        np.testing.assert_allclose(found, wanted, rtol=4e-3 if dtype == "float16" else 1e-5)
+
+
+@pytest.mark.parametrize("kind", ["sum", "max", "min"])
+def test_nan_and_infinity_stay(kind):
+    x = np.ones((7, LONG), np.float32)
+    x[3, 5], x[1, 6], x[1, 7], x[6, 7] = np.nan, np.inf, -np.inf, np.nan
+    np.testing.assert_array_equal(folded(kind, (0,))(x), KINDS[kind][1](x, 0))
+
+
+def test_only_floats_with_long_rows_are_halved():
+    def text(shape, dtype):
+        return folded("sum", (0,)).lower(np.ones(shape, dtype)).as_text()
+
+    assert "stablehlo.reduce" not in text((8, LONG), "float32")
+    assert "stablehlo.reduce" in text((8, 16_000), "float32")
+    assert "stablehlo.reduce" in text((8, LONG), "int32")
