@@ -1,0 +1,6 @@
+"""Random numbers with the names, signatures and bits of `jax.random`."""
+
+from functrans.random.continuous import *
+from functrans.random.discrete import *
+from functrans.random.keys import *
+from functrans.random.uniform import *

@@ -52,7 +52,7 @@ def bits(shape: tuple[int, ...], width: int, *batch: int, **params: Any) -> Case
         (key_data(*batch),),
         per_key(by_jax, len(batch)),
         {"shape": shape, "bit_width": width, **params},
-        ("uint32",),
+        ("uint64" if width == 64 else "uint32",),
         label=f"{width}-{batch}-{shape}{extra}",
     )
 

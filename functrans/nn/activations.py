@@ -1,0 +1,365 @@
+"""Activation functions, with the values, derivatives, dtypes and weak types of `jax.nn`.
+
+They bind primitives directly: a network calls them often. Where JAX gives a function a derivative
+of its own (relu at 0), the formula here is one whose derivative is that.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from functrans.ir.types import ArrayType, dtype_class, is_inexact
+from functrans.numpy import ufuncs
+from functrans.numpy.promotion import (
+    SCALARS,
+    axis_index,
+    cast,
+    inexact_dtype,
+    invalid,
+    mismatch,
+    value_of,
+)
+from functrans.numpy.selecting import where as select_where
+from functrans.primitives.arithmetic import integer_pow, max_, min_
+from functrans.primitives.complex_numbers import abs_
+from functrans.primitives.elementwise import add, div, ge, gt, le, lt, mul, neg, splat, square
+from functrans.primitives.selection import clamp, select_n
+from functrans.primitives.shape import slice_axis
+from functrans.primitives.special import erfc
+from functrans.primitives.transcendental import exp, expm1, log, log1p, logistic, sqrt
+from functrans.primitives.transcendental import tanh as tanh_of
+from functrans.trace import Tracer, materialize, typeof
+
+__all__ = [
+    "celu", "elu", "gelu", "glu", "hard_sigmoid", "hard_silu", "hard_swish", "hard_tanh",
+    "identity", "leaky_relu", "log1mexp", "log_sigmoid", "mish", "relu", "relu6", "selu", "sigmoid",
+    "silu", "soft_sign", "softplus", "sparse_plus", "sparse_sigmoid", "squareplus", "swish", "tanh",
+]  # fmt: skip
+
+
+# --- operands -------------------------------------------------------------------------------------
+
+
+def _floats(x: Any, name: str, weak: bool = False) -> Any:
+    """x as floats. `weak`: integers become weak floats, as where JAX adds a Python float."""
+    if x.__class__ is Tracer and is_inexact(x.type.dtype):
+        return x
+    x = value_of(x, name)
+    t = typeof(x)
+    return x if is_inexact(t.dtype) else cast(x, inexact_dtype(t.dtype), weak or t.weak_type)
+
+
+def _numbers(x: Any, name: str) -> Any:
+    """x as it is, booleans as weak integers."""
+    if x.__class__ is Tracer and x.type.dtype != bool:
+        return x
+    x = value_of(x, name)
+    t = typeof(x)
+    return cast(x, typeof(0).dtype, True) if t.dtype == bool else x
+
+
+def _must_be_float(x: Any, name: str) -> Any:
+    if x.__class__ is not Tracer:
+        x = value_of(x, name)
+    t = typeof(x)
+    if not is_inexact(t.dtype):
+        raise mismatch(name, f"takes floats, not {t}", "Cast with x.astype(...) first.")
+    return x
+
+
+def _zero(x: Any) -> Any:
+    return splat(0, typeof(x))
+
+
+def _times(x: Any, factor: Any) -> Any:
+    """x * factor, which may be an array that is broadcast."""
+    return mul(x, factor) if factor.__class__ in SCALARS else ufuncs.multiply(x, factor)
+
+
+def _where(mask: Any, x: Any, y: Any) -> Any:
+    """x where the mask holds, else y."""
+    if typeof(x) is typeof(y) and typeof(mask).shape == typeof(x).shape:
+        return select_n(mask, y, x)
+    return select_where(mask, x, y)
+
+
+# --- rectifiers -----------------------------------------------------------------------------------
+
+
+def identity(x: Any) -> Any:
+    """x.
+
+    Source: `jax.nn.identity`.
+    """
+    return materialize(value_of(x, "identity"))
+
+
+def relu(x: Any) -> Any:
+    """max(x, 0); its derivative at 0 is 0.
+
+    Source: `jax.nn.relu`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> print(ft.nn.relu(jnp.array([-1.0, 2.0])))
+      [0. 2.]
+    """
+    x = _numbers(x, "relu")
+    zero = _zero(x)
+    return select_n(le(x, zero), x, zero)
+
+
+def relu6(x: Any) -> Any:
+    """min(max(x, 0), 6); its derivative at 0 and 6 is 0.
+
+    Source: `jax.nn.relu6`.
+    """
+    x = _floats(x, "relu6", weak=True)
+    t = typeof(x)
+    scalar = ArrayType((), t.dtype, t.weak_type)
+    return clamp(splat(0, scalar), x, splat(6, scalar))
+
+
+def leaky_relu(x: Any, negative_slope: Any = 1e-2) -> Any:
+    """x where x >= 0, else negative_slope * x.
+
+    Source: `jax.nn.leaky_relu`.
+    """
+    x = _floats(x, "leaky_relu", weak=True)
+    return _where(ge(x, _zero(x)), x, _times(x, negative_slope))
+
+
+def elu(x: Any, alpha: Any = 1.0) -> Any:
+    """x where x > 0, else alpha * (exp(x) - 1).
+
+    Source: `jax.nn.elu`.
+    """
+    x = _floats(x, "elu", weak=True)
+    zero = _zero(x)
+    positive = gt(x, zero)
+    below = expm1(select_n(positive, x, zero))  # large x must not overflow where it is not used
+    return _where(positive, x, _times(below, alpha))
+
+
+def selu(x: Any) -> Any:
+    """A scaled `elu` that keeps mean 0 and variance 1.
+
+    Source: `jax.nn.selu`.
+    """
+    return mul(elu(x, 1.6732632423543772848170429916717), 1.0507009873554804934193349852946)
+
+
+def celu(x: Any, alpha: Any = 1.0) -> Any:
+    """max(x, 0) + alpha * (exp(min(x, 0) / alpha) - 1).
+
+    Source: `jax.nn.celu`.
+    """
+    x = _floats(x, "celu", weak=True)
+    zero = _zero(x)
+    positive, negative = max_(x, zero), min_(x, zero)
+    if alpha.__class__ in SCALARS:
+        return add(positive, mul(expm1(div(negative, alpha)), alpha))
+    below = expm1(ufuncs.divide(negative, alpha))
+    return ufuncs.add(positive, ufuncs.multiply(alpha, below))
+
+
+def hard_tanh(x: Any) -> Any:
+    """x, but at least -1 and at most 1.
+
+    Source: `jax.nn.hard_tanh`.
+    """
+    x = _numbers(x, "hard_tanh")
+    t = typeof(x)
+    one, minus_one = splat(1, t), splat(-1, t)
+    return select_n(gt(x, one), select_n(lt(x, minus_one), x, minus_one), one)
+
+
+def hard_sigmoid(x: Any) -> Any:
+    """relu6(x + 3) / 6.
+
+    Source: `jax.nn.hard_sigmoid`.
+    """
+    return div(relu6(add(_floats(x, "hard_sigmoid", weak=True), 3.0)), 6.0)
+
+
+def hard_silu(x: Any) -> Any:
+    """x * hard_sigmoid(x).
+
+    Source: `jax.nn.hard_silu`.
+    """
+    x = _floats(x, "hard_silu", weak=True)
+    return mul(x, hard_sigmoid(x))
+
+
+hard_swish = hard_silu
+
+
+def sparse_plus(x: Any) -> Any:
+    """0 below -1, x above 1, (x + 1)^2 / 4 between.
+
+    Source: `jax.nn.sparse_plus`.
+    """
+    x = _floats(x, "sparse_plus", weak=True)
+    between = div(square(add(x, 1.0)), 4.0)
+    upper = select_n(ge(x, splat(1, typeof(x))), between, x)
+    return select_n(le(x, splat(-1, typeof(x))), upper, _zero(x))
+
+
+def sparse_sigmoid(x: Any) -> Any:
+    """0 below -1, 1 above 1, (x + 1) / 2 between.
+
+    Source: `jax.nn.sparse_sigmoid`.
+    """
+    x = _floats(x, "sparse_sigmoid", weak=True)
+    return mul(min_(max_(add(x, 1.0), _zero(x)), splat(2, typeof(x))), 0.5)
+
+
+# --- smooth ---------------------------------------------------------------------------------------
+
+
+def sigmoid(x: Any) -> Any:
+    """1 / (1 + exp(-x)).
+
+    Source: `jax.nn.sigmoid`.
+    """
+    return logistic(_must_be_float(x, "sigmoid"))
+
+
+def silu(x: Any) -> Any:
+    """x * sigmoid(x).
+
+    Source: `jax.nn.silu`.
+
+    Example:
+      >>> import functrans as ft
+      >>> print(ft.nn.silu(0.0))
+      0.0
+    """
+    x = _must_be_float(x, "silu")
+    return mul(x, logistic(x))
+
+
+swish = silu
+
+
+def tanh(x: Any) -> Any:
+    """The hyperbolic tangent.
+
+    Source: `jax.nn.tanh`.
+    """
+    return tanh_of(_floats(x, "tanh"))
+
+
+def softplus(x: Any) -> Any:
+    """log(1 + exp(x)).
+
+    Source: `jax.nn.softplus`.
+
+    Example:
+      >>> import functrans as ft
+      >>> print(ft.nn.softplus(100.0))
+      100.0
+    """
+    x = _floats(x, "softplus", weak=_is_bool(x))
+    if dtype_class(typeof(x).dtype) == "complex":
+        return log1p(exp(x))
+    zero = _zero(x)
+    positive = ge(x, zero)
+    # -|x|, whose derivative at 0 with that of the first summand makes 1/2
+    distance = select_n(positive, x, neg(x))
+    return add(select_n(positive, zero, x), log1p(exp(distance)))
+
+
+def _is_bool(x: Any) -> bool:
+    return x.__class__ is bool or getattr(x, "dtype", None) == np.dtype(bool)
+
+
+def log_sigmoid(x: Any) -> Any:
+    """log(sigmoid(x)).
+
+    Source: `jax.nn.log_sigmoid`.
+    """
+    return neg(softplus(neg(_floats(x, "log_sigmoid"))))
+
+
+def mish(x: Any) -> Any:
+    """x * tanh(softplus(x)).
+
+    Source: `jax.nn.mish`.
+    """
+    x = _floats(x, "mish", weak=_is_bool(x))
+    return mul(x, tanh_of(softplus(x)))
+
+
+def soft_sign(x: Any) -> Any:
+    """x / (|x| + 1).
+
+    Source: `jax.nn.soft_sign`.
+    """
+    x = _floats(x, "soft_sign", weak=_is_bool(x))
+    return div(x, add(abs_(x), 1.0))
+
+
+def squareplus(x: Any, b: Any = 4) -> Any:
+    """(x + sqrt(x^2 + b)) / 2.
+
+    Source: `jax.nn.squareplus`.
+    """
+    x = _floats(x, "squareplus")
+    if b.__class__ in SCALARS:
+        return div(add(x, sqrt(add(square(x), b))), 2.0)
+    return ufuncs.divide(ufuncs.add(x, ufuncs.sqrt(ufuncs.add(square(x), b))), 2)
+
+
+def gelu(x: Any, approximate: bool = True) -> Any:
+    """x Phi(x), Phi the normal distribution function.
+
+    Arguments:
+      x: array.
+      approximate: True: Phi by a tanh, which is cheaper; False: by erfc.
+
+    Source: `jax.nn.gelu`.
+
+    Example:
+      >>> import functrans as ft
+      >>> print(ft.nn.gelu(0.0))
+      0.0
+    """
+    x = _floats(x, "gelu")
+    t = typeof(x).strong()
+    if not approximate:
+        return mul(mul(x, 0.5), erfc(mul(neg(x), splat(math.sqrt(0.5), t))))
+    inner = add(x, mul(integer_pow(x, y=3), 0.044715))
+    tail = tanh_of(mul(inner, splat(math.sqrt(2 / math.pi), t)))
+    return mul(x, mul(add(tail, 1.0), 0.5))
+
+
+def glu(x: Any, axis: int = -1) -> Any:
+    """The first half of an axis, times the sigmoid of the second.
+
+    Source: `jax.nn.glu`.
+    """
+    x = _must_be_float(x, "glu")
+    t = typeof(x)
+    axis = axis_index(axis, t.ndim, "glu")
+    n = t.shape[axis]
+    if n % 2:
+        raise invalid("glu", f"axis {axis} of {t} must have an even size")
+    return mul(slice_axis(x, axis, 0, n // 2), logistic(slice_axis(x, axis, n // 2, n)))
+
+
+def log1mexp(x: Any) -> Any:
+    """log(1 - exp(-x)), x > 0, without cancellation.
+
+    Source: `jax.nn.log1mexp`.
+    """
+    x = _floats(x, "log1mexp")
+    near = lt(x, splat(math.log(2), typeof(x)))
+    half = splat(1, typeof(x))
+    # each formula sees only arguments of its own half, so that no NaN reaches the gradient
+    small = log(neg(expm1(neg(select_n(near, half, x)))))
+    large = log1p(neg(exp(neg(select_n(near, x, half)))))
+    return select_n(near, large, small)

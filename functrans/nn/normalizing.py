@@ -1,0 +1,287 @@
+"""Functions that relate the elements along axes: softmax and its kin, one-hot, standardize."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+import numpy as np
+
+from functrans.ir.types import canonical_dtype, dtype_class, is_inexact
+from functrans.numpy import reductions, ufuncs
+from functrans.numpy.promotion import (
+    align_inexact,
+    axes_of,
+    axis_index,
+    cast,
+    expand,
+    inexact_dtype,
+    invalid,
+    mismatch,
+    user_dtype,
+    value_of,
+)
+from functrans.numpy.ufuncs import truth
+from functrans.primitives.arithmetic import is_finite, max_, sign
+from functrans.primitives.complex_numbers import abs_, real
+from functrans.primitives.elementwise import add, div, eq, lt, mul, ne, splat, sub
+from functrans.primitives.joining import iota
+from functrans.primitives.reduction import reduce_max, reduce_sum
+from functrans.primitives.selection import select_n, stop_gradient
+from functrans.primitives.shape import broadcast_in_dim, kept_axes, reshape
+from functrans.primitives.transcendental import exp, log, rsqrt
+from functrans.trace import Tracer, typeof
+
+__all__ = ["log_softmax", "logmeanexp", "logsumexp", "one_hot", "softmax", "standardize"]
+
+Axes = tuple[int, ...]
+
+
+# --- helpers --------------------------------------------------------------------------------------
+
+
+def _floats(x: Any, name: str) -> Any:
+    """x as floats of a strong type."""
+    if x.__class__ is not Tracer:
+        x = value_of(x, name)
+    t = typeof(x)
+    if is_inexact(t.dtype) and not t.weak_type:
+        return x
+    return cast(x, inexact_dtype(t.dtype))
+
+
+def _sum(x: Any, axes: Axes) -> Any:
+    """The sum over axes; of half precision in float32."""
+    dtype = typeof(x).dtype
+    if dtype_class(dtype) == "float" and dtype.itemsize < 4:
+        wide = cast(x, np.dtype(np.float32))
+        return cast(reduce_sum(wide, axes=axes) if axes else wide, dtype)
+    return reduce_sum(x, axes=axes) if axes else x
+
+
+def _largest(x: Any, axes: Axes) -> Any:
+    """The maximum over axes, a constant to differentiation."""
+    x = stop_gradient(x)
+    return reduce_max(x, axes=axes) if axes else x
+
+
+def _back(x: Any, shape: tuple[int, ...], axes: Axes) -> Any:
+    """What was reduced over axes, repeated along them."""
+    if not axes:
+        return x
+    return broadcast_in_dim(x, shape=shape, dimensions=kept_axes(len(shape), axes))
+
+
+def _with_ones(x: Any, shape: tuple[int, ...], axes: Axes) -> Any:
+    """What was reduced over axes, with these back at size 1."""
+    return reshape(x, shape=tuple([1 if i in axes else n for i, n in enumerate(shape)]))
+
+
+def _mask_of(where: Any, shape: tuple[int, ...], name: str) -> Any:
+    return None if where is None else expand(truth(where, name), shape)
+
+
+def _only(mask: Any, x: Any, otherwise: float) -> Any:
+    return x if mask is None else select_n(mask, splat(otherwise, typeof(x)), x)
+
+
+# --- softmax --------------------------------------------------------------------------------------
+
+
+def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
+    """exp(x) / sum(exp(x)) along axes.
+
+    Arguments:
+      x: array.
+      axis: an int, several, or None for all.
+      where: booleans that broadcast to x's shape: what to include; elsewhere the result is 0.
+
+    Source: `jax.nn.softmax`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> print(ft.nn.softmax(jnp.zeros(4)))
+      [0.25 0.25 0.25 0.25]
+    """
+    x = _floats(x, "softmax")
+    shape = typeof(x).shape
+    axes = axes_of(axis, len(shape), "softmax")
+    mask = _mask_of(where, shape, "softmax")
+    x = _only(mask, x, -math.inf)
+    powers = exp(sub(x, _back(_largest(x, axes), shape, axes)))
+    total = _sum(_only(mask, powers, 0), axes)
+    return _only(mask, div(powers, _back(total, shape, axes)), 0)
+
+
+def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
+    """log(softmax(x)), without underflow; -inf where `where` is False.
+
+    Source: `jax.nn.log_softmax`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> print(ft.nn.log_softmax(jnp.zeros(1)))
+      [0.]
+    """
+    x = _floats(x, "log_softmax")
+    shape = typeof(x).shape
+    axes = axes_of(axis, len(shape), "log_softmax")
+    mask = _mask_of(where, shape, "log_softmax")
+    x = _only(mask, x, -math.inf)
+    shifted = sub(x, _back(_largest(x, axes), shape, axes))
+    total = _sum(_only(mask, exp(shifted), 0), axes)
+    return _only(mask, sub(shifted, _back(log(total), shape, axes)), -math.inf)
+
+
+def logsumexp(
+    a: Any,
+    axis: Any = None,
+    b: Any = None,
+    keepdims: bool = False,
+    return_sign: bool = False,
+    where: Any = None,
+) -> Any:
+    """log(sum(b exp(a))) over axes, without overflow.
+
+    Arguments:
+      a: array.
+      axis: an int, several, or None for all.
+      b: factors of the summands, broadcast with a.
+      keepdims: leave the axes there, with size 1.
+      return_sign: give log |sum| and the sign of the sum.
+      where: booleans that broadcast to a's shape: what to include.
+
+    Returns:
+      The logarithm, NaN for a negative sum; with `return_sign` a pair.
+
+    Source: `jax.nn.logsumexp`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> print(ft.nn.logsumexp(jnp.array([1000.0, -jnp.inf])))
+      1000.0
+    """
+    if b is None:
+        a = _floats(a, "logsumexp")
+    else:
+        a, b = align_inexact((a, b), "logsumexp")
+        a = select_n(ne(b, splat(0, typeof(b))), splat(-math.inf, typeof(a)), a)
+    t = typeof(a)
+    axes = axes_of(axis, t.ndim, "logsumexp")
+    mask = _mask_of(where, t.shape, "logsumexp")
+    is_complex = dtype_class(t.dtype) == "complex"
+    a = _only(mask, a, 0)
+    largest = _largest(_only(mask, real(a) if is_complex else a, -math.inf), axes)
+    largest = select_n(is_finite(largest), splat(0, typeof(largest)), largest)
+    shift = cast(largest, t.dtype) if is_complex else largest
+    powers = exp(sub(a, _back(shift, t.shape, axes)))
+    if b is not None:
+        powers = mul(powers, b)
+    total = _sum(_only(mask, powers, 0), axes)
+    signed = sign(total) if return_sign or b is not None else None
+    if return_sign or (b is not None and not is_complex):
+        total = abs_(total)
+    out = log(total)
+    out = add(out, cast(largest, typeof(out).dtype))
+    if b is not None and not return_sign and not is_complex:
+        out = select_n(lt(signed, splat(0, typeof(out))), out, splat(math.nan, typeof(out)))
+    if keepdims:
+        out = _with_ones(out, t.shape, axes)
+        signed = _with_ones(signed, t.shape, axes) if return_sign else None
+    return (out, signed) if return_sign else out
+
+
+def logmeanexp(x: Any, axis: Any = None, where: Any = None, keepdims: bool = False) -> Any:
+    """log(mean(exp(x))) over axes.
+
+    Source: `jax.nn.logmeanexp`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> print(ft.nn.logmeanexp(jnp.zeros(3)))
+      0.0
+    """
+    out = logsumexp(x, axis, keepdims=keepdims, where=where)
+    shape, dtype = typeof(x).shape, typeof(out).dtype
+    axes = axes_of(axis, len(shape), "logmeanexp")
+    if where is None:
+        n = math.prod([shape[i] for i in axes])
+        return sub(out, splat(float(np.log(np.asarray(n, dtype))), typeof(out)))
+    count = reductions.sum(_mask_of(where, shape, "logmeanexp"), axis, dtype, keepdims=keepdims)
+    return sub(out, log(count))
+
+
+# --- one-hot, standardize -------------------------------------------------------------------------
+
+
+def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Any:
+    """Vectors of zeros with a one at index x; all zeros where x is not in [0, num_classes).
+
+    Arguments:
+      x: integers.
+      num_classes: the size of the new axis.
+      dtype: of the result; by default float.
+      axis: where in the result the new axis stands.
+
+    Source: `jax.nn.one_hot`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> print(ft.nn.one_hot(jnp.array([1, 0]), 3))
+      [[0. 1. 0.]
+       [1. 0. 0.]]
+    """
+    if x.__class__ is not Tracer:
+        x = value_of(np.asarray(x) if isinstance(x, (list, tuple)) else x, "one_hot")
+    t = typeof(x)
+    n = operator.index(num_classes)
+    axis = axis_index(axis, t.ndim + 1, "one_hot")
+    shape = (*t.shape[:axis], n, *t.shape[axis:])
+    there = broadcast_in_dim(x, shape=shape, dimensions=kept_axes(len(shape), (axis,)))
+    classes = iota(dtype=t.dtype, shape=shape, dimension=axis)
+    wanted = canonical_dtype(np.float64) if dtype is None else user_dtype(dtype)
+    return cast(eq(there, classes), wanted)
+
+
+def standardize(
+    x: Any,
+    axis: Any = -1,
+    mean: Any = None,
+    variance: Any = None,
+    epsilon: Any = 1e-5,
+    where: Any = None,
+    *,
+    algorithm: str = "fast",
+) -> Any:
+    """(x - mean) / sqrt(variance + epsilon) along axes.
+
+    Arguments:
+      x: array.
+      axis: an int, several, or None for all.
+      mean, variance: given, or computed of x.
+      epsilon: keeps the square root away from 0.
+      where: booleans that broadcast to x's shape: what mean and variance are computed of.
+      algorithm: "fast", mean(x^2) - mean(x)^2 in one pass; "stable", mean((x - mean(x))^2).
+
+    Source: `jax.nn.standardize`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> print(ft.nn.standardize(jnp.array([1.0, 3.0]), epsilon=0.0))
+      [-1.  1.]
+    """
+    if algorithm not in ("fast", "stable"):
+        raise invalid("standardize", f"algorithm must be 'fast' or 'stable', got {algorithm!r}")
+    if dtype_class(typeof(x).dtype) == "complex":
+        raise mismatch("standardize", f"takes real numbers, not {typeof(x)}")
+    if mean is None:
+        mean = reductions.mean(x, axis, keepdims=True, where=where)
+    if variance is None and algorithm == "stable":
+        deviation = ufuncs.square(ufuncs.subtract(x, mean))
+        variance = reductions.mean(deviation, axis, keepdims=True, where=where)
+    elif variance is None:
+        squares = reductions.mean(ufuncs.square(x), axis, keepdims=True, where=where)
+        variance = ufuncs.subtract(squares, ufuncs.square(mean))
+        variance = max_(variance, splat(0, typeof(variance)))  # rounding may take it below 0
+    return ufuncs.multiply(ufuncs.subtract(x, mean), rsqrt(ufuncs.add(variance, epsilon)))

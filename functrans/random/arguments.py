@@ -1,0 +1,65 @@
+"""What samplers ask of their arguments: shapes and dtypes."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+
+from functrans.ir.types import canonical_dtype, dtype_class
+from functrans.numpy.promotion import broadcast_shape, invalid, mismatch, user_dtype
+from functrans.trace import typeof
+
+
+def shape_of(name: str, shape: Any) -> tuple[int, ...]:
+    """A shape as a tuple of Python ints."""
+    try:
+        sizes = tuple([operator.index(n) for n in shape])
+    except TypeError as error:
+        if isinstance(error, jax.errors.ConcretizationTypeError):
+            raise
+        raise mismatch(
+            name,
+            f"shape must be a sequence of integers, got {shape!r:.60}",
+            "Write (n,) for one axis of size n, () for a scalar.",
+        ) from None
+    if any(n < 0 for n in sizes):
+        raise invalid(name, f"shape {sizes} has a negative size")
+    return sizes
+
+
+def shape_with(name: str, shape: Any, *parameters: Any) -> tuple[int, ...]:
+    """The shape of the result: as asked for, which the parameters must fit; None: theirs."""
+    shapes = [typeof(x).shape for x in parameters]
+    if shape is None:
+        return broadcast_shape(shapes, name)
+    shape = shape_of(name, shape)
+    return fitting(name, shape, shapes)
+
+
+def fitting(
+    name: str, shape: tuple[int, ...], shapes: Sequence[tuple[int, ...]]
+) -> tuple[int, ...]:
+    """`shape`, after checking that arrays of the other shapes broadcast to it."""
+    for other in shapes:
+        lead = len(shape) - len(other)
+        if lead < 0 or any(n not in (1, m) for n, m in zip(other, shape[lead:], strict=True)):
+            raise invalid(
+                name,
+                f"a parameter of shape {other} does not broadcast to the shape {shape} asked for",
+                "Leave `shape` out, or give one to which every parameter broadcasts.",
+            )
+    return shape
+
+
+def dtype_of(name: str, dtype: Any, default: Any = float, kinds: Sequence[str] = ("float",)) -> Any:
+    """The dtype of the result, of one of the dtype classes `kinds`."""
+    if dtype is None:
+        return canonical_dtype(default)
+    found = user_dtype(dtype)
+    if dtype_class(found) not in kinds:
+        error = mismatch if default is int else invalid
+        raise error(name, f"dtype must be {' or '.join(kinds)}, got {found}")
+    return found
