@@ -173,7 +173,7 @@ GROUPS = list(TABLE)
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_values(group):
-    """Under jit, and operation by operation at top level (the code is the same: every second row)."""
+    """Under jit, and operation by operation at top level (the same code, so every second row)."""
     rows = TABLE[group]
     check(rows, run_rows(rows, ft_numpy, ft.jit, lambda f: f), jax_results(group))
     rows = rows[::2]
