@@ -17,9 +17,8 @@ from jax import sharding as sharding
 from jax import tree_util as tree_util
 
 from functrans import errors as errors
+from functrans import interop as interop
 from functrans import ir as ir
-from functrans import tree as tree
-
 from functrans import lax as lax
 from functrans import nn as nn
 from functrans import numpy as numpy

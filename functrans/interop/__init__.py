@@ -1,0 +1,3 @@
+"""Where functrans and JAX meet."""
+
+from functrans.interop import arrays as arrays

@@ -1,3 +1,450 @@
-"""`jax.lax` names over primitives/indexing.py."""
+"""`jax.lax` names over primitives/indexing.py, scatter.py and dynamic_slice.py."""
 
-__all__: list[str] = []
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.lax import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
+
+from functrans import errors
+from functrans.ir.types import dtype_class
+from functrans.lax.arguments import as_array, axis_from_front, invalid, sizes_of
+from functrans.primitives import indexing
+from functrans.primitives import scatter as scatters
+from functrans.primitives.conversion import convert_element_type
+from functrans.primitives.dynamic_slice import dynamic_slice as _dynamic_slice
+from functrans.primitives.dynamic_slice import dynamic_update_slice as _dynamic_update_slice
+from functrans.primitives.elementwise import add, lt
+from functrans.primitives.joining import concatenate
+from functrans.primitives.selection import select_n
+from functrans.primitives.shape import reshape, slice_axis
+from functrans.trace import Tracer, typeof
+
+__all__ = [
+    "GatherDimensionNumbers", "GatherScatterMode", "ScatterDimensionNumbers",
+    "dynamic_index_in_dim", "dynamic_slice", "dynamic_slice_in_dim",
+    "dynamic_update_index_in_dim", "dynamic_update_slice", "dynamic_update_slice_in_dim",
+    "gather", "index_take", "scatter", "scatter_add", "scatter_apply", "scatter_max",
+    "scatter_min", "scatter_mul", "scatter_sub",
+]  # fmt: skip
+
+
+# --- windows at computed places -------------------------------------------------------------------
+
+
+def dynamic_slice(
+    operand: Any,
+    start_indices: Any,
+    slice_sizes: Any,
+    *,
+    allow_negative_indices: bool | Sequence[bool] = True,
+) -> Any:
+    """The window of an array of the given sizes that starts at computed indices.
+
+    Arguments:
+      operand: array of n axes.
+      start_indices: n integer scalars, or an integer array of shape (n,). A start is moved so that
+        the window lies in the array.
+      slice_sizes: n Python ints.
+      allow_negative_indices: count negative starts from the end; one bool for all or one per axis.
+
+    Returns:
+      An array of shape `slice_sizes`.
+
+    Source: `jax.lax.dynamic_slice`.
+
+    Example:
+      >>> import functrans.numpy as jnp
+      >>> from functrans import lax
+      >>> print(lax.dynamic_slice(jnp.arange(5), (2,), (2,)))
+      [2 3]
+    """
+    operand, sizes = as_array(operand), sizes_of(slice_sizes)
+    starts = _starts("dynamic_slice", operand, start_indices, allow_negative_indices)
+    return _dynamic_slice(operand, *starts, sizes=sizes)
+
+
+def dynamic_update_slice(
+    operand: Any,
+    update: Any,
+    start_indices: Any,
+    *,
+    allow_negative_indices: bool | Sequence[bool] = True,
+) -> Any:
+    """An array with a window that starts at computed indices replaced.
+
+    Arguments:
+      operand: array of n axes.
+      update: array of n axes, no larger than `operand` along any.
+      start_indices, allow_negative_indices: as in `dynamic_slice`.
+
+    Returns:
+      An array of the type of `operand`.
+
+    Source: `jax.lax.dynamic_update_slice`.
+
+    Example:
+      >>> import functrans.numpy as jnp
+      >>> from functrans import lax
+      >>> print(lax.dynamic_update_slice(jnp.zeros(4), jnp.ones(2), (1,)))
+      [0. 1. 1. 0.]
+    """
+    operand, update = as_array(operand), as_array(update)
+    starts = _starts("dynamic_update_slice", operand, start_indices, allow_negative_indices)
+    return _dynamic_update_slice(operand, update, *starts)
+
+
+def dynamic_slice_in_dim(
+    operand: Any, start_index: Any, slice_size: int, axis: int = 0, *,
+    allow_negative_indices: bool = True,
+) -> Any:  # fmt: skip
+    """`dynamic_slice` along one axis.
+
+    Source: `jax.lax.dynamic_slice_in_dim`.
+
+    Example:
+      >>> import functrans.numpy as jnp
+      >>> from functrans import lax
+      >>> print(lax.dynamic_slice_in_dim(jnp.arange(5), -2, 2))
+      [3 4]
+    """
+    operand = as_array(operand)
+    shape = typeof(operand).shape
+    axis = axis_from_front(axis, len(shape), "dynamic_slice_in_dim")
+    sizes = (*shape[:axis], operator.index(slice_size), *shape[axis + 1 :])
+    starts = _at_axis(start_index, axis, len(shape))
+    return dynamic_slice(operand, starts, sizes, allow_negative_indices=allow_negative_indices)
+
+
+def dynamic_update_slice_in_dim(
+    operand: Any, update: Any, start_index: Any, axis: int, *, allow_negative_indices: bool = True
+) -> Any:
+    """`dynamic_update_slice` along one axis.
+
+    Source: `jax.lax.dynamic_update_slice_in_dim`.
+
+    Example:
+      >>> import functrans.numpy as jnp
+      >>> from functrans import lax
+      >>> print(lax.dynamic_update_slice_in_dim(jnp.zeros(4), jnp.ones(2), 2, axis=0))
+      [0. 0. 1. 1.]
+    """
+    operand = as_array(operand)
+    ndim = typeof(operand).ndim
+    axis = axis_from_front(axis, ndim, "dynamic_update_slice_in_dim")
+    starts = _at_axis(start_index, axis, ndim)
+    return dynamic_update_slice(
+        operand, update, starts, allow_negative_indices=allow_negative_indices
+    )
+
+
+def dynamic_index_in_dim(
+    operand: Any, index: Any, axis: int = 0, keepdims: bool = True, *,
+    allow_negative_indices: bool = True,
+) -> Any:  # fmt: skip
+    """The slice of size 1 at a computed index of one axis, with or without that axis.
+
+    Source: `jax.lax.dynamic_index_in_dim`.
+
+    Example:
+      >>> import functrans.numpy as jnp
+      >>> from functrans import lax
+      >>> print(lax.dynamic_index_in_dim(jnp.arange(5), 3, keepdims=False))
+      3
+    """
+    row = dynamic_slice_in_dim(
+        operand, index, 1, axis, allow_negative_indices=allow_negative_indices
+    )
+    if keepdims:
+        return row
+    shape = typeof(row).shape
+    axis = axis_from_front(axis, len(shape), "dynamic_index_in_dim")
+    return reshape(row, shape=(*shape[:axis], *shape[axis + 1 :]))
+
+
+def dynamic_update_index_in_dim(
+    operand: Any, update: Any, index: Any, axis: int, *, allow_negative_indices: bool = True
+) -> Any:
+    """An array with the slice at a computed index of one axis replaced.
+
+    Source: `jax.lax.dynamic_update_index_in_dim`.
+
+    Example:
+      >>> import functrans.numpy as jnp
+      >>> from functrans import lax
+      >>> print(lax.dynamic_update_index_in_dim(jnp.zeros(3), 7.0, 1, axis=0))
+      [0. 7. 0.]
+    """
+    operand, update = as_array(operand), as_array(update)
+    shape = typeof(update).shape
+    ndim = typeof(operand).ndim
+    axis = axis_from_front(axis, ndim, "dynamic_update_index_in_dim")
+    if len(shape) != ndim:
+        update = reshape(update, shape=(*shape[:axis], 1, *shape[axis:]))
+    return dynamic_update_slice_in_dim(
+        operand, update, index, axis, allow_negative_indices=allow_negative_indices
+    )
+
+
+def _at_axis(start: Any, axis: int, ndim: int) -> list[Any]:
+    starts: list[Any] = [np.int32(0)] * ndim
+    starts[axis] = start
+    return starts
+
+
+def _starts(name: str, operand: Any, starts: Any, negative: bool | Sequence[bool]) -> list[Any]:
+    """One integer scalar per axis, all of one dtype, negative ones counted from the end."""
+    t = typeof(operand)
+    if isinstance(starts, (Tracer, jax.Array, np.ndarray)):
+        if typeof(starts).ndim != 1:
+            raise errors.TypeMismatch(
+                f"{name}: start_indices must be a vector or a sequence of scalars, got "
+                f"{typeof(starts)}"
+            )
+        starts = [
+            reshape(slice_axis(starts, 0, i, i + 1), shape=())
+            if not isinstance(starts, np.ndarray) else starts[i]
+            for i in range(typeof(starts).shape[0])
+        ]  # fmt: skip
+    if len(starts) != t.ndim:
+        raise invalid(name, f"{len(starts)} start indices for an operand {t} of {t.ndim} axes")
+    wraps = [negative] * t.ndim if isinstance(negative, bool) else list(negative)
+    types = [typeof(s) for s in starts]
+    dtype = _index_dtype(name, types)
+    return [_start(s, n, wrap, dtype) for s, n, wrap in zip(starts, t.shape, wraps, strict=True)]
+
+
+def _index_dtype(name: str, types: Sequence[Any]) -> Any:
+    """The dtype that all indices are taken to: that of the arrays among them, int32 else."""
+    for t in types:
+        if dtype_class(t.dtype) not in ("int", "uint"):
+            raise errors.TypeMismatch(f"{name}: indices must be integers, got {t}")
+        if t.shape:
+            raise errors.TypeMismatch(f"{name}: each start index must be a scalar, got {t}")
+    strong = {t.dtype for t in types if not t.weak_type} or {t.dtype for t in types}
+    return max(strong, key=lambda d: np.dtype(d).itemsize, default=np.dtype(np.int32))
+
+
+def _start(start: Any, size: int, wrap: bool, dtype: Any) -> Any:
+    if isinstance(start, (int, np.integer)):
+        at = int(start)
+        if at < 0 and not wrap:
+            raise invalid("dynamic_slice", f"start {at}, with allow_negative_indices=False")
+        return np.asarray(at + size if at < 0 else at, dtype)
+    if typeof(start).dtype != dtype or typeof(start).weak_type:
+        start = convert_element_type(as_array(start), dtype=np.dtype(dtype), weak_type=False)
+    if not wrap or dtype_class(dtype) == "uint":
+        return start
+    return select_n(lt(start, 0), start, add(start, size))
+
+
+# --- gather and scatter ---------------------------------------------------------------------------
+
+
+def gather(
+    operand: Any,
+    start_indices: Any,
+    dimension_numbers: GatherDimensionNumbers,
+    slice_sizes: Any,
+    *,
+    unique_indices: bool = False,
+    indices_are_sorted: bool = False,
+    mode: Any = None,
+    fill_value: Any = None,
+) -> Any:
+    """Slices of an array at computed places.
+
+    Arguments:
+      operand: the array to read.
+      start_indices: integers; the last axis holds one index per entry of `start_index_map`.
+      dimension_numbers: what each axis of the three arrays is, as XLA says it.
+      slice_sizes: size of the slice along each axis of `operand`.
+      unique_indices, indices_are_sorted: promises that let the compiler do better.
+      mode: a `GatherScatterMode` or its name; None: "promise_in_bounds".
+      fill_value: what a slice out of bounds reads in mode "fill"; None: NaN, or the lowest integer.
+
+    Returns:
+      The slices.
+
+    Source: `jax.lax.gather`.
+
+    Example:
+      >>> import functrans.numpy as jnp
+      >>> from functrans import lax
+      >>> numbers = lax.GatherDimensionNumbers((), (0,), (0,))
+      >>> print(lax.gather(jnp.arange(5) * 10, jnp.array([[3], [1]]), numbers, (1,)))
+      [30 10]
+    """
+    operand, start_indices = as_array(operand), as_array(start_indices)
+    d, sizes = dimension_numbers, sizes_of(slice_sizes)
+    axes = _axes(
+        operand, start_indices, d.offset_dims, d.collapsed_slice_dims, d.start_index_map,
+        d.operand_batching_dims, d.start_indices_batching_dims,
+    )  # fmt: skip
+    how = _how(mode, indices_are_sorted, unique_indices, GatherScatterMode.PROMISE_IN_BOUNDS)
+    if how["mode"] == indexing.FILL and fill_value is not None:
+        how["fill"] = np.asarray(fill_value).item()
+    return indexing.gather(operand, start_indices, **axes, sizes=sizes, **how)
+
+
+def _scatter(name: str, primitive: Any, does: str) -> Callable[..., Any]:
+    def scatter(
+        operand: Any,
+        scatter_indices: Any,
+        updates: Any,
+        dimension_numbers: ScatterDimensionNumbers,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: Any = None,
+    ) -> Any:
+        operand, indices = as_array(operand), as_array(scatter_indices)
+        updates, d = as_array(updates), dimension_numbers
+        axes = _axes(
+            operand, indices, d.update_window_dims, d.inserted_window_dims,
+            d.scatter_dims_to_operand_dims, d.operand_batching_dims,
+            d.scatter_indices_batching_dims,
+        )  # fmt: skip
+        how = _how(mode, indices_are_sorted, unique_indices, GatherScatterMode.FILL_OR_DROP)
+        sizes = _window_sizes(operand, updates, axes)
+        return primitive(operand, indices, updates, **axes, sizes=sizes, **how)
+
+    scatter.__name__ = scatter.__qualname__ = name
+    scatter.__doc__ = f"""An array with slices at computed places {does}.
+
+    Arguments:
+      operand: the array to write to.
+      scatter_indices: integers; the last axis holds one index per entry of
+        `scatter_dims_to_operand_dims`.
+      updates: the slices.
+      dimension_numbers: what each axis of the three arrays is, as XLA says it.
+      indices_are_sorted, unique_indices: promises that let the compiler do better.
+      mode: a `GatherScatterMode` or its name; None: slices out of bounds are dropped.
+
+    Returns:
+      An array of the type of `operand`.
+
+    Source: `jax.lax.{name}`.
+    """
+    return scatter
+
+
+scatter = _scatter("scatter", scatters.scatter, "replaced")
+scatter_add = _scatter("scatter_add", scatters.scatter_add, "added to")
+scatter_sub = _scatter("scatter_sub", scatters.scatter_sub, "subtracted from")
+scatter_mul = _scatter("scatter_mul", scatters.scatter_mul, "multiplied")
+scatter_min = _scatter("scatter_min", scatters.scatter_min, "lowered to the updates")
+scatter_max = _scatter("scatter_max", scatters.scatter_max, "raised to the updates")
+
+
+def scatter_apply(
+    operand: Any,
+    scatter_indices: Any,
+    func: Callable[[Any], Any],
+    dimension_numbers: ScatterDimensionNumbers,
+    *,
+    update_shape: Any = (),
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+) -> Any:
+    """An array with a function of one element applied at computed places.
+
+    Arguments: as in `scatter`; `func`: function of an element; `update_shape`: the shape that the
+    updates would have.
+
+    Source: `jax.lax.scatter_apply`.
+    """
+    operand, indices = as_array(operand), as_array(scatter_indices)
+    t = typeof(operand)
+    same = {
+        "indices_are_sorted": indices_are_sorted, "unique_indices": unique_indices, "mode": mode,
+    }  # fmt: skip
+    touched = scatter_add(
+        np.zeros(t.shape, np.int32), indices, np.ones(update_shape, np.int32), dimension_numbers,
+        **same,
+    )  # fmt: skip
+    changed = func(operand)
+    return select_n(lt(0, touched), operand, changed)
+
+
+def index_take(src: Any, idxs: Any, axes: Sequence[int]) -> Any:
+    """`src[..., idxs[0], ..., idxs[1], ...]`: elements at computed places of some axes.
+
+    Arguments:
+      src: array.
+      idxs: one integer array of shape (n,) per axis.
+      axes: the axes they index.
+
+    Returns:
+      An array whose first axis runs over the n places, with the axes that are not indexed behind.
+
+    Source: `jax.lax.index_take`.
+
+    Example:
+      >>> import functrans.numpy as jnp
+      >>> from functrans import lax
+      >>> places = jnp.array([1, 0]), jnp.array([2, 1])
+      >>> print(lax.index_take(jnp.arange(6).reshape(2, 3), places, (0, 1)))
+      [5 1]
+    """
+    src = as_array(src)
+    t = typeof(src)
+    axes = [axis_from_front(a, t.ndim, "index_take") for a in axes]
+    columns = [reshape(as_array(i), shape=(*typeof(i).shape, 1)) for i in idxs]
+    i = columns[0] if len(columns) == 1 else concatenate(*columns, dimension=1)
+    sizes = tuple([1 if d in axes else n for d, n in enumerate(t.shape)])
+    offsets = tuple(range(1, 1 + t.ndim - len(axes)))
+    numbers = GatherDimensionNumbers(offsets, tuple(sorted(axes)), tuple(axes))
+    return gather(src, i, numbers, sizes, mode="clip")
+
+
+def _axes(
+    operand: Any, indices: Any, windows: Any, dropped: Any, indexed: Any, batch: Any, batch_of: Any
+) -> dict[str, tuple[int, ...]]:
+    """XLA's dimension numbers as names: 0.. for the axes of the operand, further ones for those of
+    the indices that are not batch axes."""
+    n, m = typeof(operand).ndim, typeof(indices).ndim - 1
+    shared = dict(zip(batch_of, batch, strict=True))
+    index_names = [shared.get(j, n + j) for j in range(m)]
+    kept = [d for d in range(n) if d not in dropped and d not in batch]
+    rest = iter(index_names)
+    window = iter(kept)
+    total = m + len(kept)
+    slices = [next(window) if k in windows else next(rest) for k in range(total)]
+    return {
+        "operand": tuple(range(n)), "indices": tuple(index_names), "slices": tuple(slices),
+        "indexed": tuple(indexed),
+    }  # fmt: skip
+
+
+def _window_sizes(operand: Any, updates: Any, axes: dict[str, Any]) -> tuple[int, ...]:
+    shape = typeof(updates).shape
+    if len(shape) != len(axes["slices"]):
+        raise errors.TypeMismatch(
+            f"scatter: updates {typeof(updates)} must have {len(axes['slices'])} axes: those of "
+            "the indices but the last, and the window's"
+        )
+    size = dict(zip(axes["slices"], shape, strict=True))
+    return tuple([
+        size[d] if d in size and d not in axes["indices"] else 1 for d in axes["operand"]
+    ])  # fmt: skip
+
+
+def _how(mode: Any, are_sorted: bool, unique: bool, default: Any) -> dict[str, Any]:
+    chosen = default if mode is None else GatherScatterMode.from_any(mode)
+    names = {
+        GatherScatterMode.CLIP: "clip",
+        GatherScatterMode.FILL_OR_DROP: indexing.FILL,
+        GatherScatterMode.PROMISE_IN_BOUNDS: indexing.PROMISE,
+    }
+    how: dict[str, Any] = {"mode": names[chosen]}
+    if are_sorted:
+        how["indices_are_sorted"] = True
+    if unique:
+        how["unique_indices"] = True
+    return how
