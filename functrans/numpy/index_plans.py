@@ -378,7 +378,7 @@ def index_array(
             part = next(given)
             if part.__class__ is np.ndarray:
                 part = _counted_from_front(part, column, wrap, dtype)
-                part = part.reshape(*part.shape, *[1] * after)
+                part = part.reshape((*part.shape, *[1] * after))
             elif dtype_class(typeof(part).dtype) == "int":
                 size = column
         parts.append(part)
@@ -397,10 +397,13 @@ def index_array(
 
 
 def _counted_from_front(i: np.ndarray, n: int, wrap: bool, dtype: Any) -> np.ndarray:
-    if i.dtype.kind == "i":
-        i = np.where(i < 0, i.astype(np.int64) + n, i) if wrap else i
-        i = np.maximum(i, np.iinfo(dtype).min)
-    return np.minimum(i, np.iinfo(dtype).max).astype(dtype)
+    limits = np.iinfo(dtype)
+    if i.dtype.kind == "u":
+        return np.minimum(i, min(np.iinfo(i.dtype).max, limits.max)).astype(dtype)
+    wide = i.astype(np.int64)
+    if wrap:
+        wide = np.where(wide < 0, wide + n, wide)
+    return np.clip(wide, limits.min, limits.max).astype(dtype)
 
 
 def _with_ones(x: Any, n: int) -> Any:

@@ -6,7 +6,7 @@ once what is to be done; and the arrays in it, in order. Entries of a structure:
     3                       an int
     (start, stop, step)     a slice; ints or None
     None, Ellipsis          themselves
-    ("array", shape)        an integer array; of a mask, one per axis, with the axis' size as a third
+    ("array", shape)        an integer array; of a mask, one per axis, and the axis' size as a third
     ("flag", shape)         a single bool, which NumPy takes as an index along a new axis
 """
 
@@ -66,14 +66,20 @@ def _slice(item: slice) -> tuple[int | None, int | None, int | None]:
             step if step is None or step.__class__ is int else operator.index(step),
         )
     except (TypeError, jax.errors.ConcretizationTypeError):
-        raise errors.InvalidIndex(
-            f"the bounds of a slice must be static integers, got "
-            f"{':'.join('' if s is None else str(s) for s in (start, stop, step))}, at\n"
-            f"    {describe(user_source())}\n"
-            "The shape of the result would depend on values. For a window of fixed size at a "
-            "computed place use lax.dynamic_slice (or lax.dynamic_slice_in_dim); to keep the shape, "
-            "a mask and jnp.where."
-        ) from None
+        raise _bounds(start, stop, step) from None
+
+
+def _bounds(*parts: Any) -> Exception:
+    traced = any(isinstance(p, (Tracer, jax.Array)) for p in parts)
+    error = errors.InvalidIndex if traced else errors.TypeMismatch
+    return error(
+        f"the bounds of a slice must be static integers, got "
+        f"{':'.join('' if p is None else str(p) for p in parts)}, at\n"
+        f"    {describe(user_source())}\n"
+        "The shape of the result would depend on values. For a window of fixed size at a "
+        "computed place use lax.dynamic_slice (or lax.dynamic_slice_in_dim); to keep the shape, "
+        "use a mask and jnp.where."
+    )
 
 
 def _other(item: Any, entries: list[Any], arrays: list[Any]) -> None:

@@ -227,8 +227,8 @@ def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = Tr
         raise invalid("put", f"mode must be 'clip' or 'wrap', got {mode!r}")
     v = read(reshape(v, shape=(m,)), np.arange(n) % m)
     flat = AtRef(reshape(a, shape=(t.size,)), reshape(i, shape=(n,)))
-    clip = {"mode": "clip", "wrap_negative_indices": False} if mode == "clip" else {}
-    return reshape(flat.set(v, **clip), shape=t.shape)
+    out = flat.set(v, mode="clip", wrap_negative_indices=mode != "clip")
+    return reshape(out, shape=t.shape)
 
 
 # --- indices of elements --------------------------------------------------------------------------
@@ -384,9 +384,9 @@ def compress(
         if chosen.size and chosen[-1] >= n:
             raise invalid("compress", "condition contains entries that are out of bounds")
         return materialize(read(a, (*[slice(None)] * axis, chosen)))
-    if not 0 <= size <= n:
-        raise invalid("compress", f"size must lie in 0..{n}, got {size}")
-    mask = read(mask, slice(0, min(n, length)))
+    if not 0 <= size <= min(n, length):
+        raise invalid("compress", f"size must lie in 0..{min(n, length)}, got {size}")
+    mask = read(mask, slice(0, n))
     places = nonzero(mask, size=size, fill_value=n)[0]
     index = (*[slice(None)] * axis, places)
     return materialize(read(a, index, FILL, fill_of(fill_value, typeof(a).dtype, "compress")))

@@ -49,7 +49,7 @@ def setitem(x: Any, index: Any, value: Any) -> None:
 
 
 def write(
-    x: Any, index: Any, values: Any, primitive: Any, name: str, mode: Any = None,
+    x: Any, index: Any, values: Any, primitive: Any, name: str, mode: str = FILL,
     indices_are_sorted: bool = False, unique_indices: bool = False, wrap: bool = True,
 ) -> Any:  # fmt: skip
     """x with values joined to its elements at an index, as a scatter joins them."""
@@ -73,7 +73,7 @@ def write(
         dtype = index_dtype(t.shape)
         i = index_array(plan.columns, plan.index_shape, plan.after, arrays, wrap, dtype)
         how = promises(
-            mode_of(mode, FILL, name),
+            mode,
             indices_are_sorted or plan.sorted,
             unique_indices or plan.unique,
         )
@@ -131,7 +131,8 @@ def _updater(name: str, primitive: Any, sign: str) -> Callable[..., Any]:
         mode: Any = None, out_sharding: None = None, wrap_negative_indices: bool = True,
     ) -> Any:  # fmt: skip
         return write(
-            self.array, self.index, values, primitive, f"at[].{name}", mode, indices_are_sorted,
+            self.array, self.index, values, primitive, f"at[].{name}",
+            mode_of(mode, FILL, f"at[].{name}"), indices_are_sorted,
             unique_indices, wrap_negative_indices,
         )  # fmt: skip
 

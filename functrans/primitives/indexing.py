@@ -176,6 +176,8 @@ class Gather(Indexed):
     def __call__(self, x: Any, i: Any, **params: Any) -> Any:
         if x.__class__ is Literal and i.__class__ is Literal and params["mode"] != FILL:
             return Literal(x.value, self.type(x.type, i.type, **params))
+        if params.get("fill") != params.get("fill"):
+            params["fill"] = None  # NaN, the usual one, does not equal itself: no key of a cache
         return bind(self, (x, i), params)
 
     def type(
