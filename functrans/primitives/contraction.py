@@ -107,7 +107,9 @@ class DotGeneral(Primitive):
         else:
             made = ctx.op("stablehlo.dot_general", [x, y], {
                 "dot_dimension_numbers": ctx.attribute(
-                    (lhs, rhs, out), lambda: hlo.DotDimensionNumbers.get(*numbers)
+                    (lhs, rhs, out), lambda: hlo.DotDimensionNumbers.get(
+                        numbers[0], numbers[1], numbers[2], numbers[3]
+                    )
                 ),
                 "precision_config": ctx.attribute(
                     ("precision", precision), lambda: precision_config(precision)

@@ -159,7 +159,7 @@ class DynamicUpdateSlice(Window):
         return Cost(0, bytes_of(*in_types[:2], *out_types))
 
 
-def _signed(ctx: Any, starts: Any) -> tuple[Sequence[Any], Any]:
+def _signed(ctx: Any, starts: Any) -> tuple[tuple[Any, ...], Any]:
     """StableHLO: the starts as signed integers, and a zero like them. (Of a constant unsigned start
     XLA's simplifier reads the highest bit as a sign.)"""
     if not starts:
@@ -168,7 +168,7 @@ def _signed(ctx: Any, starts: Any) -> tuple[Sequence[Any], Any]:
     if dtype_class(t.dtype) == "uint":
         t = t.update(dtype=np.dtype(np.int32 if t.dtype.itemsize < 4 else np.int64))
         starts = [hlo.convert(ctx.type(t), s) for s in starts]
-    return starts, ctx.full(0, t)
+    return tuple(starts), ctx.full(0, t)
 
 
 def _start_zero(starts: Sequence[Any]) -> Literal:
