@@ -323,6 +323,8 @@ def subsets(n: int) -> list[tuple[bool, ...]]:
 
 def placements(ndims: Sequence[int]) -> list[Axes]:
     """Every subset with its batch axes in front, and with them in varied places."""
+    if not ndims:
+        return []
     found: dict[Axes, None] = {}
     for k, chosen in enumerate(subsets(len(ndims))):
         found[tuple(0 if c else None for c in chosen)] = None
@@ -367,6 +369,9 @@ def test_batch(case: Case):
         f = apply(case)
         one = ft.make_ir(f)(*draws[0])
         calls, args, wanted = [], [], []
+        if not ndims:
+            calls, args = [ft.vmap(f, axis_size=3)], [[]]
+            wanted = [[np.stack([y] * 3) for y in interpreted(one, [])]]
         for axes in placements(ndims):
             calls.append(ft.vmap(f, axes))
             args.append(batched(draws[:3], axes))
@@ -389,6 +394,8 @@ def test_batch(case: Case):
 def nests(ndims: Sequence[int]) -> list[tuple[Axes, Axes]]:
     """Axes of the outer and the inner vmap."""
     n = len(ndims)
+    if not n:
+        return []
     found: list[tuple[Axes, Axes]] = [((0,) * n, (0,) * n), (tuple(k + 1 for k in ndims), (0,) * n)]
     if n > 1:
         first = (0, *[None] * (n - 1))

@@ -204,8 +204,12 @@ class Lowering:
             scalar = mlir.ir_constant(np.full((), value, t.dtype))
             return self.op("stablehlo.broadcast_in_dim", [scalar], self.axes(()), t)
         array = self.type(t)
-        make = ir.FloatAttr.get if kind == "float" else ir.IntegerAttr.get
-        number = make(array.element_type, float(value) if kind == "float" else int(value))
+        if kind == "float":
+            number = ir.FloatAttr.get(array.element_type, float(value))
+        else:
+            whole = int(bool(value) if kind == "bool" else value)
+            signed = whole - 2**64 if whole >= 2**63 else whole  # the attribute takes int64
+            number = ir.IntegerAttr.get(array.element_type, signed)
         splat = ir.DenseElementsAttr.get_splat(array, number)
         return ir.Operation.create("stablehlo.constant", [array], [], {"value": splat}).result
 
