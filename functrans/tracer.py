@@ -109,6 +109,22 @@ def _type_of_numpy(x: Any) -> ArrayType:
     return ArrayType(x.shape, canonical_dtype(x.dtype))
 
 
+# Arrays that one compiled operation makes share their abstract value, so its type is looked up by
+# identity; the abstract value is kept with it, so that the identity is not given away again.
+_OF_ABSTRACT: dict[int, tuple[Any, ArrayType]] = {}
+
+
+def _type_of_array(x: Any) -> ArrayType:
+    abstract = x.aval
+    found = _OF_ABSTRACT.get(id(abstract))
+    if found is None:
+        if len(_OF_ABSTRACT) > 20_000:
+            _OF_ABSTRACT.clear()
+        found = abstract, ArrayType(x.shape, x.dtype, x.weak_type)
+        _OF_ABSTRACT[id(abstract)] = found
+    return found[1]
+
+
 _SCALAR_TYPES: dict[tuple, ArrayType] = {}
 
 
@@ -124,7 +140,7 @@ def _type_of_scalar(x: Any) -> ArrayType:
 _TYPE_OF: dict[type, Callable[[Any], ArrayType]] = {
     Tracer: lambda x: x.type,
     Literal: lambda x: x.type,
-    type(jax.numpy.zeros(())): lambda x: ArrayType(x.shape, x.dtype, x.weak_type),
+    type(jax.numpy.zeros(())): _type_of_array,
     np.ndarray: _type_of_numpy,
     bool: _type_of_scalar,
     int: _type_of_scalar,
