@@ -12,7 +12,6 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from functrans import errors
@@ -23,7 +22,7 @@ from functrans.numpy.promotion import invalid, mismatch, value_of
 from functrans.primitives import random_bits as prims
 from functrans.primitives.call import jit as call_program
 from functrans.primitives.shape import reshape, slice_axis
-from functrans.trace import stage, typeof
+from functrans.trace import Tracer, stage, typeof
 
 UINT32 = np.dtype(np.uint32)
 
@@ -58,6 +57,7 @@ class Source(NamedTuple):
 
 _DEFAULTS = (prims.DEFAULT, True)
 _PROGRAMS: dict[tuple, Program] = {}
+_SINGLE_KEYS: dict[tuple, str] = {}  # (type of a key, default generator) -> its generator
 
 
 def sampler(name: str, gives_keys: bool = False) -> Callable[..., Any]:
@@ -68,12 +68,11 @@ def sampler(name: str, gives_keys: bool = False) -> Callable[..., Any]:
     def make(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def call(key: Any, *parameters: Any, **options: Any) -> Any:
-            key_t, impl = key_type(name, key)
+            t, impl = _single_key(name, key)
             operands = [key, *[value_of(x, name, i) for i, x in enumerate(parameters)]]
-            types = (key_t, *[typeof(x) for x in operands[1:]])
-            config = jax.config
-            how = (impl, config.jax_threefry_partitionable)
-            cached = (function, types, how, config.jax_enable_x64, *options.values())
+            types = (t, *[typeof(x) for x in operands[1:]])
+            how = (impl, flags.jax_threefry_partitionable)
+            cached = (function, types, how, flags.jax_enable_x64, *options.values())
             program = _PROGRAMS.get(cached)
             if program is None:
                 body = functools.partial(_record, function, gives_keys, how, options)
@@ -91,6 +90,17 @@ def _record(
     typed = dtype_class(key.dtype) == "key"
     out = function(Source(prims.random_unwrap(key) if typed else key, *how), *xs, **options)
     return [prims.random_wrap(out, impl=how[0]) if typed and gives_keys else out]
+
+
+def _single_key(name: str, key: Any) -> tuple[ArrayType, str]:
+    """`key_type`, fast for traced keys."""
+    if key.__class__ is Tracer:
+        found = _SINGLE_KEYS.get((key.type, flags.jax_default_prng_impl))
+        if found is not None:
+            return key.type, found
+    t, impl = key_type(name, key)
+    _SINGLE_KEYS[t, flags.jax_default_prng_impl] = impl
+    return t, impl
 
 
 def key_type(name: str, key: Any, batch: bool = False) -> tuple[ArrayType, str]:
