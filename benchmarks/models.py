@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -42,7 +43,7 @@ def mlp_params(sizes: tuple[int, ...]) -> list[tuple[jax.Array, jax.Array]]:
     rng = np.random.default_rng(0)
     return [
         tuple(_arrays(rng, (m, n), (n,)))  # type: ignore[misc]
-        for m, n in zip(sizes[:-1], sizes[1:], strict=True)
+        for m, n in itertools.pairwise(sizes)
     ]
 
 

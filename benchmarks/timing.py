@@ -3,6 +3,7 @@ mean little."""
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import statistics
 import time
@@ -81,10 +82,8 @@ def _time(run: Callable[[], Any], calls: int, before: Callable[[], Any] | None) 
 
 
 def _wait(out: Any) -> None:
-    try:
+    with contextlib.suppress(TypeError, AttributeError):  # programs and the like are not arrays
         jax.block_until_ready(out)
-    except (TypeError, AttributeError):
-        pass
 
 
 def table(rows: list[Row]) -> str:

@@ -1,8 +1,8 @@
 """One operation on concrete arrays, now.
 
-Each (operation, parameters) is a `jax.jit`ted function that makes a one-equation program for the types
-it is traced with; after that a call is one look-up here and JAX's C++ dispatch, which looks at the
-types itself.
+Each (operation, parameters) is a `jax.jit`ted function that makes a one-equation program for the
+types it is traced with; after that a call is one look-up here and JAX's C++ dispatch, which looks
+at the types itself.
 """
 
 from __future__ import annotations

@@ -205,7 +205,7 @@ class Lowering:
             return self.op("stablehlo.broadcast_in_dim", [scalar], self.axes(()), t)
         array = self.type(t)
         if kind == "float":
-            number = ir.FloatAttr.get(array.element_type, float(value))
+            number: Any = ir.FloatAttr.get(array.element_type, float(value))
         else:
             whole = int(bool(value) if kind == "bool" else value)
             signed = whole - 2**64 if whole >= 2**63 else whole  # the attribute takes int64

@@ -75,11 +75,12 @@ def _log_of_sum(operands: list[Any], unit: float) -> Any:
     """max(x, y) + log(1 + exp(-|x - y| unit)) / unit; x + y where both are the same infinity or
     one is NaN. There the difference is replaced, so that no NaN reaches the gradient."""
     x, y = operands
-    largest = prims.max_(x, y)
     delta = prims.sub(x, y)
     undefined = prims.ne(delta, delta)
     delta = select_n(undefined, delta, same(delta, 0))
-    distance = prims.abs_(delta)
+    x_wins = prims.ge(delta, same(delta, 0))  # chosen, so that the derivative of a tie is a half
+    largest = select_n(x_wins, y, x)
+    distance = select_n(x_wins, prims.neg(delta), delta)
     if unit == 1.0:
         rest = prims.log1p(prims.exp(prims.neg(distance)))
     else:

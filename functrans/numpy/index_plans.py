@@ -1,9 +1,9 @@
 """What an index expression does, worked out once per shape and structure.
 
 In: the shape of an array, the structure of an index (index_structure.py). Out: a `Reading` or a
-`Writing`: which primitives with which parameters, so that the same line of code, run again, only looks
-it up. The axes of gather and scatter have the names explained in primitives/indexing.py: here axis d of
-the array is d, and the axes of the index arrays follow.
+`Writing`: which primitives with which parameters, so that the same line of code, run again, only
+looks it up. The axes of gather and scatter have the names explained in primitives/indexing.py: here
+axis d of the array is d, and the axes of the index arrays follow.
 
 Reading goes in steps, each left out where it does nothing:
 
@@ -39,8 +39,8 @@ Shape = tuple[int, ...]
 
 
 class Step(NamedTuple):
-    """One entry of an index with its axis: kind "slice" (value: range), "int", "array" (value: shape)
-    or "new"."""
+    """One entry of an index with its axis: kind "slice" (value: range), "int", "array" (value:
+    shape) or "new"."""
 
     kind: str
     axis: int

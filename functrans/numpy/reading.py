@@ -45,7 +45,7 @@ def read(
     x: Any, index: Any, mode: Any = PROMISE, fill: Any = None, indices_are_sorted: bool = False,
     unique_indices: bool = False, wrap: bool = True,
 ) -> Any:  # fmt: skip
-    """`getitem` with what `x.at[index].get` lets a user choose; modes and fill as `gather` has them."""
+    """`getitem` with what `x.at[index].get` lets a user choose; modes and fill as in `gather`."""
     t = typeof(x)
     parts, arrays = structure(index)
     by_window = mode in _WINDOW_MODES
@@ -133,7 +133,7 @@ def mode_of(mode: Any, usual: str, name: str) -> str:
 
 
 def fill_of(fill_value: Any, dtype: Any, name: str) -> Any:
-    """A user's fill value as a parameter: a Python number, or None for the usual one of the dtype."""
+    """A user's fill value as a parameter: a Python number, or None for the usual one."""
     if fill_value is None or dtype_class(dtype) == "key":
         return None
     value = concrete_value(fill_value)

@@ -206,7 +206,7 @@ def _immutable(name: str) -> Exception:
 
 
 def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = True) -> Any:
-    """a with the values v, repeated as needed, at indices of a flattened. inplace=False is required.
+    """a with the values v, repeated as needed, at indices of a flattened; takes inplace=False.
 
     Source: `jax.numpy.put`.
 
@@ -287,8 +287,9 @@ def _known(a: Any, name: str) -> Any:
     value = concrete_value(a)
     if value is None:
         raise errors.AbstractValueError(
-            f"{name}: how many elements of a traced {typeof(a)} are not zero depends on its values, "
-            f"and inside jit and vmap only its type is known, at\n    {describe(user_source())}\n"
+            f"{name}: how many elements of a traced {typeof(a)} are not zero depends on its "
+            "values, and inside jit and vmap only its type is known, at\n"
+            f"    {describe(user_source())}\n"
             f"Say how many with size=: jnp.{name}(x, size=n, fill_value=...); or use a mask and "
             "jnp.where(mask, x, other)."
         )
@@ -319,7 +320,7 @@ def _split_places(flat: Any, shape: tuple[int, ...]) -> list[Any]:
 
 
 def flatnonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
-    """The indices of the elements of a flattened that are not zero; size, fill_value as in `nonzero`.
+    """The indices of the elements of a flattened that are not zero; the rest as in `nonzero`.
 
     Source: `jax.numpy.flatnonzero`.
 
@@ -393,7 +394,7 @@ def compress(
 
 
 def extract(condition: Any, arr: Any, *, size: int | None = None, fill_value: Any = 0) -> Any:
-    """The elements of arr where a condition holds, both flattened; size, fill_value as in `compress`.
+    """The elements of arr where a condition holds, both flattened; the rest as in `compress`.
 
     Source: `jax.numpy.extract`.
 

@@ -94,16 +94,16 @@ def _check_shape(values: Any, shape: tuple[int, ...], name: str) -> None:
         or broadcast_shape((have, shape), name, (), errors.InvalidArgument) != shape
     ):
         raise errors.InvalidArgument(
-            f"{name}: values of shape {have} do not broadcast to the {shape} elements that the index "
-            f"selects, at\n    {describe(user_source())}"
+            f"{name}: values of shape {have} do not broadcast to the {shape} elements that the "
+            f"index selects, at\n    {describe(user_source())}"
         )
 
 
 def _warn_of_cast(out: Any, values: Any, t: ArrayType) -> None:
     if typeof(out).dtype != t.dtype:
         warnings.warn(
-            f"scatter inputs have incompatible types: values of dtype {typeof(values).dtype} are cast "
-            f"to {t.dtype}, and may lose something, at\n    {describe(user_source())}\n"
+            f"scatter inputs have incompatible types: values of dtype {typeof(values).dtype} are "
+            f"cast to {t.dtype}, and may lose something, at\n    {describe(user_source())}\n"
             "In future this will be an error; cast them with .astype(...).",
             FutureWarning,
             stacklevel=2,
@@ -111,7 +111,7 @@ def _warn_of_cast(out: Any, values: Any, t: ArrayType) -> None:
 
 
 class At:
-    """`x.at`: gives, in brackets, what can be done to some elements of x. Source: `jax.Array.at`."""
+    """`x.at`: gives, in brackets, what can be done to elements of x. Source: `jax.Array.at`."""
 
     __slots__ = ("array",)
 
@@ -146,8 +146,8 @@ class AtRef:
     """`x.at[index]`. Each method returns a new array and leaves x as it is.
 
     mode: what happens to indices out of bounds: "drop" (or "fill"; the default of updates), "clip",
-      "promise_in_bounds" (the default of `get`). indices_are_sorted, unique_indices: promises that let
-      XLA do faster things. wrap_negative_indices: do they count from the end?
+      "promise_in_bounds" (the default of `get`). indices_are_sorted, unique_indices: promises that
+      let XLA do faster things. wrap_negative_indices: do they count from the end?
 
     Example:
       >>> import functrans as ft, functrans.numpy as jnp

@@ -1,7 +1,15 @@
 """The primitive table, one file per family of `functrans/primitives`."""
 
-from tests.cases import contraction, convolution, elementwise, indexing, random_bits
-from tests.cases import reduction, shape, sorting
+from tests.cases import (
+    contraction,
+    convolution,
+    elementwise,
+    indexing,
+    random_bits,
+    reduction,
+    shape,
+    sorting,
+)
 
 CASES = [
     *elementwise.CASES, *shape.CASES, *reduction.CASES, *contraction.CASES, *convolution.CASES,
