@@ -90,8 +90,13 @@ def interpreted(program: Program, args: Sequence[Any]) -> list[Any]:
 Results = tuple[list[Any], list[Any]]  # of functrans, of JAX
 
 
-def run_by_both(case: Case, dtype: str) -> Callable[..., Results]:
-    return lambda *operands: (ft.jit(apply(case))(*operands), expected(case, *operands))
+def compiled(ours: Callable[..., Any], theirs: Callable[..., Any]) -> Callable[..., Results]:
+    """A function of functrans and one of JAX in one compilation."""
+    return jax.jit(lambda *args: (ft.jit(ours)(*args), theirs(*args)))
+
+
+def run_by_both(case: Case) -> Callable[..., Results]:
+    return compiled(apply(case), functools.partial(expected, case))
 
 
 @functools.cache
@@ -101,7 +106,7 @@ def compiled_together(case: Case, wide: bool) -> dict[str, Results]:
     dtypes = [d for d in case.dtypes if is_wide(case, d) == wide]
     operands = {d: case.make(case.rng(d), d) for d in dtypes}
     try:
-        return jax.jit(lambda xs: {d: run_by_both(case, d)(*xs[d]) for d in dtypes})(operands)
+        return jax.jit(lambda xs: {d: run_by_both(case)(*xs[d]) for d in dtypes})(operands)
     except Exception:
         return {}
 
@@ -113,7 +118,7 @@ def test_value(case: Case, dtype: str):
     with precision(case, dtype):
         operands = case.make(case.rng(dtype), dtype)
         found = compiled_together(case, is_wide(case, dtype)).get(dtype)
-        out, theirs = found or jax.jit(run_by_both(case, dtype))(*operands)
+        out, theirs = found or run_by_both(case)(*operands)
         types = primitive.result_types([typeof(x) for x in operands], case.params)
         for y, t in zip(out, types, strict=True):
             assert typeof(y) == t
@@ -276,9 +281,9 @@ def test_derivatives(case: Case, dtype: str):
             assert_close(tangents, by_slope, 1e-7 if step(p) < 1e-3 else 0.05, "jvp = slope,")
         left, right = pairing(p.ct, tangents), pairing(cotangents, p.dx)
         assert abs(left - right) <= 10 * tolerance * (1 + abs(left)), "<ct, jvp> = <vjp, dx>"
-        by_xla = ft.jit(both(ft, p.ours))(*args)
+        by_xla, by_jax = compiled(both(ft, p.ours), both(jax, p.jax))(*args)
         assert_close(here, by_xla, tolerance, "reference against XLA,")
-        assert_close(by_xla, jax.jit(both(jax, p.jax))(*args), tolerance, "functrans against JAX,")
+        assert_close(by_xla, by_jax, tolerance, "functrans against JAX,")
 
 
 @pytest.mark.parametrize(("case", "dtype"), EVERY_DERIVATIVE)
@@ -301,10 +306,10 @@ def test_second_order(case: Case, dtype: str):
             ]
 
         program = ft.make_ir(second(ft, p.ours))(*p.x)
-        wanted = jax.jit(second(jax, p.jax))(*p.x)
+        by_xla, wanted = compiled(second(ft, p.ours), second(jax, p.jax))(*p.x)
         tolerance = 10 * p.tolerance()
         assert_close(interpreted(program, p.x), wanted, tolerance, "reference against JAX,")
-        assert_close(ft.jit(second(ft, p.ours))(*p.x), wanted, tolerance, "XLA against JAX,")
+        assert_close(by_xla, wanted, tolerance, "XLA against JAX,")
 
 
 # --- batching -------------------------------------------------------------------------------------
