@@ -21,8 +21,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from functrans import errors
+from functrans.ir.program import Literal
 from functrans.ir.source import describe, user_source
-from functrans.ir.types import dtype_class
+from functrans.ir.types import ArrayType, dtype_class
 from functrans.numpy.index_structure import Structure
 from functrans.numpy.prims import (
     add,
@@ -141,7 +142,7 @@ def _result(lay: Layout, group: bool) -> list[Any]:
 class Reading(NamedTuple):
     """The steps of reading; None where there is nothing to do.
 
-    window : (start or None where an index is given, per axis; sizes) of a dynamic_slice
+    window : of a dynamic_slice: per axis a literal start, or None where an index is given; sizes
     axes   : the axes of a gather
     columns, index_shape : see `index_array`
     """
@@ -149,7 +150,7 @@ class Reading(NamedTuple):
     expand: Shape | None
     cut: dict[str, Shape] | None
     reverse: tuple[int, ...]
-    window: tuple[tuple[int | None, ...], Shape] | None
+    window: tuple[tuple[Literal | None, ...], Shape] | None
     axes: dict[str, Any] | None
     columns: tuple[Any, ...]
     index_shape: Shape
@@ -187,7 +188,9 @@ def reading(shape: Shape, structure: Structure, by_window: bool, wrap: bool) -> 
         for axis in given:
             _inside(0, axis, lay.shape[axis], wrap)
             place[axis], sizes[axis] = None, 1
-        window = tuple(place), tuple(sizes)
+        dtype = index_dtype(lay.shape)
+        starts = [None if s is None else literal(s, ArrayType((), dtype)) for s in place]
+        window = tuple(starts), tuple(sizes)
     elif given:
         axes = _gather_axes(lay, given, sizes)
     if cut and (cut["limit"] == lay.shape and not any(low) and set(by) <= {1}):
@@ -257,7 +260,7 @@ class Writing(NamedTuple):
     expand: Shape | None
     value: Shape
     slices: Shape
-    window: Shape | None
+    window: tuple[Literal, ...] | None
     axes: dict[str, Any]
     unique: bool
     sorted: bool
@@ -343,7 +346,7 @@ def _column(step: Step, n: int, names: _IndexAxes, wrap: bool) -> Any:
     return np.full(ones, step.value[0] if step.value else 0)
 
 
-def _static_window(shape: Shape, steps: Sequence[Step], wrap: bool) -> Shape | None:
+def _static_window(shape: Shape, steps: Sequence[Step], wrap: bool) -> tuple[Literal, ...] | None:
     starts = [0] * len(shape)
     for kind, axis, value in steps:
         n = shape[axis]
@@ -353,10 +356,15 @@ def _static_window(shape: Shape, steps: Sequence[Step], wrap: bool) -> Shape | N
             starts[axis] = value[0] if value else 0
         else:
             return None
-    return tuple(starts)
+    return tuple([literal(s, ArrayType((), index_dtype(shape))) for s in starts])
 
 
 # --- the array of indices -------------------------------------------------------------------------
+
+
+def index_dtype(shape: Shape) -> Any:
+    """The integers that can index an array of a shape."""
+    return np.dtype(np.int64 if max(shape, default=0) > 0x7FFFFFFF else np.int32)
 
 
 def index_array(

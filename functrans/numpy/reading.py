@@ -9,7 +9,13 @@ import jax
 import numpy as np
 
 from functrans.ir.types import ArrayType, dtype_class
-from functrans.numpy.index_plans import Reading, index_array, reading, wrapped
+from functrans.numpy.index_plans import (
+    Reading,
+    index_array,
+    index_dtype,
+    reading,
+    wrapped,
+)
 from functrans.numpy.index_structure import structure
 from functrans.numpy.prims import reshape, rev, slice_
 from functrans.numpy.promotion import array_of, cast_to, invalid
@@ -17,7 +23,6 @@ from functrans.primitives.dynamic_slice import dynamic_slice
 from functrans.primitives.indexing import FILL, PROMISE, gather
 from functrans.trace import concrete_value, literal, materialize, typeof
 
-INT32 = np.dtype(np.int32)
 _WINDOW_MODES = (PROMISE, "clip")
 _MODES = {
     "clip": "clip", "fill": FILL, "drop": FILL, "promise_in_bounds": PROMISE,
@@ -88,24 +93,15 @@ def _window(x: Any, plan: Reading, arrays: Sequence[Any], wrap: bool) -> Any:
     starts, sizes = plan.window  # type: ignore[misc]
     dtype = index_dtype(typeof(x).shape)
     given = iter(zip(arrays, plan.columns, strict=True))
-    made = []
+    made: list[Any] = []
     for start in starts:
-        if start is not None:
-            made.append(literal(start, ArrayType((), dtype)))
-            continue
-        i, n = next(given)
-        signed = dtype_class(typeof(i).dtype) == "int"
-        i = cast_to(i, dtype)
-        made.append(wrapped(i, (n,)) if wrap and signed else i)
+        if start is None:
+            i, n = next(given)
+            signed = dtype_class(typeof(i).dtype) == "int"
+            i = cast_to(i, dtype)
+            start = wrapped(i, (n,)) if wrap and signed else i
+        made.append(start)
     return dynamic_slice(x, *made, sizes=sizes)
-
-
-def index_dtype(shape: Sequence[int]) -> Any:
-    """The integers that can index an array of a shape."""
-    for n in shape:
-        if n > 0x7FFFFFFF:
-            return np.dtype(np.int64)
-    return INT32
 
 
 def promises(mode: str, indices_are_sorted: bool, unique_indices: bool) -> dict[str, Any]:

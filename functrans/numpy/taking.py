@@ -12,7 +12,7 @@ from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class
 from functrans.numpy import prims
 from functrans.numpy.arithmetic import remainder
-from functrans.numpy.index_plans import wrapped
+from functrans.numpy.index_plans import index_dtype, wrapped
 from functrans.numpy.prims import broadcast_in_dim, reshape, select_n
 from functrans.numpy.promotion import (
     array_of,
@@ -25,7 +25,7 @@ from functrans.numpy.promotion import (
     invalid,
     mismatch,
 )
-from functrans.numpy.reading import FILL, PROMISE, fill_of, index_dtype, mode_of, promises, read
+from functrans.numpy.reading import FILL, PROMISE, fill_of, mode_of, promises, read
 from functrans.numpy.ufuncs import truth
 from functrans.numpy.writing import AtRef
 from functrans.primitives.indexing import gather

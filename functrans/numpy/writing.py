@@ -6,21 +6,27 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from functrans import errors
+from functrans.ir.program import Literal
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType
 from functrans.numpy.arithmetic import power
-from functrans.numpy.index_plans import index_array, writing
+from functrans.numpy.index_plans import index_array, index_dtype, writing
 from functrans.numpy.index_structure import from_sequence, structure
 from functrans.numpy.prims import reshape
-from functrans.numpy.promotion import array_of, broadcast_shape, cast, expand, promote_dtypes
+from functrans.numpy.promotion import (
+    SCALARS,
+    align,
+    array_of,
+    broadcast_shape,
+    cast,
+    expand,
+    promote_dtypes,
+)
 from functrans.numpy.reading import (
     FILL,
     PROMISE,
     fill_of,
-    index_dtype,
     mode_of,
     promises,
     read,
@@ -35,7 +41,7 @@ from functrans.primitives.scatter import (
     scatter_mul,
     scatter_sub,
 )
-from functrans.trace import full, literal, materialize, typeof
+from functrans.trace import full, materialize, typeof
 
 
 def setitem(x: Any, index: Any, value: Any) -> None:
@@ -56,19 +62,23 @@ def write(
     t = typeof(x)
     parts, arrays = structure(index)
     plan = writing(t.shape, parts, wrap)
-    if isinstance(values, (list, tuple)):
-        values = from_sequence(values)
-    _check_shape(values, plan.value, name)
     if 0 in plan.slices:
+        _check_shape(values, plan.value, name)
         return x
-    out, values = promote_dtypes((x, values), name)
+    if values.__class__ in SCALARS:
+        out, number = align(x, values, name)
+        values = Literal(number.value, ArrayType(plan.slices, typeof(number).dtype))
+    else:
+        if isinstance(values, (list, tuple)):
+            values = from_sequence(values)
+        _check_shape(values, plan.value, name)
+        out, values = promote_dtypes((x, values), name)
+        values = _reshaped(expand(values, plan.value), plan.slices)
     _warn_of_cast(out, values, t)
-    values = expand(values, plan.value)
     if plan.expand is not None:
         out = reshape(out, shape=plan.expand)
     if plan.window is not None and primitive is scatter:
-        starts = [literal(s, ArrayType((), index_dtype(t.shape))) for s in plan.window]
-        out = dynamic_update_slice(out, _reshaped(values, plan.axes["sizes"]), *starts)
+        out = dynamic_update_slice(out, _reshaped(values, plan.axes["sizes"]), *plan.window)
     else:
         dtype = index_dtype(t.shape)
         i = index_array(plan.columns, plan.index_shape, plan.after, arrays, wrap, dtype)
@@ -77,7 +87,7 @@ def write(
             indices_are_sorted or plan.sorted,
             unique_indices or plan.unique,
         )
-        out = primitive(out, i, _reshaped(values, plan.slices), **plan.axes, **how)
+        out = primitive(out, i, values, **plan.axes, **how)
     if plan.expand is not None:
         out = reshape(out, shape=t.shape)
     return materialize(cast(out, t.dtype, t.weak_type))
@@ -88,7 +98,7 @@ def _reshaped(x: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _check_shape(values: Any, shape: tuple[int, ...], name: str) -> None:
-    have = np.shape(values) if isinstance(values, (int, float, complex)) else typeof(values).shape
+    have = typeof(values).shape
     if have and (
         len(have) > len(shape)
         or broadcast_shape((have, shape), name, (), errors.InvalidArgument) != shape
