@@ -151,9 +151,3 @@ def hoist_constants(program: Program) -> tuple[Program, tuple[Any, ...]]:
         return program, ()
     closed = program.replace(inputs=(*program.constants, *program.inputs), constants=(), values=())
     return closed, program.values
-
-
-def is_identity_of(program: Program) -> list[int | None]:
-    """For each output: the index of the input that it is, or None."""
-    place = {v: i for i, v in enumerate(program.inputs)}
-    return [place.get(v) if isinstance(v, Var) else None for v in program.outputs]

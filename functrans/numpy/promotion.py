@@ -165,11 +165,7 @@ def to_inexact(x: Any) -> Any:
     t = typeof(x)
     if is_inexact(t.dtype):
         return x
-    return cast(x, inexact_dtype(default_if_weak(t)), t.weak_type)
-
-
-def default_if_weak(t: ArrayType) -> Any:
-    return t.dtype
+    return cast(x, inexact_dtype(t.dtype), t.weak_type)
 
 
 # --- several operands -----------------------------------------------------------------------------
