@@ -150,7 +150,7 @@ def unjitted() -> Iterator[Row]:
         lambda: peer(params, x, y),
         goal=0.125,
         repeats=21,
-        calls=10,
+        calls=40,
     )
 
 

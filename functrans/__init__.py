@@ -1,6 +1,5 @@
 """functrans: composable transformations of array programs. The public face; no code."""
 
-from jax import Array as Array
 from jax import Device as Device
 from jax import ShapeDtypeStruct as ShapeDtypeStruct
 from jax import block_until_ready as block_until_ready
@@ -40,3 +39,4 @@ from functrans.api.programs import eval_shape as eval_shape
 from functrans.api.programs import interpret as interpret
 from functrans.api.programs import make_ir as make_ir
 from functrans.api.vmap import vmap as vmap
+from functrans.numpy import ndarray as Array  # noqa: F401

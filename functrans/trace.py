@@ -89,7 +89,7 @@ class Trace:
         types = []
         own = self.stages
         for x in args:
-            if x.__class__ is Tracer and x.trace is self:
+            if x.__class__ is Tracer and x.owner is self:
                 own = True
                 inputs.append(x.ref)
                 types.append(x.type)
@@ -122,7 +122,7 @@ class Trace:
 
     def ref(self, x: Any) -> Any:
         """The Var or Literal by which this trace's program knows a value."""
-        if x.__class__ is Tracer and x.trace is self:
+        if x.__class__ is Tracer and x.owner is self:
             return x.ref
         return x if x.__class__ is Literal else self.capture(x)
 
@@ -246,17 +246,14 @@ def _on_new_stack(run: Callable[[], Program]) -> Program:
     return made[0]
 
 
-def evaluate(program: Program, args: Sequence[Any], derived_how: str | None = None) -> list[Any]:
+def evaluate(program: Program, args: Sequence[Any]) -> list[Any]:
     """Run a program on values by binding its equations where we stand now."""
     env: dict[Any, Any] = dict(zip(program.inputs, args, strict=True))
     env.update(zip(program.constants, program.values, strict=True))
     outer = state.derived
     try:
         for eqn in program.equations:
-            state.derived = (
-                eqn.source,
-                eqn.origin if derived_how is None else Origin(derived_how, eqn),
-            )
+            state.derived = (eqn.source, eqn.origin)
             values = [v if v.__class__ is Literal else env[v] for v in eqn.inputs]
             outs = bind(eqn.primitive, values, eqn.params)
             if eqn.primitive.multiple:

@@ -25,15 +25,16 @@ class Tracer:
     """Stands for an array while a function is traced. Behaves as a `jax.Array`; its operators and
     methods are given to it by `functrans.numpy`.
 
-    `ref` is what its trace knows it by: a Var or Literal of the program being recorded.
+    `owner` is its trace; `ref` is what the trace knows it by: a Var or Literal of the program being
+    recorded.
     """
 
-    __slots__ = ("__weakref__", "ref", "trace", "type")
+    __slots__ = ("__weakref__", "owner", "ref", "type")
 
     __array_priority__ = 1000
 
     def __init__(self, trace: Any, type: ArrayType, ref: Any):
-        self.trace = trace
+        self.owner = trace
         self.type = type
         self.ref = ref
 
@@ -202,17 +203,17 @@ def check_alive(x: Tracer, innermost: Any) -> None:
     """Raise LeakedTracer unless the tracer belongs to a trace that is active in this thread."""
     trace = innermost
     while trace is not None:
-        if trace is x.trace:
+        if trace is x.owner:
             return
         trace = trace.parent
     raise leaked(x)
 
 
 def leaked(x: Tracer) -> errors.LeakedTracer:
-    made = getattr(x.trace, "equations", None) or ()
+    made = getattr(x.owner, "equations", None) or ()
     eqn = next((e for e in made if x.ref in e.outputs), None) if isinstance(x.ref, Var) else None
     where = f"It was made at\n    {describe(eqn.source)}\n" if eqn is not None else ""
-    again = "in another thread, or " if x.trace is not None and x.trace.alive else ""
+    again = "in another thread, or " if x.owner is not None and x.owner.alive else ""
     return errors.LeakedTracer(
         f"a traced value {x.type} was used {again}after the transformation that made it had ended. "
         f"{where}It was used at\n    {describe(user_source())}\n"
@@ -235,7 +236,7 @@ def _needs_value(error: type[errors.AbstractValueError], what: str, instead: str
         value = self.concrete()
         if value is not None:
             return convert(value)
-        trace = self.trace
+        trace = self.owner
         if trace is not None and not trace.alive:
             raise leaked(self)
         raise error(

@@ -373,6 +373,32 @@ def test_isinstance_and_containers():
     assert ft.jit(f)(jax_numpy.ones((3, 4))).shape == (4,)
     assert isinstance(jax_numpy.ones(3), ft_numpy.ndarray)
     assert not isinstance(np.ones(3), ft_numpy.ndarray)
+    assert ft.Array is ft_numpy.ndarray
+
+
+def test_the_method_trace():
+    x = jax_numpy.arange(6.0).reshape(2, 3)
+    assert ft.jit(lambda x: x.trace(1))(x) == x.trace(1)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda d: ft_numpy.array([1.0], device=d),
+        lambda d: ft_numpy.zeros(3, device=d),
+        lambda d: ft_numpy.full_like(jax_numpy.ones(2), 3, device=d),
+        lambda d: ft_numpy.eye(2, device=d),
+        lambda d: ft_numpy.arange(3, device=d),
+        lambda d: ft_numpy.linspace(0, 1, 3, device=d),
+        lambda d: ft_numpy.astype(jax_numpy.ones(2), int, device=d),
+        lambda d: ft.lax.full((2,), 1.0, sharding=d),
+    ],
+)
+def test_arrays_are_made_on_a_device(make):
+    where = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    assert make(where).committed
+    assert not make(None).committed
+    np.testing.assert_array_equal(ft.jit(lambda: make(where))(), make(None))
 
 
 def test_64_bit_types():

@@ -429,7 +429,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[..., An
         inputs = [trace.new_input(t) for t in types]
         with tracing(trace):
             outs = flat(*inputs)
-        own = [y.ref if getattr(y, "trace", None) is trace else None for y in outs]
+        own = [y.ref if getattr(y, "owner", None) is trace else None for y in outs]
         check_linear(prune(trace.equations, [v for v in own if v is not None]))
         cts = cotangents(ct, flat.out_tree, [typeof(y) for y in outs])
         found = backward(trace.equations, [x.ref for x in inputs], own, cts)

@@ -22,8 +22,10 @@ from functrans.ir.program import Program, hoist_constants
 from functrans.ir.source import describe, user_source
 from functrans.passes import pipeline
 from functrans.passes.dead_code import without_unused_inputs
+from functrans.primitives.call import clear_composites
 from functrans.primitives.call import jit as jit_call
 from functrans.trace import Tracer, clear_types, leaked, stage, state, typeof
+from functrans.transforms import jvp
 
 
 def jit(
@@ -253,7 +255,7 @@ def _still_active(captured: Iterable[Any]) -> bool:
     for x in captured:
         if isinstance(x, Tracer):
             trace = state.trace
-            while trace is not None and trace is not x.trace:
+            while trace is not None and trace is not x.owner:
                 trace = trace.parent
             if trace is None:
                 return False
@@ -275,7 +277,9 @@ def clear_caches() -> None:
     for nested in list(_ALL_NESTED):
         nested.clear()
     eager.clear()
+    jvp.clear()
     clear_types()
+    clear_composites()
     jax.clear_caches()
 
 

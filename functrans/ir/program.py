@@ -50,7 +50,7 @@ class Origin:
 
     __slots__ = ("equation", "how")
 
-    def __init__(self, how: str, equation: Equation | None):
+    def __init__(self, how: str, equation: Equation):
         self.how = how
         self.equation = equation
 

@@ -84,6 +84,6 @@ def equation_source(equation: Any) -> str:
     origin = equation.origin
     while origin is not None:
         steps.append(origin.how)
-        origin = origin.equation.origin if origin.equation is not None else None
+        origin = origin.equation.origin
     how = " ".join(steps)
     return (how + " " if how else "") + describe(equation.source)

@@ -262,13 +262,12 @@ def provenance(eqn: Equation) -> str:
         file = os.path.basename(code[0].co_filename)
         where = f"{file}:{line_of(code)} ({code[0].co_qualname})"
     steps: list[str] = []
-    last, origin = None, eqn.origin
-    while origin is not None:
-        steps.append(origin.how)
-        last = origin.equation
-        origin = last.origin if last is not None else None
-    if last is not None:
-        steps.append(last.primitive.name)
+    first = eqn
+    while first.origin is not None:
+        steps.append(first.origin.how)
+        first = first.origin.equation
+    if steps:
+        steps.append(first.primitive.name)
     return f"{where}, {' '.join(steps)}" if steps else where
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -11,6 +13,7 @@ import numpy as np
 from functrans import errors
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import is_key_dtype
+from functrans.primitives.indexing import FILL, PROMISE
 from functrans.trace import Tracer, full, typeof
 
 
@@ -31,12 +34,25 @@ def invalid(name: str, problem: str, fix: str = "") -> errors.InvalidArgument:
     )
 
 
-def axis_from_front(axis: int, ndim: int, name: str) -> int:
+def mismatch(name: str, problem: str, fix: str = "") -> errors.TypeMismatch:
+    """The error for operands whose types a function does not take."""
+    return errors.TypeMismatch(
+        f"{name}: {problem}, at\n    {describe(user_source())}" + (f"\n{fix}" if fix else "")
+    )
+
+
+def axis_index(axis: Any, ndim: int, name: str) -> int:
     """An axis, counted from the end if negative, as one counted from the front."""
-    axis = operator.index(axis)
-    if not -ndim <= axis < ndim:
-        raise invalid(name, f"axis {axis} is out of bounds for an array of {ndim} axes")
-    return axis + ndim if axis < 0 else axis
+    try:
+        i = operator.index(axis)
+    except TypeError:
+        raise errors.NotAnArray(
+            f"{name}: axis must be a Python int, got {axis!r:.60} of type "
+            f"{type(axis).__qualname__}, at\n    {describe(user_source())}"
+        ) from None
+    if not -ndim <= i < ndim:
+        raise invalid(name, f"axis {i} is out of bounds for array of dimension {ndim}")
+    return i % ndim
 
 
 def sizes_of(shape: Any) -> tuple[int, ...]:
@@ -49,3 +65,55 @@ def sizes_of(shape: Any) -> tuple[int, ...]:
         return (operator.index(shape),)
     except TypeError:
         return tuple([operator.index(n) for n in shape])
+
+
+def placed(x: Any, where: Any) -> Any:
+    """x on a device or under a sharding. The place of a traced value is not ours to choose."""
+    return x if where is None or isinstance(x, Tracer) else jax.device_put(x, where)
+
+
+def placeable(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a function that makes an array the meaning of its arguments device and out_sharding."""
+
+    @functools.wraps(make)
+    def at_place(*args: Any, **kwargs: Any) -> Any:
+        made = make(*args, **kwargs)
+        if not kwargs:
+            return made
+        return placed(placed(made, kwargs.get("device")), kwargs.get("out_sharding"))
+
+    return at_place
+
+
+# --- gather and scatter: indices out of bounds, and promises --------------------------------------
+
+_MODES = {
+    "clip": "clip", "fill": FILL, "drop": FILL, "promise_in_bounds": PROMISE,
+    jax.lax.GatherScatterMode.CLIP: "clip",
+    jax.lax.GatherScatterMode.FILL_OR_DROP: FILL,
+    jax.lax.GatherScatterMode.PROMISE_IN_BOUNDS: PROMISE,
+}  # fmt: skip
+
+
+def mode_of(mode: Any, usual: str, name: str) -> str:
+    """A user's mode, as the primitives spell it; `usual` for None."""
+    if mode is None:
+        return usual
+    found = _MODES.get(mode)
+    if found is None:
+        raise invalid(
+            name,
+            f"unknown mode {mode!r}",
+            "Modes are 'clip', 'fill' (or 'drop'), 'promise_in_bounds'.",
+        )
+    return found
+
+
+def promises(mode: str, indices_are_sorted: bool, unique_indices: bool) -> dict[str, Any]:
+    """The parameters of a gather or scatter beside its axes."""
+    how: dict[str, Any] = {"mode": mode}
+    if indices_are_sorted:
+        how["indices_are_sorted"] = True
+    if unique_indices:
+        how["unique_indices"] = True
+    return how

@@ -12,12 +12,12 @@ from functrans import errors
 from functrans.ir.program import Literal
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class
-from functrans.lax.arguments import invalid, sizes_of
+from functrans.lax.arguments import invalid, placed, sizes_of
 from functrans.primitives.conversion import convert_element_type
 from functrans.primitives.joining import iota as _iota
 from functrans.primitives.shape import broadcast_in_dim as _broadcast_in_dim
-from functrans.trace import Tracer, materialize, typeof
 from functrans.trace import full as _full
+from functrans.trace import materialize, typeof
 
 __all__ = [
     "broadcasted_iota", "empty", "full", "full_like", "iota", "zeros_like_array",
@@ -65,7 +65,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None
         )
     weak = dtype is None and t.weak_type
     made = ArrayType(sizes_of(shape), t.dtype if dtype is None else _asked_dtype(dtype), weak)
-    return _placed(_filled(fill_value, t, made), sharding)
+    return placed(_filled(fill_value, t, made), sharding)
 
 
 def full_like(
@@ -86,7 +86,7 @@ def full_like(
         like.dtype if dtype is None else _asked_dtype(dtype),
         dtype is None and like.weak_type,
     )
-    return _placed(_filled(fill_value, typeof(fill_value), made), sharding)
+    return placed(_filled(fill_value, typeof(fill_value), made), sharding)
 
 
 def zeros_like_array(x: Any) -> Any:
@@ -127,10 +127,6 @@ def _filled(value: Any, t: ArrayType, made: ArrayType) -> Any:
             f"full_like: fill_value must be a scalar, got {t}, at\n    {describe(user_source())}"
         )
     return _broadcast_in_dim(value, shape=made.shape, dimensions=())
-
-
-def _placed(x: Any, sharding: Any) -> Any:
-    return x if sharding is None or isinstance(x, Tracer) else jax.device_put(x, sharding)
 
 
 def _asked_dtype(dtype: Any) -> Any:

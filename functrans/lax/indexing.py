@@ -12,7 +12,7 @@ from jax.lax import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionN
 
 from functrans import errors
 from functrans.ir.types import dtype_class
-from functrans.lax.arguments import as_array, axis_from_front, invalid, sizes_of
+from functrans.lax.arguments import as_array, axis_index, invalid, mode_of, promises, sizes_of
 from functrans.primitives import indexing
 from functrans.primitives import scatter as scatters
 from functrans.primitives.conversion import convert_element_type
@@ -114,7 +114,7 @@ def dynamic_slice_in_dim(
     """
     operand = as_array(operand)
     shape = typeof(operand).shape
-    axis = axis_from_front(axis, len(shape), "dynamic_slice_in_dim")
+    axis = axis_index(axis, len(shape), "dynamic_slice_in_dim")
     sizes = (*shape[:axis], operator.index(slice_size), *shape[axis + 1 :])
     starts = _at_axis(start_index, axis, len(shape))
     return dynamic_slice(operand, starts, sizes, allow_negative_indices=allow_negative_indices)
@@ -135,7 +135,7 @@ def dynamic_update_slice_in_dim(
     """
     operand = as_array(operand)
     ndim = typeof(operand).ndim
-    axis = axis_from_front(axis, ndim, "dynamic_update_slice_in_dim")
+    axis = axis_index(axis, ndim, "dynamic_update_slice_in_dim")
     starts = _at_axis(start_index, axis, ndim)
     return dynamic_update_slice(
         operand, update, starts, allow_negative_indices=allow_negative_indices
@@ -162,7 +162,7 @@ def dynamic_index_in_dim(
     if keepdims:
         return row
     shape = typeof(row).shape
-    axis = axis_from_front(axis, len(shape), "dynamic_index_in_dim")
+    axis = axis_index(axis, len(shape), "dynamic_index_in_dim")
     return reshape(row, shape=(*shape[:axis], *shape[axis + 1 :]))
 
 
@@ -182,7 +182,7 @@ def dynamic_update_index_in_dim(
     operand, update = as_array(operand), as_array(update)
     shape = typeof(update).shape
     ndim = typeof(operand).ndim
-    axis = axis_from_front(axis, ndim, "dynamic_update_index_in_dim")
+    axis = axis_index(axis, ndim, "dynamic_update_index_in_dim")
     if len(shape) != ndim:
         update = reshape(update, shape=(*shape[:axis], 1, *shape[axis:]))
     return dynamic_update_slice_in_dim(
@@ -285,7 +285,7 @@ def gather(
         operand, start_indices, d.offset_dims, d.collapsed_slice_dims, d.start_index_map,
         d.operand_batching_dims, d.start_indices_batching_dims,
     )  # fmt: skip
-    how = _how(mode, indices_are_sorted, unique_indices, GatherScatterMode.PROMISE_IN_BOUNDS)
+    how = promises(mode_of(mode, indexing.PROMISE, "gather"), indices_are_sorted, unique_indices)
     if how["mode"] == indexing.FILL and fill_value is not None:
         how["fill"] = np.asarray(fill_value).item()
     return indexing.gather(operand, start_indices, **axes, sizes=sizes, **how)
@@ -309,7 +309,7 @@ def _scatter(name: str, primitive: Any, does: str) -> Callable[..., Any]:
             d.scatter_dims_to_operand_dims, d.operand_batching_dims,
             d.scatter_indices_batching_dims,
         )  # fmt: skip
-        how = _how(mode, indices_are_sorted, unique_indices, GatherScatterMode.FILL_OR_DROP)
+        how = promises(mode_of(mode, indexing.FILL, name), indices_are_sorted, unique_indices)
         sizes = _window_sizes(operand, updates, axes)
         return primitive(operand, indices, updates, **axes, sizes=sizes, **how)
 
@@ -394,7 +394,7 @@ def index_take(src: Any, idxs: Any, axes: Sequence[int]) -> Any:
     """
     src = as_array(src)
     t = typeof(src)
-    axes = [axis_from_front(a, t.ndim, "index_take") for a in axes]
+    axes = [axis_index(a, t.ndim, "index_take") for a in axes]
     columns = [reshape(as_array(i), shape=(*typeof(i).shape, 1)) for i in idxs]
     i = columns[0] if len(columns) == 1 else concatenate(*columns, dimension=1)
     sizes = tuple([1 if d in axes else n for d, n in enumerate(t.shape)])
@@ -433,18 +433,3 @@ def _window_sizes(operand: Any, updates: Any, axes: dict[str, Any]) -> tuple[int
     return tuple([
         size[d] if d in size and d not in axes["indices"] else 1 for d in axes["operand"]
     ])  # fmt: skip
-
-
-def _how(mode: Any, are_sorted: bool, unique: bool, default: Any) -> dict[str, Any]:
-    chosen = default if mode is None else GatherScatterMode.from_any(mode)
-    names = {
-        GatherScatterMode.CLIP: "clip",
-        GatherScatterMode.FILL_OR_DROP: indexing.FILL,
-        GatherScatterMode.PROMISE_IN_BOUNDS: indexing.PROMISE,
-    }
-    how: dict[str, Any] = {"mode": names[chosen]}
-    if are_sorted:
-        how["indices_are_sorted"] = True
-    if unique:
-        how["unique_indices"] = True
-    return how

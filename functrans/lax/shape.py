@@ -12,7 +12,7 @@ import numpy as np
 
 from functrans import errors
 from functrans.ir.source import describe, user_source
-from functrans.lax.arguments import as_array, axis_from_front, invalid, sizes_of
+from functrans.lax.arguments import as_array, axis_index, invalid, sizes_of
 from functrans.primitives import joining as _joining
 from functrans.primitives import shape as _shape
 from functrans.trace import literal, typeof
@@ -100,7 +100,7 @@ def squeeze(array: Any, dimensions: Sequence[int]) -> Any:
     """
     x = as_array(array)
     ndim = len(x.shape)
-    axes = tuple([axis_from_front(d, ndim, "squeeze") for d in dimensions])
+    axes = tuple([axis_index(d, ndim, "squeeze") for d in dimensions])
     if not axes and not _is_numpy(x):
         return x
     for d in axes:
@@ -119,7 +119,7 @@ def expand_dims(array: Any, dimensions: Sequence[int]) -> Any:
     """
     x = as_array(array)
     ndim = len(x.shape) + len(dimensions)
-    new = {axis_from_front(d, ndim, "expand_dims") for d in dimensions}
+    new = {axis_index(d, ndim, "expand_dims") for d in dimensions}
     if len(new) != len(dimensions):
         raise invalid("expand_dims", f"dimensions {dimensions} name one axis twice")
     sizes = iter(x.shape)
@@ -238,7 +238,7 @@ def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Any]:
     [(2,), (3,)]
     """
     x, sizes = as_array(operand), tuple(map(_index, sizes))
-    axis = axis_from_front(axis, len(x.shape), "split")
+    axis = axis_index(axis, len(x.shape), "split")
     if sum(sizes) != x.shape[axis] or min(sizes, default=0) < 0:
         raise invalid("split", f"sizes {sizes} must sum to the size of axis {axis} of {x.shape}")
     return _joining.split(x, sizes=sizes, axis=axis)
@@ -305,7 +305,7 @@ def slice_in_dim(
     """
     x = as_array(operand)
     ndim = len(x.shape)
-    axis = axis_from_front(axis, ndim, "slice_in_dim")
+    axis = axis_index(axis, ndim, "slice_in_dim")
     n = x.shape[axis]
     start = 0 if start_index is None else _index(start_index)
     limit = n if limit_index is None else _index(limit_index)
@@ -325,7 +325,7 @@ def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True)
     (2,)
     """
     x, at = as_array(operand), _index(index)
-    axis = axis_from_front(axis, len(x.shape), "index_in_dim")
+    axis = axis_index(axis, len(x.shape), "index_in_dim")
     n = x.shape[axis]
     if not -n <= at < n:
         raise IndexError(f"index {at} is out of bounds for axis {axis} with size {n}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from functrans.ir.types import dtype_class
-from functrans.lax.arguments import as_array, axis_from_front, invalid
+from functrans.lax.arguments import as_array, axis_index, invalid
 from functrans.primitives import sorting as _sorting
 from functrans.trace import typeof
 
@@ -42,7 +42,7 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
         raise TypeError("Sort requires at least one operand")
     if not 1 <= num_keys <= len(xs):
         raise invalid("sort", f"num_keys={num_keys} must lie in 1..{len(xs)}, the operands given")
-    axis = axis_from_front(dimension, len(xs[0].shape), "sort")
+    axis = axis_index(dimension, len(xs[0].shape), "sort")
     outs = _sorting.sort(*xs, dimension=axis, is_stable=bool(is_stable), num_keys=int(num_keys))
     return tuple(outs) if several else outs[0]
 
@@ -71,7 +71,7 @@ def top_k(operand: Any, k: int, *, axis: int = -1) -> list[Any]:
     """
     x = as_array(operand)
     shape = x.shape
-    axis = axis_from_front(axis, len(shape), "top_k")
+    axis = axis_index(axis, len(shape), "top_k")
     if dtype_class(typeof(x).dtype) == "complex":
         raise invalid("top_k", "complex numbers have no order")
     if not 0 <= k <= shape[axis]:

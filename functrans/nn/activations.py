@@ -24,6 +24,7 @@ from functrans.numpy.promotion import (
 )
 from functrans.numpy.selecting import where as select_where
 from functrans.primitives.arithmetic import integer_pow, max_, min_
+from functrans.primitives.call import composite
 from functrans.primitives.complex_numbers import abs_
 from functrans.primitives.elementwise import add, div, ge, gt, le, lt, mul, neg, splat, square
 from functrans.primitives.selection import clamp, select_n
@@ -112,6 +113,7 @@ def relu(x: Any) -> Any:
     return select_n(le(x, zero), x, zero)
 
 
+@composite
 def relu6(x: Any) -> Any:
     """min(max(x, 0), 6); its derivative at 0 and 6 is 0.
 
@@ -144,6 +146,7 @@ def elu(x: Any, alpha: Any = 1.0) -> Any:
     return _where(positive, x, _times(below, alpha))
 
 
+@composite
 def selu(x: Any) -> Any:
     """A scaled `elu` that keeps mean 0 and variance 1.
 
@@ -166,6 +169,7 @@ def celu(x: Any, alpha: Any = 1.0) -> Any:
     return ufuncs.add(positive, ufuncs.multiply(alpha, below))
 
 
+@composite
 def hard_tanh(x: Any) -> Any:
     """x, but at least -1 and at most 1.
 
@@ -177,6 +181,7 @@ def hard_tanh(x: Any) -> Any:
     return select_n(gt(x, one), select_n(lt(x, minus_one), x, minus_one), one)
 
 
+@composite
 def hard_sigmoid(x: Any) -> Any:
     """relu6(x + 3) / 6.
 
@@ -185,6 +190,7 @@ def hard_sigmoid(x: Any) -> Any:
     return div(relu6(add(_floats(x, "hard_sigmoid", weak=True), 3.0)), 6.0)
 
 
+@composite
 def hard_silu(x: Any) -> Any:
     """x * hard_sigmoid(x).
 
@@ -197,6 +203,7 @@ def hard_silu(x: Any) -> Any:
 hard_swish = hard_silu
 
 
+@composite
 def sparse_plus(x: Any) -> Any:
     """0 below -1, x above 1, (x + 1)^2 / 4 between.
 
@@ -208,6 +215,7 @@ def sparse_plus(x: Any) -> Any:
     return select_n(le(x, splat(-1, typeof(x))), upper, _zero(x))
 
 
+@composite
 def sparse_sigmoid(x: Any) -> Any:
     """0 below -1, 1 above 1, (x + 1) / 2 between.
 
@@ -228,6 +236,7 @@ def sigmoid(x: Any) -> Any:
     return logistic(_must_be_float(x, "sigmoid"))
 
 
+@composite
 def silu(x: Any) -> Any:
     """x * sigmoid(x).
 
@@ -253,6 +262,7 @@ def tanh(x: Any) -> Any:
     return tanh_of(_floats(x, "tanh"))
 
 
+@composite
 def softplus(x: Any) -> Any:
     """log(1 + exp(x)).
 
@@ -277,6 +287,7 @@ def _is_bool(x: Any) -> bool:
     return x.__class__ is bool or getattr(x, "dtype", None) == np.dtype(bool)
 
 
+@composite
 def log_sigmoid(x: Any) -> Any:
     """log(sigmoid(x)).
 
@@ -285,6 +296,7 @@ def log_sigmoid(x: Any) -> Any:
     return neg(softplus(neg(_floats(x, "log_sigmoid"))))
 
 
+@composite
 def mish(x: Any) -> Any:
     """x * tanh(softplus(x)).
 
@@ -294,6 +306,7 @@ def mish(x: Any) -> Any:
     return mul(x, tanh_of(softplus(x)))
 
 
+@composite
 def soft_sign(x: Any) -> Any:
     """x / (|x| + 1).
 
@@ -314,6 +327,7 @@ def squareplus(x: Any, b: Any = 4) -> Any:
     return ufuncs.divide(ufuncs.add(x, ufuncs.sqrt(ufuncs.add(square(x), b))), 2)
 
 
+@composite
 def gelu(x: Any, approximate: bool = True) -> Any:
     """x Phi(x), Phi the normal distribution function.
 
@@ -337,6 +351,7 @@ def gelu(x: Any, approximate: bool = True) -> Any:
     return mul(x, mul(add(tail, 1.0), 0.5))
 
 
+@composite
 def glu(x: Any, axis: int = -1) -> Any:
     """The first half of an axis, times the sigmoid of the second.
 
@@ -351,6 +366,7 @@ def glu(x: Any, axis: int = -1) -> Any:
     return mul(slice_axis(x, axis, 0, n // 2), logistic(slice_axis(x, axis, n // 2, n)))
 
 
+@composite
 def log1mexp(x: Any) -> Any:
     """log(1 - exp(-x)), x > 0, without cancellation.
 

@@ -24,6 +24,7 @@ from functrans.numpy.promotion import (
 )
 from functrans.numpy.ufuncs import truth
 from functrans.primitives.arithmetic import is_finite, max_, sign
+from functrans.primitives.call import composite
 from functrans.primitives.complex_numbers import abs_, real
 from functrans.primitives.elementwise import add, div, eq, lt, mul, ne, splat, sub
 from functrans.primitives.joining import iota
@@ -89,6 +90,7 @@ def _only(mask: Any, x: Any, otherwise: float) -> Any:
 # --- softmax --------------------------------------------------------------------------------------
 
 
+@composite
 def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
     """exp(x) / sum(exp(x)) along axes.
 
@@ -114,6 +116,7 @@ def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
     return _only(mask, div(powers, _back(total, shape, axes)), 0)
 
 
+@composite
 def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
     """log(softmax(x)), without underflow; -inf where `where` is False.
 
@@ -134,6 +137,7 @@ def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
     return _only(mask, sub(shifted, _back(log(total), shape, axes)), -math.inf)
 
 
+@composite
 def logsumexp(
     a: Any,
     axis: Any = None,
@@ -192,6 +196,7 @@ def logsumexp(
     return (out, signed) if return_sign else out
 
 
+@composite
 def logmeanexp(x: Any, axis: Any = None, where: Any = None, keepdims: bool = False) -> Any:
     """log(mean(exp(x))) over axes.
 
@@ -215,6 +220,7 @@ def logmeanexp(x: Any, axis: Any = None, where: Any = None, keepdims: bool = Fal
 # --- one-hot, standardize -------------------------------------------------------------------------
 
 
+@composite
 def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Any:
     """Vectors of zeros with a one at index x; all zeros where x is not in [0, num_classes).
 
@@ -244,6 +250,7 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> A
     return cast(eq(there, classes), wanted)
 
 
+@composite
 def standardize(
     x: Any,
     axis: Any = -1,

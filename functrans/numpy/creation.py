@@ -14,6 +14,7 @@ import numpy as np
 
 from functrans import errors, tree
 from functrans.ir.types import ArrayType, canonical_dtype, promote
+from functrans.lax.arguments import placeable
 from functrans.numpy.joining import stack
 from functrans.numpy.promotion import (
     SCALARS,
@@ -36,6 +37,7 @@ __all__ = [
 # --- of Python objects ----------------------------------------------------------------------------
 
 
+@placeable
 def array(
     object: Any, dtype: Any = None, copy: bool = True, order: str | None = "K", ndmin: int = 0, *,
     device: Any = None, out_sharding: None = None,
@@ -59,12 +61,11 @@ def array(
       dtype('int32')
     """
     made = _array(object, dtype)
-    if device is not None and not isinstance(made, Tracer):
-        made = jax.device_put(made, device)
     n = typeof(made).ndim
     return made if n >= ndmin else reshape(made, (1,) * (ndmin - n) + typeof(made).shape)
 
 
+@placeable
 def asarray(
     a: Any, dtype: Any = None, order: str | None = None, *, copy: bool | None = None,
     device: Any = None, out_sharding: None = None,
@@ -73,7 +74,7 @@ def asarray(
 
     Source: `jax.numpy.asarray`.
     """
-    return array(a, dtype, device=device)
+    return array(a, dtype)
 
 
 def _array(object: Any, dtype: Any) -> Any:
@@ -132,6 +133,7 @@ def _filled(value: Any, t: ArrayType) -> Any:
     return made
 
 
+@placeable
 def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: None = None) -> Any:
     """An array of zeros; float by default.
 
@@ -140,6 +142,7 @@ def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: No
     return filled(0, ArrayType(sizes_of(shape), or_float(dtype)))
 
 
+@placeable
 def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: None = None) -> Any:
     """An array of ones; float by default.
 
@@ -155,6 +158,7 @@ def or_float(dtype: Any) -> Any:
     return canonical_float() if dtype is None else user_dtype(dtype)
 
 
+@placeable
 def full(
     shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None,
     out_sharding: None = None,
@@ -181,6 +185,7 @@ def _like(a: Any, dtype: Any, shape: Any, name: str) -> ArrayType:
     )
 
 
+@placeable
 def zeros_like(
     a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: None = None
 ) -> Any:
@@ -191,6 +196,7 @@ def zeros_like(
     return _filled(0, _like(a, dtype, shape, "zeros_like"))
 
 
+@placeable
 def ones_like(
     a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: None = None
 ) -> Any:
@@ -204,6 +210,7 @@ def ones_like(
 empty_like = zeros_like
 
 
+@placeable
 def full_like(
     a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, device: Any = None
 ) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 from jax.numpy import ComplexWarning as ComplexWarning
@@ -68,11 +68,15 @@ class _Arrays(type):
         return isinstance(x, (jax.Array, Tracer))
 
 
-class ndarray(metaclass=_Arrays):
-    """Stands for arrays in `isinstance`: jax arrays and traced ones.
+if TYPE_CHECKING:
+    ndarray = jax.Array
+else:
 
-    Source: `jax.numpy.ndarray`.
-    """
+    class ndarray(metaclass=_Arrays):
+        """Stands for arrays in `isinstance` and annotations: jax arrays and traced ones.
+
+        Source: `jax.numpy.ndarray`, `jax.Array`.
+        """
 
 
 def result_type(*args: Any) -> Any:

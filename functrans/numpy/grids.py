@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from functrans.ir.types import ArrayType, canonical_dtype
+from functrans.lax.arguments import placeable
 from functrans.numpy import prims
 from functrans.numpy.creation import or_float
 from functrans.numpy.indexing import nonzero
@@ -45,6 +46,7 @@ def _band(n: int, m: int, k: Any, compare: Any) -> Any:
     return compare(i, j)
 
 
+@placeable
 def eye(N: int, M: int | None = None, k: Any = 0, dtype: Any = None, *, device: Any = None) -> Any:
     """Ones on a diagonal, zeros elsewhere.
 

@@ -5,7 +5,10 @@ matmul  [.. i k] [.. k j] -> [.. i j]      dot  [a.. k] [b.. k c] -> [a.. b.. c]
 
 from __future__ import annotations
 
+import functools
 from typing import Any
+
+import jax
 
 from functrans import errors
 from functrans.ir.source import describe, user_source
@@ -22,7 +25,7 @@ from functrans.numpy.promotion import (
     mismatch,
     promote_dtypes,
 )
-from functrans.trace import bind, materialize, typeof
+from functrans.trace import Tracer, bind, materialize, typeof
 
 __all__ = [
     "cross", "dot", "inner", "kron", "matmul", "matvec", "outer", "tensordot", "vdot",
@@ -42,11 +45,10 @@ def contract(
 
 
 def _operands(name: str, x: Any, y: Any) -> tuple[Any, Any, ArrayType, ArrayType]:
-    tx, ty = getattr(x, "type", None), getattr(y, "type", None)
-    if tx.__class__ is not ArrayType or ty.__class__ is not ArrayType or tx.dtype != ty.dtype:
+    arrays = isinstance(x, (Tracer, jax.Array)) and isinstance(y, (Tracer, jax.Array))
+    if not arrays or typeof(x).dtype != typeof(y).dtype:
         x, y = promote_dtypes((x, y), name)
-        tx, ty = typeof(x), typeof(y)
-    return x, y, tx, ty  # type: ignore[return-value]
+    return x, y, typeof(x), typeof(y)
 
 
 def _disagree(name: str, tx: ArrayType, ty: ArrayType, i: int, j: int) -> errors.TypeMismatch:
@@ -96,15 +98,22 @@ def _matmul(name: str, a: Any, b: Any, precision: Any = None, preferred: Any = N
     k = max(m - 2, 0)
     if ta.shape[-1] != tb.shape[k]:
         raise _disagree(name, ta, tb, n - 1, k)
-    # names: batch axes count from the right, 0, 1, ...; then rows, columns, summed
+    lhs, rhs, out = _axes(n, m)
+    if n > 2 and m > 2:
+        a, lhs, b, rhs = _drop_broadcast(name, a, ta, lhs, b, tb, rhs)
+    return contract(a, b, lhs, rhs, out, precision, preferred)
+
+
+@functools.cache
+def _axes(n: int, m: int) -> tuple[Axes, Axes, Axes]:
+    """Names of the axes of a product of arrays of n and m axes, and of its result: batch axes count
+    from the right, 0, 1, ...; then rows, columns, summed."""
     batch = max(n, m, 2) - 2
     rows, columns, summed = batch, batch + 1, batch + 2
     lhs = (*range(batch - n + 2, batch), rows, summed) if n > 1 else (summed,)
     rhs = (*range(batch - m + 2, batch), summed, columns) if m > 1 else (summed,)
-    if n > 2 and m > 2:
-        a, lhs, b, rhs = _drop_broadcast(name, a, ta, lhs, b, tb, rhs)
     out = (*range(batch), *((rows,) if n > 1 else ()), *((columns,) if m > 1 else ()))
-    return contract(a, b, lhs, rhs, out, precision, preferred)
+    return lhs, rhs, out
 
 
 def _drop_broadcast(

@@ -69,7 +69,7 @@ def _transpose(self: Tracer, *axes: Any) -> Any:
 
 def _astype(self: Tracer, dtype: Any, copy: bool = False, device: Any = None) -> Any:
     """The array at another dtype. Source: `jax.Array.astype`."""
-    return selecting.astype(self, dtype)
+    return selecting.astype(self, dtype, copy=copy, device=device)
 
 
 def _clip(self: Tracer, min: Any = None, max: Any = None) -> Any:
@@ -128,6 +128,7 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "sum": reductions.sum,
     "swapaxes": shaping.swapaxes,
     "take": indexing.take,
+    "trace": reductions.trace,
     "transpose": _transpose,
     "var": reductions.var,
     "view": _view,

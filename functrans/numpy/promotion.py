@@ -7,7 +7,6 @@ the type of the array they meet.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +18,9 @@ from functrans.flags import flags
 from functrans.ir.program import Literal
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_inexact, promote
+from functrans.lax.arguments import axis_index as axis_index
+from functrans.lax.arguments import invalid as invalid
+from functrans.lax.arguments import mismatch as mismatch
 from functrans.numpy.prims import broadcast_in_dim, convert_element_type, squeeze
 from functrans.trace import Tracer, full, literal, staging_trace, typeof
 
@@ -89,7 +91,7 @@ def check_fits(value: int, type: ArrayType) -> None:
 def value_of(x: Any, name: str, position: int = 0) -> Any:
     """An operand as rules take it: scalars as literals, all else as it is."""
     kind = x.__class__
-    if kind is Tracer or kind is Literal:
+    if kind is Tracer or kind is Literal or isinstance(x, Tracer):
         return x
     if kind in SCALARS:
         return scalar(x, typeof(x))
@@ -135,7 +137,7 @@ def cast(x: Any, dtype: Any, weak_type: bool = False) -> Any:
     if x.__class__ is Literal:
         return literal(x.value, made)
     if x.__class__ is Tracer and x.ref.__class__ is Literal:
-        return Tracer(x.trace, made, literal(x.ref.value, made))
+        return Tracer(x.owner, made, literal(x.ref.value, made))
     return convert_element_type(x, dtype=made.dtype, weak_type=weak_type)
 
 
@@ -315,23 +317,6 @@ def expand(x: Any, shape: tuple[int, ...]) -> Any:
 # --- axes and dtypes ------------------------------------------------------------------------------
 
 
-def axis_index(axis: Any, ndim: int, name: str) -> int:
-    """An axis counted from the front."""
-    try:
-        i = operator.index(axis)
-    except TypeError:
-        raise errors.NotAnArray(
-            f"{name}: axis must be a Python int, got {axis!r:.60} of type "
-            f"{type(axis).__qualname__}, at\n    {describe(user_source())}"
-        ) from None
-    if not -ndim <= i < ndim:
-        raise errors.InvalidArgument(
-            f"{name}: axis {i} is out of bounds for array of dimension {ndim}, at\n"
-            f"    {describe(user_source())}"
-        )
-    return i % ndim
-
-
 def axes_of(axis: Any, ndim: int, name: str) -> tuple[int, ...]:
     """Axes counted from the front, of an int, a sequence of ints or None (all axes)."""
     if axis is None:
@@ -355,17 +340,3 @@ def user_dtype(dtype: Any) -> Any:
 
 def _is_key(dtype: Any) -> bool:
     return not isinstance(dtype, (type, str, np.dtype)) and dtype_class(dtype) == "key"
-
-
-def invalid(name: str, problem: str, fix: str = "") -> errors.InvalidArgument:
-    """The error for an argument whose value does not fit: the function, the line, what to do."""
-    return errors.InvalidArgument(
-        f"{name}: {problem}, at\n    {describe(user_source())}" + (f"\n{fix}" if fix else "")
-    )
-
-
-def mismatch(name: str, problem: str, fix: str = "") -> errors.TypeMismatch:
-    """The same, of the kind TypeError."""
-    return errors.TypeMismatch(
-        f"{name}: {problem}, at\n    {describe(user_source())}" + (f"\n{fix}" if fix else "")
-    )

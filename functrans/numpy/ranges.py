@@ -11,6 +11,7 @@ import numpy as np
 from functrans import errors
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import dtype_class, promote
+from functrans.lax.arguments import placeable
 from functrans.numpy import prims
 from functrans.numpy.arithmetic import power
 from functrans.numpy.floating import log10
@@ -45,6 +46,7 @@ def known(x: Any, name: str) -> Any:
     return value
 
 
+@placeable
 def arange(
     start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *, device: Any = None,
     out_sharding: None = None,
@@ -88,6 +90,7 @@ def _integers(start: int, stop: int, step: int, dtype: Any) -> Any:
     return prims.add(x, literal(start, typeof(x))) if start else x
 
 
+@placeable
 def linspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False,
     dtype: Any = None, axis: int = 0, *, device: Any = None,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
 from functrans.ir.types import ArrayType, dtype_class
+from functrans.lax.arguments import promises
 from functrans.numpy.index_plans import (
     Reading,
     index_array,
@@ -24,12 +24,6 @@ from functrans.primitives.indexing import FILL, PROMISE, gather
 from functrans.trace import concrete_value, literal, materialize, typeof
 
 _WINDOW_MODES = (PROMISE, "clip")
-_MODES = {
-    "clip": "clip", "fill": FILL, "drop": FILL, "promise_in_bounds": PROMISE,
-    jax.lax.GatherScatterMode.CLIP: "clip",
-    jax.lax.GatherScatterMode.FILL_OR_DROP: FILL,
-    jax.lax.GatherScatterMode.PROMISE_IN_BOUNDS: PROMISE,
-}  # fmt: skip
 
 
 def getitem(x: Any, index: Any) -> Any:
@@ -102,30 +96,6 @@ def _window(x: Any, plan: Reading, arrays: Sequence[Any], wrap: bool) -> Any:
             start = wrapped(i, (n,)) if wrap and signed else i
         made.append(start)
     return dynamic_slice(x, *made, sizes=sizes)
-
-
-def promises(mode: str, indices_are_sorted: bool, unique_indices: bool) -> dict[str, Any]:
-    """The parameters of a gather or scatter beside its axes."""
-    how: dict[str, Any] = {"mode": mode}
-    if indices_are_sorted:
-        how["indices_are_sorted"] = True
-    if unique_indices:
-        how["unique_indices"] = True
-    return how
-
-
-def mode_of(mode: Any, usual: str, name: str) -> str:
-    """A user's mode, as the primitives spell it."""
-    if mode is None:
-        return usual
-    found = _MODES.get(mode)
-    if found is None:
-        raise invalid(
-            name,
-            f"unknown mode {mode!r}",
-            "Modes are 'clip', 'fill' (or 'drop'), 'promise_in_bounds'.",
-        )
-    return found
 
 
 def fill_of(fill_value: Any, dtype: Any, name: str) -> Any:

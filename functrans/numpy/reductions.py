@@ -32,6 +32,7 @@ from functrans.numpy.promotion import (
 from functrans.numpy.selecting import where as select_where
 from functrans.numpy.ufuncs import truth
 from functrans.primitives.base import Primitive
+from functrans.primitives.call import composite
 from functrans.trace import full, literal, materialize, typeof
 
 __all__ = [
@@ -310,6 +311,7 @@ def _count(t: ArrayType, axes: tuple[int, ...]) -> int:
     return math.prod([t.shape[i] for i in axes])
 
 
+@composite
 def mean(
     a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False, *,
     where: Any = None,
@@ -341,6 +343,7 @@ def included(where: Any, t: ArrayType) -> Any:
     return expand(truth(where, "where"), t.shape)
 
 
+@composite
 def var(
     a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: int = 0,
     keepdims: bool = False, *, where: Any = None, mean: Any = None, correction: Any = None,
@@ -394,6 +397,7 @@ def var(
 _mean = mean
 
 
+@composite
 def std(
     a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: int = 0,
     keepdims: bool = False, *, where: Any = None, mean: Any = None, correction: Any = None,

@@ -10,6 +10,7 @@ import numpy as np
 
 from functrans import errors
 from functrans.ir.types import ArrayType, dtype_class, is_inexact
+from functrans.lax.arguments import placeable
 from functrans.numpy import prims
 from functrans.numpy.indexing import nonzero
 from functrans.numpy.promotion import (
@@ -208,6 +209,7 @@ def array_equiv(a1: Any, a2: Any) -> Any:
     return _all(prims.eq(x, y))
 
 
+@placeable
 def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Any:
     """x at another dtype; complex numbers lose their imaginary part, numbers become true where they
     are not zero.

@@ -10,6 +10,7 @@ import numpy as np
 from functrans import errors
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class
+from functrans.lax.arguments import mode_of, promises
 from functrans.numpy import prims
 from functrans.numpy.arithmetic import remainder
 from functrans.numpy.index_plans import index_dtype, wrapped
@@ -25,10 +26,10 @@ from functrans.numpy.promotion import (
     invalid,
     mismatch,
 )
-from functrans.numpy.reading import FILL, PROMISE, fill_of, mode_of, promises, read
+from functrans.numpy.reading import fill_of, read
 from functrans.numpy.ufuncs import truth
 from functrans.numpy.writing import AtRef
-from functrans.primitives.indexing import gather
+from functrans.primitives.indexing import FILL, PROMISE, gather
 from functrans.trace import concrete_value, full, literal, materialize, typeof
 
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
 
 from functrans.ir.types import dtype_class, is_inexact
 from functrans.numpy import prims
 from functrans.numpy.promotion import (
     BOOL,
+    SCALARS,
     align,
     align_inexact,
     cast,
@@ -22,7 +24,8 @@ from functrans.numpy.promotion import (
     to_inexact,
     value_of,
 )
-from functrans.trace import Tracer, bind, literal, materialize, typeof
+from functrans.primitives.call import composite
+from functrans.trace import Tracer, bind, literal, materialize, staging_trace, typeof
 
 __all__ = [
     "abs", "absolute", "acos", "acosh", "add", "arccos", "arccosh", "arcsin", "arcsinh", "arctan",
@@ -44,6 +47,25 @@ def named(function: Function, name: str, summary: str) -> Function:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"{summary}\n\n    Source: `jax.numpy.{name}`."
     return function
+
+
+def together(function: Function) -> Function:
+    """Where nothing is recorded, two arrays that must first be brought to one type are so brought
+    and computed with as one operation."""
+    at_once = composite(function)
+
+    def of(x: Any, y: Any, /) -> Any:
+        if (
+            y.__class__ not in SCALARS
+            and staging_trace() is None
+            and isinstance(y, (Tracer, jax.Array))
+            and isinstance(x, (Tracer, jax.Array))
+            and typeof(x) is not typeof(y)
+        ):
+            return at_once(x, y)
+        return function(x, y)
+
+    return of
 
 
 # --- the families ---------------------------------------------------------------------------------
@@ -76,15 +98,19 @@ def rounding(name: str, summary: str, primitive: Any) -> Function:
 def binary(name: str, summary: str, primitive: Any, booleans: Any = None) -> Function:
     """A function of two operands; `booleans`: the primitive that stands for it on booleans."""
 
+    @together
+    def general(x: Any, y: Any, /) -> Any:
+        x, y = align(x, y, name)
+        if booleans is not None and typeof(x).dtype is BOOL:
+            return bind(booleans, (x, y), {})
+        return bind(primitive, (x, y), {})
+
     def of(x: Any, y: Any, /) -> Any:
         if x.__class__ is Tracer and y.__class__ is Tracer:
             t = x.type
             if t is y.type and t.dtype is not BOOL:
                 return bind(primitive, (x, y), {})
-        x, y = align(x, y, name)
-        if booleans is not None and typeof(x).dtype is BOOL:
-            return bind(booleans, (x, y), {})
-        return bind(primitive, (x, y), {})
+        return general(x, y)
 
     return named(of, name, summary)
 
@@ -92,6 +118,7 @@ def binary(name: str, summary: str, primitive: Any, booleans: Any = None) -> Fun
 def binary_inexact(name: str, summary: str, primitive: Any) -> Function:
     """A function of two operands that computes integers in floats."""
 
+    @together
     def of(x: Any, y: Any, /) -> Any:
         x, y = align(x, y, name)
         if is_inexact(typeof(x).dtype):
@@ -105,6 +132,7 @@ def comparison(name: str, summary: str, primitive: Any, ordered: bool = True) ->
     """A function of two operands with a boolean result; complex numbers go by their real parts,
     then by the imaginary ones."""
 
+    @together
     def of(x: Any, y: Any, /) -> Any:
         x, y = align(x, y, name)
         if ordered and dtype_class(typeof(x).dtype) == "complex":

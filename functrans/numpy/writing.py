@@ -10,6 +10,7 @@ from functrans import errors
 from functrans.ir.program import Literal
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType
+from functrans.lax.arguments import mode_of, promises
 from functrans.numpy.arithmetic import power
 from functrans.numpy.index_plans import index_array, index_dtype, writing
 from functrans.numpy.index_structure import from_sequence, structure
@@ -23,16 +24,10 @@ from functrans.numpy.promotion import (
     expand,
     promote_dtypes,
 )
-from functrans.numpy.reading import (
-    FILL,
-    PROMISE,
-    fill_of,
-    mode_of,
-    promises,
-    read,
-)
+from functrans.numpy.reading import fill_of, read
 from functrans.numpy.ufuncs import divide
 from functrans.primitives.dynamic_slice import dynamic_update_slice
+from functrans.primitives.indexing import FILL, PROMISE
 from functrans.primitives.scatter import (
     scatter,
     scatter_add,

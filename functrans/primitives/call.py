@@ -8,11 +8,18 @@ the transformations make of it is cached on it, so twenty calls of one layer are
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from functrans.ir.program import Program
+import jax
+import numpy as np
+
+from functrans import tree
+from functrans.flags import flags
+from functrans.ir.program import Program, hoist_constants
 from functrans.primitives.base import Cost, LinearInput, Primitive
+from functrans.trace import Tracer, stage, staging_trace, typeof
 
 
 class Jit(Primitive):
@@ -84,3 +91,76 @@ class Jit(Primitive):
 
 
 jit = Jit()
+
+
+# --- functions of several operations, called as one where nothing is recorded ---------------------
+
+_ARRAYS = (Tracer, jax.Array, np.ndarray)
+_OPTIONS = {bool, int, str, type(None)}
+_COMPOSITES: list[dict[tuple, Any]] = []
+
+
+def composite(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a function of arrays and static options run as one operation where operations run at
+    once: its program is recorded once per signature and costs one dispatch, as does its pullback.
+    While a program is being recorded its operations stand there themselves."""
+    programs: dict[tuple, Any] = {}
+    _COMPOSITES.append(programs)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if staging_trace() is not None:
+            return function(*args, **kwargs)
+        arrays = []
+        signature: list[Any] = [flags.jax_enable_x64, flags.jax_default_matmul_precision]
+        for x in (*args, *kwargs.values()) if kwargs else args:
+            if x.__class__ in _OPTIONS:
+                signature.append(x.__class__)
+                signature.append(x)
+            elif isinstance(x, _ARRAYS):
+                arrays.append(x)
+                signature.append(typeof(x))
+            else:  # 0.0 == -0.0, NaN != NaN
+                signature.append((x.__class__, repr(x) if x.__class__ is float else x))
+        if not arrays:
+            return function(*args, **kwargs)
+        key = (*signature, len(args), *kwargs)
+        try:
+            found = programs.get(key)
+        except TypeError:  # an option that is not hashable
+            return function(*args, **kwargs)
+        if found is None:
+            if len(programs) > 4096:
+                programs.clear()
+            found = programs[key] = _recorded(function, args, kwargs, arrays)
+        program, captured, out_tree = found
+        outs = jit(*captured, *arrays, program=program)
+        return outs[0] if out_tree is None else tree.unflatten(out_tree, outs)
+
+    return call
+
+
+def _recorded(
+    function: Callable[..., Any], args: tuple, kwargs: dict[str, Any], arrays: list[Any]
+) -> tuple[Program, tuple, Any]:
+    """The program of a call, what it captured, and the structure of its result (None: an array)."""
+    out_tree = None
+
+    def flat(*values: Any) -> list[Any]:
+        nonlocal out_tree
+        rest = iter(values)
+        given = [next(rest) if isinstance(x, _ARRAYS) else x for x in (*args, *kwargs.values())]
+        out = function(*given[: len(args)], **dict(zip(kwargs, given[len(args) :], strict=True)))
+        if isinstance(out, _ARRAYS):
+            return [out]
+        outs, out_tree = tree.flatten(out)
+        return outs
+
+    program = stage(flat, [typeof(x) for x in arrays], function.__name__)
+    return (*hoist_constants(program), out_tree)
+
+
+def clear_composites() -> None:
+    """Forget the programs of the functions called as one."""
+    for programs in _COMPOSITES:
+        programs.clear()

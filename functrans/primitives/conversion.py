@@ -26,7 +26,7 @@ class ConvertElementType(Elementwise):
         ref = x.ref if x.__class__ is Tracer else x
         if ref.__class__ is Literal and is_inexact(dtype) and not isinstance(ref.value, complex):
             made = literal(ref.value, ArrayType(ref.type.shape, dtype, weak_type))
-            return made if ref is x else Tracer(x.trace, made.type, made)
+            return made if ref is x else Tracer(x.owner, made.type, made)
         return bind(self, (x,), {"dtype": dtype, "weak_type": weak_type})
 
     def type(self, x: ArrayType, *, dtype: Any, weak_type: bool) -> ArrayType:

@@ -34,7 +34,7 @@ class Structural(Primitive):
             return Literal(x.value, self.type(x.type, **params))
         if x.__class__ is Tracer and x.ref.__class__ is Literal:
             made = Literal(x.ref.value, self.type(x.type, **params))
-            return Tracer(x.trace, made.type, made)
+            return Tracer(x.owner, made.type, made)
         return bind(self, (x,), params)
 
     def reference(self, x: Any, **params: Any) -> Any:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from functrans.ir.program import Equation, Literal, Origin, Program, Var, prune
+from functrans.ir.program import PRIMITIVES, Equation, Literal, Origin, Program, Var, prune
 from functrans.ir.source import user_source
 from functrans.trace import (
     Tracer,
@@ -36,9 +36,9 @@ class Dual(Tracer):
 
     __slots__ = ("tangent",)
 
-    def __init__(self, trace: Any, primal: Any, tangent: Any):
-        self.trace = trace
-        self.type = typeof(primal)
+    def __init__(self, trace: Any, primal: Any, tangent: Any, type: Any = None):
+        self.owner = trace
+        self.type = type or typeof(primal)
         self.ref = primal
         self.tangent = tangent
 
@@ -62,20 +62,13 @@ class LinearTrace:
         self.stages = False
 
     def bind(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        inputs = []
-        types = []
-        own = False
         for x in args:
-            if x.__class__ is Tracer and x.trace is self:
-                own = True
-                inputs.append(x.ref)
-                types.append(x.type)
-            else:
-                inputs.append(x)
-                types.append(typeof(x))
-        if not own:
+            if x.__class__ is Tracer and x.owner is self:
+                break
+        else:
             return bind_in(self.parent, primitive, args, params)
-        outs = out_types(primitive, tuple(types), params)
+        inputs = [x.ref if x.__class__ is Tracer and x.owner is self else x for x in args]
+        outs = out_types(primitive, tuple([typeof(x) for x in args]), params)
         variables = tuple([Var(t) for t in outs])
         source, origin = state.derived or (user_source(), None)
         self.equations.append(Equation(primitive, tuple(inputs), variables, params, source, origin))
@@ -89,21 +82,26 @@ class LinearTrace:
 class Differentiation:
     """The trace of jvp, and of linearize when a LinearTrace is given."""
 
-    __slots__ = ("alive", "linear", "parent", "rules_in", "stages")
+    __slots__ = ("alive", "at_once", "linear", "parent", "rules_in", "stages")
 
     def __init__(self, parent: Any, linear: LinearTrace | None = None):
         self.parent = parent
         self.linear = linear
+        self.at_once = (
+            parent is None and linear is not None
+        )  # operations are linearised as they run
         self.rules_in = parent if linear is None else linear  # the trace in which rules run
         self.alive = True
         self.stages = False
 
     def bind(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        if self.at_once and (not primitive.holds_programs or primitive.name == "jit"):
+            return self.bind_at_once(primitive, args, params)
         primals = []
         tangents = []
         active = False
         for x in args:
-            if x.__class__ is Dual and x.trace is self:
+            if x.__class__ is Dual and x.owner is self:
                 primals.append(x.ref)
                 tangents.append(x.tangent)
                 active = True
@@ -125,6 +123,36 @@ class Differentiation:
             return [self.pair(y, dy) for y, dy in zip(outs, out_tangents, strict=True)]
         return self.pair(outs, out_tangents)
 
+    def bind_at_once(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        """`bind` where nothing is recorded: the operation by its `AtOnce`."""
+        primals, types, given, moving = [], [], [], []
+        for x in args:
+            own = x.__class__ is Dual and x.owner is self
+            if own:
+                primals.append(x.ref)
+                types.append(x.type)
+                given.append(x.tangent.ref)
+            else:
+                primals.append(x)
+                types.append(typeof(x))
+            moving.append(own)
+        if not given:
+            return bind_in(None, primitive, primals, params)
+        known = at_once(primitive, tuple(types), tuple(moving), params)
+        source, origin = state.derived or (user_source(), None)
+        if origin is None:
+            origin = known.origin
+        else:
+            origin = Origin("jvp of", Equation(primitive, (), (), params, source, origin))
+        outs = known.run(primitive, primals, params)
+        values = primals + outs
+        tangents = known.record(self.linear, given, values, source, origin)
+        pairs = [
+            y if dy is None else Dual(self, y, dy, t)
+            for y, dy, t in zip(outs, tangents, known.out_types, strict=False)
+        ]
+        return pairs if primitive.multiple else pairs[0]
+
     def pair(self, primal: Any, tangent: Any) -> Any:
         """A Dual; a value without a tangent is just itself."""
         return primal if tangent is None else Dual(self, primal, tangent)
@@ -132,9 +160,11 @@ class Differentiation:
     def bind_primal(self, primitive: Any, primals: Sequence[Any], params: dict[str, Any]) -> Any:
         """Run the operation itself; what its rule adds from here on derives from it."""
         outs = bind_in(self.parent, primitive, primals, params)
+        source, origin = state.derived  # type: ignore[misc]
         recorded = getattr(self.parent, "equations", None)
-        source, _ = state.derived  # type: ignore[misc]
-        state.derived = (source, Origin("jvp of", recorded[-1] if recorded else None))
+        # an operation that ran at once is known by an equation without variables
+        ran = recorded[-1] if recorded else Equation(primitive, (), (), params, source, origin)
+        state.derived = (source, Origin("jvp of", ran))
         return outs
 
     # What primitives that hold programs ask for: see `Jit.differentiate`.
@@ -159,7 +189,7 @@ def run_dual(
     duals = [trace.pair(p, t) for p, t in zip(primals, tangents, strict=True)]
     with tracing(trace):
         outs = function(*duals)
-    own = [y.__class__ is Dual and y.trace is trace for y in outs]
+    own = [y.__class__ is Dual and y.owner is trace for y in outs]
     return (
         [y.ref if mine else y for y, mine in zip(outs, own, strict=True)],
         [y.tangent if mine else None for y, mine in zip(outs, own, strict=True)],
@@ -188,17 +218,37 @@ class Linear:
                 return x.ref
             return constants.setdefault(id(x), (Var(typeof(x)), x))[0]
 
-        equations = [
-            Equation(e.primitive, tuple(map(named, e.inputs)), e.outputs, e.params, e.source,
-            e.origin) for e in self.equations
-        ]  # fmt: skip
+        known: dict[Any, Any] = {}  # results of the calls that `AtOnce` made, by what they are now
+        equations = []
+        for e in self.equations:
+            inputs = tuple([named(known.get(x, x) if x.__class__ is Var else x) for x in e.inputs])
+            if getattr(e.params.get("program"), "cache", {}).get("one operation"):
+                equations += _written_out(e, inputs, known)
+            else:
+                equations.append(
+                    Equation(e.primitive, inputs, e.outputs, e.params, e.source, e.origin)
+                )
         outs = [
-            literal(0, t) if v is None else v
+            literal(0, t) if v is None else known.get(v, v)
             for v, t in zip(self.outputs, self.out_types, strict=True)
         ]
         variables = [v for v, _ in constants.values()]
         values = [x for _, x in constants.values()]
         return Program(self.inputs, equations, outs, variables, values)
+
+
+def _written_out(call: Equation, inputs: tuple, known: dict[Any, Any]) -> list[Equation]:
+    """The equations of the program that is called, with variables of their own."""
+    program = call.params["program"]
+    names = dict(zip(program.inputs, inputs, strict=True))
+    made = []
+    for e in program.equations:
+        variables = tuple([Var(v.type) for v in e.outputs])
+        values = tuple([names.get(v, v) for v in e.inputs])
+        names.update(zip(e.outputs, variables, strict=True))
+        made.append(Equation(e.primitive, values, variables, e.params, call.source, call.origin))
+    known.update(zip(call.outputs, [names[v] for v in program.outputs], strict=True))
+    return made
 
 
 def run_linearize(
@@ -271,3 +321,100 @@ def linearized(
     made = primal_part, linear_part, out_active
     program.cache[key] = made
     return made  # type: ignore[return-value]
+
+
+# --- one operation at a time ----------------------------------------------------------------------
+
+
+class AtOnce:
+    """How one operation is linearised where it runs at once, made once per signature.
+
+    Its result and what its derivative needs are one compiled function, and its linear equations a
+    pattern to be copied for each call. So no rule runs in Python, and a nonlinear operation costs
+    one dispatch, not one for each operation of its rule.
+    """
+
+    __slots__ = ("equation", "forward", "literals", "origin", "out_tangents", "out_types", "places")
+
+    def __init__(self, program: Program, moving: tuple[bool, ...], of: Equation, call: bool):
+        self.out_types = program.out_types
+        self.origin = Origin("jvp of", of)
+        forward, linear, out_moving = linearized(program, moving)
+        n = len(self.out_types)
+        outs, residuals = forward.outputs[:n], forward.outputs[n:]
+        held = {*forward.inputs, *outs}
+        extra = [v for v in dict.fromkeys(residuals) if v.__class__ is Var and v not in held]
+        # None: nothing but the operation itself is to be run
+        self.forward = forward.replace(outputs=(*outs, *extra)) if extra else None
+        names, tangents = linear.inputs[: len(residuals)], linear.inputs[len(residuals) :]
+        equations, ends = linear.equations, linear.outputs
+        if len(equations) > 1:  # called as one, so that its transpose is one dispatch too
+            linear.cache["one operation"] = not call
+            ends = tuple([Var(t) for t in linear.out_types])
+            equations = [Equation(PRIMITIVES["jit"], linear.inputs, ends, {"program": linear})]
+        self.equation = equations[0] if equations else None
+        operands, results = (equations[0].inputs, equations[0].outputs) if equations else ((), ())
+        known = dict(zip(names, residuals, strict=True))
+        meant = [known.get(v, v) for v in operands]
+        self.literals = [v for v in meant if v.__class__ is Literal]
+        # where each of its operands stands among: tangents, operands and results of the operation,
+        # what else the derivative needs, literals
+        pool = [*tangents, *forward.inputs, *outs, *extra, *self.literals]
+        where: dict[Any, int] = {v: i for i, v in enumerate(pool)}
+        self.places = [where[v] for v in meant]
+        made: dict[Any, int] = {v: i for i, v in enumerate(results)}
+        made.update({v: ~i for i, v in enumerate(tangents)})  # handed on as it is
+        rest = iter(ends)
+        self.out_tangents = [made[next(rest)] if a else None for a in out_moving]
+
+    def run(self, primitive: Any, primals: list[Any], params: dict[str, Any]) -> list[Any]:
+        """The operation's results, and behind them what else its derivative needs."""
+        if self.forward is not None:
+            return bind_in(None, PRIMITIVES["jit"], primals, {"program": self.forward})
+        outs = bind_in(None, primitive, primals, params)
+        return outs if primitive.multiple else [outs]
+
+    def record(
+        self, trace: Any, tangents: list[Any], values: list[Any], source: Any, origin: Origin
+    ) -> list[Any]:
+        """The tangents of the results; the linear equation is added to the trace."""
+        variables: tuple[Var, ...] = ()
+        if (e := self.equation) is not None:
+            pool = [*tangents, *values, *self.literals]
+            inputs = tuple([pool[i] for i in self.places])
+            variables = tuple([Var(v.type) for v in e.outputs])
+            made = Equation(e.primitive, inputs, variables, e.params, source, origin)
+            trace.equations.append(made)
+        found: list[Any] = []
+        for i in self.out_tangents:
+            v = None if i is None else variables[i] if i >= 0 else tangents[~i]
+            found.append(None if v is None else Tracer(trace, v.type, v))
+        return found
+
+
+_AT_ONCE: dict[tuple, AtOnce] = {}
+
+
+def at_once(primitive: Any, types: tuple, moving: tuple[bool, ...], params: dict) -> AtOnce:
+    """How an operation, or a nested program, is linearised; made once."""
+    cache, key = _AT_ONCE, (primitive, types, moving, *params.items())
+    if primitive.holds_programs:
+        cache, key = params["program"].cache, ("at once", moving)
+    found = cache.get(key)
+    if found is None:
+        ran = Equation(primitive, (), (), params)  # it was not recorded: it has no variables
+        if primitive.holds_programs:
+            program = params["program"]
+        else:
+            inputs = [Var(t) for t in types]
+            outs = tuple([Var(t) for t in out_types(primitive, types, params)])
+            program = Program(inputs, [Equation(primitive, inputs, outs, params)], outs)
+            if len(_AT_ONCE) > 20_000:
+                _AT_ONCE.clear()
+        found = cache[key] = AtOnce(program, moving, ran, primitive.holds_programs)
+    return found
+
+
+def clear() -> None:
+    """Forget how single operations are linearised."""
+    _AT_ONCE.clear()

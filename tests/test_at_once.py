@@ -1,0 +1,146 @@
+"""Un-jitted derivatives: operations are linearised as they run, composites run as one."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jax_numpy
+import numpy as np
+import pytest
+
+import functrans as ft
+import functrans.numpy as jnp
+from functrans import trace
+from functrans.ir.source import equation_source
+from functrans.primitives.call import composite
+
+X = jax_numpy.linspace(-1.0, 2.0, 6).reshape(2, 3)
+B = jax_numpy.array([0.5, -0.25, 2.0])
+
+
+@pytest.fixture
+def dispatches(monkeypatch):
+    """The names of the operations that run one by one."""
+    ran = []
+    run = trace._evaluate
+
+    def spy(primitive, args, params):
+        ran.append(primitive.name)
+        return run(primitive, args, params)
+
+    monkeypatch.setattr(trace, "_evaluate", spy)
+    return ran
+
+
+def test_a_nonlinear_operation_costs_two_dispatches(dispatches):
+    y, pullback = ft.vjp(jnp.tanh, X)
+    assert dispatches == ["jit"]
+    pullback(y)
+    assert dispatches == ["jit", "mul"]
+
+
+def test_an_operation_that_needs_nothing_more_runs_as_itself(dispatches):
+    ft.vjp(jnp.multiply, X, X)
+    assert dispatches == ["mul"]
+
+
+def test_operands_of_two_shapes_cost_one_dispatch(dispatches):
+    _, pullback = ft.vjp(lambda x, b: x + b, X, B)
+    assert dispatches == ["jit"]
+    pullback(X)
+    assert dispatches == ["jit", "jit"]
+
+
+def test_recording_sees_the_operations_of_a_composite():
+    program = ft.make_ir(lambda x: jnp.mean(x))(X)
+    assert [e.primitive.name for e in program.equations] == ["reduce_sum", "div"]
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda np_, x: np_.mean(np_.tanh(x * B) ** 2),
+        lambda np_, x: np_.std(x, axis=0).sum() + np_.var(x, ddof=1),
+        lambda np_, x: np_.sum(x * x * x[0]),
+        lambda np_, x: np_.sort(x, axis=None)[1] * np_.max(x),
+        lambda np_, x: np_.sum(np_.where(x > 0, x, x**3)) - x[1, 2],
+        lambda np_, x: np_.sum(x @ x.T / (1 + x[0, 0] ** 2)),
+    ],
+)
+def test_gradients_and_second_derivatives_equal_jax(f):
+    mine, theirs = (lambda x: f(jnp, x)), (lambda x: f(jax_numpy, x))
+    np.testing.assert_allclose(ft.grad(mine)(X), jax.grad(theirs)(X), rtol=1e-5, atol=1e-6)
+    v = X[::-1]
+    np.testing.assert_allclose(
+        ft.jvp(ft.grad(mine), (X,), (v,))[1],
+        jax.jvp(jax.grad(theirs), (X,), (v,))[1],
+        rtol=1e-4,
+        atol=1e-5,
+    )
+    for g, h in ((ft.grad, jax.grad), (ft.jit, jax.jit)):
+        np.testing.assert_allclose(g(mine)(X), h(theirs)(X), rtol=1e-5, atol=1e-6)
+
+
+def test_the_linear_program_is_written_out_and_knows_its_origin():
+    _, f_jvp = ft.linearize(lambda x: jnp.sin(x) * x, 2.0)
+    names = [e.primitive.name for e in f_jvp.program.equations]
+    assert names == ["mul", "mul", "mul", "add"]
+    ft.ir.check(f_jvp.program)
+    for eqn in f_jvp.program.equations:
+        assert eqn.origin.how == "jvp of"
+        assert eqn.origin.equation.primitive.name in ("sin", "mul")
+        assert "jnp.sin(x) * x" in equation_source(eqn)
+    np.testing.assert_allclose(f_jvp(1.0), 2 * np.cos(2.0) + np.sin(2.0), rtol=1e-6)
+
+
+def test_a_jitted_function_is_linearised_without_copies_of_its_arguments(dispatches):
+    square = ft.jit(lambda x: x * x)
+    _, pullback = ft.vjp(square, X)
+    (g,) = pullback(jax_numpy.ones_like(X))
+    assert dispatches == ["jit", "jit"]
+    np.testing.assert_allclose(g, 2 * X)
+
+
+def test_composites_tell_options_apart():
+    calls = []
+
+    @composite
+    def scale(x, by, power=1):
+        calls.append((by, power))
+        return x * by**power
+
+    for by in (0.0, -0.0, 2.0, 2, True, float("nan"), 2.0):
+        np.testing.assert_array_equal(scale(X, by), X * by)
+    assert len(calls) == 6
+    np.testing.assert_array_equal(scale(X, 2.0, power=3), X * 8)
+    np.testing.assert_array_equal(scale(X, np.float32(2.0)), X * 2)
+    np.testing.assert_array_equal(scale(3.0, 2.0), 6.0)
+
+
+def test_composites_take_options_that_are_not_hashable_and_return_pytrees():
+    @composite
+    def both(x, axes):
+        return {"sum": x.sum(tuple(axes)), "x": x}
+
+    out = both(X, [0, 1])
+    np.testing.assert_allclose(out["sum"], X.sum(), rtol=1e-6)
+    np.testing.assert_array_equal(both(X, (0, 1))["x"], X)
+
+
+def test_a_failing_composite_leaves_nothing_behind():
+    for _ in range(2):
+        with pytest.raises(ValueError, match="axis 5"):
+            jnp.mean(X, axis=5)
+    with pytest.raises((TypeError, ValueError), match=r"2,\s?3.*4"):
+        ft.grad(lambda x: jnp.sum(x + jax_numpy.ones(4)))(X)
+    np.testing.assert_allclose(jnp.mean(X, axis=1), X.mean(1), rtol=1e-6)
+
+
+def test_values_stay_visible_and_weak_types_stay():
+    def f(x):
+        y = jnp.tanh(x)
+        assert float(y) == pytest.approx(np.tanh(0.5))
+        return y * 2 if y > 0 else y
+
+    g = ft.grad(f)(0.5)
+    assert g.weak_type
+    np.testing.assert_allclose(g, 2 / np.cosh(0.5) ** 2, rtol=1e-6)
