@@ -149,7 +149,7 @@ def unjitted() -> Iterator[Row]:
         lambda: ours(params, x, y),
         lambda: peer(params, x, y),
         goal=0.125,
-        repeats=21,
+        repeats=41,
         calls=40,
     )
 

@@ -12,7 +12,7 @@ import numpy as np
 from functrans import errors, tree
 from functrans.ir.source import describe, user_source
 from functrans.primitives.conversion import convert_element_type
-from functrans.trace import Tracer, literal, materialize, typeof
+from functrans.trace import ARRAYS, Tracer, literal, materialize, typeof
 
 
 class FlatFunction:
@@ -94,7 +94,7 @@ def function_name(fun: Any) -> str:
 
 def as_array(x: Any) -> Any:
     """An argument that rules can compute with: NumPy arrays and Python scalars as jax arrays."""
-    if isinstance(x, (jax.Array, Tracer)):
+    if x.__class__ in ARRAYS or isinstance(x, (jax.Array, Tracer)):
         return x
     typeof(x)  # raises for what is not an array
     return jax.numpy.asarray(x)

@@ -8,8 +8,6 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-import jax
-
 from functrans import errors
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType
@@ -25,7 +23,7 @@ from functrans.numpy.promotion import (
     mismatch,
     promote_dtypes,
 )
-from functrans.trace import Tracer, bind, materialize, typeof
+from functrans.trace import ARRAYS, bind, materialize, typeof
 
 __all__ = [
     "cross", "dot", "inner", "kron", "matmul", "matvec", "outer", "tensordot", "vdot",
@@ -45,8 +43,7 @@ def contract(
 
 
 def _operands(name: str, x: Any, y: Any) -> tuple[Any, Any, ArrayType, ArrayType]:
-    arrays = isinstance(x, (Tracer, jax.Array)) and isinstance(y, (Tracer, jax.Array))
-    if not arrays or typeof(x).dtype != typeof(y).dtype:
+    if x.__class__ not in ARRAYS or y.__class__ not in ARRAYS or typeof(x).dtype != typeof(y).dtype:
         x, y = promote_dtypes((x, y), name)
     return x, y, typeof(x), typeof(y)
 

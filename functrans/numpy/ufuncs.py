@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import numpy as np
 
 from functrans.ir.types import dtype_class, is_inexact
 from functrans.numpy import prims
 from functrans.numpy.promotion import (
     BOOL,
-    SCALARS,
     align,
     align_inexact,
     cast,
@@ -25,7 +23,7 @@ from functrans.numpy.promotion import (
     value_of,
 )
 from functrans.primitives.call import composite
-from functrans.trace import Tracer, bind, literal, materialize, staging_trace, typeof
+from functrans.trace import ARRAYS, Tracer, bind, literal, materialize, staging_trace, typeof
 
 __all__ = [
     "abs", "absolute", "acos", "acosh", "add", "arccos", "arccosh", "arcsin", "arcsinh", "arctan",
@@ -56,11 +54,10 @@ def together(function: Function) -> Function:
 
     def of(x: Any, y: Any, /) -> Any:
         if (
-            y.__class__ not in SCALARS
-            and staging_trace() is None
-            and isinstance(y, (Tracer, jax.Array))
-            and isinstance(x, (Tracer, jax.Array))
+            y.__class__ in ARRAYS
+            and x.__class__ in ARRAYS
             and typeof(x) is not typeof(y)
+            and staging_trace() is None
         ):
             return at_once(x, y)
         return function(x, y)

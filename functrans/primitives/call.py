@@ -19,7 +19,7 @@ from functrans import tree
 from functrans.flags import flags
 from functrans.ir.program import Program, hoist_constants
 from functrans.primitives.base import Cost, LinearInput, Primitive
-from functrans.trace import Tracer, stage, staging_trace, typeof
+from functrans.trace import ARRAYS, Tracer, stage, staging_trace, typeof
 
 
 class Jit(Primitive):
@@ -117,7 +117,7 @@ def composite(function: Callable[..., Any]) -> Callable[..., Any]:
             if x.__class__ in _OPTIONS:
                 signature.append(x.__class__)
                 signature.append(x)
-            elif isinstance(x, _ARRAYS):
+            elif x.__class__ in ARRAYS or isinstance(x, _ARRAYS):
                 arrays.append(x)
                 signature.append(typeof(x))
             else:  # 0.0 == -0.0, NaN != NaN

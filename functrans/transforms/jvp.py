@@ -145,11 +145,11 @@ class Differentiation:
         else:
             origin = Origin("jvp of", Equation(primitive, (), (), params, source, origin))
         outs = known.run(primitive, primals, params)
-        values = primals + outs
-        tangents = known.record(self.linear, given, values, source, origin)
+        pool = [*given, *primals, *outs, *known.literals]
+        names = known.record(self.linear, pool, source, origin)
         pairs = [
-            y if dy is None else Dual(self, y, dy, t)
-            for y, dy, t in zip(outs, tangents, known.out_types, strict=False)
+            y if v is None else Dual(self, y, Tracer(self.linear, t, v), t)
+            for y, v, t in zip(outs, names, known.out_types, strict=False)
         ]
         return pairs if primitive.multiple else pairs[0]
 
@@ -345,7 +345,8 @@ class AtOnce:
         held = {*forward.inputs, *outs}
         extra = [v for v in dict.fromkeys(residuals) if v.__class__ is Var and v not in held]
         # None: nothing but the operation itself is to be run
-        self.forward = forward.replace(outputs=(*outs, *extra)) if extra else None
+        more = forward.replace(outputs=(*outs, *extra)) if extra else None
+        self.forward = None if more is None else {"program": more}
         names, tangents = linear.inputs[: len(residuals)], linear.inputs[len(residuals) :]
         equations, ends = linear.equations, linear.outputs
         if len(equations) > 1:  # called as one, so that its transpose is one dispatch too
@@ -370,26 +371,21 @@ class AtOnce:
     def run(self, primitive: Any, primals: list[Any], params: dict[str, Any]) -> list[Any]:
         """The operation's results, and behind them what else its derivative needs."""
         if self.forward is not None:
-            return bind_in(None, PRIMITIVES["jit"], primals, {"program": self.forward})
+            return bind_in(None, PRIMITIVES["jit"], primals, self.forward)
         outs = bind_in(None, primitive, primals, params)
         return outs if primitive.multiple else [outs]
 
-    def record(
-        self, trace: Any, tangents: list[Any], values: list[Any], source: Any, origin: Origin
-    ) -> list[Any]:
-        """The tangents of the results; the linear equation is added to the trace."""
-        variables: tuple[Var, ...] = ()
-        if (e := self.equation) is not None:
-            pool = [*tangents, *values, *self.literals]
-            inputs = tuple([pool[i] for i in self.places])
-            variables = tuple([Var(v.type) for v in e.outputs])
-            made = Equation(e.primitive, inputs, variables, e.params, source, origin)
-            trace.equations.append(made)
-        found: list[Any] = []
-        for i in self.out_tangents:
-            v = None if i is None else variables[i] if i >= 0 else tangents[~i]
-            found.append(None if v is None else Tracer(trace, v.type, v))
-        return found
+    def record(self, trace: Any, pool: list[Any], source: Any, origin: Origin) -> list[Any]:
+        """Add the linear equation to the trace; the names of the results' tangents, or None."""
+        e = self.equation
+        if e is None:
+            return [None if i is None else pool[~i] for i in self.out_tangents]
+        inputs = tuple([pool[i] for i in self.places])
+        variables = tuple([Var(v.type) for v in e.outputs])
+        trace.equations.append(Equation(e.primitive, inputs, variables, e.params, source, origin))
+        return [
+            None if i is None else variables[i] if i >= 0 else pool[~i] for i in self.out_tangents
+        ]
 
 
 _AT_ONCE: dict[tuple, AtOnce] = {}
