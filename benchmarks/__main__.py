@@ -22,8 +22,12 @@ from benchmarks.models import (
     Library,
     conv_loss,
     conv_params,
+    looped_convs_loss,
     mlp_loss,
     mlp_params,
+    repeated_layer_loss,
+    rnn_loss,
+    rnn_params,
     sgd_step,
     transformer_loss,
     transformer_params,
@@ -176,7 +180,65 @@ def growth() -> Iterator[Row]:
     )
 
 
-GROUPS = (tracing, lowering, dispatch, steps, unjitted, growth)
+def loops() -> Iterator[Row]:
+    """Scans, and one jitted layer called many times."""
+    rng = np.random.default_rng(0)
+    w, x = (jnp.asarray(rng.normal(size=(64, 64)) / 8, "float32") for _ in range(2))
+    calls = 96
+    grad_of = {id(lib): lib.ft.grad(repeated_layer_loss(lib, calls)) for lib in (OURS, JAX)}
+    yield pair(
+        f"trace + transform + lower, grad of one jitted layer called {calls} times",
+        lambda: ft.jit(grad_of[id(OURS)]).lower(w, x),
+        lambda: jax.jit(grad_of[id(JAX)]).lower(w, x),
+        goal=0.2,
+        repeats=9,
+        before=clear,
+    )
+    sequence = jnp.asarray(rng.normal(size=(100, 32, 32)), "float32")
+    target = jnp.asarray(rng.normal(size=(32, 1)), "float32")
+    params = transformer_params(12, 64)
+    stacked = params | {"blocks": jax.tree.map(lambda *xs: jnp.stack(xs), *params["blocks"])}
+
+    def scanned(lib: Library):
+        loss = transformer_loss(lib, scanned=True)
+        return lambda p, tokens: lib.np.mean(lib.ft.vmap(loss, (None, 0))(p, tokens))
+
+    models = (
+        ("RNN, 100 steps", rnn_loss, (rnn_params(), sequence, target), 5),
+        ("12-layer transformer by scan", scanned, (stacked, TOKENS), 2),
+    )
+    for name, loss, args, n in models:
+        ours, peer = sgd_step(OURS, loss(OURS)), sgd_step(JAX, loss(JAX))
+        yield pair(
+            f"trace + transform + lower, {name}",
+            lambda ours=ours, args=args: ours.lower(*args),
+            lambda peer=peer, args=args: peer.lower(*args),
+            goal=1 / 3,
+            repeats=9,
+            before=clear,
+        )
+        yield pair(
+            f"jitted training step, {name}",
+            lambda ours=ours, args=args: ours(*args),
+            lambda peer=peer, args=args: peer(*args),
+            goal=1.03,
+            repeats=31,
+            calls=n,
+        )
+    kernels = jnp.asarray(rng.normal(size=(8, 3, 3, 32, 32)) / 17, "float32")
+    images = jnp.asarray(rng.normal(size=(8, 32, 16, 16)), "float32")
+    ours, peer = ft.jit(ft.grad(looped_convs_loss(OURS))), jax.jit(jax.grad(looped_convs_loss(JAX)))
+    yield pair(
+        "gradient of 8 convolutions in a scan",
+        lambda: ours(kernels, images),
+        lambda: peer(kernels, images),
+        goal=0.05,
+        repeats=9,
+        calls=2,
+    )
+
+
+GROUPS = (tracing, lowering, dispatch, steps, unjitted, growth, loops)
 
 
 def main() -> None:

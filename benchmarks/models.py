@@ -102,8 +102,9 @@ def transformer_params(layers: int, width: int, vocabulary: int = 64) -> dict[st
     return {"embedding": embedding, "blocks": blocks}
 
 
-def transformer_loss(lib: Library, heads: int = 4) -> Callable[..., Any]:
-    """Next-token cross-entropy of one sequence of token numbers, shape (time,)."""
+def transformer_loss(lib: Library, heads: int = 4, scanned: bool = False) -> Callable[..., Any]:
+    """Next-token cross-entropy of one sequence of token numbers, shape (time,). `scanned`: the
+    parameters of the blocks are stacked, and a scan runs over them."""
     jnp, nn = lib.np, lib.nn
 
     def norm(x, scale, shift):
@@ -121,12 +122,18 @@ def transformer_loss(lib: Library, heads: int = 4) -> Callable[..., Any]:
         out = jnp.einsum("hqk,khd->qhd", nn.softmax(scores, axis=-1), v)
         return out.reshape(time, width) @ block["proj"]
 
+    def layer(x, block):
+        x = x + attention(norm(x, *block["norm1"]), block)
+        h = norm(x, *block["norm2"])
+        return x + nn.gelu(h @ block["up"]) @ block["down"]
+
     def loss(params, tokens):
         x = params["embedding"][tokens[:-1]]
-        for block in params["blocks"]:
-            x = x + attention(norm(x, *block["norm1"]), block)
-            h = norm(x, *block["norm2"])
-            x = x + nn.gelu(h @ block["up"]) @ block["down"]
+        if scanned:
+            x, _ = lib.lax.scan(lambda x, block: (layer(x, block), None), x, params["blocks"])
+        else:
+            for block in params["blocks"]:
+                x = layer(x, block)
         logits = x @ params["embedding"].T
         picked = jnp.take_along_axis(nn.log_softmax(logits), tokens[1:, None], axis=-1)
         return -jnp.mean(picked)
@@ -143,3 +150,57 @@ def sgd_step(lib: Library, loss: Callable[..., Any], rate: float = 0.1) -> Calla
         return jax.tree.map(lambda p, g: p - rate * g, params, grads), value
 
     return step
+
+
+def rnn_params(inputs: int = 32, width: int = 128) -> dict[str, jax.Array]:
+    """A recurrent network with one layer and one number of output."""
+    rng = np.random.default_rng(0)
+    shapes = ((inputs, width), (width, width), (width, 1))
+    return dict(zip(("in", "hidden", "out"), _arrays(rng, *shapes), strict=True))
+
+
+def rnn_loss(lib: Library) -> Callable[..., Any]:
+    """Mean squared error after the last step; x: (time, batch, inputs)."""
+    jnp = lib.np
+
+    def loss(params, x, y):
+        def step(h, x):
+            return jnp.tanh(x @ params["in"] + h @ params["hidden"]), None
+
+        start = jnp.zeros((x.shape[1], params["hidden"].shape[0]))
+        h, _ = lib.lax.scan(step, start, x)
+        return jnp.mean((h @ params["out"] - y) ** 2)
+
+    return loss
+
+
+def looped_convs_loss(lib: Library) -> Callable[..., Any]:
+    """Sum of the result of convolutions of one kernel size in a scan; k: (layers, 3, 3, c, c)."""
+
+    def loss(kernels, x):
+        def step(x, k):
+            made = lib.lax.conv_general_dilated(
+                x, k, (1, 1), "SAME", dimension_numbers=("NCHW", "HWIO", "NCHW")
+            )
+            return lib.np.tanh(made), None
+
+        x, _ = lib.lax.scan(step, x, kernels)
+        return lib.np.sum(x**2)
+
+    return loss
+
+
+def repeated_layer_loss(lib: Library, calls: int) -> Callable[..., Any]:
+    """One jitted layer called again and again."""
+
+    @lib.ft.jit
+    def layer(x, w):
+        h = lib.nn.gelu(x @ w)
+        return x + h / lib.np.sqrt(lib.np.mean(h**2, axis=-1, keepdims=True) + 1e-6)
+
+    def loss(w, x):
+        for _ in range(calls):
+            x = layer(x, w)
+        return lib.np.sum(x**2)
+
+    return loss

@@ -1,6 +1,8 @@
 """functrans: composable transformations of array programs. The public face; no code."""
 
 from jax import Device as Device
+from jax import NamedSharding as NamedSharding
+from jax import P as P
 from jax import ShapeDtypeStruct as ShapeDtypeStruct
 from jax import block_until_ready as block_until_ready
 from jax import config as config
@@ -10,12 +12,19 @@ from jax import default_matmul_precision as default_matmul_precision
 from jax import device_count as device_count
 from jax import device_get as device_get
 from jax import devices as devices
+from jax import effects_barrier as effects_barrier
 from jax import enable_x64 as enable_x64
 from jax import local_devices as local_devices
+from jax import make_mesh as make_mesh
 from jax import sharding as sharding
 from jax import tree_util as tree_util
 
+from functrans import ad_checkpoint as ad_checkpoint
+from functrans import custom_batching as custom_batching
+from functrans import custom_derivatives as custom_derivatives
+from functrans import debug as debug
 from functrans import errors as errors
+from functrans import experimental as experimental
 from functrans import interop as interop
 from functrans import ir as ir
 from functrans import lax as lax
@@ -23,6 +32,15 @@ from functrans import nn as nn
 from functrans import numpy as numpy
 from functrans import random as random
 from functrans import tree as tree
+from functrans.api.callbacks import io_callback as io_callback
+from functrans.api.callbacks import pure_callback as pure_callback
+from functrans.api.checkpoint import checkpoint as checkpoint
+from functrans.api.checkpoint import checkpoint_policies as checkpoint_policies
+from functrans.api.checkpoint import remat as remat
+from functrans.api.custom_rules import closure_convert as closure_convert
+from functrans.api.custom_rules import custom_gradient as custom_gradient
+from functrans.api.custom_rules import custom_jvp as custom_jvp
+from functrans.api.custom_rules import custom_vjp as custom_vjp
 from functrans.api.derivatives import grad as grad
 from functrans.api.derivatives import hessian as hessian
 from functrans.api.derivatives import jacfwd as jacfwd
@@ -36,7 +54,9 @@ from functrans.api.devices import device_put as device_put
 from functrans.api.jit import clear_caches as clear_caches
 from functrans.api.jit import jit as jit
 from functrans.api.programs import eval_shape as eval_shape
+from functrans.api.programs import evaluate as evaluate
 from functrans.api.programs import interpret as interpret
 from functrans.api.programs import make_ir as make_ir
+from functrans.api.shard_map import shard_map as shard_map
 from functrans.api.vmap import vmap as vmap
 from functrans.numpy import ndarray as Array  # noqa: F401

@@ -51,6 +51,28 @@ class NonDifferentiable(FunctransError, TypeError):
 class LeakedTracer(FunctransError, jax.errors.UnexpectedTracerError):
     """A traced value was used after the transformation that made it had ended."""
 
+    owner: object = None  # its trace
+
+
+class ClosedOverTracer(FunctransError, jax.errors.UnexpectedTracerError):
+    """A function with a custom rule closes over a traced value that the rule says nothing about."""
+
+
+class MissingCustomRule(FunctransError, AttributeError):
+    """A function made for a custom rule was called before the rule was defined."""
+
+
+class RuleMismatch(TypeMismatch):
+    """What a custom rule returned does not fit its function: another structure, other types."""
+
+
+class CotangentMismatch(RuleMismatch, ValueError):
+    """A bwd rule returned a cotangent of another type than its argument."""
+
+
+class BatchRuleMismatch(FunctransError, ValueError):
+    """What a custom vmap rule returned does not fit its function."""
+
 
 class AbstractValueError(FunctransError, jax.errors.ConcretizationTypeError):
     """A value is needed in Python, but while tracing only its type is known."""
@@ -84,12 +106,30 @@ class MissingRule(FunctransError, NotImplementedError):
     """An operation lacks the rule that a transformation needs."""
 
 
+class OpaqueCallback(FunctransError, ValueError):
+    """A derivative of a Python callback was asked for: nobody knows what it computes."""
+
+
+class CallbackResult(FunctransError, RuntimeError):
+    """A Python callback returned something else than it was declared to return."""
+
+
+class InvalidFormat(InvalidArgument, IndexError, KeyError):
+    """A format string and the values to be put into it do not fit."""
+
+    __str__ = Exception.__str__  # a KeyError's would show the message quoted
+
+
 class UnhashableStatic(FunctransError, ValueError):
     """A static argument of `jit` cannot be hashed."""
 
 
 class BatchSizeMismatch(FunctransError, ValueError):
     """`vmap` was given arguments whose mapped axes differ in size."""
+
+
+class UnboundAxis(FunctransError, NameError):
+    """A collective speaks of a mapped axis by a name that nothing around it has given."""
 
 
 class ParseError(FunctransError, ValueError):

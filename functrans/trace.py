@@ -42,6 +42,7 @@ class _State(threading.local):
     trace: Any = None
     derived: tuple[Source | None, Origin | None] | None = None
     depth: int = 0  # of nested programs being staged
+    axes: tuple[tuple[Any, int], ...] = ()  # named axes in scope and their sizes, innermost last
 
 
 state = _State()
@@ -74,13 +75,15 @@ def clear_types() -> None:
 
 
 class Trace:
-    """Records equations. `stages`: record everything, not only what touches its own tracers."""
+    """Records equations. `stages`: record everything, not only what touches its own tracers.
+    `axis_name`: of the vmap that it records for; collectives over it are its own."""
 
-    __slots__ = ("alive", "captures", "equations", "parent", "stages")
+    __slots__ = ("alive", "axis_name", "captures", "equations", "parent", "stages")
 
-    def __init__(self, parent: Any = None, stages: bool = False):
+    def __init__(self, parent: Any = None, stages: bool = False, axis_name: Any = None):
         self.parent = parent
         self.stages = stages
+        self.axis_name = axis_name
         self.equations: list[Equation] = []
         self.captures: dict[int, tuple[Var, Any]] = {}
         self.alive = True
@@ -98,8 +101,12 @@ class Trace:
                 ref = x if x.__class__ is Literal else self.capture(x)
                 inputs.append(ref)
                 types.append(ref.type)
-        if not own:
-            return bind_in(self.parent, primitive, args, params)
+        if primitive.holds_functions and params["program"].__class__ is not Program:
+            return primitive.record(self, own, args, params)
+        if not own and not primitive.has_effects(params):  # effects keep their order
+            name = self.axis_name
+            if name is None or name not in primitive.named_axes(params):
+                return bind_in(self.parent, primitive, args, params)
         outs = out_types(primitive, tuple(types), params)
         derived = state.derived
         if derived is None:
@@ -196,6 +203,18 @@ def tracing(trace: Any) -> Iterator[Any]:
             trace.alive = False
 
 
+@contextmanager
+def naming(axis_name: Any, size: int) -> Iterator[None]:
+    """Put a named axis in scope, where collectives find its size; None is no name."""
+    outer = state.axes
+    if axis_name is not None:
+        state.axes = (*outer, (axis_name, size))
+    try:
+        yield
+    finally:
+        state.axes = outer
+
+
 def stage(
     function: Callable[..., Sequence[Any]], types: Sequence[ArrayType], name: str = ""
 ) -> Program:
@@ -226,13 +245,13 @@ _LEVELS_PER_STACK = 25
 
 
 def _on_new_stack(run: Callable[[], Program]) -> Program:
-    here = state.trace, state.derived, state.depth
+    here = state.trace, state.derived, state.depth, state.axes
     x64, precision = flags.jax_enable_x64, flags.jax_default_matmul_precision
     made: list[Program] = []
     failed: list[BaseException] = []
 
     def work() -> None:
-        state.trace, state.derived, state.depth = here
+        state.trace, state.derived, state.depth, state.axes = here
         try:
             with jax.enable_x64(x64), jax.default_matmul_precision(precision):
                 made.append(run())
@@ -247,8 +266,13 @@ def _on_new_stack(run: Callable[[], Program]) -> Program:
     return made[0]
 
 
-def evaluate(program: Program, args: Sequence[Any]) -> list[Any]:
-    """Run a program on values by binding its equations where we stand now."""
+def evaluate(
+    program: Program,
+    args: Sequence[Any],
+    apply: Callable[[Equation, list[Any]], Any] | None = None,
+) -> list[Any]:
+    """Run a program on values by binding its equations where we stand now, or by what
+    `apply(equation, values)` says that each one means."""
     env: dict[Any, Any] = dict(zip(program.inputs, args, strict=True))
     env.update(zip(program.constants, program.values, strict=True))
     outer = state.derived
@@ -256,7 +280,10 @@ def evaluate(program: Program, args: Sequence[Any]) -> list[Any]:
         for eqn in program.equations:
             state.derived = (eqn.source, eqn.origin)
             values = [v if v.__class__ is Literal else env[v] for v in eqn.inputs]
-            outs = bind(eqn.primitive, values, eqn.params)
+            if apply is None:
+                outs = bind(eqn.primitive, values, eqn.params)
+            else:
+                outs = apply(eqn, [materialize(x) for x in values])
             if eqn.primitive.multiple:
                 env.update(zip(eqn.outputs, outs, strict=True))
             else:

@@ -219,13 +219,15 @@ def leaked(x: Tracer) -> errors.LeakedTracer:
     eqn = next((e for e in made if x.ref in e.outputs), None) if isinstance(x.ref, Var) else None
     where = f"It was made at\n    {describe(eqn.source)}\n" if eqn is not None else ""
     again = "in another thread, or " if x.owner is not None and x.owner.alive else ""
-    return errors.LeakedTracer(
+    error = errors.LeakedTracer(
         f"a traced value {x.type} was used {again}after the transformation that made it had ended. "
         f"{where}It was used at\n    {describe(user_source())}\n"
         "A function that is transformed must hand its results back by `return`; storing them in a "
         "global, an attribute or a list that outlives the call keeps a tracer, not a value. Return "
         "the value as an extra output (has_aux=True for grad) instead."
     )
+    error.owner = x.owner
+    return error
 
 
 # --- what Python may ask of a tracer --------------------------------------------------------------

@@ -16,6 +16,7 @@ LAYERS = [
     {"errors", "flags", "tree"},
     {"ir"},
     {"tracer"},
+    {"flat"},
     {"trace"},
     {"primitives"},
     {"transforms"},
@@ -32,7 +33,19 @@ LAYERS = [
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 # Public modules that only hand on names from other layers, as `tree_util` does.
-FACADES = {"tree_util", "dtypes", "custom_derivatives", "typing", "util", "core", "stages", "debug"}
+FACADES = {
+    "ad_checkpoint",
+    "tree_util",
+    "dtypes",
+    "custom_derivatives",
+    "typing",
+    "util",
+    "core",
+    "stages",
+    "debug",
+    "custom_batching",
+    "experimental",
+}
 
 MAY_USE_JAX_INTERNALS = ("backends/xla.py", "interop/")
 MAX_LINES = 500

@@ -407,3 +407,13 @@ def test_64_bit_types():
         ours = run_rows(X64, ft_numpy, ft.jit, lambda f: f)
         theirs = run_rows(X64, jax_numpy, jax.jit, lambda f: f)
         check(X64, ours, theirs)
+
+
+def test_scalar_types_make_arrays_of_traced_values():
+    assert ft_numpy.float32 == jax_numpy.float32
+    assert {ft_numpy.int8: 1}[jax_numpy.int8] == 1
+    assert isinstance(np.float32(1), ft_numpy.float32)
+    y = ft.jit(lambda x: (ft_numpy.float16(x), ft_numpy.bool_(x)))(jax_numpy.arange(3))
+    assert [str(z.dtype) for z in y] == ["float16", "bool"]
+    assert ft.grad(lambda x: ft_numpy.float32(x) ** 2)(3.0) == 6.0
+    assert repr(ft_numpy.uint8(3)) == repr(jax_numpy.uint8(3))

@@ -30,7 +30,20 @@ from tests.cases.case import Case
 from tests.closeness import assert_close, plain
 
 # Their parameters are programs; they have tests of their own, here by name of the file.
-HIGHER_ORDER = {"jit": "test_jit.py"}
+CALLBACKS = ("debug_callback", "pure_callback", "io_callback")
+COLLECTIVES = (
+    "all_gather", "all_to_all", "axis_index", "pmax", "pmin", "ppermute", "psum", "psum_scatter",
+)  # fmt: skip
+HIGHER_ORDER = dict.fromkeys(CALLBACKS, "test_callbacks.py") | {"jit": "test_jit.py"}
+HIGHER_ORDER |= dict.fromkeys(COLLECTIVES, "test_collectives.py")
+CUSTOM = ("custom_jvp_call", "custom_vjp_call", "custom_lin", "custom_vmap_call", "constant")
+HIGHER_ORDER |= dict.fromkeys(CUSTOM, "test_custom_rules.py")
+HIGHER_ORDER |= dict.fromkeys(
+    ("cond", "only_where", "scan", "while", "tangent_loop"), "test_control_flow.py"
+)
+HIGHER_ORDER |= dict.fromkeys(("checkpoint", "name"), "test_checkpoint.py")
+HIGHER_ORDER["sharding_constraint"] = "test_shard_map.py"
+HIGHER_ORDER |= dict.fromkeys(("custom_linear_solve", "custom_root"), "test_solvers.py")
 
 WIDE = {"int64", "uint64", "float64", "complex128"}
 EVERY_DTYPE = [

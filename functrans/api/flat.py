@@ -2,37 +2,19 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
 from functrans import errors, tree
+from functrans.flat import FlatFunction as FlatFunction
+from functrans.flat import check_result as check_result
+from functrans.flat import function_name as function_name
 from functrans.ir.source import describe, user_source
 from functrans.primitives.conversion import convert_element_type
 from functrans.trace import ARRAYS, Tracer, literal, materialize, typeof
-
-
-class FlatFunction:
-    """A user's function of pytrees as one of flat lists; `out_tree` is known once it was called."""
-
-    __slots__ = ("fun", "in_tree", "named", "out_tree")
-
-    def __init__(self, fun: Callable[..., Any], in_tree: Any, named: Any = None):
-        self.fun = fun
-        self.named = named or fun  # the function that messages speak of
-        self.in_tree = in_tree
-        self.out_tree: Any = None
-
-    def __call__(self, *leaves: Any) -> list[Any]:
-        args, kwargs = tree.unflatten(self.in_tree, leaves)
-        out = self.fun(*args, **kwargs)
-        outs, self.out_tree = tree.flatten(out)
-        for i, y in enumerate(outs):
-            check_result(self.named, y, out, i)
-        return outs
 
 
 class Function(FlatFunction):
@@ -71,25 +53,6 @@ class Function(FlatFunction):
     def results(self, outs: Sequence[Any]) -> tuple[Any, Any]:
         aux = tree.unflatten(self.aux_tree, outs[self.n_out :]) if self.has_aux else None
         return self.unflatten([materialize(y) for y in outs[: self.n_out]]), aux
-
-
-def check_result(fun: Callable[..., Any], y: Any, out: Any, i: int) -> None:
-    """Raise the error for a result that is not an array."""
-    try:
-        typeof(y)
-    except errors.NotAnArray:
-        path = tree.path_names(out, "result")[i]
-        code = getattr(inspect.unwrap(fun), "__code__", None)
-        where = describe((code, 0)) if code is not None else function_name(fun)
-        raise errors.NotAnArray(
-            f"{function_name(fun)} returned {y!r:.80} of type {type(y).__qualname__} at {path}; "
-            f"a transformed function must return arrays, scalars or pytrees of them. It is defined "
-            f"at\n    {where}"
-        ) from None
-
-
-def function_name(fun: Any) -> str:
-    return getattr(fun, "__qualname__", None) or getattr(fun, "__name__", None) or repr(fun)
 
 
 def as_array(x: Any) -> Any:

@@ -20,12 +20,13 @@ from functrans.backends import eager, xla
 from functrans.flags import flags
 from functrans.ir.program import Program, hoist_constants
 from functrans.ir.source import describe, user_source
+from functrans.lax import staging
 from functrans.passes import pipeline
 from functrans.passes.dead_code import without_unused_inputs
 from functrans.primitives.call import clear_composites
 from functrans.primitives.call import jit as jit_call
 from functrans.trace import Tracer, clear_types, leaked, stage, state, typeof
-from functrans.transforms import jvp
+from functrans.transforms import jet, jvp
 
 
 def jit(
@@ -238,7 +239,7 @@ class Nested:
         static, dynamic = self.statics.split(args, kwargs)
         leaves, in_tree = tree.flatten(dynamic)
         types = tuple([typeof(x) for x in leaves])
-        key = (static, in_tree, types, flags.jax_enable_x64,
+        key = (static, in_tree, types, state.axes, flags.jax_enable_x64,
                flags.jax_default_matmul_precision)  # fmt: skip
         found = self.cache.get(key)
         if found is None or not _still_active(found[1]):
@@ -278,8 +279,10 @@ def clear_caches() -> None:
         nested.clear()
     eager.clear()
     jvp.clear()
+    jet.clear()
     clear_types()
     clear_composites()
+    staging.clear()
     jax.clear_caches()
 
 

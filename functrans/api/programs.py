@@ -1,20 +1,23 @@
-"""Programs as users meet them: made from a function, run by the reference, asked for types."""
+"""Programs as users meet them: made from a function, run by the reference or with a meaning of
+one's own, asked for types."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 
-from functrans import tree
-from functrans.api.flat import FlatFunction, function_name
+from functrans import errors, tree
+from functrans.api.flat import FlatFunction, as_array, function_name
 from functrans.api.jit import Statics
 from functrans.backends import reference
-from functrans.ir.program import Program
+from functrans.ir.program import Equation, Program
+from functrans.ir.source import describe, user_source
 from functrans.passes.inline import inline
-from functrans.trace import stage, typeof
+from functrans.trace import evaluate as run_equations
+from functrans.trace import materialize, stage, typeof
 
 
 def make_ir(
@@ -92,6 +95,61 @@ def interpret(program: Program, *args: Any) -> Any:
       [array(3., dtype=float32)]
     """
     return reference.run(inline(program), tree.leaves(args))
+
+
+def evaluate(
+    program: Program,
+    args: Sequence[Any],
+    apply: Callable[[Equation, list[Any]], Any] | None = None,
+) -> list[Any]:
+    """Run a Program, with a meaning of one's own for its equations if one is given.
+
+    It is ordinary code, so it can be jitted, differentiated, batched, and recorded by `make_ir` as
+    a rewritten Program. `examples/own_transformation.py` makes two transformations with it.
+
+    Arguments:
+      program: from `make_ir`, `parse`, or a parameter of an equation.
+      args: one value per input of the program; arrays, or with `apply` whatever that takes.
+      apply: `apply(equation, values) -> result` (a list where `equation.primitive.multiple`).
+        Literals are given to it as arrays. Without it, or for the equation as it is:
+        `equation.primitive(*values, **equation.params)`.
+
+    Returns:
+      A list of the values of the outputs.
+
+    Raises:
+      TypeMismatch: the number of args is not that of the inputs; without `apply`, their types are
+        not those of the inputs.
+
+    Source: `jax.core.eval_jaxpr`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> program = ft.make_ir(lambda x: jnp.sin(x) * 2.0)(1.0)
+      >>> print(ft.grad(lambda x: ft.evaluate(program, [x])[0])(0.0))
+      2.0
+      >>> def degrees(equation, values):
+      ...     if equation.primitive.name == "sin":
+      ...         values = [values[0] * jnp.pi / 180]
+      ...     return equation.primitive(*values, **equation.params)
+      >>> print(ft.jit(lambda x: ft.evaluate(program, [x], degrees)[0])(90.0))
+      2.0
+    """
+    wanted = ", ".join(map(str, program.in_types))
+    if len(args) != len(program.inputs):
+        raise errors.TypeMismatch(
+            f"evaluate: the program {program.name} takes {len(program.inputs)} values, ({wanted}), "
+            f"got {len(args)}, at\n    {describe(user_source())}"
+        )
+    if apply is None:
+        args = [as_array(x) for x in args]
+        types = [typeof(x) for x in args]
+        if not all(t.same(want) for t, want in zip(types, program.in_types, strict=True)):
+            raise errors.TypeMismatch(
+                f"evaluate: the program {program.name} takes ({wanted}), got "
+                f"({', '.join(map(str, types))}), at\n    {describe(user_source())}"
+            )
+    return [materialize(y) for y in run_equations(program, args, apply)]
 
 
 def _staged(fun: Any, statics: Statics, args: tuple, kwargs: dict) -> tuple[Program, Any]:

@@ -9,7 +9,8 @@ from typing import Any
 from functrans import errors, tree
 from functrans.api.flat import FlatFunction, as_array, function_name
 from functrans.ir.source import describe, user_source
-from functrans.trace import Trace, materialize, state, tracing, typeof
+from functrans.primitives.reduction import reduce_sum
+from functrans.trace import Trace, materialize, naming, state, tracing, typeof
 from functrans.transforms.batch import Batching
 
 
@@ -19,6 +20,8 @@ def vmap(
     out_axes: Any = 0,
     axis_name: Any = None,
     axis_size: int | None = None,
+    spmd_axis_name: Any = None,
+    sum_match: bool = False,
 ) -> Callable[..., Any]:
     """Make a function that does to every slice along an axis what `fun` does to one.
 
@@ -27,8 +30,12 @@ def vmap(
       in_axes: axis of each argument to map over, None for the same value in all; an int for all
         arguments, or a tuple with a pytree prefix per argument. Keyword arguments map over axis 0.
       out_axes: where the mapped axis goes in the results; a pytree prefix of the result.
-      axis_name: a name for the axis, for collectives.
+      axis_name: a name for the axis, by which `lax.psum`, `lax.all_gather` and the other
+        collectives inside `fun` speak of it; hashable. It hides an outer axis of the same name.
       axis_size: its size; needed where no argument has the axis.
+      spmd_axis_name: the axis, or a tuple of axes, of a device mesh over which the axis is laid
+        out, for sharding constraints inside; the results are the same.
+      sum_match: where `out_axes` is None and the examples differ, sum over them.
 
     Returns:
       The vectorised function.
@@ -44,6 +51,9 @@ def vmap(
       >>> dot = ft.vmap(jnp.dot, in_axes=(0, None))
       >>> print(dot(jnp.ones((3, 2)), jnp.ones(2)))
       [2. 2. 2.]
+      >>> softmax = ft.vmap(lambda x: jnp.exp(x) / ft.lax.psum(jnp.exp(x), "i"), axis_name="i")
+      >>> print(softmax(jnp.zeros(4)))
+      [0.25 0.25 0.25 0.25]
     """
     if not callable(fun):
         raise errors.NotAnArray(
@@ -64,6 +74,16 @@ def vmap(
                 f"at\n    {describe(user_source())}"
             )
 
+    try:
+        hash(axis_name)
+    except TypeError:
+        raise errors.NotAnArray(
+            f"vmap: axis_name must be hashable, got {axis_name!r:.80}, at\n"
+            f"    {describe(user_source())}\nOne vmap names one axis: nest vmaps for several."
+        ) from None
+    spmd = spmd_axis_name if isinstance(spmd_axis_name, tuple) else (spmd_axis_name,)
+    spmd = () if spmd_axis_name is None else spmd
+
     @functools.wraps(fun)
     def mapped(*args: Any, **kwargs: Any) -> Any:
         if isinstance(in_axes, tuple) and len(in_axes) != len(args):
@@ -78,21 +98,24 @@ def vmap(
         dims, size = _sizes(fun, (args, kwargs), leaves, dims, axis_size)
 
         flat = FlatFunction(fun, in_tree)
-        trace = Trace(state.trace)
+        trace = Trace(state.trace, axis_name=axis_name)
         inputs = [
             trace.new_input(_without(typeof(x), d)) if d is not None else None
             for x, d in zip(leaves, dims, strict=True)
         ]
-        with tracing(trace):
+        with tracing(trace), naming(axis_name, size):
             outs = flat(*[x if t is None else t for x, t in zip(leaves, inputs, strict=True)])
             program = trace.close([t for t in inputs if t is not None], outs)
         values = [x for x, d in zip(leaves, dims, strict=True) if d is not None]
-        t = Batching(size, axis_name)
+        t = Batching(size, axis_name, spmd)
         results, found = t.run(program, values, [d for d in dims if d is not None])
 
         result = tree.unflatten(flat.out_tree, results)
         wanted = _prefix(out_axes, result, "out_axes", fun)
-        placed = [_place(t, y, d, to, fun) for y, d, to in zip(results, found, wanted, strict=True)]
+        placed = [
+            _place(t, y, d, to, fun, sum_match)
+            for y, d, to in zip(results, found, wanted, strict=True)
+        ]
         return tree.unflatten(flat.out_tree, placed)
 
     return mapped
@@ -166,9 +189,11 @@ def _argument_names(given: Any) -> list[str]:
     return [*tree.path_names(args, "args"), *tree.path_names(kwargs, "kwargs")]
 
 
-def _place(t: Batching, y: Any, d: int | None, to: int | None, fun: Any) -> Any:
+def _place(t: Batching, y: Any, d: int | None, to: int | None, fun: Any, sum_match: bool) -> Any:
     """A result with its batch axis where out_axes wants it."""
     if to is None:
+        if d is not None and sum_match:
+            return materialize(reduce_sum(y, axes=(d,)))
         if d is not None:
             raise errors.InvalidArgument(
                 f"vmap of {function_name(fun)}: out_axes is None for a result {typeof(y)} that "

@@ -35,6 +35,8 @@ def run_one(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
     key = (primitive, splats, *params.items()) if params else (primitive, splats)
     run = _COMPILED.get(key)
     if run is None:
+        if primitive.runs_now:
+            return primitive.run_now(_whole(args, splats), params)
         run = _COMPILED[key] = _jitted(primitive, splats, params)
     try:
         return run(*args)
@@ -59,6 +61,16 @@ def _scalar(x: Literal) -> jax.Array:
     return found
 
 
+def _whole(values: Sequence[Any], splats: Sequence[ArrayType | None] | None) -> Sequence[Any]:
+    """Values among which literals, given as scalars, are repeated to their types."""
+    if splats is None:
+        return values
+    return [
+        x if s is None else jax.lax.broadcast(x, s.shape)
+        for x, s in zip(values, splats, strict=True)
+    ]
+
+
 def _jitted(
     primitive: Any, splats: Sequence[ArrayType | None] | None, params: dict[str, Any]
 ) -> Callable[..., Any]:
@@ -66,10 +78,7 @@ def _jitted(
         types = tuple([typeof(x) for x in values])
         if splats is not None:  # literals were given as scalars and are repeated here
             types = tuple([s or t for s, t in zip(splats, types, strict=True)])
-            values = tuple([
-                x if s is None else jax.lax.broadcast(x, s.shape)
-                for x, s in zip(values, splats, strict=True)
-            ])  # fmt: skip
+            values = tuple(_whole(values, splats))
         inputs = [Var(t) for t in types]
         outputs = tuple([Var(t) for t in out_types(primitive, types, params)])
         equation = Equation(primitive, tuple(inputs), outputs, params)

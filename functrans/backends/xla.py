@@ -7,6 +7,7 @@ are JAX's own. This file and `interop/` are the only ones that touch JAX's inter
 
 from __future__ import annotations
 
+import functools
 import inspect
 import itertools
 import operator
@@ -15,6 +16,8 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax._src.dispatch import prim_requires_devices_during_lowering
+from jax.experimental import io_callback
 from jax.extend.core import Primitive as JaxPrimitive
 from jax.extend.mlir import ir
 from jax.extend.mlir.dialects import func as func_dialect
@@ -24,12 +27,22 @@ from jax.interpreters import mlir
 from functrans.backends import cpu
 from functrans.ir.program import Equation, Literal, Program
 from functrans.ir.source import Source, line_of
+from functrans.ir.text import with_nested
 from functrans.ir.types import ArrayType, dtype_class
+from functrans.primitives.callback import calls_of
 
 # --- the JAX primitive that a program becomes -----------------------------------------------------
 
 _program_p = JaxPrimitive("functrans")
 _program_p.multiple_results = True
+# A program that calls Python: it is lowered for known devices, each time anew.
+_calling_p = JaxPrimitive("functrans_calling")
+_calling_p.multiple_results = True
+prim_requires_devices_during_lowering.add(_calling_p)
+
+
+def _primitive_of(program: Program) -> Any:
+    return _calling_p if calls_of(program).any else _program_p
 
 
 def abstract(t: ArrayType) -> Any:
@@ -39,7 +52,32 @@ def abstract(t: ArrayType) -> Any:
 
 def run_program(program: Program, args: Sequence[Any]) -> list[Any]:
     """Apply a program to JAX values: called while `jax.jit` traces, it adds one equation there."""
-    return _program_p.bind(*program.values, *args, program=program)
+    operands = [*program.values, *args]
+    mesh = mesh_of(program)
+    if mesh is not None:  # so that jax.jit sees on which devices it runs
+        free = jax.P.UNCONSTRAINED
+        operands = [
+            jax.lax.with_sharding_constraint(
+                x, jax.sharding.NamedSharding(mesh, jax.P(*[free] * np.ndim(x)))
+            )
+            for x in operands
+        ]
+    return _primitive_of(program).bind(*operands, program=program)
+
+
+def mesh_of(program: Program) -> Any:
+    """The mesh of devices that a program lays arrays out on, or None."""
+    if "mesh" not in program.cache:
+        program.cache["mesh"] = next(
+            (
+                e.params["sharding"].mesh
+                for p in with_nested(program)
+                for e in p.equations
+                if hasattr(e.params.get("sharding"), "mesh")
+            ),
+            None,
+        )
+    return program.cache["mesh"]
 
 
 @_program_p.def_abstract_eval
@@ -47,7 +85,27 @@ def _abstract_eval(*avals: Any, program: Program) -> list[Any]:
     return [abstract(t) for t in program.out_types]
 
 
+@_calling_p.def_effectful_abstract_eval
+def _effectful_eval(*avals: Any, program: Program) -> tuple[list[Any], set[Any]]:
+    return _abstract_eval(program=program), {_effect(kind) for kind in calls_of(program).effects}
+
+
+@functools.cache
+def _effect(kind: str) -> Any:
+    """JAX's object for an effect, of a program that has this one alone."""
+    ordered = kind.startswith("ordered")
+
+    def program() -> Any:
+        if kind.endswith("debug"):
+            return jax.debug.callback(lambda: None, ordered=ordered)
+        return io_callback(lambda: None, None, ordered=ordered)
+
+    (effect,) = jax.make_jaxpr(program)().effects
+    return effect
+
+
 @_program_p.def_impl
+@_calling_p.def_impl
 def _impl(*args: Any, program: Program) -> list[Any]:
     return executable(program)(*args)
 
@@ -56,7 +114,8 @@ def executable(program: Program) -> Callable[..., list[Any]]:
     """The program as a compiled function of concrete arrays, constants first; made once."""
     made = program.cache.get("executable")
     if made is None:
-        made = jax.jit(lambda *args: _program_p.bind(*args, program=program))
+        primitive = _primitive_of(program)
+        made = jax.jit(lambda *args: primitive.bind(*args, program=program))
         program.cache["executable"] = made
     return made
 
@@ -64,11 +123,14 @@ def executable(program: Program) -> Callable[..., list[Any]]:
 def _lower_rule(jax_ctx: Any, *operands: Any, program: Program) -> Any:
     lowering = Lowering(jax_ctx)
     outs = lowering.emit(program, operands)
+    if lowering.tokens:
+        jax_ctx.set_tokens_out(lowering.tokens)
     lowering.emit_called()
     return outs
 
 
 mlir.register_lowering(_program_p, _lower_rule)
+mlir.register_lowering(_calling_p, _lower_rule, cacheable=False)
 
 
 # --- lowering -------------------------------------------------------------------------------------
@@ -92,6 +154,7 @@ class Lowering:
         self.platform = known[0] if len(known) == 1 else None
         self.in_types: Sequence[ArrayType] = ()
         self.out_types: Sequence[ArrayType] = ()
+        self.tokens = jax_ctx.tokens_in  # by which ordered effects follow each other
         self._called: list[tuple[Program, Any]] = []  # declared, body still to be emitted
         self._types: dict[ArrayType, Any] = {}
         self._attributes: dict[Any, Any] = {}
@@ -134,7 +197,12 @@ class Lowering:
             env[eqn.outputs[0]] = outs
 
     def call(self, program: Program, operands: Sequence[Any]) -> list[Any]:
-        """A call of the program as a function of its own, emitted once per module."""
+        """A call of the program as a function of its own, emitted once per module. One with ordered
+        effects is put in place; on other platforms each call of Python is an operation of its own.
+        """
+        calls = calls_of(program)
+        if calls.ordered or (calls.any and self.platform not in ("cpu", "gpu")):
+            return self.emit(program, operands)
         cache = self.module_ctx.cached_primitive_lowerings
         key = (_program_p, program)
         if key not in cache:
@@ -154,6 +222,7 @@ class Lowering:
 
     def emit_called(self) -> None:
         """The bodies of the functions that were called; a list, so that nesting has no limit."""
+        self.tokens = mlir.TokenSet()
         while self._called:
             program, function = self._called.pop()
             block = function.add_entry_block()
@@ -169,6 +238,123 @@ class Lowering:
             at = ir.Location.file(code.co_filename, line_of(source), 0)
             found = self._locations[source] = ir.Location.name(code.co_name, at)
         return found
+
+    # --- control flow
+
+    def case(self, index: Any, branches: Sequence[Program], operands: Sequence[Any]) -> list[Any]:
+        """The results of the branch that an int32 scalar names."""
+        kind = ArrayType((), np.dtype(np.int32))
+        last = self.full(len(branches) - 1, kind)
+        index = hlo.clamp(self.full(0, kind), index, last)
+        tokens = self.tokens
+        results = [self.type(t) for t in branches[0].out_types]
+        results += [x.type for _, x in tokens.items()]
+        made = ir.Operation.create("stablehlo.case", results, [index], None, None, len(branches))
+        for region, branch in zip(made.regions, branches, strict=True):
+            with ir.InsertionPoint(region.blocks.append()):
+                hlo.return_(self._with_tokens(self.emit(branch, operands)))
+            self.tokens = tokens
+        return self._take_tokens(made.results)
+
+    def loop(
+        self,
+        test: Callable[[Sequence[Any]], Any],
+        body: Callable[[Sequence[Any]], Sequence[Any]],
+        carry: Sequence[Any],
+    ) -> list[Any]:
+        """`while test(carry): carry = body(carry)`; both emit operations for the values given."""
+
+        def testing(xs: Sequence[Any]) -> Sequence[Any]:
+            return [test(xs)]
+
+        def stepping(xs: Sequence[Any]) -> Sequence[Any]:
+            return self._with_tokens(body(xs))
+
+        carry = self._with_tokens(carry)
+        kinds = [x.type for x in carry]
+        made = ir.Operation.create("stablehlo.while", kinds, carry, None, None, 2)
+        places = [ir.Location.unknown()] * len(kinds)
+        for region, emit in zip(made.regions, (testing, stepping), strict=True):
+            block = region.blocks.append(*kinds, arg_locs=places)
+            with ir.InsertionPoint(block):
+                hlo.return_(emit(self._take_tokens(block.arguments)))
+        return self._take_tokens(made.results)
+
+    def _with_tokens(self, values: Sequence[Any]) -> list[Any]:
+        """Values with the tokens of the ordered effects behind them."""
+        return [*values, *[x for _, x in self.tokens.items()]]
+
+    def _take_tokens(self, values: Sequence[Any]) -> list[Any]:
+        """Values without the tokens behind them, which are those in force from here on."""
+        n = len(values) - len(self.tokens)
+        effects = [effect for effect, _ in self.tokens.items()]
+        self.tokens = mlir.TokenSet(dict(zip(effects, values[n:], strict=True)))
+        return list(values[:n])
+
+    def counted_loop(
+        self,
+        program: Program,
+        length: int,
+        consts: Sequence[Any],
+        state: Sequence[Any],
+        arrays: Sequence[Any],
+        written: Sequence[Any],
+        reverse: bool,
+        unroll: int,
+    ) -> list[Any]:
+        """`for i in range(length): *state, *row = program(*consts, *state, *arrays[i])`, each row
+        written to `written[i]`; -> the last state and what was written. `unroll` steps stand in
+        one turn of the loop."""
+        c, s, a = len(consts), len(state), len(arrays)
+        kind = ArrayType((), np.dtype(np.int32))
+
+        def step(i: Any, values: Sequence[Any]) -> list[Any]:
+            if reverse:
+                i = hlo.subtract(self.full(length - 1, kind), i)
+            fixed, state = values[:c], values[c + a : c + a + s]
+            rows = [self._row(x, i) for x in values[c : c + a]]
+            outs = self.emit(program, [*fixed, *state, *rows])
+            made = [
+                self._write(w, y, i) for w, y in zip(values[c + a + s :], outs[s:], strict=True)
+            ]
+            return [*values[: c + a], *outs[:s], *made]
+
+        def turn(values: Sequence[Any]) -> list[Any]:
+            i, rest = values[0], list(values[1:])
+            for _ in range(unroll):
+                rest = step(i, rest)
+                i = hlo.add(i, self.full(1, kind))
+            return [i, *rest]
+
+        unroll = max(1, min(unroll, length))
+        turns, values = length // unroll, [*consts, *arrays, *state, *written]
+        if turns > 1:
+            stop = self.full(turns * unroll, kind)
+            direction = hlo.ComparisonDirectionAttr.get("LT")
+            done = self.loop(
+                lambda xs: hlo.compare(xs[0], xs[1], direction),
+                lambda xs: [*(t := turn([xs[0], *xs[2:]]))[:1], xs[1], *t[1:]],
+                [self.full(0, kind), stop, *values],
+            )
+            values = done[2:]
+        for i in range(turns * unroll if turns > 1 else 0, length):
+            values = step(self.full(i, kind), values)
+        return values[c + a :]
+
+    def _row(self, x: Any, i: Any) -> Any:
+        shape = ir.RankedTensorType(x.type).shape
+        zero = self.full(0, ArrayType((), np.dtype(np.int32)))
+        sizes = ir.DenseI64ArrayAttr.get([1, *shape[1:]])
+        row = hlo.dynamic_slice(x, [i, *[zero] * (len(shape) - 1)], sizes)
+        kind = ir.RankedTensorType(x.type).element_type
+        return hlo.reshape(ir.RankedTensorType.get(shape[1:], kind), row)
+
+    def _write(self, x: Any, row: Any, i: Any) -> Any:
+        shape = ir.RankedTensorType(x.type).shape
+        zero = self.full(0, ArrayType((), np.dtype(np.int32)))
+        kind = ir.RankedTensorType(x.type).element_type
+        row = hlo.reshape(ir.RankedTensorType.get([1, *shape[1:]], kind), row)
+        return hlo.dynamic_update_slice(x, row, [i, *[zero] * (len(shape) - 1)])
 
     # --- types and snippets
 
@@ -211,6 +397,15 @@ class Lowering:
             signed = whole - 2**64 if whole >= 2**63 else whole  # the attribute takes int64
             number = ir.IntegerAttr.get(array.element_type, signed)
         splat = ir.DenseElementsAttr.get_splat(array, number)
+        return ir.Operation.create("stablehlo.constant", [array], [], {"value": splat}).result
+
+    def uninitialized(self, t: ArrayType) -> Any:
+        """An array to be written to: zeros."""
+        if dtype_class(t.dtype) != "key":
+            return self.full(0, t)
+        array = self.type(t)
+        zero = ir.IntegerAttr.get(array.element_type, 0)
+        splat = ir.DenseElementsAttr.get_splat(array, zero)
         return ir.Operation.create("stablehlo.constant", [array], [], {"value": splat}).result
 
     def axes(self, axes: Sequence[int], name: str = "broadcast_dimensions") -> dict[str, Any]:
@@ -257,8 +452,13 @@ class Lowering:
         context = self.jax_ctx.replace(
             avals_in=[abstract(t) for t in self.in_types],
             avals_out=[abstract(t) for t in self.out_types],
+            tokens_in=self.tokens,
+            tokens_out=None,
         )
         rule = mlir.lower_fun(
             lambda *xs: jax.tree_util.tree_leaves(function(*xs)), multiple_results=True
         )
-        return [y for y in rule(context, *operands)]
+        outs = list(rule(context, *operands))
+        if context.tokens_out:
+            self.tokens = context.tokens_out
+        return outs

@@ -225,6 +225,19 @@ def _params(eqn: Equation) -> str:
     return f"[{', '.join(shown)}]" if shown else ""
 
 
+def with_nested(program: Program) -> list[Program]:
+    """A program and all that stand in its equations, each once."""
+    found, todo = {program: None}, [program]
+    while todo:
+        for eqn in todo.pop().equations:
+            if eqn.primitive.holds_programs:
+                for _, inner in nested(eqn.params):
+                    if inner not in found:
+                        found[inner] = None
+                        todo.append(inner)
+    return list(found)
+
+
 def nested(params: dict[str, Any]) -> list[Entry]:
     """The programs among parameters, with the labels under which they are printed."""
     found = []

@@ -1,10 +1,16 @@
 """Operations with the names and signatures of `jax.lax`."""
 
+from functrans.lax.collective import *
 from functrans.lax.contraction import *
+from functrans.lax.control_flow import *
 from functrans.lax.convolution import *
 from functrans.lax.creation import *
 from functrans.lax.elementwise import *
+from functrans.lax.exchange import *
 from functrans.lax.indexing import *
+from functrans.lax.loops import *
 from functrans.lax.reduction import *
 from functrans.lax.shape import *
+from functrans.lax.sharding import *
+from functrans.lax.solvers import *
 from functrans.lax.sorting import *

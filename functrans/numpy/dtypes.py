@@ -5,33 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import jax
+import numpy as np
 from jax.numpy import ComplexWarning as ComplexWarning
-from jax.numpy import bfloat16 as bfloat16
-from jax.numpy import bool_ as bool_
 from jax.numpy import can_cast as can_cast
-from jax.numpy import cdouble as cdouble
 from jax.numpy import character as character
-from jax.numpy import complex64 as complex64
-from jax.numpy import complex128 as complex128
 from jax.numpy import complex_ as complex_
 from jax.numpy import complexfloating as complexfloating
-from jax.numpy import csingle as csingle
-from jax.numpy import double as double
 from jax.numpy import dtype as dtype
 from jax.numpy import finfo as finfo
 from jax.numpy import flexible as flexible
-from jax.numpy import float16 as float16
-from jax.numpy import float32 as float32
-from jax.numpy import float64 as float64
 from jax.numpy import float_ as float_
 from jax.numpy import floating as floating
 from jax.numpy import generic as generic
 from jax.numpy import iinfo as iinfo
 from jax.numpy import inexact as inexact
-from jax.numpy import int8 as int8
-from jax.numpy import int16 as int16
-from jax.numpy import int32 as int32
-from jax.numpy import int64 as int64
 from jax.numpy import int_ as int_
 from jax.numpy import integer as integer
 from jax.numpy import isdtype as isdtype
@@ -40,17 +27,12 @@ from jax.numpy import number as number
 from jax.numpy import object_ as object_
 from jax.numpy import promote_types as promote_types
 from jax.numpy import signedinteger as signedinteger
-from jax.numpy import single as single
 from jax.numpy import uint as uint
-from jax.numpy import uint8 as uint8
-from jax.numpy import uint16 as uint16
-from jax.numpy import uint32 as uint32
-from jax.numpy import uint64 as uint64
 from jax.numpy import unsignedinteger as unsignedinteger
 
 from functrans.ir.types import dtype_class
-from functrans.numpy.promotion import array_of
-from functrans.trace import Tracer, typeof
+from functrans.numpy.promotion import array_of, cast, user_dtype
+from functrans.trace import Tracer, materialize, typeof
 
 __all__ = [
     "ComplexWarning", "bfloat16", "bool_", "can_cast", "cdouble", "character", "complex64",
@@ -61,6 +43,33 @@ __all__ = [
     "result_type", "signedinteger", "single", "uint", "uint8", "uint16", "uint32", "uint64",
     "unsignedinteger",
 ]  # fmt: skip
+
+
+# --- scalar types ---------------------------------------------------------------------------------
+
+
+class _ScalarType(type(jax.numpy.float32)):  # type: ignore[misc]
+    """JAX's scalar types, that also make an array of a traced value: `jnp.float32(x)`."""
+
+    def __call__(cls, x: Any) -> Any:
+        if isinstance(x, Tracer):
+            return materialize(cast(x, user_dtype(cls.dtype)))
+        return super().__call__(x)
+
+
+def _scalar_type(name: str) -> Any:
+    dtype = np.dtype(getattr(jax.numpy, name))
+    return _ScalarType(dtype.name, (object,), {"dtype": dtype, "__module__": "functrans.numpy"})
+
+
+bool_ = _scalar_type("bool_")
+int8, int16, int32, int64 = map(_scalar_type, ("int8", "int16", "int32", "int64"))
+uint8, uint16, uint32, uint64 = map(_scalar_type, ("uint8", "uint16", "uint32", "uint64"))
+bfloat16, float16, float32, float64 = map(
+    _scalar_type, ("bfloat16", "float16", "float32", "float64")
+)
+complex64, complex128 = map(_scalar_type, ("complex64", "complex128"))
+single, double, csingle, cdouble = float32, float64, complex64, complex128
 
 
 class _Arrays(type):

@@ -80,7 +80,7 @@ def write(
         how = promises(
             mode,
             indices_are_sorted or plan.sorted,
-            unique_indices or plan.unique,
+            unique_indices or plan.unique or set(typeof(i).shape[:-1]) <= {1},
         )
         out = primitive(out, i, values, **plan.axes, **how)
     if plan.expand is not None:

@@ -21,11 +21,11 @@ Conventions
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any, NamedTuple
 
 from functrans import errors
-from functrans.ir.program import PRIMITIVES
+from functrans.ir.program import PRIMITIVES, Program
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType
 from functrans.trace import bind, literal, typeof
@@ -57,6 +57,8 @@ class Primitive:
     name: str = ""
     multiple = False  # more than one result: lists instead of values
     holds_programs = False  # parameters hold Programs: rules get the transformation as `t`
+    runs_now = False  # outside of programs `run_now` gives its results, not a compiled operation
+    holds_functions = False  # `program` is a Python function until a trace records the equation
     linear_in: tuple[int, ...] = ()  # operands in which it is linear; the rest have no derivative
     multilinear = (
         False  # linear in each of `linear_in` alone (a product), not in all at once (a sum)
@@ -140,9 +142,23 @@ class Primitive:
         """`reference` of an operation that holds programs; `run(program, values)` runs one."""
         raise self.missing("interpret")
 
+    def run_now(self, values: Sequence[Any], params: dict[str, Any]) -> Any:
+        """The results on concrete arrays, where `runs_now` is set."""
+        raise self.missing("run_now")
+
+    def record(self, trace: Any, own: bool, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        """Bind with a Program for the function, where `holds_functions` is set. `own`: among the
+        operands is a tracer of the recording trace."""
+        raise self.missing("record")
+
     def has_effects(self, params: dict[str, Any]) -> bool:
         """Must it run even if nobody uses its results?"""
         return False
+
+    def named_axes(self, params: dict[str, Any]) -> Container[Any]:
+        """The names of mapped axes that it speaks of: a vmap with one of these must see it, even
+        where no operand is batched."""
+        return _axes_inside(tuple(params.values())) if self.holds_programs else ()
 
     def short_params(self, params: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         """-> how some parameters are written in short ("" for none), and the rest, by name."""
@@ -191,6 +207,18 @@ class Primitive:
             f"the primitive {self.name} has no rule `{rule}`, at\n    {describe(user_source())}\n"
             f"{advice.get(rule, 'It is mandatory.')} Its class stands in {where}."
         )
+
+
+def _axes_inside(value: Any) -> set[Any]:
+    """The names of mapped axes in a program, or in those among the elements of a tuple."""
+    if isinstance(value, tuple):
+        return set().union(*[_axes_inside(v) for v in value])
+    if not isinstance(value, Program):
+        return set()
+    if "axes" not in value.cache:
+        names = [e.primitive.named_axes(e.params) for e in value.equations]
+        value.cache["axes"] = set().union(*names)
+    return value.cache["axes"]
 
 
 def sum_of(x: Any, y: Any) -> Any:

@@ -19,7 +19,7 @@ from functrans import tree
 from functrans.flags import flags
 from functrans.ir.program import Program, hoist_constants
 from functrans.primitives.base import Cost, LinearInput, Primitive
-from functrans.trace import ARRAYS, Tracer, stage, staging_trace, typeof
+from functrans.trace import ARRAYS, Tracer, stage, staging_trace, state, typeof
 
 
 class Jit(Primitive):
@@ -53,10 +53,11 @@ class Jit(Primitive):
             n = len(program.outputs)
             outs, moving = results[:n], iter(results[n:])
         else:
-            forward, linear, out_active = t.linearized(program, active)
+            forward, linear, out_active, places = t.split(program, active)
             results = t.bind_primal(self, primals, {"program": forward})
             n = len(program.outputs)
-            outs, residuals = results[:n], results[n:]
+            outs = results[:n]
+            residuals = take(places, primals, outs, results[n:])
             moving = iter(self(*residuals, *given, program=linear) if linear.outputs else ())
         return outs, [next(moving) if a else None for a in out_active]
 
@@ -90,6 +91,12 @@ class Jit(Primitive):
         return program.cache["effects"]
 
 
+def take(places: Sequence[tuple[str, int]], ins: Any, outs: Any, extras: Any) -> list[Any]:
+    """The residuals of a linearised program from where `transforms.jvp.Split` says they are."""
+    stores = {"in": ins, "out": outs, "extra": extras}
+    return [stores[kind][i] for kind, i in places]
+
+
 jit = Jit()
 
 
@@ -112,7 +119,9 @@ def composite(function: Callable[..., Any]) -> Callable[..., Any]:
         if staging_trace() is not None:
             return function(*args, **kwargs)
         arrays = []
-        signature: list[Any] = [flags.jax_enable_x64, flags.jax_default_matmul_precision]
+        signature: list[Any] = [
+            flags.jax_enable_x64, flags.jax_default_matmul_precision, state.axes,
+        ]  # fmt: skip
         for x in (*args, *kwargs.values()) if kwargs else args:
             if x.__class__ in _OPTIONS:
                 signature.append(x.__class__)

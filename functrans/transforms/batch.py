@@ -1,7 +1,8 @@
 """Vectorisation: a program rewritten for operands with one more axis.
 
 In: a program, its arguments, for each the position of its batch axis or None. Each equation with a
-batched operand is replaced by what its primitive's batch rule says; the others stay as they are.
+batched operand is replaced by what its primitive's batch rule says, and so is each collective over
+the axis's name; the others stay as they are.
 """
 
 from __future__ import annotations
@@ -10,18 +11,24 @@ from collections.abc import Sequence
 from typing import Any
 
 from functrans.ir.program import Literal, Origin, Program
+from functrans.primitives.constants import closed
 from functrans.primitives.shape import broadcast_to_axis, move_axis
 from functrans.trace import bind, stage, state
 
 
 class Batching:
-    """The running vmap, as batch rules see it."""
+    """The running vmap, as batch rules see it.
 
-    __slots__ = ("axis_name", "size")
+    axis_name      : what collectives inside call the axis
+    spmd_axis_name : axes of a device mesh over which the axis is laid out, for rules about layout
+    """
 
-    def __init__(self, size: int, axis_name: Any = None):
+    __slots__ = ("axis_name", "size", "spmd_axis_name")
+
+    def __init__(self, size: int, axis_name: Any = None, spmd_axis_name: tuple[Any, ...] = ()):
         self.size = size
         self.axis_name = axis_name
+        self.spmd_axis_name = spmd_axis_name
 
     def at(self, x: Any, dim: int | None, to: int) -> Any:
         """x with its batch axis at `to`; repeated along a new one if it has none."""
@@ -38,7 +45,8 @@ class Batching:
     ) -> tuple[Program, tuple[int | None, ...]]:
         """The batched program and the batch axes of its results, cached. Results named in
         `out_batched` are batched at axis 0 whether they need it or not."""
-        key = ("batch", self.size, self.axis_name, dims, tuple(out_batched))
+        name, spmd = self.axis_name, self.spmd_axis_name
+        key = ("batch", self.size, name, spmd, dims, tuple(out_batched))
         if key not in program.cache:
             program.cache[key] = self._program(program, dims, out_batched)
         return program.cache[key]
@@ -60,7 +68,7 @@ class Batching:
             t if d is None else t.update(shape=(*t.shape[:d], self.size, *t.shape[d:]))
             for t, d in zip(program.in_types, dims, strict=True)
         ]
-        return stage(batched, types, program.name), tuple(out_dims)
+        return closed(stage(batched, types, program.name)), tuple(out_dims)
 
     def run(
         self, program: Program, args: Sequence[Any], dims: Sequence[int | None]
@@ -85,7 +93,9 @@ class Batching:
         args = [v if v.__class__ is Literal else env[v] for v in eqn.inputs]
         dims = [dim_of.get(v) for v in eqn.inputs]
         primitive = eqn.primitive
-        if all(d is None for d in dims):
+        if all(d is None for d in dims) and (
+            self.axis_name is None or self.axis_name not in primitive.named_axes(eqn.params)
+        ):
             outs = bind(primitive, args, eqn.params)
             env.update(zip(eqn.outputs, outs if primitive.multiple else [outs], strict=True))
             return

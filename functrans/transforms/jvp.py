@@ -13,10 +13,12 @@ at once, so Python sees values) and its jvp rule on the tangents.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from functrans.ir.program import PRIMITIVES, Equation, Literal, Origin, Program, Var, prune
 from functrans.ir.source import user_source
+from functrans.ir.types import is_key_dtype
+from functrans.primitives.constants import closed
 from functrans.trace import (
     Tracer,
     bind_in,
@@ -67,6 +69,8 @@ class LinearTrace:
                 break
         else:
             return bind_in(self.parent, primitive, args, params)
+        if primitive.holds_functions and params["program"].__class__ is not Program:
+            return primitive.record(self, True, args, params)
         inputs = [x.ref if x.__class__ is Tracer and x.owner is self else x for x in args]
         outs = out_types(primitive, tuple([typeof(x) for x in args]), params)
         variables = tuple([Var(t) for t in outs])
@@ -157,6 +161,10 @@ class Differentiation:
         """A Dual; a value without a tangent is just itself."""
         return primal if tangent is None else Dual(self, primal, tangent)
 
+    def parts(self, x: Any) -> tuple[Any, Any]:
+        """A value's primal and tangent."""
+        return (x.ref, x.tangent) if x.__class__ is Dual and x.owner is self else (x, None)
+
     def bind_primal(self, primitive: Any, primals: Sequence[Any], params: dict[str, Any]) -> Any:
         """Run the operation itself; what its rule adds from here on derives from it."""
         outs = bind_in(self.parent, primitive, primals, params)
@@ -169,13 +177,15 @@ class Differentiation:
 
     # What primitives that hold programs ask for: see `Jit.differentiate`.
 
-    def jvp(self, program: Program, active: tuple[bool, ...]) -> tuple[Program, tuple[bool, ...]]:
-        return jvp_program(program, active)
+    def jvp(
+        self, program: Program, active: tuple[bool, ...], needed: tuple[bool, ...] = ()
+    ) -> tuple[Program, tuple[bool, ...]]:
+        return jvp_program(program, active, needed)
 
-    def linearized(
-        self, program: Program, active: tuple[bool, ...]
-    ) -> tuple[Program, Program, tuple[bool, ...]]:
-        return linearized(program, active)
+    def split(
+        self, program: Program, active: tuple[bool, ...], needed: tuple[bool, ...] = ()
+    ) -> Split:
+        return split(program, active, needed)
 
 
 def run_dual(
@@ -229,12 +239,17 @@ class Linear:
                     Equation(e.primitive, inputs, e.outputs, e.params, e.source, e.origin)
                 )
         outs = [
-            literal(0, t) if v is None else known.get(v, v)
+            _no_tangent(t) if v is None else known.get(v, v)
             for v, t in zip(self.outputs, self.out_types, strict=True)
         ]
         variables = [v for v, _ in constants.values()]
         values = [x for _, x in constants.values()]
         return Program(self.inputs, equations, outs, variables, values)
+
+
+def _no_tangent(t: Any) -> Literal:
+    """What stands for the tangent of a result that has none; of keys nobody reads it."""
+    return Literal(0, t) if is_key_dtype(t.dtype) else literal(0, t)
 
 
 def _written_out(call: Equation, inputs: tuple, known: dict[Any, Any]) -> list[Equation]:
@@ -270,9 +285,12 @@ def run_linearize(
 # --- Program -> Program ---------------------------------------------------------------------------
 
 
-def jvp_program(program: Program, active: tuple[bool, ...]) -> tuple[Program, tuple[bool, ...]]:
-    """`primals, tangents of active -> outs, tangents of active outs`, and which outs are active."""
-    key = ("jvp", active)
+def jvp_program(
+    program: Program, active: tuple[bool, ...], needed: tuple[bool, ...] = ()
+) -> tuple[Program, tuple[bool, ...]]:
+    """`primals, tangents of active -> outs, tangents of active outs`, and which outs are active.
+    Those `needed` are given a tangent even where it is zero."""
+    key = ("jvp", active, needed)
     if key in program.cache:
         return program.cache[key]
     n = len(program.inputs)
@@ -282,21 +300,29 @@ def jvp_program(program: Program, active: tuple[bool, ...]) -> tuple[Program, tu
         nonlocal out_active
         names = iter(args[n:])
         tangents = [next(names) if a else None for a in active]
-        outs, out_tangents = run_dual(lambda *xs: evaluate(program, xs), args[:n], tangents)
-        out_active = tuple(t is not None for t in out_tangents)
-        return [*outs, *(t for t in out_tangents if t is not None)]
+        outs, found = run_dual(lambda *xs: evaluate(program, xs), args[:n], tangents)
+        _instantiate(found, program.out_types, needed)
+        out_active = tuple([t is not None for t in found])
+        return [*outs, *[t for t in found if t is not None]]
 
     tangent_types = [t for t, a in zip(program.in_types, active, strict=True) if a]
-    made = stage(both, [*program.in_types, *tangent_types], program.name)
+    made = closed(stage(both, [*program.in_types, *tangent_types], program.name))
     program.cache[key] = made, out_active
     return made, out_active
 
 
+def _instantiate(tangents: list[Any], types: Sequence[Any], needed: Sequence[bool]) -> None:
+    for i, wanted in enumerate(needed):
+        if wanted and tangents[i] is None:
+            tangents[i] = literal(0, types[i])
+
+
 def linearized(
-    program: Program, active: tuple[bool, ...]
+    program: Program, active: tuple[bool, ...], needed: tuple[bool, ...] = ()
 ) -> tuple[Program, Program, tuple[bool, ...]]:
-    """`primals -> outs, residuals`; `residuals, tangents -> tangents of active outs`; which are."""
-    key = ("linearize", active)
+    """`primals -> outs, residuals`; `residuals, tangents -> tangents of active outs`; which are.
+    Those `needed` are given a tangent even where it is zero."""
+    key = ("linearize", active, needed)
     if key in program.cache:
         return program.cache[key]
     linear_part: Program | None = None
@@ -305,8 +331,11 @@ def linearized(
     def forward(*args: Any) -> list[Any]:
         nonlocal linear_part, out_active
         outs, linear = run_linearize(lambda *xs: evaluate(program, xs), args, active)
-        out_active = tuple(v is not None for v in linear.outputs)
-        closed = linear.program()
+        wanted = needed or [False] * len(outs)
+        out_active = tuple(
+            [v is not None or w for v, w in zip(linear.outputs, wanted, strict=True)]
+        )
+        closed = linear.program()  # zeros stand there as literals
         kept = [v for v, a in zip(closed.outputs, out_active, strict=True) if a]
         linear_part = closed.replace(
             inputs=(*closed.constants, *closed.inputs),
@@ -317,10 +346,47 @@ def linearized(
         )
         return [*outs, *closed.values]
 
-    primal_part = stage(forward, program.in_types, program.name)
+    primal_part = closed(stage(forward, program.in_types, program.name))
     made = primal_part, linear_part, out_active
     program.cache[key] = made
     return made  # type: ignore[return-value]
+
+
+class Split(NamedTuple):
+    """A program linearised, with what its linear part needs of values that are there anyway.
+
+    forward   : inputs -> outs, extra residuals (only what is neither an input nor a result)
+    linear    : residuals, tangents -> tangents of active outs
+    residuals : for each, where it comes from: ("in", i), ("out", i) or ("extra", i)
+    """
+
+    forward: Program
+    linear: Program
+    out_active: tuple[bool, ...]
+    residuals: tuple[tuple[str, int], ...]
+
+
+def split(program: Program, active: tuple[bool, ...], needed: tuple[bool, ...] = ()) -> Split:
+    """Linearise a program; see `Split`."""
+    key = ("split", active, needed)
+    if key in program.cache:
+        return program.cache[key]
+    forward, linear, out_active = linearized(program, active, needed)
+    n = len(program.outputs)
+    outs, residuals = forward.outputs[:n], forward.outputs[n:]
+    known: dict[Any, tuple[str, int]] = {v: ("in", i) for i, v in enumerate(forward.inputs)}
+    for i, v in enumerate(outs):
+        known.setdefault(v, ("out", i))
+    extra: list[Any] = []
+    places = []
+    for v in residuals:
+        if v not in known:
+            known[v] = ("extra", len(extra))
+            extra.append(v)
+        places.append(known[v])
+    made = Split(forward.replace(outputs=(*outs, *extra)), linear, out_active, tuple(places))
+    program.cache[key] = made
+    return made
 
 
 # --- one operation at a time ----------------------------------------------------------------------
@@ -339,15 +405,12 @@ class AtOnce:
     def __init__(self, program: Program, moving: tuple[bool, ...], of: Equation, call: bool):
         self.out_types = program.out_types
         self.origin = Origin("jvp of", of)
-        forward, linear, out_moving = linearized(program, moving)
+        forward, linear, out_moving, residuals = split(program, moving)
         n = len(self.out_types)
-        outs, residuals = forward.outputs[:n], forward.outputs[n:]
-        held = {*forward.inputs, *outs}
-        extra = [v for v in dict.fromkeys(residuals) if v.__class__ is Var and v not in held]
-        # None: nothing but the operation itself is to be run
-        more = forward.replace(outputs=(*outs, *extra)) if extra else None
-        self.forward = None if more is None else {"program": more}
-        names, tangents = linear.inputs[: len(residuals)], linear.inputs[len(residuals) :]
+        # None: nothing but the operation itself is to be run. Where a program is called, functions
+        # with rules of their own may run these instead.
+        self.forward = {"program": forward} if call or len(forward.outputs) > n else None
+        tangents = linear.inputs[len(residuals) :]
         equations, ends = linear.equations, linear.outputs
         if len(equations) > 1:  # called as one, so that its transpose is one dispatch too
             linear.cache["one operation"] = not call
@@ -355,14 +418,17 @@ class AtOnce:
             equations = [Equation(PRIMITIVES["jit"], linear.inputs, ends, {"program": linear})]
         self.equation = equations[0] if equations else None
         operands, results = (equations[0].inputs, equations[0].outputs) if equations else ((), ())
-        known = dict(zip(names, residuals, strict=True))
-        meant = [known.get(v, v) for v in operands]
-        self.literals = [v for v in meant if v.__class__ is Literal]
+        meant = dict(zip(linear.inputs, residuals, strict=False))
+        operands = tuple([meant.get(v, v) for v in operands])
+        self.literals = [v for v in operands if v.__class__ is Literal]
         # where each of its operands stands among: tangents, operands and results of the operation,
         # what else the derivative needs, literals
-        pool = [*tangents, *forward.inputs, *outs, *extra, *self.literals]
-        where: dict[Any, int] = {v: i for i, v in enumerate(pool)}
-        self.places = [where[v] for v in meant]
+        start = {"in": len(tangents), "out": len(tangents) + len(forward.inputs)}
+        start["extra"] = start["out"] + n
+        where: dict[Any, int] = {v: i for i, v in enumerate(tangents)}
+        last = start["out"] + len(forward.outputs)
+        where.update({v: last + i for i, v in enumerate(self.literals)})
+        self.places = [start[v[0]] + v[1] if v.__class__ is tuple else where[v] for v in operands]
         made: dict[Any, int] = {v: i for i, v in enumerate(results)}
         made.update({v: ~i for i, v in enumerate(tangents)})  # handed on as it is
         rest = iter(ends)

@@ -14,6 +14,8 @@ from functrans import errors
 from functrans.ir.program import Equation, Origin, Program, Var
 from functrans.ir.source import equation_source
 from functrans.primitives.base import LinearInput, sum_of
+from functrans.primitives.constants import closed
+from functrans.primitives.custom import set_transpose
 from functrans.trace import literal, stage, state, typeof
 
 
@@ -31,6 +33,7 @@ class Transposition:
 
 
 _RUNNING = Transposition()
+set_transpose(_RUNNING.program)
 
 
 def backward(
@@ -106,11 +109,13 @@ def _transpose_program(
     known_in = [v for v, lin in zip(program.inputs, linear, strict=True) if not lin]
     linear_in = [v for v, lin in zip(program.inputs, linear, strict=True) if lin]
     tangents = set(linear_in)
+    rest, moved = [], []
     for eqn in program.equations:
-        if not tangents.isdisjoint([v for v in eqn.inputs if v.__class__ is Var]):
+        if tangents.isdisjoint([v for v in eqn.inputs if v.__class__ is Var]):
+            rest.append(eqn)
+        else:
+            moved.append(eqn)
             tangents.update(eqn.outputs)
-    rest = [e for e in program.equations if tangents.isdisjoint(e.outputs)]
-    moved = [e for e in program.equations if not tangents.isdisjoint(e.outputs)]
     check_linear(moved, tangents)
 
     def back(*args: Any) -> list[Any]:
@@ -132,7 +137,7 @@ def _transpose_program(
         ]
 
     ct_types = [v.type for v, a in zip(program.outputs, ct_active, strict=True) if a]
-    return stage(back, [*(v.type for v in known_in), *ct_types], program.name)
+    return closed(stage(back, [*(v.type for v in known_in), *ct_types], program.name))
 
 
 def _run(equations: Sequence[Equation], env: dict[Any, Any]) -> None:

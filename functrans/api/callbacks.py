@@ -1,0 +1,409 @@
+"""`debug.print` and its relatives: Python functions that are called while a program runs."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import logging
+import string
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from functrans import errors, tree
+from functrans.api.flat import as_array, function_name
+from functrans.ir.source import describe, line_of, user_source
+from functrans.ir.types import ArrayType
+from functrans.primitives import callback as calls
+from functrans.primitives.callback import FlatCall
+from functrans.trace import literal, staging_trace, typeof
+
+_logger = logging.getLogger("functrans.debug")
+
+
+def debug_callback(
+    callback: Callable[..., Any] | None = None,
+    *args: Any,
+    ordered: bool = False,
+    partitioned: bool = False,
+    **kwargs: Any,
+) -> Any:
+    """Call a Python function with values of a program, whenever the program runs.
+
+    Inside `jit` it is called when the compiled code runs; inside `vmap` once per example; `grad`
+    and `jvp` call it with the primal values. Nothing but its side effect is kept of it.
+
+    Arguments:
+      callback: function of pytrees of `jax.Array`s. Left out: a function of the callback and its
+        arguments, with the options given here.
+      *args, **kwargs: what it is called with; leaves that are not arrays are handed on as they are.
+      ordered: keep the order in which the ordered callbacks stand in the program.
+      partitioned: of an array on several devices, show each device's own part.
+
+    Raises:
+      NotAnArray: `callback` is not a function.
+
+    Source: `jax.debug.callback`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> seen = []
+      >>> @ft.jit
+      ... def f(x):
+      ...     ft.debug.callback(seen.append, x)
+      ...     return x * 2
+      >>> y = f(3.0)
+      >>> ft.effects_barrier()
+      >>> print(seen)
+      [Array(3., dtype=float32...)]
+    """
+
+    def call(callback: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        _check_callable(callback, "debug.callback")
+        name = function_name(callback)
+        _debug_callback(callback, name, args, kwargs, ordered, partitioned)
+
+    return _in_two_calls(call, callback, args, kwargs, "debug.callback")
+
+
+def debug_print(
+    fmt: str | None = None,
+    *args: Any,
+    ordered: bool = False,
+    partitioned: bool = False,
+    skip_format_check: bool = False,
+    **kwargs: Any,
+) -> Any:
+    """Print values of a program, whenever the program runs.
+
+    Arguments:
+      fmt: what to print, as in `str.format`; not an f-string, which would be filled in while the
+        function is traced. Left out: a function of the format and the values, with these options.
+      *args, **kwargs: values for the places in `fmt`.
+      ordered: keep the order in which the ordered prints stand in the program.
+      partitioned: of an array on several devices, print each device's own part.
+      skip_format_check: do not check that the values fit the places.
+
+    Raises:
+      InvalidFormat: a place without a value, or a value without a place.
+
+    Source: `jax.debug.print`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> def f(x):
+      ...     ft.debug.print("x = {x}", x=x)
+      ...     return x * x
+      >>> print(ft.grad(f)(3.0))
+      x = 3.0
+      6.0
+    """
+    show = functools.partial(
+        _debug_print, ordered=ordered, partitioned=partitioned, check=not skip_format_check
+    )
+    return _in_two_calls(show, fmt, args, kwargs, "debug.print")
+
+
+def debug_log(
+    fmt: str | None = None,
+    *args: Any,
+    ordered: bool = False,
+    partitioned: bool = False,
+    skip_format_check: bool = False,
+    **kwargs: Any,
+) -> Any:
+    """Write values of a program to the log `functrans.debug` (level INFO), whenever it runs.
+
+    Arguments: as of `debug.print`.
+
+    Source: `jax.debug.log`.
+
+    Example:
+      >>> import functrans as ft
+      >>> ft.debug.log("x = {}", 3.0)
+    """
+    source = user_source()
+    where = (source[0].co_filename, line_of(source)) if source else ("(unknown file)", 0)
+    record = _logger.makeRecord(_logger.name, logging.INFO, *where, "", (), None)
+    show = functools.partial(
+        _debug_print,
+        ordered=ordered,
+        partitioned=partitioned,
+        check=not skip_format_check,
+        record=record,
+    )
+    return _in_two_calls(show, fmt, args, kwargs, "debug.log")
+
+
+def pure_callback(
+    callback: Callable[..., Any],
+    result_shape_dtypes: Any,
+    *args: Any,
+    sharding: Any = None,
+    vmap_method: str | None = None,
+    **kwargs: Any,
+) -> Any:
+    """Compute with a Python function that has no side effects, as part of a program.
+
+    It may be called more than once, or not at all if nobody uses its results. It has no derivative:
+    give one by `custom_jvp`.
+
+    Arguments:
+      callback: function of pytrees of `jax.Array`s, returning a pytree of arrays.
+      result_shape_dtypes: what it returns: a pytree of `ft.ShapeDtypeStruct`s.
+      *args, **kwargs: what it is called with; pytrees of arrays.
+      sharding: the device from which to call it.
+      vmap_method: what `vmap` makes of it: "sequential" and "sequential_unrolled" call it once per
+        example; "expand_dims" and "broadcast_all" call it once with arrays that have one more axis
+        at the front, of size 1 or of full size where an argument is not mapped;
+        "legacy_vectorized" leaves arguments alone that are not mapped.
+
+    Returns:
+      A pytree of arrays like `result_shape_dtypes`.
+
+    Raises:
+      InvalidArgument: an unknown `vmap_method`, or 64-bit results while these are disabled.
+      MissingRule: it is vmapped and has no `vmap_method`.
+      OpaqueCallback: it is differentiated.
+      CallbackResult: it returned other shapes or dtypes (compiled: inside a JaxRuntimeError).
+
+    Source: `jax.pure_callback`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp, numpy as np
+      >>> @ft.jit
+      ... def f(x):
+      ...     like = ft.ShapeDtypeStruct(x.shape, x.dtype)
+      ...     return ft.pure_callback(np.sort, like, x, vmap_method="expand_dims")
+      >>> print(f(jnp.array([3.0, 1.0, 2.0])))
+      [1. 2. 3.]
+    """
+    if vmap_method not in _VMAP_METHODS:
+        raise errors.InvalidArgument(
+            f"pure_callback takes as vmap_method one of {', '.join(map(repr, _VMAP_METHODS))}, "
+            f"got {vmap_method!r}, at\n    {describe(user_source())}"
+        )
+    return _with_results(
+        calls.pure_callback, callback, result_shape_dtypes, args, kwargs,
+        sharding=sharding, vmap_method=vmap_method,
+    )  # fmt: skip
+
+
+_VMAP_METHODS = (
+    "sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized", None,
+)  # fmt: skip
+
+
+def io_callback(
+    callback: Callable[..., Any],
+    result_shape_dtypes: Any,
+    *args: Any,
+    sharding: Any = None,
+    ordered: bool = False,
+    **kwargs: Any,
+) -> Any:
+    """Call a Python function that has side effects and results, as part of a program.
+
+    It is called whenever the program runs, whether its results are used or not; inside `vmap` once
+    per example. It has no derivative: give one by `custom_jvp`.
+
+    Arguments:
+      callback: function of pytrees of `jax.Array`s, returning a pytree of arrays.
+      result_shape_dtypes: what it returns: a pytree of `ft.ShapeDtypeStruct`s, or None.
+      *args, **kwargs: what it is called with; pytrees of arrays.
+      sharding: the device from which to call it.
+      ordered: keep the order in which the ordered calls stand in the program; not under `vmap`.
+
+    Returns:
+      A pytree of arrays like `result_shape_dtypes`.
+
+    Raises:
+      InvalidArgument: it is ordered and vmapped, or 64-bit results while these are disabled.
+      OpaqueCallback: it is differentiated.
+      CallbackResult: it returned other shapes or dtypes (compiled: inside a JaxRuntimeError).
+
+    Source: `jax.experimental.io_callback`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp, numpy as np
+      >>> numbers = iter(range(10))
+      >>> def draw():
+      ...     return np.int32(next(numbers))
+      >>> @ft.jit
+      ... def f(x):
+      ...     like = ft.ShapeDtypeStruct((), jnp.int32)
+      ...     first = ft.experimental.io_callback(draw, like, ordered=True)
+      ...     second = ft.experimental.io_callback(draw, like, ordered=True)
+      ...     return x + 10 * first + second
+      >>> print(f(100), f(100))
+      101 123
+    """
+    return _with_results(
+        calls.io_callback, callback, result_shape_dtypes, args, kwargs,
+        sharding=sharding, ordered=ordered,
+    )  # fmt: skip
+
+
+# --- what they share ------------------------------------------------------------------------------
+
+
+def _in_two_calls(
+    run: Callable[..., None], first: Any, args: tuple, kwargs: dict[str, Any], name: str
+) -> Any:
+    """`name(first, *args)` runs now; `name(ordered=True)` gives the function of the rest."""
+    if first is not None:
+        return run(first, *args, **kwargs)
+    if args or kwargs:
+        raise errors.MissingArgument(
+            f"{name} was given {', '.join([*map(repr, args), *kwargs])} but not what to call with "
+            f"it, at\n    {describe(user_source())}\n"
+            f"Write {name}(options)(first, *args), or {name}(first, *args, options)."
+        )
+    return run
+
+
+def _debug_callback(
+    callback: Callable[..., Any], name: str, args: Any, kwargs: Any, ordered: Any, partitioned: Any
+) -> None:
+    leaves, in_tree = tree.flatten((args, kwargs))
+    static = {i: x for i, x in enumerate(leaves) if not _is_array_like(x)}
+    arrays = [_operand(x) for i, x in enumerate(leaves) if i not in static]
+    flat = FlatCall(callback, in_tree, static, name)
+    options = {"ordered": bool(ordered), "partitioned": bool(partitioned)}
+    calls.debug_callback(*arrays, callback=flat, **options)
+
+
+def _operand(x: Any) -> Any:
+    """A value as rules can compute with it; numbers stand in programs as they are."""
+    if x.__class__ in (bool, int, float, complex) and staging_trace() is not None:
+        return literal(x, typeof(x))
+    return as_array(x)
+
+
+def _is_array_like(x: Any) -> bool:
+    try:
+        typeof(x)
+    except TypeError:
+        return False
+    return True
+
+
+def _with_results(
+    primitive: Any, callback: Any, like: Any, args: Any, kwargs: Any, **options: Any
+) -> Any:
+    """Call one of the primitives that have results."""
+    _check_callable(callback, primitive.name)
+    leaves, in_tree = tree.flatten((args, kwargs))
+    structs, out_tree = tree.flatten(like)
+    flat = FlatCall(callback, in_tree, {}, function_name(callback))
+    results = _result_types(structs, f"{primitive.name} of {flat.name}")
+    outs = primitive(*map(_operand, leaves), callback=flat, results=results, **options)
+    return tree.unflatten(out_tree, outs)
+
+
+def _result_types(structs: Sequence[Any], what: str) -> tuple[ArrayType, ...]:
+    types = []
+    for s in structs:
+        if not (hasattr(s, "shape") and hasattr(s, "dtype")):
+            raise errors.NotAnArray(
+                f"{what}: result_shape_dtypes must be a pytree of objects with shape and dtype, "
+                f"got {s!r:.80}, at\n    {describe(user_source())}\n"
+                "Use ft.ShapeDtypeStruct(shape, dtype)."
+            )
+        if jax.dtypes.canonicalize_dtype(s.dtype) != s.dtype:
+            raise errors.InvalidArgument(
+                f"{what}: result_shape_dtypes says {np.dtype(s.dtype).name}, but 64-bit types are "
+                f"disabled, at\n    {describe(user_source())}\n"
+                "Use the 32-bit dtype, or ft.enable_x64(True)."
+            )
+        types.append(ArrayType(tuple(s.shape), np.dtype(s.dtype)))
+    return tuple(types)
+
+
+def _check_callable(callback: Any, name: str) -> None:
+    if not callable(callback):
+        raise errors.NotAnArray(
+            f"{name} takes a function as its first argument, got {callback!r:.80} of type "
+            f"{type(callback).__qualname__}, at\n    {describe(user_source())}"
+        )
+
+
+# --- formats --------------------------------------------------------------------------------------
+
+
+def _debug_print(
+    fmt: str,
+    *args: Any,
+    ordered: bool,
+    partitioned: bool,
+    check: bool,
+    record: logging.LogRecord | None = None,
+    **kwargs: Any,
+) -> None:
+    name = "debug.print" if record is None else "debug.log"
+    if not isinstance(fmt, str):
+        raise errors.NotAnArray(
+            f"{name} takes a format string as its first argument, got {type(fmt).__qualname__}, at"
+            f'\n    {describe(user_source())}\nWrite {name}("{{}}", x).'
+        )
+    if check:
+        _check_format(fmt, args, kwargs, name)
+    has_places = any(place is not None for _, place, _, _ in string.Formatter().parse(fmt))
+    options = np.get_printoptions()
+
+    def show(*args: Any, **kwargs: Any) -> None:
+        if has_places:
+            with np.printoptions(**options):
+                text = fmt.format(*args, **kwargs)
+        else:
+            text = " ".join([fmt, *map(str, args)])
+        if record is None:
+            sys.stdout.write(text + "\n")
+        else:
+            copied = copy.copy(record)
+            copied.msg = text
+            _logger.handle(copied)
+
+    _debug_callback(show, f"print {fmt!r}", args, kwargs, ordered, partitioned)
+
+
+class _Places(string.Formatter):
+    """Which values a format uses; formats nothing."""
+
+    def __init__(self) -> None:
+        self.used: set[Any] = set()
+
+    def get_value(self, key: Any, args: Any, kwargs: Any) -> Any:
+        self.used.add(key)
+        return super().get_value(key, args, kwargs)
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        return ""
+
+    def convert_field(self, value: Any, conversion: Any) -> Any:
+        return value
+
+
+def _check_format(fmt: str, args: tuple, kwargs: dict[str, Any], name: str) -> None:
+    places = _Places()
+    given = [*range(len(args)), *kwargs]
+    try:
+        places.format(fmt, *args, **kwargs)
+    except (IndexError, KeyError) as error:
+        problem = f"has a place for {error.args[0]!r}, which was not given"
+        if isinstance(error, IndexError):
+            problem = f"has places for more than the {len(args)} values given by position"
+        fix = "Give a value for each place; write {{ and }} for braces that are to be printed."
+    else:
+        unused = [key for key in given if key not in places.used]
+        if not unused:
+            return
+        shown = ", ".join([f"argument {k}" if k.__class__ is int else k for k in unused])
+        problem = f"has no place for {shown}"
+        fix = "Was it an f-string? Write the plain string: it is filled in when the program runs."
+    raise errors.InvalidFormat(
+        f"{name}: the format {fmt!r} {problem}, at\n    {describe(user_source())}\n{fix}"
+    )

@@ -1,0 +1,242 @@
+"""`checkpoint` (`remat`), its policies, and what reverse mode keeps of a function."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from functrans import errors, tree
+from functrans.api.checks import check_callable, here
+from functrans.api.flat import FlatFunction, function_name
+from functrans.api.jit import Statics
+from functrans.ir.program import Equation, Program, Var
+from functrans.ir.source import location
+from functrans.ir.types import ArrayType, is_inexact
+from functrans.lax.arguments import as_array
+from functrans.lax.staging import staged
+from functrans.primitives.checkpoint import POLICIES
+from functrans.primitives.checkpoint import checkpoint as _checkpoint
+from functrans.primitives.checkpoint import name as _name
+from functrans.trace import materialize, stage, typeof
+from functrans.transforms.jvp import split
+
+
+def checkpoint(
+    fun: Callable[..., Any] | None = None, *, prevent_cse: bool = True, policy: Any = None,
+    static_argnums: int | Sequence[int] = (),
+) -> Any:  # fmt: skip
+    """Make a function whose intermediate values reverse mode computes again instead of keeping.
+
+    Arguments:
+      fun: function of pytrees of arrays. Left out: a decorator.
+      prevent_cse: keep XLA from merging the second computation with the first (not needed inside
+        `scan`, where False is faster).
+      policy: which intermediate values are kept all the same, from `checkpoint_policies`, or a
+        function (operation, *types of operands, **parameters) -> bool; None: none.
+      static_argnums: arguments that are Python values.
+
+    Returns:
+      A function with the same results and derivatives.
+
+    Source: `jax.checkpoint` (Griewank and Walther, 2000).
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> f = ft.checkpoint(lambda x: jnp.sin(jnp.sin(x)))
+      >>> print(ft.grad(f)(0.0))
+      1.0
+    """
+    if fun is None:
+        return functools.partial(
+            checkpoint, prevent_cse=prevent_cse, policy=policy, static_argnums=static_argnums
+        )
+    check_callable(fun, "checkpoint")
+    statics = Statics(fun, static_argnums, None)
+    if policy is not None and not callable(policy):
+        raise errors.NotAnArray(
+            f"checkpoint: policy must be a function, as checkpoint_policies holds, got "
+            f"{policy!r:.60}, {here()}"
+        )
+    how: dict[str, Any] = {"policy": getattr(policy, "description", policy)} if policy else {}
+    if not prevent_cse:
+        how["prevent_cse"] = False
+    bound: dict[Any, Callable[..., Any]] = {}  # static arguments -> the function of the others
+
+    @functools.wraps(fun)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        statics.check(args, kwargs)
+        static, dynamic = statics.split(args, kwargs)
+        leaves, in_tree = tree.flatten(dynamic)
+        leaves = [materialize(as_array(x)) for x in leaves]
+        of_dynamic = bound.setdefault(_exactly(static), statics.bound(static))
+        made = staged(of_dynamic, in_tree, [typeof(x) for x in leaves])
+        outs = _checkpoint(*made.captured, *leaves, program=made.program, **how)
+        return tree.unflatten(made.out_tree, outs)
+
+    return call
+
+
+def _exactly(static: Any) -> Any:
+    """A key for static arguments that tells 1, 1.0 and True apart."""
+    return static, tuple([x.__class__ for part in static for _, x in part])
+
+
+remat = checkpoint
+
+
+class _Policy:
+    """A policy that prints and parses as its name and arguments."""
+
+    def __init__(self, *description: Any):
+        self.description = description
+        self.keeps = POLICIES[description[0]](*description[1:])
+        self.__name__ = description[0]
+
+    def __call__(self, primitive: Any, *types: Any, **params: Any) -> bool:
+        return self.keeps(primitive, *types, **params)
+
+    def __repr__(self) -> str:
+        return f"checkpoint_policies.{self.description[0]}"
+
+
+class checkpoint_policies:
+    """What `checkpoint` may keep.
+
+    Source: `jax.checkpoint_policies`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> keep = ft.checkpoint_policies.dots_saveable
+      >>> f = ft.checkpoint(lambda w, x: jnp.tanh(x @ w), policy=keep)
+      >>> print(ft.grad(lambda w, x: f(w, x).sum())(jnp.zeros((2, 2)), jnp.ones((3, 2))))
+      [[3. 3.]
+       [3. 3.]]
+    """
+
+    everything_saveable = _Policy("everything_saveable")
+    nothing_saveable = _Policy("nothing_saveable")
+    dots_saveable = checkpoint_dots = _Policy("dots_saveable")
+    dots_with_no_batch_dims_saveable = _Policy("dots_with_no_batch_dims_saveable")
+    checkpoint_dots_with_no_batch_dims = dots_with_no_batch_dims_saveable
+
+    @staticmethod
+    def save_any_names_but_these(*names_not_to_save: str) -> _Policy:
+        """Values named by `checkpoint_name`, but not these."""
+        return _Policy("save_any_names_but_these", *names_not_to_save)
+
+    @staticmethod
+    def save_only_these_names(*names_which_can_be_saved: str) -> _Policy:
+        """Values named so by `checkpoint_name`."""
+        return _Policy("save_only_these_names", *names_which_can_be_saved)
+
+    @staticmethod
+    def save_anything_except_these_names(*names_not_to_save: str) -> _Policy:
+        """All values but those named so by `checkpoint_name`."""
+        return _Policy("save_anything_except_these_names", *names_not_to_save)
+
+    @staticmethod
+    def save_from_both_policies(policy_1: Any, policy_2: Any) -> _Policy:
+        """What either of two policies keeps."""
+        both = [getattr(p, "description", p) for p in (policy_1, policy_2)]
+        return _Policy("save_from_both_policies", *both)
+
+
+def checkpoint_name(x: Any, name: str) -> Any:
+    """Give values a name that the policies of `checkpoint` know.
+
+    Arguments:
+      x: pytree of arrays.
+      name: any text.
+
+    Returns:
+      x.
+
+    Source: `jax.ad_checkpoint.checkpoint_name`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> from functrans.ad_checkpoint import checkpoint_name
+      >>> keep = ft.checkpoint_policies.save_only_these_names("hidden")
+      >>> f = ft.checkpoint(lambda x: jnp.sin(checkpoint_name(jnp.exp(x), "hidden")), policy=keep)
+      >>> print(ft.grad(f)(0.0))
+      0.5403023
+    """
+    return tree.map(lambda leaf: _name(materialize(as_array(leaf)), name=name), x)
+
+
+# --- what is kept ---------------------------------------------------------------------------------
+
+
+def saved_residuals(
+    fun: Callable[..., Any], *args: Any, **kwargs: Any
+) -> list[tuple[ArrayType, str]]:
+    """What reverse mode keeps of a call: the type of each value, and where it comes from.
+
+    Source: `jax.ad_checkpoint.saved_residuals`.
+    """
+    leaves, in_tree = tree.flatten((args, kwargs))
+    types = [typeof(x) for x in leaves]
+    paths = tree.path_names(args, "args") + tree.path_names(kwargs, "kwargs")
+    program = stage(FlatFunction(fun, in_tree), types, function_name(fun))
+    names: dict[Any, str] = {
+        v: f"the argument {p}" for v, p in zip(program.inputs, paths, strict=True)
+    }
+    names.update({v: "a constant" for v in program.constants})
+    closed = program.replace(inputs=(*program.constants, *program.inputs), constants=(), values=())
+    part = split(closed, tuple([
+        is_inexact(v.type.dtype) and v in program.inputs for v in closed.inputs
+    ]))  # fmt: skip
+    n = len(closed.outputs)
+    made = _makers(part.forward)
+    found = []
+    for kind, i in part.residuals:
+        if kind == "in":
+            found.append((closed.inputs[i].type, names[closed.inputs[i]]))
+        else:
+            v = part.forward.outputs[i + n * (kind == "extra")]
+            found.append((v.type, _origin(made, part.forward, v, names, closed)))
+    return found
+
+
+def _makers(program: Program) -> dict[Any, tuple[Equation, int]]:
+    return {v: (e, i) for e in program.equations for i, v in enumerate(e.outputs)}
+
+
+def _origin(made: Any, program: Any, v: Any, names: Any, closed: Program) -> str:
+    """Which operation of the user's made a value, looked up inside nested programs."""
+    while True:
+        if v not in made:
+            inputs = dict(zip(program.inputs, closed.inputs, strict=False))
+            return names.get(inputs.get(v, v), "an argument of a nested function")
+        e, i = made[v]
+        inner = e.params.get("program")
+        if (
+            inner is None
+            or inner.outputs[i].__class__ is not Var
+            or inner.outputs[i] in inner.inputs
+        ):
+            break
+        made, program, v = _makers(inner), inner, inner.outputs[i]
+    if e.primitive.name == "name":
+        return f"the value named {e.params['name']!r} at {location(e.source)}"
+    return f"{e.primitive.name} at {location(e.source)}"
+
+
+def print_saved_residuals(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    """Print what reverse mode keeps of a call, a line each.
+
+    Arguments:
+      fun: function of pytrees of arrays.
+      *args, **kwargs: its arguments, or `ShapeDtypeStruct`s.
+
+    Source: `jax.ad_checkpoint.print_saved_residuals`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> ft.ad_checkpoint.print_saved_residuals(lambda x: x * x, 3.0)
+      ~f32[] from the argument args[0]
+    """
+    kept = saved_residuals(fun, *args, **kwargs)
+    sys.stdout.write("".join([f"{t} from {where}\n" for t, where in kept]))

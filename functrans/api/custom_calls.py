@@ -1,0 +1,325 @@
+"""One call of a function with a custom rule, between the user's pytrees and flat lists.
+
+Call         what the rules of one call know of its arguments: trees, types, static arguments
+JvpCall      `function`, `rule` for primitives/rules.py, made of a custom_jvp's functions
+VjpCall      `function`, `rule`, made of a custom_vjp's
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from functrans import errors, tree
+from functrans.api.flat import as_array, check_result, float0_zeros, function_name
+from functrans.ir.source import describe, user_source
+from functrans.ir.types import ArrayType, dtype_class, is_inexact
+from functrans.primitives.conversion import convert_element_type
+from functrans.primitives.custom import closed_over
+from functrans.primitives.rules import JvpRule, Pullback, VjpRule
+from functrans.trace import Tracer, bind, literal, materialize, state, typeof
+
+CustomVJPPrimal = jax.custom_derivatives.CustomVJPPrimal
+
+
+class SymbolicZero(jax.custom_derivatives.SymbolicZero):
+    """A tangent or cotangent known to be zero, as rules with `symbolic_zeros=True` meet it. It has
+    `shape`, `dtype` and `aval`, and is no array."""
+
+    @staticmethod
+    def from_primal_value(val: Any) -> SymbolicZero:
+        """The zero tangent of a value."""
+        return _symbolic(typeof(val))
+
+
+def _symbolic(t: ArrayType) -> SymbolicZero:
+    t = t.tangent()
+    return SymbolicZero(jax.core.ShapedArray(t.shape, t.dtype, weak_type=t.weak_type))
+
+
+def zero_from_primal(val: Any, symbolic_zeros: bool = False) -> Any:
+    """The zero tangent of a value: an array, or a SymbolicZero.
+
+    Source: `jax.custom_derivatives.zero_from_primal`.
+
+    Example:
+      >>> import functrans as ft
+      >>> print(ft.custom_derivatives.zero_from_primal(2.0))
+      0.0
+    """
+    return _symbolic(typeof(val)) if symbolic_zeros else zeros(typeof(val))
+
+
+def zeros(t: ArrayType) -> Any:
+    """The zero tangent of values of a type, as a user may hold it."""
+    return materialize(literal(0, t)) if is_inexact(t.dtype) else float0_zeros(t.shape)
+
+
+def unflatten(structure: Any, leaves: Sequence[Any]) -> Any:
+    """A pytree that a user may hold."""
+    return tree.unflatten(structure, [materialize(x) for x in leaves])
+
+
+def where_defined(fun: Any) -> str:
+    """The line of a function's definition."""
+    code = getattr(inspect.unwrap(fun), "__code__", None)
+    return function_name(fun) if code is None else describe((code, 0))
+
+
+class Call:
+    """A call: its static arguments in place, its others flat."""
+
+    def __init__(self, fun: Callable[..., Any], args: tuple, static: Sequence[int]):
+        self.fun = fun
+        self.name = function_name(fun)
+        self.source = user_source()
+        self.static = static
+        self.dynamic = [i for i in range(len(args)) if i not in static]
+        # a rule may outlive the call: it does not keep the arrays
+        self.args = [x if i in static else None for i, x in enumerate(args)]
+        self.leaves, self.in_tree = tree.flatten(tuple([args[i] for i in self.dynamic]))
+        self.types = tuple([typeof(x) for x in self.leaves])
+        self.out_tree: Any = None
+
+    def statics(self) -> list[Any]:
+        return [self.args[i] for i in self.static]
+
+    def full(self, leaves: Sequence[Any]) -> list[Any]:
+        """All arguments, with these leaves for the dynamic ones."""
+        args = list(self.args)
+        for i, x in zip(self.dynamic, unflatten(self.in_tree, leaves), strict=True):
+            args[i] = x
+        return args
+
+    def function(self, *leaves: Any) -> list[Any]:
+        """The user's function of flat values."""
+        return self.results(self.fun(*self.full(leaves)), self.fun)
+
+    def results(self, out: Any, fun: Any) -> list[Any]:
+        """What the function, or a rule in its stead, returned, as flat values."""
+        outs, structure = tree.flatten(out)
+        for i, y in enumerate(outs):
+            check_result(fun, y, out, i)
+        if self.out_tree is None:
+            self.out_tree = structure
+        elif structure != self.out_tree:
+            raise self.mismatch(
+                fun, f"returned an output of structure {structure}, but {self.name} returned "
+                f"{self.out_tree}"
+            )  # fmt: skip
+        return [as_array(y) for y in outs]
+
+    def mismatch(
+        self, rule: Any, what: str, error: type[errors.RuleMismatch] = errors.RuleMismatch
+    ) -> Exception:
+        """The error for what a rule returned, with its line and that of the call."""
+        return error(
+            f"{function_name(rule)}, a custom rule of {self.name}, {what}.\n"
+            f"The rule is defined at\n    {where_defined(rule)}\n{self.name} was called at\n"
+            f"    {describe(self.source)}"
+        )
+
+    def pair(self, rule: Any, out: Any, of: str) -> Any:
+        """The two things that a rule must return."""
+        if not isinstance(out, (tuple, list)) or len(out) != 2:
+            raise self.mismatch(rule, f"must return a pair {of}, got {out!r:.80}")
+        return out
+
+    def bind(self, primitive: Any, operands: Sequence[Any], rule: Any) -> Any:
+        """Apply the primitive of calls with such a rule."""
+        around = state.trace
+        del self.leaves
+        try:
+            outs = bind(primitive, operands, {"program": self.function, "rule": rule})
+        except errors.LeakedTracer as error:
+            while around is not None and around is not error.owner:
+                around = around.parent
+            if around is None:
+                raise
+            raise closed_over(self.name) from None
+        return tree.unflatten(self.out_tree, outs)
+
+
+class JvpCall(Call):
+    """A call of a custom_jvp function. Traced values among its static arguments are operands too,
+    whose derivative is zero; they come first."""
+
+    def __init__(self, fun: Any, jvp: Any, symbolic: bool, args: tuple, static: Sequence[int]):
+        super().__init__(fun, args, static)
+        self.jvp = jvp
+        self.symbolic = symbolic
+        self.static_leaves, self.static_tree = tree.flatten(super().statics())
+        self.traced = [i for i, x in enumerate(self.static_leaves) if isinstance(x, Tracer)]
+
+    def operands(self, stop_gradient: Callable[[Any], Any]) -> list[Any]:
+        return [*[stop_gradient(self.static_leaves[i]) for i in self.traced], *self.leaves]
+
+    def _split(self, values: Sequence[Any]) -> tuple[list[Any], Sequence[Any]]:
+        """-> static arguments, leaves of the others."""
+        if not self.traced:
+            return self.statics(), values
+        n = len(self.traced)
+        leaves = list(self.static_leaves)
+        for i, x in zip(self.traced, values[:n], strict=True):
+            leaves[i] = x
+        return unflatten(self.static_tree, leaves), values[n:]
+
+    def function(self, *values: Any) -> list[Any]:
+        statics, leaves = self._split(values)
+        args = self.full(leaves)
+        for i, x in zip(self.static, statics, strict=True):
+            args[i] = x
+        return self.results(self.fun(*args), self.fun)
+
+    def rule(self) -> JvpRule:
+        return JvpRule(self._run, self.name)
+
+    def _run(self, values: Sequence[Any], tangents: Sequence[Any]) -> tuple[list, list]:
+        statics, primals = self._split(values)
+        given = [
+            self._tangent(x, dx)
+            for x, dx in zip(primals, tangents[len(self.traced) :], strict=True)
+        ]
+        out = self.jvp(*statics, unflatten(self.in_tree, primals), unflatten(self.in_tree, given))
+        y, dy = self.pair(self.jvp, out, "(primal output, tangent output)")
+        outs = self.results(y, self.jvp)
+        moved, structure = tree.flatten(dy)
+        if structure != self.out_tree:
+            raise self.mismatch(
+                self.jvp, f"must return a tangent output of the structure of its primal output, "
+                f"{self.out_tree}, got {structure}"
+            )  # fmt: skip
+        return outs, [self._checked(a, b) for a, b in zip(outs, moved, strict=True)]
+
+    def _tangent(self, x: Any, dx: Any) -> Any:
+        if dx is not None:
+            return dx
+        return _symbolic(typeof(x)) if self.symbolic else zeros(typeof(x))
+
+    def _checked(self, y: Any, dy: Any) -> Any:
+        wanted = typeof(y).tangent()
+        zero = isinstance(dy, jax.custom_derivatives.SymbolicZero) or (
+            isinstance(dy, np.ndarray) and dy.dtype == jax.dtypes.float0
+        )
+        dy = dy if zero else as_array(dy)
+        have = ArrayType(dy.shape, dy.dtype) if zero else typeof(dy)
+        if not have.same(wanted):
+            raise self.mismatch(
+                self.jvp, f"must return for a primal output {typeof(y)} a tangent output of type "
+                f"{wanted}, got {have}"
+            )  # fmt: skip
+        return None if zero else dy
+
+
+class VjpCall(Call):
+    """A call of a custom_vjp function."""
+
+    def __init__(
+        self, fun: Any, fwd: Any, bwd: Any, symbolic: bool, args: tuple, static: Sequence[int]
+    ):
+        super().__init__(fun, args, static)
+        self.fwd = fwd
+        self.bwd = bwd
+        self.symbolic = symbolic
+        for x in tree.leaves(self.statics()):
+            if isinstance(x, Tracer):
+                raise errors.ClosedOverTracer(
+                    f"{self.name} was given a traced {x.type} for an argument of nondiff_argnums="
+                    f"{tuple(static)}, at\n    {describe(self.source)}\n"
+                    "These are for functions and options. Make it an ordinary argument; bwd "
+                    "returns None for one that has no derivative."
+                )
+
+    def rule(self) -> VjpRule:
+        return VjpRule(self._forward, self.name)
+
+    def _forward(
+        self, primals: Sequence[Any], active: tuple[bool, ...]
+    ) -> tuple[list[Any], list[Any], Pullback]:
+        given = primals
+        if self.symbolic:
+            given = [
+                CustomVJPPrimal(materialize(x), a) for x, a in zip(primals, active, strict=True)
+            ]
+        out = self.fwd(*self.full(given))
+        y, res = self.pair(self.fwd, out, "(output, residuals)")
+        outs = self.results(y, self.fwd)
+        residuals, res_tree = tree.flatten(res)
+        for i, x in enumerate(residuals):
+            self._check_residual(x, res, i)
+        residuals = [as_array(x) for x in residuals]
+        out_types = tuple([typeof(x) for x in outs])
+
+        def backward(values: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
+            return self._backward(res_tree, out_types, values, cts)
+
+        types = tuple([typeof(x) for x in primals])
+        return outs, residuals, Pullback(backward, types, out_types, self.name)
+
+    def _check_residual(self, x: Any, res: Any, i: int) -> None:
+        try:
+            typeof(x)
+        except errors.NotAnArray:
+            raise self.mismatch(
+                self.fwd, f"returned {x!r:.80} of type {type(x).__qualname__} at "
+                f"{tree.path_names(res, 'residuals')[i]}; residuals are pytrees of arrays. Hand "
+                "options on with nondiff_argnums"
+            ) from None  # fmt: skip
+
+    def _backward(
+        self, res_tree: Any, out_types: Sequence[ArrayType], residuals: Any, cts: Sequence[Any]
+    ) -> list[Any]:
+        zero = _symbolic if self.symbolic else zeros
+        given = [zero(t) if c is None else c for c, t in zip(cts, out_types, strict=True)]
+        found = self.bwd(
+            *self.statics(),
+            unflatten(res_tree, residuals),
+            unflatten(self.out_tree, given),
+        )
+        leaves = self._cotangent_leaves(found)
+        return [
+            self._checked(c, t, i) for i, (c, t) in enumerate(zip(leaves, self.types, strict=True))
+        ]
+
+    def _cotangent_leaves(self, found: Any) -> list[Any]:
+        """One per leaf of the arguments. None stands for the zeros of a whole subtree."""
+        n = len(self.dynamic)
+        if isinstance(found, list) and len(found) == n:
+            found = tuple(found)
+        slots = tree.unflatten(self.in_tree, [object()] * len(self.types))
+        leaves: list[Any] = []
+        try:
+            if not isinstance(found, tuple):
+                raise ValueError
+            tree.map(
+                lambda c, part: leaves.extend([c] * len(tree.leaves(part))),
+                found, slots, is_leaf=lambda c: c is None,
+            )  # fmt: skip
+        except ValueError:
+            raise self.mismatch(
+                self.bwd, "must return a tuple with a cotangent for each argument, of the "
+                f"structure {self.in_tree}, got {tree.structure(found)}"
+            ) from None  # fmt: skip
+        return leaves
+
+    def _checked(self, ct: Any, t: ArrayType, i: int) -> Any:
+        if ct is None or not is_inexact(t.dtype):
+            return None
+        symbolic = isinstance(ct, jax.custom_derivatives.SymbolicZero)
+        have = ArrayType(ct.shape, ct.dtype) if symbolic else typeof(ct)
+        loses = dtype_class(have.dtype) == "complex" and dtype_class(t.dtype) != "complex"
+        if have.shape != t.shape or loses or dtype_class(have.dtype) in ("float0", "key"):
+            names = tree.unflatten(self.in_tree, range(len(self.types)))
+            name = tree.path_names(names, "args")[i]
+            raise self.mismatch(
+                self.bwd, f"returned for {name} of type {t} a cotangent of type {have}; they must "
+                "be the same", errors.CotangentMismatch
+            )  # fmt: skip
+        if symbolic:
+            return None
+        ct = as_array(ct)
+        return ct if have.dtype == t.dtype else convert_element_type(ct, dtype=t.dtype)

@@ -1,0 +1,387 @@
+"""`custom_jvp`, `custom_vjp` and their relatives: functions whose derivative the user gives."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from jax import tree_util
+
+from functrans import errors, tree
+from functrans.api.checks import check_callable
+from functrans.api.custom_calls import JvpCall, VjpCall, unflatten
+from functrans.api.flat import FlatFunction, as_array, function_name
+from functrans.ir.program import Program, hoist_constants
+from functrans.ir.source import describe, user_source
+from functrans.ir.types import is_inexact
+from functrans.lax.elementwise import stop_gradient
+from functrans.numpy.ufuncs import add
+from functrans.primitives.custom import custom_jvp_call, custom_vjp_call
+from functrans.trace import Tracer, evaluate, stage, state, typeof
+
+
+class CustomFunction:
+    """A function with a rule of its own: what the decorators share."""
+
+    _kind = ""
+
+    def __init__(
+        self,
+        fun: Callable[..., Any],
+        nondiff_argnums: Sequence[int] = (),
+        nondiff_argnames: str | Iterable[str] = (),
+    ):
+        check_callable(fun, self._kind)
+        functools.update_wrapper(self, fun)  # type: ignore[arg-type]
+        self.fun = fun
+        numbers: set[int] = set()
+        numbers.update([nondiff_argnums] if isinstance(nondiff_argnums, int) else nondiff_argnums)
+        names = {nondiff_argnames} if isinstance(nondiff_argnames, str) else {*nondiff_argnames}
+        if names:
+            numbers.update(
+                [i for i, n in enumerate(inspect.signature(fun).parameters) if n in names]
+            )
+        self.nondiff_argnums = tuple(sorted(numbers))
+
+    def __getattr__(self, name: str) -> Any:
+        # a custom_vjp of a custom_vmap has `def_vmap` too
+        inner = self.__dict__.get("fun")
+        if isinstance(inner, CustomFunction) and not name.startswith("__"):
+            return getattr(inner, name)
+        raise AttributeError(f"{type(self).__name__} object has no attribute {name!r}")
+
+    @functools.cached_property
+    def signature(self) -> inspect.Signature:
+        """The signature of the function itself."""
+        return inspect.signature(self.fun)
+
+    def positional(self, args: tuple, kwargs: dict[str, Any]) -> tuple:
+        """All arguments by position, defaults filled in."""
+        if isinstance(self.fun, functools.partial) and not kwargs:
+            return args  # its signature says nothing of positions
+        try:
+            bound = self.signature.bind(*args, **kwargs)
+            bound.apply_defaults()
+            named = [k for k in bound.kwargs if k in kwargs]
+            if named:
+                raise TypeError(f"keyword-only arguments: {', '.join(named)}")
+        except TypeError as error:
+            raise errors.MissingArgument(
+                f"the arguments of the {self._kind} function {function_name(self.fun)} cannot be "
+                f"given by position: {error}, at\n    {describe(user_source())}\n"
+                "Rules are called with positional arguments alone."
+            ) from None
+        return bound.args
+
+    def undefined(self, how: str) -> Exception:
+        return errors.MissingCustomRule(
+            f"the {self._kind} function {function_name(self.fun)} was called before its rule was "
+            f"defined, at\n    {describe(user_source())}\nDefine it with {how}."
+        )
+
+
+class custom_jvp(CustomFunction):
+    """Give a function a forward-mode derivative of your own.
+
+    Arguments:
+      fun: function of pytrees of arrays.
+      nondiff_argnums, nondiff_argnames: arguments that are not differentiated, functions and
+        options; the rule gets them first.
+
+    Returns:
+      A function like `fun`, with `defjvp` and `defjvps`. Every derivative of it, forward or
+      reverse, is made from the rule; the rule may itself be differentiated.
+
+    Raises:
+      MissingCustomRule: it is called before its rule is defined.
+      RuleMismatch: the rule returns another structure, or tangents of other types.
+      ClosedOverTracer: a derivative is asked for with respect to what `fun` closes over.
+
+    Source: `jax.custom_jvp`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> @ft.custom_jvp
+      ... def log1pexp(x):
+      ...     return jnp.log(1.0 + jnp.exp(x))
+      >>> @log1pexp.defjvp
+      ... def log1pexp_jvp(primals, tangents):
+      ...     (x,), (dx,) = primals, tangents
+      ...     return log1pexp(x), (1.0 - 1.0 / (1.0 + jnp.exp(x))) * dx
+      >>> print(ft.grad(log1pexp)(100.0))
+      1.0
+    """
+
+    _kind = "custom_jvp"
+
+    def __init__(
+        self,
+        fun: Callable[..., Any],
+        nondiff_argnums: Sequence[int] = (),
+        nondiff_argnames: str | Iterable[str] = (),
+    ):
+        super().__init__(fun, nondiff_argnums, nondiff_argnames)
+        self.jvp: Callable[..., Any] | None = None
+        self.symbolic_zeros = False
+
+    def defjvp(self, jvp: Callable[..., Any], symbolic_zeros: bool = False) -> Callable[..., Any]:
+        """Define the rule.
+
+        Arguments:
+          jvp: `jvp(*nondiff args, primals, tangents) -> (primal output, tangent output)`, linear in
+            the tangents.
+          symbolic_zeros: a tangent that is zero is given as a `SymbolicZero`, not as an array; the
+            rule may return such.
+
+        Returns:
+          `jvp`, so that it can be a decorator.
+
+        Source: `jax.custom_jvp.defjvp`.
+        """
+        self.jvp = jvp
+        self.symbolic_zeros = symbolic_zeros
+        return jvp
+
+    def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
+        """Define the rule by one function per argument.
+
+        Arguments:
+          *jvps: for each argument `jvp(tangent, primal output, *primals) -> tangent output`, or
+            None where the derivative is zero.
+
+        Source: `jax.custom_jvp.defjvps`.
+
+        Example:
+          >>> import functrans as ft, functrans.numpy as jnp
+          >>> f = ft.custom_jvp(lambda x, y: jnp.sin(x) * y)
+          >>> f.defjvps(lambda dx, out, x, y: jnp.cos(x) * dx * y,
+          ...           lambda dy, out, x, y: jnp.sin(x) * dy)
+          >>> print(ft.grad(f, 1)(0.0, 2.0))
+          0.0
+        """
+        if self.nondiff_argnums:
+            raise errors.NotSupported(
+                "defjvps speaks of every argument, so it cannot be used with nondiff_argnums="
+                f"{self.nondiff_argnums}, at\n    {describe(user_source())}\nUse defjvp."
+            )
+
+        def jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
+            out = self(*primals)
+            total = None
+            for dx, rule in zip(tangents, jvps, strict=True):
+                if rule is not None:
+                    one = rule(dx, out, *primals)
+                    total = one if total is None else tree.map(add, total, one)
+            return out, tree.map(_zero_like, out) if total is None else total
+
+        self.defjvp(jvp)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.jvp is None:
+            raise self.undefined("defjvp or defjvps")
+        if state.trace is None and not kwargs:
+            return self.fun(*args)
+        args = self.positional(args, kwargs)
+        if state.trace is None:
+            return self.fun(*args)
+        call = JvpCall(self.fun, self.jvp, self.symbolic_zeros, args, self.nondiff_argnums)
+        return call.bind(custom_jvp_call, call.operands(stop_gradient), call.rule())
+
+
+def _zero_like(x: Any) -> Any:
+    return as_array(x) * 0
+
+
+class custom_vjp(CustomFunction):
+    """Give a function a reverse-mode derivative of your own.
+
+    Forward mode works too, other than in JAX: the bwd rule is linear in the cotangent, and `jvp`,
+    `jacfwd` and `hessian` run its transpose.
+
+    Arguments:
+      fun: function of pytrees of arrays.
+      nondiff_argnums, nondiff_argnames: arguments that are not differentiated, functions and
+        options, not arrays; bwd gets them first.
+
+    Returns:
+      A function like `fun`, with `defvjp`.
+
+    Raises:
+      MissingCustomRule: it is called before its rule is defined.
+      RuleMismatch: a rule returns another structure than it must.
+      CotangentMismatch: bwd returns a cotangent of another type than its argument.
+      NotLinear: in forward mode, bwd is not linear in the cotangent.
+      ClosedOverTracer: a derivative is asked for with respect to what `fun` closes over.
+
+    Source: `jax.custom_vjp`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> @ft.custom_vjp
+      ... def clip_gradient(x):
+      ...     return x
+      >>> clip_gradient.defvjp(lambda x: (x, None), lambda _, g: (jnp.clip(g, -1.0, 1.0),))
+      >>> print(ft.grad(lambda x: clip_gradient(x) ** 2)(3.0))
+      1.0
+    """
+
+    _kind = "custom_vjp"
+
+    def __init__(
+        self,
+        fun: Callable[..., Any],
+        nondiff_argnums: Sequence[int] = (),
+        nondiff_argnames: str | Iterable[str] = (),
+    ):
+        super().__init__(fun, nondiff_argnums, nondiff_argnames)
+        self.fwd: Callable[..., Any] | None = None
+        self.bwd: Callable[..., Any] | None = None
+        self.symbolic_zeros = False
+        self.optimize_remat = False
+
+    def defvjp(
+        self,
+        fwd: Callable[..., Any],
+        bwd: Callable[..., Any],
+        symbolic_zeros: bool = False,
+        optimize_remat: bool = False,
+    ) -> None:
+        """Define the rule.
+
+        Arguments:
+          fwd: `fwd(*args) -> (output, residuals)`; the residuals are a pytree of arrays.
+          bwd: `bwd(*nondiff args, residuals, ct) -> tuple of cotangents`, one for each argument
+            that is differentiated, of its structure and types; None for zeros.
+          symbolic_zeros: fwd is given for each array a `CustomVJPPrimal(value, perturbed)`, and bwd
+            a `SymbolicZero` for each cotangent that is zero.
+          optimize_remat: accepted; what it asks for is done without it.
+
+        Source: `jax.custom_vjp.defvjp`.
+        """
+        if symbolic_zeros and optimize_remat:
+            raise errors.MissingRule(
+                "optimize_remat does not go together with symbolic_zeros, at\n"
+                f"    {describe(user_source())}"
+            )
+        self.fwd = fwd
+        self.bwd = bwd
+        self.symbolic_zeros = symbolic_zeros
+        self.optimize_remat = optimize_remat
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.fwd is None or self.bwd is None:
+            raise self.undefined("defvjp")
+        if state.trace is None and not kwargs:
+            return self.fun(*args)
+        args = self.positional(args, kwargs)
+        if state.trace is None:
+            return self.fun(*args)
+        call = VjpCall(
+            self.fun, self.fwd, self.bwd, self.symbolic_zeros, args, self.nondiff_argnums
+        )
+        return call.bind(custom_vjp_call, call.leaves, call.rule())
+
+
+def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a function of one that returns its value together with its pullback.
+
+    Arguments:
+      fun: `fun(*args) -> (output, pullback)`, where `pullback(ct)` returns a tuple of cotangents,
+        one per argument (or just the one).
+
+    Returns:
+      A function that returns the output alone, and is differentiated by the pullback.
+
+    Source: `jax.custom_gradient`.
+
+    Example:
+      >>> import functrans as ft
+      >>> @ft.custom_gradient
+      ... def f(x):
+      ...     return x ** 2, lambda g: (g * x,)
+      >>> print(f(3.0), ft.grad(f)(3.0))
+      9.0 3.0
+    """
+
+    @custom_vjp
+    @functools.wraps(fun)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        return fun(*args, **kwargs)[0]
+
+    def fwd(*args: Any, **kwargs: Any) -> Any:
+        out, pullback = fun(*args, **kwargs)
+        leaves, out_tree = tree.flatten(((out,), {}))
+        flat = FlatFunction(pullback, out_tree)
+        program = stage(flat, [typeof(y) for y in leaves], function_name(pullback))
+        program, captured = hoist_constants(program)
+        return out, _Pulled(program, flat.out_tree, captured)
+
+    def bwd(res: _Pulled, cts: Any) -> Any:
+        found = evaluate(res.program, [*res.captured, *tree.leaves(cts)])
+        result = unflatten(res.out_tree, found)
+        return (result,) if tree_util.treedef_is_leaf(res.out_tree) else result
+
+    wrapped.defvjp(fwd, bwd)
+    return wrapped
+
+
+class _Pulled:
+    """A pullback as a pytree: its program, and the values it closed over."""
+
+    def __init__(self, program: Program, out_tree: Any, captured: Sequence[Any]):
+        self.program = program
+        self.out_tree = out_tree
+        self.captured = captured
+
+
+tree_util.register_pytree_node(
+    _Pulled,
+    lambda x: (tuple(x.captured), (x.program, x.out_tree)),
+    lambda options, captured: _Pulled(*options, captured),
+)
+
+
+def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Callable, list[Any]]:
+    """Turn values that a function closes over, and that may be differentiated, into arguments.
+
+    Arguments:
+      fun: pure function of pytrees of arrays.
+      *example_args: arguments of the types with which it will be called.
+
+    Returns:
+      `(converted, values)`: `converted(*args, *values)` is `fun(*args)`.
+
+    Source: `jax.closure_convert`.
+
+    Example:
+      >>> import functrans as ft
+      >>> def f(y):
+      ...     g, hoisted = ft.closure_convert(lambda x: x * y, 1.0)
+      ...     return g(2.0, *hoisted)
+      >>> print(ft.grad(f)(3.0))
+      2.0
+    """
+    leaves, in_tree = tree.flatten((example_args, {}))
+    wanted: Any = in_tree
+    flat = FlatFunction(fun, in_tree)
+    closed, captured = hoist_constants(stage(flat, [typeof(x) for x in leaves], function_name(fun)))
+    moving = [isinstance(x, Tracer) and is_inexact(typeof(x).dtype) for x in captured]
+    hoisted = [x for x, m in zip(captured, moving, strict=True) if m]
+    fixed = [None if m else x for x, m in zip(captured, moving, strict=True)]
+
+    def converted(*args: Any) -> Any:
+        n = len(args) - len(hoisted)
+        given, structure = tree.flatten((args[:n], {}))
+        if wanted != structure:
+            raise errors.TypeMismatch(
+                f"the function made by closure_convert of {function_name(fun)} takes arguments of "
+                f"the structure {in_tree}, as its example, and {len(hoisted)} values, got "
+                f"{structure}, at\n    {describe(user_source())}"
+            )
+        rest = iter(args[n:])
+        values = [next(rest) if m else x for x, m in zip(fixed, moving, strict=True)]
+        return unflatten(flat.out_tree, evaluate(closed, [*values, *given]))
+
+    return converted, hoisted

@@ -1,0 +1,145 @@
+"""`custom_vmap`: functions whose batched form the user gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from functrans import errors, tree
+from functrans.api.custom_calls import unflatten, where_defined
+from functrans.api.custom_rules import CustomFunction
+from functrans.api.flat import FlatFunction, as_array, function_name
+from functrans.ir.program import hoist_constants
+from functrans.lax.loops import map as lax_map
+from functrans.primitives.custom_vmap import BatchRule, custom_vmap_call
+from functrans.trace import stage, state, typeof
+
+
+class custom_vmap(CustomFunction):
+    """Give a function a batched form of your own.
+
+    Reverse mode, which JAX refuses, differentiates the function itself.
+
+    Arguments:
+      fun: function of pytrees of arrays.
+
+    Returns:
+      A function like `fun`, with `def_vmap`.
+
+    Raises:
+      MissingCustomRule: it is called before its rule is defined.
+      BatchRuleMismatch: the rule returns another structure, or results of other types.
+      ClosedOverTracer: `fun` closes over a value that is batched.
+
+    Source: `jax.custom_batching.custom_vmap`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> @ft.custom_batching.custom_vmap
+      ... def f(x, y):
+      ...     return x + y
+      >>> @f.def_vmap
+      ... def f_vmap(axis_size, in_batched, xs, ys):
+      ...     return xs * ys, True
+      >>> print(ft.vmap(f)(jnp.arange(3), jnp.arange(1, 4)))
+      [0 2 6]
+    """
+
+    _kind = "custom_vmap"
+
+    def __init__(self, fun: Callable[..., Any]):
+        super().__init__(fun)
+        self.vmap_rule: Callable[..., Any] | None = None
+
+    def def_vmap(self, vmap_rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Define the rule.
+
+        Arguments:
+          vmap_rule: `vmap_rule(axis_size, in_batched, *args) -> (out, out_batched)`. Batched arrays
+            have the mapped axis in front; `in_batched` (a list, one pytree per argument) and
+            `out_batched` say of each array whether it is batched.
+
+        Returns:
+          `vmap_rule`, so that it can be a decorator.
+
+        Source: `jax.custom_batching.custom_vmap.def_vmap`.
+        """
+        self.vmap_rule = vmap_rule
+        return vmap_rule
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.vmap_rule is None:
+            raise self.undefined("def_vmap")
+        args = self.positional(args, kwargs)
+        if state.trace is None:
+            return self.fun(*args)
+        leaves, in_tree = tree.flatten((args, {}))
+        flat = FlatFunction(self.fun, in_tree)
+        program = stage(flat, [typeof(x) for x in leaves], function_name(self.fun))
+        program, captured = hoist_constants(program)
+        rule = _flat_rule(self.vmap_rule, self.fun, in_tree, flat.out_tree)
+        outs = custom_vmap_call(
+            *captured, *leaves, program=program, rule=rule, n_consts=len(captured)
+        )
+        return tree.unflatten(flat.out_tree, outs)
+
+
+def _flat_rule(rule: Callable[..., Any], fun: Any, in_tree: Any, out_tree: Any) -> BatchRule:
+    def flat(size: int, batched: Sequence[bool], values: Sequence[Any]) -> tuple[list, list]:
+        args, _ = unflatten(in_tree, values)
+        in_batched, _ = tree.unflatten(in_tree, batched)
+        found = rule(size, list(in_batched), *args)
+        where = f"It is defined at\n    {where_defined(rule)}"
+        if not isinstance(found, (tuple, list)) or len(found) != 2:
+            raise errors.BatchRuleMismatch(
+                f"{function_name(rule)}, the vmap rule of {function_name(fun)}, must return a pair "
+                f"(output, out_batched), got {found!r:.80}. {where}"
+            )
+        outs, structure = tree.flatten(found[0])
+        out_batched, batched_structure = tree.flatten(found[1])
+        for what, have in (("an output", structure), ("out_batched", batched_structure)):
+            if have != out_tree:
+                raise errors.BatchRuleMismatch(
+                    f"{function_name(rule)}, the vmap rule of {function_name(fun)}, must return "
+                    f"{what} of the structure of the function's output, {out_tree}, got {have}. "
+                    f"{where}"
+                )
+        return [as_array(y) for y in outs], out_batched
+
+    return BatchRule(flat, function_name(fun))
+
+
+def sequential_vmap(f: Callable[..., Any]) -> custom_vmap:
+    """Make a function that `vmap` calls on one example after the other, in a loop.
+
+    Arguments:
+      f: function of pytrees of arrays.
+
+    Returns:
+      A `custom_vmap` function.
+
+    Source: `jax.custom_batching.sequential_vmap`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> f = ft.custom_batching.sequential_vmap(lambda x: x + 1)
+      >>> print(ft.vmap(f)(jnp.arange(3)))
+      [1 2 3]
+    """
+    made = custom_vmap(f)
+
+    @made.def_vmap
+    def rule(axis_size: int, in_batched: list[Any], *args: Any) -> tuple[Any, Any]:
+        given = list(args)
+        mapped = tree.map(lambda b, x: x if b else None, in_batched, given)
+        fixed = tree.map(lambda b, x: None if b else x, in_batched, given)
+
+        def one(part: Any) -> Any:
+            return made(*tree.map(
+                lambda b, x, y: x if b else y, in_batched, part, fixed
+            ))  # fmt: skip
+
+        out = lax_map(one, mapped)
+        return out, tree.map(lambda _: True, out)
+
+    return made

@@ -1,0 +1,175 @@
+"""`jet`: flatten, push Taylor series through, unflatten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import factorial
+from typing import Any
+
+import jax
+import numpy as np
+
+from functrans import errors, tree
+from functrans.api.checks import check_callable, here
+from functrans.api.flat import Function, as_array, instantiate
+from functrans.ir.types import ArrayType, dtype_class, is_inexact
+from functrans.primitives.conversion import convert_element_type
+from functrans.primitives.elementwise import div, mul
+from functrans.trace import full, typeof
+from functrans.transforms.jet import Terms, run_jet
+
+
+def jet(
+    fun: Callable[..., Any],
+    primals: Sequence[Any],
+    series: Sequence[Any],
+    factorial_scaled: bool = True,
+    **_: Any,
+) -> tuple[Any, Any]:
+    """Push a truncated Taylor series through a function: its derivatives along a curve, to any
+    order at once.
+
+    Arguments:
+      fun: function of pytrees of arrays.
+      primals: tuple of arguments, the point x(0) of the curve x(t).
+      series: tuple with, for each argument, a tuple or list of as many terms as there are orders
+        (the same number for all): the derivatives x'(0), x''(0), ... Each is an array of the
+        shape and dtype of the argument, or a number for all its elements, or None for zero. For an
+        argument that is a pytree of arrays, a pytree of the same structure with such a list in
+        place of each array; None for a list whose terms are all zero. Terms of integers are None.
+      factorial_scaled: the terms are derivatives. If False they are the coefficients of the
+        polynomial in t, which are derivatives divided by the factorial of their order.
+
+    Returns:
+      `(out, series_out)`: the result, and in a pytree of its structure for each array the list of
+      its terms. That is what `series` takes, so that calls compose.
+
+    Raises:
+      InvalidArgument: series and primals differ in number or structure, or the lists in length.
+      TypeMismatch: a term does not fit its argument (ShapeMismatch: in shape).
+      NonDifferentiable: an integer argument has a term.
+
+    Source: `jax.experimental.jet.jet`. Operations without a derivative rule of this kind in JAX,
+    and arguments that are pytrees, are taken too; a custom_jvp or custom_vjp rule is obeyed.
+
+    Example:
+      >>> import functrans.numpy as jnp
+      >>> from functrans.experimental.jet import jet
+      >>> y, (dy, d2y, d3y) = jet(lambda x: x ** 3, (2.0,), ((1.0, None, None),))
+      >>> print(y, dy, d2y, d3y)
+      8.0 12.0 12.0 6.0
+    """
+    check_callable(fun, "jet")
+    for name, value in (("primals", primals), ("series", series)):
+        if not isinstance(value, (tuple, list)):
+            raise errors.NotAnArray(
+                f"jet takes {name} as a tuple or list, one per argument, got "
+                f"{type(value).__name__}, {here()}\nWrite jet(f, (x,), ((dx, d2x),))."
+            )
+    leaves, in_tree = tree.flatten((tuple(primals), {}))
+    lists = _lists(tuple(primals), tuple(series))
+    order = _order(lists)
+    names = tree.path_names(tuple(primals), "primals")
+    leaves = [as_array(x) for x in leaves]
+    terms = [
+        _terms(x, given, order, name, factorial_scaled)
+        for x, given, name in zip(leaves, lists, names, strict=True)
+    ]
+    flat = Function(fun, in_tree)
+    outs, found = run_jet(flat, leaves, terms, order)
+    results, _aux = flat.results(outs)
+    made = [
+        [
+            _scaled(c, k, typeof(y)) if factorial_scaled else instantiate(c, typeof(y))
+            for k, c in enumerate(cs, 1)
+        ]
+        for y, cs in zip(outs, found, strict=True)
+    ]
+    return results, flat.unflatten(made)
+
+
+def _lists(primals: tuple, series: tuple) -> list[Any]:
+    """For each array of the primals its list of terms."""
+    if len(primals) != len(series):
+        raise errors.InvalidArgument(
+            f"jet takes one series for each argument, got {len(primals)} primals and {len(series)} "
+            f"series, {here()}\nWrite jet(f, (x, y), ((dx, d2x), (dy, d2y)))."
+        )
+    found: list[Any] = []
+    for i, (x, given) in enumerate(zip(primals, series, strict=True)):
+        structure: Any = tree.structure(x)
+        try:
+            found += structure.flatten_up_to(given)
+        except (ValueError, TypeError) as error:
+            raise errors.InvalidArgument(
+                f"jet: series[{i}] must have the structure of primals[{i}], {structure}, with a "
+                f"list of terms for each array, got {tree.structure(given)}, {here()}\n{error}"
+            ) from None
+    return found
+
+
+def _order(lists: Sequence[Any]) -> int:
+    """How many terms all the lists have."""
+    for given in lists:
+        if given is not None and not (
+            isinstance(given, (tuple, list)) or len(getattr(given, "shape", ())) > 0
+        ):
+            raise errors.NotAnArray(
+                f"jet takes the terms of an argument as a tuple or list, got {given!r:.80} of type "
+                f"{type(given).__name__}, {here()}\n"
+                "Write jet(f, (x,), ((dx,),)) for a series of one term."
+            )
+    lengths = {len(given) for given in lists if given is not None}
+    if len(lengths) != 1:
+        shown = ", ".join(["None" if g is None else str(len(g)) for g in lists]) or "none"
+        raise errors.InvalidArgument(
+            f"jet takes as many terms for each argument, got series of lengths {shown}, {here()}\n"
+            "Write None for a term that is zero."
+        )
+    return lengths.pop()
+
+
+def _terms(x: Any, given: Any, order: int, name: str, factorial_scaled: bool) -> Terms:
+    """The coefficients of the series of an argument."""
+    if given is None:
+        return (None,) * order
+    t = typeof(x)
+    checked = [_term(c, t, k, name) for k, c in enumerate(given, 1)]
+    if not factorial_scaled:
+        return tuple(checked)
+    return tuple(
+        [c if c is None or k == 1 else div(c, factorial(k)) for k, c in enumerate(checked, 1)]
+    )
+
+
+def _term(c: Any, t: ArrayType, k: int, name: str) -> Any:
+    """A term of an argument of type t, of this type."""
+    if c is None:
+        return None
+    number = isinstance(c, (bool, int, float, complex))
+    if number and c == 0:
+        return None
+    if not is_inexact(t.dtype):
+        if isinstance(c, np.ndarray) and (c.dtype == jax.dtypes.float0 or not c.any()):
+            return None
+        raise errors.NonDifferentiable(
+            f"jet: {name} is of type {t} and has no derivatives, but term {k} of its series is "
+            f"not zero, {here()}\nCast it with x.astype(float), or write None for the term."
+        )
+    if number and (not isinstance(c, complex) or dtype_class(t.dtype) == "complex"):
+        return full(c, t)
+    c = as_array(c)
+    have = typeof(c)
+    if have.shape == t.shape and dtype_class(have.dtype) in ("bool", "int", "uint"):
+        return convert_element_type(c, dtype=t.dtype, weak_type=t.weak_type)
+    if not have.same(t):
+        kind = errors.TypeMismatch if have.shape == t.shape else errors.ShapeMismatch
+        raise kind(
+            f"jet: term {k} of the series of {name} must be of its type {t}, got {have}, {here()}"
+        )
+    return c
+
+
+def _scaled(c: Any, k: int, t: ArrayType) -> Any:
+    """A coefficient as a derivative."""
+    return instantiate(c if c is None or k == 1 else mul(c, factorial(k)), t)

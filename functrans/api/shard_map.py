@@ -1,0 +1,270 @@
+"""`shard_map`: a function of the parts that the devices of a mesh hold, with collectives between.
+
+What a function does with one part is what `vmap` makes of all parts, stacked along an axis for each
+axis of the mesh that the collectives speak of. So the function is traced on one part, batched once
+for each axis, and the stack is laid out so that each device holds its own entry; XLA's partitioner
+makes the sums over the stack into messages. Derivatives, `vmap` and `jit` need nothing more.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import jax
+
+from functrans import errors, tree
+from functrans.api.checks import check_callable, here
+from functrans.api.flat import FlatFunction, function_name
+from functrans.ir.program import Program, hoist_constants
+from functrans.ir.types import ArrayType
+from functrans.lax.arguments import as_array
+from functrans.primitives.call import jit
+from functrans.primitives.shape import reshape, slice_axis, transpose
+from functrans.primitives.sharding import sharding_constraint
+from functrans.trace import evaluate, materialize, naming, stage, typeof
+from functrans.transforms.batch import Batching
+
+Spec = tuple[tuple[str, ...], ...]  # for each axis of an array, the mesh axes it is split over
+
+
+def shard_map(
+    f: Callable[..., Any] | None = None, /, *, mesh: Any = None, in_specs: Any, out_specs: Any,
+    axis_names: Any = frozenset(), check_vma: bool = True,
+) -> Any:  # fmt: skip
+    """Make a function of whole arrays of one of the parts that the devices of a mesh hold.
+
+    Arguments:
+      f: function of pytrees of arrays, each the part of one device. Left out: a decorator. In it
+        the mesh's axes are names for the collectives of `functrans.lax`.
+      mesh: a `jax.sharding.Mesh`.
+      in_specs, out_specs: pytrees (or prefixes) of `PartitionSpec`s: over which mesh axes each axis
+        of an argument or result is split. An argument that does not speak of a mesh axis is given
+        whole to all devices along it; such a result must be the same on all of them.
+      axis_names: the mesh axes that f is written for; others are XLA's to use. Empty: all.
+      check_vma: raise an error for a result that is not the same where it must be, instead of
+        taking the first.
+
+    Returns:
+      A function of whole arrays.
+
+    Raises:
+      InvalidArgument: a size that does not divide by the mesh's, a spec that does not fit.
+
+    Source: `jax.shard_map`. Parts are laid out by XLA's partitioner, not by hand: the results are
+      the same, the messages between devices are XLA's choice.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> from functrans import lax
+      >>> mesh = ft.make_mesh((1,), ("i",))
+      >>> total = ft.shard_map(lambda x: lax.psum(x.sum(), "i"), mesh=mesh,
+      ...                      in_specs=ft.P("i"), out_specs=ft.P())
+      >>> print(total(jnp.arange(4.0)))
+      6.0
+    """
+    if f is None:
+        return functools.partial(
+            shard_map, mesh=mesh, in_specs=in_specs, out_specs=out_specs, axis_names=axis_names,
+            check_vma=check_vma,
+        )  # fmt: skip
+    check_callable(f, "shard_map")
+    if not isinstance(mesh, jax.sharding.Mesh):
+        raise errors.NotAnArray(
+            f"shard_map: mesh must be a jax.sharding.Mesh, got {mesh!r:.60} of type "
+            f"{type(mesh).__qualname__}, {here()}\nMake one with ft.make_mesh((8,), ('i',))."
+        )
+    layout = _Layout(mesh, axis_names)
+    programs: dict[Any, tuple[Program, tuple, Any]] = {}
+
+    @functools.wraps(f)
+    def call(*args: Any) -> Any:
+        leaves, in_tree = tree.flatten((args, {}))
+        leaves = [materialize(as_array(x)) for x in leaves]
+        types = tuple([typeof(x) for x in leaves])
+        specs = layout.specs(in_specs, args, "in_specs", "args")
+        key = in_tree, types
+        found = programs.get(key)
+        if found is None:
+            found = _whole(f, layout, in_tree, types, specs, out_specs, check_vma)
+            if not found[1]:
+                programs[key] = found
+        program, captured, out_tree = found
+        return tree.unflatten(out_tree, jit(*captured, *leaves, program=program))
+
+    return call
+
+
+class _Layout:
+    """A mesh, and how arrays are split over it."""
+
+    def __init__(self, mesh: Any, axis_names: Any):
+        # with all axes left to XLA, whatever the user's mesh says of them
+        self.mesh = jax.sharding.Mesh(mesh.devices, mesh.axis_names)
+        self.names = tuple([n for n in mesh.axis_names if not axis_names or n in axis_names])
+        self.size = dict(mesh.shape)
+
+    def specs(self, given: Any, like: Any, what: str, path: str) -> list[Spec]:
+        """A spec for each leaf of `like`."""
+
+        def is_spec(x: Any) -> bool:
+            return x is None or isinstance(x, jax.sharding.PartitionSpec)
+
+        try:
+            filled = jax.tree.broadcast(given, like, is_leaf=is_spec)
+        except ValueError as error:
+            raise errors.InvalidArgument(
+                f"shard_map: {what} does not fit the structure of {path}: {error}, {here()}"
+            ) from None
+        found = tree.leaves(filled, is_leaf=is_spec)
+        names = tree.path_names(like, path)
+        return [self.spec(s, n) for s, n in zip(found, names, strict=True)]
+
+    def spec(self, given: Any, path: str) -> Spec:
+        """A PartitionSpec as names for each axis."""
+        if given is not None and not isinstance(given, jax.sharding.PartitionSpec):
+            raise errors.NotAnArray(
+                f"shard_map: the spec of {path} must be a PartitionSpec (ft.P), got "
+                f"{given!r:.60}, {here()}"
+            )
+        spec = tuple([
+            () if n is None else tuple(n) if isinstance(n, (tuple, list)) else (n,)
+            for n in given or ()
+        ])  # fmt: skip
+        met = [n for names in spec for n in names]
+        for n in met:
+            if n not in self.names or met.count(n) > 1:
+                raise errors.InvalidArgument(
+                    f"shard_map: the spec {given} of {path} must name axes of the mesh "
+                    f"{self.names}, each once, {here()}"
+                )
+        return spec
+
+    def part(self, t: ArrayType, spec: Spec, path: str) -> ArrayType:
+        """The type of the part of one device."""
+        if len(spec) > t.ndim:
+            raise errors.InvalidArgument(
+                f"shard_map: the spec of {path} has {len(spec)} entries for {t}, {here()}"
+            )
+        shape = list(t.shape)
+        for i, names in enumerate(spec):
+            n = math.prod([self.size[a] for a in names])
+            if shape[i] % n:
+                raise errors.InvalidArgument(
+                    f"shard_map: axis {i} of {path}, of size {shape[i]}, is split over the mesh "
+                    f"axes {names} of together {n} devices, and does not divide, {here()}"
+                )
+            shape[i] //= n
+        return t.update(shape=tuple(shape))
+
+    def used(self, spec: Spec) -> list[str]:
+        """The mesh axes of a spec, in the mesh's order: those along which its parts are stacked."""
+        return [n for n in self.names if any(n in names for names in spec)]
+
+    def laid_out(self, x: Any, spec: Sequence[Any]) -> Any:
+        """x under a sharding constraint."""
+        named = [tuple(names) or None if isinstance(names, tuple) else names for names in spec]
+        sharding = jax.sharding.NamedSharding(self.mesh, jax.P(*named))
+        return sharding_constraint(x, sharding=sharding)
+
+    def stacked(self, x: Any, spec: Spec) -> Any:
+        """The parts of an array, along leading axes for the mesh axes they are split over."""
+        t, order = typeof(x), self.used(spec)
+        x = self.laid_out(x, spec)
+        shape: list[int] = []
+        place: dict[str, int] = {}
+        inner = []
+        for i, n in enumerate(t.shape):
+            names = spec[i] if i < len(spec) else ()
+            for a in names:
+                place[a] = len(shape)
+                shape.append(self.size[a])
+            inner.append(len(shape))
+            shape.append(n // math.prod([self.size[a] for a in names]))
+        if not order:
+            return x
+        moves = (*[place[a] for a in order], *inner)
+        return self.laid_out(_permuted(reshape(x, shape=tuple(shape)), moves), order)
+
+    def merged(self, x: Any, spec: Spec) -> Any:
+        """The array whose parts are stacked along leading axes."""
+        order, t = self.used(spec), typeof(x)
+        local = t.shape[len(order) :]
+        spec = (*spec, *[()] * (len(local) - len(spec)))
+        moves, shape = [], []
+        for i, n in enumerate(local):
+            moves += [order.index(a) for a in spec[i]] + [len(order) + i]
+            shape.append(n * math.prod([self.size[a] for a in spec[i]]))
+        if order:
+            x = reshape(_permuted(x, tuple(moves)), shape=tuple(shape))
+        return self.laid_out(x, spec)
+
+
+def _permuted(x: Any, order: tuple[int, ...]) -> Any:
+    return x if order == tuple(range(len(order))) else transpose(x, permutation=order)
+
+
+def _whole(
+    f: Any, layout: _Layout, in_tree: Any, types: Sequence[ArrayType], specs: list[Spec],
+    out_specs: Any, check_vma: bool,
+) -> tuple[Program, tuple, Any]:  # fmt: skip
+    """The program of whole arrays, what f closed over, the structure of its result."""
+    flat = FlatFunction(f, in_tree)
+    paths = tree.path_names(tree.unflatten(in_tree, list(types))[0], "args")
+    parts = [layout.part(t, s, p) for t, s, p in zip(types, specs, paths, strict=True)]
+    with ExitStack() as names:
+        for a in layout.names:
+            names.enter_context(naming(a, layout.size[a]))
+        program, captured = hoist_constants(stage(flat, parts, function_name(f)))
+    out_tree = flat.out_tree
+    skeleton = tree.unflatten(out_tree, list(program.out_types))
+    outs = layout.specs(out_specs, skeleton, "out_specs", "result")
+    for v, s, p in zip(program.outputs, outs, tree.path_names(skeleton, "result"), strict=True):
+        if len(s) > len(v.type.shape):
+            raise errors.InvalidArgument(
+                f"shard_map: the spec of {p} has {len(s)} entries, {function_name(f)} returned "
+                f"{v.type}, {here()}"
+            )
+    k = len(captured)
+    all_specs: list[Spec] = [*[()] * k, *specs]
+    for a in reversed(layout.names):
+        dims = tuple([0 if a in layout.used(s) else None for s in all_specs])
+        forced = [a in layout.used(s) for s in outs]
+        program, found = Batching(layout.size[a], a, (a,)).program(program, dims, forced)
+        for i, (d, wanted) in enumerate(zip(found, forced, strict=True)):
+            if d is not None and not wanted and check_vma:
+                raise errors.InvalidArgument(
+                    f"shard_map: {tree.path_names(skeleton, 'result')[i]} of {function_name(f)} "
+                    f"may differ along the mesh axis {a!r}, and out_specs does not split it there, "
+                    f"{here()}\nReduce it (lax.psum, lax.pmean over {a!r}), name {a!r} in "
+                    "out_specs, or pass check_vma=False to take the first."
+                )
+        if any(d is not None and not w for d, w in zip(found, forced, strict=True)):
+            program = _first(program, found, forced)
+
+    def run(*values: Any) -> list[Any]:
+        stacks = [
+            layout.stacked(x, s) if i >= k else x
+            for i, (x, s) in enumerate(zip(values, all_specs, strict=True))
+        ]
+        return [layout.merged(y, s) for y, s in zip(evaluate(program, stacks), outs, strict=True)]
+
+    whole = stage(run, [*[typeof(x) for x in captured], *types], function_name(f))
+    return whole, captured, out_tree
+
+
+def _first(program: Program, dims: Sequence[int | None], forced: Sequence[bool]) -> Program:
+    """The program with the first of each result that is batched and not forced to be."""
+
+    def run(*values: Any) -> list[Any]:
+        outs = evaluate(program, values)
+        for i, (d, wanted) in enumerate(zip(dims, forced, strict=True)):
+            if d is not None and not wanted:
+                shape = typeof(outs[i]).shape
+                outs[i] = reshape(slice_axis(outs[i], d, 0, 1), shape=(*shape[:d], *shape[d + 1 :]))
+        return outs
+
+    return stage(run, program.in_types, program.name)

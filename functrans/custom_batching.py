@@ -1,0 +1,6 @@
+"""`jax.custom_batching`: functions whose batched form the user gives."""
+
+from functrans.api.custom_vmaps import custom_vmap as custom_vmap
+from functrans.api.custom_vmaps import sequential_vmap as sequential_vmap
+
+__all__ = ["custom_vmap", "sequential_vmap"]

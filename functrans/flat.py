@@ -1,0 +1,50 @@
+"""A user's function of pytrees as one of flat lists of values."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from functrans import errors, tree
+from functrans.ir.source import describe
+from functrans.tracer import typeof
+
+
+class FlatFunction:
+    """A user's function of pytrees as one of flat lists; `out_tree` is known once it was called."""
+
+    __slots__ = ("fun", "in_tree", "named", "out_tree")
+
+    def __init__(self, fun: Callable[..., Any], in_tree: Any, named: Any = None):
+        self.fun = fun
+        self.named = named or fun  # the function that messages speak of
+        self.in_tree = in_tree
+        self.out_tree: Any = None
+
+    def __call__(self, *leaves: Any) -> list[Any]:
+        args, kwargs = tree.unflatten(self.in_tree, leaves)
+        out = self.fun(*args, **kwargs)
+        outs, self.out_tree = tree.flatten(out)
+        for i, y in enumerate(outs):
+            check_result(self.named, y, out, i)
+        return outs
+
+
+def check_result(fun: Callable[..., Any], y: Any, out: Any, i: int) -> None:
+    """Raise the error for a result that is not an array."""
+    try:
+        typeof(y)
+    except errors.NotAnArray:
+        path = tree.path_names(out, "result")[i]
+        code = getattr(inspect.unwrap(fun), "__code__", None)
+        where = describe((code, 0)) if code is not None else function_name(fun)
+        raise errors.NotAnArray(
+            f"{function_name(fun)} returned {y!r:.80} of type {type(y).__qualname__} at {path}; "
+            f"a transformed function must return arrays, scalars or pytrees of them. It is defined "
+            f"at\n    {where}"
+        ) from None
+
+
+def function_name(fun: Any) -> str:
+    return getattr(fun, "__qualname__", None) or getattr(fun, "__name__", None) or repr(fun)

@@ -1,0 +1,267 @@
+"""`jax.lax` names over primitives/collective.py: what the examples of a mapped axis fold together,
+and where each stands.
+
+Inside a function mapped with `vmap(f, axis_name="i")` they take the name, or a tuple of names of
+nested maps (the first one counts slowest), and pytrees of arrays.
+"""
+
+from __future__ import annotations
+
+import operator
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from functrans import tree
+from functrans.ir.types import dtype_class
+from functrans.lax.arguments import as_array, invalid
+from functrans.lax.arguments import axis_index as place
+from functrans.lax.elementwise import convert_element_type
+from functrans.primitives import collective as prims
+from functrans.primitives.base import PRIMITIVES
+from functrans.trace import Tracer, full, literal, typeof
+
+__all__ = ["axis_index", "axis_size", "pmax", "pmean", "pmin", "psum"]
+
+# --- names and groups -----------------------------------------------------------------------------
+
+
+def names_of(axis_name: Any) -> tuple[Any, ...]:
+    return tuple(axis_name) if isinstance(axis_name, (tuple, list)) else (axis_name,)
+
+
+def over(operation: str, axis_name: Any, axis_index_groups: Any = None) -> dict[str, Any]:
+    """The parameters that all collectives have."""
+    axes = names_of(axis_name)
+    if len(set(axes)) != len(axes):
+        raise invalid(operation, f"axis_name {axes} names an axis twice")
+    sizes = tuple([prims.size_of(operation, name) for name in axes])
+    groups = None
+    if axis_index_groups is not None:
+        groups = tuple([tuple([operator.index(i) for i in g]) for g in axis_index_groups])
+        n = prod(sizes)
+        if sorted([i for g in groups for i in g]) != list(range(n)):
+            raise invalid(
+                operation,
+                f"axis_index_groups {axis_index_groups} must cover the indices 0..{n - 1} of axis "
+                f"{', '.join(map(repr, axes))} exactly once",
+            )
+    return {"axes": axes, "sizes": sizes, "groups": groups}
+
+
+def members(operation: str, group: dict[str, Any]) -> int:
+    """How many examples work together."""
+    if _uneven(group):
+        raise invalid(operation, f"axis_index_groups {group['groups']} must be of one size")
+    return prims.count(group["sizes"], group["groups"])
+
+
+def _uneven(group: dict[str, Any]) -> bool:
+    return group["groups"] is not None and len({len(g) for g in group["groups"]}) > 1
+
+
+# --- folding over the examples --------------------------------------------------------------------
+
+
+def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+    """Sum over the examples of a mapped axis.
+
+    Arguments:
+      x: pytree of arrays of numbers or booleans. Of Python numbers and concrete arrays the sum is a
+        multiple, computed at once: `psum(1, "i")` is the size of the axis, an int.
+      axis_name: a name, or several; ints among them are axes of x, summed over as well.
+      axis_index_groups: lists of examples, each of which sums for itself.
+
+    Returns:
+      A pytree like x, the same for all examples. As in JAX the cotangent of x is the sum of the
+      cotangents of all examples.
+
+    Raises:
+      UnboundAxis: nothing around the call has given the name to an axis.
+      InvalidArgument: the groups do not cover the axis.
+
+    Source: `jax.lax.psum`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> share = ft.vmap(lambda x: x / psum(x, "i"), axis_name="i")
+      >>> print(share(jnp.array([1.0, 1.0, 2.0])))
+      [0.25 0.25 0.5 ]
+    """
+    if not names_of(axis_name):
+        return x
+    leaves, structure = tree.flatten(x)
+    leaves = [_no_bool(v) for v in leaves]
+    names, axes = _positions("psum", axis_name, axis_index_groups)
+    group = over("psum", names, axis_index_groups)
+    leaves = [_folded("reduce_sum", v, axes) for v in leaves]
+    if any([isinstance(v, Tracer) for v in leaves]) or _uneven(group):
+        sums = [prims.psum(as_array(v), **group) for v in leaves] if names else leaves
+    else:
+        sums = [_times(v, members("psum", group)) for v in leaves]
+    return tree.unflatten(structure, sums)
+
+
+def pmean(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+    """Take the mean over the examples of a mapped axis.
+
+    Arguments:
+      x, axis_name, axis_index_groups: as in `psum`.
+
+    Returns:
+      A pytree like x; of integers the mean is a float.
+
+    Raises:
+      UnboundAxis: nothing around the call has given the name to an axis.
+
+    Source: `jax.lax.pmean`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> centred = ft.vmap(lambda x: x - pmean(x, "i"), axis_name="i")
+      >>> print(centred(jnp.array([1.0, 2.0, 6.0])))
+      [-2. -1.  3.]
+    """
+    sums = psum(x, axis_name, axis_index_groups=axis_index_groups)
+    n = psum(1, axis_name, axis_index_groups=axis_index_groups)
+    return tree.map(lambda v: v / n, sums)
+
+
+def pmax(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+    """Take the largest over the examples of a mapped axis.
+
+    Arguments:
+      x, axis_name, axis_index_groups: as in `psum`.
+
+    Returns:
+      A pytree like x, the same for all examples. Examples that tie share its tangent equally (JAX
+      has no derivative of it).
+
+    Raises:
+      UnboundAxis: nothing around the call has given the name to an axis.
+
+    Source: `jax.lax.pmax`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> scaled = ft.vmap(lambda x: x / pmax(x, "i"), axis_name="i")
+      >>> print(scaled(jnp.array([1.0, 2.0, 4.0])))
+      [0.25 0.5  1.  ]
+    """
+    leaves, structure = tree.flatten(x)
+    return tree.unflatten(structure, _reduced("pmax", leaves, axis_name, axis_index_groups))
+
+
+def pmin(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+    """Take the smallest over the examples of a mapped axis.
+
+    Arguments:
+      x, axis_name, axis_index_groups: as in `psum`.
+
+    Returns:
+      A pytree like x, the same for all examples; differentiable as `pmax` is.
+
+    Raises:
+      UnboundAxis: nothing around the call has given the name to an axis.
+
+    Source: `jax.lax.pmin`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> above = ft.vmap(lambda x: x - pmin(x, "i"), axis_name="i")
+      >>> print(above(jnp.array([3, 2, 4])))
+      [1 0 2]
+    """
+    leaves, structure = tree.flatten(x)
+    return tree.unflatten(structure, _reduced("pmin", leaves, axis_name, axis_index_groups))
+
+
+def _reduced(operation: str, leaves: list[Any], axis_name: Any, groups: Any) -> list[Any]:
+    """Each leaf folded over axes of its own, if some are given, and over the named ones."""
+    names, axes = _positions(operation, axis_name, groups)
+    folded = [_folded(f"reduce_{operation[1:]}", v, axes) for v in leaves]
+    if not names:
+        return folded
+    group = over(operation, names, groups)
+    return [PRIMITIVES[operation](as_array(v), **group) for v in folded]
+
+
+def _positions(operation: str, axis_name: Any, groups: Any) -> tuple[tuple, tuple[int, ...]]:
+    """Names, and axes of the operand itself, which are ints."""
+    given = names_of(axis_name)
+    names = tuple([a for a in given if not isinstance(a, int)])
+    axes = tuple([a for a in given if isinstance(a, int)])
+    if axes and groups is not None:
+        raise invalid(operation, f"axis_index_groups together with the axes {axes} of the operand")
+    return names, axes
+
+
+def _folded(how: str, x: Any, axes: tuple[int, ...]) -> Any:
+    if not axes:
+        return x
+    x = as_array(x)
+    return PRIMITIVES[how](x, axes=tuple([place(a, x.ndim, how) for a in axes]))
+
+
+def _no_bool(x: Any) -> Any:
+    t = typeof(x)
+    return convert_element_type(x, np.int32) if dtype_class(t.dtype) == "bool" else x
+
+
+def _times(x: Any, n: int) -> Any:
+    """n x, for a value that is no tracer; of a Python number a Python number."""
+    if isinstance(x, (int, float, complex)) and not isinstance(x, np.generic):
+        return x.__class__(n) * x
+    return PRIMITIVES["mul"](as_array(x), literal(n, typeof(x)))
+
+
+# --- where we are ---------------------------------------------------------------------------------
+
+
+def axis_index(axis_name: Any) -> Any:
+    """Which example of a mapped axis this is.
+
+    Arguments:
+      axis_name: a name, or several: then the examples of all are counted, those of the last name
+        fastest.
+
+    Returns:
+      A scalar int32.
+
+    Raises:
+      UnboundAxis: nothing around the call has given the name to an axis.
+
+    Source: `jax.lax.axis_index`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> print(ft.vmap(lambda x: x + axis_index("i"), axis_name="i")(jnp.array([5, 5, 5])))
+      [5 6 7]
+    """
+    group = over("axis_index", axis_name)
+    if not group["axes"]:
+        return full(0, typeof(np.int32(0)))
+    return prims.index_of(prims.Names(group["axes"], group["sizes"]))
+
+
+def axis_size(axis_name: Any) -> int:
+    """How many examples a mapped axis has.
+
+    Arguments:
+      axis_name: a name, or several: then the product of their sizes.
+
+    Returns:
+      A Python int.
+
+    Raises:
+      UnboundAxis: nothing around the call has given the name to an axis.
+
+    Source: `jax.lax.axis_size`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> print(ft.vmap(lambda x: x / axis_size("i"), axis_name="i")(jnp.ones(4)))
+      [0.25 0.25 0.25 0.25]
+    """
+    return prod(over("axis_size", axis_name)["sizes"])

@@ -1,0 +1,300 @@
+"""`jax.lax` names over primitives/cond.py and while_loop.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from functrans import errors, tree
+from functrans.ir.source import describe, user_source
+from functrans.ir.types import ArrayType, dtype_class
+from functrans.lax.arguments import as_array, invalid
+from functrans.lax.loops import scan
+from functrans.lax.staging import (
+    array_leaves,
+    check_function,
+    defined_at,
+    differing,
+    made_of,
+    operation_of,
+    settled,
+    stable,
+    staged,
+    with_common_captures,
+)
+from functrans.primitives.cond import INDEX
+from functrans.primitives.cond import cond as _cond
+from functrans.primitives.conversion import convert_element_type
+from functrans.primitives.elementwise import add, lt, ne
+from functrans.primitives.selection import clamp
+from functrans.primitives.while_loop import while_loop as _while
+from functrans.trace import concrete_value, literal, typeof
+
+__all__ = ["cond", "fori_loop", "switch", "while_loop"]
+
+_NONE = object()
+
+
+# --- choices --------------------------------------------------------------------------------------
+
+
+def cond(
+    pred: Any, true_fun: Any, false_fun: Any, *operands: Any, operand: Any = _NONE,
+    linear: Any = None,
+) -> Any:  # fmt: skip
+    """Run one of two functions.
+
+    Arguments:
+      pred: boolean scalar (a number is true where it is not zero).
+      true_fun, false_fun: functions of the operands with results of the same structure and types.
+      *operands: pytrees of arrays. What the functions close over may be traced too.
+
+    Returns:
+      What the function that was chosen returns.
+
+    Raises:
+      TypeMismatch: the results differ in structure or types; `pred` is not a scalar.
+
+    Source: `jax.lax.cond`.
+
+    Example:
+      >>> import functrans as ft
+      >>> from functrans import lax
+      >>> f = ft.jit(lambda x: lax.cond(x > 0, lambda x: x, lambda x: -x, x))
+      >>> print(f(-2.0))
+      2.0
+    """
+    if not callable(true_fun) and len(operands) == 2 and callable(false_fun):
+        # the older form: cond(pred, true_operand, true_fun, false_operand, false_fun)
+        x, f, (y, g) = true_fun, false_fun, operands
+        return cond(pred, lambda both: f(both[0]), lambda both: g(both[1]), (x, y))
+    check_function(true_fun, "cond", "true_fun")
+    check_function(false_fun, "cond", "false_fun")
+    given = operands if operand is _NONE else (operand,)
+    pred = as_array(pred)
+    t = typeof(pred)
+    if t.shape or dtype_class(t.dtype) not in ("bool", "int", "uint", "float"):
+        raise errors.TypeMismatch(
+            f"cond: pred must be a boolean scalar, got {t}, at\n    {describe(user_source())}\n"
+            "For a choice per element use jnp.where or lax.select; to reduce use .all() or .any()."
+        )
+    truth = pred if dtype_class(t.dtype) == "bool" else ne(pred, literal(0, t))
+    index = convert_element_type(truth, dtype=INDEX.dtype)
+    return _choice("cond", index, (false_fun, true_fun), given)
+
+
+def switch(
+    index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, operand: Any = _NONE
+) -> Any:
+    """Run one of several functions.
+
+    Arguments:
+      index: integer scalar; clamped to 0 ... len(branches) - 1.
+      branches: functions of the operands with results of the same structure and types.
+      *operands: pytrees of arrays.
+
+    Returns:
+      What the function that was chosen returns.
+
+    Source: `jax.lax.switch`.
+
+    Example:
+      >>> from functrans import lax
+      >>> print(lax.switch(1, [lambda x: x + 1, lambda x: x * 10], 3))
+      30
+    """
+    branches = tuple(branches)
+    if not branches:
+        raise invalid("switch", "at least one branch is needed")
+    for i, branch in enumerate(branches):
+        check_function(branch, "switch", f"branches[{i}]")
+    given = operands if operand is _NONE else (operand,)
+    index = as_array(index)
+    t = typeof(index)
+    if t.shape or dtype_class(t.dtype) not in ("int", "uint"):
+        raise errors.TypeMismatch(
+            f"switch: index must be an integer scalar, got {t}, at\n    {describe(user_source())}"
+        )
+    if len(branches) == 1:
+        return branches[0](*given)
+    last = literal(len(branches) - 1, t)
+    index = convert_element_type(clamp(literal(0, t), index, last), dtype=INDEX.dtype)
+    return _choice("switch", index, branches, given)
+
+
+def _choice(name: str, index: Any, branches: Sequence[Callable[..., Any]], operands: Any) -> Any:
+    leaves, in_tree = array_leaves((tuple(operands), {}))
+    types = [typeof(x) for x in leaves]
+    made = [staged(f, in_tree, types) for f in branches]
+    first = made[0].program.out_types
+    for i, part in enumerate(made[1:], 1):
+        problem = differing(
+            part.fun, "result", made[0].out_tree, first, part.out_tree, part.program.out_types,
+            "and",
+        )  # fmt: skip
+        if problem:
+            which = "false_fun and true_fun" if name == "cond" else f"branches 0 and {i}"
+            raise errors.TypeMismatch(
+                f"{name}: {which} must return the same structure and types:\n{problem}\n"
+                f"They are defined at\n    {defined_at(made[0].fun)}\n    {defined_at(part.fun)}\n"
+                f"and given to {name} at\n    {describe(user_source())}"
+            )
+    strong = [
+        ArrayType(t.shape, t.dtype, all(p.program.out_types[i].weak_type for p in made))
+        for i, t in enumerate(first)
+    ]
+    captured, programs = with_common_captures(made)
+    programs = [settled(p, strong) for p in programs]
+    outs = _cond(index, *captured, *leaves, branches=tuple(programs))
+    return tree.unflatten(made[0].out_tree, outs)
+
+
+# --- loops without a known number of steps --------------------------------------------------------
+
+
+def while_loop(
+    cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any, *,
+    max_steps: int | None = None,
+) -> Any:  # fmt: skip
+    """Run a function again and again while a condition holds.
+
+    Reverse mode works too, unlike JAX's: un-jitted it unrolls the loop; inside `jit` it recomputes
+    the carry of each step from a bounded number of checkpoints (each step runs at most 3 times more
+    for 6,500 steps), or, given `max_steps`, stores them all.
+
+    Arguments:
+      cond_fun: carry -> boolean scalar: go on?
+      body_fun: carry -> carry, of the same structure and types.
+      init_val: the first carry, a pytree of arrays.
+      max_steps: run at most so many steps, and store what reverse mode needs of each.
+
+    Returns:
+      The last carry.
+
+    Raises:
+      TypeMismatch: the body changes structure or types, the condition is not a boolean scalar.
+
+    Source: `jax.lax.while_loop`; max_steps is ours.
+
+    Example:
+      >>> import functrans as ft
+      >>> from functrans import lax
+      >>> double = lambda x: lax.while_loop(lambda v: v < 100, lambda v: v * 2, x)
+      >>> print(ft.jit(double)(3.0), ft.jit(ft.grad(double))(3.0))
+      192.0 64.0
+    """
+    check_function(cond_fun, "while_loop", "cond_fun")
+    check_function(body_fun, "while_loop", "body_fun")
+    init, structure = array_leaves(init_val)
+    in_tree = tree.structure(((init_val,), {}))
+    body, init = stable(lambda types: staged(body_fun, in_tree, types), init)
+    types = [typeof(x) for x in init]
+    name = operation_of(body_fun, "while_loop")
+    _check_carry(name, body_fun, structure, types, body.out_tree, body.program.out_types)
+    test = staged(cond_fun, in_tree, types)
+    found = test.program.out_types
+    if len(found) != 1 or found[0].shape or found[0].dtype != np.bool_:
+        raise errors.TypeMismatch(
+            f"while_loop: cond_fun must return a boolean scalar, got "
+            f"({', '.join(map(str, found))}) in the structure {test.out_tree}. It is defined at\n"
+            f"    {defined_at(cond_fun)}\nand given to while_loop at\n"
+            f"    {describe(user_source())}"
+        )
+    if max_steps is not None:
+        return _bounded(cond_fun, body_fun, tree.unflatten(structure, init), max_steps)
+    outs = _while(
+        *test.captured, *body.captured, *init, cond=test.program,
+        body=body.program, cond_consts=len(test.captured), body_consts=len(body.captured),
+    )  # fmt: skip
+    return tree.unflatten(structure, outs)
+
+
+def _bounded(cond_fun: Any, body_fun: Any, init: Any, max_steps: int) -> Any:
+    def step(carry: Any, _: None) -> tuple[Any, None]:
+        return cond(cond_fun(carry), body_fun, lambda carry: carry, carry), None
+
+    return scan(step, init, None, length=max_steps)[0]
+
+
+def _check_carry(
+    name: str, fun: Any, structure: Any, types: Any, out_tree: Any, out_types: Any
+) -> None:
+    problem = differing(fun, "carry", structure, types, out_tree, out_types)
+    if problem:
+        raise errors.TypeMismatch(
+            f"{name}: the body must return a carry of the structure and types it was given:\n"
+            f"{problem}\nThe body is defined at\n    {defined_at(fun)}\n"
+            f"and given to {name} at\n    {describe(user_source())}\n"
+            "Cast what it returns, or give the first carry the type that it returns."
+        )
+
+
+def fori_loop(
+    lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any, *,
+    unroll: int | bool | None = None, max_steps: int | None = None,
+) -> Any:  # fmt: skip
+    """Run `val = body_fun(i, val)` for i from lower up to, not including, upper.
+
+    With bounds that are known it is a scan; with traced bounds a `while_loop`, whose reverse mode
+    works as there.
+
+    Arguments:
+      lower, upper: integers or integer scalars.
+      body_fun: (i, carry) -> carry, of the same structure and types.
+      init_val: the first carry.
+      unroll: steps that stand in one turn of the loop (True: all); known bounds only.
+      max_steps: as in `while_loop`, for traced bounds.
+
+    Returns:
+      The last carry.
+
+    Source: `jax.lax.fori_loop`.
+
+    Example:
+      >>> from functrans import lax
+      >>> print(lax.fori_loop(0, 5, lambda i, total: total + i, 0))
+      10
+    """
+    check_function(body_fun, "fori_loop", "body_fun")
+    for name, bound in (("lower", lower), ("upper", upper)):
+        t = typeof(bound)
+        if t.shape or dtype_class(t.dtype) not in ("int", "uint"):
+            raise errors.TypeMismatch(
+                f"fori_loop: {name} must be an integer scalar, got {t}, at\n"
+                f"    {describe(user_source())}"
+            )
+    first, last = as_array(lower), as_array(upper)
+    if typeof(first).dtype != typeof(last).dtype:
+        weak = [typeof(x).weak_type for x in (lower, upper)]
+        if not any(weak):
+            raise errors.TypeMismatch(
+                f"fori_loop: lower and upper must have one dtype, got {typeof(first)} and "
+                f"{typeof(last)}, at\n    {describe(user_source())}"
+            )
+        to = typeof(last if weak[0] else first)
+        first, last = (convert_element_type(x, dtype=to.dtype) for x in (first, last))
+    start, stop = concrete_value(lower), concrete_value(upper)
+    if start is not None and stop is not None:
+        length = max(int(stop) - int(start), 0)
+        body = made_of(body_fun, _counted_step, "fori_loop")
+        return scan(body, (int(start), init_val), None, length=length, unroll=unroll or 1)[0][1]
+    if unroll is not None:
+        raise invalid("fori_loop", "unroll needs bounds that are known, and these are traced")
+    body = made_of(body_fun, _bounded_step, "fori_loop")
+    return while_loop(_before_end, body, (first, last, init_val), max_steps=max_steps)[2]
+
+
+def _counted_step(body_fun: Any, carry: Any, _: None) -> tuple[Any, None]:
+    i, val = carry
+    return (add(i, 1), body_fun(i, val)), None
+
+
+def _bounded_step(body_fun: Any, carry: Any) -> Any:
+    i, end, val = carry
+    return add(i, 1), end, body_fun(i, val)
+
+
+def _before_end(carry: Any) -> Any:
+    return lt(carry[0], carry[1])

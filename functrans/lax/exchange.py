@@ -1,0 +1,272 @@
+"""`jax.lax` names over primitives/collective.py: arrays that travel between the examples of a
+mapped axis, which have names as in `lax/collective.py`.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+from functrans import errors, tree
+from functrans.ir.source import describe, user_source
+from functrans.lax.arguments import as_array, invalid
+from functrans.lax.arguments import axis_index as place
+from functrans.lax.collective import members, names_of, over
+from functrans.lax.shape import expand_dims, squeeze
+from functrans.primitives import collective as prims
+from functrans.trace import typeof
+
+__all__ = [
+    "all_gather", "all_to_all", "ppermute", "pshuffle", "psum_scatter", "pswapaxes",
+]  # fmt: skip
+
+
+def all_gather(
+    x: Any,
+    axis_name: Any,
+    *,
+    axis_index_groups: Any = None,
+    axis: int = 0,
+    tiled: bool = False,
+    to: str = "varying",
+) -> Any:
+    """Collect the values of all examples of a mapped axis in each.
+
+    Arguments:
+      x: pytree of arrays.
+      axis_name: a name, or several.
+      axis_index_groups: lists of examples, of one size, each of which collects for itself.
+      axis: where the examples stand in the result.
+      tiled: concatenate them along the existing axis `axis` instead of stacking them along a new
+        one.
+      to: "varying", "reduced" or "invarying": how `shard_map` types the result; no matter here.
+
+    Returns:
+      A pytree of arrays with one axis more, or with a longer one.
+
+    Raises:
+      UnboundAxis: nothing around the call has given the name to an axis.
+      InvalidArgument: an axis out of range.
+
+    Source: `jax.lax.all_gather`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> print(ft.vmap(lambda x: all_gather(x, "i"), axis_name="i")(jnp.arange(3)))
+      [[0 1 2]
+       [0 1 2]
+       [0 1 2]]
+    """
+    if to not in ("varying", "reduced", "invarying"):
+        raise invalid("all_gather", f'to must be "varying", "reduced" or "invarying", got {to!r}')
+    if not names_of(axis_name):
+        return x
+    group = over("all_gather", axis_name, axis_index_groups)
+    members("all_gather", group)
+
+    def gather(x: Any) -> Any:
+        x = as_array(x)
+        d = place(axis, x.ndim + (not tiled), "all_gather")
+        return prims.all_gather(x if tiled else expand_dims(x, (d,)), **group, dimension=d)
+
+    return tree.map(gather, x)
+
+
+def psum_scatter(
+    x: Any,
+    axis_name: Any,
+    *,
+    scatter_dimension: int = 0,
+    axis_index_groups: Any = None,
+    tiled: bool = False,
+) -> Any:
+    """Sum over the examples of a mapped axis, of which each keeps its own part.
+
+    Arguments:
+      x: pytree of arrays of numbers.
+      axis_name: a name, or several.
+      scatter_dimension: the axis of x that is divided among the examples.
+      axis_index_groups: lists of examples, of one size, each of which sums for itself.
+      tiled: the axis may be a multiple of the number of examples, and stays; else it is of that
+        size, and goes.
+
+    Returns:
+      A pytree of arrays: row `axis_index(axis_name)` of the sum.
+
+    Raises:
+      UnboundAxis: nothing around the call has given the name to an axis.
+      TypeMismatch: the axis cannot be divided so.
+
+    Source: `jax.lax.psum_scatter`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> x = jnp.arange(4).reshape(2, 2)
+      >>> print(ft.vmap(lambda x: psum_scatter(x, "i"), axis_name="i")(x))
+      [2 4]
+    """
+    if not names_of(axis_name):
+        return x
+    group = over("psum_scatter", axis_name, axis_index_groups)
+    n = members("psum_scatter", group)
+
+    def scatter(x: Any) -> Any:
+        x = as_array(x)
+        d = place(scatter_dimension, x.ndim, "psum_scatter")
+        _check_parts("psum_scatter", x, d, n, tiled)
+        y = prims.psum_scatter(x, **group, dimension=d)
+        return y if tiled else squeeze(y, (d,))
+
+    return tree.map(scatter, x)
+
+
+def all_to_all(
+    x: Any,
+    axis_name: Any,
+    split_axis: int,
+    concat_axis: int,
+    *,
+    axis_index_groups: Any = None,
+    tiled: bool = False,
+) -> Any:
+    """Exchange a mapped axis and an axis of the operand: each example sends part k to example k.
+
+    Arguments:
+      x: pytree of arrays.
+      axis_name: a name, or several.
+      split_axis: the axis of x that is divided among the examples.
+      concat_axis: where the examples' parts stand in the result.
+      axis_index_groups: lists of examples, of one size, each of which exchanges for itself.
+      tiled: `split_axis` may be a multiple of the number of examples, and the parts are
+        concatenated along `concat_axis`; else `split_axis` is of that size and goes, and the parts
+        are stacked along a new axis.
+
+    Returns:
+      A pytree of arrays.
+
+    Raises:
+      UnboundAxis: nothing around the call has given the name to an axis.
+      TypeMismatch: the axis cannot be divided so.
+
+    Source: `jax.lax.all_to_all`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> x = jnp.arange(4).reshape(2, 2)
+      >>> print(ft.vmap(lambda x: all_to_all(x, "i", 0, 0), axis_name="i")(x))
+      [[0 2]
+       [1 3]]
+    """
+    group = over("all_to_all", axis_name, axis_index_groups)
+    n = members("all_to_all", group)
+
+    def exchange(x: Any) -> Any:
+        x = as_array(x)
+        split, concat = (place(a, x.ndim, "all_to_all") for a in (split_axis, concat_axis))
+        _check_parts("all_to_all", x, split, n, tiled)
+        if tiled or split == concat:
+            return prims.all_to_all(x, **group, split=split, concat=concat)
+        # the new axis stands at `concat` once the old one is gone
+        new = concat + (split < concat)
+        old = split + (new <= split)
+        y = prims.all_to_all(expand_dims(x, (new,)), **group, split=old, concat=new)
+        return squeeze(y, (old,))
+
+    return tree.map(exchange, x)
+
+
+def pswapaxes(x: Any, axis_name: Any, axis: int, *, axis_index_groups: Any = None) -> Any:
+    """Exchange a mapped axis and an axis of the operand, of the same size.
+
+    Arguments:
+      x: pytree of arrays.
+      axis_name: a name, or several.
+      axis: the axis of x.
+      axis_index_groups: lists of examples, of one size, each of which exchanges for itself.
+
+    Returns:
+      A pytree of arrays of the same shapes.
+
+    Raises:
+      UnboundAxis: nothing around the call has given the name to an axis.
+      TypeMismatch: the sizes differ.
+
+    Source: `jax.lax.pswapaxes`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> x = jnp.arange(4).reshape(2, 2)
+      >>> print(ft.vmap(lambda x: pswapaxes(x, "i", 0), axis_name="i")(x))
+      [[0 2]
+       [1 3]]
+    """
+    return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)
+
+
+def _check_parts(operation: str, x: Any, axis: int, n: int, tiled: bool) -> None:
+    size = x.shape[axis]
+    if size % n if tiled else size != n:
+        wanted = f"a multiple of {n}" if tiled else str(n)
+        raise errors.ShapeMismatch(
+            f"{operation} of {typeof(x)}: axis {axis} has size {size}, but it is divided among {n} "
+            f"examples, so its size must be {wanted}, at\n    {describe(user_source())}\n"
+            + ("" if tiled or size % n else "Or pass tiled=True, and each gets several rows.")
+        )
+
+
+def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
+    """Send the values of the examples of a mapped axis to others.
+
+    Arguments:
+      x: pytree of arrays.
+      axis_name: a name, or several.
+      perm: pairs (from, to) of examples; none twice. What nothing is sent to becomes zero.
+
+    Returns:
+      A pytree like x.
+
+    Raises:
+      UnboundAxis: nothing around the call has given the name to an axis.
+      TypeMismatch: `perm` names an example twice, or one that there is not.
+
+    Source: `jax.lax.ppermute`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> right = lambda x: ppermute(x, "i", [(0, 1), (1, 2), (2, 0)])
+      >>> print(ft.vmap(right, axis_name="i")(jnp.array([1, 2, 3])))
+      [3 1 2]
+    """
+    group = over("ppermute", axis_name)
+    pairs = tuple([(operator.index(a), operator.index(b)) for a, b in perm])
+    return tree.map(lambda v: prims.ppermute(as_array(v), **group, perm=pairs), x)
+
+
+def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
+    """Put the examples of a mapped axis into another order.
+
+    Arguments:
+      x: pytree of arrays.
+      axis_name: a name, or several.
+      perm: example k gets the value of example `perm[k]`; each occurs once.
+
+    Returns:
+      A pytree like x.
+
+    Raises:
+      UnboundAxis: nothing around the call has given the name to an axis.
+      InvalidArgument: `perm` is not a permutation.
+
+    Source: `jax.lax.pshuffle`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> reverse = ft.vmap(lambda x: pshuffle(x, "i", [2, 1, 0]), axis_name="i")
+      >>> print(reverse(jnp.array([1, 2, 3])))
+      [3 2 1]
+    """
+    order = [operator.index(i) for i in perm]
+    if sorted(order) != list(range(len(order))):
+        raise invalid("pshuffle", f"perm {perm} must name each of 0..{len(order) - 1} once")
+    return ppermute(x, axis_name, list(zip(order, range(len(order)), strict=True)))

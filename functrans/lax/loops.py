@@ -1,0 +1,293 @@
+"""`jax.lax` names over primitives/scan.py, and what is made of them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from functrans import errors, tree
+from functrans.ir.source import describe, user_source
+from functrans.ir.types import ArrayType
+from functrans.lax.arguments import axis_index, invalid
+from functrans.lax.staging import (
+    array_leaves,
+    check_function,
+    defined_at,
+    differing,
+    made_of,
+    operation_of,
+    stable,
+    staged,
+)
+from functrans.primitives.call import jit
+from functrans.primitives.joining import concatenate
+from functrans.primitives.scan import scan as _scan
+from functrans.primitives.shape import reshape, rev, slice_, slice_axis
+from functrans.trace import typeof
+from functrans.transforms.batch import Batching
+
+__all__ = ["associative_scan", "map", "scan"]
+
+
+def scan(
+    f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any = None, length: int | None = None,
+    reverse: bool = False, unroll: int | bool = 1, _split_transpose: bool = False,
+) -> tuple[Any, Any]:  # fmt: skip
+    """Run a function over the slices of arrays, with a carry from step to step.
+
+    Arguments:
+      f: (carry, x) -> (carry, y); x are slices of xs along axis 0, the carry keeps its types.
+      init: the first carry, a pytree of arrays.
+      xs: pytree of arrays with equal leading axes, or None.
+      length: number of steps; needed where xs is None.
+      reverse: from the last slice to the first; ys keep their places.
+      unroll: steps that stand in one turn of the compiled loop (True: all of them).
+
+    Returns:
+      `(carry, ys)`: the last carry, and the ys stacked along a new axis 0.
+
+    Raises:
+      TypeMismatch: the carry changes its types, or f does not return a pair.
+      InvalidArgument: the lengths disagree or are negative.
+
+    Source: `jax.lax.scan`.
+
+    Example:
+      >>> import functrans.numpy as jnp
+      >>> from functrans import lax
+      >>> total, sums = lax.scan(lambda c, x: (c + x, c + x), 0.0, jnp.arange(4.0))
+      >>> print(total, sums)
+      6.0 [0. 1. 3. 6.]
+    """
+    check_function(f, "scan", "f")
+    state, state_tree = array_leaves(init)
+    arrays, _ = array_leaves(xs)
+    n = _length("scan", xs, arrays, length)
+    unroll = _unroll(unroll, n)
+    rows = [t.update(shape=t.shape[1:]) for t in map_types(arrays)]
+    in_tree = tree.structure(((init, xs), {}))
+    m = len(state)
+    made, state = stable(lambda types: staged(f, in_tree, [*types, *rows]), state)
+    types = map_types(state)
+    pair = made.out_tree.children()
+    if len(pair) != 2:
+        raise errors.TypeMismatch(
+            f"scan: f must return a pair (carry, y), got the structure {made.out_tree}. "
+            f"It is defined at\n    {defined_at(f)}\nand given to scan at\n"
+            f"    {describe(user_source())}"
+        )
+    carry_tree = pair[0]
+    outs = made.program.out_types
+    k = carry_tree.num_leaves
+    problem = differing(f, "carry", state_tree, types, carry_tree, outs[:k])
+    if problem:
+        name = operation_of(f, "scan")
+        raise errors.TypeMismatch(
+            f"{name}: f must return a carry of the structure and types it was given:\n{problem}\n"
+            f"It is defined at\n    {defined_at(f)}\nand given to {name} at\n"
+            f"    {describe(user_source())}\n"
+            "Cast what it returns, or give the first carry the type that it returns."
+        )
+    params = {"reverse": True} if reverse else {}
+    results = _scan(
+        *made.captured, *state, *arrays, program=made.program, length=n,
+        consts=len(made.captured), carry=m, **params, **({"unroll": unroll} if unroll > 1 else {}),
+    )  # fmt: skip
+    return tree.unflatten(made.out_tree, results)
+
+
+def map_types(xs: list[Any]) -> list[ArrayType]:
+    """The types of values."""
+    return [typeof(x) for x in xs]
+
+
+def _length(name: str, xs: Any, arrays: list[Any], length: Any) -> int:
+    """The number of steps."""
+    types = map_types(arrays)
+    for path, t in zip(tree.path_names(xs, "xs"), types, strict=True):
+        if not t.shape:
+            raise invalid(name, f"{path} must have a leading axis to loop over, got {t}")
+    if length is not None:
+        try:
+            length = operator.index(length)
+        except TypeError:
+            raise errors.TypeMismatch(
+                f"{name}: length must be a Python int, got {length!r:.60}, at\n"
+                f"    {describe(user_source())}"
+            ) from None
+        if length < 0:
+            raise invalid(name, f"length must be >= 0, got {length}")
+    sizes = {t.shape[0] for t in types} | ({length} if length is not None else set())
+    if len(sizes) > 1:
+        paths = tree.path_names(xs, "xs")
+        shown = ", ".join([f"{p}: {t.shape[0]}" for p, t in zip(paths, types, strict=True)])
+        raise invalid(
+            name, f"leading axes must be equal, and equal to length ({length}); got {shown}"
+        )
+    if not sizes:
+        raise invalid(name, "there is nothing to loop over: give arrays in xs, or a length")
+    return sizes.pop()
+
+
+def _unroll(unroll: Any, n: int) -> int:
+    if isinstance(unroll, bool):
+        return max(n, 1) if unroll else 1
+    if operator.index(unroll) < 1:
+        raise invalid("scan", f"unroll must be a bool or an int >= 1, got {unroll}")
+    return operator.index(unroll)
+
+
+def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:
+    """Apply a function to each slice of arrays, one after the other.
+
+    Arguments:
+      f: function of slices along axis 0.
+      xs: pytree of arrays with equal leading axes.
+      batch_size: so many at a time, as `vmap` does.
+
+    Returns:
+      The results, stacked along a new axis 0.
+
+    Source: `jax.lax.map`.
+
+    Example:
+      >>> import functrans.numpy as jnp
+      >>> from functrans import lax
+      >>> print(lax.map(lambda x: x ** 2, jnp.arange(3)))
+      [0 1 4]
+    """
+    check_function(f, "map", "f")
+    if batch_size is None:
+        return scan(made_of(f, _row, "map"), (), xs)[1]
+    arrays, structure = array_leaves(xs)
+    n = _length("map", xs, arrays, None)
+    size = operator.index(batch_size)
+    if size < 1:
+        raise invalid("map", f"batch_size must be >= 1, got {batch_size}")
+    whole = n // size
+
+    parts = []
+    if whole:
+        shaped = [
+            reshape(slice_axis(x, 0, 0, whole * size), shape=(whole, size, *typeof(x).shape[1:]))
+            for x in arrays
+        ]
+        rows = tree.unflatten(structure, shaped)
+        done = scan(made_of(f, _rows, "map"), (), rows)[1]
+        parts.append(tree.map(_merged, done))
+    if n % size or not n:
+        rest = [slice_axis(x, 0, whole * size, n) for x in arrays]
+        parts.append(_batched(f, tree.unflatten(structure, rest)))
+    if len(parts) == 1:
+        return parts[0]
+    return tree.map(lambda x, y: concatenate(x, y, dimension=0), *parts)
+
+
+def _merged(x: Any) -> Any:
+    a, b, *rest = typeof(x).shape
+    return reshape(x, shape=(a * b, *rest))
+
+
+def _row(f: Any, _: Any, x: Any) -> tuple[Any, Any]:
+    return (), f(x)
+
+
+def _rows(f: Any, _: Any, xs: Any) -> tuple[Any, Any]:
+    return (), _batched(f, xs)
+
+
+def _batched(f: Any, rows: Any) -> Any:
+    leaves, structure = array_leaves(rows)
+    size = typeof(leaves[0]).shape[0]
+    types = [t.update(shape=t.shape[1:]) for t in map_types(leaves)]
+    in_tree = tree.structure(((tree.unflatten(structure, leaves),), {}))
+    made = staged(f, in_tree, types)
+    dims = (*[None] * len(made.captured), *[0] * len(leaves))
+    every = [True] * len(made.program.outputs)
+    program, _ = Batching(size).program(made.program, dims, every)
+    return tree.unflatten(made.out_tree, jit(*made.captured, *leaves, program=program))
+
+
+def associative_scan(
+    fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0
+) -> Any:
+    """All partial results of an associative operation, in logarithmic depth.
+
+    Arguments:
+      fn: (a, b) -> c, associative, on pytrees of arrays; applied to many elements at once, along
+        `axis`.
+      elems: pytree of arrays with equal sizes along `axis`.
+      reverse: from the last element.
+      axis: along which to combine.
+
+    Returns:
+      A pytree like `elems`: element i is `fn` of elements 0 ... i.
+
+    Source: `jax.lax.associative_scan` (Blelloch, Prefix sums and their applications, 1990).
+
+    Example:
+      >>> import functrans.numpy as jnp
+      >>> from functrans import lax
+      >>> print(lax.associative_scan(jnp.add, jnp.arange(1, 5)))
+      [ 1  3  6 10]
+    """
+    check_function(fn, "associative_scan", "fn")
+    leaves, structure = array_leaves(elems)
+    if not leaves:
+        return elems
+    axis = axis_index(axis, typeof(leaves[0]).ndim, "associative_scan")
+    sizes = {t.shape[axis] if t.ndim > axis else None for t in map_types(leaves)}
+    if len(sizes) > 1:
+        raise invalid("associative_scan", f"sizes along axis {axis} must be equal, got {sizes}")
+    if reverse:
+        leaves = [rev(x, dimensions=(axis,)) for x in leaves]
+
+    def combine(a: list[Any], b: list[Any]) -> list[Any]:
+        out = fn(tree.unflatten(structure, a), tree.unflatten(structure, b))
+        found, found_tree = tree.flatten(out)
+        if found_tree != structure:
+            raise errors.TypeMismatch(
+                f"associative_scan: fn must return the structure {structure}, got {found_tree}, "
+                f"at\n    {describe(user_source())}"
+            )
+        return found
+
+    def partial(xs: list[Any]) -> list[Any]:
+        n = typeof(xs[0]).shape[axis]
+        if n < 2:
+            return xs
+        odd = partial(combine(_every_second(xs, axis, 0, n - 1), _every_second(xs, axis, 1, n)))
+        even = [slice_axis(x, axis, 0, 1) for x in xs]
+        if n > 2:
+            before = [slice_axis(x, axis, 0, (n - 1) // 2) for x in odd]
+            later = combine(before, _every_second(xs, axis, 2, n))
+            even = [concatenate(a, b, dimension=axis) for a, b in zip(even, later, strict=True)]
+        return [_woven(a, b, axis) for a, b in zip(even, odd, strict=True)]
+
+    outs = partial(leaves)
+    if reverse:
+        outs = [rev(x, dimensions=(axis,)) for x in outs]
+    return tree.unflatten(structure, outs)
+
+
+def _every_second(xs: list[Any], axis: int, start: int, stop: int) -> list[Any]:
+    n = typeof(xs[0]).ndim
+    made = []
+    for x in xs:
+        low, high, steps = [0] * n, list(typeof(x).shape), [1] * n
+        low[axis], high[axis], steps[axis] = start, stop, 2
+        made.append(slice_(x, start=tuple(low), limit=tuple(high), strides=tuple(steps)))
+    return made
+
+
+def _woven(even: Any, odd: Any, axis: int) -> Any:
+    """even[0], odd[0], even[1], odd[1], ...; `even` may be longer by one."""
+    shape = typeof(odd).shape
+    k = shape[axis]
+    split = (*shape[: axis + 1], 1, *shape[axis + 1 :])
+    pairs = [reshape(x, shape=split) for x in (slice_axis(even, axis, 0, k), odd)]
+    whole = (*shape[:axis], 2 * k, *shape[axis + 1 :])
+    woven = reshape(concatenate(*pairs, dimension=axis + 1), shape=whole)
+    n = typeof(even).shape[axis]
+    return woven if n == k else concatenate(woven, slice_axis(even, axis, k, n), dimension=axis)

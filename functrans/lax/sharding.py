@@ -1,0 +1,46 @@
+"""`jax.lax` names about where the parts of arrays lie."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+
+from functrans import tree
+from functrans.lax.arguments import as_array
+from functrans.primitives.sharding import sharding_constraint
+
+__all__ = ["with_sharding_constraint"]
+
+
+def with_sharding_constraint(x: Any, shardings: Any) -> Any:
+    """Say how the parts of arrays are laid out over devices.
+
+    Arguments:
+      x: pytree of arrays.
+      shardings: a `jax.sharding.Sharding`, or a pytree (or prefix) of them.
+
+    Returns:
+      x, laid out so.
+
+    Source: `jax.lax.with_sharding_constraint`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> from functrans import lax
+      >>> where = ft.NamedSharding(ft.make_mesh((1,), ("i",)), ft.P("i"))
+      >>> print(lax.with_sharding_constraint(jnp.arange(3), where))
+      [0 1 2]
+    """
+    filled = jax.tree.broadcast(shardings, x)
+    return tree.map(
+        lambda leaf, s: sharding_constraint(as_array(leaf), sharding=_auto(s)), x, filled
+    )
+
+
+def _auto(sharding: Any) -> Any:
+    """The same with all mesh axes left to XLA, as a constraint asks for."""
+    if not isinstance(sharding, jax.sharding.NamedSharding):
+        return sharding
+    mesh = jax.sharding.Mesh(sharding.mesh.devices, sharding.mesh.axis_names)
+    return jax.sharding.NamedSharding(mesh, sharding.spec)

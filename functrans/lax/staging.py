@@ -1,0 +1,200 @@
+"""Functions that a control-flow operation is given, as programs.
+
+In: a function of pytrees, the types of its leaves. Out: its Program without constants, what it
+closed over, the structure of its result. A function that is given again with the same types is not
+traced again, unless it closed over traced values.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from functrans import errors, tree
+from functrans.flags import flags
+from functrans.flat import FlatFunction, function_name
+from functrans.ir.program import Program, Var, hoist_constants
+from functrans.ir.source import describe, user_source
+from functrans.ir.types import ArrayType, promote
+from functrans.lax.arguments import as_array
+from functrans.primitives.conversion import convert_element_type
+from functrans.trace import Tracer, evaluate, materialize, stage, state, typeof
+
+
+class Staged(NamedTuple):
+    """A function as a program of (captured values, arguments)."""
+
+    program: Program
+    captured: tuple[Any, ...]
+    out_tree: Any
+    fun: Callable[..., Any]
+
+
+# function -> its programs. What is held does not hold the function, or it would never be freed.
+_KNOWN: weakref.WeakKeyDictionary[Any, dict[tuple, tuple]] = weakref.WeakKeyDictionary()
+
+
+def staged(fun: Callable[..., Any], in_tree: Any, types: Sequence[ArrayType]) -> Staged:
+    """The program of a function of the positional arguments that `in_tree` describes."""
+    key = (in_tree, tuple(types), state.axes, flags.jax_enable_x64,
+           flags.jax_default_matmul_precision)  # fmt: skip
+    try:
+        known = _KNOWN.setdefault(fun, {})
+    except TypeError:  # it takes no weak references, or cannot be hashed
+        known = {}
+    found = known.get(key)
+    if found is None:
+        flat = FlatFunction(fun, in_tree, users(fun))
+        program = stage(flat, types, function_name(users(fun)).rpartition(".")[2])
+        found = (*hoist_constants(program), flat.out_tree)
+        if not any(isinstance(x, Tracer) for x in found[1]):
+            known[key] = found
+    return Staged(found[0], found[1], found[2], fun)
+
+
+# user's function -> {call: the function made of both}
+_MADE: weakref.WeakKeyDictionary[Any, dict[Callable[..., Any], Made]] = weakref.WeakKeyDictionary()
+
+
+class Made:
+    """A function made of a user's, which it holds weakly, or the cache would hold both for ever."""
+
+    __slots__ = ("__weakref__", "call", "operation", "user")
+
+    def __init__(self, fun: Callable[..., Any], call: Callable[..., Any], operation: str):
+        self.operation = operation
+        try:
+            self.user: Callable[[], Any] = weakref.ref(fun)
+        except TypeError:
+            self.user = lambda: fun
+        self.call = call
+
+    def __call__(self, *args: Any) -> Any:
+        return self.call(self.user(), *args)
+
+
+def made_of(
+    fun: Callable[..., Any], call: Callable[..., Any], operation: str
+) -> Callable[..., Any]:
+    """`call` with `fun` as its first argument, for an operation made of another: the same function
+    each time, so that its programs are found again."""
+    try:
+        known = _MADE.setdefault(fun, {})
+    except TypeError:
+        known = {}
+    if call not in known:
+        known[call] = Made(fun, call, operation)
+    return known[call]
+
+
+def users(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """The user's function, for messages."""
+    return fun.user() if fun.__class__ is Made else fun  # type: ignore[attr-defined]
+
+
+def operation_of(fun: Callable[..., Any], usual: str) -> str:
+    """What the user called, for messages."""
+    return fun.operation if fun.__class__ is Made else usual  # type: ignore[attr-defined]
+
+
+def clear() -> None:
+    """Forget the programs of functions."""
+    _KNOWN.clear()
+    _MADE.clear()
+
+
+def with_common_captures(parts: Sequence[Staged]) -> tuple[list[Any], list[Program]]:
+    """What several functions closed over, and their programs as functions of all of it."""
+    captured: dict[int, Any] = {id(x): x for part in parts for x in part.captured}
+    programs = []
+    for part in parts:
+        n = len(part.captured)
+        mine = {id(x): v for x, v in zip(part.captured, part.program.inputs, strict=False)}
+        before = [mine.get(i) or Var(typeof(x)) for i, x in captured.items()]
+        programs.append(part.program.replace(inputs=(*before, *part.program.inputs[n:])))
+    return list(captured.values()), programs
+
+
+def array_leaves(x: Any) -> tuple[list[Any], Any]:
+    """The leaves of a pytree as arrays, and its structure."""
+    leaves, structure = tree.flatten(x)
+    return [materialize(as_array(leaf)) for leaf in leaves], structure
+
+
+def stable(step: Callable[[list[ArrayType]], Staged], init: list[Any]) -> tuple[Staged, list[Any]]:
+    """A loop's body, and its first carry at the types that the body gives it: where a weak type
+    has another dtype than what the body makes of it, it becomes that."""
+    while True:
+        types = [typeof(x) for x in init]
+        made = step(types)
+        outs = made.program.out_types[: len(init)]
+        if len(outs) != len(init):
+            return made, init
+        new = []
+        for x, t, out in zip(init, types, outs, strict=True):
+            to = promote((t, out))[0] if t.weak_type and t.dtype != out.dtype else t.dtype
+            if to != t.dtype:
+                x = convert_element_type(x, dtype=to)
+            new.append(x)
+        if all(x is y for x, y in zip(new, init, strict=True)):
+            return made, init
+        init = new
+
+
+def settled(program: Program, types: Sequence[ArrayType]) -> Program:
+    """The program with its first results of exactly the given types: weak ones made strong."""
+    outs = program.out_types[: len(types)]
+    if all(a is b for a, b in zip(outs, types, strict=True)):
+        return program
+
+    def run(*values: Any) -> list[Any]:
+        found = evaluate(program, values)
+        return [
+            *[
+                y
+                if typeof(y) is t
+                else convert_element_type(y, dtype=t.dtype, weak_type=t.weak_type)
+                for y, t in zip(found, types, strict=False)
+            ],
+            *found[len(types) :],
+        ]
+
+    return stage(run, program.in_types, program.name)
+
+
+def differing(
+    fun: Callable[..., Any],
+    what: str,
+    wanted: Any,
+    want: Sequence[Any],
+    given: Any,
+    have: Sequence[Any],
+    between: str = "became",
+) -> str:
+    """Where two structures with their types differ, line by line; "" if they do not."""
+    if wanted != given:
+        name = function_name(users(fun))
+        return f"    {what} has the structure {wanted},\n    {name} returned {given}"
+    names = tree.path_names(tree.unflatten(wanted, list(want)), what)
+    return "\n".join([
+        f"    {name}: {a} {between} {b}"
+        for name, a, b in zip(names, want, have, strict=True)
+        if not a.same(b)
+    ])  # fmt: skip
+
+
+def check_function(fun: Any, operation: str, name: str) -> None:
+    """Raise unless it can be called."""
+    if not callable(fun):
+        raise errors.NotAnArray(
+            f"{operation}: {name} must be a function, got {fun!r:.60} of type "
+            f"{type(fun).__qualname__}, at\n    {describe(user_source())}"
+        )
+
+
+def defined_at(fun: Callable[..., Any]) -> str:
+    """The place of a function, for messages about what it returned."""
+    fun = users(fun)
+    code = getattr(fun, "__code__", None) or getattr(getattr(fun, "func", None), "__code__", None)
+    return describe((code, 0)) if code is not None else function_name(fun)

@@ -1,0 +1,46 @@
+"""Where the parts of an array lie on a mesh of devices: a hint to XLA's partitioner.
+
+sharding_constraint[sharding=...] x -> x
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+
+from functrans.ir.types import ArrayType
+from functrans.primitives.base import Cost, Primitive, bytes_of
+from functrans.trace import bind
+
+
+class ShardingConstraint(Primitive):
+    """The operand, laid out over devices as a `jax.sharding.Sharding` says."""
+
+    name, linear_in = "sharding_constraint", (0,)
+
+    def type(self, x: ArrayType, *, sharding: Any) -> ArrayType:
+        return x
+
+    def reference(self, x: Any, *, sharding: Any) -> Any:
+        return x
+
+    def lower(self, ctx: Any, x: Any, *, sharding: Any) -> Any:
+        return ctx.via_jax(lambda v: jax.lax.with_sharding_constraint(v, sharding), x)[0]
+
+    def transpose(self, ct: Any, x: Any, *, sharding: Any) -> Any:
+        return (bind(self, (ct,), {"sharding": sharding}),)
+
+    def batch(self, t: Any, args: Any, dims: Any, *, sharding: Any) -> Any:
+        d = dims[0]
+        if isinstance(sharding, jax.sharding.NamedSharding):
+            spec = list(sharding.spec) + [None] * (len(args[0].shape) - 1 - len(sharding.spec))
+            spec.insert(d, t.spmd_axis_name or jax.P.UNCONSTRAINED)
+            sharding = jax.sharding.NamedSharding(sharding.mesh, jax.P(*spec))
+        return bind(self, args, {"sharding": sharding}), d
+
+    def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
+        return Cost(0, bytes_of(*in_types))
+
+
+sharding_constraint = ShardingConstraint()

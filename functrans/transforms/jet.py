@@ -1,0 +1,362 @@
+"""Taylor mode: truncated series pushed through a program.
+
+`JetTrace` is the trace under which a function runs: each value is its primal and the coefficients
+of orders 1 to `order` of a series in t (None: zero; not multiplied by factorials). The operation
+runs on the primals where the trace stands, so Python sees values, and the coefficients follow:
+
+    linear        order by order, by the jvp rule
+    multilinear   products of all pairs of orders with the same sum (Leibniz)
+    taylor.TABLE  recurrences of the common nonlinear operations
+    calls, loops  the nested program rewritten to carry coefficients along, `jet_program`
+    all others    by the jvp rule: y'(t) = jvp(x(t), x'(t)) is a program of primals and tangents,
+                  whose series to one order less is that of y'
+
+The last makes a rule of its own optional for every primitive, also for the user's own derivatives
+(custom_jvp, custom_vjp). Its work grows with the square of the order at each of `order` levels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from functrans.ir.program import Equation, Literal, Origin, Program, Var, prune
+from functrans.ir.source import user_source
+from functrans.ir.types import is_inexact
+from functrans.primitives.base import sum_of
+from functrans.primitives.call import jit
+from functrans.primitives.constants import closed
+from functrans.primitives.conversion import convert_element_type
+from functrans.primitives.elementwise import div, mul
+from functrans.trace import (
+    Tracer,
+    bind,
+    bind_in,
+    evaluate,
+    literal,
+    out_types,
+    register_type,
+    stage,
+    staging_trace,
+    state,
+    tracing,
+    typeof,
+)
+from functrans.transforms.jet_programs import (
+    PROGRAMS,
+    Expanded,
+    Pattern,
+    Terms,
+    call,
+    filled,
+    given,
+    pattern_of,
+    taken,
+)
+from functrans.transforms.jvp import jvp_program, run_dual
+from functrans.transforms.taylor import TABLE, product
+
+
+class Jet(Tracer):
+    """A primal (`ref`) and the terms of its series, each of an enclosing trace or concrete."""
+
+    __slots__ = ("terms",)
+
+    def __init__(self, trace: Any, primal: Any, terms: Terms, type: Any):
+        self.owner = trace
+        self.type = type
+        self.ref = primal
+        self.terms = terms
+
+    def concrete(self) -> Any:
+        return self.ref.concrete() if isinstance(self.ref, Tracer) else self.ref
+
+
+register_type(Jet, lambda x: x.type)
+
+
+class JetTrace:
+    """The trace of jet."""
+
+    __slots__ = ("alive", "at_once", "order", "parent", "stages")
+
+    def __init__(self, parent: Any, order: int):
+        self.parent = parent
+        self.order = order
+        self.alive = True
+        self.stages = False
+        self.at_once = staging_trace() is None  # the coefficients of an operation are one call
+
+    def bind(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        primals, series, active = [], [], False
+        for x in args:
+            own = x.__class__ is Jet and x.owner is self
+            primals.append(x.ref if own else x)
+            series.append(x.terms if own else (None,) * self.order)
+            active = active or own
+        if not active:
+            return bind_in(self.parent, primitive, primals, params)
+        derived = state.derived
+        try:
+            if derived is None:
+                state.derived = (user_source(), None)
+            state.trace = self.parent
+            outs, terms = self.expand(primitive, primals, series, params)
+            pairs = [self.pair(y, c) for y, c in zip(outs, terms, strict=True)]
+        finally:
+            state.trace = self
+            state.derived = derived
+        return pairs if primitive.multiple else pairs[0]
+
+    def expand(
+        self, primitive: Any, primals: list[Any], series: list[Terms], params: dict[str, Any]
+    ) -> Expanded:
+        """The results of an operation, and their terms."""
+        if primitive.holds_functions and params["program"].__class__ is not Program:
+            return _by_own_rule(self, primitive, primals, series, params)
+        if self.at_once and not primitive.holds_programs and _moves(primitive, primals, params):
+            program, places = one_operation(primitive, primals, params)
+            args, moving = [primals[i] for i in places], [series[i] for i in places]
+            return call(self, jit, args, moving, {"program": program})
+        return coefficients(self, primitive, primals, series, params)
+
+    def program(
+        self, program: Program, patterns: tuple[Pattern, ...], needed: tuple[Pattern, ...] = ()
+    ) -> tuple[Program, tuple[Pattern, ...]]:
+        """What operations that hold programs ask for; see `jet_program`."""
+        return jet_program(program, self.order, patterns, needed)
+
+    def pair(self, primal: Any, terms: Terms) -> Any:
+        """A Jet; a value without terms is just itself."""
+        for c in terms:
+            if c is not None:
+                break
+        else:
+            return primal
+        t = typeof(primal)
+        same = [c is None or typeof(c).weak_type == t.weak_type for c in terms]
+        if not all(same):
+            terms = tuple([
+                c if ok else convert_element_type(c, dtype=t.dtype, weak_type=t.weak_type)
+                for c, ok in zip(terms, same, strict=True)
+            ])  # fmt: skip
+        return Jet(self, primal, tuple(terms), t)
+
+    def parts(self, x: Any) -> tuple[Any, Terms]:
+        """A value's primal and terms."""
+        if x.__class__ is Jet and x.owner is self:
+            return x.ref, x.terms
+        return x, (None,) * self.order
+
+
+def run_jet(
+    function: Callable[..., Sequence[Any]],
+    primals: Sequence[Any],
+    series: Sequence[Terms],
+    order: int,
+) -> tuple[list[Any], list[Terms]]:
+    """Call a flat function on values with their terms; the results' primals and terms."""
+    trace = JetTrace(state.trace, order)
+    jets = [trace.pair(x, c) for x, c in zip(primals, series, strict=True)]
+    with tracing(trace):
+        outs = function(*jets)
+    found = [trace.parts(y) for y in outs]
+    return [y for y, _ in found], [c for _, c in found]
+
+
+def jet_program(
+    program: Program, order: int, patterns: tuple[Pattern, ...], needed: tuple[Pattern, ...] = ()
+) -> tuple[Program, tuple[Pattern, ...]]:
+    """`primals, terms of the patterns -> outs, their terms`, and the patterns of these. Terms that
+    are `needed` are given even where they are zero."""
+    key = ("jet", order, patterns, needed)
+    if key in program.cache:
+        return program.cache[key]
+    n = len(program.inputs)
+    out_patterns: tuple[Pattern, ...] = ()
+
+    def flat(*args: Any) -> list[Any]:
+        nonlocal out_patterns
+        series = taken(patterns, iter(args[n:]))
+        outs, found = run_jet(lambda *xs: evaluate(program, xs), args[:n], series, order)
+        for i, wanted in enumerate(needed):
+            found[i] = filled(found[i], wanted, program.out_types[i])
+        out_patterns = tuple([pattern_of(c) for c in found])
+        return [*outs, *given(found)]
+
+    types = [t for t, p in zip(program.in_types, patterns, strict=True) for a in p if a]
+    made = closed(stage(flat, [*program.in_types, *types], program.name))
+    program.cache[key] = made, out_patterns
+    return made, out_patterns
+
+
+# --- the coefficients of one operation ------------------------------------------------------------
+
+
+def coefficients(
+    t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: dict[str, Any]
+) -> Expanded:
+    """The results and their terms, by what is known of the primitive; see the module's text."""
+    if not _moves(primitive, primals, params):
+        outs = bind(primitive, primals, params)
+        outs = outs if primitive.multiple else [outs]
+        return outs, [(None,) * t.order] * len(outs)
+    if primitive.holds_programs:
+        rule = PROGRAMS.get(primitive.name, _by_jvp)
+        return rule(t, primitive, primals, series, params)
+    moving = [i for i, c in enumerate(series) if any(pattern_of(c))]
+    linear = set(primitive.linear_positions(len(primals))).issuperset(moving)
+    if linear and not (primitive.multilinear and len(moving) > 1):
+        rule = _order_by_order
+    elif linear and len(moving) == 2:
+        rule = _leibniz
+    elif primitive.name in TABLE:
+        rule = _by_table
+    else:
+        rule = _by_jvp
+    return rule(t, primitive, primals, series, params)
+
+
+def _moves(primitive: Any, primals: Sequence[Any], params: dict[str, Any]) -> bool:
+    """Is there a result that can have a derivative?"""
+    types = out_types(primitive, tuple([typeof(x) for x in primals]), params)
+    return any([is_inexact(t.dtype) for t in types])
+
+
+def _run(primitive: Any, primals: Sequence[Any], params: dict[str, Any]) -> Any:
+    """The operation itself; what is added from here on derives from it."""
+    outs = bind(primitive, primals, params)
+    source, origin = state.derived or (None, None)
+    recorded = getattr(state.trace, "equations", None)
+    ran = recorded[-1] if recorded else Equation(primitive, (), (), params, source, origin)
+    state.derived = (source, Origin("jet of", ran))
+    return outs
+
+
+def _order_by_order(
+    t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: dict[str, Any]
+) -> Expanded:
+    out = _run(primitive, primals, params)
+    outs = out if primitive.multiple else [out]
+    found = []
+    for tangents in zip(*series, strict=True):
+        if all(dx is None for dx in tangents):
+            found.append([None] * len(outs))
+        else:
+            moved = primitive.jvp(primals, tangents, out, **params)
+            found.append(moved if primitive.multiple else [moved])
+    return outs, list(zip(*found, strict=True))
+
+
+def _leibniz(
+    t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: dict[str, Any]
+) -> Expanded:
+    out = _run(primitive, primals, params)
+    a, b = [i for i, c in enumerate(series) if any(pattern_of(c))]
+    x, y = (primals[a], *series[a]), (primals[b], *series[b])
+    if primitive.name == "mul" and x[0] is y[0] and series[a] is series[b]:
+        return [out], [tuple(product(x, x, out)[1:])]
+    terms = []
+    for k in range(1, t.order + 1):
+        total = None
+        for j in range(k + 1):
+            if x[j] is not None and y[k - j] is not None:
+                args = list(primals)
+                args[a], args[b] = x[j], y[k - j]
+                total = sum_of(total, bind(primitive, args, params))
+        terms.append(total)
+    return [out], [tuple(terms)]
+
+
+def _by_table(
+    t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: dict[str, Any]
+) -> Expanded:
+    out = _run(primitive, primals, params)
+    full = [[x, *c] for x, c in zip(primals, series, strict=True)]
+    return [out], [tuple(TABLE[primitive.name](*full, y0=out, **params))]
+
+
+def _by_jvp(
+    t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: dict[str, Any]
+) -> Expanded:
+    program, places = one_operation(primitive, primals, params)
+    args, moving = [primals[i] for i in places], [series[i] for i in places]
+    active = tuple([any(pattern_of(c)) for c in moving])
+    both, out_active = jvp_program(program, active)
+    n = len(program.outputs)
+    key = ("rates", active)
+    if key not in program.cache:  # the tangents, without the results where these are not needed
+        outputs = both.outputs[n:]
+        program.cache[key] = both.replace(outputs=outputs, equations=prune(both.equations, outputs))
+    tangents = program.cache[key]
+    outs = _run(primitive, primals, params)
+    speeds = [_derivative(x, c) for x, c, a in zip(args, moving, active, strict=True) if a]
+    found, terms = run_jet(
+        lambda *xs: evaluate(tangents, xs),
+        [*args, *[x for x, _ in speeds]],
+        [*[c[:-1] for c in moving], *[c for _, c in speeds]],
+        t.order - 1,
+    )
+    integrals = iter([_integral(y, c) for y, c in zip(found, terms, strict=True)])
+    return (
+        outs if primitive.multiple else [outs],
+        [next(integrals) if a else (None,) * t.order for a in out_active],
+    )
+
+
+def _by_own_rule(
+    t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: dict[str, Any]
+) -> Expanded:
+    """`_by_jvp` of a function with a rule that are Python still, and may ask for values."""
+    inner = JetTrace(state.trace, t.order - 1)
+    xs = [inner.pair(x, c[:-1]) for x, c in zip(primals, series, strict=True)]
+    dxs = [
+        inner.pair(*_derivative(x, c)) if any(pattern_of(c)) else None
+        for x, c in zip(primals, series, strict=True)
+    ]
+    with tracing(inner):
+        outs, moved = run_dual(lambda *values: bind(primitive, values, params), xs, dxs)
+    terms = [(None,) * t.order if dy is None else _integral(*inner.parts(dy)) for dy in moved]
+    return [inner.parts(y)[0] for y in outs], terms
+
+
+def _derivative(x: Any, terms: Terms) -> tuple[Any, Terms]:
+    """x'(t): its value at 0 and its terms."""
+    first = literal(0, typeof(x)) if terms[0] is None else terms[0]
+    return first, tuple([None if c is None else mul(c, k) for k, c in enumerate(terms[1:], 2)])
+
+
+def _integral(rate: Any, terms: Terms) -> Terms:
+    """The terms of y(t), given y'(t)."""
+    return rate, *[None if c is None else div(c, k) for k, c in enumerate(terms, 2)]
+
+
+_ONE: dict[tuple, tuple[Program, list[int]]] = {}
+
+
+def one_operation(
+    primitive: Any, args: Sequence[Any], params: dict[str, Any]
+) -> tuple[Program, list[int]]:
+    """A program of one operation, and which of the operands it takes: literals stay written in it.
+    Made once per signature."""
+    signature = [
+        (repr(x.value), x.type) if x.__class__ is Literal else typeof(x) for x in args
+    ]  # fmt: skip
+    key = (primitive, *signature, *params.items())
+    nested = next((v for v in params.values() if v.__class__ is Program), None)
+    cache: dict[Any, Any] = _ONE if nested is None else nested.cache
+    found = cache.get(key)
+    if found is None:
+        if len(_ONE) > 20_000:
+            _ONE.clear()
+        names: list[Any] = [x if x.__class__ is Literal else Var(typeof(x)) for x in args]
+        outs = [Var(t) for t in out_types(primitive, tuple([v.type for v in names]), params)]
+        places = [i for i, v in enumerate(names) if v.__class__ is Var]
+        equation = Equation(primitive, tuple(names), tuple(outs), params)
+        found = cache[key] = Program([names[i] for i in places], [equation], outs), places
+    return found
+
+
+def clear() -> None:
+    """Forget the programs of single operations."""
+    _ONE.clear()

@@ -1,0 +1,676 @@
+"""cond, switch, while_loop, fori_loop, scan, map, associative_scan against JAX's."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jax_numpy
+import numpy as np
+import pytest
+
+import functrans as ft
+import functrans.numpy as ft_numpy
+from functrans import lax
+
+MINE = (ft, lax, ft_numpy)
+JAX = (jax, jax.lax, jax_numpy)
+
+rng = np.random.default_rng(0)
+W = jax_numpy.asarray(rng.normal(size=(3, 3)) * 0.5, "float32")
+X = jax_numpy.asarray(rng.normal(size=(4, 3)), "float32")
+
+
+# --- programs of (w, x), each over JAX's names; `i` is a traced counter ---------------------------
+
+
+def rnn(ft, lax, np_, w, x):
+    h, ys = lax.scan(lambda h, r: (np_.tanh(w @ h + r), (h * r).sum()), x[0], x)
+    return h.sum() + (ys**2).sum()
+
+
+def rnn_reversed(ft, lax, np_, w, x):
+    def step(carry, r):
+        i, h = carry
+        return (i + 1, np_.sin(w @ h) * i + r["a"]), {"out": h * w[0, 0], "i": i}
+
+    carry, ys = lax.scan(step, (0, x[0]), {"a": x}, reverse=True, unroll=2)
+    return carry[1].sum() + (ys["out"] ** 3).sum()
+
+
+def loop_of_loops(ft, lax, np_, w, x):
+    def outer(c, row):
+        inner, ys = lax.scan(lambda d, s: (d * np_.cos(s) + w[0, 1], d * s), c, row)
+        return inner, (ys * inner).sum()
+
+    c, ys = lax.scan(outer, w[0, 0], x)
+    return c + (ys * ys).sum()
+
+
+def counted(ft, lax, np_, w, x):
+    return lax.fori_loop(0, 4, lambda i, v: np_.sin(w @ v) * (i + 1) + x[i], x[0]).sum()
+
+
+def counted_unrolled(ft, lax, np_, w, x):
+    return lax.fori_loop(0, 5, lambda i, v: v * x[i % 4] + w[0], x[1], unroll=3).sum()
+
+
+def chosen(ft, lax, np_, w, x):
+    y = lax.cond(
+        x[0, 0] > 0,
+        lambda v: {"a": np_.sin(v) * w[0], "b": v.sum()},
+        lambda v: {"a": v * v * v, "b": w.sum() * 1.0},
+        x[1],
+    )
+    return (y["a"] ** 2).sum() * y["b"]
+
+
+def switched(ft, lax, np_, w, x):
+    fs = [lambda v: v @ w, lambda v: np_.exp(v) + w[1], lambda v: v]
+    return sum((lax.switch(i, fs, x[i]) ** 2).sum() * (i + 1) for i in range(4))
+
+
+def chosen_in_loop(ft, lax, np_, w, x):
+    def step(c, r):
+        c = lax.cond(r[0] > 0, lambda c: np_.tanh(c @ w), lambda c: c * r, c)
+        return c, lax.cond(c.sum() > 0, lambda: c[0], lambda: r[0] * w[0, 0])
+
+    c, ys = lax.scan(step, x[0], x)
+    return c.sum() + (ys**2).sum()
+
+
+def mapped(ft, lax, np_, w, x):
+    return (lax.map(lambda r: np_.sin(w @ r) * r.sum(), x) ** 2).sum()
+
+
+def mapped_in_batches(ft, lax, np_, w, x):
+    return (lax.map(lambda r: np_.sin(w @ r), x, batch_size=3) ** 2).sum()
+
+
+def associated(ft, lax, np_, w, x):
+    def fn(a, b):
+        return a[0] * b[0], b[0] * a[1] + b[1]
+
+    a, b = lax.associative_scan(fn, (np_.tanh(x), x @ w))
+    c = lax.associative_scan(np_.multiply, x, axis=1, reverse=True)
+    return (b**2).sum() + a.sum() + c.sum()
+
+
+def jitted_layers(ft, lax, np_, w, x):
+    layer = ft.jit(lambda v, r: np_.tanh(w @ v) + r)
+    return lax.scan(lambda v, r: (layer(layer(v, r), r), None), x[0], x)[0].sum()
+
+
+def through_vmap(ft, lax, np_, w, x):
+    def last(r):
+        return lax.scan(lambda c, s: (np_.sin(c) * s + w[1, 1], c), r[0], r)[0]
+
+    return (ft.vmap(last)(x) ** 2).sum()
+
+
+def updated_in_place(ft, lax, np_, w, x):
+    def body(i, b):
+        b = b.at[i].set(b[i - 1] * w[0, 0] + i)
+        return b.at[3 - i].multiply(b[i]).at[0].add(x[i, 0])
+
+    return (lax.fori_loop(1, 4, body, x[:, 0]) ** 2).sum()
+
+
+PROGRAMS = [
+    rnn, rnn_reversed, loop_of_loops, counted, counted_unrolled, chosen, switched, chosen_in_loop,
+    mapped, mapped_in_batches, associated, jitted_layers, through_vmap, updated_in_place,
+]  # fmt: skip
+
+
+def _jvp(ft, f):
+    return lambda w, x: ft.jvp(f, (w, x), (x[:3], x * 2))
+
+
+TRANSFORMED = {
+    "value": lambda ft, f: f,
+    "jit": lambda ft, f: ft.jit(f),
+    "grad": lambda ft, f: ft.grad(f, (0, 1)),
+    "jit(grad)": lambda ft, f: ft.jit(ft.value_and_grad(f, (0, 1))),
+    "jit(jvp)": lambda ft, f: ft.jit(_jvp(ft, f)),
+    "grad(jit)": lambda ft, f: ft.grad(ft.jit(f), 0),
+    "vmap": lambda ft, f: lambda w, x: ft.vmap(f, (None, 0))(w, x[:, None, :] * x),
+    "jit(vmap(grad))": lambda ft, f: ft.jit(
+        lambda w, x: ft.vmap(ft.grad(f, (0, 1)), (None, 2))(w, x[:, :, None] * w[0])
+    ),
+    "grad(vmap)": lambda ft, f: ft.grad(
+        lambda w, x: (ft.vmap(f, (0, None))(w * x[:2, :1, None], x) ** 2).sum(), (0, 1)
+    ),
+    "jit(jvp(grad))": lambda ft, f: ft.jit(_jvp(ft, ft.grad(f))),
+    "jit(grad(grad))": lambda ft, f: ft.jit(ft.grad(lambda w, x: (ft.grad(f)(w, x) ** 2).sum())),
+}
+
+
+@pytest.mark.parametrize("how", TRANSFORMED)
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+def test_equals_jax(program, how):
+    results = []
+    for library in (MINE, JAX):
+
+        def f(w, x, library=library):
+            return program(*library, w, x)
+
+        results.append(TRANSFORMED[how](library[0], f)(W, X))
+    mine, theirs = (jax.tree.leaves(r) for r in results)
+    for a, b in zip(mine, theirs, strict=True):
+        np.testing.assert_allclose(a, b, rtol=3e-4, atol=3e-4)
+        assert a.dtype == b.dtype
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+def test_the_gradients_program_is_well_formed(program):
+    made = ft.make_ir(ft.grad(lambda w, x: program(*MINE, w, x), (0, 1)))(W, X)
+    ft.ir.check(made)
+    assert ft.ir.equal(ft.ir.parse(ft.ir.show(made), made.values), made)
+    want = ft.jit(ft.grad(lambda w, x: program(*MINE, w, x), (0, 1)))(W, X)
+    for a, b in zip(ft.interpret(made, W, X), want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-5)
+
+
+class Pair(NamedTuple):
+    carry: object
+    y: object
+
+
+# --- values and types as JAX's --------------------------------------------------------------------
+
+VALUES = [
+    lambda lax, np_: lax.fori_loop(0, 5, lambda i, c: c * 2 + i, 1.0),
+    lambda lax, np_: lax.fori_loop(0, 5, lambda i, c: c * 2 + i, 1),
+    lambda lax, np_: lax.fori_loop(3, 1, lambda i, c: c + i, np_.ones(2)),
+    lambda lax, np_: lax.scan(lambda c, x: (c + x, c * 2), 0, np_.arange(3.0)),
+    lambda lax, np_: lax.scan(lambda c, _: (c + 1, None), 0, None, 3),
+    lambda lax, np_: lax.scan(lambda c, x: (c, x["a"] + c), 1.0, {"a": np_.ones(3)}, unroll=True),
+    lambda lax, np_: lax.scan(lambda c, x: (c + x, c), np_.zeros(()), np_.zeros((0,))),
+    lambda lax, np_: lax.scan(lambda c, x: (not_(c), x & c), np_.bool_(True), np_.arange(4) > 1),
+    lambda lax, np_: lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * 1.5), (0, 1)),
+    lambda lax, np_: lax.map(lambda x: {"y": x * 2 + 1}, np_.arange(7), batch_size=3),
+    lambda lax, np_: lax.map(lambda x: x + 1, np_.zeros((0, 2)), batch_size=2),
+    lambda lax, np_: lax.associative_scan(np_.logical_or, np_.arange(5) == 2),
+    lambda lax, np_: lax.associative_scan(np_.maximum, np_.array([3, 1, 4, 1, 5]), reverse=True),
+    lambda lax, np_: lax.cond(
+        np_.ones(()) > 0, lambda a: (a, 1), lambda a: (a * 2, 2), np_.ones(2)
+    ),
+    lambda lax, np_: lax.cond(True, lambda a: np_.float32(1), lambda a: a, np_.float32(3)),
+    lambda lax, np_: lax.cond(0, lambda: 1, lambda: 2),
+    lambda lax, np_: lax.cond(False, 1.0, lambda x: x, 2.0, lambda x: x * 5),
+    lambda lax, np_: lax.cond(True, lambda x: x, lambda x: -x, operand=3),
+    lambda lax, np_: lax.switch(5, [lambda: 1, lambda: 2]),
+    lambda lax, np_: lax.switch(np_.int8(-3), [lambda x: x, lambda x: x * 2], 4),
+    lambda lax, np_: lax.scan(lambda c, x: (c * x, (c, x)), 1.5, np_.zeros((0,))),
+    lambda lax, np_: lax.scan(lambda c, x: ((c[1], c[0] + x), c), (0.0, 1.0), np_.arange(3.0)),
+    lambda lax, np_: lax.scan(lambda c, _: (1.0, c), np_.float32(2), None, 2),
+    lambda lax, np_: lax.while_loop(lambda c: c < 3, lambda c: c + np_.float32(1), 0.0),
+    lambda lax, np_: lax.scan(lambda c, x: (c, x), (), None, 3),
+    lambda lax, np_: lax.scan(lambda c, x: (c * x, c), 2.0, np_.arange(1, 4.0), unroll=10),
+    lambda lax, np_: lax.fori_loop(np.int8(0), np.int8(3), lambda i, c: i, 0),
+    lambda lax, np_: lax.scan(lambda c, x: [c + x, (x, None)], np_.float32(0), np_.arange(3.0)),
+    lambda lax, np_: lax.scan(lambda c, x: Pair(c + x, x), np_.float32(0), np_.arange(3.0)),
+    lambda lax, np_: lax.fori_loop(0, np_.int16(3), lambda i, c: c + i, np_.int16(0)),
+]
+
+
+def not_(c):
+    return c ^ True
+
+
+@pytest.mark.parametrize("i", range(len(VALUES)))
+def test_values_and_types(i):
+    f = VALUES[i]
+    for mine, theirs in (
+        (f(lax, ft_numpy), f(jax.lax, jax_numpy)),
+        (ft.jit(lambda: f(lax, ft_numpy))(), jax.jit(lambda: f(jax.lax, jax_numpy))()),
+    ):
+        assert jax.tree.structure(mine) == jax.tree.structure(theirs)
+        for a, b in zip(jax.tree.leaves(mine), jax.tree.leaves(theirs), strict=True):
+            np.testing.assert_array_equal(a, b)
+            b = jax_numpy.asarray(b)
+            assert (a.dtype, a.weak_type) == (b.dtype, b.weak_type)
+
+
+def test_keys_are_carried_and_stacked():
+    def f(random, lax):
+        def step(key, other):
+            key, sub = random.split(key)
+            return key, (random.normal(sub), random.uniform(other), sub)
+
+        return lax.scan(step, random.key(0), random.split(random.key(1), 3))
+
+    mine = ft.jit(lambda: f(ft.random, lax))()
+    theirs = jax.jit(lambda: f(jax.random, jax.lax))()
+    for a, b in zip(jax.tree.leaves(mine), jax.tree.leaves(theirs), strict=True):
+        if jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key):
+            a, b = jax.random.key_data(a), jax.random.key_data(b)
+        np.testing.assert_array_equal(a, b)
+
+
+# --- reverse mode through loops whose number of steps is not known --------------------------------
+
+
+def steps_of(lax, np_, w, x, n):
+    def body(c):
+        i, v = c
+        return i + 1, np_.sin(w @ v) + v * 0.5
+
+    return lax.while_loop(lambda c: c[0] < n, body, (0, x))[1]
+
+
+def unrolled(w, x, n):
+    for _ in range(int(n)):
+        x = jax_numpy.sin(w @ x) + x * 0.5
+    return x
+
+
+def loss(f):
+    return lambda w, x, n: (f(w, x, n) ** 2).sum()
+
+
+def mine(w, x, n):
+    return steps_of(lax, ft_numpy, w, x, n)
+
+
+@pytest.fixture(scope="module")
+def jitted_gradient():
+    return ft.jit(ft.grad(loss(mine), (0, 1)))
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 31, 33, 34, 70])
+def test_reverse_mode_through_while_loop(jitted_gradient, n):
+    want = jax.grad(loss(unrolled), (0, 1))(W, X[0], n)
+    for a, b in zip(jitted_gradient(W, X[0], n), want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-3, atol=1e-5)
+
+
+def test_reverse_mode_through_a_long_while_loop(jitted_gradient):
+    bounded = ft.jit(
+        ft.grad(
+            loss(
+                lambda w, x, n: lax.fori_loop(
+                    0, n, lambda i, v: ft_numpy.sin(w @ v) + v * 0.5, x, max_steps=800
+                )
+            ),
+            (0, 1),
+        )
+    )
+    for a, b in zip(jitted_gradient(W, X[0], 700), bounded(W, X[0], 700), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5)
+
+
+def test_memory_of_reverse_mode_does_not_grow_with_the_steps():
+    x = jax_numpy.ones(1000)
+
+    def f(x, n):
+        return lax.fori_loop(0, n, lambda i, v: ft_numpy.sin(v) * x, x).sum()
+
+    compiled = ft.jit(ft.grad(f)).lower(x, 10_000).compile()
+    assert compiled.memory_analysis().temp_size_in_bytes < 200 * x.nbytes
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        lambda ft, f: ft.grad(loss(f), (0, 1)),
+        lambda ft, f: ft.jit(ft.jacfwd(f, (0, 1))),
+        lambda ft, f: ft.jit(ft.hessian(loss(f), (0, 1))),
+        lambda ft, f: ft.jit(ft.jacrev(ft.grad(loss(f)), (0, 1))),
+        lambda ft, f: ft.linearize(lambda w: f(w, X[0], 4), W)[1](W * 2),
+    ],
+    ids=["un-jitted grad", "jacfwd", "hessian", "reverse over reverse", "linearize"],
+)
+def test_derivatives_of_while_loop(how):
+    results = [how(ft, mine), how(jax, lambda w, x, n: unrolled(w, x, 4))]
+    if callable(results[0]):
+        results = [r(W, X[0], 4) for r in results]
+    for a, b in zip(*map(jax.tree.leaves, results), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
+
+
+def test_vmap_of_while_loop():
+    w, n = jax_numpy.stack([W, W * 0.3]), jax_numpy.array([2, 5])
+
+    def theirs(w, x, n):
+        return steps_of(jax.lax, jax_numpy, w, x, n)
+
+    for axes in ((0, None, 0), (None, None, 0), (0, None, None), (None, 0, None)):
+        args = [w if axes[0] == 0 else W, X if axes[1] == 0 else X[0], n if axes[2] == 0 else 3]
+        np.testing.assert_allclose(
+            ft.vmap(mine, axes)(*args), jax.vmap(theirs, axes)(*args), rtol=1e-4, atol=1e-5
+        )
+    got = ft.vmap(ft.grad(loss(mine)), (0, None, 0))(w, X[0], n)
+    outside = ft.jit(ft.grad(lambda w: ft.vmap(loss(mine), (0, None, 0))(w, X[0], n).sum()))(w)
+    for i in range(2):
+        want = jax.grad(loss(unrolled))(w[i], X[0], int(n[i]))
+        np.testing.assert_allclose(got[i], want, rtol=1e-3, atol=1e-5)
+        np.testing.assert_allclose(outside[i], want, rtol=1e-3, atol=1e-5)
+
+
+def test_a_loop_sees_values_when_nothing_is_recorded():
+    seen = []
+
+    def f(x):
+        y = lax.fori_loop(0, 3, lambda i, v: v * x, 1.0)
+        seen.append(float(y))
+        return y
+
+    assert ft.grad(f)(2.0) == 12.0
+    assert seen == [8.0]
+
+
+def test_linear_transpose_of_a_loop_with_a_counter():
+    def f(x):
+        def step(carry, r):
+            i, s = carry
+            return (i + 1, s + r * i), s * 2
+
+        (_, s), ys = lax.scan(step, (jax_numpy.float32(0), 0.0), x)
+        return s, ys
+
+    (got,) = ft.linear_transpose(f, jax_numpy.ones(4))((1.0, jax_numpy.arange(4.0)))
+    rows = np.stack([np.concatenate([[f(e)[0]], f(e)[1]]) for e in np.eye(4, dtype="float32")])
+    np.testing.assert_allclose(got, rows @ np.array([1.0, 0, 1, 2, 3]), rtol=1e-6)
+
+
+def test_linear_transpose_of_while_loop():
+    def f(x):
+        def body(c):
+            i, x, y = c
+            return i + 1, W @ x, y + x * i
+
+        return lax.while_loop(lambda c: c[0] < 5, body, (0, x, ft_numpy.zeros(3)))[1:]
+
+    (got,) = ft.linear_transpose(f, X[0])((X[1], X[2]))
+    (want,) = ft.vjp(f, X[0])[1]((X[1], X[2]))
+    np.testing.assert_allclose(got, want, rtol=1e-5)
+    np.testing.assert_allclose(
+        ft.jit(ft.vmap(lambda y, z: ft.linear_transpose(f, X[0])((y, z))[0]))(X, X[::-1])[1],
+        want, rtol=1e-5,
+    )  # fmt: skip
+
+
+def test_what_does_not_change_in_a_loop_is_not_stacked():
+    big = jax_numpy.ones((50, 50))
+
+    def f(w, x):
+        return lax.scan(lambda c, r: (ft_numpy.tanh(ft_numpy.sin(w) @ c) + r, None), x[0], x)[
+            0
+        ].sum()
+
+    program = ft.make_ir(ft.grad(f))(big, jax_numpy.ones((9, 50)))
+    loops = [e for e in program.equations if e.primitive.name == "scan"]
+    assert all(v.type.shape[1:] != (50, 50) for e in loops for v in e.outputs)
+
+
+def test_a_loop_is_compiled_once_for_a_function_given_again():
+    def body(i, v):
+        traces.append(i)
+        return v * 2
+
+    traces = []
+    for _ in range(3):
+        lax.fori_loop(0, 3, body, 1.0)
+    step = lambda c, x: (traces.append(c) or c + x, None)  # noqa: E731
+    traces.clear()
+    for _ in range(3):
+        lax.scan(step, 0.0, X[0])
+    assert len(traces) <= 2
+
+
+def _transformed_keys(ft, random, lax):
+    """Keys carried, chosen and recomputed where something is differentiated."""
+
+    def f(a, key, p):
+        def step(carry, x):
+            key, sub = random.split(carry[0])
+            return (key, ft.numpy.sin(carry[1] + random.normal(sub)) * x), key
+
+        again = ft.checkpoint(step)
+        (key, b), kept = lax.scan(again, (key, a), ft.numpy.arange(1, 4.0))
+        chosen = lax.cond(
+            p, lambda: ft.checkpoint(lambda b, k: b * random.normal(k))(b, kept[1]), lambda: b
+        )
+        _, (key, c) = lax.fori_loop(0, 3, lambda i, c: (i, step(c[1], 2.0)[0]), (0, (key, chosen)))
+        return c, key
+
+    return f
+
+
+def test_keys_where_something_is_differentiated():
+    ours = _transformed_keys(ft, ft.random, lax)
+    theirs = _transformed_keys(jax, jax.random, jax.lax)
+    key, p = jax.random.key(3), jax_numpy.array([True, False])
+
+    def gradients(ft, f):
+        g = ft.grad(lambda a, key, p: f(a, key, p)[0])
+        (a, _), pushed = ft.jvp(lambda a: f(a, key, True), (2.0,), (1.0,))
+        chosen = ft.vmap(g, (None, None, 0))(2.0, key, p)
+        return g(2.0, key, False), ft.jit(g)(2.0, key, True), chosen, a, pushed[0]
+
+    for a, b in zip(gradients(ft, ours), gradients(jax, theirs), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4)
+    g = ft.grad(lambda a: ours(a, key, True)[0])
+    (got,) = ft.interpret(ft.make_ir(g)(2.0), 2.0)
+    np.testing.assert_allclose(got, jax.grad(lambda a: theirs(a, key, True)[0])(2.0), rtol=1e-4)
+
+
+def test_keys_in_reverse_mode_of_while_loop():
+    def body(ft, random):
+        def step(c):
+            key, sub = random.split(c[2])
+            return c[0] + 1, ft.numpy.sin(c[1] + random.normal(sub)), key
+
+        return step
+
+    def f(a, key, n):
+        return lax.while_loop(lambda c: c[0] < n, body(ft, ft.random), (0, a, key))[1]
+
+    def theirs(a, key):
+        c = 0, a, key
+        for _ in range(4):
+            c = body(jax, jax.random)(c)
+        return c[1]
+
+    key = jax.random.key(3)
+    for g in (ft.grad(f), ft.jit(ft.grad(f))):
+        np.testing.assert_allclose(g(2.0, key, 4), jax.grad(theirs)(2.0, key), rtol=1e-4)
+
+
+def test_no_steps_with_keys_by_the_interpreter():
+    program = ft.make_ir(lambda k: lax.scan(lambda c, x: (c, x), k, ft.random.split(k, 3)[:0]))(
+        ft.random.key(0)
+    )
+    assert ft.interpret(program, ft.random.key(0))[1].shape == (0,)
+
+
+def test_branches_not_taken_give_no_infinite_derivatives():
+    x = jax_numpy.array([-1.0, 0.0, 2.0])
+
+    def f(ft, lax, w, x):
+        return ft.vmap(lambda x: lax.cond(x > 0, lambda: ft.numpy.log(x) * w, lambda: x * 0))(x)
+
+    for ours, theirs in zip(
+        ft.grad(lambda w, x: f(ft, lax, w, x).sum(), (0, 1))(2.0, x),
+        jax.grad(lambda w, x: f(jax, jax.lax, w, x).sum(), (0, 1))(2.0, x),
+        strict=True,
+    ):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+
+
+def test_steps_of_other_examples_give_no_infinite_derivatives():
+    x = jax_numpy.array([0.5, 2.0, 5.0])
+
+    def f(k, x):
+        return lax.while_loop(lambda x: x > 1, lambda x: ft_numpy.sqrt(x - k), x)
+
+    def written_out(k, x):
+        while x > 1:
+            x = jax_numpy.sqrt(x - k)
+        return x
+
+    for g in (ft.grad, lambda *args: ft.jit(ft.grad(*args))):
+        got = g(lambda k, x: ft.vmap(f, (None, 0))(k, x).sum(), (0, 1))(0.7, x)
+        want = [jax.grad(written_out, (0, 1))(0.7, row) for row in x]
+        np.testing.assert_allclose(got[0], sum(k for k, _ in want), rtol=1e-5)
+        np.testing.assert_allclose(got[1], [row for _, row in want], rtol=1e-5)
+
+
+@jax.tree_util.register_pytree_node_class
+class Checked:
+    """A node that takes arrays only."""
+
+    def __init__(self, x):
+        assert not isinstance(x, int)
+        self.x = x
+
+    def tree_flatten(self):
+        return (self.x,), None
+
+    @classmethod
+    def tree_unflatten(cls, _, children):
+        return cls(*children)
+
+
+def test_nodes_that_check_their_children():
+    last, each = lax.scan(lambda c, x: (Checked(c.x * x), Checked(c.x)), Checked(1.0), X[0] + 1)
+    np.testing.assert_allclose(last.x, (X[0] + 1).prod(), rtol=1e-6)
+    assert each.x.shape == (3,)
+
+
+def test_functions_and_what_they_close_over_are_freed():
+    class Big:
+        pass
+
+    def run():
+        big = Big()
+        lax.scan(lambda c, x: (big and c + x, None), ft_numpy.float32(0), X[0])
+        lax.fori_loop(0, 2, lambda i, c: big and c * 2, 1.0)
+        lax.map(lambda x: big and x, X[0], batch_size=2)
+        lax.cond(True, lambda c: big and c, lambda c: c * 2, 1.0)
+        ft.grad(ft.checkpoint(lambda x: big and x * x))(1.0)
+        return weakref.ref(big)
+
+    alive = run()
+    gc.collect()
+    assert alive() is None
+
+
+def test_operations_made_of_scan_are_traced_once_for_a_function_given_again():
+    traces = []
+
+    def f(*args):
+        traces.append(args)
+        return args[-1] * 2
+
+    for operation in (
+        lambda: lax.map(f, X), lambda: lax.map(f, X, batch_size=3),
+        lambda: lax.fori_loop(0, 3, f, 1.0),
+    ):  # fmt: skip
+        operation()
+        traces.clear()
+        operation()
+        assert not traces
+
+
+def test_effects_in_the_body_of_a_loop_that_is_differentiated():
+    def seen(ft, lax):
+        values = []
+
+        def f(w, x):
+            def step(c, r):
+                ft.debug.callback(lambda v: values.append(float(v)), c)
+                return ft.numpy.tanh(ft.numpy.sin(w) * c) + r, None  # sin(w) leaves the loop
+
+            return lax.scan(step, x, ft.numpy.arange(3.0))[0]
+
+        g = ft.jit(ft.grad(f, (0, 1)))(1.5, 2.0)
+        jax.effects_barrier()
+        return [*g, *values]
+
+    np.testing.assert_allclose(seen(ft, lax), seen(jax, jax.lax), rtol=1e-5)
+
+
+def test_effects_in_a_loop_that_is_transposed():
+    def f(x):
+        def step(c, r):
+            ft.debug.callback(lambda v: None, c[1])
+            return (c[0] + 1, c[1] + r * c[0]), None
+
+        return lax.scan(step, (ft_numpy.float32(0), ft_numpy.float32(0)), x)[0][1]
+
+    (got,) = ft.linear_transpose(f, ft_numpy.arange(3.0))(1.0)
+    np.testing.assert_allclose(got, [0, 1, 2])
+
+
+# --- misuse ---------------------------------------------------------------------------------------
+
+WRONG = {
+    "carry changes its dtype": (
+        lambda: lax.scan(lambda c, x: (c.astype(int), x), 0.0, X), TypeError,
+        r"scan: .*\n.*carry: ~f32\[\] became i32\[\]",
+    ),
+    "carry changes its structure": (
+        lambda: lax.while_loop(lambda c: True, lambda c: (c, c), 0.0), TypeError, "structure",
+    ),
+    "carry changes its shape in fori_loop": (
+        lambda: lax.fori_loop(0, 3, lambda i, c: c[:1], X[0]), TypeError,
+        r"^fori_loop: .*\n.*f32\[3\] became f32\[1\]",
+    ),
+    "f returns no pair": (
+        lambda: lax.scan(lambda c, x: c, 0.0, X), TypeError, "must return a pair",
+    ),
+    "branches of different types": (
+        lambda: lax.cond(True, lambda: 1, lambda: X), TypeError, r"f32\[4,3\] and ~?i32\[\]",
+    ),
+    "branches of different structures": (
+        lambda: lax.switch(1, [lambda: 1, lambda: (2, 3)]), TypeError, "branches 0 and 1",
+    ),
+    "pred is an array": (
+        lambda: lax.cond(X > 0, lambda: 1, lambda: 2), TypeError, r"pred.*bool\[4,3\]",
+    ),
+    "index is a float": (
+        lambda: lax.switch(1.5, [lambda: 1] * 2), TypeError, "index must be an int",
+    ),
+    "no branches": (lambda: lax.switch(0, []), ValueError, "at least one"),
+    "condition is a number": (
+        lambda: lax.while_loop(lambda c: c, lambda c: c, 1.0), TypeError, "boolean scalar",
+    ),
+    "negative length": (
+        lambda: lax.scan(lambda c, x: (c, x), 0.0, None, length=-1), ValueError, ">= 0, got -1",
+    ),
+    "lengths disagree": (
+        lambda: lax.scan(lambda c, x: (c, x), 0.0, (X, X[:3])), ValueError, r"xs\[1\]: 3",
+    ),
+    "nothing to loop over": (
+        lambda: lax.scan(lambda c, x: (c, x), 0.0), ValueError, "nothing to loop",
+    ),
+    "scalars to loop over": (
+        lambda: lax.scan(lambda c, x: (c, x), 0.0, 3.0), ValueError, "leading axis",
+    ),
+    "a float bound": (lambda: lax.fori_loop(0.0, 3, lambda i, c: c, 0), TypeError, "lower must be"),
+    "not a function": (
+        lambda: lax.cond(True, lambda: 1, 2), TypeError, "false_fun must be a function",
+    ),
+    "unroll of nothing": (
+        lambda: lax.scan(lambda c, x: (c, x), 0.0, X, unroll=0), ValueError, "unroll must be",
+    ),
+    "unroll of unknown bounds": (
+        lambda: ft.jit(lambda n: lax.fori_loop(0, n, lambda i, c: c, 0, unroll=2))(3), ValueError,
+        "bounds that are known",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_misuse(what):
+    call, kind, message = WRONG[what]
+    for f in (call, ft.jit(call)):
+        with pytest.raises(kind, match=message) as info:
+            f()
+        assert isinstance(info.value, ft.errors.FunctransError)
+        assert "test_control_flow.py" in str(info.value)
+    assert ft.jit(lambda x: x + 1)(1) == 2
