@@ -5,7 +5,7 @@ a product of rows over one small function. It is run at once, and its recorded p
 interpreter. Where JAX refuses (reverse mode through `while_loop`, forward mode through a
 `custom_vjp` function) it is asked for the same function written with the rows of `ALLOWED`.
 
-`pytest -m heavy` runs all the triples; else every seventeenth is.
+`pytest -m heavy` runs all the triples; else every twenty-ninth is.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def test_pairs(rows):
     agree(rows)
 
 
-@pytest.mark.parametrize("rows", TRIPLES[::17], ids=named)
+@pytest.mark.parametrize("rows", TRIPLES[::29], ids=named)
 def test_some_triples(rows):
     agree(rows)
 

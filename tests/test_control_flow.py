@@ -147,8 +147,20 @@ TRANSFORMED = {
 }
 
 
-@pytest.mark.parametrize("how", TRANSFORMED)
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+DEEP = ("grad(vmap)", "jit(vmap(grad))", "jit(jvp(grad))", "jit(grad(grad))")  # slow to compile
+ENTRIES = [
+    pytest.param(
+        program,
+        how,
+        id=f"{program.__name__}-{how}",
+        marks=[pytest.mark.heavy] * (how in DEEP and (i + DEEP.index(how)) % 2),
+    )
+    for i, program in enumerate(PROGRAMS)
+    for how in TRANSFORMED
+]
+
+
+@pytest.mark.parametrize(("program", "how"), ENTRIES)
 def test_equals_jax(program, how):
     results = []
     for library in (MINE, JAX):
