@@ -105,10 +105,6 @@ def jit(
             explain(error, fun, statics, args, kwargs)
             raise
 
-    @functools.wraps(jitted.lower)
-    def lower(*args: Any, **kwargs: Any) -> Any:
-        return jitted.lower(*args, **kwargs)
-
     def program(*args: Any, **kwargs: Any) -> Program:
         """The optimised program for these arguments."""
         static, dynamic = statics.split(args, kwargs)
@@ -116,7 +112,7 @@ def jit(
         flat = FlatFunction(statics.bound(static), in_tree)
         return pipeline.optimize(stage(flat, [typeof(x) for x in leaves], function_name(fun)))
 
-    call.lower = lower  # type: ignore[attr-defined]
+    call.lower = jitted.lower  # type: ignore[attr-defined]
     call.trace = jitted.trace  # type: ignore[attr-defined]
     call.eval_shape = jitted.eval_shape  # type: ignore[attr-defined]
     call.program = program  # type: ignore[attr-defined]

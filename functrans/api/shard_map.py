@@ -85,10 +85,10 @@ def shard_map(
         leaves, in_tree = tree.flatten((args, {}))
         leaves = [materialize(as_array(x)) for x in leaves]
         types = tuple([typeof(x) for x in leaves])
-        specs = layout.specs(in_specs, args, "in_specs", "args")
         key = in_tree, types
         found = programs.get(key)
         if found is None:
+            specs = layout.specs(in_specs, args, "in_specs", "args")
             found = _whole(f, layout, in_tree, types, specs, out_specs, check_vma)
             if not found[1]:
                 programs[key] = found

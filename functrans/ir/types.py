@@ -7,6 +7,7 @@ object and hashing one costs an address.
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -166,6 +167,13 @@ def canonical_dtype(dtype: Any) -> Any:
 
 
 _PROMOTED: dict[tuple, tuple[Any, bool]] = {}
+
+
+def same_types(types: Sequence[ArrayType], others: Sequence[ArrayType]) -> bool:
+    """As many types, equal up to weak flags."""
+    return len(types) == len(others) and all(
+        [t.same(other) for t, other in zip(types, others, strict=True)]
+    )
 
 
 def promote(types: tuple[ArrayType, ...]) -> tuple[Any, bool]:

@@ -25,7 +25,7 @@ from collections.abc import Container, Sequence
 from typing import Any, NamedTuple
 
 from functrans import errors
-from functrans.ir.program import PRIMITIVES, Program
+from functrans.ir.program import PRIMITIVES, Literal, Program
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType
 from functrans.trace import bind, literal, typeof
@@ -232,6 +232,11 @@ def zero(x: Any) -> Any:
     """The zero of a value's tangent space, as a literal."""
     t = type_of(x)
     return literal(0, t)
+
+
+def is_zero(x: Any) -> bool:
+    """Is it a literal filled with zeros?"""
+    return x.__class__ is Literal and x.value == 0
 
 
 def type_of(x: Any) -> ArrayType:

@@ -38,7 +38,7 @@ class Jit(Primitive):
     def interpret(self, run: Any, values: Sequence[Any], params: dict[str, Any]) -> Any:
         return run(params["program"], values)
 
-    def lower(self, ctx: Any, *operands: Any, program: Program) -> Any:
+    def lower(self, ctx: Any, *operands: Any, program: Program, **how: Any) -> Any:
         return ctx.call(program, operands)
 
     def differentiate(
@@ -71,11 +71,11 @@ class Jit(Primitive):
         found = iter(self(*known, *[c for c in ct if c is not None], program=back))
         return [next(found) if lin else None for lin in linear]
 
-    def batch(self, t: Any, args: Any, dims: Any, *, program: Program) -> Any:
+    def batch(self, t: Any, args: Any, dims: Any, *, program: Program, **how: Any) -> Any:
         batched, out_dims = t.program(program, tuple(dims))
-        return self(*args, program=batched), out_dims
+        return self(*args, program=batched, **how), out_dims
 
-    def cost(self, in_types: Any, out_types: Any, *, program: Program) -> Cost:
+    def cost(self, in_types: Any, out_types: Any, *, program: Program, **how: Any) -> Cost:
         inner = [
             e.primitive.cost([v.type for v in e.inputs], [v.type for v in e.outputs], **e.params)
             for e in program.equations

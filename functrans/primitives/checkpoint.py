@@ -33,9 +33,6 @@ class Checkpoint(Jit):
     ) -> Any:
         return super().type(*types, program=program)
 
-    def lower(self, ctx: Any, *operands: Any, program: Program, **how: Any) -> Any:
-        return super().lower(ctx, *operands, program=program)
-
     def differentiate(
         self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
     ) -> tuple[Any, Any]:
@@ -76,13 +73,6 @@ class Checkpoint(Jit):
             known, cts = behind[: len(known)], behind[len(known) :]
         found = iter(self(*known, *cts, **{**params, "program": back}))
         return [next(found) if lin else None for lin in linear]
-
-    def batch(self, t: Any, args: Any, dims: Any, *, program: Program, **how: Any) -> Any:
-        batched, out_dims = t.program(program, tuple(dims))
-        return self(*args, program=batched, **how), out_dims
-
-    def cost(self, in_types: Any, out_types: Any, *, program: Program, **how: Any) -> Any:
-        return super().cost(in_types, out_types, program=program)
 
 
 checkpoint = Checkpoint()

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from functrans.ir.program import Literal, Program
-from functrans.ir.types import ArrayType, is_inexact
-from functrans.primitives.base import Cost, LinearInput, Primitive
+from functrans.ir.program import Program
+from functrans.ir.types import ArrayType, is_inexact, same_types
+from functrans.primitives.base import Cost, LinearInput, Primitive, is_zero
 from functrans.primitives.call import jit, take
 from functrans.primitives.constants import zeros
 from functrans.primitives.elementwise import eq
@@ -35,10 +35,10 @@ class Cond(Primitive):
         if index.shape or index.dtype != INDEX.dtype:
             raise self.mismatch((index, *types), "the index of the branch must be an int32 scalar")
         for i, branch in enumerate(branches):
-            if not _same(types, branch.in_types):
+            if not same_types(types, branch.in_types):
                 shown = ", ".join(map(str, branch.in_types))
                 raise self.mismatch((index, *types), f"branch {i} takes ({shown})")
-            if not _same(branch.out_types, branches[0].out_types):
+            if not same_types(branch.out_types, branches[0].out_types):
                 first, other = (", ".join(map(str, b.out_types)) for b in (branches[0], branch))
                 raise self.mismatch(
                     (index, *types), f"branch {i} returns ({other}), branch 0 ({first})"
@@ -97,7 +97,7 @@ class Cond(Primitive):
         known = [x for x, lin in zip(operands, linear, strict=True) if not lin]
         found = self(index, *known, *[c for c in ct if c is not None], branches=back)
         rest = iter([
-            None if all(_is_zero(b.outputs[i]) for b in back) else x for i, x in enumerate(found)
+            None if all(is_zero(b.outputs[i]) for b in back) else x for i, x in enumerate(found)
         ])  # fmt: skip
         return [None, *[next(rest) if lin else None for lin in linear]]
 
@@ -195,16 +195,6 @@ def _masked(own: Any, x: Any) -> Any:
 def only_where(own: Any, x: Any, dim: int | None) -> Any:
     """x, with a derivative only for the examples (axis 0) where `own` is true."""
     return x if dim is None or not is_inexact(typeof(x).dtype) else _only_where(own, x)
-
-
-def _same(types: Sequence[ArrayType], others: Sequence[ArrayType]) -> bool:
-    return len(types) == len(others) and all(
-        t.same(other) for t, other in zip(types, others, strict=True)
-    )
-
-
-def _is_zero(v: Any) -> bool:
-    return v.__class__ is Literal and v.value == 0
 
 
 def _joined(

@@ -25,10 +25,10 @@ from functrans.primitives.rules import standing
 from functrans.trace import evaluate, literal, materialize, state
 
 
-class LinearSolve(Primitive):
-    """Solve a linear equation by `solve`, differentiate it implicitly."""
+class Solver(Primitive):
+    """What is found by a program `solve`, and differentiated implicitly."""
 
-    name, multiple, holds_programs, runs_now = "custom_linear_solve", True, True, True
+    multiple, holds_programs, runs_now = True, True, True
 
     def type(self, *types: Any, solve: Program, consts: int, **programs: Any) -> Any:
         return solver_types(self, types, solve)
@@ -41,6 +41,12 @@ class LinearSolve(Primitive):
 
     def lower(self, ctx: Any, *operands: Any, solve: Program, **rest: Any) -> Any:
         return ctx.call(solve, operands)
+
+
+class LinearSolve(Solver):
+    """Solve a linear equation by `solve`, differentiate it implicitly."""
+
+    name = "custom_linear_solve"
 
     def differentiate(
         self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]

@@ -18,29 +18,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from functrans.ir.program import Program, Var
-from functrans.primitives.base import Cost, Primitive
+from functrans.primitives.base import Cost
 from functrans.primitives.call import jit
 from functrans.primitives.elementwise import neg
-from functrans.primitives.linear_solve import solver_types, tangents_of, with_zeros
-from functrans.trace import evaluate, materialize
+from functrans.primitives.linear_solve import Solver, tangents_of, with_zeros
+from functrans.trace import evaluate
 
 
-class Root(Primitive):
+class Root(Solver):
     """Find a root by `solve`, differentiate it by the implicit function theorem."""
 
-    name, multiple, holds_programs, runs_now = "custom_root", True, True, True
-
-    def type(self, *types: Any, solve: Program, consts: int, **programs: Any) -> Any:
-        return solver_types(self, types, solve)
-
-    def interpret(self, run: Any, values: Sequence[Any], params: dict[str, Any]) -> Any:
-        return run(params["solve"], values)
-
-    def run_now(self, values: Sequence[Any], params: dict[str, Any]) -> Any:
-        return [materialize(y) for y in evaluate(params["solve"], values)]
-
-    def lower(self, ctx: Any, *operands: Any, solve: Program, **rest: Any) -> Any:
-        return ctx.call(solve, operands)
+    name = "custom_root"
 
     def differentiate(
         self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]

@@ -15,9 +15,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from functrans.ir.program import Equation, Literal, Program, Var, prune
+from functrans.ir.program import Equation, Program, Var, prune
 from functrans.ir.types import ArrayType, is_key_dtype
-from functrans.primitives.base import Cost, LinearInput, Primitive, sum_of
+from functrans.primitives.base import Cost, LinearInput, Primitive, is_zero, sum_of
 from functrans.primitives.call import jit
 from functrans.trace import evaluate, literal, stage, typeof
 
@@ -350,11 +350,6 @@ def _backwards(back: Program, consts: int, arrays: int, states: int, sums: int) 
 
     order = [*types[:consts], *rest[:states], *back.out_types[:sums], *slices, *rest[states:]]
     return stage(step, order, back.name)
-
-
-def is_zero(x: Any) -> bool:
-    """Is it a literal filled with zeros?"""
-    return x.__class__ is Literal and x.value == 0
 
 
 def _stacked(rows: list[Any], t: ArrayType) -> Any:

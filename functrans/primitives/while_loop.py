@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from functrans.ir.program import Program, Var, hoist_constants, prune
-from functrans.ir.types import ArrayType, is_inexact
+from functrans.ir.types import ArrayType, is_inexact, same_types
 from functrans.primitives.arithmetic import max_
 from functrans.primitives.base import Cost, LinearInput, Primitive, sum_of
 from functrans.primitives.call import jit, take
@@ -49,13 +49,13 @@ class While(Primitive):
         for name, program, given in (
             ("condition", cond, (*first, *carry)), ("body", body, (*fixed, *carry))
         ):  # fmt: skip
-            if not _same(given, program.in_types):
+            if not same_types(given, program.in_types):
                 shown = ", ".join(map(str, program.in_types))
                 raise self.mismatch(types, f"the {name} takes ({shown})")
         if [(t.shape, t.dtype) for t in cond.out_types] != [((), np.dtype(bool))]:
             shown = ", ".join(map(str, cond.out_types))
             raise self.mismatch(types, f"the condition must be a boolean scalar, not ({shown})")
-        if not _same(carry, body.out_types):
+        if not same_types(carry, body.out_types):
             shown = ", ".join(map(str, body.out_types))
             raise self.mismatch(types, f"the body changes the types of the carry to ({shown})")
         return body.out_types
@@ -222,12 +222,6 @@ def loop(
     )
 
 
-def _same(types: Sequence[ArrayType], others: Sequence[ArrayType]) -> bool:
-    return len(types) == len(others) and all(
-        t.same(other) for t, other in zip(types, others, strict=True)
-    )
-
-
 def _parts(values: Sequence[Any], params: dict[str, Any]) -> tuple[list, list, list]:
     n = params["cond_consts"]
     m = n + params["body_consts"]
@@ -340,7 +334,7 @@ class TangentLoop(Primitive):
     name, multiple, holds_programs = "tangent_loop", True, True
 
     def type(self, *types: Any, body: Program, push: Program, consts: int, moving: int) -> Any:
-        if not _same(types, [COUNT, *push.in_types]):
+        if not same_types(types, [COUNT, *push.in_types]):
             raise self.mismatch(types, "takes a count, consts, carry, and tangents of some of them")
         return push.out_types
 
