@@ -30,6 +30,7 @@ from functrans import ir as ir
 from functrans import lax as lax
 from functrans import nn as nn
 from functrans import numpy as numpy
+from functrans import passes as passes
 from functrans import random as random
 from functrans import tree as tree
 from functrans.api.callbacks import io_callback as io_callback

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 
 from functrans import errors, tree
 from functrans.api.flat import FlatFunction, function_name
@@ -44,6 +46,7 @@ def jit(
     backend: str | None = None,
     inline: bool = False,
     compiler_options: dict[str, Any] | None = None,
+    passes: Iterable[str | Callable[[Program], Program]] | None = None,
 ) -> Any:
     """Compile a function with XLA the first time it meets a signature, and run it from then on.
 
@@ -54,6 +57,11 @@ def jit(
       donate_argnums, donate_argnames: arguments whose buffers the results may take over.
       in_shardings, out_shardings, device, backend, keep_unused, compiler_options: as in `jax.jit`.
       inline: inside another transformation, put the operations there instead of a call.
+      passes: what is done to the program before XLA sees it, by name. Left out: all;
+        `("exact",)`: what keeps each rounding of the user's; `("fast_math",)`: all, as if there
+        were no NaN and no infinities; `("dead_code", "simplify")`: these two; `()`: nothing.
+        Functions `Program -> Program` may stand among them. Those of the outermost jitted function
+        count. See `ft.passes`.
 
     Returns:
       A function like `fun`, with `.trace(*args)`, `.lower(*args)` (then `.compile()`,
@@ -63,6 +71,7 @@ def jit(
     Raises:
       UnhashableStatic: a static argument is not hashable.
       NotAnArray: an argument or result is not an array, a scalar or a pytree of these.
+      InvalidArgument: a name among `passes` is not that of a pass.
 
     Source: `jax.jit`.
 
@@ -83,6 +92,8 @@ def jit(
             f"    {describe(user_source())}\nWrite jit(f)(x), not jit(f(x))."
         )
     inline = options.pop("inline")
+    del options["passes"]
+    run = pipeline.DEFAULT if passes is None else pipeline.chosen(passes)
     if options.pop("compiler_options") is None:
         compiler_options = {}
     else:
@@ -91,7 +102,7 @@ def jit(
         if options[name] is None:
             del options[name]
     statics = Statics(fun, static_argnums, static_argnames)
-    entry = _entry(fun)
+    entry = _entry(fun, run)
     jitted: Any = jax.jit(entry, **options)
     nested = Nested(fun, statics, inline)
 
@@ -110,7 +121,8 @@ def jit(
         static, dynamic = statics.split(args, kwargs)
         leaves, in_tree = tree.flatten(dynamic)
         flat = FlatFunction(statics.bound(static), in_tree)
-        return pipeline.optimize(stage(flat, [typeof(x) for x in leaves], function_name(fun)))
+        made = stage(flat, [typeof(x) for x in leaves], function_name(fun))
+        return pipeline.optimize(made, run)
 
     call.lower = jitted.lower  # type: ignore[attr-defined]
     call.trace = jitted.trace  # type: ignore[attr-defined]
@@ -126,7 +138,7 @@ def jit(
     return call
 
 
-def _entry(fun: Callable[..., Any]) -> Callable[..., Any]:
+def _entry(fun: Callable[..., Any], passes: Any) -> Callable[..., Any]:
     """What `jax.jit` traces: our tracing, our program, one JAX equation."""
 
     @functools.wraps(fun)
@@ -142,7 +154,7 @@ def _entry(fun: Callable[..., Any]) -> Callable[..., Any]:
         arrays = [x for x, d in zip(leaves, dynamic, strict=True) if d]
         with jax.ensure_compile_time_eval():  # constants are arrays, not JAX's tracers
             program = stage(only_arrays, [typeof(x) for x in arrays], function_name(fun))
-        program, kept = without_unused_inputs(pipeline.optimize(program))
+        program, kept = without_unused_inputs(pipeline.optimize(program, passes))
         outs = xla.run_program(program, [arrays[i] for i in kept])
         return tree.unflatten(flat.out_tree, outs)
 
@@ -157,7 +169,7 @@ class Statics:
     """Which arguments are static, by position and by name."""
 
     def __init__(self, fun: Any, argnums: Any, argnames: Any):
-        numbers = {argnums} if isinstance(argnums, int) else set(argnums or ())
+        numbers = {operator.index(i) for i in np.atleast_1d(() if argnums is None else argnums)}
         names = {argnames} if isinstance(argnames, str) else set(argnames or ())
         self.fun = fun
         try:

@@ -6,19 +6,25 @@ from collections.abc import Sequence
 from typing import Any
 
 from functrans.ir.program import Equation, Program, Var, prune
+from functrans.passes.rewrite import everywhere
 
 
 def dead_code(program: Program) -> Program:
     """The program without equations that its outputs do not need (those with effects stay) and
     without constants that nothing reads."""
+    return everywhere(_alive, program, "dead_code")
+
+
+def _alive(program: Program) -> Program:
     equations = prune(program.equations, program.outputs)
-    used = _read(equations, program.outputs)
-    kept = [(v, x) for v, x in zip(program.constants, program.values, strict=True) if v in used]
-    return program.replace(
-        equations=equations,
-        constants=[v for v, _ in kept],
-        values=[x for _, x in kept],
-    )
+    constants, values = program.constants, program.values
+    if constants:
+        used = _read(equations, program.outputs)
+        kept = [(v, x) for v, x in zip(constants, values, strict=True) if v in used]
+        constants, values = tuple([v for v, _ in kept]), tuple([x for _, x in kept])
+    if len(equations) == len(program.equations) and len(constants) == len(program.constants):
+        return program
+    return program.replace(equations=equations, constants=constants, values=values)
 
 
 def without_unused_inputs(program: Program) -> tuple[Program, list[int]]:

@@ -1,16 +1,121 @@
-"""The order of the passes: run once, on the outermost program, before it is lowered."""
+"""The order of the passes: run once, on the outermost program, before it is lowered.
+
+A pass is a function `Program -> Program` that returns the same object if nothing was to do. To add
+one is one line of `TABLE`: its name, the function, and the function for programs whose roundings
+must stay (None: the pass is left out there).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from functrans import errors
 from functrans.ir.program import Program
+from functrans.ir.source import describe, user_source
+from functrans.passes.calls import inline_calls, resolve
+from functrans.passes.common_subexpressions import common_subexpressions
+from functrans.passes.contract import contract
 from functrans.passes.dead_code import dead_code
+from functrans.passes.fold import fold
 from functrans.passes.inline import inline
+from functrans.passes.loops import loops
+from functrans.passes.simplify import simplify
 
-PASSES = (dead_code, inline)
+Run = Callable[[Program], Program]
 
 
-def optimize(program: Program) -> Program:
-    """Apply every pass."""
-    for one in PASSES:
-        program = one(program)
-    return program
+class Pass(NamedTuple):
+    """One line of the table."""
+
+    name: str
+    run: Run
+    exact: Run | None  # what it is where sums and products keep the user's order
+
+
+Choice = Iterable[str | Run | Pass]
+
+
+TABLE = (
+    Pass("resolve", resolve, resolve),
+    Pass("inline_calls", inline_calls, inline_calls),
+    Pass("fold", fold, fold),
+    Pass("simplify", simplify, partial(simplify, exact=True)),
+    Pass("common_subexpressions", common_subexpressions, common_subexpressions),
+    Pass("loops", loops, loops),
+    Pass("contract", contract, None),
+    Pass("dead_code", dead_code, dead_code),
+)
+
+FAST = {"simplify": partial(simplify, fast_math=True)}  # as if there were no NaN and no -0.0
+
+BY_NAME = {p.name: p.run for p in TABLE}
+GROUPS: dict[str, tuple[Pass, ...]] = {
+    "default": TABLE,
+    "fast_math": tuple([Pass(p.name, FAST.get(p.name, p.run), None) for p in TABLE]),
+    "exact": tuple([Pass(p.name, p.exact, p.exact) for p in TABLE if p.exact is not None]),
+}
+DEFAULT = ("default",)
+
+# Each pass alone, as the suite tries it; `inline` is not chosen: XLA cannot do without it.
+PASSES: tuple[Run, ...] = (*[p.run for p in TABLE], inline)
+
+
+def optimize(program: Program, passes: Choice = DEFAULT) -> Program:
+    """The program after some passes, ready to be lowered.
+
+    Arguments:
+      program: the outermost program.
+      passes: names of passes or groups, or functions `Program -> Program`; see `chosen`.
+
+    Returns:
+      A Program with the same inputs, outputs and effects.
+
+    Raises:
+      InvalidArgument: a name that is none of a pass or group.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> program = ft.make_ir(lambda x: jnp.sin(x) + jnp.sin(x))(2.0)
+      >>> print(ft.passes.optimize(program, ("common_subexpressions",)))
+      program (a: ~f32[]) {
+        b: ~f32[] = sin a
+        c: ~f32[] = add b b
+        return c
+      }
+    """
+    for one in chosen(passes):
+        program = one.run(program)
+    return inline(program)
+
+
+def chosen(passes: Choice) -> Sequence[Pass]:
+    """The passes that names and functions stand for, in their order.
+
+    Arguments:
+      passes: names of passes (`"simplify"`), of groups (`"default"`: all; `"exact"`: those that
+        keep every rounding; `"fast_math"`: all, as if there were no NaN, infinities and negative
+        zeros), or functions `Program -> Program`. One name need not be in a tuple.
+    """
+    found: list[Pass] = []
+    for one in (passes,) if isinstance(passes, str) or callable(passes) else passes:
+        if isinstance(one, Pass):
+            found.append(one)
+        elif callable(one):
+            found.append(Pass(getattr(one, "__name__", repr(one)), one, None))
+        elif isinstance(one, str) and one in GROUPS:
+            found += GROUPS[one]
+        elif isinstance(one, str) and one in BY_NAME:
+            found.append(Pass(one, BY_NAME[one], None))
+        else:
+            raise _unknown(one)
+    return found
+
+
+def _unknown(one: Any) -> Exception:
+    return errors.InvalidArgument(
+        f"passes takes names and functions Program -> Program, got {one!r:.80}, at\n"
+        f"    {describe(user_source())}\n"
+        f"The passes are {', '.join(BY_NAME)}; the groups are {', '.join(GROUPS)}."
+    )

@@ -1,0 +1,90 @@
+"""A sum of squares computed for one element of a leading axis after the other.
+
+In: an equation `n[b] = sum u[b, ...]**2`, and u as a sum of products (passes/products.py). Out: a
+loop over b that makes one u[b] at a time, as it was written; so its accuracy is that of the program
+as written, and its memory that of one example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from functrans.ir.program import Equation, Var, hoist_constants
+from functrans.ir.types import ArrayType
+from functrans.passes.order import PER_BYTE_READ, PER_BYTE_WRITTEN, PER_OPERATION, Order
+from functrans.passes.products import Expansion, Factor, NotSeparable, Term, squared
+from functrans.primitives.elementwise import mul
+from functrans.primitives.reduction import reduce_sum
+from functrans.primitives.scan import scan
+from functrans.primitives.shape import transpose
+from functrans.trace import stage, typeof
+
+CACHE = 1 << 20  # bytes
+
+
+class ByExample:
+    """The loop for a sum of squares; NotSeparable if the equation is none over a leading axis."""
+
+    def __init__(self, expansion: Expansion, e: Equation):
+        u = squared(expansion.made_by, e)
+        if u is None or len(e.outputs[0].type.shape) != 1 or 0 in e.params["axes"]:
+            raise NotSeparable
+        dims, terms = expansion.whole(u)
+        if expansion.multiplied_out or len(dims[0]) != 1:
+            raise NotSeparable
+        (self.axis,) = dims[0]
+        self.length = expansion.size[self.axis]
+        inner = [Term(t.number, tuple([self._one(f) for f in t.factors])) for t in terms]
+        self.order = Order(expansion.size, dims[1:], u.type.dtype, False)
+        self.plans = [self.order.plan(t) for t in inner]
+        self.leaves = list(dict.fromkeys([f.value for t in terms for f in t.factors]))
+        self.sliced = self._sliced(terms)
+        self.type = ArrayType(tuple([expansion.size[a] for a in self.order.out]), u.type.dtype)
+        one = sum([p.cost for p in self.plans]) + 2 * PER_OPERATION
+        bytes_made = self.type.size * u.type.dtype.itemsize
+        if bytes_made <= CACHE:  # it is written and read where it is fast
+            one -= PER_BYTE_WRITTEN * bytes_made
+        self.cost = self.length * (one + PER_BYTE_READ * bytes_made)
+
+    def _one(self, f: Factor) -> Factor:
+        """A factor of one example."""
+        return f._replace(dims=tuple([axes for axes in f.dims if axes != (self.axis,)]))
+
+    def _sliced(self, terms: Sequence[Term]) -> dict[Var, int]:
+        """The values that differ from example to example, and along which of their axes."""
+        found: dict[Var, set[int | None]] = {}
+        for t in terms:
+            for f in t.factors:
+                if any([self.axis in axes and len(axes) > 1 for axes in f.dims]):
+                    raise NotSeparable
+                at = [i for i, axes in enumerate(f.dims) if axes == (self.axis,)]
+                if len(at) > 1 or f.kind == "equal":
+                    raise NotSeparable
+                found.setdefault(f.value, set()).add(at[0] if at else None)
+        if any([len(places) > 1 for places in found.values()]):
+            raise NotSeparable
+        return {v: at for v, (at,) in found.items() if at is not None}
+
+    def emit(self, values: dict[Var, Any], t: ArrayType) -> Any:
+        """The loop's result, of type t."""
+        fixed = [v for v in self.leaves if v not in self.sliced]
+        moved = []
+        for v, at in self.sliced.items():
+            x = values[v]
+            order = (at, *[i for i in range(len(v.type.shape)) if i != at])
+            moved.append(x if at == 0 else transpose(x, permutation=order))
+
+        def step(*given: Any) -> list[Any]:
+            inside = dict(zip((*fixed, *self.sliced), given, strict=True))
+            u = self.order.emit(self.plans, inside, self.type)
+            return [reduce_sum(mul(u, u), axes=tuple(range(len(self.type.shape))))]
+
+        slices = [typeof(x).update(shape=typeof(x).shape[1:]) for x in moved]
+        program = stage(step, [*[v.type for v in fixed], *slices], "by_example")
+        program, captured = hoist_constants(program)
+        (n,) = scan(
+            *captured, *[values[v] for v in fixed], *moved, program=program, length=self.length,
+            consts=len(captured) + len(fixed), carry=0,
+        )  # fmt: skip
+        return n

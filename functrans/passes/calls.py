@@ -1,0 +1,146 @@
+"""Calls and marks that only transformations tell apart from what they do.
+
+A program that is lowered is differentiated no more. So `resolve` makes plain calls of the calls
+with a derivative of their own (custom rules, solvers, loops of tangents), and takes away marks that
+hand on their operand (`stop_gradient`, `name`, `only_where`, `copy`). `inline_calls` puts the
+equations of short programs, and of programs called once, in place of their calls, where the other
+passes see them together with what stands around. `checkpoint` stays: what it computes again must
+not be found to be known already.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from functrans.ir.program import Equation, Literal, Origin, Program, Var
+from functrans.passes.rewrite import (
+    REWRITES,
+    Rewrite,
+    children_first,
+    everywhere,
+    finished,
+    renamed,
+    renamed_all,
+    with_programs,
+)
+from functrans.primitives.base import PRIMITIVES
+from functrans.primitives.call import jit
+from functrans.primitives.checkpoint import name
+from functrans.primitives.conversion import convert_element_type
+from functrans.primitives.custom import CustomCall, CustomLin
+from functrans.primitives.custom_vmap import custom_vmap_call
+from functrans.primitives.linear_solve import Solver
+from functrans.primitives.selection import copy, stop_gradient
+from functrans.primitives.while_loop import tangent_loop
+
+# Operations that hand an operand on, and which.
+_MARKS = {stop_gradient: 0, name: 0, copy: 0, PRIMITIVES["only_where"]: 1}
+SHORT = 1  # equations of programs that are put in place of each of their calls
+
+
+def resolve(program: Program) -> Program:
+    """The program with plain calls for calls that have rules, and without marks.
+
+    Its derivatives are those of what it computes, no longer those of the user's rules: for a
+    program that is to be run, not transformed.
+    """
+    return everywhere(_resolved, program, "resolve")
+
+
+def _resolved(program: Program) -> Program:
+    equations: list[Equation] = []
+    known: dict[Var, Any] = {}
+    notes: list[Rewrite] = []
+    for e in program.equations:
+        if known:
+            e = renamed(e, known)
+        if e.primitive in _MARKS:
+            kept = e.inputs[_MARKS[e.primitive]]
+            if kept.type is e.outputs[0].type:
+                known[e.outputs[0]] = kept
+                notes.append((e.primitive.name, (e,)))
+                continue
+        elif e.primitive.holds_programs and (called := _called(e)) is not None:
+            params = {"program": called}
+            equations.append(Equation(jit, e.inputs, e.outputs, params, e.source, e.origin))
+            notes.append((e.primitive.name, (e,)))
+            continue
+        equations.append(e)
+    if not notes:
+        return program
+    made = program.replace(equations=equations, outputs=renamed_all(program.outputs, known))
+    made.cache[REWRITES] = notes
+    return made
+
+
+def _called(e: Equation) -> Program | None:
+    """The program that an operation with rules of its own runs, resolved."""
+    primitive = e.primitive
+    found: Program | None = None
+    if isinstance(primitive, CustomCall) or primitive is custom_vmap_call:
+        found = e.params["program"]
+    elif isinstance(primitive, Solver):
+        found = e.params["solve"]
+    elif primitive is tangent_loop:
+        found = resolve(tangent_loop.forwards(**e.params))
+    elif isinstance(primitive, CustomLin):
+        found = resolve(primitive.program([v.type for v in e.inputs], e.params))
+    return found if found is not None and not found.constants else None
+
+
+# --- inlining -------------------------------------------------------------------------------------
+
+
+def inline_calls(program: Program) -> Program:
+    """The program with the equations of short programs, and of those called once, in place of the
+    calls."""
+    order = children_first(program)
+    if len(order) == 1:
+        return program
+    calls = Counter([e.params["program"] for p in order for e in p.equations if e.primitive is jit])
+    new: dict[Program, Program] = {}
+    open_: set[Program] = set()  # what stands in place of its calls
+    for p in order:
+        made = new[p] = _spliced(with_programs(p, new), open_)
+        if calls[p] == 1 or len(made.equations) <= SHORT:
+            open_.add(made)
+    return new[program]
+
+
+def _spliced(program: Program, open_: set[Program]) -> Program:
+    equations: list[Equation] = []
+    known: dict[Var, Any] = {}  # results of calls, by what they are now
+    notes: list[Rewrite] = []
+    for e in program.equations:
+        e = renamed(e, known)
+        if e.primitive is not jit or e.params["program"] not in open_:
+            equations.append(e)
+            continue
+        called = e.params["program"]
+        names: dict[Any, Any] = {
+            v: _at_type(x, v, e, equations) for v, x in zip(called.inputs, e.inputs, strict=True)
+        }
+        for n in called.equations:
+            fresh = tuple([Var(v.type) for v in n.outputs])
+            inputs = tuple([names.get(v, v) for v in n.inputs])
+            equations.append(Equation(n.primitive, inputs, fresh, n.params, n.source, n.origin))
+            names.update(zip(n.outputs, fresh, strict=True))
+        known.update(zip(e.outputs, renamed_all(called.outputs, names), strict=True))
+        notes.append((called.name or "jit", (e,)))
+    if not notes:
+        return program
+    return finished(program, equations, renamed_all(program.outputs, known), notes)
+
+
+def _at_type(x: Any, v: Var, e: Equation, equations: list[Equation]) -> Any:
+    """An operand as the program takes it: they may differ in their weak flags."""
+    if x.type is v.type:
+        return x
+    if x.__class__ is Literal:
+        return Literal(x.value, v.type)
+    made = Var(v.type)
+    params = {"dtype": v.type.dtype, "weak_type": v.type.weak_type}
+    origin = Origin("inline of", e)
+    equations.append(Equation(convert_element_type, (x,), (made,), params, e.source, origin))
+    return made

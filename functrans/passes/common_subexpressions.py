@@ -1,0 +1,81 @@
+"""Compute what is computed twice once.
+
+Two equations are the same if operation, parameters and operands are. Left alone are those with
+effects, calls of Python, and everything about `checkpoint`: its barriers and its calls stand for a
+computation that is wanted again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from functrans.ir.program import Literal, Program, Var
+from functrans.passes.rewrite import REWRITES, Rewrite, everywhere, renamed, renamed_all
+from functrans.primitives.base import PRIMITIVES
+from functrans.primitives.bitwise import and_, or_, xor
+from functrans.primitives.callback import Callback
+from functrans.primitives.checkpoint import checkpoint
+from functrans.primitives.constants import constant
+from functrans.primitives.elementwise import add, eq, mul, ne
+from functrans.primitives.selection import optimization_barrier
+
+# Not max and min: which of 0.0 and -0.0 they give may depend on the order.
+_COMMUTATIVE = frozenset([add, mul, and_, or_, xor, eq, ne])
+_KEPT_APART = frozenset(
+    [checkpoint, optimization_barrier, *[p for p in PRIMITIVES.values() if isinstance(p, Callback)]]
+)
+
+
+def common_subexpressions(program: Program) -> Program:
+    """The program in which no two equations compute the same."""
+    return everywhere(_once, program, "common_subexpressions")
+
+
+def _once(program: Program) -> Program:
+    first: dict[tuple, Any] = {}
+    known: dict[Var, Any] = {}
+    notes: list[Rewrite] = []
+    equations = []
+    for e in program.equations:
+        e = renamed(e, known)
+        if e.primitive in _KEPT_APART:
+            equations.append(e)
+            continue
+        try:
+            same = first.setdefault(_key(e), e)
+        except TypeError:  # a parameter that is not hashable
+            same = e
+        if same is e or not _interchangeable(same, e):
+            equations.append(e)
+            continue
+        known.update(zip(e.outputs, same.outputs, strict=True))
+        notes.append((e.primitive.name, (same, e)))
+    if not known:
+        return program
+    made = program.replace(equations=equations, outputs=renamed_all(program.outputs, known))
+    made.cache[REWRITES] = notes
+    return made
+
+
+def _interchangeable(x: Any, y: Any) -> bool:
+    """May the results of one stand for those of the other? Weak flags may differ."""
+    if x.primitive.has_effects(x.params):
+        return False
+    return all([v.type is w.type for v, w in zip(x.outputs, y.outputs, strict=True)])
+
+
+def _key(e: Any) -> tuple:
+    """Equal for equations that compute the same."""
+    operands = [v if v.__class__ is Var else _number(v) for v in e.inputs]
+    if e.primitive in _COMMUTATIVE:
+        operands.sort(key=hash)
+    if not e.params:
+        return (e.primitive, *operands)
+    values = e.params.values()
+    if e.primitive is constant or [v for v in values if v.__class__ is float]:
+        values = [repr(v) for v in values]  # 0.0 == -0.0, but they are two numbers
+    return (e.primitive, *operands, *e.params, *values)
+
+
+def _number(x: Literal) -> tuple:
+    return (x.value or repr(x.value), x.type)

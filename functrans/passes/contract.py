@@ -1,0 +1,281 @@
+"""Contract in a cheaper order: intermediates that are only multiplied and summed are never made.
+
+In: a Program. Out: one in which large values that reach nothing but sums (a `reduce_sum`, a
+`dot_general`) through products, sums of two, negations, transpositions, reshapes and broadcasts are
+gone: each of those sums is computed from what the large values were made of. A per-example gradient
+`g[b,i,j] = x[b,i] d[b,j]` that is squared and summed, weighted and summed, becomes
+
+    sum_ij g[b,i,j]**2      ->  (sum_i x[b,i]**2) (sum_j d[b,j]**2)
+    sum_b  c[b] g[b,i,j]    ->  dot_general["bi,bj->ij"] (c x) d
+
+Accuracy. Sums are taken in another order, as in any matrix library. Where a product of sums is
+multiplied out (`sum_ij (sum_t x[t,i] d[t,j])**2`, by Gram matrices), the new sum may cancel where
+the old one could not. It is accumulated in float64: with unit roundoffs u (of the operands) and
+v = 1.1e-16, n products in a sum and k = (sum_t |x_t| |d_t|)**2 / result, the error relative to the
+result is at most n v k, while that of the program as written is of the order of u sqrt(k). For
+float32 the first is the smaller one for all k up to 1e14 / n, where the second has no digit left.
+Operands that are float64 themselves are never multiplied out.
+
+Source: the per-example norms are Goodfellow's (2015, arXiv:1510.01799), the Gram form is that of
+ghost clipping (Li et al. 2022, arXiv:2110.05679); here they are instances of one rewrite.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from functrans.ir.program import Equation, Origin, Program, Var
+from functrans.ir.types import ArrayType, dtype_class
+from functrans.passes.by_example import ByExample
+from functrans.passes.common_subexpressions import common_subexpressions
+from functrans.passes.order import PER_BYTE_READ, PER_BYTE_WRITTEN, PER_OPERATION, Order
+from functrans.passes.products import (
+    ALIASES,
+    POINTWISE,
+    Expansion,
+    NotSeparable,
+    adds_rows,
+    is_diagonal,
+    is_masked,
+    plain_dot,
+)
+from functrans.passes.rewrite import everywhere, finished, renamed, renamed_all
+from functrans.primitives.base import bytes_of
+from functrans.primitives.contraction import dot_general
+from functrans.primitives.reduction import reduce_sum
+from functrans.primitives.scatter import scatter, scatter_add
+from functrans.primitives.selection import select_n
+from functrans.primitives.shape import slice_
+from functrans.trace import stage, state
+
+WORTH = 20_000.0  # nanoseconds that a rewrite must save at least
+PER_BYTE_KEPT = 0.35  # nanoseconds that memory is worth that is held until another sum is there
+LARGE = 1 << 20  # bytes
+MOST_ROUNDS = 5
+
+
+def contract(program: Program) -> Program:
+    """The program with cheaper contractions, also in the programs nested in it."""
+    return everywhere(_contract, program, "contract")
+
+
+def _contract(program: Program) -> Program:
+    for _ in range(MOST_ROUNDS):
+        made = _Search(program).rewritten()
+        if made is program:
+            break
+        program = common_subexpressions(made)  # the sums of a cluster often begin alike
+    return program
+
+
+class AtOnce:
+    """A sum of products computed as such."""
+
+    def __init__(self, expansion: Expansion, e: Equation):
+        (v,) = e.outputs
+        dims, terms = expansion.whole(v)
+        if expansion.multiplied_out and v.type.dtype.itemsize > 4:
+            raise NotSeparable  # there is nothing wider than float64 to accumulate in
+        self.order = Order(expansion.size, dims, v.type.dtype, expansion.multiplied_out)
+        self.plans = [self.order.plan(t) for t in terms]
+        self.leaves = list(dict.fromkeys([f.value for t in terms for f in t.factors]))
+        self.cost = sum([p.cost for p in self.plans]) + PER_OPERATION * (len(self.plans) - 1)
+
+    def emit(self, values: dict[Var, Any], t: ArrayType) -> Any:
+        return self.order.emit(self.plans, values, t)
+
+
+class Sink(NamedTuple):
+    """A sum, and how it is computed without the values that are removed."""
+
+    equation: Equation
+    way: AtOnce | ByExample
+
+
+class Cluster(NamedTuple):
+    """Values that are joined by elementwise operations, and the sums that they end in."""
+
+    values: dict[Var, None]
+    sinks: dict[Equation, None]
+
+
+class _Search:
+    """One look at all large values of a program."""
+
+    def __init__(self, program: Program):
+        self.program = program
+        self.made_by: dict[Var, Equation] = {}
+        self.read_by: dict[Var, list[Equation]] = {}
+        self.outputs = set(program.outputs)
+
+    def rewritten(self) -> Program:
+        """The program with all rewrites that pay; the same object if there is none."""
+        large = [e for e in self.program.equations if _is_source(e) and _cost(e) > WORTH]
+        if not large:
+            return self.program
+        for e in self.program.equations:
+            for v in e.outputs:
+                self.made_by[v] = e
+            for v in e.inputs:
+                self.read_by.setdefault(v, []).append(e)
+        plans: dict[Equation, Sink] = {}
+        notes = []
+        seen: set[Var] = set()
+        for e in sorted(large, key=_cost, reverse=True):
+            if e.outputs[0] in seen:
+                continue
+            cluster = self.cluster(e.outputs[0])
+            if cluster is None or not seen.isdisjoint(cluster.values):
+                continue
+            seen.update(cluster.values)
+            sinks = self.cheaper(cluster)
+            if sinks and not any([s.equation in plans for s in sinks]):
+                plans.update([(s.equation, s) for s in sinks])
+                removed = [self.made_by[v] for v in cluster.values]
+                notes += [(s.equation.primitive.name, (s.equation, *removed)) for s in sinks]
+        return self._replaced(plans, notes) if plans else self.program
+
+    # --- what may be removed
+
+    def cluster(self, v: Var) -> Cluster | None:
+        """What is made of a value elementwise, and the sums that it ends in; None if any of it is
+        needed for something else."""
+        values: dict[Var, None] = {}
+        sinks: dict[Equation, None] = {}
+        stack = [v]
+        while stack:
+            u = stack.pop()
+            if u in values:
+                continue
+            if u in self.outputs:
+                return None
+            values[u] = None
+            for e in self.read_by.get(u, ()):
+                if _is_sink(e) or (e.primitive is slice_ and is_diagonal(self.made_by, e)):
+                    sinks[e] = None
+                elif e.primitive in POINTWISE or e.primitive in ALIASES:
+                    if not self._is_seen_through(e):
+                        return None
+                    stack.append(e.outputs[0])
+                    stack += [w for w in e.inputs if w is not u and self._may_join(w, u)]
+                else:
+                    return None
+        return Cluster(values, sinks)
+
+    def _is_seen_through(self, e: Equation) -> bool:
+        if e.primitive is slice_:
+            return False
+        if e.primitive is select_n:
+            return is_masked(self.made_by, e)
+        same = e.inputs[0].type.dtype == e.outputs[0].type.dtype
+        return same and e.params.get("y", 2) == 2
+
+    def _may_join(self, v: Any, u: Var) -> bool:
+        """Is it, as u is, a large value that need not be made?"""
+        e = self.made_by.get(v)
+        if e is None or v.type.size < u.type.size or v in self.outputs:
+            return False
+        return _is_source(e) or e.primitive in POINTWISE
+
+    def cheaper(self, cluster: Cluster) -> list[Sink] | None:
+        """The sums without the cluster's values, if that is much cheaper."""
+        sinks = [self.planned(e, cluster) for e in cluster.sinks]
+        if None in sinks:
+            return None
+        before = sum([_cost(self.made_by[v]) for v in cluster.values])
+        before += sum([_cost(e) for e in cluster.sinks])
+        after = sum([s.way.cost for s in sinks if s is not None])
+        most = 0.8 * before - WORTH
+        if after > most:
+            kept = PER_BYTE_KEPT * self.bytes_made(cluster)
+            if after > most + 0.8 * kept or not self.waits(cluster):
+                return None
+        return sinks  # type: ignore[return-value]
+
+    def planned(self, e: Equation, cluster: Cluster) -> Sink | None:
+        """A sum from what the cluster's values are made of, in the cheapest way, if there is
+        one."""
+        through = {e.outputs[0], *cluster.values}
+        ways: list[AtOnce | ByExample] = []
+        for kind in (AtOnce, ByExample):
+            with suppress(NotSeparable):
+                ways.append(kind(Expansion(self.made_by, through), e))
+        return Sink(e, min(ways, key=lambda way: way.cost)) if ways else None
+
+    def bytes_made(self, cluster: Cluster) -> int:
+        """The memory of those values that are not fused into what reads them."""
+        return sum([bytes_of(v.type) for v in cluster.values if _is_source(self.made_by[v])])
+
+    def waits(self, cluster: Cluster) -> bool:
+        """Does one of the sums wait for another, as a clipped gradient waits for its norm? Until
+        then the values are kept in memory."""
+        if len(cluster.sinks) < 2 or self.bytes_made(cluster) < LARGE:
+            return False
+        after: set[Var] = set()
+        for e in self.program.equations:
+            waits = not after.isdisjoint(e.inputs)
+            if e in cluster.sinks:
+                if waits:
+                    return True
+                after.update(e.outputs)
+            elif waits:
+                after.update(e.outputs)
+        return False
+
+    # --- the new program
+
+    def _replaced(self, plans: dict[Equation, Sink], notes: list[Any]) -> Program:
+        known: dict[Var, Any] = {}
+        equations: list[Equation] = []
+        for e in self.program.equations:
+            sink = plans.get(e)
+            if sink is None:
+                equations.append(renamed(e, known))
+                continue
+            made = _emitted(sink)
+            names = dict(zip(made.inputs, renamed_all(sink.way.leaves, known), strict=True))
+            equations += [renamed(n, names) for n in made.equations]
+            (known[e.outputs[0]],) = renamed_all(made.outputs, names)
+        outputs = renamed_all(self.program.outputs, known)
+        return finished(self.program, equations, outputs, notes)
+
+
+def _emitted(sink: Sink) -> Program:
+    """The operations of a sum: from its leaves to its value."""
+    e = sink.equation
+
+    def run(*leaves: Any) -> list[Any]:
+        state.derived = (e.source, Origin("contract of", e))
+        values = dict(zip(sink.way.leaves, leaves, strict=True))
+        return [sink.way.emit(values, e.outputs[0].type)]
+
+    return stage(run, [v.type for v in sink.way.leaves])
+
+
+def _is_source(e: Equation) -> bool:
+    """Does it make a value of others that are smaller, or of fewer products?"""
+    if e.primitive is dot_general:
+        return dtype_class(e.outputs[0].type.dtype) == "float" and plain_dot(e)
+    return adds_rows(e)
+
+
+def _is_sink(e: Equation) -> bool:
+    return e.primitive is reduce_sum or (e.primitive is dot_general and plain_dot(e))
+
+
+def _cost(e: Equation) -> float:
+    """The estimate for an equation as it is written. Elementwise ones are fused into what reads
+    them."""
+    t = e.outputs[0].type
+    if e.primitive is dot_general:
+        cost = dot_general.cost([v.type for v in e.inputs], [t], **e.params)
+        order = Order({}, (), t.dtype, False)
+        read = bytes_of(*[v.type for v in e.inputs])
+        flops = order.per_flop * cost.flops
+        return PER_OPERATION + flops + PER_BYTE_READ * read + PER_BYTE_WRITTEN * bytes_of(t)
+    if e.primitive in (scatter, scatter_add):
+        return PER_OPERATION + PER_BYTE_WRITTEN * bytes_of(t, e.inputs[2].type)
+    if e.primitive is reduce_sum:
+        return PER_OPERATION + PER_BYTE_READ * bytes_of(e.inputs[0].type)
+    return 0.0

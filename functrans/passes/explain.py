@@ -1,0 +1,162 @@
+"""What the passes do to a function, as text.
+
+In: a function and arguments. Out: a `Report`: for each pass equations, floating point operations
+and bytes moved, before and after, and the user's lines that each rewrite joined.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from functrans import tree
+from functrans.flat import FlatFunction, function_name
+from functrans.ir.program import Equation, Program
+from functrans.ir.source import line_of, text_of
+from functrans.passes.pipeline import DEFAULT, Choice, chosen
+from functrans.passes.rewrite import REWRITES, Rewrite, children_first
+from functrans.primitives.call import jit
+from functrans.trace import stage, typeof
+
+
+class Size(NamedTuple):
+    """Equations, nested ones too; FLOPs and bytes read and written, steps of a scan counted."""
+
+    equations: int
+    flops: int
+    bytes: int
+
+
+class Step(NamedTuple):
+    """What one pass did."""
+
+    name: str
+    before: Size
+    after: Size
+    rewrites: Sequence[Rewrite]
+
+
+class Report:
+    """What each pass did; its text is a table.
+
+    steps  : a Step per pass, in order
+    before : the program as it was traced;  after : as it is lowered
+    """
+
+    def __init__(self, steps: Sequence[Step], before: Program, after: Program):
+        self.steps = steps
+        self.before = before
+        self.after = after
+
+    def __str__(self) -> str:
+        rows: list[tuple[str, ...]] = [("pass", "equations", "FLOPs", "bytes")]
+        total = Step("together", measured(self.before), measured(self.after), ())
+        for step in (*self.steps, total):
+            (n, *costs), (m, *later) = step.before, step.after
+            shown = [_change(_short(a), _short(b)) for a, b in zip(costs, later, strict=True)]
+            rows.append((step.name, _change(str(n), str(m)), *shown))
+        widths = [max([len(row[i]) for row in rows]) for i in range(4)]
+        lines = ["  ".join([c.ljust(n) for c, n in zip(row, widths, strict=True)]) for row in rows]
+        text = [lines[0], *lines[-1:]]
+        for step, line in zip(self.steps, lines[1:], strict=False):
+            text[-1:-1] = [line, *_described(step.rewrites)]
+        return "\n".join([line.rstrip() for line in text])
+
+    __repr__ = __str__
+
+
+def explain(fun: Callable[..., Any], passes: Choice = DEFAULT) -> Callable[..., Report]:
+    """Make a function that tells what the passes do to `fun`, instead of running it.
+
+    Arguments:
+      fun: function of pytrees of arrays; may be jitted.
+      passes: as in `ft.jit`.
+
+    Returns:
+      A function of arrays, scalars, pytrees or `ft.ShapeDtypeStruct`s that returns a `Report`:
+      print it, or look at its `steps`, `before` and `after`. A `while` counts as one step.
+
+    Raises:
+      InvalidArgument: a name among `passes` is not that of a pass.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> report = ft.passes.explain(lambda x: jnp.sum(-(-x) * 1.0))(jnp.ones(3))
+      >>> print(report.after)
+      program (a: f32[3]) {
+        b: f32[] = reduce_sum[axes=(0,)] a
+        return b
+      }
+      >>> [(step.name, step.after.equations) for step in report.steps if step.rewrites]
+      [('simplify', 1)]
+    """
+    run = chosen(passes)
+
+    def explained(*args: Any, **kwargs: Any) -> Report:
+        leaves, in_tree = tree.flatten((args, kwargs))
+        flat = FlatFunction(fun, in_tree)
+        program = first = stage(flat, [typeof(x) for x in leaves], function_name(fun))
+        steps = []
+        for one in run:
+            made = one.run(program)
+            steps.append(Step(one.name, measured(program), measured(made), _new(program, made)))
+            program = made
+        return Report(steps, first, program)
+
+    return explained
+
+
+def measured(program: Program) -> Size:
+    """The size of a program by its own operations' estimates."""
+    order = children_first(program)
+    for p in order:
+        cost = jit.cost(p.in_types, p.out_types, program=p)  # kept: the outer ones find the inner
+    return Size(sum([len(p.equations) for p in order]), cost.flops, cost.bytes)
+
+
+def _new(before: Program, after: Program) -> list[Rewrite]:
+    """What a pass noted in the programs that it made."""
+    old = set(children_first(before))
+    return [r for p in children_first(after) if p not in old for r in p.cache.get(REWRITES, ())]
+
+
+# --- text -----------------------------------------------------------------------------------------
+
+
+def _change(before: str, after: str) -> str:
+    return before if before == after else f"{before} -> {after}"
+
+
+def _short(n: int) -> str:
+    """1234567 as `1.23 M`."""
+    for unit, letter in ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k")):
+        if n >= unit:
+            return f"{n / unit:.3g} {letter}"
+    return str(n)
+
+
+def _described(rewrites: Sequence[Rewrite]) -> list[str]:
+    """A line per kind of rewrite and place: how often, the operation, the user's lines."""
+    places = Counter([(what, _places(joined)) for what, joined in rewrites])
+    lines = []
+    for (what, where), n in places.items():
+        times = f"{n} x " if n > 1 else ""
+        lines.append(f"    {times}{what}: {where[0]}")
+        lines += [f"        and {place}" for place in where[1:]]
+    return lines
+
+
+def _places(joined: Sequence[Equation]) -> tuple[str, ...]:
+    """The user's lines of equations, each once."""
+    return tuple(dict.fromkeys([_place(e) for e in joined]))
+
+
+def _place(e: Equation) -> str:
+    if e.source is None:
+        return "<unknown>"
+    code = e.source[0]
+    where = f"{os.path.basename(code.co_filename)}:{line_of(e.source)} ({code.co_qualname})"
+    text = text_of(e.source)
+    return f"{where}  {text}" if text else where

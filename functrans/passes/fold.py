@@ -1,0 +1,167 @@
+"""Compute what is known: operations on literals.
+
+A literal is one number at every place, so folded are operations on splats whose result is a splat
+again, of any size: no array is ever built. Only what is exact or correctly rounded on every
+platform is folded, by the reference's rules: the result has the bits that XLA's would have. Not
+folded are `exp` and its like, and floats near zero that hardware may flush to zero (subnormal).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from functrans.ir.program import Equation, Literal, Program, Var
+from functrans.ir.types import ArrayType, dtype_class
+from functrans.passes.rewrite import REWRITES, Rewrite, everywhere, renamed, renamed_all
+from functrans.primitives import arithmetic, bitwise, elementwise, joining, reduction, shape
+from functrans.primitives.complex_numbers import abs_
+from functrans.primitives.constants import Held, constant
+from functrans.primitives.conversion import convert_element_type
+from functrans.primitives.selection import clamp, select_n
+from functrans.trace import literal
+
+_FLOATS = ("float16", "bfloat16", "float32", "float64")
+_ORDER = (arithmetic.max_, arithmetic.min_, clamp)
+_LONGEST = 64  # elements of constants that are looked at
+
+
+def fold(program: Program) -> Program:
+    """The program with literals in place of equations whose operands are all literals."""
+    return everywhere(_folded, program, "fold")
+
+
+def _folded(program: Program) -> Program:
+    known: dict[Var, Any] = {}
+    notes: list[Rewrite] = []
+    equations = []
+    for e in program.equations:
+        if known:
+            e = renamed(e, known)
+        found = None
+        if not e.inputs or e.inputs[0].__class__ is Literal:
+            rule = _RULES.get(e.primitive)
+            if rule is not None and not [v for v in e.inputs if v.__class__ is not Literal]:
+                found = rule(e)
+        if found is None:
+            equations.append(e)
+        else:
+            known[e.outputs[0]] = found
+            notes.append((e.primitive.name, (e,)))
+    if not known:
+        return program
+    made = program.replace(equations=equations, outputs=renamed_all(program.outputs, known))
+    made.cache[REWRITES] = notes
+    return made
+
+
+# --- rules ----------------------------------------------------------------------------------------
+
+
+def _elementwise(e: Equation) -> Literal | None:
+    """One element of each operand gives one element of the result."""
+    out = e.outputs[0].type
+    if not all([_is_plain(v) for v in e.inputs]) or not _is_exact(out):
+        return None
+    if e.primitive in _ORDER and {"0.0", "-0.0"} <= {repr(v.value) for v in e.inputs}:
+        return None  # either may win
+    arrays = [np.full((), v.value, v.type.dtype) for v in e.inputs]
+    if e.primitive is elementwise.div and dtype_class(out.dtype) != "float":
+        if arrays[1] == 0:
+            return None
+        arrays = [np.atleast_1d(x) for x in arrays]
+    with np.errstate(all="ignore"):
+        made = np.asarray(e.primitive.reference(*arrays, **e.params)).reshape(-1)[0]
+    found = literal(made, out)
+    return found if _is_plain(found) else None
+
+
+def _moved(e: Equation) -> Literal:
+    """The same number under another shape."""
+    return Literal(e.inputs[0].value, e.outputs[0].type)
+
+
+def _joined(e: Equation) -> Literal | None:
+    """A concatenation or padding of one number."""
+    values = {repr(v.value) for v in e.inputs}
+    return Literal(e.inputs[0].value, e.outputs[0].type) if len(values) == 1 else None
+
+
+def _extreme(e: Equation) -> Literal | None:
+    """The largest or smallest of one number, `and` and `or` of it."""
+    if e.inputs[0].type.size == 0:
+        return None
+    return Literal(e.inputs[0].value, e.outputs[0].type)
+
+
+def _sum(e: Equation) -> Literal | None:
+    """n times a number, where every sum on the way is exact."""
+    out = e.outputs[0].type
+    if e.inputs[0].type.size == 0:
+        return None
+    value, kind = e.inputs[0].value, dtype_class(out.dtype)
+    n = e.inputs[0].type.size // max(1, out.size)
+    if kind in ("int", "uint"):
+        info = ml_dtypes.iinfo(out.dtype)
+        wrapped = (int(value) * n - int(info.min)) % (int(info.max) - int(info.min) + 1)
+        return literal(wrapped + int(info.min), out)
+    if out.dtype.name not in _FLOATS or value != value or abs(value) == np.inf:
+        return None
+    exact = int(value) == value and abs(value) * n <= 2 ** ml_dtypes.finfo(out.dtype).nmant
+    return literal(value * n + 0.0, out) if exact else None  # no elements sum up to -0.0
+
+
+def _constant(e: Equation) -> Literal | None:
+    """A written out array of one number."""
+    values = e.params["values"]
+    if isinstance(values, Held) or not 0 < len(values) <= _LONGEST:
+        return None
+    return literal(values[0], e.outputs[0].type) if len(set(map(repr, values))) == 1 else None
+
+
+# --- what numbers are safe ------------------------------------------------------------------------
+
+
+def _is_exact(t: ArrayType) -> bool:
+    """May numbers of this type be computed here?"""
+    kind = dtype_class(t.dtype)
+    return kind == "bool" or t.dtype.name in _FLOATS or (kind in ("int", "uint"))
+
+
+def _is_plain(x: Literal) -> bool:
+    """Not a number that hardware may take for zero, nor a complex one."""
+    if not _is_exact(x.type):
+        return False
+    if dtype_class(x.type.dtype) != "float" or x.value == 0 or x.value != x.value:
+        return True
+    return abs(x.value) >= float(ml_dtypes.finfo(x.type.dtype).smallest_normal)
+
+
+_RULES: dict[Any, Any] = {
+    **dict.fromkeys(
+        [
+            *[getattr(elementwise, name) for name in ("neg", "add", "sub", "mul", "div", "square")],
+            *[getattr(elementwise, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")],
+            *[getattr(bitwise, name) for name in ("not_", "and_", "or_", "xor")],
+            *[getattr(arithmetic, name) for name in ("sign", "floor", "ceil", "round_")],
+            arithmetic.is_finite, arithmetic.max_, arithmetic.min_, abs_,
+            convert_element_type, select_n, clamp,
+        ],
+        _elementwise,
+    ),
+    **dict.fromkeys(
+        [shape.broadcast_in_dim, shape.reshape, shape.squeeze, shape.transpose, shape.rev,
+         shape.slice_],
+        _moved,
+    ),
+    joining.concatenate: _joined,
+    joining.pad: _joined,
+    reduction.reduce_max: _extreme,
+    reduction.reduce_min: _extreme,
+    reduction.reduce_and: _extreme,
+    reduction.reduce_or: _extreme,
+    reduction.reduce_sum: _sum,
+    constant: _constant,
+}  # fmt: skip

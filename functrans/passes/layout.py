@@ -1,0 +1,213 @@
+"""Rules of `simplify` for operations that move, repeat or drop elements. All are exact.
+
+Two moves in a row become one, a move that changes nothing becomes its operand, and arithmetic on
+repeated numbers is done before they are repeated.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from functrans.ir.program import Equation, Literal
+from functrans.ir.types import is_key_dtype
+from functrans.passes.rewrite import Rewriter
+from functrans.primitives.joining import concatenate, pad
+from functrans.primitives.shape import (
+    Structural,
+    broadcast_in_dim,
+    reshape,
+    rev,
+    slice_,
+    squeeze,
+    transpose,
+)
+
+
+def moved(w: Rewriter, primitive: Structural, x: Any, **params: Any) -> Any:
+    """A move of x; of a literal it is a literal."""
+    if x.__class__ is Literal:
+        return Literal(x.value, primitive.type(x.type, **params))
+    return w.make(primitive, x, **params)
+
+
+def _transpose(w: Rewriter, e: Equation) -> Any:
+    (x,), order = e.inputs, e.params["permutation"]
+    if order == tuple(range(len(order))):
+        return x
+    inner = w.made(x, transpose)
+    if inner is not None:
+        first = inner.params["permutation"]
+        return moved(w, transpose, inner.inputs[0], permutation=tuple([first[i] for i in order]))
+    inner = w.made(x, broadcast_in_dim)
+    if inner is None:
+        return None
+    dimensions = tuple([order.index(d) for d in inner.params["dimensions"]])
+    if list(dimensions) != sorted(dimensions):
+        return None
+    shape = e.outputs[0].type.shape
+    return moved(w, broadcast_in_dim, inner.inputs[0], shape=shape, dimensions=dimensions)
+
+
+def _reshape(w: Rewriter, e: Equation) -> Any:
+    (x,), shape = e.inputs, e.outputs[0].type.shape
+    if x.type.shape == shape:
+        return x
+    for primitive in (reshape, squeeze):
+        inner = w.made(x, primitive)
+        if inner is not None:
+            return moved(w, reshape, inner.inputs[0], shape=shape)
+    inner = w.made(x, broadcast_in_dim)
+    if inner is None:
+        return None
+    (y,) = inner.inputs
+    if y.type.shape == ():
+        return moved(w, broadcast_in_dim, y, shape=shape, dimensions=())
+    if y.type.size == x.type.size != 0:  # it added axes of size 1 only
+        return moved(w, reshape, y, shape=shape)
+    return None
+
+
+def _squeeze(w: Rewriter, e: Equation) -> Any:
+    (x,), dropped = e.inputs, e.params["dimensions"]
+    if not dropped:
+        return x
+    shape = e.outputs[0].type.shape
+    for primitive in (reshape, squeeze):
+        inner = w.made(x, primitive)
+        if inner is not None:
+            return moved(w, reshape, inner.inputs[0], shape=shape)
+    inner = w.made(x, broadcast_in_dim)
+    if inner is None:
+        return None
+    dimensions = inner.params["dimensions"]
+    if not set(dimensions).isdisjoint(dropped):
+        return None
+    dimensions = tuple([d - sum([i < d for i in dropped]) for d in dimensions])
+    return moved(w, broadcast_in_dim, inner.inputs[0], shape=shape, dimensions=dimensions)
+
+
+def _broadcast(w: Rewriter, e: Equation) -> Any:
+    (x,), shape, dimensions = e.inputs, e.params["shape"], e.params["dimensions"]
+    if x.type.shape == shape:
+        return x
+    inner = w.made(x, broadcast_in_dim)
+    if inner is not None:
+        first = tuple([dimensions[d] for d in inner.params["dimensions"]])
+        return moved(w, broadcast_in_dim, inner.inputs[0], shape=shape, dimensions=first)
+    inner = w.made(x, reshape)
+    if inner is None:
+        return None
+    (y,) = inner.inputs
+    kept = tuple([d for d, n in zip(dimensions, x.type.shape, strict=True) if n != 1])
+    if y.type.shape != tuple([shape[d] for d in kept]):
+        return None  # not only axes of size 1 were added
+    return moved(w, broadcast_in_dim, y, shape=shape, dimensions=kept)
+
+
+def _rev(w: Rewriter, e: Equation) -> Any:
+    (x,) = e.inputs
+    dimensions = tuple([d for d in e.params["dimensions"] if x.type.shape[d] > 1])
+    if not dimensions:
+        return x
+    inner = w.made(x, rev)
+    if inner is None:
+        return None
+    both = set(dimensions) ^ set(inner.params["dimensions"])
+    return moved(w, rev, inner.inputs[0], dimensions=tuple(sorted(both)))
+
+
+def _slice(w: Rewriter, e: Equation) -> Any:
+    (x,), shape = e.inputs, e.outputs[0].type.shape
+    if x.type.shape == shape:
+        return x
+    start, limit, strides = (e.params[name] for name in ("start", "limit", "strides"))
+    inner = w.made(x, slice_)
+    if inner is not None:
+        return _slice_of_slice(w, inner, shape, start, strides)
+    inner = w.made(x, concatenate)
+    if inner is not None:
+        return _slice_of_concatenate(w, inner, start, limit, strides)
+    inner = w.made(x, broadcast_in_dim)
+    if inner is None:
+        return None
+    dimensions = inner.params["dimensions"]
+    if any([shape[d] != x.type.shape[d] for d in dimensions]):
+        return None
+    return moved(w, broadcast_in_dim, inner.inputs[0], shape=shape, dimensions=dimensions)
+
+
+def _slice_of_slice(w: Rewriter, inner: Equation, shape: Any, start: Any, strides: Any) -> Any:
+    first, steps = inner.params["start"], inner.params["strides"]
+    begin = tuple([a + s * b for a, s, b in zip(first, steps, start, strict=True)])
+    by = tuple([s * t for s, t in zip(steps, strides, strict=True)])
+    end = [a + (n - 1) * s + 1 if n else a for a, n, s in zip(begin, shape, by, strict=True)]
+    if any([n == 0 for n in shape]):
+        return None  # where an empty slice begins is of no interest
+    return moved(w, slice_, inner.inputs[0], start=begin, limit=tuple(end), strides=by)
+
+
+def _slice_of_concatenate(
+    w: Rewriter, inner: Equation, start: Any, limit: Any, strides: Any
+) -> Any:
+    """Where it lies within one of the pieces."""
+    axis, before = inner.params["dimension"], 0
+    for piece in inner.inputs:
+        n = piece.type.shape[axis]
+        if before <= start[axis] < limit[axis] <= before + n:
+            low, high = list(start), list(limit)
+            low[axis], high[axis] = low[axis] - before, high[axis] - before
+            return moved(w, slice_, piece, start=tuple(low), limit=tuple(high), strides=strides)
+        before += n
+    return None
+
+
+def _pad(w: Rewriter, e: Equation) -> Any:
+    (x, _), config = e.inputs, e.params["config"]
+    return x if not any([a or b or c for a, b, c in config]) else None
+
+
+def _concatenate(w: Rewriter, e: Equation) -> Any:
+    axis = e.params["dimension"]
+    kept = [x for x in e.inputs if x.type.shape[axis]]
+    if len(kept) == 1:
+        return kept[0]
+    if kept and len(kept) < len(e.inputs):
+        return w.make(concatenate, *kept, dimension=axis)
+    return None
+
+
+# --- arithmetic on repeated numbers ---------------------------------------------------------------
+
+
+def before_repeating(w: Rewriter, e: Equation) -> Any:
+    """f(broadcast x, broadcast y, literals) as broadcast f(x, y, literals)."""
+    repeated = None
+    operands = []
+    for v in e.inputs:
+        if v.__class__ is Literal:
+            operands.append(v)
+            continue
+        inner = w.made(v, broadcast_in_dim)
+        if inner is None or (repeated is not None and inner.params != repeated.params):
+            return None
+        if repeated is not None and inner.inputs[0].type.shape != repeated.inputs[0].type.shape:
+            return None
+        repeated = inner
+        operands.append(inner.inputs[0])
+    if repeated is None or e.outputs[0].type.size == 0 or is_key_dtype(e.outputs[0].type.dtype):
+        return None
+    small = repeated.inputs[0].type.shape
+    if prod(small) == e.outputs[0].type.size:
+        return None  # nothing is repeated
+    operands = [
+        Literal(v.value, v.type.update(shape=small)) if v.__class__ is Literal else v
+        for v in operands
+    ]
+    return moved(w, broadcast_in_dim, w.make(e.primitive, *operands, **e.params), **repeated.params)
+
+
+RULES: dict[Any, Any] = {
+    transpose: _transpose, reshape: _reshape, squeeze: _squeeze, broadcast_in_dim: _broadcast,
+    rev: _rev, slice_: _slice, pad: _pad, concatenate: _concatenate,
+}  # fmt: skip

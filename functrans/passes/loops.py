@@ -1,0 +1,255 @@
+"""Loops that compute, carry and write less.
+
+From `scan` and `while` are taken
+- what they write or carry along and nobody reads;
+- carries that no step changes: they become constants of the loop;
+- literals among the constants, and arrays filled with one: they stand in the body;
+- what a step computes from constants alone: it is computed once, before the loop.
+
+    scan   *consts *carry *arrays -> *carry *written       body: consts, carry, slices -> carry, y
+    while  *for_cond *for_body *carry -> *carry            body: for_body, carry -> carry
+
+Only moving, repeating and the like is left in the body: XLA fuses it with what reads it there, and
+an array that is repeated before the loop takes memory. Nothing that holds a program is taken out of
+a `while`, which may run no step at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from functrans.ir.program import Equation, Literal, Origin, Program, Var, prune
+from functrans.passes.rewrite import Rewrite, everywhere, finished, renamed, renamed_all, uses
+from functrans.primitives.callback import Callback
+from functrans.primitives.checkpoint import checkpoint
+from functrans.primitives.constants import constant
+from functrans.primitives.joining import iota
+from functrans.primitives.scan import scan
+from functrans.primitives.selection import optimization_barrier
+from functrans.primitives.shape import Structural
+from functrans.primitives.while_loop import while_loop
+
+HOW = "loops of"
+
+
+def loops(program: Program) -> Program:
+    """The program with less work in its loops."""
+    return everywhere(_each, program, "loops")
+
+
+def _each(program: Program) -> Program:
+    if not any([e.primitive is scan or e.primitive is while_loop for e in program.equations]):
+        return program
+    read = uses(program)
+    equations: list[Equation] = []
+    known: dict[Var, Any] = {}
+    notes: list[Rewrite] = []
+    for e in program.equations:
+        e = renamed(e, known)
+        shrink = _SHRINK.get(e.primitive)
+        found = shrink(e, [read[v] > 0 for v in e.outputs]) if shrink else None
+        if found is None:
+            equations.append(e)
+            continue
+        before, made, replaced = found
+        equations += [*before, made]
+        known.update(replaced)
+        notes.append((e.primitive.name, (e, *[n.origin.equation for n in before if n.origin])))
+    if not notes:
+        return program
+    return finished(program, equations, renamed_all(program.outputs, known), notes)
+
+
+# What a loop becomes: equations to stand before it, itself, and what replaces results of the old.
+Shrunk = tuple[list[Equation], Equation, dict[Var, Any]] | None
+
+
+# --- scan -----------------------------------------------------------------------------------------
+
+
+def _scan(e: Equation, used: Sequence[bool]) -> Shrunk:
+    n, m, body = e.params["consts"], e.params["carry"], e.params["program"]
+    inputs, outputs = body.inputs, body.outputs
+    consts = list(zip(inputs[:n], e.inputs[:n], strict=True))
+    carry = list(zip(inputs[n : n + m], e.inputs[n : n + m], outputs, e.outputs, strict=False))
+    arrays = list(zip(inputs[n + m :], e.inputs[n + m :], strict=True))
+    written = [
+        (y, v) for y, v, u in zip(outputs[m:], e.outputs[m:], used[m:], strict=True) if u
+    ]  # fmt: skip
+    replaced: dict[Var, Any] = {}
+    carry = _unchanged(consts, carry, replaced)
+    asked = {v for _, _, _, v in carry} & {v for v, u in zip(e.outputs, used, strict=True) if u}
+    carry = _needed(body, carry, asked, [y for y, _ in written])
+    known, consts = _literals(consts)
+    slices, arrays = _literals(arrays)
+    known.update(slices)
+    results = renamed_all([*[y for *_, y, _ in carry], *[y for y, _ in written]], known)
+    equations = prune([renamed(b, known) for b in body.equations], results)
+    may_leave = _may_leave_scan if e.params["length"] else None
+    before, equations, more = _invariant(equations, results, consts, may_leave)
+    consts += more
+    live = _live(equations, results)
+    consts = [c for c in consts if c[0] in live]
+    arrays = [a for a in arrays if a[0] in live]
+    sizes = len(consts) + len(carry) + len(arrays), len(results)
+    if sizes == (len(inputs), len(outputs)) and not before:
+        return None
+    made = Program(
+        [*[v for v, _ in consts], *[v for v, *_ in carry], *[v for v, _ in arrays]],
+        equations, results, name=body.name,
+    )  # fmt: skip
+    operands = [*[x for _, x in consts], *[x for _, x, *_ in carry], *[x for _, x in arrays]]
+    outs = [*[v for *_, v in carry], *[v for _, v in written]]
+    params = {**e.params, "program": made, "consts": len(consts), "carry": len(carry)}
+    return before, _again(e, operands, outs, params), replaced
+
+
+# --- while ----------------------------------------------------------------------------------------
+
+
+def _while(e: Equation, used: Sequence[bool]) -> Shrunk:
+    n, m, cond, body = (e.params[k] for k in ("cond_consts", "body_consts", "cond", "body"))
+    first = list(zip(cond.inputs[:n], e.inputs[:n], strict=True))
+    consts = list(zip(body.inputs[:m], e.inputs[n : n + m], strict=True))
+    carry = list(zip(body.inputs[m:], e.inputs[n + m :], body.outputs, e.outputs, strict=True))
+    tested = dict(zip(body.inputs[m:], cond.inputs[n:], strict=True))
+    replaced: dict[Var, Any] = {}
+    changed = _unchanged(consts, carry, replaced)
+    moved = {v for v, *_ in carry} - {v for v, *_ in changed}
+    first += [(tested[v], x) for v, x, *_ in carry if v in moved]
+    read = _live(cond.equations, cond.outputs)
+    asked = {v for v, u in zip(e.outputs, used, strict=True) if u}
+    asked |= {out for v, _, _, out in changed if tested[v] in read}
+    carry = _needed(body, changed, asked, [])
+    known, consts = _literals(consts)
+    results = renamed_all([y for *_, y, _ in carry], known)
+    equations = prune([renamed(b, known) for b in body.equations], results)
+    before, equations, more = _invariant(equations, results, consts, _may_leave_while)
+    consts = [c for c in [*consts, *more] if c[0] in _live(equations, results)]
+    known, first = _literals(first)
+    test = [renamed(b, known) for b in cond.equations]
+    answer = renamed_all(cond.outputs, known)
+    early, test, more = _invariant(test, answer, first, _may_leave_while)
+    first = [c for c in [*first, *more] if c[0] in _live(test, answer)]
+    before += early
+    if len(first) + len(consts) + len(carry) == len(e.inputs) and not before:
+        return None
+    made = Program(
+        [*[v for v, _ in consts], *[v for v, *_ in carry]], equations, results, name=body.name
+    )
+    asks = Program(
+        [*[v for v, _ in first], *[tested[v] for v, *_ in carry]], test, answer, name=cond.name
+    )
+    operands = [*[x for _, x in first], *[x for _, x in consts], *[x for _, x, *_ in carry]]
+    params = {**e.params, "cond": asks, "body": made,
+              "cond_consts": len(first), "body_consts": len(consts)}  # fmt: skip
+    return before, _again(e, operands, [v for *_, v in carry], params), replaced
+
+
+_SHRINK: dict[Any, Callable[[Equation, Sequence[bool]], Shrunk]] = {scan: _scan, while_loop: _while}
+
+
+def _again(e: Equation, operands: Iterable, outs: Iterable, params: dict[str, Any]) -> Equation:
+    return Equation(
+        e.primitive, tuple(operands), tuple(outs), params, e.source, Origin(HOW, e)
+    )  # fmt: skip
+
+
+# --- what both ask --------------------------------------------------------------------------------
+
+Const = tuple[Var, Any]  # an input of the body, and the operand that it is
+Carry = tuple[Var, Any, Any, Var]  # input of the body, operand, output of the body, result
+
+
+def _unchanged(consts: list[Const], carry: list[Carry], replaced: dict[Var, Any]) -> list[Carry]:
+    """The carries that steps change; the others are put among the constants."""
+    kept = []
+    for v, x, y, out in carry:
+        if y is v and x.type.same(v.type) and (x.type is out.type or x.__class__ is Literal):
+            consts.append((v, x))
+            replaced[out] = Literal(x.value, out.type) if x.__class__ is Literal else x
+        else:
+            kept.append((v, x, y, out))
+    return kept
+
+
+def _needed(body: Program, carry: list[Carry], asked: set[Var], results: list[Any]) -> list[Carry]:
+    """The carries that are asked for, or that these or the other results depend on."""
+    if all([out in asked for *_, out in carry]):
+        return carry
+    producer = {v: b for b in body.equations for v in b.outputs}
+    after = {v: y for v, _, y, _ in carry}
+    todo = [*results, *[y for *_, y, out in carry if out in asked]]
+    todo += [v for b in body.equations if b.primitive.has_effects(b.params) for v in b.inputs]
+    seen = set()
+    while todo:
+        v = todo.pop()
+        if v not in seen:
+            seen.add(v)
+            if v in producer:
+                todo += producer[v].inputs
+            elif v in after:
+                todo.append(after[v])
+    return [c for c in carry if c[0] in seen or c[3] in asked]
+
+
+def _literals(consts: list[Const]) -> tuple[dict[Var, Any], list[Const]]:
+    """Operands that are literals, by what stands for them in the body; and the other ones."""
+    known = {v: Literal(x.value, v.type) for v, x in consts if x.__class__ is Literal}
+    return known, [c for c in consts if c[0] not in known]
+
+
+def _live(equations: Iterable[Equation], outputs: Iterable[Any]) -> set[Any]:
+    return {v for e in equations for v in e.inputs}.union(outputs)
+
+
+# --- what does not change from step to step -------------------------------------------------------
+
+
+def _may_leave_scan(e: Equation) -> bool:
+    primitive = e.primitive
+    if primitive is checkpoint or primitive is optimization_barrier:
+        return False
+    return not isinstance(primitive, Callback) and not primitive.has_effects(e.params)
+
+
+def _may_leave_while(e: Equation) -> bool:
+    return not e.primitive.holds_programs and _may_leave_scan(e)
+
+
+def _stays_cheap(e: Equation) -> bool:
+    """Is it as well done in each step?"""
+    return isinstance(e.primitive, Structural) or e.primitive is iota or e.primitive is constant
+
+
+def _invariant(
+    equations: list[Equation],
+    results: list[Any],
+    consts: list[Const],
+    may_leave: Callable[[Equation], bool] | None,
+) -> tuple[list[Equation], list[Equation], list[Const]]:
+    """Equations to stand before the loop; those that stay; the constants that it is given more."""
+    leaving: list[Equation] = []
+    fixed: dict[Any, Any] = {v: x for v, x in consts if x.type is v.type}
+    found = set(fixed)
+    for b in equations:
+        if may_leave is None:
+            break
+        if found.issuperset([v for v in b.inputs if v.__class__ is Var]) and may_leave(b):
+            leaving.append(b)
+            found.update(b.outputs)
+    wanted = [v for b in leaving if not _stays_cheap(b) for v in b.outputs]
+    if not wanted:
+        return [], equations, []
+    leaving = prune(leaving, wanted)
+    before, gone = [], set()
+    for b in leaving:
+        outs = tuple([Var(v.type) for v in b.outputs])
+        inputs = tuple([fixed.get(v, v) for v in b.inputs])
+        fixed.update(zip(b.outputs, outs, strict=True))
+        before.append(Equation(b.primitive, inputs, outs, b.params, b.source, Origin(HOW, b)))
+        if not _stays_cheap(b):
+            gone.add(b)
+    rest = prune([b for b in equations if b not in gone], results)
+    return before, rest, [(v, fixed[v]) for b in leaving if b in gone for v in b.outputs]

@@ -1,0 +1,311 @@
+"""In which order the factors of a sum of products are multiplied, and what that costs.
+
+In: terms with named axes. Out: an estimate in nanoseconds, and the operations themselves.
+
+The estimate counts operations, what they compute, read and write. Its numbers were fitted on
+XLA:CPU; only ratios matter, and a rewrite must win by much.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from functrans.ir.program import Var
+from functrans.ir.types import ArrayType
+from functrans.passes.products import Dims, Factor, NotSeparable, Term
+from functrans.primitives.bitwise import and_
+from functrans.primitives.contraction import dot_general
+from functrans.primitives.conversion import convert_element_type
+from functrans.primitives.elementwise import add, div, eq, ge, lt, mul
+from functrans.primitives.indexing import CLIP, FILL
+from functrans.primitives.reduction import reduce_sum
+from functrans.primitives.scatter import scatter_add
+from functrans.primitives.selection import clamp
+from functrans.primitives.shape import broadcast_in_dim, reshape, transpose
+from functrans.trace import literal, typeof
+
+PER_OPERATION, PER_FLOP, PER_BYTE_READ, PER_BYTE_WRITTEN = 1500.0, 0.006, 0.06, 0.35
+PER_BATCH_ELEMENT = 100.0  # of a batched dot_general
+MOST_FACTORS = 7  # more are not searched; factors over equal axes count once
+
+Names = frozenset[int]
+
+
+class Leaf(NamedTuple):
+    """Factors over the same axes, multiplied element by element."""
+
+    factors: tuple[Factor, ...]
+    axes: Names  # those that are left after what nobody else has is summed
+    own: Names
+
+
+class OneHot(NamedTuple):
+    """One-hot vectors, that are not made: `at` are the axes of the integers, `counted` the axis
+    they count along."""
+
+    factor: Factor
+    at: tuple[int, ...]
+    counted: int
+    axes: Names
+
+
+class Pair(NamedTuple):
+    """The contraction of two tensors."""
+
+    left: Any
+    right: Any
+    axes: Names
+
+
+class Plan(NamedTuple):
+    """A term's number and tree of contractions, and its cost."""
+
+    number: float
+    tree: Any
+    cost: float
+
+
+class Order:
+    """Plans for terms over axes of these sizes, whose result has the axes `out`."""
+
+    def __init__(self, size: dict[int, int], out: Dims, dtype: Any, wide: bool):
+        self.size = size
+        self.out = tuple([a for axes in out for a in axes])
+        self.wide = wide and np.dtype(dtype).itemsize < 8
+        self.dtype = np.dtype(np.float64 if self.wide else dtype)
+        self.bytes = 8 if self.wide else np.dtype(dtype).itemsize
+        self.per_flop = PER_FLOP * (4 if self.bytes == 8 else 1)
+
+    def volume(self, axes: Any) -> int:
+        return math.prod([self.size[a] for a in axes])
+
+    def plan(self, term: Term) -> Plan:
+        """The cheapest tree for a term."""
+        groups = self._groups(term)
+        n = len(groups)
+        names = [axes for axes, _ in groups]
+        outside = [set(self.out) for _ in range(1 << n)]
+        for s in range(1 << n):
+            for i in range(n):
+                if not s >> i & 1:
+                    outside[s].update(names[i])
+        best: dict[int, tuple[float, Any]] = {}
+        for i, (axes, factors) in enumerate(groups):
+            best[1 << i] = self._first(axes, factors, axes & outside[1 << i])
+        for s in range(1, 1 << n):
+            if s not in best:
+                best[s] = self._best_pair(s, best, outside[s])
+        cost, tree = best[(1 << n) - 1]
+        if cost == math.inf:
+            raise NotSeparable
+        return Plan(term.number, tree, cost)
+
+    def _groups(self, term: Term) -> list[tuple[Names, list[Factor]]]:
+        """The factors by their axes; one-hot vectors by themselves."""
+        dense: dict[Names, list[Factor]] = {}
+        hot: dict[Any, tuple[Names, list[Factor]]] = {}
+        for f in term.factors:
+            axes = [a for d in f.dims for a in d]
+            if len(set(axes)) != len(axes):
+                raise NotSeparable
+            if f.kind == "one_hot":  # its square is itself
+                hot[f] = frozenset(axes), [f]
+            else:
+                dense.setdefault(frozenset(axes), []).append(f)
+        found = [*dense.items(), *hot.values()]
+        if not found or len(found) > MOST_FACTORS:
+            raise NotSeparable
+        return found
+
+    def _first(self, axes: Names, factors: list[Factor], kept: Names) -> tuple[float, Any]:
+        """The cost of a group of factors and its node."""
+        (f, *_) = factors
+        if f.kind != "one_hot":
+            leaf = Leaf(tuple(factors), kept, axes)
+            return self._leaf_cost(leaf), leaf
+        if len(f.dims[-1]) != 1 or any([a not in kept for d in f.dims[:-1] for a in d]):
+            raise NotSeparable
+        (counted,) = f.dims[-1]
+        return 0.0, OneHot(f, tuple([a for d in f.dims[:-1] for a in d]), counted, kept)
+
+    def _leaf_cost(self, leaf: Leaf) -> float:
+        volume = self.volume(leaf.own)
+        cost = 0.0
+        if len(leaf.factors) > 1 or self.wide:
+            cost += PER_OPERATION + self.bytes * volume * PER_BYTE_READ * len(leaf.factors)
+            if leaf.axes == leaf.own:
+                cost += self.bytes * volume * PER_BYTE_WRITTEN
+        if leaf.axes != leaf.own:
+            cost += PER_OPERATION + self.bytes * volume * PER_BYTE_READ
+        return cost
+
+    def _best_pair(self, s: int, best: dict[int, Any], outside: set[int]) -> tuple[float, Any]:
+        found: tuple[float, Any] = (math.inf, None)
+        low = s & -s
+        a = (s - 1) & s
+        while a:
+            if a & low:
+                (cost_a, x), (cost_b, y) = best[a], best[s & ~a]
+                if cost_a + cost_b < found[0]:
+                    axes = (x.axes | y.axes) & outside
+                    cost = cost_a + cost_b + self.pair_cost(x, y, axes)
+                    if cost < found[0]:
+                        found = cost, Pair(x, y, frozenset(axes))
+            a = (a - 1) & s
+        return found
+
+    def pair_cost(self, left: Any, right: Any, axes: Any) -> float:
+        """Of one contraction, or of one product if nothing is summed."""
+        x, y = left.axes, right.axes
+        if isinstance(left, OneHot) or isinstance(right, OneHot):
+            return self._one_hot_cost(left, right, axes)
+        every = self.volume(x | y)
+        flops = 2 * every if len(axes) < len(x | y) else every
+        cost = PER_OPERATION + self.per_flop * flops
+        cost += self.bytes * PER_BYTE_READ * (self.volume(x) + self.volume(y))
+        cost += self.bytes * PER_BYTE_WRITTEN * self.volume(axes)
+        if flops > every:
+            cost += PER_BATCH_ELEMENT * self.volume(x & y & frozenset(axes))
+        return cost
+
+    def _one_hot_cost(self, x: Any, y: Any, axes: Any) -> float:
+        """Two that count along one axis, which is summed, say where their integers are equal; one
+        with an array is a scatter. Nothing else is made of them."""
+        if not isinstance(x, OneHot):
+            x, y = y, x
+        written = PER_OPERATION + self.bytes * PER_BYTE_WRITTEN * self.volume(axes)
+        if x.counted not in x.axes:  # nobody asks which integer it was
+            return math.inf if isinstance(y, OneHot) or not set(x.at) <= y.axes else written
+        if isinstance(y, OneHot):
+            same = x.counted == y.counted and x.counted not in axes
+            return written if same and axes >= {*x.at, *y.at} else math.inf
+        if x.counted in y.axes or x.counted not in axes or not set(x.at) <= y.axes:
+            return math.inf
+        if not y.axes <= axes | set(x.at):
+            return math.inf
+        return written + self.bytes * PER_BYTE_WRITTEN * self.volume(y.axes)
+
+    # --- the operations
+
+    def emit(self, plans: Sequence[Plan], values: dict[Var, Any], t: ArrayType) -> Any:
+        """The sum of the terms, of type t."""
+        total = None
+        for p in plans:
+            x, names = self._emit(p.tree, values, self.out)
+            order = [names.index(a) for a in self.out if a in names]
+            if order != sorted(order):
+                x = transpose(x, permutation=tuple(order))
+            if p.number != 1:
+                x = mul(x, literal(p.number, typeof(x)))
+            if len(names) < len(self.out):
+                at = tuple([i for i, a in enumerate(self.out) if a in names])
+                shape = tuple([self.size[a] for a in self.out])
+                x = broadcast_in_dim(x, shape=shape, dimensions=at)
+            total = x if total is None else add(total, x)
+        if typeof(total).shape != t.shape:
+            total = reshape(total, shape=t.shape)
+        if typeof(total) is not t:
+            total = convert_element_type(total, dtype=t.dtype, weak_type=t.weak_type)
+        return total
+
+    def _emit(self, node: Any, values: dict[Var, Any], order: Sequence[int]) -> tuple[Any, list]:
+        """A tensor and the names of its axes, as far as possible in that order."""
+        if isinstance(node, Leaf):
+            return self._emit_leaf(node, values)
+        for hot, other in ((node.left, node.right), (node.right, node.left)):
+            if isinstance(hot, OneHot):
+                return self._emit_one_hot(hot, other, node.axes, values, order)
+        wanted = [a for a in order if a in node.axes]
+        x, lhs = self._emit(node.left, values, order)
+        y, rhs = self._emit(node.right, values, order)
+        if len(wanted) < len(node.axes):  # inside the tree: what costs no transposition
+            both = [a for a in lhs if a in rhs and a in node.axes]
+            wanted = [*both, *[a for a in (*lhs, *rhs) if a in node.axes and a not in both]]
+        made = dot_general(x, y, lhs=tuple(lhs), rhs=tuple(rhs), out=tuple(wanted))
+        return made, wanted
+
+    def _emit_one_hot(
+        self, hot: OneHot, other: Any, axes: Names, values: dict[Var, Any], order: Sequence[int]
+    ) -> tuple[Any, list[int]]:
+        index = values[hot.factor.value]
+        t = typeof(index)
+        if isinstance(other, OneHot):
+            names = [*hot.at, *[a for a in other.at if a not in hot.at]]
+            x, y = [self._spread(self._integers(h, values), h.at, names) for h in (hot, other)]
+            where = eq(x, y)
+            if hot.factor.mode == FILL:
+                where = and_(where, self._inside(x, hot.counted))
+            return convert_element_type(where, dtype=self.dtype, weak_type=False), names
+        x, names = self._emit(other, values, order)
+        if hot.counted not in hot.axes:
+            if hot.factor.mode == FILL:
+                inside = self._inside(self._spread(index, hot.at, names), hot.counted)
+                x = mul(x, convert_element_type(inside, dtype=self.dtype, weak_type=False))
+            return self._summed(x, names, axes)
+        rows = [a for a in names if a not in hot.at]
+        slices = [*hot.at, *rows]
+        if slices != names:
+            x = transpose(x, permutation=tuple([names.index(a) for a in slices]))
+        made = [a for a in order if a in axes]
+        if len(made) < len(axes):
+            made = [*[a for a in hot.at if a in axes], hot.counted, *rows]
+        kept = [a for a in made if a in rows]
+        if kept != rows:
+            x = transpose(x, permutation=tuple([slices.index(a) for a in (*hot.at, *kept)]))
+            slices = [*hot.at, *kept]
+        shape = tuple([self.size[a] for a in made])
+        index = reshape(index, shape=(*[self.size[a] for a in hot.at], t.shape[-1]))
+        total = scatter_add(
+            literal(0, ArrayType(shape, self.dtype)), index, x,
+            operand=tuple(made), indices=hot.at, slices=tuple(slices), indexed=(hot.counted,),
+            sizes=tuple([self.size[a] if a in kept else 1 for a in made]), mode=hot.factor.mode,
+        )  # fmt: skip
+        return total, made
+
+    def _integers(self, hot: OneHot, values: dict[Var, Any]) -> Any:
+        index = values[hot.factor.value]
+        if hot.factor.mode != CLIP:
+            return index
+        t = typeof(index)
+        return clamp(literal(0, t), index, literal(self.size[hot.counted] - 1, t))
+
+    def _spread(self, index: Any, at: Sequence[int], names: Sequence[int]) -> Any:
+        """Integers over some axes, repeated along the others."""
+        x = reshape(index, shape=tuple([self.size[a] for a in at]))
+        order = sorted(range(len(at)), key=lambda i: names.index(at[i]))
+        if order != sorted(order):
+            x = transpose(x, permutation=tuple(order))
+        where = tuple(sorted([names.index(a) for a in at]))
+        return broadcast_in_dim(x, shape=tuple([self.size[a] for a in names]), dimensions=where)
+
+    def _inside(self, x: Any, counted: int) -> Any:
+        t = typeof(x)
+        return and_(ge(x, literal(0, t)), lt(x, literal(self.size[counted], t)))
+
+    def _emit_leaf(self, leaf: Leaf, values: dict[Var, Any]) -> tuple[Any, list[int]]:
+        total, names = None, []
+        for f in leaf.factors:
+            x, own = values[f.value], [a for axes in f.dims for a in axes]
+            shape = tuple([self.size[a] for a in own])
+            if typeof(x).shape != shape:
+                x = reshape(x, shape=shape)
+            if self.wide:
+                x = convert_element_type(x, dtype=self.dtype, weak_type=False)
+            if f.kind == "inverse":
+                x = div(literal(1, typeof(x)), x)
+            if total is None:
+                total, names = x, own
+                continue
+            if own != names:
+                x = transpose(x, permutation=tuple([own.index(a) for a in names]))
+            total = mul(total, x)
+        return self._summed(total, names, leaf.axes)
+
+    @staticmethod
+    def _summed(x: Any, names: list[int], axes: Names) -> tuple[Any, list[int]]:
+        over = tuple([i for i, a in enumerate(names) if a not in axes])
+        return (reduce_sum(x, axes=over) if over else x), [a for a in names if a in axes]

@@ -1,0 +1,389 @@
+"""A value written as a sum of products of other values, whose axes have names.
+
+In: the equations behind a value, and which of them may be looked through. Out: `Term`s, each a
+number times factors; an axis that stands in factors but not in the value is summed. What a
+dot_general, a broadcast, a transposition, a reshape that splits axes, a sum or a square do to the
+axes is all that is known of them here; everything else is a factor as it is.
+
+    g = dot_general["bi,bj->bij"] x d;  n = reduce_sum(g ** 2)      n[b] = x[bi] x[bi] d[bj] d[bj]
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Container, Sequence
+from typing import Any, NamedTuple
+
+from functrans.ir.program import Equation, Literal, Var
+from functrans.primitives.arithmetic import integer_pow
+from functrans.primitives.base import is_zero
+from functrans.primitives.contraction import dot_general
+from functrans.primitives.conversion import convert_element_type
+from functrans.primitives.elementwise import add, div, eq, mul, neg, square, sub
+from functrans.primitives.joining import iota
+from functrans.primitives.reduction import reduce_sum
+from functrans.primitives.scatter import scatter, scatter_add
+from functrans.primitives.selection import select_n
+from functrans.primitives.shape import broadcast_in_dim, reshape, slice_, squeeze, transpose
+
+Axes = tuple[int, ...]
+Dims = tuple[Axes, ...]  # for each dimension of a value the axes that it consists of, major first
+
+MOST_TERMS = 12
+
+
+class Factor(NamedTuple):
+    """A value and the axes of its dimensions. Of `kind`
+
+    "value"    the value itself
+    "inverse"  1 / it
+    "one_hot"  1 where the last axis counts to the integer in the value, else 0; `mode` says what
+               an integer outside means, as in scatter
+    "equal"    1 where its two dimensions count to the same number, else 0
+    """
+
+    value: Any
+    dims: Dims
+    kind: str = "value"
+    mode: str = ""
+
+
+class Term(NamedTuple):
+    """A number times factors."""
+
+    number: float
+    factors: tuple[Factor, ...]
+
+
+class NotSeparable(Exception):
+    """The value is not such a sum, or one of too many terms."""
+
+
+class Expansion:
+    """The names of axes, and how values become terms. `through`: those to look through.
+
+    `multiplied_out` tells whether a product of sums was written as a sum of products. Such a sum
+    may cancel where the product did not.
+    """
+
+    def __init__(self, made_by: dict[Var, Equation], through: Container[Var]):
+        self.made_by = made_by
+        self.through = through
+        self.size: dict[int, int] = {}
+        self.split: dict[int, Axes] = {}
+        self.multiplied_out = False
+
+    # --- axes
+
+    def fresh(self, n: int) -> Axes:
+        """A dimension of n elements; one of a single element consists of no axis."""
+        if n == 1:
+            return ()
+        axis = len(self.size)
+        self.size[axis] = n
+        return (axis,)
+
+    def fresh_dims(self, shape: Sequence[int]) -> Dims:
+        return tuple([self.fresh(n) for n in shape])
+
+    def resolve(self, axes: Axes) -> Axes:
+        """The axes that these were split into."""
+        if self.split.keys().isdisjoint(axes):
+            return axes
+        return tuple([b for a in axes for b in self.resolve(self.split.get(a, (a,)))])
+
+    def axes_of(self, factors: Sequence[Factor]) -> set[int]:
+        return {a for f in factors for axes in f.dims for a in self.resolve(axes)}
+
+    # --- values
+
+    def expand(self, v: Any, dims: Dims) -> list[Term]:
+        """The terms of a value whose dimensions are made of these axes."""
+        if v.__class__ is Literal:
+            if not math.isfinite(abs(v.value)):
+                raise NotSeparable
+            return [Term(v.value, ())]  # type: ignore[arg-type]
+        eqn = self.made_by.get(v)
+        if eqn is not None:
+            rule = _ALIASES.get(eqn.primitive)
+            if rule is None and v in self.through:
+                rule = _RULES.get(eqn.primitive)
+            if rule is not None:
+                terms = rule(self, eqn, dims)
+                if len(terms) > MOST_TERMS:
+                    raise NotSeparable
+                return terms
+        return [Term(1, (Factor(v, dims),))]
+
+    def whole(self, v: Var) -> tuple[Dims, list[Term]]:
+        """The value's dimensions, and its terms."""
+        dims = self.fresh_dims(v.type.shape)
+        terms = self.expand(v, dims)
+        dims = tuple([self.resolve(axes) for axes in dims])
+        own = {a for axes in dims for a in axes}
+        return dims, [Term(t.number, self._renamed(t.factors, own)) for t in terms]
+
+    def _renamed(self, factors: Sequence[Factor], own: set[int]) -> tuple[Factor, ...]:
+        """The factors with their final axes. Two axes that must be equal become one, if either is
+        summed."""
+        made = [f._replace(dims=tuple(map(self.resolve, f.dims))) for f in factors]
+        for f in [f for f in made if f.kind == "equal"]:
+            i, k = (axes for axes in next(g.dims for g in made if g.value is f.value))
+            if own.isdisjoint(i):
+                i, k = k, i
+            if not own.isdisjoint(k) or [self.size[a] for a in i] != [self.size[a] for a in k]:
+                raise NotSeparable
+            same = dict(zip(k, i, strict=True))
+            made = [
+                g._replace(dims=tuple([tuple([same.get(a, a) for a in axes]) for axes in g.dims]))
+                for g in made
+                if g.value is not f.value
+            ]
+        return tuple(made)
+
+    def product(self, xs: list[Term], ys: list[Term], dims: Dims) -> list[Term]:
+        """The terms of a product of two values with these dimensions."""
+        if len(xs) * len(ys) > MOST_TERMS:
+            raise NotSeparable
+        if self._sums(xs, dims) and self._sums(ys, dims):
+            self.multiplied_out = True
+        return [Term(x.number * y.number, (*x.factors, *y.factors)) for x in xs for y in ys]
+
+    def _sums(self, terms: list[Term], dims: Dims) -> bool:
+        own = {a for axes in dims for a in self.resolve(axes)}
+        return len(terms) > 1 or any([not self.axes_of(t.factors) <= own for t in terms])
+
+    def summed(self, terms: list[Term], dims: Sequence[Axes]) -> list[Term]:
+        """The terms under a sum over dimensions: one that has no such axis counts so often."""
+        over = {a for axes in dims for a in self.resolve(axes)}
+        return [
+            Term(t.number * math.prod([self.size[a] for a in over - self.axes_of(t.factors)]),
+                 t.factors)
+            for t in terms
+        ]  # fmt: skip
+
+    def regrouped(self, dims: Dims, shape: Sequence[int]) -> Dims:
+        """The axes of a reshaped value before it was reshaped; axes are split where they must."""
+        axes = [a for axes in dims for a in self.resolve(axes)]
+        made: list[Axes] = []
+        for n in shape:
+            taken: list[int] = []
+            while n > 1:
+                if not axes:
+                    raise NotSeparable
+                a = axes.pop(0)
+                size = self.size[a]
+                if size > n:
+                    if size % n:
+                        raise NotSeparable
+                    high, low = self.fresh(n), self.fresh(size // n)
+                    self.split[a] = (*high, *low)
+                    axes[:0] = low
+                    a, size = high[0], n
+                if n % size:
+                    raise NotSeparable
+                taken.append(a)
+                n //= size
+            made.append(tuple(taken))
+        return tuple(made)
+
+
+# --- what operations do to the axes ---------------------------------------------------------------
+
+
+def _transpose(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
+    order = e.params["permutation"]
+    return self.expand(e.inputs[0], tuple([dims[order.index(i)] for i in range(len(order))]))
+
+
+def _broadcast(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
+    return self.expand(e.inputs[0], tuple([dims[d] for d in e.params["dimensions"]]))
+
+
+def _reshape(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
+    return self.expand(e.inputs[0], self.regrouped(dims, e.inputs[0].type.shape))
+
+
+def _convert(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
+    if e.inputs[0].type.dtype == e.outputs[0].type.dtype:
+        return self.expand(e.inputs[0], dims)
+    v = e.outputs[0]
+    if len(dims) == 2 and counts_alike(self.made_by, e.inputs[0]):
+        return [Term(1, (Factor(Var(v.type), dims, "equal"),))]
+    return [Term(1, (Factor(v, dims),))]
+
+
+def _select(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
+    """x where the indices of two axes are equal, else 0."""
+    if not is_masked(self.made_by, e):
+        return [Term(1, (Factor(e.outputs[0], dims),))]
+    equal = Factor(Var(e.outputs[0].type), dims, "equal")
+    return [Term(t.number, (equal, *t.factors)) for t in self.expand(e.inputs[2], dims)]
+
+
+def is_masked(made_by: dict[Var, Equation], e: Equation) -> bool:
+    """Does the select_n keep the diagonal of a matrix, and put zeros elsewhere?"""
+    return len(e.inputs) == 3 and is_zero(e.inputs[1]) and counts_alike(made_by, e.inputs[0])
+
+
+def _slice(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
+    """Also the diagonal of a matrix that was flattened."""
+    if not is_diagonal(self.made_by, e):
+        return [Term(1, (Factor(e.outputs[0], dims),))]
+    return self.expand(self.made_by[e.inputs[0]].inputs[0], (*dims, dims[-1]))
+
+
+def squared(made_by: dict[Var, Equation], e: Equation) -> Any:
+    """The value whose squares the equation sums, or None if it is no such sum."""
+    if e.primitive is not reduce_sum:
+        return None
+    inside = made_by.get(e.inputs[0])
+    if inside is None:
+        return None
+    by_itself = inside.primitive is mul and inside.inputs[0] is inside.inputs[1]
+    power = inside.primitive is integer_pow and inside.params["y"] == 2
+    return inside.inputs[0] if power or by_itself or inside.primitive is square else None
+
+
+def counts_alike(made_by: dict[Var, Equation], v: Any) -> bool:
+    """Is it the comparison of the index along one axis of a matrix with that along the other?"""
+    e = made_by.get(v)
+    if e is None or e.primitive is not eq or len(v.type.shape) != 2:
+        return False
+    counts = [made_by.get(w) for w in e.inputs]
+    along = [c.params["dimension"] for c in counts if c is not None and c.primitive is iota]
+    return sorted(along) == [0, 1]
+
+
+def is_diagonal(made_by: dict[Var, Equation], e: Equation) -> bool:
+    """Does the slice take the diagonal of the last two axes, which were flattened for it?"""
+    flat = made_by.get(e.inputs[0])
+    if flat is None or flat.primitive is not reshape:
+        return False
+    full, shape = flat.inputs[0].type.shape, e.inputs[0].type.shape
+    n, lead = full[-1] if full else 0, len(shape) - 1
+    return (
+        full == (*shape[:-1], n, n)
+        and shape[-1] == n * n
+        and e.params["start"] == (0,) * (lead + 1)
+        and e.params["limit"] == shape
+        and e.params["strides"] == (*[1] * lead, n + 1)
+    )
+
+
+def _mul(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
+    if e.inputs[0] is e.inputs[1]:
+        return _square(self, e, dims)
+    x, y = [self.expand(v, dims) for v in e.inputs]
+    return self.product(x, y, dims)
+
+
+def _square(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
+    if e.params.get("y", 2) != 2:
+        return [Term(1, (Factor(e.outputs[0], dims),))]
+    x, y = [self.expand(e.inputs[0], dims) for _ in range(2)]
+    if self._sums(x, dims):
+        self.multiplied_out = True
+    return [
+        Term(s.number * t.number * (1 if i == k else 2), (*s.factors, *t.factors))
+        for i, s in enumerate(x)
+        for k, t in enumerate(y[: i + 1])
+    ]
+
+
+def _add(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
+    x, y = [self.expand(v, dims) for v in e.inputs]
+    return [*x, *(y if e.primitive is add else _negated(y))]
+
+
+def _negated(terms: list[Term]) -> list[Term]:
+    return [Term(-t.number, t.factors) for t in terms]
+
+
+def _neg(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
+    return _negated(self.expand(e.inputs[0], dims))
+
+
+def _div(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
+    below = self.expand(e.inputs[1], dims)
+    if len(below) != 1 or below[0].number == 0 or len(below[0].factors) > 1:
+        raise NotSeparable
+    if any([f.kind != "value" for f in below[0].factors]):
+        raise NotSeparable
+    inverse = [f._replace(kind="inverse") for f in below[0].factors]
+    return self.product(
+        self.expand(e.inputs[0], dims), [Term(1 / below[0].number, tuple(inverse))], dims
+    )
+
+
+def _reduce_sum(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
+    shape, over = e.inputs[0].type.shape, e.params["axes"]
+    kept = iter(dims)
+    inner = [self.fresh(n) if i in over else next(kept) for i, n in enumerate(shape)]
+    terms = self.expand(e.inputs[0], tuple(inner))
+    return self.summed(terms, [inner[i] for i in over])
+
+
+def _scatter_add(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
+    """Updates added to zeros: a product with the one-hot vectors of the indices, summed."""
+    _, index, updates = e.inputs
+    operand, indices, slices = (e.params[name] for name in ("operand", "indices", "slices"))
+    (counted,) = e.params["indexed"]
+    axes = dict(zip(operand, dims, strict=True))
+    over = []
+    for name, n in zip(indices, index.type.shape, strict=False):
+        if name not in axes:
+            axes[name] = self.fresh(n)
+            over.append(axes[name])
+    places = (*[axes[name] for name in indices], axes[counted])
+    rows = axes | {counted: ()}  # one row at a time
+    terms = self.expand(updates, tuple([rows[name] for name in slices]))
+    one_hot = Factor(index, places, "one_hot", e.params["mode"])
+    return self.summed([Term(t.number, (one_hot, *t.factors)) for t in terms], over)
+
+
+def adds_rows(e: Equation) -> bool:
+    """Are rows added to zeros, each at a place of one computed axis?"""
+    once = e.primitive is scatter and e.params.get("unique_indices", False)
+    if not (once or e.primitive is scatter_add) or not is_zero(e.inputs[0]):
+        return False
+    indexed, sizes = e.params["indexed"], e.params["sizes"]
+    return len(indexed) == 1 and sizes[e.params["operand"].index(indexed[0])] == 1
+
+
+def _dot_general(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
+    if not plain_dot(e):
+        return [Term(1, (Factor(e.outputs[0], dims),))]
+    lhs, rhs, out = (e.params[name] for name in ("lhs", "rhs", "out"))
+    axes = dict(zip(out, dims, strict=True))
+    over = []
+    for name, n in zip(lhs, e.inputs[0].type.shape, strict=True):
+        if name not in axes:
+            axes[name] = self.fresh(n)
+            over.append(axes[name])
+    x = self.expand(e.inputs[0], tuple([axes[name] for name in lhs]))
+    y = self.expand(e.inputs[1], tuple([axes[name] for name in rhs]))
+    every = tuple([axes[name] for name in axes])
+    return self.summed(self.product(x, y, every), over)
+
+
+def plain_dot(e: Equation) -> bool:
+    """A dot_general in the dtype of its operands, at the default precision?"""
+    precision, preferred = e.params.get("precision"), e.params.get("preferred")
+    return precision is None and preferred in (None, e.inputs[0].type.dtype)
+
+
+Rule = Callable[[Expansion, Equation, Dims], list[Term]]
+
+_ALIASES: dict[Any, Rule] = {
+    transpose: _transpose, broadcast_in_dim: _broadcast, reshape: _reshape, squeeze: _reshape,
+    convert_element_type: _convert, slice_: _slice,
+}  # fmt: skip
+_RULES: dict[Any, Rule] = {
+    mul: _mul, square: _square, integer_pow: _square, add: _add, sub: _add, neg: _neg, div: _div,
+    reduce_sum: _reduce_sum, dot_general: _dot_general, scatter_add: _scatter_add,
+    scatter: _scatter_add, select_n: _select,
+}  # fmt: skip
+
+ALIASES = frozenset(_ALIASES)
+POINTWISE = frozenset([mul, square, integer_pow, add, sub, neg, div, select_n])

@@ -1,0 +1,250 @@
+"""What the passes share: going into nested programs, walking over equations, replacing variables.
+
+In: a Program and what to do. Out: the same object where nothing was done, else a new Program that
+notes in its cache, under `REWRITES`, which equations each rewrite joined (passes/explain.py).
+
+Whatever a pass makes keeps the user's line of the equation that it stands for, and an
+`Origin("<pass> of", that equation)`. Types of inputs and outputs, weak flags too, stay as they are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from typing import Any
+
+from functrans.ir.program import Equation, Literal, Origin, Program, Var, prune
+from functrans.ir.text import nested
+from functrans.ir.types import ArrayType
+from functrans.trace import out_types
+
+REWRITES = "rewrites"  # in Program.cache: a list of (operation, equations joined)
+
+Rewrite = tuple[str, tuple[Equation, ...]]
+
+
+# --- nested programs ------------------------------------------------------------------------------
+
+
+def children(program: Program) -> list[Program]:
+    """The programs in the parameters of its equations, each once."""
+    found = program.cache.get("children")
+    if found is None:
+        distinct: dict[Program, None] = {}
+        for e in program.equations:
+            if e.primitive.holds_programs:
+                distinct.update([(p, None) for _, p in nested(e.params)])
+        found = program.cache["children"] = list(distinct)
+    return found
+
+
+def children_first(program: Program) -> list[Program]:
+    """Every program nested in this one, each once, itself last; a list and no recursion."""
+    order: list[Program] = []
+    seen = {program}
+    stack = [(program, iter(children(program)))]
+    while stack:
+        p, rest = stack[-1]
+        child = next((q for q in rest if q not in seen), None)
+        if child is None:
+            order.append(p)
+            stack.pop()
+        else:
+            seen.add(child)
+            stack.append((child, iter(children(child))))
+    return order
+
+
+def everywhere(rewrite: Callable[[Program], Program], program: Program, key: Any) -> Program:
+    """`rewrite` applied to a program and to all nested in it, innermost first, each once.
+
+    What becomes of a nested program is kept in its cache under `key`, which names the rewrite and
+    its options: twenty calls of a layer, also from other programs, rewrite it once.
+    """
+    if not children(program):
+        return rewrite(program)
+    key = ("rewritten", key)
+    new: dict[Program, Program] = {}
+    for p in children_first(program):
+        made = p.cache.get(key)
+        if made is None:
+            made = rewrite(with_programs(p, new))
+            if p is not program:
+                p.cache[key] = made
+        new[p] = made
+    return new[program]
+
+
+def with_programs(program: Program, new: dict[Program, Program]) -> Program:
+    """The program with others in its parameters; the same object if all stay."""
+    if all(new.get(p, p) is p for p in children(program)):
+        return program
+    equations = [
+        derived(e, params=_replaced(e.params, new)) if e.primitive.holds_programs else e
+        for e in program.equations
+    ]
+    return program.replace(equations=equations)
+
+
+def _replaced(params: dict[str, Any], new: dict[Program, Program]) -> dict[str, Any]:
+    made = {}
+    for name, value in params.items():
+        if value.__class__ is Program:
+            value = new.get(value, value)
+        elif value.__class__ is tuple and value and value[0].__class__ is Program:
+            value = tuple([new.get(p, p) for p in value])
+        made[name] = value
+    return made
+
+
+# --- equations ------------------------------------------------------------------------------------
+
+
+def derived(
+    e: Equation, inputs: Sequence[Any] | None = None, params: dict[str, Any] | None = None
+) -> Equation:
+    """The equation with other operands or parameters; it is still the user's."""
+    return Equation(
+        e.primitive,
+        e.inputs if inputs is None else tuple(inputs),
+        e.outputs,
+        e.params if params is None else params,
+        e.source,
+        e.origin,
+    )
+
+
+def renamed(e: Equation, known: dict[Var, Any]) -> Equation:
+    """The equation with replaced operands; the same object if none is."""
+    for v in e.inputs:
+        if v in known:
+            return derived(e, [known.get(v, v) for v in e.inputs])
+    return e
+
+
+def renamed_all(values: Iterable[Any], known: dict[Var, Any]) -> list[Any]:
+    """Values with the replaced ones replaced."""
+    return [known.get(v, v) for v in values]
+
+
+def uses(program: Program) -> Counter:
+    """How often each variable is read."""
+    return Counter(chain(program.outputs, *[e.inputs for e in program.equations]))
+
+
+def finished(
+    program: Program, equations: Sequence[Equation], outputs: Sequence[Any], notes: list[Rewrite]
+) -> Program:
+    """The rewritten program, without what nobody needs any more."""
+    made = program.replace(equations=prune(equations, outputs), outputs=outputs)
+    made.cache[REWRITES] = notes
+    return made
+
+
+def is_power_of_two(value: Any) -> bool:
+    """Is it a positive or negative power of two, so that products with it do not round?"""
+    return math.isfinite(value) and value != 0 and abs(math.frexp(value)[0]) == 0.5
+
+
+# --- rewriting equation by equation ---------------------------------------------------------------
+
+
+class Rewriter:
+    """One walk over a program, from its first equation to its last.
+
+    A rule is given the walk and an equation whose operands are already rewritten, and returns what
+    its result is equal to (a Var or Literal; `make` makes new ones), or None to leave it.
+    """
+
+    __slots__ = ("_count", "at", "equations", "exact", "fast_math", "how", "known", "made_by",
+                 "notes", "program", "rules", "seen")  # fmt: skip
+
+    def __init__(
+        self,
+        program: Program,
+        rules: dict[Any, Any],
+        name: str,
+        exact: bool = True,
+        fast_math: bool = False,
+    ):
+        self.program = program
+        self.rules = rules
+        self.exact = exact  # keep every rounding
+        self.fast_math = fast_math  # as if there were no NaN, infinities and negative zeros
+        self.how = f"{name} of"
+        self.known: dict[Var, Any] = {}
+        self.made_by: dict[Var, Equation] = {}
+        self.equations: list[Equation] = []
+        self.notes: list[Rewrite] = []
+        self.seen: list[Equation] = []  # the equations that the running rule looked through
+        self._count: Counter | None = None
+        self.at: Any = None
+
+    def run(self) -> Program:
+        """The program after all rules; the same object if none did anything."""
+        rules, known, made_by = self.rules, self.known, self.made_by
+        for e in self.program.equations:
+            if known:
+                e = renamed(e, known)
+            rule = rules.get(e.primitive)
+            if rule is None or not self._rewritten(rule, e):
+                self.equations.append(e)
+                for v in e.outputs:
+                    made_by[v] = e
+        if not known:
+            return self.program
+        outputs = renamed_all(self.program.outputs, known)
+        return finished(self.program, self.equations, outputs, self.notes)
+
+    def _rewritten(self, rule: Any, e: Equation) -> bool:
+        self.at, self.seen = e, []
+        found = rule(self, e)
+        if found is None:
+            return False
+        v = e.outputs[0]
+        if found.type is not v.type:
+            if found.__class__ is not Literal or not found.type.same(v.type):
+                return False  # it differs in its weak flag, which others may read
+            found = Literal(found.value, v.type)
+        self.known[v] = found
+        if self._count is not None:
+            self._count[found] += self._count[v]
+        self.notes.append((e.primitive.name, (e, *self.seen)))
+        return True
+
+    # --- what rules ask
+
+    def made(self, v: Any, primitive: Any) -> Equation | None:
+        """The equation of that operation which gives v, if there is one."""
+        e = self.made_by.get(v)
+        if e is None or e.primitive is not primitive:
+            return None
+        self.seen.append(e)
+        return e
+
+    def read_once(self, v: Any) -> bool:
+        """Is the equation that is looked at the only one that reads v?"""
+        if self._count is None:
+            self._count = uses(self.program)
+        return self._count.get(v) == 1
+
+    def make(self, primitive: Any, *inputs: Any, **params: Any) -> Any:
+        """The result of a new equation, itself rewritten where a rule applies."""
+        types = tuple([v.type for v in inputs])
+        (t,) = out_types(primitive, types, params)
+        return self.make_typed(primitive, inputs, params, t)
+
+    def make_typed(self, primitive: Any, inputs: Any, params: dict[str, Any], t: ArrayType) -> Any:
+        """`make`, where the type of the result is known."""
+        var = Var(t)
+        origin = Origin(self.how, self.at)
+        e = Equation(primitive, tuple(inputs), (var,), params, self.at.source, origin)
+        rule = self.rules.get(primitive)
+        found = rule(self, e) if rule is not None else None
+        if found is not None and found.type is t:
+            return found
+        self.equations.append(e)
+        self.made_by[var] = e
+        return var

@@ -1,0 +1,338 @@
+"""Algebra: equations that another one, or an operand, is equal to.
+
+`simplify` never changes what NaN, infinities and negative zeros give, unless it is asked for fast
+mathematics: x * 0 is 0 and x - x is 0 for integers only, x + 0.0 is not x for -0.0 (but x - 0.0 and
+x + -0.0 are). `exact` keeps every rounding too: no sum is taken in another order.
+
+The rules of arithmetic stand here, those of shapes and sums in layout.py and sums.py. A rule is
+given the walk `w` and an equation, see rewrite.py.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import ml_dtypes
+
+from functrans.ir.program import Equation, Literal, Program
+from functrans.ir.types import ArrayType, dtype_class
+from functrans.passes.layout import RULES as LAYOUT
+from functrans.passes.layout import before_repeating
+from functrans.passes.rewrite import Rewriter, everywhere, is_power_of_two
+from functrans.passes.sums import RULES as SUMS
+from functrans.primitives.arithmetic import integer_pow, max_, min_, pow_
+from functrans.primitives.bitwise import and_, not_, or_
+from functrans.primitives.complex_numbers import abs_
+from functrans.primitives.conversion import convert_element_type
+from functrans.primitives.elementwise import add, div, mul, neg, square, sub
+from functrans.primitives.selection import select_n
+from functrans.trace import literal
+
+
+def simplify(program: Program, exact: bool = False, fast_math: bool = False) -> Program:
+    """The program after algebraic simplification.
+
+    Arguments:
+      program: any Program; nested ones are simplified too.
+      exact: change no rounding: sums and products stay in the user's order.
+      fast_math: assume that there are no NaN, no infinities and no negative zeros.
+
+    Returns:
+      A Program with the same inputs and outputs; the same object if nothing was to do.
+
+    Example:
+      >>> import functrans as ft
+      >>> program = ft.make_ir(lambda x: x * 1.0 + 0.0)(2.0)
+      >>> print(ft.passes.simplify(program))
+      program (a: ~f32[]) {
+        b: ~f32[] = add a 0.0:~f32[]
+        return b
+      }
+      >>> print(ft.passes.simplify(program, fast_math=True))
+      program (a: ~f32[]) {
+        return a
+      }
+    """
+    return everywhere(
+        lambda p: Rewriter(p, RULES, "simplify", exact, fast_math).run(),
+        program,
+        ("simplify", exact, fast_math),
+    )
+
+
+def _is_int(t: ArrayType) -> bool:
+    return dtype_class(t.dtype) in ("int", "uint")
+
+
+def _is_real(t: ArrayType) -> bool:
+    return dtype_class(t.dtype) in ("int", "uint", "float")
+
+
+def _is_negative_zero(value: Any) -> bool:
+    return value == 0 and math.copysign(1.0, value) < 0
+
+
+def _with_literal(e: Equation) -> tuple[Any, Any]:
+    """The operands of a commutative operation, a literal second."""
+    x, y = e.inputs
+    return (y, x) if x.__class__ is Literal else (x, y)
+
+
+def _negative(w: Rewriter, v: Any) -> Any:
+    """What v is the negative of, or None."""
+    e = w.made(v, neg)
+    return None if e is None else e.inputs[0]
+
+
+# --- sums and products ----------------------------------------------------------------------------
+
+
+def _add(w: Rewriter, e: Equation) -> Any:
+    x, y = _with_literal(e)
+    if y.__class__ is Literal:
+        if y.value != 0 or not _is_real(y.type):
+            return None
+        return x if _is_int(y.type) or _is_negative_zero(y.value) or w.fast_math else None
+    for a, b in ((x, y), (y, x)):
+        positive = _negative(w, b)
+        if positive is not None:
+            return w.make(sub, a, positive)
+    return None
+
+
+def _sub(w: Rewriter, e: Equation) -> Any:
+    x, y = e.inputs
+    whole = _is_int(y.type) or w.fast_math
+    if y.__class__ is Literal and y.value == 0 and _is_real(y.type):
+        return x if whole or not _is_negative_zero(y.value) else None
+    if x.__class__ is Literal and x.value == 0 and _is_real(x.type):
+        return w.make(neg, y) if whole or _is_negative_zero(x.value) else None
+    if x is y and whole:
+        return literal(0, e.outputs[0].type)
+    positive = _negative(w, y)
+    return None if positive is None else w.make(add, x, positive)
+
+
+def _mul(w: Rewriter, e: Equation) -> Any:
+    x, y = _with_literal(e)
+    if y.__class__ is Literal:
+        return _scaled(w, e, x, y) if _is_real(y.type) else None
+    a, b = _negative(w, x), _negative(w, y)
+    return w.make(mul, a, b) if a is not None and b is not None else None
+
+
+def _scaled(w: Rewriter, e: Equation, x: Any, y: Any) -> Any:
+    """x times a number."""
+    if y.value == 1:
+        return x
+    if y.value == -1:
+        return w.make(neg, x)
+    if y.value == 0 and (_is_int(y.type) or w.fast_math):
+        return literal(0, e.outputs[0].type)
+    positive = _negative(w, x)
+    if positive is not None:
+        return w.make(mul, positive, literal(-y.value, y.type))
+    inner = w.made(x, mul)
+    if inner is None:
+        return None
+    z, factor = _with_literal(inner)
+    if factor.__class__ is not Literal or z.__class__ is Literal:
+        return None
+    return _scaled_twice(w, z, factor, y)
+
+
+def _scaled_twice(w: Rewriter, z: Any, a: Any, b: Any) -> Any:
+    """z * a * b as z * (a * b): of floats only where no rounding and no overflow differs."""
+    if _is_int(a.type):
+        bits = ml_dtypes.iinfo(a.type.dtype)
+        wrapped = (int(a.value) * int(b.value) - int(bits.min)) % 2**bits.bits + int(bits.min)
+        return w.make(mul, z, literal(wrapped, b.type))
+    grows = all([is_power_of_two(v.value) and abs(v.value) >= 1 for v in (a, b)])
+    product: Any = literal(a.value * b.value, b.type)
+    if (grows or w.fast_math) and math.isfinite(product.value) and product.value != 0:
+        return w.make(mul, z, product)
+    return None
+
+
+def _div(w: Rewriter, e: Equation) -> Any:
+    x, y = e.inputs
+    if y.__class__ is not Literal or not _is_real(y.type):
+        return None
+    by: Any = y.value
+    if by == 1:
+        return x
+    if by == -1:
+        return w.make(neg, x)
+    if _is_int(y.type) or by == 0 or not math.isfinite(by):
+        return None
+    if not (is_power_of_two(by) or w.fast_math):
+        return None
+    inverse: Any = literal(1 / by, y.type)
+    least = float(ml_dtypes.finfo(y.type.dtype).smallest_normal)
+    exact = min(abs(inverse.value), abs(by)) >= least and math.isfinite(inverse.value)
+    return w.make(mul, x, inverse) if exact else None
+
+
+def _neg(w: Rewriter, e: Equation) -> Any:
+    (x,) = e.inputs
+    positive = _negative(w, x)
+    if positive is not None:
+        return positive
+    product = w.made(x, mul)
+    if product is not None:
+        z, factor = _with_literal(product)
+        if factor.__class__ is Literal and _is_real(factor.type) and w.read_once(x):
+            return w.make(mul, z, literal(-factor.value, factor.type))
+    if _is_int(x.type) or w.fast_math:  # -(x - x) is -0.0
+        difference = w.made(x, sub)
+        if difference is not None and w.read_once(x):
+            return w.make(sub, difference.inputs[1], difference.inputs[0])
+    return None
+
+
+def _even(w: Rewriter, e: Equation) -> Any:
+    """A function of |x| alone, of -x."""
+    positive = _negative(w, e.inputs[0])
+    return None if positive is None else w.make(e.primitive, positive)
+
+
+def _integer_pow(w: Rewriter, e: Equation) -> Any:
+    (x,), y = e.inputs, e.params["y"]
+    if y == 1:
+        return x
+    if y == 0:
+        return literal(1, e.outputs[0].type)
+    positive = _negative(w, x) if y % 2 == 0 else None
+    return None if positive is None else w.make(integer_pow, positive, y=y)
+
+
+def _pow(w: Rewriter, e: Equation) -> Any:
+    x, y = e.inputs
+    if y.__class__ is not Literal or dtype_class(x.type.dtype) != "float":
+        return None
+    if y.value == 1:
+        return x
+    return w.make(integer_pow, x, y=2) if y.value == 2 else None
+
+
+# --- choices --------------------------------------------------------------------------------------
+
+
+def _same(x: Any, y: Any) -> bool:
+    if x.__class__ is Literal and y.__class__ is Literal:
+        return repr(x.value) == repr(y.value)
+    return x is y
+
+
+def _select_n(w: Rewriter, e: Equation) -> Any:
+    which, *cases = e.inputs
+    if which.__class__ is Literal:
+        chosen: Any = which.value
+        return cases[min(max(int(chosen), 0), len(cases) - 1)]
+    if all([_same(x, cases[0]) for x in cases]):
+        return cases[0]
+    inverse = w.made(which, not_) if dtype_class(which.type.dtype) == "bool" else None
+    if inverse is not None and len(cases) == 2:
+        return w.make(select_n, inverse.inputs[0], cases[1], cases[0])
+    return None
+
+
+def _idempotent(w: Rewriter, e: Equation) -> Any:
+    x, y = _with_literal(e)
+    if x is y:
+        return x
+    if y.__class__ is Literal and y.value.__class__ is bool:
+        absorbs = e.primitive is or_
+        return y if y.value is absorbs else x
+    return None
+
+
+def _order(w: Rewriter, e: Equation) -> Any:
+    return e.inputs[0] if e.inputs[0] is e.inputs[1] else None
+
+
+def _not(w: Rewriter, e: Equation) -> Any:
+    inner = w.made(e.inputs[0], not_)
+    return None if inner is None else inner.inputs[0]
+
+
+# --- conversions ----------------------------------------------------------------------------------
+
+
+def _convert(w: Rewriter, e: Equation) -> Any:
+    (x,), t = e.inputs, e.outputs[0].type
+    if x.type is t:
+        return x
+    inner = w.made(x, convert_element_type)
+    if inner is None:
+        return None
+    (source,) = inner.inputs
+    if not is_lossless(source.type.dtype, x.type.dtype):
+        return None
+    if source.type is t:
+        return source
+    wraps = dtype_class(source.type.dtype) != "float" and source.type.dtype != t.dtype
+    if wraps and dtype_class(x.type.dtype) == "float" and _is_int(t):
+        return None  # floats saturate, integers wrap
+    return w.make(convert_element_type, source, **e.params)
+
+
+_LOSSLESS: dict[tuple, bool] = {}
+
+
+def is_lossless(small: Any, wide: Any) -> bool:
+    """Is every number of the one dtype a number of the other?"""
+    key = (small, wide)
+    found = _LOSSLESS.get(key)
+    if found is None:
+        found = _LOSSLESS[key] = _holds(small, wide)
+    return found
+
+
+def _holds(small: Any, wide: Any) -> bool:
+    from_, to = dtype_class(small), dtype_class(wide)
+    if small == wide or from_ == "bool":
+        return True
+    if to == "complex":
+        wide, to = {"complex64": "float32", "complex128": "float64"}[wide.name], "float"
+        if from_ == "complex":
+            return small.itemsize <= 8
+    if from_ == "complex" or to in ("bool", "key", "float0"):
+        return False
+    if from_ in ("int", "uint"):
+        a = ml_dtypes.iinfo(small)
+        if to == "float":
+            info = jax.numpy.finfo(wide)
+            digits = a.bits - (from_ == "int")
+            return digits <= info.nmant + 1 and float(a.max) < float(info.max)
+        b = ml_dtypes.iinfo(wide)
+        return int(b.min) <= int(a.min) and int(a.max) <= int(b.max)
+    if from_ != "float" or to != "float":
+        return False
+    names = ("bfloat16", "float16", "float32", "float64")
+    if str(small) not in names or str(wide) not in names:
+        return False
+    less, more = jax.numpy.finfo(small), jax.numpy.finfo(wide)
+    return less.nmant <= more.nmant and less.nexp <= more.nexp
+
+
+def _or_before_repeating(rule: Any) -> Any:
+    """The rule; where it finds nothing, arithmetic before repetition."""
+
+    def either(w: Rewriter, e: Equation) -> Any:
+        found = rule(w, e)
+        return before_repeating(w, e) if found is None else found
+
+    return either
+
+
+RULES: dict[Any, Any] = {
+    add: _add, sub: _sub, mul: _mul, div: _div, neg: _neg, square: _even, abs_: _even,
+    integer_pow: _integer_pow, pow_: _pow, select_n: _select_n, and_: _idempotent,
+    or_: _idempotent, max_: _order, min_: _order, not_: _not, convert_element_type: _convert,
+    **LAYOUT, **SUMS,
+}  # fmt: skip
+for _one in (add, sub, mul, div, neg, square, integer_pow, convert_element_type):
+    RULES[_one] = _or_before_repeating(RULES[_one])

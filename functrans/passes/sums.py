@@ -1,0 +1,171 @@
+"""Rules of `simplify` for sums, other reductions and contractions.
+
+Sums of integers, and largest elements, may be taken in any order. A float sum in another order
+rounds otherwise, so such rules ask `w.exact`; none of them gives NaN or infinity where the sum
+itself had none, but for factors that are powers of two near the end of the range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from functrans.ir.program import Equation, Literal
+from functrans.ir.types import dtype_class
+from functrans.passes.layout import moved
+from functrans.passes.rewrite import Rewriter, is_power_of_two
+from functrans.primitives.contraction import dot_general
+from functrans.primitives.elementwise import add, mul
+from functrans.primitives.reduction import (
+    reduce_and,
+    reduce_max,
+    reduce_min,
+    reduce_or,
+    reduce_prod,
+    reduce_sum,
+)
+from functrans.primitives.shape import broadcast_in_dim, kept_axes, transpose
+from functrans.trace import literal
+
+_IDEMPOTENT = (reduce_max, reduce_min, reduce_and, reduce_or)
+
+
+def _any_order(w: Rewriter, e: Equation) -> bool:
+    """May the elements be combined in another order?"""
+    if e.primitive in _IDEMPOTENT or not w.exact or w.fast_math:
+        return True
+    return dtype_class(e.outputs[0].type.dtype) in ("int", "uint")
+
+
+def _reduce(w: Rewriter, e: Equation) -> Any:
+    (x,), axes = e.inputs, e.params["axes"]
+    if not axes:
+        # a sum starts with 0.0, and 0.0 + -0.0 is 0.0
+        whole = dtype_class(x.type.dtype) in ("int", "uint") or w.fast_math
+        return x if whole or e.primitive is not reduce_sum else None
+    if x.__class__ is Literal or not _any_order(w, e):
+        return None
+    if e.primitive is reduce_sum:
+        found = _scaled_sum(w, e)
+        if found is not None:
+            return found
+    inner = w.made(x, e.primitive)
+    if inner is not None and w.read_once(x):
+        kept = kept_axes(inner.inputs[0].type.ndim, inner.params["axes"])
+        both = sorted((*inner.params["axes"], *[kept[a] for a in axes]))
+        if _neighbours(both, inner.inputs[0].type.shape):
+            return w.make(e.primitive, inner.inputs[0], axes=tuple(both))
+    inner = w.made(x, broadcast_in_dim)
+    if inner is not None:
+        return _of_repeated(w, e, inner)
+    inner = w.made(x, transpose)
+    if inner is not None:
+        order = inner.params["permutation"]
+        left = [d for i, d in enumerate(order) if i not in axes]
+        if left == sorted(left):
+            before = tuple(sorted([order[a] for a in axes]))
+            return w.make(e.primitive, inner.inputs[0], axes=before)
+    return None
+
+
+def _neighbours(axes: Sequence[int], shape: Sequence[int]) -> bool:
+    """Is nothing kept between these axes? Folding scattered axes at once strides through memory."""
+    between = [n for i, n in enumerate(shape) if axes[0] < i < axes[-1] and i not in axes]
+    return not any([n != 1 for n in between])
+
+
+def _of_repeated(w: Rewriter, e: Equation, inner: Equation) -> Any:
+    """A reduction of x repeated: that of x, and n times it where a sum runs over the copies."""
+    axes, dimensions, shape = e.params["axes"], inner.params["dimensions"], inner.params["shape"]
+    count = 1
+    for a in axes:
+        if a not in dimensions:
+            count *= shape[a]
+    if count == 0 or e.primitive is reduce_prod:
+        return None
+    y = inner.inputs[0]
+    own = tuple([i for i, d in enumerate(dimensions) if d in axes])
+    if own:
+        y = w.make(e.primitive, y, axes=own)
+    kept = [a for a in range(len(shape)) if a not in axes]
+    dims = tuple([kept.index(d) for d in dimensions if d not in axes])
+    if e.primitive is reduce_sum:
+        y = _times(w, y, count, bool(own))
+        if y is None:
+            return None
+    return moved(w, broadcast_in_dim, y, shape=tuple([shape[a] for a in kept]), dimensions=dims)
+
+
+def _times(w: Rewriter, y: Any, count: int, summed: bool) -> Any:
+    """count * y; not -0.0, which no sum is."""
+    factor = literal(count, y.type)
+    kind = dtype_class(y.type.dtype)
+    if kind == "complex" or (kind == "float" and factor.value != count):
+        return None
+    if count > 1:
+        y = w.make(mul, y, factor)
+    if kind == "float" and not summed and not w.fast_math:
+        y = w.make(add, y, literal(0.0, y.type))
+    return y
+
+
+def _factor(w: Rewriter, v: Any) -> tuple[Any, Any] | None:
+    """x and c, if v is x * c with a number c by which products are exact, read only here."""
+    inner = w.made(v, mul)
+    if inner is None:
+        return None
+    x, c = inner.inputs
+    if x.__class__ is Literal:
+        x, c = c, x
+    if c.__class__ is not Literal or x.__class__ is Literal or not w.read_once(v):
+        return None
+    kind = dtype_class(c.type.dtype)
+    exact = kind in ("int", "uint") or (kind == "float" and is_power_of_two(c.value))
+    return (x, c) if exact or (w.fast_math and kind == "float") else None
+
+
+def _scaled_sum(w: Rewriter, e: Equation) -> Any:
+    """The sum of x * c as c times the sum of x."""
+    (v,) = e.inputs
+    if e.outputs[0].type.size >= v.type.size:
+        return None
+    found = _factor(w, v)
+    if found is None:
+        return None
+    total = w.make(reduce_sum, found[0], **e.params)
+    return w.make(mul, total, literal(found[1].value, total.type))
+
+
+def _dot_general(w: Rewriter, e: Equation) -> Any:
+    if w.exact:
+        return None
+    x, y = e.inputs
+    lhs, rhs = e.params["lhs"], e.params["rhs"]
+    swapped = w.made(x, transpose), w.made(y, transpose)
+    if swapped[0] is not None or swapped[1] is not None:
+        x, lhs = _untransposed(x, lhs, swapped[0])
+        y, rhs = _untransposed(y, rhs, swapped[1])
+        return w.make(dot_general, x, y, **{**e.params, "lhs": lhs, "rhs": rhs})
+    t = e.outputs[0].type
+    for i, v in enumerate(e.inputs):
+        if v.type.size <= t.size or v.type.dtype != t.dtype:
+            continue
+        found = _factor(w, v)
+        if found is not None:
+            operands = [found[0], y] if i == 0 else [x, found[0]]
+            made = w.make(dot_general, *operands, **e.params)
+            return w.make(mul, made, literal(found[1].value, made.type))
+    return None
+
+
+def _untransposed(x: Any, names: tuple[int, ...], by: Equation | None) -> tuple[Any, Any]:
+    if by is None:
+        return x, names
+    order = by.params["permutation"]
+    return by.inputs[0], tuple([names[order.index(i)] for i in range(len(order))])
+
+
+RULES: dict[Any, Any] = {
+    **dict.fromkeys([reduce_sum, reduce_prod, *_IDEMPOTENT], _reduce),
+    dot_general: _dot_general,
+}
