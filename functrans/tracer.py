@@ -73,7 +73,8 @@ class Tracer:
         return _ask_index(self, operator.index)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
-        return _ask_array(self, lambda v: np.asarray(v, dtype=dtype))
+        # Not even where the value is known: np.sin(x) would have no derivative, silently.
+        return _ask_array(self, lambda _: _no_derivative(self))
 
     def item(self, *args: int) -> Any:
         return _ask_number(self, lambda v: v.item(*args))
@@ -92,6 +93,13 @@ class Tracer:
     def __format__(self, spec: str) -> str:
         value = self.concrete()
         return repr(self) if value is None else format(value, spec)
+
+    def __reduce__(self) -> Any:
+        raise errors.AbstractValueError(
+            f"a traced {self.type} cannot be pickled, at\n    {describe(user_source())}\n"
+            "Return it from the transformed function and pickle the array there, or hand its value "
+            "to Python with debug.callback."
+        )
 
     def __hash__(self):
         raise errors.NotSupported(
@@ -116,14 +124,11 @@ _OF_ABSTRACT: dict[int, tuple[Any, ArrayType]] = {}
 
 
 def _type_of_array(x: Any) -> ArrayType:
-    abstract = x.aval
-    found = _OF_ABSTRACT.get(id(abstract))
-    if found is None:
-        if len(_OF_ABSTRACT) > 20_000:
-            _OF_ABSTRACT.clear()
-        found = abstract, ArrayType(x.shape, x.dtype, x.weak_type)
-        _OF_ABSTRACT[id(abstract)] = found
-    return found[1]
+    if len(_OF_ABSTRACT) > 20_000:
+        _OF_ABSTRACT.clear()
+    made = ArrayType(x.shape, x.dtype, x.weak_type)
+    _OF_ABSTRACT[id(x.aval)] = x.aval, made
+    return made
 
 
 _SCALAR_TYPES: dict[tuple, ArrayType] = {}
@@ -145,7 +150,6 @@ ARRAYS: set[type] = {Tracer, _CONCRETE}
 _TYPE_OF: dict[type, Callable[[Any], ArrayType]] = {
     Tracer: lambda x: x.type,
     Literal: lambda x: x.type,
-    _CONCRETE: _type_of_array,
     np.ndarray: _type_of_numpy,
     bool: _type_of_scalar,
     int: _type_of_scalar,
@@ -162,6 +166,9 @@ def register_type(kind: type, handler: Callable[[Any], ArrayType]) -> None:
 
 def typeof(x: Any) -> ArrayType:
     """The ArrayType of a tracer, array or Python scalar; TypeError for anything else."""
+    if x.__class__ is _CONCRETE:
+        found = _OF_ABSTRACT.get(id(x.aval))
+        return _type_of_array(x) if found is None else found[1]
     handler = _TYPE_OF.get(x.__class__)
     if handler is not None:
         return handler(x)
@@ -228,6 +235,15 @@ def leaked(x: Tracer) -> errors.LeakedTracer:
     )
     error.owner = x.owner
     return error
+
+
+def _no_derivative(x: Tracer) -> Any:
+    raise errors.AbstractArrayError(
+        f"a NumPy function or numpy.asarray() was given a traced {x.type}, which is being "
+        f"differentiated, at\n    {describe(user_source())}\n"
+        "Its result would have no derivative. Use the function of the same name in "
+        "functrans.numpy; to look at the value, numpy.asarray(lax.stop_gradient(x))."
+    )
 
 
 # --- what Python may ask of a tracer --------------------------------------------------------------

@@ -32,7 +32,7 @@ def dispatches(monkeypatch):
 
 
 def test_a_nonlinear_operation_costs_two_dispatches(dispatches):
-    y, pullback = ft.vjp(jnp.tanh, X)
+    y, pullback = ft.vjp(jnp.sin, X)
     assert dispatches == ["jit"]
     pullback(y)
     assert dispatches == ["jit", "mul"]

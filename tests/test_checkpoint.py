@@ -76,7 +76,7 @@ def test_a_policy_keeps_what_it_names(policy):
     want = {
         "none": [],
         "nothing": [],
-        "everything": ["cos", "exp", "mul", "mul", "the"],
+        "everything": ["cos", "exp", "mul", "sub", "tanh", "the"],
         "dots": ["dot_general"] * 2,
         "dots without batch": ["dot_general"] * 2,
         "names": ["the"],
@@ -196,8 +196,8 @@ def test_misuse():
         ft.checkpoint(lambda x: x, policy="dots")
     with pytest.raises(TypeError, match="takes a function"):
         ft.checkpoint(3)
-    with pytest.raises(ValueError, match="hash"):
-        ft.checkpoint(lambda x, n: x, static_argnums=1)(1.0, [2])
+    assert ft.checkpoint(lambda x, n: x * n[0], static_argnums=1)(1.0, [2]) == 2.0  # as in JAX
+    assert ft.grad(ft.checkpoint(lambda x, n: x**n, static_argnames="n"))(3.0, n=2) == 6.0
     f = ft.checkpoint(lambda x: ft_numpy.sin(x) if x > 0 else x)
     with pytest.raises(jax.errors.TracerBoolConversionError, match=r"test_checkpoint\.py"):
         ft.grad(f)(1.0)

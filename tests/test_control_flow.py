@@ -667,8 +667,8 @@ WRONG = {
     "not a function": (
         lambda: lax.cond(True, lambda: 1, 2), TypeError, "false_fun must be a function",
     ),
-    "unroll of nothing": (
-        lambda: lax.scan(lambda c, x: (c, x), 0.0, X, unroll=0), ValueError, "unroll must be",
+    "negative unroll": (
+        lambda: lax.scan(lambda c, x: (c, x), 0.0, X, unroll=-1), ValueError, "unroll must be",
     ),
     "unroll of unknown bounds": (
         lambda: ft.jit(lambda n: lax.fori_loop(0, n, lambda i, c: c, 0, unroll=2))(3), ValueError,

@@ -475,7 +475,7 @@ LOOKING_FURTHER: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = 
     "range": (lambda x: sum(x * i for i in range(int(x) + 2)), lambda x: x * 6.0),
     "item": (lambda x: x * x.item(), lambda x: x * 2.5),
     "tolist": (lambda x: x * x.tolist(), lambda x: x * 2.5),
-    "numpy": (lambda x: x * float(onp.asarray(x)), lambda x: x * 2.5),
+    "numpy": (lambda x: x * float(onp.asarray(ft.lax.stop_gradient(x))), lambda x: x * 2.5),
     "format": (lambda x: x * len(f"{x:.2f}"), lambda x: x * 4),
 }
 

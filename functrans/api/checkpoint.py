@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from functrans import errors, tree
@@ -25,7 +26,7 @@ from functrans.transforms.jvp import split
 
 def checkpoint(
     fun: Callable[..., Any] | None = None, *, prevent_cse: bool = True, policy: Any = None,
-    static_argnums: int | Sequence[int] = (),
+    static_argnums: int | Sequence[int] = (), static_argnames: str | Iterable[str] = (),
 ) -> Any:  # fmt: skip
     """Make a function whose intermediate values reverse mode computes again instead of keeping.
 
@@ -35,7 +36,7 @@ def checkpoint(
         `scan`, where False is faster).
       policy: which intermediate values are kept all the same, from `checkpoint_policies`, or a
         function (operation, *types of operands, **parameters) -> bool; None: none.
-      static_argnums: arguments that are Python values.
+      static_argnums, static_argnames: arguments that are Python values; they need not be hashable.
 
     Returns:
       A function with the same results and derivatives.
@@ -50,10 +51,11 @@ def checkpoint(
     """
     if fun is None:
         return functools.partial(
-            checkpoint, prevent_cse=prevent_cse, policy=policy, static_argnums=static_argnums
-        )
+            checkpoint, prevent_cse=prevent_cse, policy=policy, static_argnums=static_argnums,
+            static_argnames=static_argnames,
+        )  # fmt: skip
     check_callable(fun, "checkpoint")
-    statics = Statics(fun, static_argnums, None)
+    statics = Statics(fun, static_argnums, static_argnames)
     if policy is not None and not callable(policy):
         raise errors.NotAnArray(
             f"checkpoint: policy must be a function, as checkpoint_policies holds, got "
@@ -66,11 +68,12 @@ def checkpoint(
 
     @functools.wraps(fun)
     def call(*args: Any, **kwargs: Any) -> Any:
-        statics.check(args, kwargs)
         static, dynamic = statics.split(args, kwargs)
         leaves, in_tree = tree.flatten(dynamic)
         leaves = [materialize(as_array(x)) for x in leaves]
-        of_dynamic = bound.setdefault(_exactly(static), statics.bound(static))
+        of_dynamic = statics.bound(static)
+        with contextlib.suppress(TypeError):  # what cannot be hashed is traced anew
+            of_dynamic = bound.setdefault(_exactly(static), of_dynamic)
         made = staged(of_dynamic, in_tree, [typeof(x) for x in leaves])
         outs = _checkpoint(*made.captured, *leaves, program=made.program, **how)
         return tree.unflatten(made.out_tree, outs)

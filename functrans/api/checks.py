@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,6 +30,21 @@ def check_callable(fun: Any, name: str) -> None:
         )
 
 
+def positions(argnums: Any) -> tuple[tuple[int, ...], bool]:
+    """`argnums` as a tuple, and whether it was given as a sequence."""
+    if isinstance(argnums, int):
+        return (argnums,), False
+    try:
+        if not np.ndim(argnums):
+            return (operator.index(argnums),), False
+        return tuple([operator.index(i) for i in argnums]), True
+    except TypeError:
+        raise errors.NotAnArray(
+            f"argnums must be an int or a sequence of ints, the positions of the arguments to "
+            f"differentiate, got {argnums!r:.60}, {here()}"
+        ) from None
+
+
 def choose(fun: Any, args: Sequence[Any], numbers: Sequence[int]) -> tuple:
     """The arguments that are differentiated."""
     for i in numbers:
@@ -38,16 +54,29 @@ def choose(fun: Any, args: Sequence[Any], numbers: Sequence[int]) -> tuple:
                 f"called with {len(args)} positional arguments, {here()}\n"
                 "Differentiated arguments are passed by position."
             )
+    if len(numbers) > 1 and len({i % len(args) for i in numbers}) < len(numbers):
+        raise errors.InvalidArgument(
+            f"argnums={tuple(numbers)} names an argument of {function_name(fun)} twice, {here()}\n"
+            "Differentiate by it once, and use the result twice."
+        )
     return tuple([args[i] for i in numbers])
 
 
 def check_inputs(
-    fun: Any, given: tuple, numbers: Sequence[int], holomorphic: bool, allow_int: bool
+    fun: Any,
+    given: tuple,
+    types: Sequence[ArrayType],
+    numbers: Sequence[int],
+    holomorphic: bool,
+    allow_int: bool,
 ) -> None:
-    """Raise unless each leaf of the chosen arguments has a dtype to differentiate by."""
+    """Raise unless each leaf of the chosen arguments has a dtype to differentiate by; `types` are
+    those of all leaves."""
     wanted = ("complex",) if holomorphic else ("float", "complex")
     if allow_int:
         wanted = (*wanted, "int", "uint", "bool")
+    if all([dtype_class(t.dtype) in wanted for t in types]):
+        return
     for number, argument in zip(numbers, given, strict=True):
         for i, x in enumerate(tree.leaves(argument)):
             if dtype_class(typeof(x).dtype) in wanted:
@@ -67,11 +96,12 @@ def check_inputs(
 
 def check_jacobian(fun: Any, given: tuple, numbers: Sequence[int], holomorphic: bool) -> None:
     """`check_inputs` of jacfwd, where complex arguments need `holomorphic`."""
-    check_inputs(fun, given, numbers, holomorphic, False)
-    for x in tree.leaves(given):
-        if dtype_class(typeof(x).dtype) == "complex" and not holomorphic:
+    types = [typeof(x) for x in tree.leaves(given)]
+    check_inputs(fun, given, types, numbers, holomorphic, False)
+    for t in types:
+        if dtype_class(t.dtype) == "complex" and not holomorphic:
             raise errors.NonDifferentiable(
-                f"jacfwd of {function_name(fun)}: an argument is complex, {typeof(x)}, {here()}\n"
+                f"jacfwd of {function_name(fun)}: an argument is complex, {t}, {here()}\n"
                 "Pass holomorphic=True for complex-differentiable functions."
             )
 
@@ -147,6 +177,17 @@ def fitting(
             )
         found.append(None if want.dtype == jax.dtypes.float0 else t)
     return found
+
+
+def only_cotangent(given: tuple) -> Any:
+    """The argument of a pullback."""
+    if len(given) != 1:
+        raise errors.NotAnArray(
+            f"a vjp function takes one argument, the cotangent of the result, got {len(given)}, "
+            f"{here()}\nGive the cotangents of a result of several parts in its structure: "
+            "pullback((a, b))."
+        )
+    return given[0]
 
 
 def cotangents(ct: Any, out_tree: Any, types: Sequence[ArrayType]) -> list[Any]:

@@ -71,10 +71,11 @@ class custom_vmap(CustomFunction):
         if self.vmap_rule is None:
             raise self.undefined("def_vmap")
         args = self.positional(args, kwargs)
-        if state.trace is None:
-            return self.fun(*args)
         leaves, in_tree = tree.flatten((args, {}))
         flat = FlatFunction(self.fun, in_tree)
+        if state.trace is None:
+            outs = flat(*[as_array(x) for x in leaves])
+            return tree.unflatten(flat.out_tree, [as_array(y) for y in outs])
         program = stage(flat, [typeof(x) for x in leaves], function_name(self.fun))
         program, captured = hoist_constants(program)
         rule = _flat_rule(self.vmap_rule, self.fun, in_tree, flat.out_tree)

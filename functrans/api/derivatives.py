@@ -20,8 +20,10 @@ from functrans.api.checks import (
     cotangents,
     fitting,
     here,
+    only_cotangent,
+    positions,
 )
-from functrans.api.flat import Function, as_array, float0_zeros, instantiate
+from functrans.api.flat import Function, as_array, float0_zeros, function_name, instantiate
 from functrans.api.vmap import vmap
 from functrans.ir.program import prune
 from functrans.ir.types import is_inexact
@@ -34,7 +36,6 @@ from functrans.trace import (
     typeof,
 )
 from functrans.transforms.jvp import (
-    Linear,
     LinearTrace,
     run_dual,
     run_linearize,
@@ -106,9 +107,10 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     check_callable(fun, "linearize")
     leaves, in_tree = tree.flatten((primals, {}))
     leaves = [as_array(x) for x in leaves]
-    active = [is_inexact(typeof(x).dtype) for x in leaves]
+    types = [typeof(x) for x in leaves]
+    active = [is_inexact(t.dtype) for t in types]
     flat = Function(fun, in_tree, has_aux)
-    outs, linear = run_linearize(flat, leaves, active)
+    outs, linear = run_linearize(flat, leaves, types, active)
     out, aux = flat.results(outs)
     program = linear.program()
 
@@ -160,18 +162,21 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     check_callable(fun, "vjp")
     leaves, in_tree = tree.flatten((primals, {}))
     leaves = [as_array(x) for x in leaves]
-    active = [is_inexact(typeof(x).dtype) for x in leaves]
+    types = [typeof(x) for x in leaves]
+    active = [is_inexact(t.dtype) for t in types]
     flat = Function(fun, in_tree, has_aux)
-    outs, linear = run_linearize(flat, leaves, active)
+    outs, linear = run_linearize(flat, leaves, types, active)
+    linear = linear.pruned()  # it may live long
     out, aux = flat.results(outs)
     out_tree = flat.out_tree
 
-    def pullback(ct: Any) -> Any:
+    def pullback(*given: Any) -> Any:
+        ct = only_cotangent(given)
         cts = cotangents(ct, out_tree, linear.out_types[: flat.n_out])
-        found = iter(_backward(linear, cts))
+        padded = [*cts, *[None] * (len(linear.outputs) - len(cts))]
+        found = iter(backward(linear.equations, linear.inputs, linear.outputs, padded))
         grads = [
-            instantiate(next(found) if a else None, typeof(x))
-            for x, a in zip(leaves, active, strict=True)
+            instantiate(next(found) if a else None, t) for t, a in zip(types, active, strict=True)
         ]
         return tree.unflatten(in_tree, grads)[0]
 
@@ -211,7 +216,7 @@ def grad(
     """
     both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int)
 
-    @functools.wraps(fun, updated=())
+    @functools.wraps(fun)
     def gradient(*args: Any, **kwargs: Any) -> Any:
         value, g = both(*args, **kwargs)
         return (g, value[1]) if has_aux else g
@@ -242,34 +247,27 @@ def value_and_grad(
       9.0 6.0
     """
     check_callable(fun, "grad")
-    several = not isinstance(argnums, int)
-    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    numbers, several = positions(argnums)
 
-    @functools.wraps(fun, updated=())
+    @functools.wraps(fun)
     def both(*args: Any, **kwargs: Any) -> Any:
         chosen = choose(fun, args, numbers)
-        leaves, in_tree = tree.flatten(chosen)
+        leaves, in_tree = tree.flatten((chosen, {}))
         leaves = [as_array(x) for x in leaves]
-        check_inputs(fun, chosen, numbers, holomorphic, allow_int)
+        types = [typeof(x) for x in leaves]
+        check_inputs(fun, chosen, types, numbers, holomorphic, allow_int)
 
-        def of_chosen(*given: Any) -> Any:
-            full = list(args)
-            for i, x in zip(numbers, given, strict=True):
-                full[i] = x
-            return fun(*full, **kwargs)
-
-        flat = Function(of_chosen, tree.structure((chosen, {})), has_aux, fun)
-        active = [is_inexact(typeof(x).dtype) for x in leaves]
-        outs, linear = run_linearize(flat, leaves, active)
+        flat = Function(_of_chosen(fun, numbers, args, kwargs), in_tree, has_aux)
+        active = [is_inexact(t.dtype) for t in types]
+        outs, linear = run_linearize(flat, leaves, types, active)
         value, aux = flat.results(outs)
         check_loss(fun, value, holomorphic)
-        one = literal(1, linear.out_types[0])
-        cts = [one, *[None] * (len(outs) - 1)]
-        found = iter(_backward(linear, cts))
-        grads = tree.unflatten(in_tree, [
-            instantiate(next(found) if a else None, typeof(x))
-            for x, a in zip(leaves, active, strict=True)
-        ])  # fmt: skip
+        cts = [literal(1, linear.out_types[0]), *[None] * (len(outs) - 1)]
+        found = iter(backward(linear.equations, linear.inputs, linear.outputs, cts))
+        grads = [
+            instantiate(next(found) if a else None, t) for t, a in zip(types, active, strict=True)
+        ]
+        grads = tree.unflatten(in_tree, grads)[0]
         return ((value, aux) if has_aux else value), (grads if several else grads[0])
 
     return both
@@ -300,22 +298,16 @@ def jacfwd(
        [0. 4.]]
     """
     check_callable(fun, "jacfwd")
-    several = not isinstance(argnums, int)
-    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    numbers, several = positions(argnums)
 
-    @functools.wraps(fun, updated=())
+    @functools.wraps(fun)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         chosen = tree.map(as_array, choose(fun, args, numbers))
         check_jacobian(fun, chosen, numbers, holomorphic)
 
+        @functools.wraps(fun)
         def push(tangents: Any) -> Any:
-            def of_chosen(*given: Any) -> Any:
-                full = list(args)
-                for i, x in zip(numbers, given, strict=True):
-                    full[i] = x
-                return fun(*full, **kwargs)
-
-            return jvp(of_chosen, chosen, tangents, has_aux)
+            return jvp(_of_chosen(fun, numbers, args, kwargs), chosen, tangents, has_aux)
 
         columns = vmap(push, out_axes=(None, -1, None) if has_aux else (None, -1))(_basis(chosen))
         jac = tree.map(lambda y: _split_axis(y, chosen if several else chosen[0], -1), columns[1])
@@ -344,20 +336,15 @@ def jacrev(
        [0. 4.]]
     """
     check_callable(fun, "jacrev")
-    several = not isinstance(argnums, int)
-    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    numbers, several = positions(argnums)
 
-    @functools.wraps(fun, updated=())
+    @functools.wraps(fun)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         chosen = tree.map(as_array, choose(fun, args, numbers))
-        check_inputs(fun, chosen, numbers, holomorphic, allow_int)
+        types = [typeof(x) for x in tree.leaves(chosen)]
+        check_inputs(fun, chosen, types, numbers, holomorphic, allow_int)
 
-        def of_chosen(*given: Any) -> Any:
-            full = list(args)
-            for i, x in zip(numbers, given, strict=True):
-                full[i] = x
-            return fun(*full, **kwargs)
-
+        of_chosen = _of_chosen(fun, numbers, args, kwargs)
         out, pullback, *aux = vjp(of_chosen, *chosen, has_aux=has_aux)
         check_outputs(fun, tree.leaves(out), holomorphic)
         rows = vmap(pullback)(_basis(out))
@@ -443,9 +430,20 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[..., An
 # --- shared ---------------------------------------------------------------------------------------
 
 
-def _backward(linear: Linear, cts: Sequence[Any]) -> list[Any]:
-    padded = [*cts, *[None] * (len(linear.outputs) - len(cts))]
-    return backward(linear.equations, linear.inputs, linear.outputs, padded)
+def _of_chosen(
+    fun: Callable[..., Any], numbers: Sequence[int], args: tuple, kwargs: dict[str, Any]
+) -> Callable[..., Any]:
+    """`fun` as a function of the arguments that are differentiated; messages speak of `fun`."""
+
+    def of_chosen(*given: Any) -> Any:
+        full = list(args)
+        for i, x in zip(numbers, given, strict=True):
+            full[i] = x
+        return fun(*full, **kwargs)
+
+    of_chosen.__qualname__ = function_name(fun)
+    of_chosen.__wrapped__ = fun  # type: ignore[attr-defined]
+    return of_chosen
 
 
 def _primals_and_tangents(

@@ -10,13 +10,17 @@ from functrans import tree
 from functrans.trace import Tracer
 
 
-def device_put(x: Any, device: Any = None, *, donate: Any = False) -> Any:
+def device_put(
+    x: Any, device: Any = None, *, src: Any = None, donate: Any = False, may_alias: Any = None
+) -> Any:
     """Put arrays on a device, or under a sharding.
 
     Arguments:
       x: pytree of arrays and scalars.
       device: a `jax.Device`, a `Sharding`, or a pytree prefix of these; None: the default device.
+      src: accepted; where arrays are now they know themselves.
       donate: may the arguments' buffers be given up.
+      may_alias: may results share the arguments' buffers.
 
     Returns:
       The same pytree of committed `jax.Array`s. While a value is traced its place is not ours to
@@ -30,12 +34,14 @@ def device_put(x: Any, device: Any = None, *, donate: Any = False) -> Any:
       [Array(1., dtype=float32, weak_type=True), Array(2., dtype=float32, weak_type=True)]
     """
     if not any(isinstance(leaf, Tracer) for leaf in tree.leaves(x)):
-        return jax.device_put(x, device, donate=donate)
+        return jax.device_put(x, device, donate=donate, may_alias=may_alias)
     if not isinstance(device, (type(None), jax.Device, jax.sharding.Sharding)):
         device = jax.tree.broadcast(device, x)
-        return tree.map(lambda leaf, d: _put(leaf, d, donate), x, device)
-    return tree.map(lambda leaf: _put(leaf, device, donate), x)
+        return tree.map(lambda leaf, d: _put(leaf, d, donate, may_alias), x, device)
+    return tree.map(lambda leaf: _put(leaf, device, donate, may_alias), x)
 
 
-def _put(x: Any, device: Any, donate: Any) -> Any:
-    return x if isinstance(x, Tracer) else jax.device_put(x, device, donate=donate)
+def _put(x: Any, device: Any, donate: Any, may_alias: Any) -> Any:
+    if isinstance(x, Tracer):
+        return x
+    return jax.device_put(x, device, donate=donate, may_alias=may_alias)

@@ -18,15 +18,16 @@ from functrans.trace import ARRAYS, Tracer, literal, materialize, typeof
 
 
 class Function(FlatFunction):
-    """A FlatFunction whose result may be `(out, aux)`: aux leaves follow those of out."""
+    """A FlatFunction whose result may be `(out, aux)`: the traced leaves of aux follow those of
+    out. Its other leaves, which may be anything, are handed back as they are."""
 
-    __slots__ = ("aux_tree", "has_aux", "n_out")
+    __slots__ = ("aux", "has_aux", "n_out")
 
-    def __init__(self, fun: Any, in_tree: Any, has_aux: bool = False, named: Any = None):
-        super().__init__(fun, in_tree, named)
+    def __init__(self, fun: Any, in_tree: Any, has_aux: bool = False):
+        super().__init__(fun, in_tree)
         self.has_aux = has_aux
         self.n_out = 0
-        self.aux_tree: Any = None
+        self.aux: Any = None
 
     def __call__(self, *leaves: Any) -> list[Any]:
         if not self.has_aux:
@@ -41,17 +42,19 @@ class Function(FlatFunction):
                 f"{type(result).__name__}, at\n    {describe(user_source())}"
             )
         outs, self.out_tree = tree.flatten(result[0])
-        aux, self.aux_tree = tree.flatten(result[1])
+        self.aux = result[1]
         self.n_out = len(outs)
-        for i, y in enumerate([*outs, *aux]):
+        for i, y in enumerate(outs):
             check_result(self.named, y, tuple(result), i)
-        return [*outs, *aux]
+        return [*outs, *[x for x in tree.leaves(self.aux) if isinstance(x, Tracer)]]
 
     def unflatten(self, outs: Sequence[Any]) -> Any:
         return tree.unflatten(self.out_tree, outs[: self.n_out])
 
     def results(self, outs: Sequence[Any]) -> tuple[Any, Any]:
-        aux = tree.unflatten(self.aux_tree, outs[self.n_out :]) if self.has_aux else None
+        given, self.aux = self.aux, None
+        traced = iter(outs[self.n_out :])
+        aux = tree.map(lambda x: next(traced) if isinstance(x, Tracer) else x, given)
         return self.unflatten([materialize(y) for y in outs[: self.n_out]]), aux
 
 

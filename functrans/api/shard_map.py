@@ -73,7 +73,8 @@ def shard_map(
         )  # fmt: skip
     check_callable(f, "shard_map")
     if not isinstance(mesh, jax.sharding.Mesh):
-        raise errors.NotAnArray(
+        kind = errors.MissingArgument if mesh is None else errors.NotAnArray
+        raise kind(
             f"shard_map: mesh must be a jax.sharding.Mesh, got {mesh!r:.60} of type "
             f"{type(mesh).__qualname__}, {here()}\nMake one with ft.make_mesh((8,), ('i',))."
         )
@@ -113,13 +114,16 @@ class _Layout:
         def is_spec(x: Any) -> bool:
             return x is None or isinstance(x, jax.sharding.PartitionSpec)
 
+        found: list[Any] = []
         try:
-            filled = jax.tree.broadcast(given, like, is_leaf=is_spec)
+            tree.map(
+                lambda s, part: found.extend([s] * len(tree.leaves(part))), given, like,
+                is_leaf=is_spec,
+            )  # fmt: skip
         except ValueError as error:
             raise errors.InvalidArgument(
                 f"shard_map: {what} does not fit the structure of {path}: {error}, {here()}"
             ) from None
-        found = tree.leaves(filled, is_leaf=is_spec)
         names = tree.path_names(like, path)
         return [self.spec(s, n) for s, n in zip(found, names, strict=True)]
 

@@ -55,7 +55,8 @@ def _scalar(x: Literal) -> jax.Array:
     key = (name, value.__class__, x.type.dtype, x.type.weak_type)
     found = _SCALARS.get(key)
     if found is None:
-        found = jax.numpy.asarray(np.asarray(value, x.type.dtype))
+        with jax.enable_x64(True):  # an array of a 64-bit type outlives the flag it was made under
+            found = jax.numpy.asarray(np.asarray(value, x.type.dtype))
         if len(_SCALARS) < 4096:
             _SCALARS[key] = found
     return found

@@ -13,17 +13,19 @@ from types import CodeType, FrameType
 from typing import Any
 
 import jax
+import numpy
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _JAX = os.path.dirname(os.path.abspath(jax.__file__)) + os.sep
+_NUMPY = os.path.dirname(os.path.abspath(numpy.__file__)) + os.sep
 _STDLIB = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 
 
 class _Internal(dict):
-    """file name -> does it belong to us, to JAX, or to the standard library's call machinery?"""
+    """file name -> is it ours, JAX's, NumPy's, or the standard library's call machinery?"""
 
     def __missing__(self, filename: str) -> bool:
-        inside = filename.startswith((_HERE, _JAX)) or filename in (
+        inside = filename.startswith((_HERE, _JAX, _NUMPY)) or filename in (
             _STDLIB + "functools.py",
             _STDLIB + "contextlib.py",
             _STDLIB + "threading.py",

@@ -11,8 +11,9 @@ import jax
 import numpy as np
 
 from functrans import errors
+from functrans.flags import flags
 from functrans.ir.source import describe, user_source
-from functrans.ir.types import is_key_dtype
+from functrans.ir.types import ArrayType, dtype_class, is_key_dtype
 from functrans.primitives.indexing import FILL, PROMISE
 from functrans.trace import Tracer, full, typeof
 
@@ -24,7 +25,19 @@ def as_array(x: Any) -> Any:
     if hasattr(x, "__jax_array__"):
         return x.__jax_array__()
     t = typeof(x)
+    if x.__class__ is int:
+        check_fits(x, t)
     return x if is_key_dtype(t.dtype) else full(x, t)
+
+
+def check_fits(value: int, type: ArrayType) -> None:
+    """Raise OverflowError for a Python int that is not one of the default integer type."""
+    bits = 63 if flags.jax_enable_x64 else 31
+    if not -(1 << bits) <= value < (1 << bits) and dtype_class(type.dtype) != "uint":
+        raise OverflowError(
+            f"the Python int {value} does not fit int{bits + 1}, at\n"
+            f"    {describe(user_source())}\nWrite it as a float, or enable 64-bit types."
+        )
 
 
 def invalid(name: str, problem: str, fix: str = "") -> errors.InvalidArgument:

@@ -195,7 +195,8 @@ def while_loop(
     _check_carry(name, body_fun, structure, types, body.out_tree, body.program.out_types)
     test = staged(cond_fun, in_tree, types)
     found = test.program.out_types
-    if len(found) != 1 or found[0].shape or found[0].dtype != np.bool_:
+    alone = len(found) == test.out_tree.num_nodes == 1
+    if not alone or found[0].shape or found[0].dtype != np.bool_:
         raise errors.TypeMismatch(
             f"while_loop: cond_fun must return a boolean scalar, got "
             f"({', '.join(map(str, found))}) in the structure {test.out_tree}. It is defined at\n"
@@ -278,8 +279,9 @@ def fori_loop(
     start, stop = concrete_value(lower), concrete_value(upper)
     if start is not None and stop is not None:
         length = max(int(stop) - int(start), 0)
+        unroll = 1 if unroll is None else unroll
         body = made_of(body_fun, _counted_step, "fori_loop")
-        return scan(body, (int(start), init_val), None, length=length, unroll=unroll or 1)[0][1]
+        return scan(body, (int(start), init_val), None, length=length, unroll=unroll)[0][1]
     if unroll is not None:
         raise invalid("fori_loop", "unroll needs bounds that are known, and these are traced")
     body = made_of(body_fun, _bounded_step, "fori_loop")

@@ -17,6 +17,7 @@ from jax.lax import AccuracyMode, RoundingMethod, Tolerance
 from functrans import errors, tree
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_key_dtype
+from functrans.lax.arguments import check_fits
 from functrans.primitives.base import PRIMITIVES
 from functrans.primitives.elementwise import splat
 from functrans.primitives.shape import broadcast_in_dim, reshape
@@ -47,8 +48,15 @@ def operand(x: Any) -> Any:
     if x.__class__ is Tracer:
         return x
     if isinstance(x, _Numbers):
-        return splat(x, typeof(x))
+        return splat(x, _number_type(x))
     return x.__jax_array__() if hasattr(x, "__jax_array__") else x
+
+
+def _number_type(x: Any) -> ArrayType:
+    t = typeof(x)
+    if x.__class__ is int:
+        check_fits(x, t)
+    return t
 
 
 def operands(x: Any, y: Any) -> tuple[Any, Any]:
@@ -77,7 +85,7 @@ def operands(x: Any, y: Any) -> tuple[Any, Any]:
 
 def _filled(x: Any, shape: tuple[int, ...]) -> Any:
     """The literal of a number at a shape."""
-    t = typeof(x)
+    t = _number_type(x)
     return splat(x, ArrayType(shape, t.dtype, t.weak_type))
 
 
@@ -187,9 +195,30 @@ erfc = _unary("erfc", "1 - erf(x), precise for large x.", "0.0 -> 1.0")
 erf_inv = _unary("erf_inv", "The inverse of erf.", "0.0 -> 0.0")
 lgamma = _unary("lgamma", "log |Gamma(x)|.", "4.0 -> 1.7917...")
 digamma = _unary("digamma", "The derivative of lgamma.", "1.0 -> -0.577215...")
-polygamma = _binary("polygamma", "The x-th derivative of digamma at y.", "1.0, 1.0 -> 1.64493...")
-zeta = _binary("zeta", "The Hurwitz zeta function: the sum over k of (k + y) ** -x.",
-               "2.0, 1.0 -> 1.64493...")  # fmt: skip
+
+
+def _polygamma(m: Any, x: Any) -> Any:
+    return bind(PRIMITIVES["polygamma"], operands(m, x), {})
+
+
+def _zeta(x: Any, q: Any) -> Any:
+    return bind(PRIMITIVES["zeta"], operands(x, q), {})
+
+
+def _nextafter(x1: Any, x2: Any) -> Any:
+    return bind(PRIMITIVES["nextafter"], operands(x1, x2), {})
+
+
+polygamma = _documented(
+    _polygamma, "polygamma", "The m-th derivative of digamma at x.", "1.0, 1.0 -> 1.64493..."
+)
+zeta = _documented(
+    _zeta, "zeta", "The Hurwitz zeta function: the sum over k of (k + q) ** -x.",
+    "2.0, 1.0 -> 1.64493...",
+)  # fmt: skip
+nextafter = _documented(
+    _nextafter, "nextafter", "The float next to x1 towards x2.", "0.0, 1.0 -> 1e-45"
+)
 
 add = _binary("add", "x + y.", "1.0, 2.0 -> 3.0")
 sub = _binary("sub", "x - y.", "1.0, 2.0 -> -1.0")
@@ -199,7 +228,6 @@ pow = _binary("pow", "x to the power y; y may be integer.", "2.0, 3 -> 8.0")
 max = _binary("max", "The larger of x and y; NaN if one is NaN.", "1.0, 2.0 -> 2.0")
 min = _binary("min", "The smaller of x and y; NaN if one is NaN.", "1.0, 2.0 -> 1.0")
 atan2 = _binary("atan2", "The angle of the point (y, x).", "0.0, 1.0 -> 0.0")
-nextafter = _binary("nextafter", "The float next to x towards y.", "0.0, 1.0 -> 1e-45")
 complex = _binary("complex", "x + iy.", "1.0, 2.0 -> (1+2j)")
 
 eq = _binary("eq", "x == y.", "1, 2 -> False")

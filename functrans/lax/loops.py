@@ -42,7 +42,7 @@ def scan(
       xs: pytree of arrays with equal leading axes, or None.
       length: number of steps; needed where xs is None.
       reverse: from the last slice to the first; ys keep their places.
-      unroll: steps that stand in one turn of the compiled loop (True: all of them).
+      unroll: steps that stand in one turn of the compiled loop (True or 0: all of them).
 
     Returns:
       `(carry, ys)`: the last carry, and the ys stacked along a new axis 0.
@@ -131,11 +131,10 @@ def _length(name: str, xs: Any, arrays: list[Any], length: Any) -> int:
 
 
 def _unroll(unroll: Any, n: int) -> int:
-    if isinstance(unroll, bool):
-        return max(n, 1) if unroll else 1
-    if operator.index(unroll) < 1:
-        raise invalid("scan", f"unroll must be a bool or an int >= 1, got {unroll}")
-    return operator.index(unroll)
+    steps = 1 if unroll is False else operator.index(unroll)
+    if steps < 0:
+        raise invalid("scan", f"unroll must be a bool or an int >= 0, got {unroll}")
+    return max(n, 1) if unroll is True or steps == 0 else steps
 
 
 def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:

@@ -236,7 +236,7 @@ def _derivative(f: Function, x: Any) -> Function:
     """The derivative of f at x, as a linear function."""
     leaves, structure = tree.flatten(x)
     flat = FlatFunction(f, tree.structure(((x,), {})))
-    _, linear = run_linearize(flat, leaves, [True] * len(leaves))
+    _, linear = run_linearize(flat, leaves, [typeof(x) for x in leaves], [True] * len(leaves))
     program = linear.program()
     types = [typeof(leaf) for leaf in leaves]
 

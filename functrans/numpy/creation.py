@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from functrans import errors, tree
-from functrans.ir.types import ArrayType, canonical_dtype, promote
+from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, promote
 from functrans.lax.arguments import placeable
 from functrans.numpy.joining import stack
 from functrans.numpy.promotion import (
@@ -107,6 +107,8 @@ def _nested(items: Sequence[Any], dtype: Any) -> Any:
         to = promote(tuple([typeof(x) for x in kinds.values()]))[0] if kinds else canonical_float()
     else:
         to = user_dtype(dtype)
+    if dtype_class(to) in ("int", "uint"):
+        return constant(np.array(items, to))  # raises OverflowError for a number that does not fit
     return constant(np.array(items).astype(to))
 
 

@@ -252,21 +252,21 @@ def heaviside(x: Any, y: Any, /) -> Any:
     return select_n(prims.lt(x, zero), select_n(prims.gt(x, zero), at_zero, one), zero)
 
 
-def fmax(x: Any, y: Any, /) -> Any:
+def fmax(x1: Any, x2: Any) -> Any:
     """The larger one; if one is NaN, the other.
 
     Source: `jax.numpy.fmax`.
     """
-    x, y = align(x, y, "fmax")
+    x, y = align(x1, x2, "fmax")
     return select_n(prims.or_(_ordered(prims.gt, x, y), prims.ne(y, y)), y, x)
 
 
-def fmin(x: Any, y: Any, /) -> Any:
+def fmin(x1: Any, x2: Any) -> Any:
     """The smaller one; if one is NaN, the other.
 
     Source: `jax.numpy.fmin`.
     """
-    x, y = align(x, y, "fmin")
+    x, y = align(x1, x2, "fmin")
     return select_n(prims.or_(_ordered(prims.lt, x, y), prims.ne(y, y)), y, x)
 
 

@@ -19,6 +19,7 @@ from functrans.ir.program import Literal
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_inexact, promote
 from functrans.lax.arguments import axis_index as axis_index
+from functrans.lax.arguments import check_fits as check_fits
 from functrans.lax.arguments import invalid as invalid
 from functrans.lax.arguments import mismatch as mismatch
 from functrans.numpy.prims import broadcast_in_dim, convert_element_type, squeeze
@@ -78,16 +79,6 @@ def scalar(value: Any, type: ArrayType) -> Literal:
     return found
 
 
-def check_fits(value: int, type: ArrayType) -> None:
-    """Raise OverflowError for a Python int that is not one of the default integer type."""
-    bits = 63 if flags.jax_enable_x64 else 31
-    if not -(1 << bits) <= value < (1 << bits) and dtype_class(type.dtype) != "uint":
-        raise OverflowError(
-            f"the Python int {value} does not fit int{bits + 1}, at\n"
-            f"    {describe(user_source())}\nWrite it as a float, or enable 64-bit types."
-        )
-
-
 def value_of(x: Any, name: str, position: int = 0) -> Any:
     """An operand as rules take it: scalars as literals, all else as it is."""
     kind = x.__class__
@@ -105,7 +96,10 @@ def array_of(x: Any, name: str, position: int = 0) -> Any:
     if kind is Tracer:
         return x
     if kind in SCALARS:
-        return full(x, typeof(x))
+        t = typeof(x)
+        if kind is int:
+            check_fits(x, t)
+        return full(x, t)
     if isinstance(x, (Tracer, jax.Array)):
         return x
     if kind is Literal:

@@ -8,8 +8,6 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from functrans import errors
 from functrans.ir.types import ArrayType
 from functrans.numpy import prims
@@ -102,9 +100,9 @@ def sizes_of(shape: Any) -> tuple[int, ...]:
     try:
         return tuple([operator.index(n) for n in shape])
     except TypeError:
-        if isinstance(shape, Tracer) or np.ndim(shape) == 0:
-            return (operator.index(shape),)
-        raise
+        if isinstance(shape, (tuple, list)):
+            raise
+        return (operator.index(shape),)
 
 
 def _new_shape(t: ArrayType, shape: Any) -> tuple[int, ...]:

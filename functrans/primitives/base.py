@@ -25,7 +25,7 @@ from collections.abc import Container, Sequence
 from typing import Any, NamedTuple
 
 from functrans import errors
-from functrans.ir.program import PRIMITIVES, Literal, Program
+from functrans.ir.program import PRIMITIVES, Equation, Literal, Program
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType
 from functrans.trace import bind, literal, typeof
@@ -159,6 +159,15 @@ class Primitive:
         """The names of mapped axes that it speaks of: a vmap with one of these must see it, even
         where no operand is batched."""
         return _axes_inside(tuple(params.values())) if self.holds_programs else ()
+
+    def reached(self, params: dict[str, Any], moving: Sequence[bool]) -> Sequence[bool]:
+        """Which results depend on the `moving` operands, of an operation with several. Where it is
+        not all of them, `part` is asked for."""
+        return [True]
+
+    def part(self, equation: Equation, wanted: Sequence[bool]) -> Equation:
+        """The equation for some of its results alone, for an operation that overrides `reached`."""
+        raise self.missing("part")
 
     def short_params(self, params: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         """-> how some parameters are written in short ("" for none), and the rest, by name."""

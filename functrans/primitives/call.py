@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from itertools import compress
 from typing import Any
 
 import jax
@@ -17,8 +18,9 @@ import numpy as np
 
 from functrans import tree
 from functrans.flags import flags
-from functrans.ir.program import Program, hoist_constants
+from functrans.ir.program import Equation, Program, hoist_constants
 from functrans.primitives.base import Cost, LinearInput, Primitive
+from functrans.primitives.parts import reached_outputs, reading, restricted, smaller
 from functrans.trace import ARRAYS, Tracer, stage, staging_trace, state, typeof
 
 
@@ -64,7 +66,7 @@ class Jit(Primitive):
     def transpose_with(
         self, t: Any, ct: Sequence[Any], args: Sequence[Any], params: dict[str, Any]
     ) -> Sequence[Any]:
-        linear = tuple([isinstance(x, LinearInput) for x in args])
+        linear = tuple([x.__class__ is LinearInput for x in args])
         ct_active = tuple([c is not None for c in ct])
         back = t.program(params["program"], linear, ct_active)
         known = [x for x, lin in zip(args, linear, strict=True) if not lin]
@@ -75,12 +77,28 @@ class Jit(Primitive):
         batched, out_dims = t.program(program, tuple(dims))
         return self(*args, program=batched, **how), out_dims
 
+    def reached(self, params: dict[str, Any], moving: Sequence[bool]) -> Sequence[bool]:
+        if self.has_effects(params):  # which are not to be had twice
+            return [True]
+        return reached_outputs(params["program"], moving)
+
+    def part(self, equation: Equation, wanted: Sequence[bool]) -> Equation:
+        program = equation.params["program"]
+        read = reading(program, wanted)
+        outputs = compress(equation.outputs, wanted)
+        return smaller(equation, read, outputs, program=restricted(program, read, wanted))
+
     def cost(self, in_types: Any, out_types: Any, *, program: Program, **how: Any) -> Cost:
-        inner = [
-            e.primitive.cost([v.type for v in e.inputs], [v.type for v in e.outputs], **e.params)
-            for e in program.equations
-        ]
-        return Cost(sum(c.flops for c in inner), sum(c.bytes for c in inner))
+        if "cost" not in program.cache:
+            inner = [
+                e.primitive.cost(
+                    [v.type for v in e.inputs], [v.type for v in e.outputs], **e.params
+                )
+                for e in program.equations
+            ]
+            total = Cost(sum(c.flops for c in inner), sum(c.bytes for c in inner))
+            program.cache["cost"] = total
+        return program.cache["cost"]
 
     def has_effects(self, params: dict[str, Any]) -> bool:
         program = params["program"]

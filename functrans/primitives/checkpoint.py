@@ -4,8 +4,8 @@
     name[name="x"] x -> x
 
 Linearised, the call runs forwards and keeps its arguments and what the policy names. Its linear
-part is a program of (arguments, what was kept, tangents) that computes the rest again; transposed,
-it is one of (arguments, what was kept, cotangents). A policy is a function of an operation, its
+part is a program of (what was kept, arguments, tangents) that computes the rest again; transposed,
+it is one of (what was kept, arguments, cotangents). A policy is a function of an operation, its
 operands' types and its parameters, that says whether its results are kept, or the description of
 such a one in `POLICIES`.
 """
@@ -56,7 +56,7 @@ class Checkpoint(Jit):
                 return outs, [None] * n
             after = {**params, "program": linear}
             known = [primals[i] for i in read]
-            moving = iter(self(*known, *results[n:], *given, **after))
+            moving = iter(self(*results[n:], *known, *given, **after))
         return outs, [next(moving) if a else None for a in out_active]
 
     def transpose_with(
@@ -79,7 +79,7 @@ checkpoint = Checkpoint()
 
 
 def _kept(part: Any, n: int, keep: Callable[..., bool]) -> tuple[Program, Program, list[int]]:
-    """args -> outs, what is kept; (args, what was kept, tangents) -> tangents; which of the args
+    """args -> outs, what is kept; (what was kept, args, tangents) -> tangents; which of the args
     the second reads."""
     forward, linear = part.forward, part.linear
     needed = take(part.residuals, forward.inputs, forward.outputs[:n], forward.outputs[n:])
@@ -109,7 +109,7 @@ def _kept(part: Any, n: int, keep: Callable[..., bool]) -> tuple[Program, Progra
     first.equations = prune(first.equations, first.outputs)
     read = [i for i, v in enumerate(forward.inputs) if v in wanted]
     inputs = [forward.inputs[i] for i in read]
-    rerun = Program((*inputs, *kept), again, needed, name=forward.name)
+    rerun = Program((*kept, *inputs), again, needed, name=forward.name)
     fixed = len(rerun.inputs)
     types = (*rerun.in_types, *linear.in_types[len(needed) :])
 

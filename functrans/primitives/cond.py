@@ -9,16 +9,18 @@ same types. They have no constants: what the branches closed over stands among t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
 from typing import Any
 
 import numpy as np
 
-from functrans.ir.program import Program
+from functrans.ir.program import Equation, Program
 from functrans.ir.types import ArrayType, is_inexact, same_types
 from functrans.primitives.base import Cost, LinearInput, Primitive, is_zero
 from functrans.primitives.call import jit, take
 from functrans.primitives.constants import zeros
 from functrans.primitives.elementwise import eq
+from functrans.primitives.parts import reached_outputs, reading, restricted, smaller
 from functrans.primitives.selection import clamp, select_n
 from functrans.primitives.shape import broadcast_in_dim
 from functrans.trace import concrete_value, evaluate, literal, stage, staging_trace, typeof
@@ -135,6 +137,18 @@ class Cond(Primitive):
             results.append(jit(*given, program=t.program(branch, tuple(front), every)[0]))
         outs = [choose(index, cases) for cases in zip(*results, strict=True)]
         return outs, [0] * len(outs)
+
+    def reached(self, params: dict[str, Any], moving: Sequence[bool]) -> Sequence[bool]:
+        if self.has_effects(params) or moving[0]:
+            return [True]
+        each = [reached_outputs(b, moving[1:]) for b in params["branches"]]
+        return [any(found) for found in zip(*each, strict=True)]
+
+    def part(self, equation: Equation, wanted: Sequence[bool]) -> Equation:
+        branches = equation.params["branches"]
+        read = [any(r) for r in zip(*[reading(b, wanted) for b in branches], strict=True)]
+        made = tuple([restricted(b, read, wanted) for b in branches])
+        return smaller(equation, [True, *read], compress(equation.outputs, wanted), branches=made)
 
     def cost(self, in_types: Any, out_types: Any, *, branches: tuple[Program, ...]) -> Cost:
         """The dearest branch's."""

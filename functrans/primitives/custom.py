@@ -22,7 +22,7 @@ from functrans import errors
 from functrans.ir.program import Program, hoist_constants
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, is_inexact
-from functrans.primitives.base import Cost
+from functrans.primitives.base import Cost, Primitive
 from functrans.primitives.call import Jit, jit
 from functrans.primitives.constants import closed
 from functrans.primitives.conversion import convert_element_type
@@ -34,6 +34,7 @@ class CustomCall(Jit):
     """What the calls with a rule of their own share: they are calls of `program`."""
 
     runs_now = holds_functions = True
+    reached = Primitive.reached  # its rule is one of all its results
 
     def type(self, *types: Any, program: Program, rule: Any, n_consts: int = 0) -> Any:
         return super().type(*types, program=program)
@@ -148,6 +149,7 @@ class CustomLin(Jit):
     """The derivative of a custom_vjp function."""
 
     name, runs_now = "custom_lin", True
+    reached = Primitive.reached
 
     def type(self, *types: Any, pullback: Pullback, active: tuple[bool, ...]) -> Any:
         return tuple([t for t in pullback.out_types if is_inexact(t.dtype)])

@@ -16,7 +16,7 @@ from typing import Any
 from functrans import errors
 from functrans.ir.program import Program
 from functrans.ir.source import describe, user_source
-from functrans.primitives.base import Cost
+from functrans.primitives.base import Cost, Primitive
 from functrans.primitives.call import Jit, jit
 from functrans.primitives.shape import broadcast_to_axis
 from functrans.trace import literal, state, tracing, typeof
@@ -89,6 +89,7 @@ class CustomVmap(Jit):
     """Run `program`; batch by `rule`, a BatchRule."""
 
     name = "custom_vmap_call"
+    reached = Primitive.reached  # its rule is one of all its results
 
     def type(self, *types: Any, program: Program, rule: Any, n_consts: int = 0) -> Any:
         return super().type(*types, program=program)

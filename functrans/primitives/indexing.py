@@ -37,6 +37,7 @@ Names = tuple[int, ...]
 # What happens to a window that does not lie in x. In "promise_in_bounds" XLA clips what a gather
 # reads and drops what a scatter writes.
 MODES = ("clip", "fill_or_drop", "promise_in_bounds")
+CLIP = "clip"
 FILL = "fill_or_drop"
 PROMISE = "promise_in_bounds"
 

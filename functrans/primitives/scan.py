@@ -10,6 +10,7 @@ does not change from step to step is among the consts, and is never stacked.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
 from typing import Any
 
 import jax
@@ -18,7 +19,15 @@ import numpy as np
 from functrans.ir.program import Equation, Program, Var, prune
 from functrans.ir.types import ArrayType, is_key_dtype
 from functrans.primitives.base import Cost, LinearInput, Primitive, is_zero, sum_of
-from functrans.primitives.call import jit
+from functrans.primitives.call import jit, take
+from functrans.primitives.parts import (
+    depending,
+    reached_outputs,
+    reading,
+    restricted,
+    smaller,
+)
+from functrans.primitives.residuals import fewest
 from functrans.trace import evaluate, literal, stage, typeof
 
 
@@ -132,9 +141,7 @@ class Scan(Primitive):
         key = ("scan residuals", active, needed, n, m)
         if key not in program.cache:
             program.cache[key] = _by_step(part, n, m, len(program.outputs))
-        before, after, kinds = program.cache[key]
-        linear_inputs = part.linear.inputs
-        k = len(part.residuals)
+        before, after, kinds, linear = program.cache[key]
         # run the loop; what changes from step to step and is needed again is stacked
         results = t.bind_primal(self, primals, {**params, "program": after})
         invariant = t.bind_primal(jit, primals[:n], {"program": before}) if before.outputs else []
@@ -144,24 +151,24 @@ class Scan(Primitive):
             "out": outs,
         }  # fmt: skip
         held = [
-            (v, kind, stores[kind][i]) for v, (kind, i) in zip(linear_inputs, kinds, strict=False)
+            (v, kind, stores[kind][i]) for v, (kind, i) in zip(linear.inputs, kinds, strict=False)
         ]
         fixed = [(v, x) for v, kind, x in held if kind in ("const", "invariant")]
         sliced = [(v, x) for v, kind, x in held if kind not in ("const", "invariant")]
-        names = iter(linear_inputs[k:])
+        names = iter(linear.inputs[len(kinds) :])
         tangents = [(next(names), dx) if a else None for a, dx in zip(active, given, strict=True)]
         moving = [
             [pair for pair in tangents[a:b] if pair is not None]
             for a, b in ((0, n), (n, n + m), (n + m, None))
         ]
-        if not part.linear.outputs:
+        if not linear.outputs:
             return outs, []
         order = [*fixed, *moving[0], *moving[1], *sliced, *moving[2]]
         found = self(
             *[x for _, x in order],
             **{
                 **params,
-                "program": part.linear.replace(inputs=[v for v, _ in order]),
+                "program": linear.replace(inputs=[v for v, _ in order]),
                 "consts": len(fixed) + len(moving[0]),
                 "carry": len(moving[1]),
             },
@@ -198,7 +205,7 @@ class Scan(Primitive):
                 back, len(known[0]), len(counters) + len(known[1]), len(start), len(sums)
             )
         found = self(
-            *known[0], *start, *sums, *counters, *known[1], *[c for c in ct[m:] if c is not None],
+            *known[0], *sums, *start, *counters, *known[1], *[c for c in ct[m:] if c is not None],
             **{
                 **params,
                 "program": program.cache[key],
@@ -207,11 +214,8 @@ class Scan(Primitive):
                 "reverse": not params.get("reverse", False),
             },
         )  # fmt: skip
-        of_state = iter(found[: len(start)])
-        of_rest = iter(found[len(start) :])  # consts, then arrays
-        cts = [next(of_rest) if lin else None for lin in linear[:n]]
-        cts += [next(of_state) if lin else None for lin in states]
-        cts += [next(of_rest) if lin else None for lin in linear[n + m :]]
+        rest = iter(found)
+        cts = [next(rest) if lin else None for lin in linear]
         return [c if was else None for c, was in zip(cts, given, strict=True)]
 
     def _counters(
@@ -260,6 +264,35 @@ class Scan(Primitive):
                     carry=carry, **rest)  # fmt: skip
         return outs, [*out_dims[:carry], *[None if d is None else d + 1 for d in out_dims[carry:]]]
 
+    def reached(self, params: dict[str, Any], moving: Sequence[bool]) -> Sequence[bool]:
+        if self.has_effects(params):
+            return [True]
+        program, n, m = params["program"], params["consts"], params["carry"]
+        linear = linear_inputs(program, moving, n, m)
+        return [*linear[n : n + m], *reached_outputs(program, linear)[m:]]
+
+    def part(self, equation: Equation, wanted: Sequence[bool]) -> Equation:
+        params = equation.params
+        program, n, m = params["program"], params["consts"], params["carry"]
+        carried = list(wanted[:m])
+        while True:  # until no more of the carry is needed for the rest of it
+            outputs = [*carried, *wanted[m:]]
+            read = reading(program, outputs)
+            more = [c or r for c, r in zip(carried, read[n:], strict=False)]
+            if more == carried:
+                break
+            carried = more
+        read[n : n + m] = carried
+        variables = [
+            v if w else Var(v.type)
+            for v, w, out in zip(equation.outputs, wanted, outputs, strict=True)
+            if out
+        ]
+        return smaller(
+            equation, read, variables,
+            program=restricted(program, read, outputs), consts=sum(read[:n]), carry=sum(carried),
+        )  # fmt: skip
+
     def cost(self, in_types: Any, out_types: Any, *, program: Program, length: int,
              **rest: Any) -> Cost:  # fmt: skip
         one = jit.cost(program.in_types, program.out_types, program=program)
@@ -286,19 +319,18 @@ def linear_inputs(program: Program, given: Sequence[bool], n: int, m: int) -> li
     """Which inputs of a loop's body depend on those `given`, with the carry handed on."""
     linear = list(given)
     while True:
-        moved = {v for v, lin in zip(program.inputs, linear, strict=True) if lin}
-        for e in program.equations:
-            if not moved.isdisjoint([v for v in e.inputs if v.__class__ is Var]):
-                moved.update(e.outputs)
+        moved = depending(program.equations, compress(program.inputs, linear))
         after = [a or v in moved for a, v in zip(linear[n : n + m], program.outputs, strict=False)]
         if after == linear[n : n + m]:
             return linear
         linear[n : n + m] = after
 
 
-def _by_step(part: Any, n: int, m: int, n_out: int) -> tuple[Program, Program, list[Any]]:
+def _by_step(
+    part: Any, n: int, m: int, n_out: int
+) -> tuple[Program, Program, list[tuple[str, int]], Program]:
     """What of the residuals is computed before the loop, the program of a step that stacks the
-    others, and for each residual where it is found."""
+    others, for each residual where it is found, and the linear program of them."""
     forward = part.forward
     invariant = set(forward.inputs[:n])
     hoisted = []
@@ -306,25 +338,19 @@ def _by_step(part: Any, n: int, m: int, n_out: int) -> tuple[Program, Program, l
         if invariant.issuperset([v for v in e.inputs if v.__class__ is Var]):
             invariant.update(e.outputs)
             hoisted.append(e)
-    early: list[Any] = []
-    stacked: list[Any] = []
-
-    def place(kind: str, i: int) -> tuple[str, int]:
-        v = forward.inputs[i] if kind == "in" else forward.outputs[i + n_out * (kind == "extra")]
-        if kind == "in" and not n <= i < n + m:
-            return ("const" if i < n else "array"), i
-        if kind == "out" and i >= m:
-            return "out", i
-        store, name = (early, "invariant") if v in invariant else (stacked, "stacked")
-        if v not in store:
-            store.append(v)
-        return name, store.index(v)
-
-    kinds = [place(*p) for p in part.residuals]
+    found = {v: ("out", i) for i, v in enumerate(forward.outputs[m:n_out], m)}
+    found.update({v: ("array", i) for i, v in enumerate(forward.inputs) if i >= n + m})
+    found.update({v: ("const", i) for i, v in enumerate(forward.inputs[:n])})
+    needed = take(part.residuals, forward.inputs, forward.outputs[:n_out], forward.outputs[n_out:])
+    kept, linear = fewest(forward, needed, part.linear, [*found, *invariant])
+    early = [v for v in kept if v not in found and v in invariant]
+    stacked = [v for v in kept if v not in found and v not in invariant]
+    found.update({v: ("invariant", i) for i, v in enumerate(early)})
+    found.update({v: ("stacked", i) for i, v in enumerate(stacked)})
     before = Program(forward.inputs[:n], prune(hoisted, early), early, name=forward.name)
     outs = [*forward.outputs[:n_out], *stacked]
     after = forward.replace(outputs=outs, equations=prune(forward.equations, outs))
-    return before, after, kinds
+    return before, after, [found[v] for v in kept], linear
 
 
 def _without_effects(equations: Sequence[Equation]) -> list[Equation]:
@@ -332,23 +358,23 @@ def _without_effects(equations: Sequence[Equation]) -> list[Equation]:
 
 
 def _backwards(back: Program, consts: int, arrays: int, states: int, sums: int) -> Program:
-    """One step of the transposed loop: (known consts, cts of the carry, sums of cts of consts,
-    known slices, cts of slices) -> (cts of the carry, sums, cts of slices)."""
+    """One step of the transposed loop: (known consts, sums of cts of consts, cts of the carry,
+    known slices, cts of slices) -> (sums, cts of the carry, cts of slices)."""
     types = back.in_types
     slices, rest = types[consts : consts + arrays], types[consts + arrays :]
 
     def step(*values: Any) -> list[Any]:
-        known, state = values[:consts], values[consts : consts + states]
-        totals = values[consts + states : consts + states + sums]
+        known, totals = values[:consts], values[consts : consts + sums]
+        state = values[consts + sums : consts + sums + states]
         read = values[consts + states + sums :]
         found = evaluate(back, [*known, *read[:arrays], *state, *read[arrays:]])
         added = [
             total if is_zero(c) else sum_of(total, c)
             for total, c in zip(totals, found[:sums], strict=True)
         ]
-        return [*found[sums : sums + states], *added, *found[sums + states :]]
+        return [*added, *found[sums:]]
 
-    order = [*types[:consts], *rest[:states], *back.out_types[:sums], *slices, *rest[states:]]
+    order = [*types[:consts], *back.out_types[:sums], *rest[:states], *slices, *rest[states:]]
     return stage(step, order, back.name)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
 from typing import Any
 
 import jax
 import numpy as np
 from jax.extend.mlir.dialects import stablehlo as hlo
 
+from functrans.ir.program import Equation
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.primitives.base import Cost, LinearInput, Primitive, bytes_of, sum_of
 from functrans.primitives.bitwise import and_
@@ -23,6 +25,7 @@ from functrans.primitives.elementwise import (
     gt,
     lt,
 )
+from functrans.primitives.parts import smaller
 from functrans.primitives.shape import broadcast_in_dim
 from functrans.trace import typeof
 
@@ -219,6 +222,12 @@ class OptimizationBarrier(Primitive):
 
     def batch(self, t: Any, args: Any, dims: Any) -> Any:
         return self(*args), list(dims)
+
+    def reached(self, params: Any, moving: Sequence[bool]) -> Sequence[bool]:
+        return moving
+
+    def part(self, equation: Equation, wanted: Sequence[bool]) -> Equation:
+        return smaller(equation, wanted, compress(equation.outputs, wanted))
 
     def cost(self, in_types: Any, out_types: Any) -> Cost:
         return Cost(0, bytes_of(*in_types, *out_types))

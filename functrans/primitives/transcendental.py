@@ -109,8 +109,10 @@ atan2 = Binary(
 
 sinh = Unary("sinh", FLOATS, lambda x, y: cosh(x), op=chlo.sinh, flops=10)
 cosh: Unary = Unary("cosh", FLOATS, lambda x, y: sinh(x), op=chlo.cosh, flops=10)
-# 1 - y^2 would cancel where y is near 1
-tanh = Accurate("tanh", FLOATS, lambda x, y: mul(add(y, 1.0), sub(1.0, y)), flops=10)
+# (1 + y)(1 - y) dx: 1 - y^2 would cancel where y is near 1, and of y and 1 - y a loop keeps y alone
+tanh = Accurate(
+    "tanh", FLOATS, tangent=lambda dx, x, y: mul(add(dx, mul(dx, y)), sub(1.0, y)), flops=10
+)
 asinh = Unary(
     "asinh", FLOATS, lambda x, y: rsqrt(add(square(x), 1.0)), numpy=np.arcsinh, op=chlo.asinh,
     flops=10,

@@ -3,37 +3,30 @@
     while[cond=, body=, cond_consts=n, body_consts=m] *for_cond(n) *for_body(m) *carry -> *carry
 
 Forward mode carries the tangents along. Reverse mode counts the steps on the way forward; the way
-back needs the carry of every step, and recomputes it from at most `CHECKPOINTS` stored ones
-(Griewank and Walther's revolve, 2000): memory does not grow with the number of steps, and each step
-is run again at most 3 times for 6,500 steps, 5 times for 400,000.
+back, which needs the carry of every step, recomputes it in bounded memory (primitives/revolve.py).
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from itertools import compress
 from typing import Any
 
 import numpy as np
 
-from functrans.ir.program import Program, Var, hoist_constants, prune
-from functrans.ir.types import ArrayType, is_inexact, same_types
-from functrans.primitives.arithmetic import max_
-from functrans.primitives.base import Cost, LinearInput, Primitive, sum_of
+from functrans.ir.program import Equation, Program, Var, prune
+from functrans.ir.types import is_inexact, same_types
+from functrans.primitives.base import Cost, LinearInput, Primitive
 from functrans.primitives.call import jit, take
 from functrans.primitives.cond import only_where
-from functrans.primitives.constants import zeros
-from functrans.primitives.conversion import convert_element_type
-from functrans.primitives.dynamic_slice import dynamic_slice, dynamic_update_slice
-from functrans.primitives.elementwise import add, eq, gt, lt, sub
-from functrans.primitives.reduction import reduce_or, reduce_sum
+from functrans.primitives.elementwise import add, lt
+from functrans.primitives.parts import reached_outputs, reading, restricted, smaller
+from functrans.primitives.reduction import reduce_or
+from functrans.primitives.revolve import COUNT, loop, revolve
 from functrans.primitives.scan import interleaved, linear_inputs
 from functrans.primitives.selection import select_n
-from functrans.primitives.shape import broadcast_in_dim, reshape
+from functrans.primitives.shape import broadcast_in_dim
 from functrans.trace import bind_in, evaluate, literal, stage, typeof
-
-CHECKPOINTS = 32
-COUNT = ArrayType((), np.dtype(np.int32))
 
 
 class While(Primitive):
@@ -135,7 +128,7 @@ class While(Primitive):
         cts = [
             literal(0, v.type) if c is None else c for v, c in zip(push.outputs, cts, strict=True)
         ]
-        found = iter(_revolve(value, pull, count, fixed, still, cts, sum(linear[:m])))
+        found = iter(revolve(value, pull, count, fixed, still, cts, sum(linear[:m])))
         made = [next(found) if lin else None for lin in linear]
         return [None] * n + [c if was else None for c, was in zip(made, given[n:], strict=True)]
 
@@ -196,6 +189,33 @@ class While(Primitive):
         )  # fmt: skip
         return outs, outs_dims
 
+    def reached(self, params: dict[str, Any], moving: Sequence[bool]) -> Sequence[bool]:
+        n, m = params["cond_consts"], params["body_consts"]
+        linear = linear_inputs(params["body"], moving[n:], m, len(moving) - n - m)
+        tested = any(reached_outputs(params["cond"], [*moving[:n], *linear[m:]]))
+        return [True] if tested or self.has_effects(params) else linear[m:]
+
+    def part(self, equation: Equation, wanted: Sequence[bool]) -> Equation:
+        params = equation.params
+        cond, body, n, m = (
+            params[name] for name in ("cond", "body", "cond_consts", "body_consts")
+        )  # fmt: skip
+        for_test = reading(cond, [True])
+        carried = [w or r for w, r in zip(wanted, for_test[n:], strict=True)]
+        while True:  # until no more of the carry is needed for the rest of it
+            read = reading(body, carried)
+            more = [c or r for c, r in zip(carried, read[m:], strict=True)]
+            if more == carried:
+                break
+            carried = more
+        inputs = [*for_test[:n], *read[:m], *carried]
+        variables = [v if w else Var(v.type) for v, w in zip(equation.outputs, wanted, strict=True)]
+        return smaller(
+            equation, inputs, compress(variables, carried),
+            cond=restricted(cond, [*for_test[:n], *carried], [True]), cond_consts=sum(for_test[:n]),
+            body=restricted(body, [*read[:m], *carried], carried), body_consts=sum(read[:m]),
+        )  # fmt: skip
+
     def cost(self, in_types: Any, out_types: Any, *, body: Program, **rest: Any) -> Cost:
         """Of one step: how many there will be is not known."""
         return jit.cost(body.in_types, body.out_types, program=body)
@@ -205,21 +225,6 @@ class While(Primitive):
 
 
 while_loop = While("while")
-
-
-def loop(
-    test: Callable[..., Any],
-    body: Callable[..., Sequence[Any]],
-    init: Sequence[Any],
-    name: str = "",
-) -> list[Any]:
-    """`while test(*carry): carry = body(*carry)` of flat functions, from values of stable types."""
-    types = [typeof(x) for x in init]
-    cond, first = hoist_constants(stage(lambda *xs: [test(*xs)], types, name))
-    step, fixed = hoist_constants(stage(body, types, name))
-    return while_loop(
-        *first, *fixed, *init, cond=cond, body=step, cond_consts=len(first), body_consts=len(fixed)
-    )
 
 
 def _parts(values: Sequence[Any], params: dict[str, Any]) -> tuple[list, list, list]:
@@ -385,7 +390,7 @@ class TangentLoop(Primitive):
         cts = [
             literal(0, v.type) if c is None else c for v, c in zip(push.outputs, ct, strict=True)
         ]
-        found = _revolve(body, pull, args[0], args[1 : 1 + m], args[1 + m : 1 + n], cts, k)
+        found = revolve(body, pull, args[0], args[1 : 1 + m], args[1 + m : 1 + n], cts, k)
         given = [isinstance(x, LinearInput) for x in args[1 + n :]]
         return [
             *[None] * (1 + n),
@@ -394,101 +399,3 @@ class TangentLoop(Primitive):
 
 
 tangent_loop = TangentLoop()
-
-
-def _schedule() -> np.ndarray:
-    """[s, r]: how many steps can be reversed with s checkpoints if each is run again r times."""
-    most = 2**30
-    return np.array(
-        [[min(math.comb(s + r, s), most) for r in range(17)] for s in range(CHECKPOINTS + 1)],
-        np.int32,
-    )
-
-
-def _revolve(
-    body: Program, pull: Program, count: Any, consts: Sequence[Any], carry: Sequence[Any],
-    cts: Sequence[Any], k: int,
-) -> list[Any]:  # fmt: skip
-    """The cotangents before the first of `count` steps, of the k moving consts and the carry.
-
-    A stack of checkpoints holds the carry at some steps, the first of all at its bottom. The last
-    step that is not yet reversed is reached from the top of the stack; on the way there new
-    checkpoints are laid where the schedule says.
-    """
-    table = _schedule()
-    n, c = len(carry), len(cts)
-    rows = [typeof(x) for x in carry]
-
-    def goal(p: Any, last: Any, top: Any) -> Any:
-        """Where, on the way from p to `last`, the next checkpoint is laid."""
-        steps = add(sub(last, p), 1)
-        free = sub(CHECKPOINTS, top)
-        enough = _row(table, add(free, 1))  # one of the checkpoints is at p
-        again = reduce_sum(
-            convert_element_type(lt(enough, _wide(steps, 17)), dtype=COUNT.dtype), axes=(0,)
-        )
-        behind = reshape(dynamic_slice(_row(table, free), again, sizes=(1,)), shape=())
-        onward = add(p, max_(sub(steps, behind), literal(1, COUNT)))
-        return select_n(gt(free, 0), add(last, 1), onward)
-
-    def advance(last: Any, state: Sequence[Any]) -> list[Any]:
-        def step(p: Any, top: Any, aim: Any, places: Any, *rest: Any) -> list[Any]:
-            now, stacks = rest[:n], rest[n:]
-            here = eq(p, aim)
-            places = dynamic_update_slice(places, reshape(p, shape=(1,)), top)
-            kept = [_put(s, x, top) for s, x in zip(stacks, now, strict=True)]
-            top = add(top, convert_element_type(here, dtype=COUNT.dtype))
-            aim = select_n(here, aim, goal(p, last, top))
-            return [add(p, 1), top, aim, places, *evaluate(body, [*consts, *now]), *kept]
-
-        return loop(lambda p, *_: lt(p, last), step, state)
-
-    def back(last: Any, *state: Any) -> list[Any]:
-        ahead, totals = state[4 + 2 * n : 4 + 2 * n + c], state[4 + 2 * n + c :]
-        _, top, _, places, *rest = advance(last, state[: 4 + 2 * n])
-        now, stacks = rest[:n], rest[n:]
-        found = evaluate(pull, [*consts, *now, *ahead])
-        last = sub(last, 1)
-        held = reshape(dynamic_slice(places, sub(top, 1), sizes=(1,)), shape=())
-        top = sub(top, convert_element_type(gt(held, last), dtype=COUNT.dtype))
-        p = reshape(dynamic_slice(places, sub(top, 1), sizes=(1,)), shape=())
-        now = [_get(s, sub(top, 1)) for s in stacks]
-        sums = [sum_of(x, y) for x, y in zip(totals, found[:k], strict=True)]
-        return [last, p, top, goal(p, last, top), places, *now, *stacks, *found[k:], *sums]
-
-    zero, one, last = literal(0, COUNT), literal(1, COUNT), sub(count, 1)
-    size = CHECKPOINTS + 1  # the slot above the top is written to, not read
-    places = literal(0, ArrayType((size,), COUNT.dtype))
-    stacks = [
-        dynamic_update_slice(
-            zeros(t.update(shape=(size, *t.shape))), reshape(x, shape=(1, *t.shape)),
-            *[zero] * (t.ndim + 1),
-        )
-        for x, t in zip(carry, rows, strict=True)
-    ]  # fmt: skip
-    totals = [literal(0, t) for t in pull.out_types[:k]]
-    state = [last, zero, one, goal(zero, last, one), places, *carry, *stacks, *cts, *totals]
-    done = loop(lambda last, *_: lt(-1, last), back, state)
-    return [*done[len(done) - k :], *done[len(done) - k - c : len(done) - k]]
-
-
-def _row(table: np.ndarray, i: Any) -> Any:
-    """A row of a table, at a computed place."""
-    sizes = (1, table.shape[1])
-    return reshape(dynamic_slice(table, i, literal(0, COUNT), sizes=sizes), shape=sizes[1:])
-
-
-def _wide(x: Any, n: int) -> Any:
-    return broadcast_in_dim(x, shape=(n,), dimensions=())
-
-
-def _get(stack: Any, i: Any) -> Any:
-    t = typeof(stack)
-    first = [literal(0, COUNT)] * (t.ndim - 1)
-    return reshape(dynamic_slice(stack, i, *first, sizes=(1, *t.shape[1:])), shape=t.shape[1:])
-
-
-def _put(stack: Any, x: Any, i: Any) -> Any:
-    t = typeof(x)
-    first = [literal(0, COUNT)] * t.ndim
-    return dynamic_update_slice(stack, reshape(x, shape=(1, *t.shape)), i, *first)

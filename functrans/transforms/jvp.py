@@ -196,7 +196,10 @@ def run_dual(
 ) -> tuple[list[Any], list[Any]]:
     """Call a flat function on pairs; the results' primals and tangents (None: zero)."""
     trace = Differentiation(state.trace, linear)
-    duals = [trace.pair(p, t) for p, t in zip(primals, tangents, strict=True)]
+    duals = [
+        p if t is None else Dual(trace, p, t, t.type if linear is not None else None)
+        for p, t in zip(primals, tangents, strict=True)
+    ]
     with tracing(trace):
         outs = function(*duals)
     own = [y.__class__ is Dual and y.owner is trace for y in outs]
@@ -207,7 +210,8 @@ def run_dual(
 
 
 class Linear:
-    """A linear map: equations from tangents to tangents. Residuals are values inside it."""
+    """A linear map: equations from tangents to tangents. Residuals are values inside it.
+    Among the equations may be some that no output needs, until it is `pruned`."""
 
     __slots__ = ("equations", "inputs", "out_types", "outputs")
 
@@ -216,6 +220,12 @@ class Linear:
         self.inputs = inputs
         self.outputs = outputs  # Var, or None where the tangent is zero
         self.out_types = types
+
+    def pruned(self) -> Linear:
+        """Without the equations that no output needs, so that their residuals can be freed."""
+        outputs = [v for v in self.outputs if v is not None]
+        equations = prune(self.equations, outputs)
+        return Linear(equations, self.inputs, self.outputs, self.out_types)
 
     def program(self) -> Program:
         """As a Program whose constants are the residuals."""
@@ -230,7 +240,7 @@ class Linear:
 
         known: dict[Any, Any] = {}  # results of the calls that `AtOnce` made, by what they are now
         equations = []
-        for e in self.equations:
+        for e in self.pruned().equations:
             inputs = tuple([named(known.get(x, x) if x.__class__ is Var else x) for x in e.inputs])
             if getattr(e.params.get("program"), "cache", {}).get("one operation"):
                 equations += _written_out(e, inputs, known)
@@ -267,19 +277,22 @@ def _written_out(call: Equation, inputs: tuple, known: dict[Any, Any]) -> list[E
 
 
 def run_linearize(
-    function: Callable[..., Sequence[Any]], primals: Sequence[Any], active: Sequence[bool]
+    function: Callable[..., Sequence[Any]],
+    primals: Sequence[Any],
+    types: Sequence[Any],
+    active: Sequence[bool],
 ) -> tuple[list[Any], Linear]:
     """Call a flat function on primals; its results and the linear map of its active arguments."""
     trace = LinearTrace(state.trace)
-    inputs = [trace.new_input(typeof(p)) for p, a in zip(primals, active, strict=True) if a]
-    names = iter(inputs)
-    tangents = [next(names) if a else None for a in active]
+    tangents = [trace.new_input(t) if a else None for t, a in zip(types, active, strict=True)]
     outs, out_tangents = run_dual(function, primals, tangents, trace)
-    outputs = [t.ref if t is not None else None for t in out_tangents]
-    equations = prune(trace.equations, [v for v in outputs if v is not None])
     trace.alive = False
-    types = [typeof(y) for y in outs]
-    return outs, Linear(equations, [x.ref for x in inputs], outputs, types)
+    return outs, Linear(
+        trace.equations,
+        [t.ref for t in tangents if t is not None],
+        [t.ref if t is not None else None for t in out_tangents],
+        [typeof(y) for y in outs],
+    )
 
 
 # --- Program -> Program ---------------------------------------------------------------------------
@@ -330,7 +343,9 @@ def linearized(
 
     def forward(*args: Any) -> list[Any]:
         nonlocal linear_part, out_active
-        outs, linear = run_linearize(lambda *xs: evaluate(program, xs), args, active)
+        outs, linear = run_linearize(
+            lambda *xs: evaluate(program, xs), args, program.in_types, active
+        )
         wanted = needed or [False] * len(outs)
         out_active = tuple(
             [v is not None or w for v, w in zip(linear.outputs, wanted, strict=True)]

@@ -16,6 +16,7 @@ from functrans.ir.source import equation_source
 from functrans.primitives.base import LinearInput, sum_of
 from functrans.primitives.constants import closed
 from functrans.primitives.custom import set_transpose
+from functrans.primitives.parts import depending
 from functrans.trace import literal, stage, state, typeof
 
 
@@ -60,7 +61,7 @@ def _backward_one(eqn: Equation, held: dict[Any, Any]) -> None:
     primitive = eqn.primitive
     if primitive.multiple:
         ct: Any = [held.pop(v, None) for v in eqn.outputs]
-        if all(c is None for c in ct):
+        if all([c is None for c in ct]):
             return
     else:
         ct = held.pop(eqn.outputs[0], None)
@@ -108,14 +109,17 @@ def _transpose_program(
     rest, run the rest, and walk the first backwards."""
     known_in = [v for v, lin in zip(program.inputs, linear, strict=True) if not lin]
     linear_in = [v for v, lin in zip(program.inputs, linear, strict=True) if lin]
-    tangents = set(linear_in)
+    tangents = depending(program.equations, linear_in)
     rest, moved = [], []
     for eqn in program.equations:
-        if tangents.isdisjoint([v for v in eqn.inputs if v.__class__ is Var]):
+        if tangents.isdisjoint(eqn.inputs):
             rest.append(eqn)
-        else:
+        elif tangents.issuperset(eqn.outputs):
             moved.append(eqn)
-            tangents.update(eqn.outputs)
+        else:
+            own = [v in tangents for v in eqn.outputs]
+            rest.append(eqn.primitive.part(eqn, [not m for m in own]))
+            moved.append(eqn.primitive.part(eqn, own))
     check_linear(moved, tangents)
 
     def back(*args: Any) -> list[Any]:

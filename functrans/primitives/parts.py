@@ -1,0 +1,68 @@
+"""What of a program depends on some of its inputs, and the part of it that gives some outputs.
+
+In: programs and equations. Out: sets of variables, smaller programs. Operations that hold programs
+answer `reached` and `part` by these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import compress
+from typing import Any
+
+from functrans.ir.program import Equation, Program, Var, prune
+
+
+def depending(equations: Sequence[Equation], moving: Iterable[Var]) -> set[Var]:
+    """The variables that depend on those that move, these among them."""
+    found = set(moving)
+    for e in equations:
+        touched = [v in found for v in e.inputs]
+        if any(touched):
+            reached = e.primitive.reached(e.params, touched)
+            found.update(e.outputs if all(reached) else compress(e.outputs, reached))
+    return found
+
+
+def reached_outputs(program: Program, moving: Sequence[bool]) -> list[bool]:
+    """Which outputs depend on the moving inputs."""
+    key = ("reached", tuple(moving))
+    if key not in program.cache:
+        found = depending(program.equations, compress(program.inputs, moving))
+        program.cache[key] = [y in found for y in program.outputs]
+    return program.cache[key]
+
+
+def reading(program: Program, wanted: Sequence[bool]) -> list[bool]:
+    """Which inputs the wanted outputs need."""
+    outputs = [y for y, w in zip(program.outputs, wanted, strict=True) if w]
+    read: set[Any] = {v for e in prune(program.equations, outputs) for v in e.inputs}
+    read.update(outputs)
+    return [v in read for v in program.inputs]
+
+
+def restricted(program: Program, inputs: Sequence[bool], outputs: Sequence[bool]) -> Program:
+    """The program of some inputs and outputs alone."""
+    key = ("part", tuple(inputs), tuple(outputs))
+    if key not in program.cache:
+        kept = list(compress(program.outputs, outputs))
+        program.cache[key] = program.replace(
+            inputs=compress(program.inputs, inputs),
+            equations=prune(program.equations, kept),
+            outputs=kept,
+        )
+    return program.cache[key]
+
+
+def smaller(
+    equation: Equation, inputs: Sequence[bool], outputs: Iterable[Var], **changed: Any
+) -> Equation:
+    """The equation with some of its operands, other results and changed parameters."""
+    return Equation(
+        equation.primitive,
+        tuple(compress(equation.inputs, inputs)),
+        tuple(outputs),
+        {**equation.params, **changed},
+        equation.source,
+        equation.origin,
+    )

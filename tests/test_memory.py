@@ -1,0 +1,87 @@
+"""Temporary memory of compiled programs is at most JAX's; what a scan keeps of its steps.
+
+XLA's memory analysis is asked, nothing is timed: the same program always gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+
+import functrans as ft
+import functrans.numpy as jnp
+from benchmarks.memory import PROGRAMS, temporary_bytes
+from benchmarks.models import JAX, OURS
+from functrans import lax
+
+W = np.random.default_rng(0).normal(size=(3, 3)).astype("float32")
+X = np.random.default_rng(1).normal(size=3).astype("float32")
+
+
+@pytest.mark.parametrize("name", [
+    "RNN, SGD step",
+    "LSTM, SGD step",
+    "layers, weights scanned",
+    "layers, closed over, checkpoint",
+    "layers, argument, checkpoint, prevent_cse",
+    "layers, scanned, dots_saveable",
+    "scan of checkpointed scans",
+    "fori_loop, checkpoint",
+])  # fmt: skip
+def test_temporary_memory_is_at_most_jax_s(name):
+    assert temporary_bytes(OURS, PROGRAMS[name]) <= temporary_bytes(JAX, PROGRAMS[name])
+
+
+def stacked(step, *consts):
+    """The types that the scan of a gradient stacks for the way back."""
+
+    def loss(x, *consts):
+        return lax.scan(lambda x, _: (step(x, *consts), None), x, None, length=5)[0].sum()
+
+    program = ft.make_ir(ft.grad(loss, range(1 + len(consts))))(X, *consts)
+    ft.ir.check(program)
+    forward = next(e for e in program.equations if e.primitive.name == "scan")
+    want = jax.grad(
+        lambda x, *consts: jax.lax.fori_loop(0, 5, lambda _, x: JAX_OF[step](x, *consts), x).sum(),
+        range(1 + len(consts)),
+    )(X, *consts)
+    for how in (lambda f: f, ft.jit):
+        got = how(ft.grad(loss, range(1 + len(consts))))(X, *consts)
+        for a, b in zip(got, want, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+    return sorted([str(v.type) for v in forward.outputs[1:]])
+
+
+def of_what_is_kept(np_):
+    """y and x are kept for the products, so y's derivative (1 + y)(1 - y) is found again."""
+    return lambda x, w: np_.tanh(x @ w) @ w
+
+
+def of_smaller(np_):
+    """The number s is kept and not the vector that it is spread over."""
+    return lambda x: x * np_.sin((x**2).sum())
+
+
+def of_as_many(np_):
+    """sin(cos(x)): two derivatives, neither of which is cheaply made of other values."""
+    return lambda x: np_.sin(np_.cos(x))
+
+
+def of_constants(np_):
+    """cos(w) and its derivative are computed once; of a step x and the derivative at y are kept."""
+    return lambda x, w: np_.sin(x @ np_.cos(w))
+
+
+MADE = {make: make(jnp) for make in (of_what_is_kept, of_smaller, of_as_many, of_constants)}
+JAX_OF = {mine: make(jax.numpy) for make, mine in MADE.items()}
+
+
+def test_what_is_cheap_is_computed_again():
+    assert stacked(MADE[of_what_is_kept], W) == ["f32[5,3]"] * 2
+    assert stacked(MADE[of_smaller]) == ["f32[5,3]", "f32[5]", "f32[5]"]
+    assert stacked(MADE[of_as_many]) == ["f32[5,3]"] * 2
+
+
+def test_what_does_not_change_is_not_stacked():
+    assert stacked(MADE[of_constants], W) == ["f32[5,3]"] * 2
