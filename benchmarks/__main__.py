@@ -32,15 +32,10 @@ from benchmarks.models import (
     transformer_loss,
     transformer_params,
 )
-from benchmarks.timing import Row, pair, table
+from benchmarks.optimiser import optimiser_algebra, optimiser_controls, optimiser_private
+from benchmarks.timing import Row, clear, pair, table
 
 TOKENS = jnp.asarray(np.random.default_rng(1).integers(0, 64, (8, 33)), "int32")
-
-
-def clear() -> None:
-    """Both sides start cold."""
-    ft.clear_caches()
-    jax.clear_caches()
 
 
 def tracing() -> Iterator[Row]:
@@ -238,7 +233,18 @@ def loops() -> Iterator[Row]:
     )
 
 
-GROUPS = (tracing, lowering, dispatch, steps, unjitted, growth, loops)
+GROUPS = (
+    tracing,
+    lowering,
+    dispatch,
+    steps,
+    unjitted,
+    growth,
+    loops,
+    optimiser_private,
+    optimiser_algebra,
+    optimiser_controls,
+)
 
 
 def main() -> None:

@@ -13,18 +13,21 @@ from typing import Any
 
 import jax
 
+import functrans as ft
+
 
 @dataclass
 class Row:
     """One line of the table: `ratio` is ours / JAX's, smaller is better."""
 
     name: str
-    ours_ms: float
-    peer_ms: float
+    ours: float
+    peer: float
     ratio: float
     low: float
     high: float
     goal: float | None
+    unit: str = "ms"
 
     @property
     def met(self) -> bool | None:
@@ -71,6 +74,18 @@ def pair(
     )
 
 
+def counted(name: str, ours: float, peer: float, *, unit: str, goal: float | None = None) -> Row:
+    """A row of two numbers that are always the same: bytes, equations."""
+    ratio = ours / max(peer, 1e-9)
+    return Row(name, ours, peer, ratio, ratio, ratio, goal, unit)
+
+
+def clear() -> None:
+    """Both sides start cold."""
+    ft.clear_caches()
+    jax.clear_caches()
+
+
 def _time(run: Callable[[], Any], calls: int, before: Callable[[], Any] | None) -> float:
     if before is not None:
         before()
@@ -94,8 +109,10 @@ def table(rows: list[Row]) -> str:
     ]
     for r in rows:
         goal = "" if r.goal is None else f"<= {r.goal:.3g} {'met' if r.met else 'missed'}"
+        unit = "" if r.unit == "ms" else f" {r.unit}"
+        spread = f" ({r.low:.3f}-{r.high:.3f})" if r.unit == "ms" else ""
         lines.append(
-            f"| {r.name} | {r.ours_ms:.4g} | {r.peer_ms:.4g} | "
-            f"{r.ratio:.3f} ({r.low:.3f}-{r.high:.3f}) | {goal} |"
+            f"| {r.name} | {r.ours:.4g}{unit} | {r.peer:.4g}{unit} | "
+            f"{r.ratio:.3f}{spread} | {goal} |"
         )
     return "\n".join(lines)

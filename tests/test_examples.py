@@ -115,3 +115,70 @@ def test_mixed_precision_inside_of_loops(own):
     (low,) = ft.evaluate(program, [w, xs])
     full = f(w, xs)
     assert 1e-6 < np.abs(low - full).max() < 0.05
+
+
+@pytest.fixture
+def private(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    import dp_sgd
+
+    yield dp_sgd
+    sys.modules.pop("dp_sgd", None)
+
+
+def test_private_training(private, monkeypatch):
+    monkeypatch.setattr(private, "SIZES", (64, 128, 10))
+    data = private.load()
+    params, accuracy = private.train(100, 2.5, data)
+    assert accuracy > 0.8
+    epsilon, delta = private.guarantee(len(data[0]), 2.5, 100)
+    assert 3 < epsilon < 5
+    assert private.DELTA <= delta < 1.001 * private.DELTA
+
+    batch = private.sample(np.random.default_rng(0), *data[:2])
+    args = (params, ft.random.key(0), 2.5, *batch)
+    _, size = private.cost(args, repeats=1)
+    _, without = private.cost(args, repeats=1, passes=("dead_code",))
+    assert size < without / 10
+
+
+def test_private_gradient_is_what_it_says(private):
+    """Each image alone, clipped in NumPy, and summed; padding adds nothing."""
+    images, labels = private.load()[:2]
+    images, labels, present = private.sample(np.random.default_rng(1), images, labels)
+    assert 150 < present.sum() < private.ROOM
+    params = private.init(ft.random.key(0))
+    sums = None
+    for image, label in zip(images, labels[present > 0], strict=False):
+        grads = [np.asarray(g, "float64") for pair in ft.grad(private.loss)(params, image, label)
+                 for g in pair]  # fmt: skip
+        scale = min(1.0, private.CLIP / np.sqrt(sum((g**2).sum() for g in grads)))
+        sums = [scale * g + s for g, s in zip(grads, sums or [0.0] * len(grads), strict=True)]
+    made = ft.jit(private.private_gradient)(params, images, labels, present)
+    for a, b in zip([g for pair in made for g in pair], sums, strict=True):
+        assert np.abs(a - b).max() < 1e-5 * np.abs(b).max()
+
+
+@pytest.mark.parametrize("order", [2, 3, 8, 32])
+@pytest.mark.parametrize(("rate", "noise"), [(0.18, 2.5), (0.01, 1.1), (0.5, 4.0)])
+def test_renyi_divergence_by_integration(private, rate, noise, order):
+    """E_{x ~ N(0, s)} of ((1 - q) + q N(1, s) / N(0, s)) ** order, on a grid."""
+    x = np.linspace(-40 * noise, 40 * noise + order, 400_001)
+    ratio = np.logaddexp(np.log1p(-rate), np.log(rate) + (2 * x - 1) / (2 * noise**2))
+    density = -(x**2) / (2 * noise**2) - np.log(noise * np.sqrt(2 * np.pi))
+    expected = np.log(np.sum(np.exp(order * ratio + density)) * (x[1] - x[0])) / (order - 1)
+    assert abs(private.renyi(rate, noise, order) - expected) < 1e-9 * max(1, expected)
+
+
+def test_epsilon_of_known_settings(private):
+    # without sampling: the Gaussian mechanism, whose Renyi divergence is order / (2 noise ** 2)
+    assert abs(private.renyi(1 - 1e-12, 2.0, 5) - 5 / 8) < 1e-9
+    assert private.epsilon(0.1, 2.0, 100, 1e-5) < private.epsilon(0.1, 2.0, 200, 1e-5)
+    assert private.epsilon(0.1, 2.0, 100, 1e-5) < private.epsilon(0.2, 2.0, 100, 1e-5)
+    assert private.epsilon(0.1, 2.0, 100, 1e-5) > private.epsilon(0.1, 4.0, 100, 1e-5)
+    # 60,000 examples, batches of 250, 15 epochs, noise 1.3: a tutorial of TensorFlow Privacy says
+    # 1.18, by the older conversion to delta (Mironov 2017); the newer one gives less
+    sampled, steps = (250 / 60_000, 1.3), 3600
+    older = min(steps * private.renyi(*sampled, a) + np.log(1e5) / (a - 1) for a in range(2, 257))
+    assert round(older, 2) == 1.18
+    assert 0.75 * older < private.epsilon(*sampled, steps, 1e-5) < older

@@ -28,7 +28,7 @@ from functrans.passes.dead_code import without_unused_inputs
 from functrans.primitives.call import clear_composites
 from functrans.primitives.call import jit as jit_call
 from functrans.trace import Tracer, clear_types, leaked, stage, state, typeof
-from functrans.transforms import jet, jvp
+from functrans.transforms import jet, jvp, transpose
 
 
 def jit(
@@ -287,6 +287,7 @@ def clear_caches() -> None:
         nested.clear()
     eager.clear()
     jvp.clear()
+    transpose.clear()
     jet.clear()
     clear_types()
     clear_composites()

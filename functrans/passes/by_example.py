@@ -35,11 +35,11 @@ class ByExample:
             raise NotSeparable
         (self.axis,) = dims[0]
         self.length = expansion.size[self.axis]
+        self.sliced = self._sliced(terms)
         inner = [Term(t.number, tuple([self._one(f) for f in t.factors])) for t in terms]
         self.order = Order(expansion.size, dims[1:], u.type.dtype, False)
         self.plans = [self.order.plan(t) for t in inner]
         self.leaves = list(dict.fromkeys([f.value for t in terms for f in t.factors]))
-        self.sliced = self._sliced(terms)
         self.type = ArrayType(tuple([expansion.size[a] for a in self.order.out]), u.type.dtype)
         one = sum([p.cost for p in self.plans]) + 2 * PER_OPERATION
         bytes_made = self.type.size * u.type.dtype.itemsize
@@ -59,7 +59,8 @@ class ByExample:
                 if any([self.axis in axes and len(axes) > 1 for axes in f.dims]):
                     raise NotSeparable
                 at = [i for i, axes in enumerate(f.dims) if axes == (self.axis,)]
-                if len(at) > 1 or f.kind == "equal":
+                counted = f.kind == "one_hot" and f.dims[-1] == (self.axis,)
+                if len(at) > 1 or counted or f.kind == "equal":
                     raise NotSeparable
                 found.setdefault(f.value, set()).add(at[0] if at else None)
         if any([len(places) > 1 for places in found.values()]):

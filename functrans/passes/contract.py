@@ -39,15 +39,17 @@ from functrans.passes.products import (
     is_diagonal,
     is_masked,
     plain_dot,
+    sums_squares,
 )
 from functrans.passes.rewrite import everywhere, finished, renamed, renamed_all
+from functrans.primitives.arithmetic import max_
 from functrans.primitives.base import bytes_of
 from functrans.primitives.contraction import dot_general
 from functrans.primitives.reduction import reduce_sum
 from functrans.primitives.scatter import scatter, scatter_add
 from functrans.primitives.selection import select_n
 from functrans.primitives.shape import slice_
-from functrans.trace import stage, state
+from functrans.trace import literal, stage, state, typeof
 
 WORTH = 20_000.0  # nanoseconds that a rewrite must save at least
 PER_BYTE_KEPT = 0.35  # nanoseconds that memory is worth that is held until another sum is there
@@ -81,9 +83,11 @@ class AtOnce:
         self.plans = [self.order.plan(t) for t in terms]
         self.leaves = list(dict.fromkeys([f.value for t in terms for f in t.factors]))
         self.cost = sum([p.cost for p in self.plans]) + PER_OPERATION * (len(self.plans) - 1)
+        self.positive = expansion.multiplied_out and sums_squares(expansion.made_by, e)
 
     def emit(self, values: dict[Var, Any], t: ArrayType) -> Any:
-        return self.order.emit(self.plans, values, t)
+        x = self.order.emit(self.plans, values, t)
+        return max_(x, literal(0, typeof(x))) if self.positive else x  # its root is taken
 
 
 class Sink(NamedTuple):
@@ -108,6 +112,7 @@ class _Search:
         self.made_by: dict[Var, Equation] = {}
         self.read_by: dict[Var, list[Equation]] = {}
         self.outputs = set(program.outputs)
+        self.settled: set[Var] = set()  # what belongs to a cluster, or cannot be removed
 
     def rewritten(self) -> Program:
         """The program with all rewrites that pay; the same object if there is none."""
@@ -121,14 +126,11 @@ class _Search:
                 self.read_by.setdefault(v, []).append(e)
         plans: dict[Equation, Sink] = {}
         notes = []
-        seen: set[Var] = set()
         for e in sorted(large, key=_cost, reverse=True):
-            if e.outputs[0] in seen:
-                continue
             cluster = self.cluster(e.outputs[0])
-            if cluster is None or not seen.isdisjoint(cluster.values):
+            if cluster is None:
                 continue
-            seen.update(cluster.values)
+            self.settled.update(cluster.values)
             sinks = self.cheaper(cluster)
             if sinks and not any([s.equation in plans for s in sinks]):
                 plans.update([(s.equation, s) for s in sinks])
@@ -140,28 +142,39 @@ class _Search:
 
     def cluster(self, v: Var) -> Cluster | None:
         """What is made of a value elementwise, and the sums that it ends in; None if any of it is
-        needed for something else."""
+        needed for something else, or belongs to another cluster."""
         values: dict[Var, None] = {}
         sinks: dict[Equation, None] = {}
+        reached: dict[Var, Var | None] = {v: None}  # and from where
         stack = [v]
         while stack:
             u = stack.pop()
             if u in values:
                 continue
-            if u in self.outputs:
-                return None
+            if u in self.outputs or u in self.settled:
+                return self.refused(u, reached)
             values[u] = None
             for e in self.read_by.get(u, ()):
                 if _is_sink(e) or (e.primitive is slice_ and is_diagonal(self.made_by, e)):
                     sinks[e] = None
                 elif e.primitive in POINTWISE or e.primitive in ALIASES:
                     if not self._is_seen_through(e):
-                        return None
-                    stack.append(e.outputs[0])
-                    stack += [w for w in e.inputs if w is not u and self._may_join(w, u)]
+                        return self.refused(u, reached)
+                    near = [w for w in e.inputs if w is not u and self._may_join(w, u)]
+                    for w in (e.outputs[0], *near):
+                        stack.append(w)
+                        reached.setdefault(w, u)
                 else:
-                    return None
+                    return self.refused(u, reached)
         return Cluster(values, sinks)
+
+    def refused(self, u: Var, reached: dict[Var, Var | None]) -> Cluster | None:
+        """No cluster, and none later of what led to a value that is needed."""
+        at: Var | None = u
+        while at is not None:
+            self.settled.add(at)
+            at = reached[at]
+        return None
 
     def _is_seen_through(self, e: Equation) -> bool:
         if e.primitive is slice_:
@@ -255,9 +268,12 @@ def _emitted(sink: Sink) -> Program:
 
 def _is_source(e: Equation) -> bool:
     """Does it make a value of others that are smaller, or of fewer products?"""
-    if e.primitive is dot_general:
-        return dtype_class(e.outputs[0].type.dtype) == "float" and plain_dot(e)
-    return adds_rows(e)
+    if e.primitive not in (dot_general, scatter, scatter_add):
+        return False
+    dtype = e.outputs[0].type.dtype
+    if dtype_class(dtype) != "float" or dtype.itemsize < 4:
+        return False  # integers have no inverses; sums of squares overflow in narrow floats
+    return plain_dot(e) if e.primitive is dot_general else adds_rows(e)
 
 
 def _is_sink(e: Equation) -> bool:

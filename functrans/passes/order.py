@@ -21,7 +21,7 @@ from functrans.primitives.bitwise import and_
 from functrans.primitives.contraction import dot_general
 from functrans.primitives.conversion import convert_element_type
 from functrans.primitives.elementwise import add, div, eq, ge, lt, mul
-from functrans.primitives.indexing import CLIP, FILL
+from functrans.primitives.indexing import CLIP
 from functrans.primitives.reduction import reduce_sum
 from functrans.primitives.scatter import scatter_add
 from functrans.primitives.selection import clamp
@@ -237,12 +237,12 @@ class Order:
             names = [*hot.at, *[a for a in other.at if a not in hot.at]]
             x, y = [self._spread(self._integers(h, values), h.at, names) for h in (hot, other)]
             where = eq(x, y)
-            if hot.factor.mode == FILL:
+            if hot.factor.mode != CLIP:
                 where = and_(where, self._inside(x, hot.counted))
             return convert_element_type(where, dtype=self.dtype, weak_type=False), names
         x, names = self._emit(other, values, order)
         if hot.counted not in hot.axes:
-            if hot.factor.mode == FILL:
+            if hot.factor.mode != CLIP:
                 inside = self._inside(self._spread(index, hot.at, names), hot.counted)
                 x = mul(x, convert_element_type(inside, dtype=self.dtype, weak_type=False))
             return self._summed(x, names, axes)

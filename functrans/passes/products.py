@@ -30,6 +30,8 @@ Axes = tuple[int, ...]
 Dims = tuple[Axes, ...]  # for each dimension of a value the axes that it consists of, major first
 
 MOST_TERMS = 12
+MOST_VALUES = 1000  # looked at for one sum; a value that is squared counts twice
+MOST_DEEP = 100  # values made of each other
 
 
 class Factor(NamedTuple):
@@ -46,6 +48,9 @@ class Factor(NamedTuple):
     dims: Dims
     kind: str = "value"
     mode: str = ""
+
+
+SELECTING = ("one_hot", "equal")  # factors of zeros and ones
 
 
 class Term(NamedTuple):
@@ -72,6 +77,7 @@ class Expansion:
         self.size: dict[int, int] = {}
         self.split: dict[int, Axes] = {}
         self.multiplied_out = False
+        self.looked_at = self.deep = 0
 
     # --- axes
 
@@ -109,11 +115,20 @@ class Expansion:
             if rule is None and v in self.through:
                 rule = _RULES.get(eqn.primitive)
             if rule is not None:
-                terms = rule(self, eqn, dims)
-                if len(terms) > MOST_TERMS:
-                    raise NotSeparable
-                return terms
+                return self._by(rule, eqn, dims)
         return [Term(1, (Factor(v, dims),))]
+
+    def _by(self, rule: Rule, eqn: Equation, dims: Dims) -> list[Term]:
+        """The terms that a rule finds, within what is worth to be looked for."""
+        self.looked_at += 1
+        if self.looked_at > MOST_VALUES or self.deep > MOST_DEEP:
+            raise NotSeparable
+        self.deep += 1
+        terms = rule(self, eqn, dims)
+        self.deep -= 1
+        if len(terms) > MOST_TERMS or sum([len(t.factors) for t in terms]) > MOST_VALUES:
+            raise NotSeparable
+        return terms
 
     def whole(self, v: Var) -> tuple[Dims, list[Term]]:
         """The value's dimensions, and its terms."""
@@ -121,25 +136,32 @@ class Expansion:
         terms = self.expand(v, dims)
         dims = tuple([self.resolve(axes) for axes in dims])
         own = {a for axes in dims for a in axes}
-        return dims, [Term(t.number, self._renamed(t.factors, own)) for t in terms]
+        return dims, [self._renamed(t, own) for t in terms]
 
-    def _renamed(self, factors: Sequence[Factor], own: set[int]) -> tuple[Factor, ...]:
-        """The factors with their final axes. Two axes that must be equal become one, if either is
+    def _renamed(self, term: Term, own: set[int]) -> Term:
+        """The term with its final axes. Two axes that must be equal become one, if either is
         summed."""
-        made = [f._replace(dims=tuple(map(self.resolve, f.dims))) for f in factors]
+        made = [f._replace(dims=tuple(map(self.resolve, f.dims))) for f in term.factors]
+        left = self.axes_of(made) - own
         for f in [f for f in made if f.kind == "equal"]:
             i, k = (axes for axes in next(g.dims for g in made if g.value is f.value))
             if own.isdisjoint(i):
                 i, k = k, i
             if not own.isdisjoint(k) or [self.size[a] for a in i] != [self.size[a] for a in k]:
                 raise NotSeparable
+            if i != k:
+                if not set(i).isdisjoint(k):
+                    raise NotSeparable
+                left.difference_update(k)
             same = dict(zip(k, i, strict=True))
             made = [
                 g._replace(dims=tuple([tuple([same.get(a, a) for a in axes]) for axes in g.dims]))
                 for g in made
                 if g.value is not f.value
             ]
-        return tuple(made)
+        nowhere = left - self.axes_of(made)  # sums of ones
+        number = term.number * math.prod([self.size[a] for a in nowhere])
+        return Term(number, tuple(made))
 
     def product(self, xs: list[Term], ys: list[Term], dims: Dims) -> list[Term]:
         """The terms of a product of two values with these dimensions."""
@@ -165,6 +187,8 @@ class Expansion:
     def regrouped(self, dims: Dims, shape: Sequence[int]) -> Dims:
         """The axes of a reshaped value before it was reshaped; axes are split where they must."""
         axes = [a for axes in dims for a in self.resolve(axes)]
+        if 0 in shape:
+            raise NotSeparable  # nothing tells which axis became which
         made: list[Axes] = []
         for n in shape:
             taken: list[int] = []
@@ -245,6 +269,13 @@ def squared(made_by: dict[Var, Equation], e: Equation) -> Any:
     return inside.inputs[0] if power or by_itself or inside.primitive is square else None
 
 
+def sums_squares(made_by: dict[Var, Equation], e: Equation) -> bool:
+    """Does the equation sum squares, so that its value is not negative?"""
+    if e.primitive is dot_general:
+        return e.inputs[0] is e.inputs[1] and e.params["lhs"] == e.params["rhs"]
+    return squared(made_by, e) is not None
+
+
 def counts_alike(made_by: dict[Var, Equation], v: Any) -> bool:
     """Is it the comparison of the index along one axis of a matrix with that along the other?"""
     e = made_by.get(v)
@@ -293,7 +324,20 @@ def _square(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
 
 def _add(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
     x, y = [self.expand(v, dims) for v in e.inputs]
+    if _are_exact(x) and _are_exact(y):  # a small difference has no error: it must stay so
+        own = {a for axes in dims for a in self.resolve(axes)}
+        factors = [f for t in (*x, *y) for f in t.factors]
+        if not any([f.kind == "one_hot" for f in factors]) and all(
+            [own <= self.axes_of(t.factors) for t in (*x, *y)]
+        ):
+            return [Term(1, (Factor(e.outputs[0], dims),))]
+        self.multiplied_out = True
     return [*x, *(y if e.primitive is add else _negated(y))]
+
+
+def _are_exact(terms: list[Term]) -> bool:
+    """Are they one value that was not computed here, up to a number?"""
+    return len(terms) == 1 and sum([f.kind not in SELECTING for f in terms[0].factors]) <= 1
 
 
 def _negated(terms: list[Term]) -> list[Term]:
@@ -308,7 +352,7 @@ def _div(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
     below = self.expand(e.inputs[1], dims)
     if len(below) != 1 or below[0].number == 0 or len(below[0].factors) > 1:
         raise NotSeparable
-    if any([f.kind != "value" for f in below[0].factors]):
+    if any([f.kind != "value" for f in below[0].factors]) or self._sums(below, dims):
         raise NotSeparable
     inverse = [f._replace(kind="inverse") for f in below[0].factors]
     return self.product(

@@ -11,9 +11,10 @@ from collections.abc import Container, Sequence
 from typing import Any
 
 from functrans import errors
-from functrans.ir.program import Equation, Origin, Program, Var
+from functrans.ir.program import Equation, Literal, Origin, Program, Var
 from functrans.ir.source import equation_source
 from functrans.primitives.base import LinearInput, sum_of
+from functrans.primitives.call import jit
 from functrans.primitives.constants import closed
 from functrans.primitives.custom import set_transpose
 from functrans.primitives.parts import depending
@@ -50,8 +51,11 @@ def backward(
         for v, ct in zip(outputs, cts, strict=True):
             if v.__class__ is Var and ct is not None:
                 held[v] = sum_of(held.get(v), ct)
-        for eqn in reversed(equations):
-            _backward_one(eqn, held)
+        if state.trace is None:
+            _backward_at_once(equations, held)
+        else:
+            for eqn in reversed(equations):
+                _backward_one(eqn, held)
     finally:
         state.derived = outer
     return [held.get(v) for v in inputs]
@@ -75,6 +79,120 @@ def _backward_one(eqn: Equation, held: dict[Any, Any]) -> None:
         if c is not None and v.__class__ is Var:
             known = held.get(v)
             held[v] = c if known is None else sum_of(known, c)
+
+
+# --- where nothing is recorded --------------------------------------------------------------------
+
+# Nobody sees the values on the way back, so a few operations run as one: this many cost one
+# dispatch. More would save little, and take longer to compile for each new sequence of operations.
+_TOGETHER = 8
+
+_GROUPS: dict[tuple, tuple[Program, list[int]]] = {}
+
+
+def _backward_at_once(equations: Sequence[Equation], held: dict[Any, Any]) -> None:
+    """Walk equations backwards on concrete arrays, a few at a time."""
+    group: list[Equation] = []
+    coming: set[Var] = set()  # what the group gives cotangents of
+    for eqn in reversed(equations):
+        if not any([v in held or v in coming for v in eqn.outputs]):
+            continue
+        if not _may_join(eqn):
+            _backward_group(group, held)
+            group, coming = [], set()
+            _backward_one(eqn, held)
+            continue
+        group.append(eqn)
+        coming.update([v for v in eqn.inputs if v.__class__ is Var])
+        if len(group) == _TOGETHER:
+            _backward_group(group, held)
+            group, coming = [], set()
+    _backward_group(group, held)
+
+
+def _may_join(eqn: Equation) -> bool:
+    """Is it a plain operation, or a call of such?"""
+    primitive = eqn.primitive
+    if primitive.holds_programs:
+        return primitive is jit and not primitive.has_effects(eqn.params)
+    return not primitive.runs_now
+
+
+def _backward_group(group: list[Equation], held: dict[Any, Any]) -> None:
+    """`_backward_one` of each equation in turn, as one operation."""
+    if len(group) < 2:
+        for eqn in group:
+            _backward_one(eqn, held)
+        return
+    number: dict[Any, int] = {}  # of the variables
+    values: list[Any] = []  # residuals, then cotangents that are there
+    key: list[Any] = []
+    for eqn in group:
+        key.append(eqn.primitive)
+        key += eqn.params.items()
+        for v in (*eqn.outputs, *eqn.inputs):
+            if v.__class__ is Var:
+                i = number.get(v)
+                if i is None:
+                    i = number[v] = len(number)
+                    key.append(v.type)
+                key.append(i)
+            elif v.__class__ is Literal:
+                key += (v.value.__class__, str(v.value), v.type)
+            else:
+                key.append(typeof(v))
+                values.append(v)
+    for v in number:
+        ct = held.get(v)
+        if ct.__class__ is Literal:
+            key += (ct.value.__class__, str(ct.value), ct.type)
+        else:
+            key.append(None if ct is None else typeof(ct))
+            if ct is not None:
+                values.append(ct)
+    signature = tuple(key)
+    found = _GROUPS.get(signature)
+    if found is None:
+        if len(_GROUPS) > 4096:
+            _GROUPS.clear()
+        found = _GROUPS[signature] = _group_program(group, number, held)
+    program, places = found
+    cts = jit(*values, program=program)
+    for v in number:
+        held.pop(v, None)
+    names = list(number)
+    held.update([(names[i], ct) for i, ct in zip(places, cts, strict=True)])
+
+
+def _group_program(
+    group: list[Equation], number: dict[Any, int], held: dict[Any, Any]
+) -> tuple[Program, list[int]]:
+    """Residuals, cotangents that are there -> cotangents after the group; and which these are."""
+    known = [v for e in group for v in e.inputs if v.__class__ not in (Var, Literal)]
+    given = [v for v in number if held.get(v) is not None and held[v].__class__ is not Literal]
+    places: list[int] = []
+
+    def run(*values: Any) -> list[Any]:
+        residuals = iter(values[: len(known)])
+        now = {v: held[v] for v in number if held.get(v).__class__ is Literal}
+        now.update(zip(given, values[len(known) :], strict=True))
+        for e in group:
+            inputs = [v if v.__class__ in (Var, Literal) else next(residuals) for v in e.inputs]
+            named = Equation(e.primitive, tuple(inputs), e.outputs, e.params, e.source, e.origin)
+            _backward_one(named, now)
+        places.extend([i for v, i in number.items() if now.get(v) is not None])
+        return [now[v] for v in number if now.get(v) is not None]
+
+    types = [typeof(x) for x in (*known, *[held[v] for v in given])]
+    return closed(stage(run, types, "backward")), places
+
+
+def clear() -> None:
+    """Forget the operations that ran together."""
+    _GROUPS.clear()
+
+
+# --- programs -------------------------------------------------------------------------------------
 
 
 def check_linear(equations: Sequence[Equation], tangents: Container[Var] | None = None) -> None:
