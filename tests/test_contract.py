@@ -29,28 +29,28 @@ class Everything(MODULE._Search):
     """Rewrites whatever can be rewritten, whatever it costs."""
 
     def cheaper(self, cluster: Any) -> Any:
-        sinks = [self.planned(e, cluster) for e in cluster.sinks]
-        return sinks if sinks and None not in sinks else None
+        sinks = [MODULE.Sink(e, self.cheapest(e, cluster, np.inf)) for e in cluster.sinks]
+        return sinks if sinks and all([s.way is not None for s in sinks]) else None
 
 
 class Loops(Everything):
     """The same, one example after the other where that can be done."""
 
-    def planned(self, e: Any, cluster: Any) -> Any:
+    def cheapest(self, e: Any, cluster: Any, made: float) -> Any:
         through = {e.outputs[0], *cluster.values}
         try:
-            return MODULE.Sink(e, ByExample(Expansion(self.made_by, through), e))
+            return ByExample(Expansion(self.made_by, through), e)
         except NotSeparable:
-            return super().planned(e, cluster)
+            return super().cheapest(e, cluster, made)
 
 
 class Grams(Everything):
     """The same, products of sums always multiplied out."""
 
-    def planned(self, e: Any, cluster: Any) -> Any:
+    def cheapest(self, e: Any, cluster: Any, made: float) -> Any:
         through = {e.outputs[0], *cluster.values}
         try:
-            return MODULE.Sink(e, MODULE.AtOnce(Expansion(self.made_by, through), e))
+            return MODULE.AtOnce(Expansion(self.made_by, through), e, made)
         except NotSeparable:
             return None
 
@@ -76,12 +76,15 @@ TEXTS: dict[str, tuple[Any, Any, list[str]]] = {
     "norms": (
         lambda x, d: summed_squares(outer(x, d)), ((8, 30), (8, 20)),
         [
-            "c: f32[8,20] = mul b b",
-            "d: f32[8] = reduce_sum[axes=(1,)] c",
-            "e: f32[8,30] = mul a a",
-            "f: f32[8] = reduce_sum[axes=(1,)] e",
-            'g: f32[8] = dot_general["i,i->i"] d f',
-            "return g",
+            "c: f64[8,20] = convert_element_type[dtype=f64, weak_type=False] b",
+            "d: f64[8,20] = mul c c",
+            "e: f64[8] = reduce_sum[axes=(1,)] d",
+            "f: f64[8,30] = convert_element_type[dtype=f64, weak_type=False] a",
+            "g: f64[8,30] = mul f f",
+            "h: f64[8] = reduce_sum[axes=(1,)] g",
+            'i: f64[8] = dot_general["i,i->i"] e h',
+            "j: f32[8] = convert_element_type[dtype=f32, weak_type=False] i",
+            "return j",
         ],
     ),
     "clipped": (
@@ -329,6 +332,16 @@ def test_small_differences_stay_exact(wide, monkeypatch):
     exact = np.einsum("ij,bi,bj->b", (a - b if wide else a[:, None] - b).astype("f8"), x, d)
     (y,) = reference.run(made, [a, b, x, d])
     close(y, exact.astype("f4"), 1e-5)
+
+
+def test_squares_do_not_leave_the_range_of_their_dtype(monkeypatch):
+    chosen(monkeypatch, Everything)
+    for x, d in ((1e22, 1e-22), (1e-25, 1e25), (3e-23, 2e-3)):
+        given = np.full((2, 4), x, np.float32), np.full((2, 4), d, np.float32)
+        found = ft.jit(lambda x, d: summed_squares(outer(x, d)))(*given)
+        wide = [v.astype(np.float64) for v in given]
+        exact = np.einsum("bi,bj->b", wide[0] ** 2, wide[1] ** 2)
+        np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-45)
 
 
 # --- random programs ------------------------------------------------------------------------------

@@ -14,7 +14,8 @@ the old one could not. It is accumulated in float64: with unit roundoffs u (of t
 v = 1.1e-16, n products in a sum and k = (sum_t |x_t| |d_t|)**2 / result, the error relative to the
 result is at most n v k, while that of the program as written is of the order of u sqrt(k). For
 float32 the first is the smaller one for all k up to 1e14 / n, where the second has no digit left.
-Operands that are float64 themselves are never multiplied out.
+Operands that are float64 themselves are never multiplied out. Squares that are taken apart, as in
+the norm above, are float64 too: that of 1e22 times that of 1e-22 is 1, in float32 it is not.
 
 Source: the per-example norms are Goodfellow's (2015, arXiv:1510.01799), the Gram form is that of
 ghost clipping (Li et al. 2022, arXiv:2110.05679); here they are instances of one rewrite.
@@ -74,12 +75,15 @@ def _contract(program: Program) -> Program:
 class AtOnce:
     """A sum of products computed as such."""
 
-    def __init__(self, expansion: Expansion, e: Equation):
+    def __init__(self, expansion: Expansion, e: Equation, made: float):
         (v,) = e.outputs
         dims, terms = expansion.whole(v)
         if expansion.multiplied_out and v.type.dtype.itemsize > 4:
             raise NotSeparable  # there is nothing wider than float64 to accumulate in
-        self.order = Order(expansion.size, dims, v.type.dtype, expansion.multiplied_out)
+        wide = expansion.multiplied_out or expansion.squares
+        self.order = Order(expansion.size, dims, v.type.dtype, wide)
+        if not all([self.order.may_gain(t, made) for t in terms]):
+            raise NotSeparable
         self.plans = [self.order.plan(t) for t in terms]
         self.leaves = list(dict.fromkeys([f.value for t in terms for f in t.factors]))
         self.cost = sum([p.cost for p in self.plans]) + PER_OPERATION * (len(self.plans) - 1)
@@ -113,10 +117,11 @@ class _Search:
         self.read_by: dict[Var, list[Equation]] = {}
         self.outputs = set(program.outputs)
         self.settled: set[Var] = set()  # what belongs to a cluster, or cannot be removed
+        self.costs: dict[Equation, float] = {}
 
     def rewritten(self) -> Program:
         """The program with all rewrites that pay; the same object if there is none."""
-        large = [e for e in self.program.equations if _is_source(e) and _cost(e) > WORTH]
+        large = [e for e in self.program.equations if _is_source(e) and self.cost(e) > WORTH]
         if not large:
             return self.program
         for e in self.program.equations:
@@ -126,7 +131,7 @@ class _Search:
                 self.read_by.setdefault(v, []).append(e)
         plans: dict[Equation, Sink] = {}
         notes = []
-        for e in sorted(large, key=_cost, reverse=True):
+        for e in sorted(large, key=self.cost, reverse=True):
             cluster = self.cluster(e.outputs[0])
             if cluster is None:
                 continue
@@ -193,28 +198,34 @@ class _Search:
 
     def cheaper(self, cluster: Cluster) -> list[Sink] | None:
         """The sums without the cluster's values, if that is much cheaper."""
-        sinks = [self.planned(e, cluster) for e in cluster.sinks]
-        if None in sinks:
-            return None
-        before = sum([_cost(self.made_by[v]) for v in cluster.values])
-        before += sum([_cost(e) for e in cluster.sinks])
-        after = sum([s.way.cost for s in sinks if s is not None])
-        most = 0.8 * before - WORTH
-        if after > most:
-            kept = PER_BYTE_KEPT * self.bytes_made(cluster)
-            if after > most + 0.8 * kept or not self.waits(cluster):
+        made = sum([self.cost(self.made_by[v]) for v in cluster.values])
+        most = 0.8 * (made + sum([self.cost(e) for e in cluster.sinks])) - WORTH
+        kept = 0.8 * PER_BYTE_KEPT * self.bytes_made(cluster)
+        sinks = []
+        after = 0.0
+        for e in sorted(cluster.sinks, key=self.cost, reverse=True):  # the likeliest to fail first
+            way = self.cheapest(e, cluster, made)
+            if way is None or (after := after + way.cost) > most + kept:
                 return None
-        return sinks  # type: ignore[return-value]
+            sinks.append(Sink(e, way))
+        return sinks if after < most or self.waits(cluster) else None
 
-    def planned(self, e: Equation, cluster: Cluster) -> Sink | None:
-        """A sum from what the cluster's values are made of, in the cheapest way, if there is
-        one."""
+    def cheapest(self, e: Equation, cluster: Cluster, made: float) -> AtOnce | ByExample | None:
+        """The cheapest way to a sum from what the cluster's values are made of, if there is one."""
         through = {e.outputs[0], *cluster.values}
         ways: list[AtOnce | ByExample] = []
-        for kind in (AtOnce, ByExample):
-            with suppress(NotSeparable):
-                ways.append(kind(Expansion(self.made_by, through), e))
-        return Sink(e, min(ways, key=lambda way: way.cost)) if ways else None
+        with suppress(NotSeparable):
+            ways.append(AtOnce(Expansion(self.made_by, through), e, made))
+        with suppress(NotSeparable):
+            ways.append(ByExample(Expansion(self.made_by, through), e))
+        return min(ways, key=lambda way: way.cost, default=None)
+
+    def cost(self, e: Equation) -> float:
+        """`_cost`, computed once."""
+        found = self.costs.get(e)
+        if found is None:
+            found = self.costs[e] = _cost(e)
+        return found
 
     def bytes_made(self, cluster: Cluster) -> int:
         """The memory of those values that are not fused into what reads them."""

@@ -9,6 +9,7 @@ XLA:CPU; only ratios matter, and a rewrite must win by much.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -82,6 +83,26 @@ class Order:
 
     def volume(self, axes: Any) -> int:
         return math.prod([self.size[a] for a in axes])
+
+    def may_gain(self, term: Term, made: float) -> bool:
+        """Can any order begin more cheaply than with what cost `made`? Else it is not searched: an
+        axis that one factor alone has can be summed first, or another pair contracted."""
+        groups = self._groups(term)
+        axes = [a for a, _ in groups]
+        if len(groups) < 3 or any([f.kind == "one_hot" for _, (f, *_) in groups]):
+            return True
+        count = Counter([a for names in axes for a in names])
+        for i, x in enumerate(axes):
+            if any([count[a] == 1 and a not in self.out for a in x]):
+                return True
+            for y in axes[:i]:
+                both = x | y
+                inside = [a for a in both if count[a] > (a in x) + (a in y) or a in self.out]
+                flops = self.volume(both) * (1 if len(inside) == len(both) else 2)
+                written = self.bytes * self.volume(inside)
+                if self.per_flop * flops + PER_BYTE_WRITTEN * written < 0.75 * made:
+                    return True
+        return False
 
     def plan(self, term: Term) -> Plan:
         """The cheapest tree for a term."""

@@ -68,7 +68,8 @@ class Expansion:
     """The names of axes, and how values become terms. `through`: those to look through.
 
     `multiplied_out` tells whether a product of sums was written as a sum of products. Such a sum
-    may cancel where the product did not.
+    may cancel where the product did not. `squares` tells whether the square of a product was
+    written as a product of squares, which may leave the range of the dtype.
     """
 
     def __init__(self, made_by: dict[Var, Equation], through: Container[Var]):
@@ -76,7 +77,7 @@ class Expansion:
         self.through = through
         self.size: dict[int, int] = {}
         self.split: dict[int, Axes] = {}
-        self.multiplied_out = False
+        self.multiplied_out = self.squares = False
         self.looked_at = self.deep = 0
 
     # --- axes
@@ -315,6 +316,8 @@ def _square(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
     x, y = [self.expand(e.inputs[0], dims) for _ in range(2)]
     if self._sums(x, dims):
         self.multiplied_out = True
+    if any([len(t.factors) > 1 for t in x]):
+        self.squares = True
     return [
         Term(s.number * t.number * (1 if i == k else 2), (*s.factors, *t.factors))
         for i, s in enumerate(x)
