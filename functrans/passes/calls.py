@@ -31,6 +31,7 @@ from functrans.primitives.conversion import convert_element_type
 from functrans.primitives.custom import CustomCall, CustomLin
 from functrans.primitives.custom_vmap import custom_vmap_call
 from functrans.primitives.linear_solve import Solver
+from functrans.primitives.random_bits import random_bits
 from functrans.primitives.selection import copy, stop_gradient
 from functrans.primitives.while_loop import tangent_loop
 
@@ -103,9 +104,16 @@ def inline_calls(program: Program) -> Program:
     open_: set[Program] = set()  # what stands in place of its calls
     for p in order:
         made = new[p] = _spliced(with_programs(p, new), open_)
-        if calls[p] == 1 or len(made.equations) <= SHORT:
+        short = len(made.equations) <= SHORT
+        if (calls[p] == 1 or short) and not _draws(made):
             open_.add(made)
     return new[program]
+
+
+def _draws(program: Program) -> bool:
+    """Does it make random numbers? These are to have JAX's bits, so the call stays, as in JAX:
+    among the equations around it XLA would fold constants, with other last bits."""
+    return any([e.primitive is random_bits for e in program.equations])
 
 
 def _spliced(program: Program, open_: set[Program]) -> Program:
