@@ -19,6 +19,7 @@ import numpy as np
 from functrans import tree
 from functrans.flags import flags
 from functrans.ir.program import Equation, Program, hoist_constants
+from functrans.ir.types import same_types
 from functrans.primitives.base import Cost, LinearInput, Primitive
 from functrans.primitives.parts import reached_outputs, reading, restricted, smaller
 from functrans.trace import ARRAYS, Tracer, stage, staging_trace, state, typeof
@@ -30,10 +31,9 @@ class Jit(Primitive):
     name, multiple, holds_programs = "jit", True, True
 
     def type(self, *types: Any, program: Program) -> Any:
-        if len(types) != len(program.inputs) or not all(
-            t.same(want) for t, want in zip(types, program.in_types, strict=True)
-        ):
-            shown = ", ".join(map(str, program.in_types))
+        wanted = program.in_types
+        if types != wanted and not same_types(types, wanted):
+            shown = ", ".join(map(str, wanted))
             raise self.mismatch(types, f"the nested program {program.name} takes ({shown})")
         return program.out_types
 
