@@ -898,3 +898,13 @@ def test_zero_size_and_one_size_axes(shape):
 
     x = np.linspace(-1, 1, int(np.prod(shape)), dtype=np.float32).reshape(shape)
     try_all(ft.make_ir(f)(x), [x], 1e-6, compiled=True)
+
+
+def test_a_rectifier_is_a_maximum():
+    x = np.array([-np.inf, -1.0, -0.0, 0.0, 2.0, np.inf, np.nan], np.float32)
+    program = ft.make_ir(ft.nn.relu)(x)
+    made = ft.passes.dead_code(ft.passes.simplify(program))
+    assert [e.primitive.name for e in made.equations] == ["max"]
+    np.testing.assert_array_equal(ft.interpret(made, x), ft.interpret(program, x))
+    np.testing.assert_array_equal(ft.jit(ft.nn.relu)(x), jax.nn.relu(x))
+    assert ft.passes.simplify(program, exact=True) is program
