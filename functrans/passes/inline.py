@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from functrans.ir.program import Equation, Literal, Program, Var
+from functrans.passes.rewrite import children_first
 from functrans.primitives.call import jit
 
 DEEPEST = 64
@@ -21,7 +22,7 @@ DEEPEST = 64
 def inline(program: Program, deepest: int = DEEPEST) -> Program:
     """The program with its only-called-once nested programs spliced in, if it is nested deeper than
     `deepest`; else the same object."""
-    order = _children_first(program)
+    order = children_first(program, _called)
     depth: dict[Program, int] = {}
     for p in order:
         depth[p] = 1 + max([depth[q] for q in _called(p)], default=0)
@@ -36,23 +37,6 @@ def inline(program: Program, deepest: int = DEEPEST) -> Program:
 
 def _called(program: Program) -> list[Program]:
     return [e.params["program"] for e in program.equations if e.primitive is jit]
-
-
-def _children_first(program: Program) -> list[Program]:
-    """Every program called from this one, itself last; a list and no recursion."""
-    order: list[Program] = []
-    seen = {program}
-    stack = [(program, iter(_called(program)))]
-    while stack:
-        p, rest = stack[-1]
-        child = next((q for q in rest if q not in seen), None)
-        if child is None:
-            order.append(p)
-            stack.pop()
-        else:
-            seen.add(child)
-            stack.append((child, iter(_called(child))))
-    return order
 
 
 def _splice(program: Program, inner: Callable[[Program], tuple[Program, bool]]) -> Program:

@@ -40,11 +40,14 @@ def children(program: Program) -> list[Program]:
     return found
 
 
-def children_first(program: Program) -> list[Program]:
-    """Every program nested in this one, each once, itself last; a list and no recursion."""
+def children_first(
+    program: Program, below: Callable[[Program], list[Program]] = children
+) -> list[Program]:
+    """Every program nested in this one, each once, itself last; a list and no recursion. `below`
+    gives the programs in one that count."""
     order: list[Program] = []
     seen = {program}
-    stack = [(program, iter(children(program)))]
+    stack = [(program, iter(below(program)))]
     while stack:
         p, rest = stack[-1]
         child = next((q for q in rest if q not in seen), None)
@@ -53,7 +56,7 @@ def children_first(program: Program) -> list[Program]:
             stack.pop()
         else:
             seen.add(child)
-            stack.append((child, iter(children(child))))
+            stack.append((child, iter(below(child))))
     return order
 
 
