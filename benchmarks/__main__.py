@@ -132,8 +132,7 @@ def steps() -> Iterator[Row]:
             lambda ours=ours, args=args: ours(*args),
             lambda peer=peer, args=args: peer(*args),
             goal=1.03,
-            repeats=41,
-            calls=5,
+            repeats=401,
         )
 
 
@@ -171,7 +170,6 @@ def growth() -> Iterator[Row]:
         lambda: [short() for _ in range(10)],
         goal=1.25,
         repeats=3,
-        warm=False,
     )
 
 

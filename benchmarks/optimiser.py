@@ -2,11 +2,12 @@
 
 Each program runs under both libraries once and is compared before it is timed. Rows: time, the
 temporary memory that XLA states, numbers of equations. A program that takes JAX seconds is timed
-three times, a fast one up to 41 times.
+three times, a fast one up to 401 times.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -22,7 +23,8 @@ from benchmarks.timing import Row, clear, counted, pair
 from functrans.passes.explain import measured
 
 Make = Callable[[Library], Callable[..., Any]]
-SECONDS = 3.0  # of each row for the slower side, about
+SECONDS = 5.0  # of each row, about
+TURN = 0.1  # seconds
 TOLERANCE = 1e-4  # of float32 sums of up to a million terms, relative to an array's largest number
 
 
@@ -134,13 +136,24 @@ def compare(name: str, ours: Any, peer: Any) -> None:
 
 
 def timed(name: str, ours: Callable, peer: Callable, goal: float | None) -> Row:
-    """A row of as many repeats as fit into SECONDS, of programs that have run before."""
+    """A row of as many turns as fit into SECONDS, of programs that have run before.
+
+    Sides that take about as long are timed call by call. Otherwise a side's turn takes at least
+    TURN: right after a run that fills caches and memory with the gradients of examples, the first
+    call of the other side measures that run."""
+    once = [_seconds(run) for run in (ours, peer)]
+    turn = 0 if max(once) < 2 * min(once) else TURN
+    calls = [max(1, math.ceil(turn / seconds)) for seconds in once]
+    turns = sum(n * seconds for n, seconds in zip(calls, once, strict=True))
+    repeats = int(min(401, max(3, SECONDS / turns)))
+    return pair(name, ours, peer, goal=goal, repeats=repeats, calls=(calls[0], calls[1]))
+
+
+def _seconds(run: Callable[[], Any]) -> float:
+    jax.block_until_ready(run())
     start = time.perf_counter()
-    jax.block_until_ready((ours(), peer()))
-    both = time.perf_counter() - start
-    repeats = int(min(41, max(3, SECONDS / both)))
-    calls = int(min(50, max(1, SECONDS / repeats / both)))
-    return pair(name, ours, peer, goal=goal, repeats=repeats, calls=calls, warm=False)
+    jax.block_until_ready(run())
+    return time.perf_counter() - start
 
 
 def passes_row(name: str, step: Callable[..., Any], args: tuple) -> Row:

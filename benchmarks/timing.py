@@ -15,6 +15,8 @@ import jax
 
 import functrans as ft
 
+GARBAGE = 8  # pairs between collections: one takes longer than a short step
+
 
 @dataclass
 class Row:
@@ -41,26 +43,29 @@ def pair(
     *,
     goal: float | None = None,
     repeats: int = 15,
-    calls: int = 1,
+    calls: int | tuple[int, int] = 1,
     before: Callable[[], Any] | None = None,
-    warm: bool = True,
 ) -> Row:
-    """Time both `repeats` times in turn, `calls` calls at a time, after one call each; the ratio is
-    taken pair by pair. `before` runs, untimed, ahead of every measurement."""
-    if warm:
+    """Time both `repeats` times in turn, `calls` calls at a time (one number for each side where
+    one side takes much longer), after one call each; the ratio is taken pair by pair. `before`
+    runs, untimed, ahead of every measurement."""
+    if before is None:
         jax.block_until_ready((ours(), peer()))
-    a, b = [], []
+    calls_ours, calls_peer = (calls, calls) if isinstance(calls, int) else calls
+    sides = ((ours, calls_ours), (peer, calls_peer))
+    times: tuple[list[float], list[float]] = ([], [])
     gc.collect()
     gc.disable()
     try:
         for i in range(repeats):
-            first, second = (ours, peer) if i % 2 == 0 else (peer, ours)
-            x, y = _time(first, calls, before), _time(second, calls, before)
-            a.append(x if i % 2 == 0 else y)
-            b.append(y if i % 2 == 0 else x)
-            gc.collect()
+            for side in (0, 1) if i % 2 == 0 else (1, 0):
+                run, n = sides[side]
+                times[side].append(_time(run, n, before))
+            if i % GARBAGE == 0:
+                gc.collect()
     finally:
         gc.enable()
+    a, b = times
     ratios = sorted(x / y for x, y in zip(a, b, strict=True))
     quarter = len(ratios) // 4
     return Row(
