@@ -139,6 +139,17 @@ _source = operator.attrgetter("source")
 _TAKES_CONTEXT = "ctx" in inspect.signature(mlir.aval_to_ir_type).parameters
 
 
+def _by_age(program: Program) -> tuple[Program, list[int]]:
+    """The program with its results in the order in which they are made, and where each belongs.
+
+    XLA inlines a function result by result: the cotangent of a weight that came behind that of an
+    activation would be computed after it too, and what it reads be kept until then."""
+    outs = program.outputs
+    age: dict[Any, int] = {v: i for i, e in enumerate(program.equations) for v in e.outputs}
+    places = sorted(range(len(outs)), key=lambda i: age.get(outs[i], -1))
+    return program.replace(outputs=[outs[i] for i in places]), places
+
+
 class Lowering:
     """What a primitive's `lower` is given: types of its operands and results, and common snippets.
 
@@ -206,9 +217,14 @@ class Lowering:
         cache = self.module_ctx.cached_primitive_lowerings
         key = (_program_p, program)
         if key not in cache:
-            cache[key] = self._declare(program)
-        results = [self.type(t) for t in program.out_types]
-        return list(func_dialect.CallOp(results, cache[key], operands).results)
+            ordered, places = _by_age(program)
+            cache[key] = self._declare(ordered), places
+        name, places = cache[key]
+        types = program.out_types
+        results = [self.type(types[i]) for i in places]
+        made = func_dialect.CallOp(results, name, operands).results
+        found = dict(zip(places, made, strict=True))
+        return [found[i] for i in range(len(types))]
 
     def _declare(self, program: Program) -> Any:
         kind = ir.FunctionType.get(
