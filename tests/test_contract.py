@@ -29,28 +29,31 @@ class Everything(MODULE._Search):
     """Rewrites whatever can be rewritten, whatever it costs."""
 
     def cheaper(self, cluster: Any) -> Any:
-        sinks = [MODULE.Sink(e, self.cheapest(e, cluster, np.inf)) for e in cluster.sinks]
+        sinks = [MODULE.Sink(e, self.cheapest(e, cluster, np.inf, np.inf)) for e in cluster.sinks]
         return sinks if sinks and all([s.way is not None for s in sinks]) else None
+
+    def _is_masked(self, e: Any, u: Any) -> bool:
+        return False
 
 
 class Loops(Everything):
     """The same, one example after the other where that can be done."""
 
-    def cheapest(self, e: Any, cluster: Any, made: float) -> Any:
+    def cheapest(self, e: Any, cluster: Any, made: float, limit: float) -> Any:
         through = {e.outputs[0], *cluster.values}
         try:
             return ByExample(Expansion(self.made_by, through), e)
         except NotSeparable:
-            return super().cheapest(e, cluster, made)
+            return super().cheapest(e, cluster, made, limit)
 
 
 class Grams(Everything):
     """The same, products of sums always multiplied out."""
 
-    def cheapest(self, e: Any, cluster: Any, made: float) -> Any:
+    def cheapest(self, e: Any, cluster: Any, made: float, limit: float) -> Any:
         through = {e.outputs[0], *cluster.values}
         try:
-            return MODULE.AtOnce(Expansion(self.made_by, through), e, made)
+            return MODULE.AtOnce(Expansion(self.made_by, through), e, made, limit)
         except NotSeparable:
             return None
 

@@ -23,10 +23,11 @@ ghost clipping (Li et al. 2022, arXiv:2110.05679); here they are instances of on
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from functrans.ir.program import Equation, Origin, Program, Var
+from functrans.ir.program import Equation, Literal, Origin, Program, Var
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.passes.by_example import ByExample
 from functrans.passes.common_subexpressions import common_subexpressions
@@ -46,6 +47,7 @@ from functrans.passes.rewrite import everywhere, finished, renamed, renamed_all
 from functrans.primitives.arithmetic import max_
 from functrans.primitives.base import bytes_of
 from functrans.primitives.contraction import dot_general
+from functrans.primitives.elementwise import div, mul
 from functrans.primitives.reduction import reduce_sum
 from functrans.primitives.scatter import scatter, scatter_add
 from functrans.primitives.selection import select_n
@@ -56,6 +58,8 @@ WORTH = 20_000.0  # nanoseconds that a rewrite must save at least
 PER_BYTE_KEPT = 0.35  # nanoseconds that memory is worth that is held until another sum is there
 LARGE = 1 << 20  # bytes
 MOST_ROUNDS = 5
+MANY = 8
+MOST_ASKED = 8  # values that a factor is made of
 
 
 def contract(program: Program) -> Program:
@@ -75,7 +79,7 @@ def _contract(program: Program) -> Program:
 class AtOnce:
     """A sum of products computed as such."""
 
-    def __init__(self, expansion: Expansion, e: Equation, made: float):
+    def __init__(self, expansion: Expansion, e: Equation, made: float, limit: float):
         (v,) = e.outputs
         dims, terms = expansion.whole(v)
         if expansion.multiplied_out and v.type.dtype.itemsize > 4:
@@ -84,7 +88,7 @@ class AtOnce:
         self.order = Order(expansion.size, dims, v.type.dtype, wide)
         if not all([self.order.may_gain(t, made) for t in terms]):
             raise NotSeparable
-        self.plans = [self.order.plan(t) for t in terms]
+        self.plans = [self.order.plan(t, limit) for t in terms]
         self.leaves = list(dict.fromkeys([f.value for t in terms for f in t.factors]))
         self.cost = sum([p.cost for p in self.plans]) + PER_OPERATION * (len(self.plans) - 1)
         self.positive = expansion.multiplied_out and sums_squares(expansion.made_by, e)
@@ -152,6 +156,7 @@ class _Search:
         sinks: dict[Equation, None] = {}
         reached: dict[Var, Var | None] = {v: None}  # and from where
         stack = [v]
+        long = _sums_many(self.made_by[v])
         while stack:
             u = stack.pop()
             if u in values:
@@ -163,7 +168,7 @@ class _Search:
                 if _is_sink(e) or (e.primitive is slice_ and is_diagonal(self.made_by, e)):
                     sinks[e] = None
                 elif e.primitive in POINTWISE or e.primitive in ALIASES:
-                    if not self._is_seen_through(e):
+                    if not self._is_seen_through(e) or (long and self._is_masked(e, u)):
                         return self.refused(u, reached)
                     near = [w for w in e.inputs if w is not u and self._may_join(w, u)]
                     for w in (e.outputs[0], *near):
@@ -189,6 +194,29 @@ class _Search:
         same = e.inputs[0].type.dtype == e.outputs[0].type.dtype
         return same and e.params.get("y", 2) == 2
 
+    def _is_masked(self, e: Equation, u: Var) -> bool:
+        """Is a contraction multiplied by a value that varies along all of its axes? The sum over k
+        of a[m,k] b[k,n] c[m,n] takes m k n products in whichever order: nothing is to be gained."""
+        if e.primitive is not mul and e.primitive is not div:
+            return False
+        return any([w is not u and self._varies(w, u.type.size) for w in e.inputs])
+
+    def _varies(self, w: Any, size: int) -> bool:
+        """Is it, or a factor or term of it, so large a value that is none of a sum's?"""
+        todo = [w]
+        for _ in range(MOST_ASKED):
+            if not todo:
+                break
+            w = todo.pop()
+            if w.__class__ is Literal or w.type.size < size:
+                continue
+            e = self.made_by.get(w)
+            if e is None or not (_is_source(e) or e.primitive in POINTWISE | ALIASES):
+                return True
+            if not _is_source(e):
+                todo += e.inputs
+        return False
+
     def _may_join(self, v: Any, u: Var) -> bool:
         """Is it, as u is, a large value that need not be made?"""
         e = self.made_by.get(v)
@@ -204,21 +232,26 @@ class _Search:
         sinks = []
         after = 0.0
         for e in sorted(cluster.sinks, key=self.cost, reverse=True):  # the likeliest to fail first
-            way = self.cheapest(e, cluster, made)
-            if way is None or (after := after + way.cost) > most + kept:
+            way = self.cheapest(e, cluster, made, most + kept - after)
+            if way is None:
                 return None
+            after += way.cost
             sinks.append(Sink(e, way))
         return sinks if after < most or self.waits(cluster) else None
 
-    def cheapest(self, e: Equation, cluster: Cluster, made: float) -> AtOnce | ByExample | None:
-        """The cheapest way to a sum from what the cluster's values are made of, if there is one."""
+    def cheapest(
+        self, e: Equation, cluster: Cluster, made: float, limit: float
+    ) -> AtOnce | ByExample | None:
+        """The cheapest way to a sum from what the cluster's values are made of, if there is one
+        that costs no more than the limit."""
         through = {e.outputs[0], *cluster.values}
         ways: list[AtOnce | ByExample] = []
         with suppress(NotSeparable):
-            ways.append(AtOnce(Expansion(self.made_by, through), e, made))
+            ways.append(AtOnce(Expansion(self.made_by, through), e, made, limit))
         with suppress(NotSeparable):
             ways.append(ByExample(Expansion(self.made_by, through), e))
-        return min(ways, key=lambda way: way.cost, default=None)
+        way = min(ways, key=lambda way: way.cost, default=None)
+        return way if way is not None and way.cost <= limit else None
 
     def cost(self, e: Equation) -> float:
         """`_cost`, computed once."""
@@ -285,6 +318,15 @@ def _is_source(e: Equation) -> bool:
     if dtype_class(dtype) != "float" or dtype.itemsize < 4:
         return False  # integers have no inverses; sums of squares overflow in narrow floats
     return plain_dot(e) if e.primitive is dot_general else adds_rows(e)
+
+
+def _sums_many(e: Equation) -> bool:
+    """Is it a contraction, of which the products and not the bytes are the cost?"""
+    if e.primitive is not dot_general:
+        return False
+    lhs, out = e.params["lhs"], e.params["out"]
+    sizes = zip(lhs, e.inputs[0].type.shape, strict=True)
+    return math.prod([n for name, n in sizes if name not in out]) >= MANY
 
 
 def _is_sink(e: Equation) -> bool:

@@ -82,7 +82,7 @@ class Order:
         self.per_flop = PER_FLOP * (4 if self.bytes == 8 else 1)
 
     def volume(self, axes: Any) -> int:
-        return math.prod([self.size[a] for a in axes])
+        return math.prod(map(self.size.__getitem__, axes))
 
     def may_gain(self, term: Term, made: float) -> bool:
         """Can any order begin more cheaply than with what cost `made`? Else it is not searched: an
@@ -104,8 +104,8 @@ class Order:
                     return True
         return False
 
-    def plan(self, term: Term) -> Plan:
-        """The cheapest tree for a term."""
+    def plan(self, term: Term, limit: float = math.inf) -> Plan:
+        """The cheapest tree for a term; NotSeparable if there is none below the limit."""
         groups = self._groups(term)
         n = len(groups)
         names = [axes for axes, _ in groups]
@@ -119,9 +119,9 @@ class Order:
             best[1 << i] = self._first(axes, factors, axes & outside[1 << i])
         for s in range(1, 1 << n):
             if s not in best:
-                best[s] = self._best_pair(s, best, outside[s])
+                best[s] = self._best_pair(s, best, outside[s], limit)
         cost, tree = best[(1 << n) - 1]
-        if cost == math.inf:
+        if tree is None:
             raise NotSeparable
         return Plan(term.number, tree, cost)
 
@@ -164,8 +164,10 @@ class Order:
             cost += PER_OPERATION + self.bytes * volume * PER_BYTE_READ
         return cost
 
-    def _best_pair(self, s: int, best: dict[int, Any], outside: set[int]) -> tuple[float, Any]:
-        found: tuple[float, Any] = (math.inf, None)
+    def _best_pair(
+        self, s: int, best: dict[int, Any], outside: set[int], limit: float
+    ) -> tuple[float, Any]:
+        found: tuple[float, Any] = (limit, None)
         low = s & -s
         a = (s - 1) & s
         while a:

@@ -95,11 +95,13 @@ class Expansion:
 
     def resolve(self, axes: Axes) -> Axes:
         """The axes that these were split into."""
-        if self.split.keys().isdisjoint(axes):
+        if not self.split or self.split.keys().isdisjoint(axes):
             return axes
         return tuple([b for a in axes for b in self.resolve(self.split.get(a, (a,)))])
 
     def axes_of(self, factors: Sequence[Factor]) -> set[int]:
+        if not self.split:
+            return {a for f in factors for axes in f.dims for a in axes}
         return {a for f in factors for axes in f.dims for a in self.resolve(axes)}
 
     # --- values
