@@ -53,3 +53,30 @@ def test_only_floats_with_long_rows_are_halved():
     assert "stablehlo.reduce" not in text((8, LONG), "float32")
     assert "stablehlo.reduce" in text((8, 16_000), "float32")
     assert "stablehlo.reduce" in text((8, LONG), "int32")
+
+
+def test_only_large_matrices_are_read_in_blocks():
+    def text(shape, spec):
+        x, y = np.ones(shape, np.float32), np.ones(shape[::-1], np.float32)
+        return ft.jit(lambda x, y: ft.numpy.einsum(spec, x, y)).lower(x, y).as_text()
+
+    assert "stablehlo.while" in text((1024, 1100), "ij,ji->")
+    assert "stablehlo.while" not in text((1024, 1000), "ij,ji->")
+    assert "stablehlo.while" not in text((16, 100_000), "ij,ji->")
+    assert "stablehlo.while" not in text((1024, 1100), "ij,jk->ik")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("out", ["", "i", "j"])
+@pytest.mark.parametrize("shape", [(1100, 1001), (1024, 1100)])
+def test_large_matrices_read_against_their_layout(shape, out, dtype):
+    rng = np.random.default_rng(0)
+    x, y = (rng.normal(size=s).astype(dtype) for s in (shape, shape[::-1]))
+    with jax.enable_x64(True):
+        f = ft.jit(lambda x, y: ft.numpy.einsum(f"ij,ji->{out}", x, y))
+        assert "stablehlo.while" in f.lower(x, y).as_text()
+        found = np.asarray(f(x, y))
+    wanted = np.einsum(f"ij,ji->{out}", x.astype(np.float64), y.astype(np.float64))
+    assert found.dtype == dtype
+    error = np.abs(found - wanted).max() / np.sqrt(x.size)
+    assert error < (3e-6 if dtype == "float32" else 1e-13)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
+import jax
 from jax.extend.mlir import ir
 from jax.extend.mlir.dialects import stablehlo as hlo
 
@@ -19,6 +20,10 @@ from functrans.ir.types import ArrayType, dtype_class
 _VECTORISED = 64 * 1024
 # Halvings that XLA fuses into one pass over memory: 16 rows are read, one is written.
 _FUSED = 4
+# Matrices above this many bytes are not in a cache when they are read against their layout.
+_FAR = 4 * 1024 * 1024
+_LINE = 64  # bytes of a cache line
+_NARROW = 512  # rows or columns; below, the form wins nothing
 
 
 def folds_long_rows(t: ArrayType, axes: Sequence[int]) -> tuple[int, int, int] | None:
@@ -77,3 +82,35 @@ def by_halves(
     if small:
         y = hlo.convert(ir.RankedTensorType.get(y.type.shape, result.element_type), y)
     return hlo.reshape(result, y)
+
+
+def crosses(
+    x: ArrayType, y: ArrayType, lhs: Sequence[int], rhs: Sequence[int], out: Sequence[int]
+) -> bool:
+    """Are products of the elements of a large matrix with those of another's transpose summed?
+    XLA:CPU transposes it first, which takes twice to three times as long as `crossed`."""
+    if len(lhs) != 2 or len(out) > 1 or list(lhs) != list(reversed(rhs)):
+        return False
+    if dtype_class(x.dtype) != "float" or min(x.shape) < _NARROW:
+        return False
+    return x.dtype.itemsize >= 4 and x.size * x.dtype.itemsize > _FAR
+
+
+def crossed(x: jax.Array, y: jax.Array) -> jax.Array:
+    """`sum_j x[i, j] y[j, i]` for each i, as many rows of x at a time as columns of y lie in a cache
+    line."""
+    n, width = x.shape[0], _LINE // x.dtype.itemsize
+
+    def block(start: Any, rows: int) -> jax.Array:
+        a = jax.lax.dynamic_slice_in_dim(x, start, rows, 0)
+        b = jax.lax.dynamic_slice_in_dim(y, start, rows, 1)
+        return jax.numpy.sum(a.T * b, axis=0)
+
+    whole = n - n % width
+    made = jax.lax.map(lambda i: block(i, width), jax.numpy.arange(0, whole, width))
+    return jax.numpy.concatenate([made.reshape(whole), block(whole, n - whole)])
+
+
+def crossed_sum(x: jax.Array, y: jax.Array) -> jax.Array:
+    """`sum_ij x[i, j] y[j, i]`."""
+    return jax.numpy.sum(crossed(x, y))

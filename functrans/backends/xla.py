@@ -462,6 +462,15 @@ class Lowering:
             ir.Operation.create("stablehlo.return", [], [op(*block.arguments).result])
         return made.result
 
+    def crossed(self, x: Any, y: Any, lhs: Sequence[int], rhs: Sequence[int], out: Any) -> Any:
+        """The contraction of large matrices over axes that stand the other way round in y, where
+        the platform has a faster form; else None."""
+        if self.platform != "cpu" or not cpu.crosses(*self.in_types, lhs, rhs, out):
+            return None
+        if out == (lhs[1],):
+            x, y, self.in_types = y, x, self.in_types[::-1]
+        return self.via_jax(cpu.crossed if out else cpu.crossed_sum, x, y)[0]
+
     def via_jax(self, function: Callable[..., Any], *operands: Any) -> Any:
         """Lower through a JAX function of the operands; for operations with long lowerings. Results
         as a list."""

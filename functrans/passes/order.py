@@ -310,23 +310,27 @@ class Order:
         return and_(ge(x, literal(0, t)), lt(x, literal(self.size[counted], t)))
 
     def _emit_leaf(self, leaf: Leaf, values: dict[Var, Any]) -> tuple[Any, list[int]]:
-        total, names = None, []
-        for f in leaf.factors:
-            x, own = values[f.value], [a for axes in f.dims for a in axes]
-            shape = tuple([self.size[a] for a in own])
-            if typeof(x).shape != shape:
-                x = reshape(x, shape=shape)
-            if self.wide:
-                x = convert_element_type(x, dtype=self.dtype, weak_type=False)
-            if f.kind == "inverse":
-                x = div(literal(1, typeof(x)), x)
-            if total is None:
-                total, names = x, own
-                continue
+        total, names = self._emit_factor(leaf.factors[0], values)
+        for i, f in enumerate(leaf.factors[1:], 2):
+            x, own = self._emit_factor(f, values)
+            if own != names and i == len(leaf.factors) and len(leaf.axes) < len(own):
+                kept = [a for a in names if a in leaf.axes]  # they are never brought in line
+                return dot_general(
+                    total, x, lhs=tuple(names), rhs=tuple(own), out=tuple(kept)
+                ), kept  # fmt: skip
             if own != names:
                 x = transpose(x, permutation=tuple([own.index(a) for a in names]))
             total = mul(total, x)
         return self._summed(total, names, leaf.axes)
+
+    def _emit_factor(self, f: Factor, values: dict[Var, Any]) -> tuple[Any, list[int]]:
+        x, names = values[f.value], [a for axes in f.dims for a in axes]
+        shape = tuple([self.size[a] for a in names])
+        if typeof(x).shape != shape:
+            x = reshape(x, shape=shape)
+        if self.wide:
+            x = convert_element_type(x, dtype=self.dtype, weak_type=False)
+        return (div(literal(1, typeof(x)), x) if f.kind == "inverse" else x), names
 
     @staticmethod
     def _summed(x: Any, names: list[int], axes: Names) -> tuple[Any, list[int]]:

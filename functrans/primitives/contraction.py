@@ -88,6 +88,10 @@ class DotGeneral(Primitive):
         summed = [n for n in lhs if n in rhs and n not in out]
         if not summed and preferred is None:
             return self._outer_product(ctx, x, y, lhs, rhs, out)
+        if precision is None and preferred is None:
+            crossed = ctx.crossed(x, y, lhs, rhs, out)
+            if crossed is not None:
+                return crossed
 
         def natural(first: Axes, second: Axes) -> list[int]:
             return [*batch, *[n for n in (*first, *second) if n in out and n not in batch]]
