@@ -117,20 +117,15 @@ TEXTS: dict[str, tuple[Any, Any, list[str]]] = {
     "trace": (
         lambda a, b: fnp.trace(a @ b), ((30, 40), (40, 30)),
         [
-            "c: f32[30,40] = transpose[permutation=(1, 0)] b",
-            "d: f32[30,40] = mul a c",
-            "e: f32[30] = reduce_sum[axes=(1,)] d",
-            "f: f32[] = reduce_sum[axes=(0,)] e",
-            "return f",
+            'c: f32[] = dot_general["ij,ji->"] a b',
+            "return c",
         ],
     ),
     "diagonal": (
         lambda a, b: fnp.diag(a @ b), ((30, 40), (40, 30)),
         [
-            "c: f32[30,40] = transpose[permutation=(1, 0)] b",
-            "d: f32[30,40] = mul a c",
-            "e: f32[30] = reduce_sum[axes=(1,)] d",
-            "return e",
+            'c: f32[30] = dot_general["ij,ji->i"] a b',
+            "return c",
         ],
     ),
     "sum": (
