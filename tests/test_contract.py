@@ -39,12 +39,20 @@ class Everything(MODULE._Search):
 class Loops(Everything):
     """The same, one example after the other where that can be done."""
 
+    gram = False
+
     def cheapest(self, e: Any, cluster: Any, made: float, limit: float) -> Any:
         through = {e.outputs[0], *cluster.values}
         try:
-            return ByExample(Expansion(self.made_by, through), e)
+            return ByExample(Expansion(self.made_by, through), e, self.gram)
         except NotSeparable:
             return super().cheapest(e, cluster, made, limit)
+
+
+class GramLoops(Loops):
+    """The same, with the squares multiplied out in the loop."""
+
+    gram = True
 
 
 class Grams(Everything):
@@ -267,7 +275,7 @@ def test_indices_of_two_axes_that_no_factor_has(monkeypatch):
 
 
 @pytest.mark.parametrize("mode", ["clip", "drop", "promise_in_bounds"])
-@pytest.mark.parametrize("search", [Everything, Grams, Loops])
+@pytest.mark.parametrize("search", [Everything, Grams, Loops, GramLoops])
 def test_indices_outside(mode, search, monkeypatch):
     chosen(monkeypatch, search)
     rng = np.random.default_rng(0)
@@ -289,7 +297,7 @@ def test_indices_outside(mode, search, monkeypatch):
 
 
 @pytest.mark.parametrize("left", [1e-2, 1e-3, 1e-4, 0.0])
-@pytest.mark.parametrize("search", [Everything, Grams, Loops])
+@pytest.mark.parametrize("search", [Everything, Grams, Loops, GramLoops])
 def test_squares_of_sums_that_cancel(left, search, monkeypatch):
     """The norm is `left` of what it would be if the terms of the sum had the same signs."""
     chosen(monkeypatch, search)
@@ -586,14 +594,14 @@ def reference_literal(v: Any) -> Any:
     return np.abs(value) if value.dtype.kind == "f" else value
 
 
-@pytest.mark.parametrize("search", [Everything, Loops, Grams])
+@pytest.mark.parametrize("search", [Everything, Loops, Grams, GramLoops])
 def test_random_programs(search, monkeypatch):
     done = [try_random(seed, 10, search, monkeypatch) for seed in range(50)]
     assert sum(done) >= 15
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("search", [Everything, Loops, Grams])
+@pytest.mark.parametrize("search", [Everything, Loops, Grams, GramLoops])
 def test_many_random_programs(search, monkeypatch):
     for seed in range(1000, 6000):
         try_random(seed, 6 + seed % 12, search, monkeypatch)
@@ -867,7 +875,7 @@ def test_compiled(model, way, monkeypatch):
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("search", [Everything, Loops, Grams])
+@pytest.mark.parametrize("search", [Everything, Loops, Grams, GramLoops])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("model", MODELS)
@@ -946,7 +954,7 @@ AXES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("search", [Everything, Grams, Loops])
+@pytest.mark.parametrize("search", [Everything, Grams, Loops, GramLoops])
 @pytest.mark.parametrize("sizes", AXES)
 def test_axes_of_no_and_of_one_element(sizes, search, monkeypatch):
     chosen(monkeypatch, search)

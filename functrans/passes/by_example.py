@@ -1,8 +1,9 @@
 """A sum of squares computed for one element of a leading axis after the other.
 
 In: an equation `n[b] = sum u[b, ...]**2`, and u as a sum of products (passes/products.py). Out: a
-loop over b that makes one u[b] at a time, as it was written; so its accuracy is that of the program
-as written, and its memory that of one example.
+loop over b. A step either makes one u[b], as it was written, so that its accuracy is that of the
+program as written; or it multiplies the squares out, in float64 (see passes/contract.py), by Gram
+matrices that stay in the cache. The memory is that of one example.
 """
 
 from __future__ import annotations
@@ -12,40 +13,42 @@ from typing import Any
 
 from functrans.ir.program import Equation, Var, hoist_constants
 from functrans.ir.types import ArrayType
-from functrans.passes.order import PER_BYTE_READ, PER_BYTE_WRITTEN, PER_OPERATION, Order
+from functrans.passes.order import PER_BYTE_READ, PER_OPERATION, Order
 from functrans.passes.products import Expansion, Factor, NotSeparable, Term, squared
+from functrans.primitives.arithmetic import max_
+from functrans.primitives.base import bytes_of
 from functrans.primitives.elementwise import mul
 from functrans.primitives.reduction import reduce_sum
 from functrans.primitives.scan import scan
 from functrans.primitives.shape import transpose
-from functrans.trace import stage, typeof
-
-CACHE = 1 << 20  # bytes
+from functrans.trace import literal, stage, typeof
 
 
 class ByExample:
-    """The loop for a sum of squares; NotSeparable if the equation is none over a leading axis."""
+    """The loop for a sum of squares; NotSeparable if the equation is none over a leading axis.
+    `gram`: with the squares multiplied out."""
 
-    def __init__(self, expansion: Expansion, e: Equation):
+    def __init__(self, expansion: Expansion, e: Equation, gram: bool):
+        (v,) = e.outputs
         u = squared(expansion.made_by, e)
-        if u is None or len(e.outputs[0].type.shape) != 1 or 0 in e.params["axes"]:
+        if u is None or len(v.type.shape) != 1 or 0 in e.params["axes"]:
             raise NotSeparable
-        dims, terms = expansion.whole(u)
-        if expansion.multiplied_out or len(dims[0]) != 1:
+        dims, terms = expansion.whole(v if gram else u)
+        if expansion.multiplied_out != gram or len(dims[0]) != 1:
             raise NotSeparable
+        if gram and v.type.dtype.itemsize > 4:
+            raise NotSeparable  # there is nothing wider than float64 to accumulate in
+        self.gram = gram
         (self.axis,) = dims[0]
         self.length = expansion.size[self.axis]
         self.sliced = self._sliced(terms)
         inner = [Term(t.number, tuple([self._one(f) for f in t.factors])) for t in terms]
-        self.order = Order(expansion.size, dims[1:], u.type.dtype, False)
+        self.order = Order(expansion.size, dims[1:], v.type.dtype, gram, cached=True)
         self.plans = [self.order.plan(t) for t in inner]
         self.leaves = list(dict.fromkeys([f.value for t in terms for f in t.factors]))
-        self.type = ArrayType(tuple([expansion.size[a] for a in self.order.out]), u.type.dtype)
+        self.type = ArrayType(tuple([expansion.size[a] for a in self.order.out]), v.type.dtype)
         one = sum([p.cost for p in self.plans]) + 2 * PER_OPERATION
-        bytes_made = self.type.size * u.type.dtype.itemsize
-        if bytes_made <= CACHE:  # it is written and read where it is fast
-            one -= PER_BYTE_WRITTEN * bytes_made
-        self.cost = self.length * (one + PER_BYTE_READ * bytes_made)
+        self.cost = self.length * (one + PER_BYTE_READ * bytes_of(self.type))
 
     def _one(self, f: Factor) -> Factor:
         """A factor of one example."""
@@ -78,8 +81,10 @@ class ByExample:
 
         def step(*given: Any) -> list[Any]:
             inside = dict(zip((*fixed, *self.sliced), given, strict=True))
-            u = self.order.emit(self.plans, inside, self.type)
-            return [reduce_sum(mul(u, u), axes=tuple(range(len(self.type.shape))))]
+            x = self.order.emit(self.plans, inside, self.type)
+            if self.gram:
+                return [max_(x, literal(0, self.type))]  # its root is taken
+            return [reduce_sum(mul(x, x), axes=tuple(range(len(self.type.shape))))]
 
         slices = [typeof(x).update(shape=typeof(x).shape[1:]) for x in moved]
         program = stage(step, [*[v.type for v in fixed], *slices], "by_example")

@@ -248,8 +248,9 @@ class _Search:
         ways: list[AtOnce | ByExample] = []
         with suppress(NotSeparable):
             ways.append(AtOnce(Expansion(self.made_by, through), e, made, limit))
-        with suppress(NotSeparable):
-            ways.append(ByExample(Expansion(self.made_by, through), e))
+        for gram in (False, True):
+            with suppress(NotSeparable):
+                ways.append(ByExample(Expansion(self.made_by, through), e, gram))
         way = min(ways, key=lambda way: way.cost, default=None)
         return way if way is not None and way.cost <= limit else None
 

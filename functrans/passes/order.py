@@ -31,6 +31,7 @@ from functrans.trace import literal, typeof
 
 PER_OPERATION, PER_FLOP, PER_BYTE_READ, PER_BYTE_WRITTEN = 1500.0, 0.006, 0.06, 0.35
 PER_BATCH_ELEMENT = 100.0  # of a batched dot_general
+CACHE = 1 << 20  # bytes; what is smaller is written where it is fast
 MOST_FACTORS = 7  # more are not searched; factors over equal axes count once
 
 Names = frozenset[int]
@@ -71,9 +72,13 @@ class Plan(NamedTuple):
 
 
 class Order:
-    """Plans for terms over axes of these sizes, whose result has the axes `out`."""
+    """Plans for terms over axes of these sizes, whose result has the axes `out`. `wide`: in
+    float64; `cached`: for a step of a loop, whose small values stay in the cache."""
 
-    def __init__(self, size: dict[int, int], out: Dims, dtype: Any, wide: bool):
+    def __init__(
+        self, size: dict[int, int], out: Dims, dtype: Any, wide: bool, cached: bool = False
+    ):
+        self.cached = cached
         self.size = size
         self.out = tuple([a for axes in out for a in axes])
         self.wide = wide and np.dtype(dtype).itemsize < 8
@@ -83,6 +88,11 @@ class Order:
 
     def volume(self, axes: Any) -> int:
         return math.prod(map(self.size.__getitem__, axes))
+
+    def written(self, axes: Any) -> float:
+        """The cost of writing a tensor."""
+        n = self.bytes * self.volume(axes)
+        return n * (PER_BYTE_READ if self.cached and n <= CACHE else PER_BYTE_WRITTEN)
 
     def may_gain(self, term: Term, made: float) -> bool:
         """Can any order begin more cheaply than with what cost `made`? Else it is not searched: an
@@ -99,8 +109,7 @@ class Order:
                 both = x | y
                 inside = [a for a in both if count[a] > (a in x) + (a in y) or a in self.out]
                 flops = self.volume(both) * (1 if len(inside) == len(both) else 2)
-                written = self.bytes * self.volume(inside)
-                if self.per_flop * flops + PER_BYTE_WRITTEN * written < 0.75 * made:
+                if self.per_flop * flops + self.written(inside) < 0.75 * made:
                     return True
         return False
 
@@ -115,8 +124,12 @@ class Order:
                 if not s >> i & 1:
                     outside[s].update(names[i])
         best: dict[int, tuple[float, Any]] = {}
+        made = set()
         for i, (axes, factors) in enumerate(groups):
-            best[1 << i] = self._first(axes, factors, axes & outside[1 << i])
+            cost, leaf = self._first(axes, factors, axes & outside[1 << i])
+            values = tuple([(f.value, f.kind) for f in factors])
+            best[1 << i] = 0.0 if values in made else cost, leaf  # it is made once
+            made.add(values)
         for s in range(1, 1 << n):
             if s not in best:
                 best[s] = self._best_pair(s, best, outside[s], limit)
@@ -159,7 +172,7 @@ class Order:
         if len(leaf.factors) > 1 or self.wide:
             cost += PER_OPERATION + self.bytes * volume * PER_BYTE_READ * len(leaf.factors)
             if leaf.axes == leaf.own:
-                cost += self.bytes * volume * PER_BYTE_WRITTEN
+                cost += self.written(leaf.own)
         if leaf.axes != leaf.own:
             cost += PER_OPERATION + self.bytes * volume * PER_BYTE_READ
         return cost
@@ -190,7 +203,7 @@ class Order:
         flops = 2 * every if len(axes) < len(x | y) else every
         cost = PER_OPERATION + self.per_flop * flops
         cost += self.bytes * PER_BYTE_READ * (self.volume(x) + self.volume(y))
-        cost += self.bytes * PER_BYTE_WRITTEN * self.volume(axes)
+        cost += self.written(axes)
         if flops > every:
             cost += PER_BATCH_ELEMENT * self.volume(x & y & frozenset(axes))
         return cost
@@ -200,7 +213,7 @@ class Order:
         with an array is a scatter. Nothing else is made of them."""
         if not isinstance(x, OneHot):
             x, y = y, x
-        written = PER_OPERATION + self.bytes * PER_BYTE_WRITTEN * self.volume(axes)
+        written = PER_OPERATION + self.written(axes)
         if x.counted not in x.axes:  # nobody asks which integer it was
             return math.inf if isinstance(y, OneHot) or not set(x.at) <= y.axes else written
         if isinstance(y, OneHot):
@@ -210,7 +223,7 @@ class Order:
             return math.inf
         if not y.axes <= axes | set(x.at):
             return math.inf
-        return written + self.bytes * PER_BYTE_WRITTEN * self.volume(y.axes)
+        return written + self.written(y.axes)
 
     # --- the operations
 
