@@ -11,6 +11,7 @@ from typing import Any
 
 from functrans.ir.program import Equation, Literal
 from functrans.ir.types import is_key_dtype
+from functrans.passes.joined import slice_of_joined
 from functrans.passes.rewrite import Rewriter
 from functrans.primitives.joining import concatenate, pad
 from functrans.primitives.shape import (
@@ -121,13 +122,12 @@ def _slice(w: Rewriter, e: Equation) -> Any:
     (x,), shape = e.inputs, e.outputs[0].type.shape
     if x.type.shape == shape:
         return x
-    start, limit, strides = (e.params[name] for name in ("start", "limit", "strides"))
     inner = w.made(x, slice_)
     if inner is not None:
-        return _slice_of_slice(w, inner, shape, start, strides)
-    inner = w.made(x, concatenate)
-    if inner is not None:
-        return _slice_of_concatenate(w, inner, start, limit, strides)
+        return _slice_of_slice(w, inner, shape, e.params["start"], e.params["strides"])
+    found = slice_of_joined(w, e)
+    if found is not None:
+        return found
     inner = w.made(x, broadcast_in_dim)
     if inner is None:
         return None
@@ -145,21 +145,6 @@ def _slice_of_slice(w: Rewriter, inner: Equation, shape: Any, start: Any, stride
     if any([n == 0 for n in shape]):
         return None  # where an empty slice begins is of no interest
     return moved(w, slice_, inner.inputs[0], start=begin, limit=tuple(end), strides=by)
-
-
-def _slice_of_concatenate(
-    w: Rewriter, inner: Equation, start: Any, limit: Any, strides: Any
-) -> Any:
-    """Where it lies within one of the pieces."""
-    axis, before = inner.params["dimension"], 0
-    for piece in inner.inputs:
-        n = piece.type.shape[axis]
-        if before <= start[axis] < limit[axis] <= before + n:
-            low, high = list(start), list(limit)
-            low[axis], high[axis] = low[axis] - before, high[axis] - before
-            return moved(w, slice_, piece, start=tuple(low), limit=tuple(high), strides=strides)
-        before += n
-    return None
 
 
 def _pad(w: Rewriter, e: Equation) -> Any:

@@ -162,7 +162,7 @@ class Rewriter:
     """
 
     __slots__ = ("_count", "at", "equations", "exact", "fast_math", "how", "known", "made_by",
-                 "notes", "program", "rules", "seen")  # fmt: skip
+                 "notes", "parts", "program", "rules", "seen")  # fmt: skip
 
     def __init__(
         self,
@@ -182,6 +182,7 @@ class Rewriter:
         self.equations: list[Equation] = []
         self.notes: list[Rewrite] = []
         self.seen: list[Equation] = []  # the equations that the running rule looked through
+        self.parts: dict[Var, Any] = {}  # of values that were joined, see joined.py
         self._count: Counter | None = None
         self.at: Any = None
 

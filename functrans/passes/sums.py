@@ -12,6 +12,7 @@ from typing import Any
 
 from functrans.ir.program import Equation, Literal
 from functrans.ir.types import dtype_class
+from functrans.passes.joined import contraction_of_joined, sum_of_joined
 from functrans.passes.layout import moved
 from functrans.passes.rewrite import Rewriter, is_power_of_two
 from functrans.primitives.contraction import dot_general
@@ -46,9 +47,10 @@ def _reduce(w: Rewriter, e: Equation) -> Any:
     if x.__class__ is Literal or not _any_order(w, e):
         return None
     if e.primitive is reduce_sum:
-        found = _scaled_sum(w, e)
-        if found is not None:
-            return found
+        for rule in (_scaled_sum, sum_of_joined):
+            found = rule(w, e)
+            if found is not None:
+                return found
     inner = w.made(x, e.primitive)
     if inner is not None and w.read_once(x):
         kept = kept_axes(inner.inputs[0].type.ndim, inner.params["axes"])
@@ -155,7 +157,7 @@ def _dot_general(w: Rewriter, e: Equation) -> Any:
             operands = [found[0], y] if i == 0 else [x, found[0]]
             made = w.make(dot_general, *operands, **e.params)
             return w.make(mul, made, literal(found[1].value, made.type))
-    return None
+    return contraction_of_joined(w, e)
 
 
 def _untransposed(x: Any, names: tuple[int, ...], by: Equation | None) -> tuple[Any, Any]:

@@ -1,0 +1,167 @@
+"""Rules of `simplify` for values that were joined: what is done to all of it is done to its parts.
+
+In: an equation that sums, contracts or slices a value, which a `concatenate` made, or elementwise
+operations behind one. Out: the same of each part, so that the joined value need not be made. The
+gradients of a model flattened into one vector become gradients of its weights again:
+
+    g = concatenate a b;  n = reduce_sum(g ** 2)   ->   n = reduce_sum(a ** 2) + reduce_sum(b ** 2)
+
+Sums and contractions are taken apart only where a part is larger than what it was made of, as the
+gradient of one example is: then it may never be made (passes/contract.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from functrans.ir.program import Equation, Literal
+from functrans.passes.rewrite import Rewriter
+from functrans.primitives.contraction import dot_general
+from functrans.primitives.elementwise import Elementwise, add
+from functrans.primitives.joining import concatenate
+from functrans.primitives.scatter import scatter, scatter_add
+from functrans.primitives.shape import broadcast_in_dim, reshape, slice_, transpose
+
+_DEEP = 8  # elementwise operations between a concatenate and what reads its parts
+_MOST = 1000  # parts
+
+
+class Parts(NamedTuple):
+    """A value taken apart along an axis. `grown`: one of them is larger than what it is made of."""
+
+    axis: int
+    values: list[Any]
+    grown: bool
+
+    @property
+    def sizes(self) -> list[int]:
+        return [v.type.shape[self.axis] for v in self.values]
+
+
+def parts_of(w: Rewriter, v: Any, deep: int = _DEEP) -> Parts | None:
+    """The parts of a value that was joined, and what elementwise operations made of them."""
+    if v in w.parts:
+        return w.parts[v]
+    e = w.made_by.get(v)
+    found = None
+    if e is not None and deep:
+        if e.primitive is concatenate and len(e.inputs) <= _MOST:
+            grown = any([_is_grown(w, x) for x in e.inputs])
+            found = Parts(e.params["dimension"], list(e.inputs), grown)
+        elif isinstance(e.primitive, Elementwise) and e.primitive.flops <= 1:
+            found = _elementwise(w, e, deep)
+    if found is not None:
+        w.seen.append(e)  # type: ignore[arg-type]
+        w.parts[v] = found
+    return found
+
+
+def _elementwise(w: Rewriter, e: Equation, deep: int) -> Parts | None:
+    """An elementwise operation of each part."""
+    known = [None if v.__class__ is Literal else parts_of(w, v, deep - 1) for v in e.inputs]
+    joined = [p for p in known if p is not None]
+    shape = e.outputs[0].type.shape
+    if not joined or any([p[::2] != joined[0][::2] or p.sizes != joined[0].sizes for p in joined]):
+        return None
+    if any([v.type.shape != shape for v in e.inputs]):
+        return None
+    axis, sizes = joined[0].axis, joined[0].sizes
+    rows = [
+        _pieces(w, v, axis, sizes) if p is None else p.values
+        for v, p in zip(e.inputs, known, strict=True)
+    ]
+    made = [w.make(e.primitive, *xs, **e.params) for xs in zip(*rows, strict=True)]
+    return Parts(axis, made, any([p.grown for p in joined]))
+
+
+def _pieces(w: Rewriter, v: Any, axis: int, sizes: Sequence[int]) -> list[Any]:
+    """A value that was not joined, cut in pieces of these sizes."""
+    shapes = [(*v.type.shape[:axis], n, *v.type.shape[axis + 1 :]) for n in sizes]
+    if v.__class__ is Literal:
+        return [Literal(v.value, v.type.update(shape=s)) for s in shapes]
+    inner = w.made(v, broadcast_in_dim)
+    if inner is not None and axis not in inner.params["dimensions"]:
+        (x,), dimensions = inner.inputs, inner.params["dimensions"]
+        return [w.make(broadcast_in_dim, x, shape=s, dimensions=dimensions) for s in shapes]
+    made, at = [], 0
+    for s in shapes:
+        start, limit = [0] * len(s), list(s)
+        start[axis], limit[axis] = at, at + s[axis]
+        at += s[axis]
+        strides = (1,) * len(s)
+        made.append(w.make(slice_, v, start=tuple(start), limit=tuple(limit), strides=strides))
+    return made
+
+
+def _is_grown(w: Rewriter, v: Any) -> bool:
+    """Is it a contraction, or rows added to zeros, larger than the operands?"""
+    e = w.made_by.get(v)
+    while e is not None and e.primitive in (reshape, transpose):
+        e = w.made_by.get(e.inputs[0])
+    if e is None or e.primitive not in (dot_general, scatter, scatter_add):
+        return False
+    return all([x.__class__ is Literal or x.type.size < v.type.size for x in e.inputs])
+
+
+# --- what reads them ------------------------------------------------------------------------------
+
+
+def sum_of_joined(w: Rewriter, e: Equation) -> Any:
+    """A reduce_sum of each part: their sum, or joined again along an axis that is kept."""
+    found = parts_of(w, e.inputs[0])
+    if found is None or not found.grown:
+        return None
+    axes = e.params["axes"]
+    sums = [w.make(e.primitive, v, axes=axes) for v in found.values]
+    if found.axis in axes:
+        return _total(w, sums)
+    return w.make(concatenate, *sums, dimension=found.axis - sum([a < found.axis for a in axes]))
+
+
+def contraction_of_joined(w: Rewriter, e: Equation) -> Any:
+    """A dot_general of each part: their sum, or joined again along an axis that is kept."""
+    for i, v in enumerate(e.inputs):
+        found = parts_of(w, v)
+        if found is None or not found.grown:
+            continue
+        names = [e.params["lhs"], e.params["rhs"]]
+        name, other = names[i][found.axis], names[1 - i]
+        fixed = e.inputs[1 - i]
+        others = [fixed] * len(found.values)
+        if name in other:
+            axis, sizes = other.index(name), found.sizes
+            same = parts_of(w, fixed)
+            if same is not None and same.axis == axis and same.sizes == sizes:
+                others = same.values
+            else:
+                others = _pieces(w, fixed, axis, sizes)
+        pairs = [(x, y) if i == 0 else (y, x) for x, y in zip(found.values, others, strict=True)]
+        made = [w.make(dot_general, x, y, **e.params) for x, y in pairs]
+        if name in e.params["out"]:
+            return w.make(concatenate, *made, dimension=e.params["out"].index(name))
+        return _total(w, made)
+    return None
+
+
+def slice_of_joined(w: Rewriter, e: Equation) -> Any:
+    """A slice that lies within one part."""
+    found = parts_of(w, e.inputs[0])
+    if found is None:
+        return None
+    start, limit, strides = (e.params[name] for name in ("start", "limit", "strides"))
+    axis, before = found.axis, 0
+    for v, n in zip(found.values, found.sizes, strict=True):
+        if before <= start[axis] < limit[axis] <= before + n:
+            low, high = list(start), list(limit)
+            low[axis], high[axis] = low[axis] - before, high[axis] - before
+            return w.make(slice_, v, start=tuple(low), limit=tuple(high), strides=strides)
+        before += n
+    return None
+
+
+def _total(w: Rewriter, values: Sequence[Any]) -> Any:
+    total = values[0]
+    for v in values[1:]:
+        total = w.make(add, total, v)
+    return total
