@@ -80,3 +80,54 @@ def test_large_matrices_read_against_their_layout(shape, out, dtype):
     assert found.dtype == dtype
     error = np.abs(found - wanted).max() / np.sqrt(x.size)
     assert error < (3e-6 if dtype == "float32" else 1e-13)
+
+
+CONVOLUTIONS = {  # examples, side, features, kernel, features made, strides, padding, dilation
+    "same": (9, 14, 3, (3, 3), 8, (2, 2), "SAME", (1, 1)),
+    "uneven": (16, 11, 4, (3, 3), 8, (1, 2), ((0, 2), (1, 0)), (2, 1)),
+    "oblong": (8, 12, 4, (5, 3), 8, (1, 1), "VALID", (1, 1)),
+    "cut off": (12, 9, 2, (2, 2), 9, (3, 3), ((-1, 2), (0, -1)), (1, 1)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_gradients_of_a_kernel_example_by_example(name, dtype):
+    n, side, features, kernel, made, strides, padding, dilation = CONVOLUTIONS[name]
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(n, side, side, features)).astype(dtype)
+    k = rng.normal(size=(*kernel, features, made)).astype(dtype)
+
+    def conv(library, x, k):
+        return library.lax.conv_general_dilated(
+            x[None], k, strides, padding, rhs_dilation=dilation,
+            dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        )[0]  # fmt: skip
+
+    def gradients(library):
+        def of_example(x, d):
+            return library.vjp(lambda k: conv(library, x, k), k)[1](d)[0]
+
+        return library.jit(library.vmap(of_example))
+
+    with jax.enable_x64(True):
+        out = jax.eval_shape(lambda x: conv(jax, x, k), x[0])
+        d = rng.normal(size=(n, *out.shape)).astype(dtype)
+        ours = gradients(ft)
+        assert "stablehlo.convolution" not in ours.lower(x, d).as_text()
+        found, wanted = ours(x, d), gradients(jax)(x, d)
+    assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
+    tolerance = 1e-5 if dtype == "float32" else 1e-13
+    np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance * np.abs(wanted).max())
+
+
+def test_a_convolution_without_groups_stays_one():
+    x, k = np.ones((8, 12, 12, 3), "float32"), np.ones((3, 3, 3, 4), "float32")
+
+    def loss(k):
+        made = ft.lax.conv_general_dilated(
+            x, k, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
+        return ft.numpy.sum(made**2)
+
+    assert "stablehlo.convolution" in ft.jit(ft.grad(loss)).lower(k).as_text()

@@ -471,6 +471,14 @@ class Lowering:
             x, y, self.in_types = y, x, self.in_types[::-1]
         return self.via_jax(cpu.crossed if out else cpu.crossed_sum, x, y)[0]
 
+    def by_places(self, x: Any, y: Any, axes: dict[str, Any]) -> Any:
+        """A convolution as products of matrices, where the platform is faster so; else None."""
+        t = self.out_types[0]
+        if self.platform != "cpu" or not cpu.has_few_places(*self.in_types, t, axes):
+            return None
+        sizes = [t.shape[axes["out"].index(n)] for n in axes["spatial"]]
+        return self.via_jax(lambda x, y: cpu.by_places(x, y, sizes, axes), x, y)[0]
+
     def via_jax(self, function: Callable[..., Any], *operands: Any) -> Any:
         """Lower through a JAX function of the operands; for operations with long lowerings. Results
         as a list."""
