@@ -174,7 +174,7 @@ def rnn_loss(lib: Library) -> Callable[..., Any]:
     return loss
 
 
-def looped_convs_loss(lib: Library) -> Callable[..., Any]:
+def looped_convs_loss(lib: Library, unroll: bool = False) -> Callable[..., Any]:
     """Sum of the result of convolutions of one kernel size in a scan; k: (layers, 3, 3, c, c)."""
 
     def loss(kernels, x):
@@ -184,7 +184,7 @@ def looped_convs_loss(lib: Library) -> Callable[..., Any]:
             )
             return lib.np.tanh(made), None
 
-        x, _ = lib.lax.scan(step, x, kernels)
+        x, _ = lib.lax.scan(step, x, kernels, unroll=unroll)
         return lib.np.sum(x**2)
 
     return loss

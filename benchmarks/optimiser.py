@@ -40,6 +40,11 @@ def optimiser_private() -> Iterator[Row]:
     yield from dp_rows("embedding, 8 words", private.embedding(), 1 / 100, None)
     yield from dp_rows("embedding, 1 word", private.embedding(words=1), 1 / 100, None)
     yield from dp_rows("conv net on 28x28", private.conv_net(), 1 / 3, None)
+    flat = private.mlp(256)
+    yield from gain_rows(
+        "DP-SGD step, gradients flattened, MLP, batch 256",
+        made(private.flat_dp_sgd, flat), flat.args, 1 / 100, 1 / 100,
+    )  # fmt: skip
     kinds = (("norms of gradients", private.squared_norms), ("noise scale", private.noise_scale))
     for kind, of in kinds:
         for name, model, goal, memory in (

@@ -6,6 +6,7 @@ of a model is that of one example, and x and y hold a batch along their first ax
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -177,6 +178,27 @@ def dp_sgd(lib: Library, loss: Loss, clip: float = 1.0, rate: float = 0.1) -> Ca
             return p - rate * (g * c.reshape(-1, *[1] * (g.ndim - 1))).sum(0) / len(x)
 
         return jax.tree.map(update, params, grads)
+
+    return step
+
+
+def flat_dp_sgd(lib: Library, loss: Loss, clip: float = 1.0, rate: float = 0.1) -> Any:
+    """The same, each gradient flattened into one vector."""
+
+    def step(params, x, y):
+        leaves, tree = jax.tree.flatten(params)
+
+        def flat(params, x, y):
+            grads = jax.tree.leaves(lib.ft.grad(loss)(params, x, y))
+            return lib.np.concatenate([lib.np.ravel(g) for g in grads])
+
+        rows = lib.ft.vmap(flat, (None, 0, 0))(params, x, y)
+        c = lib.np.minimum(1.0, clip / lib.np.linalg.norm(rows, axis=1))
+        total = (rows * c[:, None]).sum(0) / len(x)
+        ends = [0, *itertools.accumulate([p.size for p in leaves])]
+        parts = [total[a:b] for a, b in itertools.pairwise(ends)]
+        made = [p - rate * g.reshape(p.shape) for p, g in zip(leaves, parts, strict=True)]
+        return jax.tree.unflatten(tree, made)
 
     return step
 
