@@ -256,8 +256,13 @@ class Order:
             if isinstance(hot, OneHot):
                 return self._emit_one_hot(hot, other, node.axes, values, order)
         wanted = [a for a in order if a in node.axes]
-        x, lhs = self._emit(node.left, values, order)
-        y, rhs = self._emit(node.right, values, order)
+        if isinstance(node.right, Leaf) and not isinstance(node.left, Leaf):
+            # the order of a leaf is given, the other may follow it
+            y, rhs = self._emit(node.right, values, order)
+            x, lhs = self._emit(node.left, values, [*rhs, *[a for a in order if a not in rhs]])
+        else:
+            x, lhs = self._emit(node.left, values, order)
+            y, rhs = self._emit(node.right, values, [*lhs, *[a for a in order if a not in lhs]])
         if len(wanted) < len(node.axes):  # inside the tree: what costs no transposition
             both = [a for a in lhs if a in rhs and a in node.axes]
             wanted = [*both, *[a for a in (*lhs, *rhs) if a in node.axes and a not in both]]
