@@ -88,9 +88,7 @@ def by_halves(
     return hlo.reshape(result, y)
 
 
-def crosses(
-    x: ArrayType, y: ArrayType, lhs: Sequence[int], rhs: Sequence[int], out: Sequence[int]
-) -> bool:
+def crosses(x: ArrayType, lhs: Sequence[int], rhs: Sequence[int], out: Sequence[int]) -> bool:
     """Are products of the elements of a large matrix with those of another's transpose summed?
     XLA:CPU transposes it first, which takes twice to three times as long as `crossed`."""
     if len(lhs) != 2 or len(out) > 1 or list(lhs) != list(reversed(rhs)):
@@ -120,7 +118,7 @@ def crossed_sum(x: jax.Array, y: jax.Array) -> jax.Array:
     return jax.numpy.sum(crossed(x, y))
 
 
-def has_few_places(x: ArrayType, y: ArrayType, t: ArrayType, axes: dict[str, Any]) -> bool:
+def has_few_places(y: ArrayType, t: ArrayType, axes: dict[str, Any]) -> bool:
     """Is it a convolution of many groups at few places, as the gradients of a kernel, example by
     example, are? XLA:CPU takes 1.3 to 3 times as long as `by_places`."""
     if dtype_class(t.dtype) != "float" or t.dtype.itemsize < 4 or any(
@@ -144,8 +142,9 @@ def by_places(x: jax.Array, y: jax.Array, sizes: Sequence[int], axes: dict[str, 
     kernel = dict(zip(rhs, y.shape, strict=True))
     sums = [n for n in lhs if n in rhs and (n in spatial or n not in out)]
     groups = [n for n in lhs if _is_group(axes, n)]
-    numbers = tuple(
-        tuple([[side.index(n) for n in names] for side in (lhs, rhs)]) for names in (sums, groups)
+    numbers = (
+        ([lhs.index(n) for n in sums], [rhs.index(n) for n in sums]),
+        ([lhs.index(n) for n in groups], [rhs.index(n) for n in groups]),
     )
     edges = [(*axes["padding"][spatial.index(n)], 0) if n in spatial else (0, 0, 0) for n in lhs]
     x = jax.lax.pad(x, np.zeros((), x.dtype), edges)

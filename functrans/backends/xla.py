@@ -465,16 +465,17 @@ class Lowering:
     def crossed(self, x: Any, y: Any, lhs: Sequence[int], rhs: Sequence[int], out: Any) -> Any:
         """The contraction of large matrices over axes that stand the other way round in y, where
         the platform has a faster form; else None."""
-        if self.platform != "cpu" or not cpu.crosses(*self.in_types, lhs, rhs, out):
+        a, b = self.in_types
+        if self.platform != "cpu" or not cpu.crosses(a, lhs, rhs, out):
             return None
         if out == (lhs[1],):
-            x, y, self.in_types = y, x, self.in_types[::-1]
+            x, y, self.in_types = y, x, (b, a)
         return self.via_jax(cpu.crossed if out else cpu.crossed_sum, x, y)[0]
 
     def by_places(self, x: Any, y: Any, axes: dict[str, Any]) -> Any:
         """A convolution as products of matrices, where the platform is faster so; else None."""
-        t = self.out_types[0]
-        if self.platform != "cpu" or not cpu.has_few_places(*self.in_types, t, axes):
+        kernel, t = self.in_types[1], self.out_types[0]
+        if self.platform != "cpu" or not cpu.has_few_places(kernel, t, axes):
             return None
         sizes = [t.shape[axes["out"].index(n)] for n in axes["spatial"]]
         return self.via_jax(lambda x, y: cpu.by_places(x, y, sizes, axes), x, y)[0]
