@@ -17,12 +17,12 @@ from jax import enable_x64 as enable_x64
 from jax import local_devices as local_devices
 from jax import make_mesh as make_mesh
 from jax import sharding as sharding
-from jax import tree_util as tree_util
 
 from functrans import ad_checkpoint as ad_checkpoint
 from functrans import custom_batching as custom_batching
 from functrans import custom_derivatives as custom_derivatives
 from functrans import debug as debug
+from functrans import dtypes as dtypes
 from functrans import errors as errors
 from functrans import experimental as experimental
 from functrans import interop as interop
@@ -30,9 +30,12 @@ from functrans import ir as ir
 from functrans import lax as lax
 from functrans import nn as nn
 from functrans import numpy as numpy
+from functrans import ops as ops
 from functrans import passes as passes
 from functrans import random as random
+from functrans import scipy as scipy
 from functrans import tree as tree
+from functrans import tree_util as tree_util
 from functrans.api.callbacks import io_callback as io_callback
 from functrans.api.callbacks import pure_callback as pure_callback
 from functrans.api.checkpoint import checkpoint as checkpoint

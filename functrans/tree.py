@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from jax import tree as _short
 from jax import tree_util as _tree
 
 flatten = _tree.tree_flatten
@@ -13,6 +14,9 @@ structure = _tree.tree_structure
 map = _tree.tree_map
 all = _tree.tree_all
 reduce = _tree.tree_reduce
+reduce_associative = _tree.tree_reduce_associative
+broadcast = _tree.tree_broadcast
+static = _short.static
 transpose = _tree.tree_transpose
 flatten_with_path = _tree.tree_flatten_with_path
 leaves_with_path = _tree.tree_leaves_with_path

@@ -271,7 +271,12 @@ def _still_active(captured: Iterable[Any]) -> bool:
     return True
 
 
-_ALL_NESTED: weakref.WeakSet[Nested] = weakref.WeakSet()
+_ALL_NESTED: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def forget_with_caches(holder: Any) -> None:
+    """Have `holder.clear()` called by `clear_caches`."""
+    _ALL_NESTED.add(holder)
 
 
 def clear_caches() -> None:

@@ -39,6 +39,11 @@ _INTERNAL = _Internal()
 Source = tuple[CodeType, int]
 
 
+def is_users(code: CodeType) -> bool:
+    """Is it code of the user's: not ours, JAX's, NumPy's?"""
+    return not _INTERNAL[code.co_filename]
+
+
 def user_source() -> Source | None:
     """Where the innermost frame of the caller's that is the user's own stands now."""
     frame: FrameType | None = sys._getframe(1)

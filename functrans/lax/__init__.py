@@ -1,5 +1,6 @@
 """Operations with the names and signatures of `jax.lax`."""
 
+from functrans.lax import linalg as linalg
 from functrans.lax.collective import *
 from functrans.lax.contraction import *
 from functrans.lax.control_flow import *
@@ -7,10 +8,17 @@ from functrans.lax.convolution import *
 from functrans.lax.creation import *
 from functrans.lax.elementwise import *
 from functrans.lax.exchange import *
+from functrans.lax.fourier import *
 from functrans.lax.indexing import *
 from functrans.lax.loops import *
+from functrans.lax.patches import *
+from functrans.lax.platforms import *
+from functrans.lax.ragged import *
 from functrans.lax.reduction import *
 from functrans.lax.shape import *
 from functrans.lax.sharding import *
 from functrans.lax.solvers import *
 from functrans.lax.sorting import *
+from functrans.lax.special import *
+from functrans.lax.stacking import *
+from functrans.lax.windows import *

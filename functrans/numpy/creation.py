@@ -39,7 +39,7 @@ __all__ = [
 
 @placeable
 def array(
-    object: Any, dtype: Any = None, copy: bool = True, order: str | None = "K", ndmin: int = 0, *,
+    object: Any, dtype: Any = None, *, copy: bool = True, order: str | None = "K", ndmin: int = 0,
     device: Any = None, out_sharding: None = None,
 ) -> Any:  # fmt: skip
     """Make an array of a number, an array, or nested lists of them; they may hold traced arrays.
@@ -209,13 +209,20 @@ def ones_like(
     return _filled(1, _like(a, dtype, shape, "ones_like"))
 
 
-empty_like = zeros_like
+@placeable
+def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
+    """An array of another one's shape and dtype, filled with zeros.
+
+    Source: `jax.numpy.empty_like`.
+    """
+    return _filled(0, _like(prototype, dtype, shape, "empty_like"))
 
 
 @placeable
 def full_like(
-    a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, device: Any = None
-) -> Any:
+    a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, device: Any = None,
+    out_sharding: None = None,
+) -> Any:  # fmt: skip
     """An array of another one's shape and dtype, filled with one value.
 
     Source: `jax.numpy.full_like`.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -35,12 +36,15 @@ from functrans.numpy.promotion import array_of, cast, user_dtype
 from functrans.trace import Tracer, materialize, typeof
 
 __all__ = [
-    "ComplexWarning", "bfloat16", "bool_", "can_cast", "cdouble", "character", "complex64",
-    "complex128", "complex_", "complexfloating", "csingle", "double", "dtype", "finfo", "flexible",
-    "float16", "float32", "float64", "float_", "floating", "generic", "iinfo", "inexact", "int8",
-    "int16", "int32", "int64", "int_", "integer", "iscomplexobj", "isdtype", "isrealobj",
-    "isscalar", "issubdtype", "iterable", "ndarray", "number", "object_", "promote_types",
-    "result_type", "signedinteger", "single", "uint", "uint8", "uint16", "uint32", "uint64",
+    "ComplexWarning", "bfloat16", "bool", "bool_", "can_cast", "cdouble", "character",
+    "complex64", "complex128", "complex_", "complexfloating", "csingle", "double", "dtype",
+    "finfo", "flexible", "float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn", "float8_e3m4",
+    "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2",
+    "float8_e5m2fnuz", "float8_e8m0fnu", "float16", "float32", "float64", "float_", "floating",
+    "generic", "iinfo", "inexact", "int1", "int2", "int4", "int8", "int16", "int32", "int64",
+    "int_", "integer", "iscomplexobj", "isdtype", "isrealobj", "isscalar", "issubdtype",
+    "iterable", "ndarray", "number", "object_", "promote_types", "result_type", "signedinteger",
+    "single", "uint", "uint1", "uint2", "uint4", "uint8", "uint16", "uint32", "uint64",
     "unsignedinteger",
 ]  # fmt: skip
 
@@ -69,11 +73,24 @@ bfloat16, float16, float32, float64 = map(
     _scalar_type, ("bfloat16", "float16", "float32", "float64")
 )
 complex64, complex128 = map(_scalar_type, ("complex64", "complex128"))
+bool = bool_
+# Narrow types, of which JAX has arrays; few operations take them.
+float4_e2m1fn, float6_e2m3fn, float6_e3m2fn, float8_e3m4, float8_e4m3, float8_e4m3b11fnuz = map(
+    _scalar_type,
+    ("float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn", "float8_e3m4", "float8_e4m3",
+     "float8_e4m3b11fnuz"),
+)  # fmt: skip
+float8_e4m3fn, float8_e4m3fnuz, float8_e5m2, float8_e5m2fnuz, float8_e8m0fnu = map(
+    _scalar_type,
+    ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"),
+)
+int1, int2, int4 = map(_scalar_type, ("int1", "int2", "int4"))
+uint1, uint2, uint4 = map(_scalar_type, ("uint1", "uint2", "uint4"))
 single, double, csingle, cdouble = float32, float64, complex64, complex128
 
 
 class _Arrays(type):
-    def __instancecheck__(cls, x: Any) -> bool:
+    def __instancecheck__(cls, x: Any) -> builtins.bool:
         return isinstance(x, (jax.Array, Tracer))
 
 
@@ -93,14 +110,19 @@ def result_type(*args: Any) -> Any:
 
     Source: `jax.numpy.result_type`.
     """
-    return jax.numpy.result_type(*[_structure(x) if isinstance(x, Tracer) else x for x in args])
+    return jax.numpy.result_type(*untraced(args))
+
+
+def untraced(args: Any) -> list[Any]:
+    """The arguments, with a structure of JAX's for each traced array."""
+    return [_structure(x) if isinstance(x, Tracer) else x for x in args]
 
 
 def _structure(x: Tracer) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type)
 
 
-def iscomplexobj(x: Any) -> bool:
+def iscomplexobj(x: Any) -> builtins.bool:
     """Is the dtype complex?
 
     Source: `jax.numpy.iscomplexobj`.
@@ -108,7 +130,7 @@ def iscomplexobj(x: Any) -> bool:
     return x is not None and dtype_class(typeof(array_of(x, "iscomplexobj")).dtype) == "complex"
 
 
-def isrealobj(x: Any) -> bool:
+def isrealobj(x: Any) -> builtins.bool:
     """Is the dtype not complex?
 
     Source: `jax.numpy.isrealobj`.
@@ -116,7 +138,7 @@ def isrealobj(x: Any) -> bool:
     return not iscomplexobj(x)
 
 
-def isscalar(element: Any) -> bool:
+def isscalar(element: Any) -> builtins.bool:
     """Is it a number, or an array without axes?
 
     Source: `jax.numpy.isscalar`.
@@ -126,7 +148,7 @@ def isscalar(element: Any) -> bool:
     return jax.numpy.isscalar(element)
 
 
-def iterable(y: Any) -> bool:
+def iterable(y: Any) -> builtins.bool:
     """Can it be iterated over?
 
     Source: `jax.numpy.iterable`.

@@ -22,7 +22,7 @@ from functrans.numpy.promotion import (
     to_inexact,
     value_of,
 )
-from functrans.numpy.ufuncs import rint
+from functrans.numpy.ufuncs import refuse_out, rint
 from functrans.trace import literal, materialize, typeof
 
 __all__ = [
@@ -55,19 +55,21 @@ def log10(x: Any, /) -> Any:
     return prims.div(y, literal(math.log(10), typeof(y).strong()))
 
 
-def logaddexp(x: Any, y: Any, /) -> Any:
+def logaddexp(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
     """log(exp(x) + exp(y)) without overflow.
 
     Source: `jax.numpy.logaddexp`.
     """
+    refuse_out("logaddexp", out, where)
     return _log_of_sum(align_inexact((x, y), "logaddexp"), 1.0)
 
 
-def logaddexp2(x: Any, y: Any, /) -> Any:
+def logaddexp2(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
     """log2(2**x + 2**y) without overflow.
 
     Source: `jax.numpy.logaddexp2`.
     """
+    refuse_out("logaddexp2", out, where)
     return _log_of_sum(align_inexact((x, y), "logaddexp2"), math.log(2))
 
 
@@ -277,7 +279,7 @@ def _ordered(compare: Any, x: Any, y: Any) -> Any:
     return prims.eq(x, chosen)
 
 
-def trunc(x: Any, /) -> Any:
+def trunc(x: Any) -> Any:
     """The nearest integer towards zero, at x's dtype.
 
     Source: `jax.numpy.trunc`.

@@ -16,6 +16,8 @@ from functrans.numpy import (
     indexing,
     joining,
     linear,
+    partitions,
+    placing,
     promotion,
     reductions,
     repeating,
@@ -57,8 +59,11 @@ def _set(self: Tracer, index: Any, value: Any) -> None:
 # --- methods whose arguments are not those of the function ----------------------------------------
 
 
-def _reshape(self: Tracer, *shape: Any, order: str = "C", copy: bool | None = None) -> Any:
-    return shaping.reshape(self, shape[0] if len(shape) == 1 else shape, order, copy=copy)
+def _reshape(
+    self: Tracer, *shape: Any, order: str = "C", copy: bool | None = None, out_sharding: Any = None
+) -> Any:
+    to = shape[0] if len(shape) == 1 else shape
+    return shaping.reshape(self, to, order, copy=copy, out_sharding=out_sharding)
 
 
 def _transpose(self: Tracer, *axes: Any) -> Any:
@@ -80,6 +85,43 @@ def _view(self: Tracer, dtype: Any = None, type: None = None) -> Any:
     return self if dtype is None else selecting.view(self, dtype)
 
 
+def _compress(self: Tracer, condition: Any, axis: int | None = None, **how: Any) -> Any:
+    """Source: `jax.Array.compress`."""
+    return indexing.compress(condition, self, axis, **how)
+
+
+def _byteswap(self: Tracer) -> Any:
+    """The bytes of each element in the opposite order. Source: `jax.Array.byteswap`."""
+    n = self.itemsize
+    if n == 1:
+        return self
+    parts = selecting.view(shaping.expand_dims(self, -1), "uint8")
+    swapped = selecting.view(repeating.flip(parts, -1), self.dtype)
+    return shaping.squeeze(swapped, -1)
+
+
+def _to_device(self: Tracer, device: Any, *, stream: Any = None) -> Any:
+    """The array itself: the place of a traced value is not ours to choose.
+
+    Source: `jax.Array.to_device`.
+    """
+    if stream is not None:
+        raise promotion.invalid("to_device", "stream is not supported")
+    return self
+
+
+def _flat(self: Tracer) -> Any:
+    raise errors.NotSupported(
+        f"x.flat of a {self.type} is not supported, at\n    {describe(user_source())}\n"
+        "Use x.ravel()."
+    )
+
+
+def _flatten(self: Tracer, order: str = "C", *, out_sharding: Any = None) -> Any:
+    """Source: `jax.Array.flatten`."""
+    return shaping.ravel(self, order, out_sharding=out_sharding)
+
+
 def _block_until_ready(self: Tracer) -> Any:
     """Wait for the value, where there is one."""
     value = self.concrete()
@@ -99,10 +141,14 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "any": reductions.any,
     "argmax": reductions.argmax,
     "argmin": reductions.argmin,
+    "argpartition": partitions.argpartition,
     "argsort": sorting.argsort,
     "astype": _astype,
     "block_until_ready": _block_until_ready,
+    "byteswap": _byteswap,
+    "choose": placing.choose,
     "clip": _clip,
+    "compress": _compress,
     "conj": ufuncs.conjugate,
     "conjugate": ufuncs.conjugate,
     "copy": shaping.copy,
@@ -110,14 +156,14 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "cumsum": running.cumsum,
     "diagonal": shaping.diagonal,
     "dot": linear.dot,
-    "flatten": lambda self, order="C": shaping.ravel(self, order),
+    "flatten": _flatten,
     "max": reductions.max,
     "mean": reductions.mean,
     "min": reductions.min,
     "nonzero": indexing.nonzero,
     "prod": reductions.prod,
     "ptp": reductions.ptp,
-    "ravel": lambda self, order="C": shaping.ravel(self, order),
+    "ravel": _flatten,
     "repeat": repeating.repeat,
     "reshape": _reshape,
     "round": floating.round,
@@ -128,6 +174,7 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "sum": reductions.sum,
     "swapaxes": shaping.swapaxes,
     "take": indexing.take,
+    "to_device": _to_device,
     "trace": reductions.trace,
     "transpose": _transpose,
     "var": reductions.var,
@@ -139,6 +186,7 @@ _PROPERTIES: dict[str, Callable[..., Any]] = {
     "real": ufuncs.real,
     "imag": ufuncs.imag,
     "at": indexing.At,
+    "flat": _flat,
 }
 
 

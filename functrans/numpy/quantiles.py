@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from functrans.ir.types import dtype_class
+from functrans.lax.arguments import placed
 from functrans.numpy import prims
 from functrans.numpy.creation import array
 from functrans.numpy.promotion import (
@@ -67,12 +68,14 @@ def nanquantile(
 def percentile(
     a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
     method: str = "linear", keepdims: bool = False, *, weights: Any = None,
+    out_sharding: Any = None,
 ) -> Any:  # fmt: skip
     """`quantile` of q / 100.
 
     Source: `jax.numpy.percentile`.
     """
-    return _quantile("percentile", a, _hundredth(q), axis, method, keepdims, False, weights)
+    made = _quantile("percentile", a, _hundredth(q), axis, method, keepdims, False, weights)
+    return placed(made, out_sharding)
 
 
 def nanpercentile(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import Any
 
@@ -12,7 +13,7 @@ from functrans.ir.source import describe, user_source
 from functrans.ir.types import canonical_dtype
 from functrans.numpy import prims
 from functrans.numpy.indexing import At, take
-from functrans.numpy.joining import concatenate
+from functrans.numpy.joining import concatenate, unstack
 from functrans.numpy.promotion import (
     array_of,
     axis_index,
@@ -22,7 +23,8 @@ from functrans.numpy.promotion import (
     promote_dtypes,
     value_of,
 )
-from functrans.numpy.shaping import ravel, reshape
+from functrans.numpy.reading import read
+from functrans.numpy.shaping import moveaxis, ravel, reshape
 from functrans.trace import concrete_value, literal, materialize, typeof
 
 __all__ = ["delete", "insert", "isin", "unique"]
@@ -35,14 +37,14 @@ def unique(
     return_counts: bool = False, axis: int | None = None, *, equal_nan: bool = True,
     size: int | None = None, fill_value: Any = None, sorted: bool = True,
 ) -> Any:  # fmt: skip
-    """The distinct elements of the flattened array, in order.
+    """The distinct elements of the flattened array, or the distinct parts along an axis, in order.
 
     Arguments:
       ar: array.
       return_index: also the index of the first of each.
       return_inverse: also the place of every element among the distinct ones.
       return_counts: also how often each occurs.
-      axis: must be None.
+      axis: along which parts are compared; None compares elements.
       size: the size of the result, needed when `ar` is traced: more are cut off, fewer filled up.
       fill_value: what to fill up with; by default the smallest element.
 
@@ -56,42 +58,67 @@ def unique(
       >>> print(jnp.unique(jnp.array([3, 1, 3])))
       [1 3]
     """
-    if axis is not None:
-        raise invalid("unique", "finds elements of the flattened array only, axis must be None")
     ar = array_of(ar, "unique")
     shape = typeof(ar).shape
-    flat = ravel(ar)
-    n = typeof(flat).shape[0]
-    index = canonical_dtype(INDEX)
-    places = prims.iota(dtype=index, shape=(n,), dimension=0)
-    ordered, order = prims.sort(flat, places, dimension=0, is_stable=True, num_keys=1)
-    new = _differs_from_previous(ordered, n, equal_nan)
-    rank = prims.cumsum(cast(new, index), axis=0, reverse=False)
+    rows, back = _rows(ar, axis)
+    n = typeof(rows).shape[0]
+    ordered, order = _in_order(rows)
+    new = differs_from_previous(ordered, n, equal_nan)
+    rank = prims.cumsum(cast(new, typeof(order).dtype), axis=0, reverse=False)
     rank = prims.sub(rank, literal(1, typeof(rank)))
     if size is None:
         size = _known_count(rank, n)
-    found = [_firsts(ordered, rank, size, n, fill_value)]
+    found = [back(_firsts(ordered, rank, size, n, fill_value))]
     if return_index:
         found.append(_first_places(order, rank, size, n))
     if return_inverse:
         zeros = materialize(literal(0, typeof(rank)))
-        found.append(reshape(At(zeros)[order].set(rank), shape))
+        inverse = At(zeros)[order].set(rank)
+        found.append(reshape(inverse, shape) if axis is None else inverse)
     if return_counts:
         zeros = materialize(literal(0, typeof(rank).update(shape=(size,))))
         found.append(At(zeros)[rank].add(1, mode="drop"))
     return found[0] if len(found) == 1 else tuple(found)
 
 
-def _differs_from_previous(ordered: Any, n: int, equal_nan: bool) -> Any:
-    first = literal(True, typeof(ordered).update(shape=(min(n, 1),), dtype=bool, weak_type=False))
+def _rows(ar: Any, axis: int | None) -> tuple[Any, Any]:
+    """What is compared, along axis 0 of a vector or matrix; and the way back to the given shape."""
+    if axis is None:
+        return ravel(ar), lambda rows: rows
+    shape = typeof(ar).shape
+    i = axis_index(axis, len(shape), "unique")
+    rest = shape[:i] + shape[i + 1 :]
+    rows = reshape(moveaxis(ar, i, 0), (shape[i], math.prod(rest)))
+    return rows, lambda rows: moveaxis(reshape(rows, (typeof(rows).shape[0], *rest)), 0, i)
+
+
+def _in_order(rows: Any) -> tuple[Any, Any]:
+    """Elements, or rows by their first elements, then by their second, ...; and where each was."""
+    t = typeof(rows)
+    places = prims.iota(dtype=canonical_dtype(INDEX), shape=t.shape[:1], dimension=0)
+    if t.ndim == 1:
+        ordered, order = prims.sort(rows, places, dimension=0, is_stable=True, num_keys=1)
+        return ordered, order
+    if t.size == 0:
+        return rows, places
+    columns = unstack(rows, axis=1)
+    *_, order = prims.sort(*columns, places, dimension=0, is_stable=True, num_keys=len(columns))
+    return take(rows, order, axis=0), order
+
+
+def differs_from_previous(ordered: Any, n: int, equal_nan: bool) -> Any:
+    """Is each element, or row, of `ordered` another one than that before it?"""
+    t = typeof(ordered)
+    first = literal(True, t.update(shape=(min(n, 1),), dtype=np.dtype(bool), weak_type=False))
     if n < 2:
         return materialize(first)
-    after = prims.slice_(ordered, start=(1,), limit=(n,), strides=(1,))
-    before = prims.slice_(ordered, start=(0,), limit=(n - 1,), strides=(1,))
+    before, after = read(ordered, slice(0, n - 1)), read(ordered, slice(1, n))
     differs = prims.ne(after, before)
     if equal_nan:
         both_nan = prims.and_(prims.ne(after, after), prims.ne(before, before))
         differs = prims.and_(differs, prims.not_(both_nan))
+    if t.ndim > 1:
+        differs = prims.reduce_or(differs, axes=(1,))
     return prims.concatenate(materialize(first), differs, dimension=0)
 
 
@@ -108,13 +135,16 @@ def _known_count(rank: Any, n: int) -> int:
 def _firsts(values: Any, rank: Any, size: int, n: int, fill_value: Any) -> Any:
     """The value of each rank below `size`; what is left gets the fill, or the smallest value."""
     t = typeof(values)
+    shape = (size, *t.shape[1:])
     if n == 0:
-        return materialize(literal(fill_value or 0, t.update(shape=(size,))))
+        if fill_value is None and size:
+            raise invalid("unique", f"nothing to fill size={size} up with", "Pass fill_value=.")
+        return materialize(literal(fill_value or 0, t.update(shape=shape)))
     if fill_value is None:
-        fill = prims.slice_(values, start=(0,), limit=(1,), strides=(1,))
+        fill = take(values, 0, axis=0)
     else:
         fill = cast(value_of(fill_value, "unique"), t.dtype)
-    start = materialize(expand(fill, (size,)))
+    start = materialize(expand(fill, shape))
     return At(start)[rank].set(values, mode="drop")  # values of one rank are equal
 
 

@@ -121,7 +121,7 @@ def _new_shape(t: ArrayType, shape: Any) -> tuple[int, ...]:
     )
 
 
-def ravel(a: Any, order: str = "C", *, out_sharding: None = None) -> Any:
+def ravel(a: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
     """The elements along one axis.
 
     Source: `jax.numpy.ravel`.

@@ -10,7 +10,15 @@ import numpy as np
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class
 from functrans.numpy import prims
 from functrans.numpy.indexing import take
-from functrans.numpy.promotion import array_of, axis_index, cast, invalid, mismatch, promote_dtypes
+from functrans.numpy.promotion import (
+    array_of,
+    axis_index,
+    cast,
+    invalid,
+    mismatch,
+    promote_dtypes,
+    user_dtype,
+)
 from functrans.numpy.shaping import ravel
 from functrans.trace import literal, typeof
 
@@ -53,15 +61,18 @@ def sort(
 
 def argsort(
     a: Any, axis: int | None = -1, *, kind: None = None, order: None = None, stable: bool = True,
-    descending: bool = False,
+    descending: bool = False, dtype: Any = None,
 ) -> Any:  # fmt: skip
     """The indices that put the elements in order along an axis; arguments as in `sort`.
+
+    Arguments:
+      dtype: of the indices, an integer type; by default the default one.
 
     Source: `jax.numpy.argsort`.
     """
     a, i = _along("argsort", a, axis)
     shape = typeof(a).shape
-    index = canonical_dtype(np.dtype("int64"))
+    index = canonical_dtype(np.dtype("int64")) if dtype is None else user_dtype(dtype)
     places = prims.iota(dtype=index, shape=shape, dimension=i)
     if descending:  # equal elements keep their order: sort the reversed array, then reverse
         a, places = (prims.rev(x, dimensions=(i,)) for x in (a, places))

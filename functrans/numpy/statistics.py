@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from functrans.ir.types import ArrayType, canonical_dtype, dtype_class
+from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_inexact
+from functrans.lax.arguments import placed
 from functrans.numpy import prims
 from functrans.numpy.differences import diff
 from functrans.numpy.indexing import At, take
@@ -22,6 +23,7 @@ from functrans.numpy.promotion import (
     invalid,
     mismatch,
     promote_inexact,
+    user_dtype,
     value_of,
 )
 from functrans.numpy.ranges import linspace
@@ -41,7 +43,14 @@ __all__ = [
 # --- counting -------------------------------------------------------------------------------------
 
 
-def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | None = None) -> Any:
+def bincount(
+    x: Any,
+    weights: Any = None,
+    minlength: int = 0,
+    *,
+    length: int | None = None,
+    out_sharding: Any = None,
+) -> Any:
     """How often each of 0, 1, 2, ... occurs.
 
     Arguments:
@@ -69,7 +78,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
     what = one if weights is None else array_of(weights, "bincount", 1)
     index = prims.max_(cast(x, np.dtype("int32")), literal(0, t.update(dtype=np.dtype("int32"))))
     zeros = materialize(literal(0, ArrayType((length,), typeof(what).dtype)))
-    return At(zeros)[index].add(materialize(what), mode="drop")
+    return placed(At(zeros)[index].add(materialize(what), mode="drop"), out_sharding)
 
 
 def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:
@@ -139,16 +148,25 @@ def histogram(
 
 def cov(
     m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None,
-    fweights: Any = None, aweights: Any = None,
+    fweights: Any = None, aweights: Any = None, dtype: Any = None,
 ) -> Any:  # fmt: skip
     """The covariance matrix of variables (rows) over observations (columns).
 
+    Arguments:
+      dtype: of the computation and the result, at least that of the arrays.
+
     Source: `jax.numpy.cov`.
     """
+    if dtype is not None and not is_inexact(user_dtype(dtype)):
+        raise invalid("cov", f"dtype must be a float or complex type, got {dtype!r}")
     x = array_of(m, "cov")
     (x,) = promote_inexact((x,), "cov") if y is None else (x,)
+    if dtype is not None:
+        x = cast(x, user_dtype(dtype))
     if y is not None:
         x, other = promote_inexact((m, y), "cov")
+        if dtype is not None:
+            x, other = cast(x, user_dtype(dtype)), cast(other, user_dtype(dtype))
         other = _rows(other, rowvar)
         x = concatenate([_rows(x, rowvar), other], 0)
     else:
@@ -206,12 +224,15 @@ def _weighted_cov(x: Any, bias: bool, ddof: int | None, fweights: Any, aweights:
     return _squeezed(_product(weighted, centred, factor))
 
 
-def corrcoef(x: Any, y: Any = None, rowvar: bool = True) -> Any:
+def corrcoef(x: Any, y: Any = None, rowvar: bool = True, dtype: Any = None) -> Any:
     """The correlation coefficients of variables (rows) over observations (columns).
+
+    Arguments:
+      dtype: of the computation and the result.
 
     Source: `jax.numpy.corrcoef`.
     """
-    c = cov(x, y, rowvar)
+    c = cov(x, y, rowvar, dtype=dtype)
     if typeof(c).ndim == 0:
         return prims.div(c, c)
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from functrans import errors
+from functrans.ir.source import describe, user_source
 from functrans.ir.types import dtype_class, is_inexact
 from functrans.numpy import prims
 from functrans.numpy.promotion import (
@@ -65,6 +67,15 @@ def together(function: Function) -> Function:
     return of
 
 
+def refuse_out(name: str, out: Any, where: Any = None) -> None:
+    """Raise for the arguments of NumPy that arrays which cannot change have no use for."""
+    if out is not None or where is not None:
+        raise errors.NotSupported(
+            f"{name}: {'out' if out is not None else 'where'}= is not supported, as arrays are "
+            f"immutable, at\n    {describe(user_source())}\nUse the result, or jnp.where on it."
+        )
+
+
 # --- the families ---------------------------------------------------------------------------------
 
 
@@ -102,7 +113,9 @@ def binary(name: str, summary: str, primitive: Any, booleans: Any = None) -> Fun
             return bind(booleans, (x, y), {})
         return bind(primitive, (x, y), {})
 
-    def of(x: Any, y: Any, /) -> Any:
+    def of(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
+        if not (out is None is where):
+            refuse_out(name, out, where)
         if x.__class__ is Tracer and y.__class__ is Tracer:
             t = x.type
             if t is y.type and t.dtype is not BOOL:
@@ -149,7 +162,8 @@ def _lexicographic(primitive: Any, x: Any, y: Any) -> Any:
 def logical(name: str, summary: str, primitive: Any) -> Function:
     """A function of truth values: numbers are true where they are not zero."""
 
-    def of(x: Any, y: Any, /) -> Any:
+    def of(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
+        refuse_out(name, out, where)
         x, y = align(truth(x, name), truth(y, name, 1), name)
         return bind(primitive, (x, y), {})
 
@@ -189,7 +203,19 @@ minimum = binary("minimum", "The smaller one; NaN if one is NaN.", prims.min_)
 arctan2 = binary_inexact("arctan2", "The angle of the point (y, x).", prims.atan2)
 atan2 = arctan2
 nextafter = binary_inexact("nextafter", "The next float after x towards y.", prims.nextafter)
-negative = unary("negative", "-x.", prims.neg, integers=True)
+
+_negative = unary("negative", "-x.", prims.neg, integers=True)
+
+
+def negative(x: Any, /, *, out: None = None, where: None = None) -> Any:
+    """-x.
+
+    Source: `jax.numpy.negative`.
+    """
+    refuse_out("negative", out, where)
+    return _negative(x)
+
+
 sign = unary("sign", "-1, 0 or 1; x / |x| of complex numbers.", prims.sign, integers=True)
 
 

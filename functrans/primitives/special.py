@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from math import pi, sqrt
 from typing import Any
 
 import numpy as np
-import scipy.special
 from jax.extend.mlir.dialects import chlo
 
 from functrans.primitives.elementwise import Binary, Unary, add, full_like, mul, neg, square
@@ -16,17 +16,30 @@ from functrans.primitives.transcendental import exp
 FLOAT = ("float",)
 
 
-def _wide(function: Callable[..., Any]) -> Callable[..., Any]:
+def scipy_function(name: str) -> Callable[..., Any]:
+    """A function of scipy.special, which takes long to load: loaded when it is first called."""
+
+    def function(*xs: Any) -> Any:
+        return getattr(importlib.import_module("scipy.special"), name)(*xs)
+
+    return function
+
+
+def _wide(function: str | Callable[..., Any]) -> Callable[..., Any]:
     """A SciPy function of arrays of any float dtype."""
-    return lambda *xs: function(*[np.asarray(x).astype(np.float64) for x in xs])
+    of_doubles = scipy_function(function) if isinstance(function, str) else function
+    return lambda *xs: of_doubles(*[np.asarray(x).astype(np.float64) for x in xs])
+
+
+_gammaln, _psi = scipy_function("gammaln"), scipy_function("digamma")
 
 
 def _lgamma(x: np.ndarray) -> np.ndarray:
-    return np.where(np.isinf(x), np.inf, scipy.special.gammaln(x))
+    return np.where(np.isinf(x), np.inf, _gammaln(x))
 
 
 def _digamma(x: np.ndarray) -> np.ndarray:
-    return np.where(x == 0, np.nan, scipy.special.digamma(x))  # its sides differ in sign
+    return np.where(x == 0, np.nan, _psi(x))  # its sides differ in sign
 
 
 def _bell(x: Any, factor: float) -> Any:
@@ -52,15 +65,15 @@ class Zeta(Binary):
 
 erf = Unary(
     "erf", FLOAT, lambda x, y: _bell(x, 2 / sqrt(pi)),
-    numpy=_wide(scipy.special.erf), op=chlo.erf, flops=10,
+    numpy=_wide("erf"), op=chlo.erf, flops=10,
 )  # fmt: skip
 erfc = Unary(
     "erfc", FLOAT, lambda x, y: _bell(x, -2 / sqrt(pi)),
-    numpy=_wide(scipy.special.erfc), op=chlo.erfc, flops=10,
+    numpy=_wide("erfc"), op=chlo.erfc, flops=10,
 )  # fmt: skip
 erf_inv = Unary(
     "erf_inv", FLOAT, lambda x, y: mul(exp(square(y)), sqrt(pi) / 2),
-    numpy=_wide(scipy.special.erfinv), op=chlo.erf_inv, flops=20,
+    numpy=_wide("erfinv"), op=chlo.erf_inv, flops=20,
 )  # fmt: skip
 lgamma = Unary(
     "lgamma", FLOAT, lambda x, y: digamma(x),
@@ -71,6 +84,6 @@ digamma: Unary = Unary(
     numpy=_wide(_digamma), op=chlo.digamma, flops=30,
 )  # fmt: skip
 polygamma: Polygamma = Polygamma(
-    "polygamma", FLOAT, numpy=_wide(scipy.special.polygamma), op=chlo.polygamma, flops=50
+    "polygamma", FLOAT, numpy=_wide("polygamma"), op=chlo.polygamma, flops=50
 )
-zeta = Zeta("zeta", FLOAT, numpy=_wide(scipy.special.zeta), op=chlo.zeta, flops=50)
+zeta = Zeta("zeta", FLOAT, numpy=_wide("zeta"), op=chlo.zeta, flops=50)

@@ -69,7 +69,7 @@ def _cauchy(source: Source, shape: Any, dtype: Any) -> Any:
     return tan(mul(sub(u, 0.5), literal(math.pi, typeof(u))))
 
 
-def _exponential(source: Source, shape: Any, dtype: Any) -> Any:
+def exponential_of(source: Source, shape: Any, dtype: Any) -> Any:
     return neg(log1p(neg(unit(source, shape, dtype))))
 
 
@@ -89,7 +89,7 @@ def _maxwell(source: Source, shape: Any, dtype: Any) -> Any:
 
 
 cauchy = _standard("cauchy", "Draw from the Cauchy distribution, density ~ 1 / (1 + x^2).", _cauchy)
-exponential = _standard("exponential", "Draw from the density e^-x, x >= 0.", _exponential)
+exponential = _standard("exponential", "Draw from the density e^-x, x >= 0.", exponential_of)
 laplace = _standard("laplace", "Draw from the density e^-|x| / 2.", _laplace)
 logistic = _standard("logistic", "Draw from the density e^-x / (1 + e^-x)^2.", _logistic)
 maxwell = _standard("maxwell", "Draw from the density sqrt(2/pi) x^2 e^(-x^2/2), x >= 0.", _maxwell)
@@ -296,7 +296,7 @@ def pareto(
 @sampler("pareto")
 def _pareto(source: Source, b: Any, *, shape: Any, dtype: Any) -> Any:
     b = expand(cast(b, dtype), shape)
-    return exp(div(_exponential(source, shape, dtype), b))
+    return exp(div(exponential_of(source, shape, dtype), b))
 
 
 def rayleigh(
@@ -434,7 +434,7 @@ def weibull_min(
 def _weibull_min(source: Source, scale: Any, concentration: Any, *, shape: Any, dtype: Any) -> Any:
     scale, concentration = [expand(cast(x, dtype), shape) for x in (scale, concentration)]
     power = div(literal(1.0, typeof(concentration)), concentration)
-    return mul(pow_(_exponential(source, shape, dtype), power), scale)
+    return mul(pow_(exponential_of(source, shape, dtype), power), scale)
 
 
 def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = None) -> Any:

@@ -156,7 +156,7 @@ def key_impl(keys: Any) -> Any:
     return key_type("key_impl", keys, batch=True)[1]
 
 
-def key_dtype(impl: Any = None) -> Any:
+def key_dtype(impl_spec: Any = None) -> Any:
     """The dtype of typed keys of a generator.
 
     Source: `jax.random.key_dtype`.
@@ -166,7 +166,7 @@ def key_dtype(impl: Any = None) -> Any:
       >>> ft.random.key_dtype()
       key<fry>
     """
-    return jax.random.key_dtype(impl)
+    return jax.random.key_dtype(impl_spec)
 
 
 def clone(key: Any) -> Any:

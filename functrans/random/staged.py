@@ -21,6 +21,7 @@ from functrans.ir.types import ArrayType, dtype_class
 from functrans.numpy.promotion import invalid, mismatch, value_of
 from functrans.primitives import random_bits as prims
 from functrans.primitives.call import jit as call_program
+from functrans.primitives.random_gamma import random_gamma
 from functrans.primitives.shape import reshape, slice_axis
 from functrans.trace import Tracer, stage, typeof
 
@@ -37,6 +38,10 @@ class Source(NamedTuple):
     def bits(self, shape: tuple[int, ...], bit_width: int) -> Any:
         """Random unsigned integers."""
         return prims.random_bits(self.data, shape=shape, bit_width=bit_width, **self._how())
+
+    def gamma(self, a: Any, log_space: bool = False) -> Any:
+        """A sample of the gamma distribution for each parameter, or its logarithm."""
+        return random_gamma(self.data, a, log_space=log_space, **self._how())
 
     def split(self, n: int = 2) -> list[Source]:
         """New sources."""

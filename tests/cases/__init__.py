@@ -5,13 +5,17 @@ from tests.cases import (
     convolution,
     elementwise,
     indexing,
+    linalg,
     random_bits,
     reduction,
     shape,
     sorting,
+    special,
+    windows,
 )
 
 CASES = [
     *elementwise.CASES, *shape.CASES, *reduction.CASES, *contraction.CASES, *convolution.CASES,
-    *indexing.CASES, *sorting.CASES, *random_bits.CASES,
+    *indexing.CASES, *sorting.CASES, *random_bits.CASES, *linalg.CASES, *special.CASES,
+    *windows.CASES,
 ]  # fmt: skip

@@ -1,0 +1,302 @@
+"""JAX functions as functions of functrans.
+
+In: a function written with `jax.numpy`, `jax.lax`, ... Out: a function whose operations are ours.
+JAX traces it once for each signature into a jaxpr, `interop/jaxprs/` turns that into a Program, and
+each call is a call of the Program: one equation where something is recorded, one dispatch where
+nothing is.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax._src.config import eager_constant_folding, trace_context
+
+from functrans import errors, tree
+from functrans.api.flat import function_name
+from functrans.api.jit import Statics, forget_with_caches
+from functrans.backends import xla
+from functrans.interop.jaxprs import walk
+from functrans.interop.jaxprs.custom import Imported, traced
+from functrans.ir.program import Program
+from functrans.ir.source import describe, user_source
+from functrans.lax.arguments import as_array
+from functrans.primitives.call import jit as jit_call
+from functrans.trace import ARRAYS, Tracer, bind, materialize, state, tracing, typeof
+
+_KEPT = 1024  # signatures of one function
+
+
+def from_jax(
+    fun: Callable[..., Any],
+    *,
+    static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Iterable[str] | None = None,
+) -> Callable[..., Any]:
+    """Make a function of functrans from one that is written with JAX.
+
+    It can be called un-jitted and inside of `grad`, `vmap`, `jit`, `make_ir` and all others.
+    JAX traces it once for each signature: types of arrays, structure of the arguments, values of
+    those that are static. Its custom rules, loops and nested jitted functions are kept.
+
+    Arguments:
+      fun: function of pytrees of arrays, returning a pytree of arrays, that JAX can trace.
+      static_argnums, static_argnames: arguments that are Python values, hashable, as in `jit`.
+        Leaves that are no arrays (strings, dtypes, functions) are static by themselves, and so are
+        Python numbers and NumPy arrays where JAX needs their values (axes, shapes).
+
+    Returns:
+      A function like `fun`; `.clear_cache()` forgets what was traced.
+
+    Raises:
+      MissingRule: it uses a JAX primitive that functrans does not have; the message names it.
+      AbstractValueError: it needs the value of a traced argument.
+      ClosedOverTracer: it closes over a traced value, which must be an argument.
+      UnhashableStatic: a static argument is not hashable.
+
+    Source: the inverse of `jax.make_jaxpr`.
+
+    Example:
+      >>> import functrans as ft, jax
+      >>> soft = ft.interop.from_jax(jax.nn.softplus)
+      >>> print(ft.grad(soft)(0.0))
+      0.5
+    """
+    if not callable(fun):
+        raise errors.NotAnArray(
+            f"from_jax takes a function, got {fun!r:.80} of type {type(fun).__qualname__}, at\n"
+            f"    {describe(user_source())}\nWrite from_jax(f)(x), not from_jax(f(x))."
+        )
+    imported = _Imported(fun, static_argnums, static_argnames)
+    forget_with_caches(imported)
+
+    @functools.wraps(fun)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return imported(args, kwargs)
+
+    call.clear_cache = imported.clear  # type: ignore[attr-defined]
+    return call
+
+
+class _Entry(NamedTuple):
+    """A signature's program, the values of its first inputs, the leaves that are its others (None:
+    all), the structure of its result."""
+
+    program: Program
+    consts: tuple[Any, ...]
+    operands: tuple[int, ...] | None
+    out_tree: Any
+
+    def chosen(self, leaves: list[Any]) -> list[Any]:
+        """The leaves that the program takes."""
+        return leaves if self.operands is None else [leaves[i] for i in self.operands]
+
+
+class _NeedsValues(NamedTuple):
+    """JAX cannot trace a signature without knowing values of the arguments: what it says."""
+
+    error: Exception
+
+
+class _Imported:
+    """One JAX function with its programs."""
+
+    def __init__(self, fun: Callable[..., Any], argnums: Any, argnames: Any):
+        self.fun = fun
+        self.statics = Statics(fun, argnums, argnames)
+        self.name = function_name(fun).rpartition(".")[2]
+        self.cache: dict[Any, Any] = {}
+        self.at_once = True  # does `compiled` take what it is called with?
+
+        @functools.wraps(fun)
+        def compiled(*args: Any, **kwargs: Any) -> Any:
+            with jax.ensure_compile_time_eval():  # constants are arrays, not JAX's tracers
+                found, leaves = self.find(args, kwargs)
+            if found.__class__ is not _Entry:
+                raise TypeError(f"{self.name} needs values")
+            operands = [*found.consts, *found.chosen(leaves)]
+            return tree.unflatten(found.out_tree, xla.run_program(found.program, operands))
+
+        self.compiled: Any = jax.jit(
+            compiled, static_argnums=argnums, static_argnames=argnames or None
+        )
+
+    def clear(self) -> None:
+        self.cache.clear()
+        self.compiled.clear_cache()
+        walk.clear()
+
+    def __call__(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+        failed = False
+        if state.trace is None and self.at_once:
+            try:
+                return self.compiled(*args, **kwargs)  # JAX finds the signature itself, and faster
+            except (TypeError, ValueError, IndexError):  # below it is said what is wrong
+                failed = True
+        found, leaves = self.find(args, kwargs)
+        if found.__class__ is not _Entry:
+            out = self._with_values(found, leaves, args, kwargs)
+        else:
+            out = tree.unflatten(found.out_tree, _called(found, found.chosen(leaves)))
+        if failed:
+            self.at_once = False
+        return out
+
+    def find(self, args: tuple, kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
+        """What is known of the signature, and the leaves of the arguments that are not static."""
+        static, dynamic = self.statics.split(args, kwargs)
+        if static:
+            self.statics.check(args, kwargs)
+        leaves, in_tree = tree.flatten(dynamic)
+        kinds = tuple([typeof(x) if x.__class__ in ARRAYS else _kind(x) for x in leaves])
+        key: tuple = (in_tree, kinds, state.axes, _context())
+        if static:
+            key = (*key, _exact(static))
+        found = self.cache.get(key)
+        if found.__class__ is not _Entry:
+            found = self._entry(key, found, static, in_tree, leaves, kinds)
+        return found, leaves
+
+    def _entry(
+        self, key: tuple, found: Any, static: tuple, in_tree: Any, leaves: list, kinds: tuple
+    ) -> _Entry | _NeedsValues:
+        """The entry of a signature that is new, or whose numbers are part of it."""
+        arrays = [k.__class__ is not _Option for k in kinds]
+        if found is None:
+            found = self._keep(key, self._traced(static, in_tree, leaves, arrays))
+        numbers = [a and _is_number(x) for a, x in zip(arrays, leaves, strict=True)]
+        if found.__class__ is _Entry or not any(numbers):
+            return found
+        known = tuple([_exact(x) for x, n in zip(leaves, numbers, strict=True) if n])
+        inner = self.cache.get((key, known))
+        if inner is None:
+            dynamic = [a and not n for a, n in zip(arrays, numbers, strict=True)]
+            inner = self._keep((key, known), self._traced(static, in_tree, leaves, dynamic))
+        return inner
+
+    def _keep(self, key: Any, value: Any) -> Any:
+        if len(self.cache) >= _KEPT:
+            del self.cache[next(iter(self.cache))]
+        self.cache[key] = value
+        return value
+
+    def _traced(
+        self, static: tuple, in_tree: Any, leaves: list, dynamic: list[bool]
+    ) -> _Entry | _NeedsValues:
+        """JAX's program of the function, of the leaves that are `dynamic`, as ours."""
+        bound = self.statics.bound(static)
+        fixed = [None if d else x for x, d in zip(leaves, dynamic, strict=True)]
+
+        def flat(*values: Any) -> Any:
+            rest = iter(values)
+            full = [next(rest) if d else x for x, d in zip(fixed, dynamic, strict=True)]
+            args, kwargs = tree.unflatten(in_tree, full)
+            return bound(*args, **kwargs)
+
+        places = tuple([i for i, d in enumerate(dynamic) if d])
+        try:
+            closed, out_tree = traced(flat, [typeof(leaves[i]) for i in places])
+        except errors.LeakedTracer:
+            raise self._closed_over() from None
+        except errors.FunctransError:
+            raise
+        except (TypeError, ValueError, IndexError) as error:
+            if f"{Tracer.__module__}.{Tracer.__qualname__}" in str(error):
+                raise self._closed_over() from None
+            return _NeedsValues(error.with_traceback(None))
+        made = Imported(closed, out_tree, self.name)
+        return _Entry(made.program, made.consts, None if all(dynamic) else places, out_tree)
+
+    def _closed_over(self) -> errors.ClosedOverTracer:
+        return errors.ClosedOverTracer(
+            f"{self.name}, imported by from_jax, closes over a traced value, which JAX cannot "
+            f"compute with, at\n    {describe(user_source())}\nHand it over as an argument."
+        )
+
+    def _with_values(self, found: Any, leaves: list, args: tuple, kwargs: dict) -> Any:
+        """What cannot be traced still runs on concrete arrays, as JAX runs it."""
+        if not any(isinstance(x, Tracer) for x in leaves):
+            with tracing(None):
+                return self.fun(*args, **kwargs)
+        error = found.error
+        if not isinstance(error, (jax.errors.JAXTypeError, jax.errors.JAXIndexError)):
+            raise error
+        problem = str(error).partition("\n")[0]
+        raise errors.AbstractValueError(
+            f"{self.name}, imported by from_jax, needs the value of an argument of which only the "
+            f"type is known while it is traced, at\n    {describe(user_source())}\n"
+            f"JAX says: {problem}\nMake that argument static (static_argnums, static_argnames of "
+            "from_jax) and give it a Python value, or call the function outside of jit, vmap and "
+            "grad."
+        ) from error
+
+
+# --- calls ----------------------------------------------------------------------------------------
+
+
+def _called(entry: _Entry, leaves: list[Any]) -> list[Any]:
+    """The results of a program: by a call, or by its equation if it has but one."""
+    program = entry.program
+    if state.trace is not None:
+        leaves = [x if x.__class__ in ARRAYS else as_array(x) for x in leaves]
+    operands = [*entry.consts, *leaves]
+    if len(program.equations) > 1:
+        return jit_call(*operands, program=program)
+    env = dict(zip(program.inputs, operands, strict=True))
+    for e in program.equations:
+        outs = bind(e.primitive, [env.get(v, v) for v in e.inputs], e.params)
+        env.update(zip(e.outputs, outs if e.primitive.multiple else [outs], strict=True))
+    return [materialize(as_array(env[v]) if v in env else v) for v in program.outputs]
+
+
+# --- signatures -----------------------------------------------------------------------------------
+
+
+def _contexts(folding: bool) -> tuple:
+    with eager_constant_folding(folding):
+        return trace_context()
+
+
+# Where among JAX's flags the one stands that our jit sets and that `traced` sets itself.
+_FOLDING = [a is b for a, b in zip(_contexts(False), _contexts(True), strict=True)].index(False)
+
+
+def _context() -> tuple:
+    """JAX's flags, as far as programs depend on them."""
+    context = trace_context()
+    return context[:_FOLDING] + context[_FOLDING + 1 :]
+
+
+class _Option(NamedTuple):
+    """A leaf that is no array, as part of a signature."""
+
+    value: Any
+
+
+def _kind(x: Any) -> Any:
+    """What a signature says of a leaf: its type, or itself if it is no array."""
+    try:
+        return typeof(x)
+    except errors.NotAnArray as error:
+        try:
+            hash(x)
+        except TypeError:
+            raise error from None
+        return _Option(_exact(x))
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, (bool, int, float, complex, np.ndarray, np.generic))
+
+
+def _exact(x: Any) -> Any:
+    """A key that tells 1, True and 1.0 apart, and 0.0 and -0.0."""
+    if isinstance(x, tuple):
+        return x.__class__, tuple([_exact(v) for v in x])
+    if isinstance(x, np.ndarray):
+        return x.shape, x.dtype.str, x.tobytes()
+    return x.__class__, repr(x) if isinstance(x, (float, complex)) else x

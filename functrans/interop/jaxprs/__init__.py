@@ -1,0 +1,13 @@
+"""JAX's programs (jaxprs) as functrans operations.
+
+walk.py runs a jaxpr equation by equation; the other modules hold the table that says what each of
+JAX's primitives is here. Importing this package fills the table.
+"""
+
+from functrans.interop.jaxprs import arrays as arrays
+from functrans.interop.jaxprs import calls as calls
+from functrans.interop.jaxprs import custom as custom
+from functrans.interop.jaxprs import indexing as indexing
+from functrans.interop.jaxprs import matrices as matrices
+from functrans.interop.jaxprs import outside as outside
+from functrans.interop.jaxprs import randomness as randomness

@@ -1,0 +1,246 @@
+"""JAX's operations on whole arrays: elementwise, shapes, reductions, products."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from functrans import lax
+from functrans.interop.jaxprs.walk import (
+    like,
+    means,
+    operation,
+    plain,
+    repeated,
+    same,
+    spread,
+    unknown,
+)
+from functrans.ir.types import dtype_class
+from functrans.primitives.bitwise import xor
+from functrans.primitives.conversion import bitcast_convert_type, convert_element_type
+from functrans.primitives.elementwise import full_like, lt, neg
+from functrans.primitives.joining import concatenate, iota
+from functrans.primitives.joining import split as cut
+from functrans.primitives.selection import optimization_barrier, select_n
+from functrans.primitives.shape import reshape, squeeze
+from functrans.primitives.sorting import top_k
+from functrans.trace import literal, typeof
+
+# --- elementwise ----------------------------------------------------------------------------------
+
+same("neg", "sign", "floor", "ceil", "is_finite", "square", "abs", "real", "imag", "complex")
+same("add", "sub", "div", "rem", "pow", "max", "min", "nextafter", "atan2", "mulhi")
+same("eq", "ne", "lt", "le", "gt", "ge")
+same("not", "and", "or", "xor", "population_count", "clz")
+same("shift_left", "shift_right_logical", "shift_right_arithmetic")
+same("asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh")
+same("erf", "erfc", "erf_inv", "lgamma", "digamma", "polygamma", "zeta")
+same("bessel_i0e", "bessel_i1e", "igamma", "igammac", "igamma_grad_a", "random_gamma_grad")
+same("regularized_incomplete_beta")
+same("copy", "stop_gradient")
+
+like("integer_pow", y="y")
+like("bitcast_convert_type", dtype="new_dtype")
+like("reduce_precision", exponent_bits="exponent_bits", mantissa_bits="mantissa_bits")
+like("name", name="name")
+like("select_n")
+like("clamp")
+
+
+@means("exp", "exp2", "expm1", "log", "log1p", "sqrt", "rsqrt", "cbrt", "logistic", "sin", "cos",
+       "tan", "tanh")  # fmt: skip
+def _accurate(eqn: Any, x: Any) -> Any:
+    return getattr(lax, eqn.primitive.name)(x, accuracy=eqn.params.get("accuracy"))
+
+
+@means("eq_to", "lt_to", "le_to")
+def _in_total_order(eqn: Any, x: Any, y: Any) -> Any:
+    """Floats are ordered by their bits, from -NaN to NaN; for a negative number those after the
+    sign count downwards."""
+    shape = eqn.outvars[0].aval.shape
+    keys = []
+    for v in (spread(x, shape), spread(y, shape)):
+        t = typeof(v)
+        if dtype_class(t.dtype) == "complex":
+            raise unknown(eqn)
+        if dtype_class(t.dtype) == "float":
+            bits = np.dtype(f"int{8 * t.dtype.itemsize}")
+            v = bitcast_convert_type(v, dtype=bits)
+            v = select_n(lt(v, 0), v, xor(v, full_like(v, np.iinfo(bits).max)))
+        keys.append(v)
+    return operation(eqn, eqn.primitive.name.removesuffix("_to"))(*keys)
+
+
+@means("conj")
+def _conj(eqn: Any, x: Any) -> Any:
+    return operation(eqn, "conj")(x)
+
+
+@means("round")
+def _round(eqn: Any, x: Any) -> Any:
+    return operation(eqn, "round")(x, rounding_method=int(eqn.params["rounding_method"]))
+
+
+@means("mul")
+def _mul(eqn: Any, x: Any, y: Any) -> Any:
+    shape = eqn.outvars[0].aval.shape
+    return lax.mul(spread(x, shape), spread(y, shape), out_dtype=eqn.params.get("out_dtype"))
+
+
+@means("convert_element_type")
+def _convert(eqn: Any, x: Any) -> Any:
+    dtype, weak = eqn.params["new_dtype"], eqn.params["weak_type"]
+    t = typeof(x)
+    if t.dtype == dtype and t.weak_type == weak:
+        return x
+    return convert_element_type(x, dtype=np.dtype(dtype), weak_type=bool(weak))
+
+
+@means("add_any")
+def _add_any(eqn: Any, x: Any, y: Any) -> Any:
+    return operation(eqn, "add")(x, y)
+
+
+@means("optimization_barrier")
+def _barrier(eqn: Any, *values: Any) -> Any:
+    return optimization_barrier(*values)
+
+
+@means("copy_p", "pvary", "reshard", "random_clone", "dce_sink", "mesh_cast", "layout_constraint",
+       "with_memory_space_constraint", "pin", "unpin")  # fmt: skip
+def _itself(eqn: Any, *values: Any) -> Any:
+    """About places and copies of values, which are not ours to choose while they are traced."""
+    return list(values)[: len(eqn.outvars)]
+
+
+# --- shapes ---------------------------------------------------------------------------------------
+
+like("transpose", permutation="permutation")
+like("squeeze", dimensions="dimensions")
+like("rev", dimensions="dimensions")
+like("concatenate", dimension="dimension")
+like("pad", config="padding_config")
+like("split", sizes="sizes", axis="axis")
+like("iota", dtype="dtype", shape="shape", dimension="dimension")
+
+
+@means("broadcast_in_dim")
+def _broadcast(eqn: Any, x: Any) -> Any:
+    return repeated(x, plain(eqn.params["shape"]), eqn.params["broadcast_dimensions"])
+
+
+@means("broadcast_to")
+def _broadcast_to(eqn: Any, x: Any) -> Any:
+    return spread(x, eqn.outvars[0].aval.shape)
+
+
+@means("reshape")
+def _reshape(eqn: Any, x: Any) -> Any:
+    order = eqn.params.get("dimensions")
+    if order is not None:
+        x = operation(eqn, "transpose")(x, permutation=plain(order))
+    return reshape(x, shape=plain(eqn.params["new_sizes"]))
+
+
+@means("slice")
+def _slice(eqn: Any, x: Any) -> Any:
+    start, limit = plain(eqn.params["start_indices"]), plain(eqn.params["limit_indices"])
+    strides = plain(eqn.params["strides"] or (1,) * len(start))
+    return operation(eqn, "slice")(x, start=start, limit=limit, strides=strides)
+
+
+@means("stack")
+def _stack(eqn: Any, *xs: Any) -> Any:
+    axis, shape = eqn.params["axis"], typeof(xs[0]).shape
+    one = (*shape[:axis], 1, *shape[axis:])
+    return concatenate(*[reshape(x, shape=one) for x in xs], dimension=axis)
+
+
+@means("unstack")
+def _unstack(eqn: Any, x: Any) -> Any:
+    axis = eqn.params["axis"]
+    parts = cut(x, sizes=(1,) * typeof(x).shape[axis], axis=axis)
+    return [squeeze(part, dimensions=(axis,)) for part in parts]
+
+
+@means("tile")
+def _tile(eqn: Any, x: Any) -> Any:
+    (repeats,) = [v for v in eqn.params.values() if isinstance(v, tuple)]
+    for axis, n in enumerate(repeats):
+        x = x if n == 1 else concatenate(*[x] * n, dimension=axis)
+    return x
+
+
+@means("iota_2x32_shape")
+def _counts(eqn: Any) -> Any:
+    """0, 1, 2, ... in row-major order, as high and low words."""
+    shape = plain(eqn.params["shape"])
+    low = eqn.outvars[0].aval
+    n = int(np.prod(shape))
+    if n > 2**32:
+        raise ValueError(f"random bits of shape {shape} number more than 2**32")
+    words = np.dtype(np.uint32)
+    flat = iota(dtype=words, shape=(n,), dimension=0)
+    zeros = literal(0, typeof(flat).update(shape=low.shape))
+    return [zeros, reshape(flat, shape=shape)]
+
+
+@means("empty", "empty2")
+def _empty(eqn: Any) -> Any:
+    """Memory to be written to: zeros."""
+    aval = eqn.outvars[0].aval
+    return jax.numpy.zeros(aval.shape, aval.dtype)
+
+
+# --- reductions -----------------------------------------------------------------------------------
+
+for _name in ("sum", "prod", "max", "min", "and", "or", "xor"):
+    like(f"reduce_{_name}", axes="axes")
+for _name in ("argmax", "argmin"):
+    like(_name, axes="axes", index_dtype="index_dtype")
+for _name in ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"):
+    like(_name, axis="axis", reverse="reverse")
+
+like("sort", dimension="dimension", is_stable="is_stable", num_keys="num_keys")
+like("top_k", k="k", axis="axis")
+
+
+@means("approx_top_k")
+def _approx_top_k(eqn: Any, x: Any) -> Any:
+    """Exactly: the recall asked for is a lower bound."""
+    p = eqn.params
+    if not p["aggregate_to_topk"]:
+        raise unknown(eqn)
+    axis, largest = p["reduction_dimension"] % typeof(x).ndim, p["is_max_k"]
+    values, places = top_k(x if largest else neg(x), k=int(p["k"]), axis=axis)
+    return [values if largest else neg(values), places]
+
+
+# --- products -------------------------------------------------------------------------------------
+
+
+def _preferred(eqn: Any, x: Any) -> Any:
+    """The dtype asked for where it is not the usual one."""
+    dtype = eqn.params["preferred_element_type"]
+    return None if dtype is None or dtype == typeof(x).dtype else dtype
+
+
+@means("dot_general")
+def _dot_general(eqn: Any, x: Any, y: Any) -> Any:
+    p = eqn.params
+    out = lax.dot_general(x, y, plain(p["dimension_numbers"]), p["precision"], _preferred(eqn, x))
+    dtype = eqn.outvars[0].aval.dtype
+    return out if typeof(out).dtype == dtype else convert_element_type(out, dtype=dtype)
+
+
+@means("conv_general_dilated")
+def _conv(eqn: Any, x: Any, y: Any) -> Any:
+    p = eqn.params
+    return lax.conv_general_dilated(
+        x, y, p["window_strides"], plain(p["padding"]), p["lhs_dilation"], p["rhs_dilation"],
+        p["dimension_numbers"], p["feature_group_count"], p["batch_group_count"], p["precision"],
+        _preferred(eqn, x),
+    )  # fmt: skip

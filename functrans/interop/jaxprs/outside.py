@@ -1,0 +1,161 @@
+"""JAX's operations that reach beyond one program: Python, other examples, devices."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from functrans import lax, tree
+from functrans.interop.jaxprs.walk import means, plain, type_of_aval
+from functrans.primitives import callback as calls
+from functrans.primitives.callback import FlatCall
+from functrans.primitives.sharding import sharding_constraint
+
+# --- calls of Python ------------------------------------------------------------------------------
+
+
+def _python(function: Callable[..., Any], n: int, name: str) -> FlatCall:
+    """A function of n arrays as our operations call it."""
+    return FlatCall(function, tree.structure(((0,) * n, {})), {}, name)
+
+
+def _name(callback: Any) -> str:
+    function = getattr(callback, "callback_func", callback)
+    return getattr(function, "__name__", type(function).__name__)
+
+
+@means("pure_callback")
+def _pure_callback(eqn: Any, *values: Any) -> Any:
+    p = eqn.params
+    return calls.pure_callback(
+        *values, callback=_python(p["callback"], len(values), _name(p["callback"])),
+        results=tuple([type_of_aval(a).strong() for a in p["result_avals"]]),
+        sharding=p["sharding"], vmap_method=p["vmap_method"],
+    )  # fmt: skip
+
+
+@means("io_callback")
+def _io_callback(eqn: Any, *values: Any) -> Any:
+    p = eqn.params
+    return calls.io_callback(
+        *values, callback=_python(p["callback"], len(values), _name(p["callback"])),
+        results=tuple([type_of_aval(a).strong() for a in p["result_avals"]]),
+        sharding=p["sharding"], ordered=bool(p["ordered"]),
+    )  # fmt: skip
+
+
+@means("debug_callback")
+def _debug_callback(eqn: Any, *values: Any) -> Any:
+    p = eqn.params
+    return calls.debug_callback(
+        *values, callback=_python(p["callback"], len(values), _name(p["callback"])),
+        ordered="Ordered" in type(p["effect"]).__name__, partitioned=bool(p["partitioned"]),
+    )  # fmt: skip
+
+
+@means("debug_print")
+def _debug_print(eqn: Any, *values: Any) -> Any:
+    p = eqn.params
+    known, record = dict(p["static_args"]), p["logging_record"]
+
+    def show(*arrays: Any) -> None:
+        rest = iter(arrays)
+        n = len(arrays) + len(known)
+        leaves = [known[i] if i in known else next(rest) for i in range(n)]
+        args, kwargs = tree.unflatten(p["in_tree"], leaves)
+        if p["has_placeholders"]:
+            with np.printoptions(**dict(p["np_printoptions"])):
+                text = p["fmt"].format(*args, **kwargs)
+        else:
+            text = " ".join([p["fmt"], *map(str, args)])
+        if record is None:
+            sys.stdout.write(text + "\n")
+        else:
+            copied = logging.makeLogRecord(record.__dict__ | {"msg": text})
+            logging.getLogger(record.name).handle(copied)
+
+    return calls.debug_callback(
+        *values, callback=_python(show, len(values), f"print {p['fmt']!r}"),
+        ordered=bool(p["ordered"]), partitioned=bool(p["partitioned"]),
+    )  # fmt: skip
+
+
+# --- between the examples of a mapped axis --------------------------------------------------------
+
+
+@means("psum", "psum_invariant", "pmax", "pmin")
+def _folded(eqn: Any, *values: Any) -> Any:
+    fold = getattr(lax, eqn.primitive.name.removesuffix("_invariant"))
+    groups = eqn.params.get("axis_index_groups")
+    return [fold(x, plain(eqn.params["axes"]), axis_index_groups=groups) for x in values]
+
+
+@means("all_gather", "all_gather_invariant")
+def _all_gather(eqn: Any, *values: Any) -> Any:
+    p = eqn.params
+    return [
+        lax.all_gather(
+            x, plain(p["axis_name"]), axis=p["all_gather_dimension"], tiled=p["tiled"],
+            axis_index_groups=p["axis_index_groups"],
+        )
+        for x in values
+    ]  # fmt: skip
+
+
+@means("reduce_scatter")
+def _psum_scatter(eqn: Any, *values: Any) -> Any:
+    p = eqn.params
+    return [
+        lax.psum_scatter(
+            x, plain(p["axis_name"]), scatter_dimension=p["scatter_dimension"], tiled=p["tiled"],
+            axis_index_groups=p["axis_index_groups"],
+        )
+        for x in values
+    ]  # fmt: skip
+
+
+@means("all_to_all")
+def _all_to_all(eqn: Any, *values: Any) -> Any:
+    p = eqn.params
+    return [
+        lax.all_to_all(
+            x, plain(p["axis_name"]), p["split_axis"], p["concat_axis"], tiled=p["tiled"],
+            axis_index_groups=p["axis_index_groups"],
+        )
+        for x in values
+    ]  # fmt: skip
+
+
+@means("ppermute")
+def _ppermute(eqn: Any, *values: Any) -> Any:
+    p = eqn.params
+    return [lax.ppermute(x, plain(p["axis_name"]), p["perm"]) for x in values]
+
+
+@means("axis_index")
+def _axis_index(eqn: Any) -> Any:
+    return lax.axis_index(plain(eqn.params["axis_name"]))
+
+
+# --- devices --------------------------------------------------------------------------------------
+
+
+@means("sharding_constraint")
+def _sharding_constraint(eqn: Any, x: Any) -> Any:
+    return sharding_constraint(x, sharding=eqn.params["sharding"])
+
+
+@means("device_put")
+def _device_put(eqn: Any, *values: Any) -> Any:
+    """A sharding is asked of XLA; on which device a traced value is, is not ours to choose."""
+    return [
+        lax.with_sharding_constraint(x, where)
+        if isinstance(where, jax.sharding.NamedSharding)
+        else x
+        for x, where in zip(values, eqn.params["devices"], strict=True)
+    ]

@@ -1,0 +1,225 @@
+"""A jaxpr, equation by equation.
+
+In: a jaxpr and functrans values for its inputs. Out: the values of its outputs, computed by binding
+functrans operations where we stand; or, `program`, the functrans Program of a nested jaxpr.
+
+`TABLE` says by name what a JAX primitive is: a function `(eqn, *values)` -> value or list of them.
+`same` and `like` make such a function of one line, `means` takes one that is written out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend.core import ClosedJaxpr
+
+from functrans import errors
+from functrans.ir.program import PRIMITIVES, Program, hoist_constants
+from functrans.ir.source import Source, describe, is_users, user_source
+from functrans.ir.types import ArrayType, float0
+from functrans.primitives.custom import as_type
+from functrans.primitives.shape import broadcast_in_dim, reshape
+from functrans.trace import full, materialize, stage, state, typeof
+
+Meaning = Callable[..., Any]
+
+TABLE: dict[str, Meaning] = {}
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+def means(*names: str) -> Callable[[Meaning], Meaning]:
+    """Say that these primitives of JAX are what the decorated function does."""
+
+    def add(function: Meaning) -> Meaning:
+        TABLE.update(dict.fromkeys(names, function))
+        return function
+
+    return add
+
+
+def same(*names: str) -> None:
+    """Elementwise operations without parameters that have the same name here. JAX repeats scalars
+    and axes of size 1, our operations take equal shapes."""
+    for name in names:
+        means(name)(_elementwise(name))
+
+
+def _elementwise(name: str) -> Meaning:
+    def apply(eqn: Any, *values: Any) -> Any:
+        shape = eqn.outvars[0].aval.shape
+        return operation(eqn, name)(*[spread(x, shape) for x in values])
+
+    return apply
+
+
+def like(name: str, ours: str | None = None, /, **params: str) -> None:
+    """An operation whose parameters have other names here: `ours="theirs"`."""
+
+    def apply(eqn: Any, *values: Any) -> Any:
+        given = {k: plain(eqn.params[v]) for k, v in params.items()}
+        return operation(eqn, ours or name)(*values, **given)
+
+    means(name)(apply)
+
+
+def operation(eqn: Any, name: str) -> Any:
+    """Our operation of a name, for an equation of JAX's."""
+    found = PRIMITIVES.get(name)
+    if found is None:
+        raise unknown(eqn)
+    return found
+
+
+def plain(value: Any) -> Any:
+    """A parameter as ours are: tuples, Python's numbers, dtypes."""
+    if isinstance(value, (tuple, list)):
+        return tuple([plain(v) for v in value])
+    return value.item() if isinstance(value, (np.integer, np.bool_)) else value
+
+
+def spread(x: Any, shape: tuple[int, ...]) -> Any:
+    """x with its axes of size 1 repeated; a scalar at the shape."""
+    ndim = typeof(x).ndim
+    return repeated(x, shape, range(len(shape) - ndim, len(shape)) if ndim else ())
+
+
+def repeated(x: Any, shape: tuple[int, ...], dimensions: Sequence[int]) -> Any:
+    """x with axis i as axis `dimensions[i]` of the shape, repeated where its size is 1."""
+    old = typeof(x).shape
+    if old == shape:
+        return x
+    kept = [(n, d) for n, d in zip(old, dimensions, strict=True) if n == shape[d]]
+    if len(kept) < len(old):
+        x = reshape(x, shape=tuple([n for n, _ in kept]))
+    return broadcast_in_dim(x, shape=shape, dimensions=tuple([d for _, d in kept]))
+
+
+def spread_front(x: Any, shape: tuple[int, ...]) -> Any:
+    """x repeated along new last axes."""
+    return repeated(x, shape, range(typeof(x).ndim))
+
+
+# --- walking --------------------------------------------------------------------------------------
+
+
+def type_of_aval(aval: Any) -> ArrayType:
+    """Our type of a value that JAX describes; TypeError for what is no array."""
+    return ArrayType(tuple(aval.shape), aval.dtype, bool(getattr(aval, "weak_type", False)))
+
+
+def read_literal(v: Any) -> Any:
+    """The value of a literal of JAX's."""
+    return full(np.asarray(v.val).item(), type_of_aval(v.aval))
+
+
+def abstract(t: ArrayType) -> jax.ShapeDtypeStruct:
+    """A type as JAX takes it."""
+    return jax.ShapeDtypeStruct(t.shape, t.dtype, weak_type=t.weak_type)
+
+
+def run(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
+    """The outputs of a jaxpr."""
+    env: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
+    env.update(zip(jaxpr.invars, args, strict=True))
+
+    def read(v: Any) -> Any:
+        if hasattr(v, "val"):  # a literal
+            return read_literal(v)
+        return env[v]
+
+    outer = state.derived
+    here = outer[0] if outer is not None else user_source()
+    try:
+        for eqn in jaxpr.eqns:
+            state.derived = (source_of(eqn) or here, None)
+            env.update(zip(eqn.outvars, apply(eqn, [read(v) for v in eqn.invars]), strict=True))
+    finally:
+        state.derived = outer
+    return [read(v) for v in jaxpr.outvars]
+
+
+def apply(eqn: Any, values: Sequence[Any]) -> list[Any]:
+    """The results of one equation."""
+    rule = TABLE.get(eqn.primitive.name)
+    if rule is None:
+        raise unknown(eqn)
+    outs = rule(eqn, *values)
+    if not isinstance(outs, (list, tuple)):
+        outs = [outs]
+    outs = [materialize(y) for y in outs]
+    for y, v in zip(outs, eqn.outvars, strict=True):
+        want = type_of_aval(v.aval)
+        if want.dtype != float0:  # the tangents of integers: nobody computes with them
+            have = typeof(y)
+            assert have.same(want), f"import of {eqn.primitive}: {have} where JAX has {want}"
+    return outs
+
+
+def exactly(outs: Sequence[Any], avals: Sequence[Any]) -> list[Any]:
+    """Results with JAX's weak types."""
+    return [as_type(y, type_of_aval(a)) for y, a in zip(outs, avals, strict=True)]
+
+
+# id of a closed jaxpr -> (that, its program, the values of the program's first inputs)
+_PROGRAMS: dict[int, tuple[Any, Program, tuple[Any, ...]]] = {}
+_KEPT = 4096
+
+
+def program(closed: Any, name: str = "") -> tuple[Program, tuple[Any, ...]]:
+    """The program of a nested jaxpr with its constants as first inputs, and their values. JAX hands
+    the same jaxpr to each call of a function, so this is made once."""
+    found = _PROGRAMS.get(id(closed))
+    if found is None:
+        n, avals = len(closed.consts), closed.out_avals
+
+        def body(*values: Any) -> list[Any]:
+            return exactly(run(closed.jaxpr, values[:n], values[n:]), avals)
+
+        types = [*map(typeof, closed.consts), *map(type_of_aval, closed.in_avals)]
+        made, captured = hoist_constants(stage(body, types, name))
+        if len(_PROGRAMS) >= _KEPT:
+            _PROGRAMS.clear()
+        found = _PROGRAMS[id(closed)] = closed, made, (*captured, *closed.consts)
+    return found[1:]
+
+
+def clear() -> None:
+    """Forget the programs of nested jaxprs."""
+    _PROGRAMS.clear()
+
+
+def closed_like(jaxpr: Any) -> Any:
+    """An open jaxpr, without constants, as a closed one."""
+    return ClosedJaxpr(jaxpr, ())
+
+
+# --- errors and places ----------------------------------------------------------------------------
+
+
+def source_of(eqn: Any) -> Source | None:
+    """The user's line behind an equation of JAX's."""
+    traceback = eqn.source_info.traceback
+    if traceback is None:
+        return None
+    for code, offset in zip(*traceback.raw_frames(), strict=True):
+        if is_users(code):
+            return code, offset
+    return None
+
+
+def unknown(eqn: Any) -> errors.MissingRule:
+    """The error for a primitive that has no counterpart here."""
+    line = " ".join(str(eqn).split())
+    return errors.MissingRule(
+        f"from_jax: the JAX primitive {eqn.primitive.name!r} has no counterpart in functrans. It "
+        f"stands in the jaxpr as\n    {line:.300}\nand comes from\n"
+        f"    {describe(source_of(eqn) or user_source())}\n"
+        "Write this part with functions that from_jax knows, or call the JAX function through "
+        "ft.pure_callback; to teach from_jax the primitive, add a line to the table in "
+        "functrans/interop/jaxprs/."
+    )

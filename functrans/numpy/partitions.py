@@ -1,0 +1,95 @@
+"""Partial orders of the elements along an axis, and the order of complex numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from functrans.ir.types import dtype_class
+from functrans.lax.sorting import top_k
+from functrans.numpy import prims
+from functrans.numpy.indexing import put_along_axis
+from functrans.numpy.promotion import array_of, axis_index, cast, inexact_dtype, invalid, mismatch
+from functrans.numpy.shaping import moveaxis
+from functrans.numpy.sorting import sort
+from functrans.primitives.call import composite
+from functrans.trace import full, typeof
+
+INT32 = np.dtype("int32")
+
+__all__ = ["argpartition", "partition", "sort_complex"]
+
+
+def _prepared(name: str, a: Any, kth: int, axis: int) -> tuple[Any, int, int]:
+    a = array_of(a, name)
+    t = typeof(a)
+    if dtype_class(t.dtype) == "complex":
+        raise mismatch(name, f"takes real numbers, not {t}")
+    i = axis_index(axis, t.ndim, name)
+    n = t.shape[i]
+    if not -n <= kth < n:
+        raise invalid(name, f"kth={kth} is out of bounds for axis {axis} of {t}")
+    return moveaxis(a, i, -1), kth % n, i
+
+
+def _negative(a: Any) -> Any:
+    """In the opposite order; integers by their bits, so that the smallest one has a partner."""
+    if dtype_class(typeof(a).dtype) in ("int", "uint", "bool"):
+        return prims.not_(a)
+    return prims.neg(a)
+
+
+@composite
+def partition(a: Any, kth: int, axis: int = -1) -> Any:
+    """Put the k-th smallest element along an axis in its place, smaller ones before it.
+
+    Arguments:
+      a: array of real numbers.
+      kth: the place; negative counts from the end.
+      axis: along which.
+
+    Source: `jax.numpy.partition`.
+
+    Example:
+      >>> import functrans.numpy as jnp
+      >>> print(jnp.partition(jnp.array([4, 1, 3, 2]), 1)[1])
+      2
+    """
+    a, k, axis = _prepared("partition", a, kth, axis)
+    n = typeof(a).shape[-1]
+    small = _negative(top_k(_negative(a), k + 1)[0])
+    large = top_k(a, n - k - 1)[0]
+    joined = prims.concatenate(small, large, dimension=typeof(a).ndim - 1)
+    return moveaxis(joined, -1, axis)
+
+
+@composite
+def argpartition(a: Any, kth: int, axis: int = -1) -> Any:
+    """The indices that `partition` would take the elements from.
+
+    Source: `jax.numpy.argpartition`.
+
+    Example:
+      >>> import functrans.numpy as jnp
+      >>> print(jnp.argpartition(jnp.array([4, 1, 3, 2]), 1)[1])
+      3
+    """
+    a, k, axis = _prepared("argpartition", a, kth, axis)
+    n = typeof(a).shape[-1]
+    small = top_k(_negative(a), k + 1)[1]
+    # the largest of what is left: what was taken counts as taken, also among equal elements
+    left = full(1, typeof(a).update(dtype=INT32, weak_type=False))
+    left = put_along_axis(left, small, 0, axis=-1, inplace=False)
+    large = top_k(left, n - k - 1)[1]
+    joined = prims.concatenate(small, large, dimension=typeof(a).ndim - 1)
+    return moveaxis(joined, -1, axis)
+
+
+def sort_complex(a: Any) -> Any:
+    """Sort along the last axis, by real parts and then by imaginary ones; the result is complex.
+
+    Source: `jax.numpy.sort_complex`.
+    """
+    a = sort(array_of(a, "sort_complex"), axis=-1)
+    return cast(a, np.promote_types(inexact_dtype(typeof(a).dtype), np.complex64))

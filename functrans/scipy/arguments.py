@@ -1,0 +1,72 @@
+"""What the functions of special and stats ask of their arguments, and the families they make."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from functrans.interop.jax_functions import from_jax
+from functrans.ir.types import dtype_class
+from functrans.numpy.promotion import align_inexact, invalid, mismatch, value_of
+from functrans.trace import materialize, typeof
+
+FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+def numbers(name: str, *xs: Any) -> list[Any]:
+    """Operands as arrays of one shape and one inexact dtype."""
+    return [materialize(x) for x in align_inexact(xs, name)]
+
+
+def reals(name: str, *xs: Any) -> list[Any]:
+    """Operands as arrays of one shape and one float dtype."""
+    made = numbers(name, *xs)
+    if dtype_class(typeof(made[0]).dtype) == "complex":
+        raise invalid(name, f"does not support complex-valued inputs, got {typeof(made[0])}")
+    return made
+
+
+def float_of(name: str, x: Any) -> Any:
+    """An operand that must be float32 or float64 already."""
+    x = value_of(x, name)
+    if typeof(x).dtype not in FLOATS:
+        raise mismatch(
+            name,
+            f"takes float32 or float64, got {typeof(x)}",
+            "Cast it first: jnp.asarray(x, float).",
+        )
+    return materialize(x)
+
+
+def documented(
+    function: Callable[..., Any], module: str, name: str, does: str, example: str
+) -> Callable[..., Any]:
+    """Give a function its name and text. `example` is `arguments -> printed result`; without a
+    result it stands in the text and is not run (what compiles for long is run by the tests)."""
+    arguments, _, result = example.partition(" -> ")
+    parent, _, short = f".{module}".rpartition(".")
+    shown = f"{short}.{name}({arguments})"
+    if result:
+        shown = (
+            f">>> import numpy as np\n    >>> from functrans.scipy{parent} import {short}\n"
+            f"    >>> print({shown})\n    {result}\n    "
+        )
+    else:
+        shown = f"Example: `{shown}`.\n    "
+    function.__name__ = function.__qualname__ = name
+    function.__module__ = f"functrans.scipy.{module}"
+    function.__doc__ = f"{does}\n\n    Source: `jax.scipy.{module}.{name}`.\n\n    {shown}"
+    return function
+
+
+def imported(
+    name: str, does: str, example: str, static: tuple[str, ...] = (), module: str = "special"
+) -> Callable[..., Any]:
+    """A function of a module of `jax.scipy` by JAX's own program: for series, continued fractions
+    and tables, of which there is nothing to gain by writing them again."""
+    theirs = getattr(importlib.import_module(f"jax.scipy.{module}"), name)
+    made = from_jax(theirs, static_argnames=static or None)
+    return documented(made, module, name, does, example)

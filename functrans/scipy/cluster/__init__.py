@@ -1,0 +1,3 @@
+"""The names of `jax.scipy.cluster`."""
+
+from functrans.scipy.cluster import vq as vq

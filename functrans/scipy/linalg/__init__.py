@@ -1,0 +1,10 @@
+"""Linear algebra under the names of `jax.scipy.linalg`.
+
+Arguments that only tell SciPy how to use its memory (`overwrite_a`, `check_finite`, ...) are taken
+and not used.
+"""
+
+from functrans.scipy.linalg.factors import *
+from functrans.scipy.linalg.functions import *
+from functrans.scipy.linalg.patterns import *
+from functrans.scipy.linalg.systems import *

@@ -1,0 +1,8 @@
+"""Images read at places between their elements, by JAX's own program."""
+
+from functrans.scipy.arguments import imported
+
+map_coordinates = imported(
+    "map_coordinates", "The elements of an array at real coordinates, interpolated.",
+    "np.eye(2), [np.array([0.5]), np.array([0.5])], order=1 -> [0.5]", (), "ndimage",
+)  # fmt: skip

@@ -1,0 +1,71 @@
+"""The normal distribution, of mean `loc` and standard deviation `scale`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from functrans import lax
+from functrans import numpy as jnp
+from functrans.scipy.arguments import documented, reals
+from functrans.scipy.special import log_ndtr, ndtr, ndtri
+from functrans.scipy.stats.imported import text_of
+from functrans.trace import literal, typeof
+
+__all__ = ["cdf", "isf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
+
+
+def _normal(kind: str, of: Callable[[Any, Any, Any], Any]) -> Callable[..., Any]:
+    """`of(x, loc, scale)`, arrays of one type."""
+    name = f"norm.{kind}"
+
+    def function(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+        return of(*reals(name, x, loc, scale))
+
+    return documented(function, "stats.norm", kind, text_of(kind, "the normal distribution"),
+                      "0.3")  # fmt: skip
+
+
+def _logpdf(x: Any, loc: Any, scale: Any) -> Any:
+    variance = lax.square(scale)
+    t = typeof(x)
+    log_normalizer = lax.log(lax.mul(literal(2 * math.pi, t), variance))
+    quadratic = lax.div(lax.square(lax.sub(x, loc)), variance)
+    return lax.div(lax.add(log_normalizer, quadratic), literal(-2, t))
+
+
+def _standard(x: Any, loc: Any, scale: Any) -> Any:
+    return lax.div(lax.sub(x, loc), scale)
+
+
+logpdf = _normal("logpdf", _logpdf)
+pdf = _normal("pdf", lambda *args: lax.exp(_logpdf(*args)))
+cdf = _normal("cdf", lambda *args: ndtr(_standard(*args)))
+logcdf = _normal("logcdf", lambda *args: log_ndtr(_standard(*args)))
+sf = _normal("sf", lambda x, loc, scale: ndtr(_standard(lax.neg(x), lax.neg(loc), scale)))
+logsf = _normal("logsf", lambda x, loc, scale: log_ndtr(_standard(lax.neg(x), lax.neg(loc), scale)))
+
+
+def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The quantiles (inverse of cdf) of the normal distribution.
+
+    Source: `jax.scipy.stats.norm.ppf`.
+
+    >>> from functrans.scipy.stats import norm
+    >>> print(norm.ppf(0.5))
+    0.0
+    """
+    return jnp.asarray(jnp.add(jnp.multiply(ndtri(q), scale), loc), float)
+
+
+def isf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The inverse of 1 - cdf of the normal distribution.
+
+    Source: `jax.scipy.stats.norm.isf`.
+
+    >>> from functrans.scipy.stats import norm
+    >>> print(norm.isf(0.5))
+    0.0
+    """
+    return ppf(jnp.subtract(1, q), loc, scale)

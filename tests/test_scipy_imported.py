@@ -1,0 +1,77 @@
+"""The modules of functrans.scipy that are JAX's own programs, against those of JAX."""
+
+import importlib
+
+import jax
+import jax.numpy
+import numpy as np
+import pytest
+
+import functrans as ft
+import functrans.numpy as jnp
+
+RNG = np.random.default_rng(0)
+SIGNAL, OTHER = (RNG.normal(size=300).astype("float32") for _ in range(2))
+IMAGE, SMALL = RNG.normal(size=(9, 8)).astype("float32"), RNG.normal(size=(3, 2)).astype("float32")
+PLACES = [RNG.uniform(0, 7, 5).astype("float32") for _ in range(2)]
+
+CALLS = {  # module, name, arguments, keywords; derivatives are those of the first argument
+    "convolve": ("signal", "convolve", (SIGNAL, OTHER[:5]), {"mode": "same"}),
+    "convolve by fft": ("signal", "convolve", (SIGNAL, OTHER[:5]), {"method": "fft"}),
+    "convolve2d": ("signal", "convolve2d", (IMAGE, SMALL), {"mode": "valid"}),
+    "correlate": ("signal", "correlate", (SIGNAL, OTHER[:5]), {}),
+    "correlate2d": ("signal", "correlate2d", (IMAGE, SMALL), {}),
+    "fftconvolve": ("signal", "fftconvolve", (IMAGE, IMAGE[:4]), {"axes": (0,), "mode": "same"}),
+    "detrend": ("signal", "detrend", (SIGNAL,), {}),
+    "csd": ("signal", "csd", (SIGNAL, OTHER), {"nperseg": 64}),
+    "welch": ("signal", "welch", (SIGNAL,), {"nperseg": 64, "fs": 2.0}),
+    "stft": ("signal", "stft", (SIGNAL,), {"nperseg": 64}),
+    "map_coordinates": ("ndimage", "map_coordinates", (IMAGE, PLACES), {"order": 1}),
+    "map_coordinates, mirror": (
+        "ndimage", "map_coordinates", (IMAGE, PLACES), {"order": 0, "mode": "mirror"},
+    ),
+    "vq": ("cluster.vq", "vq", (IMAGE, IMAGE[:3] + 0.1), {}),
+    "trapezoid": ("integrate", "trapezoid", (SIGNAL,), {"dx": 0.1}),
+}  # fmt: skip
+
+
+def of(library, module, name):
+    return getattr(importlib.import_module(f"{library}.scipy.{module}"), name)
+
+
+def close(ours, theirs):
+    a, b = jax.tree.leaves(ours), jax.tree.leaves(theirs)
+    for x, y in zip(a, b, strict=True):
+        assert (x.shape, x.dtype) == (y.shape, y.dtype)
+        np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_values_and_derivatives(call):
+    module, name, args, keywords = CALLS[call]
+    ours, theirs = of("functrans", module, name), of("jax", module, name)
+    close(ours(*args, **keywords), theirs(*args, **keywords))
+    close(ft.jit(lambda *xs: ours(*xs, **keywords))(*args), theirs(*args, **keywords))
+
+    def total(np_, f):
+        def loss(x):
+            leaves = jax.tree.leaves(f(x, *args[1:], **keywords))
+            return sum(np_.sum(np_.abs(v) ** 2) for v in leaves if v.dtype != "int32")
+
+        return loss
+
+    close(ft.grad(total(jnp, ours))(args[0]), jax.grad(total(jax.numpy, theirs))(args[0]))
+
+
+def test_istft_gives_the_signal_back():
+    signal = of("functrans", "signal", "stft")(SIGNAL, nperseg=64)[2]
+    back = of("functrans", "signal", "istft")(signal, nperseg=64)[1]
+    np.testing.assert_allclose(back[: len(SIGNAL)], SIGNAL, atol=1e-5)
+
+
+def test_names():
+    for module in ("cluster.vq", "integrate", "ndimage", "signal"):
+        theirs = importlib.import_module(f"jax.scipy.{module}")
+        names = [n for n in dir(theirs) if not n.startswith("_")]
+        assert not [n for n in names if not hasattr(importlib.import_module(
+            f"functrans.scipy.{module}"), n)]  # fmt: skip
