@@ -377,6 +377,11 @@ def test_programs_that_differ(other):
     assert not equal(parse(other), parse(ONE))
 
 
+def test_signs_of_zero_parts_are_shown_one_after_the_other():
+    for text in ("1.0-0.0j:c64[]", "1.0+0.0j:c64[]", "-0.0+2.0j:c64[]", "0.0+2.0j:c64[]"):
+        assert text in show(parse(f"program () {{ return {text} }}"))
+
+
 def test_numbers_that_differ():
     def one(text):
         return parse(f"program () {{ return {text} }}")

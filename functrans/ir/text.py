@@ -332,9 +332,9 @@ def show_type(type: ArrayType) -> str:
 
 
 def _number_of(value: Any, dtype: Any) -> str:
+    if value == 0 or value != value or value.__class__ is complex:
+        return _shortest(value, dtype)  # 0.0 and -0.0 are one key, also as parts; NaN is none
     key = (value, value.__class__, dtype)
-    if value == 0 or value != value:  # 0.0 and -0.0 are one key, NaN is none
-        return _shortest(value, dtype)
     text = _NUMBERS.get(key)
     if text is None:
         if len(_NUMBERS) > 10_000:
