@@ -43,7 +43,7 @@ def optimiser_private() -> Iterator[Row]:
     flat = private.mlp(256)
     yield from gain_rows(
         "DP-SGD step, gradients flattened, MLP, batch 256",
-        made(private.flat_dp_sgd, flat), flat.args, 1 / 100, 1 / 100,
+        made(private.flat_dp_sgd, flat), flat.args, None, 1 / 100,
     )  # fmt: skip
     kinds = (("norms of gradients", private.squared_norms), ("noise scale", private.noise_scale))
     for kind, of in kinds:
@@ -118,7 +118,7 @@ def gain_rows(
     name: str,
     make: Make,
     args: tuple,
-    goal: float,
+    goal: float | None,
     memory_goal: float | None,
     memory: bool = True,
 ) -> Iterator[Row]:

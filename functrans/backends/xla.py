@@ -25,7 +25,7 @@ from jax.extend.mlir.dialects import stablehlo as hlo
 from jax.interpreters import mlir
 
 from functrans.backends import cpu
-from functrans.ir.program import Equation, Literal, Program
+from functrans.ir.program import Equation, Literal, Program, results_by_age
 from functrans.ir.source import Source, line_of
 from functrans.ir.text import with_nested
 from functrans.ir.types import ArrayType, dtype_class
@@ -139,17 +139,6 @@ _source = operator.attrgetter("source")
 _TAKES_CONTEXT = "ctx" in inspect.signature(mlir.aval_to_ir_type).parameters
 
 
-def _by_age(program: Program) -> tuple[Program, list[int]]:
-    """The program with its results in the order in which they are made, and where each belongs.
-
-    XLA inlines a function result by result: the cotangent of a weight that came behind that of an
-    activation would be computed after it too, and what it reads be kept until then."""
-    outs = program.outputs
-    age: dict[Any, int] = {v: i for i, e in enumerate(program.equations) for v in e.outputs}
-    places = sorted(range(len(outs)), key=lambda i: age.get(outs[i], -1))
-    return program.replace(outputs=[outs[i] for i in places]), places
-
-
 class Lowering:
     """What a primitive's `lower` is given: types of its operands and results, and common snippets.
 
@@ -167,6 +156,7 @@ class Lowering:
         self.out_types: Sequence[ArrayType] = ()
         self.tokens = jax_ctx.tokens_in  # by which ordered effects follow each other
         self._called: list[tuple[Program, Any]] = []  # declared, body still to be emitted
+        self._calls: dict[Program, Any] = {}
         self._types: dict[ArrayType, Any] = {}
         self._attributes: dict[Any, Any] = {}
         self._starts: dict[Any, Any] = {}  # of reductions, in the function being emitted
@@ -211,20 +201,24 @@ class Lowering:
         """A call of the program as a function of its own, emitted once per module. One with ordered
         effects is put in place; on other platforms each call of Python is an operation of its own.
         """
+        if program not in self._calls:
+            self._calls[program] = self._callee(program)
+        name, results, places = self._calls[program]
+        if name is None:
+            return self.emit(program, operands)
+        made = ir.Operation.create("func.call", results, operands, name).results
+        return [made[i] for i in places]
+
+    def _callee(self, program: Program) -> tuple[dict[str, Any] | None, list[Any], list[int]]:
+        """Of a function: its name (None: it is put in place), types, and where each result is."""
         calls = calls_of(program)
         if calls.ordered or (calls.any and self.platform not in ("cpu", "gpu")):
-            return self.emit(program, operands)
-        cache = self.module_ctx.cached_primitive_lowerings
-        key = (_program_p, program)
+            return None, [], []
+        cache, key = self.module_ctx.cached_primitive_lowerings, (_program_p, program)
+        ordered, places = results_by_age(program)
         if key not in cache:
-            ordered, places = _by_age(program)
-            cache[key] = self._declare(ordered), places
-        name, places = cache[key]
-        types = program.out_types
-        results = [self.type(types[i]) for i in places]
-        made = func_dialect.CallOp(results, name, operands).results
-        found = dict(zip(places, made, strict=True))
-        return [found[i] for i in range(len(types))]
+            cache[key] = self._declare(ordered)
+        return {"callee": cache[key]}, [self.type(t) for t in ordered.out_types], places
 
     def _declare(self, program: Program) -> Any:
         kind = ir.FunctionType.get(

@@ -145,6 +145,18 @@ def prune(equations: Sequence[Equation], outputs: Iterable[Any]) -> list[Equatio
     return kept
 
 
+def results_by_age(program: Program) -> tuple[Program, list[int]]:
+    """The program with its results in the order in which they are made, and where each went.
+
+    XLA inlines a function result by result: the cotangent of a weight that came behind that of an
+    activation would be computed after it too, and what it reads be kept until then."""
+    outs = program.outputs
+    age: dict[Any, int] = {v: i for i, e in enumerate(program.equations) for v in e.outputs}
+    order = sorted(range(len(outs)), key=lambda i: age.get(outs[i], -1))
+    places = sorted(range(len(outs)), key=order.__getitem__)
+    return program.replace(outputs=[outs[i] for i in order]), places
+
+
 def hoist_constants(program: Program) -> tuple[Program, tuple[Any, ...]]:
     """The program with its constants as leading inputs, and their values."""
     if not program.constants:

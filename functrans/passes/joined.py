@@ -41,19 +41,23 @@ class Parts(NamedTuple):
 
 def parts_of(w: Rewriter, v: Any, deep: int = _DEEP) -> Parts | None:
     """The parts of a value that was joined, and what elementwise operations made of them."""
+    if w.joins is None:
+        w.joins = any([e.primitive is concatenate for e in w.program.equations])
+    if not w.joins or not deep:
+        return None
     if v in w.parts:
         return w.parts[v]
     e = w.made_by.get(v)
     found = None
-    if e is not None and deep:
+    if e is not None:
         if e.primitive is concatenate and len(e.inputs) <= _MOST:
             grown = any([_is_grown(w, x) for x in e.inputs])
             found = Parts(e.params["dimension"], list(e.inputs), grown)
         elif isinstance(e.primitive, Elementwise) and e.primitive.flops <= 1:
             found = _elementwise(w, e, deep)
-    if found is not None:
-        w.seen.append(e)  # type: ignore[arg-type]
-        w.parts[v] = found
+        if found is not None:
+            w.seen.append(e)
+    w.parts[v] = found
     return found
 
 

@@ -161,8 +161,8 @@ class Rewriter:
     its result is equal to (a Var or Literal; `make` makes new ones), or None to leave it.
     """
 
-    __slots__ = ("_count", "at", "equations", "exact", "fast_math", "how", "known", "made_by",
-                 "notes", "parts", "program", "rules", "seen")  # fmt: skip
+    __slots__ = ("_count", "at", "equations", "exact", "fast_math", "how", "joins", "known",
+                 "made_by", "notes", "parts", "program", "rules", "seen")  # fmt: skip
 
     def __init__(
         self,
@@ -182,7 +182,8 @@ class Rewriter:
         self.equations: list[Equation] = []
         self.notes: list[Rewrite] = []
         self.seen: list[Equation] = []  # the equations that the running rule looked through
-        self.parts: dict[Var, Any] = {}  # of values that were joined, see joined.py
+        self.joins: bool | None = None  # are values joined anywhere? see joined.py
+        self.parts: dict[Var, Any] = {}  # of these
         self._count: Counter | None = None
         self.at: Any = None
 
