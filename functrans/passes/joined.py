@@ -66,11 +66,11 @@ def _elementwise(w: Rewriter, e: Equation, deep: int) -> Parts | None:
     known = [None if v.__class__ is Literal else parts_of(w, v, deep - 1) for v in e.inputs]
     joined = [p for p in known if p is not None]
     shape = e.outputs[0].type.shape
-    if not joined or any([p[::2] != joined[0][::2] or p.sizes != joined[0].sizes for p in joined]):
-        return None
-    if any([v.type.shape != shape for v in e.inputs]):
+    if not joined or any([v.type.shape != shape for v in e.inputs]):
         return None
     axis, sizes = joined[0].axis, joined[0].sizes
+    if any([p.axis != axis or p.sizes != sizes for p in joined]):
+        return None
     rows = [
         _pieces(w, v, axis, sizes) if p is None else p.values
         for v, p in zip(e.inputs, known, strict=True)
