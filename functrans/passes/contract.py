@@ -59,6 +59,7 @@ PER_BYTE_KEPT = 0.35  # nanoseconds that memory is worth that is held until anot
 LARGE = 1 << 20  # bytes
 MOST_ROUNDS = 5
 MANY = 8
+SEEN_THROUGH = POINTWISE | ALIASES
 MOST_ASKED = 8  # values that a factor is made of
 
 
@@ -167,7 +168,7 @@ class _Search:
             for e in self.read_by.get(u, ()):
                 if _is_sink(e) or (e.primitive is slice_ and is_diagonal(self.made_by, e)):
                     sinks[e] = None
-                elif e.primitive in POINTWISE or e.primitive in ALIASES:
+                elif e.primitive in SEEN_THROUGH:
                     if not self._is_seen_through(e) or (long and self._is_masked(e, u)):
                         return self.refused(u, reached)
                     near = [w for w in e.inputs if w is not u and self._may_join(w, u)]
@@ -211,7 +212,7 @@ class _Search:
             if w.__class__ is Literal or w.type.size < size:
                 continue
             e = self.made_by.get(w)
-            if e is None or not (_is_source(e) or e.primitive in POINTWISE | ALIASES):
+            if e is None or not (_is_source(e) or e.primitive in SEEN_THROUGH):
                 return True
             if not _is_source(e):
                 todo += e.inputs
