@@ -54,6 +54,10 @@ class LeakedTracer(FunctransError, jax.errors.UnexpectedTracerError):
     owner: object = None  # its trace
 
 
+class DeletedArray(FunctransError, ValueError, RuntimeError):
+    """An array was used after a jitted function that it was donated to had taken its buffer."""
+
+
 class ClosedOverTracer(FunctransError, jax.errors.UnexpectedTracerError):
     """A function with a custom rule closes over a traced value that the rule says nothing about."""
 
@@ -130,6 +134,10 @@ class BatchSizeMismatch(FunctransError, ValueError):
 
 class UnboundAxis(FunctransError, NameError):
     """A collective speaks of a mapped axis by a name that nothing around it has given."""
+
+
+class TruncatedDtype(UserWarning):
+    """A 64-bit type was asked for by name while 64-bit types are off. A warning, as in JAX."""
 
 
 class ParseError(FunctransError, ValueError):

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from functrans import errors, tree
-from functrans.ir.source import describe
-from functrans.tracer import typeof
+from functrans.ir.source import definition
+from functrans.tracer import CALLS, typeof
 
 
 class FlatFunction:
@@ -31,6 +31,25 @@ class FlatFunction:
         return outs
 
 
+def _named_leaves(call: dict[str, Any]) -> tuple[Any, list[str]]:
+    """The leaves of a call of a FlatFunction, and their names by the function's parameters."""
+    flat, leaves = call["self"], call["leaves"]
+    args, kwargs = tree.unflatten(flat.in_tree, leaves)
+    try:
+        parameters = list(inspect.signature(flat.named).parameters)
+    except (TypeError, ValueError):
+        parameters = []
+    names: list[str] = []
+    for i, x in enumerate(args):
+        names += tree.path_names(x, parameters[i] if i < len(parameters) else f"args[{i}]")
+    for name, x in kwargs.items():
+        names += tree.path_names(x, name)
+    return leaves, names
+
+
+CALLS[FlatFunction.__call__.__code__] = _named_leaves
+
+
 def check_result(fun: Callable[..., Any], y: Any, out: Any, i: int) -> None:
     """Raise the error for a result that is not an array."""
     try:
@@ -38,7 +57,7 @@ def check_result(fun: Callable[..., Any], y: Any, out: Any, i: int) -> None:
     except errors.NotAnArray:
         path = tree.path_names(out, "result")[i]
         code = getattr(inspect.unwrap(fun), "__code__", None)
-        where = describe((code, 0)) if code is not None else function_name(fun)
+        where = definition(code) if code is not None else function_name(fun)
         raise errors.NotAnArray(
             f"{function_name(fun)} returned {y!r:.80} of type {type(y).__qualname__} at {path}; "
             f"a transformed function must return arrays, scalars or pytrees of them. It is defined "

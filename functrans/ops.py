@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from functrans import errors
 from functrans.ir.source import describe, user_source
+from functrans.ir.tracebacks import guard
 from functrans.ir.types import dtype_class
 from functrans.lax.arguments import placed
 from functrans.numpy import reductions
@@ -128,3 +130,6 @@ segment_max = _segmented(
 segment_min = _segmented(
     "segment_min", "The smallest element of each segment.", "min", _largest, reductions.min
 )
+
+
+guard(sys.modules[__name__])

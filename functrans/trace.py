@@ -15,6 +15,7 @@ a captured constant of its Program.
 
 from __future__ import annotations
 
+import importlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -43,6 +44,7 @@ class _State(threading.local):
     derived: tuple[Source | None, Origin | None] | None = None
     depth: int = 0  # of nested programs being staged
     axes: tuple[tuple[Any, int], ...] = ()  # named axes in scope and their sizes, innermost last
+    no_jit: bool = False  # jitted functions, and the functions of loops and branches, are Python
 
 
 state = _State()
@@ -157,11 +159,13 @@ class Trace:
 # --- the door -------------------------------------------------------------------------------------
 
 
-def _no_evaluator(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
-    raise RuntimeError("no backend is installed")
+def _first_evaluate(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    """Load what runs operations, which names itself by `set_evaluator`, and ask it."""
+    importlib.import_module("functrans.backends.eager")
+    return _evaluate(primitive, args, params)
 
 
-_evaluate: Callable[[Any, Sequence[Any], dict[str, Any]], Any] = _no_evaluator
+_evaluate: Callable[[Any, Sequence[Any], dict[str, Any]], Any] = _first_evaluate
 
 
 def set_evaluator(run: Callable[[Any, Sequence[Any], dict[str, Any]], Any]) -> None:
@@ -190,9 +194,22 @@ def bind_in(trace: Any, primitive: Any, args: Sequence[Any], params: dict[str, A
         state.trace = outer
 
 
+# What traced arrays can do stands in later layers: their operators and methods, and that jax arrays
+# take them as indices. It is loaded before the first trace begins, whatever was imported first.
+_ABILITIES = ["functrans.numpy.operators", "functrans.numpy.methods", "functrans.interop.arrays"]
+
+
+def _load_abilities() -> None:
+    for module in _ABILITIES:
+        importlib.import_module(module)
+    _ABILITIES.clear()  # only now: another thread must wait until they are there
+
+
 @contextmanager
 def tracing(trace: Any) -> Iterator[Any]:
     """Make `trace` the innermost one; whatever happens inside, the former one comes back."""
+    if _ABILITIES:
+        _load_abilities()
     outer, derived = state.trace, state.derived
     state.trace, state.derived = trace, None
     try:
@@ -245,13 +262,13 @@ _LEVELS_PER_STACK = 25
 
 
 def _on_new_stack(run: Callable[[], Program]) -> Program:
-    here = state.trace, state.derived, state.depth, state.axes
+    here = state.trace, state.derived, state.depth, state.axes, state.no_jit
     x64, precision = flags.jax_enable_x64, flags.jax_default_matmul_precision
     made: list[Program] = []
     failed: list[BaseException] = []
 
     def work() -> None:
-        state.trace, state.derived, state.depth, state.axes = here
+        state.trace, state.derived, state.depth, state.axes, state.no_jit = here
         try:
             with jax.enable_x64(x64), jax.default_matmul_precision(precision):
                 made.append(run())

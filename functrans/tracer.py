@@ -8,7 +8,8 @@ known.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -17,7 +18,8 @@ import numpy as np
 from functrans import errors
 from functrans.flags import flags
 from functrans.ir.program import Literal, Var
-from functrans.ir.source import describe, user_source
+from functrans.ir.source import describe, location, user_source
+from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType, canonical_dtype
 
 
@@ -57,28 +59,36 @@ class Tracer:
 
     # What Python asks of a value: answered if there is one, else an error that says what to do.
 
+    @boundary
     def __bool__(self) -> bool:
         return _ask_bool(self, bool)
 
+    @boundary
     def __float__(self) -> float:
         return _ask_number(self, float)
 
+    @boundary
     def __int__(self) -> int:
         return _ask_number(self, int)
 
+    @boundary
     def __complex__(self) -> complex:
         return _ask_number(self, complex)
 
+    @boundary
     def __index__(self) -> int:
         return _ask_index(self, operator.index)
 
+    @boundary
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         # Not even where the value is known: np.sin(x) would have no derivative, silently.
         return _ask_array(self, lambda _: _no_derivative(self))
 
+    @boundary
     def item(self, *args: int) -> Any:
         return _ask_number(self, lambda v: v.item(*args))
 
+    @boundary
     def tolist(self) -> Any:
         return _ask_array(self, lambda v: v.tolist())
 
@@ -94,6 +104,7 @@ class Tracer:
         value = self.concrete()
         return repr(self) if value is None else format(value, spec)
 
+    @boundary
     def __reduce__(self) -> Any:
         raise errors.AbstractValueError(
             f"a traced {self.type} cannot be pickled, at\n    {describe(user_source())}\n"
@@ -101,6 +112,7 @@ class Tracer:
             "to Python with debug.callback."
         )
 
+    @boundary
     def __hash__(self):
         raise errors.NotSupported(
             f"a traced {self.type} cannot be hashed: it has no value yet, at\n"
@@ -114,7 +126,7 @@ class Tracer:
 
 def _type_of_numpy(x: Any) -> ArrayType:
     if x.dtype.kind in "OSUMm":
-        raise errors.NotAnArray(_not_an_array(x))
+        raise errors.NotAnArray(not_an_array(x))
     return ArrayType(x.shape, canonical_dtype(x.dtype))
 
 
@@ -143,9 +155,18 @@ def _type_of_scalar(x: Any) -> ArrayType:
     return found
 
 
-_CONCRETE = type(jax.numpy.zeros(()))
+def _class_of_arrays() -> type:
+    """What a jax array is an instance of. Found by its name, for to make an array would start the
+    devices while the user may still choose them (`jax_platforms`, `jax.distributed`)."""
+    for kind in jax.Array.__subclasses__():
+        if kind.__name__ == "ArrayImpl" and kind.__module__.startswith("jaxlib."):
+            return kind
+    return type(jax.numpy.zeros(()))
+
+
+CONCRETE: Any = _class_of_arrays()
 # The classes of almost all arrays: asked before `isinstance`, which takes four times as long.
-ARRAYS: set[type] = {Tracer, _CONCRETE}
+ARRAYS: set[type] = {Tracer, CONCRETE}
 
 _TYPE_OF: dict[type, Callable[[Any], ArrayType]] = {
     Tracer: lambda x: x.type,
@@ -166,7 +187,7 @@ def register_type(kind: type, handler: Callable[[Any], ArrayType]) -> None:
 
 def typeof(x: Any) -> ArrayType:
     """The ArrayType of a tracer, array or Python scalar; TypeError for anything else."""
-    if x.__class__ is _CONCRETE:
+    if x.__class__ is CONCRETE:
         found = _OF_ABSTRACT.get(id(x.aval))
         return _type_of_array(x) if found is None else found[1]
     handler = _TYPE_OF.get(x.__class__)
@@ -189,23 +210,44 @@ def _typeof_other(x: Any) -> ArrayType:
         return _type_of_scalar(kind(x))  # type: ignore[arg-type]
     if hasattr(x, "__jax_array__"):
         return typeof(x.__jax_array__())
-    raise errors.NotAnArray(_not_an_array(x))
+    raise errors.NotAnArray(not_an_array(x))
 
 
-def _not_an_array(x: Any) -> str:
+def not_an_array(x: Any, path: str = "") -> str:
+    """The message for something, at a path of the arguments, that is not an array."""
     kind = type(x)
     name = kind.__qualname__ if kind.__module__ == "builtins" else (
         f"{kind.__module__}.{kind.__qualname__}"
     )  # fmt: skip
-    what = f"value {x!r:.80} of type {name}"
+    what = f"{path or 'value'} {x!r:.80} of type {name}"
     if isinstance(x, (np.ndarray, np.generic)):
         what = f"NumPy array of dtype {x.dtype}"
     return (
-        f"{what} is not an array or a number, at\n    {describe(user_source())}\n"
-        "Arguments and results are jax arrays, NumPy arrays, Python scalars, or pytrees "
-        "(lists, tuples, dicts, registered classes) of these. For other arguments of a jitted "
-        "function use static_argnums/static_argnames."
+        f"{what} is not an array or a number, at\n    {describe(user_source())}\n{_instead_of(x)}"
     )
+
+
+def _instead_of(x: Any) -> str:
+    """What to do about something that is not an array."""
+    if x is None:
+        return "Give an array or a number; to leave an operand out, leave the operation out."
+    if hasattr(x, "__next__"):
+        return "Make a list or an array of it first: list(...), jnp.stack(list(...))."
+    return (
+        "Values are arrays, Python numbers, or pytrees of these (lists, tuples, dicts, registered "
+        "classes). Other arguments of a jitted function are static_argnums or static_argnames."
+    )
+
+
+def check_kept(x: Any) -> None:
+    """Raise DeletedArray for an array whose buffer was given up to a jitted function's results."""
+    if isinstance(x, jax.Array) and x.is_deleted():
+        raise errors.DeletedArray(
+            f"an array {typeof(x)} was used after its buffer had been given up (donate_argnums, "
+            f"or x.delete()), at\n    {describe(user_source())}\n"
+            "Use the result of the call that it was donated to, as in `x = step(x)`; or do not "
+            "donate that argument."
+        ) from None
 
 
 # --- misuse ---------------------------------------------------------------------------------------
@@ -224,14 +266,13 @@ def check_alive(x: Tracer, innermost: Any) -> None:
 def leaked(x: Tracer) -> errors.LeakedTracer:
     made = getattr(x.owner, "equations", None) or ()
     eqn = next((e for e in made if x.ref in e.outputs), None) if isinstance(x.ref, Var) else None
-    where = f"It was made at\n    {describe(eqn.source)}\n" if eqn is not None else ""
+    made_at = f"made at {location(eqn.source)}, and " if eqn is not None else ""
     again = "in another thread, or " if x.owner is not None and x.owner.alive else ""
     error = errors.LeakedTracer(
         f"a traced value {x.type} was used {again}after the transformation that made it had ended. "
-        f"{where}It was used at\n    {describe(user_source())}\n"
-        "A function that is transformed must hand its results back by `return`; storing them in a "
-        "global, an attribute or a list that outlives the call keeps a tracer, not a value. Return "
-        "the value as an extra output (has_aux=True for grad) instead."
+        f"It was {made_at}used at\n    {describe(user_source())}\n"
+        "Hand values back by `return` (extra ones with has_aux=True of grad): what a transformed "
+        "function puts into a global, an attribute or a list is a tracer, not a value."
     )
     error.owner = x.owner
     return error
@@ -254,6 +295,34 @@ def concrete_value(x: Any) -> Any:
     return x.concrete() if isinstance(x, Tracer) else x
 
 
+# code that calls a user's function -> the values it is given and their names, by its frame's locals
+CALLS: dict[Any, Callable[[dict[str, Any]], tuple[Sequence[Any], Sequence[str]]]] = {}
+
+
+def depending(x: Tracer) -> str:
+    """On which arguments of the function being traced a value depends, for messages; found by the
+    calls on the stack, so that nothing need be kept for it."""
+    needed = {x.ref} if isinstance(x.ref, Var) else set()
+    for eqn in reversed(getattr(x.owner, "equations", None) or ()):
+        if not needed.isdisjoint(eqn.outputs):
+            needed.update([v for v in eqn.inputs if isinstance(v, Var)])
+    frame: Any = sys._getframe(1)
+    while frame is not None and needed:
+        names_of = CALLS.get(frame.f_code)
+        if names_of is not None:
+            values, names = names_of(frame.f_locals)
+            found = [
+                name
+                for value, name in zip(values, names, strict=False)
+                if isinstance(value, Tracer) and value.owner is x.owner and value.ref in needed
+            ]
+            if found:
+                more = "" if len(found) <= 3 else f" and {len(found) - 3} more"
+                return f" (it depends on {', '.join(found[:3])}{more})"
+        frame = frame.f_back
+    return ""
+
+
 def _needs_value(error: type[errors.AbstractValueError], what: str, instead: str) -> Callable:
     def ask(self: Tracer, convert: Callable[[Any], Any]) -> Any:
         value = self.concrete()
@@ -264,7 +333,7 @@ def _needs_value(error: type[errors.AbstractValueError], what: str, instead: str
             raise leaked(self)
         raise error(
             f"{what} needs the value of a traced {self.type}, but inside jit and vmap only its "
-            f"type is known, at\n    {describe(user_source())}\n{instead}"
+            f"type is known{depending(self)}, at\n    {describe(user_source())}\n{instead}"
         )
 
     return ask
@@ -273,9 +342,8 @@ def _needs_value(error: type[errors.AbstractValueError], what: str, instead: str
 _ask_bool = _needs_value(
     errors.AbstractBoolError,
     "a Python `if`, `while`, `and`, `or`, `not` or bool()",
-    "Use jnp.where(condition, x, y) or lax.select for values, lax.cond / lax.while_loop for "
-    "control flow, `&`, `|`, `~` for logic; or mark the argument static (static_argnums), or call "
-    "the function without jit.",
+    "Use jnp.where(condition, x, y) for values, lax.cond or lax.while_loop for control flow, `&`, "
+    "`|`, `~` for logic; or mark the argument static (static_argnums).",
 )
 _ask_number = _needs_value(
     errors.AbstractValueError,

@@ -23,6 +23,11 @@ leaves_with_path = _tree.tree_leaves_with_path
 map_with_path = _tree.tree_map_with_path
 
 
+def spelled(structure: Any) -> str:
+    """A structure for messages: `{'w': *, 'b': (*, *)}`, each leaf a star."""
+    return str(structure).removeprefix("PyTreeDef(").removesuffix(")")
+
+
 def path_names(tree: Any, prefix: str = "") -> list[str]:
     """A name per leaf for messages: `args[0]['w']`."""
     return [prefix + _tree.keystr(path) for path, _ in _tree.tree_flatten_with_path(tree)[0]]

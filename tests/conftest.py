@@ -10,6 +10,7 @@ import os
 from itertools import count
 
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+os.environ.setdefault("FUNCTRANS_TRACEBACK", "full")  # a failing test shows where
 
 import jax
 import pytest

@@ -13,7 +13,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 # A file may import from its own layer and from those before it.
 LAYERS = [
-    {"errors", "flags", "tree"},
+    {"errors", "flags", "loading", "tree"},
     {"ir"},
     {"tracer"},
     {"flat"},
@@ -25,11 +25,11 @@ LAYERS = [
     {"lax"},
     {"numpy"},
     {"random", "ops"},
-    {"nn"},
+    {"nn", "image"},
     {"api", "flatten_util"},
     {"interop", "inspect"},
     {"scipy"},  # its long tail is imported from JAX
-    {"__init__"},
+    {"__init__", "__main__"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 # Public modules that only hand on names from other layers, as `tree_util` does.

@@ -16,6 +16,7 @@ import numpy as np
 from functrans import errors, tree
 from functrans.api.flat import as_array, function_name
 from functrans.ir.source import describe, line_of, user_source
+from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType
 from functrans.primitives import callback as calls
 from functrans.primitives.callback import FlatCall
@@ -24,6 +25,7 @@ from functrans.trace import literal, staging_trace, typeof
 _logger = logging.getLogger("functrans.debug")
 
 
+@boundary
 def debug_callback(
     callback: Callable[..., Any] | None = None,
     *args: Any,
@@ -69,6 +71,7 @@ def debug_callback(
     return _in_two_calls(call, callback, args, kwargs, "debug.callback")
 
 
+@boundary
 def debug_print(
     fmt: str | None = None,
     *args: Any,
@@ -107,6 +110,7 @@ def debug_print(
     return _in_two_calls(show, fmt, args, kwargs, "debug.print")
 
 
+@boundary
 def debug_log(
     fmt: str | None = None,
     *args: Any,
@@ -138,6 +142,7 @@ def debug_log(
     return _in_two_calls(show, fmt, args, kwargs, "debug.log")
 
 
+@boundary
 def pure_callback(
     callback: Callable[..., Any],
     result_shape_dtypes: Any,
@@ -197,6 +202,7 @@ _VMAP_METHODS = (
 )  # fmt: skip
 
 
+@boundary
 def io_callback(
     callback: Callable[..., Any],
     result_shape_dtypes: Any,

@@ -14,6 +14,7 @@ from functrans.api.flat import FlatFunction, function_name
 from functrans.api.jit import Statics
 from functrans.ir.program import Equation, Program, Var
 from functrans.ir.source import location
+from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType, is_inexact
 from functrans.lax.arguments import as_array
 from functrans.lax.staging import staged
@@ -24,6 +25,7 @@ from functrans.trace import materialize, stage, typeof
 from functrans.transforms.jvp import split
 
 
+@boundary
 def checkpoint(
     fun: Callable[..., Any] | None = None, *, prevent_cse: bool = True, policy: Any = None,
     static_argnums: int | Sequence[int] = (), static_argnames: str | Iterable[str] = (),
@@ -66,6 +68,7 @@ def checkpoint(
         how["prevent_cse"] = False
     bound: dict[Any, Callable[..., Any]] = {}  # static arguments -> the function of the others
 
+    @boundary
     @functools.wraps(fun)
     def call(*args: Any, **kwargs: Any) -> Any:
         static, dynamic = statics.split(args, kwargs)
@@ -172,6 +175,7 @@ def checkpoint_name(x: Any, name: str) -> Any:
 # --- what is kept ---------------------------------------------------------------------------------
 
 
+@boundary
 def saved_residuals(
     fun: Callable[..., Any], *args: Any, **kwargs: Any
 ) -> list[tuple[ArrayType, str]]:

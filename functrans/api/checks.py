@@ -62,6 +62,12 @@ def choose(fun: Any, args: Sequence[Any], numbers: Sequence[int]) -> tuple:
     return tuple([args[i] for i in numbers])
 
 
+def names_of(given: tuple, numbers: Sequence[int]) -> list[str]:
+    """Names of the leaves of the arguments that are differentiated."""
+    pairs = zip(numbers, given, strict=True)
+    return [name for i, x in pairs for name in tree.path_names(x, f"args[{i}]")]
+
+
 def check_inputs(
     fun: Any,
     given: tuple,
@@ -150,6 +156,12 @@ def check_loss(fun: Any, value: Any, holomorphic: bool) -> None:
         )
 
 
+def _tangent_advice(want: ArrayType) -> str:
+    if want.dtype == jax.dtypes.float0:
+        return f"Integers have tangents np.zeros({want.shape}, ft.dtypes.float0)."
+    return "Give it the shape and dtype of the primal, as jnp.ones_like(x) has."
+
+
 def fitting(
     tangents: tuple, in_tree: Any, leaves: Sequence[Any], name: str, differ: type[Exception]
 ) -> list[Any]:
@@ -173,7 +185,8 @@ def fitting(
         if not have.same(want):
             kind = differ if have.shape == want.shape else errors.ShapeMismatch
             raise kind(
-                f"{name}: the tangent of a primal {typeof(x)} must be {want}, got {have}, {here()}"
+                f"{name}: the tangent of a primal {typeof(x)} must be {want}, got {have}, "
+                f"{here()}\n{_tangent_advice(want)}"
             )
         found.append(None if want.dtype == jax.dtypes.float0 else t)
     return found
@@ -208,7 +221,8 @@ def cotangents(ct: Any, out_tree: Any, types: Sequence[ArrayType]) -> list[Any]:
         if not typeof(c).same(want):
             raise errors.InvalidArgument(
                 f"the cotangent given to a vjp function has type {typeof(c)}, but the result of "
-                f"the function has {want}, {here()}"
+                f"the function has {want}, {here()}\n"
+                "Give it the shape and dtype of the result, as jnp.ones_like(result) has."
             )
         cts.append(c)
     return cts

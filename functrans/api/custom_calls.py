@@ -16,7 +16,7 @@ import numpy as np
 
 from functrans import errors, tree
 from functrans.api.flat import as_array, check_result, float0_zeros, function_name
-from functrans.ir.source import describe, user_source
+from functrans.ir.source import describe, location, user_source
 from functrans.ir.types import ArrayType, dtype_class, is_inexact
 from functrans.primitives.conversion import convert_element_type
 from functrans.primitives.custom import closed_over
@@ -67,7 +67,7 @@ def unflatten(structure: Any, leaves: Sequence[Any]) -> Any:
 def where_defined(fun: Any) -> str:
     """The line of a function's definition."""
     code = getattr(inspect.unwrap(fun), "__code__", None)
-    return function_name(fun) if code is None else describe((code, 0))
+    return function_name(fun) if code is None else location((code, 0))
 
 
 class Call:
@@ -119,7 +119,7 @@ class Call:
         """The error for what a rule returned, with its line and that of the call."""
         return error(
             f"{function_name(rule)}, a custom rule of {self.name}, {what}.\n"
-            f"The rule is defined at\n    {where_defined(rule)}\n{self.name} was called at\n"
+            f"The rule is defined at {where_defined(rule)}\nand {self.name} was called at\n"
             f"    {describe(self.source)}"
         )
 

@@ -15,6 +15,7 @@ from functrans.api.custom_calls import JvpCall, VjpCall, unflatten
 from functrans.api.flat import FlatFunction, as_array, function_name
 from functrans.ir.program import Program, hoist_constants
 from functrans.ir.source import describe, user_source
+from functrans.ir.tracebacks import boundary
 from functrans.ir.types import is_inexact
 from functrans.lax.elementwise import stop_gradient
 from functrans.numpy.ufuncs import add
@@ -178,6 +179,7 @@ class custom_jvp(CustomFunction):
 
         self.defjvp(jvp)
 
+    @boundary
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.jvp is None:
             raise self.undefined("defjvp or defjvps")
@@ -270,6 +272,7 @@ class custom_vjp(CustomFunction):
         self.symbolic_zeros = symbolic_zeros
         self.optimize_remat = optimize_remat
 
+    @boundary
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.fwd is None or self.bwd is None:
             raise self.undefined("defvjp")
@@ -284,6 +287,7 @@ class custom_vjp(CustomFunction):
         return call.bind(custom_vjp_call, call.leaves, call.rule())
 
 
+@boundary
 def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
     """Make a function of one that returns its value together with its pullback.
 
@@ -343,6 +347,7 @@ tree_util.register_pytree_node(
 )
 
 
+@boundary
 def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Callable, list[Any]]:
     """Turn values that a function closes over, and that may be differentiated, into arguments.
 

@@ -10,6 +10,7 @@ from functrans.api.custom_calls import unflatten, where_defined
 from functrans.api.custom_rules import CustomFunction
 from functrans.api.flat import FlatFunction, as_array, function_name
 from functrans.ir.program import hoist_constants
+from functrans.ir.tracebacks import boundary
 from functrans.lax.loops import map as lax_map
 from functrans.primitives.custom_vmap import BatchRule, custom_vmap_call
 from functrans.trace import stage, state, typeof
@@ -67,6 +68,7 @@ class custom_vmap(CustomFunction):
         self.vmap_rule = vmap_rule
         return vmap_rule
 
+    @boundary
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.vmap_rule is None:
             raise self.undefined("def_vmap")
@@ -90,7 +92,7 @@ def _flat_rule(rule: Callable[..., Any], fun: Any, in_tree: Any, out_tree: Any) 
         args, _ = unflatten(in_tree, values)
         in_batched, _ = tree.unflatten(in_tree, batched)
         found = rule(size, list(in_batched), *args)
-        where = f"It is defined at\n    {where_defined(rule)}"
+        where = f"It is defined at {where_defined(rule)}"
         if not isinstance(found, (tuple, list)) or len(found) != 2:
             raise errors.BatchRuleMismatch(
                 f"{function_name(rule)}, the vmap rule of {function_name(fun)}, must return a pair "

@@ -20,29 +20,29 @@ from functrans.api.checks import (
     cotangents,
     fitting,
     here,
+    names_of,
     only_cotangent,
     positions,
 )
-from functrans.api.flat import Function, as_array, float0_zeros, function_name, instantiate
+from functrans.api.flat import (
+    Function,
+    as_array,
+    as_arrays,
+    float0_zeros,
+    function_name,
+    instantiate,
+)
 from functrans.api.vmap import vmap
 from functrans.ir.program import prune
+from functrans.ir.tracebacks import boundary
 from functrans.ir.types import is_inexact
 from functrans.primitives.shape import reshape, slice_axis
-from functrans.trace import (
-    evaluate,
-    literal,
-    state,
-    tracing,
-    typeof,
-)
-from functrans.transforms.jvp import (
-    LinearTrace,
-    run_dual,
-    run_linearize,
-)
+from functrans.trace import evaluate, literal, state, tracing, typeof
+from functrans.transforms.jvp import LinearTrace, run_dual, run_linearize
 from functrans.transforms.transpose import backward, check_linear
 
 
+@boundary
 def jvp(
     fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False
 ) -> Any:
@@ -84,6 +84,7 @@ def jvp(
     return (out, dout, aux) if has_aux else (out, dout)
 
 
+@boundary
 def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """Evaluate a function, and give its derivative at that point as a linear function.
 
@@ -106,7 +107,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     """
     check_callable(fun, "linearize")
     leaves, in_tree = tree.flatten((primals, {}))
-    leaves = [as_array(x) for x in leaves]
+    leaves = as_arrays(leaves, lambda: tree.path_names(primals, "args"))
     types = [typeof(x) for x in leaves]
     active = [is_inexact(t.dtype) for t in types]
     flat = Function(fun, in_tree, has_aux)
@@ -114,6 +115,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     out, aux = flat.results(outs)
     program = linear.program()
 
+    @boundary
     def f_jvp(*tangents: Any) -> Any:
         given = fitting(
             tangents, in_tree, leaves, "the linear function of linearize", errors.InvalidArgument
@@ -134,6 +136,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     return (out, f_jvp, aux) if has_aux else (out, f_jvp)
 
 
+@boundary
 def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """Evaluate a function, and give its reverse-mode derivative at that point.
 
@@ -161,7 +164,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """
     check_callable(fun, "vjp")
     leaves, in_tree = tree.flatten((primals, {}))
-    leaves = [as_array(x) for x in leaves]
+    leaves = as_arrays(leaves, lambda: tree.path_names(primals, "args"))
     types = [typeof(x) for x in leaves]
     active = [is_inexact(t.dtype) for t in types]
     flat = Function(fun, in_tree, has_aux)
@@ -170,6 +173,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     out, aux = flat.results(outs)
     out_tree = flat.out_tree
 
+    @boundary
     def pullback(*given: Any) -> Any:
         ct = only_cotangent(given)
         cts = cotangents(ct, out_tree, linear.out_types[: flat.n_out])
@@ -183,6 +187,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     return (out, pullback, aux) if has_aux else (out, pullback)
 
 
+@boundary
 def grad(
     fun: Callable[..., Any],
     argnums: int | Sequence[int] = 0,
@@ -216,6 +221,7 @@ def grad(
     """
     both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int)
 
+    @boundary
     @functools.wraps(fun)
     def gradient(*args: Any, **kwargs: Any) -> Any:
         value, g = both(*args, **kwargs)
@@ -224,6 +230,7 @@ def grad(
     return gradient
 
 
+@boundary
 def value_and_grad(
     fun: Callable[..., Any],
     argnums: int | Sequence[int] = 0,
@@ -249,11 +256,12 @@ def value_and_grad(
     check_callable(fun, "grad")
     numbers, several = positions(argnums)
 
+    @boundary
     @functools.wraps(fun)
     def both(*args: Any, **kwargs: Any) -> Any:
         chosen = choose(fun, args, numbers)
         leaves, in_tree = tree.flatten((chosen, {}))
-        leaves = [as_array(x) for x in leaves]
+        leaves = as_arrays(leaves, lambda: names_of(chosen, numbers))
         types = [typeof(x) for x in leaves]
         check_inputs(fun, chosen, types, numbers, holomorphic, allow_int)
 
@@ -273,6 +281,7 @@ def value_and_grad(
     return both
 
 
+@boundary
 def jacfwd(
     fun: Callable[..., Any],
     argnums: int | Sequence[int] = 0,
@@ -300,6 +309,7 @@ def jacfwd(
     check_callable(fun, "jacfwd")
     numbers, several = positions(argnums)
 
+    @boundary
     @functools.wraps(fun)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         chosen = tree.map(as_array, choose(fun, args, numbers))
@@ -316,6 +326,7 @@ def jacfwd(
     return jacobian
 
 
+@boundary
 def jacrev(
     fun: Callable[..., Any],
     argnums: int | Sequence[int] = 0,
@@ -338,6 +349,7 @@ def jacrev(
     check_callable(fun, "jacrev")
     numbers, several = positions(argnums)
 
+    @boundary
     @functools.wraps(fun)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         chosen = tree.map(as_array, choose(fun, args, numbers))
@@ -359,6 +371,7 @@ def jacrev(
     return jacobian
 
 
+@boundary
 def hessian(
     fun: Callable[..., Any],
     argnums: int | Sequence[int] = 0,
@@ -380,6 +393,7 @@ def hessian(
     return jacfwd(jacrev(fun, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic)
 
 
+@boundary
 def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[..., Any]:
     """Make the transpose of a linear function.
 
@@ -411,6 +425,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[..., An
             )
     flat = Function(fun, in_tree)
 
+    @boundary
     def transposed(ct: Any) -> Any:
         trace = LinearTrace(state.trace)
         inputs = [trace.new_input(t) for t in types]
@@ -450,7 +465,7 @@ def _primals_and_tangents(
     fun: Any, primals: Sequence[Any], tangents: Sequence[Any], name: str, has_aux: bool
 ) -> tuple[Function, list[Any], list[Any]]:
     leaves, in_tree = tree.flatten((tuple(primals), {}))
-    leaves = [as_array(x) for x in leaves]
+    leaves = as_arrays(leaves, lambda: tree.path_names(tuple(primals), "primals"))
     given = fitting(tuple(tangents), in_tree, leaves, name, errors.TypeMismatch)
     return Function(fun, in_tree, has_aux), leaves, given
 

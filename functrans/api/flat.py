@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -15,6 +15,7 @@ from functrans.flat import function_name as function_name
 from functrans.ir.source import describe, user_source
 from functrans.primitives.conversion import convert_element_type
 from functrans.trace import ARRAYS, Tracer, literal, materialize, typeof
+from functrans.tracer import not_an_array
 
 
 class Function(FlatFunction):
@@ -64,6 +65,19 @@ def as_array(x: Any) -> Any:
         return x
     typeof(x)  # raises for what is not an array
     return jax.numpy.asarray(x)
+
+
+def as_arrays(leaves: Sequence[Any], names: Callable[[], Sequence[str]]) -> list[Any]:
+    """`as_array` of each leaf; the error for one that is none says where it stands."""
+    try:
+        return [as_array(x) for x in leaves]
+    except errors.NotAnArray:
+        for name, x in zip(names(), leaves, strict=False):
+            try:
+                as_array(x)
+            except errors.NotAnArray:
+                raise errors.NotAnArray(not_an_array(x, name)) from None
+        raise
 
 
 def instantiate(x: Any, like: Any) -> Any:

@@ -12,6 +12,7 @@ import numpy as np
 from functrans import errors, tree
 from functrans.api.checks import check_callable, here
 from functrans.api.flat import Function, as_array, instantiate
+from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType, dtype_class, is_inexact
 from functrans.primitives.conversion import convert_element_type
 from functrans.primitives.elementwise import div, mul
@@ -19,6 +20,7 @@ from functrans.trace import full, typeof
 from functrans.transforms.jet import Terms, run_jet
 
 
+@boundary
 def jet(
     fun: Callable[..., Any],
     primals: Sequence[Any],

@@ -10,27 +10,32 @@ import functools
 import inspect
 import operator
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import jax
 import numpy as np
 
 from functrans import errors, tree
+from functrans.api import retraces
 from functrans.api.flat import FlatFunction, function_name
 from functrans.backends import eager, xla
 from functrans.flags import flags
 from functrans.ir.program import Program, hoist_constants
 from functrans.ir.source import describe, user_source
+from functrans.ir.tracebacks import boundary, hide_frames
 from functrans.lax import staging
 from functrans.passes import pipeline
 from functrans.passes.dead_code import without_unused_inputs
 from functrans.primitives.call import clear_composites
 from functrans.primitives.call import jit as jit_call
 from functrans.trace import Tracer, clear_types, leaked, stage, state, typeof
+from functrans.tracer import check_kept, not_an_array
 from functrans.transforms import jet, jvp, transpose
 
 
+@boundary
 def jit(
     fun: Callable[..., Any] | None = None,
     /,
@@ -102,20 +107,26 @@ def jit(
         if options[name] is None:
             del options[name]
     statics = Statics(fun, static_argnums, static_argnames)
-    entry = _entry(fun, run)
+    serial = retraces.new_serial()
+    entry = _entry(fun, run, statics, serial)
     jitted: Any = jax.jit(entry, **options)
-    nested = Nested(fun, statics, inline)
+    nested = Nested(fun, statics, inline, serial)
 
     @functools.wraps(fun)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if state.trace is not None:
-            return nested(args, kwargs)
         try:
-            return jitted(*args, **kwargs)
-        except (TypeError, ValueError) as error:
-            explain(error, fun, statics, args, kwargs)
+            if state.trace is not None or state.no_jit:
+                return nested(args, kwargs)
+            try:
+                return jitted(*args, **kwargs)
+            except (TypeError, ValueError, RuntimeError) as error:
+                explain(error, fun, statics, args, kwargs)
+                raise
+        except Exception as error:
+            hide_frames(error)
             raise
 
+    @boundary
     def program(*args: Any, **kwargs: Any) -> Program:
         """The optimised program for these arguments."""
         static, dynamic = statics.split(args, kwargs)
@@ -124,6 +135,7 @@ def jit(
         made = stage(flat, [typeof(x) for x in leaves], function_name(fun))
         return pipeline.optimize(made, run)
 
+    call.jitted_function = fun  # type: ignore[attr-defined]
     call.lower = jitted.lower  # type: ignore[attr-defined]
     call.trace = jitted.trace  # type: ignore[attr-defined]
     call.eval_shape = jitted.eval_shape  # type: ignore[attr-defined]
@@ -135,14 +147,30 @@ def jit(
 
     call.clear_cache = clear_cache  # type: ignore[attr-defined]
     _ALL_NESTED.add(nested)
+    _HOW[call] = statics, run
     return call
 
 
-def _entry(fun: Callable[..., Any], passes: Any) -> Callable[..., Any]:
+# Of each jitted function; not an attribute, which `functools.wraps` would give to others.
+_HOW: weakref.WeakKeyDictionary[Any, tuple[Statics, Any]] = weakref.WeakKeyDictionary()
+
+
+def how_jitted(fun: Any) -> tuple[Statics, Any] | None:
+    """The static arguments and the passes of a jitted function; None for another one."""
+    try:
+        return _HOW.get(fun)
+    except TypeError:  # a callable that cannot be hashed or referred to weakly
+        return None
+
+
+def _entry(
+    fun: Callable[..., Any], passes: Any, statics: Statics, serial: int
+) -> Callable[..., Any]:
     """What `jax.jit` traces: our tracing, our program, one JAX equation."""
 
     @functools.wraps(fun)
     def entry(*args: Any, **kwargs: Any) -> Any:
+        retraces.record(serial, fun, statics, args, kwargs, False)
         leaves, in_tree = tree.flatten((args, kwargs))
         flat = FlatFunction(fun, in_tree)
         dynamic = [_is_array(x) for x in leaves]
@@ -163,6 +191,34 @@ def _entry(fun: Callable[..., Any], passes: Any) -> Callable[..., Any]:
 
 def _is_array(x: Any) -> bool:
     return isinstance(x, jax.Array)
+
+
+@contextmanager
+def disable_jit(disable: bool = True) -> Iterator[None]:
+    """Run Python as it is written: jitted functions, loops and branches of `lax` too.
+
+    While it is active, in this thread, `ft.jit(f)` is `f`, `lax.scan`, `fori_loop`, `while_loop`
+    and `map` are Python loops, `cond` and `switch` call the branch that is chosen: values can be
+    printed, breakpoints set. Single operations are compiled still. Where values are unknown, as
+    conditions inside `vmap` are, loops and branches stay what they are.
+
+    Arguments:
+      disable: False: the usual, again.
+
+    Source: `jax.disable_jit`.
+
+    Example:
+      >>> import functrans as ft
+      >>> with ft.disable_jit():
+      ...     print(ft.jit(lambda x: x * 2 if float(x) > 0 else x)(3.0))
+      6.0
+    """
+    outer = state.no_jit
+    state.no_jit = disable
+    try:
+        yield
+    finally:
+        state.no_jit = outer
 
 
 class Statics:
@@ -219,20 +275,33 @@ class Statics:
                 hash(value)
             except TypeError:
                 raise errors.UnhashableStatic(
-                    f"static {name} of {function_name(self.fun)} is {value!r:.80} of type "
+                    f"static {name} of {function_name(self.fun)} is {_spelled(value)} of type "
                     f"{type(value).__qualname__}, which is not hashable, at\n"
-                    f"    {describe(user_source())}\nStatic arguments are part of the key under "
-                    "which compiled code is kept. Give a tuple instead of a list, a number instead "
-                    "of an array; or make the argument dynamic."
+                    f"    {describe(user_source())}\n{_hashable_instead(value)}"
                 ) from None
+
+
+def _spelled(value: Any) -> str:
+    return "an object" if type(value).__repr__ is object.__repr__ else f"{value!r:.80}"
+
+
+def _hashable_instead(value: Any) -> str:
+    """What to give instead of a static argument that cannot be hashed."""
+    if isinstance(value, (list, dict, set, np.ndarray, jax.Array)):
+        return "Give a tuple instead of a list, a number instead of an array; or let it be traced."
+    return (
+        "Static arguments are keys of the cache: define __hash__ and __eq__, or register the class "
+        "as a pytree (tree_util.register_dataclass) and let it be traced."
+    )
 
 
 class Nested:
     """A jitted function called while something else is traced: one equation that holds its program,
     traced once per signature."""
 
-    def __init__(self, fun: Callable[..., Any], statics: Statics, inline: bool):
+    def __init__(self, fun: Callable[..., Any], statics: Statics, inline: bool, serial: int):
         self.fun = fun
+        self.serial = serial
         self.statics = statics
         self.inline = inline
         self.cache: dict[Any, tuple[Program, tuple, Any]] = {}
@@ -241,7 +310,7 @@ class Nested:
         self.cache.clear()
 
     def __call__(self, args: tuple, kwargs: dict[str, Any]) -> Any:
-        if self.inline:
+        if self.inline or state.no_jit:
             return self.fun(*args, **kwargs)
         self.statics.check(args, kwargs)
         static, dynamic = self.statics.split(args, kwargs)
@@ -251,6 +320,7 @@ class Nested:
                flags.jax_default_matmul_precision)  # fmt: skip
         found = self.cache.get(key)
         if found is None or not _still_active(found[1]):
+            retraces.record(self.serial, self.fun, self.statics, args, kwargs, True)
             flat = FlatFunction(self.statics.bound(static), in_tree)
             program = stage(flat, types, function_name(self.fun).rpartition(".")[2])
             found = self.cache[key] = (*hoist_constants(program), flat.out_tree)
@@ -308,7 +378,14 @@ def explain(
         return
     statics.check(args, kwargs)
     _, dynamic = statics.split(args, kwargs)
-    for x in tree.leaves(dynamic):
+    names = [*tree.path_names(args, "args"), *tree.path_names(kwargs, "kwargs")]
+    leaves = tree.leaves(dynamic)
+    for i, x in enumerate(leaves):
         if isinstance(x, Tracer):
             raise leaked(x) from None
-        typeof(x)
+        check_kept(x)
+        try:
+            typeof(x)
+        except errors.NotAnArray:
+            name = names[i] if len(names) == len(leaves) else ""  # else some are static
+            raise errors.NotAnArray(not_an_array(x, name)) from None

@@ -15,11 +15,13 @@ from functrans.api.jit import Statics
 from functrans.backends import reference
 from functrans.ir.program import Equation, Program
 from functrans.ir.source import describe, user_source
+from functrans.ir.tracebacks import boundary
 from functrans.passes.inline import inline
 from functrans.trace import evaluate as run_equations
 from functrans.trace import materialize, stage, typeof
 
 
+@boundary
 def make_ir(
     fun: Callable[..., Any], static_argnums: Any = None, static_argnames: Any = None
 ) -> Callable[..., Program]:
@@ -46,6 +48,7 @@ def make_ir(
     """
     statics = Statics(fun, static_argnums, static_argnames)
 
+    @boundary
     @functools.wraps(fun)
     def made(*args: Any, **kwargs: Any) -> Program:
         program, _ = _staged(fun, statics, args, kwargs)
@@ -54,6 +57,7 @@ def make_ir(
     return made
 
 
+@boundary
 def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """The shapes and dtypes of a function's results, without computing them.
 
@@ -78,6 +82,7 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return tree.unflatten(out_tree, structs)
 
 
+@boundary
 def interpret(program: Program, *args: Any) -> Any:
     """Run a Program on the NumPy reference interpreter, at the same dtypes.
 
@@ -97,6 +102,7 @@ def interpret(program: Program, *args: Any) -> Any:
     return reference.run(inline(program), tree.leaves(args))
 
 
+@boundary
 def evaluate(
     program: Program,
     args: Sequence[Any],

@@ -20,6 +20,7 @@ from functrans import errors, tree
 from functrans.api.checks import check_callable, here
 from functrans.api.flat import FlatFunction, function_name
 from functrans.ir.program import Program, hoist_constants
+from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType
 from functrans.lax.arguments import as_array
 from functrans.primitives.call import jit
@@ -31,6 +32,7 @@ from functrans.transforms.batch import Batching
 Spec = tuple[tuple[str, ...], ...]  # for each axis of an array, the mesh axes it is split over
 
 
+@boundary
 def shard_map(
     f: Callable[..., Any] | None = None, /, *, mesh: Any = None, in_specs: Any, out_specs: Any,
     axis_names: Any = frozenset(), check_vma: bool = True,
@@ -81,6 +83,7 @@ def shard_map(
     layout = _Layout(mesh, axis_names)
     programs: dict[Any, tuple[Program, tuple, Any]] = {}
 
+    @boundary
     @functools.wraps(f)
     def call(*args: Any) -> Any:
         leaves, in_tree = tree.flatten((args, {}))

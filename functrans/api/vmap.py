@@ -7,13 +7,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from functrans import errors, tree
-from functrans.api.flat import FlatFunction, as_array, function_name
+from functrans.api.flat import FlatFunction, as_arrays, function_name
 from functrans.ir.source import describe, user_source
+from functrans.ir.tracebacks import boundary
 from functrans.primitives.reduction import reduce_sum
 from functrans.trace import Trace, materialize, naming, state, tracing, typeof
 from functrans.transforms.batch import Batching
 
 
+@boundary
 def vmap(
     fun: Callable[..., Any],
     in_axes: int | Sequence[Any] | None = 0,
@@ -84,6 +86,7 @@ def vmap(
     spmd = spmd_axis_name if isinstance(spmd_axis_name, tuple) else (spmd_axis_name,)
     spmd = () if spmd_axis_name is None else spmd
 
+    @boundary
     @functools.wraps(fun)
     def mapped(*args: Any, **kwargs: Any) -> Any:
         if isinstance(in_axes, tuple) and len(in_axes) != len(args):
@@ -93,7 +96,7 @@ def vmap(
                 "Give one entry per argument (None for those that are not mapped)."
             )
         leaves, in_tree = tree.flatten((args, kwargs))
-        leaves = [as_array(x) for x in leaves]
+        leaves = as_arrays(leaves, lambda: _argument_names((args, kwargs)))
         dims = _prefix((in_axes, 0), (args, kwargs), "in_axes", fun)
         dims, size = _sizes(fun, (args, kwargs), leaves, dims, axis_size)
 
@@ -133,11 +136,14 @@ def _prefix(axes: Any, given: Any, what: str, fun: Any) -> list[int | None]:
             lambda d, part: full.extend([d] * len(tree.leaves(part))),
             axes, given, is_leaf=lambda x: x is None,
         )  # fmt: skip
-    except ValueError as error:
+    except ValueError:
+        out = what == "out_axes"
+        shown, have = (axes, given) if out else (axes[0], given[0])
         raise errors.InvalidArgument(
-            f"vmap of {function_name(fun)}: {what}={axes if what == 'out_axes' else axes[0]} is "
-            f"not a pytree prefix of the {'result' if what == 'out_axes' else 'arguments'}, at\n"
-            f"    {describe(user_source())}\n{error}"
+            f"vmap of {function_name(fun)}: {what}={shown} is not a pytree prefix of the "
+            f"{'result' if out else 'arguments'} {tree.spelled(tree.structure(have))}, at\n"
+            f"    {describe(user_source())}\n"
+            "Give one axis (or None) for all, or a tree of the same containers, keys and lengths."
         ) from None
     return full
 
@@ -179,7 +185,8 @@ def _sizes(
         given_size = f"\n    axis_size={axis_size}" if axis_size is not None else ""
         raise errors.BatchSizeMismatch(
             f"vmap of {function_name(fun)}: the mapped axes must have one size, got\n"
-            f"{shown}{given_size}\nat\n    {describe(user_source())}"
+            f"{shown}{given_size}\nat\n    {describe(user_source())}\n"
+            "Give the axis that the examples are on, and None for what they share, in in_axes."
         )
     return front, distinct.pop()
 

@@ -18,7 +18,7 @@ from functrans.ir.program import Equation, Literal, Program, Var
 from functrans.ir.types import ArrayType
 from functrans.passes.inline import inline
 from functrans.trace import out_types, set_evaluator
-from functrans.tracer import Tracer, leaked, typeof
+from functrans.tracer import Tracer, check_kept, leaked, typeof
 
 _COMPILED: dict[tuple, Callable[..., Any]] = {}
 _SCALARS: dict[tuple, jax.Array] = {}
@@ -40,10 +40,11 @@ def run_one(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         run = _COMPILED[key] = _jitted(primitive, splats, params)
     try:
         return run(*args)
-    except TypeError:
+    except (TypeError, ValueError, RuntimeError):
         for x in args:
             if isinstance(x, Tracer):
                 raise leaked(x) from None
+            check_kept(x)
             typeof(x)  # raises for what is not an array
         raise
 

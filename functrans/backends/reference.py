@@ -12,8 +12,9 @@ from functrans.ir.program import Literal, Program
 from functrans.ir.types import ArrayType, is_key_dtype
 
 
-def run(program: Program, args: Sequence[Any]) -> list[Any]:
-    """The results of a program as NumPy arrays (typed keys: jax key arrays)."""
+def run(program: Program, args: Sequence[Any], step: int | None = None) -> list[Any]:
+    """The results of a program as NumPy arrays (typed keys: jax key arrays). `step`: of the loop
+    around it, which makes no difference here."""
     env: dict[Any, Any] = {}
     for v, x in zip((*program.constants, *program.inputs), (*program.values, *args), strict=True):
         env[v] = as_numpy(x, v.type)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from functrans.interop import arrays as arrays
+from functrans.loading import lazily as _lazily
 
 if TYPE_CHECKING:
+    from functrans.interop import arrays as arrays
     from functrans.interop.jax_functions import from_jax as from_jax
-
-__all__ = ["arrays", "from_jax"]
-
-
-def __getattr__(name: str) -> Any:
-    if name != "from_jax":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return importlib.import_module("functrans.interop.jax_functions").from_jax
+else:
+    __getattr__, __dir__, __all__ = _lazily(__name__, {
+        "functrans.interop": "arrays",
+        "functrans.interop.jax_functions": "from_jax",
+    })  # fmt: skip

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
-
 from functrans.numpy.indexing import At, getitem
 from functrans.trace import Tracer, state
+from functrans.tracer import CONCRETE
 
-_Array: Any = type(jax.numpy.zeros(()))
+_Array: Any = CONCRETE
 _jax_getitem = _Array.__getitem__
 _jax_at = _Array.at
 
@@ -37,7 +36,7 @@ def _at(self: Any) -> Any:
 
 
 def install() -> None:
-    """Teach jax arrays to be indexed by traced values; done once, when functrans is imported."""
+    """Teach jax arrays to be indexed by traced values; done once, before the first trace."""
     _getitem.__doc__ = _jax_getitem.__doc__
     _Array.__getitem__ = _getitem
     _Array.at = property(_at, doc=getattr(_jax_at, "__doc__", None))

@@ -11,6 +11,7 @@ Layout of a Program
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -110,6 +111,14 @@ class Program:
     def __repr__(self) -> str:
         return _printer(self)
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the text in colours."""
+        return _later("coloured")(self)
+
+    def draw(self, path: Any) -> Any:
+        """Draw the computation graph into an `.svg` or `.html` file; see inspect/draw."""
+        return _later("entry", "draw")(self, path)
+
     @property
     def in_types(self) -> tuple[ArrayType, ...]:
         return tuple(v.type for v in self.inputs)
@@ -131,6 +140,12 @@ def set_printer(show: Callable[[Program], str]) -> None:
     """Name the function that writes a program as text (ir/text.py)."""
     global _printer
     _printer = show
+
+
+def _later(module: str, name: str = "") -> Callable[..., Any]:
+    """A function of inspect/draw, a later layer that is loaded when a picture is asked for."""
+    made = importlib.import_module(f"functrans.inspect.draw.{module}")
+    return getattr(made, name or module)
 
 
 def prune(equations: Sequence[Equation], outputs: Iterable[Any]) -> list[Equation]:

@@ -1,14 +1,16 @@
 """The user's line behind an equation.
 
-While tracing only `(code, offset)` is stored (0.3 µs); file, line and text are looked up when a
-person asks.
+While tracing only `(code, offset)` is stored (0.3 µs); file, line, columns and text are looked up
+when a person asks.
 """
 
 from __future__ import annotations
 
 import linecache
 import os
+import re
 import sys
+from itertools import islice
 from types import CodeType, FrameType
 from typing import Any
 
@@ -42,6 +44,11 @@ Source = tuple[CodeType, int]
 def is_users(code: CodeType) -> bool:
     """Is it code of the user's: not ours, JAX's, NumPy's?"""
     return not _INTERNAL[code.co_filename]
+
+
+def is_library(code: CodeType) -> bool:
+    """Is it ours or JAX's?"""
+    return code.co_filename.startswith((_HERE, _JAX))
 
 
 def user_source() -> Source | None:
@@ -79,10 +86,57 @@ def text_of(source: Source | None) -> str:
     return linecache.getline(source[0].co_filename, line_of(source)).strip()
 
 
+def columns_of(source: Source) -> tuple[int, int] | None:
+    """First column of the expression in its line and the column after its last, in characters; of
+    one over several lines, up to the end of the first. None where Python kept none."""
+    code, offset = source
+    _, last, start, stop = next(islice(code.co_positions(), offset // 2, None), (None,) * 4)
+    if start is None or stop is None:
+        return None
+    line = line_of(source)
+    text = linecache.getline(code.co_filename, line).rstrip().encode()  # columns count bytes
+    if last != line:
+        stop = len(text)
+    found = len(text[:start].decode(errors="replace")), len(text[:stop].decode(errors="replace"))
+    return found if found[0] < found[1] else None
+
+
 def describe(source: Source | None) -> str:
-    """Location and text for an error message: `file.py:12 (loss)\\n    y = x @ w`."""
-    text = text_of(source)
-    return location(source) + (f"\n        {text}" if text else "")
+    """Location, text and a caret for an error message:
+
+    file.py:12 (loss)
+            y = jnp.tanh(x @ w)
+                         ^^^^^
+    """
+    if source is None:
+        return location(source)
+    line = linecache.getline(source[0].co_filename, line_of(source)).rstrip()
+    text = line.lstrip()
+    if not text:
+        return location(source)
+    shown = f"{location(source)}\n        {text}"
+    columns = columns_of(source)
+    if columns is None:
+        return shown
+    start, stop = columns
+    return f"{shown}\n{' ' * (8 + start - len(line) + len(text))}{'^' * (stop - start)}"
+
+
+def definition(code: CodeType) -> str:
+    """`describe` of where a function is defined, with the caret below its name (of a lambda, its
+    body)."""
+    lines = linecache.getlines(code.co_filename)[code.co_firstlineno - 1 :]
+    for i, text in enumerate(lines[:50]):  # decorators come first
+        named = re.match(rf"\s*(?:async\s+)?def\s+({re.escape(code.co_name)})\b", text)
+        if named:
+            at = f"{code.co_filename}:{code.co_firstlineno + i} ({code.co_qualname})"
+            below = " " * (8 + named.start(1) - len(text) + len(text.lstrip()))
+            return f"{at}\n        {text.strip()}\n{below}{'^' * len(code.co_name)}"
+    for offset, (line, *_) in enumerate(code.co_positions()):
+        source = code, 2 * offset
+        if line == code.co_firstlineno and columns_of(source):
+            return describe(source)
+    return describe((code, 0))
 
 
 def equation_source(equation: Any) -> str:

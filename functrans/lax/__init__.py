@@ -1,5 +1,8 @@
 """Operations with the names and signatures of `jax.lax`."""
 
+import sys as _sys
+
+from functrans.ir.tracebacks import guard as _guard
 from functrans.lax import linalg as linalg
 from functrans.lax.collective import *
 from functrans.lax.contraction import *
@@ -15,6 +18,7 @@ from functrans.lax.patches import *
 from functrans.lax.platforms import *
 from functrans.lax.ragged import *
 from functrans.lax.reduction import *
+from functrans.lax.scaled import *
 from functrans.lax.shape import *
 from functrans.lax.sharding import *
 from functrans.lax.solvers import *
@@ -22,3 +26,6 @@ from functrans.lax.sorting import *
 from functrans.lax.special import *
 from functrans.lax.stacking import *
 from functrans.lax.windows import *
+
+for _package in (linalg, _sys.modules[__name__]):
+    _guard(_package)

@@ -64,7 +64,8 @@ def axis_index(axis: Any, ndim: int, name: str) -> int:
             f"{type(axis).__qualname__}, at\n    {describe(user_source())}"
         ) from None
     if not -ndim <= i < ndim:
-        raise invalid(name, f"axis {i} is out of bounds for array of dimension {ndim}")
+        fix = f"Its axes are {-ndim} ... {ndim - 1}." if ndim else "It has no axes."
+        raise invalid(name, f"axis {i} is out of bounds for array of dimension {ndim}", fix)
     return i % ndim
 
 

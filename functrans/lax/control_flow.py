@@ -10,13 +10,14 @@ import numpy as np
 from functrans import errors, tree
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, dtype_class
+from functrans.lax import in_python
 from functrans.lax.arguments import as_array, invalid
 from functrans.lax.loops import scan
 from functrans.lax.staging import (
     array_leaves,
     check_function,
-    defined_at,
     differing,
+    given_to,
     made_of,
     operation_of,
     settled,
@@ -125,6 +126,9 @@ def switch(
 
 
 def _choice(name: str, index: Any, branches: Sequence[Callable[..., Any]], operands: Any) -> Any:
+    known = concrete_value(index) if in_python.wanted() else None
+    if known is not None:
+        return branches[int(known)](*operands)
     leaves, in_tree = array_leaves((tuple(operands), {}))
     types = [typeof(x) for x in leaves]
     made = [staged(f, in_tree, types) for f in branches]
@@ -138,8 +142,8 @@ def _choice(name: str, index: Any, branches: Sequence[Callable[..., Any]], opera
             which = "false_fun and true_fun" if name == "cond" else f"branches 0 and {i}"
             raise errors.TypeMismatch(
                 f"{name}: {which} must return the same structure and types:\n{problem}\n"
-                f"They are defined at\n    {defined_at(made[0].fun)}\n    {defined_at(part.fun)}\n"
-                f"and given to {name} at\n    {describe(user_source())}"
+                f"{given_to(name, made[0].fun, part.fun)}\n"
+                "Cast or reshape what one of them returns."
             )
     strong = [
         ArrayType(t.shape, t.dtype, all(p.program.out_types[i].weak_type for p in made))
@@ -187,6 +191,8 @@ def while_loop(
     """
     check_function(cond_fun, "while_loop", "cond_fun")
     check_function(body_fun, "while_loop", "body_fun")
+    if in_python.wanted() and in_python.knows(going := cond_fun(init_val)):
+        return in_python.while_loop(cond_fun, body_fun, init_val, going)
     init, structure = array_leaves(init_val)
     in_tree = tree.structure(((init_val,), {}))
     body, init = stable(lambda types: staged(body_fun, in_tree, types), init)
@@ -199,9 +205,9 @@ def while_loop(
     if not alone or found[0].shape or found[0].dtype != np.bool_:
         raise errors.TypeMismatch(
             f"while_loop: cond_fun must return a boolean scalar, got "
-            f"({', '.join(map(str, found))}) in the structure {test.out_tree}. It is defined at\n"
-            f"    {defined_at(cond_fun)}\nand given to while_loop at\n"
-            f"    {describe(user_source())}"
+            f"({', '.join(map(str, found))}) in the structure {tree.spelled(test.out_tree)}, "
+            f"{given_to('while_loop', cond_fun)}\n"
+            "Reduce a condition per element with .all() or .any(); compare numbers, as in x != 0."
         )
     if max_steps is not None:
         return _bounded(cond_fun, body_fun, tree.unflatten(structure, init), max_steps)
@@ -226,8 +232,7 @@ def _check_carry(
     if problem:
         raise errors.TypeMismatch(
             f"{name}: the body must return a carry of the structure and types it was given:\n"
-            f"{problem}\nThe body is defined at\n    {defined_at(fun)}\n"
-            f"and given to {name} at\n    {describe(user_source())}\n"
+            f"{problem}\n{given_to(name, fun)}\n"
             "Cast what it returns, or give the first carry the type that it returns."
         )
 

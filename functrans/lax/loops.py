@@ -9,12 +9,13 @@ from typing import Any
 from functrans import errors, tree
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType
+from functrans.lax import in_python
 from functrans.lax.arguments import axis_index, invalid
 from functrans.lax.staging import (
     array_leaves,
     check_function,
-    defined_at,
     differing,
+    given_to,
     made_of,
     operation_of,
     stable,
@@ -65,6 +66,8 @@ def scan(
     arrays, _ = array_leaves(xs)
     n = _length("scan", xs, arrays, length)
     unroll = _unroll(unroll, n)
+    if n and in_python.wanted():
+        return in_python.scan(f, init, xs, n, reverse)
     rows = [t.update(shape=t.shape[1:]) for t in map_types(arrays)]
     in_tree = tree.structure(((init, xs), {}))
     m = len(state)
@@ -73,9 +76,10 @@ def scan(
     pair = made.out_tree.children()
     if len(pair) != 2:
         raise errors.TypeMismatch(
-            f"scan: f must return a pair (carry, y), got the structure {made.out_tree}. "
-            f"It is defined at\n    {defined_at(f)}\nand given to scan at\n"
-            f"    {describe(user_source())}"
+            f"scan: f must return a pair (carry, y), got "
+            f"({', '.join([str(t) for t in made.program.out_types])}) in the structure "
+            f"{tree.spelled(made.out_tree)}, {given_to('scan', f)}\n"
+            "Without results of each step: return carry, None."
         )
     carry_tree = pair[0]
     outs = made.program.out_types
@@ -85,8 +89,7 @@ def scan(
         name = operation_of(f, "scan")
         raise errors.TypeMismatch(
             f"{name}: f must return a carry of the structure and types it was given:\n{problem}\n"
-            f"It is defined at\n    {defined_at(f)}\nand given to {name} at\n"
-            f"    {describe(user_source())}\n"
+            f"{given_to(name, f)}\n"
             "Cast what it returns, or give the first carry the type that it returns."
         )
     params = {"reverse": True} if reverse else {}

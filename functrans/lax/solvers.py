@@ -17,8 +17,8 @@ from functrans.lax.staging import (
     Staged,
     array_leaves,
     check_function,
-    defined_at,
     differing,
+    given_to,
     settled,
     stable,
     with_common_captures,
@@ -186,8 +186,7 @@ def _solver(solve: Function, linear: Function, has_aux: bool, name: str) -> Func
         if has_aux and not (isinstance(out, (tuple, list)) and len(out) == 2):
             raise errors.TypeMismatch(
                 f"{name}: with has_aux=True {function_name(solve)} must return (x, aux), got "
-                f"{out!r:.80}. It is defined at\n    {defined_at(solve)}\nand given to {name} at\n"
-                f"    {describe(user_source())}"
+                f"{out!r:.80}. It is {given_to(name, solve)}"
             )
         return tuple(out) if has_aux else out
 
@@ -209,8 +208,7 @@ def _check(
         shapes = same and [t.shape for t in types] != [t.shape for t in out_types]
         raise (errors.ShapeMismatch if shapes else errors.TypeMismatch)(
             f"{name}: {which} must return a value with the structure and types of {what}:\n"
-            f"{problem}\nIt is defined at\n    {defined_at(made.fun)}\nand given to {name} at\n"
-            f"    {describe(user_source())}"
+            f"{problem}\n{given_to(name, made.fun)}"
         )
 
 

@@ -15,7 +15,7 @@ from functrans import errors, tree
 from functrans.flags import flags
 from functrans.flat import FlatFunction, function_name
 from functrans.ir.program import Program, Var, hoist_constants
-from functrans.ir.source import describe, user_source
+from functrans.ir.source import describe, location, user_source
 from functrans.ir.types import ArrayType, promote
 from functrans.lax.arguments import as_array
 from functrans.primitives.conversion import convert_element_type
@@ -175,7 +175,8 @@ def differing(
     """Where two structures with their types differ, line by line; "" if they do not."""
     if wanted != given:
         name = function_name(users(fun))
-        return f"    {what} has the structure {wanted},\n    {name} returned {given}"
+        was, now = tree.spelled(wanted), tree.spelled(given)
+        return f"    {what} has the structure {was}, {name} returned {now}"
     names = tree.path_names(tree.unflatten(wanted, list(want)), what)
     return "\n".join([
         f"    {name}: {a} {between} {b}"
@@ -193,8 +194,13 @@ def check_function(fun: Any, operation: str, name: str) -> None:
         )
 
 
-def defined_at(fun: Callable[..., Any]) -> str:
-    """The place of a function, for messages about what it returned."""
-    fun = users(fun)
-    code = getattr(fun, "__code__", None) or getattr(getattr(fun, "func", None), "__code__", None)
-    return describe((code, 0)) if code is not None else function_name(fun)
+def given_to(operation: str, *funs: Callable[..., Any]) -> str:
+    """Where the functions of an operation are defined, and where they were given to it; the end of
+    a message about what they returned."""
+    places = []
+    for fun in map(users, funs):
+        code = getattr(fun, "__code__", None)
+        code = code or getattr(getattr(fun, "func", None), "__code__", None)
+        places.append(location((code, 0)) if code is not None else function_name(fun))
+    defined = " and ".join(dict.fromkeys(places))
+    return f"defined at {defined}\nand given to {operation} at\n    {describe(user_source())}"

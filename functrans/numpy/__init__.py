@@ -1,13 +1,18 @@
 """NumPy functions of arrays and traced arrays, with the names and signatures of `jax.numpy`."""
 
+import sys as _sys
+
 from jax import numpy as _jax_numpy
 
+from functrans.ir.tracebacks import guard as _guard
 from functrans.numpy import fft as fft
 from functrans.numpy import linalg as linalg
 from functrans.numpy import methods as methods
 from functrans.numpy import operators as operators
 from functrans.numpy import ufunc_methods as ufunc_methods
 from functrans.numpy.arithmetic import *
+from functrans.numpy.array_api import *
+from functrans.numpy.at_once import run_at_once as _run_at_once
 from functrans.numpy.creation import *
 from functrans.numpy.differences import *
 from functrans.numpy.dtypes import *
@@ -49,3 +54,7 @@ euler_gamma = _jax_numpy.euler_gamma
 inf = _jax_numpy.inf
 nan = _jax_numpy.nan
 newaxis = _jax_numpy.newaxis
+
+_run_at_once(globals())
+for _package in (linalg, fft, _sys.modules[__name__]):
+    _guard(_package)

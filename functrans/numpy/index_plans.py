@@ -68,7 +68,8 @@ def layout(shape: Shape, structure: Structure) -> Layout:
         raise _invalid("an index can only have a single ellipsis ('...')")
     if used > len(shape):
         raise _invalid(
-            f"Too many indices: array is {len(shape)}-dimensional, but {used} were indexed"
+            f"Too many indices: array is {len(shape)}-dimensional, but {used} were indexed",
+            f"Its shape is {shape}; an index with None adds an axis.",
         )
     entries = list(structure) if Ellipsis in structure else [*structure, Ellipsis]
     steps: list[Step] = []
@@ -124,8 +125,9 @@ def _group_place(structure: Structure, steps: Sequence[Step]) -> int:
     return before
 
 
-def _invalid(problem: str) -> errors.InvalidIndex:
-    return errors.InvalidIndex(f"{problem}, at\n    {describe(user_source())}")
+def _invalid(problem: str, fix: str = "") -> errors.InvalidIndex:
+    below = f"\n{fix}" if fix else ""
+    return errors.InvalidIndex(f"{problem}, at\n    {describe(user_source())}{below}")
 
 
 def _result(lay: Layout, group: bool) -> list[Any]:

@@ -23,6 +23,7 @@ from functrans.numpy.promotion import (
     mismatch,
     promote_dtypes,
 )
+from functrans.primitives.call import composite
 from functrans.trace import ARRAYS, bind, materialize, typeof
 
 __all__ = [
@@ -330,6 +331,7 @@ def kron(a: Any, b: Any) -> Any:
     return prims.reshape(product, shape=tuple([p * q for p, q in zip(left, right, strict=True)]))
 
 
+@composite
 def cross(
     a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
 ) -> Any:

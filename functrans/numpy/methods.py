@@ -11,6 +11,7 @@ from typing import Any
 
 from functrans import errors
 from functrans.ir.source import describe, user_source
+from functrans.ir.tracebacks import boundary
 from functrans.numpy import (
     floating,
     indexing,
@@ -35,7 +36,8 @@ from functrans.trace import Tracer
 def _len(self: Tracer) -> int:
     if not self.shape:
         raise errors.TypeMismatch(
-            f"len() of a {self.type}, which has no axes, at\n    {describe(user_source())}"
+            f"len() of a {self.type}, which has no axes, at\n    {describe(user_source())}\n"
+            "Give it an array with an axis (x[None], jnp.atleast_1d(x))."
         )
     return self.shape[0]
 
@@ -43,7 +45,8 @@ def _len(self: Tracer) -> int:
 def _iter(self: Tracer) -> Iterator[Any]:
     if not self.shape:
         raise errors.TypeMismatch(
-            f"iteration over a {self.type}, which has no axes, at\n    {describe(user_source())}"
+            f"iteration over a {self.type}, which has no axes, at\n    {describe(user_source())}\n"
+            "Return several values as a tuple, or give it an array with an axis."
         )
     return iter(joining.unstack(self))
 
@@ -192,9 +195,9 @@ _PROPERTIES: dict[str, Callable[..., Any]] = {
 
 def _attach() -> None:
     for name, function in _METHODS.items():
-        setattr(Tracer, name, function)
+        setattr(Tracer, name, boundary(function))
     for name, function in _PROPERTIES.items():
-        setattr(Tracer, name, property(function))
+        setattr(Tracer, name, property(boundary(function)))
     special: dict[str, Callable[..., Any]] = {
         "len": _len,
         "iter": _iter,
@@ -208,7 +211,7 @@ def _attach() -> None:
         "deepcopy": lambda self, memo: self,
     }
     for name, function in special.items():
-        setattr(Tracer, f"__{name}__", function)
+        setattr(Tracer, f"__{name}__", boundary(function))
 
 
 _attach()

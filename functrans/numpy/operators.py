@@ -13,13 +13,15 @@ from typing import Any
 import jax
 import numpy as np
 
+from functrans.ir.tracebacks import boundary, hide_frames
 from functrans.numpy import arithmetic, floating, linear, ufuncs
 from functrans.trace import Tracer
+from functrans.tracer import CONCRETE
 from functrans.transforms.jvp import Dual
 
 # Operands of these classes are taken at once; of others `_is_operand` is asked.
 _OPERANDS = {
-    Tracer, Dual, type(jax.numpy.zeros(())), np.ndarray, int, float, complex, bool,
+    Tracer, Dual, CONCRETE, np.ndarray, int, float, complex, bool,
 }  # fmt: skip
 
 
@@ -33,7 +35,11 @@ def _is_operand(x: Any) -> bool:
 def _operator(function: Callable[..., Any]) -> Callable[..., Any]:
     def forward(self: Tracer, other: Any) -> Any:
         if other.__class__ in _OPERANDS or _is_operand(other):
-            return function(self, other)
+            try:
+                return function(self, other)
+            except Exception as error:
+                hide_frames(error)
+                raise
         return NotImplemented
 
     return forward
@@ -42,7 +48,11 @@ def _operator(function: Callable[..., Any]) -> Callable[..., Any]:
 def _reflected(function: Callable[..., Any]) -> Callable[..., Any]:
     def backward(self: Tracer, other: Any) -> Any:
         if other.__class__ in _OPERANDS or _is_operand(other):
-            return function(other, self)
+            try:
+                return function(other, self)
+            except Exception as error:
+                hide_frames(error)
+                raise
         return NotImplemented
 
     return backward
@@ -88,7 +98,7 @@ def _attach() -> None:
     for name, function in _COMPARISONS.items():
         setattr(Tracer, f"__{name}__", _operator(function))
     for name, function in _UNARY.items():
-        setattr(Tracer, f"__{name}__", function)
+        setattr(Tracer, f"__{name}__", boundary(function))
 
 
 _attach()

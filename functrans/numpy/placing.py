@@ -80,7 +80,8 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = True)
     Arguments:
       a: array of two axes, or of more of equal size.
       val: scalar, or the values, which are repeated.
-      wrap: of a tall matrix, begin a new diagonal below the end of the first.
+      wrap: of a tall matrix, begin a new diagonal below the end of the first, as NumPy does (JAX
+        refuses).
       inplace: must be False, as arrays cannot be changed.
 
     Source: `jax.numpy.fill_diagonal`.
@@ -92,20 +93,16 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = True)
        [0. 3.]]
     """
     _refuse_inplace("fill_diagonal", inplace)
-    if wrap:
-        raise errors.NotSupported(
-            f"fill_diagonal: wrap=True is not supported, at\n    {describe(user_source())}\n"
-            "Write to x.at[i, j] with i = jnp.arange(n), j = i % (columns + 1)."
-        )
     a, val = array_of(a, "fill_diagonal"), array_of(val, "fill_diagonal", 1)
     shape = typeof(a).shape
     if len(shape) < 2:
         raise invalid("fill_diagonal", f"needs at least two axes, got {typeof(a)}")
     if len(shape) > 2 and len(set(shape)) > 1:
         raise invalid("fill_diagonal", f"all axes must be of one size, got {typeof(a)}")
-    n = min(shape)
-    values = val if typeof(val).ndim == 0 else resize(ravel(val), (n,))
-    index = (np.arange(n),) * len(shape)
+    index = (np.arange(min(shape)),) * len(shape)
+    if wrap and len(shape) == 2:  # a row stays empty between two diagonals
+        index = np.unravel_index(np.arange(0, math.prod(shape), shape[1] + 1), shape)
+    values = val if typeof(val).ndim == 0 else resize(ravel(val), index[0].shape)
     return At(a)[index].set(cast(values, typeof(a).dtype))
 
 

@@ -7,6 +7,7 @@ the type of the array they meet.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 from functrans import errors
 from functrans.flags import flags
 from functrans.ir.program import Literal
-from functrans.ir.source import describe, user_source
+from functrans.ir.source import describe, line_of, user_source
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_inexact, promote
 from functrans.lax.arguments import axis_index as axis_index
 from functrans.lax.arguments import check_fits as check_fits
@@ -200,7 +201,14 @@ _PLANS: dict[tuple[ArrayType, ...], list[Any]] = {}
 
 
 def _plan(types: tuple[ArrayType, ...], name: str, error: type[Exception]) -> list[Any]:
-    dtype, weak = promote(types)
+    try:
+        dtype, weak = promote(types)
+    except TypeError:  # a key among numbers
+        raise errors.TypeMismatch(
+            f"{name}({', '.join(map(str, types))}): there is no arithmetic with keys, at\n"
+            f"    {describe(user_source())}\n"
+            "Draw numbers with random.uniform(key), ...; its bits are random.key_data(key)."
+        ) from None
     shape = broadcast_shape([t.shape for t in types], name, types, error)
     plan = []
     for t in types:
@@ -327,9 +335,31 @@ def axes_of(axis: Any, ndim: int, name: str) -> tuple[int, ...]:
     return tuple(many)
 
 
+_PYTHONS = (float, int, complex, bool)
+
+
 def user_dtype(dtype: Any) -> Any:
     """The dtype that a user asked for, as arrays here have it."""
-    return canonical_dtype(jax.numpy.dtype(dtype)) if not _is_key(dtype) else dtype
+    if _is_key(dtype):
+        return dtype
+    asked = jax.numpy.dtype(dtype)
+    found = canonical_dtype(asked)
+    if found != asked and not any(dtype is t for t in _PYTHONS):  # whose width is ours to choose
+        _warn_of_truncation(asked, found)
+    return found
+
+
+def _warn_of_truncation(asked: Any, found: Any) -> None:
+    source = user_source()
+    message = (
+        f"dtype {asked} was asked for, but 64-bit types are off: the result is {found}. Enable "
+        "them at the start with ft.config.update('jax_enable_x64', True), or ask for "
+        f"{found}."
+    )
+    if source is not None:
+        warnings.warn_explicit(
+            message, errors.TruncatedDtype, source[0].co_filename, line_of(source)
+        )
 
 
 def _is_key(dtype: Any) -> bool:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from functrans import errors
+from functrans.ir.source import describe, user_source
 from functrans.ir.types import dtype_class
 from functrans.lax.arguments import placed
 from functrans.numpy import prims
@@ -21,6 +24,7 @@ from functrans.numpy.promotion import (
 from functrans.numpy.reductions import any as any_over
 from functrans.numpy.reductions import sum as sum_over
 from functrans.numpy.shaping import reshape
+from functrans.primitives.shape import slice_axis
 from functrans.trace import literal, materialize, typeof
 
 __all__ = [
@@ -38,8 +42,11 @@ def quantile(
       a: array of real numbers.
       q: a number or vector in [0, 1].
       axis: an int, several, or None for all.
-      method: between two elements: "linear", "lower", "higher", "midpoint" or "nearest".
+      method: between two elements: "linear", "lower", "higher", "midpoint" or "nearest"; or
+        "inverted_cdf": the first element at which the sum of the weights reaches q of them all.
       keepdims: leave the axes there, with size 1.
+      weights: how much each element counts, not negative, of a's shape or of that of the axes; only
+        with method "inverted_cdf".
 
     Returns:
       An array with the axes of q in front.
@@ -51,6 +58,7 @@ def quantile(
       >>> print(jnp.quantile(jnp.arange(5.0), 0.25))
       1.0
     """
+    _refuse("quantile", out, overwrite_input)
     return _quantile("quantile", a, q, axis, method, keepdims, False, weights)
 
 
@@ -62,6 +70,7 @@ def nanquantile(
 
     Source: `jax.numpy.nanquantile`.
     """
+    _refuse("nanquantile", out, overwrite_input)
     return _quantile("nanquantile", a, q, axis, method, keepdims, True, weights)
 
 
@@ -74,6 +83,7 @@ def percentile(
 
     Source: `jax.numpy.percentile`.
     """
+    _refuse("percentile", out, overwrite_input)
     made = _quantile("percentile", a, _hundredth(q), axis, method, keepdims, False, weights)
     return placed(made, out_sharding)
 
@@ -86,6 +96,7 @@ def nanpercentile(
 
     Source: `jax.numpy.nanpercentile`.
     """
+    _refuse("nanpercentile", out, overwrite_input)
     return _quantile("nanpercentile", a, _hundredth(q), axis, method, keepdims, True, weights)
 
 
@@ -102,6 +113,7 @@ def median(
 
     Source: `jax.numpy.median`.
     """
+    _refuse("median", out, overwrite_input)
     return _quantile("median", a, 0.5, axis, "midpoint", keepdims, False, None)
 
 
@@ -113,17 +125,21 @@ def nanmedian(
 
     Source: `jax.numpy.nanmedian`.
     """
+    _refuse("nanmedian", out, overwrite_input)
     return _quantile("nanmedian", a, 0.5, axis, "midpoint", keepdims, True, None)
 
 
-_METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
+def _refuse(name: str, out: Any, overwrite_input: bool) -> None:
+    if out is not None or overwrite_input:
+        raise invalid(name, "takes neither out nor overwrite_input", "Arrays cannot be changed.")
+
+
+_METHODS = ("linear", "lower", "higher", "midpoint", "nearest", "inverted_cdf")
 
 
 def _quantile(
     name: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool, skip_nan: bool, weights: Any
 ) -> Any:
-    if weights is not None:
-        raise invalid(name, "weights are not supported", "Use jnp.average for weighted means.")
     if method not in _METHODS:
         raise invalid(name, f"unknown method {method!r}", f"Methods are {', '.join(_METHODS)}.")
     a, q = promote_inexact((a, array_of(q, name, 1)), name)
@@ -134,11 +150,44 @@ def _quantile(
         raise invalid(name, "takes real numbers, not complex ones")
     shape = typeof(a).shape
     axes = axes_of(axis, len(shape), name)
-    y = _quantile_of_last(_axes_last(a, axes), q, method, skip_nan)
+    if weights is not None:
+        a, weights = _weights(name, a, weights, axis, axes, method)
+        weights = _axes_last(weights, axes)
+    of = partial(_weighted, weights=weights) if method == "inverted_cdf" else _between_two
+    y = of(_axes_last(a, axes), q, method=method, skip_nan=skip_nan)
     if keepdims:
         wide = tuple([1 if i in axes else n for i, n in enumerate(shape)])
         y = reshape(y, (*typeof(q).shape, *wide))
     return cast(y, typeof(y).dtype)
+
+
+def _weights(
+    name: str, a: Any, weights: Any, axis: Any, axes: tuple[int, ...], method: str
+) -> tuple[Any, Any]:
+    """The array and its weights, of one shape and dtype."""
+    if dtype_class(typeof(array_of(weights, name)).dtype) == "complex":
+        raise invalid(name, "weights must be real numbers, not complex ones")
+    if method != "inverted_cdf":
+        raise errors.MissingRule(
+            f"{name}: weights need method='inverted_cdf', not {method!r}, at\n"
+            f"    {describe(user_source())}"
+        )
+    a, weights = (array_of(x, name) for x in promote_inexact((a, weights), name))
+    have, shape = typeof(weights).shape, typeof(a).shape
+    if have == shape:
+        return a, weights
+    # along the axes in the order in which they were given
+    given = () if axis is None else tuple(axis) if isinstance(axis, tuple) else (axis,)
+    order = tuple([i % len(shape) for i in given])
+    if axis is None or have != tuple([shape[i] for i in order]):
+        raise invalid(
+            name, f"weights must be of shape {shape} or of that of the axes "
+            f"{tuple([shape[i] for i in axes])}, got {have}",
+        )  # fmt: skip
+    inwards = sorted(range(len(order)), key=order.__getitem__)
+    weights = prims.transpose(weights, permutation=tuple(inwards)) if len(order) > 1 else weights
+    dimensions = tuple(sorted(order))
+    return a, prims.broadcast_in_dim(weights, shape=shape, dimensions=dimensions)
 
 
 def _axes_last(a: Any, axes: tuple[int, ...]) -> Any:
@@ -151,7 +200,7 @@ def _axes_last(a: Any, axes: tuple[int, ...]) -> Any:
     return reshape(a, (*[t.shape[i] for i in kept], int(np.prod([t.shape[i] for i in axes]))))
 
 
-def _quantile_of_last(a: Any, q: Any, method: str, skip_nan: bool) -> Any:
+def _between_two(a: Any, q: Any, method: str, skip_nan: bool) -> Any:
     """a [..., n], q [] or [k] -> [...] or [k, ...]"""
     t = typeof(a)
     n = t.shape[-1]
@@ -185,6 +234,42 @@ def _quantile_of_last(a: Any, q: Any, method: str, skip_nan: bool) -> Any:
                                     dimensions=(last,)), full.shape)  # fmt: skip
         y = prims.select_n(none, y, literal(np.nan, full))
     return y
+
+
+def _weighted(a: Any, q: Any, method: str, skip_nan: bool, weights: Any) -> Any:
+    """The first of the sorted elements at which the sum of the weights reaches q of them all."""
+    t = typeof(a)
+    last = t.ndim - 1
+    if weights is None:
+        weights = literal(1, t.update(weak_type=False))
+    w = materialize(weights)
+    zero = literal(0, typeof(w))
+    missing = prims.ne(a, a)
+    bad = prims.or_(prims.lt(w, zero), prims.ne(w, w))
+    spoiled = any_over(bad, last)
+    if skip_nan:
+        there = sum_over(prims.not_(missing), last, np.dtype("int32"))
+        spoiled = prims.or_(spoiled, prims.eq(there, literal(0, typeof(there))))
+        top = prims.max_(prims.sub(there, literal(1, typeof(there))), literal(0, typeof(there)))
+    else:
+        spoiled = prims.or_(spoiled, any_over(missing, last))
+        top = literal(t.shape[-1] - 1, t.update(shape=t.shape[:-1], dtype=np.dtype("int32")))
+    w = prims.select_n(prims.or_(bad, missing), w, zero)
+    a = prims.select_n(missing, a, literal(np.nan, t))  # of one sign, which sorts to the end
+    a, w = prims.sort(a, w, dimension=last, is_stable=True, num_keys=1)
+    sums = prims.cumsum(w, axis=last, reverse=False)
+    k = len(typeof(q).shape)
+    full = (*typeof(q).shape, *t.shape)
+    sums = prims.broadcast_in_dim(sums, shape=full, dimensions=tuple(range(k, len(full))))
+    whole = slice_axis(sums, len(full) - 1, t.shape[-1] - 1, t.shape[-1])
+    q = prims.broadcast_in_dim(
+        cast(q, typeof(w).dtype), shape=(*full[:-1], 1), dimensions=tuple(range(k))
+    )
+    before = prims.lt(sums, expand(prims.mul(q, whole), full))
+    place = sum_over(before, len(full) - 1, np.dtype("int32"))
+    place = prims.min_(place, expand(materialize(top), full[:-1]))
+    y = _pick(a, place)
+    return prims.select_n(expand(spoiled, full[:-1]), y, literal(np.nan, typeof(y)))
 
 
 def _pick(a: Any, place: Any) -> Any:

@@ -218,7 +218,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> 
     """
     x = array_of(x, "astype")
     t = typeof(x)
-    to = user_dtype(np.dtype(float) if dtype is None else dtype)
+    to = user_dtype(float if dtype is None else dtype)
     if dtype_class(t.dtype) == "complex" and dtype_class(to) not in ("complex", "bool"):
         x = prims.real(x)
     return materialize(cast(x, to))

@@ -7,6 +7,7 @@ plain function, so that a call costs what it did, and gets the methods as attrib
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any
@@ -41,7 +42,7 @@ class _Ufuncs(type):
 
 def _is_native(x: Any) -> bool:
     try:
-        return x in NATIVE
+        return inspect.unwrap(x) in NATIVE  # shown to users with a frame around them
     except TypeError:
         return False
 

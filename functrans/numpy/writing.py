@@ -44,8 +44,7 @@ def setitem(x: Any, index: Any, value: Any) -> None:
     raise errors.NotSupported(
         f"a traced {typeof(x)} cannot be changed in place (arrays are immutable), at\n"
         f"    {describe(user_source())}\n"
-        "Instead of `x[idx] = y` use `x = x.at[idx].set(y)`; instead of `x[idx] += y`, "
-        "`x = x.at[idx].add(y)`."
+        "Write `x = x.at[i].set(y)` for `x[i] = y`, and `x = x.at[i].add(y)` for `x[i] += y`."
     )
 
 

@@ -55,7 +55,7 @@ class Report:
         total = Step("together", measured(self.before), measured(self.after), ())
         for step in (*self.steps, total):
             (n, *costs), (m, *later) = step.before, step.after
-            shown = [_change(_short(a), _short(b)) for a, b in zip(costs, later, strict=True)]
+            shown = [_change(short(a), short(b)) for a, b in zip(costs, later, strict=True)]
             rows.append((step.name, _change(str(n), str(m)), *shown))
         widths = [max([len(row[i]) for row in rows]) for i in range(4)]
         lines = ["  ".join([c.ljust(n) for c, n in zip(row, widths, strict=True)]) for row in rows]
@@ -129,7 +129,7 @@ def _change(before: str, after: str) -> str:
     return before if before == after else f"{before} -> {after}"
 
 
-def _short(n: int) -> str:
+def short(n: int) -> str:
     """1234567 as `1.23 M`."""
     for unit, letter in ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k")):
         if n >= unit:

@@ -136,6 +136,10 @@ class Pow(Binary):
     def reference(self, x: Any, y: Any) -> Any:
         return np.asarray(np.power(x, y.astype(x.dtype))).astype(x.dtype, copy=False)
 
+    def numpy_source(self, w: Any, x: Any, y: Any) -> Any:
+        dtype = w.out_types[0].dtype
+        return f"{x.full} ** {y if y.dtype == dtype else f'{y.full}.astype({w.dtype(dtype)})'}"
+
     def lower(self, ctx: Any, x: Any, y: Any) -> Any:
         tx, ty = ctx.in_types
         if ty.dtype != tx.dtype:
@@ -177,6 +181,12 @@ class IntegerPow(Elementwise):
         if dtype_class(x.dtype) in FLOATS:
             return np.power(x, np.asarray(y, x.dtype)).astype(x.dtype)
         return self._multiply(x, np.ones_like(x), y, np.multiply)
+
+    def numpy_source(self, w: Any, x: Any, *, y: int) -> Any:
+        dtype = w.out_types[0].dtype
+        if w.is_own(dtype):
+            return f"{x.full} ** {y}"
+        return w.reference(self, (x,), {"y": y})
 
     def lower(self, ctx: Any, x: Any, *, y: int) -> Any:
         if y > 0:

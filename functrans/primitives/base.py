@@ -9,6 +9,7 @@ A primitive is one instance of one class that holds everything known about an op
     transpose  cotangents of results -> cotangents of the linear operands
     batch      the operation on operands with one more axis
     cost       floating point operations and bytes moved
+    numpy_source  the operation as a line of NumPy          (derived: the reference, specialised)
 
 Conventions
 - `out`, `tangent`, `ct` stand for one value, or for a list of them where `multiple` is set.
@@ -123,6 +124,12 @@ class Primitive:
     ) -> Cost:
         return Cost(0, bytes_of(*in_types, *out_types))
 
+    def numpy_source(self, w: Any, *xs: Any, **params: Any) -> Any:
+        """The operation as Python code for `ft.to_python`: an expression of the operands' names
+        `xs`; inspect/python_source/writer.py says what `w` offers and what else may be returned.
+        Given where it reads better than the reference specialised, which is what the rest get."""
+        return w.reference(self, xs, params)
+
     # --- higher-order operations override these, which are given the running transformation -------
 
     def differentiate(
@@ -139,7 +146,8 @@ class Primitive:
         return self.transpose(ct, *args, **params)
 
     def interpret(self, run: Any, values: Sequence[Any], params: dict[str, Any]) -> Sequence[Any]:
-        """`reference` of an operation that holds programs; `run(program, values)` runs one."""
+        """`reference` of an operation that holds programs; `run(program, values)` runs one, and
+        `run(program, values, i)` one that is the step i of a loop."""
         raise self.missing("interpret")
 
     def run_now(self, values: Sequence[Any], params: dict[str, Any]) -> Any:

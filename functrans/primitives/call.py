@@ -16,13 +16,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from functrans import tree
+from functrans import errors, tree
 from functrans.flags import flags
 from functrans.ir.program import Equation, Program, hoist_constants
 from functrans.ir.types import same_types
 from functrans.primitives.base import Cost, LinearInput, Primitive
 from functrans.primitives.parts import reached_outputs, reading, restricted, smaller
 from functrans.trace import ARRAYS, Tracer, stage, staging_trace, state, typeof
+from functrans.tracer import CONCRETE
 
 
 class Jit(Primitive):
@@ -122,19 +123,53 @@ jit = Jit()
 
 _ARRAYS = (Tracer, jax.Array, np.ndarray)
 _OPTIONS = {bool, int, str, type(None)}
+_DIRECT: Any = object()  # stands for the compiled form of a call that needs its values
 _COMPOSITES: list[dict[tuple, Any]] = []
 
 
 def composite(function: Callable[..., Any]) -> Callable[..., Any]:
     """Let a function of arrays and static options run as one operation where operations run at
     once: its program is recorded once per signature and costs one dispatch, as does its pullback.
-    While a program is being recorded its operations stand there themselves."""
+    While a program is being recorded its operations stand there themselves. A call that needs the
+    values of its arguments runs its operations one by one."""
     programs: dict[tuple, Any] = {}
-    _COMPOSITES.append(programs)
+    compiled: dict[tuple, Any] = {}
+    _COMPOSITES.extend((programs, compiled))
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if staging_trace() is not None:
+        if state.trace is not None or state.axes:
+            return record(*args, **kwargs)
+        arrays = []
+        options: list[Any] = [len(args), *kwargs]
+        for x in (*args, *kwargs.values()) if kwargs else args:
+            kind = x.__class__
+            options.append(kind)
+            if kind is CONCRETE:
+                arrays.append(x)
+            elif kind in _OPTIONS:
+                options.append(x)
+            elif kind is float:
+                options.append(repr(x))
+            else:
+                return record(*args, **kwargs)
+        if not arrays:
+            return function(*args, **kwargs)
+        key = tuple(options)
+        run = compiled.get(key)
+        if run is None:
+            if len(compiled) > 4096:
+                compiled.clear()
+            run = compiled[key] = _jitted(record, args, kwargs)
+        if run is not _DIRECT:
+            try:
+                return run(*arrays)
+            except errors.AbstractValueError:
+                compiled[key] = _DIRECT
+        return function(*args, **kwargs)
+
+    def record(*args: Any, **kwargs: Any) -> Any:
+        if state.no_jit or staging_trace() is not None:
             return function(*args, **kwargs)
         arrays = []
         signature: list[Any] = [
@@ -159,12 +194,36 @@ def composite(function: Callable[..., Any]) -> Callable[..., Any]:
         if found is None:
             if len(programs) > 4096:
                 programs.clear()
-            found = programs[key] = _recorded(function, args, kwargs, arrays)
+            try:
+                found = _recorded(function, args, kwargs, arrays)
+            except errors.AbstractValueError:
+                found = _DIRECT
+            programs[key] = found
+        if found is _DIRECT:
+            return function(*args, **kwargs)
         program, captured, out_tree = found
         outs = jit(*captured, *arrays, program=program)
         return outs[0] if out_tree is None else tree.unflatten(out_tree, outs)
 
     return call
+
+
+def _jitted(
+    function: Callable[..., Any], args: tuple, kwargs: dict[str, Any]
+) -> Callable[..., Any]:
+    """A call as a function of its jax arrays, jitted by JAX, which knows a signature it has seen
+    sooner than we would."""
+    values = (*args, *kwargs.values())
+
+    def run(*arrays: Any) -> Any:
+        rest = iter(arrays)
+        given = [next(rest) if x is None else x[0] for x in fixed]
+        return function(*given[:n], **dict(zip(names, given[n:], strict=True)))
+
+    fixed = [None if x.__class__ is CONCRETE else (x,) for x in values]  # holds no arrays
+    n, names = len(args), list(kwargs)
+    run.__name__ = function.__name__
+    return jax.jit(run)
 
 
 def _recorded(

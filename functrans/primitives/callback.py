@@ -79,6 +79,9 @@ class Callback(Primitive):
         with on_host() as cpu:
             return call(jax.device_put(list(values), cpu), self.user_name, params)
 
+    def numpy_source(self, w: Any, *xs: Any, **params: Any) -> Any:
+        raise w.unwritable()
+
     def run_now(self, values: Sequence[Any], params: dict[str, Any]) -> Any:
         """The results on concrete arrays, without compiling; the callback's own exceptions."""
         found = self.interpret(None, values, params)

@@ -51,6 +51,14 @@ class Cond(Primitive):
         branches = params["branches"]
         return run(branches[int(np.clip(values[0], 0, len(branches) - 1))], values[1:])
 
+    def numpy_source(self, w: Any, index: Any, *xs: Any, branches: tuple[Program, ...]) -> Any:
+        into = f"{', '.join(w.outs)} = " if w.outs else ""
+        last = len(branches) - 1
+        for i, branch in enumerate(branches):
+            test = f"{'elif' if i else 'if'} {index.full} {'==' if i else '<='} {i}:"
+            with w.block(test if i < last else "else:" if i else "if True:"):
+                w.line(into + w.call(branch, xs, "branch"))
+
     def lower(self, ctx: Any, index: Any, *operands: Any, branches: tuple[Program, ...]) -> Any:
         return ctx.case(index, branches, operands)
 

@@ -54,6 +54,9 @@ class Constant(Primitive):
             return values.array
         return np.array(values, dtype).reshape(shape)
 
+    def numpy_source(self, w: Any, **params: Any) -> Any:
+        return w.file.constant(w.equation.outputs[0].type, self.reference(**params))
+
     def lower(self, ctx: Any, **params: Any) -> Any:
         array = self.reference(**params)
         keys = is_key_dtype(params["dtype"])

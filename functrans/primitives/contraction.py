@@ -82,6 +82,23 @@ class DotGeneral(Primitive):
         made = np.einsum(x.astype(wide), names[0], y.astype(wide), *names[1:], optimize=True)
         return np.asarray(made).astype(dtype)
 
+    def numpy_source(self, w: Any, x: Any, y: Any, *, lhs: Any, rhs: Any, out: Any,
+                     precision: Any = None, preferred: Any = None) -> Any:  # fmt: skip
+        dtype = w.out_types[0].dtype
+        wide = accumulation_dtype(x.dtype, dtype)
+        axes, rest = self.short_params({"lhs": lhs, "rhs": rhs, "out": out})
+        if rest or precision.__class__ is str:
+            how = {"precision": precision, "preferred": preferred}
+            return w.reference(self, (x, y), {"lhs": lhs, "rhs": rhs, "out": out, **how})
+        given = [v.full if v.dtype == wide else f"{v.full}.astype({w.dtype(wide)})" for v in (x, y)]
+        sums = "" if set(lhs) | set(rhs) == set(out) else ", optimize=True"  # by BLAS
+        text = _as_matmul(given[0], given[1], axes)
+        text = text or f'np.einsum("{axes}", {", ".join(given)}{sums})'
+        if wide == dtype:
+            return text
+        text = f"({text})" if "@" in text else text
+        return f"{text}.astype({w.dtype(dtype)})"
+
     def lower(self, ctx: Any, x: Any, y: Any, *, lhs: Any, rhs: Any, out: Any,
               precision: Any = None, preferred: Any = None) -> Any:  # fmt: skip
         batch = [n for n in out if n in lhs and n in rhs]
@@ -180,6 +197,25 @@ class DotGeneral(Primitive):
 
 
 dot_general = DotGeneral()
+
+_MATMUL = {"{x} @ {y}", "{x}.T @ {y}", "{x} @ {y}.T", "{x}.T @ {y}.T", "{y} @ {x}", "{y} @ {x}.T",
+           "{y}.T @ {x}", "{y}.T @ {x}.T"}  # fmt: skip
+
+
+def _as_matmul(x: str, y: str, axes: str) -> str | None:
+    """A product of matrices and vectors as Python writes it; None for any other."""
+    lhs, _, rest = axes.partition(",")
+    rhs, _, out = rest.partition("->")
+    for text in sorted(_MATMUL, key=len):
+        first, second = (lhs, rhs) if text.startswith("{x}") else (rhs, lhs)
+        left, right = text.split(" @ ")
+        first = first[::-1] if left.endswith(".T") else first
+        second = second[::-1] if right.endswith(".T") else second
+        if not (1 <= len(first) <= 2 and 1 <= len(second) <= 2) or first[-1] != second[0]:
+            continue
+        if out == first[:-1] + second[1:] and len({*first, *second}) == len(first + second) - 1:
+            return text.format(x=x, y=y)
+    return None
 
 
 def rounded(x: Any, precision: Any) -> Any:

@@ -45,6 +45,16 @@ class ConvertElementType(Elementwise):
             return _saturated(x, dtype)
         return np.asarray(x).astype(dtype)
 
+    def numpy_source(self, w: Any, x: Any, *, dtype: Any, weak_type: bool) -> Any:
+        from_, to = dtype_class(x.dtype), dtype_class(dtype)
+        if x.dtype == dtype:
+            return x.full
+        if to == "bool":
+            return f"{x.full} != 0"
+        if (from_ == "float" and to in ("int", "uint")) or from_ == "complex" != to:
+            return w.reference(self, (x,), {"dtype": dtype, "weak_type": weak_type})
+        return f"{x.full}.astype({w.dtype(dtype)})"
+
     def lower(self, ctx: Any, x: Any, *, dtype: Any, weak_type: bool) -> Any:
         t = ctx.in_types[0]
         if dtype_class(t.dtype) == "complex" and dtype_class(dtype) != "complex":

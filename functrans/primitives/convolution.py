@@ -164,12 +164,35 @@ class Convolution(Primitive):
     def cost(
         self, in_types: Any, out_types: Any, *, lhs: Any, rhs: Any, out: Any, **how: Any
     ) -> Cost:
-        kernel = _sizes(rhs, in_types[1].shape)
-        inside = [n for a, n in kernel.items() if a not in out or a in how["spatial"]]
-        return Cost(2 * out_types[0].size * prod(inside), bytes_of(*in_types, *out_types))
+        """A product and a sum where an element of the kernel meets one of x, not padding or a hole
+        between elements."""
+        types = (*in_types, *out_types)
+        n, k, o = [_sizes(axes, t.shape) for axes, t in zip((lhs, rhs, out), types, strict=True)]
+        spatial = how["spatial"]
+        channels = prod([size for a, size in k.items() if a not in out and a not in spatial])
+        channels *= prod([size for a, size in o.items() if a not in spatial])
+        windows = zip(
+            how["strides"], how["padding"], how["lhs_dilation"], how["rhs_dilation"], strict=True
+        )
+        met = [_meetings(n[a], k[a], o[a], *w) for a, w in zip(spatial, windows, strict=True)]
+        return Cost(2 * channels * prod(met), bytes_of(*types))
 
 
 conv_general_dilated = Convolution()
+
+
+def _meetings(
+    n: int, k: int, o: int, stride: int, padding: tuple[int, int], spread: int, dilation: int
+) -> int:
+    """Of the pairs (place of the result, place in the kernel) along an axis those with an element
+    of x: see the formula above."""
+    few, many = sorted([(k, dilation), (o, stride)])
+    places = many[1] * np.arange(many[0]) - padding[0]
+    total = 0
+    for i in range(few[0]):
+        at = places + i * few[1]
+        total += int(np.count_nonzero((at % spread == 0) & (at >= 0) & (at <= (n - 1) * spread)))
+    return total
 
 
 def dilated(n: int, by: int) -> int:

@@ -26,6 +26,14 @@ from functrans.trace import bind, literal, typeof
 class Window(Primitive):
     """Shared by the two: the check of window and starts, and the starts as backends want them."""
 
+    def numpy_source(self, w: Any, x: Any, *rest: Any, **params: Any) -> Any:
+        if is_key_dtype(w.equation.inputs[0].type.dtype):  # the words are read whole
+            rest = (*rest, type(x)("0", w.in_types[-1], literal=True))
+            w.in_types.append(w.in_types[-1])
+            if "sizes" in params:
+                params["sizes"] = (*params["sizes"], x.shape[-1])
+        return w.reference(self, (x, *rest), params)
+
     def check_window(self, types: Sequence[ArrayType], sizes: Any, starts: Any) -> None:
         x = types[0]
         if not len(starts) == len(sizes) == x.ndim:
@@ -51,6 +59,7 @@ class DynamicSlice(Window):
     """The window of x of the given sizes at start indices."""
 
     name, linear_in = "dynamic_slice", (0,)
+    numpy_source = Window.numpy_source
 
     def __call__(self, x: Any, *starts: Any, sizes: tuple[int, ...]) -> Any:
         if x.__class__ is Literal:
@@ -105,6 +114,7 @@ class DynamicUpdateSlice(Window):
     """x with the window at start indices replaced by the second operand."""
 
     name, linear_in = "dynamic_update_slice", (0, 1)
+    numpy_source = Window.numpy_source
 
     def type(self, x: ArrayType, u: ArrayType, *starts: ArrayType) -> ArrayType:
         if x.dtype != u.dtype:

@@ -144,6 +144,13 @@ class Unary(Elementwise):
         out = np.asarray(self.numpy(x))
         return out.astype(x.dtype, copy=False) if self.result is None else out
 
+    def numpy_source(self, w: Any, x: Any, **params: Any) -> Any:
+        twin = w.twin(self.numpy)
+        if twin is None:
+            return w.reference(self, (x,), {})
+        text = f"-{x.full}" if self.numpy is np.negative else f"{twin}({x.full})"
+        return w.cast(text, self.numpy)
+
     def lower(self, ctx: Any, x: Any) -> Any:
         if self.via is not None and dtype_class(ctx.in_types[0].dtype) == "complex":
             return ctx.via_jax(self.via, x)[0]
@@ -202,6 +209,15 @@ class Binary(Elementwise):
     def reference(self, x: Any, y: Any) -> Any:
         return np.asarray(self.numpy(x, y)).astype(x.dtype, copy=False)
 
+    def numpy_source(self, w: Any, x: Any, y: Any) -> Any:
+        twin = w.twin(self.numpy)
+        if twin is None:
+            return w.reference(self, (x, y), {})
+        if x.literal and y.literal:
+            x = x.full
+        symbol = _SYMBOLS.get(twin)
+        return w.cast(f"{x} {symbol} {y}" if symbol else f"{twin}({x}, {y})", self.numpy)
+
     def lower(self, ctx: Any, x: Any, y: Any) -> Any:
         return ctx.op(self.op_name, [x, y]) if self.op_name else self.op(x, y)
 
@@ -219,6 +235,14 @@ class Binary(Elementwise):
         return bind(self, args if dx == dy else (x, t.at(y, dy, dx)), params), dx
 
 
+# How Python writes a function of NumPy's.
+_SYMBOLS = {
+    "np.add": "+", "np.subtract": "-", "np.multiply": "*", "np.divide": "/", "np.equal": "==",
+    "np.not_equal": "!=", "np.less": "<", "np.less_equal": "<=", "np.greater": ">",
+    "np.greater_equal": ">=", "np.bitwise_and": "&", "np.bitwise_or": "|", "np.bitwise_xor": "^",
+}  # fmt: skip
+
+
 class Comparison(Binary):
     """Two operands in, booleans out. NaN is unequal to everything."""
 
@@ -233,6 +257,12 @@ class Comparison(Binary):
 
     def reference(self, x: Any, y: Any) -> Any:
         return np.asarray(self.numpy(x, y) if isinstance(x, np.ndarray) else self._of_keys(x, y))
+
+    def numpy_source(self, w: Any, x: Any, y: Any) -> Any:
+        text = super().numpy_source(w, x, y)
+        if dtype_class(w.equation.inputs[0].type.dtype) != "key":
+            return text
+        return f"({text}).{'all' if self.direction == 'EQ' else 'any'}(-1)"
 
     def lower(self, ctx: Any, x: Any, y: Any) -> Any:
         kind = dtype_class(ctx.in_types[0].dtype)
@@ -317,6 +347,11 @@ class Div(Binary):
         down = x // safe
         out = down + ((down < 0) & (x % safe != 0)).astype(x.dtype)
         return np.where(y == 0, np.array(-1).astype(x.dtype), out).astype(x.dtype)
+
+    def numpy_source(self, w: Any, x: Any, y: Any) -> Any:
+        if dtype_class(w.out_types[0].dtype) in FLOATS:
+            return super().numpy_source(w, x, y)
+        return w.reference(self, (x, y), {})
 
     def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
         y, (dx, dy) = primals[1], tangents

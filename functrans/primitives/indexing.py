@@ -45,6 +45,11 @@ PROMISE = "promise_in_bounds"
 class Indexed(Primitive):
     """Shared by gather and the scatters: the check of the axes, and what backends need of them."""
 
+    def numpy_source(self, w: Any, x: Any, *rest: Any, **params: Any) -> Any:
+        if is_key_dtype(w.equation.inputs[0].type.dtype):
+            params = under_trailing_axis(x.shape[-1], params)
+        return w.reference(self, (x, *rest), params)
+
     def slices_shape(
         self, types: tuple, *, operand: Names, indices: Names, slices: Names, indexed: Names,
         sizes: tuple[int, ...],
@@ -174,6 +179,13 @@ class Gather(Indexed):
 
     name, linear_in = "gather", (0,)
 
+    def numpy_source(self, w: Any, x: Any, i: Any, **params: Any) -> Any:
+        axis = taken_axis(x.shape, **params)
+        if axis is None or is_key_dtype(w.equation.inputs[0].type.dtype):
+            return super().numpy_source(w, x, i, **params)
+        last = x.shape[axis] - 1
+        return f"np.take({x.full}, np.clip({i.full}[..., 0], 0, {last}), axis={axis})"
+
     def __call__(self, x: Any, i: Any, **params: Any) -> Any:
         if x.__class__ is Literal and i.__class__ is Literal and params["mode"] != FILL:
             return Literal(x.value, self.type(x.type, i.type, **params))
@@ -263,6 +275,19 @@ class Gather(Indexed):
 
     def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
         return Cost(0, bytes_of(in_types[1], *out_types, *out_types))
+
+
+def taken_axis(
+    shape: Any, *, operand: Names, indices: Names, slices: Names, indexed: Names, sizes: Any,
+    mode: str, **promises: Any,
+) -> int | None:  # fmt: skip
+    """The axis along which whole slices are taken, where NumPy's `take` says it all."""
+    if mode == FILL or len(indexed) != 1 or not set(operand).isdisjoint(indices):
+        return None
+    d = operand.index(indexed[0])
+    whole = (*shape[:d], 1, *shape[d + 1 :])
+    taken = (*operand[:d], *indices, *operand[d + 1 :])
+    return d if shape[d] and tuple(sizes) == whole and tuple(slices) == taken else None
 
 
 def filled_with_zero(params: dict[str, Any]) -> dict[str, Any]:

@@ -58,6 +58,12 @@ class Pad(Primitive):
         out[tuple(into)] = spread[tuple(from_)]
         return out
 
+    def numpy_source(self, w: Any, x: Any, value: Any, *, config: Any) -> Any:
+        if not config or any(low < 0 or high < 0 or inside for low, high, inside in config):
+            return w.reference(self, (x, value), {"config": config})
+        ends = ", ".join([f"({low}, {high})" for low, high, _ in config])
+        return f"np.pad({x.full}, [{ends}], constant_values={value})"
+
     def lower(self, ctx: Any, x: Any, value: Any, *, config: Any) -> Any:
         columns = list(zip(*config, strict=True)) or [(), (), ()]
         return hlo.pad(x, value, *[ir.DenseI64ArrayAttr.get(c) for c in columns])
@@ -126,6 +132,9 @@ class Concatenate(Primitive):
             return keys_of(np.concatenate([key_words(x) for x in xs], dimension), xs[0])
         return np.concatenate(xs, dimension)
 
+    def numpy_source(self, w: Any, *xs: Any, dimension: int) -> Any:
+        return f"np.concatenate([{', '.join([x.full for x in xs])}], axis={dimension})"
+
     def lower(self, ctx: Any, *xs: Any, dimension: int) -> Any:
         return hlo.concatenate(xs, ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dimension))
 
@@ -164,6 +173,10 @@ class Split(Structural):
         parts = np.split(key_words(x) if keys else x, np.cumsum(sizes[:-1], dtype=int), axis)
         return [keys_of(part, x) for part in parts] if keys else parts
 
+    def numpy_source(self, w: Any, x: Any, *, sizes: Any, axis: int) -> Any:
+        places = np.cumsum(sizes[:-1], dtype=int).tolist()
+        return f"np.split({x.full}, {places}, axis={axis})" + ("[0]" if not places else "")
+
     def emit(self, ctx: Any, x: Any, *, sizes: Any, axis: int) -> Any:
         low, high, one = [0] * x.type.rank, list(x.type.shape), [1] * x.type.rank
         parts, high[axis] = [], 0
@@ -201,6 +214,16 @@ class Iota(Primitive):
         one = [-1 if i == dimension else 1 for i in range(len(shape))]
         count = np.arange(shape[dimension]).astype(dtype)
         return np.broadcast_to(np.reshape(count, one), shape)
+
+    def numpy_source(self, w: Any, *, dtype: Any, shape: Any, dimension: int) -> Any:
+        count = f"np.arange({shape[dimension]}, dtype={w.dtype(dtype)})"
+        if not w.is_own(dtype):
+            count = f"np.arange({shape[dimension]}).astype({w.dtype(dtype)})"
+        if len(shape) == 1:
+            return count
+        after = ", None" * (len(shape) - 1 - dimension)
+        axes = f"[:{after}]" if after else ""
+        return f"np.broadcast_to({count}{axes}, {shape})"
 
     def lower(self, ctx: Any, *, dtype: Any, shape: Any, dimension: int) -> Any:
         at = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dimension)

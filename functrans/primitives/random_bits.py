@@ -94,6 +94,9 @@ class RandomWrap(Random):
     def reference(self, data: Any, *, impl: str = DEFAULT) -> Any:
         return jax.random.wrap_key_data(data, impl=impl)
 
+    def numpy_source(self, w: Any, data: Any, *, impl: str = DEFAULT) -> Any:
+        return data.full
+
     def lower(self, ctx: Any, data: Any, *, impl: str = DEFAULT) -> Any:
         return data  # a typed key is its data
 
@@ -112,6 +115,9 @@ class RandomUnwrap(Random):
 
     def reference(self, keys: Any) -> Any:
         return np.asarray(jax.random.key_data(keys))
+
+    def numpy_source(self, w: Any, keys: Any) -> Any:
+        return keys.full
 
     def lower(self, ctx: Any, keys: Any) -> Any:
         return keys

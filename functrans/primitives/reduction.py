@@ -46,6 +46,20 @@ class Reduction(Primitive):
         out = type(self).numpy.reduce(x.astype(wide), axis=axes, initial=start, dtype=wide)
         return np.asarray(out).astype(x.dtype)
 
+    def numpy_source(self, w: Any, x: Any, *, axes: Any) -> Any:
+        name = _SHORT_NAMES.get((type(self).numpy, x.dtype == bool))
+        if name is None or not x.size:
+            return w.reference(self, (x,), {"axes": axes})
+        axis = axes[0] if len(axes) == 1 else axes
+        whole = "" if len(axes) == x.ndim and axes else f", axis={axis}"
+        if name in ("np.max", "np.min") or x.dtype == bool:
+            return f"{name}({x.full}{whole})"
+        wide = wide_dtype(x.dtype)
+        if wide != x.dtype:
+            return f"{name}({x.full}{whole}, dtype={w.dtype(wide)}).astype({w.dtype(x.dtype)})"
+        kept = "" if x.dtype.kind in "fc" else f", dtype={w.dtype(x.dtype)}"  # NumPy widens ints
+        return f"{name}({x.full}{whole}{kept})"
+
     def lower(self, ctx: Any, x: Any, *, axes: Any) -> Any:
         start = type(self).start(ctx.in_types[0].dtype)
         return ctx.reduce(type(self).op, x, start, axes)
@@ -57,6 +71,13 @@ class Reduction(Primitive):
 
     def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
         return Cost(in_types[0].size, bytes_of(*in_types, *out_types))
+
+
+_SHORT_NAMES = {  # by ufunc, and whether it is one of booleans
+    (np.add, False): "np.sum", (np.multiply, False): "np.prod", (np.maximum, False): "np.max",
+    (np.minimum, False): "np.min", (np.bitwise_and, True): "np.all",
+    (np.bitwise_or, True): "np.any",
+}  # fmt: skip
 
 
 def wide_dtype(dtype: Any) -> Any:

@@ -62,13 +62,31 @@ class Scan(Primitive):
         steps = range(params["length"])
         written: list[list[Any]] = []
         for i in reversed(steps) if params.get("reverse") else steps:
-            outs = run(program, [*consts, *state, *[x[i] for x in arrays]])
+            outs = run(program, [*consts, *state, *[x[i] for x in arrays]], i)
             state = outs[:m]
             written.append(outs[m:])
         if params.get("reverse"):
             written.reverse()
         types = program.out_types[m:]
         return [*state, *[_stacked([w[k] for w in written], t) for k, t in enumerate(types)]]
+
+    def numpy_source(
+        self, w: Any, *xs: Any, program: Program, length: int, consts: int, carry: int,
+        reverse: bool = False, unroll: int = 1,
+    ) -> Any:  # fmt: skip
+        fixed = consts + carry
+        state, stacked = w.outs[:carry], w.outs[carry:]
+        for name, x in zip(state, xs[consts:fixed], strict=True):
+            w.line(f"{name} = {x.full}")
+        for name, t in zip(stacked, w.out_types[carry:], strict=True):
+            w.line(f"{name} = np.empty({t.shape}, {w.dtype(t.dtype)})")
+        i = w.letter()
+        steps = f"reversed(range({length}))" if reverse else f"range({length})"
+        with w.block(f"for {i} in {steps}:"):
+            slices = [x.at(i) for x in xs[fixed:]]
+            step = w.call(program, [*xs[:consts], *state, *slices], "step")
+            into = ", ".join([*state, *[f"{name}[{i}]" for name in stacked]])
+            w.line(f"{into} = {step}" if into else step)
 
     def lower(
         self, ctx: Any, *operands: Any, program: Program, length: int, consts: int, carry: int,

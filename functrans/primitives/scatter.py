@@ -51,6 +51,8 @@ class Scatter(Indexed):
     into: Callable[..., Any] = staticmethod(_numpy_set)
     takes: tuple[str, ...] = ("bool", "int", "uint", "float", "complex", "key")
 
+    numpy_source = Indexed.numpy_source
+
     def type(
         self, x: ArrayType, i: ArrayType, u: ArrayType, *, mode: str,
         indices_are_sorted: bool = False, unique_indices: bool = False, **axes: Any,

@@ -72,6 +72,17 @@ class SelectN(Elementwise):
             out = np.where(chosen == i, case, out)
         return np.asarray(out)
 
+    def numpy_source(self, w: Any, which: Any, *cases: Any) -> Any:
+        if len(cases) == 1:
+            return cases[0].full
+        if which.ndim and cases[0].ndim > which.ndim:  # the words of typed keys
+            which = type(which)(f"{which.full}[..., None]", which.type)
+        if which.dtype != bool:
+            chosen = f"np.clip({which.full}, 0, {len(cases) - 1})"
+            return f"np.choose({chosen}, [{', '.join([c.full for c in cases])}])"
+        no, yes = cases
+        return f"np.where({which.full}, {yes.full if no.literal else yes}, {no})"
+
     def lower(self, ctx: Any, which: Any, *cases: Any) -> Any:
         if dtype_class(ctx.out_types[0].dtype) == "key":
             return ctx.via_jax(jax.lax.select_n, which, *cases)[0]
@@ -140,6 +151,9 @@ class Clamp(Elementwise):
     def reference(self, low: Any, x: Any, high: Any) -> Any:
         return np.minimum(high, np.maximum(low, x)).astype(x.dtype, copy=False)
 
+    def numpy_source(self, w: Any, low: Any, x: Any, high: Any) -> Any:
+        return f"np.minimum({high}, np.maximum({low}, {x.full}))"
+
     def lower(self, ctx: Any, low: Any, x: Any, high: Any) -> Any:
         return hlo.clamp(low, x, high)
 
@@ -185,7 +199,14 @@ def _repeated(x: Any, shape: tuple[int, ...]) -> Any:
     return broadcast_in_dim(x, shape=shape, dimensions=())
 
 
-class StopGradient(Unary):
+class Same(Unary):
+    """x itself."""
+
+    def numpy_source(self, w: Any, x: Any) -> Any:
+        return x.full
+
+
+class StopGradient(Same):
     """x, whose derivative is taken to be zero."""
 
     def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
@@ -205,6 +226,9 @@ class OptimizationBarrier(Primitive):
 
     def reference(self, *arrays: Any) -> Sequence[Any]:
         return list(arrays)
+
+    def numpy_source(self, w: Any, *xs: Any) -> Any:
+        return [x.full for x in xs]
 
     def lower(self, ctx: Any, *operands: Any) -> Sequence[Any]:
         return list(hlo.OptimizationBarrierOp(operands).results)
@@ -236,7 +260,7 @@ class OptimizationBarrier(Primitive):
 select_n = SelectN()
 clamp = Clamp()
 stop_gradient = StopGradient("stop_gradient", (*ANY, "key"), numpy=np.asarray, op=lambda x: x)
-copy = Unary("copy", (*ANY, "key"), numpy=np.array, op=lambda x: x, linear=True)
+copy = Same("copy", (*ANY, "key"), numpy=np.array, op=lambda x: x, linear=True)
 optimization_barrier = OptimizationBarrier()
 
 

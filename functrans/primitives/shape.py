@@ -60,6 +60,15 @@ class Structural(Primitive):
         """The parameters that leave a further last axis, of an operand of shape `full`, alone."""
         return params
 
+    def numpy_source(self, w: Any, x: Any, **params: Any) -> Any:
+        if is_key_dtype(w.equation.inputs[0].type.dtype):
+            params = self.under_trailing_axis(x.shape, **params)
+        return self.numpy_move(w, x.full, x.type, **params)
+
+    def numpy_move(self, w: Any, x: str, t: ArrayType, **params: Any) -> Any:
+        """`numpy_source` of numbers."""
+        raise self.missing("numpy_source")
+
 
 def key_words(keys: Any) -> np.ndarray:
     """uint32[*shape, n] of an array of typed keys: their bits."""
@@ -83,6 +92,10 @@ class Transpose(Structural):
 
     def move(self, x: Any, *, permutation: Any) -> Any:
         return np.transpose(x, permutation)
+
+    def numpy_move(self, w: Any, x: str, t: ArrayType, *, permutation: Any) -> Any:
+        backwards = list(permutation) == list(range(t.ndim))[::-1] and x.isidentifier()
+        return f"{x}.T" if backwards else f"np.transpose({x}, {permutation})"
 
     def emit(self, ctx: Any, x: Any, *, permutation: Any) -> Any:
         return ctx.op("stablehlo.transpose", [x], ctx.axes(permutation, "permutation"))
@@ -117,6 +130,13 @@ class BroadcastInDim(Structural):
             aligned[d] = n
         return np.broadcast_to(np.reshape(x, aligned), shape)
 
+    def numpy_move(self, w: Any, x: str, t: ArrayType, *, shape: Any, dimensions: Any) -> Any:
+        new = [":" if d in dimensions else "None" for d in range(len(shape))]
+        while new and new[0] == "None":  # NumPy adds axes in front by itself
+            new.pop(0)
+        places = f"[{', '.join(new)}]" if "None" in new else ""
+        return f"np.broadcast_to({x}{places}, {shape})"
+
     def emit(self, ctx: Any, x: Any, *, shape: Any, dimensions: Any) -> Any:
         return ctx.op("stablehlo.broadcast_in_dim", [x], ctx.axes(dimensions))
 
@@ -147,6 +167,9 @@ class Reshape(Structural):
 
     def move(self, x: Any, *, shape: Any) -> Any:
         return np.reshape(x, shape)
+
+    def numpy_move(self, w: Any, x: str, t: ArrayType, *, shape: Any) -> Any:
+        return f"np.reshape({x}, {shape})"
 
     def emit(self, ctx: Any, x: Any, *, shape: Any) -> Any:
         return ctx.op("stablehlo.reshape", [x])
@@ -179,6 +202,9 @@ class Squeeze(Structural):
     def move(self, x: Any, *, dimensions: Any) -> Any:
         return np.squeeze(x, dimensions)
 
+    def numpy_move(self, w: Any, x: str, t: ArrayType, *, dimensions: Any) -> Any:
+        return f"np.squeeze({x}, {dimensions[0] if len(dimensions) == 1 else dimensions})"
+
     def emit(self, ctx: Any, x: Any, *, dimensions: Any) -> Any:
         return ctx.op("stablehlo.reshape", [x])
 
@@ -203,6 +229,9 @@ class Rev(Structural):
 
     def move(self, x: Any, *, dimensions: Any) -> Any:
         return np.flip(x, dimensions)
+
+    def numpy_move(self, w: Any, x: str, t: ArrayType, *, dimensions: Any) -> Any:
+        return f"np.flip({x}, {dimensions})"
 
     def emit(self, ctx: Any, x: Any, *, dimensions: Any) -> Any:
         return hlo.reverse(x, ir.DenseI64ArrayAttr.get(dimensions))
@@ -233,6 +262,15 @@ class Slice(Structural):
 
     def move(self, x: Any, *, start: Any, limit: Any, strides: Any) -> Any:
         return x[tuple([slice(*one) for one in zip(start, limit, strides, strict=True)])]
+
+    def numpy_move(
+        self, w: Any, x: str, t: ArrayType, *, start: Any, limit: Any, strides: Any
+    ) -> Any:
+        places = [
+            f"{a or ''}:{'' if b == n else b}{f':{s}' if s > 1 else ''}"
+            for a, b, s, n in zip(start, limit, strides, t.shape, strict=True)
+        ]
+        return f"{x}[{', '.join(places) or '()'}]"
 
     def emit(self, ctx: Any, x: Any, *, start: Any, limit: Any, strides: Any) -> Any:
         return hlo.slice(x, *[ir.DenseI64ArrayAttr.get(a) for a in (start, limit, strides)])

@@ -34,6 +34,9 @@ class Accurate(Unary):
     def reference(self, x: Any, *, accuracy: Any = None) -> Any:
         return super().reference(x)
 
+    def numpy_source(self, w: Any, x: Any, *, accuracy: Any = None) -> Any:
+        return super().numpy_source(w, x)
+
     def lower(self, ctx: Any, x: Any, *, accuracy: Any = None) -> Any:
         if accuracy is None:
             return super().lower(ctx, x)

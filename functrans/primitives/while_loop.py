@@ -8,6 +8,7 @@ back, which needs the carry of every step, recomputes it in bounded memory (prim
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from itertools import compress
 from typing import Any
@@ -55,9 +56,22 @@ class While(Primitive):
 
     def interpret(self, run: Any, values: Sequence[Any], params: dict[str, Any]) -> Any:
         first, fixed, carry = _parts(values, params)
-        while run(params["cond"], [*first, *carry])[0]:
-            carry = run(params["body"], [*fixed, *carry])
+        for i in itertools.count():
+            if not run(params["cond"], [*first, *carry], i)[0]:
+                break
+            carry = run(params["body"], [*fixed, *carry], i)
         return carry
+
+    def numpy_source(
+        self, w: Any, *xs: Any, cond: Program, body: Program, cond_consts: int, body_consts: int
+    ) -> Any:
+        first, fixed, carry = _parts(xs, {"cond_consts": cond_consts, "body_consts": body_consts})
+        for name, x in zip(w.outs, carry, strict=True):
+            w.line(f"{name} = {x.full}")
+        test = w.call(cond, [*first, *w.outs], "condition")
+        with w.block(f"while {test}:"):
+            step = w.call(body, [*fixed, *w.outs], "body")
+            w.line(f"{', '.join(w.outs) or '_'} = {step}")
 
     def lower(
         self, ctx: Any, *operands: Any, cond: Program, body: Program, cond_consts: int,

@@ -211,7 +211,7 @@ def _f(source: Source, dfnum: Any, dfden: Any, *, shape: Any, dtype: Any) -> Any
     return div(div(x, expand(dfnum, shape)), div(y, expand(dfden, shape)))
 
 
-def t(key: Any, df: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def t(key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Draw from Student's t distribution with df degrees of freedom.
 
     Source: `jax.random.t`.

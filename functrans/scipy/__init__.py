@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+from typing import TYPE_CHECKING
 
-_MODULES = (
-    "cluster", "fft", "integrate", "linalg", "ndimage", "signal", "special", "stats",
-)  # fmt: skip
+from functrans.loading import lazily as _lazily
 
-
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return importlib.import_module(f"functrans.scipy.{name}")
-    raise AttributeError(f"module 'functrans.scipy' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return [*globals(), *_MODULES]
+if TYPE_CHECKING:
+    from functrans.scipy import cluster as cluster
+    from functrans.scipy import fft as fft
+    from functrans.scipy import integrate as integrate
+    from functrans.scipy import interpolate as interpolate
+    from functrans.scipy import linalg as linalg
+    from functrans.scipy import ndimage as ndimage
+    from functrans.scipy import optimize as optimize
+    from functrans.scipy import signal as signal
+    from functrans.scipy import special as special
+    from functrans.scipy import stats as stats
+else:
+    __getattr__, __dir__, __all__ = _lazily(__name__, {
+        "functrans.scipy": (
+            "cluster fft integrate interpolate linalg ndimage optimize signal special stats"
+        ),
+    })  # fmt: skip

@@ -72,6 +72,7 @@ def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> A
     return adjoint(made) if upper else made
 
 
+@composite
 def qr(a: Any, mode: str = "reduced") -> Any:
     """a = q r, with orthonormal columns of q and upper triangular r.
 
@@ -110,6 +111,7 @@ def qr(a: Any, mode: str = "reduced") -> Any:
 # --- eigenvalues ----------------------------------------------------------------------------------
 
 
+@composite
 def eig(a: Any) -> EigResult:
     """Eigenvalues and right eigenvectors of square matrices, complex.
 
@@ -126,6 +128,7 @@ def eig(a: Any) -> EigResult:
     return EigResult(*lax.linalg.eig(inexact(a, "eig"), compute_left_eigenvectors=False))
 
 
+@composite
 def eigvals(a: Any) -> Any:
     """Eigenvalues of square matrices, complex.
 
@@ -165,6 +168,7 @@ def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> Eigh
     return EighResult(w, v)
 
 
+@composite
 def eigvalsh(a: Any, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Any:
     """Eigenvalues of hermitian matrices, ascending.
 
@@ -176,6 +180,7 @@ def eigvalsh(a: Any, UPLO: str | None = "L", *, symmetrize_input: bool = True) -
 # --- singular values ------------------------------------------------------------------------------
 
 
+@composite
 def svd(
     a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False,
     subset_by_index: tuple[int, int] | None = None,
@@ -222,6 +227,7 @@ def _hermitian_svd(a: Any, compute_uv: bool, subset_by_index: tuple[int, int] | 
     return SVDResult(u, take_along_axis(s, order, -1), adjoint(scaled_columns(u, signs)))
 
 
+@composite
 def svdvals(x: Any, /) -> Any:
     """Singular values, the largest first.
 

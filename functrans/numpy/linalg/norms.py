@@ -13,11 +13,13 @@ from functrans.numpy.promotion import array_of, axes_of, cast, invalid, promote_
 from functrans.numpy.reductions import max as max_over
 from functrans.numpy.reductions import min as min_over
 from functrans.numpy.reductions import sum as sum_over
+from functrans.primitives.call import composite
 from functrans.trace import literal, typeof
 
 __all__ = ["matrix_norm", "norm", "vector_norm"]
 
 
+@composite
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     """The norm of vectors (one axis) or matrices (two axes); of the flattened array by default.
 
@@ -109,6 +111,7 @@ def _spectral_norm(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> A
     return shaping.expand_dims(y, axes) if keepdims else y
 
 
+@composite
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
     """The norm over axes, taken as one vector.
 
@@ -118,6 +121,7 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
     return _vector_norm(x, ord, axes_of(axis, typeof(x).ndim, "vector_norm"), keepdims)
 
 
+@composite
 def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
     """The norm of the matrices in the last two axes.
 

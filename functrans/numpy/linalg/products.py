@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from functrans.numpy import linear, reductions, shaping
@@ -9,6 +10,7 @@ from functrans.numpy.grids import eye
 from functrans.numpy.linalg.systems import inv
 from functrans.numpy.linear import matmul
 from functrans.numpy.promotion import array_of, invalid, promote_dtypes
+from functrans.primitives.call import composite
 from functrans.trace import typeof
 
 __all__ = ["diagonal", "matrix_power", "multi_dot", "trace"]
@@ -19,6 +21,11 @@ def diagonal(x: Any, /, *, offset: int = 0) -> Any:
 
     Source: `jax.numpy.linalg.diagonal`.
     """
+    return _diagonal(x, operator.index(offset))
+
+
+@composite
+def _diagonal(x: Any, offset: int) -> Any:
     return linear.diagonal(x, offset, -2, -1)
 
 
@@ -27,9 +34,15 @@ def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
 
     Source: `jax.numpy.linalg.trace`.
     """
+    return _trace(x, operator.index(offset), dtype)
+
+
+@composite
+def _trace(x: Any, offset: int, dtype: Any) -> Any:
     return reductions.trace(x, offset, -2, -1, dtype)
 
 
+@composite
 def matrix_power(a: Any, n: int) -> Any:
     """A square matrix multiplied by itself, by repeated squaring; its inverse for negative n.
 
@@ -58,6 +71,11 @@ def multi_dot(arrays: Any, *, precision: Any = None) -> Any:
 
     Source: `jax.numpy.linalg.multi_dot`.
     """
+    return _multi_dot(*arrays, precision=precision)
+
+
+@composite
+def _multi_dot(*arrays: Any, precision: Any) -> Any:
     xs = promote_dtypes(list(arrays), "multi_dot")
     if len(xs) < 2:
         raise invalid("multi_dot", "needs at least two arrays")

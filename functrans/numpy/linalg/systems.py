@@ -152,6 +152,7 @@ def square(a: Any, name: str) -> Any:
     return t
 
 
+@composite
 def tensorinv(a: Any, ind: int = 2) -> Any:
     """The inverse of a as a linear map from its last axes to its first `ind` ones.
 
@@ -167,6 +168,7 @@ def tensorinv(a: Any, ind: int = 2) -> Any:
     return shaping.reshape(flat, (*into, *out))
 
 
+@composite
 def tensorsolve(a: Any, b: Any, axes: tuple[int, ...] | None = None) -> Any:
     """x with tensordot(a, x, x.ndim) = b.
 

@@ -1,0 +1,320 @@
+"""Why a jitted function was traced again.
+
+In: at each trace, so on a miss of the cache and never on a hit, the function and its arguments.
+Out: a record kept by where the function is defined, and the differences from the nearest record
+before it. `FUNCTRANS_EXPLAIN_CACHE=1` in the environment logs them as warnings of the logger
+`functrans.cache`; without it they are its messages of level DEBUG.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import itertools
+import logging
+import os
+import weakref
+from collections import deque
+from collections.abc import Callable
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from functrans import tree
+from functrans.flags import flags
+from functrans.ir.source import Source, describe, is_library, location, user_source
+from functrans.ir.types import ArrayType
+from functrans.trace import Tracer, typeof
+
+_KEPT = 64  # records for each function
+_FLAGS = ("jax_enable_x64", "jax_default_matmul_precision", "jax_numpy_dtype_promotion")
+_logger = logging.getLogger("functrans.cache")
+_serial = itertools.count()
+
+
+class Value(NamedTuple):
+    """A Python value that is part of the key: how it prints, and what tells it from others."""
+
+    shown: str
+    identity: Any
+
+
+class Record(NamedTuple):
+    """One trace of a function."""
+
+    jitted: int  # which call of `jit`
+    function: Callable[[], Any]  # a weak reference
+    number: int  # of the traces of functions defined here, from 1
+    source: Source | None  # the call
+    nested: bool  # called while something else was traced
+    structures: dict[str, Any]  # of each argument, by name
+    leaves: dict[str, ArrayType | Value]  # by argument name and path
+    closure: dict[str, Value]
+    flags: dict[str, Any]
+
+
+class History:
+    """The records of the functions that are defined at one place."""
+
+    def __init__(self, name: str, defined: str):
+        self.name = name
+        self.defined = defined
+        self.count = 0
+        self.records: deque[tuple[Record, list[str]]] = deque(maxlen=_KEPT)  # and why each
+
+
+_HISTORIES: dict[Any, History] = {}
+
+
+def new_serial() -> int:
+    """A number for one call of `jit`."""
+    return next(_serial)
+
+
+def codes(fun: Any) -> tuple[CodeType, ...]:
+    """The code of a function and of those it wraps, from the outside in."""
+    found: list[CodeType] = []
+    for _ in range(100):
+        call = vars(type(fun)).get("__call__")  # of an object that can be called
+        code = getattr(fun, "__code__", None) or getattr(call, "__code__", None)
+        if code is not None:
+            found.append(code)
+        inner = getattr(fun, "__wrapped__", None) or getattr(fun, "func", None)
+        if inner is None:
+            break
+        fun = inner
+    return tuple(found)
+
+
+def history_of(fun: Any) -> History:
+    """The records of a function, of all the functions that are defined where it is."""
+    chain = codes(fun)
+    key = tuple([(c.co_filename, c.co_firstlineno, c.co_qualname) for c in chain]) or repr(fun)
+    found = _HISTORIES.get(key)
+    if found is None:
+        name = getattr(fun, "__qualname__", None) or (chain[-1].co_qualname if chain else repr(fun))
+        defined = location((chain[-1], 0)) if chain else "<unknown>"
+        found = _HISTORIES[key] = History(name, defined)
+    return found
+
+
+# --- recording ------------------------------------------------------------------------------------
+
+
+def record(serial: int, fun: Any, statics: Any, args: tuple, kwargs: dict, nested: bool) -> None:
+    """Note that `fun` is traced for these arguments."""
+    history = history_of(fun)
+    history.count += 1
+    structures, leaves = _signature(fun, statics, args, kwargs)
+    made = Record(
+        serial, _weak(fun), history.count, user_source(), nested, structures, leaves,
+        _closure(fun), {name: getattr(flags, name) for name in _FLAGS},
+    )  # fmt: skip
+    before = [r for r, _ in history.records]
+    found = [why(made, r) for r in reversed(before)]
+    reasons = min(found, key=lambda lines: (len(lines), len("".join(lines))), default=[])
+    if before and not reasons:
+        reasons = [_hidden_reason(made)]
+    history.records.append((made, reasons))
+    loud = os.environ.get("FUNCTRANS_EXPLAIN_CACHE", "0") not in ("", "0")
+    level = logging.WARNING if loud and before else logging.DEBUG
+    if _logger.isEnabledFor(level):
+        _logger.log(level, "%s", told(history, made, reasons))
+
+
+def told(history: History, made: Record, reasons: list[str]) -> str:
+    """One trace as text."""
+    again = f"trace {made.number} of {history.name}, " if made.number > 1 else "first trace of "
+    what = f"{again}{history.name if made.number == 1 else 'called'} at\n    "
+    return what + describe(made.source) + "".join(f"\n  - {reason}" for reason in reasons)
+
+
+def _weak(fun: Any) -> Callable[[], Any]:
+    try:
+        return weakref.ref(fun)
+    except TypeError:
+        return lambda: None
+
+
+def _signature(
+    fun: Any, statics: Any, args: tuple, kwargs: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, ArrayType | Value]]:
+    """The structure of each argument, and the type or static value of each leaf, by names."""
+    try:
+        names = [
+            p.name
+            for p in inspect.signature(fun).parameters.values()
+            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+        ]
+    except (TypeError, ValueError):
+        names = []
+    given = {names[i] if i < len(names) else f"args[{i}]": x for i, x in enumerate(args)}
+    fixed = {name for i, name in enumerate(given) if i in statics.numbers} | statics.names
+    structures: dict[str, Any] = {}
+    leaves: dict[str, ArrayType | Value] = {}
+    for name, x in {**given, **kwargs}.items():
+        if name in fixed:
+            leaves[name] = _value(x, static=True)
+            continue
+        found, structures[name] = tree.flatten(x)
+        leaves.update(zip(tree.path_names(x, name), map(typeof, found), strict=True))
+    return structures, leaves
+
+
+def _closure(fun: Any) -> dict[str, Value]:
+    """What the user's function closes over, its defaults, and the object that it is a method of."""
+    found: dict[str, Value] = {}
+    for _ in range(100):
+        code = getattr(fun, "__code__", None)
+        if code is not None and not is_library(code):
+            for name, cell in zip(code.co_freevars, getattr(fun, "__closure__", None) or (),
+                                  strict=False):  # fmt: skip
+                found[name] = _cell(cell)
+            defaults = getattr(fun, "__defaults__", None) or ()
+            named = code.co_varnames[: code.co_argcount]
+            for name, x in zip(named[len(named) - len(defaults) :], defaults, strict=True):
+                found[f"{name} (its default)"] = _value(x)
+            for name in code.co_names:
+                x = getattr(fun, "__globals__", {}).get(name)
+                if isinstance(x, (bool, int, float, complex, str)):
+                    found[f"the global {name}"] = _value(x)
+            if getattr(fun, "__self__", None) is not None:
+                found["self"] = _value(fun.__self__)
+        if isinstance(fun, functools.partial):
+            given = {**{f"args[{i}]": x for i, x in enumerate(fun.args)}, **fun.keywords}
+            found.update({f"{name} of the partial": _value(x) for name, x in given.items()})
+        inner = getattr(fun, "__wrapped__", None) or getattr(fun, "func", None)
+        if inner is None:
+            break
+        fun = inner
+    return found
+
+
+def _cell(cell: Any) -> Value:
+    try:
+        return _value(cell.cell_contents)
+    except ValueError:  # assigned later
+        return Value("not assigned yet", None)
+
+
+def _value(x: Any, static: bool = False) -> Value:
+    """A Python value as text of bounded cost, and what compares it. Only a static one, which can be
+    hashed and so is no container of arrays, is printed whatever it is."""
+    if isinstance(x, (bool, int, float, complex, str, bytes, type(None))):
+        return Value(f"{x!r:.60}", (x.__class__, repr(x)))
+    if isinstance(x, (jax.Array, np.ndarray, Tracer)):
+        return Value(f"an array {x.dtype}{list(x.shape)}", id(x))
+    if isinstance(x, (tuple, list)) and len(x) <= 8:
+        parts = [_value(part, static) for part in x]
+        text = ", ".join([p.shown for p in parts])
+        return Value(f"{type(x).__name__}({text})", tuple([p.identity for p in parts]))
+    kind = type(x).__qualname__
+    if isinstance(x, (FunctionType, MethodType, ModuleType, type)):
+        kind = f"{type(x).__name__} {getattr(x, '__qualname__', x.__name__)}"
+    try:
+        return Value(f"{x!r:.60}" if static else f"a {kind}", (type(x), hash(x)))
+    except Exception:  # the user's own __repr__ or __hash__
+        return Value(f"a {kind}", id(x))
+
+
+# --- comparing ------------------------------------------------------------------------------------
+
+
+def why(made: Record, before: Record) -> list[str]:
+    """What differs from an earlier trace, one line each; the fewer, the nearer."""
+    return [
+        *_places_reasons(made, before),
+        *_function_reasons(made, before),
+        *_leaf_reasons(made, before),
+        *[
+            f"the structure of {name}: {s}, was {before.structures[name]}"
+            for name, s in made.structures.items()
+            if name in before.structures and before.structures[name] != s
+            and _same_leaves(name, made, before)
+        ],
+        *[
+            f"the flag {name}: {x!r}, was {before.flags[name]!r}"
+            for name, x in made.flags.items()
+            if before.flags[name] != x
+        ],
+    ]  # fmt: skip
+
+
+def _places_reasons(made: Record, before: Record) -> list[str]:
+    if made.nested == before.nested:
+        return []
+    where = "inside another transformation" if made.nested else "outside any transformation"
+    return [f"its first call {where}, which has a program of its own"]
+
+
+def _function_reasons(made: Record, before: Record) -> list[str]:
+    if made.jitted == before.jitted:
+        return []
+    changed = [
+        f"{name}, which it closes over: {x.shown}, was {before.closure[name].shown}"
+        + (" (another object)" if x.shown == before.closure[name].shown else "")
+        for name, x in made.closure.items()
+        if name in before.closure and before.closure[name].identity != x.identity
+    ]
+    if made.function() is not None and made.function() is before.function():
+        what = "jit was called again on the same function: keep what jit returned, and call that"
+    else:
+        what = (
+            "another function object, defined at the same line: make it once, outside the loop or "
+            "function that makes it anew, and give it what changes as arguments"
+        )
+    return [what, *changed]
+
+
+def _leaf_reasons(made: Record, before: Record) -> list[str]:
+    found = []
+    for name, x in made.leaves.items():
+        was = before.leaves.get(name)
+        if was is None:
+            absent = "not there" if "[" in name or "." in name else "not given"
+            found.append(f"{name}: {_shown(x)}, was {absent}")
+        elif isinstance(x, ArrayType) and isinstance(was, ArrayType):
+            if x != was:
+                found.append(f"{name}: {_shown(x)}, was {_shown(was)} ({_aspects(x, was)})")
+        elif not (isinstance(x, Value) and isinstance(was, Value) and x.identity == was.identity):
+            another = " (another object)" if _shown(x) == _shown(was) else ""
+            found.append(f"{name}: {_shown(x)}, was {_shown(was)}{another}")
+    gone = [name for name in before.leaves if name not in made.leaves]
+    return found + [f"{name}: gone, was {_shown(before.leaves[name])}" for name in gone]
+
+
+def _shown(x: ArrayType | Value) -> str:
+    return str(x) if isinstance(x, ArrayType) else f"the static value {x.shown}"
+
+
+def _aspects(x: ArrayType, was: ArrayType) -> str:
+    found = []
+    if x.shape != was.shape:
+        found.append("another shape")
+    if x.dtype != was.dtype:
+        found.append("another dtype")
+    if x.weak_type != was.weak_type:
+        kinds = ("a Python number", "an array")
+        found.append("a weak type: {}, was {}".format(*kinds[:: 1 if x.weak_type else -1]))
+    return ", ".join(found)
+
+
+def _same_leaves(name: str, made: Record, before: Record) -> bool:
+    """Else the leaves that came and went say it."""
+    of = [[k for k in r.leaves if k.startswith(name)] for r in (made, before)]
+    return of[0] == of[1]
+
+
+def _hidden_reason(made: Record) -> str:
+    """Where nothing that is recorded differs."""
+    if made.nested:
+        return (
+            "the same arguments: a value that it closes over is of a transformation that ended, a "
+            "named axis is another, or the cache was cleared"
+        )
+    return (
+        "the same arguments: the cache was cleared, or a device, sharding, mesh or setting of JAX "
+        "is another"
+    )

@@ -1,0 +1,302 @@
+"""`compare`: which equation, of which of the user's lines, does XLA compute differently?
+
+In: a function (or Program) and arguments. Out: a `Report`. Three runs of the program that `jit`
+would run:
+
+    XLA, one equation at a time   each result against the reference on the operands of this run, so
+                                  that an error is blamed on the equation that makes it
+    the reference in float64      on its own values: how far the first run has drifted from it
+    compiled                      the results alone
+
+Loops, branches, calls are gone into (inspect/observe.py).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from functrans import tree
+from functrans.api.jit import how_jitted
+from functrans.backends import reference, xla
+from functrans.backends.reference import as_numpy
+from functrans.inspect.closeness import by_float64, judge, plain, relative, rounding, ulps
+from functrans.inspect.drift import Drift
+from functrans.inspect.observe import Place, by_xla, observe, value_of
+from functrans.inspect.report import ROWS, Finding, Report, Result
+from functrans.inspect.staged import Staged, passes_of, staged, summary
+from functrans.ir.program import Equation, Program
+from functrans.ir.text import nested
+from functrans.ir.types import is_inexact, same_types
+from functrans.passes.pipeline import DEFAULT, Choice
+from functrans.trace import typeof
+
+BEHIND = 64  # equations that the reference is behind XLA, which computes in the background
+
+
+def compare(
+    fun: Any, *, against: Any = None, passes: Choice | None = None, compiled: bool = True
+) -> Callable[..., Report]:
+    """Make a function that runs `fun` by XLA and by the NumPy reference, and tells where they part.
+
+    Arguments:
+      fun: function of pytrees of arrays, which may be jitted, a gradient, ...; or a Program.
+      against: another function or Program of the same arguments. Then XLA runs `fun` and the
+        reference runs this. Where both programs have the same shape (as many equations, of the same
+        result types, as when one was edited) they are compared equation by equation, each pair on
+        the operands that XLA computed; else by their results.
+      passes: as in `ft.jit`; left out: those of `fun` if it is jitted, else all.
+      compiled: also run the whole program compiled, which takes its compilation.
+
+    Returns:
+      A function of the arguments of `fun` that returns a `Report`: print it, `report.ok`,
+      `report.first` (the first equation whose result leaves its tolerance), `report.worst`,
+      `report.amplified`, `report.results`, `report.save("x.html")`, `report.save("x.json")`. What
+      a tolerance is stands in `inspect/closeness.py`: units in the last place, widened by the
+      condition of the operation. Python callbacks are called once for each run.
+
+    Raises:
+      TypeMismatch: `fun` is a Program that takes another number of values.
+      InvalidArgument: a name among `passes` is not that of a pass.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> report = ft.compare(lambda x: jnp.sum(jnp.sin(x) * x))(jnp.arange(3.0))
+      >>> report.ok, report.first is None
+      (True, True)
+      >>> edited = ft.ir.parse("program (a: f32[3]) { b: f32[3] = cos a; return b }")
+      >>> report = ft.compare(edited, against=jnp.sin)(jnp.arange(3.0))
+      >>> report.ok, report.first.equation
+      (False, 'b: f32[3] = cos a')
+    """
+    known: dict[Any, Program] = {}  # so that a second call compiles nothing
+
+    def compared(*args: Any, **kwargs: Any) -> Report:
+        chosen = passes_of(fun, DEFAULT) if passes is None else passes
+        made = _staged(known, fun, args, kwargs, chosen)
+        other = None
+        if against is not None:
+            other = staged(against, args, kwargs, passes_of(against, DEFAULT)).program
+        return _Comparison(made.program, made.values, other).report(compiled)
+
+    return compared
+
+
+def _staged(known: dict, fun: Any, args: tuple, kwargs: dict, passes: Choice) -> Staged:
+    """`staged`, whose program is made once per signature of arrays."""
+    leaves, in_tree = tree.flatten((args, kwargs))
+    if isinstance(fun, Program) or how_jitted(fun) is not None:
+        return staged(fun, args, kwargs, passes)
+    key = (in_tree, *[typeof(x) for x in leaves])
+    if key not in known:
+        known[key] = staged(fun, args, kwargs, passes).program
+    return Staged(known[key], leaves, list)
+
+
+class _Comparison:
+    """One call of `compare`."""
+
+    def __init__(self, program: Program, values: Sequence[Any], other: Program | None):
+        self.program = program
+        self.values = values
+        self.other = program if other is None else other
+        self.twins: Twins | None = {} if other is None else _twins(program, other)
+        self.first: Finding | None = None
+        self.scores: dict[Equation, float] = {}
+        self.worst: dict[Equation, Finding] = {}  # at most ROWS
+        self.count = 0
+        self.waiting: deque[tuple] = deque()  # while XLA computes
+        self.drift = Drift()
+
+    def report(self, compiled: bool) -> Report:
+        aligned = self.twins is not None
+        stepwise = observe(
+            self.program, self.values, by_xla, after=self._check, keep=bool(self.twins)
+        )
+        while self.waiting:
+            self._judge(*self.waiting.popleft())
+        exact = observe(
+            self.other, self.values, by_float64, after=self.drift.follow if aligned else None
+        )
+        whole = self._compiled() if compiled else stepwise
+        trusted = self.first is None and self.other is self.program
+        same = self._usual(trusted, whole, stepwise, exact)
+        results = [
+            _result(i, v.type, trusted, *ys)
+            for i, (v, *ys) in enumerate(
+                zip(self.program.outputs, whole, stepwise, same, exact, strict=True)
+            )
+        ]
+        if compiled and self.first is None and not all(r.ok for r in results):
+            observe(self.program, self.values, by_xla, after=self._check_whole)
+        worst = sorted(self.worst, key=self.scores.__getitem__, reverse=True)
+        return Report(
+            self.program, self.first, [self.worst[e] for e in worst],
+            self.drift.growth(self.other), results, self.count, self.drift.curve,
+            self.drift.parted, compiled, aligned,
+        )  # fmt: skip
+
+    def _usual(self, trusted: bool, *runs: Sequence[Any]) -> Sequence[Any]:
+        """The results by the reference at the same dtypes, where it is not clear without them that
+        the results are right."""
+        types = self.program.out_types
+        clear = [
+            _result(0, t, trusted, whole, stepwise, None, exact).ok
+            for t, whole, stepwise, exact in zip(types, *runs, strict=True)
+        ]
+        return [None] * len(types) if all(clear) else reference.run(self.other, self.values)
+
+    def _compiled(self) -> Sequence[Any]:
+        p = self.program
+        args = [as_numpy(x, v.type) for x, v in zip(self.values, p.inputs, strict=True)]
+        return xla.executable(p)(*p.values, *args)
+
+    def _check(self, place: Place, values: list[Any], outs: Sequence[Any]) -> None:
+        """One equation of XLA's run against the reference, when XLA is some equations further."""
+        eqn = place.equation
+        twin, operands = eqn, values
+        if self.twins and eqn in self.twins:
+            twin, names = self.twins[eqn]
+            operands = [value_of(names.get(v, v), place.frame.env) for v in twin.inputs]
+        inside = eqn.primitive.holds_programs and (
+            twin is eqn or _same_but_programs(eqn, values, twin, operands)
+        )  # then its own equations are compared
+        self.waiting.append((place, None if inside else twin, operands, outs))
+        if len(self.waiting) > BEHIND:
+            self._judge(*self.waiting.popleft())
+
+    def _judge(
+        self, place: Place, twin: Equation | None, operands: list[Any], outs: Sequence[Any]
+    ) -> None:
+        """Compare an equation's results; `twin`: the one that the reference runs, None: none."""
+        self.drift.remember(place, outs)
+        if twin is None:
+            return
+        eqn = place.equation
+        self.count += 1
+        verdict = judge(twin, operands, outs)
+        score = verdict.ulps if verdict.right else np.inf
+        if score > self.scores.get(eqn, 0.0):
+            self._note(eqn, score, place, outs, verdict)
+        if self.first is None and not verdict.right:
+            self.first = self.worst[eqn]
+
+    def _note(
+        self, eqn: Equation, score: float, place: Place, outs: Sequence[Any], verdict: Any
+    ) -> None:
+        """Describe one of the worst equations; which costs more than comparing it."""
+        if len(self.worst) >= ROWS and eqn not in self.worst:
+            least = min(self.worst, key=self.scores.__getitem__)
+            if self.scores[least] >= score:
+                return
+            del self.worst[least]
+        self.scores[eqn] = score
+        self.worst[eqn] = _finding(place, outs, verdict)
+
+    def _check_whole(self, place: Place, values: list[Any], outs: Sequence[Any]) -> None:
+        """An equation that holds programs, compiled as one, against its own equations' run."""
+        eqn = place.equation
+        if self.first is not None or not nested(eqn.params) or any(place.steps):
+            return
+        whole = by_xla(eqn, values)
+        for y, x, v in zip(whole, outs, eqn.outputs, strict=True):
+            y, x = plain(y), plain(x)
+            if not _near(y, x, [np.asarray(x)], v.type):
+                error = float(ulps(y, x).max(initial=0.0))
+                self.first = Finding.of(
+                    place, error, 0.0, summary(y, v.type), summary(x, v.type),
+                    "compiled as a whole it differs from its own equations run one by one",
+                )  # fmt: skip
+                return
+
+
+def _finding(place: Place, outs: Sequence[Any], verdict: Any) -> Finding:
+    types = [v.type for v in place.equation.outputs]
+    errors = [
+        float(ulps(plain(y), plain(r)).max(initial=0.0))
+        for y, r in zip(outs, verdict.expected, strict=True)
+    ]
+    k = int(np.argmax(errors)) if errors else 0
+    return Finding.of(
+        place, verdict.ulps, verdict.limit, summary(outs[k], types[k]),
+        summary(verdict.expected[k], types[k]), "",
+    )  # fmt: skip
+
+
+# --- results --------------------------------------------------------------------------------------
+
+
+def _result(
+    i: int, t: Any, trusted: bool, whole: Any, stepwise: Any, same: Any, exact: Any
+) -> Result:
+    """The verdict on one result of the whole program. `trusted`: each equation of the stepwise run
+    was right, so that it shows what rounding does."""
+    whole, stepwise, exact = plain(whole), plain(stepwise), plain(exact)
+    others = [stepwise] if trusted else []
+    others += [] if same is None else [plain(same)]
+    return Result(
+        i, str(t), _near(whole, exact, others, t), relative(whole, exact),
+        relative(stepwise, exact), None if same is None else relative(same, exact),
+    )  # fmt: skip
+
+
+_SLACK = 16.0  # roundings in another order may be so many times worse
+
+
+def _near(y: Any, exact: Any, others: Sequence[Any], t: Any) -> bool:
+    """Is it about as near to the exact result as other ways to compute it are?"""
+    if not is_inexact(y.dtype):
+        return any(np.array_equal(y, x) for x in (exact, *others))
+    scale = rounding(t.dtype)
+    usual = max([scale, *[_SLACK * relative(x, exact) for x in others]])
+    return relative(y, exact) <= usual or any(relative(y, x) <= scale for x in others)
+
+
+# --- two programs of the same shape ---------------------------------------------------------------
+
+Twins = dict[Equation, tuple[Equation, dict[Any, Any]]]
+
+
+def _twins(program: Program, other: Program) -> Twins | None:
+    """Per equation that of the other program, and for the variables of that those of the program;
+    None if the programs are not of the same shape."""
+    found: Twins = {}
+    todo = [(program, other)]
+    seen = set()
+    while todo:
+        p, q = todo.pop()
+        if (p, q) in seen:
+            continue
+        seen.add((p, q))
+        if len(p.equations) != len(q.equations) or not same_types(p.in_types, q.in_types):
+            return None
+        names: dict[Any, Any] = dict(zip(q.inputs, p.inputs, strict=True))
+        names.update(_constants(p, q))
+        for e, twin in zip(p.equations, q.equations, strict=True):
+            inside = [[n for _, n in nested(x.params)] for x in (e, twin)]
+            mine, its = ([v.type for v in x.outputs] for x in (e, twin))
+            if not same_types(mine, its) or len(inside[0]) != len(inside[1]):
+                return None
+            found[e] = twin, names
+            names.update(zip(twin.outputs, e.outputs, strict=True))
+            todo += zip(*inside, strict=True)
+    return found
+
+
+def _same_but_programs(e: Equation, values: Any, twin: Equation, operands: Any) -> bool:
+    """Are two equations that hold programs given the same, apart from these programs?"""
+    inside = {name for x in (e, twin) for name, v in x.params.items() if nested({name: v})}
+    mine, its = ({k: v for k, v in x.params.items() if k not in inside} for x in (e, twin))
+    same = e.primitive is twin.primitive and mine == its
+    pairs = zip(values, operands, strict=True)
+    return same and all(x is y or plain(x).tobytes() == plain(y).tobytes() for x, y in pairs)
+
+
+def _constants(p: Program, q: Program) -> dict[Any, Any]:
+    """The constants of q by those of p; where p has no such one, by their values."""
+    if len(p.constants) == len(q.constants):
+        return dict(zip(q.constants, p.constants, strict=True))
+    return {}

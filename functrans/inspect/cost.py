@@ -1,0 +1,257 @@
+"""`cost`: what a function costs, per equation and per line of the user's, beside XLA's own account.
+
+In: a function and the types of its arguments. Out: a `CostReport`. Nothing is run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from functrans.backends.xla import executable
+from functrans.inspect.observe import letters
+from functrans.inspect.page import columns, page, save, table
+from functrans.inspect.schedule import Schedule, own_cost, schedule
+from functrans.inspect.staged import passes_of, staged
+from functrans.ir.program import Program
+from functrans.ir.source import location, text_of
+from functrans.ir.text import nested, show_equation
+from functrans.passes.explain import measured, short
+from functrans.passes.pipeline import DEFAULT, Choice
+from functrans.primitives.base import bytes_of
+
+ROWS = 20  # of a table
+
+
+class EquationCost(NamedTuple):
+    """An equation, in all the steps that it is run: floating point operations, bytes that it reads
+    and writes if each value stands in memory, and the user's line."""
+
+    equation: str
+    primitive: str
+    line: str
+    flops: float
+    bytes: float
+
+
+class LineCost(NamedTuple):
+    """A line of the user's: the sums over the equations that it made, also by transformations."""
+
+    line: str
+    equations: int
+    flops: float
+    bytes: float
+
+    @property
+    def intensity(self) -> float:
+        """Floating point operations per byte."""
+        return self.flops / self.bytes if self.bytes else 0.0
+
+
+class CostReport:
+    """What a function costs; its text is for people.
+
+    flops     : floating point operations
+    bytes     : bytes read and written if each value of the program stood in memory
+    moved     : bytes read and written after fusion (inspect/schedule.py)
+    intensity : flops per byte moved
+    arguments, results : their bytes
+    peak      : bytes in use at the worst moment, arguments, results and all
+    live      : the largest values then: (type, bytes, the user's line)
+    equations : an `EquationCost` for each, those of nested programs too
+    lines     : a `LineCost` per line of the user's, the dearest in flops first
+    xla       : "flops", "bytes", "arguments", "results", "temporary", "peak" by XLA's own analyses
+                of the compiled program; empty if it was not asked
+    """
+
+    def __init__(self, program: Program, xla_says: dict[str, float]):
+        size = measured(program)
+        plan = schedule(program)
+        self.program = program
+        self.flops, self.bytes = size.flops, size.bytes
+        self.moved = plan.moved
+        self.arguments = bytes_of(*program.in_types, *[v.type for v in program.constants])
+        self.results = bytes_of(*program.out_types)
+        self.peak = self.arguments + plan.peak
+        self.live = _live(program, plan)
+        self.equations = _equations(program)
+        self.lines = _lines(self.equations)
+        self.xla = xla_says
+
+    @property
+    def intensity(self) -> float:
+        """Floating point operations per byte moved."""
+        return self.flops / self.moved if self.moved else 0.0
+
+    def __str__(self) -> str:
+        parts = [columns(*self._totals()), columns(*self._lines_table())]
+        parts.append(
+            "Largest values in memory at the worst moment\n" + columns(*self._live_table())
+        )
+        return "\n\n".join(parts)
+
+    __repr__ = __str__
+
+    def save(self, path: str) -> None:
+        """Write the report as one file: `.html`, a page that needs nothing else, or `.json`.
+
+        Raises:
+          InvalidArgument: another suffix.
+        """
+        save(path, self.as_dict, self.as_html)
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as lists, dicts, strings and numbers."""
+        names = ("flops", "bytes", "moved", "intensity", "arguments", "results", "peak", "xla")
+        return {name: getattr(self, name) for name in names} | {
+            "lines": [line._asdict() for line in self.lines],
+            "equations": [e._asdict() for e in self.equations],
+            "live": [list(x) for x in self.live],
+        }
+
+    def as_html(self) -> str:
+        """The page."""
+        dearest = sorted(self.equations, key=lambda e: -e.flops)[: 10 * ROWS]
+        rows = [(short(int(e.flops)), short(int(e.bytes)), e.equation, e.line) for e in dearest]
+        return page("cost", [
+            table("Totals", *self._totals()), table("Lines", *self._lines_table()),
+            table("Largest values in memory at the worst moment", *self._live_table()),
+            table("Equations", ("FLOPs", "bytes", "equation", "line"), rows),
+        ])  # fmt: skip
+
+    def _totals(self) -> tuple[Sequence[str], list[Sequence[str]]]:
+        rows = [
+            ("FLOPs", self.flops, "flops"), ("bytes moved", self.moved, "bytes"),
+            ("bytes without fusion", self.bytes, ""),
+            ("arguments, bytes", self.arguments, "arguments"),
+            ("results, bytes", self.results, "results"), ("peak memory, bytes", self.peak, "peak"),
+        ]  # fmt: skip
+        shown: list[Sequence[str]] = [
+            (name, short(int(mine)), short(int(self.xla[key])) if key in self.xla else "")
+            for name, mine, key in rows
+        ]
+        shown.append(("FLOPs per byte", f"{self.intensity:.3g}", ""))
+        return ("", "functrans", "XLA" if self.xla else ""), shown
+
+    def _lines_table(self) -> tuple[Sequence[str], list[Sequence[str]]]:
+        head = ("FLOPs", "bytes", "FLOPs/byte", "equations", "line")
+        return head, [
+            (
+                short(int(x.flops)),
+                short(int(x.bytes)),
+                f"{x.intensity:.3g}",
+                str(x.equations),
+                x.line,
+            )
+            for x in self.lines[:ROWS]
+        ]
+
+    def _live_table(self) -> tuple[Sequence[str], list[Sequence[str]]]:
+        return ("type", "bytes", "line"), [(t, short(n), line) for t, n, line in self.live]
+
+
+def cost(fun: Any, *, passes: Choice | None = None, xla: bool = True) -> Callable[..., CostReport]:
+    """Make a function that tells what `fun` costs, without running it.
+
+    Arguments:
+      fun: function of pytrees of arrays, which may be jitted, a gradient, ...; or a Program.
+      passes: as in `ft.jit`; left out: those of `fun` if it is jitted, else all.
+      xla: also compile the program and ask XLA for its own account.
+
+    Returns:
+      A function of arrays, scalars, pytrees or `ft.ShapeDtypeStruct`s that returns a `CostReport`:
+      print it; `flops`, `bytes`, `moved`, `intensity`, `peak`, `lines`, `equations`, `xla`.
+
+      Counted are the operations of the program after the passes: a multiplication and an addition
+      in each term of a contraction, one for each element of most others. For the gradients of a
+      dense network, of a convolutional one and of a transformer on CPU the FLOPs are within 2 % of
+      XLA's, the bytes moved within 30 %, the peak of memory within 40 %; a test holds this. XLA
+      counts the body of a loop once; here each step of a scan counts, and of a `while`, whose steps
+      nobody knows, one. XLA counts exponentials and the like apart, as one each; here they are some
+      ten operations, which shows in programs with next to no contractions.
+
+    Raises:
+      TypeMismatch: `fun` is a Program that takes another number of values.
+      InvalidArgument: a name among `passes` is not that of a pass.
+
+    Source: `jax.stages.Compiled.cost_analysis`, `memory_analysis`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> report = ft.cost(lambda a, b: jnp.sum(a @ b, axis=0), passes=(), xla=False)(
+      ...     jnp.ones((8, 16)), jnp.ones((16, 4)))
+      >>> report.flops, report.peak
+      (1056, 912)
+    """
+
+    def costed(*args: Any, **kwargs: Any) -> CostReport:
+        made = staged(fun, args, kwargs, passes_of(fun, DEFAULT) if passes is None else passes)
+        return CostReport(made.program, _by_xla(made.program, made.values) if xla else {})
+
+    return costed
+
+
+def _by_xla(program: Program, values: Sequence[Any]) -> dict[str, float]:
+    """XLA's analyses of the compiled program; without what its backend does not tell."""
+    function: Any = executable(program)  # of jax.jit
+    compiled = function.lower(*program.values, *values).compile()
+    says: dict[str, float] = {}
+    counted = compiled.cost_analysis() or {}
+    for name, key in (("flops", "flops"), ("bytes", "bytes accessed")):
+        if key in counted:
+            says[name] = counted[key]
+    memory = compiled.memory_analysis()
+    if memory is not None:
+        says["arguments"] = memory.argument_size_in_bytes
+        says["results"] = memory.output_size_in_bytes
+        says["temporary"] = memory.temp_size_in_bytes
+        shared = memory.alias_size_in_bytes
+        says["peak"] = says["arguments"] + says["results"] + says["temporary"] - shared
+    return says
+
+
+# --- per equation, per line -----------------------------------------------------------------------
+
+
+def _equations(program: Program) -> list[EquationCost]:
+    """Every equation that computes, those in nested programs with what their holder costs in all,
+    shared out by what each of them costs once."""
+    names = letters(program)
+    found: list[EquationCost] = []
+    todo = [(program, 1.0, 1.0)]  # a program, how often its FLOPs and its bytes count
+    while todo:
+        p, often, passed = todo.pop()
+        for e in p.equations:
+            own = own_cost(e)
+            inside = [q for _, q in nested(e.params)]
+            if inside:
+                parts = [own_cost(x) for q in inside for x in q.equations]
+                flops, size = sum([c.flops for c in parts]), sum([c.bytes for c in parts])
+                more = often * own.flops / max(flops, 1), passed * own.bytes / max(size, 1)
+                todo += [(q, *more) for q in inside]
+                continue
+            line = f"{location(e.source)}  {text_of(e.source)}".rstrip()
+            text = show_equation(e, names)
+            costs = often * own.flops, passed * own.bytes
+            found.append(EquationCost(text, e.primitive.name, line, *costs))
+    return found
+
+
+def _lines(equations: Sequence[EquationCost]) -> list[LineCost]:
+    by_line: dict[str, list[EquationCost]] = {}
+    for e in equations:
+        by_line.setdefault(e.line, []).append(e)
+    lines = [
+        LineCost(line, len(es), sum([e.flops for e in es]), sum([e.bytes for e in es]))
+        for line, es in by_line.items()
+    ]
+    return sorted(lines, key=lambda x: (-x.flops, -x.bytes))
+
+
+def _live(program: Program, plan: Schedule) -> list[tuple[str, int, str]]:
+    made_by = {v: e for e in program.equations for v in e.outputs}
+    return [
+        (str(v.type), bytes_of(v.type), f"{location(s)}  {text_of(s)}".rstrip())
+        for v in plan.live
+        for s in [made_by[v].source]
+    ]

@@ -1,0 +1,150 @@
+"""The doctor: versions, devices, and every operation compared with the reference on each device.
+
+`python -m functrans` runs it. In: streams and devices. Out: lines, and whether all is well.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+import time
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, NamedTuple, TextIO
+
+import jax
+
+from functrans.inspect.compare import compare
+from functrans.inspect.page import columns
+from functrans.inspect.samples import Sample, samples
+from functrans.ir.program import Program
+from functrans.passes.rewrite import children_first
+
+_PACKAGES = ("functrans", "jax", "jaxlib", "numpy", "scipy", "ml_dtypes", "opt_einsum")
+_WIDTH = 30  # of the progress bar
+
+
+class Row(NamedTuple):
+    """An operation on a device: its worst error over the samples that use it, in units in the last
+    place, how much was expected at most, and what went wrong ("" if nothing)."""
+
+    operation: str
+    ulps: float
+    limit: float
+    problem: str
+
+
+def doctor(
+    output: TextIO | None = None,
+    devices: Sequence[Any] | None = None,
+    chosen: Sequence[Sample] | None = None,
+) -> bool:
+    """Say what is installed, compare every operation on each device; is all well?
+
+    Arguments:
+      output: text stream; left out: the terminal.
+      devices: left out: the first device of each kind that JAX sees.
+      chosen: samples (inspect/samples.py); left out: all.
+    """
+    stream = output or sys.stdout
+    stream.write(_versions())
+    devices = _one_of_each() if devices is None else devices
+    chosen = list(samples()) if chosen is None else chosen
+    well = True
+    for device in devices:
+        stream.write(f"\n{device.platform}: {device.device_kind}\n")
+        rows, seconds = _examine(device, chosen, stream)
+        bad = [r for r in rows if r.problem]
+        well = well and not bad
+        stream.write(_table(rows) + "\n")
+        verdict = f"{len(bad)} of {len(rows)} operations are not well" if bad else "all well"
+        stream.write(f"{len(rows)} operations in {seconds:.0f} s: {verdict}\n")
+    return well
+
+
+def _versions() -> str:
+    lines = [f"Python {platform.python_version()} on {platform.platform()}"]
+    for name in _PACKAGES:
+        try:
+            lines.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            lines.append(f"{name} is not installed as a package")
+    shown = ", ".join([f"{d.platform}:{d.id} ({d.device_kind})" for d in _all_devices()])
+    return "\n".join([*lines, f"devices: {shown}"]) + "\n"
+
+
+def _all_devices() -> list[Any]:
+    """The devices of the default platform, and the CPU, which is always there."""
+    found = list(jax.devices())
+    if all(d.platform != "cpu" for d in found):
+        found += jax.devices("cpu")
+    return found
+
+
+def _one_of_each() -> list[Any]:
+    kinds = {(d.platform, d.device_kind): d for d in reversed(_all_devices())}
+    return list(kinds.values())[::-1]
+
+
+def _examine(device: Any, chosen: Sequence[Sample], stream: TextIO) -> tuple[list[Row], float]:
+    """A row per operation that the samples use."""
+    start = time.monotonic()
+    rows: dict[str, Row] = {}
+    with jax.default_device(device):
+        for i, (name, function, operands) in enumerate(chosen):
+            _progress(stream, i, len(chosen), name)
+            for row in _rows(name, function, operands):
+                known = rows.get(row.operation)
+                if known is None or (bool(row.problem), row.ulps) > (
+                    bool(known.problem),
+                    known.ulps,
+                ):
+                    rows[row.operation] = row
+    _progress(stream, len(chosen), len(chosen), "")
+    return sorted(rows.values()), time.monotonic() - start
+
+
+def _rows(name: str, function: Any, operands: tuple[Any, ...]) -> list[Row]:
+    """What one sample says about each operation that it uses."""
+    try:
+        report = compare(function, passes=())(*operands)
+    except Exception as error:  # whatever a backend raises is what is wrong with it
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        return [Row(name, float("inf"), 0.0, f"{type(error).__name__}: {first:.60}")]
+    worst = {f.primitive: f for f in reversed(report.worst)}
+    rows = []
+    for operation in operations_of(report.program):
+        found = worst.get(operation)
+        ulps, limit = (found.ulps, found.limit) if found else (0.0, 0.0)
+        problem = f"off, in sample {name!r}" if found and ulps > limit else ""
+        rows.append(Row(operation, ulps, limit, problem))
+    if not report.ok and not any(r.problem for r in rows):
+        where = report.first.primitive if report.first else name
+        rows.append(Row(where, float("inf"), 0.0, report.verdict))
+    return rows
+
+
+def operations_of(program: Program) -> list[str]:
+    """The names of the operations of a program and of those nested in it."""
+    names = [e.primitive.name for p in children_first(program) for e in p.equations]
+    return list(dict.fromkeys(names))
+
+
+def _progress(stream: TextIO, done: int, total: int, name: str) -> None:
+    """One line, written over again; on what is no terminal, nothing."""
+    if not stream.isatty():
+        return
+    full = _WIDTH * done // max(total, 1)
+    bar = "#" * full + "." * (_WIDTH - full)
+    stream.write(f"\r[{bar}] {done}/{total} {name:28.28}")
+    stream.write("\r" + " " * (_WIDTH + 45) + "\r" if done == total else "")
+    stream.flush()
+
+
+def _table(rows: Sequence[Row]) -> str:
+    """What is wrong first, then the largest errors; those that are exact in one line."""
+    shown = sorted([r for r in rows if r.ulps], key=lambda r: (not r.problem, -r.ulps))
+    cells = [(r.operation, f"{r.ulps:.3g}", f"{r.limit:.3g}", r.problem) for r in shown]
+    exact = [r.operation for r in rows if not r.ulps]
+    text = columns(("operation", "worst ULP", "expected", ""), cells)
+    return text + f"\nexact: {', '.join(exact)}"

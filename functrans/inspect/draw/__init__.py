@@ -1,0 +1,1 @@
+"""Pictures of programs; `entry.draw` writes them."""

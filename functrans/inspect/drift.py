@@ -1,0 +1,133 @@
+"""How the error of a run accumulates from equation to equation.
+
+In: XLA's run, each equation on XLA's own values; then the float64 reference's, on its own. Out: the
+relative error of each result, and where an equation makes it grow most.
+
+Of a value of the first run at most `SAMPLE` elements are remembered, evenly spaced: what is said
+here is about these. The verdict on each equation (inspect/closeness.py) is about all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from functrans.inspect.closeness import plain, relative
+from functrans.inspect.observe import Place
+from functrans.inspect.report import Finding
+from functrans.inspect.staged import summary
+from functrans.ir.program import Equation, Program, Var
+from functrans.ir.text import nested
+from functrans.ir.types import is_inexact
+
+SAMPLE = 2048
+MOST_BYTES = 2**28  # of all that is remembered
+_VISIBLE = 2.0**-18  # smaller errors may grow
+_NOTABLE = 8.0  # so many times is growth
+
+
+class Growth(NamedTuple):
+    """The equation that makes the relative error of its operands grow most."""
+
+    factor: float
+    before: float
+    after: float
+    finding: Finding
+
+
+class Drift:
+    """Error of a run against another that is seen later."""
+
+    def __init__(self) -> None:
+        self.curve: list[float] = []  # the relative error of each equation's results, in order
+        self.parted: str | None = None  # where the runs first took different ways
+        self.sampled = True
+        self._kept: dict[tuple, list[Any]] = {}
+        self._bytes = 0
+        self._errors: dict[Var, float] = {}  # of the last value of a variable
+        self._carried: dict[Program, float] = {}  # of the last results of a nested program
+        self._largest: dict[Var, float] = {}  # over all steps
+        self._grown: dict[Equation, Growth] = {}
+
+    def remember(self, place: Place, outs: Sequence[Any]) -> None:
+        """What the first run made at a place."""
+        if self._bytes > MOST_BYTES:
+            self.sampled = False
+            return
+        kept = [_sample(y) for y in outs]
+        self._kept[place.key] = kept
+        self._bytes += 200 + sum([y.nbytes for y in kept])
+
+    def follow(self, place: Place, values: Sequence[Any], outs: Sequence[Any]) -> None:
+        """What the second run, the exact one, makes there."""
+        kept = self._kept.pop(place.key, None)
+        if kept is None:
+            if self.parted is None and self.sampled:
+                self.parted = str(place)
+            return
+        eqn = place.equation
+        errors = [
+            relative(y, _sample(x)) if is_inexact(v.type.dtype) else 0.0
+            for y, x, v in zip(kept, outs, eqn.outputs, strict=True)
+        ]
+        for v, error in zip(eqn.outputs, errors, strict=True):
+            self._errors[v] = error
+            self._largest[v] = max(error, self._largest.get(v, 0.0))
+        after = max(errors, default=0.0)
+        self.curve.append(after)
+        if place.frame.holder is not None:
+            carried = self._carried.get(place.frame.program, 0.0)
+            self._carried[place.frame.program] = max(carried, after)
+        if after <= _VISIBLE or eqn.primitive.holds_programs:
+            return
+        before = max(self._before(place), float(np.finfo(np.float32).eps) / 2)
+        factor = after / before
+        if factor > max(_NOTABLE, self._grown[eqn].factor if eqn in self._grown else 0.0):
+            k = errors.index(after)
+            texts = [summary(x[k], eqn.outputs[k].type) for x in (kept, outs)]
+            self._grown[eqn] = Growth(factor, before, after, Finding.of(place, 0.0, 0.0, *texts))
+
+    def growth(self, program: Program) -> Growth | None:
+        """Where the error grew most; None if it stayed near the rounding everywhere.
+
+        The error of a value that is nearly zero and is added to a larger one does not count: of
+        each error only so much as reaches a result."""
+        reaches: dict[Var, float] = {
+            v: self._largest.get(v, 0.0) for v in program.outputs if isinstance(v, Var)
+        }
+        todo, found = [program], []
+        while todo:
+            p = todo.pop()
+            for eqn in reversed(p.equations):
+                out = max([reaches.get(v, 0.0) for v in eqn.outputs], default=0.0)
+                if eqn in self._grown:
+                    g = self._grown[eqn]
+                    after = min(g.after, out)
+                    found.append(g._replace(factor=after / g.before, after=after))
+                inside = [q for _, q in nested(eqn.params)]
+                for v in (*eqn.inputs, *[v for q in inside for v in q.outputs]):
+                    if isinstance(v, Var):
+                        through = min(out, self._largest.get(v, 0.0))
+                        reaches[v] = max(reaches.get(v, 0.0), through)
+                todo += inside
+        best = max(found, key=lambda g: g.factor, default=None)
+        return None if best is None or best.factor < _NOTABLE or best.after < _VISIBLE else best
+
+    def _before(self, place: Place) -> float:
+        """The error of an equation's operands. Those that a nested program was given have the error
+        of the operands of its holder, or of the step before."""
+        known = [self._errors[v] for v in place.equation.inputs if v in self._errors]
+        frame = place.frame
+        if frame.holder is not None and any(
+            v in frame.program.inputs for v in place.equation.inputs
+        ):
+            given = [self._errors.get(v, 0.0) for v in frame.holder.equation.inputs]
+            known += [*given, self._carried.get(frame.program, 0.0)]
+        return max(known, default=0.0)
+
+
+def _sample(x: Any) -> Any:
+    x = plain(x).reshape(-1)
+    return x[:: -(-x.size // SAMPLE)].copy() if x.size > SAMPLE else x

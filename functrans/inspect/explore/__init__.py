@@ -1,0 +1,1 @@
+"""One page with all stages of a function; `entry.explore` writes it."""

@@ -1,0 +1,90 @@
+"""One page that shows a function at every stage, side by side.
+
+In: a function and arguments. Out: an HTML file that needs no network. `stages` collects the lines;
+the page (page.html, page.css, page.js) draws only those in sight, so that its speed does not
+depend on the program's length.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Sequence
+from html import escape
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from functrans.flat import function_name
+from functrans.inspect.explore.stages import Lines, Stage, checked, stages
+
+
+def explore(fun: Callable[..., Any], path: str | Path) -> Callable[..., Path]:
+    """Make a function that writes a page about `fun` instead of running it.
+
+    The page shows the user's source, the program as traced, as differentiated or batched, after
+    the passes of `jit`, and as StableHLO, side by side. Pointing at a line lights the lines of all
+    stages that come from the same line of source, a click scrolls to them; equations are coloured
+    by their cost; nested programs fold; a box searches all stages.
+
+    Arguments:
+      fun: function of pytrees of arrays; may itself be a transformed or jitted function.
+      path: the HTML file to write.
+
+    Returns:
+      A function of arrays, scalars, pytrees or `ft.ShapeDtypeStruct`s that returns the file's Path.
+      The program as traced is shown where the function below is known, which a `vmap` hides.
+
+    Raises:
+      InvalidArgument: `fun` is not a function.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp, tempfile
+      >>> slope = ft.grad(lambda x: jnp.sin(x) * x)
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     page = explore(slope, folder + "/slope.html")(1.0)
+      ...     page.name, "StableHLO" in page.read_text()
+      ('slope.html', True)
+    """
+    checked(fun)
+
+    def explored(*args: Any, **kwargs: Any) -> Path:
+        made, lines = stages(fun, args, kwargs)
+        written = Path(path)
+        written.write_text(page(function_name(fun), made, lines), encoding="utf-8")
+        return written
+
+    return explored
+
+
+def page(title: str, made: Sequence[Stage], lines: Lines) -> str:
+    """The HTML of some stages."""
+    data = json.dumps(_data(made, lines), ensure_ascii=False, separators=(",", ":"))
+    parts = {
+        "TITLE": escape(title),
+        "STYLE": asset("page.css"),
+        "SCRIPT": asset("page.js"),
+        "DATA": data.replace("<", "\\u003c"),  # nothing in it can end the script
+    }
+    html = asset("page.html")
+    for name, text in parts.items():
+        html = html.replace("{{" + name + "}}", text)
+    return html
+
+
+@functools.cache
+def asset(name: str) -> str:
+    """A file of this package."""
+    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _data(made: Sequence[Stage], lines: Lines) -> dict[str, Any]:
+    """Column by column: numbers take less room so."""
+    hows: dict[str, int] = {}
+    shown = []
+    for s in made:
+        columns = [list(c) for c in zip(*s.rows, strict=True)]
+        columns[3] = [hows.setdefault(h, len(hows)) for h in columns[3]]
+        shown.append({"name": s.name, "equations": s.equations, "columns": columns})
+    places = [f"{file.rpartition('/')[2]}:{line}" for file, line in lines.numbers]
+    return {"stages": shown, "hows": list(hows), "places": places}

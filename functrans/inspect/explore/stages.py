@@ -1,0 +1,278 @@
+"""The stages that a function goes through, as lists of lines that know their source and their cost.
+
+    source          the user's functions that the equations stand in
+    traced          the function below the derivatives, where the wrappers say which it is
+    differentiated, batched     the program of the function as given
+    optimised       after the passes of `jit`
+    StableHLO       what XLA is given
+
+In: a function and arguments. Out: `Stage`s; `Lines` numbers the user's lines for all of them.
+"""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from types import CodeType
+from typing import Any, NamedTuple
+
+from functrans import errors
+from functrans.api.jit import jit
+from functrans.api.programs import make_ir
+from functrans.ir.program import Equation, Program
+from functrans.ir.source import is_users, line_of
+from functrans.ir.text import Names, nested, show_equation, show_type
+from functrans.ir.types import ArrayType
+
+LONGEST = 400  # characters of a line that are kept
+
+
+class Row(NamedTuple):
+    """One line of a stage. `source`: its number in Lines, -1 for none; `how`: what made it;
+    `inside`: how many rows below it belong to it."""
+
+    text: str
+    depth: int = 0
+    source: int = -1
+    how: str = ""
+    flops: int = 0
+    bytes: int = 0
+    inside: int = 0
+
+
+class Stage(NamedTuple):
+    """A named list of rows; `equations` counts those of programs."""
+
+    name: str
+    rows: list[Row]
+    equations: int = 0
+
+
+class Lines:
+    """The user's lines that equations stand in, numbered as they are met."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[tuple[str, int], int] = {}
+        self.codes: dict[CodeType, None] = {}
+
+    def number(self, file: str, line: int) -> int:
+        return self.numbers.setdefault((file, line), len(self.numbers))
+
+    def of(self, e: Equation) -> int:
+        if e.source is None:
+            return -1
+        self.codes[e.source[0]] = None
+        return self.number(e.source[0].co_filename, line_of(e.source))
+
+
+def stages(fun: Callable[..., Any], args: tuple, kwargs: dict) -> tuple[list[Stage], Lines]:
+    """All stages of a function for these arguments, and the lines that they share."""
+    lines = Lines()
+    derived = make_ir(fun)(*args, **kwargs)
+    inner = underlying(fun)
+    found = []
+    if inner is not None:
+        found.append(of_program("traced", make_ir(inner)(*args, **kwargs), lines))
+    found.append(of_program(" and ".join(_made_by(fun)) or "traced", derived, lines))
+    whole: Any = fun if hasattr(fun, "jitted_function") else jit(fun)
+    found.append(of_program("optimised", whole.program(*args, **kwargs), lines))
+    text = whole.lower(*args, **kwargs).as_text(debug_info=True)
+    found.append(of_stablehlo(text, lines))
+    return [of_source(lines, found[-3]), *found], lines
+
+
+# --- which function is below ----------------------------------------------------------------------
+
+# The files of the wrappers of `api`: what they do to a program, and which of them leave the
+# arguments as they are.
+_DOES = {"derivatives.py": "differentiated", "jet.py": "differentiated", "vmap.py": "batched",
+         "shard_map.py": "batched"}  # fmt: skip
+_SAME_ARGUMENTS = ("derivatives.py", "jit.py", "checkpoint.py", "tracebacks.py")
+
+
+def _chain(fun: Any) -> Iterator[Any]:
+    """A function, and those that it wraps."""
+    while fun is not None:
+        yield fun
+        fun = getattr(fun, "__wrapped__", None)
+
+
+def _files(functions: Sequence[Any]) -> list[str]:
+    """The names of the files of this library that functions stand in."""
+    codes = [f.__code__ for f in functions if hasattr(f, "__code__")]
+    return [os.path.basename(c.co_filename) for c in codes if not is_users(c)]
+
+
+def _made_by(fun: Any) -> list[str]:
+    """What the wrappers do, innermost first."""
+    *outer, _ = _chain(fun)
+    return list(dict.fromkeys([_DOES[f] for f in reversed(_files(outer)) if f in _DOES]))
+
+
+def underlying(fun: Any) -> Any:
+    """The user's function below derivatives, jit and checkpoint, whose arguments are those of the
+    whole; None where there is none or another wrapper (vmap) changes the arguments."""
+    *outer, innermost = _chain(fun)
+    if not _made_by(fun) or not hasattr(innermost, "__code__") or not is_users(innermost.__code__):
+        return None
+    return innermost if set(_files(outer)) <= set(_SAME_ARGUMENTS) else None
+
+
+# --- programs -------------------------------------------------------------------------------------
+
+
+def of_program(name: str, program: Program, lines: Lines) -> Stage:
+    """A program's text with costs; nested programs are indented below their equation."""
+    rows: list[Row] = []
+    _write(program, "", 0, 1, lines, rows, {})
+    return Stage(name, rows, sum([r.flops >= 0 and r.source != -2 for r in rows]))
+
+
+def _write(
+    program: Program, label: str, depth: int, times: int, lines: Lines, rows: list[Row],
+    seen: dict[Program, int],
+) -> None:  # fmt: skip
+    """Append the rows of a program; one met before is named by its number."""
+    if program in seen:
+        rows.append(Row(f"{label}the same as program ${seen[program]} above", depth, -2))
+        return
+    seen[program] = len(seen) + 1
+    names, at = Names(), len(rows)
+    inputs = ", ".join([names.typed(v) for v in program.inputs])
+    tag = f" ${seen[program]}" if depth else ""
+    rows.append(Row(_cut(f"{label}program {program.name}{tag} ({inputs})"), depth, -2))
+    for v, value in zip(program.constants, program.values, strict=True):
+        shape = show_type(getattr(value, "type", None) or v.type)
+        rows.append(Row(f"{names(v)}: {shape} = a captured array", depth + 1, -2))
+    for e in program.equations:
+        flops, moved = _cost(e)
+        here = len(rows)
+        text = _cut(show_equation(e, names))
+        rows.append(Row(text, depth + 1, lines.of(e), _how(e), flops * times, moved * times))
+        if e.primitive.holds_programs:
+            again = times * int(e.params.get("length", 1))
+            for inner_label, inner in nested(e.params):
+                _write(inner, inner_label, depth + 2, again, lines, rows, seen)
+            rows[here] = rows[here]._replace(inside=len(rows) - here - 1)
+    outs = ", ".join([names.atom(v) for v in program.outputs])
+    rows.append(Row(_cut(f"return {outs}"), depth + 1, -2))
+    rows[at] = rows[at]._replace(inside=len(rows) - at - 1)
+
+
+def _cost(e: Equation) -> tuple[int, int]:
+    types: Sequence[ArrayType] = [v.type for v in e.inputs]
+    found = e.primitive.cost(types, [v.type for v in e.outputs], **e.params)
+    return int(found.flops), int(found.bytes)
+
+
+def _how(e: Equation) -> str:
+    """`transpose of jvp of sin`; empty for an equation as the user wrote it."""
+    steps = []
+    while e.origin is not None:
+        steps.append(e.origin.how)
+        e = e.origin.equation
+    return " ".join([*steps, e.primitive.name]) if steps else ""
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+# --- the user's source ----------------------------------------------------------------------------
+
+
+def of_source(lines: Lines, cost: Stage) -> Stage:
+    """The functions that the equations of all stages stand in, with the cost of one stage."""
+    totals: dict[int, tuple[int, int]] = {}
+    for r in cost.rows:
+        if r.source >= 0 and not r.inside:
+            flops, moved = totals.get(r.source, (0, 0))
+            totals[r.source] = flops + r.flops, moved + r.bytes
+    wanted: dict[str, set[int]] = {}
+    for code in lines.codes:
+        try:
+            block, first = inspect.getsourcelines(code)
+        except (OSError, TypeError):
+            continue
+        first = max(first, 1)
+        wanted.setdefault(code.co_filename, set()).update(range(first, first + len(block)))
+    for file, line in lines.numbers:
+        if linecache.getline(file, line):
+            wanted.setdefault(file, set()).add(line)
+    rows: list[Row] = []
+    for file, numbers in wanted.items():
+        rows.append(Row(file.rpartition("/")[2], 0, -2, inside=0))
+        at, before = len(rows) - 1, None
+        for n in sorted(numbers):
+            if before is not None and n > before + 1:
+                rows.append(Row("⋯", 1, -2))
+            text = linecache.getline(file, n).rstrip("\n").expandtabs(4)
+            source = lines.numbers.get((file, n), -2)
+            rows.append(Row(f"{n:>4}  {_cut(text)}", 1, source, "", *totals.get(source, (0, 0))))
+            before = n
+        rows[at] = rows[at]._replace(inside=len(rows) - at - 1)
+    return Stage("source", rows or [Row("(no source: the file cannot be read)", 0, -2)])
+
+
+# --- StableHLO ------------------------------------------------------------------------------------
+
+_AT = re.compile(r" loc\((#loc\d*|unknown|\"[^\"]*\"(?:\(#loc\d*\))?)\)")
+_DEFINED = re.compile(r"^(#loc\d*) = loc\((.*)\)$")
+_FILE = re.compile(r"\"(.*)\":(\d+):\d+")
+_NAMED = re.compile(r"\".*\"\((#loc\d*)\)$")
+_CALL = re.compile(r"callsite\((#loc\d*) at (#loc\d*)\)$")
+
+
+def of_stablehlo(text: str, lines: Lines) -> Stage:
+    """A module's text, its locations as numbers of lines."""
+    found = [m for line in text.splitlines() if (m := _DEFINED.match(line))]
+    defined = {m[1]: m[2] for m in found}
+    known: dict[str, int] = {}
+    rows: list[Row] = []
+    opened: list[int] = []
+    for line in text.splitlines():
+        if line.startswith("#loc") or not line.strip():
+            continue
+        places = _AT.findall(line)
+        plain = _AT.sub("", line).rstrip()
+        inner = plain.strip()
+        depth = (len(plain) - len(plain.lstrip())) // 2
+        source = _place(places[-1], defined, lines, known) if places else -2
+        if inner.startswith("}") and opened:
+            start = opened.pop()
+            rows[start] = rows[start]._replace(inside=len(rows) - start)
+        if inner.endswith("{"):
+            opened.append(len(rows))
+        rows.append(Row(_cut(inner), depth, source))
+    return Stage("StableHLO", rows)
+
+
+def _place(name: str, defined: dict[str, str], lines: Lines, known: dict[str, int]) -> int:
+    """The user's line behind a location: the innermost that an equation has."""
+    if name not in known:
+        known[name] = -2  # of one that goes in circles
+        known[name] = _read(defined.get(name, ""), defined, lines, known)
+    return known[name]
+
+
+def _read(text: str, defined: dict[str, str], lines: Lines, known: dict[str, int]) -> int:
+    if (m := _CALL.search(text)) is not None:
+        inner = _place(m[1], defined, lines, known)
+        return inner if inner >= 0 else _place(m[2], defined, lines, known)
+    if (m := _NAMED.search(text)) is not None:
+        return _place(m[1], defined, lines, known)
+    if (m := _FILE.match(text)) is not None:
+        return lines.numbers.get((m[1], int(m[2])), -2)
+    return -2
+
+
+def checked(fun: Any) -> Callable[..., Any]:
+    """The function, or the error for something else."""
+    if not callable(fun):
+        raise errors.InvalidArgument(
+            f"explore takes a function, not {type(fun).__name__}: ft.explore(f, 'out.html')(*args)"
+        )
+    return fun

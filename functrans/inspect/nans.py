@@ -1,0 +1,250 @@
+"""`find_nan`: which equation, of which of the user's lines, makes the first NaN or infinity?
+
+In: a function and arguments. Out: a `NanReport`. The program is run one equation at a time by XLA,
+loops and branches gone into (inspect/observe.py); an equation is at fault if it makes a NaN of
+operands without one, or an infinity of finite operands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from functrans.inspect.closeness import plain
+from functrans.inspect.observe import Place, by_xla, observe
+from functrans.inspect.page import page, save, verdict
+from functrans.inspect.staged import passes_of, staged, summary
+from functrans.ir.program import Equation
+from functrans.ir.source import describe, location
+from functrans.ir.types import is_inexact
+from functrans.passes.pipeline import Choice
+
+MOST = 50  # findings that are kept
+
+
+class NanFinding(NamedTuple):
+    """An equation that makes what is not finite.
+
+    kind    : "NaN" or "infinity"
+    place   : which equation, of which nested program, in which step of which loop
+    steps   : of the loops around it, the outermost first, each counted from 0
+    primitive, equation : its operation; its text
+    line    : file, line and function of the user's
+    source  : what transformations made it ("transpose of jvp of ..."), the user's line and its text
+    forward : the operation, and the line of the user's, whose derivative it is; "" if it is none
+    inputs  : a summary per operand
+    outputs : a summary per result
+    """
+
+    kind: str
+    place: str
+    steps: Sequence[int]
+    primitive: str
+    equation: str
+    line: str
+    source: str
+    forward: str
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+
+    def __str__(self) -> str:
+        made = f"{self.kind} made by {self.place}"
+        lines = [made, f"    {self.equation}", f"    {self.source}"]
+        if self.forward:
+            lines.append(f"    as a derivative of {self.forward}")
+        lines += [f"    operand {i}  {text}" for i, text in enumerate(self.inputs)]
+        lines += [f"    result  {text}" for text in self.outputs]
+        return "\n".join(lines)
+
+
+class NanReport:
+    """What `find_nan` found; its text is for people.
+
+    first    : the first equation at fault, a `NanFinding`, or None
+    findings : the first equations at fault, in order; each equation once, in its first step
+    inputs   : summaries of the arguments that are not finite themselves, by their number
+    results  : numbers of the results that are not finite
+    """
+
+    def __init__(
+        self, findings: Sequence[NanFinding], inputs: dict[int, str], results: Sequence[int],
+        count: int,
+    ):  # fmt: skip
+        self.findings = findings
+        self.inputs = inputs
+        self.results = results
+        self.count = count
+
+    @property
+    def first(self) -> NanFinding | None:
+        return self.findings[0] if self.findings else None
+
+    @property
+    def verdict(self) -> str:
+        """One sentence."""
+        reach = (
+            f"results {list(self.results)} are not finite"
+            if self.results
+            else "it reaches no result"
+        )
+        if self.first is not None:
+            return f"{self.first.kind} first made by {self.first.place}; {reach}."
+        if self.inputs:
+            return (
+                f"The arguments {list(self.inputs)} are not finite; no equation makes more of it."
+            )
+        if self.results:
+            return f"No equation makes a NaN or infinity; {reach}: constants are not."
+        return f"All values are finite ({self.count} equations run)."
+
+    def __str__(self) -> str:
+        parts = [self.verdict]
+        if self.first is not None:
+            parts.append(str(self.first))
+        parts += [f"argument {i}: {text}" for i, text in self.inputs.items()]
+        rest = self.findings[1:]
+        if rest:
+            lines = [f"  {f.kind} by {f.place}, {f.line}" for f in rest[:10]]
+            lines += [f"  and {len(rest) - 10} more"] if len(rest) > 10 else []
+            parts.append("then\n" + "\n".join(lines))
+        return "\n\n".join(parts)
+
+    __repr__ = __str__
+
+    def save(self, path: str) -> None:
+        """Write the report as one file: `.html`, a page that needs nothing else, or `.json`.
+
+        Raises:
+          InvalidArgument: another suffix.
+        """
+        save(path, self.as_dict, self.as_html)
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as lists, dicts, strings and numbers."""
+        return {
+            "verdict": self.verdict,
+            "findings": [f._asdict() for f in self.findings],
+            "arguments": {str(i): text for i, text in self.inputs.items()},
+            "results": list(self.results),
+        }
+
+    def as_html(self) -> str:
+        """The page."""
+        good = not self.findings and not self.results
+        blocks = [(f.line, str(f)) for f in self.findings]
+        return page("find_nan", [verdict(self.verdict, good), *blocks])
+
+
+def find_nan(
+    fun: Any, *, infinities: bool = True, passes: Choice | None = None
+) -> Callable[..., NanReport]:
+    """Make a function that finds the first equation of `fun` that makes a NaN or an infinity.
+
+    Arguments:
+      fun: function of pytrees of arrays, which may be jitted, a gradient, ...; or a Program.
+      infinities: look for infinities made of finite operands too, not for NaNs alone.
+      passes: as in `ft.jit`: look at the program after these. Left out: those of `fun` if it is
+        jitted, else none, so that every equation is one of the user's.
+
+    Returns:
+      A function of the arguments of `fun` that returns a `NanReport`: print it, `report.first`,
+      `report.findings`. Each finding has the user's line, the operands, the step of the loop and,
+      if it is on the way back of a derivative, the operation and line that it is the derivative of.
+
+    Raises:
+      TypeMismatch: `fun` is a Program that takes another number of values.
+      InvalidArgument: a name among `passes` is not that of a pass.
+
+    Source: `jax.debug_nans`, which stops at the first operation that returns a NaN.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> report = ft.find_nan(ft.grad(lambda x: jnp.sqrt(x)))(0.0)
+      >>> report.first.kind, report.first.primitive
+      ('infinity', 'div')
+      >>> print(ft.find_nan(jnp.sin)(0.0))
+      All values are finite (1 equations run).
+    """
+
+    def found(*args: Any, **kwargs: Any) -> NanReport:
+        made = staged(fun, args, kwargs, passes_of(fun, ()) if passes is None else passes)
+        search = Search(infinities)
+        outs = observe(made.program, made.values, by_xla, after=search.look)
+        types = made.program.in_types
+        inputs = {
+            i: summary(x, t)
+            for i, (x, t) in enumerate(zip(made.values, types, strict=True))
+            if search.badness(x, t) > 0
+        }
+        results = [
+            i
+            for i, (y, t) in enumerate(zip(outs, made.program.out_types, strict=True))
+            if search.badness(y, t) > 0
+        ]
+        return NanReport(search.findings, inputs, results, search.count)
+
+    return found
+
+
+class Search:
+    """Looks at equation after equation."""
+
+    def __init__(self, infinities: bool):
+        self.infinities = infinities
+        self.findings: list[NanFinding] = []
+        self.seen: set[Equation] = set()
+        self.count = 0
+
+    def look(self, place: Place, values: Sequence[Any], outs: Sequence[Any]) -> None:
+        """Note an equation that has just run, if it is at fault for the first time."""
+        if place.equation.primitive.holds_programs:  # its own equations were looked at
+            return
+        self.count += 1
+        if place.equation in self.seen or len(self.findings) >= MOST:
+            return
+        kind = self.made(place, values, outs)
+        if kind:
+            self.seen.add(place.equation)
+            self.findings.append(_finding(place, values, outs, kind))
+
+    def made(self, place: Place, values: Sequence[Any], outs: Sequence[Any]) -> str:
+        """What an equation makes of operands that are without it: "NaN", "infinity" or ""."""
+        eqn = place.equation
+        made = zip(outs, eqn.outputs, strict=True)
+        worst = max([self.badness(y, v.type) for y, v in made], default=0)
+        if not worst:
+            return ""
+        given = zip(values, eqn.inputs, strict=True)
+        known = max([self.badness(x, v.type) for x, v in given], default=0)
+        return ("", "infinity", "NaN")[worst] if worst > known else ""
+
+    def badness(self, x: Any, type: Any) -> int:
+        """0: finite, 1: an infinity, 2: a NaN."""
+        if not is_inexact(type.dtype):
+            return 0
+        x = plain(x)
+        if np.isfinite(x).all():
+            return 0
+        return 2 if np.isnan(x).any() else int(self.infinities)
+
+
+def _finding(place: Place, values: Sequence[Any], outs: Sequence[Any], kind: str) -> NanFinding:
+    eqn = place.equation
+    return NanFinding(
+        kind, str(place), place.steps, eqn.primitive.name,
+        place.text, location(eqn.source), place.source, _forward(eqn),
+        [summary(x, v.type) for x, v in zip(values, eqn.inputs, strict=True)],
+        [summary(y, v.type) for y, v in zip(outs, eqn.outputs, strict=True)],
+    )  # fmt: skip
+
+
+def _forward(eqn: Equation) -> str:
+    """The operation of the user's that an equation was derived from, and its line."""
+    origin = eqn.origin
+    if origin is None:
+        return ""
+    while origin.equation.origin is not None:
+        origin = origin.equation.origin
+    return f"{origin.equation.primitive.name} at {describe(origin.equation.source)}"

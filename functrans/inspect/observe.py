@@ -1,0 +1,255 @@
+"""Watching a program run, equation by equation, into the programs that its equations hold.
+
+In: a program, values, how one equation is run, and functions to call before and after each. Out:
+the results. Every tool of this folder that runs programs is an observer here: `compare`,
+`find_nan`, `debug.step`.
+
+A `Place` is an equation on its way: which equation, of which nested program, in which step of which
+loop. Nested programs run through `primitive.interpret`, so no operation is known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from functrans.backends import eager, reference
+from functrans.backends.reference import as_numpy
+from functrans.ir.program import Equation, Literal, Program, Var
+from functrans.ir.source import equation_source, location, text_of
+from functrans.ir.text import Names, nested, show_equation
+from functrans.ir.types import is_key_dtype
+
+RunOne = Callable[[Equation, list[Any]], Sequence[Any]]
+
+
+class Frame:
+    """One run of a program: the values of its variables so far, and the equation that holds it.
+
+    label : which program of the holder ("body", "branches[1]"); "" at the top
+    step  : which step of the holder's loop, from 0; None outside of loops
+    """
+
+    __slots__ = ("env", "holder", "key", "label", "program", "step")
+
+    def __init__(self, program: Program, holder: Place | None, label: str, step: int | None):
+        self.program = program
+        self.holder = holder
+        self.label = label
+        self.step = step
+        self.env: dict[Var, Any] = {}
+        self.key: tuple = () if holder is None else (*holder.key, label, step)
+
+
+class Place:
+    """An equation that is being run: number `index` of its frame's program."""
+
+    __slots__ = ("equation", "frame", "index")
+
+    def __init__(self, frame: Frame, index: int, equation: Equation):
+        self.frame = frame
+        self.index = index
+        self.equation = equation
+
+    @property
+    def key(self) -> tuple:
+        """Tells it from all other places of a run; the same in each run of the program."""
+        return (*self.frame.key, self.index)
+
+    @property
+    def steps(self) -> list[int]:
+        """The steps of the loops around it, the outermost first, each counted from 0."""
+        return [f.step for f in self.frames if f.step is not None]
+
+    @property
+    def frames(self) -> list[Frame]:
+        """The runs that it stands in, the outermost first."""
+        found = [self.frame]
+        while found[-1].holder is not None:
+            found.append(found[-1].holder.frame)
+        return found[::-1]
+
+    def __str__(self) -> str:
+        """`equation 12 (scan) > program, step 6 > equation 3 (mul)`"""
+        parts = []
+        for f in self.frames:
+            if f.holder is not None:
+                parts.append(_named(f.holder))
+                step = "" if f.step is None else f", step {f.step} (counted from 0)"
+                parts.append(f"{f.label}{step}")
+        return " > ".join([*parts, _named(self)])
+
+    @property
+    def text(self) -> str:
+        """The equation as it stands in the text of the whole program, without nested programs."""
+        return show_equation(self.equation, letters(self.frames[0].program))
+
+    @property
+    def source(self) -> str:
+        """What transformations made it, and the user's line: `transpose of mul at file.py:3 ...`"""
+        return equation_source(self.equation)
+
+    @property
+    def line(self) -> str:
+        """The user's line and its text, in one line."""
+        text = text_of(self.equation.source)
+        return location(self.equation.source) + (f"  {text}" if text else "")
+
+
+def _named(place: Place) -> str:
+    return f"equation {place.index} ({place.equation.primitive.name})"
+
+
+def observe(
+    program: Program,
+    args: Sequence[Any],
+    run_one: RunOne,
+    *,
+    before: Callable[[Place, list[Any]], Any] | None = None,
+    after: Callable[[Place, list[Any], Sequence[Any]], Any] | None = None,
+    keep: bool = False,
+) -> list[Any]:
+    """Run a program and watch it.
+
+    Arguments:
+      program: with its constants.
+      args: one value per input.
+      run_one: `(equation, values) -> results` for an equation that holds no program.
+      before: called with each place and the values of its operands, before it runs; of an equation
+        that holds programs, before the equations of these.
+      after: called with its results too, once it has run.
+      keep: variables keep their values in the frames; else they are let go after their last use.
+
+    Returns:
+      A list of the results.
+    """
+
+    walk = _Walk(run_one, before, after, keep)
+    given = zip((*program.constants, *program.inputs), (*program.values, *args), strict=True)
+    values = [as_numpy(x, v.type) for v, x in given]
+    n = len(program.constants)
+    top = Frame(program, None, "", None)
+    top.env.update(zip(program.constants, values, strict=False))
+    return walk.run(top, values[n:])
+
+
+class _Walk:
+    """One call of `observe`."""
+
+    def __init__(self, run_one: RunOne, before: Any, after: Any, keep: bool):
+        self.run_one = run_one
+        self.before = before
+        self.after = after
+        self.keep = keep
+
+    def run(self, frame: Frame, values: Sequence[Any]) -> list[Any]:
+        """The results of a frame's program."""
+        env, program = frame.env, frame.program
+        env.update(zip(program.inputs, values, strict=True))
+        done = None if self.keep else _last_uses(program)
+        for i, eqn in enumerate(program.equations):
+            place = Place(frame, i, eqn)
+            operands = [value_of(v, env) for v in eqn.inputs]
+            if self.before is not None:
+                self.before(place, operands)
+            if eqn.primitive.holds_programs:
+                outs = self.inside(place, operands)
+            else:
+                outs = self.run_one(eqn, operands)
+            env.update(zip(eqn.outputs, outs, strict=True))
+            if self.after is not None:
+                self.after(place, operands, outs)
+            if done is not None:
+                for v in done[i]:
+                    del env[v]
+        return [value_of(v, env) for v in program.outputs]
+
+    def inside(self, place: Place, operands: list[Any]) -> Sequence[Any]:
+        """The results of an equation that holds programs, each of which is a frame."""
+        eqn = place.equation
+        names = {program: name for name, program in nested(eqn.params)}
+        calls: dict[Program, int] = {}
+
+        def run_nested(program: Program, values: Sequence[Any], step: int | None = None) -> Any:
+            name = names.get(program) or program.name or "program"
+            n = calls[program] = calls.get(program, 0) + 1
+            if step is None and n > 1:
+                name = f"{name}, call {n}"
+            frame = Frame(program, place, name.rstrip(": "), step)
+            return self.run(frame, [on_host(x) for x in values])
+
+        return eqn.primitive.interpret(run_nested, [on_host(x) for x in operands], eqn.params)
+
+
+def value_of(v: Any, env: dict[Var, Any]) -> Any:
+    """The value of a variable; a literal's as an array that takes no memory."""
+    if v.__class__ is Literal:
+        return np.broadcast_to(np.asarray(v.value, v.type.dtype), v.type.shape)
+    return env[v]
+
+
+def letters(program: Program) -> Names:
+    """The names of the variables of a program, and of those nested in it, as its text has them."""
+    found = program.cache.get("letters")
+    if found is None:
+        found = program.cache["letters"] = Names()
+        seen: set[Program] = set()
+        todo: list[Program | Equation] = [program]
+        while todo:
+            item = todo.pop()
+            if isinstance(item, Equation):
+                variables: Sequence[Any] = item.outputs
+                todo += reversed([p for _, p in nested(item.params)])
+            elif item in seen:
+                continue
+            else:
+                seen.add(item)
+                variables = (*item.inputs, *item.constants)
+                todo += reversed(item.equations)
+            for v in variables:
+                found(v)
+    return found
+
+
+def on_host(x: Any) -> Any:
+    """A value as a NumPy array; typed keys stay jax key arrays."""
+    return x if isinstance(x, np.ndarray) or is_key(x) else np.asarray(x)
+
+
+def is_key(x: Any) -> bool:
+    """Is it an array of typed keys?"""
+    return isinstance(x, jax.Array) and is_key_dtype(x.dtype)
+
+
+def _last_uses(program: Program) -> list[list[Var]]:
+    """Per equation the variables that nobody reads after it."""
+    found = program.cache.get("last uses")
+    if found is None:
+        seen = {v for v in program.outputs if v.__class__ is Var}
+        found = []
+        for eqn in reversed(program.equations):
+            mine = [v for v in (*eqn.inputs, *eqn.outputs) if v.__class__ is Var]
+            found.append([v for v in dict.fromkeys(mine) if v not in seen])
+            seen.update(mine)
+        found.reverse()
+        program.cache["last uses"] = found
+    return found
+
+
+# --- ways to run one equation ---------------------------------------------------------------------
+
+
+def by_xla(eqn: Equation, values: list[Any]) -> Sequence[Any]:
+    """Compiled by XLA on its own; what is compiled is kept, as for operations outside of `jit`."""
+    given = [v if v.__class__ is Literal else x for v, x in zip(eqn.inputs, values, strict=True)]
+    out = eager.run_one(eqn.primitive, given, eqn.params)
+    return out if eqn.primitive.multiple else [out]
+
+
+def by_reference(eqn: Equation, values: Sequence[Any]) -> Sequence[Any]:
+    """By NumPy, at the same dtypes."""
+    with np.errstate(all="ignore"):
+        return reference.run_one(eqn.primitive, [on_host(x) for x in values], eqn.params)

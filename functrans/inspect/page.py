@@ -1,0 +1,119 @@
+"""One self-contained HTML file, light and dark, and one JSON file: what reports are saved as."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from functrans import errors
+from functrans.ir.source import describe, user_source
+
+Block = str | tuple[str, str]
+
+_STYLE = """
+:root { color-scheme: light dark; --ink: #1c2430; --paper: #fff; --soft: #5b6675; --line: #d8dee6;
+  --box: #f5f7fa; --good: #1a7f4b; --bad: #b3261e; --mark: #2f6fde; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e3e8ef; --paper: #14181e; --soft: #9aa6b5;
+  --line: #303945; --box: #1c222b; --good: #5fce96; --bad: #ff8a80; --mark: #82aaff; } }
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
+  max-width: 76rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.3rem; } h2 { font-size: 1.05rem; margin: 2rem 0 .5rem; }
+pre { background: var(--box); border: 1px solid var(--line); border-radius: 6px; padding: .7rem;
+  overflow: auto; max-height: 32rem; font: 13px/1.45 ui-monospace, monospace; }
+.wide { overflow-x: auto; } table { border-collapse: collapse; font-size: 13px; }
+th, td { text-align: left; padding: .25rem .9rem .25rem 0; border-bottom: 1px solid var(--line);
+  vertical-align: top; } th { color: var(--soft); font-weight: 600; }
+.good { color: var(--good); } .bad { color: var(--bad); } .verdict { font-weight: 600; }
+svg { width: 100%; height: auto; } svg text { fill: var(--soft); font: 11px system-ui; }
+svg path { fill: none; stroke: var(--mark); stroke-width: 1.3; } svg line { stroke: var(--line); }
+"""
+
+
+def page(title: str, blocks: Sequence[Block]) -> str:
+    """A page of blocks: HTML, or (heading, text)."""
+    body = [
+        b if isinstance(b, str) else f"<h2>{escape(b[0])}</h2><pre>{escape(b[1])}</pre>"
+        for b in blocks
+    ]
+    return (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)}</title>'
+        f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style>'
+        f"<body><h1>{escape(title)}</h1>{''.join(body)}</body></html>\n"
+    )
+
+
+def verdict(text: str, good: bool) -> str:
+    """A sentence in green or red."""
+    return f'<p class="verdict {"good" if good else "bad"}">{escape(text)}</p>'
+
+
+def table(heading: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A heading and rows of text."""
+    cells = "".join([f"<th>{escape(c)}</th>" for c in head])
+    lines = ["".join([f"<td>{escape(c)}</td>" for c in row]) for row in rows]
+    body = "".join([f"<tr>{line}</tr>" for line in lines])
+    return (
+        f'<h2>{escape(heading)}</h2><div class="wide"><table><tr>{cells}</tr>{body}</table></div>'
+    )
+
+
+def curve(heading: str, values: Sequence[float]) -> str:
+    """Positive numbers over their position, on a logarithmic scale; what is zero or infinite is
+    left out. Of many the largest of each stretch is shown."""
+    stretch = max(1, math.ceil(len(values) / 800))
+    shown = [max(values[i : i + stretch]) for i in range(0, len(values), stretch)]
+    points = [(i, math.log10(y)) for i, y in enumerate(shown) if 0 < y < math.inf]
+    if len(points) < 2:
+        return ""
+    low, high = (math.floor(min(y for _, y in points)), math.ceil(max(y for _, y in points)))
+    high = max(high, low + 1)
+    at = [(50 + 840 * i / (len(shown) - 1), 10 + 180 * (high - y) / (high - low))
+          for i, y in points]  # fmt: skip
+    line = "M" + "L".join([f"{x:.1f},{y:.1f}" for x, y in at])
+    grid = []
+    for power in range(low, high + 1, max(1, (high - low) // 6)):
+        y = 10 + 180 * (high - power) / (high - low)
+        grid.append(f'<line x1="50" x2="890" y1="{y:.1f}" y2="{y:.1f}"/>')
+        grid.append(f'<text x="8" y="{y + 4:.1f}">1e{power}</text>')
+    return (
+        f'<h2>{escape(heading)}</h2><svg viewBox="0 0 900 215" role="img">{"".join(grid)}'
+        f'<path d="{line}"/><text x="50" y="208">first</text>'
+        f'<text x="890" y="208" text-anchor="end">equation {len(values)}</text></svg>'
+    )
+
+
+def columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Rows of text, lined up."""
+    lines = [head, *rows]
+    widths = [max([len(r[i]) for r in lines]) for i in range(len(head))]
+    return "\n".join([
+        "  ".join([c.ljust(w) for c, w in zip(r, widths, strict=True)]).rstrip() for r in lines
+    ])  # fmt: skip
+
+
+def save(path: Any, data: Callable[[], Any], html: Callable[[], str]) -> None:
+    """Write a report as `.html` or `.json`."""
+    suffix = Path(path).suffix.lower()
+    if suffix == ".html":
+        text = html()
+    elif suffix == ".json":
+        text = json.dumps(_plain(data()), indent=1) + "\n"
+    else:
+        raise errors.InvalidArgument(
+            f"a report is saved as .html or .json, not {Path(path).name!r}, at\n"
+            f"    {describe(user_source())}"
+        )
+    Path(path).write_text(text, encoding="utf-8")
+
+
+def _plain(x: Any) -> Any:
+    """For JSON, which has no numbers that are not finite: these as strings."""
+    if isinstance(x, float) and not math.isfinite(x):
+        return str(x)
+    if isinstance(x, dict):
+        return {k: _plain(v) for k, v in x.items()}
+    return [_plain(v) for v in x] if isinstance(x, (list, tuple)) else x

@@ -1,0 +1,1 @@
+"""Programs as NumPy source; `entry.to_python` writes it."""

@@ -1,0 +1,187 @@
+"""Values as Python expressions: numbers, dtypes, small arrays, functions of NumPy and SciPy.
+
+In: a value met while a reference function is specialised. Out: the `ast` node that makes it in the
+written file, or NotLiftable.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from functrans.inspect.python_source.unknown import Unknown
+from functrans.ir.types import is_key_dtype
+
+WRITTEN_OUT = 64  # elements of an array that stands in the text as numbers
+
+
+class NotLiftable(Exception):
+    """The value has no expression of its own."""
+
+
+class Imports:
+    """The modules that a written file reads; `np` always."""
+
+    def __init__(self) -> None:
+        self.modules: set[str] = set()
+
+    def lines(self) -> list[str]:
+        """The import statements, NumPy's among them."""
+        plain = [f"import {m}" for m in sorted(self.modules)]
+        return sorted([*plain, "import numpy as np"])
+
+
+Lift = Callable[[Any], ast.expr]
+
+
+def node(text: str) -> ast.expr:
+    """The expression of a text."""
+    return ast.parse(text, mode="eval").body
+
+
+def lift(value: Any, imports: Imports, other: Lift | None = None) -> ast.expr:
+    """The expression of a value; `other` is asked for those that are not of a kind known here."""
+
+    def each(values: Any) -> list[ast.expr]:
+        return [lift(v, imports, other) for v in values]
+
+    kind = type(value)
+    if kind is Unknown:
+        return value.node
+    if value is None or kind in (bool, int, str, bytes):
+        return node(repr(value))
+    if value is Ellipsis:
+        return ast.Constant(...)
+    if kind in (float, complex):
+        return node(number(value))
+    if kind is tuple:
+        return ast.Tuple(each(value), ast.Load())
+    if kind is list:
+        return ast.List(each(value), ast.Load())
+    if kind is dict:
+        return ast.Dict(list(each(value)), each(value.values()))
+    if kind is slice:
+        ends = (value.start, value.stop, value.step)
+        return ast.Call(node("slice"), each(ends[: 3 if value.step is not None else 2]), [])
+    if kind is range:
+        used = [value.start, value.stop, value.step]
+        used = used if value.step != 1 else used[:2] if value.start else used[1:2]
+        return ast.Call(node("range"), each(used), [])
+    found = _of_numpy(value, imports)
+    if found is not None:
+        return node(found)
+    if other is None:
+        raise NotLiftable(value)
+    return other(value)
+
+
+def number(value: float | complex) -> str:
+    """A Python number as code: `np.inf` and `np.nan` where it has no literal."""
+    if isinstance(value, complex):
+        real, imag = number(value.real), number(value.imag)
+        plain = math.isfinite(value.real) and math.isfinite(value.imag)
+        return repr(value) if plain else f"complex({real}, {imag})"
+    if value != value:
+        return "np.nan"
+    if value in (math.inf, -math.inf):
+        return "np.inf" if value > 0 else "-np.inf"
+    return repr(value)
+
+
+def dtype_text(dtype: Any, imports: Imports) -> str:
+    """`np.float32`, `ml_dtypes.bfloat16`; the words of a key for a key."""
+    if is_key_dtype(dtype):
+        return "np.uint32"
+    name = np.dtype(dtype).name
+    if name == "bool":
+        return "bool"
+    if name == "void":  # float0: the tangents of integers
+        return "bool"
+    if hasattr(np, name):
+        return f"np.{name}"
+    imports.modules.add("ml_dtypes")
+    return f"ml_dtypes.{name}"
+
+
+def array_text(x: np.ndarray, imports: Imports) -> str:
+    """A small array as numbers, of any dtype."""
+    dtype = dtype_text(x.dtype, imports)
+    wide = x if x.dtype.isbuiltin == 1 else x.astype(np.float64)
+    text = _nested(wide.tolist())
+    made = f"np.array({text}, {dtype})"
+    return made if x.size else f"np.zeros({x.shape}, {dtype})"
+
+
+def _nested(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join([_nested(v) for v in value])}]"
+    return number(value) if isinstance(value, (float, complex)) else repr(value)
+
+
+def _of_numpy(value: Any, imports: Imports) -> str | None:
+    """dtypes, scalars, small arrays, modules and functions of NumPy, SciPy and ml_dtypes."""
+    if isinstance(value, np.dtype):
+        return dtype_text(value, imports)
+    if isinstance(value, np.generic):
+        return f"{dtype_text(value.dtype, imports)}({_nested(value.item())})"
+    if isinstance(value, np.ndarray):
+        return array_text(value, imports) if value.size <= WRITTEN_OUT else None
+    if isinstance(value, type) and issubclass(value, np.generic):
+        return dtype_text(value, imports)
+    if isinstance(value, types.ModuleType):
+        return _module_text(value.__name__, imports)
+    name = getattr(value, "__name__", None)
+    if any(value is v for v in _BUILTINS):
+        return str(name)
+    return function_name(value, imports) if callable(value) and name else None
+
+
+_BUILTINS = (
+    abs, all, any, bool, complex, dict, divmod, enumerate, float, int, isinstance, len, list, map,
+    max, min, object, range, reversed, round, set, slice, sorted, str, sum, tuple, type, zip,
+)  # fmt: skip
+
+
+def _module_text(name: str, imports: Imports) -> str | None:
+    if name.partition(".")[0] not in ("numpy", "scipy", "ml_dtypes", "math"):
+        return None
+    if name.partition(".")[0] == "numpy":
+        return "np" + name.removeprefix("numpy")
+    imports.modules.add(name)
+    return name
+
+
+def function_name(function: Any, imports: Imports) -> str | None:
+    """`np.sin`, `scipy.special.erf`: a function of theirs by its name; None for others."""
+    name = getattr(function, "__name__", "")
+    for module, shown in ((np, "np"), (np.linalg, "np.linalg"), (np.fft, "np.fft")):
+        if getattr(module, name, None) is function:
+            return f"{shown}.{name}"
+    home = getattr(function, "__module__", None) or _home_of_ufunc(function)
+    if home is None or home.partition(".")[0] not in ("scipy", "math", "ml_dtypes"):
+        return None
+    public = ".".join(home.split(".")[:2])
+    if getattr(__import__(public, fromlist=["_"]), name, None) is not function:
+        return None
+    imports.modules.add(public)
+    return f"{public}.{name}"
+
+
+def _home_of_ufunc(function: Any) -> str | None:
+    return "scipy.special" if isinstance(function, np.ufunc) else None
+
+
+def is_ours(function: Any) -> bool:
+    """A function of this library's, to be specialised rather than called?"""
+    while not isinstance(function, types.FunctionType):
+        inner = [getattr(function, name, None) for name in ("__wrapped__", "func", "__func__")]
+        function = next(filter(None, inner), None)
+        if function is None:
+            return False
+    module = getattr(function, "__module__", None) or ""
+    return module.partition(".")[0] not in ("numpy", "scipy", "ml_dtypes", "jax", "importlib")

@@ -1,0 +1,347 @@
+"""Statements of a reference function, in order: what is known is done, the rest is written down.
+
+    env   name -> value, or Unknown: what the function's variables hold at this point
+    scope what its other names mean: globals and the variables that it closes over
+
+Where the written code may take either way (a branch or loop that depends on an array), variables
+assigned inside are written down before it and unknown from then on.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from functrans import errors
+from functrans.inspect.python_source.expressions import Expressions
+from functrans.inspect.python_source.lift import NotLiftable
+from functrans.inspect.python_source.unknown import (
+    NotStatic,
+    Unknown,
+    holds_array,
+    is_unknown,
+    unknowns,
+)
+
+_UNROLLED = 4  # steps of a loop over known things, when its body has to be written
+
+
+class Body(Expressions):
+    """One function (or a piece of one) being specialised."""
+
+    def block(self, statements: Sequence[ast.stmt]) -> tuple[list[ast.stmt], bool]:
+        """-> the statements that are left, and whether all that follows is never reached."""
+        written: list[ast.stmt] = []
+        for s in statements:
+            outer, self.pending = self.pending, []
+            made, over = getattr(self, f"do_{type(s).__name__}", self._unsupported)(s)
+            written += [*self.pending, *made]
+            self.pending = outer
+            if over:
+                return written, True
+        return written, False
+
+    def _unsupported(self, s: ast.stmt) -> Any:
+        raise errors.InvalidArgument(
+            f"to_python cannot write this statement of a reference: {ast.unparse(s)}"
+        )
+
+    # --- simple statements
+
+    def do_Expr(self, s: ast.Expr) -> Any:
+        if isinstance(s.value, ast.Constant):
+            return [], False
+        value = self.value(s.value)
+        return ([ast.Expr(value.node)] if is_unknown(value) else []), False
+
+    def do_Return(self, s: ast.Return) -> Any:
+        if s.value is None:
+            return [ast.Return(None)], True
+        value = self.value(s.value)
+        self.returned.append(value.known_type if is_unknown(value) else None)
+        return [ast.Return(self.lift(value, s.value))], True
+
+    def do_Pass(self, s: ast.stmt) -> Any:
+        return [], False
+
+    def do_Break(self, s: ast.stmt) -> Any:
+        return [s], True
+
+    do_Continue = do_Break
+
+    def do_Raise(self, s: ast.Raise) -> Any:
+        try:
+            error = self.static(s.exc) if s.exc is not None else None
+        except NotStatic:
+            error = None
+        if isinstance(error, Exception):
+            raise error
+        raise errors.InvalidArgument(f"to_python: {ast.unparse(s)}")
+
+    def do_Assign(self, s: ast.Assign) -> Any:
+        value, written = self.value(s.value), []
+        if len(s.targets) > 1 and is_unknown(value):  # a = b = value
+            names = [t.id for t in s.targets if isinstance(t, ast.Name)]
+            written = self._bind(names[0], value, s.value)
+            value = self.env[names[0]]
+        for target in s.targets:
+            written += self._assign(target, value, s.value)
+        return written, False
+
+    def do_AnnAssign(self, s: ast.AnnAssign) -> Any:
+        return (
+            [] if s.value is None else self.do_Assign(ast.Assign([s.target], s.value))[0]
+        ), False
+
+    def do_AugAssign(self, s: ast.AugAssign) -> Any:
+        if not isinstance(s.target, ast.Name):
+            place: Any = self._place(s.target)
+            return [ast.AugAssign(place, s.op, self.lifted(s.value))], False
+        now = ast.BinOp(ast.Name(s.target.id, ast.Load()), s.op, s.value)
+        return self._assign(s.target, self.value(now), now), False
+
+    def _assign(self, target: ast.expr, value: Any, source: ast.expr) -> list[ast.stmt]:
+        if isinstance(target, ast.Name):
+            return self._bind(target.id, value, source)
+        if isinstance(target, (ast.Subscript, ast.Attribute)):
+            return self._put(target, value)
+        assert isinstance(target, (ast.Tuple, ast.List))
+        starred = any(isinstance(t, ast.Starred) for t in target.elts)
+        if is_unknown(value) or starred or holds_array(value):
+            return self._unpack(target, self.lift(value, source))
+        values = list(value)
+        if unknowns(values) and _crosses(target, values):
+            made = self._unpack(target, self.lift(tuple(values), source))
+            for t, v in zip(target.elts, values, strict=True):
+                if is_unknown(v) and isinstance(t, ast.Name):
+                    self.env[t.id].known_type = v.known_type
+            return made
+        parts = source.elts if isinstance(source, ast.Tuple) else [source] * len(values)
+        each = zip(target.elts, values, parts, strict=True)
+        return [s for t, v, part in each for s in self._assign(t, v, part)]
+
+    def _unpack(self, target: ast.expr, node: ast.expr) -> list[ast.stmt]:
+        for name in _names_in(target):
+            self.env[name] = Unknown(ast.Name(name, ast.Load()))
+        return [_statement(ast.Assign([target], node))]
+
+    def _bind(self, name: str, value: Any, source: ast.expr) -> list[ast.stmt]:
+        return self._bound_to(name, self._free_name(name), value, source)
+
+    def _free_name(self, name: str) -> str:
+        """The name to write a variable's new value under: another one, if the old value is still
+        read under the same name (by an element of a list, by another variable)."""
+        if name in self.fixed:
+            return name
+        read = {i for k, v in self.env.items() if k != name for i in _names_of(v)}
+        base, n = name, 1
+        while name in read:
+            n += 1
+            name = f"{base}_{n}"
+        return name
+
+    def _bound_to(self, own: str, name: str, value: Any, source: ast.expr) -> list[ast.stmt]:
+        here = ast.Name(name, ast.Load())
+        if isinstance(value, np.ndarray) and not is_unknown(value):
+            self.env[own] = Unknown(here, None)
+            return [_store(name, self.lift(value, source))]
+        if is_unknown(value):
+            if isinstance(value.node, ast.Name):  # another name for it
+                self.env[own] = value
+                return []
+            self.env[own] = Unknown(here, value.known_type)
+            return [_store(name, value.node)]
+        written: list[ast.stmt] = []
+        if isinstance(value, (list, tuple)) and unknowns(value):
+            value = type(value)(
+                [
+                    self._part(v, self._free_name(f"{name}_{i}"), written)
+                    for i, v in enumerate(value)
+                ]
+            )
+        self.env[own] = value
+        return written
+
+    def _part(self, value: Any, name: str, written: list[ast.stmt]) -> Any:
+        """An element of a known structure, computed once."""
+        if not is_unknown(value) or isinstance(value.node, (ast.Name, ast.Constant)):
+            return value
+        written.append(_store(name, value.node))
+        return Unknown(ast.Name(name, ast.Load()), value.known_type)
+
+    def _put(self, target: ast.Subscript | ast.Attribute, value: Any) -> list[ast.stmt]:
+        """`out[i] = value`, done if all of it is known."""
+        if isinstance(target, ast.Subscript) and not unknowns(value):
+            try:
+                owner, index = self.static(target.value), self.static(target.slice)
+            except NotStatic:
+                owner = None
+            if isinstance(owner, (list, dict)) and not unknowns(index):
+                owner[index] = value  # type: ignore[index]
+                return []
+        if isinstance(target.value, ast.Name):
+            self.materialise(target.value.id)
+        return [_statement(ast.Assign([self._place(target)], self.lift(value, target)))]
+
+    def _place(self, target: ast.expr) -> ast.expr:
+        """The target of an assignment with what is known filled in."""
+        if isinstance(target, ast.Subscript):
+            return ast.Subscript(self.lifted(target.value), self.index(target.slice), ast.Store())
+        assert isinstance(target, ast.Attribute)
+        return ast.Attribute(self.lifted(target.value), target.attr, ast.Store())
+
+    # --- compound statements
+
+    def do_If(self, s: ast.If) -> Any:
+        try:
+            return self.block(s.body if self.static(s.test) else s.orelse)
+        except NotStatic:
+            test = self.lifted(s.test)
+        self._forget(_assigned([*s.body, *s.orelse]))
+        before = dict(self.env)
+        body, over = self.block(s.body)
+        self.env = dict(before)
+        orelse, over_too = self.block(s.orelse)
+        self.env = before
+        for name in _assigned([*s.body, *s.orelse]):
+            self.env[name] = Unknown(ast.Name(name, ast.Load()))
+        return [ast.If(test, body or [ast.Pass()], orelse)], over and over_too
+
+    def do_For(self, s: ast.For) -> Any:
+        values = self.sequence(s.iter)
+        if values is not None and self._unrolls(s, values):
+            written: list[ast.stmt] = []
+            for v in values:
+                written += self._assign(s.target, v, s.iter)
+                made, over = self.block(s.body)
+                written += made
+                if over:
+                    return written, True
+            return written, False
+        node = self.lifted(s.iter)
+        self._forget([*_assigned(s.body), *_names_in(s.target)])
+        for name in _names_in(s.target):
+            self.env[name] = Unknown(ast.Name(name, ast.Load()))
+        body, _ = self.block(s.body)
+        return [_statement(ast.For(s.target, node, body or [ast.Pass()], []))], False
+
+    def _unrolls(self, s: ast.For, values: Sequence[Any]) -> bool:
+        if any(isinstance(n, (ast.Break, ast.Continue)) for n in ast.walk(s)):
+            return False
+        if len(values) <= _UNROLLED or unknowns(list(values)):
+            return True
+        read = [n.id for b in s.body for n in ast.walk(b) if isinstance(n, ast.Name)]
+        return not any(unknowns(self.env.get(name)) for name in read)
+
+    def do_While(self, s: ast.While) -> Any:
+        written: list[ast.stmt] = []
+        try:
+            while self.static(s.test):
+                made, over = self.block(s.body)
+                written += made
+                if over:
+                    return written, True
+            return written, False
+        except NotStatic:
+            pass
+        self._forget(_assigned(s.body))
+        test = self.lifted(s.test)
+        body, _ = self.block(s.body)
+        return [*written, ast.While(test, body or [ast.Pass()], [])], False
+
+    def do_With(self, s: ast.With) -> Any:
+        items = [ast.withitem(self.lifted(i.context_expr), i.optional_vars) for i in s.items]
+        body, over = self.block(s.body)
+        return [_statement(ast.With(items, body or [ast.Pass()]))], over
+
+    def do_FunctionDef(self, s: ast.FunctionDef) -> Any:
+        a = s.args
+        names = [x.arg for x in (*a.posonlyargs, *a.args, *a.kwonlyargs, a.vararg, a.kwarg) if x]
+        inner = type(self)(self.file, self.scope, {**self.env, **_free(names)})
+        body, _ = inner.block(s.body)
+        plain = ast.arguments(
+            [ast.arg(x.arg) for x in a.posonlyargs], [ast.arg(x.arg) for x in a.args],
+            ast.arg(a.vararg.arg) if a.vararg else None, [ast.arg(x.arg) for x in a.kwonlyargs],
+            a.kw_defaults, ast.arg(a.kwarg.arg) if a.kwarg else None, a.defaults,
+        )  # fmt: skip
+        made = ast.FunctionDef(s.name, plain, body or [ast.Pass()], [])
+        made.type_params = []  # type: ignore[attr-defined]
+        self.env[s.name] = Unknown(ast.Name(s.name, ast.Load()))
+        return [_statement(made)], False
+
+    # --- variables that the written code changes
+
+    def _forget(self, names: Sequence[str]) -> None:
+        self.fixed.update(names)
+        for name in dict.fromkeys(names):
+            if name in self.env:
+                self.materialise(name)
+
+    def materialise(self, name: str) -> None:
+        """Write a known variable down, so that the written code can change it."""
+        value: Any = self.env[name]
+        if is_unknown(value) and isinstance(value.node, ast.Name) and value.node.id == name:
+            value.known_type = None
+            return
+        try:
+            self.pending.append(_store(name, self.file.lift(value)))
+        except NotLiftable:
+            raise errors.InvalidArgument(
+                f"to_python: {name} = {value!r} of a reference has no expression"
+            ) from None
+        self.env[name] = Unknown(ast.Name(name, ast.Load()))
+
+
+def _free(names: Sequence[str]) -> dict[str, Unknown]:
+    return {name: Unknown(ast.Name(name, ast.Load())) for name in names}
+
+
+def _store(name: str, node: ast.expr) -> ast.stmt:
+    return _statement(ast.Assign([ast.Name(name, ast.Store())], node))
+
+
+def _statement(s: Any) -> ast.stmt:
+    return ast.fix_missing_locations(s)
+
+
+def _names_in(target: ast.AST) -> list[str]:
+    return [n.id for n in ast.walk(target) if isinstance(n, ast.Name)]
+
+
+def _names_of(value: Any) -> list[str]:
+    """The written variables that a known structure reads."""
+    if is_unknown(value):
+        return _names_in(value.node)
+    if isinstance(value, dict):
+        return [n for v in value.values() for n in _names_of(v)]
+    if isinstance(value, (tuple, list)):
+        return [n for v in value for n in _names_of(v)]
+    return []
+
+
+def _crosses(target: ast.Tuple | ast.List, values: Sequence[Any]) -> bool:
+    """Would assigning one after another read a variable that was just overwritten?"""
+    stored = set(_names_in(target))
+    read = [n for v in values if is_unknown(v) for n in _names_in(v.node)]
+    return not stored.isdisjoint(read)
+
+
+_CHANGE = ("append", "extend", "insert", "pop", "reverse", "sort", "update")
+
+
+def _assigned(statements: Sequence[ast.stmt]) -> list[str]:
+    """The variables that statements assign or change in place."""
+    return [name for s in statements for n in ast.walk(s) if (name := _changed_by(n))]
+
+
+def _changed_by(n: ast.AST) -> str:
+    """The variable that a node of the syntax assigns or changes; empty for none."""
+    if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store):
+        return n.id
+    into = isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store)
+    if into or (isinstance(n, ast.Attribute) and n.attr in _CHANGE):
+        return n.value.id if isinstance(n.value, ast.Name) else ""  # type: ignore[attr-defined]
+    return ""

@@ -1,0 +1,85 @@
+"""What is not known while a reference function is specialised: an array that only the written file
+will have. It stands for its expression, and answers for its shape and dtype where they are known.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+import numpy as np
+
+from functrans.ir.types import ArrayType
+
+
+class NotStatic(Exception):
+    """The value is not known while the file is written."""
+
+
+def _refuse(self: Any, *_: Any, **__: Any) -> Any:
+    raise NotStatic
+
+
+class Unknown:
+    """A value of the written file: its expression `node`, its type or None.
+
+    To `isinstance` it is an array. Everything that would need its numbers raises NotStatic.
+    """
+
+    def __init__(self, node: ast.expr, type: ArrayType | None = None):
+        self.node = node
+        self.known_type = type
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return np.ndarray
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._type().shape
+
+    @property
+    def dtype(self) -> Any:
+        return self._type().dtype
+
+    @property
+    def ndim(self) -> int:
+        return self._type().ndim
+
+    @property
+    def size(self) -> int:
+        return self._type().size
+
+    def _type(self) -> ArrayType:
+        if self.known_type is None:
+            raise NotStatic
+        return self.known_type
+
+    __array__ = __bool__ = __len__ = __iter__ = __getitem__ = __index__ = __float__ = _refuse
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __call__ = __int__ = _refuse  # type: ignore[assignment]
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __neg__ = __contains__ = _refuse
+    __hash__ = object.__hash__
+
+
+def is_unknown(value: Any) -> bool:
+    return type(value) is Unknown
+
+
+def unknowns(value: Any) -> bool:
+    """Is there an unknown anywhere in a structure?"""
+    if is_unknown(value):
+        return True
+    if type(value) in (tuple, list):
+        return any([unknowns(v) for v in value])
+    if type(value) is dict:
+        return any([unknowns(v) for v in value.values()])
+    if type(value) is slice:
+        return any([unknowns(v) for v in (value.start, value.stop, value.step)])
+    return False
+
+
+def holds_array(value: Any) -> bool:
+    """Is there an array with numbers in a structure?"""
+    if isinstance(value, (tuple, list)):
+        return any([holds_array(v) for v in value])
+    return isinstance(value, np.ndarray) and not is_unknown(value)

@@ -1,0 +1,361 @@
+"""A file of functions, one per program: `File`, and `Writer`, which a primitive is given.
+
+A primitive says how it is written by
+
+    numpy_source(w, *operands, **params) -> "np.sin(x)"        one result, or a tuple of them
+                                         -> ["x", "y"]         an expression for each result
+                                         -> None               it has assigned `w.outs` by `w.line`
+
+where it does not, its `reference` is specialised and put into the file (specialise.py). A subclass
+that overrides `reference` does not inherit a `numpy_source`.
+"""
+
+from __future__ import annotations
+
+import ast
+import base64
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+import numpy as np
+
+from functrans import errors
+from functrans.inspect.python_source.comments import Comments, is_one_file
+from functrans.inspect.python_source.lift import (
+    WRITTEN_OUT,
+    Imports,
+    array_text,
+    dtype_text,
+    function_name,
+)
+from functrans.inspect.python_source.naming import Names, input_names, result_names
+from functrans.inspect.python_source.operand import Operand, of_literal
+from functrans.inspect.python_source.specialise import Specialiser
+from functrans.inspect.python_source.unknown import Unknown, is_unknown
+from functrans.ir.program import Equation, Literal, Program, Var
+from functrans.ir.source import describe
+from functrans.ir.types import ArrayType, is_key_dtype
+from functrans.primitives.base import Primitive
+from functrans.primitives.elementwise import Elementwise
+from functrans.primitives.random_bits import impl_of, key_shape
+
+_INDENT = "    "
+
+
+class File:
+    """What is written so far."""
+
+    def __init__(self, program: Program):
+        self.imports = Imports()
+        self.references = Specialiser(self.imports)
+        self.names = Names()  # of functions and constants
+        self.one_file = is_one_file(program)
+        self.functions: list[str] = []
+        self.constants: list[str] = []
+        self._named: dict[Program, str] = {}
+        self._texts: dict[str, str] = {}
+
+    def function(self, program: Program, role: str) -> str:
+        """The name of the function of a nested program, which is written now if it was not yet;
+        one without a name of its own is called by its role."""
+        if program not in self._named:
+            lines = Function(self, program).lines()
+            body = "\n".join(lines)
+            if body not in self._texts:  # the same function, traced twice
+                self._texts[body] = self.names.new(own_name(program) or role)
+                self.functions.append(f"def {self._texts[body]}{body}")
+            self._named[program] = self._texts[body]
+        return self._named[program]
+
+    def constant(self, t: ArrayType, value: Any) -> str:
+        """A captured array: its numbers where there are few, else a name in front of the file."""
+        if is_key_dtype(t.dtype):
+            value = jax.random.key_data(value)
+        try:
+            array = np.asarray(value, None if is_key_dtype(t.dtype) else t.dtype)
+        except Exception:
+            raise errors.NotSupported(
+                f"to_python: the program reads {t} of a function that is being traced; make the "
+                "program of the whole function"
+            ) from None
+        if array.size <= WRITTEN_OUT:
+            return array_text(array, self.imports)
+        name = self.names.new("c")
+        self.imports.modules.add("base64")
+        raw = ast.unparse(ast.Constant(_encoded(array)))
+        dtype = dtype_text(array.dtype, self.imports)
+        self.constants.append(
+            f"{name} = np.frombuffer(base64.b64decode({raw}), {dtype}).reshape({array.shape})"
+        )
+        return name
+
+
+def _encoded(x: np.ndarray) -> str:
+    return base64.b64encode(np.ascontiguousarray(x).tobytes()).decode()
+
+
+def word_type(t: ArrayType) -> ArrayType:
+    """The type of a value in the file: typed keys are the words that they are made of."""
+    if not is_key_dtype(t.dtype):
+        return t
+    return ArrayType((*t.shape, *key_shape(impl_of(t.dtype))), np.dtype(np.uint32))
+
+
+def own_source(primitive: Any) -> Any:
+    """The primitive's `numpy_source`, or None where its reference stands below it."""
+    for cls in type(primitive).__mro__:
+        if "numpy_source" in vars(cls):
+            return primitive.numpy_source if cls is not Primitive else None
+        if "reference" in vars(cls) or "interpret" in vars(cls):
+            return None
+    return None
+
+
+def own_name(program: Program) -> str:
+    """The name of the user's function; empty for a lambda."""
+    name = program.name.rpartition(".")[2]
+    return "" if "<" in name else name
+
+
+class Function:
+    """One function of the file, statement by statement."""
+
+    def __init__(self, file: File, program: Program):
+        self.file, self.program = file, program
+        self.wanted = result_names(program)
+        self.names = Names(file.names, self.wanted.values())
+        self.comments = Comments(file.one_file)
+        self.text: list[str] = []
+        self.depth = 1
+        self.env: dict[Var, Operand] = {}
+        self.uses: dict[Any, list[Equation]] = defaultdict(list)
+        for e in program.equations:
+            for v in e.inputs:
+                self.uses[v].append(e)
+        self.returned = {v for v in program.outputs if v.__class__ is Var}
+
+    def lines(self, entry: bool = False) -> list[str]:
+        """From the parameters on; the entry converts its arguments."""
+        program = self.program
+        params = []
+        for v, wanted in zip(program.inputs, input_names(program), strict=True):
+            params.append(self.names.new(wanted) if wanted else self.names.letter())
+            self.env[v] = Operand(params[-1], word_type(v.type))
+        for v, value in zip(program.constants, program.values, strict=True):
+            t = word_type(v.type)
+            text = self.file.constant(v.type, value)
+            self.env[v] = Operand(text, t)
+            if not text.isidentifier():
+                self.env[v] = Operand(self.assign(v, text), t)
+        head = self._converted(params) if entry else []
+        if not entry:
+            shown = ", ".join(
+                [f"{p} {v.type}" for p, v in zip(params, program.inputs, strict=True)]
+            )
+            head = [f"{_INDENT}# {shown}"] if shown and len(shown) < 90 else []
+        for e in program.equations:
+            self._equation(e)
+        results = [self.operand(v).full for v in program.outputs]
+        self.line(f"return {', '.join(results)}" if results else "return ()")
+        return [f"({', '.join(params)}):", *head, *self.text]
+
+    def _converted(self, params: Sequence[str]) -> list[str]:
+        made = []
+        for name, v in zip(params, self.program.inputs, strict=True):
+            dtype = dtype_text(v.type.dtype, self.file.imports)
+            note = f"{v.type.shape}" + (" keys" if is_key_dtype(v.type.dtype) else "")
+            made.append(f"{_INDENT}{name} = np.asarray({name}, {dtype})  # {note}")
+        return made
+
+    def line(self, text: str) -> None:
+        self.text.append(_INDENT * self.depth + text)
+
+    def operand(self, v: Any) -> Operand:
+        return of_literal(v, self.file.imports) if v.__class__ is Literal else self.env[v]
+
+    def name_of(self, v: Var) -> str:
+        """A new name for a value."""
+        return self.names.new(self.wanted[v]) if v in self.wanted else self.names.letter()
+
+    def assign(self, v: Var, text: str) -> str:
+        name = self.name_of(v)
+        self.line(f"{name} = {text}")
+        return name
+
+    def _equation(self, e: Equation) -> None:
+        hint = self._broadcast(e)
+        if hint is not None:
+            self.env[e.outputs[0]] = Operand(hint, word_type(e.outputs[0].type))
+            return
+        comment = self.comments.of(e)
+        if comment:
+            self.line(comment)
+        w = Writer(self, e)
+        made = w.write()
+        if made is None:
+            return
+        if isinstance(made, str) and len(e.outputs) == 1:
+            made = [made]
+        if isinstance(made, str):
+            self.line(f"{', '.join(w.outs)} = {made}")
+            return
+        for v, text in zip(e.outputs, made, strict=True):
+            if text.isidentifier():  # another name for the same array
+                self.env[v] = Operand(text, word_type(v.type))
+            else:
+                self.env[v] = Operand(self.assign(v, text), word_type(v.type))
+
+    def _broadcast(self, e: Equation) -> str | None:
+        """`x[:, None]` for a value that is repeated and only read where NumPy repeats it itself."""
+        if e.primitive.name != "broadcast_in_dim" or is_key_dtype(e.inputs[0].type.dtype):
+            return None
+        (v,), (x,) = e.outputs, e.inputs
+        uses = self.uses[v]
+        if v in self.returned or not uses or not all(self._repeats(u, v) for u in uses):
+            return None
+        shape, dimensions = e.params["shape"], e.params["dimensions"]
+        text = self.operand(x).full
+        places = [":" if d in dimensions else "None" for d in range(len(shape))]
+        while places and places[0] == "None":
+            places.pop(0)
+        if "None" not in places:
+            return text
+        return f"{text}[{', '.join(places)}]" if text.isidentifier() else None
+
+    def _repeats(self, use: Equation, v: Var) -> bool:
+        """Does NumPy repeat operand v of an equation because another one has the whole shape?"""
+        if not isinstance(use.primitive, Elementwise) or own_source(use.primitive) is None:
+            return False
+        for u in use.inputs:
+            if u.__class__ is Var and u.type.shape == v.type.shape and not self._is_broadcast(u):
+                return True
+        return False
+
+    def _is_broadcast(self, v: Var) -> bool:
+        if not hasattr(self, "_repeated"):
+            equations = self.program.equations
+            self._repeated = {
+                e.outputs[0] for e in equations if e.primitive.name == "broadcast_in_dim"
+            }
+        return v in self._repeated
+
+
+class Writer:
+    """What a primitive's `numpy_source` is given: one equation and the file around it.
+
+    in_types, out_types : as in the file (typed keys are arrays of words)
+    outs : names for the results;  line, block : to write statements
+    """
+
+    def __init__(self, function: Function, equation: Equation):
+        self.function, self.equation = function, equation
+        self.file = function.file
+        self.in_types = [word_type(v.type) for v in equation.inputs]
+        self.out_types = [word_type(v.type) for v in equation.outputs]
+        self._outs: list[str] = []
+
+    @property
+    def outs(self) -> list[str]:
+        if not self._outs:
+            for v, t in zip(self.equation.outputs, self.out_types, strict=True):
+                self._outs.append(self.function.name_of(v))
+                self.function.env[v] = Operand(self._outs[-1], t)
+        return self._outs
+
+    def write(self) -> Any:
+        e = self.equation
+        xs = [self.function.operand(v) for v in e.inputs]
+        rule = own_source(e.primitive)
+        if rule is not None:
+            return rule(self, *xs, **e.params)
+        if e.primitive.holds_programs:
+            return self._interpreted(e.primitive, xs, e.params)
+        return self.reference(e.primitive, xs, e.params)
+
+    # --- for rules
+
+    def line(self, text: str) -> None:
+        self.function.line(text)
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        """Lines below `head`."""
+        self.line(head)
+        self.function.depth += 1
+        yield
+        self.function.depth -= 1
+
+    def letter(self) -> str:
+        """A new short name."""
+        return self.function.names.letter()
+
+    def dtype(self, dtype: Any) -> str:
+        return dtype_text(dtype, self.file.imports)
+
+    def twin(self, function: Any) -> str | None:
+        """The name of a function of NumPy's or SciPy's; None for others."""
+        return function_name(function, self.file.imports)
+
+    def is_own(self, dtype: Any) -> bool:
+        """Is it one of NumPy's own dtypes, which Python numbers do not widen?"""
+        return dtype.isbuiltin == 1
+
+    def cast(self, text: str, function: Any) -> str:
+        """The result of a function of the operands at the result's dtype, if it has another."""
+        dtype = self.out_types[0].dtype
+        with np.errstate(all="ignore"):
+            made = np.asarray(function(*[np.ones((), t.dtype) for t in self.in_types])).dtype
+        if made == dtype:
+            return text
+        atom = text.endswith(")") and text.startswith("np.")
+        return f"{text if atom else f'({text})'}.astype({self.dtype(dtype)})"
+
+    def call(self, program: Program, xs: Sequence[str], role: str = "function") -> str:
+        """The call of a nested program's function."""
+        name = self.file.function(program, role)
+        return f"{name}({', '.join([getattr(x, 'full', x) for x in xs])})"
+
+    def reference(self, primitive: Any, xs: Sequence[Operand], params: dict[str, Any]) -> Any:
+        """The primitive's reference, specialised."""
+        args = [
+            Unknown(ast.parse(x.full, mode="eval").body, t)
+            for x, t in zip(xs, self.in_types, strict=True)
+        ]
+        about = type(primitive).__doc__ or ""
+        try:
+            made = self.file.references.call(
+                primitive.reference, args, params, primitive.name, about.partition("\n\n")[0]
+            )
+        except errors.InvalidArgument as error:
+            raise self.unwritable() from error
+        if isinstance(made, (list, tuple)) and not is_unknown(made):
+            return [ast.unparse(self.file.references.lift(v)) for v in made]
+        text = ast.unparse(self.file.references.lift(made))
+        return [f"{text}[0]"] if primitive.multiple and len(self.out_types) == 1 else text
+
+    def unwritable(self) -> errors.NotSupported:
+        """The error for an operation that NumPy source cannot hold."""
+        e = self.equation
+        return errors.NotSupported(
+            f"to_python: {e.primitive.name} runs Python or JAX code that a file of NumPy source "
+            f"cannot hold, at\n    {describe(e.source)}\nLeave that operation out of the function, "
+            "or run the program with ft.interpret."
+        )
+
+    def _interpreted(self, primitive: Any, xs: Sequence[Operand], params: dict[str, Any]) -> str:
+        """An operation that runs one program on its operands: a call of that one's function."""
+        values = [jax.ShapeDtypeStruct(t.type.shape, t.type.dtype) for t in self.equation.inputs]
+        names = {id(v): x for v, x in zip(values, xs, strict=True)}
+
+        def run(program: Any, given: Sequence[Any], step: Any = None) -> str:
+            if not isinstance(program, Program):
+                raise self.unwritable()
+            return self.call(program, [names[id(v)] for v in given])
+
+        made = primitive.interpret(run, values, params)
+        if not isinstance(made, str):
+            raise self.unwritable()
+        return made

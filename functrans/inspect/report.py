@@ -1,0 +1,215 @@
+"""What `compare` found, as text, as one HTML page, as JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from functrans.inspect.observe import Place
+from functrans.inspect.page import Block, columns, curve, page, save, table, verdict
+from functrans.ir.program import Program
+from functrans.ir.source import location, text_of
+
+ROWS = 20  # of a table
+
+
+class Finding(NamedTuple):
+    """An equation and how far it is off.
+
+    place    : which equation, of which nested program, in which step of which loop
+    steps    : of the loops around it, the outermost first, each counted from 0
+    primitive, equation : its operation; its text
+    line     : file, line and function of the user's
+    source   : what transformations made it, the user's line and its text
+    ulps     : error of the worst element in units of the last place, widened by the condition of
+               the operation where that alone is beyond the limit
+    limit    : how many its dtype and operation may be off
+    actual, expected : summaries of both results
+    note     : what else there is to say
+    """
+
+    place: str
+    steps: Sequence[int]
+    primitive: str
+    equation: str
+    line: str
+    source: str
+    ulps: float
+    limit: float
+    actual: str
+    expected: str
+    note: str = ""
+
+    @staticmethod
+    def of(
+        place: Place, ulps: float, limit: float, actual: str, expected: str, note: str = ""
+    ) -> Finding:
+        eqn = place.equation
+        line = f"{location(eqn.source)}  {text_of(eqn.source)}".rstrip()
+        return Finding(
+            str(place), place.steps, eqn.primitive.name, place.text, line, place.source,
+            ulps, limit, actual, expected, note,
+        )  # fmt: skip
+
+    def __str__(self) -> str:
+        lines = [self.place, f"    {self.equation}", f"    {self.source}"]
+        lines += [f"    {self.note}"] if self.note else []
+        lines += [f"    XLA       {self.actual}", f"    reference {self.expected}"]
+        if self.ulps:
+            lines.append(
+                f"    off by {_short(self.ulps)} ULP, at most {_short(self.limit)} expected"
+            )
+        return "\n".join(lines)
+
+
+class Result(NamedTuple):
+    """One result of the whole program.
+
+    error     : of the compiled program's, relative to the largest element, against the reference
+                in float64
+    stepwise  : the same where XLA runs one equation at a time
+    reference : the same of the reference at the same dtypes; None where it was not needed
+    """
+
+    number: int
+    type: str
+    ok: bool
+    error: float
+    stepwise: float
+    reference: float | None
+
+
+class Report:
+    """What `compare` found; its text is for people.
+
+    ok        : no equation left its tolerance, and all results are as near as rounding allows
+    first     : the first equation whose result left its tolerance, a `Finding`, or None
+    worst     : Findings of the equations with the largest errors, the worst first; at most 20
+    amplified : where the accumulated error grew most: `factor`, `before`, `after`, `finding`; None
+                if it stayed near the rounding
+    results   : a `Result` per result of the program
+    count     : equations that were compared, each step of a loop for itself
+    curve     : the accumulated relative error of each equation's result, in order
+    parted    : where XLA and the float64 reference took different ways (another branch, more steps)
+    """
+
+    def __init__(
+        self, program: Program, first: Finding | None, worst: Sequence[Finding], amplified: Any,
+        results: Sequence[Result], count: int, curve: Sequence[float], parted: str | None,
+        compiled: bool, aligned: bool,
+    ):  # fmt: skip
+        self.program = program
+        self.first = first
+        self.worst = worst
+        self.amplified = amplified
+        self.results = results
+        self.count = count
+        self.curve = curve
+        self.parted = parted
+        self.compiled = compiled
+        self.aligned = aligned
+        self.ok = first is None and all(r.ok for r in results)
+
+    @property
+    def verdict(self) -> str:
+        """One sentence."""
+        n = f"{self.count} equations"
+        if self.first is not None:
+            return f"XLA and the reference part at {self.first.place}."
+        if self.ok:
+            how = "compiled and " if self.compiled else ""
+            return f"XLA and the reference agree, {how}in each of {n}."
+        if not self.aligned:
+            return "The results differ; the programs are not of the same shape."
+        if self.parted is not None:
+            return (
+                f"Each of {n} is right by itself; the results differ, since by rounding the "
+                f"runs take different ways at {self.parted}."
+            )
+        return (
+            f"Each of {n} is right by itself; the results of the whole program are off by more "
+            "than other orders of rounding explain. Suspect the compiler's fusion."
+        )
+
+    def __str__(self) -> str:
+        parts = [self.verdict]
+        if self.first is not None:
+            parts.append(f"First outside its tolerance:\n{self.first}")
+        if self.amplified is not None:
+            parts.append(f"{self._growth()}\n{self.amplified.finding.place}\n"
+                         f"    {self.amplified.finding.source}")  # fmt: skip
+        if self.parted is not None:
+            parts.append(f"The runs take different ways at {self.parted}")
+        parts += [columns(*self._results_table())]
+        if self.worst:
+            parts += [columns(*self._worst_table())]
+        return "\n\n".join(parts)
+
+    __repr__ = __str__
+
+    def save(self, path: str) -> None:
+        """Write the report as one file: `.html`, a page that needs nothing else, or `.json`.
+
+        Raises:
+          InvalidArgument: another suffix.
+        """
+        save(path, self.as_dict, self.as_html)
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as lists, dicts, strings and numbers."""
+        growth = self.amplified
+        return {
+            "ok": self.ok,
+            "verdict": self.verdict,
+            "first": self.first and self.first._asdict(),
+            "amplified": growth and {**growth._asdict(), "finding": growth.finding._asdict()},
+            "parted": self.parted,
+            "results": [r._asdict() for r in self.results],
+            "equations compared": self.count,
+            "worst": [f._asdict() for f in self.worst],
+            "accumulated error": list(self.curve),
+            "program": str(self.program),
+        }
+
+    def as_html(self) -> str:
+        """The page."""
+        body: list[Block] = [verdict(self.verdict, self.ok)]
+        if self.first is not None:
+            body.append(("First outside its tolerance", str(self.first)))
+        if self.amplified is not None:
+            text = f"{self._growth()}\n{self.amplified.finding}"
+            body.append(("Where the error grows most", text))
+        body.append(table("Results", *self._results_table()))
+        body.append(curve("Accumulated relative error, equation by equation", self.curve))
+        body.append(table("Worst equations", *self._worst_table()))
+        body.append(("Program", str(self.program)))
+        return page("compare", body)
+
+    def _growth(self) -> str:
+        g = self.amplified
+        return (
+            f"The accumulated error grows most, {_short(g.factor)} times, from {g.before:.1e} to "
+            f"{g.after:.1e}, at"
+        )
+
+    def _results_table(self) -> tuple[Sequence[str], list[Sequence[str]]]:
+        shown = sorted(self.results, key=lambda r: (r.ok, -r.error))[:ROWS]
+        head = ("result", "type", "", "error", "one by one", "reference's own")
+        return head, [
+            (str(r.number), r.type, "ok" if r.ok else "DIFFERS", f"{r.error:.1e}",
+             f"{r.stepwise:.1e}", "" if r.reference is None else f"{r.reference:.1e}")
+            for r in shown
+        ]  # fmt: skip
+
+    def _worst_table(self) -> tuple[Sequence[str], list[Sequence[str]]]:
+        head = ("ULP", "expected", "operation", "place", "line")
+        return head, [
+            (_short(f.ulps), _short(f.limit), f.primitive, f.place, f.line) for f in self.worst
+        ]
+
+
+def _short(x: float) -> str:
+    if not math.isfinite(x):
+        return "inf"
+    return f"{x:.3g}" if x < 1e4 else f"{x:.1e}"

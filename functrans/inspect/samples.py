@@ -1,0 +1,317 @@
+"""Small functions that together use every operation: what the doctor compares on each device.
+
+`samples()` gives (name, function, operands). The operations that work element by element are found
+by their class; the others are asked for by the functions of the library that a user would call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from functrans import lax, ops, random
+from functrans import numpy as jnp
+from functrans.api import callbacks
+from functrans.api.checkpoint import checkpoint, checkpoint_name
+from functrans.api.custom_rules import custom_jvp, custom_vjp
+from functrans.api.custom_vmaps import custom_vmap
+from functrans.api.derivatives import grad, jvp, linearize
+from functrans.api.jit import jit
+from functrans.api.vmap import vmap
+from functrans.errors import FunctransError
+from functrans.flags import flags
+from functrans.ir.program import PRIMITIVES
+from functrans.lax import linalg
+from functrans.primitives.constants import constant
+from functrans.primitives.elementwise import Elementwise
+from functrans.primitives.linalg_factors import geqrf, ormqr
+from functrans.primitives.random_bits import threefry2x32
+from functrans.trace import typeof
+
+Sample = tuple[str, Callable[..., Any], tuple[Any, ...]]
+
+_RNG = np.random.default_rng(0)
+X = _RNG.uniform(0.1, 0.9, (4, 4)).astype("float32")
+Y = _RNG.uniform(0.1, 0.9, (4, 4)).astype("float32")
+Z = (X + 1j * Y).astype("complex64")
+N = _RNG.integers(-9, 9, (4, 4)).astype("int32")
+V = X[0]
+SPD = (X @ X.T + 4 * np.eye(4)).astype("float32")
+
+# Where an operation is not defined between 0.1 and 0.9.
+_DOMAINS: dict[str, tuple[Any, ...]] = {
+    "acosh": (X + 1,),
+    "zeta": (X + 2, Y + 1),
+    "polygamma": (np.round(X * 3), Y + 1),
+}
+
+
+def samples() -> Iterator[Sample]:
+    """Every sample; those of single operations first."""
+    for name, primitive in sorted(PRIMITIVES.items()):
+        if isinstance(primitive, Elementwise):
+            operands = _DOMAINS.get(name) or _operands(primitive)
+            if operands:
+                yield name, primitive, operands
+    for name, (function, operands) in {**_ARRAYS, **_LINALG, **_RANDOM, **_PROGRAMS}.items():
+        yield name, function, operands
+
+
+def _operands(primitive: Any) -> tuple[Any, ...]:
+    """Operands that an operation without parameters takes; none if there are no such."""
+    for pool in ((X, Y, X + Y), (Z, X + Z, Z), (N, N + 3, N), (N > 0, N < 3, N > 3)):
+        for n in (1, 2, 3):
+            try:
+                primitive.result_types([typeof(x) for x in pool[:n]], {})
+            except (FunctransError, TypeError):
+                continue
+            return pool[:n]
+    return ()
+
+
+def _reduce(op: Callable[..., Any], x: Any, init: Any) -> Any:
+    return lax.reduce_window(x, init, op, (2, 2), (1, 1), "VALID")
+
+
+def _body(operation: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda x, y: operation(x, y)
+
+
+_ARRAYS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "clamp": (lambda x: lax.clamp(0.2, x, 0.7), (X,)),
+    "select_n": (lambda x, y: lax.select(x < y, x, y), (X, Y)),
+    "integer_pow": (lambda x: lax.integer_pow(x, 3), (X,)),
+    "round": (lambda x: lax.round(9 * x), (X,)),
+    "reduce_precision": (lambda x: lax.reduce_precision(x, 5, 7), (X,)),
+    "convert_element_type": (lambda x: (x.astype("bfloat16"), (9 * x).astype("int32")), (X,)),
+    "bitcast_convert_type": (lambda x: lax.bitcast_convert_type(x, "int32"), (X,)),
+    "copy": (jnp.copy, (X,)),
+    "optimization_barrier": (lambda x: lax.optimization_barrier(x), (X,)),
+    "reductions": (
+        lambda x, n: (
+            jnp.sum(x, 0),
+            jnp.prod(x, 0),
+            jnp.max(x, 0),
+            jnp.min(x, 0),
+            jnp.all(x > 0.2, 0),
+            jnp.any(x > 0.8, 0),
+            jnp.argmax(x, 0),
+            jnp.argmin(x, 0),
+            lax.reduce_xor(n, (0,)),
+        ),
+        (X, N),
+    ),
+    "cumulative": (
+        lambda x: (
+            lax.cumsum(x),
+            lax.cumprod(x),
+            lax.cummax(x),
+            lax.cummin(x),
+            lax.cumlogsumexp(x),
+        ),
+        (X,),
+    ),
+    "shapes": (
+        lambda x: (
+            x.T,
+            x.reshape(2, 8),
+            lax.broadcast_in_dim(x, (2, 4, 4), (1, 2)),
+            x[::2, 1:],
+            lax.squeeze(x[:1], (0,)),
+            lax.rev(x, (0,)),
+            lax.pad(x, np.float32(0), [(1, 1, 1)] * 2),
+            jnp.concatenate([x, x]),
+            lax.split(x, (1, 3)),
+            lax.iota("float32", 5),
+        ),
+        (X,),
+    ),
+    "indexing": (
+        lambda x, n: (
+            x[n[0]],
+            lax.dynamic_slice(x, (n[0, 0], 1), (2, 2)),
+            lax.dynamic_update_slice(x, 2 * x[:2, :2], (n[0, 1], 0)),
+            x.at[n[0]].set(1.0),
+            x.at[n[0]].add(x),
+            x.at[n[0]].multiply(x),
+            x.at[n[0]].max(x),
+            x.at[n[0]].min(x),
+            x.at[n[0]].subtract(x),
+        ),
+        (X, N % 4),
+    ),
+    "sorting": (lambda x: (jnp.sort(x), lax.top_k(x, 2), lax.approx_max_k(x, 2)), (X,)),
+    "contractions": (
+        lambda x, y: (
+            x @ y,
+            jnp.einsum("ij,ij->i", x, y),
+            lax.conv_general_dilated(x[None, None], y[None, None, :2, :2], (1, 1), "SAME"),
+        ),
+        (X, Y),
+    ),
+    "windows": (
+        lambda x: (
+            _reduce(lax.add, x, 0.0),
+            _reduce(lax.max, x, -np.inf),
+            _reduce(lax.min, x, np.inf),
+            _reduce(_body(lambda a, b: a * b + 0 * a), x, 1.0),
+        ),
+        (X,),
+    ),
+    "derivatives of windows": (
+        lambda x, y: (
+            grad(lambda x: jnp.sum(_reduce(lax.max, x, -np.inf) ** 2))(x),
+            jvp(lambda x: _reduce(lax.max, x, -np.inf), (x,), (y,)),
+        ),
+        (X, Y),
+    ),
+    "fft": (lambda x: (jnp.fft.fft(x), jnp.fft.rfft(x)), (X,)),
+    "segments": (lambda x: ops.segment_sum(x, np.array([0, 1, 1, 0]), 2), (X,)),
+}
+
+_LINALG: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "cholesky": (linalg.cholesky, (SPD,)),
+    "cholesky_update": (linalg.cholesky_update, (np.linalg.cholesky(SPD).T.copy(), V)),
+    "eigh": (linalg.eigh, (SPD,)),
+    "eig": (lambda x: jnp.linalg.eigvals(x), (SPD,)),
+    "qr": (linalg.qr, (X,)),
+    "householder_product": (
+        lambda x, y: (
+            linalg.householder_product(*geqrf(x)), ormqr(*geqrf(x), y, left=True, transpose=True),
+        ),
+        (X, Y),
+    ),
+    "hessenberg": (linalg.hessenberg, (X,)),
+    "tridiagonal": (linalg.tridiagonal, (SPD,)),
+    "schur": (linalg.schur, (SPD,)),
+    "svd": (linalg.svd, (X,)),
+    "lu": (linalg.lu, (X,)),
+    "pivots": (lambda p: linalg.lu_pivots_to_permutation(p, 4), (np.array([2, 1, 3, 3], "int32"),)),
+    "determinants": (lambda x: (jnp.linalg.det(x), jnp.linalg.slogdet(x)), (SPD,)),
+    "solve": (jnp.linalg.solve, (SPD, Y)),
+    "pinv": (jnp.linalg.pinv, (SPD,)),
+    "triangular_solve": (
+        lambda a, b: linalg.triangular_solve(a, b, left_side=True, lower=True), (SPD, Y),
+    ),
+    "tridiagonal_solve": (
+        lambda d, b: linalg.tridiagonal_solve(d * 0.1, d + 1.0, d * 0.1, b), (V, Y),
+    ),
+}  # fmt: skip
+
+_RANDOM: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "keys": (
+        lambda seed: [
+            random.key_data(k)
+            for k in [random.key(seed), *random.split(random.key(seed)),
+                      random.fold_in(random.key(seed), 3)]
+        ],
+        (np.int32(1),),
+    ),
+    "bits": (lambda seed: random.bits(random.key(seed), (5,)), (np.int32(1),)),
+    "counters": (
+        lambda key: (lax.rng_bit_generator(key, (5,)), threefry2x32(key, key, key, key)),
+        (np.arange(4, dtype="uint32"),),
+    ),
+    "gamma": (
+        lambda a: (random.gamma(random.key(0), a), grad(
+            lambda a: jnp.sum(random.gamma(random.key(0), a)))(a)), (V + 1,),
+    ),
+    "incomplete": (
+        lambda x, y: (
+            lax.igamma(x + 1, y), lax.igammac(x + 1, y),
+            lax.betainc(x + 1, y + 1, y),
+            jvp(lambda a: lax.igamma(a, y), (x + 1,), (y,)),
+        ),
+        (V, Y[0]),
+    ),
+}  # fmt: skip
+
+
+@custom_jvp
+def _own_jvp(x: Any) -> Any:
+    return x * x
+
+
+_own_jvp.defjvp(lambda primals, tangents: (primals[0] ** 2, 2 * primals[0] * tangents[0]))
+
+
+@custom_vjp
+def _own_vjp(x: Any) -> Any:
+    return x * x
+
+
+_own_vjp.defvjp(lambda x: (x * x, x), lambda x, ct: (2 * x * ct,))
+
+
+@custom_vmap
+def _own_vmap(x: Any) -> Any:
+    return x * x
+
+
+@_own_vmap.def_vmap
+def _(size: int, mapped: Any, x: Any) -> Any:
+    return x * x, True
+
+
+_PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "jit": (jit(lambda x: x + 1), (X,)),
+    "scan": (lambda x: lax.scan(lambda c, x: (c * x, c), V, x), (X,)),
+    "while": (lambda x: lax.while_loop(lambda v: v < 9.0, lambda v: v * 2, x), (X[0, 0],)),
+    "while, linearized": (
+        lambda x: linearize(
+            lambda x: lax.while_loop(lambda v: v < 9.0, lambda v: v * 2, x), x)[1](x),
+        (X[0, 0],),
+    ),
+    "while, backwards": (
+        grad(lambda x: lax.while_loop(lambda v: v < 9.0, lambda v: v * 2, x)), (X[0, 0],),
+    ),
+    "cond": (lambda x: lax.cond(x[0] > 0, jnp.sin, jnp.cos, x), (V,)),
+    "checkpoint": (grad(checkpoint(lambda x: jnp.sum(jnp.sin(checkpoint_name(x, "x"))))), (X,)),
+    "custom rules": (
+        lambda x: (
+            _own_jvp(x), _own_vjp(x), jvp(_own_jvp, (x,), (x,)), jvp(_own_vjp, (x,), (x,)),
+            _own_vmap(x), grad(lambda x: jnp.sum(_own_vjp(x)))(x),
+        ),
+        (X,),
+    ),
+    "solvers": (
+        lambda x: (
+            lax.custom_root(
+                lambda y: y * y - x, x, lambda f, y: jnp.sqrt(x), lambda g, y: y / g(1.0)
+            ),
+            lax.custom_linear_solve(lambda v: v * (x + 1), x, lambda f, b: b / (x + 1)),
+        ),
+        (X[0, 0],),
+    ),
+    "callbacks": (
+        lambda x: (
+            callbacks.debug_callback(lambda x: None, x),
+            callbacks.pure_callback(lambda x: 2 * np.asarray(x), X[0], x),
+            callbacks.io_callback(lambda x: 3 * np.asarray(x), X[0], x),
+        )[1:],
+        (V,),
+    ),
+    "platforms": (
+        lambda x: lax.platform_dependent(x, cpu=jnp.sin, default=lambda x: jnp.sin(x)), (X,),
+    ),
+    "layouts": (
+        lambda x: lax.with_sharding_constraint(
+            x, jax.sharding.SingleDeviceSharding(flags.jax_default_device or jax.devices()[0])
+        ),
+        (X,),
+    ),
+    "constants": (
+        lambda x: x + constant(values=(1.0, 2.0, 3.0, 4.0), shape=(4,), dtype=X.dtype), (V,),
+    ),
+    "vmap": (vmap(lambda x: lax.cond(x[0] > 0.5, jnp.sin, jnp.cos, x)), (X,)),
+}  # fmt: skip
+
+# What no complete program runs: operations between the examples of a named axis, which are ordinary
+# ones once the axis is mapped. And what has no right answer: draws from a state nobody can set.
+NOT_RUN = frozenset((
+    "all_gather", "all_to_all", "axis_index", "pmax", "pmin", "ppermute", "psum", "psum_scatter",
+    "rng_uniform",
+))  # fmt: skip

@@ -1,0 +1,85 @@
+"""What the tools of this folder look at: a user's function, or a Program, as a program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from functrans import errors, tree
+from functrans.api.jit import how_jitted
+from functrans.flat import FlatFunction, function_name
+from functrans.inspect.observe import is_key
+from functrans.ir.program import Program
+from functrans.ir.source import describe, user_source
+from functrans.ir.types import ArrayType
+from functrans.passes.inline import inline
+from functrans.passes.pipeline import Choice, optimize
+from functrans.trace import stage, typeof
+
+
+class Staged(NamedTuple):
+    """program, the values of its inputs, and what puts its results into the user's structure."""
+
+    program: Program
+    values: Sequence[Any]
+    result: Callable[[Sequence[Any]], Any]
+
+
+def staged(fun: Any, args: tuple, kwargs: dict[str, Any], passes: Choice = ()) -> Staged:
+    """The program of a function after some passes; of a Program that program itself."""
+    if isinstance(fun, Program):
+        leaves = tree.leaves((args, kwargs))
+        if len(leaves) != len(fun.inputs):
+            raise errors.TypeMismatch(
+                f"the program {fun.name} takes {len(fun.inputs)} values, got {len(leaves)}, at\n"
+                f"    {describe(user_source())}"
+            )
+        return Staged(inline(fun), leaves, list)
+    flat, leaves = _flat(fun, args, kwargs)
+    program = stage(flat, [typeof(x) for x in leaves], function_name(fun).rpartition(".")[2])
+    made = optimize(program, passes)
+    return Staged(made, leaves, lambda outs: tree.unflatten(flat.out_tree, outs))
+
+
+def _flat(fun: Any, args: tuple, kwargs: dict[str, Any]) -> tuple[FlatFunction, list[Any]]:
+    """The function of flat lists, and its arguments; those that are static to `jit` left out."""
+    jitted = how_jitted(fun)
+    given: tuple = (args, kwargs)
+    bound = fun
+    if jitted is not None:
+        statics = jitted[0]
+        statics.check(args, kwargs)
+        static, given = statics.split(args, kwargs)
+        bound = statics.bound(static)
+    leaves, in_tree = tree.flatten(given)
+    return FlatFunction(bound, in_tree, fun), leaves
+
+
+def passes_of(fun: Any, otherwise: Choice) -> Choice:
+    """The passes of a jitted function."""
+    jitted = how_jitted(fun)
+    return otherwise if jitted is None else jitted[1]
+
+
+def summary(x: Any, type: ArrayType) -> str:
+    """One line about a value: type, range and mean of what is finite, how much is not; a small one
+    in full."""
+    if is_key(x):
+        return f"{type} keys"
+    x = np.asarray(x)
+    if x.size <= 4:
+        return f"{type} {np.array2string(x, separator=', ', max_line_width=10_000)}"
+    if x.dtype.kind not in "iub":
+        x = x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
+    parts = [f"{type}"]
+    finite = x[np.isfinite(x)]
+    if finite.size and x.dtype.kind == "c":
+        parts.append(f"|x| up to {np.abs(finite).max():.6g}")
+    elif finite.size:
+        parts.append(f"in [{finite.min():.6g}, {finite.max():.6g}], mean {finite.mean():.6g}")
+    for name, where in (("NaN", np.isnan(x)), ("infinite", np.isinf(x)), ("zero", x == 0)):
+        if where.any():
+            parts.append(f"{int(where.sum())} of {x.size} {name}")
+    return ", ".join(parts)

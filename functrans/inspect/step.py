@@ -1,0 +1,302 @@
+"""`debug.step`: walk through a program in the terminal, equation by equation.
+
+In: a function and arguments; commands, typed or given as a list. Out: the function's result. The
+equations are run by XLA one at a time (inspect/observe.py); the walker stops before an equation and
+asks what to do.
+"""
+
+from __future__ import annotations
+
+import bdb
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TextIO
+
+import jax
+import numpy as np
+
+from functrans.inspect.closeness import plain
+from functrans.inspect.nans import Search
+from functrans.inspect.observe import Frame, Place, by_xla, letters, observe, value_of
+from functrans.inspect.staged import passes_of, staged, summary
+from functrans.ir.program import Var
+from functrans.ir.source import line_of
+from functrans.ir.text import show_equation
+from functrans.passes.pipeline import Choice
+
+HELP = """\
+next [n]     n      run this equation (n of them), over the programs that it holds
+into         s      run into the program that this equation holds
+out          o      run to the end of this program
+continue     c      run to the next breakpoint
+break WHERE  b      stop at LINE, FILE:LINE or an operation's name; alone: list them
+clear WHERE         forget a breakpoint; alone: all
+nan                 run until an equation makes a NaN or an infinity
+print NAME   p      the value of a variable, by the name that `list` shows
+list [n]     l      the equations around this one
+where        w      the equations that hold this one, and the user's lines
+quit         q      stop
+An empty line repeats the last command."""
+
+_SHORT = {
+    "n": "next", "s": "into", "step": "into", "o": "out", "c": "continue", "b": "break",
+    "p": "print", "l": "list", "w": "where", "q": "quit", "h": "help", "?": "help",
+}  # fmt: skip
+
+
+def step(
+    fun: Any,
+    *,
+    commands: Iterable[str] | None = None,
+    input: TextIO | None = None,
+    output: TextIO | None = None,
+    passes: Choice | None = None,
+) -> Callable[..., Any]:
+    """Make a function that runs `fun` equation by equation and asks at each what to do.
+
+    Arguments:
+      fun: function of pytrees of arrays, which may be jitted, a gradient, ...; or a Program.
+      commands: what to do, instead of asking; once there are no more, the program runs to its end.
+        `help` lists them: next, into, out, continue, break, clear, nan, print, list, where, quit.
+      input, output: text streams; left out: the terminal.
+      passes: as in `ft.jit`: walk through the program after these. Left out: those of `fun` if it
+        is jitted, else none, so that every equation is one of the user's.
+
+    Returns:
+      A function of the arguments of `fun` that returns what `fun` returns.
+
+    Raises:
+      bdb.BdbQuit: the command was `quit`, as in Python's debugger.
+      TypeMismatch: `fun` is a Program that takes another number of values.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> y = ft.debug.step(lambda x: jnp.sin(x) * 2, commands=["next", "print b"])(0.0)
+      equation 0 (sin)  <doctest ...
+          b: ~f32[] = sin a
+      (step) next
+          b = ~f32[] 0.
+      equation 1 (mul)  <doctest ...
+          c: ~f32[] = mul b 2.0:~f32[]
+      (step) print b
+      b = ~f32[] 0.
+      (step) continue
+          c = ~f32[] 0.
+      >>> print(y)
+      0.0
+    """
+
+    def stepped(*args: Any, **kwargs: Any) -> Any:
+        made = staged(fun, args, kwargs, passes_of(fun, ()) if passes is None else passes)
+        walker = _Walker(_asked(commands, input, output or sys.stdout), output or sys.stdout)
+        outs = observe(
+            made.program, made.values, by_xla, before=walker.before, after=walker.after, keep=True
+        )
+        return made.result([jax.numpy.asarray(y) if isinstance(y, np.ndarray) else y for y in outs])
+
+    return stepped
+
+
+def _asked(commands: Iterable[str] | None, source: TextIO | None, output: TextIO) -> Iterator[str]:
+    """The commands as they are given or typed, shown behind a prompt; at the end `continue`."""
+    if commands is not None:
+        for command in commands:
+            output.write(f"(step) {command}\n")
+            yield command
+    else:
+        while True:
+            output.write("(step) ")
+            output.flush()
+            line = (source or sys.stdin).readline()
+            if not line:
+                output.write("\n")
+                break
+            yield line.strip()
+    while True:
+        output.write("(step) continue\n")
+        yield "continue"
+
+
+class _Walker:
+    """What the person at the terminal sees and wants."""
+
+    def __init__(self, commands: Iterator[str], output: TextIO):
+        self.commands = commands
+        self.output = output
+        self.breaks: list[str] = []
+        self.search = Search(infinities=True)
+        self.to_nan = False
+        self.stop_at: Callable[[Place], bool] = lambda place: True
+        self.shown: Place | None = None  # stopped at, not yet run
+        self.last = ""
+        self.previous: Place | None = None
+
+    def say(self, text: str) -> None:
+        self.output.write(text + "\n")
+
+    # --- called while the program runs
+
+    def before(self, place: Place, values: Sequence[Any]) -> None:
+        """Stop here, if that is wanted."""
+        at_break = self._at_break(place)
+        self.previous = place
+        if at_break or self.stop_at(place):
+            self.shown = place
+            self._show(place)
+            self._ask(place)
+
+    def after(self, place: Place, values: list[Any], outs: Sequence[Any]) -> None:
+        """Show the results of an equation that was stopped at; stop where a NaN was made."""
+        if place is self.shown:
+            self.shown = None
+            names = letters(place.frames[0].program)
+            for v, y in zip(place.equation.outputs, outs, strict=True):
+                self.say(f"    {names(v)} = {summary(y, v.type)}")
+        if self.to_nan and (made := self.search.made(place, values, outs)):
+            self.to_nan = False
+            self.say(f"{made} made by")
+            self._show(place)
+            eqn = place.equation
+            for x, v in zip(values, eqn.inputs, strict=True):
+                self.say(f"    operand  {summary(x, v.type)}")
+            for y, v in zip(outs, eqn.outputs, strict=True):
+                self.say(f"    result   {summary(y, v.type)}")
+            self._ask(place)
+
+    # --- commands
+
+    def _ask(self, place: Place) -> None:
+        """Carry out commands until one lets the program run on."""
+        running = False
+        while not running:
+            line = next(self.commands) or self.last
+            self.last = line
+            word, _, argument = line.partition(" ")
+            name = _SHORT.get(word, word)
+            command = getattr(self, f"do_{name}", None)
+            if command is None:
+                self.say(f"no command {word!r}; `help` lists them")
+                continue
+            running = bool(command(place, argument.strip()))
+
+    def do_next(self, place: Place, argument: str) -> bool:
+        depth, left = _depth(place), int(argument) if argument.isdigit() else 1
+
+        def stop(here: Place) -> bool:
+            nonlocal left
+            left -= _depth(here) <= depth
+            return left <= 0
+
+        self.stop_at = stop
+        return True
+
+    def do_into(self, place: Place, argument: str) -> bool:
+        self.stop_at = lambda here: True
+        return True
+
+    def do_out(self, place: Place, argument: str) -> bool:
+        depth = _depth(place)
+        self.stop_at = lambda here: _depth(here) < depth
+        return True
+
+    def do_continue(self, place: Place, argument: str) -> bool:
+        self.stop_at = lambda here: False
+        return True
+
+    def do_nan(self, place: Place, argument: str) -> bool:
+        self.to_nan = True
+        return self.do_continue(place, "")
+
+    def do_quit(self, place: Place, argument: str) -> bool:
+        raise bdb.BdbQuit
+
+    def do_break(self, place: Place, argument: str) -> bool:
+        if argument and argument not in self.breaks:
+            self.breaks.append(argument)
+        self.say("breakpoints: " + (", ".join(self.breaks) or "none"))
+        return False
+
+    def do_clear(self, place: Place, argument: str) -> bool:
+        self.breaks = [b for b in self.breaks if argument and b != argument]
+        self.say("breakpoints: " + (", ".join(self.breaks) or "none"))
+        return False
+
+    def do_print(self, place: Place, argument: str) -> bool:
+        found = _variable(place, argument)
+        if found is None:
+            self.say(f"no variable {argument!r} has a value here")
+            return False
+        v, value = found
+        self.say(f"{argument} = {summary(value, v.type)}")
+        if plain(value).size > 4:
+            self.say(np.array2string(plain(value), threshold=60, edgeitems=3))
+        return False
+
+    def do_list(self, place: Place, argument: str) -> bool:
+        around = int(argument) if argument.isdigit() else 5
+        names = letters(place.frames[0].program)
+        equations = place.frame.program.equations
+        for i in range(max(0, place.index - around), min(len(equations), place.index + around + 1)):
+            mark = "->" if i == place.index else "  "
+            self.say(f"{mark} {i:4}  {show_equation(equations[i], names)}")
+        return False
+
+    def do_where(self, place: Place, argument: str) -> bool:
+        for frame in place.frames[1:]:
+            holder = frame.holder
+            assert holder is not None
+            inside = f"{frame.label}" + ("" if frame.step is None else f", step {frame.step}")
+            self.say(f"equation {holder.index} ({holder.equation.primitive.name}) > {inside}")
+            self.say(f"    {holder.line}")
+        self._show(place)
+        return False
+
+    def do_help(self, place: Place, argument: str) -> bool:
+        self.say(HELP)
+        return False
+
+    # --- where we are
+
+    def _show(self, place: Place) -> None:
+        self.say(f"{place}  {place.line}")
+        self.say(f"    {place.text}")
+
+    def _at_break(self, place: Place) -> bool:
+        """Is it the first equation of a line, or one of an operation, with a breakpoint?"""
+        if not self.breaks:
+            return False
+        here, previous = _line(place), self.previous
+        same_line = (
+            previous is not None and previous.frame is place.frame and _line(previous) == here
+        )
+        for at in self.breaks:
+            if at == place.equation.primitive.name:
+                return True
+            file, _, number = at.rpartition(":")
+            if same_line or here is None or not number.isdigit() or int(number) != here[1]:
+                continue
+            if not file or here[0] == os.path.abspath(file) or here[0].endswith(os.sep + file):
+                return True
+        return False
+
+
+def _depth(place: Place) -> int:
+    return len(place.frames)
+
+
+def _line(place: Place) -> tuple[str, int] | None:
+    source = place.equation.source
+    return None if source is None else (source[0].co_filename, line_of(source))
+
+
+def _variable(place: Place, name: str) -> tuple[Var, Any] | None:
+    """A variable that has a value in this program or in one around it."""
+    names = letters(place.frames[0].program)
+    frame: Frame | None = place.frame
+    while frame is not None:
+        for v in frame.env:
+            if names(v) == name:
+                return v, value_of(v, frame.env)
+        frame = None if frame.holder is None else frame.holder.frame
+    return None

@@ -1,0 +1,88 @@
+"""BFGS: algorithm 6.1 of Nocedal and Wright, Numerical Optimization."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import functrans.numpy as jnp
+from functrans import lax
+from functrans.api.derivatives import value_and_grad
+from functrans.scipy.optimize.line_search import dot, line_search
+
+
+class State(NamedTuple):
+    """Where the search is. status: 0 converged, 1 out of iterations, 2 + that of the line search if
+    it failed."""
+
+    converged: Any
+    failed: Any
+    iterations: Any
+    evaluations: Any
+    x: Any
+    value: Any
+    gradient: Any
+    inverse: Any  # [d, d] estimate of the inverse Hessian
+    previous: Any  # the value before, which says how long a first step to try
+    status: Any
+
+
+def minimize_bfgs(
+    fun: Callable[[Any], Any], x0: Any, maxiter: int | None = None, norm: Any = jnp.inf,
+    gtol: Any = 1e-5, line_search_maxiter: int = 10,
+) -> State:  # fmt: skip
+    """Follow -H g, and learn the inverse Hessian H from how the gradient g changes."""
+    d = x0.shape[0]
+    most = 200 * d if maxiter is None else maxiter
+    value, gradient = value_and_grad(fun)(x0)
+
+    def small(gradient: Any) -> Any:
+        return jnp.linalg.norm(gradient, ord=norm) < gtol
+
+    def going(s: State) -> Any:
+        return ~s.converged & ~s.failed & (s.iterations < most)
+
+    def step(s: State) -> State:
+        p = -dot(s.inverse, s.gradient)
+        found = line_search(fun, s.x, p, s.value, s.gradient, _first_step(s, p),
+                            line_search_maxiter)  # fmt: skip
+        move = found.step * p
+        return State(
+            small(found.gradient), found.failed, s.iterations + 1,
+            s.evaluations + found.evaluations, s.x + move, found.value, found.gradient,
+            _updated(s.inverse, move, found.gradient - s.gradient), s.value, found.status,
+        )  # fmt: skip
+
+    start = State(
+        small(gradient), jnp.array(False), 0, 1, x0, value, gradient, jnp.eye(d, dtype=x0.dtype),
+        value + _length(gradient) / 2, 0,
+    )  # fmt: skip
+    end = lax.while_loop(going, step, start)
+    failure = jnp.where(end.failed, 2 + end.status, -1)
+    stopped = jnp.where(end.iterations == most, 1, failure)
+    return end._replace(status=jnp.where(end.converged, 0, stopped))
+
+
+def _length(v: Any) -> Any:
+    """The 2-norm, whose derivative at 0 is 0."""
+    squares = jnp.real(dot(v, jnp.conj(v)))
+    there = squares > 0
+    return jnp.where(there, jnp.sqrt(jnp.where(there, squares, 1)), 0)
+
+
+def _first_step(s: State, p: Any) -> Any:
+    """The step that would change the value by what it changed by before; at most Newton's, 1."""
+    slope = dot(s.gradient, p)
+    step = 1.01 * 2 * (s.value - s.previous) / slope
+    return jnp.where(step > 1, 1.0, step)
+
+
+def _updated(h: Any, s: Any, y: Any) -> Any:
+    """(I - r s yT) h (I - r y sT) + r s sT with r = 1 / yT s, multiplied out: h is symmetric."""
+    curvature = dot(y, s)
+    there = jnp.isfinite(1 / curvature)
+    r = 1 / jnp.where(there, curvature, 1)
+    hy = dot(h, y)
+    cross = jnp.outer(hy, s)
+    new = h + r * ((1 + r * dot(y, hy)) * jnp.outer(s, s) - (cross + cross.T))
+    return jnp.where(there, new, h)

@@ -1,0 +1,143 @@
+"""Importing functrans loads next to nothing; whatever is imported first, all is there in time."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import functrans as ft
+
+ROOT = Path(ft.__file__).parent
+LAZY = ["__init__.py", "interop/__init__.py", "scipy/__init__.py"]
+# Modules beside the public ones: what they define is reached by other names.
+NOT_SHOWN = {
+    "api", "backends", "flags", "flat", "flatten_util", "inspect", "loading", "primitives",
+    "trace", "tracer", "transforms",
+}  # fmt: skip
+
+
+def run(code: str) -> str:
+    """What a fresh Python prints."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith("XLA_")} | {
+        "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT.parent),
+    }  # fmt: skip
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("path", LAZY)
+def test_what_type_checkers_read_is_what_is_loaded(path):
+    """The imports under `if TYPE_CHECKING:` and the table beside them say the same."""
+    tree = ast.parse((ROOT / path).read_text())
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    wanted = {
+        (alias.asname, node.module, alias.name)
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    (call,) = [n for stmt in block.orelse for n in ast.walk(stmt) if isinstance(n, ast.Call)]
+    table = ast.literal_eval(call.args[1])
+    found = set()
+    for module, words in table.items():
+        for word in words.split():
+            name, _, here = word.partition("=")
+            found.add((here or name, module, name))
+    assert found == wanted
+
+
+def test_every_module_is_shown_or_known_not_to_be():
+    modules = {p.stem for p in ROOT.glob("*.py")} | {p.parent.name for p in ROOT.glob("*/*.py")}
+    assert modules - {"__init__", "__main__"} - NOT_SHOWN <= set(ft.__all__)
+
+
+def test_names_are_listed_and_others_refused():
+    assert {"grad", "numpy", "scipy", "Array", "P"} <= set(dir(ft))
+    assert all(getattr(ft, name) is not None for name in ft.__all__)
+    with pytest.raises(AttributeError, match="'functrans' has no attribute 'gard'"):
+        ft.gard  # noqa: B018
+
+
+FIRST = """
+import sys, threading
+import jax
+import functrans as ft
+heavy = [m for m in sys.modules if m.startswith("functrans.") and m != "functrans.loading"]
+assert not heavy, heavy
+import functrans.numpy as jnp, functrans.lax, functrans.nn, functrans.random, functrans.tree_util
+ft.jit, ft.passes, ft.interop, ft.ir
+jax.config.update("jax_num_cpu_devices", 2)  # refused where devices were started
+assert ft.device_count() == 2
+assert "functrans.interop.jax_functions" not in sys.modules
+
+# several threads at once, each the first to need something
+from functrans.scipy.special import erf
+results = []
+work = [
+    lambda: ft.grad(lambda x: erf(x) * x)(1.0),
+    lambda: ft.scipy.linalg.cholesky(jnp.eye(2)),
+    lambda: ft.interop.from_jax(jax.numpy.sin)(1.0),
+    lambda: ft.scipy.fft.dct(jnp.ones(2)),
+]
+threads = [threading.Thread(target=lambda f=f: results.append(f())) for f in work * 2]
+[t.start() for t in threads]
+[t.join() for t in threads]
+assert len(results) == 8, results
+"""
+# What is the first thing done, in a process that knows nothing yet.
+ORDERS = {
+    "ir": """
+import functrans as ft
+program = ft.ir.parse("program (a: f32[]) { b: f32[] = sin a; return b }")
+assert abs(float(ft.interpret(program, 1.0)[0]) - 0.841471) < 1e-6
+from functrans import *
+assert jit is ft.jit and numpy is ft.numpy
+""",
+    "lax": """
+import jax
+from functrans import lax
+x = jax.numpy.arange(3.0)
+assert float(lax.sin(0.0)) == 0.0
+# a traced value meets operators, methods, and a jax array that it indexes
+body = lambda i, s: s + x[i] * 2 + (-x).at[i].get().sum()
+assert float(lax.fori_loop(0, 3, body, 0.0)) == 3.0
+""",
+    "jit": """
+import numpy as np
+import functrans as ft
+assert float(ft.jit(lambda x: (2 ** x[1:]).sum())(np.ones(3, "f4"))) == 4.0
+""",
+    "vmap": """
+from functrans.api.vmap import vmap
+import numpy as np
+assert vmap(lambda x: np.ones(2) @ x.T + len(x))(np.ones((3, 2), "f4")).shape == (3,)
+""",
+}
+
+
+def test_a_fresh_process_loads_late_and_in_threads():
+    run(FIRST)
+
+
+def test_any_order_of_import():
+    """In forks of one process, which has JAX only: each is as fresh as a new one."""
+    checks = "\n".join(f"check({name!r}, {code!r})" for name, code in ORDERS.items())
+    run(
+        "import os, sys, jax\n"
+        "def check(name, code):\n"
+        "    child = os.fork()\n"
+        "    if not child:\n"
+        "        try:\n"
+        "            exec(code, {})\n"
+        "        except BaseException as error:\n"
+        "            print(name, type(error), error, file=sys.stderr, flush=True)\n"
+        "            os._exit(1)\n"
+        "        os._exit(0)\n"
+        "    assert os.waitpid(child, 0)[1] == 0, name\n" + checks
+    )

@@ -1,0 +1,198 @@
+"""`debug.step`: transcripts; and `disable_jit`, under which Python runs as it is written."""
+
+from __future__ import annotations
+
+import bdb
+import inspect
+import io
+
+import jax
+import numpy as np
+import pytest
+
+import functrans as ft
+import functrans.numpy as jnp
+from functrans import lax
+
+X = np.array([1.0, 2.0, 3.0], "float32")
+
+
+def f(x):
+    y = jnp.sin(x)
+    z = y * 2.0
+    return {"sum": jnp.sum(z), "y": y}
+
+
+def looped(xs):
+    def body(carry, x):
+        y = carry * x
+        return y + 1.0, y
+
+    return lax.scan(body, 1.0, xs)
+
+
+def line_number(function, text):
+    lines, first = inspect.getsourcelines(function)
+    return first + next(i for i, line in enumerate(lines) if text in line)
+
+
+def walk(function, *args, commands):
+    """The result, and what was shown with the file's name left out."""
+    output = io.StringIO()
+    out = ft.debug.step(function, commands=commands, output=output)(*args)
+    return out, output.getvalue().replace(__file__, "FILE")
+
+
+def test_next_print_and_list():
+    out, seen = walk(f, X, commands=["n", "print b", "next", "list", "p zz", "nonsense"])
+    n = line_number(f, "jnp.sin")
+    start = seen.splitlines()
+    assert start[0] == f"equation 0 (sin)  FILE:{n} (f)  y = jnp.sin(x)"
+    assert start[1:4] == [
+        "    b: f32[3] = sin a",
+        "(step) n",
+        "    b = f32[3] [0.84147096, 0.9092974 , 0.14112   ]",
+    ]
+    assert "(step) print b\nb = f32[3] [0.84147096, 0.9092974 , 0.14112   ]\n" in seen
+    assert "->    2  d: f32[] = reduce_sum[axes=(0,)] c" in seen
+    assert "no variable 'zz' has a value here" in seen
+    assert "no command 'nonsense'" in seen
+    assert isinstance(out["y"], jax.Array)
+    np.testing.assert_allclose(out["sum"], f(X)["sum"], rtol=1e-6)
+
+
+def test_into_out_and_where_in_a_loop():
+    (carry, ys), seen = walk(looped, X, commands=["into", "next", "next", "where", "out", "c"])
+    assert "equation 0 (scan) > body, step 1 (counted from 0) > equation 0 (mul)" in seen
+    place = f"equation 0 (scan) > body, step 1\n    FILE:{line_number(looped, 'lax.scan')} (looped)"
+    assert place in seen
+    expected = looped(X)
+    np.testing.assert_array_equal(ys, expected[1])
+    np.testing.assert_array_equal(carry, expected[0])
+
+
+def test_next_goes_over_what_a_loop_holds():
+    _, seen = walk(lambda x: jnp.sin(looped(x)[0]), X, commands=["next"])
+    assert "step 0" not in seen
+    assert "equation 1 (sin)" in seen
+
+
+def test_breakpoints_at_lines_and_operations():
+    n = line_number(looped, "y + 1.0")
+    _, seen = walk(looped, X, commands=[f"break {n}", "c", "p carry", "c", f"clear {n}", "c"])
+    assert f"breakpoints: {n}" in seen
+    assert "step 0 (counted from 0) > equation 1 (add)" in seen
+    assert "step 1 (counted from 0) > equation 1 (add)" in seen
+    assert "step 2" not in seen
+    assert "breakpoints: none" in seen
+    at = f"test_step.py:{line_number(f, 'jnp.sum(z)')}"
+    _, seen = walk(f, X, commands=[f"b {at}", "c", "b", "clear"])
+    assert "equation 2 (reduce_sum)" in seen
+    assert "equation 1 (mul)" not in seen
+    _, seen = walk(ft.grad(lambda x: jnp.sum(jnp.tanh(x))), X, commands=["b tanh", "c"])
+    assert "(tanh)" in seen
+    assert (
+        "elsewhere.py:1"
+        not in walk(f, X, commands=["b elsewhere.py:1", "c"])[1].split("(step) c")[1]
+    )
+
+
+def test_run_to_nan():
+    xs = np.array([1.0, np.inf, 0.0], "float32")
+
+    def g(xs):
+        return lax.scan(lambda c, x: (c + x, jnp.log(x) * 0.0), 0.0, xs)
+
+    _, seen = walk(g, xs, commands=["nan", "print c", "c"])
+    assert "NaN made by\nequation 0 (scan) > <lambda>, step 1" in seen.replace(
+        "program", "<lambda>"
+    )
+    assert "result   f32[] nan" in seen
+    assert walk(f, X, commands=["nan"])[1].count("made by") == 0
+
+
+def test_typed_commands_repeat_and_end():
+    output = io.StringIO()
+    typed = io.StringIO("next\n\nprint c\n")
+    out = ft.debug.step(f, input=typed, output=output)(X)
+    assert output.getvalue().count("equation") == 3
+    assert "c = f32[3]" in output.getvalue()
+    np.testing.assert_allclose(out["y"], np.sin(X), rtol=1e-6)
+    output = io.StringIO()
+    with pytest.raises(bdb.BdbQuit):
+        ft.debug.step(f, commands=["help", "quit"], output=output)(X)
+    assert "run until an equation makes a NaN" in output.getvalue()
+
+
+def test_a_gradient_of_a_jitted_function():
+    g = ft.grad(ft.jit(lambda x: jnp.sum(jnp.sin(x) ** 2)))
+    out, seen = walk(g, X, commands=["into", "into", "w", "c"])
+    np.testing.assert_allclose(out, np.sin(2 * X), rtol=1e-5, atol=1e-6)
+    assert "equation 0 (jit) > " in seen
+
+
+# --- without jit ----------------------------------------------------------------------------------
+
+
+def test_python_runs_as_it_is_written():
+    seen = []
+
+    @ft.jit
+    def g(x):
+        if float(x) > 0:  # which jit would not know
+            seen.append(float(x))
+        return x * 2
+
+    with ft.disable_jit():
+        assert g(1.5) == 3.0
+        assert ft.grad(g)(2.5) == 2.0
+        assert ft.jit(lambda x, n: x**n, static_argnums=1)(3, 2) == 9
+        with ft.disable_jit(False), pytest.raises(ft.errors.AbstractValueError):
+            g(1.0)
+    assert seen == [1.5, 2.5]
+    with pytest.raises(ft.errors.AbstractValueError):
+        g(1.0)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_loops_and_branches_are_python(reverse):
+    seen = []
+
+    def body(carry, x):
+        seen.append(float(carry))
+        return carry * 2.0 + x["a"], {"s": carry, "t": x["a"] * carry}
+
+    def quiet(carry, x):
+        return carry * 2.0 + x["a"], {"s": carry, "t": x["a"] * carry}
+
+    def h(body, xs):
+        last, rows = lax.scan(body, 1.0, {"a": xs}, reverse=reverse)
+        last = lax.fori_loop(0, 3, lambda i, v: v + i, last)
+        last = lax.while_loop(lambda v: v < 50.0, lambda v: v * 3.0, last)
+        last = lax.cond(last > 0, lambda v: v + (seen.append(-1.0) or 1.0), lambda v: v / 0.0, last)
+        last = lax.switch(1, [lambda v: v, lambda v: v * 2.0], last)
+        return last, rows, lax.map(lambda x: x + len(seen) * 0.0, xs)
+
+    with ft.disable_jit():
+        plain = h(body, X)
+    assert len(seen) == 4
+    seen.clear()
+    usual = h(quiet, X)
+    for mine, other in zip(jax.tree.leaves(plain), jax.tree.leaves(usual), strict=True):
+        np.testing.assert_array_equal(mine, other)
+        assert (mine.dtype, mine.shape) == (other.dtype, other.shape)
+
+
+def test_derivatives_and_vmap_without_jit():
+    def h(x):
+        c, ys = lax.scan(lambda c, x: (jnp.sin(c) + x, c * x), x[0], x)
+        return lax.cond(c > 0, lambda: jnp.sum(ys), lambda: c)
+
+    expected = ft.grad(h)(X), ft.vmap(h)(np.stack([X, -X]))
+    with ft.disable_jit():
+        found = ft.grad(h)(X), ft.vmap(h)(np.stack([X, -X]))
+        empty = lax.scan(lambda c, x: (c, x), 1.0, jnp.zeros((0, 2)))
+    for mine, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(mine, other, rtol=1e-6)
+    assert empty[1].shape == (0, 2)
+    assert ft.debug.disable_jit is ft.disable_jit
