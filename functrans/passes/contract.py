@@ -41,6 +41,7 @@ from functrans.passes.products import (
     is_diagonal,
     is_masked,
     plain_dot,
+    squared,
     sums_squares,
 )
 from functrans.passes.rewrite import everywhere, finished, renamed, renamed_all
@@ -249,7 +250,7 @@ class _Search:
         ways: list[AtOnce | ByExample] = []
         with suppress(NotSeparable):
             ways.append(AtOnce(Expansion(self.made_by, through), e, made, limit))
-        for gram in (False, True):
+        for gram in (False, True) if squared(self.made_by, e) is not None else ():
             with suppress(NotSeparable):
                 ways.append(ByExample(Expansion(self.made_by, through), e, gram))
         way = min(ways, key=lambda way: way.cost, default=None)
