@@ -16,6 +16,9 @@ result is at most n v k, while that of the program as written is of the order of
 float32 the first is the smaller one for all k up to 1e14 / n, where the second has no digit left.
 Operands that are float64 themselves are never multiplied out. Squares that are taken apart, as in
 the norm above, are float64 too: that of 1e22 times that of 1e-22 is 1, in float32 it is not.
+bfloat16 values that end in sums of float32 (as those of `jnp.sum` do) are read as they are and
+multiplied in float32: the roundings to bfloat16 between are left out, as XLA leaves them out of
+what it fuses. float16 is left alone: what overflows there must go on to do so.
 
 Source: the per-example norms are Goodfellow's (2015, arXiv:1510.01799), the Gram form is that of
 ghost clipping (Li et al. 2022, arXiv:2110.05679); here they are instances of one rewrite.
@@ -26,6 +29,9 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from typing import Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
 
 from functrans.ir.program import Equation, Literal, Origin, Program, Var
 from functrans.ir.types import ArrayType, dtype_class
@@ -40,6 +46,7 @@ from functrans.passes.products import (
     adds_rows,
     is_diagonal,
     is_masked,
+    keeps_numbers,
     plain_dot,
     squared,
     sums_squares,
@@ -58,6 +65,7 @@ from functrans.trace import literal, stage, state, typeof
 WORTH = 20_000.0  # nanoseconds that a rewrite must save at least
 PER_BYTE_KEPT = 0.35  # nanoseconds that memory is worth that is held until another sum is there
 LARGE = 1 << 20  # bytes
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 MOST_ROUNDS = 5
 MANY = 8
 SEEN_THROUGH = POINTWISE | ALIASES
@@ -168,6 +176,8 @@ class _Search:
             values[u] = None
             for e in self.read_by.get(u, ()):
                 if _is_sink(e) or (e.primitive is slice_ and is_diagonal(self.made_by, e)):
+                    if e.outputs[0].type.dtype.itemsize < 4:
+                        return self.refused(u, reached)  # such a sum rounds, and squares overflow
                     sinks[e] = None
                 elif e.primitive in SEEN_THROUGH:
                     if not self._is_seen_through(e) or (long and self._is_masked(e, u)):
@@ -193,8 +203,7 @@ class _Search:
             return False
         if e.primitive is select_n:
             return is_masked(self.made_by, e)
-        same = e.inputs[0].type.dtype == e.outputs[0].type.dtype
-        return same and e.params.get("y", 2) == 2
+        return keeps_numbers(e) and e.params.get("y", 2) == 2
 
     def _is_masked(self, e: Equation, u: Var) -> bool:
         """Is a contraction multiplied by a value that varies along all of its axes? The sum over k
@@ -318,8 +327,8 @@ def _is_source(e: Equation) -> bool:
     if e.primitive not in (dot_general, scatter, scatter_add):
         return False
     dtype = e.outputs[0].type.dtype
-    if dtype_class(dtype) != "float" or dtype.itemsize < 4:
-        return False  # integers have no inverses; sums of squares overflow in narrow floats
+    if dtype_class(dtype) != "float" or (dtype.itemsize < 4 and dtype != BFLOAT16):
+        return False  # integers have no inverses; other narrow floats have another range
     return plain_dot(e) if e.primitive is dot_general else adds_rows(e)
 
 
