@@ -55,6 +55,7 @@ from functrans.passes.rewrite import everywhere, finished, renamed, renamed_all
 from functrans.primitives.arithmetic import max_
 from functrans.primitives.base import bytes_of
 from functrans.primitives.contraction import dot_general
+from functrans.primitives.conversion import convert_element_type
 from functrans.primitives.elementwise import div, mul
 from functrans.primitives.reduction import reduce_sum
 from functrans.primitives.scatter import scatter, scatter_add
@@ -69,6 +70,7 @@ BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 MOST_ROUNDS = 5
 MANY = 8
 SEEN_THROUGH = POINTWISE | ALIASES
+PLAIN = (SEEN_THROUGH | {dot_general, reduce_sum}) - {select_n, slice_, convert_element_type}
 MOST_ASKED = 8  # values that a factor is made of
 
 
@@ -132,6 +134,7 @@ class _Search:
         self.outputs = set(program.outputs)
         self.settled: set[Var] = set()  # what belongs to a cluster, or cannot be removed
         self.costs: dict[Equation, float] = {}
+        self.refused_shapes: set[tuple] = set()  # of clusters that no order makes cheaper
 
     def rewritten(self) -> Program:
         """The program with all rewrites that pay; the same object if there is none."""
@@ -240,15 +243,44 @@ class _Search:
         made = sum([self.cost(self.made_by[v]) for v in cluster.values])
         most = 0.8 * (made + sum([self.cost(e) for e in cluster.sinks])) - WORTH
         kept = 0.8 * PER_BYTE_KEPT * self.bytes_made(cluster)
+        shape = self.shape_of(cluster)
+        if shape in self.refused_shapes:
+            return None
         sinks = []
         after = 0.0
         for e in sorted(cluster.sinks, key=self.cost, reverse=True):  # the likeliest to fail first
             way = self.cheapest(e, cluster, made, most + kept - after)
             if way is None:
+                if shape is not None:
+                    self.refused_shapes.add(shape)
                 return None
             after += way.cost
             sinks.append(Sink(e, way))
         return sinks if after < most or self.waits(cluster) else None
+
+    def shape_of(self, cluster: Cluster) -> tuple | None:
+        """All that the search for orders knows of a cluster: its equations and the moves that its
+        leaves come from, with their variables numbered. Layers that are alike are searched once.
+        None where more is looked at (indices that are compared)."""
+        number: dict[Any, int] = {}
+        found: list[Any] = []
+        todo = [*[self.made_by[v] for v in cluster.values], *cluster.sinks]
+        for e in todo:  # grows
+            if e.primitive not in PLAIN:
+                return None
+            found += [e.primitive, *e.params.items()]
+            for v in (*e.inputs, *e.outputs):
+                if v.__class__ is Literal:
+                    found += [str(v.value), v.type]
+                    continue
+                if v not in number:
+                    number[v] = len(number)
+                    found.append(v.type)
+                    by = self.made_by.get(v)
+                    if by is not None and by.primitive in ALIASES and v not in cluster.values:
+                        todo.append(by)
+                found.append(number[v])
+        return tuple(found)
 
     def cheapest(
         self, e: Equation, cluster: Cluster, made: float, limit: float
