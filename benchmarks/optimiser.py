@@ -33,6 +33,7 @@ def optimiser_private() -> Iterator[Row]:
     yield from dp_rows("MLP, batch 64", private.mlp(64), 1 / 100, 1 / 100)
     yield from dp_rows("MLP, batch 256", private.mlp(256), 1 / 100, 1 / 100)
     yield from dp_rows("MLP, batch 1024", private.mlp(1024), 1 / 100, 1 / 100)
+    yield from dp_rows("MLP in bfloat16, batch 256", private.narrow_mlp(256), 1 / 100, 1 / 100)
     yield from dp_rows("4-layer transformer", private.transformer(), 1 / 6, 3 / 4)
     yield from dp_rows("sequence MLP, 16 steps", private.sequence(), 1 / 12, 1 / 6)
     yield from dp_rows("gated linear units", private.gated(), 1 / 100, None)

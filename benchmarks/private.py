@@ -46,6 +46,21 @@ def mlp(batch: int) -> Model:
     return Model(mlp_loss, (mlp_params((784, 512, 512, 10)), *data))
 
 
+def narrow_mlp(batch: int) -> Model:
+    """The same, computed in bfloat16 of float32 parameters."""
+    wide = mlp(batch)
+
+    def loss(lib: Library) -> Loss:
+        of_example = mlp_loss(lib)
+
+        def narrowed(*args):
+            return of_example(*jax.tree.map(lambda v: v.astype("bfloat16"), args))
+
+        return narrowed
+
+    return wide._replace(loss=loss)
+
+
 def transformer(batch: int = 64, layers: int = 4, width: int = 128, time: int = 64) -> Model:
     """A decoder with layer norms and a tied embedding; x holds token numbers."""
 

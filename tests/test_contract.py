@@ -220,13 +220,12 @@ SAME: dict[str, tuple[Any, str]] = {
     "cubed": (lambda a, b: fnp.sum((a @ b) ** 3), "float32"),
     "divided by": (lambda a, b: fnp.sum(a / (a @ b)), "float32"),
     "integers": (lambda a, b: fnp.sum(a @ b), "int32"),
-    "bfloat16": (lambda a, b: fnp.sum(a @ b), "bfloat16"),
     "float16": (lambda a, b: fnp.sum(a @ b), "float16"),
+    "summed in bfloat16": (
+        lambda a, b: ft.lax.reduce_sum((a @ b) ** 2, axes=(0, 1)), "bfloat16",
+    ),
     "complex": (lambda a, b: fnp.sum(a @ b), "complex64"),
     "precision": (precise, "float32"),
-    "kept wide": (
-        lambda a, b: fnp.sum(fnp.matmul(a, b, preferred_element_type="float32")), "bfloat16",
-    ),
     "Gram form of float64": (lambda a, b: fnp.sum((a @ b) ** 2), "float64"),
 }  # fmt: skip
 
@@ -348,6 +347,35 @@ def test_squares_do_not_leave_the_range_of_their_dtype(monkeypatch):
         wide = [v.astype(np.float64) for v in given]
         exact = np.einsum("bi,bj->b", wide[0] ** 2, wide[1] ** 2)
         np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-45)
+
+
+NARROW: dict[str, Callable[[Any, Any], Any]] = {
+    "squares": lambda x, d: summed_squares(outer(x, d)),
+    "squares of wide products": lambda x, d: fnp.sum(
+        fnp.matmul(x[:, :, None], d[:, None], preferred_element_type="float32") ** 2, axis=(1, 2)
+    ),
+    "widened": lambda x, d: summed_squares(outer(x, d).astype("float32")),
+    "weighted": lambda x, d: fnp.sum(outer(x, d) * d[:, :1, None], axis=0),
+    "a sum over steps": lambda x, d: summed_squares(
+        fnp.einsum("bti,btj->bij", *[v[:, None] * fnp.ones((1, 3, 1), v.dtype) for v in (x, d)])
+    ),
+}
+
+
+@pytest.mark.parametrize("search", [Everything, Loops, Grams, GramLoops])
+@pytest.mark.parametrize("name", NARROW)
+def test_bfloat16_is_multiplied_in_float32(name, search, monkeypatch):
+    chosen(monkeypatch, search)
+    rng = np.random.default_rng(3)
+    x, d = (jnp.asarray(rng.normal(size=s), "bfloat16") for s in ((4, 40), (4, 30)))
+    f = lambda x, d: NARROW[name](x, d)  # noqa: E731
+    made = ft.jit(f).program(x, d)
+    large = [v for p in (made, *children(made)) for e in p.equations for v in e.outputs]
+    assert max([v.type.size for v in large if len(v.type.shape) == 3], default=0) < 4 * 30 * 40
+    check(made)
+    exact = NARROW[name](*[fnp.asarray(v, "float32") for v in (x, d)])
+    close(np.asarray(ft.jit(f)(x, d), "f4"), np.asarray(exact), 4e-3)  # of the result
+    assert ft.jit(f)(x, d).dtype == ft.eval_shape(f, x, d).dtype
 
 
 # --- random programs ------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import pytest
 import functrans as ft
 import functrans.numpy as ft_numpy
 from functrans import lax
+from tests.matrices import spread
 
 MINE = (ft, lax, ft_numpy)
 JAX = (jax, jax.lax, jax_numpy)
@@ -147,17 +148,8 @@ TRANSFORMED = {
 }
 
 
-DEEP = ("grad(vmap)", "jit(vmap(grad))", "jit(jvp(grad))", "jit(grad(grad))")  # slow to compile
-ENTRIES = [
-    pytest.param(
-        program,
-        how,
-        id=f"{program.__name__}-{how}",
-        marks=[pytest.mark.heavy] * (how in DEEP and (i + DEEP.index(how)) % 2),
-    )
-    for i, program in enumerate(PROGRAMS)
-    for how in TRANSFORMED
-]
+ALWAYS = ("value", "jit(grad)", "vmap")
+ENTRIES = spread(PROGRAMS, list(TRANSFORMED), always=ALWAYS)
 
 
 @pytest.mark.parametrize(("program", "how"), ENTRIES)
@@ -168,7 +160,8 @@ def test_equals_jax(program, how):
         def f(w, x, library=library):
             return program(*library, w, x)
 
-        results.append(TRANSFORMED[how](library[0], f)(W, X))
+        made = TRANSFORMED[how](library[0], f)
+        results.append((made if library is MINE else jax.jit(made))(W, X))
     mine, theirs = (jax.tree.leaves(r) for r in results)
     for a, b in zip(mine, theirs, strict=True):
         np.testing.assert_allclose(a, b, rtol=3e-4, atol=3e-4)

@@ -10,6 +10,7 @@ import pytest
 import functrans as ft
 import functrans.numpy as ft_numpy
 from functrans import errors, lax
+from tests.matrices import spread
 
 MINE = (ft, lax, ft_numpy)
 JAX = (jax, jax.lax, jax_numpy)
@@ -226,8 +227,9 @@ INSTEAD = {
 }
 
 
-@pytest.mark.parametrize("how", TRANSFORMED)
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+@pytest.mark.parametrize(
+    ("program", "how"), spread(PROGRAMS, list(TRANSFORMED), always=["jit(grad)"])
+)
 def test_equals_jax(program, how):
     results = []
     with jax.enable_x64(True):
@@ -240,7 +242,8 @@ def test_equals_jax(program, how):
             if library is JAX:
                 transform = INSTEAD.get((program.__name__, how), transform)
             w, x = jax_numpy.asarray(W), jax_numpy.asarray(X)
-            results.append(transform(library[0], f)(w, x))
+            made = transform(library[0], f)
+            results.append((made if library is MINE else jax.jit(made))(w, x))
     mine, theirs = (jax.tree.leaves(r) for r in results)
     for a, b in zip(mine, theirs, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-9)

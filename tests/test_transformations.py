@@ -18,6 +18,7 @@ import pytest
 import functrans as ft
 import functrans.numpy as fnp
 from tests.closeness import assert_close
+from tests.matrices import spread
 
 X = onp.array([0.5, -1.25, 2.0], "float32")
 V = onp.array([1.0, 0.25, -0.5], "float32")
@@ -118,8 +119,7 @@ def test_one_transformation(transformation: str, function: str):
     check(lambda L, np: SHALLOW[transformation](L, np, FUNCTIONS[function](L, np)), X)
 
 
-@pytest.mark.parametrize("function", FUNCTIONS)
-@pytest.mark.parametrize("transformation", DEEP)
+@pytest.mark.parametrize(("transformation", "function"), spread(DEEP, list(FUNCTIONS)))
 def test_composition(transformation: str, function: str):
     check(
         lambda L, np: DEEP[transformation](L, np, FUNCTIONS[function](L, np)),

@@ -121,11 +121,17 @@ class Program:
 
     @property
     def in_types(self) -> tuple[ArrayType, ...]:
-        return tuple(v.type for v in self.inputs)
+        found = self.cache.get("in_types")  # asked for at each call of the program
+        if found is None:
+            found = self.cache["in_types"] = tuple([v.type for v in self.inputs])
+        return found
 
     @property
     def out_types(self) -> tuple[ArrayType, ...]:
-        return tuple(v.type for v in self.outputs)
+        found = self.cache.get("out_types")
+        if found is None:
+            found = self.cache["out_types"] = tuple([v.type for v in self.outputs])
+        return found
 
     def replace(self, **changes: Any) -> Program:
         """A copy with some fields changed and an empty cache."""
@@ -153,9 +159,14 @@ def prune(equations: Sequence[Equation], outputs: Iterable[Any]) -> list[Equatio
     needed = {v for v in outputs if v.__class__ is Var}
     kept = []
     for eqn in reversed(equations):
-        if eqn.primitive.has_effects(eqn.params) or not needed.isdisjoint(eqn.outputs):
-            kept.append(eqn)
-            needed.update([v for v in eqn.inputs if v.__class__ is Var])
+        for v in eqn.outputs:
+            if v in needed:
+                break
+        else:
+            if not eqn.primitive.has_effects(eqn.params):
+                continue
+        kept.append(eqn)
+        needed.update([v for v in eqn.inputs if v.__class__ is Var])
     kept.reverse()
     return kept
 

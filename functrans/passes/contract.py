@@ -16,6 +16,9 @@ result is at most n v k, while that of the program as written is of the order of
 float32 the first is the smaller one for all k up to 1e14 / n, where the second has no digit left.
 Operands that are float64 themselves are never multiplied out. Squares that are taken apart, as in
 the norm above, are float64 too: that of 1e22 times that of 1e-22 is 1, in float32 it is not.
+bfloat16 values that end in sums of float32 (as those of `jnp.sum` do) are read as they are and
+multiplied in float32: the roundings to bfloat16 between are left out, as XLA leaves them out of
+what it fuses. float16 is left alone: what overflows there must go on to do so.
 
 Source: the per-example norms are Goodfellow's (2015, arXiv:1510.01799), the Gram form is that of
 ghost clipping (Li et al. 2022, arXiv:2110.05679); here they are instances of one rewrite.
@@ -26,6 +29,9 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from typing import Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
 
 from functrans.ir.program import Equation, Literal, Origin, Program, Var
 from functrans.ir.types import ArrayType, dtype_class
@@ -40,13 +46,16 @@ from functrans.passes.products import (
     adds_rows,
     is_diagonal,
     is_masked,
+    keeps_numbers,
     plain_dot,
+    squared,
     sums_squares,
 )
 from functrans.passes.rewrite import everywhere, finished, renamed, renamed_all
 from functrans.primitives.arithmetic import max_
 from functrans.primitives.base import bytes_of
 from functrans.primitives.contraction import dot_general
+from functrans.primitives.conversion import convert_element_type
 from functrans.primitives.elementwise import div, mul
 from functrans.primitives.reduction import reduce_sum
 from functrans.primitives.scatter import scatter, scatter_add
@@ -57,9 +66,11 @@ from functrans.trace import literal, stage, state, typeof
 WORTH = 20_000.0  # nanoseconds that a rewrite must save at least
 PER_BYTE_KEPT = 0.35  # nanoseconds that memory is worth that is held until another sum is there
 LARGE = 1 << 20  # bytes
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 MOST_ROUNDS = 5
 MANY = 8
 SEEN_THROUGH = POINTWISE | ALIASES
+PLAIN = (SEEN_THROUGH | {dot_general, reduce_sum}) - {select_n, slice_, convert_element_type}
 MOST_ASKED = 8  # values that a factor is made of
 
 
@@ -123,6 +134,7 @@ class _Search:
         self.outputs = set(program.outputs)
         self.settled: set[Var] = set()  # what belongs to a cluster, or cannot be removed
         self.costs: dict[Equation, float] = {}
+        self.refused_shapes: set[tuple] = set()  # of clusters that no order makes cheaper
 
     def rewritten(self) -> Program:
         """The program with all rewrites that pay; the same object if there is none."""
@@ -167,6 +179,8 @@ class _Search:
             values[u] = None
             for e in self.read_by.get(u, ()):
                 if _is_sink(e) or (e.primitive is slice_ and is_diagonal(self.made_by, e)):
+                    if e.outputs[0].type.dtype.itemsize < 4:
+                        return self.refused(u, reached)  # such a sum rounds, and squares overflow
                     sinks[e] = None
                 elif e.primitive in SEEN_THROUGH:
                     if not self._is_seen_through(e) or (long and self._is_masked(e, u)):
@@ -192,8 +206,7 @@ class _Search:
             return False
         if e.primitive is select_n:
             return is_masked(self.made_by, e)
-        same = e.inputs[0].type.dtype == e.outputs[0].type.dtype
-        return same and e.params.get("y", 2) == 2
+        return keeps_numbers(e) and e.params.get("y", 2) == 2
 
     def _is_masked(self, e: Equation, u: Var) -> bool:
         """Is a contraction multiplied by a value that varies along all of its axes? The sum over k
@@ -230,15 +243,44 @@ class _Search:
         made = sum([self.cost(self.made_by[v]) for v in cluster.values])
         most = 0.8 * (made + sum([self.cost(e) for e in cluster.sinks])) - WORTH
         kept = 0.8 * PER_BYTE_KEPT * self.bytes_made(cluster)
+        shape = self.shape_of(cluster)
+        if shape in self.refused_shapes:
+            return None
         sinks = []
         after = 0.0
         for e in sorted(cluster.sinks, key=self.cost, reverse=True):  # the likeliest to fail first
             way = self.cheapest(e, cluster, made, most + kept - after)
             if way is None:
+                if shape is not None:
+                    self.refused_shapes.add(shape)
                 return None
             after += way.cost
             sinks.append(Sink(e, way))
         return sinks if after < most or self.waits(cluster) else None
+
+    def shape_of(self, cluster: Cluster) -> tuple | None:
+        """All that the search for orders knows of a cluster: its equations and the moves that its
+        leaves come from, with their variables numbered. Layers that are alike are searched once.
+        None where more is looked at (indices that are compared)."""
+        number: dict[Any, int] = {}
+        found: list[Any] = []
+        todo = [*[self.made_by[v] for v in cluster.values], *cluster.sinks]
+        for e in todo:  # grows
+            if e.primitive not in PLAIN:
+                return None
+            found += [e.primitive, *e.params.items()]
+            for v in (*e.inputs, *e.outputs):
+                if v.__class__ is Literal:
+                    found += [str(v.value), v.type]
+                    continue
+                if v not in number:
+                    number[v] = len(number)
+                    found.append(v.type)
+                    by = self.made_by.get(v)
+                    if by is not None and by.primitive in ALIASES and v not in cluster.values:
+                        todo.append(by)
+                found.append(number[v])
+        return tuple(found)
 
     def cheapest(
         self, e: Equation, cluster: Cluster, made: float, limit: float
@@ -249,7 +291,7 @@ class _Search:
         ways: list[AtOnce | ByExample] = []
         with suppress(NotSeparable):
             ways.append(AtOnce(Expansion(self.made_by, through), e, made, limit))
-        for gram in (False, True):
+        for gram in (False, True) if squared(self.made_by, e) is not None else ():
             with suppress(NotSeparable):
                 ways.append(ByExample(Expansion(self.made_by, through), e, gram))
         way = min(ways, key=lambda way: way.cost, default=None)
@@ -317,8 +359,8 @@ def _is_source(e: Equation) -> bool:
     if e.primitive not in (dot_general, scatter, scatter_add):
         return False
     dtype = e.outputs[0].type.dtype
-    if dtype_class(dtype) != "float" or dtype.itemsize < 4:
-        return False  # integers have no inverses; sums of squares overflow in narrow floats
+    if dtype_class(dtype) != "float" or (dtype.itemsize < 4 and dtype != BFLOAT16):
+        return False  # integers have no inverses; other narrow floats have another range
     return plain_dot(e) if e.primitive is dot_general else adds_rows(e)
 
 

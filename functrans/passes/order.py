@@ -346,7 +346,7 @@ class Order:
         shape = tuple([self.size[a] for a in names])
         if typeof(x).shape != shape:
             x = reshape(x, shape=shape)
-        if self.wide:
+        if typeof(x).dtype != self.dtype:
             x = convert_element_type(x, dtype=self.dtype, weak_type=False)
         return (div(literal(1, typeof(x)), x) if f.kind == "inverse" else x), names
 

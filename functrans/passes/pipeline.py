@@ -22,6 +22,7 @@ from functrans.passes.fold import fold
 from functrans.passes.inline import inline
 from functrans.passes.loops import loops
 from functrans.passes.simplify import simplify
+from functrans.passes.weighted_sums import weighted_sums
 
 Run = Callable[[Program], Program]
 
@@ -45,6 +46,7 @@ TABLE = (
     Pass("common_subexpressions", common_subexpressions, common_subexpressions),
     Pass("loops", loops, loops),
     Pass("contract", contract, None),
+    Pass("weighted_sums", weighted_sums, None),
     Pass("dead_code", dead_code, dead_code),
 )
 

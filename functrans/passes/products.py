@@ -15,6 +15,7 @@ from collections.abc import Callable, Container, Sequence
 from typing import Any, NamedTuple
 
 from functrans.ir.program import Equation, Literal, Var
+from functrans.ir.types import dtype_class
 from functrans.primitives.arithmetic import integer_pow
 from functrans.primitives.base import is_zero
 from functrans.primitives.contraction import dot_general
@@ -232,7 +233,7 @@ def _reshape(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
 
 
 def _convert(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
-    if e.inputs[0].type.dtype == e.outputs[0].type.dtype:
+    if keeps_numbers(e):
         return self.expand(e.inputs[0], dims)
     v = e.outputs[0]
     if len(dims) == 2 and counts_alike(self.made_by, e.inputs[0]):
@@ -260,11 +261,22 @@ def _slice(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
     return self.expand(self.made_by[e.inputs[0]].inputs[0], (*dims, dims[-1]))
 
 
+def keeps_numbers(e: Equation) -> bool:
+    """Is a float converted to its own dtype, or to a wider one?"""
+    before, after = e.inputs[0].type.dtype, e.outputs[0].type.dtype
+    if before == after:
+        return True
+    floats = dtype_class(before) == dtype_class(after) == "float"
+    return floats and before.itemsize < after.itemsize
+
+
 def squared(made_by: dict[Var, Equation], e: Equation) -> Any:
     """The value whose squares the equation sums, or None if it is no such sum."""
     if e.primitive is not reduce_sum:
         return None
     inside = made_by.get(e.inputs[0])
+    if inside is not None and inside.primitive is convert_element_type and keeps_numbers(inside):
+        inside = made_by.get(inside.inputs[0])  # jnp.sum sums narrow floats in float32
     if inside is None:
         return None
     by_itself = inside.primitive is mul and inside.inputs[0] is inside.inputs[1]
@@ -417,9 +429,8 @@ def _dot_general(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
 
 
 def plain_dot(e: Equation) -> bool:
-    """A dot_general in the dtype of its operands, at the default precision?"""
-    precision, preferred = e.params.get("precision"), e.params.get("preferred")
-    return precision is None and preferred in (None, e.inputs[0].type.dtype)
+    """A dot_general in the dtype of its operands or a wider one, at the default precision?"""
+    return e.params.get("precision") is None and keeps_numbers(e)
 
 
 Rule = Callable[[Expansion, Equation, Dims], list[Term]]

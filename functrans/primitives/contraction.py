@@ -17,6 +17,8 @@ from functrans.trace import typeof
 
 Axes = tuple[int, ...]
 
+HIGHEST = ("HIGHEST", "HIGHEST")  # precision: products of the full dtype on every platform
+
 _LETTERS = "ijklmnopqrstuvwxyzabcdefghIJKLMNOPQRSTUVWXYZABCDEFGH"  # of axes 0, 1, ...
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from functrans.ir.types import dtype_class
 from functrans.primitives import complex_numbers
-from functrans.primitives.contraction import dot_general
+from functrans.primitives.contraction import HIGHEST, dot_general
 from functrans.primitives.conversion import cast
 from functrans.primitives.elementwise import add, eq, full_like, ge, gt, le, lt, mul, ne, sub
 from functrans.primitives.indexing import PROMISE, gather
@@ -22,8 +22,6 @@ from functrans.primitives.reduction import reduce_sum
 from functrans.primitives.selection import select_n
 from functrans.primitives.shape import broadcast_to_axis, reshape, transpose
 from functrans.trace import typeof
-
-HIGHEST = ("HIGHEST", "HIGHEST")
 
 
 def is_complex(x: Any) -> bool:

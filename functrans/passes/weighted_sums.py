@@ -1,0 +1,82 @@
+"""Weighted sums over leading axes as products of a vector and a matrix.
+
+    sum over l of x[l, i, j] * c[l]   ->   dot_general["lij,l->ij"] x c
+
+where x stands in memory anyway: an input, or the result of an operation that XLA does not fuse.
+XLA:CPU folds a leading axis of three or more axes, with a product in front, element by element: 10
+times slower at [64, 256, 10], 200 times at [64, 256, 256]. It runs behind `contract`, which reads
+the product of the user's. Products are those of the full dtype on every platform.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from functrans.ir.program import Equation, Literal, Program
+from functrans.ir.types import dtype_class
+from functrans.passes.rewrite import Rewriter, everywhere
+from functrans.primitives.contraction import HIGHEST, dot_general
+from functrans.primitives.convolution import conv_general_dilated
+from functrans.primitives.elementwise import mul
+from functrans.primitives.reduction import reduce_sum
+from functrans.primitives.shape import broadcast_in_dim
+
+
+def weighted_sums(program: Program) -> Program:
+    """The program with weighted sums over leading axes as contractions.
+
+    Arguments:
+      program: any Program; nested ones are rewritten too.
+
+    Returns:
+      A Program with the same inputs and outputs; the same object if nothing was to do. Sums are
+      taken in another order.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> program = ft.make_ir(lambda x, c: (x * c[:, None]).sum(0))(jnp.ones((3, 2)), jnp.ones(3))
+      >>> print(ft.passes.optimize(program, ("simplify", "weighted_sums")))
+      program (a: f32[3,2], b: f32[3]) {
+        c: f32[2] = dot_general["ij,i->j", precision=("HIGHEST", "HIGHEST")] a b
+        return c
+      }
+    """
+    return everywhere(_rewritten, program, "weighted_sums")
+
+
+def _rewritten(program: Program) -> Program:
+    if not any([e.primitive is reduce_sum and _is_leading(e) for e in program.equations]):
+        return program
+    return Rewriter(program, {reduce_sum: _sum}, "weighted_sums").run()
+
+
+def _is_leading(e: Equation) -> bool:
+    """Is it a sum of floats over the first axes, not all?"""
+    t, axes = e.inputs[0].type, e.params["axes"]
+    leading = 0 < len(axes) < t.ndim and axes == tuple(range(len(axes)))
+    return leading and dtype_class(t.dtype) == "float" and t.dtype.itemsize >= 4
+
+
+def _sum(w: Rewriter, e: Equation) -> Any:
+    (v,), axes = e.inputs, e.params["axes"]
+    product = w.made(v, mul) if _is_leading(e) else None
+    if product is None or not w.read_once(v):
+        return None
+    for x, repeated in (product.inputs, product.inputs[::-1]):
+        by = w.made(repeated, broadcast_in_dim)
+        if by is None or by.params["dimensions"] != axes or by.inputs[0].__class__ is Literal:
+            continue
+        if by.inputs[0].type.shape == v.type.shape[: len(axes)] and _stands_in_memory(w, x):
+            names = tuple(range(v.type.ndim))
+            kept = names[len(axes) :]
+            return w.make(
+                dot_general, x, by.inputs[0], lhs=names, rhs=axes, out=kept, precision=HIGHEST
+            )
+    return None
+
+
+def _stands_in_memory(w: Rewriter, x: Any) -> bool:
+    if x.__class__ is Literal:
+        return False
+    by = w.made_by.get(x)
+    return by is None or by.primitive in (dot_general, conv_general_dilated)
