@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from functrans.api.programs import make_ir as make_ir
     from functrans.api.shard_map import shard_map as shard_map
     from functrans.api.vmap import vmap as vmap
+    from functrans.inspect.cache import explain_cache as explain_cache
     from functrans.inspect.compare import compare as compare
     from functrans.inspect.cost import cost as cost
     from functrans.inspect.explore.entry import explore as explore
@@ -103,6 +104,7 @@ else:
         "functrans.api.programs": "eval_shape evaluate interpret make_ir",
         "functrans.api.shard_map": "shard_map",
         "functrans.api.vmap": "vmap",
+        "functrans.inspect.cache": "explain_cache",
         "functrans.inspect.compare": "compare",
         "functrans.inspect.cost": "cost",
         "functrans.inspect.explore.entry": "explore",

@@ -124,6 +124,8 @@ def test_jit_called_again_on_one_function():
 
     for _ in range(2):
         ft.jit(f)(X)
+    assert explain_cache(f).count == 1
+    ft.jit(f, passes=())(X)
     assert reasons(f).startswith("jit was called again on the same function")
     jitted = ft.jit(f)
     jitted(X)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -402,3 +404,42 @@ def test_misuse_raises_what_jax_raises(misuse: Callable[[Any], Any], error: type
         with pytest.raises(error):
             misuse(library)
     assert_close(ft.jit(lambda x: x * 2)(X), X * 2)
+
+
+def test_the_switch_of_jax_runs_python():
+    def f(x):
+        return fnp.sum(fnp.sin(x)) if float(x[0]) > 0 else x
+
+    with jax.disable_jit():
+        assert_close(ft.jit(f)(jnp.ones(3)), np.sum(np.sin(np.ones(3, "float32"))))
+        assert_close(ft.grad(f)(jnp.ones(3)), np.cos(np.ones(3, "float32")))
+    with pytest.raises(ft.errors.AbstractValueError):
+        ft.jit(f)(jnp.ones(3))
+
+
+def test_jit_of_one_function_traces_once_and_keeps_nothing_alive():
+    traces = []
+
+    def made():
+        big = jnp.ones(3)
+
+        def f(x, k=1):
+            traces.append(k)
+            return x * k + big
+
+        for _ in range(3):
+            ft.jit(f)(jnp.ones(3))
+            ft.jit(f, static_argnames="k")(jnp.ones(3), k=2)
+            ft.jit(f, static_argnums=1)(jnp.ones(3), 2)
+        assert traces == [1, 2, 2]  # by position is another signature, as in JAX
+        for _ in range(3):
+            ft.grad(lambda x: ft.jit(f)(x).sum())(jnp.ones(3))
+        assert traces == [1, 2, 2, 1]  # inside a transformation it has a program of its own
+        ft.jit(f, passes=())(jnp.ones(3))
+        assert len(traces) == 5
+        return weakref.ref(f), ft.jit(lambda x: x * 3).lower
+
+    function, lower = made()
+    gc.collect()
+    assert function() is None
+    assert lower(2.0).compile()(2.0) == 6.0  # what is still there keeps its function

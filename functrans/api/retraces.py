@@ -259,7 +259,7 @@ def _function_reasons(made: Record, before: Record) -> list[str]:
         if name in before.closure and before.closure[name].identity != x.identity
     ]
     if made.function() is not None and made.function() is before.function():
-        what = "jit was called again on the same function: keep what jit returned, and call that"
+        what = "jit was called again on the same function, with other options"
     else:
         what = (
             "another function object, defined at the same line: make it once, outside the loop or "

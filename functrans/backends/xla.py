@@ -107,7 +107,8 @@ def _effect(kind: str) -> Any:
 @_program_p.def_impl
 @_calling_p.def_impl
 def _impl(*args: Any, program: Program) -> list[Any]:
-    return executable(program)(*args)
+    with jax.disable_jit(False):  # single operations are compiled always
+        return executable(program)(*args)
 
 
 def executable(program: Program) -> Callable[..., list[Any]]:

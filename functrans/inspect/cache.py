@@ -61,10 +61,9 @@ def explain_cache(fun: Callable[..., Any]) -> CacheReport:
 
     Example:
       >>> import functrans as ft, functrans.numpy as jnp
-      >>> from functrans.inspect.cache import explain_cache
       >>> f = ft.jit(lambda x, n: x * n, static_argnames="n")
       >>> _ = f(jnp.ones(3), n=2), f(jnp.ones(3), n=2), f(jnp.ones(4), n=2), f(jnp.ones(4), n=5)
-      >>> for trace in explain_cache(f).traces[1:]:
+      >>> for trace in ft.explain_cache(f).traces[1:]:
       ...     print(trace.reasons)
       ('x: f32[4], was f32[3] (another shape)',)
       ('n: the static value 5, was the static value 2',)

@@ -1,15 +1,12 @@
 """Functions of several operations that run as one where nothing is recorded.
 
 In: the names of `functrans.numpy`. Out: the same, those below as `composite` (primitives/call.py).
-Our own calls go to the modules that define them and pay nothing. A call with a Python number that
-may well be another one the next time runs operation by operation: to compile for each would cost
-far more.
+Our own calls go to the modules that define them and pay nothing. Python numbers that may well be
+others the next time are operands: nothing is compiled for each.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
@@ -27,35 +24,22 @@ _WITH_OPTIONS = (
     "bitwise_count broadcast_arrays convolve corrcoef correlate count_nonzero cov cumprod "
     "cumsum deg2rad degrees diag diagonal diff digitize dot ediff1d gradient imag inner interp "
     "iscomplex isinf isreal kron log10 log2 matvec median modf nan_to_num nanargmax nanargmin "
-    "nancumprod nancumsum nanmax nanmean nanmedian nanmin nanprod nanstd nansum nanvar outer "
+    "nancumprod nancumsum nanmax nanmean nanmedian nanmin nanpercentile nanprod nanquantile nanstd "
+    "nansum nanvar outer percentile quantile take take_along_axis linspace logspace geomspace clip "
     "polyder polyfit polyint polyval ptp rad2deg radians ravel resize rollaxis rot90 round "
     "searchsorted signbit sinc sort_complex trace trapezoid tril triu trunc unpackbits unstack "
     "unwrap vander vdot vecmat"
 )
 
 
-def _of_arrays(function: Callable[..., Any], operands: tuple[type, ...]) -> Callable[..., Any]:
-    """The function as one operation, unless an argument is of one of the classes `operands`."""
-    at_once = composite(function)
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        for x in (*args, *kwargs.values()) if kwargs else args:
-            if x.__class__ in operands:
-                return function(*args, **kwargs)
-        return at_once(*args, **kwargs)
-
-    return call
-
-
 def run_at_once(names: dict[str, Any]) -> None:
     """Replace in a namespace the functions that this file names."""
     made: dict[int, Any] = {}  # two names of one function stay one function
-    for group, operands in ((_ELEMENTWISE, (int, float, complex)), (_WITH_OPTIONS, (float,))):
+    for group, numbers in ((_ELEMENTWISE, (int, float, complex)), (_WITH_OPTIONS, (float,))):
         for name in group.split():
             function = names[name]
             if isinstance(function, FunctionType):
-                made[id(function)] = _of_arrays(function, operands)
+                made[id(function)] = composite(function, numbers)
     for name, value in list(names.items()):
         if id(value) in made:
             names[name] = made[id(value)]

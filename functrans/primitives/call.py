@@ -127,11 +127,12 @@ _DIRECT: Any = object()  # stands for the compiled form of a call that needs its
 _COMPOSITES: list[dict[tuple, Any]] = []
 
 
-def composite(function: Callable[..., Any]) -> Callable[..., Any]:
+def composite(function: Callable[..., Any], numbers: tuple[type, ...] = ()) -> Callable[..., Any]:
     """Let a function of arrays and static options run as one operation where operations run at
     once: its program is recorded once per signature and costs one dispatch, as does its pullback.
     While a program is being recorded its operations stand there themselves. A call that needs the
-    values of its arguments runs its operations one by one."""
+    values of its arguments runs its operations one by one. Python numbers of the classes `numbers`
+    are operands; others are part of the signature."""
     programs: dict[tuple, Any] = {}
     compiled: dict[tuple, Any] = {}
     _COMPOSITES.extend((programs, compiled))
@@ -145,7 +146,7 @@ def composite(function: Callable[..., Any]) -> Callable[..., Any]:
         for x in (*args, *kwargs.values()) if kwargs else args:
             kind = x.__class__
             options.append(kind)
-            if kind is CONCRETE:
+            if kind is CONCRETE or kind in numbers:
                 arrays.append(x)
             elif kind in _OPTIONS:
                 options.append(x)
@@ -160,12 +161,14 @@ def composite(function: Callable[..., Any]) -> Callable[..., Any]:
         if run is None:
             if len(compiled) > 4096:
                 compiled.clear()
-            run = compiled[key] = _jitted(record, args, kwargs)
+            run = compiled[key] = _jitted(record, args, kwargs, (CONCRETE, *numbers))
         if run is not _DIRECT:
             try:
                 return run(*arrays)
             except errors.AbstractValueError:
                 compiled[key] = _DIRECT
+            except OverflowError:  # a Python integer beyond its dtype: the function says it better
+                pass
         return function(*args, **kwargs)
 
     def record(*args: Any, **kwargs: Any) -> Any:
@@ -209,9 +212,9 @@ def composite(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _jitted(
-    function: Callable[..., Any], args: tuple, kwargs: dict[str, Any]
+    function: Callable[..., Any], args: tuple, kwargs: dict[str, Any], operands: tuple[type, ...]
 ) -> Callable[..., Any]:
-    """A call as a function of its jax arrays, jitted by JAX, which knows a signature it has seen
+    """A call as a function of its operands, jitted by JAX, which knows a signature it has seen
     sooner than we would."""
     values = (*args, *kwargs.values())
 
@@ -220,7 +223,7 @@ def _jitted(
         given = [next(rest) if x is None else x[0] for x in fixed]
         return function(*given[:n], **dict(zip(names, given[n:], strict=True)))
 
-    fixed = [None if x.__class__ is CONCRETE else (x,) for x in values]  # holds no arrays
+    fixed = [None if x.__class__ in operands else (x,) for x in values]  # holds no arrays
     n, names = len(args), list(kwargs)
     run.__name__ = function.__name__
     return jax.jit(run)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import types
 from collections.abc import Sequence
 from typing import Any
 
@@ -46,7 +45,7 @@ class Expressions:
         code = compile(ast.fix_missing_locations(ast.Expression(node)), "<reference>", "eval")
         try:
             # The syntax is this library's own: a piece of a reference, run with what is known.
-            return types.FunctionType(code, {**self.scope, **self.env})()
+            return eval(code, {**self.scope, **self.env})
         except errors.FunctransError:
             raise
         except Exception:
