@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import math
 import operator
+import sys as _sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ import numpy as np
 import functrans.numpy as jnp
 from functrans import errors
 from functrans.ir.source import describe, user_source
+from functrans.ir.tracebacks import guard as _guard
 from functrans.lax import Precision
 from functrans.numpy.promotion import array_of, axes_of, cast, invalid, promote_inexact
 from functrans.primitives.call import composite
@@ -293,3 +295,6 @@ def _nearest(image: Any, shape: tuple[int, ...], axes: list[int]) -> Any:
         places = (np.arange(n, dtype=np.float32) + np.float32(0.5)) * np.float32(m) / np.float32(n)
         image = jnp.take(image, np.floor(places).astype(np.int32), axis=d, mode="clip")
     return image
+
+
+_guard(_sys.modules[__name__])

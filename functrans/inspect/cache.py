@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from functrans.api import retraces
 from functrans.ir.source import describe, line_of, location
+from functrans.ir.tracebacks import boundary
 
 
 class TraceInfo(NamedTuple):
@@ -43,6 +44,7 @@ class CacheReport:
         return "\n".join([head, *map(str, self.traces)])
 
 
+@boundary
 def explain_cache(fun: Callable[..., Any]) -> CacheReport:
     """Say how often a jitted function was traced, by which calls, and what each found changed.
 

@@ -30,6 +30,7 @@ from functrans.inspect.report import ROWS, Finding, Report, Result
 from functrans.inspect.staged import Staged, passes_of, staged, summary
 from functrans.ir.program import Equation, Program
 from functrans.ir.text import nested
+from functrans.ir.tracebacks import boundary
 from functrans.ir.types import is_inexact, same_types
 from functrans.passes.pipeline import DEFAULT, Choice
 from functrans.trace import typeof
@@ -37,6 +38,7 @@ from functrans.trace import typeof
 BEHIND = 64  # equations that the reference is behind XLA, which computes in the background
 
 
+@boundary
 def compare(
     fun: Any, *, against: Any = None, passes: Choice | None = None, compiled: bool = True
 ) -> Callable[..., Report]:
@@ -74,6 +76,7 @@ def compare(
     """
     known: dict[Any, Program] = {}  # so that a second call compiles nothing
 
+    @boundary
     def compared(*args: Any, **kwargs: Any) -> Report:
         chosen = passes_of(fun, DEFAULT) if passes is None else passes
         made = _staged(known, fun, args, kwargs, chosen)

@@ -16,6 +16,7 @@ from functrans.inspect.staged import passes_of, staged
 from functrans.ir.program import Program
 from functrans.ir.source import location, text_of
 from functrans.ir.text import nested, show_equation
+from functrans.ir.tracebacks import boundary
 from functrans.passes.explain import measured, short
 from functrans.passes.pipeline import DEFAULT, Choice
 from functrans.primitives.base import bytes_of
@@ -150,6 +151,7 @@ class CostReport:
         return ("type", "bytes", "line"), [(t, short(n), line) for t, n, line in self.live]
 
 
+@boundary
 def cost(fun: Any, *, passes: Choice | None = None, xla: bool = True) -> Callable[..., CostReport]:
     """Make a function that tells what `fun` costs, without running it.
 
@@ -184,6 +186,7 @@ def cost(fun: Any, *, passes: Choice | None = None, xla: bool = True) -> Callabl
       (1056, 912)
     """
 
+    @boundary
     def costed(*args: Any, **kwargs: Any) -> CostReport:
         made = staged(fun, args, kwargs, passes_of(fun, DEFAULT) if passes is None else passes)
         return CostReport(made.program, _by_xla(made.program, made.values) if xla else {})

@@ -18,6 +18,7 @@ from functrans.inspect.page import page, save, verdict
 from functrans.inspect.staged import passes_of, staged, summary
 from functrans.ir.program import Equation
 from functrans.ir.source import describe, location
+from functrans.ir.tracebacks import boundary
 from functrans.ir.types import is_inexact
 from functrans.passes.pipeline import Choice
 
@@ -137,6 +138,7 @@ class NanReport:
         return page("find_nan", [verdict(self.verdict, good), *blocks])
 
 
+@boundary
 def find_nan(
     fun: Any, *, infinities: bool = True, passes: Choice | None = None
 ) -> Callable[..., NanReport]:
@@ -168,6 +170,7 @@ def find_nan(
       All values are finite (1 equations run).
     """
 
+    @boundary
     def found(*args: Any, **kwargs: Any) -> NanReport:
         made = staged(fun, args, kwargs, passes_of(fun, ()) if passes is None else passes)
         search = Search(infinities)

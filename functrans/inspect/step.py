@@ -23,6 +23,7 @@ from functrans.inspect.staged import passes_of, staged, summary
 from functrans.ir.program import Var
 from functrans.ir.source import line_of
 from functrans.ir.text import show_equation
+from functrans.ir.tracebacks import boundary
 from functrans.passes.pipeline import Choice
 
 HELP = """\
@@ -45,6 +46,7 @@ _SHORT = {
 }  # fmt: skip
 
 
+@boundary
 def step(
     fun: Any,
     *,
@@ -87,6 +89,7 @@ def step(
       0.0
     """
 
+    @boundary
     def stepped(*args: Any, **kwargs: Any) -> Any:
         made = staged(fun, args, kwargs, passes_of(fun, ()) if passes is None else passes)
         walker = _Walker(_asked(commands, input, output or sys.stdout), output or sys.stdout)

@@ -16,7 +16,7 @@ from functrans.primitives.call import composite
 _ELEMENTWISE = (
     "allclose arctan2 array_equal copysign divide divmod equal float_power floor_divide fmax "
     "fmin fmod greater greater_equal heaviside hypot isclose ldexp less less_equal logaddexp "
-    "logaddexp2 mod nextafter not_equal remainder true_divide"
+    "logaddexp2 mod nextafter not_equal remainder true_divide where"
 )
 # Of arrays and integers, names and None, which say what is computed; a float is an operand.
 _WITH_OPTIONS = (
@@ -26,7 +26,7 @@ _WITH_OPTIONS = (
     "iscomplex isinf isreal kron log10 log2 matvec median modf nan_to_num nanargmax nanargmin "
     "nancumprod nancumsum nanmax nanmean nanmedian nanmin nanpercentile nanprod nanquantile nanstd "
     "nansum nanvar outer percentile quantile take take_along_axis linspace logspace geomspace clip "
-    "polyder polyfit polyint polyval ptp rad2deg radians ravel resize rollaxis rot90 round "
+    "poly polyder polyfit polyint polyval ptp rad2deg radians ravel resize rollaxis rot90 round "
     "searchsorted signbit sinc sort_complex trace trapezoid tril triu trunc unpackbits unstack "
     "unwrap vander vdot vecmat"
 )

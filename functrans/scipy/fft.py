@@ -8,6 +8,7 @@ x and its mirror image have 2 n points, whose Fourier transform is exp(i pi k / 
 from __future__ import annotations
 
 import operator
+import sys as _sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from functrans import errors
 from functrans.ir.source import describe, user_source
+from functrans.ir.tracebacks import guard as _guard
 from functrans.ir.types import dtype_class
 from functrans.numpy import fft, joining, prims
 from functrans.numpy.promotion import array_of, axes_of, cast, constant, invalid, to_inexact
@@ -154,3 +156,6 @@ def _along(values: np.ndarray, like: Any, axis: int) -> Any:
     t = typeof(like)
     line = constant(values.astype(t.dtype))
     return broadcast_in_dim(line, shape=t.shape, dimensions=(axis,))
+
+
+_guard(_sys.modules[__name__])

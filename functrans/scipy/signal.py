@@ -1,7 +1,9 @@
 """Filters and spectra of signals, by JAX's own programs."""
 
+import sys as _sys
 from functools import partial
 
+from functrans.ir.tracebacks import guard as _guard
 from functrans.scipy.arguments import imported
 
 _of = partial(imported, module="signal")
@@ -21,3 +23,5 @@ csd = _of("csd", "The cross power spectral density of two signals, by Welch's me
 welch = _of("welch", "The power spectral density of a signal, by Welch's method.", "x")
 stft = _of("stft", "The short-time Fourier transform of a signal.", "x")
 istft = _of("istft", "The signal of a short-time Fourier transform.", "z")
+
+_guard(_sys.modules[__name__])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
+import sys as _sys
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ import jax.scipy.special  # noqa: F401  (a namespace that JAX loads when it is a
 from functrans import lax
 from functrans import numpy as jnp
 from functrans.api.custom_rules import custom_jvp
+from functrans.ir.tracebacks import guard as _guard
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.nn import log_softmax as _log_softmax
 from functrans.nn import logsumexp as logsumexp
@@ -455,3 +457,5 @@ sph_harm_y = imported(
     "np.array([0]), np.array([0]), np.array([0.0]), np.array([0.0])",
     ("diff_n", "n_max"),
 )  # fmt: skip
+
+_guard(_sys.modules[__name__])

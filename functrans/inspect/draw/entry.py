@@ -25,10 +25,12 @@ from typing import Any
 from functrans import errors
 from functrans.inspect.draw.graph import Graph, of_equations, of_lines, size
 from functrans.ir.program import Program
+from functrans.ir.tracebacks import boundary
 
 BOXES = 200  # equations of a picture that has a box for each
 
 
+@boundary
 def draw(program: Program, path: str | Path) -> Path:
     """Draw the computation graph of a program; also `program.draw(path)`.
 

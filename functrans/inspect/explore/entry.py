@@ -17,8 +17,10 @@ from typing import Any
 
 from functrans.flat import function_name
 from functrans.inspect.explore.stages import Lines, Stage, checked, stages
+from functrans.ir.tracebacks import boundary
 
 
+@boundary
 def explore(fun: Callable[..., Any], path: str | Path) -> Callable[..., Path]:
     """Make a function that writes a page about `fun` instead of running it.
 
@@ -48,6 +50,7 @@ def explore(fun: Callable[..., Any], path: str | Path) -> Callable[..., Path]:
     """
     checked(fun)
 
+    @boundary
     def explored(*args: Any, **kwargs: Any) -> Path:
         made, lines = stages(fun, args, kwargs)
         written = Path(path)

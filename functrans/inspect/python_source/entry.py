@@ -13,8 +13,10 @@ from __future__ import annotations
 from functrans import errors
 from functrans.inspect.python_source.writer import File, Function, own_name
 from functrans.ir.program import Program
+from functrans.ir.tracebacks import boundary
 
 
+@boundary
 def to_python(program: Program, name: str = "") -> str:
     """Write a program as a file of readable NumPy code that computes the same numbers.
 

@@ -4,7 +4,12 @@ Arguments that only tell SciPy how to use its memory (`overwrite_a`, `check_fini
 and not used.
 """
 
+import sys as _sys
+
+from functrans.ir.tracebacks import guard as _guard
 from functrans.scipy.linalg.factors import *
 from functrans.scipy.linalg.functions import *
 from functrans.scipy.linalg.patterns import *
 from functrans.scipy.linalg.systems import *
+
+_guard(_sys.modules[__name__])

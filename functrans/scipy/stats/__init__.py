@@ -1,5 +1,9 @@
 """The distributions of `jax.scipy.stats`, one module each, and summaries of samples."""
 
+import sys as _sys
+from types import ModuleType as _ModuleType
+
+from functrans.ir.tracebacks import guard as _guard
 from functrans.scipy.stats import bernoulli as bernoulli
 from functrans.scipy.stats import beta as beta
 from functrans.scipy.stats import betabinom as betabinom
@@ -30,3 +34,7 @@ from functrans.scipy.stats.kde import gaussian_kde as gaussian_kde
 from functrans.scipy.stats.summaries import mode as mode
 from functrans.scipy.stats.summaries import rankdata as rankdata
 from functrans.scipy.stats.summaries import sem as sem
+
+for _module in (*vars().copy().values(), _sys.modules[__name__]):
+    if isinstance(_module, _ModuleType) and _module.__name__.startswith(__name__):
+        _guard(_module)
