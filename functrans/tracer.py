@@ -241,7 +241,7 @@ def _instead_of(x: Any) -> str:
 
 def check_kept(x: Any) -> None:
     """Raise DeletedArray for an array whose buffer was given up to a jitted function's results."""
-    if isinstance(x, jax.Array) and x.is_deleted():
+    if x.__class__ is CONCRETE and x.is_deleted():
         raise errors.DeletedArray(
             f"an array {typeof(x)} was used after its buffer had been given up (donate_argnums, "
             f"or x.delete()), at\n    {describe(user_source())}\n"

@@ -474,7 +474,7 @@ def test_wrong_indices(index: Any, error: type[Exception], words: str):
 
 def test_wrong_uses():
     x = jnp.asarray(data())
-    with pytest.raises(TypeError, match=r"x\.at\[idx\]\.set"):
+    with pytest.raises(TypeError, match=r"x\.at\[i\]\.set"):
         ft.jit(_assign)(x)
     with pytest.raises(jax.errors.NonConcreteBooleanIndexError, match=r"jnp\.where"):
         ft.jit(lambda x, m: x[m])(x, ONES)
