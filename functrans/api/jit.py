@@ -260,7 +260,7 @@ class Statics:
         except (TypeError, ValueError):
             self.signature = None
         parameters = self.signature.parameters.values() if self.signature is not None else ()
-        positional = [
+        self.positional = positional = [
             p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
         ]
         numbers = {i + len(positional) if i < 0 else i for i in numbers}

@@ -1,21 +1,19 @@
 """Why a jitted function was traced again.
 
 In: at each trace, so on a miss of the cache and never on a hit, the function and its arguments.
-Out: a record kept by where the function is defined, and the differences from the nearest record
-before it. `FUNCTRANS_EXPLAIN_CACHE=1` in the environment logs them as warnings of the logger
-`functrans.cache`; without it they are its messages of level DEBUG.
+Out: a record kept by where the function is defined and, when they are asked for, its differences
+from the nearest record before it. `FUNCTRANS_EXPLAIN_CACHE=1` in the environment logs these as
+warnings of the logger `functrans.cache`; without it they are its messages of level DEBUG.
 """
 
 from __future__ import annotations
 
 import functools
-import inspect
 import itertools
 import logging
 import os
 import weakref
 from collections import deque
-from collections.abc import Callable
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
@@ -45,7 +43,7 @@ class Record(NamedTuple):
     """One trace of a function."""
 
     jitted: int  # which call of `jit`
-    function: Callable[[], Any]  # a weak reference
+    function: int  # a number of the function object
     number: int  # of the traces of functions defined here, from 1
     source: Source | None  # the call
     nested: bool  # called while something else was traced
@@ -62,7 +60,12 @@ class History:
         self.name = name
         self.defined = defined
         self.count = 0
-        self.records: deque[tuple[Record, list[str]]] = deque(maxlen=_KEPT)  # and why each
+        self.records: deque[Record] = deque(maxlen=_KEPT)
+
+    def explained(self) -> list[tuple[Record, list[str]]]:
+        """The records that are kept, and why each trace was made: none for the first."""
+        records = list(self.records)
+        return [(made, _reasons(made, records[:i])) for i, made in enumerate(records)]
 
 
 _HISTORIES: dict[Any, History] = {}
@@ -107,21 +110,26 @@ def record(serial: int, fun: Any, statics: Any, args: tuple, kwargs: dict, neste
     """Note that `fun` is traced for these arguments."""
     history = history_of(fun)
     history.count += 1
-    structures, leaves = _signature(fun, statics, args, kwargs)
+    structures, leaves = _signature(statics, args, kwargs)
     made = Record(
-        serial, _weak(fun), history.count, user_source(), nested, structures, leaves,
+        serial, _number(fun), history.count, user_source(), nested, structures, leaves,
         _closure(fun), {name: getattr(flags, name) for name in _FLAGS},
     )  # fmt: skip
-    before = [r for r, _ in history.records]
-    found = [why(made, r) for r in reversed(before)]
-    reasons = min(found, key=lambda lines: (len(lines), len("".join(lines))), default=[])
-    if before and not reasons:
-        reasons = [_hidden_reason(made)]
-    history.records.append((made, reasons))
+    before = list(history.records)
+    history.records.append(made)
     loud = os.environ.get("FUNCTRANS_EXPLAIN_CACHE", "0") not in ("", "0")
     level = logging.WARNING if loud and before else logging.DEBUG
     if _logger.isEnabledFor(level):
-        _logger.log(level, "%s", told(history, made, reasons))
+        _logger.log(level, "%s", told(history, made, _reasons(made, before)))
+
+
+def _reasons(made: Record, before: list[Record]) -> list[str]:
+    """What differs from the nearest of the traces before."""
+    if not before:
+        return [] if made.number == 1 else ["the traces before it are not kept"]
+    found = [why(made, r) for r in reversed(before)]
+    nearest = min(found, key=lambda lines: (len(lines), len("".join(lines))))
+    return nearest or [_hidden_reason(made)]
 
 
 def told(history: History, made: Record, reasons: list[str]) -> str:
@@ -131,25 +139,22 @@ def told(history: History, made: Record, reasons: list[str]) -> str:
     return what + describe(made.source) + "".join(f"\n  - {reason}" for reason in reasons)
 
 
-def _weak(fun: Any) -> Callable[[], Any]:
+_NUMBERS: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+
+
+def _number(fun: Any) -> int:
+    """Tells a function object from others, also from those that take its place in memory."""
     try:
-        return weakref.ref(fun)
-    except TypeError:
-        return lambda: None
+        return _NUMBERS.setdefault(fun, next(_serial))
+    except TypeError:  # it cannot be hashed or referred to weakly
+        return next(_serial)
 
 
 def _signature(
-    fun: Any, statics: Any, args: tuple, kwargs: dict[str, Any]
+    statics: Any, args: tuple, kwargs: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, ArrayType | Value]]:
     """The structure of each argument, and the type or static value of each leaf, by names."""
-    try:
-        names = [
-            p.name
-            for p in inspect.signature(fun).parameters.values()
-            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-        ]
-    except (TypeError, ValueError):
-        names = []
+    names = statics.positional
     given = {names[i] if i < len(names) else f"args[{i}]": x for i, x in enumerate(args)}
     fixed = {name for i, name in enumerate(given) if i in statics.numbers} | statics.names
     structures: dict[str, Any] = {}
@@ -258,7 +263,7 @@ def _function_reasons(made: Record, before: Record) -> list[str]:
         for name, x in made.closure.items()
         if name in before.closure and before.closure[name].identity != x.identity
     ]
-    if made.function() is not None and made.function() is before.function():
+    if made.function == before.function:
         what = "jit was called again on the same function, with other options"
     else:
         what = (

@@ -79,6 +79,6 @@ def explain_cache(fun: Callable[..., Any]) -> CacheReport:
             describe(made.source) if made.source else location(None),
             tuple(reasons),
         )
-        for made, reasons in history.records
+        for made, reasons in history.explained()
     ]
     return CacheReport(history.name, history.defined, history.count, tuple(traces))
