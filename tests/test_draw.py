@@ -16,6 +16,7 @@ import functrans as ft
 import functrans.numpy as jnp
 from benchmarks.models import OURS, transformer_loss, transformer_params
 from functrans import errors, lax
+from functrans.inspect.assets import asset
 from functrans.inspect.draw import entry
 from functrans.inspect.draw.graph import of_equations, of_lines, size
 from functrans.ir.program import Program
@@ -125,8 +126,9 @@ def test_html(tmp_path: Path):
 
 
 def test_the_layout_s_licence_is_with_it():
-    assert "Permission is hereby granted" in entry.asset("dagre.LICENSE")
-    assert "@license" in entry.asset("dagre.min.js") or "license" in entry.asset("dagre.min.js")
+    licence, script = (asset(entry.__package__, f"dagre.{end}") for end in ("LICENSE", "min.js"))
+    assert "Permission is hereby granted" in licence
+    assert "license" in script
 
 
 def test_a_notebook_shows_coloured_text():

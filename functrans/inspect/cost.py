@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from functrans.backends.xla import executable
 from functrans.inspect.observe import letters
-from functrans.inspect.page import columns, page, save, table
+from functrans.inspect.page import Saved, columns, page, table
 from functrans.inspect.schedule import Schedule, own_cost, schedule
 from functrans.inspect.staged import passes_of, staged
 from functrans.ir.program import Program
@@ -49,7 +49,7 @@ class LineCost(NamedTuple):
         return self.flops / self.bytes if self.bytes else 0.0
 
 
-class CostReport:
+class CostReport(Saved):
     """What a function costs; its text is for people.
 
     flops     : floating point operations
@@ -93,16 +93,7 @@ class CostReport:
 
     __repr__ = __str__
 
-    def save(self, path: str) -> None:
-        """Write the report as one file: `.html`, a page that needs nothing else, or `.json`.
-
-        Raises:
-          InvalidArgument: another suffix.
-        """
-        save(path, self.as_dict, self.as_html)
-
     def as_dict(self) -> dict[str, Any]:
-        """All of it as lists, dicts, strings and numbers."""
         names = ("flops", "bytes", "moved", "intensity", "arguments", "results", "peak", "xla")
         return {name: getattr(self, name) for name in names} | {
             "lines": [line._asdict() for line in self.lines],
@@ -111,7 +102,6 @@ class CostReport:
         }
 
     def as_html(self) -> str:
-        """The page."""
         dearest = sorted(self.equations, key=lambda e: -e.flops)[: 10 * ROWS]
         rows = [(short(int(e.flops)), short(int(e.bytes)), e.equation, e.line) for e in dearest]
         return page("cost", [

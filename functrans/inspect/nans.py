@@ -14,7 +14,7 @@ import numpy as np
 
 from functrans.inspect.closeness import plain
 from functrans.inspect.observe import Place, by_xla, observe
-from functrans.inspect.page import page, save, verdict
+from functrans.inspect.page import Saved, page, verdict
 from functrans.inspect.staged import passes_of, staged, summary
 from functrans.ir.program import Equation
 from functrans.ir.source import describe, location
@@ -60,7 +60,7 @@ class NanFinding(NamedTuple):
         return "\n".join(lines)
 
 
-class NanReport:
+class NanReport(Saved):
     """What `find_nan` found; its text is for people.
 
     first    : the first equation at fault, a `NanFinding`, or None
@@ -114,16 +114,7 @@ class NanReport:
 
     __repr__ = __str__
 
-    def save(self, path: str) -> None:
-        """Write the report as one file: `.html`, a page that needs nothing else, or `.json`.
-
-        Raises:
-          InvalidArgument: another suffix.
-        """
-        save(path, self.as_dict, self.as_html)
-
     def as_dict(self) -> dict[str, Any]:
-        """All of it as lists, dicts, strings and numbers."""
         return {
             "verdict": self.verdict,
             "findings": [f._asdict() for f in self.findings],
@@ -132,7 +123,6 @@ class NanReport:
         }
 
     def as_html(self) -> str:
-        """The page."""
         good = not self.findings and not self.results
         blocks = [(f.line, str(f)) for f in self.findings]
         return page("find_nan", [verdict(self.verdict, good), *blocks])

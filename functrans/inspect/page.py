@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -95,19 +96,32 @@ def columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     ])  # fmt: skip
 
 
-def save(path: Any, data: Callable[[], Any], html: Callable[[], str]) -> None:
-    """Write a report as `.html` or `.json`."""
-    suffix = Path(path).suffix.lower()
-    if suffix == ".html":
-        text = html()
-    elif suffix == ".json":
-        text = json.dumps(_plain(data()), indent=1) + "\n"
-    else:
-        raise errors.InvalidArgument(
-            f"a report is saved as .html or .json, not {Path(path).name!r}, at\n"
-            f"    {describe(user_source())}"
-        )
-    Path(path).write_text(text, encoding="utf-8")
+class Saved(ABC):
+    """What can be saved: a report that is text, data and a page."""
+
+    @abstractmethod
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as lists, dicts, strings and numbers."""
+
+    @abstractmethod
+    def as_html(self) -> str:
+        """The page."""
+
+    def save(self, path: str) -> None:
+        """Write the report as one file: `.html`, a page that needs nothing else, or `.json`.
+
+        Raises:
+          InvalidArgument: another suffix.
+        """
+        file = Path(path)
+        if file.suffix.lower() not in (".html", ".json"):
+            raise errors.InvalidArgument(
+                f"a report is saved as .html or .json, not {file.name!r}, at\n"
+                f"    {describe(user_source())}"
+            )
+        page_wanted = file.suffix.lower() == ".html"
+        text = self.as_html() if page_wanted else json.dumps(_plain(self.as_dict()), indent=1)
+        file.write_text(text if page_wanted else text + "\n", encoding="utf-8")
 
 
 def _plain(x: Any) -> Any:

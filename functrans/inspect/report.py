@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from functrans.inspect.observe import Place
-from functrans.inspect.page import Block, columns, curve, page, save, table, verdict
+from functrans.inspect.page import Block, Saved, columns, curve, page, table, verdict
 from functrans.ir.program import Program
 from functrans.ir.source import location, text_of
 
@@ -80,7 +80,7 @@ class Result(NamedTuple):
     reference: float | None
 
 
-class Report:
+class Report(Saved):
     """What `compare` found; its text is for people.
 
     ok        : no equation left its tolerance, and all results are as near as rounding allows
@@ -148,16 +148,7 @@ class Report:
 
     __repr__ = __str__
 
-    def save(self, path: str) -> None:
-        """Write the report as one file: `.html`, a page that needs nothing else, or `.json`.
-
-        Raises:
-          InvalidArgument: another suffix.
-        """
-        save(path, self.as_dict, self.as_html)
-
     def as_dict(self) -> dict[str, Any]:
-        """All of it as lists, dicts, strings and numbers."""
         growth = self.amplified
         return {
             "ok": self.ok,
@@ -173,7 +164,6 @@ class Report:
         }
 
     def as_html(self) -> str:
-        """The page."""
         body: list[Block] = [verdict(self.verdict, self.ok)]
         if self.first is not None:
             body.append(("First outside its tolerance", str(self.first)))

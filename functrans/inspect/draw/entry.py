@@ -16,13 +16,12 @@ from __future__ import annotations
 
 import functools
 import importlib
-import json
 from html import escape
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from functrans import errors
+from functrans.inspect.assets import asset, embedded, filled
 from functrans.inspect.draw.graph import Graph, of_equations, of_lines, size
 from functrans.ir.program import Program
 from functrans.ir.tracebacks import boundary
@@ -77,21 +76,11 @@ def svg(graph: Graph, closed: list[int]) -> str:
 
 def page(title: str, note: str, graph: Graph, closed: list[int]) -> str:
     """The page of a graph, which draws itself."""
-    data = json.dumps({"graph": graph, "closed": closed}, ensure_ascii=False, separators=(",", ":"))
-    parts = {
-        "TITLE": escape(title), "NOTE": escape(note), "DATA": data.replace("<", "\\u003c"),
-        "DAGRE": asset("dagre.min.js"), "PICTURE": asset("picture.js"), "SCRIPT": asset("page.js"),
-    }  # fmt: skip
-    html = asset("page.html")
-    for name, text in parts.items():
-        html = html.replace("{{" + name + "}}", text)
-    return html
-
-
-@functools.cache
-def asset(name: str) -> str:
-    """A file of this package."""
-    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+    return filled(
+        asset(__package__, "page.html"), TITLE=escape(title), NOTE=escape(note),
+        DATA=embedded({"graph": graph, "closed": closed}), DAGRE=asset(__package__, "dagre.min.js"),
+        PICTURE=asset(__package__, "picture.js"), SCRIPT=asset(__package__, "page.js"),
+    )  # fmt: skip
 
 
 # Browsers have it, bare V8 has not; dagre copies plain objects with it.
@@ -113,7 +102,8 @@ def _engine() -> Any:
     engine = racer.MiniRacer()
     engine.eval(_CLONE)
     for name in ("dagre.min.js", "picture.js"):
-        engine.eval(asset(name).replace('"use strict";', "", 1))  # which would hide what it defines
+        text = asset(__package__, name)
+        engine.eval(text.replace('"use strict";', "", 1))  # which would hide what it defines
     return engine
 
 

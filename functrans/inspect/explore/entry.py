@@ -7,15 +7,13 @@ depend on the program's length.
 
 from __future__ import annotations
 
-import functools
-import json
 from collections.abc import Callable, Sequence
 from html import escape
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from functrans.flat import function_name
+from functrans.inspect.assets import asset, embedded, filled
 from functrans.inspect.explore.stages import Lines, Stage, checked, stages
 from functrans.ir.tracebacks import boundary
 
@@ -62,23 +60,10 @@ def explore(fun: Callable[..., Any], path: str | Path) -> Callable[..., Path]:
 
 def page(title: str, made: Sequence[Stage], lines: Lines) -> str:
     """The HTML of some stages."""
-    data = json.dumps(_data(made, lines), ensure_ascii=False, separators=(",", ":"))
-    parts = {
-        "TITLE": escape(title),
-        "STYLE": asset("page.css"),
-        "SCRIPT": asset("page.js"),
-        "DATA": data.replace("<", "\\u003c"),  # nothing in it can end the script
-    }
-    html = asset("page.html")
-    for name, text in parts.items():
-        html = html.replace("{{" + name + "}}", text)
-    return html
-
-
-@functools.cache
-def asset(name: str) -> str:
-    """A file of this package."""
-    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+    return filled(
+        asset(__package__, "page.html"), TITLE=escape(title), STYLE=asset(__package__, "page.css"),
+        SCRIPT=asset(__package__, "page.js"), DATA=embedded(_data(made, lines)),
+    )  # fmt: skip
 
 
 def _data(made: Sequence[Stage], lines: Lines) -> dict[str, Any]:

@@ -1,0 +1,27 @@
+"""Pages made of files of a package: HTML with named holes, scripts, styles and data."""
+
+from __future__ import annotations
+
+import functools
+import json
+from importlib import resources
+from typing import Any
+
+
+@functools.cache
+def asset(package: str, name: str) -> str:
+    """A file of a package."""
+    return resources.files(package).joinpath(name).read_text(encoding="utf-8")
+
+
+def filled(html: str, **parts: str) -> str:
+    """A page with each `{{NAME}}` replaced."""
+    for name, text in parts.items():
+        html = html.replace("{{" + name + "}}", text)
+    return html
+
+
+def embedded(data: Any) -> str:
+    """Data as JSON inside a script element, which nothing in it can end."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c")
