@@ -17,6 +17,7 @@ import functrans.numpy as jnp
 from benchmarks.models import OURS, transformer_loss, transformer_params
 from functrans import errors, lax
 from functrans.inspect.explore.entry import explore
+from functrans.inspect.explore.stages import stages
 
 COLUMNS = ("text", "depth", "source", "how", "flops", "bytes", "inside")
 Stages = dict[str, dict[str, list[Any]]]
@@ -109,6 +110,13 @@ def test_what_is_traced_is_not_guessed_below_vmap(tmp_path: Path):
     assert list(stages) == ["source", "differentiated and batched", "optimised", "StableHLO"]
     stages, _, _ = read(explore(ft.jit(loss), tmp_path / "q.html")(W, X))
     assert list(stages) == ["source", "traced", "optimised", "StableHLO"]
+
+
+def test_the_gradient_of_a_jitted_function_is_not_taken_for_that_function():
+    f = ft.jit(lambda x: jnp.sum(jnp.sin(x)))
+    optimised = stages(ft.grad(f), (np.ones(3, np.float32),), {})[0][-2]
+    assert optimised.name == "optimised"
+    assert [row[0] for row in optimised.rows][1:] == ["b: f32[3] = cos a", "return b"]
 
 
 def test_errors(tmp_path: Path):

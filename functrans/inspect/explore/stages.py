@@ -20,7 +20,7 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from functrans import errors
-from functrans.api.jit import jit
+from functrans.api.jit import how_jitted, jit
 from functrans.api.programs import make_ir
 from functrans.ir.program import Equation, Program
 from functrans.ir.source import is_users, line_of
@@ -77,7 +77,7 @@ def stages(fun: Callable[..., Any], args: tuple, kwargs: dict) -> tuple[list[Sta
     if inner is not None:
         found.append(of_program("traced", make_ir(inner)(*args, **kwargs), lines))
     found.append(of_program(" and ".join(_made_by(fun)) or "traced", derived, lines))
-    whole: Any = fun if hasattr(fun, "jitted_function") else jit(fun)
+    whole: Any = fun if how_jitted(fun) is not None else jit(fun)  # wrappers copy attributes
     found.append(of_program("optimised", whole.program(*args, **kwargs), lines))
     text = whole.lower(*args, **kwargs).as_text(debug_info=True)
     found.append(of_stablehlo(text, lines))
