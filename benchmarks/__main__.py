@@ -187,6 +187,18 @@ def loops() -> Iterator[Row]:
         repeats=9,
         before=clear,
     )
+    w, x = (jnp.asarray(rng.normal(size=(256, 256)) / 16, "float32") for _ in range(2))
+    for jitted, about in ((True, "one jitted layer called 24 times"), (False, "24 equal layers")):
+        ours, peer = (
+            lib.ft.jit(lib.ft.grad(repeated_layer_loss(lib, 24, jitted))) for lib in (OURS, JAX)
+        )
+        yield pair(
+            f"jitted gradient, {about}",
+            lambda ours=ours: ours(w, x),
+            lambda peer=peer: peer(w, x),
+            goal=1.03,
+            repeats=61,
+        )
     sequence = jnp.asarray(rng.normal(size=(100, 32, 32)), "float32")
     target = jnp.asarray(rng.normal(size=(32, 1)), "float32")
     params = transformer_params(12, 64)

@@ -190,13 +190,15 @@ def looped_convs_loss(lib: Library, unroll: bool = False) -> Callable[..., Any]:
     return loss
 
 
-def repeated_layer_loss(lib: Library, calls: int) -> Callable[..., Any]:
-    """One jitted layer called again and again."""
+def repeated_layer_loss(lib: Library, calls: int, jitted: bool = True) -> Callable[..., Any]:
+    """One layer called again and again."""
 
-    @lib.ft.jit
     def layer(x, w):
         h = lib.nn.gelu(x @ w)
         return x + h / lib.np.sqrt(lib.np.mean(h**2, axis=-1, keepdims=True) + 1e-6)
+
+    if jitted:
+        layer = lib.ft.jit(layer)
 
     def loss(w, x):
         for _ in range(calls):

@@ -443,3 +443,13 @@ def test_jit_of_one_function_traces_once_and_keeps_nothing_alive():
     gc.collect()
     assert function() is None
     assert lower(2.0).compile()(2.0) == 6.0  # what is still there keeps its function
+
+
+@pytest.mark.parametrize(
+    "transform", [ft.grad, ft.value_and_grad, ft.jacfwd, ft.jacrev, ft.vmap, ft.checkpoint]
+)
+def test_what_is_made_of_a_jitted_function_does_not_pass_for_it(transform):
+    made = transform(ft.jit(jnp.sin))
+    for name in ("lower", "program", "trace", "clear_cache"):
+        assert not hasattr(made, name)
+    assert made.__name__ == "sin"

@@ -85,3 +85,32 @@ def test_what_is_cheap_is_computed_again():
 
 def test_what_does_not_change_is_not_stacked():
     assert stacked(MADE[of_constants], W) == ["f32[5,3]"] * 2
+
+
+def sum_of(f):
+    return lambda *args: f(*args).sum()
+
+
+def either(f):
+    return lambda *args: lax.cond(args[0].sum() > -1e9, f, lambda x, *_: x * 1.0, *args)
+
+
+@pytest.mark.parametrize("wrap", [ft.jit, either])
+def test_a_call_and_a_branch_keep_what_is_not_cheap(wrap):
+    for make, consts, want in (
+        (of_what_is_kept, (W,), ["f32[3]"]),
+        (of_smaller, (), ["f32[]"] * 2),
+        (of_as_many, (), ["f32[3]"] * 2),
+        (of_constants, (W,), ["f32[3,3]"] * 2 + ["f32[3]"]),
+    ):
+        argnums = range(1 + len(consts))
+        grad = ft.grad(sum_of(wrap(MADE[make])), argnums)
+        program = ft.make_ir(grad)(X, *consts)
+        ft.ir.check(program)
+        forward = next(e for e in program.equations if e.primitive.name in ("jit", "cond"))
+        assert [str(v.type) for v in forward.outputs[1:]] == want
+        theirs = jax.grad(sum_of(make(jax.numpy)), argnums)
+        for how in (lambda f: f, ft.jit):
+            got = how(grad)(X, *consts)
+            for a, b in zip(got, theirs(X, *consts), strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)

@@ -69,7 +69,7 @@ def checkpoint(
     bound: dict[Any, Callable[..., Any]] = {}  # static arguments -> the function of the others
 
     @boundary
-    @functools.wraps(fun)
+    @functools.wraps(fun, updated=())
     def call(*args: Any, **kwargs: Any) -> Any:
         static, dynamic = statics.split(args, kwargs)
         leaves, in_tree = tree.flatten(dynamic)

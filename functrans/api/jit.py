@@ -111,7 +111,7 @@ def jit(
     jitted: Any = jax.jit(entry, **options)
     jitted.jitted_function = fun  # what is shared knows it weakly
 
-    @functools.wraps(fun)
+    @functools.wraps(fun, updated=())
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             if state.trace is not None or state.no_jit:
@@ -149,7 +149,7 @@ def jit(
     return call
 
 
-# Of each jitted function; not an attribute, which `functools.wraps` would give to others.
+# Of each jitted function; not an attribute, which a user's `functools.wraps` gives to others.
 _HOW: weakref.WeakKeyDictionary[Any, tuple[Statics, Any]] = weakref.WeakKeyDictionary()
 
 
@@ -290,7 +290,7 @@ class Statics:
             return self.fun
         static_args, static_kwargs = static
 
-        @functools.wraps(self.fun)
+        @functools.wraps(self.fun, updated=())
         def call(*args: Any, **kwargs: Any) -> Any:
             full = list(args)
             for i, x in static_args:

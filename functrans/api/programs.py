@@ -49,7 +49,7 @@ def make_ir(
     statics = Statics(fun, static_argnums, static_argnames)
 
     @boundary
-    @functools.wraps(fun)
+    @functools.wraps(fun, updated=())
     def made(*args: Any, **kwargs: Any) -> Program:
         program, _ = _staged(fun, statics, args, kwargs)
         return program

@@ -84,7 +84,7 @@ def shard_map(
     programs: dict[Any, tuple[Program, tuple, Any]] = {}
 
     @boundary
-    @functools.wraps(f)
+    @functools.wraps(f, updated=())
     def call(*args: Any) -> Any:
         leaves, in_tree = tree.flatten((args, {}))
         leaves = [materialize(as_array(x)) for x in leaves]

@@ -87,7 +87,7 @@ def vmap(
     spmd = () if spmd_axis_name is None else spmd
 
     @boundary
-    @functools.wraps(fun)
+    @functools.wraps(fun, updated=())
     def mapped(*args: Any, **kwargs: Any) -> Any:
         if isinstance(in_axes, tuple) and len(in_axes) != len(args):
             raise errors.InvalidArgument(

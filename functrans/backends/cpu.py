@@ -100,17 +100,19 @@ def crosses(x: ArrayType, lhs: Sequence[int], rhs: Sequence[int], out: Sequence[
 
 def crossed(x: jax.Array, y: jax.Array) -> jax.Array:
     """`sum_j x[i, j] y[j, i]` for each i, as many rows of x at a time as columns of y lie in a line
-    of the cache."""
+    of the cache; in two halves side by side, so that two lines are waited for at once."""
     n, width = x.shape[0], _LINE // x.dtype.itemsize
+    half = n // 2 - n // 2 % width
 
     def block(start: Any, rows: int) -> jax.Array:
         a = jax.lax.dynamic_slice_in_dim(x, start, rows, 0)
         b = jax.lax.dynamic_slice_in_dim(y, start, rows, 1)
         return jax.numpy.sum(a.T * b, axis=0)
 
-    whole = n - n % width
-    made = jax.lax.map(lambda i: block(i, width), jax.numpy.arange(0, whole, width))
-    return jax.numpy.concatenate([made.reshape(whole), block(whole, n - whole)])
+    starts = jax.numpy.arange(0, half, width)
+    made = jax.lax.map(lambda i: [block(i, width), block(i + half, width)], starts)
+    rest = block(2 * half, n - 2 * half)
+    return jax.numpy.concatenate([*[part.reshape(half) for part in made], rest])
 
 
 def crossed_sum(x: jax.Array, y: jax.Array) -> jax.Array:

@@ -156,19 +156,27 @@ def _later(module: str, name: str = "") -> Callable[..., Any]:
 
 def prune(equations: Sequence[Equation], outputs: Iterable[Any]) -> list[Equation]:
     """The equations that the outputs need, or that have an effect."""
-    needed = {v for v in outputs if v.__class__ is Var}
+    needed = {v for v in outputs if v.__class__ is Var}  # among the others are arrays
     kept = []
     for eqn in reversed(equations):
-        for v in eqn.outputs:
-            if v in needed:
-                break
-        else:
-            if not eqn.primitive.has_effects(eqn.params):
-                continue
+        if needed.isdisjoint(eqn.outputs) and not eqn.primitive.has_effects(eqn.params):
+            continue
         kept.append(eqn)
         needed.update([v for v in eqn.inputs if v.__class__ is Var])
     kept.reverse()
     return kept
+
+
+def copied(equations: Sequence[Equation], names: dict[Any, Any]) -> list[Equation]:
+    """The equations with results of their own, reading what `names` says, to which these are added;
+    what it does not hold stays."""
+    made = []
+    for e in equations:
+        outputs = tuple([Var(v.type) for v in e.outputs])
+        inputs = tuple([names.get(v, v) for v in e.inputs])
+        made.append(Equation(e.primitive, inputs, outputs, e.params, e.source, e.origin))
+        names.update(zip(e.outputs, outputs, strict=True))
+    return made
 
 
 def results_by_age(program: Program) -> tuple[Program, list[int]]:

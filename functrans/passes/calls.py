@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from functrans.ir.program import Equation, Literal, Origin, Program, Var
+from functrans.ir.program import Equation, Literal, Origin, Program, Var, copied
 from functrans.passes.rewrite import (
     REWRITES,
     Rewrite,
@@ -129,11 +129,7 @@ def _spliced(program: Program, open_: set[Program]) -> Program:
         names: dict[Any, Any] = {
             v: _at_type(x, v, e, equations) for v, x in zip(called.inputs, e.inputs, strict=True)
         }
-        for n in called.equations:
-            fresh = tuple([Var(v.type) for v in n.outputs])
-            inputs = tuple([names.get(v, v) for v in n.inputs])
-            equations.append(Equation(n.primitive, inputs, fresh, n.params, n.source, n.origin))
-            names.update(zip(n.outputs, fresh, strict=True))
+        equations += copied(called.equations, names)
         known.update(zip(e.outputs, renamed_all(called.outputs, names), strict=True))
         notes.append((called.name or "jit", (e,)))
     if not notes:

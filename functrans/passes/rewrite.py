@@ -82,13 +82,16 @@ def everywhere(rewrite: Callable[[Program], Program], program: Program, key: Any
 
 def with_programs(program: Program, new: dict[Program, Program]) -> Program:
     """The program with others in its parameters; the same object if all stay."""
-    if all(new.get(p, p) is p for p in children(program)):
+    inner = children(program)
+    if all([new.get(p, p) is p for p in inner]):
         return program
     equations = [
         derived(e, params=_replaced(e.params, new)) if e.primitive.holds_programs else e
         for e in program.equations
     ]
-    return program.replace(equations=equations)
+    made = program.replace(equations=equations)
+    made.cache["children"] = list(dict.fromkeys([new.get(p, p) for p in inner]))
+    return made
 
 
 def _replaced(params: dict[str, Any], new: dict[Program, Program]) -> dict[str, Any]:
@@ -121,10 +124,9 @@ def derived(
 
 def renamed(e: Equation, known: dict[Var, Any]) -> Equation:
     """The equation with replaced operands; the same object if none is."""
-    for v in e.inputs:
-        if v in known:
-            return derived(e, [known.get(v, v) for v in e.inputs])
-    return e
+    if known.keys().isdisjoint(e.inputs):
+        return e
+    return derived(e, [known.get(v, v) for v in e.inputs])
 
 
 def renamed_all(values: Iterable[Any], known: dict[Var, Any]) -> list[Any]:

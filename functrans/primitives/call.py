@@ -22,6 +22,7 @@ from functrans.ir.program import Equation, Program, hoist_constants
 from functrans.ir.types import same_types
 from functrans.primitives.base import Cost, LinearInput, Primitive
 from functrans.primitives.parts import reached_outputs, reading, restricted, smaller
+from functrans.primitives.residuals import fewer, take
 from functrans.trace import ARRAYS, Tracer, stage, staging_trace, state, typeof
 from functrans.tracer import CONCRETE
 
@@ -56,7 +57,7 @@ class Jit(Primitive):
             n = len(program.outputs)
             outs, moving = results[:n], iter(results[n:])
         else:
-            forward, linear, out_active, places = t.split(program, active)
+            forward, linear, out_active, places = fewer(t.split(program, active))
             results = t.bind_primal(self, primals, {"program": forward})
             n = len(program.outputs)
             outs = results[:n]
@@ -108,12 +109,6 @@ class Jit(Primitive):
                 e.primitive.has_effects(e.params) for e in program.equations
             )
         return program.cache["effects"]
-
-
-def take(places: Sequence[tuple[str, int]], ins: Any, outs: Any, extras: Any) -> list[Any]:
-    """The residuals of a linearised program from where `transforms.jvp.Split` says they are."""
-    stores = {"in": ins, "out": outs, "extra": extras}
-    return [stores[kind][i] for kind, i in places]
 
 
 jit = Jit()

@@ -18,7 +18,8 @@ from typing import Any
 from functrans.ir.program import Program, Var, prune
 from functrans.ir.types import ArrayType
 from functrans.primitives.base import LinearInput, Primitive
-from functrans.primitives.call import Jit, take
+from functrans.primitives.call import Jit
+from functrans.primitives.residuals import take
 from functrans.primitives.selection import optimization_barrier
 from functrans.trace import bind, evaluate, stage
 

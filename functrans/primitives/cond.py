@@ -17,10 +17,11 @@ import numpy as np
 from functrans.ir.program import Equation, Program
 from functrans.ir.types import ArrayType, is_inexact, same_types
 from functrans.primitives.base import Cost, LinearInput, Primitive, is_zero
-from functrans.primitives.call import jit, take
+from functrans.primitives.call import jit
 from functrans.primitives.constants import zeros
 from functrans.primitives.elementwise import eq
 from functrans.primitives.parts import reached_outputs, reading, restricted, smaller
+from functrans.primitives.residuals import fewer, take
 from functrans.primitives.selection import clamp, select_n
 from functrans.primitives.shape import broadcast_in_dim
 from functrans.trace import concrete_value, evaluate, literal, stage, staging_trace, typeof
@@ -85,7 +86,7 @@ class Cond(Primitive):
             results = self(*primals, *given, branches=both)
             outs, moving = results[:n], iter(results[n:])
         else:
-            parts = [t.split(b, active, needed) for b in branches]
+            parts = [fewer(t.split(b, active, needed)) for b in branches]
             key = ("cond", branches, active)
             if key not in branches[0].cache:
                 branches[0].cache[key] = _joined(parts, branches)

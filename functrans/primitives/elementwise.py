@@ -354,10 +354,13 @@ class Div(Binary):
         return w.reference(self, (x, y), {})
 
     def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
-        y, (dx, dy) = primals[1], tangents
+        (x, y), (dx, dy) = primals, tangents
         total = None if dx is None else bind(self, (dx, y), {})
         if dy is not None:
-            total = sum_of(total, mul(dy, neg(self(out, y))))
+            # -x / y**2 as a product with a number of y alone: there are few of these where y is
+            # repeated, as the norms of rows are. (XLA makes x / (y * y) of x / y / y.)
+            part = self(1.0, y)
+            total = sum_of(total, mul(dy, mul(x, mul(neg(part), part))))
         return total
 
     def transpose(self, ct: Any, x: Any, y: Any) -> Any:

@@ -1,9 +1,10 @@
-"""Which values a loop keeps of each step for its way back, and which it computes again from these.
+"""Which values a step of a loop, a call or a branch keeps for its way back, and which it computes
+again from these.
 
-In: a program of one step, linearised. Out: the values to keep, and the linear part as a program of
-them. A value is not kept if operations that cost next to nothing (one flop per element, or moving
-elements about) make it of smaller ones, or of what is kept anyway: 1 - y of y, a broadcast of what
-was broadcast. XLA fuses them with the operations that read them, so they save time too.
+In: a program, linearised. Out: the values to keep, and the linear part as a program of them. A
+value is not kept if operations that cost next to nothing (one flop per element, or moving elements
+about) make it of smaller ones, or of what is kept anyway: 1 - y of y, a broadcast of what was
+broadcast. XLA fuses them with the operations that read them, so they save time too.
 """
 
 from __future__ import annotations
@@ -11,12 +12,39 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from functrans.ir.program import Equation, Program, Var
+from functrans.ir.program import Equation, Program, Var, copied, prune
 from functrans.primitives.base import bytes_of
 from functrans.primitives.elementwise import Elementwise
-from functrans.trace import evaluate, stage
 
 _MOST = 8  # more values than this are not looked through
+
+
+def take(places: Sequence[tuple[str, int]], ins: Any, outs: Any, extras: Any) -> list[Any]:
+    """The residuals of a linearised program from where `transforms.jvp.Split` says they are."""
+    stores = {"in": ins, "out": outs, "extra": extras}
+    return [stores[kind][i] for kind, i in places]
+
+
+def fewer(part: Any) -> Any:
+    """A `transforms.jvp.Split` that gives no residual that is cheap to compute again."""
+    made = part.forward.cache.get("fewer")
+    if made is None:
+        forward, n = part.forward, len(part.out_active)
+        ins, outs, extra = forward.inputs, forward.outputs[:n], forward.outputs[n:]
+        found: dict[Any, tuple[str, int]] = {v: ("out", i) for i, v in enumerate(outs)}
+        found.update({v: ("in", i) for i, v in enumerate(ins)})
+        needed = take(part.residuals, ins, outs, extra)
+        kept, linear = fewest(forward, needed, part.linear, found)
+        extra = [v for v in kept if v not in found]
+        found.update({v: ("extra", i) for i, v in enumerate(extra)})
+        outs = (*outs, *extra)
+        made = part._replace(
+            forward=forward.replace(outputs=outs, equations=prune(forward.equations, outs)),
+            linear=linear,
+            residuals=tuple([found[v] for v in kept]),
+        )
+        forward.cache["fewer"] = made
+    return made
 
 
 def fewest(
@@ -78,12 +106,16 @@ def _computed_again(
     again.reverse()
     made = {v for e in again for v in e.outputs}
     read = dict.fromkeys([*kept, *[v for e in again for v in e.inputs if v in free]])
-    rerun = Program(read, again, needed, name=forward.name)
-    fixed = len(rerun.inputs)
-
-    def run(*values: Any) -> list[Any]:
-        residuals = evaluate(rerun, values[:fixed])
-        return evaluate(linear, [*residuals, *values[fixed:]])
-
-    types = (*rerun.in_types, *linear.in_types[len(needed) :])
-    return [v for v in read if v not in made], stage(run, types, linear.name)
+    inputs = [v for v in read if v not in made]
+    names: dict[Any, Any] = {v: Var(v.type) for v in inputs}
+    equations = copied(again, names)
+    names.update(zip(linear.inputs, [names.get(v, v) for v in needed], strict=False))
+    tangents = linear.inputs[len(needed) :]
+    names.update({v: Var(v.type) for v in tangents})
+    equations += copied(linear.equations, names)
+    rerun = linear.replace(
+        inputs=[names[v] for v in (*inputs, *tangents)],
+        equations=equations,
+        outputs=[names.get(v, v) for v in linear.outputs],
+    )
+    return inputs, rerun

@@ -19,7 +19,7 @@ import numpy as np
 from functrans.ir.program import Equation, Program, Var, prune
 from functrans.ir.types import ArrayType, is_key_dtype
 from functrans.primitives.base import Cost, LinearInput, Primitive, is_zero, sum_of
-from functrans.primitives.call import jit, take
+from functrans.primitives.call import jit
 from functrans.primitives.parts import (
     depending,
     reached_outputs,
@@ -27,7 +27,7 @@ from functrans.primitives.parts import (
     restricted,
     smaller,
 )
-from functrans.primitives.residuals import fewest
+from functrans.primitives.residuals import fewest, take
 from functrans.trace import evaluate, literal, stage, typeof
 
 

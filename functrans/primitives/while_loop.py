@@ -18,11 +18,12 @@ import numpy as np
 from functrans.ir.program import Equation, Program, Var, prune
 from functrans.ir.types import is_inexact, same_types
 from functrans.primitives.base import Cost, LinearInput, Primitive
-from functrans.primitives.call import jit, take
+from functrans.primitives.call import jit
 from functrans.primitives.cond import only_where
 from functrans.primitives.elementwise import add, lt
 from functrans.primitives.parts import reached_outputs, reading, restricted, smaller
 from functrans.primitives.reduction import reduce_or
+from functrans.primitives.residuals import take
 from functrans.primitives.revolve import COUNT, loop, revolve
 from functrans.primitives.scan import interleaved, linear_inputs
 from functrans.primitives.selection import select_n

@@ -64,16 +64,13 @@ class LinearTrace:
         self.stages = False
 
     def bind(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        for x in args:
-            if x.__class__ is Tracer and x.owner is self:
-                break
-        else:
+        inputs = [x.ref if x.__class__ is Tracer and x.owner is self else x for x in args]
+        if all([x is y for x, y in zip(inputs, args, strict=True)]):
             return bind_in(self.parent, primitive, args, params)
         if primitive.holds_functions and params["program"].__class__ is not Program:
             return primitive.record(self, True, args, params)
-        inputs = [x.ref if x.__class__ is Tracer and x.owner is self else x for x in args]
-        outs = out_types(primitive, tuple([typeof(x) for x in args]), params)
-        variables = tuple([Var(t) for t in outs])
+        types = tuple([typeof(x) for x in args])
+        variables = tuple([Var(t) for t in out_types(primitive, types, params)])
         source, origin = state.derived or (user_source(), None)
         self.equations.append(Equation(primitive, tuple(inputs), variables, params, source, origin))
         results = [Tracer(self, v.type, v) for v in variables]

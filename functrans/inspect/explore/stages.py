@@ -77,7 +77,7 @@ def stages(fun: Callable[..., Any], args: tuple, kwargs: dict) -> tuple[list[Sta
     if inner is not None:
         found.append(of_program("traced", make_ir(inner)(*args, **kwargs), lines))
     found.append(of_program(" and ".join(_made_by(fun)) or "traced", derived, lines))
-    whole: Any = fun if how_jitted(fun) is not None else jit(fun)  # wrappers copy attributes
+    whole: Any = fun if how_jitted(fun) is not None else jit(fun)
     found.append(of_program("optimised", whole.program(*args, **kwargs), lines))
     text = whole.lower(*args, **kwargs).as_text(debug_info=True)
     found.append(of_stablehlo(text, lines))
