@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from functrans import lax, ops, random
+from functrans import lax, nn, ops, random
 from functrans import numpy as jnp
 from functrans.api import callbacks
 from functrans.api.checkpoint import checkpoint, checkpoint_name
@@ -111,6 +111,7 @@ _ARRAYS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
             lax.cummax(x),
             lax.cummin(x),
             lax.cumlogsumexp(x),
+            nn.softmax(x),
         ),
         (X,),
     ),

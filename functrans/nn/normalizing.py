@@ -26,11 +26,12 @@ from functrans.numpy.ufuncs import truth
 from functrans.primitives.arithmetic import is_finite, max_, sign
 from functrans.primitives.call import composite
 from functrans.primitives.complex_numbers import abs_, real
-from functrans.primitives.elementwise import add, div, eq, lt, mul, ne, splat, sub
+from functrans.primitives.elementwise import add, eq, lt, mul, ne, splat, sub
 from functrans.primitives.joining import iota
 from functrans.primitives.reduction import reduce_max, reduce_sum
 from functrans.primitives.selection import select_n, stop_gradient
 from functrans.primitives.shape import broadcast_in_dim, kept_axes, reshape
+from functrans.primitives.softmax import softmax as powers_over_sum
 from functrans.primitives.transcendental import exp, log, rsqrt
 from functrans.trace import Tracer, typeof
 
@@ -111,9 +112,9 @@ def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
     axes = axes_of(axis, len(shape), "softmax")
     mask = _mask_of(where, shape, "softmax")
     x = _only(mask, x, -math.inf)
-    powers = exp(sub(x, _back(_largest(x, axes), shape, axes)))
-    total = _sum(_only(mask, powers, 0), axes)
-    return _only(mask, div(powers, _back(total, shape, axes)), 0)
+    if not axes:  # each element alone
+        return _only(mask, exp(sub(x, stop_gradient(x))), 0)
+    return _only(mask, powers_over_sum(x, axes=axes), 0)
 
 
 @composite

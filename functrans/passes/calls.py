@@ -1,11 +1,11 @@
 """Calls and marks that only transformations tell apart from what they do.
 
 A program that is lowered is differentiated no more. So `resolve` makes plain calls of the calls
-with a derivative of their own (custom rules, solvers, loops of tangents), and takes away marks that
-hand on their operand (`stop_gradient`, `name`, `only_where`, `copy`). `inline_calls` puts the
-equations of short programs, and of programs called once, in place of their calls, where the other
-passes see them together with what stands around. `checkpoint` stays: what it computes again must
-not be found to be known already.
+with a derivative of their own (custom rules, solvers, loops of tangents), writes out `softmax`, and
+takes away marks that hand on their operand (`stop_gradient`, `name`, `only_where`, `copy`).
+`inline_calls` puts the equations of short programs, and of programs called once, in place of their
+calls, where the other passes see them together with what stands around. `checkpoint` stays: what it
+computes again must not be found to be known already.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from functrans.primitives.custom_vmap import custom_vmap_call
 from functrans.primitives.linear_solve import Solver
 from functrans.primitives.random_bits import random_bits
 from functrans.primitives.selection import copy, stop_gradient
+from functrans.primitives.softmax import softmax
 from functrans.primitives.while_loop import tangent_loop
 
 # Operations that hand an operand on, and which.
@@ -67,11 +68,29 @@ def _resolved(program: Program) -> Program:
             equations.append(Equation(jit, e.inputs, e.outputs, params, e.source, e.origin))
             notes.append((e.primitive.name, (e,)))
             continue
+        elif e.primitive is softmax and (parts := _parts(e, known)):
+            equations += parts
+            notes.append((e.primitive.name, (e,)))
+            continue
         equations.append(e)
     if not notes:
         return program
     made = program.replace(equations=equations, outputs=renamed_all(program.outputs, known))
     made.cache[REWRITES] = notes
+    return made
+
+
+def _parts(e: Equation, known: dict[Var, Any]) -> list[Equation]:
+    """The equations that a softmax stands for; where its result is known then."""
+    parts = softmax.parts(e.inputs[0].type, **e.params)
+    (end,), (v,) = parts.outputs, e.outputs
+    if end.type is not v.type:
+        return []
+    names: dict[Any, Any] = dict(zip(parts.inputs, e.inputs, strict=True))
+    made = copied(parts.equations, names)
+    for one in made:
+        one.source, one.origin = e.source, e.origin
+    known[v] = names[end]
     return made
 
 

@@ -37,6 +37,7 @@ from functrans.primitives import scatter as scatter
 from functrans.primitives import selection as selection
 from functrans.primitives import shape as shape
 from functrans.primitives import sharding as sharding
+from functrans.primitives import softmax as softmax
 from functrans.primitives import sorting as sorting
 from functrans.primitives import special as special
 from functrans.primitives import special_incomplete as special_incomplete

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from jax import lax
+from jax import lax, nn
 
 from tests.cases.case import BOOL, COMPLEX, FLOATS, INTS, UINTS, Case, fixed, normal, uniform
 
@@ -66,6 +66,25 @@ def position(name: str, dtypes: Sequence[str], operand: Any, axis: int, index: s
     )  # fmt: skip
 
 
+def normalised(name: str, dtypes: Sequence[str], function: Callable[..., Any]) -> list[Case]:
+    """Along one axis, several, of one element, of none, far from zero."""
+    few = [d for d in FEW if d in dtypes]
+
+    def case(operand: Any, axes: tuple[int, ...], dtypes: Any, label: str, **how: Any) -> Case:
+        return Case(
+            name, (operand,), lambda x: function(x, axis=axes), {"axes": axes}, dtypes,
+            differentiable=(0,), label=label, **how,
+        )  # fmt: skip
+
+    return [
+        case(normal(3, 5), (1,), dtypes, "rows"),
+        case(normal(3, 4, 2), (0, 2), few, "two axes"),
+        case(normal(2, 1), (1,), few, "one"),
+        case(normal(2, 0), (1,), few, "none"),
+        case(fixed([800.0, 801.0, -900.0]), (0,), few, "large"),
+    ]
+
+
 def running(name: str, dtypes: Sequence[str], **how: Any) -> list[Case]:
     """Along some axes, forwards and backwards, of odd and even sizes, of none."""
     function: Callable[..., Any] = getattr(lax, name)
@@ -117,6 +136,7 @@ CASES: list[Case] = [
             position(name, FLOATS, fixed(NANS), 1, "int32", "nans"),
         )
     ],
+    *normalised("softmax", FLOATS, nn.softmax),
     *running("cumsum", NUMBERS),
     *running("cumprod", NUMBERS),
     *running("cummax", NUMBERS),
