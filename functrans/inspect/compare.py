@@ -23,7 +23,7 @@ from functrans import tree
 from functrans.api.jit import how_jitted
 from functrans.backends import reference, xla
 from functrans.backends.reference import as_numpy
-from functrans.inspect.closeness import by_float64, judge, plain, relative, rounding, ulps
+from functrans.inspect.closeness import by_float64, judge, plain, relative, rounding, ulps, widened
 from functrans.inspect.drift import Drift
 from functrans.inspect.observe import Place, by_xla, observe, value_of
 from functrans.inspect.report import ROWS, Finding, Report, Result
@@ -115,6 +115,10 @@ class _Comparison:
         self.drift = Drift()
 
     def report(self, compiled: bool) -> Report:
+        with np.errstate(all="ignore"):
+            return self._report(compiled)
+
+    def _report(self, compiled: bool) -> Report:
         aligned = self.twins is not None
         stepwise = observe(
             self.program, self.values, by_xla, after=self._check, keep=bool(self.twins)
@@ -122,17 +126,11 @@ class _Comparison:
         while self.waiting:
             self._judge(*self.waiting.popleft())
         exact = observe(
-            self.other, self.values, by_float64, after=self.drift.follow if aligned else None
-        )
+            self.other, self.values, by_float64, after=self.drift.follow if aligned else None,
+            given=widened,
+        )  # fmt: skip
         whole = self._compiled() if compiled else stepwise
-        trusted = self.first is None and self.other is self.program
-        same = self._usual(trusted, whole, stepwise, exact)
-        results = [
-            _result(i, v.type, trusted, *ys)
-            for i, (v, *ys) in enumerate(
-                zip(self.program.outputs, whole, stepwise, same, exact, strict=True)
-            )
-        ]
+        results = self._results(whole, stepwise, exact)
         if compiled and self.first is None and not all(r.ok for r in results):
             observe(self.program, self.values, by_xla, after=self._check_whole)
         worst = sorted(self.worst, key=self.scores.__getitem__, reverse=True)
@@ -142,15 +140,22 @@ class _Comparison:
             self.drift.parted, compiled, aligned,
         )  # fmt: skip
 
-    def _usual(self, trusted: bool, *runs: Sequence[Any]) -> Sequence[Any]:
-        """The results by the reference at the same dtypes, where it is not clear without them that
-        the results are right."""
+    def _results(
+        self, whole: Sequence[Any], stepwise: Sequence[Any], exact: Sequence[Any]
+    ) -> list[Result]:
+        """The verdicts on the results; the reference at the same dtypes is run for them only where
+        it is not clear without it that they are right."""
+        trusted = self.first is None and self.other is self.program
         types = self.program.out_types
-        clear = [
-            _result(0, t, trusted, whole, stepwise, None, exact).ok
-            for t, whole, stepwise, exact in zip(types, *runs, strict=True)
-        ]
-        return [None] * len(types) if all(clear) else reference.run(self.other, self.values)
+
+        def against(same: Sequence[Any]) -> list[Result]:
+            each = zip(types, whole, stepwise, same, exact, strict=True)
+            return [_result(i, t, trusted, *ys) for i, (t, *ys) in enumerate(each)]
+
+        results = against([None] * len(types))
+        if all(r.ok for r in results):
+            return results
+        return against(reference.run(self.other, self.values))
 
     def _compiled(self) -> Sequence[Any]:
         p = self.program
@@ -207,7 +212,7 @@ class _Comparison:
         whole = by_xla(eqn, values)
         for y, x, v in zip(whole, outs, eqn.outputs, strict=True):
             y, x = plain(y), plain(x)
-            if not _near(y, x, [np.asarray(x)], v.type):
+            if not _near(y, x, relative(y, x), [], v.type):
                 error = float(ulps(y, x).max(initial=0.0))
                 self.first = Finding.of(
                     place, error, 0.0, summary(y, v.type), summary(x, v.type),
@@ -237,25 +242,26 @@ def _result(
 ) -> Result:
     """The verdict on one result of the whole program. `trusted`: each equation of the stepwise run
     was right, so that it shows what rounding does."""
-    whole, stepwise, exact = plain(whole), plain(stepwise), plain(exact)
-    others = [stepwise] if trusted else []
-    others += [] if same is None else [plain(same)]
-    return Result(
-        i, str(t), _near(whole, exact, others, t), relative(whole, exact),
-        relative(stepwise, exact), None if same is None else relative(same, exact),
-    )  # fmt: skip
+    error = relative(whole, exact)
+    by_steps = error if stepwise is whole else relative(stepwise, exact)
+    by_reference = None if same is None else relative(same, exact)
+    others = [(stepwise, by_steps)] if trusted else []
+    others += [] if by_reference is None else [(same, by_reference)]
+    return Result(i, str(t), _near(whole, exact, error, others, t), error, by_steps, by_reference)
 
 
 _SLACK = 16.0  # roundings in another order may be so many times worse
 
 
-def _near(y: Any, exact: Any, others: Sequence[Any], t: Any) -> bool:
-    """Is it about as near to the exact result as other ways to compute it are?"""
+def _near(y: Any, exact: Any, error: float, others: Sequence[tuple[Any, float]], t: Any) -> bool:
+    """Is it about as near to the exact result as other ways to compute it are? `error`: how near;
+    others: their results and how near these are."""
+    y = plain(y)
     if not is_inexact(y.dtype):
-        return any(np.array_equal(y, x) for x in (exact, *others))
+        return any(np.array_equal(y, plain(x)) for x in (exact, *[x for x, _ in others]))
     scale = rounding(t.dtype)
-    usual = max([scale, *[_SLACK * relative(x, exact) for x in others]])
-    return relative(y, exact) <= usual or any(relative(y, x) <= scale for x in others)
+    usual = max([scale, *[_SLACK * its for _, its in others]])
+    return error <= usual or any(relative(y, x) <= scale for x, _ in others)
 
 
 # --- two programs of the same shape ---------------------------------------------------------------
