@@ -106,7 +106,7 @@ class Drift:
                     g = self._grown[eqn]
                     after = min(g.after, out)
                     found.append(g._replace(factor=after / g.before, after=after))
-                inside = [q for _, q in nested(eqn.params)]
+                inside = [q for _, q in nested(eqn.params)] if eqn.primitive.holds_programs else []
                 for v in (*eqn.inputs, *[v for q in inside for v in q.outputs]):
                     if isinstance(v, Var):
                         through = min(out, self._largest.get(v, 0.0))
