@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ from functrans.ir.types import is_inexact, same_types
 from functrans.passes.pipeline import DEFAULT, Choice
 from functrans.trace import typeof
 
+DESCRIBED_LATER = 2**16  # elements of the results of an equation that are kept to describe it
 BEHIND = 64  # equations that the reference is behind XLA, which computes in the background
 
 
@@ -109,7 +111,7 @@ class _Comparison:
         self.twins: Twins | None = {} if other is None else _twins(program, other)
         self.first: Finding | None = None
         self.scores: dict[Equation, float] = {}
-        self.worst: dict[Equation, Finding] = {}  # at most ROWS
+        self.worst: dict[Equation, Callable[[], Finding]] = {}  # at most ROWS
         self.count = 0
         self.waiting: deque[tuple] = deque()  # while XLA computes
         self.drift = Drift()
@@ -135,7 +137,7 @@ class _Comparison:
             observe(self.program, self.values, by_xla, after=self._check_whole)
         worst = sorted(self.worst, key=self.scores.__getitem__, reverse=True)
         return Report(
-            self.program, self.first, [self.worst[e] for e in worst],
+            self.program, self.first, [self.worst[e]() for e in worst],
             self.drift.growth(self.other), results, self.count, self.drift.curve,
             self.drift.parted, compiled, aligned,
         )  # fmt: skip
@@ -190,19 +192,25 @@ class _Comparison:
         if score > self.scores.get(eqn, 0.0):
             self._note(eqn, score, place, outs, verdict)
         if self.first is None and not verdict.right:
-            self.first = self.worst[eqn]
+            self.first = self.worst[eqn]()
 
     def _note(
         self, eqn: Equation, score: float, place: Place, outs: Sequence[Any], verdict: Any
     ) -> None:
-        """Describe one of the worst equations; which costs more than comparing it."""
+        """Note one of the worst equations. To describe it costs more than to compare it, so that
+        waits until it is known to stay."""
         if len(self.worst) >= ROWS and eqn not in self.worst:
             least = min(self.worst, key=self.scores.__getitem__)
             if self.scores[least] >= score:
                 return
             del self.worst[least]
         self.scores[eqn] = score
-        self.worst[eqn] = _finding(place, outs, verdict)
+        describe = partial(_finding, place, outs, verdict)
+        if sum([v.type.size for v in eqn.outputs]) > DESCRIBED_LATER:
+            made = describe()
+            self.worst[eqn] = lambda: made
+        else:
+            self.worst[eqn] = describe
 
     def _check_whole(self, place: Place, values: list[Any], outs: Sequence[Any]) -> None:
         """An equation that holds programs, compiled as one, against its own equations' run."""

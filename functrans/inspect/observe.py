@@ -240,7 +240,8 @@ def on_host(x: Any) -> Any:
 
 def is_key(x: Any) -> bool:
     """Is it an array of typed keys?"""
-    return isinstance(x, jax.Array) and is_key_dtype(x.dtype)
+    dtype = getattr(x, "dtype", None)
+    return not isinstance(dtype, np.dtype) and isinstance(x, jax.Array) and is_key_dtype(dtype)
 
 
 def _last_uses(program: Program) -> list[list[Var]]:
