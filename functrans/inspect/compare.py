@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans import tree
+from functrans import errors, tree
 from functrans.api.jit import how_jitted
 from functrans.backends import reference, xla
 from functrans.backends.reference import as_numpy
@@ -28,8 +28,16 @@ from functrans.inspect.closeness import by_float64, judge, plain, relative, roun
 from functrans.inspect.drift import Drift
 from functrans.inspect.observe import Place, by_xla, observe, value_of
 from functrans.inspect.report import ROWS, Finding, Report, Result
-from functrans.inspect.staged import Staged, passes_of, staged, summary
+from functrans.inspect.staged import (
+    Staged,
+    check_given,
+    check_values,
+    passes_of,
+    staged,
+    summary,
+)
 from functrans.ir.program import Equation, Program
+from functrans.ir.source import describe, user_source
 from functrans.ir.text import nested
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import is_inexact, same_types
@@ -63,7 +71,9 @@ def compare(
       condition of the operation. Python callbacks are called once for each run.
 
     Raises:
-      TypeMismatch: `fun` is a Program that takes another number of values.
+      TypeMismatch: `fun` is a Program that takes other values; the results of `against` have other
+        shapes.
+      NotAnArray: `fun` is not a function; an argument has no value.
       InvalidArgument: a name among `passes` is not that of a pass.
 
     Example:
@@ -76,15 +86,20 @@ def compare(
       >>> report.ok, report.first.equation
       (False, 'b: f32[3] = cos a')
     """
+    check_given(fun, "compare")
+    if against is not None:
+        check_given(against, "compare", "against")
     known: dict[Any, Program] = {}  # so that a second call compiles nothing
 
     @boundary
     def compared(*args: Any, **kwargs: Any) -> Report:
         chosen = passes_of(fun, DEFAULT) if passes is None else passes
         made = _staged(known, fun, args, kwargs, chosen)
+        check_values(made.values, "compare")
         other = None
         if against is not None:
             other = staged(against, args, kwargs, passes_of(against, DEFAULT)).program
+            _check_results(made.program, other)
         return _Comparison(made.program, made.values, other).report(compiled)
 
     return compared
@@ -99,6 +114,18 @@ def _staged(known: dict, fun: Any, args: tuple, kwargs: dict, passes: Choice) ->
     if key not in known:
         known[key] = staged(fun, args, kwargs, passes).program
     return Staged(known[key], leaves, list)
+
+
+def _check_results(program: Program, other: Program) -> None:
+    """Raise unless both programs have results of the same shapes."""
+    mine, its = program.out_types, other.out_types
+    if [t.shape for t in mine] != [t.shape for t in its]:
+        texts = [", ".join(map(str, types)) for types in (mine, its)]
+        raise errors.TypeMismatch(
+            f"compare: fun returns {len(mine)} arrays, ({texts[0]}), and against returns "
+            f"{len(its)}, ({texts[1]}), at\n    {describe(user_source())}\n"
+            "Results are compared in the order of their leaves and must have equal shapes."
+        )
 
 
 class _Comparison:
