@@ -111,6 +111,42 @@ def test_unusual_values_agree(f, args):
     assert report.ok, str(report)
 
 
+def test_a_callback_gets_its_own_dtype_in_each_run():
+    seen = []
+
+    def note(x):
+        seen.append(np.asarray(x).dtype.name)
+        return np.sin(x)
+
+    with jax.enable_x64(True):
+        report = ft.compare(
+            lambda x: ft.pure_callback(note, ft.ShapeDtypeStruct((2, 3), "float32"), x) * 2
+        )(X)
+    assert report.ok
+    assert seen == ["float32"] * 3
+
+
+# --- against another program ----------------------------------------------------------------------
+
+
+def test_constants_that_differ_are_seen():
+    one, two = jnp.arange(3.0), jnp.arange(3.0) + 1
+    x = jnp.ones(3)
+    report = ft.compare(lambda x: jnp.sin(x) * one, against=lambda x: jnp.sin(x) * two)(x)
+    assert report.first.place == "equation 1 (mul)"
+    report = ft.compare(lambda x: jnp.sin(x) * x, against=lambda x: jnp.sin(x) * two)(x)
+    assert report.first.place == "equation 1 (mul)"  # one of them has no constant at all
+    swapped = ft.compare(lambda x: x * one - two, against=lambda x: x * two - one)(x)
+    assert swapped.first.place == "equation 0 (mul)"
+    again = ft.compare(lambda x: x * one, against=lambda x: x * (jnp.arange(3.0) + 0))(x)
+    assert again.ok
+
+    def looped(c):
+        return lambda x: lax.scan(lambda s, y: (s + y * c, y), jnp.zeros(3), x)
+
+    assert ft.compare(looped(one), against=looped(two))(x).first.primitive == "scan"
+
+
 # --- wrong input ----------------------------------------------------------------------------------
 
 PROGRAM = ft.make_ir(lambda x: jnp.sin(x))(X)

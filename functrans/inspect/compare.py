@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -197,7 +197,10 @@ class _Comparison:
         twin, operands = eqn, values
         if self.twins and eqn in self.twins:
             twin, names = self.twins[eqn]
-            operands = [value_of(names.get(v, v), place.frame.env) for v in twin.inputs]
+            mine = [names.get(v, v) for v in twin.inputs]
+            operands = [
+                v.array if v.__class__ is _Value else value_of(v, place.frame.env) for v in mine
+            ]
         inside = eqn.primitive.holds_programs and (
             twin is eqn or _same_but_programs(eqn, values, twin, operands)
         )  # then its own equations are compared
@@ -336,11 +339,25 @@ def _same_but_programs(e: Equation, values: Any, twin: Equation, operands: Any) 
     mine, its = ({k: v for k, v in x.params.items() if k not in inside} for x in (e, twin))
     same = e.primitive is twin.primitive and mine == its
     pairs = zip(values, operands, strict=True)
-    return same and all(x is y or plain(x).tobytes() == plain(y).tobytes() for x, y in pairs)
+    return same and all(_equal(x, y) for x, y in pairs)
 
 
 def _constants(p: Program, q: Program) -> dict[Any, Any]:
-    """The constants of q by those of p; where p has no such one, by their values."""
-    if len(p.constants) == len(q.constants):
-        return dict(zip(q.constants, p.constants, strict=True))
-    return {}
+    """The constants of q by those of p with the same value; where p has none, by their values."""
+    found: dict[Any, Any] = {}
+    known = list(zip(p.constants, p.values, strict=True))
+    for i, (v, y) in enumerate(zip(q.constants, q.values, strict=True)):
+        likely = [*known[i : i + 1], *known]
+        same = (w for w, x in likely if w.type.same(v.type) and _equal(x, y))
+        found[v] = next(same, None) or _Value(as_numpy(y, v.type))
+    return found
+
+
+class _Value(NamedTuple):
+    """A constant of the other program alone."""
+
+    array: Any
+
+
+def _equal(x: Any, y: Any) -> bool:
+    return x is y or plain(x).tobytes() == plain(y).tobytes()

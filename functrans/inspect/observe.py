@@ -187,7 +187,12 @@ class _Walk:
             frame = Frame(program, place, name.rstrip(": "), step)
             return self.run(frame, [on_host(x) for x in values])
 
-        return eqn.primitive.interpret(run_nested, [on_host(x) for x in operands], eqn.params)
+        given = [on_host(x) for x in operands]
+        if not names:  # a Python callback takes what it was declared with, also in a wider run
+            types = [v.type for v in eqn.inputs]
+            pairs = zip(given, types, strict=True)
+            given = [x if is_key(x) else x.astype(t.dtype, copy=False) for x, t in pairs]
+        return eqn.primitive.interpret(run_nested, given, eqn.params)
 
 
 def value_of(v: Any, env: dict[Var, Any]) -> Any:
