@@ -203,8 +203,9 @@ def by_float64(eqn: Equation, values: Sequence[Any]) -> Sequence[Any]:
         outs = reference.run_one(eqn.primitive, wide, params)
     except (TypeError, ValueError):
         outs = ()
-    if [np.shape(y) for y in outs] == [v.type.shape for v in eqn.outputs]:
-        return [widened(y) for y in outs]
+    outs = [widened(y) for y in outs]
+    if [y.shape for y in outs] == [v.type.shape for v in eqn.outputs]:
+        return outs
     given = zip(values, eqn.inputs, strict=True)
     narrow = [x if is_key(x) else np.asarray(x).astype(v.type.dtype) for x, v in given]
     return [widened(y) for y in by_reference(eqn, narrow)]
