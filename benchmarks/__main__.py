@@ -249,6 +249,27 @@ def loops() -> Iterator[Row]:
         )
 
 
+def inspection() -> Iterator[Row]:
+    """Tools that watch every equation, against the un-jitted function. Their first call compiles
+    each operation and is not counted; `compare` runs the whole program uncompiled."""
+    for layers in (12, 28):
+        args = transformer_params(layers, 64), TOKENS[0]
+        gradient = ft.grad(transformer_loss(OURS))
+        for name, tool in (
+            ("ft.compare", ft.compare(gradient, compiled=False)),
+            ("ft.find_nan", ft.find_nan(gradient)),
+        ):
+            count = tool(*args).count
+            yield pair(
+                f"{name}, grad of a {layers}-layer transformer, {count:,} equations (second "
+                "column: functrans un-jitted)",
+                lambda tool=tool, args=args: tool(*args),
+                lambda gradient=gradient, args=args: gradient(*args),
+                goal=10,
+                repeats=9,
+            )
+
+
 GROUPS = (
     tracing,
     lowering,
@@ -257,6 +278,7 @@ GROUPS = (
     unjitted,
     growth,
     loops,
+    inspection,
     optimiser_private,
     optimiser_algebra,
     optimiser_controls,

@@ -19,8 +19,9 @@ import functrans.numpy as jnp
 from functrans import lax
 from functrans.inspect.closeness import by_float64, judge, relative, ulps
 from functrans.ir.program import PRIMITIVES, Equation, Literal, Program, Var
-from functrans.primitives.elementwise import FLOATS, Unary, mul
+from functrans.primitives.elementwise import mul
 from functrans.primitives.while_loop import While
+from tests.faults import WrongSin, planted
 from tests.test_random_programs import EVERY, OURS, inputs, programs
 
 X = np.linspace(0.3, 2.0, 6, dtype="float32").reshape(2, 3)
@@ -29,24 +30,17 @@ X = np.linspace(0.3, 2.0, 6, dtype="float32").reshape(2, 3)
 # --- faults ---------------------------------------------------------------------------------------
 
 
-class WrongSin(Unary):
-    """sin, whose lowering is wrong for operands above 1.5."""
-
-    def lower(self, ctx: Any, x: Any, **params: Any) -> Any:
-        t = ctx.in_types[0]
-        return hlo.sine(hlo.minimum(x, ctx.full(1.5, t)))
-
-
 @pytest.fixture
 def wrong_sin():
-    yield WrongSin(
-        "wrong_sin", FLOATS, deriv=lambda x, y: wrong_cos_of(x), numpy=np.sin, op=hlo.sine
-    )
-    del PRIMITIVES["wrong_sin"]
+    # the derivative is one more line of ours
+    with planted(
+        WrongSin, "wrong_sin", np.sin, hlo.sine, lambda x, y: wrong_cos_of(x)
+    ) as primitive:
+        yield primitive
 
 
 def wrong_cos_of(x):
-    return mul(x, 2.0)  # so that the derivative is one more line of ours
+    return mul(x, 2.0)
 
 
 @pytest.fixture
@@ -196,6 +190,7 @@ def test_a_second_call_compiles_nothing():
 # --- what is measured -----------------------------------------------------------------------------
 
 
+@np.errstate(all="ignore")
 def test_units_in_the_last_place():
     x = np.array([1.0, 2.0, 1e-3, -5.0], "float32")
     assert ulps(x, x).max() == 0

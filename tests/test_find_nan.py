@@ -138,7 +138,7 @@ def test_a_program_and_a_saved_report(tmp_path):
     assert "jnp.sqrt(x)" in (tmp_path / "nan.html").read_text()
     with pytest.raises(ft.errors.InvalidArgument, match=r"\.html or \.json"):
         report.save(tmp_path / "nan.txt")
-    with pytest.raises(ft.errors.TypeMismatch, match="takes 1 values, got 2"):
+    with pytest.raises(ft.errors.TypeMismatch, match=r"takes 1 values, \(f32\[3\]\), got 2"):
         ft.find_nan(program)(X, X)
 
 

@@ -18,11 +18,11 @@ def run(program: Program, args: Sequence[Any], step: int | None = None) -> list[
     env: dict[Any, Any] = {}
     for v, x in zip((*program.constants, *program.inputs), (*program.values, *args), strict=True):
         env[v] = as_numpy(x, v.type)
-    for eqn in program.equations:
-        values = [_value(v, env) for v in eqn.inputs]
-        with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"):
+        for eqn in program.equations:
+            values = [_value(v, env) for v in eqn.inputs]
             outs = run_one(eqn.primitive, values, eqn.params)
-        env.update(zip(eqn.outputs, outs, strict=True))
+            env.update(zip(eqn.outputs, outs, strict=True))
     return [_value(v, env) for v in program.outputs]
 
 

@@ -15,26 +15,36 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from functrans import tree
+from functrans import errors, tree
 from functrans.api.jit import how_jitted
 from functrans.backends import reference, xla
 from functrans.backends.reference import as_numpy
-from functrans.inspect.closeness import by_float64, judge, plain, relative, rounding, ulps
+from functrans.inspect.closeness import by_float64, judge, plain, relative, rounding, ulps, widened
 from functrans.inspect.drift import Drift
 from functrans.inspect.observe import Place, by_xla, observe, value_of
 from functrans.inspect.report import ROWS, Finding, Report, Result
-from functrans.inspect.staged import Staged, passes_of, staged, summary
+from functrans.inspect.staged import (
+    Staged,
+    check_given,
+    check_values,
+    passes_of,
+    staged,
+    summary,
+)
 from functrans.ir.program import Equation, Program
+from functrans.ir.source import describe, user_source
 from functrans.ir.text import nested
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import is_inexact, same_types
 from functrans.passes.pipeline import DEFAULT, Choice
 from functrans.trace import typeof
 
+DESCRIBED_LATER = 2**16  # elements of the results of an equation that are kept to describe it
 BEHIND = 64  # equations that the reference is behind XLA, which computes in the background
 
 
@@ -61,7 +71,9 @@ def compare(
       condition of the operation. Python callbacks are called once for each run.
 
     Raises:
-      TypeMismatch: `fun` is a Program that takes another number of values.
+      TypeMismatch: `fun` is a Program that takes other values; the results of `against` have other
+        shapes.
+      NotAnArray: `fun` is not a function; an argument has no value.
       InvalidArgument: a name among `passes` is not that of a pass.
 
     Example:
@@ -74,15 +86,20 @@ def compare(
       >>> report.ok, report.first.equation
       (False, 'b: f32[3] = cos a')
     """
+    check_given(fun, "compare")
+    if against is not None:
+        check_given(against, "compare", "against")
     known: dict[Any, Program] = {}  # so that a second call compiles nothing
 
     @boundary
     def compared(*args: Any, **kwargs: Any) -> Report:
         chosen = passes_of(fun, DEFAULT) if passes is None else passes
         made = _staged(known, fun, args, kwargs, chosen)
+        check_values(made.values, "compare")
         other = None
         if against is not None:
             other = staged(against, args, kwargs, passes_of(against, DEFAULT)).program
+            _check_results(made.program, other)
         return _Comparison(made.program, made.values, other).report(compiled)
 
     return compared
@@ -99,6 +116,18 @@ def _staged(known: dict, fun: Any, args: tuple, kwargs: dict, passes: Choice) ->
     return Staged(known[key], leaves, list)
 
 
+def _check_results(program: Program, other: Program) -> None:
+    """Raise unless both programs have results of the same shapes."""
+    mine, its = program.out_types, other.out_types
+    if [t.shape for t in mine] != [t.shape for t in its]:
+        texts = [", ".join(map(str, types)) for types in (mine, its)]
+        raise errors.TypeMismatch(
+            f"compare: fun returns {len(mine)} arrays, ({texts[0]}), and against returns "
+            f"{len(its)}, ({texts[1]}), at\n    {describe(user_source())}\n"
+            "Results are compared in the order of their leaves and must have equal shapes."
+        )
+
+
 class _Comparison:
     """One call of `compare`."""
 
@@ -109,12 +138,16 @@ class _Comparison:
         self.twins: Twins | None = {} if other is None else _twins(program, other)
         self.first: Finding | None = None
         self.scores: dict[Equation, float] = {}
-        self.worst: dict[Equation, Finding] = {}  # at most ROWS
+        self.worst: dict[Equation, Callable[[], Finding]] = {}  # at most ROWS
         self.count = 0
         self.waiting: deque[tuple] = deque()  # while XLA computes
         self.drift = Drift()
 
     def report(self, compiled: bool) -> Report:
+        with np.errstate(all="ignore"):
+            return self._report(compiled)
+
+    def _report(self, compiled: bool) -> Report:
         aligned = self.twins is not None
         stepwise = observe(
             self.program, self.values, by_xla, after=self._check, keep=bool(self.twins)
@@ -122,35 +155,36 @@ class _Comparison:
         while self.waiting:
             self._judge(*self.waiting.popleft())
         exact = observe(
-            self.other, self.values, by_float64, after=self.drift.follow if aligned else None
-        )
+            self.other, self.values, by_float64, after=self.drift.follow if aligned else None,
+            given=widened,
+        )  # fmt: skip
         whole = self._compiled() if compiled else stepwise
-        trusted = self.first is None and self.other is self.program
-        same = self._usual(trusted, whole, stepwise, exact)
-        results = [
-            _result(i, v.type, trusted, *ys)
-            for i, (v, *ys) in enumerate(
-                zip(self.program.outputs, whole, stepwise, same, exact, strict=True)
-            )
-        ]
+        results = self._results(whole, stepwise, exact)
         if compiled and self.first is None and not all(r.ok for r in results):
             observe(self.program, self.values, by_xla, after=self._check_whole)
         worst = sorted(self.worst, key=self.scores.__getitem__, reverse=True)
         return Report(
-            self.program, self.first, [self.worst[e] for e in worst],
+            self.program, self.first, [self.worst[e]() for e in worst],
             self.drift.growth(self.other), results, self.count, self.drift.curve,
             self.drift.parted, compiled, aligned,
         )  # fmt: skip
 
-    def _usual(self, trusted: bool, *runs: Sequence[Any]) -> Sequence[Any]:
-        """The results by the reference at the same dtypes, where it is not clear without them that
-        the results are right."""
+    def _results(
+        self, whole: Sequence[Any], stepwise: Sequence[Any], exact: Sequence[Any]
+    ) -> list[Result]:
+        """The verdicts on the results; the reference at the same dtypes is run for them only where
+        it is not clear without it that they are right."""
+        trusted = self.first is None and self.other is self.program
         types = self.program.out_types
-        clear = [
-            _result(0, t, trusted, whole, stepwise, None, exact).ok
-            for t, whole, stepwise, exact in zip(types, *runs, strict=True)
-        ]
-        return [None] * len(types) if all(clear) else reference.run(self.other, self.values)
+
+        def against(same: Sequence[Any]) -> list[Result]:
+            each = zip(types, whole, stepwise, same, exact, strict=True)
+            return [_result(i, t, trusted, *ys) for i, (t, *ys) in enumerate(each)]
+
+        results = against([None] * len(types))
+        if all(r.ok for r in results):
+            return results
+        return against(reference.run(self.other, self.values))
 
     def _compiled(self) -> Sequence[Any]:
         p = self.program
@@ -163,7 +197,10 @@ class _Comparison:
         twin, operands = eqn, values
         if self.twins and eqn in self.twins:
             twin, names = self.twins[eqn]
-            operands = [value_of(names.get(v, v), place.frame.env) for v in twin.inputs]
+            mine = [names.get(v, v) for v in twin.inputs]
+            operands = [
+                v.array if v.__class__ is _Value else value_of(v, place.frame.env) for v in mine
+            ]
         inside = eqn.primitive.holds_programs and (
             twin is eqn or _same_but_programs(eqn, values, twin, operands)
         )  # then its own equations are compared
@@ -185,19 +222,25 @@ class _Comparison:
         if score > self.scores.get(eqn, 0.0):
             self._note(eqn, score, place, outs, verdict)
         if self.first is None and not verdict.right:
-            self.first = self.worst[eqn]
+            self.first = self.worst[eqn]()
 
     def _note(
         self, eqn: Equation, score: float, place: Place, outs: Sequence[Any], verdict: Any
     ) -> None:
-        """Describe one of the worst equations; which costs more than comparing it."""
+        """Note one of the worst equations. To describe it costs more than to compare it, so that
+        waits until it is known to stay."""
         if len(self.worst) >= ROWS and eqn not in self.worst:
             least = min(self.worst, key=self.scores.__getitem__)
             if self.scores[least] >= score:
                 return
             del self.worst[least]
         self.scores[eqn] = score
-        self.worst[eqn] = _finding(place, outs, verdict)
+        describe = partial(_finding, place, outs, verdict)
+        if sum([v.type.size for v in eqn.outputs]) > DESCRIBED_LATER:
+            made = describe()
+            self.worst[eqn] = lambda: made
+        else:
+            self.worst[eqn] = describe
 
     def _check_whole(self, place: Place, values: list[Any], outs: Sequence[Any]) -> None:
         """An equation that holds programs, compiled as one, against its own equations' run."""
@@ -207,7 +250,7 @@ class _Comparison:
         whole = by_xla(eqn, values)
         for y, x, v in zip(whole, outs, eqn.outputs, strict=True):
             y, x = plain(y), plain(x)
-            if not _near(y, x, [np.asarray(x)], v.type):
+            if not _near(y, x, relative(y, x), [], v.type):
                 error = float(ulps(y, x).max(initial=0.0))
                 self.first = Finding.of(
                     place, error, 0.0, summary(y, v.type), summary(x, v.type),
@@ -237,25 +280,26 @@ def _result(
 ) -> Result:
     """The verdict on one result of the whole program. `trusted`: each equation of the stepwise run
     was right, so that it shows what rounding does."""
-    whole, stepwise, exact = plain(whole), plain(stepwise), plain(exact)
-    others = [stepwise] if trusted else []
-    others += [] if same is None else [plain(same)]
-    return Result(
-        i, str(t), _near(whole, exact, others, t), relative(whole, exact),
-        relative(stepwise, exact), None if same is None else relative(same, exact),
-    )  # fmt: skip
+    error = relative(whole, exact)
+    by_steps = error if stepwise is whole else relative(stepwise, exact)
+    by_reference = None if same is None else relative(same, exact)
+    others = [(stepwise, by_steps)] if trusted else []
+    others += [] if by_reference is None else [(same, by_reference)]
+    return Result(i, str(t), _near(whole, exact, error, others, t), error, by_steps, by_reference)
 
 
 _SLACK = 16.0  # roundings in another order may be so many times worse
 
 
-def _near(y: Any, exact: Any, others: Sequence[Any], t: Any) -> bool:
-    """Is it about as near to the exact result as other ways to compute it are?"""
+def _near(y: Any, exact: Any, error: float, others: Sequence[tuple[Any, float]], t: Any) -> bool:
+    """Is it about as near to the exact result as other ways to compute it are? `error`: how near;
+    others: their results and how near these are."""
+    y = plain(y)
     if not is_inexact(y.dtype):
-        return any(np.array_equal(y, x) for x in (exact, *others))
+        return any(np.array_equal(y, plain(x)) for x in (exact, *[x for x, _ in others]))
     scale = rounding(t.dtype)
-    usual = max([scale, *[_SLACK * relative(x, exact) for x in others]])
-    return relative(y, exact) <= usual or any(relative(y, x) <= scale for x in others)
+    usual = max([scale, *[_SLACK * its for _, its in others]])
+    return error <= usual or any(relative(y, x) <= scale for x, _ in others)
 
 
 # --- two programs of the same shape ---------------------------------------------------------------
@@ -295,11 +339,25 @@ def _same_but_programs(e: Equation, values: Any, twin: Equation, operands: Any) 
     mine, its = ({k: v for k, v in x.params.items() if k not in inside} for x in (e, twin))
     same = e.primitive is twin.primitive and mine == its
     pairs = zip(values, operands, strict=True)
-    return same and all(x is y or plain(x).tobytes() == plain(y).tobytes() for x, y in pairs)
+    return same and all(_equal(x, y) for x, y in pairs)
 
 
 def _constants(p: Program, q: Program) -> dict[Any, Any]:
-    """The constants of q by those of p; where p has no such one, by their values."""
-    if len(p.constants) == len(q.constants):
-        return dict(zip(q.constants, p.constants, strict=True))
-    return {}
+    """The constants of q by those of p with the same value; where p has none, by their values."""
+    found: dict[Any, Any] = {}
+    known = list(zip(p.constants, p.values, strict=True))
+    for i, (v, y) in enumerate(zip(q.constants, q.values, strict=True)):
+        likely = [*known[i : i + 1], *known]
+        same = (w for w, x in likely if w.type.same(v.type) and _equal(x, y))
+        found[v] = next(same, None) or _Value(as_numpy(y, v.type))
+    return found
+
+
+class _Value(NamedTuple):
+    """A constant of the other program alone."""
+
+    array: Any
+
+
+def _equal(x: Any, y: Any) -> bool:
+    return x is y or plain(x).tobytes() == plain(y).tobytes()

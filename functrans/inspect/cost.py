@@ -12,7 +12,7 @@ from functrans.backends.xla import executable
 from functrans.inspect.observe import letters
 from functrans.inspect.page import Saved, columns, page, table
 from functrans.inspect.schedule import Schedule, own_cost, schedule
-from functrans.inspect.staged import passes_of, staged
+from functrans.inspect.staged import check_given, passes_of, staged
 from functrans.ir.program import Program
 from functrans.ir.source import location, text_of
 from functrans.ir.text import nested, show_equation
@@ -163,7 +163,8 @@ def cost(fun: Any, *, passes: Choice | None = None, xla: bool = True) -> Callabl
       ten operations, which shows in programs with next to no contractions.
 
     Raises:
-      TypeMismatch: `fun` is a Program that takes another number of values.
+      TypeMismatch: `fun` is a Program that takes other values.
+      NotAnArray: `fun` is not a function.
       InvalidArgument: a name among `passes` is not that of a pass.
 
     Source: `jax.stages.Compiled.cost_analysis`, `memory_analysis`.
@@ -175,6 +176,7 @@ def cost(fun: Any, *, passes: Choice | None = None, xla: bool = True) -> Callabl
       >>> report.flops, report.peak
       (1056, 912)
     """
+    check_given(fun, "cost")
 
     @boundary
     def costed(*args: Any, **kwargs: Any) -> CostReport:

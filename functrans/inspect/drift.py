@@ -68,14 +68,14 @@ class Drift:
                 self.parted = str(place)
             return
         eqn = place.equation
-        errors = [
-            relative(y, _sample(x)) if is_inexact(v.type.dtype) else 0.0
-            for y, x, v in zip(kept, outs, eqn.outputs, strict=True)
-        ]
-        for v, error in zip(eqn.outputs, errors, strict=True):
+        after, k = 0.0, 0
+        for i, (v, y, x) in enumerate(zip(eqn.outputs, kept, outs, strict=True)):
+            error = relative(y, _sample(x)) if is_inexact(v.type.dtype) else 0.0
             self._errors[v] = error
-            self._largest[v] = max(error, self._largest.get(v, 0.0))
-        after = max(errors, default=0.0)
+            if error >= self._largest.get(v, 0.0):
+                self._largest[v] = error
+            if error > after:
+                after, k = error, i
         self.curve.append(after)
         if place.frame.holder is not None:
             carried = self._carried.get(place.frame.program, 0.0)
@@ -85,7 +85,6 @@ class Drift:
         before = max(self._before(place), float(np.finfo(np.float32).eps) / 2)
         factor = after / before
         if factor > max(_NOTABLE, self._grown[eqn].factor if eqn in self._grown else 0.0):
-            k = errors.index(after)
             texts = [summary(x[k], eqn.outputs[k].type) for x in (kept, outs)]
             self._grown[eqn] = Growth(factor, before, after, Finding.of(place, 0.0, 0.0, *texts))
 
@@ -97,7 +96,7 @@ class Drift:
         reaches: dict[Var, float] = {
             v: self._largest.get(v, 0.0) for v in program.outputs if isinstance(v, Var)
         }
-        todo, found = [program], []
+        todo, found, largest = [program], [], self._largest
         while todo:
             p = todo.pop()
             for eqn in reversed(p.equations):
@@ -106,12 +105,17 @@ class Drift:
                     g = self._grown[eqn]
                     after = min(g.after, out)
                     found.append(g._replace(factor=after / g.before, after=after))
-                inside = [q for _, q in nested(eqn.params)]
-                for v in (*eqn.inputs, *[v for q in inside for v in q.outputs]):
-                    if isinstance(v, Var):
-                        through = min(out, self._largest.get(v, 0.0))
-                        reaches[v] = max(reaches.get(v, 0.0), through)
-                todo += inside
+                read = eqn.inputs
+                if eqn.primitive.holds_programs:
+                    inside = [q for _, q in nested(eqn.params)]
+                    read = (*read, *[v for q in inside for v in q.outputs])
+                    todo += inside
+                for v in read:
+                    through = largest.get(v, 0.0)
+                    if through > 0.0:
+                        through = min(through, out)
+                        if through > reaches.get(v, 0.0):
+                            reaches[v] = through
         best = max(found, key=lambda g: g.factor, default=None)
         return None if best is None or best.factor < _NOTABLE or best.after < _VISIBLE else best
 

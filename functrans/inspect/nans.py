@@ -15,7 +15,7 @@ import numpy as np
 from functrans.inspect.closeness import plain
 from functrans.inspect.observe import Place, by_xla, observe
 from functrans.inspect.page import Saved, page, verdict
-from functrans.inspect.staged import passes_of, staged, summary
+from functrans.inspect.staged import check_given, check_values, passes_of, staged, summary
 from functrans.ir.program import Equation
 from functrans.ir.source import describe, location
 from functrans.ir.tracebacks import boundary
@@ -146,7 +146,8 @@ def find_nan(
       if it is on the way back of a derivative, the operation and line that it is the derivative of.
 
     Raises:
-      TypeMismatch: `fun` is a Program that takes another number of values.
+      TypeMismatch: `fun` is a Program that takes other values.
+      NotAnArray: `fun` is not a function; an argument has no value.
       InvalidArgument: a name among `passes` is not that of a pass.
 
     Source: `jax.debug_nans`, which stops at the first operation that returns a NaN.
@@ -159,10 +160,12 @@ def find_nan(
       >>> print(ft.find_nan(jnp.sin)(0.0))
       All values are finite (1 equations run).
     """
+    check_given(fun, "find_nan")
 
     @boundary
     def found(*args: Any, **kwargs: Any) -> NanReport:
         made = staged(fun, args, kwargs, passes_of(fun, ()) if passes is None else passes)
+        check_values(made.values, "find_nan")
         search = Search(infinities)
         outs = observe(made.program, made.values, by_xla, after=search.look)
         types = made.program.in_types

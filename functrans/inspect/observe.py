@@ -111,6 +111,7 @@ def observe(
     before: Callable[[Place, list[Any]], Any] | None = None,
     after: Callable[[Place, list[Any], Sequence[Any]], Any] | None = None,
     keep: bool = False,
+    given: Callable[[Any], Any] | None = None,
 ) -> list[Any]:
     """Run a program and watch it.
 
@@ -122,14 +123,17 @@ def observe(
         that holds programs, before the equations of these.
       after: called with its results too, once it has run.
       keep: variables keep their values in the frames; else they are let go after their last use.
+      given: what is done to the constants, arguments and literals before they are used.
 
     Returns:
       A list of the results.
     """
 
-    walk = _Walk(run_one, before, after, keep)
-    given = zip((*program.constants, *program.inputs), (*program.values, *args), strict=True)
-    values = [as_numpy(x, v.type) for v, x in given]
+    walk = _Walk(run_one, before, after, keep, given)
+    known = zip((*program.constants, *program.inputs), (*program.values, *args), strict=True)
+    values = [as_numpy(x, v.type) for v, x in known]
+    if given is not None:
+        values = [given(x) for x in values]
     n = len(program.constants)
     top = Frame(program, None, "", None)
     top.env.update(zip(program.constants, values, strict=False))
@@ -139,8 +143,9 @@ def observe(
 class _Walk:
     """One call of `observe`."""
 
-    def __init__(self, run_one: RunOne, before: Any, after: Any, keep: bool):
+    def __init__(self, run_one: RunOne, before: Any, after: Any, keep: bool, given: Any):
         self.run_one = run_one
+        self.given = given
         self.before = before
         self.after = after
         self.keep = keep
@@ -150,9 +155,10 @@ class _Walk:
         env, program = frame.env, frame.program
         env.update(zip(program.inputs, values, strict=True))
         done = None if self.keep else _last_uses(program)
+        literals = _literals(program, self.given)
         for i, eqn in enumerate(program.equations):
             place = Place(frame, i, eqn)
-            operands = [value_of(v, env) for v in eqn.inputs]
+            operands = [literals[v] if v.__class__ is Literal else env[v] for v in eqn.inputs]
             if self.before is not None:
                 self.before(place, operands)
             if eqn.primitive.holds_programs:
@@ -181,7 +187,12 @@ class _Walk:
             frame = Frame(program, place, name.rstrip(": "), step)
             return self.run(frame, [on_host(x) for x in values])
 
-        return eqn.primitive.interpret(run_nested, [on_host(x) for x in operands], eqn.params)
+        given = [on_host(x) for x in operands]
+        if not names:  # a Python callback takes what it was declared with, also in a wider run
+            types = [v.type for v in eqn.inputs]
+            pairs = zip(given, types, strict=True)
+            given = [x if is_key(x) else x.astype(t.dtype, copy=False) for x, t in pairs]
+        return eqn.primitive.interpret(run_nested, given, eqn.params)
 
 
 def value_of(v: Any, env: dict[Var, Any]) -> Any:
@@ -189,6 +200,19 @@ def value_of(v: Any, env: dict[Var, Any]) -> Any:
     if v.__class__ is Literal:
         return np.broadcast_to(np.asarray(v.value, v.type.dtype), v.type.shape)
     return env[v]
+
+
+def _literals(program: Program, given: Callable[[Any], Any] | None) -> dict[Literal, Any]:
+    """The values of the literals that equations read; `given`: see `observe`."""
+    key = "literals", given
+    found = program.cache.get(key)
+    if found is None:
+        found = {}
+        for v in [v for eqn in program.equations for v in eqn.inputs if v.__class__ is Literal]:
+            x = np.asarray(v.value, v.type.dtype)
+            found[v] = np.broadcast_to(x if given is None else given(x), v.type.shape)
+        program.cache[key] = found
+    return found
 
 
 def letters(program: Program) -> Names:
@@ -216,12 +240,13 @@ def letters(program: Program) -> Names:
 
 def on_host(x: Any) -> Any:
     """A value as a NumPy array; typed keys stay jax key arrays."""
-    return x if isinstance(x, np.ndarray) or is_key(x) else np.asarray(x)
+    return x if x.__class__ is np.ndarray or is_key(x) else np.asarray(x)
 
 
 def is_key(x: Any) -> bool:
     """Is it an array of typed keys?"""
-    return isinstance(x, jax.Array) and is_key_dtype(x.dtype)
+    dtype = getattr(x, "dtype", None)
+    return not isinstance(dtype, np.dtype) and isinstance(x, jax.Array) and is_key_dtype(dtype)
 
 
 def _last_uses(program: Program) -> list[list[Var]]:
@@ -251,5 +276,4 @@ def by_xla(eqn: Equation, values: list[Any]) -> Sequence[Any]:
 
 def by_reference(eqn: Equation, values: Sequence[Any]) -> Sequence[Any]:
     """By NumPy, at the same dtypes."""
-    with np.errstate(all="ignore"):
-        return reference.run_one(eqn.primitive, [on_host(x) for x in values], eqn.params)
+    return reference.run_one(eqn.primitive, [on_host(x) for x in values], eqn.params)

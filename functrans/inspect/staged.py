@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from functrans import errors, tree
@@ -13,7 +14,7 @@ from functrans.flat import FlatFunction, function_name
 from functrans.inspect.observe import is_key
 from functrans.ir.program import Program
 from functrans.ir.source import describe, user_source
-from functrans.ir.types import ArrayType
+from functrans.ir.types import ArrayType, same_types
 from functrans.passes.inline import inline
 from functrans.passes.pipeline import Choice, optimize
 from functrans.trace import stage, typeof
@@ -31,10 +32,12 @@ def staged(fun: Any, args: tuple, kwargs: dict[str, Any], passes: Choice = ()) -
     """The program of a function after some passes; of a Program that program itself."""
     if isinstance(fun, Program):
         leaves = tree.leaves((args, kwargs))
-        if len(leaves) != len(fun.inputs):
+        types = [typeof(x) for x in leaves]
+        if not same_types(types, fun.in_types):
+            wanted, got = (", ".join(map(str, each)) for each in (fun.in_types, types))
             raise errors.TypeMismatch(
-                f"the program {fun.name} takes {len(fun.inputs)} values, got {len(leaves)}, at\n"
-                f"    {describe(user_source())}"
+                f"the program {fun.name} takes {len(fun.inputs)} values, ({wanted}), got "
+                f"{len(leaves)}, ({got}), at\n    {describe(user_source())}"
             )
         return Staged(inline(fun), leaves, list)
     flat, leaves = _flat(fun, args, kwargs)
@@ -55,6 +58,27 @@ def _flat(fun: Any, args: tuple, kwargs: dict[str, Any]) -> tuple[FlatFunction, 
         bound = statics.bound(static)
     leaves, in_tree = tree.flatten(given)
     return FlatFunction(bound, in_tree, fun), leaves
+
+
+def check_given(fun: Any, name: str, argument: str = "fun") -> None:
+    """Raise unless it is a function or a Program."""
+    if not isinstance(fun, Program) and not callable(fun):
+        raise errors.NotAnArray(
+            f"{name}: {argument} must be a function or a Program, got {fun!r:.80} of type "
+            f"{type(fun).__qualname__}, at\n    {describe(user_source())}\n"
+            "Give the function itself: f, not f(x)."
+        )
+
+
+def check_values(values: Sequence[Any], name: str) -> None:
+    """Raise for an argument that has a type only."""
+    for x in values:
+        if isinstance(x, jax.ShapeDtypeStruct):
+            raise errors.NotAnArray(
+                f"{name} runs the function, so it takes arrays and numbers, got {x}, at\n"
+                f"    {describe(user_source())}\n"
+                "Make an array of that type: jnp.ones(x.shape, x.dtype)."
+            )
 
 
 def passes_of(fun: Any, otherwise: Choice) -> Choice:

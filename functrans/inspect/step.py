@@ -19,7 +19,7 @@ import numpy as np
 from functrans.inspect.closeness import plain
 from functrans.inspect.nans import Search
 from functrans.inspect.observe import Frame, Place, by_xla, letters, observe, value_of
-from functrans.inspect.staged import passes_of, staged, summary
+from functrans.inspect.staged import check_given, check_values, passes_of, staged, summary
 from functrans.ir.program import Var
 from functrans.ir.source import line_of
 from functrans.ir.text import show_equation
@@ -70,7 +70,8 @@ def step(
 
     Raises:
       bdb.BdbQuit: the command was `quit`, as in Python's debugger.
-      TypeMismatch: `fun` is a Program that takes another number of values.
+      TypeMismatch: `fun` is a Program that takes other values.
+      NotAnArray: `fun` is not a function.
 
     Example:
       >>> import functrans as ft, functrans.numpy as jnp
@@ -88,10 +89,12 @@ def step(
       >>> print(y)
       0.0
     """
+    check_given(fun, "debug.step")
 
     @boundary
     def stepped(*args: Any, **kwargs: Any) -> Any:
         made = staged(fun, args, kwargs, passes_of(fun, ()) if passes is None else passes)
+        check_values(made.values, "debug.step")
         walker = _Walker(_asked(commands, input, output or sys.stdout), output or sys.stdout)
         outs = observe(
             made.program, made.values, by_xla, before=walker.before, after=walker.after, keep=True

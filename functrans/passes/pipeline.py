@@ -101,7 +101,8 @@ def chosen(passes: Choice) -> Sequence[Pass]:
         zeros), or functions `Program -> Program`. One name need not be in a tuple.
     """
     found: list[Pass] = []
-    for one in (passes,) if isinstance(passes, str) or callable(passes) else passes:
+    alone = isinstance(passes, str) or not isinstance(passes, Iterable)
+    for one in (passes,) if alone else passes:
         if isinstance(one, Pass):
             found.append(one)
         elif callable(one):

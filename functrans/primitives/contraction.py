@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -78,11 +79,8 @@ class DotGeneral(Primitive):
         x, y = rounded(x, precision), rounded(y, precision)
         dtype = np.dtype(preferred or x.dtype)
         wide = accumulation_dtype(x.dtype, dtype)
-        # np.einsum knows only 52 names
-        short = {name: i for i, name in enumerate(dict.fromkeys((*lhs, *rhs)))}
-        names = [[short[n] for n in axes] for axes in (lhs, rhs, out)]
-        made = np.einsum(x.astype(wide), names[0], y.astype(wide), *names[1:], optimize=True)
-        return np.asarray(made).astype(dtype)
+        made = _contracted(x.astype(wide, copy=False), y.astype(wide, copy=False), lhs, rhs, out)
+        return made.astype(dtype, copy=False)
 
     def numpy_source(self, w: Any, x: Any, y: Any, *, lhs: Any, rhs: Any, out: Any,
                      precision: Any = None, preferred: Any = None) -> Any:  # fmt: skip
@@ -199,6 +197,50 @@ class DotGeneral(Primitive):
 
 
 dot_general = DotGeneral()
+
+
+@cache
+def _orders(lhs: Axes, rhs: Axes, out: Axes) -> tuple[list[int], list[int], list[int], int, int]:
+    """How the axes of both operands and of the result are ordered for a product of matrices,
+
+        [batch, rows, summed] @ [batch, summed, columns] -> [batch, rows, columns]
+
+    and how many are batch axes and how many are summed."""
+    batch = [n for n in out if n in lhs and n in rhs]
+    summed = [n for n in lhs if n in rhs and n not in out]
+    rows = [n for n in out if n not in rhs]
+    columns = [n for n in out if n not in lhs]
+    first = [lhs.index(n) for n in (*batch, *rows, *summed)]
+    second = [rhs.index(n) for n in (*batch, *summed, *columns)]
+    made = [*batch, *rows, *columns]
+    return first, second, [made.index(n) for n in out], len(batch), len(summed)
+
+
+def _contracted(x: Any, y: Any, lhs: Axes, rhs: Axes, out: Axes) -> Any:
+    """`np.einsum` of two operands, which would take longer to plan than small ones to multiply."""
+    first, second, order, n, m = _orders(lhs, rhs, out)
+    x, y = x.transpose(first), y.transpose(second)
+    batch, rows, columns = x.shape[:n], x.shape[n : x.ndim - m], y.shape[n + m :]
+    length, height, width = prod(y.shape[n : n + m]), prod(rows), prod(columns)
+    x, y = x.reshape((*batch, height, length)), y.reshape((*batch, length, width))
+    return _product(x, y).reshape((*batch, *rows, *columns)).transpose(order)
+
+
+# Up to so many multiplications OpenBLAS keeps to one thread. Its other threads, once woken, spin
+# while they wait for more, on the cores where XLA computes: 20 times slower where these are few.
+_ONE_THREAD = 2**18
+_MANY = 2**24  # that many are worth it
+
+
+def _product(x: Any, y: Any) -> Any:
+    """`x @ y` of stacks of matrices; of middling ones by groups of rows."""
+    height, length = x.shape[-2:]
+    width = y.shape[-1]
+    few = _ONE_THREAD // max(length * width, 1)
+    if few < 2 or not few < height <= few * (_MANY // _ONE_THREAD):
+        return x @ y
+    return np.concatenate([x[..., i : i + few, :] @ y for i in range(0, height, few)], axis=-2)
+
 
 _MATMUL = {"{x} @ {y}", "{x}.T @ {y}", "{x} @ {y}.T", "{x}.T @ {y}.T", "{y} @ {x}", "{y} @ {x}.T",
            "{y}.T @ {x}", "{y}.T @ {x}.T"}  # fmt: skip

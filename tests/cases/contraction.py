@@ -56,6 +56,8 @@ CASES: list[Case] = [
     _case("no axes", (), (), "", "", ""),
     _case("empty", (0, 3), (3, 4), "ij", "jk", "ik"),
     _case("empty sum", (2, 0), (0, 4), "ij", "jk", "ik"),
+    # the reference multiplies these by groups of rows
+    _case("middling", (2, 90, 50), (2, 60, 50), "bik", "bjk", "bji", ("float32",)),
     _case("to float32", (2, 3), (3, 4), "ij", "jk", "ik", ("bfloat16", "float16"),
           preferred=jnp.dtype("float32")),
     _case("to int32", (2, 3), (3, 4), "ij", "jk", "ik", ("int8", "int16"),
