@@ -61,6 +61,21 @@ def test_next_print_and_list():
     np.testing.assert_allclose(out["sum"], f(X)["sum"], rtol=1e-6)
 
 
+def test_arguments_by_their_paths():
+    def scaled(params, x):
+        return jnp.sin(x) * params["w"]["scale"]
+
+    commands = ["args", "print x", "p params['w']['scale']", 'p params["w"]["scale"]']
+    _, seen = walk(scaled, {"w": {"scale": X}}, 2.0, commands=commands)
+    assert "(step) args\na = params['w']['scale']: f32[3]\nb = x: ~f32[]\n" in seen
+    assert "(step) print x\nx = ~f32[] 2." in seen
+    assert seen.count('"scale"] = f32[3] [1., 2., 3.]') == 1
+    assert seen.count("'scale'] = f32[3] [1., 2., 3.]") == 1
+    _, seen = walk(ft.ir.parse("program (a: f32[]) { b: f32[] = sin a; return b }"), 1.0,
+                   commands=["args"])  # fmt: skip
+    assert "the arguments of this program have no names" in seen
+
+
 def test_into_out_and_where_in_a_loop():
     (carry, ys), seen = walk(looped, X, commands=["into", "next", "next", "where", "out", "c"])
     assert "equation 0 (scan) > body, step 1 (counted from 0) > equation 0 (mul)" in seen

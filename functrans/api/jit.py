@@ -23,6 +23,7 @@ from functrans.api import retraces
 from functrans.api.flat import FlatFunction, function_name
 from functrans.backends import eager, xla
 from functrans.flags import flags
+from functrans.ir.arguments import Arguments, Parameters
 from functrans.ir.program import Program, hoist_constants
 from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import boundary, hide_frames
@@ -132,6 +133,7 @@ def jit(
         leaves, in_tree = tree.flatten(dynamic)
         flat = FlatFunction(statics.bound(static), in_tree)
         made = stage(flat, [typeof(x) for x in leaves], function_name(fun))
+        made.arguments = Arguments(statics.parameters, in_tree, made.inputs)
         return pipeline.optimize(made, run)
 
     call.jitted_function = fun  # type: ignore[attr-defined]
@@ -263,9 +265,12 @@ class Statics:
         self.positional = positional = [
             p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
         ]
+        rest = [p.name for p in parameters if p.kind is p.VAR_POSITIONAL]
         numbers = {i + len(positional) if i < 0 else i for i in numbers}
         self.names = names | {positional[i] for i in numbers if i < len(positional)}
         self.numbers = numbers | {positional.index(n) for n in names if n in positional}
+        dynamic = tuple([name for i, name in enumerate(positional) if i not in self.numbers])
+        self.parameters = Parameters(dynamic, *rest)
 
     @property
     def fun(self) -> Callable[..., Any]:
@@ -356,6 +361,7 @@ class Nested:
             retraces.record(self.serial, fun, self.statics, args, kwargs, True)
             flat = FlatFunction(self.statics.bound(static), in_tree)
             program = stage(flat, types, function_name(fun).rpartition(".")[2])
+            program.arguments = Arguments(self.statics.parameters, in_tree, program.inputs)
             found = self.cache[key] = (*hoist_constants(program), flat.out_tree)
         program, captured, out_tree = found
         outs = jit_call(*captured, *leaves, program=program)

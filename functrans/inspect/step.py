@@ -18,8 +18,9 @@ import numpy as np
 
 from functrans.inspect.closeness import plain
 from functrans.inspect.nans import Search
-from functrans.inspect.observe import Frame, Place, by_xla, letters, observe, value_of
+from functrans.inspect.observe import Place, by_xla, letters, observe, value_of
 from functrans.inspect.staged import passes_of, staged, summary
+from functrans.ir.arguments import argument_names
 from functrans.ir.program import Var
 from functrans.ir.source import line_of
 from functrans.ir.text import show_equation
@@ -34,15 +35,16 @@ continue     c      run to the next breakpoint
 break WHERE  b      stop at LINE, FILE:LINE or an operation's name; alone: list them
 clear WHERE         forget a breakpoint; alone: all
 nan                 run until an equation makes a NaN or an infinity
-print NAME   p      the value of a variable, by the name that `list` shows
+print NAME   p      the value of a variable, by the name that `list` shows, or of an argument
+args         a      the arguments: their names here and in the function
 list [n]     l      the equations around this one
 where        w      the equations that hold this one, and the user's lines
 quit         q      stop
 An empty line repeats the last command."""
 
 _SHORT = {
-    "n": "next", "s": "into", "step": "into", "o": "out", "c": "continue", "b": "break",
-    "p": "print", "l": "list", "w": "where", "q": "quit", "h": "help", "?": "help",
+    "a": "args", "n": "next", "s": "into", "step": "into", "o": "out", "c": "continue",
+    "b": "break", "p": "print", "l": "list", "w": "where", "q": "quit", "h": "help", "?": "help",
 }  # fmt: skip
 
 
@@ -60,7 +62,8 @@ def step(
     Arguments:
       fun: function of pytrees of arrays, which may be jitted, a gradient, ...; or a Program.
       commands: what to do, instead of asking; once there are no more, the program runs to its end.
-        `help` lists them: next, into, out, continue, break, clear, nan, print, list, where, quit.
+        `help` lists them: next, into, out, continue, break, clear, nan, print, args, list, where,
+        quit.
       input, output: text streams; left out: the terminal.
       passes: as in `ft.jit`: walk through the program after these. Left out: those of `fun` if it
         is jitted, else none, so that every equation is one of the user's.
@@ -236,6 +239,15 @@ class _Walker:
             self.say(np.array2string(plain(value), threshold=60, edgeitems=3))
         return False
 
+    def do_args(self, place: Place, argument: str) -> bool:
+        names = letters(place.frames[0].program)
+        found = argument_names(place.frame.program)
+        for v, name in found.items():
+            self.say(f"{names(v)} = {name}: {v.type}")
+        if not found:
+            self.say("the arguments of this program have no names")
+        return False
+
     def do_list(self, place: Place, argument: str) -> bool:
         around = int(argument) if argument.isdigit() else 5
         names = letters(place.frames[0].program)
@@ -294,12 +306,15 @@ def _line(place: Place) -> tuple[str, int] | None:
 
 
 def _variable(place: Place, name: str) -> tuple[Var, Any] | None:
-    """A variable that has a value in this program or in one around it."""
+    """A variable that has a value in this program or in one around it: by its letter, else by its
+    name among the arguments."""
     names = letters(place.frames[0].program)
-    frame: Frame | None = place.frame
-    while frame is not None:
+    for frame in reversed(place.frames):
         for v in frame.env:
             if names(v) == name:
                 return v, value_of(v, frame.env)
-        frame = None if frame.holder is None else frame.holder.frame
+    for frame in reversed(place.frames):
+        for v, argument in argument_names(frame.program).items():
+            if argument.replace('"', "'") == name.replace('"', "'"):
+                return v, value_of(v, frame.env)
     return None

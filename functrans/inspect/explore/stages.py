@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from functrans import errors
 from functrans.api.jit import how_jitted, jit
 from functrans.api.programs import make_ir
+from functrans.ir.arguments import argument_names
 from functrans.ir.program import Equation, Program
 from functrans.ir.source import is_users, line_of
 from functrans.ir.text import Names, nested, show_equation, show_type
@@ -144,6 +145,8 @@ def _write(
     inputs = ", ".join([names.typed(v) for v in program.inputs])
     tag = f" ${seen[program]}" if depth else ""
     rows.append(Row(_cut(f"{label}program {program.name}{tag} ({inputs})"), depth, -2))
+    for v, place in argument_names(program).items():
+        rows.append(Row(_cut(f"{names.typed(v)} = {place}"), depth + 1, -2))
     for v, value in zip(program.constants, program.values, strict=True):
         shape = show_type(getattr(value, "type", None) or v.type)
         rows.append(Row(f"{names(v)}: {shape} = a captured array", depth + 1, -2))
