@@ -234,10 +234,9 @@ def _finding(place: Place, values: Sequence[Any], outs: Sequence[Any], kind: str
 
 
 def _forward(eqn: Equation) -> str:
-    """The operation of the user's that an equation was derived from, and its line."""
-    origin = eqn.origin
-    if origin is None:
-        return ""
-    while origin.equation.origin is not None:
-        origin = origin.equation.origin
-    return f"{origin.equation.primitive.name} at {describe(origin.equation.source)}"
+    """The operation of the user's whose derivative an equation is, and its line."""
+    origin, differentiated = eqn.origin, False
+    while origin is not None:
+        differentiated |= origin.how in ("jvp of", "transpose of")
+        eqn, origin = origin.equation, origin.equation.origin
+    return f"{eqn.primitive.name} at {describe(eqn.source)}" if differentiated else ""

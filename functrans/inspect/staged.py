@@ -78,7 +78,8 @@ def summary(x: Any, type: ArrayType) -> str:
         return f"{type} keys"
     x = np.asarray(x)
     if x.size <= 4:
-        return f"{type} {np.array2string(x, separator=', ', max_line_width=10_000)}"
+        rows = np.array2string(x, separator=", ", max_line_width=10_000).splitlines()
+        return f"{type} {' '.join([row.strip() for row in rows])}"
     if x.dtype.kind not in "iub":
         x = x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
     parts = [f"{type}"]

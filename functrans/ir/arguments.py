@@ -53,6 +53,10 @@ class Arguments:
         self.structure = structure
         self.inputs = inputs
 
+    def moved(self, before: Sequence[Var], after: Sequence[Var]) -> Arguments:
+        """The arguments of a program that was made of this one: inputs `after` for `before`."""
+        return _Moved(self, before, after)
+
     def leaves(self) -> dict[Var, Leaf]:
         """Where each input stands, by its variable."""
         return {v: leaf for leaf, v in self._by_parameter()[1]}
@@ -79,6 +83,30 @@ class Arguments:
         if {v for _, v in found} != set(self.inputs):
             return [], []
         return [*trees, *[f"*{name}" for name in rest], *kwargs], found
+
+
+class _Moved(Arguments):
+    """The arguments of another program, whose inputs were `before` what they are now."""
+
+    __slots__ = ("after", "before", "first")
+
+    def __init__(self, first: Arguments, before: Sequence[Var], after: Sequence[Var]):
+        self.first, self.before, self.after = first, before, after
+
+    def leaves(self) -> dict[Var, Leaf]:
+        found = self.first.leaves()
+        pairs = zip(self.before, self.after, strict=False)
+        return {now: found[v] for v, now in pairs if v in found}
+
+    def given(self) -> list[str]:
+        return self.first.given()
+
+
+def keep_names(made: Program, of: Program) -> Program:
+    """The program `made` of another one, whose first inputs are that one's, with their names."""
+    if of.arguments is not None:
+        made.arguments = of.arguments.moved(of.inputs, made.inputs)
+    return made
 
 
 def argument_names(program: Program) -> dict[Var, str]:
