@@ -1,4 +1,4 @@
-"""Sixty misuses, as people commit them.
+"""A hundred misuses, as people commit them.
 
 Each is a small function of (functrans or jax, its numpy): it says which class of error functrans
 raises, and which words the message must hold: what was given, what was expected, what to do. The
@@ -233,6 +233,61 @@ def jit_of_a_result(m, jnp):
     m.jit(jnp.sin(X))  # <-
 
 
+@misuse(errors.TypeMismatch, "'flaot32'", "float32")
+def a_misspelt_dtype(m, jnp):
+    jnp.zeros(3, dtype="flaot32")  # <-
+
+
+@misuse(errors.TypeMismatch, "4", "dtype", "one tuple")
+def sizes_that_are_not_in_a_tuple(m, jnp):
+    jnp.ones(3, 4)  # <-
+
+
+@misuse(errors.TypeMismatch, "(-1,)", "negative")
+def a_negative_size(m, jnp):
+    jnp.zeros(len(X) - 4)  # <-
+
+
+@misuse(errors.TypeMismatch, "2.5", "//")
+def a_size_that_is_a_float(m, jnp):
+    jnp.tile(X, (len(X) - 0.5,))  # <-
+
+
+@misuse(errors.InvalidArgument, "different lengths", "Pad")
+def an_array_of_rows_of_different_lengths(m, jnp):
+    jnp.array([[1.0, 2.0], [3.0]])  # <-
+
+
+@misuse(errors.TypeMismatch, "one argument or three", "where(mask, x, y)")
+def where_with_one_choice(m, jnp):
+    m.jit(lambda x: jnp.where(x > 0, x))(X)  # <-
+
+
+@misuse(errors.TypeMismatch, "sequence of arrays", "[x, y]")
+def concatenate_of_one_number(m, jnp):
+    jnp.concatenate(1.0)  # <-
+
+
+@misuse(errors.TypeMismatch, "called", "x.at[i].set(y)")
+def at_with_round_brackets(m, jnp):
+    m.jit(lambda x: x.at(0).set(1.0))(X)  # <-
+
+
+@misuse(errors.UnknownUpdate, "'subtact'", "subtract")
+def a_misspelt_update(m, jnp):
+    m.jit(lambda x: x.at[0].subtact(1.0))(X)  # <-
+
+
+@misuse(errors.InvalidArgument, "(2,)", "scalar")
+def an_update_of_another_size(m, jnp):
+    m.jit(lambda x: x.at[0].set(jnp.ones(2)))(X)  # <-
+
+
+@misuse(errors.InvalidArgument, "'gpu'", "devices('gpu')[0]")
+def a_device_by_its_name(m, jnp):
+    m.device_put(X, "gpu")  # <-
+
+
 # --- leaked tracers -------------------------------------------------------------------------------
 
 
@@ -312,6 +367,21 @@ def einsum_with_too_many_letters(m, jnp):
     jnp.einsum("ijk,kl->il", M, M)  # <-
 
 
+@misuse(errors.TypeMismatch, "(-1, -1)", "One size may be -1")
+def reshape_with_two_unknown_sizes(m, jnp):
+    m.jit(lambda x: x.reshape(-1, -1))(M)  # <-
+
+
+@misuse(errors.InvalidArgument, "einsum", "'k'", "did not appear")
+def einsum_with_a_letter_from_nowhere(m, jnp):
+    jnp.einsum("ij->k", M)  # <-
+
+
+@misuse(errors.UnknownPadding, "'SAMEE'", "'SAME'")
+def a_misspelt_padding(m, jnp):
+    m.lax.conv(np.ones((1, 2, 4, 4)), np.ones((2, 2, 2, 2)), (1, 1), "SAMEE")  # <-
+
+
 @misuse(errors.InvalidArgument, "einsum", "'j'", "3", "2", "equal sizes")
 def einsum_whose_sizes_differ(m, jnp):
     jnp.einsum("ij,jk->ik", M, M)  # <-
@@ -382,6 +452,55 @@ def a_custom_vjp_without_rules(m, jnp):
     f(1.0)  # <-
 
 
+@misuse(errors.MissingArgument, "argnums=0", "by position")
+def gradient_by_a_keyword(m, jnp):
+    m.grad(lambda x: x**2)(x=1.0)  # <-
+
+
+@misuse(errors.NotAnArray, "has_aux=True", "f32[]", "loss, aux")
+def has_aux_without_aux(m, jnp):
+    m.value_and_grad(lambda x: x.sum(), has_aux=True)(X)  # <-
+
+
+@misuse(errors.NonDifferentiable, "i32[3]", "astype(float)")
+def jacobian_by_integers(m, jnp):
+    m.jacfwd(lambda x: x**2)(jnp.arange(3))  # <-
+
+
+@misuse(errors.TypeMismatch, "(*,)", "(*, *)", "(dx, dy)")
+def a_tangent_too_many(m, jnp):
+    m.jvp(jnp.sin, (X,), (X, X))  # <-
+
+
+@misuse(errors.InvalidArgument, "(*, *)", "one cotangent")
+def a_cotangent_too_few(m, jnp):
+    _, pullback = m.vjp(lambda x: (x, x), 1.0)
+    pullback(1.0)  # <-
+
+
+@misuse(errors.RuleMismatch, "fwd", "(*args)", "takes 1 positional argument but 2 were given")
+def a_fwd_rule_of_too_few_arguments(m, jnp):
+    f = m.custom_vjp(lambda x, y: x * y)
+
+    def fwd(x):
+        return x, None
+
+    f.defvjp(fwd, lambda res, g: (g, g))
+    m.grad(f)(1.0, 2.0)
+
+
+@misuse(errors.InvalidArgument, "nondiff_argnums=2", "1 (y)", jax=False)  # IndexError, at the call
+def nondiff_argnums_beyond_the_arguments(m, jnp):
+    f = m.custom_vjp(lambda x, y: x * y, nondiff_argnums=(2,))  # <-
+    f.defvjp(lambda x, y: (x, None), lambda n, res, g: (g, g))
+    m.grad(f)(1.0, 2.0)
+
+
+@misuse(errors.NotAnArray, "'dots_saveable'", "checkpoint_policies.dots_saveable")
+def a_checkpoint_policy_by_its_name(m, jnp):
+    m.grad(m.checkpoint(lambda x: jnp.sin(x).sum(), policy="dots_saveable"))(X)  # <-
+
+
 # --- vmap and named axes --------------------------------------------------------------------------
 
 
@@ -433,6 +552,46 @@ def a_while_loop_whose_condition_is_an_array(m, jnp):
     m.lax.while_loop(lambda x: x < 3, lambda x: x + 1, jnp.asarray(X))  # <-
 
 
+@misuse(errors.TypeMismatch, "takes 1 positional argument but 2 were given", "f(carry, x)")
+def a_scan_of_a_function_of_the_carry_alone(m, jnp):
+    m.lax.scan(lambda c: (c, c), 0.0, X)  # <-
+
+
+@misuse(errors.TypeMismatch, "fori_loop", "body_fun(i, carry)")
+def a_fori_loop_of_a_function_of_the_carry_alone(m, jnp):
+    m.lax.fori_loop(0, 3, lambda x: x + 1, 0.0)  # <-
+
+
+@misuse(errors.TypeMismatch, "carry has the structure *,", "returned (*, *)")
+def a_fori_loop_that_returns_the_counter_too(m, jnp):
+    m.jit(lambda n: m.lax.fori_loop(0, n, lambda i, x: (i + 1, x), 0.0))(3)  # <-
+
+
+@misuse(errors.AbstractIndexError, "i32[]", "lax.fori_loop", "static")
+def a_scan_of_a_traced_length(m, jnp):
+    m.jit(lambda n: m.lax.scan(lambda c, _: (c, None), 0.0, None, length=n))(3)  # <-
+
+
+@misuse(errors.TypeMismatch, "(*,)", "in no tuple")
+def a_while_loop_whose_condition_is_a_tuple(m, jnp):
+    m.lax.while_loop(lambda x: (x < 3,), lambda x: x + 1, 0)  # <-
+
+
+@misuse(errors.TypeMismatch, "i32[]", "x != 0")
+def a_while_loop_whose_condition_is_a_number(m, jnp):
+    m.lax.while_loop(lambda x: x, lambda x: x - 1, 3)  # <-
+
+
+@misuse(errors.TypeMismatch, "(*,)", "{'a': *}")
+def branches_of_cond_of_different_trees(m, jnp):
+    m.lax.cond(True, lambda x: (x,), lambda x: {"a": x}, X)  # <-
+
+
+@misuse(errors.TypeMismatch, "takes 0 positional arguments but 1 was given", "*operands")
+def operands_for_branches_without_arguments(m, jnp):
+    m.lax.cond(True, lambda: 1.0, lambda: 2.0, X)  # <-
+
+
 # --- jit, static arguments, random numbers --------------------------------------------------------
 
 
@@ -453,6 +612,27 @@ def jit_of_a_method_of_an_unhashable_object(m, jnp):
     Model()(X)  # <-
 
 
+@misuse(errors.InvalidArgument, "static_argnums=2", "0 (x), 1 (n)")
+def static_argnums_beyond_the_arguments(m, jnp):
+    m.jit(lambda x, n: x**n, static_argnums=2)  # <-
+
+
+@misuse(errors.InvalidArgument, "static_argnames='m'", "1 (n)")
+def a_static_argument_that_there_is_not(m, jnp):
+    m.jit(lambda x, n: x**n, static_argnames="m")  # <-
+
+
+@misuse(errors.TypeMismatch, "positions", "static_argnames")
+def static_argnums_by_name(m, jnp):
+    m.jit(lambda x, n: x**n, static_argnums=("n",))  # <-
+
+
+@misuse(errors.UnhashableStatic, "traced", "static in the function around")
+def a_traced_value_for_a_static_argument(m, jnp):
+    power = m.jit(lambda x, n: x**n, static_argnums=1)
+    m.jit(lambda x, n: power(x, n))(X, 2)  # <-
+
+
 @misuse(errors.NotAnArray, "'text'", "result['name']")
 def a_string_returned_from_jit(m, jnp):
     def f(x):  # <-
@@ -469,6 +649,21 @@ def random_numbers_without_a_key(m, jnp):
 @misuse(errors.TypeMismatch, "key", "random.key(")
 def a_seed_instead_of_a_key(m, jnp):
     m.random.uniform(0, (3,))  # <-
+
+
+@misuse(errors.TypeMismatch, "key<fry>[]", "The key comes first")
+def a_shape_before_the_key(m, jnp):
+    m.random.normal((3,), m.random.key(0))  # <-
+
+
+@misuse(errors.InvalidArgument, "(2,)", "vmap")
+def several_keys_for_one_draw(m, jnp):
+    m.random.normal(m.random.split(m.random.key(0)), (3,))  # <-
+
+
+@misuse(errors.TypeMismatch, "2.5", "split(key, 3)")
+def a_number_of_keys_that_is_a_float(m, jnp):
+    m.random.split(m.random.key(0), 2.5)  # <-
 
 
 @misuse(errors.TypeMismatch, "key", "key_data")
