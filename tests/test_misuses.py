@@ -35,7 +35,8 @@ def test_what_is_said(row):
         assert word in message, message
     line = marked_line(row.run)
     if line is not None:
-        assert f"misuses.py:{line}" in message, message
+        file = os.path.basename(row.run.__code__.co_filename)
+        assert f"{file}:{line}" in message, message
     assert re.search(r"^ +\^+$", message, re.MULTILINE), message
     assert message.count("\n") < 8
     if row.error not in (errors.RuleMismatch, errors.NotAnArray):  # their first line says it
