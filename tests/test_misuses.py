@@ -71,6 +71,20 @@ def test_the_document_is_not_stale():
     assert len(JAX_SAID.findall(written)) == len(TABLE)
 
 
+@pytest.mark.parametrize("upper", [3, jnp.int32(3)], ids=["known", "traced"])
+def test_the_counters_of_a_fori_loop_are_not_the_users(upper):
+    def loop(n, body):
+        return ft.lax.fori_loop(0, n, body, {"x": X})
+
+    run = loop if isinstance(upper, int) else ft.jit(loop, static_argnums=1)
+    with pytest.raises(errors.TypeMismatch) as caught:
+        run(upper, lambda i, carry: (i, carry))
+    assert "carry has the structure {'x': *}, " in str(caught.value)
+    assert " returned (*, {'x': *})" in str(caught.value)
+    with pytest.raises(errors.TypeMismatch, match=r"carry\['x'\]: f32\[3\] became i32\[3\]"):
+        run(upper, lambda i, carry: {"x": carry["x"].astype(int)})
+
+
 def test_messages_are_short():
     for row in TABLE:
         said = misuses.shown(caught(row.run, ft))
