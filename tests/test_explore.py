@@ -113,6 +113,17 @@ def test_arguments_are_named_by_their_paths(tmp_path: Path):
         ]  # fmt: skip
 
 
+def test_many_arguments_fold(tmp_path: Path):
+    params = {"w": [W] * 9}
+    stages, _, html = read(explore(lambda p: sum(p["w"]), tmp_path / "p.html")(params))
+    traced = stages["traced"]
+    assert traced["text"][1] == "9 arguments"
+    assert traced["inside"][1] == 9
+    assert traced["text"][10] == "i: f32[3,2] = p['w'][8]"
+    assert traced["depth"][10] > traced["depth"][11]
+    assert r"^\d+ arguments$" in html  # by which the page knows the row
+
+
 def nested(params: Any, x: Any) -> Any:
     return x @ params["w"][0] @ params["w"][1]
 
