@@ -66,6 +66,14 @@ class MissingCustomRule(FunctransError, AttributeError):
     """A function made for a custom rule was called before the rule was defined."""
 
 
+class UnknownUpdate(FunctransError, AttributeError):
+    """`x.at[i]` was asked for something that it has not."""
+
+
+class UnknownPadding(InvalidArgument, RuntimeError):
+    """A padding by a name that there is not."""
+
+
 class RuleMismatch(TypeMismatch):
     """What a custom rule returned does not fit its function: another structure, other types."""
 

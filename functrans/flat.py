@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from functrans import errors, tree
-from functrans.ir.source import definition
+from functrans.ir.source import definition, is_users
 from functrans.tracer import CALLS, typeof
 
 
@@ -48,6 +48,15 @@ def _named_leaves(call: dict[str, Any]) -> tuple[Any, list[str]]:
 
 
 CALLS[FlatFunction.__call__.__code__] = _named_leaves
+
+
+def refused(error: TypeError, fun: Any) -> bool:
+    """Was the error made by calling `fun` with arguments that it does not take, not inside it?"""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    outside = last is not None and not is_users(last.tb_frame.f_code)
+    return outside and str(error).startswith(f"{function_name(fun)}() ")
 
 
 def check_result(fun: Callable[..., Any], y: Any, out: Any, i: int) -> None:

@@ -28,6 +28,9 @@ def spelled(structure: Any) -> str:
     return str(structure).removeprefix("PyTreeDef(").removesuffix(")")
 
 
+path_text = _tree.keystr
+
+
 def path_names(tree: Any, prefix: str = "") -> list[str]:
     """A name per leaf for messages: `args[0]['w']`."""
-    return [prefix + _tree.keystr(path) for path, _ in _tree.tree_flatten_with_path(tree)[0]]
+    return [prefix + path_text(path) for path, _ in flatten_with_path(tree)[0]]

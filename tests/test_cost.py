@@ -57,6 +57,36 @@ def test_what_is_read_twice_stands_in_memory():
     assert "y = x @ x" in report.live[0][2]
 
 
+def test_memory_in_use_while_an_equation_runs():
+    def f(x):
+        y = x @ x
+        z = jnp.sum(y @ y)
+        return z * 2.0
+
+    size = 4 * 10 * 10
+    report = plainly(f)(shape(10, 10))
+    found = {e.primitive: e.peak for e in report.equations}
+    assert [e.peak for e in report.equations][:2] == [2 * size, 3 * size]
+    assert found["mul"] == size + 4  # x, and the sum where its double is written
+    lines = {line.line.partition("  ")[2]: line.peak for line in report.lines}
+    assert lines["y = x @ x"] == 2 * size
+    assert lines["z = jnp.sum(y @ y)"] == report.peak == 3 * size
+
+
+@pytest.mark.parametrize("length", [1, 7])
+def test_memory_inside_of_loops(length):
+    def f(x):
+        def body(c, y):
+            z = c @ c
+            return z @ z + y, None
+
+        return lax.scan(body, x, jnp.zeros((length, 1, 1)))[0] + 1.0
+
+    report = plainly(ft.jit(f, passes=()))(shape(10, 10))
+    assert max([e.peak for e in report.equations]) == report.peak
+    assert min([e.peak for e in report.equations]) >= report.arguments
+
+
 def test_steps_of_a_scan_count_each():
     def f(c, xs):
         return lax.scan(lambda c, x: (jnp.tanh(c @ x), None), c, xs)[0]

@@ -63,6 +63,14 @@ def test_the_kind_of_a_container():
     assert "the structure of pair" in reasons(f)
 
 
+def test_the_nearest_call_gave_the_same_arguments():
+    f = ft.jit(lambda params: params)
+    f({"w": X})
+    f({"w": X, "b": X})
+    f({"w": X, "b": 1.0})  # one reason against either, and the shorter against the first
+    assert reasons(f).startswith("params['b']: ~f32[], was f32[3] (another shape, a weak type:")
+
+
 def test_static_values():
     f = ft.jit(lambda x, n, name="a": x * n, static_argnums=1, static_argnames="name")
     f(X, 2)

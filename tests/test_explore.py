@@ -104,6 +104,30 @@ def test_nested_programs_fold(tmp_path: Path):
     assert min(traced["depth"][inside]) > traced["depth"][at]
 
 
+def test_arguments_are_named_by_their_paths(tmp_path: Path):
+    params = {"w": [W, W.T]}
+    stages, _, _ = read(explore(nested, tmp_path / "p.html")(params, x=X))
+    for name in ("traced", "optimised"):
+        assert stages[name]["text"][1:4] == [
+            "a: f32[3,2] = params['w'][0]", "b: f32[2,3] = params['w'][1]", "c: f32[4,3] = x",
+        ]  # fmt: skip
+
+
+def test_many_arguments_fold(tmp_path: Path):
+    params = {"w": [W] * 9}
+    stages, _, html = read(explore(lambda p: sum(p["w"]), tmp_path / "p.html")(params))
+    traced = stages["traced"]
+    assert traced["text"][1] == "9 arguments"
+    assert traced["inside"][1] == 9
+    assert traced["text"][10] == "i: f32[3,2] = p['w'][8]"
+    assert traced["depth"][10] > traced["depth"][11]
+    assert r"^\d+ arguments$" in html  # by which the page knows the row
+
+
+def nested(params: Any, x: Any) -> Any:
+    return x @ params["w"][0] @ params["w"][1]
+
+
 def test_what_is_traced_is_not_guessed_below_vmap(tmp_path: Path):
     mapped = ft.vmap(ft.grad(loss), (None, 0))
     stages, _, _ = read(explore(mapped, tmp_path / "p.html")(W, X[None]))
@@ -116,7 +140,8 @@ def test_the_gradient_of_a_jitted_function_is_not_taken_for_that_function():
     f = ft.jit(lambda x: jnp.sum(jnp.sin(x)))
     optimised = stages(ft.grad(f), (np.ones(3, np.float32),), {})[0][-2]
     assert optimised.name == "optimised"
-    assert [row[0] for row in optimised.rows][1:] == ["b: f32[3] = cos a", "return b"]
+    rows = [row[0] for row in optimised.rows][1:]
+    assert rows == ["a: f32[3] = x", "b: f32[3] = cos a", "return b"]
 
 
 def test_errors(tmp_path: Path):

@@ -149,3 +149,17 @@ def test_keys_and_callbacks_are_passed_by():
         return jnp.log(noise * 0.0)
 
     assert ft.find_nan(f)(jax.random.key(0)).first.primitive == "log"
+
+
+def test_what_was_only_batched_is_no_derivative():
+    report = ft.find_nan(ft.vmap(jnp.log))(jnp.array([[1.0, 2.0], [-1.0, 1.0]]))
+    assert report.first is not None
+    assert report.first.forward == ""
+    assert "as a derivative of" not in str(report)
+    slopes = ft.vmap(ft.grad(lambda x: jnp.sqrt(x)))
+    assert "sqrt at" in ft.find_nan(slopes)(jnp.zeros(2)).first.forward
+
+
+def test_small_matrices_stand_in_one_line():
+    report = ft.find_nan(lambda x: 1.0 / x)(jnp.array([[1.0, 2.0], [0.0, 1.0]]))
+    assert report.first.inputs[1] == "x: f32[2,2] [[1., 2.], [0., 1.]]"

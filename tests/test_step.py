@@ -5,6 +5,7 @@ from __future__ import annotations
 import bdb
 import inspect
 import io
+import re
 
 import jax
 import numpy as np
@@ -59,6 +60,45 @@ def test_next_print_and_list():
     assert "no command 'nonsense'" in seen
     assert isinstance(out["y"], jax.Array)
     np.testing.assert_allclose(out["sum"], f(X)["sum"], rtol=1e-6)
+
+
+def test_arguments_by_their_paths():
+    def scaled(params, x):
+        return jnp.sin(x) * params["w"]["scale"]
+
+    commands = ["args", "print x", "p params['w']['scale']", 'p params["w"]["scale"]']
+    _, seen = walk(scaled, {"w": {"scale": X}}, 2.0, commands=commands)
+    assert "(step) args\na = params['w']['scale']: f32[3]\nb = x: ~f32[]\n" in seen
+    assert "(step) print x\nx, which is b here, = ~f32[] 2." in seen
+    assert "\nparams['w']['scale'], which is a here, = f32[3] [1., 2., 3.]" in seen
+    assert '\nparams["w"]["scale"], which is a here, = f32[3] [1., 2., 3.]' in seen
+    _, seen = walk(ft.ir.parse("program (a: f32[]) { b: f32[] = sin a; return b }"), 1.0,
+                   commands=["args"])  # fmt: skip
+    assert "the arguments of this program have no names" in seen
+
+
+def test_the_names_of_the_users_code():
+    def cell(h, x):
+        h = jnp.tanh(h * x)  # the carry is `h` in the text too
+        return h, h[0] - h
+
+    commands = ["b sub", "c", "c", "print h"]
+    _, seen = walk(lambda xs: lax.scan(cell, jnp.zeros(2) + 1.0, xs), X, commands=commands)
+    after = seen.rpartition("(step) print h\n")[2]
+    assert re.search(r"^h, which is \w+ here, = f32\[2\] \[0\.909", after, re.MULTILINE)
+
+
+def test_breakpoints_where_nothing_stands():
+    _, seen = walk(f, X, commands=["b 1", "b other.py:3", "b matmul", "b sin"])
+    for at in ("1", "other.py:3", "matmul"):
+        assert f"(step) b {at}\nno equation stands at {at};" in seen
+    assert seen.count("breakpoints: none") == 3
+    assert "breakpoints: sin" in seen
+
+
+def test_nan_says_if_there_was_none():
+    _, seen = walk(f, X, commands=["nan"])
+    assert seen.endswith("no equation made a NaN or an infinity\n")
 
 
 def test_into_out_and_where_in_a_loop():

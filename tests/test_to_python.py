@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import keyword
 from collections.abc import Callable
 from typing import Any
 
@@ -43,12 +44,14 @@ def numbers(made: Any, count: int) -> list[Any]:
     return [made] if count == 1 else list(made)
 
 
-def agrees(program: Program, args: Any, tolerance: float | None = None) -> str:
-    """The program's source, after it has run beside the reference."""
-    leaves = jax.tree_util.tree_leaves(args)
+def agrees(program: Program, args: Any, tolerance: float | None = None, **kwargs: Any) -> str:
+    """The program's source, after it has run on the same arguments beside the reference."""
+    leaves = jax.tree_util.tree_leaves((args, kwargs))
     text = to_python(program)
     expected = [plain(y) for y in reference.run(program, leaves)]
-    made = numbers(written(text)(*map(plain, leaves)), len(expected))
+    args, kwargs = jax.tree_util.tree_map(plain, (tuple(args), kwargs))
+    kwargs = {f"{k}_2" if keyword.iskeyword(k) else k: v for k, v in kwargs.items()}
+    made = numbers(written(text)(*args, **kwargs), len(expected))
     assert_close([np.asarray(y) for y in made], expected, tolerance)
     return text
 

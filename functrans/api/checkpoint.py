@@ -61,7 +61,7 @@ def checkpoint(
     if policy is not None and not callable(policy):
         raise errors.NotAnArray(
             f"checkpoint: policy must be a function, as checkpoint_policies holds, got "
-            f"{policy!r:.60}, {here()}"
+            f"{policy!r:.60}, {here()}\nWrite policy=ft.checkpoint_policies.dots_saveable."
         )
     how: dict[str, Any] = {"policy": getattr(policy, "description", policy)} if policy else {}
     if not prevent_cse:
@@ -77,7 +77,7 @@ def checkpoint(
         of_dynamic = statics.bound(static)
         with contextlib.suppress(TypeError):  # what cannot be hashed is traced anew
             of_dynamic = bound.setdefault(_exactly(static), of_dynamic)
-        made = staged(of_dynamic, in_tree, [typeof(x) for x in leaves])
+        made = staged(of_dynamic, in_tree, [typeof(x) for x in leaves], "checkpoint")
         outs = _checkpoint(*made.captured, *leaves, program=made.program, **how)
         return tree.unflatten(made.out_tree, outs)
 

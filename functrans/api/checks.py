@@ -171,8 +171,8 @@ def fitting(
     if structure != in_tree:
         wanted, got = (s.children()[0] for s in (in_tree, structure))
         raise errors.TypeMismatch(
-            f"{name}: the tangents must have the structure of the primals, {wanted}, got {got}, "
-            f"{here()}"
+            f"{name}: the tangents must have the structure of the primals, {tree.spelled(wanted)}, "
+            f"got {tree.spelled(got)}, {here()}\nWrite jvp(f, (x, y), (dx, dy))."
         )
     found = []
     for x, t in zip(leaves, given, strict=True):
@@ -208,8 +208,9 @@ def cotangents(ct: Any, out_tree: Any, types: Sequence[ArrayType]) -> list[Any]:
     given, structure = tree.flatten(ct)
     if structure != out_tree:
         raise errors.InvalidArgument(
-            f"the cotangent given to a vjp function has structure {structure}, but the result of "
-            f"the function has {out_tree}, {here()}"
+            f"the cotangent given to a vjp function has the structure {tree.spelled(structure)}, "
+            f"but the result of the function has {tree.spelled(out_tree)}, {here()}\n"
+            "Give one cotangent, or a zero, for each array of the result."
         )
     cts: list[Any] = []
     for c, t in zip(given, types, strict=True):

@@ -16,6 +16,7 @@ import numpy as np
 
 from functrans import errors, tree
 from functrans.api.flat import as_array, check_result, float0_zeros, function_name
+from functrans.flat import refused
 from functrans.ir.source import describe, location, user_source
 from functrans.ir.types import ArrayType, dtype_class, is_inexact
 from functrans.primitives.conversion import convert_element_type
@@ -108,8 +109,8 @@ class Call:
             self.out_tree = structure
         elif structure != self.out_tree:
             raise self.mismatch(
-                fun, f"returned an output of structure {structure}, but {self.name} returned "
-                f"{self.out_tree}"
+                fun, f"returned an output of structure {tree.spelled(structure)}, but {self.name} "
+                f"returned {tree.spelled(self.out_tree)}"
             )  # fmt: skip
         return [as_array(y) for y in outs]
 
@@ -122,6 +123,16 @@ class Call:
             f"The rule is defined at {where_defined(rule)}\nand {self.name} was called at\n"
             f"    {describe(self.source)}"
         )
+
+    def asked(self, rule: Any, how: str, *args: Any) -> Any:
+        """What a rule returns for these arguments."""
+        try:
+            return rule(*args)
+        except TypeError as error:
+            if not refused(error, rule):
+                raise
+            takes = str(error).partition("() ")[2]
+            raise self.mismatch(rule, f"is called with {how}: it {takes}") from None
 
     def pair(self, rule: Any, out: Any, of: str) -> Any:
         """The two things that a rule must return."""
@@ -184,14 +195,15 @@ class JvpCall(Call):
             self._tangent(x, dx)
             for x, dx in zip(primals, tangents[len(self.traced) :], strict=True)
         ]
-        out = self.jvp(*statics, unflatten(self.in_tree, primals), unflatten(self.in_tree, given))
+        moving = unflatten(self.in_tree, primals), unflatten(self.in_tree, given)
+        out = self.asked(self.jvp, "(*nondiff, primals, tangents)", *statics, *moving)
         y, dy = self.pair(self.jvp, out, "(primal output, tangent output)")
         outs = self.results(y, self.jvp)
         moved, structure = tree.flatten(dy)
         if structure != self.out_tree:
             raise self.mismatch(
                 self.jvp, f"must return a tangent output of the structure of its primal output, "
-                f"{self.out_tree}, got {structure}"
+                f"{tree.spelled(self.out_tree)}, got {tree.spelled(structure)}"
             )  # fmt: skip
         return outs, [self._checked(a, b) for a, b in zip(outs, moved, strict=True)]
 
@@ -245,7 +257,7 @@ class VjpCall(Call):
             given = [
                 CustomVJPPrimal(materialize(x), a) for x, a in zip(primals, active, strict=True)
             ]
-        out = self.fwd(*self.full(given))
+        out = self.asked(self.fwd, "(*args)", *self.full(given))
         y, res = self.pair(self.fwd, out, "(output, residuals)")
         outs = self.results(y, self.fwd)
         residuals, res_tree = tree.flatten(res)
@@ -275,11 +287,8 @@ class VjpCall(Call):
     ) -> list[Any]:
         zero = _symbolic if self.symbolic else zeros
         given = [zero(t) if c is None else c for c, t in zip(cts, out_types, strict=True)]
-        found = self.bwd(
-            *self.statics(),
-            unflatten(res_tree, residuals),
-            unflatten(self.out_tree, given),
-        )
+        moving = unflatten(res_tree, residuals), unflatten(self.out_tree, given)
+        found = self.asked(self.bwd, "(*nondiff, residuals, ct)", *self.statics(), *moving)
         leaves = self._cotangent_leaves(found)
         return [
             self._checked(c, t, i) for i, (c, t) in enumerate(zip(leaves, self.types, strict=True))
@@ -302,7 +311,7 @@ class VjpCall(Call):
         except ValueError:
             raise self.mismatch(
                 self.bwd, "must return a tuple with a cotangent for each argument, of the "
-                f"structure {self.in_tree}, got {tree.structure(found)}"
+                f"structure {tree.spelled(self.in_tree)}, got {tree.spelled(tree.structure(found))}"
             ) from None  # fmt: skip
         return leaves
 

@@ -45,6 +45,7 @@ class CustomFunction:
                 [i for i, n in enumerate(inspect.signature(fun).parameters) if n in names]
             )
         self.nondiff_argnums = tuple(sorted(numbers))
+        self._check_nondiff()
 
     def __getattr__(self, name: str) -> Any:
         # a custom_vjp of a custom_vmap has `def_vmap` too
@@ -52,6 +53,22 @@ class CustomFunction:
         if isinstance(inner, CustomFunction) and not name.startswith("__"):
             return getattr(inner, name)
         raise AttributeError(f"{type(self).__name__} object has no attribute {name!r}")
+
+    def _check_nondiff(self) -> None:
+        """Raise for numbers of arguments that the function has not."""
+        if not self.nondiff_argnums:
+            return
+        try:
+            parameters = inspect.signature(self.fun).parameters.values()
+        except (TypeError, ValueError):  # a function of C
+            return
+        wrong = [i for i in self.nondiff_argnums if not 0 <= i < len(parameters)]
+        if wrong and not any(p.kind is p.VAR_POSITIONAL for p in parameters):
+            raise errors.InvalidArgument(
+                f"nondiff_argnums={', '.join(map(str, wrong))}: {function_name(self.fun)} has no "
+                f"such argument, at\n    {describe(user_source())}\n"
+                f"It takes {', '.join([f'{i} ({p.name})' for i, p in enumerate(parameters)])}."
+            )
 
     @functools.cached_property
     def signature(self) -> inspect.Signature:

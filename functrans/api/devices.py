@@ -6,8 +6,9 @@ from typing import Any
 
 import jax
 
-from functrans import tree
-from functrans.trace import Tracer
+from functrans import errors, tree
+from functrans.ir.source import describe, user_source
+from functrans.trace import Tracer, typeof
 
 
 def device_put(
@@ -33,12 +34,25 @@ def device_put(
       >>> ft.device_put([1.0, 2.0])
       [Array(1., dtype=float32, weak_type=True), Array(2., dtype=float32, weak_type=True)]
     """
+    _check(x, device)
     if not any(isinstance(leaf, Tracer) for leaf in tree.leaves(x)):
         return jax.device_put(x, device, donate=donate, may_alias=may_alias)
     if not isinstance(device, (type(None), jax.Device, jax.sharding.Sharding)):
         device = jax.tree.broadcast(device, x)
         return tree.map(lambda leaf, d: _put(leaf, d, donate, may_alias), x, device)
     return tree.map(lambda leaf: _put(leaf, device, donate, may_alias), x)
+
+
+def _check(x: Any, device: Any) -> None:
+    """Raise for what is no array, and for a device by its name."""
+    for leaf in tree.leaves(x):
+        typeof(leaf)
+    names = [d for d in tree.leaves(device) if isinstance(d, str)]
+    if names:
+        raise errors.InvalidArgument(
+            f"device_put: a device is a jax.Device or a Sharding, got {names[0]!r}, at\n"
+            f"    {describe(user_source())}\nWrite device_put(x, ft.devices({names[0]!r})[0])."
+        )
 
 
 def _put(x: Any, device: Any, donate: Any, may_alias: Any) -> Any:

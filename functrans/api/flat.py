@@ -40,7 +40,8 @@ class Function(FlatFunction):
         if not isinstance(result, (tuple, list)) or len(result) != 2:
             raise errors.NotAnArray(
                 f"with has_aux=True {function_name(self.named)} must return a pair (out, aux), got "
-                f"{type(result).__name__}, at\n    {describe(user_source())}"
+                f"{_kind_of(result)}, at\n    {describe(user_source())}\n"
+                "Let it return loss, aux; or leave has_aux out."
             )
         outs, self.out_tree = tree.flatten(result[0])
         self.aux = result[1]
@@ -57,6 +58,13 @@ class Function(FlatFunction):
         traced = iter(outs[self.n_out :])
         aux = tree.map(lambda x: next(traced) if isinstance(x, Tracer) else x, given)
         return self.unflatten([materialize(y) for y in outs[: self.n_out]]), aux
+
+
+def _kind_of(result: Any) -> str:
+    try:
+        return str(typeof(result))
+    except errors.NotAnArray:
+        return f"a {type(result).__name__}"
 
 
 def as_array(x: Any) -> Any:

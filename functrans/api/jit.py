@@ -23,6 +23,7 @@ from functrans.api import retraces
 from functrans.api.flat import FlatFunction, function_name
 from functrans.backends import eager, xla
 from functrans.flags import flags
+from functrans.ir.arguments import Arguments, Parameters
 from functrans.ir.program import Program, hoist_constants
 from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import boundary, hide_frames
@@ -108,6 +109,7 @@ def jit(
         if options[name] is None:
             del options[name]
     statics, entry, nested = _shared(fun, static_argnums, static_argnames, run, inline)
+    statics.check_donated(donate_argnums, donate_argnames)
     jitted: Any = jax.jit(entry, **options)
     jitted.jitted_function = fun  # what is shared knows it weakly
 
@@ -132,6 +134,7 @@ def jit(
         leaves, in_tree = tree.flatten(dynamic)
         flat = FlatFunction(statics.bound(static), in_tree)
         made = stage(flat, [typeof(x) for x in leaves], function_name(fun))
+        made.arguments = Arguments(statics.parameters, in_tree, made.inputs)
         return pipeline.optimize(made, run)
 
     call.jitted_function = fun  # type: ignore[attr-defined]
@@ -252,7 +255,7 @@ class Statics:
     """Which arguments are static, by position and by name."""
 
     def __init__(self, fun: Any, argnums: Any, argnames: Any):
-        numbers = {operator.index(i) for i in np.atleast_1d(() if argnums is None else argnums)}
+        numbers = _numbers("static_argnums", argnums)
         names = {argnames} if isinstance(argnames, str) else set(argnames or ())
         self._fun = weakref.ref(fun) if fun.__class__ is FunctionType else lambda: fun
         try:
@@ -263,9 +266,40 @@ class Statics:
         self.positional = positional = [
             p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
         ]
+        rest = [p.name for p in parameters if p.kind is p.VAR_POSITIONAL]
+        self._check_given("static_argnums", numbers)
+        self._check_given("static_argnames", names)
         numbers = {i + len(positional) if i < 0 else i for i in numbers}
         self.names = names | {positional[i] for i in numbers if i < len(positional)}
         self.numbers = numbers | {positional.index(n) for n in names if n in positional}
+        dynamic = tuple([name for i, name in enumerate(positional) if i not in self.numbers])
+        self.parameters = Parameters(dynamic, *rest)
+
+    def _check_given(self, option: str, given: set[int] | set[str]) -> None:
+        """Raise for numbers and names of arguments that the function has not."""
+        if self.signature is None or not given:
+            return
+        parameters = self.signature.parameters
+        kinds = [p.kind for p in parameters.values()]
+        n = len(self.positional)
+        if option.endswith("names"):
+            wrong = () if inspect.Parameter.VAR_KEYWORD in kinds else given - parameters.keys()
+        else:
+            wrong = () if inspect.Parameter.VAR_POSITIONAL in kinds else given - set(range(-n, n))
+        if wrong:
+            has = ", ".join([f"{i} ({name})" for i, name in enumerate(self.positional)])
+            only = [k for k, p in parameters.items() if p.kind is p.KEYWORD_ONLY]
+            has = ", ".join([*([has] if has else []), *only]) or "no arguments"
+            raise errors.InvalidArgument(
+                f"{option}={', '.join(map(repr, sorted(wrong)))}: {function_name(self.fun)} has no "
+                f"such argument, at\n    {describe(user_source())}\nIt takes {has}."
+            )
+
+    def check_donated(self, argnums: Any, argnames: Any) -> None:
+        """Raise for arguments to be donated that the function has not."""
+        self._check_given("donate_argnums", _numbers("donate_argnums", argnums))
+        names = {argnames} if isinstance(argnames, str) else set(argnames or ())
+        self._check_given("donate_argnames", names)
 
     @property
     def fun(self) -> Callable[..., Any]:
@@ -314,12 +348,27 @@ class Statics:
                 ) from None
 
 
+def _numbers(option: str, argnums: Any) -> set[int]:
+    try:
+        return {operator.index(i) for i in np.atleast_1d(() if argnums is None else argnums)}
+    except TypeError:
+        raise errors.TypeMismatch(
+            f"{option} takes the positions of arguments, got {argnums!r:.60}, at\n"
+            f"    {describe(user_source())}\nNames stand in {option[:-4]}names."
+        ) from None
+
+
 def _spelled(value: Any) -> str:
     return "an object" if type(value).__repr__ is object.__repr__ else f"{value!r:.80}"
 
 
 def _hashable_instead(value: Any) -> str:
     """What to give instead of a static argument that cannot be hashed."""
+    if isinstance(value, Tracer):
+        return (
+            "It is traced, so it has no value yet: make it static in the function around too, or "
+            "let it be traced here."
+        )
     if isinstance(value, (list, dict, set, np.ndarray, jax.Array)):
         return "Give a tuple instead of a list, a number instead of an array; or let it be traced."
     return (
@@ -356,6 +405,7 @@ class Nested:
             retraces.record(self.serial, fun, self.statics, args, kwargs, True)
             flat = FlatFunction(self.statics.bound(static), in_tree)
             program = stage(flat, types, function_name(fun).rpartition(".")[2])
+            program.arguments = Arguments(self.statics.parameters, in_tree, program.inputs)
             found = self.cache[key] = (*hoist_constants(program), flat.out_tree)
         program, captured, out_tree = found
         outs = jit_call(*captured, *leaves, program=program)

@@ -13,6 +13,7 @@ from functrans import errors, tree
 from functrans.api.flat import FlatFunction, as_array, function_name
 from functrans.api.jit import Statics
 from functrans.backends import reference
+from functrans.ir.arguments import Arguments
 from functrans.ir.program import Equation, Program
 from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import boundary
@@ -164,4 +165,5 @@ def _staged(fun: Any, statics: Statics, args: tuple, kwargs: dict) -> tuple[Prog
     leaves, in_tree = tree.flatten(dynamic)
     flat = FlatFunction(statics.bound(static), in_tree)
     program = stage(flat, [typeof(x) for x in leaves], function_name(fun).rpartition(".")[2])
+    program.arguments = Arguments(statics.parameters, in_tree, program.inputs)
     return program, flat.out_tree

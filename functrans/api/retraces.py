@@ -127,9 +127,14 @@ def _reasons(made: Record, before: list[Record]) -> list[str]:
     """What differs from the nearest of the traces before."""
     if not before:
         return [] if made.number == 1 else ["the traces before it are not kept"]
-    found = [why(made, r) for r in reversed(before)]
-    nearest = min(found, key=lambda lines: (len(lines), len("".join(lines))))
+    nearest = min([why(made, r) for r in reversed(before)], key=_distance)
     return nearest or [_hidden_reason(made)]
+
+
+def _distance(reasons: list[str]) -> tuple[int, int, int]:
+    """The fewer reasons, the nearer; then those between calls that gave the same arguments."""
+    absent = [r for r in reasons if r.endswith(("not there", "not given")) or ": gone, was" in r]
+    return len(reasons), len(absent), len("".join(reasons))
 
 
 def told(history: History, made: Record, reasons: list[str]) -> str:

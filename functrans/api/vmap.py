@@ -93,7 +93,8 @@ def vmap(
             raise errors.InvalidArgument(
                 f"vmap of {function_name(fun)}: in_axes={in_axes} has {len(in_axes)} entries for "
                 f"{len(args)} positional arguments, at\n    {describe(user_source())}\n"
-                "Give one entry per argument (None for those that are not mapped)."
+                "Give one entry per argument (None for those that are not mapped); arguments by "
+                "keyword have none, they are mapped along axis 0."
             )
         leaves, in_tree = tree.flatten((args, kwargs))
         leaves = as_arrays(leaves, lambda: _argument_names((args, kwargs)))

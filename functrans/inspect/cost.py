@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from functrans.backends.xla import executable
 from functrans.inspect.observe import letters
 from functrans.inspect.page import Saved, columns, page, table
-from functrans.inspect.schedule import Schedule, own_cost, schedule
+from functrans.inspect.schedule import Schedule, own_cost, schedule, used_around
 from functrans.inspect.staged import check_given, passes_of, staged
 from functrans.ir.program import Program
 from functrans.ir.source import location, text_of
@@ -26,22 +26,31 @@ ROWS = 20  # of a table
 
 class EquationCost(NamedTuple):
     """An equation, in all the steps that it is run: floating point operations, bytes that it reads
-    and writes if each value stands in memory, and the user's line."""
+    and writes if each value stands in memory, the user's line, and the bytes in use in all while it
+    runs."""
 
     equation: str
     primitive: str
     line: str
     flops: float
     bytes: float
+    peak: int
+
+    @property
+    def intensity(self) -> float:
+        """Floating point operations per byte."""
+        return self.flops / self.bytes if self.bytes else 0.0
 
 
 class LineCost(NamedTuple):
-    """A line of the user's: the sums over the equations that it made, also by transformations."""
+    """A line of the user's: the sums over the equations that it made, also by transformations, and
+    the most bytes in use in all while one of them runs."""
 
     line: str
     equations: int
     flops: float
     bytes: float
+    peak: int
 
     @property
     def intensity(self) -> float:
@@ -103,11 +112,14 @@ class CostReport(Saved):
 
     def as_html(self) -> str:
         dearest = sorted(self.equations, key=lambda e: -e.flops)[: 10 * ROWS]
-        rows = [(short(int(e.flops)), short(int(e.bytes)), e.equation, e.line) for e in dearest]
+        rows = [
+            (short(int(e.flops)), short(int(e.bytes)), short(e.peak), e.equation, e.line)
+            for e in dearest
+        ]
         return page("cost", [
             table("Totals", *self._totals()), table("Lines", *self._lines_table()),
             table("Largest values in memory at the worst moment", *self._live_table()),
-            table("Equations", ("FLOPs", "bytes", "equation", "line"), rows),
+            table("Equations", ("FLOPs", "bytes", "in memory", "equation", "line"), rows),
         ])  # fmt: skip
 
     def _totals(self) -> tuple[Sequence[str], list[Sequence[str]]]:
@@ -125,12 +137,13 @@ class CostReport(Saved):
         return ("", "functrans", "XLA" if self.xla else ""), shown
 
     def _lines_table(self) -> tuple[Sequence[str], list[Sequence[str]]]:
-        head = ("FLOPs", "bytes", "FLOPs/byte", "equations", "line")
+        head = ("FLOPs", "bytes", "FLOPs/byte", "in memory", "equations", "line")
         return head, [
             (
                 short(int(x.flops)),
                 short(int(x.bytes)),
                 f"{x.intensity:.3g}",
+                short(x.peak),
                 str(x.equations),
                 x.line,
             )
@@ -213,22 +226,24 @@ def _equations(program: Program) -> list[EquationCost]:
     shared out by what each of them costs once."""
     names = letters(program)
     found: list[EquationCost] = []
-    todo = [(program, 1.0, 1.0)]  # a program, how often its FLOPs and its bytes count
+    inputs = bytes_of(*program.in_types, *[v.type for v in program.constants])
+    # A program, how often its FLOPs and its bytes count, and the bytes in use around it.
+    todo = [(program, 1.0, 1.0, inputs)]
     while todo:
-        p, often, passed = todo.pop()
-        for e in p.equations:
+        p, often, passed, around = todo.pop()
+        for e, used in zip(p.equations, schedule(p).used, strict=True):
             own = own_cost(e)
             inside = [q for _, q in nested(e.params)]
             if inside:
                 parts = [own_cost(x) for q in inside for x in q.equations]
                 flops, size = sum([c.flops for c in parts]), sum([c.bytes for c in parts])
                 more = often * own.flops / max(flops, 1), passed * own.bytes / max(size, 1)
-                todo += [(q, *more) for q in inside]
+                todo += [(q, *more, around + used_around(e, used, q)) for q in inside]
                 continue
             line = f"{location(e.source)}  {text_of(e.source)}".rstrip()
             text = show_equation(e, names)
             costs = often * own.flops, passed * own.bytes
-            found.append(EquationCost(text, e.primitive.name, line, *costs))
+            found.append(EquationCost(text, e.primitive.name, line, *costs, around + used))
     return found
 
 
@@ -237,9 +252,12 @@ def _lines(equations: Sequence[EquationCost]) -> list[LineCost]:
     for e in equations:
         by_line.setdefault(e.line, []).append(e)
     lines = [
-        LineCost(line, len(es), sum([e.flops for e in es]), sum([e.bytes for e in es]))
+        LineCost(
+            line, len(es), sum([e.flops for e in es]), sum([e.bytes for e in es]),
+            max([e.peak for e in es]),
+        )
         for line, es in by_line.items()
-    ]
+    ]  # fmt: skip
     return sorted(lines, key=lambda x: (-x.flops, -x.bytes))
 
 

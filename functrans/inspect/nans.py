@@ -15,7 +15,15 @@ import numpy as np
 from functrans.inspect.closeness import plain
 from functrans.inspect.observe import Place, by_xla, observe
 from functrans.inspect.page import Saved, page, verdict
-from functrans.inspect.staged import check_given, check_values, passes_of, staged, summary
+from functrans.inspect.staged import (
+    check_given,
+    check_values,
+    named_summary,
+    passes_of,
+    staged,
+    summary,
+)
+from functrans.ir.arguments import argument_names
 from functrans.ir.program import Equation
 from functrans.ir.source import describe, location
 from functrans.ir.tracebacks import boundary
@@ -35,7 +43,7 @@ class NanFinding(NamedTuple):
     line    : file, line and function of the user's
     source  : what transformations made it ("transpose of jvp of ..."), the user's line and its text
     forward : the operation, and the line of the user's, whose derivative it is; "" if it is none
-    inputs  : a summary per operand
+    inputs  : a summary per operand, of the function's arguments by name
     outputs : a summary per result
     """
 
@@ -65,7 +73,7 @@ class NanReport(Saved):
 
     first    : the first equation at fault, a `NanFinding`, or None
     findings : the first equations at fault, in order; each equation once, in its first step
-    inputs   : summaries of the arguments that are not finite themselves, by their number
+    inputs   : names and summaries of the arguments that are not finite themselves, by number
     results  : numbers of the results that are not finite
     """
 
@@ -93,9 +101,8 @@ class NanReport(Saved):
         if self.first is not None:
             return f"{self.first.kind} first made by {self.first.place}; {reach}."
         if self.inputs:
-            return (
-                f"The arguments {list(self.inputs)} are not finite; no equation makes more of it."
-            )
+            given = ", ".join([text.partition(": ")[0] for text in self.inputs.values()])
+            return f"Not finite are the arguments {given}; no equation makes more of it."
         if self.results:
             return f"No equation makes a NaN or infinity; {reach}: constants are not."
         return f"All values are finite ({self.count} equations run)."
@@ -104,7 +111,7 @@ class NanReport(Saved):
         parts = [self.verdict]
         if self.first is not None:
             parts.append(str(self.first))
-        parts += [f"argument {i}: {text}" for i, text in self.inputs.items()]
+        parts += [f"argument {text}" for text in self.inputs.values()]
         rest = self.findings[1:]
         if rest:
             lines = [f"  {f.kind} by {f.place}, {f.line}" for f in rest[:10]]
@@ -168,11 +175,11 @@ def find_nan(
         check_values(made.values, "find_nan")
         search = Search(infinities)
         outs = observe(made.program, made.values, by_xla, after=search.look)
-        types = made.program.in_types
+        names = argument_names(made.program)
         inputs = {
-            i: summary(x, t)
-            for i, (x, t) in enumerate(zip(made.values, types, strict=True))
-            if search.badness(x, t) > 0
+            i: f"{names.get(v, i)}: {summary(x, v.type)}"
+            for i, (x, v) in enumerate(zip(made.values, made.program.inputs, strict=True))
+            if search.badness(x, v.type) > 0
         }
         results = [
             i
@@ -227,20 +234,19 @@ class Search:
 
 
 def _finding(place: Place, values: Sequence[Any], outs: Sequence[Any], kind: str) -> NanFinding:
-    eqn = place.equation
+    eqn, names = place.equation, argument_names(place.frame.program)
     return NanFinding(
         kind, str(place), place.steps, eqn.primitive.name,
         place.text, location(eqn.source), place.source, _forward(eqn),
-        [summary(x, v.type) for x, v in zip(values, eqn.inputs, strict=True)],
+        [named_summary(x, v, names) for x, v in zip(values, eqn.inputs, strict=True)],
         [summary(y, v.type) for y, v in zip(outs, eqn.outputs, strict=True)],
     )  # fmt: skip
 
 
 def _forward(eqn: Equation) -> str:
-    """The operation of the user's that an equation was derived from, and its line."""
-    origin = eqn.origin
-    if origin is None:
-        return ""
-    while origin.equation.origin is not None:
-        origin = origin.equation.origin
-    return f"{origin.equation.primitive.name} at {describe(origin.equation.source)}"
+    """The operation of the user's whose derivative an equation is, and its line."""
+    origin, differentiated = eqn.origin, False
+    while origin is not None:
+        differentiated |= origin.how in ("jvp of", "transpose of")
+        eqn, origin = origin.equation, origin.equation.origin
+    return f"{eqn.primitive.name} at {describe(eqn.source)}" if differentiated else ""

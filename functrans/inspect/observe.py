@@ -18,6 +18,7 @@ import numpy as np
 
 from functrans.backends import eager, reference
 from functrans.backends.reference import as_numpy
+from functrans.ir.arguments import argument_names
 from functrans.ir.program import Equation, Literal, Program, Var
 from functrans.ir.source import equation_source, location, text_of
 from functrans.ir.text import Names, nested, show_equation
@@ -86,6 +87,14 @@ class Place:
     def text(self) -> str:
         """The equation as it stands in the text of the whole program, without nested programs."""
         return show_equation(self.equation, letters(self.frames[0].program))
+
+    @property
+    def arguments(self) -> str:
+        """Which operands are arguments of a function: `a is params['w'], b is x`."""
+        names = argument_names(self.frame.program)
+        letter = letters(self.frames[0].program)
+        given = [v for v in dict.fromkeys(self.equation.inputs) if v in names]
+        return ", ".join([f"{letter(v)} is {names[v]}" for v in given])
 
     @property
     def source(self) -> str:

@@ -27,6 +27,7 @@ class Finding(NamedTuple):
     limit    : how many its dtype and operation may be off
     actual, expected : summaries of both results
     note     : what else there is to say
+    arguments : which of its operands are arguments of the function: "a is params['w']"
     """
 
     place: str
@@ -40,6 +41,7 @@ class Finding(NamedTuple):
     actual: str
     expected: str
     note: str = ""
+    arguments: str = ""
 
     @staticmethod
     def of(
@@ -49,11 +51,12 @@ class Finding(NamedTuple):
         line = f"{location(eqn.source)}  {text_of(eqn.source)}".rstrip()
         return Finding(
             str(place), place.steps, eqn.primitive.name, place.text, line, place.source,
-            ulps, limit, actual, expected, note,
+            ulps, limit, actual, expected, note, place.arguments,
         )  # fmt: skip
 
     def __str__(self) -> str:
         lines = [self.place, f"    {self.equation}", f"    {self.source}"]
+        lines += [f"    where {self.arguments}"] if self.arguments else []
         lines += [f"    {self.note}"] if self.note else []
         lines += [f"    XLA       {self.actual}", f"    reference {self.expected}"]
         if self.ulps:

@@ -27,12 +27,14 @@ MOST = 10  # values are named
 
 class Schedule(NamedTuple):
     """peak: bytes beside the inputs at the worst moment; at: the equation there; live: the values
-    that stand in memory then, largest first; moved: bytes that all equations read and write."""
+    that stand in memory then, largest first; moved: bytes that all equations read and write; used:
+    bytes beside the inputs while each equation runs."""
 
     peak: int
     at: int
     live: Sequence[Var]
     moved: int
+    used: Sequence[int]
 
 
 def schedule(program: Program) -> Schedule:
@@ -49,6 +51,7 @@ def _schedule(program: Program) -> Schedule:
     live: dict[Var, int] = {}
     peak, at, moved, now = 0, -1, 0, 0
     worst: Sequence[Var] = ()
+    used = []
     for i, eqn in enumerate(program.equations):
         made = [v for v in eqn.outputs if v not in roots]
         read = dict.fromkeys([r for v in eqn.inputs for r in _of(v, roots)])
@@ -59,12 +62,20 @@ def _schedule(program: Program) -> Schedule:
         live.update({v: bytes_of(v.type) for v in made})
         now += bytes_of(*[v.type for v in made])
         here = now + inside - _taken_over(eqn, made, dying)
+        used.append(here)
         if here > peak:
             peak, at = here, i
             worst = sorted(live, key=live.__getitem__, reverse=True)[:MOST]
         for v in (*dying, *[v for v in made if v not in last]):
             now -= live.pop(v)
-    return Schedule(peak, at, worst, moved)
+    return Schedule(peak, at, worst, moved, used)
+
+
+def used_around(eqn: Equation, used: int, inner: Program) -> int:
+    """Bytes in use beside the inputs and the own values of a program that an equation holds, which
+    uses so many in all."""
+    shared = min(bytes_of(*inner.out_types), bytes_of(*[v.type for v in eqn.outputs]))
+    return used - _inside(eqn)[0] - shared
 
 
 def _inside(eqn: Equation) -> tuple[int, int]:

@@ -9,10 +9,11 @@ import jax
 import numpy as np
 
 from functrans import errors, tree
-from functrans.api.jit import how_jitted
+from functrans.api.jit import Statics, how_jitted
 from functrans.flat import FlatFunction, function_name
 from functrans.inspect.observe import is_key
-from functrans.ir.program import Program
+from functrans.ir.arguments import Arguments, Parameters
+from functrans.ir.program import Program, Var
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, same_types
 from functrans.passes.inline import inline
@@ -40,24 +41,25 @@ def staged(fun: Any, args: tuple, kwargs: dict[str, Any], passes: Choice = ()) -
                 f"{len(leaves)}, ({got}), at\n    {describe(user_source())}"
             )
         return Staged(inline(fun), leaves, list)
-    flat, leaves = _flat(fun, args, kwargs)
+    flat, leaves, parameters = _flat(fun, args, kwargs)
     program = stage(flat, [typeof(x) for x in leaves], function_name(fun).rpartition(".")[2])
+    program.arguments = Arguments(parameters, flat.in_tree, program.inputs)
     made = optimize(program, passes)
     return Staged(made, leaves, lambda outs: tree.unflatten(flat.out_tree, outs))
 
 
-def _flat(fun: Any, args: tuple, kwargs: dict[str, Any]) -> tuple[FlatFunction, list[Any]]:
-    """The function of flat lists, and its arguments; those that are static to `jit` left out."""
+def _flat(
+    fun: Any, args: tuple, kwargs: dict[str, Any]
+) -> tuple[FlatFunction, list[Any], Parameters]:
+    """The function of flat lists, its arguments and its parameters; those that are static to `jit`
+    left out."""
     jitted = how_jitted(fun)
-    given: tuple = (args, kwargs)
-    bound = fun
-    if jitted is not None:
-        statics = jitted[0]
-        statics.check(args, kwargs)
-        static, given = statics.split(args, kwargs)
-        bound = statics.bound(static)
+    statics = Statics(fun, None, None) if jitted is None else jitted[0]
+    statics.check(args, kwargs)
+    static, given = statics.split(args, kwargs)
     leaves, in_tree = tree.flatten(given)
-    return FlatFunction(bound, in_tree, fun), leaves
+    bound = statics.bound(static) if jitted is not None else fun
+    return FlatFunction(bound, in_tree, fun), leaves, statics.parameters
 
 
 def check_given(fun: Any, name: str, argument: str = "fun") -> None:
@@ -87,6 +89,12 @@ def passes_of(fun: Any, otherwise: Choice) -> Choice:
     return otherwise if jitted is None else jitted[1]
 
 
+def named_summary(x: Any, v: Any, names: dict[Var, str]) -> str:
+    """`summary` of a variable's value, behind the name of the argument that it is."""
+    name = names.get(v)
+    return f"{name}: {summary(x, v.type)}" if name else summary(x, v.type)
+
+
 def summary(x: Any, type: ArrayType) -> str:
     """One line about a value: type, range and mean of what is finite, how much is not; a small one
     in full."""
@@ -94,7 +102,8 @@ def summary(x: Any, type: ArrayType) -> str:
         return f"{type} keys"
     x = np.asarray(x)
     if x.size <= 4:
-        return f"{type} {np.array2string(x, separator=', ', max_line_width=10_000)}"
+        rows = np.array2string(x, separator=", ", max_line_width=10_000).splitlines()
+        return f"{type} {' '.join([row.strip() for row in rows])}"
     if x.dtype.kind not in "iub":
         x = x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
     parts = [f"{type}"]

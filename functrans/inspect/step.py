@@ -18,11 +18,13 @@ import numpy as np
 
 from functrans.inspect.closeness import plain
 from functrans.inspect.nans import Search
-from functrans.inspect.observe import Frame, Place, by_xla, letters, observe, value_of
+from functrans.inspect.observe import Place, by_xla, letters, observe, value_of
+from functrans.inspect.python_source.naming import result_names
 from functrans.inspect.staged import check_given, check_values, passes_of, staged, summary
-from functrans.ir.program import Var
+from functrans.ir.arguments import argument_names
+from functrans.ir.program import Equation, Program, Var
 from functrans.ir.source import line_of
-from functrans.ir.text import show_equation
+from functrans.ir.text import show_equation, with_nested
 from functrans.ir.tracebacks import boundary
 from functrans.passes.pipeline import Choice
 
@@ -34,15 +36,17 @@ continue     c      run to the next breakpoint
 break WHERE  b      stop at LINE, FILE:LINE or an operation's name; alone: list them
 clear WHERE         forget a breakpoint; alone: all
 nan                 run until an equation makes a NaN or an infinity
-print NAME   p      the value of a variable, by the name that `list` shows
+print NAME   p      the value of a variable: its letter in `list`, its name in your code, or an
+                    argument: params['w']
+args         a      the arguments: their names here and in the function
 list [n]     l      the equations around this one
 where        w      the equations that hold this one, and the user's lines
 quit         q      stop
 An empty line repeats the last command."""
 
 _SHORT = {
-    "n": "next", "s": "into", "step": "into", "o": "out", "c": "continue", "b": "break",
-    "p": "print", "l": "list", "w": "where", "q": "quit", "h": "help", "?": "help",
+    "a": "args", "n": "next", "s": "into", "step": "into", "o": "out", "c": "continue",
+    "b": "break", "p": "print", "l": "list", "w": "where", "q": "quit", "h": "help", "?": "help",
 }  # fmt: skip
 
 
@@ -60,7 +64,8 @@ def step(
     Arguments:
       fun: function of pytrees of arrays, which may be jitted, a gradient, ...; or a Program.
       commands: what to do, instead of asking; once there are no more, the program runs to its end.
-        `help` lists them: next, into, out, continue, break, clear, nan, print, list, where, quit.
+        `help` lists them: next, into, out, continue, break, clear, nan, print, args, list, where,
+        quit.
       input, output: text streams; left out: the terminal.
       passes: as in `ft.jit`: walk through the program after these. Left out: those of `fun` if it
         is jitted, else none, so that every equation is one of the user's.
@@ -99,6 +104,7 @@ def step(
         outs = observe(
             made.program, made.values, by_xla, before=walker.before, after=walker.after, keep=True
         )
+        walker.ended()
         return made.result([jax.numpy.asarray(y) if isinstance(y, np.ndarray) else y for y in outs])
 
     return stepped
@@ -170,6 +176,11 @@ class _Walker:
                 self.say(f"    result   {summary(y, v.type)}")
             self._ask(place)
 
+    def ended(self) -> None:
+        """Say so where `nan` found none."""
+        if self.to_nan:
+            self.say("no equation made a NaN or an infinity")
+
     # --- commands
 
     def _ask(self, place: Place) -> None:
@@ -218,7 +229,9 @@ class _Walker:
         raise bdb.BdbQuit
 
     def do_break(self, place: Place, argument: str) -> bool:
-        if argument and argument not in self.breaks:
+        if argument and not self._has(place.frames[0].program, argument):
+            self.say(f"no equation stands at {argument}; `list` shows operations and `where` lines")
+        elif argument and argument not in self.breaks:
             self.breaks.append(argument)
         self.say("breakpoints: " + (", ".join(self.breaks) or "none"))
         return False
@@ -229,14 +242,22 @@ class _Walker:
         return False
 
     def do_print(self, place: Place, argument: str) -> bool:
-        found = _variable(place, argument)
-        if found is None:
+        found = _variables(place, argument)
+        for v, value, note in found:
+            self.say(f"{argument}{note} = {summary(value, v.type)}")
+            if plain(value).size > 4:
+                self.say(np.array2string(plain(value), threshold=60, edgeitems=3))
+        if not found:
             self.say(f"no variable {argument!r} has a value here")
-            return False
-        v, value = found
-        self.say(f"{argument} = {summary(value, v.type)}")
-        if plain(value).size > 4:
-            self.say(np.array2string(plain(value), threshold=60, edgeitems=3))
+        return False
+
+    def do_args(self, place: Place, argument: str) -> bool:
+        names = letters(place.frames[0].program)
+        found = argument_names(place.frame.program)
+        for v, name in found.items():
+            self.say(f"{names(v)} = {name}: {v.type}")
+        if not found:
+            self.say("the arguments of this program have no names")
         return False
 
     def do_list(self, place: Place, argument: str) -> bool:
@@ -272,37 +293,54 @@ class _Walker:
         """Is it the first equation of a line, or one of an operation, with a breakpoint?"""
         if not self.breaks:
             return False
-        here, previous = _line(place), self.previous
+        here, previous = _line(place.equation), self.previous
         same_line = (
-            previous is not None and previous.frame is place.frame and _line(previous) == here
+            previous is not None
+            and previous.frame is place.frame
+            and _line(previous.equation) == here
         )
-        for at in self.breaks:
-            if at == place.equation.primitive.name:
-                return True
-            file, _, number = at.rpartition(":")
-            if same_line or here is None or not number.isdigit() or int(number) != here[1]:
-                continue
-            if not file or here[0] == os.path.abspath(file) or here[0].endswith(os.sep + file):
-                return True
-        return False
+        return any(
+            at == place.equation.primitive.name or (not same_line and _is_line(at, here))
+            for at in self.breaks
+        )
+
+    def _has(self, program: Program, at: str) -> bool:
+        """Is there an equation at a line or of an operation, also in nested programs?"""
+        return any(
+            at == e.primitive.name or _is_line(at, _line(e))
+            for p in with_nested(program)
+            for e in p.equations
+        )
 
 
 def _depth(place: Place) -> int:
     return len(place.frames)
 
 
-def _line(place: Place) -> tuple[str, int] | None:
-    source = place.equation.source
-    return None if source is None else (source[0].co_filename, line_of(source))
+def _line(e: Equation) -> tuple[str, int] | None:
+    return None if e.source is None else (e.source[0].co_filename, line_of(e.source))
 
 
-def _variable(place: Place, name: str) -> tuple[Var, Any] | None:
-    """A variable that has a value in this program or in one around it."""
-    names = letters(place.frames[0].program)
-    frame: Frame | None = place.frame
-    while frame is not None:
+def _is_line(at: str, here: tuple[str, int] | None) -> bool:
+    """Does `12` or `file.py:12` mean this file and line?"""
+    file, _, number = at.rpartition(":")
+    if here is None or not number.isdigit() or int(number) != here[1]:
+        return False
+    return not file or here[0] == os.path.abspath(file) or here[0].endswith(os.sep + file)
+
+
+def _variables(place: Place, name: str) -> list[tuple[Var, Any, str]]:
+    """The variables of a name that have a value in this program or in one around it, and what to
+    say of the name: the one of that letter; the argument, or what a line of the user's assigns."""
+    letter = letters(place.frames[0].program)
+    spelled = name.replace('"', "'")
+    found: dict[Var, tuple[Var, Any, str]] = {}
+    for frame in reversed(place.frames):
+        arguments, assigned = argument_names(frame.program), result_names(frame.program)
+        last = next((v for v in reversed(frame.env) if assigned.get(v) == name), None)
         for v in frame.env:
-            if names(v) == name:
-                return v, value_of(v, frame.env)
-        frame = None if frame.holder is None else frame.holder.frame
-    return None
+            if letter(v) == name:
+                found.setdefault(v, (v, value_of(v, frame.env), ""))
+            elif v is last or arguments.get(v) == spelled:
+                found.setdefault(v, (v, value_of(v, frame.env), f", which is {letter(v)} here,"))
+    return list(found.values())

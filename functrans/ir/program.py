@@ -15,6 +15,7 @@ import importlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from functrans.ir.arguments import Arguments
 from functrans.ir.types import ArrayType
 
 # Every operation by its name; filled by `functrans.primitives`, read by `parse`.
@@ -81,11 +82,13 @@ class Program:
     """A straight-line program over arrays, with programs in the parameters of some equations.
 
     Compared by identity (it may be a parameter, and so a key); `ir.equal` compares structure.
-    `cache` holds what was derived from it (its jvp, its batched form, its executable).
+    `cache` holds what was derived from it (its jvp, its batched form, its executable);
+    `arguments` says where its inputs stand in the arguments of the user's function, if it is known.
     """
 
     __slots__ = (
-        "__weakref__", "cache", "constants", "equations", "inputs", "name", "outputs", "values",
+        "__weakref__", "arguments", "cache", "constants", "equations", "inputs", "name", "outputs",
+        "values",
     )  # fmt: skip
 
     def __init__(
@@ -104,6 +107,7 @@ class Program:
         self.values = tuple(values)
         self.name = name
         self.cache: dict[Any, Any] = {}
+        self.arguments: Arguments | None = None
 
     def __str__(self) -> str:
         return _printer(self)
@@ -134,9 +138,11 @@ class Program:
         return found
 
     def replace(self, **changes: Any) -> Program:
-        """A copy with some fields changed and an empty cache."""
+        """A copy with some fields changed and an empty cache. Inputs that stay keep their names."""
         fields = ("inputs", "equations", "outputs", "constants", "values", "name")
-        return Program(**{f: changes.get(f, getattr(self, f)) for f in fields})
+        made = Program(**{f: changes.get(f, getattr(self, f)) for f in fields})
+        made.arguments = self.arguments
+        return made
 
 
 _printer: Callable[[Program], str] = object.__repr__

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
@@ -40,6 +41,28 @@ def check_fits(value: int, type: ArrayType) -> None:
         )
 
 
+def dtype_asked(dtype: Any) -> Any:
+    """The dtype that a user named."""
+    try:
+        return jax.numpy.dtype(dtype)
+    except TypeError:
+        near = difflib.get_close_matches(str(dtype), _DTYPES, 1)
+        if isinstance(dtype, int):
+            hint = "Several sizes, or several axes, are one tuple: zeros((3, 4))."
+        else:
+            hint = f"Did you mean {near[0]!r}? " if near and isinstance(dtype, str) else ""
+            hint += "Dtypes are 'float32', jnp.int32, bool and the like."
+        raise errors.TypeMismatch(
+            f"{dtype!r:.60} is no dtype, at\n    {describe(user_source())}\n{hint}"
+        ) from None
+
+
+_DTYPES = tuple([
+    f"{kind}{bits}" for kind in ("int", "uint", "float", "complex") for bits in (8, 16, 32, 64, 128)
+    if hasattr(jax.numpy, f"{kind}{bits}")
+] + ["bfloat16", "bool", "int", "float", "complex"])  # fmt: skip
+
+
 def invalid(name: str, problem: str, fix: str = "") -> errors.InvalidArgument:
     """The error for an argument whose value a function does not take."""
     return errors.InvalidArgument(
@@ -71,14 +94,18 @@ def axis_index(axis: Any, ndim: int, name: str) -> int:
 
 def sizes_of(shape: Any) -> tuple[int, ...]:
     """A shape given as one size or a sequence of them."""
-    if shape.__class__ is tuple:
-        return tuple([n if n.__class__ is int else operator.index(n) for n in shape])
-    if isinstance(shape, (list, np.ndarray)) and np.ndim(shape):
-        return tuple([operator.index(n) for n in shape])
     try:
+        if shape.__class__ is tuple:
+            return tuple([n if n.__class__ is int else operator.index(n) for n in shape])
+        if isinstance(shape, Iterable) and getattr(shape, "ndim", None) != 0:
+            return tuple([operator.index(n) for n in shape])
         return (operator.index(shape),)
-    except TypeError:
-        return tuple([operator.index(n) for n in shape])
+    except TypeError as error:
+        if isinstance(error, jax.errors.ConcretizationTypeError):
+            raise
+        raise mismatch(
+            "shape", f"takes integers, got {shape!r:.60}", "Write n // 2 for half of n."
+        ) from None
 
 
 def placed(x: Any, where: Any) -> Any:

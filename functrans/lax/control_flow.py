@@ -131,7 +131,7 @@ def _choice(name: str, index: Any, branches: Sequence[Callable[..., Any]], opera
         return branches[int(known)](*operands)
     leaves, in_tree = array_leaves((tuple(operands), {}))
     types = [typeof(x) for x in leaves]
-    made = [staged(f, in_tree, types) for f in branches]
+    made = [staged(f, in_tree, types, name) for f in branches]
     first = made[0].program.out_types
     for i, part in enumerate(made[1:], 1):
         problem = differing(
@@ -195,20 +195,22 @@ def while_loop(
         return in_python.while_loop(cond_fun, body_fun, init_val, going)
     init, structure = array_leaves(init_val)
     in_tree = tree.structure(((init_val,), {}))
-    body, init = stable(lambda types: staged(body_fun, in_tree, types), init)
+    body, init = stable(lambda types: staged(body_fun, in_tree, types, "while_loop"), init)
     types = [typeof(x) for x in init]
     name = operation_of(body_fun, "while_loop")
     _check_carry(name, body_fun, structure, types, body.out_tree, body.program.out_types)
-    test = staged(cond_fun, in_tree, types)
+    test = staged(cond_fun, in_tree, types, "while_loop")
     found = test.program.out_types
     alone = len(found) == test.out_tree.num_nodes == 1
     if not alone or found[0].shape or found[0].dtype != np.bool_:
         raise errors.TypeMismatch(
             f"while_loop: cond_fun must return a boolean scalar, got "
             f"({', '.join(map(str, found))}) in the structure {tree.spelled(test.out_tree)}, "
-            f"{given_to('while_loop', cond_fun)}\n"
-            "Reduce a condition per element with .all() or .any(); compare numbers, as in x != 0."
-        )
+            f"{given_to('while_loop', cond_fun)}\n" + (
+                "Reduce a condition per element with .all() or .any(); compare numbers, as in "
+                "x != 0." if alone else "Let it return the condition alone, in no tuple or dict."
+            )
+        )  # fmt: skip
     if max_steps is not None:
         return _bounded(cond_fun, body_fun, tree.unflatten(structure, init), max_steps)
     outs = _while(

@@ -62,9 +62,9 @@ def padtype_to_pads(
     if kind == "VALID":
         return [(0, 0)] * len(in_shape)
     if kind not in ("SAME", "SAME_LOWER"):
-        raise _Unknown(
-            f"padding {padding!r} at\n    {describe(user_source())}\n"
-            "must be 'SAME', 'SAME_LOWER', 'VALID' or pairs (low, high), one per spatial axis"
+        raise errors.UnknownPadding(
+            f"there is no padding {padding!r}, at\n    {describe(user_source())}\n"
+            "Give 'SAME', 'SAME_LOWER', 'VALID' or pairs (low, high), one per spatial axis."
         )
     made = []
     for n, k, s in zip(in_shape, window_shape, window_strides, strict=True):
@@ -72,10 +72,6 @@ def padtype_to_pads(
         small, large = extra // 2, extra - extra // 2
         made.append((small, large) if kind == "SAME" else (large, small))
     return made
-
-
-class _Unknown(errors.InvalidArgument, RuntimeError):
-    """A padding that is not known; JAX raises RuntimeError."""
 
 
 def _wrong(problem: str) -> errors.TypeMismatch:

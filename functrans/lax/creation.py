@@ -5,14 +5,13 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-import jax
 import numpy as np
 
 from functrans import errors
 from functrans.ir.program import Literal
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class
-from functrans.lax.arguments import invalid, placed, sizes_of
+from functrans.lax.arguments import dtype_asked, invalid, placed, sizes_of
 from functrans.primitives.conversion import convert_element_type
 from functrans.primitives.joining import iota as _iota
 from functrans.primitives.shape import broadcast_in_dim as _broadcast_in_dim
@@ -133,9 +132,7 @@ def _asked_dtype(dtype: Any) -> Any:
     """The dtype that a user named, as JAX would have it."""
     if not isinstance(dtype, (np.dtype, type, str)) and dtype_class(dtype) == "key":
         return dtype
-    return canonical_dtype(
-        np.dtype(dtype) if isinstance(dtype, np.dtype) else jax.numpy.dtype(dtype)
-    )
+    return canonical_dtype(dtype if isinstance(dtype, np.dtype) else dtype_asked(dtype))
 
 
 _SCALARS = frozenset([bool, int, float, complex])

@@ -17,7 +17,7 @@ from jax.lax import AccuracyMode, RoundingMethod, Tolerance
 from functrans import errors, tree
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_key_dtype
-from functrans.lax.arguments import check_fits
+from functrans.lax.arguments import check_fits, dtype_asked
 from functrans.primitives.base import PRIMITIVES
 from functrans.primitives.elementwise import splat
 from functrans.primitives.shape import broadcast_in_dim, reshape
@@ -104,7 +104,7 @@ def _dtype(dtype: Any, name: str) -> Any:
         raise errors.InvalidArgument(
             f"{name}: the dtype must be given, at\n    {describe(user_source())}"
         )
-    return canonical_dtype(dtype)
+    return canonical_dtype(dtype_asked(dtype) if isinstance(dtype, str) else dtype)
 
 
 # --- the families ---------------------------------------------------------------------------------

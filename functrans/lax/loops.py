@@ -71,7 +71,7 @@ def scan(
     rows = [t.update(shape=t.shape[1:]) for t in map_types(arrays)]
     in_tree = tree.structure(((init, xs), {}))
     m = len(state)
-    made, state = stable(lambda types: staged(f, in_tree, [*types, *rows]), state)
+    made, state = stable(lambda types: staged(f, in_tree, [*types, *rows], "scan"), state)
     types = map_types(state)
     pair = made.out_tree.children()
     if len(pair) != 2:
@@ -114,7 +114,9 @@ def _length(name: str, xs: Any, arrays: list[Any], length: Any) -> int:
     if length is not None:
         try:
             length = operator.index(length)
-        except TypeError:
+        except TypeError as error:
+            if isinstance(error, errors.AbstractIndexError):
+                raise
             raise errors.TypeMismatch(
                 f"{name}: length must be a Python int, got {length!r:.60}, at\n"
                 f"    {describe(user_source())}"
@@ -204,7 +206,7 @@ def _batched(f: Any, rows: Any) -> Any:
     size = typeof(leaves[0]).shape[0]
     types = [t.update(shape=t.shape[1:]) for t in map_types(leaves)]
     in_tree = tree.structure(((tree.unflatten(structure, leaves),), {}))
-    made = staged(f, in_tree, types)
+    made = staged(f, in_tree, types, "map")
     dims = (*[None] * len(made.captured), *[0] * len(leaves))
     every = [True] * len(made.program.outputs)
     program, _ = Batching(size).program(made.program, dims, every)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from functrans import errors, tree
 from functrans.flags import flags
-from functrans.flat import FlatFunction, function_name
+from functrans.flat import FlatFunction, function_name, refused
 from functrans.ir.program import Program, Var, hoist_constants
 from functrans.ir.source import describe, location, user_source
 from functrans.ir.types import ArrayType, promote
@@ -35,8 +35,19 @@ class Staged(NamedTuple):
 _KNOWN: weakref.WeakKeyDictionary[Any, dict[tuple, tuple]] = weakref.WeakKeyDictionary()
 
 
-def staged(fun: Callable[..., Any], in_tree: Any, types: Sequence[ArrayType]) -> Staged:
-    """The program of a function of the positional arguments that `in_tree` describes."""
+# How operations call what they are given, for messages.
+_CALLS = {
+    "scan": "f(carry, x)", "map": "f(x)", "fori_loop": "body_fun(i, carry)",
+    "while_loop": "cond_fun(carry) and body_fun(carry)", "switch": "each branch(*operands)",
+    "cond": "true_fun and false_fun(*operands)",
+}  # fmt: skip
+
+
+def staged(
+    fun: Callable[..., Any], in_tree: Any, types: Sequence[ArrayType], operation: str
+) -> Staged:
+    """The program of a function of the positional arguments that `in_tree` describes, which an
+    operation was given."""
     key = (in_tree, tuple(types), state.axes, flags.jax_enable_x64,
            flags.jax_default_matmul_precision)  # fmt: skip
     try:
@@ -46,7 +57,15 @@ def staged(fun: Callable[..., Any], in_tree: Any, types: Sequence[ArrayType]) ->
     found = known.get(key)
     if found is None:
         flat = FlatFunction(fun, in_tree, users(fun))
-        program = stage(flat, types, function_name(users(fun)).rpartition(".")[2])
+        try:
+            program = stage(flat, types, function_name(users(fun)).rpartition(".")[2])
+        except TypeError as error:
+            name, user = operation_of(fun, operation), users(fun)
+            if name not in _CALLS or not refused(error, user):
+                raise
+            raise errors.TypeMismatch(
+                f"{name}: {error}. It is {given_to(name, fun)}\n{name} calls {_CALLS[name]}."
+            ) from None
         found = (*hoist_constants(program), flat.out_tree)
         if not any(isinstance(x, Tracer) for x in found[1]):
             known[key] = found
@@ -173,6 +192,10 @@ def differing(
     between: str = "became",
 ) -> str:
     """Where two structures with their types differ, line by line; "" if they do not."""
+    if operation_of(fun, "") == "fori_loop":  # before the user's carry stand counters of ours
+        *counters, wanted = wanted.children()
+        given = given.children()[-1]
+        want, have = want[len(counters) :], have[len(counters) :]
     if wanted != given:
         name = function_name(users(fun))
         was, now = tree.spelled(wanted), tree.spelled(given)

@@ -14,17 +14,19 @@ import numpy as np
 
 from functrans import errors, tree
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, promote
-from functrans.lax.arguments import placeable
+from functrans.lax.arguments import placeable, sizes_of
 from functrans.numpy.joining import stack
 from functrans.numpy.promotion import (
     SCALARS,
     array_of,
     cast,
     constant,
+    invalid,
+    mismatch,
     user_dtype,
 )
 from functrans.numpy.selecting import astype
-from functrans.numpy.shaping import broadcast_to, reshape, sizes_of
+from functrans.numpy.shaping import broadcast_to, reshape
 from functrans.trace import Tracer, literal, typeof
 from functrans.trace import full as filled
 
@@ -107,9 +109,15 @@ def _nested(items: Sequence[Any], dtype: Any) -> Any:
         to = promote(tuple([typeof(x) for x in kinds.values()]))[0] if kinds else canonical_float()
     else:
         to = user_dtype(dtype)
-    if dtype_class(to) in ("int", "uint"):
-        return constant(np.array(items, to))  # raises OverflowError for a number that does not fit
-    return constant(np.array(items).astype(to))
+    try:
+        if dtype_class(to) in ("int", "uint"):
+            return constant(np.array(items, to))  # OverflowError for a number that does not fit
+        return constant(np.array(items).astype(to))
+    except ValueError:
+        raise invalid(
+            "array", f"the lists have different lengths: {items!r:.60}",
+            "Pad them to one length, or keep a list of arrays.",
+        ) from None  # fmt: skip
 
 
 def _stacked(items: Any, dtype: Any) -> Any:
@@ -141,7 +149,7 @@ def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: No
 
     Source: `jax.numpy.zeros`.
     """
-    return filled(0, ArrayType(sizes_of(shape), or_float(dtype)))
+    return filled(0, ArrayType(_sizes("zeros", shape), or_float(dtype)))
 
 
 @placeable
@@ -150,10 +158,17 @@ def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Non
 
     Source: `jax.numpy.ones`.
     """
-    return filled(1, ArrayType(sizes_of(shape), or_float(dtype)))
+    return filled(1, ArrayType(_sizes("ones", shape), or_float(dtype)))
 
 
 empty = zeros
+
+
+def _sizes(name: str, shape: Any) -> tuple[int, ...]:
+    sizes = sizes_of(shape)
+    if sizes and min(sizes) < 0:
+        raise mismatch(name, f"the shape {sizes} has a negative size", "Sizes are 0 or more.")
+    return sizes
 
 
 def or_float(dtype: Any) -> Any:
@@ -169,7 +184,7 @@ def full(
 
     Source: `jax.numpy.full`.
     """
-    to = sizes_of(shape)
+    to = _sizes("full", shape)
     if fill_value.__class__ in SCALARS:
         t = typeof(fill_value)
         if dtype is not None:
@@ -181,7 +196,7 @@ def full(
 
 def _like(a: Any, dtype: Any, shape: Any, name: str) -> ArrayType:
     t = typeof(a) if hasattr(a, "dtype") else typeof(array_of(a, name))
-    to = t.shape if shape is None else sizes_of(shape)
+    to = t.shape if shape is None else _sizes(name, shape)
     return (
         ArrayType(to, t.dtype, t.weak_type) if dtype is None else ArrayType(to, user_dtype(dtype))
     )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from functrans.ir.types import ArrayType, canonical_dtype
-from functrans.lax.arguments import placeable
+from functrans.lax.arguments import placeable, sizes_of
 from functrans.numpy import prims
 from functrans.numpy.creation import or_float
 from functrans.numpy.indexing import nonzero
@@ -24,7 +24,7 @@ from functrans.numpy.promotion import (
     user_dtype,
 )
 from functrans.numpy.ranges import arange, known
-from functrans.numpy.shaping import diagonal, ravel, reshape, sizes_of
+from functrans.numpy.shaping import diagonal, ravel, reshape
 from functrans.trace import Tracer, literal, typeof
 from functrans.trace import full as filled
 

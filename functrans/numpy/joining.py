@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import operator
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,8 @@ def _pieces(name: str, arrays: Any) -> list[Any]:
         if typeof(arrays).ndim == 0:
             raise mismatch(name, f"takes a sequence of arrays, got {typeof(arrays)}")
         return list(unstack(arrays))
+    if not isinstance(arrays, Iterable):
+        raise mismatch(name, f"takes a sequence of arrays, got {arrays!r:.60}", "Write [x, y].")
     xs = list(arrays)
     if not xs:
         raise invalid(name, "Need at least one array", "Pass a list that is not empty.")

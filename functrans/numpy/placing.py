@@ -11,6 +11,7 @@ import numpy as np
 from functrans import errors
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import dtype_class
+from functrans.lax.arguments import sizes_of
 from functrans.numpy import prims
 from functrans.numpy.arithmetic import remainder
 from functrans.numpy.creation import ones
@@ -24,7 +25,7 @@ from functrans.numpy.promotion import (
 )
 from functrans.numpy.repeating import tile
 from functrans.numpy.selecting import clip
-from functrans.numpy.shaping import ravel, reshape, sizes_of
+from functrans.numpy.shaping import ravel, reshape
 from functrans.numpy.ufuncs import refuse_out, truth
 from functrans.trace import concrete_value, literal, materialize, typeof
 

@@ -18,9 +18,16 @@ from functrans import errors
 from functrans.flags import flags
 from functrans.ir.program import Literal
 from functrans.ir.source import describe, line_of, user_source
-from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_inexact, promote
+from functrans.ir.types import (
+    ArrayType,
+    canonical_dtype,
+    dtype_class,
+    is_inexact,
+    promote,
+)
 from functrans.lax.arguments import axis_index as axis_index
 from functrans.lax.arguments import check_fits as check_fits
+from functrans.lax.arguments import dtype_asked
 from functrans.lax.arguments import invalid as invalid
 from functrans.lax.arguments import mismatch as mismatch
 from functrans.numpy.prims import broadcast_in_dim, convert_element_type, squeeze
@@ -342,7 +349,7 @@ def user_dtype(dtype: Any) -> Any:
     """The dtype that a user asked for, as arrays here have it."""
     if _is_key(dtype):
         return dtype
-    asked = jax.numpy.dtype(dtype)
+    asked = dtype_asked(dtype)
     found = canonical_dtype(asked)
     if found != asked and not any(dtype is t for t in _PYTHONS):  # whose width is ours to choose
         _warn_of_truncation(asked, found)
@@ -363,4 +370,4 @@ def _warn_of_truncation(asked: Any, found: Any) -> None:
 
 
 def _is_key(dtype: Any) -> bool:
-    return not isinstance(dtype, (type, str, np.dtype)) and dtype_class(dtype) == "key"
+    return getattr(dtype, "type", None) is jax.dtypes.prng_key

@@ -10,6 +10,7 @@ import numpy as np
 
 from functrans import errors
 from functrans.ir.source import describe, user_source
+from functrans.lax.arguments import sizes_of
 from functrans.numpy import indexing, prims
 from functrans.numpy.arithmetic import remainder
 from functrans.numpy.promotion import (
@@ -20,7 +21,7 @@ from functrans.numpy.promotion import (
     expand,
     invalid,
 )
-from functrans.numpy.shaping import ndim, ravel, reshape, sizes_of, swapaxes
+from functrans.numpy.shaping import ndim, ravel, reshape, swapaxes
 from functrans.trace import Tracer, literal, typeof
 
 __all__ = [

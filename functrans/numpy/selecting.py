@@ -60,7 +60,10 @@ def where(
     if x is None and y is None:
         return nonzero(condition, size=size, fill_value=fill_value)
     if x is None or y is None:
-        raise invalid("where", "takes one argument or three, got two")
+        raise mismatch(
+            "where", "takes one argument or three, got two",
+            "Give both choices, where(mask, x, y); where(mask) alone gives the places.",
+        )  # fmt: skip
     condition = truth(condition, "where")
     t = typeof(condition)
     if (x.__class__ in SCALARS) != (y.__class__ in SCALARS):

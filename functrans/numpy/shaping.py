@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import builtins
 import math
-import operator
 from collections.abc import Sequence
 from typing import Any
 
 from functrans import errors
 from functrans.ir.types import ArrayType
+from functrans.lax.arguments import sizes_of
 from functrans.numpy import prims
 from functrans.numpy.linear import diagonal
 from functrans.numpy.promotion import (
@@ -92,17 +92,6 @@ def reshape(
         raise invalid("reshape", f"order must be 'C' or 'F', got {order!r}")
     back = prims.reshape(transpose(a), shape=new[::-1])
     return transpose(back)
-
-
-def sizes_of(shape: Any) -> tuple[int, ...]:
-    if isinstance(shape, int):
-        return (shape,)
-    try:
-        return tuple([operator.index(n) for n in shape])
-    except TypeError:
-        if isinstance(shape, (tuple, list)):
-            raise
-        return (operator.index(shape),)
 
 
 def _new_shape(t: ArrayType, shape: Any) -> tuple[int, ...]:

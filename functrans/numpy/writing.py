@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +23,7 @@ from functrans.numpy.promotion import (
     broadcast_shape,
     cast,
     expand,
+    mismatch,
     promote_dtypes,
 )
 from functrans.numpy.reading import fill_of, read
@@ -99,7 +101,8 @@ def _check_shape(values: Any, shape: tuple[int, ...], name: str) -> None:
     ):
         raise errors.InvalidArgument(
             f"{name}: values of shape {have} do not broadcast to the {shape} elements that the "
-            f"index selects, at\n    {describe(user_source())}"
+            f"index selects, at\n    {describe(user_source())}\n"
+            "Give a scalar, or as many values as are selected."
         )
 
 
@@ -114,6 +117,9 @@ def _warn_of_cast(out: Any, values: Any, t: ArrayType) -> None:
         )
 
 
+_UPDATES = ("set", "add", "subtract", "multiply", "divide", "power", "min", "max", "apply", "get")
+
+
 class At:
     """`x.at`: gives, in brackets, what can be done to elements of x. Source: `jax.Array.at`."""
 
@@ -124,6 +130,9 @@ class At:
 
     def __getitem__(self, index: Any) -> AtRef:
         return AtRef(self.array, index)
+
+    def __call__(self, *args: Any) -> Any:
+        raise mismatch("at", "called as a function", "Indices stand in brackets: x.at[i].set(y).")
 
     def __repr__(self) -> str:
         return f"At({self.array!r})"
@@ -164,6 +173,14 @@ class AtRef:
     def __init__(self, array: Any, index: Any):
         self.array = array_of(array, "at")
         self.index = index
+
+    def __getattr__(self, name: str) -> Any:
+        near = difflib.get_close_matches(name, _UPDATES, 1)
+        hint = f"Did you mean {near[0]!r}? " if near else ""
+        raise errors.UnknownUpdate(
+            f"x.at[i] has no attribute {name!r}, at\n    {describe(user_source())}\n"
+            f"{hint}It has {', '.join(_UPDATES)}: each makes a new array; x[i] reads elements."
+        )
 
     def __repr__(self) -> str:
         return f"AtRef({self.array!r}, {self.index!r})"

@@ -11,6 +11,7 @@ operands, and the calls are one loop in Python, not one operation per example.
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ from jax.experimental import io_callback as io_callback_of_jax
 
 from functrans import errors, tree
 from functrans.ir.program import Program
-from functrans.ir.source import describe, user_source
+from functrans.ir.source import describe, location, user_source
 from functrans.ir.text import nested
 from functrans.ir.types import ArrayType, is_key_dtype
 from functrans.primitives.base import Primitive
@@ -54,6 +55,12 @@ class FlatCall:
         leaves = [self.static[i] if i in self.static else next(rest) for i in range(n)]
         args, kwargs = tree.unflatten(self.in_tree, leaves)
         return tree.leaves(self.fun(*args, **kwargs))
+
+    @property
+    def defined(self) -> str:
+        """The line of the user's function."""
+        code = getattr(inspect.unwrap(self.fun), "__code__", None)
+        return self.name if code is None else location((code, 0))
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
@@ -273,7 +280,7 @@ def call(arrays: Sequence[Any], user_name: str, params: dict[str, Any]) -> list[
 
     def once(given: Sequence[Any]) -> list[np.ndarray]:
         outs = callback(given)
-        return [] if results is None else checked(outs, results, f"{user_name} of {callback.name}")
+        return [] if results is None else checked(outs, results, user_name, callback)
 
     if not maps:
         return once(arrays)
@@ -292,7 +299,9 @@ def call(arrays: Sequence[Any], user_name: str, params: dict[str, Any]) -> list[
     return made
 
 
-def checked(outs: Sequence[Any], results: Sequence[ArrayType], what: str) -> list[np.ndarray]:
+def checked(
+    outs: Sequence[Any], results: Sequence[ArrayType], user_name: str, callback: Any
+) -> list[np.ndarray]:
     """What a callback returned as NumPy arrays; raises unless they have the types promised."""
     arrays = [np.asarray(y) for y in outs]
     arrays = [y.astype(jax.dtypes.canonicalize_dtype(y.dtype), copy=False) for y in arrays]
@@ -301,7 +310,8 @@ def checked(outs: Sequence[Any], results: Sequence[ArrayType], what: str) -> lis
         return arrays
     promised, found = (", ".join(map(str, types)) or "nothing" for types in (results, given))
     raise errors.CallbackResult(
-        f"{what} returned ({found}), but result_shape_dtypes promises ({promised}).\n"
+        f"{user_name} of {callback.name}, defined at {callback.defined}, returned ({found}), but "
+        f"result_shape_dtypes promises ({promised}).\n"
         "Return arrays of these shapes and dtypes: numpy.asarray(y, dtype)."
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from functrans.ir.types import canonical_dtype, dtype_class
+from functrans.ir.types import canonical_dtype, dtype_class, is_key_dtype
 from functrans.numpy.promotion import broadcast_shape, invalid, mismatch, user_dtype
 from functrans.trace import typeof
 
@@ -20,11 +20,14 @@ def shape_of(name: str, shape: Any) -> tuple[int, ...]:
     except TypeError as error:
         if isinstance(error, jax.errors.ConcretizationTypeError):
             raise
+        keys = is_key_dtype(getattr(shape, "dtype", None))
+        got = f"a key, {typeof(shape)}" if keys else f"{shape!r:.60}"
         raise mismatch(
             name,
-            f"shape must be a sequence of integers, got {shape!r:.60}",
+            f"shape must be a sequence of integers, got {got}",
+            "The key comes first: normal(key, shape)." if keys else
             "Write (n,) for one axis of size n, () for a scalar.",
-        ) from None
+        ) from None  # fmt: skip
     if any(n < 0 for n in sizes):
         raise invalid(name, f"shape {sizes} has a negative size")
     return sizes

@@ -205,7 +205,16 @@ def split(key: Any, num: int | tuple[int, ...] = 2) -> Any:
       (2, 3)
     """
     shape = tuple(num) if isinstance(num, Sequence) else (num,)
-    return _split(key, shape=tuple([operator.index(n) for n in shape]))
+    try:
+        sizes = tuple([operator.index(n) for n in shape])
+    except TypeError as error:
+        if isinstance(error, jax.errors.ConcretizationTypeError):
+            raise
+        raise mismatch(
+            "split", f"num must be an integer or a sequence of integers, got {num!r:.60}",
+            "Write split(key, 3) for three keys.",
+        ) from None  # fmt: skip
+    return _split(key, shape=sizes)
 
 
 def fold_in(key: Any, data: Any) -> Any:

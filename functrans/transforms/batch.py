@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from functrans.ir.arguments import keep_names
 from functrans.ir.program import Literal, Origin, Program
 from functrans.primitives.constants import closed
 from functrans.primitives.shape import broadcast_to_axis, move_axis
@@ -68,7 +69,8 @@ class Batching:
             t if d is None else t.update(shape=(*t.shape[:d], self.size, *t.shape[d:]))
             for t, d in zip(program.in_types, dims, strict=True)
         ]
-        return closed(stage(batched, types, program.name)), tuple(out_dims)
+        made = closed(stage(batched, types, program.name))
+        return keep_names(made, program), tuple(out_dims)
 
     def run(
         self, program: Program, args: Sequence[Any], dims: Sequence[int | None]

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from functrans.ir.arguments import keep_names
 from functrans.ir.program import PRIMITIVES, Equation, Literal, Origin, Program, Var, prune
 from functrans.ir.source import user_source
 from functrans.ir.types import is_key_dtype
@@ -317,7 +318,7 @@ def jvp_program(
 
     tangent_types = [t for t, a in zip(program.in_types, active, strict=True) if a]
     made = closed(stage(both, [*program.in_types, *tangent_types], program.name))
-    program.cache[key] = made, out_active
+    program.cache[key] = keep_names(made, program), out_active
     return made, out_active
 
 
@@ -359,7 +360,7 @@ def linearized(
         return [*outs, *closed.values]
 
     primal_part = closed(stage(forward, program.in_types, program.name))
-    made = primal_part, linear_part, out_active
+    made = keep_names(primal_part, program), linear_part, out_active
     program.cache[key] = made
     return made  # type: ignore[return-value]
 

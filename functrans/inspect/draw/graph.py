@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from functrans.ir.arguments import argument_names
 from functrans.ir.program import Equation, Literal, Program
 from functrans.ir.source import line_of, text_of
 from functrans.ir.text import Names, nested, provenance, show_equation, show_type
@@ -21,6 +22,7 @@ Node = dict[str, Any]
 Graph = dict[str, list[Any]]
 
 _LONGEST = 34  # characters of a label
+_LISTED = 30  # inputs that are told of one box
 
 
 def of_equations(program: Program, counter: list[int] | None = None) -> Graph:
@@ -38,12 +40,14 @@ def of_equations(program: Program, counter: list[int] | None = None) -> Graph:
         return counter[0]
 
     used = {v for e in program.equations for v in e.inputs} | set(program.outputs)
+    places = argument_names(program)
     for kind, given in (("input", program.inputs), ("constant", program.constants)):
         for v in given:
-            if v in used:
-                made[v] = add(kind, f"{names(v)}: {show_type(v.type)}", about=kind)
-            else:
-                names(v)
+            typed = names.typed(v)
+            if v in used and v in places:
+                made[v] = add(kind, _end(places[v]), typed, f"{kind} {places[v]}")
+            elif v in used:
+                made[v] = add(kind, typed, about=kind)
     for e in program.equations:
         about = f"{show_equation(e, names)}\n{provenance(e)}\n{text_of(e.source)}".strip()
         inside: list[dict[str, Any]] = [
@@ -91,7 +95,8 @@ def of_lines(program: Program) -> Graph:
         if given:
             at = len(groups) + 1 + (kind == "output")
             nodes.append({"id": at, "kind": kind, "label": f"{len(given)} {kind}s", "below": "",
-                          "about": kind, "inside": []})  # fmt: skip
+                          "about": _listed(program) if kind == "input" else kind,
+                          "inside": []})  # fmt: skip
             if kind == "input":
                 made.update(dict.fromkeys(given, at))
             else:
@@ -153,6 +158,19 @@ def _place(e: Equation) -> str:
     if e.source is None:
         return ""
     return f"{e.source[0].co_name}:{line_of(e.source)}"
+
+
+def _listed(program: Program) -> str:
+    """The inputs by their places in the function's arguments, one a line."""
+    places = argument_names(program)
+    lines = [f"{places[v]}: {show_type(v.type)}" for v in program.inputs if v in places]
+    more = [f"and {len(lines) - _LISTED} more"] if len(lines) > _LISTED else []
+    return "\n".join(["input", *lines[:_LISTED], *more])
+
+
+def _end(path: str) -> str:
+    """The end of a path, which tells it from others, where it is long."""
+    return path if len(path) <= _LONGEST else "…" + path[1 - _LONGEST :]
 
 
 def _cut(text: str) -> str:

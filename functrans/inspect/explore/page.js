@@ -38,6 +38,7 @@ class Column {
     [this.text, this.depth, this.source, this.how, this.flops, this.bytes, this.inside] = stage.columns;
     this.stage = stage;
     this.closed = new Set();
+    this.text.forEach((t, i) => { if (this.inside[i] && /^\d+ arguments$/.test(t)) this.closed.add(i); });
     this.hits = new Set();
     this.bySource = new Map();
     this.source.forEach((s, i) => {

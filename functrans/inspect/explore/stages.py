@@ -22,12 +22,14 @@ from typing import Any, NamedTuple
 from functrans import errors
 from functrans.api.jit import how_jitted, jit
 from functrans.api.programs import make_ir
+from functrans.ir.arguments import argument_names
 from functrans.ir.program import Equation, Program
 from functrans.ir.source import is_users, line_of
 from functrans.ir.text import Names, nested, show_equation, show_type
 from functrans.ir.types import ArrayType
 
 LONGEST = 400  # characters of a line that are kept
+_ARGUMENTS = 8  # that are listed without folding them
 
 
 class Row(NamedTuple):
@@ -144,6 +146,12 @@ def _write(
     inputs = ", ".join([names.typed(v) for v in program.inputs])
     tag = f" ${seen[program]}" if depth else ""
     rows.append(Row(_cut(f"{label}program {program.name}{tag} ({inputs})"), depth, -2))
+    arguments = argument_names(program)
+    folded = len(arguments) > _ARGUMENTS
+    if folded:  # page.js closes this row at first
+        rows.append(Row(f"{len(arguments)} arguments", depth + 1, -2, inside=len(arguments)))
+    for v, place in arguments.items():
+        rows.append(Row(_cut(f"{names.typed(v)} = {place}"), depth + 1 + folded, -2))
     for v, value in zip(program.constants, program.values, strict=True):
         shape = show_type(getattr(value, "type", None) or v.type)
         rows.append(Row(f"{names(v)}: {shape} = a captured array", depth + 1, -2))

@@ -4,7 +4,7 @@ In: a Program. Out: the text of a file that needs NumPy alone (SciPy and ml_dtyp
 does) and computes the same numbers.
 
     naming, comments   the user's names and lines
-    writer             programs as functions; what a primitive's `numpy_source` is given
+    writer, signature  programs as functions; what a primitive's `numpy_source` is given
     specialise         reference functions as source (statements, expressions, unknown, lift)
 """
 
@@ -29,8 +29,10 @@ def to_python(program: Program, name: str = "") -> str:
       name: what the function is to be called; the program's own name if empty.
 
     Returns:
-      The text. Its last function takes one array per input of the program and returns its outputs:
-      one value, or a tuple. Typed random keys are arrays of their words (`jax.random.key_data`).
+      The text. Its last function takes the arguments of the traced function, trees and all, whose
+      leaves its first lines name with dtype and shape; where they are not known, as of a program
+      that was parsed, one array per input. It returns the outputs: one value, or a tuple. Typed
+      random keys are arrays of their words (`jax.random.key_data`).
 
     Raises:
       InvalidArgument: `program` is not a Program.

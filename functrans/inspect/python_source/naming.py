@@ -1,7 +1,7 @@
 """Names in the written file: the user's own where they are known, else short letters.
 
-A variable is named by the user's line that made it, `h = jnp.tanh(x @ w)`; an input by the
-function's argument, where arguments and inputs are one to one.
+A variable is named by the user's line that made it, `h = jnp.tanh(x @ w)`; an input by its place
+in the function's arguments, `params['w']` as `params_w`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from itertools import count
 from types import CodeType
 from typing import Any
 
+from functrans.ir.arguments import argument_names
 from functrans.ir.program import Equation, Program, Var
 from functrans.ir.source import line_of, text_of
 
@@ -105,7 +106,11 @@ def function_code(program: Program) -> CodeType | None:
 
 
 def input_names(program: Program) -> list[str]:
-    """The function's arguments, where there is one per input; else no names."""
+    """Where the inputs stand in the function's arguments; its arguments, where that is not known
+    and there is one per input; else no names."""
+    names = argument_names(program)
+    if names:
+        return [names.get(v, "") for v in program.inputs]
     code = function_code(program)
     if code is None or code.co_argcount + code.co_kwonlyargcount != len(program.inputs):
         return [""] * len(program.inputs)

@@ -31,8 +31,9 @@ from functrans.inspect.python_source.lift import (
     dtype_text,
     function_name,
 )
-from functrans.inspect.python_source.naming import Names, input_names, result_names
+from functrans.inspect.python_source.naming import Names, result_names
 from functrans.inspect.python_source.operand import Operand, of_literal
+from functrans.inspect.python_source.signature import Signature, of_arguments, of_inputs
 from functrans.inspect.python_source.specialise import Specialiser
 from functrans.inspect.python_source.unknown import Unknown, is_unknown
 from functrans.ir.program import Equation, Literal, Program, Var
@@ -140,34 +141,34 @@ class Function:
     def lines(self, entry: bool = False) -> list[str]:
         """From the parameters on; the entry converts its arguments."""
         program = self.program
-        params = []
-        for v, wanted in zip(program.inputs, input_names(program), strict=True):
-            params.append(self.names.new(wanted) if wanted else self.names.letter())
-            self.env[v] = Operand(params[-1], word_type(v.type))
+        signature = (of_arguments if entry else of_inputs)(program, self.names)
+        for v, name in zip(program.inputs, signature.locals, strict=True):
+            self.env[v] = Operand(name, word_type(v.type))
         for v, value in zip(program.constants, program.values, strict=True):
             t = word_type(v.type)
             text = self.file.constant(v.type, value)
             self.env[v] = Operand(text, t)
             if not text.isidentifier():
                 self.env[v] = Operand(self.assign(v, text), t)
-        head = self._converted(params) if entry else []
+        head = self._converted(signature) if entry else []
         if not entry:
-            shown = ", ".join(
-                [f"{p} {v.type}" for p, v in zip(params, program.inputs, strict=True)]
-            )
+            typed = zip(signature.locals, program.inputs, strict=True)
+            shown = ", ".join([f"{p} {v.type}" for p, v in typed])
             head = [f"{_INDENT}# {shown}"] if shown and len(shown) < 90 else []
         for e in program.equations:
             self._equation(e)
         results = [self.operand(v).full for v in program.outputs]
         self.line(f"return {', '.join(results)}" if results else "return ()")
-        return [f"({', '.join(params)}):", *head, *self.text]
+        return [str(signature), *head, *self.text]
 
-    def _converted(self, params: Sequence[str]) -> list[str]:
+    def _converted(self, signature: Signature) -> list[str]:
+        """The inputs as arrays, by names of their own."""
         made = []
-        for name, v in zip(params, self.program.inputs, strict=True):
+        inputs = self.program.inputs
+        for name, read, v in zip(signature.locals, signature.read, inputs, strict=True):
             dtype = dtype_text(v.type.dtype, self.file.imports)
             note = f"{v.type.shape}" + (" keys" if is_key_dtype(v.type.dtype) else "")
-            made.append(f"{_INDENT}{name} = np.asarray({name}, {dtype})  # {note}")
+            made.append(f"{_INDENT}{name} = np.asarray({read}, {dtype})  # {note}")
         return made
 
     def line(self, text: str) -> None:

@@ -1,0 +1,41 @@
+"""The table of misuses: how a function is entered into it.
+
+Each is a small function of (functrans or jax, its numpy): it says which class of error functrans
+raises, and which words the message must hold: what was given, what was expected, what to do. The
+line that the message must name is marked `# <-`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+X = np.array([1.0, 2.0, 3.0], np.float32)
+M = np.ones((2, 3), np.float32)
+
+
+class Misuse(NamedTuple):
+    run: Callable[[Any, Any], Any]
+    error: type[Exception]
+    words: tuple[str, ...]
+    jax: bool
+
+    @property
+    def title(self) -> str:
+        return self.run.__name__.replace("_", " ").capitalize()
+
+
+TABLE: list[Misuse] = []
+
+
+def misuse(error: type[Exception], *words: str, jax: bool = True) -> Callable[..., Any]:
+    """Enter a function into the table. `jax`: is JAX's error of a class that ours derives from?
+    False where JAX raises none, or an `AssertionError` or the like."""
+
+    def enter(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        TABLE.append(Misuse(function, error, words, jax))
+        return function
+
+    return enter

@@ -1,0 +1,288 @@
+"""Misuses of transformations: derivatives, vmap, control flow, jit, random keys."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from functrans import errors
+from tests.misuse_table import M, X, misuse
+
+# --- grad and its relatives -----------------------------------------------------------------------
+
+
+@misuse(errors.NonScalarLoss, "f32[3]", "jnp.sum", "jacrev")
+def gradient_of_a_vector(m, jnp):
+    m.grad(lambda x: x**2)(X)  # <-
+
+
+@misuse(errors.NonScalarLoss, "tuple", "has_aux=True")
+def gradient_of_a_loss_and_metrics(m, jnp):
+    m.grad(lambda x: (x.sum(), {"mean": x.mean()}))(X)  # <-
+
+
+@misuse(errors.NonDifferentiable, "i32[]", "astype(float)", "allow_int=True")
+def gradient_by_an_integer(m, jnp):
+    m.grad(lambda x: x**2)(3)  # <-
+
+
+@misuse(errors.MissingArgument, "argnums=1", "1 positional")
+def argnums_beyond_the_arguments(m, jnp):
+    m.grad(lambda x, y=1.0: x * y, argnums=1)(2.0)  # <-
+
+
+@misuse(errors.TypeMismatch, "f32[3]", "i32[3]", "tangent")
+def a_tangent_of_another_dtype(m, jnp):
+    m.jvp(jnp.sin, (X,), (np.ones(3, np.int32),))  # <-
+
+
+@misuse(errors.InvalidArgument, "cotangent", "f32[3]", "f32[]")
+def a_cotangent_of_another_shape(m, jnp):
+    _, pullback = m.vjp(jnp.sin, X)
+    pullback(1.0)  # <-
+
+
+@misuse(errors.RuleMismatch, "bwd", "2", "1")
+def a_bwd_rule_with_too_few_cotangents(m, jnp):
+    @m.custom_vjp
+    def f(x, y):
+        return x * y
+
+    f.defvjp(lambda x, y: (x * y, (x, y)), lambda res, g: (g * res[1],))
+    m.grad(f)(1.0, 2.0)
+
+
+@misuse(errors.RuleMismatch, "fwd", "pair")
+def a_fwd_rule_without_residuals(m, jnp):
+    @m.custom_vjp
+    def f(x):
+        return x * x
+
+    f.defvjp(lambda x: x * x, lambda res, g: (g,))
+    m.grad(f)(1.0)
+
+
+@misuse(errors.MissingCustomRule, "defvjp")
+def a_custom_vjp_without_rules(m, jnp):
+    f = m.custom_vjp(lambda x: x * x)
+    f(1.0)  # <-
+
+
+@misuse(errors.MissingArgument, "argnums=0", "by position")
+def gradient_by_a_keyword(m, jnp):
+    m.grad(lambda x: x**2)(x=1.0)  # <-
+
+
+@misuse(errors.NotAnArray, "has_aux=True", "f32[]", "loss, aux")
+def has_aux_without_aux(m, jnp):
+    m.value_and_grad(lambda x: x.sum(), has_aux=True)(X)  # <-
+
+
+@misuse(errors.NonDifferentiable, "i32[3]", "astype(float)")
+def jacobian_by_integers(m, jnp):
+    m.jacfwd(lambda x: x**2)(jnp.arange(3))  # <-
+
+
+@misuse(errors.TypeMismatch, "(*,)", "(*, *)", "(dx, dy)")
+def a_tangent_too_many(m, jnp):
+    m.jvp(jnp.sin, (X,), (X, X))  # <-
+
+
+@misuse(errors.InvalidArgument, "(*, *)", "one cotangent")
+def a_cotangent_too_few(m, jnp):
+    _, pullback = m.vjp(lambda x: (x, x), 1.0)
+    pullback(1.0)  # <-
+
+
+@misuse(errors.RuleMismatch, "fwd", "(*args)", "takes 1 positional argument but 2 were given")
+def a_fwd_rule_of_too_few_arguments(m, jnp):
+    f = m.custom_vjp(lambda x, y: x * y)
+
+    def fwd(x):
+        return x, None
+
+    f.defvjp(fwd, lambda res, g: (g, g))
+    m.grad(f)(1.0, 2.0)
+
+
+@misuse(errors.InvalidArgument, "nondiff_argnums=2", "1 (y)", jax=False)  # IndexError, at the call
+def nondiff_argnums_beyond_the_arguments(m, jnp):
+    f = m.custom_vjp(lambda x, y: x * y, nondiff_argnums=(2,))  # <-
+    f.defvjp(lambda x, y: (x, None), lambda n, res, g: (g, g))
+    m.grad(f)(1.0, 2.0)
+
+
+@misuse(errors.NotAnArray, "'dots_saveable'", "checkpoint_policies.dots_saveable")
+def a_checkpoint_policy_by_its_name(m, jnp):
+    m.grad(m.checkpoint(lambda x: jnp.sin(x).sum(), policy="dots_saveable"))(X)  # <-
+
+
+# --- vmap and named axes --------------------------------------------------------------------------
+
+
+@misuse(errors.InvalidArgument, "in_axes=(0,)", "2 positional", "None")
+def in_axes_for_too_few_arguments(m, jnp):
+    m.vmap(lambda x, y: x + y, in_axes=(0,))(X, X)  # <-
+
+
+@misuse(errors.InvalidArgument, "in_axes", "prefix", "'b'")
+def in_axes_of_another_tree(m, jnp):
+    m.vmap(lambda p: p["w"], in_axes=({"b": 0},))({"w": M})  # <-
+
+
+@misuse(errors.BatchSizeMismatch, "args[0]", "size 3", "args[1]", "size 2")
+def batches_of_different_sizes(m, jnp):
+    m.vmap(lambda x, y: x + y)(X, X[:2])  # <-
+
+
+@misuse(errors.UnboundAxis, "'batch'", "axis_name")
+def a_collective_without_its_axis(m, jnp):
+    m.vmap(lambda x: x - m.lax.pmean(x, "batch"))(X)  # <-
+
+
+# --- control flow ---------------------------------------------------------------------------------
+
+
+@misuse(errors.TypeMismatch, "carry", "i32[]", "f32[]")
+def a_scan_whose_carry_changes_its_dtype(m, jnp):
+    m.lax.scan(lambda c, x: (c + x, None), jnp.int32(0), X)  # <-
+
+
+@misuse(errors.TypeMismatch, "carry", "structure")
+def a_scan_whose_carry_changes_its_tree(m, jnp):
+    m.lax.scan(lambda c, x: ((c[0] + x,), None), (0.0, 0.0), X)  # <-
+
+
+@misuse(errors.TypeMismatch, "pair", "(carry, y)")
+def a_scan_that_returns_the_carry_alone(m, jnp):
+    m.lax.scan(lambda c, x: c + x, 0.0, X)  # <-
+
+
+@misuse(errors.TypeMismatch, "branch", "f32[3]", "f32[]")
+def branches_of_cond_that_differ(m, jnp):
+    m.lax.cond(True, lambda x: x, lambda x: x.sum(), jnp.asarray(X))  # <-
+
+
+@misuse(errors.TypeMismatch, "bool[3]", ".all()")
+def a_while_loop_whose_condition_is_an_array(m, jnp):
+    m.lax.while_loop(lambda x: x < 3, lambda x: x + 1, jnp.asarray(X))  # <-
+
+
+@misuse(errors.TypeMismatch, "takes 1 positional argument but 2 were given", "f(carry, x)")
+def a_scan_of_a_function_of_the_carry_alone(m, jnp):
+    m.lax.scan(lambda c: (c, c), 0.0, X)  # <-
+
+
+@misuse(errors.TypeMismatch, "fori_loop", "body_fun(i, carry)")
+def a_fori_loop_of_a_function_of_the_carry_alone(m, jnp):
+    m.lax.fori_loop(0, 3, lambda x: x + 1, 0.0)  # <-
+
+
+@misuse(errors.TypeMismatch, "carry has the structure *,", "returned (*, *)")
+def a_fori_loop_with_its_counter(m, jnp):
+    m.lax.fori_loop(0, 3, lambda i, x: (i + 1, x), 0.0)  # <-
+
+
+@misuse(errors.AbstractIndexError, "i32[]", "lax.fori_loop", "static")
+def a_scan_of_a_traced_length(m, jnp):
+    m.jit(lambda n: m.lax.scan(lambda c, _: (c, None), 0.0, None, length=n))(3)  # <-
+
+
+@misuse(errors.TypeMismatch, "(*,)", "in no tuple")
+def a_while_loop_whose_condition_is_a_tuple(m, jnp):
+    m.lax.while_loop(lambda x: (x < 3,), lambda x: x + 1, 0)  # <-
+
+
+@misuse(errors.TypeMismatch, "i32[]", "x != 0")
+def a_while_loop_whose_condition_is_a_number(m, jnp):
+    m.lax.while_loop(lambda x: x, lambda x: x - 1, 3)  # <-
+
+
+@misuse(errors.TypeMismatch, "(*,)", "{'a': *}")
+def branches_of_cond_of_different_trees(m, jnp):
+    m.lax.cond(True, lambda x: (x,), lambda x: {"a": x}, X)  # <-
+
+
+@misuse(errors.TypeMismatch, "takes 0 positional arguments but 1 was given", "*operands")
+def operands_for_branches_without_arguments(m, jnp):
+    m.lax.cond(True, lambda: 1.0, lambda: 2.0, X)  # <-
+
+
+# --- jit, static arguments, random numbers --------------------------------------------------------
+
+
+@misuse(errors.UnhashableStatic, "argument 1", "[3, 3]", "tuple")
+def a_static_list(m, jnp):
+    m.jit(lambda x, shape: x, static_argnums=1)(X, [3, 3])  # <-
+
+
+@misuse(errors.UnhashableStatic, "Model", "__hash__", "argument 0")
+def jit_of_a_method_of_an_unhashable_object(m, jnp):
+    class Model:
+        __hash__ = None
+
+        @partial(m.jit, static_argnums=0)
+        def __call__(self, x):
+            return x
+
+    Model()(X)  # <-
+
+
+@misuse(errors.InvalidArgument, "static_argnums=2", "0 (x), 1 (n)")
+def static_argnums_beyond_the_arguments(m, jnp):
+    m.jit(lambda x, n: x**n, static_argnums=2)  # <-
+
+
+@misuse(errors.InvalidArgument, "static_argnames='m'", "1 (n)")
+def a_static_argument_that_there_is_not(m, jnp):
+    m.jit(lambda x, n: x**n, static_argnames="m")  # <-
+
+
+@misuse(errors.TypeMismatch, "positions", "static_argnames")
+def static_argnums_by_name(m, jnp):
+    m.jit(lambda x, n: x**n, static_argnums=("n",))  # <-
+
+
+@misuse(errors.UnhashableStatic, "traced", "static in the function around")
+def a_traced_value_for_a_static_argument(m, jnp):
+    power = m.jit(lambda x, n: x**n, static_argnums=1)
+    m.jit(lambda x, n: power(x, n))(X, 2)  # <-
+
+
+@misuse(errors.NotAnArray, "'text'", "result['name']")
+def a_string_returned_from_jit(m, jnp):
+    def f(x):  # <-
+        return {"x": x, "name": "text"}
+
+    m.jit(f)(X)
+
+
+@misuse(errors.TypeMismatch, "key", "random.key(")
+def random_numbers_without_a_key(m, jnp):
+    m.random.normal((3,))  # <-
+
+
+@misuse(errors.TypeMismatch, "key", "random.key(")
+def a_seed_instead_of_a_key(m, jnp):
+    m.random.uniform(0, (3,))  # <-
+
+
+@misuse(errors.TypeMismatch, "key<fry>[]", "The key comes first")
+def a_shape_before_the_key(m, jnp):
+    m.random.normal((3,), m.random.key(0))  # <-
+
+
+@misuse(errors.InvalidArgument, "(2,)", "vmap")
+def several_keys_for_one_draw(m, jnp):
+    m.random.normal(m.random.split(m.random.key(0)), (3,))  # <-
+
+
+@misuse(errors.TypeMismatch, "2.5", "split(key, 3)")
+def a_number_of_keys_that_is_a_float(m, jnp):
+    m.random.split(m.random.key(0), 2.5)  # <-
+
+
+@misuse(errors.TypeMismatch, "key", "key_data")
+def arithmetic_with_a_key(m, jnp):
+    m.jit(lambda key: key + 1)(m.random.key(0))  # <-
