@@ -209,7 +209,10 @@ def delete(
         arr, axis = ravel(arr), 0
     i = axis_index(axis, typeof(arr).ndim, "delete")
     n = typeof(arr).shape[i]
-    kept = np.delete(np.arange(n), _static_places("delete", obj))
+    places = _static_places("delete", obj)
+    if isinstance(places, int) and not -n <= places < n:
+        raise invalid("delete", f"index {places} is out of bounds for axis {i} of size {n}")
+    kept = np.delete(np.arange(n), places)
     return take(arr, kept.astype(np.int32), axis=i)
 
 
@@ -222,7 +225,12 @@ def _static_places(name: str, obj: Any) -> Any:
             f"{name}: the places are unknown while tracing, and so is the size of the result, at\n"
             f"    {describe(user_source())}\nPass concrete indices, or use jnp.where with a mask."
         )
-    return operator.index(value) if np.ndim(value) == 0 else np.asarray(value)
+    value = np.asarray(value)
+    if not value.size:
+        value = value.astype(int)
+    if value.dtype.kind not in "iub":
+        raise invalid(name, f"places must be integers or booleans, got {obj!r:.60}")
+    return operator.index(value.item()) if value.ndim == 0 else value
 
 
 def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:

@@ -19,7 +19,7 @@ from functrans.numpy.promotion import (
     user_dtype,
 )
 from functrans.numpy.shaping import ravel
-from functrans.trace import literal, typeof
+from functrans.trace import full, literal, typeof
 
 __all__ = ["argsort", "digitize", "lexsort", "searchsorted", "sort"]
 
@@ -90,6 +90,8 @@ def lexsort(keys: Sequence[Any], axis: int = -1) -> Any:
     shape = typeof(xs[0]).shape
     if any(typeof(x).shape != shape for x in xs):
         raise invalid("lexsort", f"keys must have one shape, got {[typeof(x) for x in xs]}")
+    if not shape:
+        return full(0, ArrayType((), canonical_dtype(np.dtype("int64"))))
     i = axis_index(axis, len(shape), "lexsort")
     places = prims.iota(dtype=canonical_dtype(np.dtype("int64")), shape=shape, dimension=i)
     *_, found = prims.sort(*xs[::-1], places, dimension=i, is_stable=True, num_keys=len(xs))
