@@ -322,6 +322,7 @@ def soft_sign(x: Any) -> Any:
     return div(x, add(abs_(x), 1.0))
 
 
+@_with_number
 def squareplus(x: Any, b: Any = 4) -> Any:
     """(x + sqrt(x^2 + b)) / 2.
 

@@ -28,10 +28,10 @@ _WITH_OPTIONS = (
     "isinf isreal kron log10 log2 matvec median modf nan_to_num nanargmax nanargmin nancumprod "
     "nancumsum nanmax nanmean nanmedian nanmin nanpercentile nanprod nanquantile nanstd nansum "
     "nanvar outer percentile quantile take take_along_axis clip poly polyder polyfit polyint "
-    "polyval ptp rad2deg radians ravel resize rollaxis rot90 round intersect1d isin searchsorted "
-    "setdiff1d setxor1d signbit sinc sort_complex trace trapezoid tril triu trunc union1d unique "
-    "unique_all unique_counts unique_inverse unique_values unpackbits unstack unwrap vander vdot "
-    "vecmat"
+    "polymul polyval ptp rad2deg radians ravel resize rollaxis rot90 round intersect1d isin "
+    "searchsorted setdiff1d setxor1d signbit sinc sort_complex trace trapezoid tril triu trunc "
+    "union1d unique unique_all unique_counts unique_inverse unique_values unpackbits unstack "
+    "unwrap vander vdot vecmat"
 )
 # As these, but the two bounds are operands where they are integers too.
 _BETWEEN = "geomspace linspace logspace"
