@@ -20,6 +20,7 @@ B = jax_numpy.array([0.5, -0.25, 2.0])
 @pytest.fixture
 def dispatches(monkeypatch):
     """The names of the operations that run one by one."""
+    ft.numpy.add(X, X)  # loads what runs operations
     ran = []
     run = trace._evaluate
 
@@ -144,3 +145,75 @@ def test_values_stay_visible_and_weak_types_stay():
     g = ft.grad(f)(0.5)
     assert g.weak_type
     np.testing.assert_allclose(g, 2 / np.cosh(0.5) ** 2, rtol=1e-6)
+
+
+def test_a_signature_met_before_is_written_down_without_running_the_function():
+    ran = []
+
+    @composite
+    def scaled(x, y, by=2.0):
+        ran.append(by)
+        return {"sum": x * by + y, "x": x, "two": jnp.full((), 2)}
+
+    def program(f, *args):
+        return str(ft.make_ir(f)(*args))
+
+    def twice(x, y):
+        return scaled(x, y), scaled(y, x, 3.0)
+
+    first = program(twice, X, X)
+    assert ran == [2.0, 3.0]
+    assert program(twice, X, X) == first
+    assert ran == [2.0, 3.0]
+    for by in (True, 1):
+        ft.make_ir(lambda x, y, by=by: scaled(x, y, by=by))(X, X + 1)
+    assert len(ran) == 4
+    out = ft.jit(twice)(X, 2 * X)
+    np.testing.assert_allclose(out[1]["sum"], 7 * X)
+    np.testing.assert_array_equal(out[0]["x"], X)
+    assert out[0]["two"] == 2
+
+
+def test_what_is_written_down_knows_its_own_line():
+    def one(x):
+        return jnp.std(x)
+
+    def other(x):
+        return jnp.std(x) + 1
+
+    for f in (one, other, one, other):
+        lines = {equation_source(e) for e in ft.make_ir(f)(X).equations}
+        assert len(lines) == 1 + (f is other)
+        assert all(f"{f.__name__})" in line for line in lines)
+
+
+def test_equal_operands_and_literals_are_not_remembered():
+    @composite
+    def difference(x, y):
+        return jnp.zeros_like(x) if x is y else x - y
+
+    np.testing.assert_array_equal(ft.jit(lambda x: difference(x, x))(X), 0 * X)
+    for _ in range(2):
+        np.testing.assert_array_equal(ft.jit(difference)(2 * X, X), X)
+        np.testing.assert_array_equal(ft.jit(lambda x: difference(x, jnp.ones_like(x)))(X), X - 1)
+        np.testing.assert_array_equal(ft.jit(lambda x: difference(x, B))(X), X - B)
+
+
+def test_bounds_that_are_integers_are_operands():
+    for f in (lambda np_: np_.linspace(0, 1, 5), lambda np_: np_.geomspace(1, 8, 4),
+              lambda np_: np_.logspace(0, 2, 3, base=2), lambda np_: np_.linspace(2, 7, dtype=int),
+              lambda np_: np_.linspace(start=0, stop=4, num=3, endpoint=False)):  # fmt: skip
+        ours, theirs = f(jnp), f(jax_numpy)
+        assert (ours.dtype, ours.weak_type) == (theirs.dtype, theirs.weak_type)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+
+
+def test_sets_whose_size_is_not_known_before():
+    a, b = jax_numpy.array([3, 1, 3, 7]), jax_numpy.array([[7, 2], [3, 9]])
+    for name in ("union1d", "intersect1d", "setdiff1d", "setxor1d"):
+        ours, theirs = (getattr(lib, name)(a, b) for lib in (jnp, jax_numpy))
+        np.testing.assert_array_equal(ours, theirs)
+    for options in ({}, {"return_counts": True, "return_inverse": True}, {"axis": 0}):
+        ours, theirs = (lib.unique(b.at[0].set(3), **options) for lib in (jnp, jax_numpy))
+        for x, y in zip(ft.tree.leaves(ours), ft.tree.leaves(theirs), strict=True):
+            np.testing.assert_array_equal(x, y)

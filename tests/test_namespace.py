@@ -33,11 +33,6 @@ NAMESPACES = [
 WHOLE = ["numpy", "nn.initializers", "tree", "tree_util", "ops", "dtypes", "image",
          "scipy.interpolate", "scipy.optimize"]  # fmt: skip
 
-MISSING_FOR_A_REASON: dict[str, str] = {
-    "nn.scaled_dot_general": "quantises its operands and gradients, for GPUs by cuDNN",
-    "nn.get_scaled_dot_general_config": "as scaled_dot_general",
-}
-
 # Arguments that JAX has and we lack, or that only we have, and why.
 ARGUMENTS_LACKING: dict[str, set[str]] = {
     "numpy.array": {"args"},  # positional copy, order, ndmin: deprecated there
@@ -66,7 +61,7 @@ def public(module: Any) -> list[str]:
 def test_no_public_name_is_missing(namespace):
     theirs, ours = modules(namespace)
     missing = {f"{namespace}.{n}" for n in public(theirs) if not hasattr(ours, n)}
-    assert missing - set(MISSING_FOR_A_REASON) == set()
+    assert missing == set()
 
 
 def shape_of_call(function: Any) -> tuple[set[str], int] | None:

@@ -436,3 +436,17 @@ def test_narrow_dtypes():
         assert made.dtype == getattr(jax_numpy, name).dtype
     assert ft_numpy.bool(3).dtype == bool
     assert ft.jit(lambda x: ft_numpy.float8_e5m2(x))(ARRAYS["x"]).dtype == jax_numpy.float8_e5m2
+
+
+def test_places_to_delete():
+    v = np.arange(4.0, dtype=np.float32)
+    np.testing.assert_array_equal(ft_numpy.delete(v, []), v)
+    for place, problem in ((9, "index 9 is out of bounds"), (1.0, "must be integers or booleans")):
+        with pytest.raises(ValueError, match=problem):
+            ft_numpy.delete(v, place)
+
+
+def test_a_list_may_be_complex():
+    for x in ([1j], [1, 2], (1.0, 3j)):
+        assert ft_numpy.iscomplexobj(x) == jax_numpy.iscomplexobj(x)
+        assert ft_numpy.isrealobj(x) == jax_numpy.isrealobj(x)

@@ -244,7 +244,7 @@ MISUSES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: random.normal(jnp.zeros(2)), TypeError, r"given f32\[2\]"),
     (lambda: random.normal(BATCH), ValueError, r"accepts a single key.* shape \(2,\)"),
     (lambda: random.split(jax.random.key_data(BATCH)), ValueError, "vmap"),
-    (lambda: random.normal(KEYS["raw"], 3), TypeError, "shape must be a sequence"),
+    (lambda: random.normal(KEYS["raw"], 3.5), TypeError, "shape must be integers"),
     (lambda: random.normal(KEYS["raw"], (-1,)), ValueError, "negative"),
     (lambda: random.normal(KEYS["raw"], (3,), int), ValueError, "dtype must be float or complex"),
     (lambda: random.randint(KEYS["raw"], (3,), 0, 5, float), TypeError, "must be int or uint"),

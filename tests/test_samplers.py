@@ -39,6 +39,15 @@ CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
 QUICK = ("dirichlet", "poisson")
 
 
+@pytest.mark.parametrize("name", ["normal", "bits", "gumbel", "dirichlet", "randint", "ball"])
+def test_a_shape_may_be_a_number(name: str):
+    args = {"dirichlet": (A,), "randint": (3, 0, 9), "ball": (2, 2.0, 3)}.get(name, ())
+    shape = {"shape": 3} if name not in ("randint", "ball") else {}
+    found, wanted = (getattr(lib, name)(KEY, *args, **shape) for lib in (random, jax.random))
+    assert (found.shape, found.dtype) == (wanted.shape, wanted.dtype)
+    assert_close(found, wanted)
+
+
 @pytest.mark.parametrize(
     "label", [c if c in QUICK else pytest.param(c, marks=pytest.mark.heavy) for c in CALLS]
 )

@@ -185,7 +185,14 @@ def test_every_name_is_there_with_its_signature():
                 assert list(inspect.signature(ours).parameters) == wanted, (module, name)
 
 
+def test_lists_where_jax_takes_them():
+    assert_close(special.ndtr([1.0, 2.0]), jax.scipy.special.ndtr([1.0, 2.0]))
+    assert_close(special.log_ndtr([-9.0]), jax.scipy.special.log_ndtr([-9.0]))
+
+
 def test_bad_arguments():
+    with pytest.raises(NotImplementedError, match="exact=True takes a Python integer"):
+        special.factorial(np.ones(2), exact=True)
     with pytest.raises(TypeError, match="ndtr: takes float32 or float64"):
         special.ndtr(np.arange(3))
     with pytest.raises(ValueError, match="polygamma: n must be of integer type"):

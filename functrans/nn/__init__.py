@@ -7,6 +7,7 @@ from functrans.nn import initializers as initializers
 from functrans.nn.activations import *
 from functrans.nn.attention import *
 from functrans.nn.normalizing import *
+from functrans.nn.quantizing import *
 from functrans.nn.scaled import *
 
 for _package in (initializers, _sys.modules[__name__]):

@@ -6,6 +6,7 @@ of its own (relu at 0), the formula here is one whose derivative is that.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -40,6 +41,8 @@ __all__ = [
     "silu", "soft_sign", "softplus", "sparse_plus", "sparse_sigmoid", "squareplus", "swish", "tanh",
 ]  # fmt: skip
 
+
+_with_number = functools.partial(composite, numbers=(int, float))  # which is an operand
 
 # --- operands -------------------------------------------------------------------------------------
 
@@ -125,6 +128,7 @@ def relu6(x: Any) -> Any:
     return clamp(splat(0, scalar), x, splat(6, scalar))
 
 
+@_with_number
 def leaky_relu(x: Any, negative_slope: Any = 1e-2) -> Any:
     """x where x >= 0, else negative_slope * x.
 
@@ -134,6 +138,7 @@ def leaky_relu(x: Any, negative_slope: Any = 1e-2) -> Any:
     return _where(ge(x, _zero(x)), x, _times(x, negative_slope))
 
 
+@_with_number
 def elu(x: Any, alpha: Any = 1.0) -> Any:
     """x where x > 0, else alpha * (exp(x) - 1).
 
@@ -155,6 +160,7 @@ def selu(x: Any) -> Any:
     return mul(elu(x, 1.6732632423543772848170429916717), 1.0507009873554804934193349852946)
 
 
+@_with_number
 def celu(x: Any, alpha: Any = 1.0) -> Any:
     """max(x, 0) + alpha * (exp(min(x, 0) / alpha) - 1).
 
@@ -316,6 +322,7 @@ def soft_sign(x: Any) -> Any:
     return div(x, add(abs_(x), 1.0))
 
 
+@_with_number
 def squareplus(x: Any, b: Any = 4) -> Any:
     """(x + sqrt(x^2 + b)) / 2.
 

@@ -15,6 +15,7 @@ from functrans.trace import typeof
 __all__ = ["scaled_matmul"]
 
 FLOAT32 = np.dtype(np.float32)
+ROWS = (((2,), (2,)), ((0,), (0,)))  # [B, M, K], [B, N, K] -> [B, M, N]
 
 
 def scaled_matmul(
@@ -61,5 +62,5 @@ def scaled_matmul(
         mul(cast(z, FLOAT32), over_blocks(cast(w, FLOAT32), typeof(z).shape))
         for z, w in ((x, s), (y, u))
     )
-    out = dot_general(rows, columns, (((2,), (2,)), ((0,), (0,))), preferred_element_type=FLOAT32)
+    out = dot_general(rows, columns, ROWS, preferred_element_type=FLOAT32)
     return cast(out, np.dtype(preferred_element_type))

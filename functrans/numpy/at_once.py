@@ -7,6 +7,8 @@ others the next time are operands: nothing is compiled for each.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
@@ -21,15 +23,18 @@ _ELEMENTWISE = (
 # Of arrays and integers, names and None, which say what is computed; a float is an operand.
 _WITH_OPTIONS = (
     "angle append argmax argmin argpartition argsort atleast_1d atleast_2d atleast_3d average "
-    "bitwise_count broadcast_arrays convolve corrcoef correlate count_nonzero cov cumprod "
-    "cumsum deg2rad degrees diag diagonal diff digitize dot ediff1d gradient imag inner interp "
-    "iscomplex isinf isreal kron log10 log2 matvec median modf nan_to_num nanargmax nanargmin "
-    "nancumprod nancumsum nanmax nanmean nanmedian nanmin nanpercentile nanprod nanquantile nanstd "
-    "nansum nanvar outer percentile quantile take take_along_axis linspace logspace geomspace clip "
-    "poly polyder polyfit polyint polyval ptp rad2deg radians ravel resize rollaxis rot90 round "
-    "searchsorted signbit sinc sort_complex trace trapezoid tril triu trunc unpackbits unstack "
+    "bitwise_count broadcast_arrays convolve corrcoef correlate count_nonzero cov cumprod cumsum "
+    "deg2rad degrees diag diagonal diff digitize dot ediff1d gradient imag inner interp iscomplex "
+    "isinf isreal kron log10 log2 matvec median modf nan_to_num nanargmax nanargmin nancumprod "
+    "nancumsum nanmax nanmean nanmedian nanmin nanpercentile nanprod nanquantile nanstd nansum "
+    "nanvar outer percentile quantile take take_along_axis clip poly polyder polyfit polyint "
+    "polymul polyval ptp rad2deg radians ravel resize rollaxis rot90 round intersect1d isin "
+    "searchsorted setdiff1d setxor1d signbit sinc sort_complex trace trapezoid tril triu trunc "
+    "union1d unique unique_all unique_counts unique_inverse unique_values unpackbits unstack "
     "unwrap vander vdot vecmat"
 )
+# As these, but the two bounds are operands where they are integers too.
+_BETWEEN = "geomspace linspace logspace"
 
 
 def run_at_once(names: dict[str, Any]) -> None:
@@ -40,6 +45,22 @@ def run_at_once(names: dict[str, Any]) -> None:
             function = names[name]
             if isinstance(function, FunctionType):
                 made[id(function)] = composite(function, numbers)
+    for name in _BETWEEN.split():
+        made[id(names[name])] = _with_float_bounds(composite(names[name], (float,)))
     for name, value in list(names.items()):
         if id(value) in made:
             names[name] = made[id(value)]
+
+
+def _with_float_bounds(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with bounds that are Python integers as floats, which is what they become."""
+
+    @functools.wraps(function)
+    def call(start: Any, stop: Any, *args: Any, **kwargs: Any) -> Any:
+        if start.__class__ is int:
+            start = float(start)
+        if stop.__class__ is int:
+            stop = float(stop)
+        return function(start, stop, *args, **kwargs)
+
+    return call

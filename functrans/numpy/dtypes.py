@@ -127,6 +127,8 @@ def iscomplexobj(x: Any) -> builtins.bool:
 
     Source: `jax.numpy.iscomplexobj`.
     """
+    if isinstance(x, (list, tuple)):
+        return any([iscomplexobj(y) for y in x])
     return x is not None and dtype_class(typeof(array_of(x, "iscomplexobj")).dtype) == "complex"
 
 

@@ -11,7 +11,7 @@ import opt_einsum
 
 from functrans.numpy import prims
 from functrans.numpy.linear import contract, diagonal
-from functrans.numpy.promotion import array_of, invalid, promote_dtypes
+from functrans.numpy.promotion import array_of, cast, invalid, promote_dtypes, user_dtype
 from functrans.trace import materialize, typeof
 
 __all__ = ["einsum", "einsum_path"]
@@ -45,16 +45,20 @@ def einsum(
         subscripts, operands = _from_lists((subscripts, *operands))
     xs = promote_dtypes([array_of(x, "einsum", i) for i, x in enumerate(operands)], "einsum")
     shapes = tuple([typeof(x).shape for x in xs])
+    to = None if preferred_element_type is None else user_dtype(preferred_element_type)
     for taken, formula in _steps(subscripts, shapes, _hashable(optimize)):
         terms = [xs.pop(i) for i in taken]
+        if to is not None:
+            terms = promote_dtypes(terms, "einsum")
         if formula.__class__ is tuple and preferred_element_type is None:
-            lhs, rhs, to = formula[0]
-            y = contract(terms[0], terms[1], lhs, rhs, to, precision)
+            lhs, rhs, kept = formula[0]
+            y = contract(terms[0], terms[1], lhs, rhs, kept, precision)
         else:
             text = formula[1] if formula.__class__ is tuple else formula
             y = _contract(text, terms, precision, preferred_element_type)
         xs.append(y)
-    return materialize(xs[0])
+    out = xs[0]
+    return materialize(out if to is None else cast(out, to))
 
 
 def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> Any:

@@ -250,6 +250,7 @@ def _frequencies(name: str, n: Any, d: Any, dtype: Any, device: Any) -> Any:
     return placed(made, device)
 
 
+@composite
 def fftshift(x: Any, axes: int | Sequence[int] | None = None) -> Any:
     """Roll axes so that the frequency zero stands in the middle.
 
@@ -263,6 +264,7 @@ def fftshift(x: Any, axes: int | Sequence[int] | None = None) -> Any:
     return _rolled("fftshift", x, axes, lambda n: n // 2)
 
 
+@composite
 def ifftshift(x: Any, axes: int | Sequence[int] | None = None) -> Any:
     """The inverse of `fftshift`.
 

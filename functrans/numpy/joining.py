@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import operator
 from collections.abc import Iterable
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from functrans import tree
 from functrans.ir.types import ArrayType
 from functrans.numpy import prims, reductions
 from functrans.numpy.indexing import getitem
@@ -33,6 +35,7 @@ from functrans.numpy.shaping import (
     reshape,
     transpose,
 )
+from functrans.primitives.call import composite
 from functrans.trace import Tracer, typeof
 
 __all__ = [
@@ -178,11 +181,19 @@ def block(arrays: Any) -> Any:
 
     Source: `jax.numpy.block`.
     """
-    joined, _ = _block(arrays)
+    leaves, structure = tree.flatten(arrays)
+    return _blocks(structure, *leaves)
+
+
+@functools.partial(composite, numbers=(int, float, complex))
+def _blocks(structure: Any, *leaves: Any) -> Any:
+    joined, _ = _block(tree.unflatten(structure, leaves))
     return joined
 
 
 def _block(arrays: Any) -> tuple[Any, int]:
+    if isinstance(arrays, tuple):
+        raise invalid("block", f"takes nested lists, got a tuple in them: {arrays!r:.80}")
     if not isinstance(arrays, list):
         return array_of(arrays, "block"), 0
     if not arrays:

@@ -25,6 +25,7 @@ from functrans.numpy.promotion import (
 )
 from functrans.numpy.reading import read
 from functrans.numpy.shaping import moveaxis, ravel, reshape
+from functrans.primitives.call import composite
 from functrans.trace import concrete_value, literal, materialize, typeof
 
 __all__ = ["delete", "insert", "isin", "unique"]
@@ -59,16 +60,36 @@ def unique(
       [1 3]
     """
     ar = array_of(ar, "unique")
-    shape = typeof(ar).shape
-    rows, back = _rows(ar, axis)
-    n = typeof(rows).shape[0]
-    ordered, order = _in_order(rows)
-    new = differs_from_previous(ordered, n, equal_nan)
-    rank = prims.cumsum(cast(new, typeof(order).dtype), axis=0, reverse=False)
-    rank = prims.sub(rank, literal(1, typeof(rank)))
+    ordered, order, rank = _ranked(ar, axis, equal_nan)
     if size is None:
-        size = _known_count(rank, n)
-    found = [back(_firsts(ordered, rank, size, n, fill_value))]
+        size = _known_count(rank)
+    wanted = return_index, return_inverse, return_counts
+    return _distinct(ordered, order, rank, fill_value, axis, typeof(ar).shape, size, *wanted)
+
+
+@composite
+def _ranked(ar: Any, axis: int | None, equal_nan: bool) -> tuple[Any, Any, Any]:
+    """What is compared, in order; where each was; and its place among the distinct ones."""
+    rows = _rows(ar, axis)
+    ordered, order = _in_order(rows)
+    new = differs_from_previous(ordered, typeof(rows).shape[0], equal_nan)
+    rank = prims.cumsum(cast(new, typeof(order).dtype), axis=0, reverse=False)
+    return ordered, order, prims.sub(rank, literal(1, typeof(rank)))
+
+
+@composite
+def _distinct(
+    ordered: Any, order: Any, rank: Any, fill_value: Any, axis: int | None, shape: tuple[int, ...],
+    size: int, return_index: bool, return_inverse: bool, return_counts: bool,
+) -> Any:  # fmt: skip
+    n = typeof(rank).shape[0]
+    if fill_value is not None:
+        fill_value = value_of(fill_value, "unique")
+    firsts = _firsts(ordered, rank, size, n, fill_value)
+    if axis is not None:
+        i = axis_index(axis, len(shape), "unique")
+        firsts = moveaxis(reshape(firsts, (size, *shape[:i], *shape[i + 1 :])), 0, i)
+    found = [firsts]
     if return_index:
         found.append(_first_places(order, rank, size, n))
     if return_inverse:
@@ -81,15 +102,14 @@ def unique(
     return found[0] if len(found) == 1 else tuple(found)
 
 
-def _rows(ar: Any, axis: int | None) -> tuple[Any, Any]:
-    """What is compared, along axis 0 of a vector or matrix; and the way back to the given shape."""
+def _rows(ar: Any, axis: int | None) -> Any:
+    """What is compared, along axis 0 of a vector or matrix."""
     if axis is None:
-        return ravel(ar), lambda rows: rows
+        return ravel(ar)
     shape = typeof(ar).shape
     i = axis_index(axis, len(shape), "unique")
-    rest = shape[:i] + shape[i + 1 :]
-    rows = reshape(moveaxis(ar, i, 0), (shape[i], math.prod(rest)))
-    return rows, lambda rows: moveaxis(reshape(rows, (typeof(rows).shape[0], *rest)), 0, i)
+    size = math.prod(shape[:i] + shape[i + 1 :])
+    return reshape(moveaxis(ar, i, 0), (shape[i], size))
 
 
 def _in_order(rows: Any) -> tuple[Any, Any]:
@@ -122,14 +142,14 @@ def differs_from_previous(ordered: Any, n: int, equal_nan: bool) -> Any:
     return prims.concatenate(materialize(first), differs, dimension=0)
 
 
-def _known_count(rank: Any, n: int) -> int:
+def _known_count(rank: Any) -> int:
     value = concrete_value(rank)
     if value is None:
         raise errors.AbstractValueError(
             f"unique: the number of distinct elements is unknown while tracing, at\n"
             f"    {describe(user_source())}\nPass size=."
         )
-    return int(value[-1]) + 1 if n else 0
+    return int(value[-1]) + 1 if value.size else 0
 
 
 def _firsts(values: Any, rank: Any, size: int, n: int, fill_value: Any) -> Any:
@@ -139,11 +159,9 @@ def _firsts(values: Any, rank: Any, size: int, n: int, fill_value: Any) -> Any:
     if n == 0:
         if fill_value is None and size:
             raise invalid("unique", f"nothing to fill size={size} up with", "Pass fill_value=.")
-        return materialize(literal(fill_value or 0, t.update(shape=shape)))
-    if fill_value is None:
-        fill = take(values, 0, axis=0)
-    else:
-        fill = cast(value_of(fill_value, "unique"), t.dtype)
+        fill = literal(0, t) if fill_value is None else cast(fill_value, t.dtype)
+        return materialize(expand(fill, shape))
+    fill = take(values, 0, axis=0) if fill_value is None else cast(fill_value, t.dtype)
     start = materialize(expand(fill, shape))
     return At(start)[rank].set(values, mode="drop")  # values of one rank are equal
 
@@ -191,7 +209,10 @@ def delete(
         arr, axis = ravel(arr), 0
     i = axis_index(axis, typeof(arr).ndim, "delete")
     n = typeof(arr).shape[i]
-    kept = np.delete(np.arange(n), _static_places("delete", obj))
+    places = _static_places("delete", obj)
+    if isinstance(places, int) and not -n <= places < n:
+        raise invalid("delete", f"index {places} is out of bounds for axis {i} of size {n}")
+    kept = np.delete(np.arange(n), places)
     return take(arr, kept.astype(np.int32), axis=i)
 
 
@@ -204,7 +225,12 @@ def _static_places(name: str, obj: Any) -> Any:
             f"{name}: the places are unknown while tracing, and so is the size of the result, at\n"
             f"    {describe(user_source())}\nPass concrete indices, or use jnp.where with a mask."
         )
-    return operator.index(value) if np.ndim(value) == 0 else np.asarray(value)
+    value = np.asarray(value)
+    if not value.size:
+        value = value.astype(int)
+    if value.dtype.kind not in "iub":
+        raise invalid(name, f"places must be integers or booleans, got {obj!r:.60}")
+    return operator.index(value.item()) if value.ndim == 0 else value
 
 
 def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,14 +13,13 @@ from functrans.numpy.indexing import take
 from functrans.numpy.promotion import (
     array_of,
     axis_index,
-    cast,
     invalid,
     mismatch,
     promote_dtypes,
     user_dtype,
 )
 from functrans.numpy.shaping import ravel
-from functrans.trace import literal, typeof
+from functrans.trace import full, literal, typeof
 
 __all__ = ["argsort", "digitize", "lexsort", "searchsorted", "sort"]
 
@@ -91,6 +90,8 @@ def lexsort(keys: Sequence[Any], axis: int = -1) -> Any:
     shape = typeof(xs[0]).shape
     if any(typeof(x).shape != shape for x in xs):
         raise invalid("lexsort", f"keys must have one shape, got {[typeof(x) for x in xs]}")
+    if not shape:
+        return full(0, ArrayType((), canonical_dtype(np.dtype("int64"))))
     i = axis_index(axis, len(shape), "lexsort")
     places = prims.iota(dtype=canonical_dtype(np.dtype("int64")), shape=shape, dimension=i)
     *_, found = prims.sort(*xs[::-1], places, dimension=i, is_stable=True, num_keys=len(xs))
@@ -124,31 +125,31 @@ def searchsorted(
 
 
 def _binary_search(a: Any, n: int, v: Any, side: str) -> Any:
-    """Halve the interval [low, high) of each value; the number of steps is that of n's bits."""
+    """Count the elements before each value bit by bit, from the highest: a bit stays if that many
+    stand before the value."""
     index = ArrayType(typeof(v).shape, np.dtype("int32"))
-    low, high = literal(0, index), literal(n, index)
-    before = _less if side == "left" else (lambda x, y: prims.not_(_less(y, x)))
-    for _ in range(n.bit_length()):
-        middle = prims.div(prims.add(low, high), literal(2, index))
-        goes_right = before(take(a, middle, mode="clip"), v)
-        open_ = prims.lt(low, high)
-        right = prims.and_(goes_right, open_)
-        low, high = (
-            prims.select_n(right, low, prims.add(middle, literal(1, index))),
-            prims.select_n(right, middle, high),
-        )
-    return array_of(low, "searchsorted")
+    before = _before(v, side)
+    count = array_of(literal(0, index), "searchsorted")
+    for bit in reversed(range(n.bit_length())):
+        more = prims.add(count, literal(1 << bit, index))
+        last = prims.add(count, literal((1 << bit) - 1, index))
+        stays = prims.and_(before(take(a, last, mode="clip")), prims.le(more, literal(n, index)))
+        count = prims.select_n(stays, count, more)
+    return count
 
 
-def _less(x: Any, y: Any) -> Any:
-    """In the order of `sort`, with NaN last."""
-    kind = dtype_class(typeof(x).dtype)
-    if kind == "float":
-        x_is_number, y_is_nan = prims.eq(x, x), prims.ne(y, y)
-        return prims.or_(prims.lt(x, y), prims.and_(y_is_nan, x_is_number))
+def _before(v: Any, side: str) -> Callable[[Any], Any]:
+    """Does an element stand before v in the order of `sort`, with NaN last?"""
+    kind = dtype_class(typeof(v).dtype)
     if kind == "complex":
         raise mismatch("searchsorted", "takes real numbers, not complex ones")
-    return prims.lt(x, y)
+    compare = prims.lt if side == "left" else prims.le
+    if kind != "float":
+        return lambda x: compare(x, v)
+    v_is_nan = prims.ne(v, v)
+    if side == "right":
+        return lambda x: prims.or_(compare(x, v), v_is_nan)
+    return lambda x: prims.or_(compare(x, v), prims.and_(v_is_nan, prims.eq(x, x)))
 
 
 def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = None) -> Any:
@@ -164,11 +165,9 @@ def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = Non
     if t.shape[0] == 0:
         zero = ArrayType(typeof(array_of(x, "digitize")).shape, np.dtype("int32"))
         return array_of(literal(0, zero), "digitize")
-    rising = searchsorted(bins, x, side)
-    flipped = prims.rev(bins, dimensions=(0,))
-    falling = searchsorted(flipped, x, "left" if side == "right" else "right")
-    falling = prims.sub(literal(t.shape[0], typeof(falling)), falling)
     first = prims.slice_(bins, start=(0,), limit=(1,), strides=(1,))
     last = prims.slice_(bins, start=(t.shape[0] - 1,), limit=(t.shape[0],), strides=(1,))
-    falls = prims.squeeze(prims.gt(first, last), dimensions=(0,))
-    return cast(prims.select_n(falls, rising, falling), np.dtype("int32"))
+    rises = prims.squeeze(prims.ge(last, first), dimensions=(0,))
+    found = searchsorted(prims.select_n(rises, prims.rev(bins, dimensions=(0,)), bins), x, side)
+    from_end = prims.sub(literal(t.shape[0], typeof(found)), found)
+    return prims.select_n(rises, from_end, found)

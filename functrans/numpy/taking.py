@@ -54,7 +54,7 @@ def take(
         raise _no_out("take")
     a, indices = array_of(a, "take"), array_of(indices, "take", 1)
     if axis is None:
-        a, axis = reshape(a, shape=(typeof(a).size,)), 0
+        a, axis = a if typeof(a).ndim == 1 else reshape(a, shape=(typeof(a).size,)), 0
     axis = axis_index(axis, typeof(a).ndim, "take")
     n = typeof(a).shape[axis]
     _check_integers(indices, "take")

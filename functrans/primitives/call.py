@@ -22,8 +22,9 @@ from functrans.ir.program import Equation, Program, hoist_constants
 from functrans.ir.types import same_types
 from functrans.primitives.base import Cost, LinearInput, Primitive
 from functrans.primitives.parts import reached_outputs, reading, restricted, smaller
+from functrans.primitives.replay import OPTIONS, Replay, signature
 from functrans.primitives.residuals import fewer, take
-from functrans.trace import ARRAYS, Tracer, stage, staging_trace, state, typeof
+from functrans.trace import ARRAYS, Trace, Tracer, stage, staging_trace, state, typeof
 from functrans.tracer import CONCRETE
 
 
@@ -117,7 +118,6 @@ jit = Jit()
 # --- functions of several operations, called as one where nothing is recorded ---------------------
 
 _ARRAYS = (Tracer, jax.Array, np.ndarray)
-_OPTIONS = {bool, int, str, type(None)}
 _DIRECT: Any = object()  # stands for the compiled form of a call that needs its values
 _COMPOSITES: list[dict[tuple, Any]] = []
 
@@ -125,12 +125,14 @@ _COMPOSITES: list[dict[tuple, Any]] = []
 def composite(function: Callable[..., Any], numbers: tuple[type, ...] = ()) -> Callable[..., Any]:
     """Let a function of arrays and static options run as one operation where operations run at
     once: its program is recorded once per signature and costs one dispatch, as does its pullback.
-    While a program is being recorded its operations stand there themselves. A call that needs the
-    values of its arguments runs its operations one by one. Python numbers of the classes `numbers`
+    While a program is being recorded its operations stand there themselves, written down from
+    memory (replay.py) where the signature was met before. A call that needs the values of its
+    arguments runs its operations one by one. Python numbers of the classes `numbers`
     are operands; others are part of the signature."""
     programs: dict[tuple, Any] = {}
     compiled: dict[tuple, Any] = {}
-    _COMPOSITES.extend((programs, compiled))
+    replays: dict[tuple, Replay | None] = {}
+    _COMPOSITES.extend((programs, compiled, replays))
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -143,7 +145,7 @@ def composite(function: Callable[..., Any], numbers: tuple[type, ...] = ()) -> C
             options.append(kind)
             if kind is CONCRETE or kind in numbers:
                 arrays.append(x)
-            elif kind in _OPTIONS:
+            elif kind in OPTIONS:
                 options.append(x)
             elif kind is float:
                 options.append(repr(x))
@@ -160,13 +162,16 @@ def composite(function: Callable[..., Any], numbers: tuple[type, ...] = ()) -> C
         if run is not _DIRECT:
             try:
                 return run(*arrays)
-            except errors.AbstractValueError:
+            except jax.errors.JAXTypeError:  # it needs their values
                 compiled[key] = _DIRECT
             except OverflowError:  # a Python integer beyond its dtype: the function says it better
                 pass
         return function(*args, **kwargs)
 
     def record(*args: Any, **kwargs: Any) -> Any:
+        trace = state.trace
+        if trace.__class__ is Trace and trace.stages and not state.no_jit:
+            return write(trace, args, kwargs)
         if state.no_jit or staging_trace() is not None:
             return function(*args, **kwargs)
         arrays = []
@@ -174,7 +179,7 @@ def composite(function: Callable[..., Any], numbers: tuple[type, ...] = ()) -> C
             flags.jax_enable_x64, flags.jax_default_matmul_precision, state.axes,
         ]  # fmt: skip
         for x in (*args, *kwargs.values()) if kwargs else args:
-            if x.__class__ in _OPTIONS:
+            if x.__class__ in OPTIONS:
                 signature.append(x.__class__)
                 signature.append(x)
             elif x.__class__ in ARRAYS or isinstance(x, _ARRAYS):
@@ -202,6 +207,24 @@ def composite(function: Callable[..., Any], numbers: tuple[type, ...] = ()) -> C
         program, captured, out_tree = found
         outs = jit(*captured, *arrays, program=program)
         return outs[0] if out_tree is None else tree.unflatten(out_tree, outs)
+
+    def write(trace: Trace, args: Any, kwargs: dict[str, Any]) -> Any:
+        known = signature(trace, (*args, *kwargs.values()) if kwargs else args)
+        if known is None:
+            return function(*args, **kwargs)
+        found, operands = known
+        key = (*found, len(args), *kwargs)
+        replay = replays.get(key)
+        if replay is not None:
+            return replay.run(trace, operands)
+        start = len(trace.equations)
+        out = function(*args, **kwargs)
+        distinct = len({x.ref for x in operands}) == len(operands)
+        if distinct and key not in replays:  # f(x, x) says nothing of f(x, y)
+            if len(replays) > 4096:
+                replays.clear()
+            replays[key] = Replay.of(trace, start, operands, out)
+        return out
 
     return call
 

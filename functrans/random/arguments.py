@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import numpy as np
 
 from functrans.ir.types import canonical_dtype, dtype_class, is_key_dtype
 from functrans.numpy.promotion import broadcast_shape, invalid, mismatch, user_dtype
@@ -14,8 +15,10 @@ from functrans.trace import typeof
 
 
 def shape_of(name: str, shape: Any) -> tuple[int, ...]:
-    """A shape as a tuple of Python ints."""
+    """A shape as a tuple of Python ints; an int is the size of one axis."""
     try:
+        if isinstance(shape, (int, np.integer)):
+            shape = (shape,)
         sizes = tuple([operator.index(n) for n in shape])
     except TypeError as error:
         if isinstance(error, jax.errors.ConcretizationTypeError):
@@ -24,7 +27,7 @@ def shape_of(name: str, shape: Any) -> tuple[int, ...]:
         got = f"a key, {typeof(shape)}" if keys else f"{shape!r:.60}"
         raise mismatch(
             name,
-            f"shape must be a sequence of integers, got {got}",
+            f"shape must be integers, got {got}",
             "The key comes first: normal(key, shape)." if keys else
             "Write (n,) for one axis of size n, () for a scalar.",
         ) from None  # fmt: skip

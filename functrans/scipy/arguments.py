@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from functrans import numpy as jnp
 from functrans.interop.jax_functions import from_jax
 from functrans.ir.types import dtype_class
 from functrans.numpy.promotion import align_inexact, invalid, mismatch, value_of
@@ -31,7 +32,7 @@ def reals(name: str, *xs: Any) -> list[Any]:
 
 def float_of(name: str, x: Any) -> Any:
     """An operand that must be float32 or float64 already."""
-    x = value_of(x, name)
+    x = jnp.asarray(x) if isinstance(x, (list, tuple)) else value_of(x, name)
     if typeof(x).dtype not in FLOATS:
         raise mismatch(
             name,

@@ -14,9 +14,10 @@ from typing import Any
 
 import jax.scipy.special  # noqa: F401  (a namespace that JAX loads when it is asked for)
 
-from functrans import lax
+from functrans import errors, lax
 from functrans import numpy as jnp
 from functrans.api.custom_rules import custom_jvp
+from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import guard as _guard
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.nn import log_softmax as _log_softmax
@@ -202,6 +203,11 @@ def factorial(n: Any, exact: bool = False) -> Any:
     24.0...
     """
     if exact:
+        if not isinstance(n, int):
+            raise errors.MissingRule(
+                f"factorial: exact=True takes a Python integer, got {n!r:.60}, at\n"
+                f"    {describe(user_source())}\nLeave exact= away for arrays."
+            )
         return math.factorial(operator.index(n))
     (n,) = numbers("factorial", n)
     return jnp.where(jnp.less(n, 0), 0, lax.exp(lax.lgamma(jnp.add(n, 1))))

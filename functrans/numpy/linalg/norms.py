@@ -65,9 +65,10 @@ def _sum_of_squares(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
 def _vector_norm(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     if ord == 2:
         return prims.sqrt(_sum_of_squares(x, axes, keepdims))
-    size = prims.abs_(x)
+    signed = dtype_class(typeof(x).dtype) not in ("bool", "uint")
+    size = prims.abs_(x) if signed else x
     if ord == np.inf:
-        return max_over(size, axes, keepdims=keepdims)
+        return max_over(size, axes, keepdims=keepdims, initial=0)
     if ord == -np.inf:
         return min_over(size, axes, keepdims=keepdims)
     if ord == 1:
@@ -88,9 +89,11 @@ def _matrix_norm(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any
     rows, columns = axes
     if ord in (1, -1, np.inf, -np.inf):
         summed, kept = (rows, columns) if abs(ord) == 1 else (columns, rows)
-        choose = max_over if ord > 0 else min_over
         totals = sum_over(prims.abs_(x), summed, keepdims=True)
-        y = choose(totals, kept, keepdims=True)
+        if ord > 0:
+            y = max_over(totals, kept, keepdims=True, initial=0)
+        else:
+            y = min_over(totals, kept, keepdims=True)
         return y if keepdims else prims.squeeze(y, dimensions=tuple(sorted(axes)))
     if ord in ("nuc", 2, -2):
         return _spectral_norm(x, ord, axes, keepdims)
@@ -117,7 +120,9 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
 
     Source: `jax.numpy.linalg.vector_norm`.
     """
-    (x,) = promote_inexact((array_of(x, "vector_norm"),), "vector_norm")
+    x = array_of(x, "vector_norm")
+    if ord not in (1, np.inf, -np.inf):  # whose results are of the elements' dtype
+        (x,) = promote_inexact((x,), "vector_norm")
     return _vector_norm(x, ord, axes_of(axis, typeof(x).ndim, "vector_norm"), keepdims)
 
 

@@ -1,0 +1,105 @@
+"""What a library function recorded, to be recorded again without running the function.
+
+    operands, result of a call   -> Replay: its equations, by places instead of variables
+    Replay, operands of another  -> the same equations in another program, at the line of that call
+
+Recording a function of the library costs its Python: arguments are checked, types promoted, shapes
+compared. None of that has another outcome where the types and options are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from functrans import tree
+from functrans.flags import flags
+from functrans.ir.program import Equation, Literal, Var, prune
+from functrans.ir.source import user_source
+from functrans.trace import Trace, Tracer, state
+
+_SMALL = 1024  # elements of a constant
+OPTIONS = {bool, int, str, type(None), type(tree.structure(0))}
+
+
+def signature(trace: Trace, values: Sequence[Any]) -> tuple[list[Any], list[Tracer]] | None:
+    """What decides on the equations of a call, and its operands; None where that is not types and
+    options alone: of a literal, of a concrete array or a value of another trace the function may
+    know more."""
+    key: list[Any] = [flags.jax_enable_x64, flags.jax_default_matmul_precision]
+    operands = []
+    for x in values:
+        kind = x.__class__
+        if kind is Tracer:
+            if x.owner is not trace or x.ref.__class__ is Literal:
+                return None
+            operands.append(x)
+            key.append(x.type)
+            continue
+        key.append(kind)
+        if kind in OPTIONS:
+            key.append(x)
+        elif kind is float:  # 0.0 == -0.0, NaN != NaN
+            key.append(repr(x))
+        elif kind is tuple and all([i.__class__ is int for i in x]):
+            key.append(x)
+        else:
+            return None
+    return key, operands
+
+
+class Replay:
+    """The equations of a call. Places: of the operands first, then of the constants that the
+    function made, then of each result in turn."""
+
+    __slots__ = ("constants", "out_tree", "outs", "steps")
+
+    def __init__(self, constants: list[Any], steps: list[Any], outs: list[Any], out_tree: Any):
+        self.constants = constants
+        self.steps = steps
+        self.outs = outs
+        self.out_tree = out_tree
+
+    @staticmethod
+    def of(trace: Trace, start: int, operands: Sequence[Tracer], out: Any) -> Replay | None:
+        """What `trace` recorded from its equation number `start` on, of a call of distinct
+        operands with this result; None if it reads other traces, large constants, which are not to
+        be kept, or holds programs, whose equations know lines."""
+        leaves, out_tree = tree.flatten(out)
+        if not all([y.__class__ is Tracer and y.owner is trace for y in leaves]):
+            return None
+        places: dict[Any, int] = {x.ref: i for i, x in enumerate(operands)}
+        refs = [y.ref for y in leaves]
+        equations = prune(trace.equations[start:], refs)
+        read = {v for e in equations for v in e.inputs if v.__class__ is Var}
+        constants = []
+        for v, x in trace.captures.values():
+            if v in read and not isinstance(x, Tracer) and v.type.size <= _SMALL:
+                places[v] = len(places)
+                constants.append(x)
+        steps = []
+        for e in equations:
+            if e.primitive.holds_programs:
+                return None
+            ins = [places.get(v) if v.__class__ is Var else v for v in e.inputs]
+            if None in ins:
+                return None
+            for v in e.outputs:
+                places[v] = len(places)
+            steps.append((e.primitive, ins, [v.type for v in e.outputs], e.params))
+        outs = [places.get(v) if v.__class__ is Var else v for v in refs]
+        return None if None in outs else Replay(constants, steps, outs, out_tree)
+
+    def run(self, trace: Trace, operands: Sequence[Tracer]) -> Any:
+        """Record the equations, and return the result."""
+        source, origin = state.derived or (user_source(), None)
+        values: list[Any] = [x.ref for x in operands]
+        values += [trace.capture(x) for x in self.constants]
+        record = trace.equations.append
+        for primitive, ins, types, params in self.steps:
+            inputs = tuple([values[i] if i.__class__ is int else i for i in ins])
+            made = tuple([Var(t) for t in types])
+            record(Equation(primitive, inputs, made, params, source, origin))
+            values += made
+        refs = [values[i] if i.__class__ is int else i for i in self.outs]
+        return tree.unflatten(self.out_tree, [Tracer(trace, v.type, v) for v in refs])
