@@ -217,3 +217,14 @@ def test_sets_whose_size_is_not_known_before():
         ours, theirs = (lib.unique(b.at[0].set(3), **options) for lib in (jnp, jax_numpy))
         for x, y in zip(ft.tree.leaves(ours), ft.tree.leaves(theirs), strict=True):
             np.testing.assert_array_equal(x, y)
+
+
+def test_an_operand_that_is_a_constant_is_recorded_as_an_operand():
+    edges = (np.arange(3.0, dtype="float32"), np.arange(5.0, dtype="float32"))
+    values = jnp.array([0.5, 1.5])
+
+    def found(x):
+        return [jnp.searchsorted(e, x) for table in (edges, edges) for e in map(jnp.asarray, table)]
+
+    for i, y in enumerate(ft.jit(found)(values)):
+        np.testing.assert_array_equal(y, np.searchsorted(edges[i % 2], values))

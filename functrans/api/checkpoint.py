@@ -11,7 +11,7 @@ from typing import Any
 from functrans import errors, tree
 from functrans.api.checks import check_callable, here
 from functrans.api.flat import FlatFunction, function_name
-from functrans.api.jit import Statics
+from functrans.api.jit import Statics, wraps
 from functrans.ir.program import Equation, Program, Var
 from functrans.ir.source import location
 from functrans.ir.tracebacks import boundary
@@ -69,7 +69,7 @@ def checkpoint(
     bound: dict[Any, Callable[..., Any]] = {}  # static arguments -> the function of the others
 
     @boundary
-    @functools.wraps(fun, updated=())
+    @wraps(fun)
     def call(*args: Any, **kwargs: Any) -> Any:
         static, dynamic = statics.split(args, kwargs)
         leaves, in_tree = tree.flatten(dynamic)

@@ -13,6 +13,7 @@ from functrans import errors, tree
 from functrans.api.checks import check_callable
 from functrans.api.custom_calls import JvpCall, VjpCall, unflatten
 from functrans.api.flat import FlatFunction, as_array, function_name
+from functrans.api.jit import wraps
 from functrans.ir.program import Program, hoist_constants
 from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import boundary
@@ -327,7 +328,7 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @custom_vjp
-    @functools.wraps(fun, updated=())
+    @wraps(fun)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         return fun(*args, **kwargs)[0]
 

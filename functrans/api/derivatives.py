@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -32,6 +31,7 @@ from functrans.api.flat import (
     function_name,
     instantiate,
 )
+from functrans.api.jit import wraps
 from functrans.api.vmap import vmap
 from functrans.ir.program import prune
 from functrans.ir.tracebacks import boundary
@@ -222,7 +222,7 @@ def grad(
     both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int)
 
     @boundary
-    @functools.wraps(fun, updated=())
+    @wraps(fun)
     def gradient(*args: Any, **kwargs: Any) -> Any:
         value, g = both(*args, **kwargs)
         return (g, value[1]) if has_aux else g
@@ -257,7 +257,7 @@ def value_and_grad(
     numbers, several = positions(argnums)
 
     @boundary
-    @functools.wraps(fun, updated=())
+    @wraps(fun)
     def both(*args: Any, **kwargs: Any) -> Any:
         chosen = choose(fun, args, numbers)
         leaves, in_tree = tree.flatten((chosen, {}))
@@ -310,12 +310,12 @@ def jacfwd(
     numbers, several = positions(argnums)
 
     @boundary
-    @functools.wraps(fun, updated=())
+    @wraps(fun)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         chosen = tree.map(as_array, choose(fun, args, numbers))
         check_jacobian(fun, chosen, numbers, holomorphic)
 
-        @functools.wraps(fun, updated=())
+        @wraps(fun)
         def push(tangents: Any) -> Any:
             return jvp(_of_chosen(fun, numbers, args, kwargs), chosen, tangents, has_aux)
 
@@ -350,7 +350,7 @@ def jacrev(
     numbers, several = positions(argnums)
 
     @boundary
-    @functools.wraps(fun, updated=())
+    @wraps(fun)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         chosen = tree.map(as_array, choose(fun, args, numbers))
         types = [typeof(x) for x in tree.leaves(chosen)]

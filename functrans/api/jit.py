@@ -113,7 +113,7 @@ def jit(
     jitted: Any = jax.jit(entry, **options)
     jitted.jitted_function = fun  # what is shared knows it weakly
 
-    @functools.wraps(fun, updated=())
+    @wraps(fun)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             if state.trace is not None or state.no_jit:
@@ -150,6 +150,22 @@ def jit(
     call.clear_cache = clear_cache  # type: ignore[attr-defined]
     _HOW[call] = statics, run
     return call
+
+
+_OWN = ("jitted_function", "lower", "trace", "eval_shape", "program", "clear_cache")
+
+
+def wraps(fun: Any) -> Callable[[Any], Any]:
+    """`functools.wraps` for what is made of a function, without what `jit` gave that function."""
+    own = _OWN if how_jitted(fun) else ()
+
+    def finish(made: Any) -> Any:
+        functools.update_wrapper(made, fun)
+        for name in own:
+            made.__dict__.pop(name, None)
+        return made
+
+    return finish
 
 
 # Of each jitted function; not an attribute, which a user's `functools.wraps` gives to others.
@@ -324,7 +340,7 @@ class Statics:
             return self.fun
         static_args, static_kwargs = static
 
-        @functools.wraps(self.fun, updated=())
+        @functools.wraps(self.fun)
         def call(*args: Any, **kwargs: Any) -> Any:
             full = list(args)
             for i, x in static_args:

@@ -3,7 +3,6 @@ one's own, asked for types."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ import jax
 
 from functrans import errors, tree
 from functrans.api.flat import FlatFunction, as_array, function_name
-from functrans.api.jit import Statics
+from functrans.api.jit import Statics, wraps
 from functrans.backends import reference
 from functrans.ir.arguments import Arguments
 from functrans.ir.program import Equation, Program
@@ -50,7 +49,7 @@ def make_ir(
     statics = Statics(fun, static_argnums, static_argnames)
 
     @boundary
-    @functools.wraps(fun, updated=())
+    @wraps(fun)
     def made(*args: Any, **kwargs: Any) -> Program:
         program, _ = _staged(fun, statics, args, kwargs)
         return program

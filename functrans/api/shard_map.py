@@ -19,6 +19,7 @@ import jax
 from functrans import errors, tree
 from functrans.api.checks import check_callable, here
 from functrans.api.flat import FlatFunction, function_name
+from functrans.api.jit import wraps
 from functrans.ir.program import Program, hoist_constants
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType
@@ -84,7 +85,7 @@ def shard_map(
     programs: dict[Any, tuple[Program, tuple, Any]] = {}
 
     @boundary
-    @functools.wraps(f, updated=())
+    @wraps(f)
     def call(*args: Any) -> Any:
         leaves, in_tree = tree.flatten((args, {}))
         leaves = [materialize(as_array(x)) for x in leaves]

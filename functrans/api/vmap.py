@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from functrans import errors, tree
 from functrans.api.flat import FlatFunction, as_arrays, function_name
+from functrans.api.jit import wraps
 from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import boundary
 from functrans.primitives.reduction import reduce_sum
@@ -87,7 +87,7 @@ def vmap(
     spmd = () if spmd_axis_name is None else spmd
 
     @boundary
-    @functools.wraps(fun, updated=())
+    @wraps(fun)
     def mapped(*args: Any, **kwargs: Any) -> Any:
         if isinstance(in_axes, tuple) and len(in_axes) != len(args):
             raise errors.InvalidArgument(

@@ -125,7 +125,7 @@ def scaled_dot_general(
       >>> configs = [ft.nn.get_scaled_dot_general_config("mxfp8")] * 3
       >>> x, rows = jnp.full((1, 32), 0.3), (((1,), (1,)), ((), ()))
       >>> print(ft.nn.scaled_dot_general(x, x, rows, configs=configs))
-      [[2.8203125]]
+      [[3.125]]
     """
     name = "scaled_dot_general"
     if implementation is not None:

@@ -74,7 +74,8 @@ class Replay:
         read = {v for e in equations for v in e.inputs if v.__class__ is Var}
         constants = []
         for v, x in trace.captures.values():
-            if v in read and not isinstance(x, Tracer) and v.type.size <= _SMALL:
+            made_here = v in read and v not in places  # an operand may be a constant too
+            if made_here and not isinstance(x, Tracer) and v.type.size <= _SMALL:
                 places[v] = len(places)
                 constants.append(x)
         steps = []
