@@ -71,7 +71,7 @@ class Jit(Primitive):
     ) -> Sequence[Any]:
         linear = tuple([x.__class__ is LinearInput for x in args])
         ct_active = tuple([c is not None for c in ct])
-        back = t.program(params["program"], linear, ct_active)
+        back = t.program(params["program"], linear, ct_active, called=True)
         known = [x for x, lin in zip(args, linear, strict=True) if not lin]
         found = iter(self(*known, *[c for c in ct if c is not None], program=back))
         return [next(found) if lin else None for lin in linear]

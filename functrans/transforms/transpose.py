@@ -25,12 +25,17 @@ class Transposition:
     """What primitives that hold programs ask of the running transposition."""
 
     def program(
-        self, program: Program, linear: tuple[bool, ...], ct_active: tuple[bool, ...]
+        self,
+        program: Program,
+        linear: tuple[bool, ...],
+        ct_active: tuple[bool, ...],
+        called: bool = False,
     ) -> Program:
-        """`non-linear inputs, active cotangents -> cotangents of linear inputs`; cached."""
-        key = ("transpose", linear, ct_active)
+        """`non-linear inputs, active cotangents -> cotangents of linear inputs`; cached. `called`:
+        as a function, not as the body of a loop."""
+        key = ("transpose", linear, ct_active, called)
         if key not in program.cache:
-            program.cache[key] = _transpose_program(program, linear, ct_active)
+            program.cache[key] = _transpose_program(program, linear, ct_active, called)
         return program.cache[key]
 
 
@@ -228,8 +233,22 @@ def check_linear(equations: Sequence[Equation], tangents: Container[Var] | None 
             )
 
 
+def _first_operands_last(equations: list[Equation], tangents: set[Any]) -> list[Equation]:
+    """The two products of a product rule exchanged, `x dw` before `dx w`. The way back runs from
+    the last to the first: to the cotangent of x, for which the calls before this one wait, before
+    that of w, which XLA:CPU computes beside them."""
+    made = list(equations)
+    for i in range(len(made) - 1):
+        a, b = made[i], made[i + 1]
+        pair = a.primitive is b.primitive and a.primitive.multilinear
+        if pair and a.inputs[0] in tangents and b.inputs[1] in tangents:
+            if a.outputs[0] not in b.inputs:
+                made[i], made[i + 1] = b, a
+    return made
+
+
 def _transpose_program(
-    program: Program, linear: tuple[bool, ...], ct_active: tuple[bool, ...]
+    program: Program, linear: tuple[bool, ...], ct_active: tuple[bool, ...], called: bool
 ) -> Program:
     """Split a program that is linear in some inputs into the equations that depend on those and the
     rest, run the rest, and walk the first backwards."""
@@ -247,6 +266,8 @@ def _transpose_program(
             rest.append(eqn.primitive.part(eqn, [not m for m in own]))
             moved.append(eqn.primitive.part(eqn, own))
     check_linear(moved, tangents)
+    if called:
+        moved = _first_operands_last(moved, tangents)
 
     def back(*args: Any) -> list[Any]:
         env = dict(zip(known_in, args[: len(known_in)], strict=True))
