@@ -23,6 +23,7 @@ from functrans.ir.program import Equation, Literal, Program, Var
 from functrans.ir.source import equation_source, location, text_of
 from functrans.ir.text import Names, nested, show_equation
 from functrans.ir.types import is_key_dtype
+from functrans.tracer import CONCRETE
 
 RunOne = Callable[[Equation, list[Any]], Sequence[Any]]
 
@@ -254,6 +255,8 @@ def on_host(x: Any) -> Any:
 
 def is_key(x: Any) -> bool:
     """Is it an array of typed keys?"""
+    if x.__class__ is CONCRETE or x.__class__ is np.ndarray:  # keys have a class of their own
+        return False
     dtype = getattr(x, "dtype", None)
     return not isinstance(dtype, np.dtype) and isinstance(x, jax.Array) and is_key_dtype(dtype)
 

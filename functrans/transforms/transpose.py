@@ -241,9 +241,9 @@ def _first_operands_last(equations: list[Equation], tangents: set[Any]) -> list[
     for i in range(len(made) - 1):
         a, b = made[i], made[i + 1]
         pair = a.primitive is b.primitive and a.primitive.multilinear
-        if pair and a.inputs[0] in tangents and b.inputs[1] in tangents:
-            if a.outputs[0] not in b.inputs:
-                made[i], made[i + 1] = b, a
+        ordered = a.inputs[0] in tangents and b.inputs[1] in tangents if pair else False
+        if ordered and a.outputs[0] not in b.inputs:
+            made[i], made[i + 1] = b, a
     return made
 
 
