@@ -141,7 +141,7 @@ class _Comparison:
         self.worst: dict[Equation, Callable[[], Finding]] = {}  # at most ROWS
         self.count = 0
         self.waiting: deque[tuple] = deque()  # while XLA computes
-        self.drift = Drift()
+        self.drift = Drift(other is None)
 
     def report(self, compiled: bool) -> Report:
         with np.errstate(all="ignore"):

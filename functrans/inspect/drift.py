@@ -21,7 +21,10 @@ from functrans.inspect.staged import summary
 from functrans.ir.program import Equation, Program, Var
 from functrans.ir.text import nested
 from functrans.ir.types import is_inexact
+from functrans.primitives.shape import broadcast_in_dim, reshape, rev, squeeze, transpose
 
+# All elements of the operand stand in the result, and no others: it has the operand's error.
+_MOVES = frozenset([broadcast_in_dim, reshape, rev, squeeze, transpose])
 SAMPLE = 2048
 MOST_BYTES = 2**28  # of all that is remembered
 _VISIBLE = 2.0**-18  # smaller errors may grow
@@ -38,13 +41,16 @@ class Growth(NamedTuple):
 
 
 class Drift:
-    """Error of a run against another that is seen later."""
+    """Error of a run against another that is seen later, of the same program or of another one of
+    the same shape."""
 
-    def __init__(self) -> None:
+    def __init__(self, same: bool) -> None:
+        self._same = same
+        self._made: set[Var] = set()  # by equations that are remembered
         self.curve: list[float] = []  # the relative error of each equation's results, in order
         self.parted: str | None = None  # where the runs first took different ways
         self.sampled = True
-        self._kept: dict[tuple, list[Any]] = {}
+        self._kept: dict[tuple, list[Any] | None] = {}  # None: of a move
         self._bytes = 0
         self._errors: dict[Var, float] = {}  # of the last value of a variable
         self._carried: dict[Program, float] = {}  # of the last results of a nested program
@@ -56,18 +62,30 @@ class Drift:
         if self._bytes > MOST_BYTES:
             self.sampled = False
             return
+        eqn = place.equation
+        if self._same and eqn.primitive in _MOVES and eqn.inputs[0] in self._made:
+            self._made.add(eqn.outputs[0])
+            self._kept[place.key] = None
+            return
+        self._made.update(eqn.outputs)
         kept = [_sample(y) for y in outs]
         self._kept[place.key] = kept
         self._bytes += 200 + sum([y.nbytes for y in kept])
 
     def follow(self, place: Place, values: Sequence[Any], outs: Sequence[Any]) -> None:
         """What the second run, the exact one, makes there."""
-        kept = self._kept.pop(place.key, None)
-        if kept is None:
+        kept = self._kept.pop(place.key, ())
+        if kept == ():
             if self.parted is None and self.sampled:
                 self.parted = str(place)
             return
         eqn = place.equation
+        if kept is None:
+            v, after = eqn.outputs[0], self._errors.get(eqn.inputs[0], 0.0)
+            self._errors[v] = after
+            self._largest[v] = max(after, self._largest.get(v, 0.0))
+            self._reached(place, after)
+            return
         after, k = 0.0, 0
         for i, (v, y, x) in enumerate(zip(eqn.outputs, kept, outs, strict=True)):
             error = relative(y, _sample(x)) if is_inexact(v.type.dtype) else 0.0
@@ -76,10 +94,7 @@ class Drift:
                 self._largest[v] = error
             if error > after:
                 after, k = error, i
-        self.curve.append(after)
-        if place.frame.holder is not None:
-            carried = self._carried.get(place.frame.program, 0.0)
-            self._carried[place.frame.program] = max(carried, after)
+        self._reached(place, after)
         if after <= _VISIBLE or eqn.primitive.holds_programs:
             return
         before = max(self._before(place), float(np.finfo(np.float32).eps) / 2)
@@ -87,6 +102,12 @@ class Drift:
         if factor > max(_NOTABLE, self._grown[eqn].factor if eqn in self._grown else 0.0):
             texts = [summary(x[k], eqn.outputs[k].type) for x in (kept, outs)]
             self._grown[eqn] = Growth(factor, before, after, Finding.of(place, 0.0, 0.0, *texts))
+
+    def _reached(self, place: Place, error: float) -> None:
+        self.curve.append(error)
+        if place.frame.holder is not None:
+            carried = self._carried.get(place.frame.program, 0.0)
+            self._carried[place.frame.program] = max(carried, error)
 
     def growth(self, program: Program) -> Growth | None:
         """Where the error grew most; None if it stayed near the rounding everywhere.
