@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from functrans import errors, tree
-from functrans.ir.source import definition, is_users
+from functrans.ir.source import definition, describe, is_users, user_source
 from functrans.tracer import CALLS, typeof
 
 
@@ -24,11 +24,34 @@ class FlatFunction:
 
     def __call__(self, *leaves: Any) -> list[Any]:
         args, kwargs = tree.unflatten(self.in_tree, leaves)
-        out = self.fun(*args, **kwargs)
+        out = self.run(args, kwargs)
         outs, self.out_tree = tree.flatten(out)
         for i, y in enumerate(outs):
             check_result(self.named, y, out, i)
         return outs
+
+    def run(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """What the function returns."""
+        try:
+            return self.fun(*args, **kwargs)
+        except TypeError as error:
+            if "<class 'functrans." in str(error) and not isinstance(error, errors.FunctransError):
+                raise _given_to_jax(error) from None
+            raise
+
+
+def _given_to_jax(error: TypeError) -> Exception:
+    """Our error for JAX's about a value that it does not know."""
+    source, tb = user_source(), error.__traceback__
+    while tb is not None:
+        if is_users(tb.tb_frame.f_code):
+            source = tb.tb_frame.f_code, tb.tb_lasti
+        tb = tb.tb_next
+    return errors.FunctionOfJax(
+        f"a function of JAX was given a traced value of functrans, at\n    {describe(source)}\n"
+        "Call the one of functrans (import functrans.numpy as jnp), or translate it:\n"
+        "functrans.interop.from_jax(f)."
+    )
 
 
 def _named_leaves(call: dict[str, Any]) -> tuple[Any, list[str]]:

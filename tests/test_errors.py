@@ -732,7 +732,7 @@ def test_every_class_of_error_is_in_the_table_or_in_another_test():
         errors.DeletedArray, errors.TruncatedDtype, errors.UnknownPadding, errors.UnknownUpdate,
     }  # fmt: skip
     elsewhere |= {  # test_callbacks.py
-        errors.CallbackResult, errors.InvalidFormat, errors.OpaqueCallback,
+        errors.CallbackResult, errors.FunctionOfJax, errors.InvalidFormat, errors.OpaqueCallback,
     }  # fmt: skip
     assert ours - elsewhere == {row.error for row in TABLE}
 

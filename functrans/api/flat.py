@@ -36,7 +36,7 @@ class Function(FlatFunction):
             self.n_out = len(outs)
             return outs
         args, kwargs = tree.unflatten(self.in_tree, leaves)
-        result = self.fun(*args, **kwargs)
+        result = self.run(args, kwargs)
         if not isinstance(result, (tuple, list)) or len(result) != 2:
             raise errors.NotAnArray(
                 f"with has_aux=True {function_name(self.named)} must return a pair (out, aux), got "

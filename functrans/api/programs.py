@@ -9,6 +9,7 @@ from typing import Any
 import jax
 
 from functrans import errors, tree
+from functrans.api.checks import check_callable
 from functrans.api.flat import FlatFunction, as_array, function_name
 from functrans.api.jit import Statics, wraps
 from functrans.backends import reference
@@ -46,6 +47,7 @@ def make_ir(
         return c
       }
     """
+    check_callable(fun, "make_ir")
     statics = Statics(fun, static_argnums, static_argnames)
 
     @boundary
