@@ -134,7 +134,10 @@ def test_what_is_made_of_a_nested_program_has_its_names():
         return jnp.sin(x) * params["w"]
 
     params = {"w": normal(3)}
-    whole = lambda p, x: jnp.sum(layer(p, x))  # noqa: E731
+
+    def whole(params: Any, x: Any) -> Any:
+        return jnp.sum(layer(params, x))
+
     for f, more in (
         (ft.grad(whole, (0, 1)), []),
         (lambda p, x: ft.jvp(layer, (p, x), (p, x)), ["", ""]),

@@ -20,6 +20,7 @@ import numpy as np
 
 from functrans import errors, tree
 from functrans.api import retraces
+from functrans.api.checks import check_callable
 from functrans.api.flat import FlatFunction, function_name
 from functrans.backends import eager, xla
 from functrans.flags import flags
@@ -93,11 +94,7 @@ def jit(
     options = {k: v for k, v in locals().items() if k != "fun"}
     if fun is None:
         return functools.partial(jit, **options)
-    if not callable(fun):
-        raise errors.NotAnArray(
-            f"jit takes a function, got {fun!r:.80} of type {type(fun).__qualname__}, at\n"
-            f"    {describe(user_source())}\nWrite jit(f)(x), not jit(f(x))."
-        )
+    check_callable(fun, "jit")
     inline = options.pop("inline")
     del options["passes"]
     run = pipeline.DEFAULT if passes is None else pipeline.chosen(passes)

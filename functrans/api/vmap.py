@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from functrans import errors, tree
+from functrans.api.checks import check_callable
 from functrans.api.flat import FlatFunction, as_arrays, function_name
 from functrans.api.jit import wraps
 from functrans.ir.source import describe, user_source
@@ -57,11 +58,7 @@ def vmap(
       >>> print(softmax(jnp.zeros(4)))
       [0.25 0.25 0.25 0.25]
     """
-    if not callable(fun):
-        raise errors.NotAnArray(
-            f"vmap takes a function, got {fun!r:.80} of type {type(fun).__qualname__}, at\n"
-            f"    {describe(user_source())}\nWrite vmap(f)(x), not vmap(f(x))."
-        )
+    check_callable(fun, "vmap")
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
     if not (in_axes is None or isinstance(in_axes, (int, tuple))):

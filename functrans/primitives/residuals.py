@@ -25,23 +25,37 @@ def take(places: Sequence[tuple[str, int]], ins: Any, outs: Any, extras: Any) ->
     return [stores[kind][i] for kind, i in places]
 
 
+def placed(
+    values: Iterable[Any], ins: Iterable[Any], outs: Iterable[Any]
+) -> tuple[list[Any], tuple[tuple[str, int], ...]]:
+    """Those values that are neither operands nor results, and where each is found; see `take`."""
+    known: dict[Any, tuple[str, int]] = {v: ("in", i) for i, v in enumerate(ins)}
+    for i, v in enumerate(outs):
+        known.setdefault(v, ("out", i))
+    extra: list[Any] = []
+    places = []
+    for v in values:
+        if v not in known:
+            known[v] = ("extra", len(extra))
+            extra.append(v)
+        places.append(known[v])
+    return extra, tuple(places)
+
+
 def fewer(part: Any) -> Any:
     """A `transforms.jvp.Split` that gives no residual that is cheap to compute again."""
     made = part.forward.cache.get("fewer")
     if made is None:
         forward, n = part.forward, len(part.out_active)
         ins, outs, extra = forward.inputs, forward.outputs[:n], forward.outputs[n:]
-        found: dict[Any, tuple[str, int]] = {v: ("out", i) for i, v in enumerate(outs)}
-        found.update({v: ("in", i) for i, v in enumerate(ins)})
         needed = take(part.residuals, ins, outs, extra)
-        kept, linear = fewest(forward, needed, part.linear, found)
-        extra = [v for v in kept if v not in found]
-        found.update({v: ("extra", i) for i, v in enumerate(extra)})
+        kept, linear = fewest(forward, needed, part.linear, [*ins, *outs])
+        extra, places = placed(kept, ins, outs)
         outs = (*outs, *extra)
         made = part._replace(
             forward=forward.replace(outputs=outs, equations=prune(forward.equations, outs)),
             linear=linear,
-            residuals=tuple([found[v] for v in kept]),
+            residuals=places,
         )
         forward.cache["fewer"] = made
     return made

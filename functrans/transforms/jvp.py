@@ -20,6 +20,7 @@ from functrans.ir.program import PRIMITIVES, Equation, Literal, Origin, Program,
 from functrans.ir.source import user_source
 from functrans.ir.types import is_key_dtype
 from functrans.primitives.constants import closed
+from functrans.primitives.residuals import placed
 from functrans.trace import (
     Tracer,
     bind_in,
@@ -387,17 +388,8 @@ def split(program: Program, active: tuple[bool, ...], needed: tuple[bool, ...] =
     forward, linear, out_active = linearized(program, active, needed)
     n = len(program.outputs)
     outs, residuals = forward.outputs[:n], forward.outputs[n:]
-    known: dict[Any, tuple[str, int]] = {v: ("in", i) for i, v in enumerate(forward.inputs)}
-    for i, v in enumerate(outs):
-        known.setdefault(v, ("out", i))
-    extra: list[Any] = []
-    places = []
-    for v in residuals:
-        if v not in known:
-            known[v] = ("extra", len(extra))
-            extra.append(v)
-        places.append(known[v])
-    made = Split(forward.replace(outputs=(*outs, *extra)), linear, out_active, tuple(places))
+    extra, places = placed(residuals, forward.inputs, outs)
+    made = Split(forward.replace(outputs=(*outs, *extra)), linear, out_active, places)
     program.cache[key] = made
     return made
 
