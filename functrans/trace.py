@@ -143,9 +143,10 @@ class Trace:
         """The program from `inputs` to `outputs`, without the equations that it does not need."""
         outs = [self.ref(x) for x in outputs]
         equations = prune(self.equations, outs)
-        used = {v for eqn in equations for v in eqn.inputs if v.__class__ is Var}
-        used.update([v for v in outs if v.__class__ is Var])
-        captured = [(v, x) for v, x in self.captures.values() if v in used]
+        captured: list[tuple[Var, Any]] = []
+        if self.captures:
+            used = set(outs).union(*[eqn.inputs for eqn in equations])
+            captured = [(v, x) for v, x in self.captures.values() if v in used]
         return Program(
             [x.ref for x in inputs],
             equations,

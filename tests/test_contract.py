@@ -19,7 +19,6 @@ from functrans.backends import reference
 from functrans.ir import PRIMITIVES, Program, check, show
 from functrans.passes.by_example import ByExample
 from functrans.passes.products import Expansion, NotSeparable
-from functrans.passes.rewrite import children
 
 MODULE = sys.modules["functrans.passes.contract"]
 P = PRIMITIVES
@@ -30,7 +29,14 @@ class Everything(MODULE._Search):
 
     def cheaper(self, cluster: Any) -> Any:
         sinks = [MODULE.Sink(e, self.cheapest(e, cluster, np.inf, np.inf)) for e in cluster.sinks]
-        return sinks if sinks and all([s.way is not None for s in sinks]) else None
+        if not sinks or any([s.way is None for s in sinks]):
+            return None
+        as_written = [
+            self.cost(e) for e in (*cluster.sinks, *map(self.made_by.get, cluster.values))
+        ]
+        least = min(sum(self.least(cluster).values()), 0.8 * sum(as_written))
+        assert sum([s.way.cost for s in sinks]) >= least
+        return sinks
 
     def _is_masked(self, e: Any, u: Any) -> bool:
         return False
@@ -240,6 +246,36 @@ def test_left_alone(name, monkeypatch):
         assert ft.passes.contract(program) is program
 
 
+CHAINS = ("mk,kn,nl->ml", "mk,kn,mn->m", "mk,kn,ml->nl", "bmk,bkn,bnl->bml", "bmk,kn,bml->nl",
+          "bmk,kn,bn->bm", "mk,kn,lm->ln")  # fmt: skip
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_no_order_is_cheaper_than_the_least(chain, monkeypatch):
+    bounds = []
+
+    class Bounded(Everything):
+        def cheaper(self, cluster: Any) -> Any:
+            found = super().cheaper(cluster)
+            bounds.append(sum(self.least(cluster).values()))
+            return found
+
+    chosen(monkeypatch, Bounded)
+    left, middle, rest = chain.split(",")
+    right = rest.partition("->")[0]
+    made = "".join([n for n in dict.fromkeys(left + middle) if n != "k"])
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        size = {name: int(rng.choice([8, 32, 128, 512])) for name in "bmknl"}
+        a, b, c = (np.ones([size[n] for n in names], np.float32) for names in (left, middle, right))
+
+        def f(a: Any, b: Any, c: Any) -> Any:
+            return fnp.einsum(f"{made},{rest}", fnp.einsum(f"{left},{middle}->{made}", a, b), c)
+
+        ft.passes.contract(ft.make_ir(f)(a, b, c))
+    assert max(bounds) > 0
+
+
 def test_exact_passes_keep_the_order():
     a = np.ones((300, 300), np.float32)
     f = lambda a, b, v: (a @ b) @ v  # noqa: E731
@@ -370,7 +406,7 @@ def test_bfloat16_is_multiplied_in_float32(name, search, monkeypatch):
     x, d = (jnp.asarray(rng.normal(size=s), "bfloat16") for s in ((4, 40), (4, 30)))
     f = lambda x, d: NARROW[name](x, d)  # noqa: E731
     made = ft.jit(f).program(x, d)
-    large = [v for p in (made, *children(made)) for e in p.equations for v in e.outputs]
+    large = [v for p in (made, *made.children) for e in p.equations for v in e.outputs]
     assert max([v.type.size for v in large if len(v.type.shape) == 3], default=0) < 4 * 30 * 40
     check(made)
     exact = NARROW[name](*[fnp.asarray(v, "float32") for v in (x, d)])
@@ -916,7 +952,7 @@ def test_every_way_of_clipping(model, way, dtype, search, monkeypatch):
 
 
 def shapes_made(program: Program) -> list[tuple[int, ...]]:
-    inner = [s for p in children(program) for s in shapes_made(p)]
+    inner = [s for p in program.children for s in shapes_made(p)]
     return inner + [v.type.shape for e in program.equations for v in e.outputs]
 
 

@@ -432,7 +432,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[..., An
         with tracing(trace):
             outs = flat(*inputs)
         own = [y.ref if getattr(y, "owner", None) is trace else None for y in outs]
-        check_linear(prune(trace.equations, [v for v in own if v is not None]))
+        check_linear(prune(trace.equations, [v for v in own if v is not None], values=True))
         cts = cotangents(ct, flat.out_tree, [typeof(y) for y in outs])
         found = backward(trace.equations, [x.ref for x in inputs], own, cts)
         return tree.unflatten(

@@ -348,6 +348,8 @@ class Statics:
 
     def check(self, args: tuple, kwargs: dict[str, Any]) -> None:
         """Raise UnhashableStatic for a static argument that cannot be hashed."""
+        if not self.names and not self.numbers:
+            return
         given = [(f"argument {i}", x) for i, x in enumerate(args) if i in self.numbers]
         given += [(f"argument {k!r}", v) for k, v in kwargs.items() if k in self.names]
         for name, value in given:

@@ -25,7 +25,7 @@ from jax.extend.mlir.dialects import stablehlo as hlo
 from jax.interpreters import mlir
 
 from functrans.backends import cpu
-from functrans.ir.program import Equation, Literal, Program, results_by_age
+from functrans.ir.program import Literal, Program, results_by_age
 from functrans.ir.source import Source, line_of
 from functrans.ir.text import with_nested
 from functrans.ir.types import ArrayType, dtype_class
@@ -173,9 +173,7 @@ class Lowering:
         literals: dict[tuple, Any] = {}
         outer, self._starts = self._starts, {}
 
-        def value(v: Any) -> Any:
-            if v.__class__ is not Literal:
-                return env[v]
+        def filled(v: Literal) -> Any:
             key = (v.value, v.value.__class__, v.type, str(v.value))
             if key not in literals:
                 literals[key] = self.full(v.value, v.type)
@@ -184,19 +182,17 @@ class Lowering:
         for source, equations in itertools.groupby(program.equations, _source):
             with self._location(source):  # entered once for a run of equations of one line
                 for eqn in equations:
-                    self._emit_one(eqn, env, value)
+                    primitive, inputs, outputs = eqn.primitive, eqn.inputs, eqn.outputs
+                    self.in_types = [v.type for v in inputs]
+                    self.out_types = [v.type for v in outputs]
+                    given = [filled(v) if v.__class__ is Literal else env[v] for v in inputs]
+                    outs = primitive.lower(self, *given, **eqn.params)
+                    if primitive.multiple:
+                        env.update(zip(outputs, outs, strict=True))
+                    else:
+                        env[outputs[0]] = outs
         self._starts = outer
-        return [value(v) for v in program.outputs]
-
-    def _emit_one(self, eqn: Equation, env: dict[Any, Any], value: Callable[[Any], Any]) -> None:
-        self.in_types = [v.type for v in eqn.inputs]
-        self.out_types = [v.type for v in eqn.outputs]
-        primitive = eqn.primitive
-        outs = primitive.lower(self, *[value(v) for v in eqn.inputs], **eqn.params)
-        if primitive.multiple:
-            env.update(zip(eqn.outputs, outs, strict=True))
-        else:
-            env[eqn.outputs[0]] = outs
+        return [filled(v) if v.__class__ is Literal else env[v] for v in program.outputs]
 
     def call(self, program: Program, operands: Sequence[Any]) -> list[Any]:
         """A call of the program as a function of its own, emitted once per module. One with ordered

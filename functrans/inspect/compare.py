@@ -245,7 +245,7 @@ class _Comparison:
     def _check_whole(self, place: Place, values: list[Any], outs: Sequence[Any]) -> None:
         """An equation that holds programs, compiled as one, against its own equations' run."""
         eqn = place.equation
-        if self.first is not None or not nested(eqn.params) or any(place.steps):
+        if self.first is not None or not eqn.programs or any(place.steps):
             return
         whole = by_xla(eqn, values)
         for y, x, v in zip(whole, outs, eqn.outputs, strict=True):
@@ -323,7 +323,7 @@ def _twins(program: Program, other: Program) -> Twins | None:
         names: dict[Any, Any] = dict(zip(q.inputs, p.inputs, strict=True))
         names.update(_constants(p, q))
         for e, twin in zip(p.equations, q.equations, strict=True):
-            inside = [[n for _, n in nested(x.params)] for x in (e, twin)]
+            inside = [x.programs for x in (e, twin)]
             mine, its = ([v.type for v in x.outputs] for x in (e, twin))
             if not same_types(mine, its) or len(inside[0]) != len(inside[1]):
                 return None

@@ -15,7 +15,7 @@ from functrans.inspect.schedule import Schedule, own_cost, schedule, used_around
 from functrans.inspect.staged import check_given, passes_of, staged
 from functrans.ir.program import Program
 from functrans.ir.source import location, text_of
-from functrans.ir.text import nested, show_equation
+from functrans.ir.text import show_equation
 from functrans.ir.tracebacks import boundary
 from functrans.passes.explain import measured, short
 from functrans.passes.pipeline import DEFAULT, Choice
@@ -233,7 +233,7 @@ def _equations(program: Program) -> list[EquationCost]:
         p, often, passed, around = todo.pop()
         for e, used in zip(p.equations, schedule(p).used, strict=True):
             own = own_cost(e)
-            inside = [q for _, q in nested(e.params)]
+            inside = e.programs
             if inside:
                 parts = [own_cost(x) for q in inside for x in q.equations]
                 flops, size = sum([c.flops for c in parts]), sum([c.bytes for c in parts])

@@ -19,7 +19,6 @@ from functrans.inspect.observe import Place
 from functrans.inspect.report import Finding
 from functrans.inspect.staged import summary
 from functrans.ir.program import Equation, Program, Var
-from functrans.ir.text import nested
 from functrans.ir.types import is_inexact
 from functrans.primitives.shape import broadcast_in_dim, reshape, rev, squeeze, transpose
 
@@ -128,7 +127,7 @@ class Drift:
                     found.append(g._replace(factor=after / g.before, after=after))
                 read = eqn.inputs
                 if eqn.primitive.holds_programs:
-                    inside = [q for _, q in nested(eqn.params)]
+                    inside = eqn.programs
                     read = (*read, *[v for q in inside for v in q.outputs])
                     todo += inside
                 for v in read:

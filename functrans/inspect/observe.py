@@ -236,7 +236,7 @@ def letters(program: Program) -> Names:
             item = todo.pop()
             if isinstance(item, Equation):
                 variables: Sequence[Any] = item.outputs
-                todo += reversed([p for _, p in nested(item.params)])
+                todo += reversed(item.programs)
             elif item in seen:
                 continue
             else:

@@ -16,7 +16,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from functrans.ir.program import Equation, Program, Var
-from functrans.ir.text import nested
 from functrans.passes.explain import measured
 from functrans.primitives.base import Cost, bytes_of
 from functrans.primitives.elementwise import Elementwise
@@ -81,7 +80,7 @@ def used_around(eqn: Equation, used: int, inner: Program) -> int:
 def _inside(eqn: Equation) -> tuple[int, int]:
     """What the programs that an equation holds need beside its operands and results, and the bytes
     that they read and write in all the steps that they are run."""
-    programs = [p for _, p in nested(eqn.params)] if eqn.primitive.holds_programs else []
+    programs = eqn.programs
     if not programs:
         return 0, 0
     results = bytes_of(*[v.type for v in eqn.outputs])

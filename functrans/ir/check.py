@@ -8,7 +8,7 @@ from typing import Any
 from functrans import errors
 from functrans.ir.program import Equation, Literal, Program, Var
 from functrans.ir.source import equation_source
-from functrans.ir.text import Names, nested, show_equation
+from functrans.ir.text import Names, show_equation, with_nested
 
 AROUND = 2  # equations shown before and after the wrong one
 
@@ -32,17 +32,8 @@ def check(program: Program) -> Program:
       Traceback (most recent call last):
       functrans.errors.CheckError: in equation 0 of the program: the result has type f32[3], ...
     """
-    seen = {program}
-    todo = [program]
-    while todo:
-        one = todo.pop()
+    for one in with_nested(program):
         _Checker(one, inner=one is not program).run()
-        for eqn in one.equations:
-            if eqn.primitive.holds_programs:
-                for _, inside in nested(eqn.params):
-                    if inside not in seen:
-                        seen.add(inside)
-                        todo.append(inside)
     return program
 
 

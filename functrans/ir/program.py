@@ -73,6 +73,18 @@ class Equation:
         self.source: tuple | None = source
         self.origin: Origin | None = origin
 
+    @property
+    def programs(self) -> list[Program]:
+        """The programs among its parameters."""
+        found: list[Program] = []
+        if self.primitive.holds_programs:
+            for value in self.params.values():
+                if value.__class__ is Program:
+                    found.append(value)
+                elif value.__class__ is tuple and value and value[0].__class__ is Program:
+                    found += value
+        return found
+
     def __repr__(self) -> str:
         from_, to = (" ".join(str(v.type) for v in vs) for vs in (self.inputs, self.outputs))
         return f"<{to} = {self.primitive.name} {from_}>"
@@ -124,6 +136,15 @@ class Program:
         return _later("entry", "draw")(self, path)
 
     @property
+    def children(self) -> list[Program]:
+        """The programs that its equations hold, each once."""
+        found = self.cache.get("children")
+        if found is None:
+            held = [p for e in self.equations if e.primitive.holds_programs for p in e.programs]
+            found = self.cache["children"] = list(dict.fromkeys(held))
+        return found
+
+    @property
     def in_types(self) -> tuple[ArrayType, ...]:
         found = self.cache.get("in_types")  # asked for at each call of the program
         if found is None:
@@ -160,15 +181,18 @@ def _later(module: str, name: str = "") -> Callable[..., Any]:
     return getattr(made, name or module)
 
 
-def prune(equations: Sequence[Equation], outputs: Iterable[Any]) -> list[Equation]:
-    """The equations that the outputs need, or that have an effect."""
+def prune(
+    equations: Sequence[Equation], outputs: Iterable[Any], values: bool = False
+) -> list[Equation]:
+    """The equations that the outputs need, or that have an effect. `values`: among the operands
+    are arrays, as in a linear map whose residuals stand as they are."""
     needed = {v for v in outputs if v.__class__ is Var}  # among the others are arrays
     kept = []
     for eqn in reversed(equations):
         if needed.isdisjoint(eqn.outputs) and not eqn.primitive.has_effects(eqn.params):
             continue
         kept.append(eqn)
-        needed.update([v for v in eqn.inputs if v.__class__ is Var])
+        needed.update([v for v in eqn.inputs if v.__class__ is Var] if values else eqn.inputs)
     kept.reverse()
     return kept
 

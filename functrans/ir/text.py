@@ -161,13 +161,12 @@ def _repeated(program: Program) -> set[Program]:
     seen, twice, todo = {program}, set(), [program]
     while todo:
         for eqn in todo.pop().equations:
-            if eqn.primitive.holds_programs:
-                for _, inner in nested(eqn.params):
-                    if inner in seen:
-                        twice.add(inner)
-                    else:
-                        seen.add(inner)
-                        todo.append(inner)
+            for inner in eqn.programs:
+                if inner in seen:
+                    twice.add(inner)
+                else:
+                    seen.add(inner)
+                    todo.append(inner)
     return twice
 
 
@@ -220,7 +219,7 @@ def _params(eqn: Equation) -> str:
     usual = defaults(eqn.primitive)
     shown = [show_value(short)] if short else []
     for name, value in rest.items():
-        if not _holds_programs(value) and not (name in usual and is_same(value, usual[name])):
+        if not holds_programs(value) and not (name in usual and is_same(value, usual[name])):
             shown.append(f"{name}={show_value(value)}")
     return f"[{', '.join(shown)}]" if shown else ""
 
@@ -229,12 +228,10 @@ def with_nested(program: Program) -> list[Program]:
     """A program and all that stand in its equations, each once."""
     found, todo = {program: None}, [program]
     while todo:
-        for eqn in todo.pop().equations:
-            if eqn.primitive.holds_programs:
-                for _, inner in nested(eqn.params):
-                    if inner not in found:
-                        found[inner] = None
-                        todo.append(inner)
+        for inner in todo.pop().children:
+            if inner not in found:
+                found[inner] = None
+                todo.append(inner)
     return list(found)
 
 
@@ -244,12 +241,13 @@ def nested(params: dict[str, Any]) -> list[Entry]:
     for name, value in params.items():
         if value.__class__ is Program:
             found.append(("" if name == "program" else f"{name}: ", value))
-        elif _holds_programs(value):
+        elif holds_programs(value):
             found += [(f"{name}.{i}: ", p) for i, p in enumerate(value)]
     return found
 
 
-def _holds_programs(value: Any) -> bool:
+def holds_programs(value: Any) -> bool:
+    """Is a parameter a program, or a tuple of such?"""
     if value.__class__ is tuple:
         return bool(value) and value[0].__class__ is Program
     return value.__class__ is Program

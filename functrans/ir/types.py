@@ -6,6 +6,7 @@ object and hashing one costs an address.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -26,11 +27,13 @@ class ArrayType:
     `dtype` is a `numpy.dtype` or one of JAX's extended dtypes (typed PRNG keys).
     """
 
-    __slots__ = ("__weakref__", "dtype", "shape", "weak_type")
+    __slots__ = ("__weakref__", "dtype", "ndim", "shape", "size", "weak_type")
 
     shape: tuple[int, ...]
     dtype: Any
     weak_type: bool
+    ndim: int
+    size: int
 
     def __new__(cls, shape: tuple[int, ...], dtype: Any, weak_type: bool = False) -> ArrayType:
         key = (shape, dtype, weak_type)
@@ -42,23 +45,13 @@ class ArrayType:
             dtype = np.dtype(dtype)
         new = object.__new__(cls)
         new.shape, new.dtype, new.weak_type = shape, dtype, bool(weak_type)
+        new.ndim, new.size = len(shape), math.prod(shape)
         # Also under the caller's own spelling (np.float32, a list of sizes as np.int64, ...).
         new = _INTERNED.setdefault((shape, dtype, new.weak_type), new)
         return _INTERNED.setdefault(key, new)
 
     def __reduce__(self):
         return ArrayType, (self.shape, self.dtype, self.weak_type)
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        n = 1
-        for d in self.shape:
-            n *= d
-        return n
 
     def update(self, shape=None, dtype=None, weak_type=None) -> ArrayType:
         return ArrayType(

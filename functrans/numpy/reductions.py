@@ -330,13 +330,13 @@ def mean(
     out_dtype = inexact_dtype(t.dtype) if dtype is None else user_dtype(dtype)
     wide = computed_in(out_dtype) if dtype is None else out_dtype
     axes = axes_of(axis, t.ndim, "mean")
-    total = sum(a, axes, wide, None, keepdims, where=where)
+    total = sum(a, axes, wide, where=where)
     if where is None:
         n = scalar(_count(t, axes), typeof(total))
     else:
-        counted = included(where, t)
-        n = cast(sum(counted, axes, canonical_dtype(np.dtype("int64")), None, keepdims), wide)
-    return materialize(cast(prims.div(total, n), out_dtype))
+        n = cast(sum(included(where, t), axes, canonical_dtype(np.dtype("int64"))), wide)
+    result = cast(prims.div(total, n), out_dtype)
+    return materialize(_kept(result, t.shape, axes) if keepdims and axes else result)
 
 
 def included(where: Any, t: ArrayType) -> Any:
@@ -379,19 +379,20 @@ def var(
         squares = prims.real(prims.mul(distance, prims.conj(distance)))
     else:
         squares = prims.square(distance)
-    total = sum(squares, axes, None, None, keepdims, where=where)
+    total = sum(squares, axes, where=where)
     kind = typeof(total)
     if where is None:
         n = scalar(_count(t, axes) - ddof, kind)
     else:
-        number = sum(included(where, t), axes, kind.dtype, None, keepdims)
+        number = sum(included(where, t), axes, kind.dtype)
         n = prims.sub(number, literal(ddof, kind))
     result = prims.div(total, n)
     if dtype is None:
         out_dtype = np.zeros((), own).real.dtype if dtype_class(own) == "complex" else own
     else:
         out_dtype = user_dtype(dtype)
-    return materialize(cast(result, out_dtype))
+    result = cast(result, out_dtype)
+    return materialize(_kept(result, t.shape, axes) if keepdims and axes else result)
 
 
 _mean = mean

@@ -44,7 +44,7 @@ class ByExample:
         self.sliced = self._sliced(terms)
         inner = [Term(t.number, tuple([self._one(f) for f in t.factors])) for t in terms]
         self.order = Order(expansion.size, dims[1:], v.type.dtype, gram, cached=True)
-        self.plans = [self.order.plan(t) for t in inner]
+        self.plans = [self.order.plan(t, self.order.groups(t)) for t in inner]
         self.leaves = list(dict.fromkeys([f.value for t in terms for f in t.factors]))
         self.type = ArrayType(tuple([expansion.size[a] for a in self.order.out]), v.type.dtype)
         one = sum([p.cost for p in self.plans]) + 2 * PER_OPERATION

@@ -54,8 +54,9 @@ def _resolved(program: Program) -> Program:
     equations: list[Equation] = []
     known: dict[Var, Any] = {}
     notes: list[Rewrite] = []
+    as_it_was = known.keys().isdisjoint
     for e in program.equations:
-        if known:
+        if not as_it_was(e.inputs):
             e = renamed(e, known)
         if e.primitive in _MARKS:
             kept = e.inputs[_MARKS[e.primitive]]
@@ -139,8 +140,10 @@ def _spliced(program: Program, open_: set[Program]) -> Program:
     equations: list[Equation] = []
     known: dict[Var, Any] = {}  # results of calls, by what they are now
     notes: list[Rewrite] = []
+    as_it_was = known.keys().isdisjoint
     for e in program.equations:
-        e = renamed(e, known)
+        if not as_it_was(e.inputs):
+            e = renamed(e, known)
         if e.primitive is not jit or e.params["program"] not in open_:
             equations.append(e)
             continue

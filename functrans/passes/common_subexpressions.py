@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from functrans.ir.program import Literal, Program, Var
-from functrans.passes.rewrite import REWRITES, Rewrite, everywhere, renamed, renamed_all
+from functrans.passes.rewrite import PRUNED, REWRITES, Rewrite, everywhere, renamed, renamed_all
 from functrans.primitives.base import PRIMITIVES
 from functrans.primitives.bitwise import and_, or_, xor
 from functrans.primitives.callback import Callback
@@ -36,8 +36,10 @@ def _once(program: Program) -> Program:
     known: dict[Var, Any] = {}
     notes: list[Rewrite] = []
     equations = []
+    as_it_was = known.keys().isdisjoint
     for e in program.equations:
-        e = renamed(e, known)
+        if not as_it_was(e.inputs):
+            e = renamed(e, known)
         if e.primitive in _KEPT_APART:
             equations.append(e)
             continue
@@ -54,6 +56,7 @@ def _once(program: Program) -> Program:
         return program
     made = program.replace(equations=equations, outputs=renamed_all(program.outputs, known))
     made.cache[REWRITES] = notes
+    made.cache[PRUNED] = program.cache.get(PRUNED, False)  # whoever read one now reads the other
     return made
 
 
@@ -66,15 +69,16 @@ def _interchangeable(x: Any, y: Any) -> bool:
 
 def _key(e: Any) -> tuple:
     """Equal for equations that compute the same."""
-    operands = [v if v.__class__ is Var else _number(v) for v in e.inputs]
-    if e.primitive in _COMMUTATIVE:
-        operands.sort(key=hash)
-    if not e.params:
-        return (e.primitive, *operands)
-    values = e.params.values()
-    if e.primitive is constant or [v for v in values if v.__class__ is float]:
+    operands: Any = [v if v.__class__ is Var else _number(v) for v in e.inputs]
+    primitive, params = e.primitive, e.params
+    if not params:
+        if primitive in _COMMUTATIVE:
+            return (primitive, frozenset(operands))
+        return (primitive, *operands)
+    values = params.values()
+    if primitive is constant or float in map(type, values):
         values = [repr(v) for v in values]  # 0.0 == -0.0, but they are two numbers
-    return (e.primitive, *operands, *e.params, *values)
+    return (primitive, *operands, *params, *values)
 
 
 def _number(x: Literal) -> tuple:

@@ -27,6 +27,7 @@ ghost clipping (Li et al. 2022, arXiv:2110.05679); here they are instances of on
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -37,7 +38,7 @@ from functrans.ir.program import Equation, Literal, Origin, Program, Var
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.passes.by_example import ByExample
 from functrans.passes.common_subexpressions import common_subexpressions
-from functrans.passes.order import PER_BYTE_READ, PER_BYTE_WRITTEN, PER_OPERATION, Order
+from functrans.passes.order import PER_BYTE_READ, PER_BYTE_WRITTEN, PER_OPERATION, Order, per_flop
 from functrans.passes.products import (
     ALIASES,
     POINTWISE,
@@ -54,7 +55,7 @@ from functrans.passes.products import (
 from functrans.passes.rewrite import everywhere, finished, renamed, renamed_all
 from functrans.primitives.arithmetic import max_
 from functrans.primitives.base import bytes_of
-from functrans.primitives.contraction import dot_general
+from functrans.primitives.contraction import dot_general, flops
 from functrans.primitives.conversion import convert_element_type
 from functrans.primitives.elementwise import div, mul
 from functrans.primitives.reduction import reduce_sum
@@ -68,6 +69,7 @@ PER_BYTE_KEPT = 0.35  # nanoseconds that memory is worth that is held until anot
 LARGE = 1 << 20  # bytes
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 MOST_ROUNDS = 5
+SOURCES = frozenset([dot_general, scatter, scatter_add])
 MANY = 8
 SEEN_THROUGH = POINTWISE | ALIASES
 PLAIN = (SEEN_THROUGH | {dot_general, reduce_sum}) - {select_n, slice_, convert_element_type}
@@ -98,9 +100,12 @@ class AtOnce:
             raise NotSeparable  # there is nothing wider than float64 to accumulate in
         wide = expansion.multiplied_out or expansion.squares
         self.order = Order(expansion.size, dims, v.type.dtype, wide)
-        if not all([self.order.may_gain(t, made) for t in terms]):
+        grouped = [self.order.groups(t) for t in terms]
+        if not all([self.order.may_gain(groups, made) for groups in grouped]):
             raise NotSeparable
-        self.plans = [self.order.plan(t, limit) for t in terms]
+        self.plans = [
+            self.order.plan(t, groups, limit) for t, groups in zip(terms, grouped, strict=True)
+        ]
         self.leaves = list(dict.fromkeys([f.value for t in terms for f in t.factors]))
         self.cost = sum([p.cost for p in self.plans]) + PER_OPERATION * (len(self.plans) - 1)
         self.positive = expansion.multiplied_out and sums_squares(expansion.made_by, e)
@@ -130,7 +135,7 @@ class _Search:
     def __init__(self, program: Program):
         self.program = program
         self.made_by: dict[Var, Equation] = {}
-        self.read_by: dict[Var, list[Equation]] = {}
+        self.read_by: defaultdict[Var, list[Equation]] = defaultdict(list)
         self.outputs = set(program.outputs)
         self.settled: set[Var] = set()  # what belongs to a cluster, or cannot be removed
         self.costs: dict[Equation, float] = {}
@@ -138,14 +143,17 @@ class _Search:
 
     def rewritten(self) -> Program:
         """The program with all rewrites that pay; the same object if there is none."""
-        large = [e for e in self.program.equations if _is_source(e) and self.cost(e) > WORTH]
+        equations = self.program.equations
+        sources = [e for e in equations if e.primitive in SOURCES and _is_source(e)]
+        large = [e for e in sources if self.cost(e) > WORTH]
         if not large:
             return self.program
-        for e in self.program.equations:
+        made_by, read_by = self.made_by, self.read_by
+        for e in equations:
             for v in e.outputs:
-                self.made_by[v] = e
+                made_by[v] = e
             for v in e.inputs:
-                self.read_by.setdefault(v, []).append(e)
+                read_by[v].append(e)
         plans: dict[Equation, Sink] = {}
         notes = []
         for e in sorted(large, key=self.cost, reverse=True):
@@ -177,18 +185,14 @@ class _Search:
             if u in self.outputs or u in self.settled:
                 return self.refused(u, reached)
             values[u] = None
-            for e in self.read_by.get(u, ()):
-                if _is_sink(e) or (e.primitive is slice_ and is_diagonal(self.made_by, e)):
-                    if e.outputs[0].type.dtype.itemsize < 4:
-                        return self.refused(u, reached)  # such a sum rounds, and squares overflow
-                    sinks[e] = None
-                elif e.primitive in SEEN_THROUGH:
-                    if not self._is_seen_through(e) or (long and self._is_masked(e, u)):
-                        return self.refused(u, reached)
+            for e in self.read_by[u]:
+                if self._is_seen_through(e) and not (long and self._is_masked(e, u)):
                     near = [w for w in e.inputs if w is not u and self._may_join(w, u)]
                     for w in (e.outputs[0], *near):
                         stack.append(w)
                         reached.setdefault(w, u)
+                elif self._is_sink(e):
+                    sinks[e] = None
                 else:
                     return self.refused(u, reached)
         return Cluster(values, sinks)
@@ -201,8 +205,19 @@ class _Search:
             at = reached[at]
         return None
 
+    def _is_sink(self, e: Equation) -> bool:
+        """Is it a sum, in float32 or wider? A narrower one rounds, and squares overflow."""
+        p = e.primitive
+        if p is not reduce_sum and p is not dot_general and p is not slice_:
+            return False
+        if e.outputs[0].type.dtype.itemsize < 4:
+            return False
+        if p is slice_:
+            return is_diagonal(self.made_by, e)
+        return p is reduce_sum or plain_dot(e)
+
     def _is_seen_through(self, e: Equation) -> bool:
-        if e.primitive is slice_:
+        if e.primitive not in SEEN_THROUGH or e.primitive is slice_:
             return False
         if e.primitive is select_n:
             return is_masked(self.made_by, e)
@@ -242,21 +257,75 @@ class _Search:
         """The sums without the cluster's values, if that is much cheaper."""
         made = sum([self.cost(self.made_by[v]) for v in cluster.values])
         most = 0.8 * (made + sum([self.cost(e) for e in cluster.sinks])) - WORTH
-        kept = 0.8 * PER_BYTE_KEPT * self.bytes_made(cluster)
+        kept = 0.8 * PER_BYTE_KEPT * self.bytes_made(cluster) if self.may_wait(cluster) else 0.0
+        least = self.least(cluster)
+        left = most + kept - sum(least.values())
+        if left < 0:
+            return None
         shape = self.shape_of(cluster)
         if shape in self.refused_shapes:
             return None
         sinks = []
-        after = 0.0
         for e in sorted(cluster.sinks, key=self.cost, reverse=True):  # the likeliest to fail first
-            way = self.cheapest(e, cluster, made, most + kept - after)
+            way = self.cheapest(e, cluster, made, left + least[e])
             if way is None:
                 if shape is not None:
                     self.refused_shapes.add(shape)
                 return None
-            after += way.cost
+            left += least[e] - way.cost
             sinks.append(Sink(e, way))
-        return sinks if after < most or self.waits(cluster) else None
+        return sinks if left > kept or self.waits(cluster) else None
+
+    def least(self, cluster: Cluster) -> dict[Equation, float]:
+        """What each of the sums costs at least without the cluster's values, seen from the shapes.
+
+        A sum of a[m,k] b[k,n] c[m,n] takes as many products as c has elements, k times, in
+        whichever order `a b` is avoided, and as many as the result has, k times, in the step that
+        sums over k.
+        """
+        found = dict.fromkeys(cluster.sinks, 0.0)
+        sources = [e for v in cluster.values if _is_source(e := self.made_by[v])]
+        sizes = {e.outputs[0].type.size for e in sources}
+        times = min([self._summed(e) for e in sources])
+        if not times or len(sizes) > 1:
+            return found
+        for e in cluster.sinks:
+            factor = self._factor(e, cluster, *sizes) if e.primitive is dot_general else 0
+            if factor:
+                t = e.outputs[0].type
+                products = times * (factor + t.size)
+                found[e] = 2 * per_flop(t.dtype) * products + PER_BYTE_WRITTEN * bytes_of(t)
+        return found
+
+    def _factor(self, e: Equation, cluster: Cluster, size: int) -> int:
+        """How many elements has a contraction's factor of a value of the cluster, itself none of
+        it, along axes that the value or the result has? 0 if another axis can be summed first."""
+        lhs, rhs, out = (e.params[name] for name in ("lhs", "rhs", "out"))
+        x, y = e.inputs
+        for v, own, u, other in ((x, lhs, y, rhs), (y, rhs, x, lhs)):
+            w = self._behind(v)
+            if u not in cluster.values or w in cluster.values or u.type.size != size:
+                continue
+            if w.type.size == v.type.size and {*own, *out}.issuperset(other):
+                axes = zip(own, v.type.shape, strict=True)
+                return math.prod([n for name, n in axes if name in other or name in out])
+        return 0
+
+    def _summed(self, e: Equation) -> int:
+        """Over how many products a contraction sums; 0 for what is none of two values that vary."""
+        if e.primitive is not dot_general:
+            return 0
+        if any([self._behind(v).type.size != v.type.size for v in e.inputs]):
+            return 0
+        lhs, rhs, out = (e.params[name] for name in ("lhs", "rhs", "out"))
+        sizes = zip(lhs, e.inputs[0].type.shape, strict=True)
+        return math.prod([n for name, n in sizes if name in rhs and name not in out])
+
+    def _behind(self, v: Any) -> Any:
+        """What was moved, repeated or converted to v."""
+        while (e := self.made_by.get(v)) is not None and e.primitive in ALIASES:
+            v = e.inputs[0]
+        return v
 
     def shape_of(self, cluster: Cluster) -> tuple | None:
         """All that the search for orders knows of a cluster: its equations and the moves that its
@@ -308,10 +377,13 @@ class _Search:
         """The memory of those values that are not fused into what reads them."""
         return sum([bytes_of(v.type) for v in cluster.values if _is_source(self.made_by[v])])
 
+    def may_wait(self, cluster: Cluster) -> bool:
+        return len(cluster.sinks) > 1 and self.bytes_made(cluster) >= LARGE
+
     def waits(self, cluster: Cluster) -> bool:
         """Does one of the sums wait for another, as a clipped gradient waits for its norm? Until
         then the values are kept in memory."""
-        if len(cluster.sinks) < 2 or self.bytes_made(cluster) < LARGE:
+        if not self.may_wait(cluster):
             return False
         after: set[Var] = set()
         for e in self.program.equations:
@@ -356,7 +428,7 @@ def _emitted(sink: Sink) -> Program:
 
 def _is_source(e: Equation) -> bool:
     """Does it make a value of others that are smaller, or of fewer products?"""
-    if e.primitive not in (dot_general, scatter, scatter_add):
+    if e.primitive not in SOURCES:
         return False
     dtype = e.outputs[0].type.dtype
     if dtype_class(dtype) != "float" or (dtype.itemsize < 4 and dtype != BFLOAT16):
@@ -373,20 +445,15 @@ def _sums_many(e: Equation) -> bool:
     return math.prod([n for name, n in sizes if name not in out]) >= MANY
 
 
-def _is_sink(e: Equation) -> bool:
-    return e.primitive is reduce_sum or (e.primitive is dot_general and plain_dot(e))
-
-
 def _cost(e: Equation) -> float:
     """The estimate for an equation as it is written. Elementwise ones are fused into what reads
     them."""
     t = e.outputs[0].type
     if e.primitive is dot_general:
-        cost = dot_general.cost([v.type for v in e.inputs], [t], **e.params)
-        order = Order({}, (), t.dtype, False)
-        read = bytes_of(*[v.type for v in e.inputs])
-        flops = order.per_flop * cost.flops
-        return PER_OPERATION + flops + PER_BYTE_READ * read + PER_BYTE_WRITTEN * bytes_of(t)
+        x, y = [v.type for v in e.inputs]
+        products = flops(x.shape, y.shape, e.params["lhs"], e.params["rhs"])
+        moved = PER_BYTE_READ * bytes_of(x, y) + PER_BYTE_WRITTEN * bytes_of(t)
+        return PER_OPERATION + per_flop(t.dtype) * products + moved
     if e.primitive in (scatter, scatter_add):
         return PER_OPERATION + PER_BYTE_WRITTEN * bytes_of(t, e.inputs[2].type)
     if e.primitive is reduce_sum:

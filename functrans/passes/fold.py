@@ -37,8 +37,9 @@ def _folded(program: Program) -> Program:
     known: dict[Var, Any] = {}
     notes: list[Rewrite] = []
     equations = []
+    as_it_was = known.keys().isdisjoint
     for e in program.equations:
-        if known:
+        if not as_it_was(e.inputs):
             e = renamed(e, known)
         found = None
         if not e.inputs or e.inputs[0].__class__ is Literal:

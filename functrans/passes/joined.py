@@ -41,9 +41,7 @@ class Parts(NamedTuple):
 
 def parts_of(w: Rewriter, v: Any, deep: int = _DEEP) -> Parts | None:
     """The parts of a value that was joined, and what elementwise operations made of them."""
-    if w.joins is None:
-        w.joins = any([e.primitive is concatenate for e in w.program.equations])
-    if not w.joins or not deep:
+    if not deep or not _anywhere(w).joined:
         return None
     if v in w.parts:
         return w.parts[v]
@@ -51,7 +49,7 @@ def parts_of(w: Rewriter, v: Any, deep: int = _DEEP) -> Parts | None:
     found = None
     if e is not None:
         if e.primitive is concatenate and len(e.inputs) <= _MOST:
-            grown = any([_is_grown(w, x) for x in e.inputs])
+            grown = any([_is_grown(w.made_by, x) for x in e.inputs])
             found = Parts(e.params["dimension"], list(e.inputs), grown)
         elif isinstance(e.primitive, Elementwise) and e.primitive.flops <= 1:
             found = _elementwise(w, e, deep)
@@ -98,11 +96,27 @@ def _pieces(w: Rewriter, v: Any, axis: int, sizes: Sequence[int]) -> list[Any]:
     return made
 
 
-def _is_grown(w: Rewriter, v: Any) -> bool:
+class Anywhere(NamedTuple):
+    """Does the program hold a value that was joined, and one with a part that is `grown`?"""
+
+    joined: bool
+    grown: bool
+
+
+def _anywhere(w: Rewriter) -> Anywhere:
+    if w.joins is None:
+        equations = w.program.equations
+        parts = [v for e in equations if e.primitive is concatenate for v in e.inputs]
+        made_by = {v: e for e in equations for v in e.outputs} if parts else {}
+        w.joins = Anywhere(bool(parts), any([_is_grown(made_by, v) for v in parts]))
+    return w.joins
+
+
+def _is_grown(made_by: dict[Any, Equation], v: Any) -> bool:
     """Is it a contraction, or rows added to zeros, larger than the operands?"""
-    e = w.made_by.get(v)
+    e = made_by.get(v)
     while e is not None and e.primitive in (reshape, transpose):
-        e = w.made_by.get(e.inputs[0])
+        e = made_by.get(e.inputs[0])
     if e is None or e.primitive not in (dot_general, scatter, scatter_add):
         return False
     return all([x.__class__ is Literal or x.type.size < v.type.size for x in e.inputs])
@@ -113,6 +127,8 @@ def _is_grown(w: Rewriter, v: Any) -> bool:
 
 def sum_of_joined(w: Rewriter, e: Equation) -> Any:
     """A reduce_sum of each part: their sum, or joined again along an axis that is kept."""
+    if not _anywhere(w).grown:
+        return None
     found = parts_of(w, e.inputs[0])
     if found is None or not found.grown:
         return None
@@ -125,6 +141,8 @@ def sum_of_joined(w: Rewriter, e: Equation) -> Any:
 
 def contraction_of_joined(w: Rewriter, e: Equation) -> Any:
     """A dot_general of each part: their sum, or joined again along an axis that is kept."""
+    if not _anywhere(w).grown:
+        return None
     for i, v in enumerate(e.inputs):
         found = parts_of(w, v)
         if found is None or not found.grown:

@@ -173,13 +173,16 @@ def before_repeating(w: Rewriter, e: Equation) -> Any:
         if v.__class__ is Literal:
             operands.append(v)
             continue
-        inner = w.made(v, broadcast_in_dim)
-        if inner is None or (repeated is not None and inner.params != repeated.params):
+        inner = w.made_by.get(v)
+        if inner is None or inner.primitive is not broadcast_in_dim:
+            return None
+        if repeated is not None and inner.params != repeated.params:
             return None
         if repeated is not None and inner.inputs[0].type.shape != repeated.inputs[0].type.shape:
             return None
         repeated = inner
         operands.append(inner.inputs[0])
+        w.seen.append(inner)
     if repeated is None or e.outputs[0].type.size == 0 or is_key_dtype(e.outputs[0].type.dtype):
         return None
     small = repeated.inputs[0].type.shape
@@ -189,7 +192,11 @@ def before_repeating(w: Rewriter, e: Equation) -> Any:
         Literal(v.value, v.type.update(shape=small)) if v.__class__ is Literal else v
         for v in operands
     ]
-    return moved(w, broadcast_in_dim, w.make(e.primitive, *operands, **e.params), **repeated.params)
+    t = e.outputs[0].type
+    once = w.make_typed(e.primitive, operands, e.params, t.update(shape=small))
+    if once.__class__ is Literal:
+        return Literal(once.value, t)
+    return w.make_typed(broadcast_in_dim, (once,), repeated.params, t)
 
 
 RULES: dict[Any, Any] = {

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,6 +36,7 @@ CACHE = 1 << 20  # bytes; what is smaller is written where it is fast
 MOST_FACTORS = 7  # more are not searched; factors over equal axes count once
 
 Names = frozenset[int]
+Groups = list[tuple[Names, list[Factor]]]
 
 
 class Leaf(NamedTuple):
@@ -71,6 +73,11 @@ class Plan(NamedTuple):
     cost: float
 
 
+def per_flop(dtype: Any) -> float:
+    """Nanoseconds, in arithmetic of that dtype."""
+    return PER_FLOP * (4 if dtype.itemsize == 8 else 1)
+
+
 class Order:
     """Plans for terms over axes of these sizes, whose result has the axes `out`. `wide`: in
     float64; `cached`: for a step of a loop, whose small values stay in the cache."""
@@ -84,7 +91,7 @@ class Order:
         self.wide = wide and np.dtype(dtype).itemsize < 8
         self.dtype = np.dtype(np.float64 if self.wide else dtype)
         self.bytes = 8 if self.wide else np.dtype(dtype).itemsize
-        self.per_flop = PER_FLOP * (4 if self.bytes == 8 else 1)
+        self.per_flop = per_flop(self.dtype)
 
     def volume(self, axes: Any) -> int:
         return math.prod(map(self.size.__getitem__, axes))
@@ -94,28 +101,28 @@ class Order:
         n = self.bytes * self.volume(axes)
         return n * (PER_BYTE_READ if self.cached and n <= CACHE else PER_BYTE_WRITTEN)
 
-    def may_gain(self, term: Term, made: float) -> bool:
+    def may_gain(self, groups: Groups, made: float) -> bool:
         """Can any order begin more cheaply than with what cost `made`? Else it is not searched: an
         axis that one factor alone has can be summed first, or another pair contracted."""
-        groups = self._groups(term)
         axes = [a for a, _ in groups]
         if len(groups) < 3 or any([f.kind == "one_hot" for _, (f, *_) in groups]):
             return True
-        count = Counter([a for names in axes for a in names])
+        count = Counter(chain.from_iterable(axes))
+        volumes = [self.volume(x) for x in axes]
         for i, x in enumerate(axes):
             if any([count[a] == 1 and a not in self.out for a in x]):
                 return True
-            for y in axes[:i]:
+            for k, y in enumerate(axes[:i]):
                 both = x | y
                 inside = [a for a in both if count[a] > (a in x) + (a in y) or a in self.out]
                 flops = self.volume(both) * (1 if len(inside) == len(both) else 2)
-                if self.per_flop * flops + self.written(inside) < 0.75 * made:
+                read = self.bytes * PER_BYTE_READ * (volumes[i] + volumes[k])
+                if self.per_flop * flops + read + self.written(inside) < 0.75 * made:
                     return True
         return False
 
-    def plan(self, term: Term, limit: float = math.inf) -> Plan:
+    def plan(self, term: Term, groups: Groups, limit: float = math.inf) -> Plan:
         """The cheapest tree for a term; NotSeparable if there is none below the limit."""
-        groups = self._groups(term)
         n = len(groups)
         names = [axes for axes, _ in groups]
         outside = [set(self.out) for _ in range(1 << n)]
@@ -138,7 +145,8 @@ class Order:
             raise NotSeparable
         return Plan(term.number, tree, cost)
 
-    def _groups(self, term: Term) -> list[tuple[Names, list[Factor]]]:
+    @staticmethod
+    def groups(term: Term) -> Groups:
         """The factors by their axes; one-hot vectors by themselves."""
         dense: dict[Names, list[Factor]] = {}
         hot: dict[Any, tuple[Names, list[Factor]]] = {}

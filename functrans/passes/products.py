@@ -11,7 +11,8 @@ axes is all that is known of them here; everything else is a factor as it is.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from functrans.ir.program import Equation, Literal, Var
@@ -100,10 +101,12 @@ class Expansion:
             return axes
         return tuple([b for a in axes for b in self.resolve(self.split.get(a, (a,)))])
 
+    def flat(self, dims: Iterable[Axes]) -> Axes:
+        """All axes of dimensions, in their order."""
+        return self.resolve(tuple(chain.from_iterable(dims)))
+
     def axes_of(self, factors: Sequence[Factor]) -> set[int]:
-        if not self.split:
-            return {a for f in factors for axes in f.dims for a in axes}
-        return {a for f in factors for axes in f.dims for a in self.resolve(axes)}
+        return {a for f in factors for a in self.flat(f.dims)}
 
     # --- values
 
@@ -138,16 +141,21 @@ class Expansion:
         """The value's dimensions, and its terms."""
         dims = self.fresh_dims(v.type.shape)
         terms = self.expand(v, dims)
-        dims = tuple([self.resolve(axes) for axes in dims])
-        own = {a for axes in dims for a in axes}
+        dims = tuple(map(self.resolve, dims))
+        own = set(self.flat(dims))
         return dims, [self._renamed(t, own) for t in terms]
 
     def _renamed(self, term: Term, own: set[int]) -> Term:
         """The term with its final axes. Two axes that must be equal become one, if either is
         summed."""
-        made = [f._replace(dims=tuple(map(self.resolve, f.dims))) for f in term.factors]
+        made = list(term.factors)
+        if self.split:
+            made = [Factor(v, tuple(map(self.resolve, d)), *how) for v, d, *how in made]
+        equal = [f for f in made if f.kind == "equal"]
+        if not equal:
+            return Term(term.number, tuple(made))
         left = self.axes_of(made) - own
-        for f in [f for f in made if f.kind == "equal"]:
+        for f in equal:
             i, k = (axes for axes in next(g.dims for g in made if g.value is f.value))
             if own.isdisjoint(i):
                 i, k = k, i
@@ -171,26 +179,27 @@ class Expansion:
         """The terms of a product of two values with these dimensions."""
         if len(xs) * len(ys) > MOST_TERMS:
             raise NotSeparable
-        if self._sums(xs, dims) and self._sums(ys, dims):
+        if not self.multiplied_out and self._sums(xs, dims) and self._sums(ys, dims):
             self.multiplied_out = True
         return [Term(x.number * y.number, (*x.factors, *y.factors)) for x in xs for y in ys]
 
     def _sums(self, terms: list[Term], dims: Dims) -> bool:
-        own = {a for axes in dims for a in self.resolve(axes)}
-        return len(terms) > 1 or any([not self.axes_of(t.factors) <= own for t in terms])
+        """Is it a sum, of terms or over axes that the value does not have?"""
+        return len(terms) != 1 or not self.axes_of(terms[0].factors).issubset(self.flat(dims))
 
     def summed(self, terms: list[Term], dims: Sequence[Axes]) -> list[Term]:
         """The terms under a sum over dimensions: one that has no such axis counts so often."""
-        over = {a for axes in dims for a in self.resolve(axes)}
-        return [
-            Term(t.number * math.prod([self.size[a] for a in over - self.axes_of(t.factors)]),
-                 t.factors)
-            for t in terms
-        ]  # fmt: skip
+        over = set(self.flat(dims))
+        made = []
+        for t in terms:
+            nowhere = over - self.axes_of(t.factors)
+            times = math.prod([self.size[a] for a in nowhere])
+            made.append(Term(t.number * times, t.factors) if nowhere else t)
+        return made
 
     def regrouped(self, dims: Dims, shape: Sequence[int]) -> Dims:
         """The axes of a reshaped value before it was reshaped; axes are split where they must."""
-        axes = [a for axes in dims for a in self.resolve(axes)]
+        axes = list(self.flat(dims))
         if 0 in shape:
             raise NotSeparable  # nothing tells which axis became which
         made: list[Axes] = []
@@ -342,7 +351,7 @@ def _square(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
 def _add(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
     x, y = [self.expand(v, dims) for v in e.inputs]
     if _are_exact(x) and _are_exact(y):  # a small difference has no error: it must stay so
-        own = {a for axes in dims for a in self.resolve(axes)}
+        own = set(self.flat(dims))
         factors = [f for t in (*x, *y) for f in t.factors]
         if not any([f.kind == "one_hot" for f in factors]) and all(
             [own <= self.axes_of(t.factors) for t in (*x, *y)]

@@ -13,14 +13,15 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, prune
-from functrans.ir.text import nested
 from functrans.ir.types import ArrayType
 from functrans.trace import out_types
 
 REWRITES = "rewrites"  # in Program.cache: a list of (operation, equations joined)
+PRUNED = "pruned"  # in Program.cache: it holds no equation that nobody needs
 
 Rewrite = tuple[str, tuple[Equation, ...]]
 
@@ -28,20 +29,8 @@ Rewrite = tuple[str, tuple[Equation, ...]]
 # --- nested programs ------------------------------------------------------------------------------
 
 
-def children(program: Program) -> list[Program]:
-    """The programs in the parameters of its equations, each once."""
-    found = program.cache.get("children")
-    if found is None:
-        distinct: dict[Program, None] = {}
-        for e in program.equations:
-            if e.primitive.holds_programs:
-                distinct.update([(p, None) for _, p in nested(e.params)])
-        found = program.cache["children"] = list(distinct)
-    return found
-
-
 def children_first(
-    program: Program, below: Callable[[Program], list[Program]] = children
+    program: Program, below: Callable[[Program], list[Program]] = attrgetter("children")
 ) -> list[Program]:
     """Every program nested in this one, each once, itself last; a list and no recursion. `below`
     gives the programs in one that count."""
@@ -66,7 +55,7 @@ def everywhere(rewrite: Callable[[Program], Program], program: Program, key: Any
     What becomes of a nested program is kept in its cache under `key`, which names the rewrite and
     its options: twenty calls of a layer, also from other programs, rewrite it once.
     """
-    if not children(program):
+    if not program.children:
         return rewrite(program)
     key = ("rewritten", key)
     new: dict[Program, Program] = {}
@@ -82,7 +71,7 @@ def everywhere(rewrite: Callable[[Program], Program], program: Program, key: Any
 
 def with_programs(program: Program, new: dict[Program, Program]) -> Program:
     """The program with others in its parameters; the same object if all stay."""
-    inner = children(program)
+    inner = program.children
     if all([new.get(p, p) is p for p in inner]):
         return program
     equations = [
@@ -144,7 +133,7 @@ def finished(
 ) -> Program:
     """The rewritten program, without what nobody needs any more."""
     made = program.replace(equations=prune(equations, outputs), outputs=outputs)
-    made.cache[REWRITES] = notes
+    made.cache[REWRITES], made.cache[PRUNED] = notes, True
     return made
 
 
@@ -184,32 +173,34 @@ class Rewriter:
         self.equations: list[Equation] = []
         self.notes: list[Rewrite] = []
         self.seen: list[Equation] = []  # the equations that the running rule looked through
-        self.joins: bool | None = None  # are values joined anywhere? see joined.py
+        self.joins: Any = None  # whether values are joined anywhere, see joined.py
         self.parts: dict[Var, Any] = {}  # of these
         self._count: Counter | None = None
         self.at: Any = None
 
     def run(self) -> Program:
         """The program after all rules; the same object if none did anything."""
-        rules, known, made_by = self.rules, self.known, self.made_by
+        rules, known, made_by, equations = self.rules, self.known, self.made_by, self.equations
+        as_it_was = known.keys().isdisjoint
         for e in self.program.equations:
-            if known:
+            if not as_it_was(e.inputs):
                 e = renamed(e, known)
             rule = rules.get(e.primitive)
-            if rule is None or not self._rewritten(rule, e):
-                self.equations.append(e)
-                for v in e.outputs:
-                    made_by[v] = e
+            if rule is not None:
+                self.at, self.seen = e, []
+                found = rule(self, e)
+                if found is not None and self._replace(e, found):
+                    continue
+            equations.append(e)
+            for v in e.outputs:
+                made_by[v] = e
         if not known:
             return self.program
         outputs = renamed_all(self.program.outputs, known)
         return finished(self.program, self.equations, outputs, self.notes)
 
-    def _rewritten(self, rule: Any, e: Equation) -> bool:
-        self.at, self.seen = e, []
-        found = rule(self, e)
-        if found is None:
-            return False
+    def _replace(self, e: Equation, found: Any) -> bool:
+        """Put what it is equal to in place of its result, if it is of the same type."""
         v = e.outputs[0]
         if found.type is not v.type:
             if found.__class__ is not Literal or not found.type.same(v.type):

@@ -95,11 +95,11 @@ def _add(w: Rewriter, e: Equation) -> Any:
         if y.value != 0 or not _is_real(y.type):
             return None
         return x if _is_int(y.type) or _is_negative_zero(y.value) or w.fast_math else None
-    for a, b in ((x, y), (y, x)):
-        positive = _negative(w, b)
-        if positive is not None:
-            return w.make(sub, a, positive)
-    return None
+    positive = _negative(w, y)
+    if positive is not None:
+        return w.make(sub, x, positive)
+    positive = _negative(w, x)
+    return None if positive is None else w.make(sub, y, positive)
 
 
 def _sub(w: Rewriter, e: Equation) -> Any:
@@ -119,8 +119,9 @@ def _mul(w: Rewriter, e: Equation) -> Any:
     x, y = _with_literal(e)
     if y.__class__ is Literal:
         return _scaled(w, e, x, y) if _is_real(y.type) else None
-    a, b = _negative(w, x), _negative(w, y)
-    return w.make(mul, a, b) if a is not None and b is not None else None
+    a = _negative(w, x)
+    b = None if a is None else _negative(w, y)
+    return None if b is None else w.make(mul, a, b)
 
 
 def _scaled(w: Rewriter, e: Equation, x: Any, y: Any) -> Any:

@@ -45,9 +45,21 @@ def weighted_sums(program: Program) -> Program:
 
 
 def _rewritten(program: Program) -> Program:
-    if not any([e.primitive is reduce_sum and _is_leading(e) for e in program.equations]):
+    if not _may_hold(program):
         return program
     return Rewriter(program, {reduce_sum: _sum}, "weighted_sums").run()
+
+
+def _may_hold(program: Program) -> bool:
+    """Is a product with something repeated summed?"""
+    found: set[Any] = set()  # values that are repeated, and products with such
+    for e in program.equations:
+        p = e.primitive
+        if p is broadcast_in_dim or (p is mul and not found.isdisjoint(e.inputs)):
+            found.update(e.outputs)
+        elif p is reduce_sum and e.inputs[0] in found and _is_leading(e):
+            return True
+    return False
 
 
 def _is_leading(e: Equation) -> bool:

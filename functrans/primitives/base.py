@@ -261,4 +261,4 @@ def type_of(x: Any) -> ArrayType:
 
 
 def bytes_of(*types: ArrayType) -> int:
-    return sum(t.size * getattr(t.dtype, "itemsize", 4) for t in types)
+    return sum([t.size * getattr(t.dtype, "itemsize", 4) for t in types])

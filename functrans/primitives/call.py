@@ -52,15 +52,14 @@ class Jit(Primitive):
         program = params["program"]
         active = tuple([dx is not None for dx in tangents])
         given = [dx for dx in tangents if dx is not None]
+        n = len(program.outputs)
         if t.linear is None:
             both, out_active = t.jvp(program, active)
             results = self(*primals, *given, program=both)
-            n = len(program.outputs)
             outs, moving = results[:n], iter(results[n:])
         else:
             forward, linear, out_active, places = fewer(t.split(program, active))
             results = t.bind_primal(self, primals, {"program": forward})
-            n = len(program.outputs)
             outs = results[:n]
             residuals = take(places, primals, outs, results[n:])
             moving = iter(self(*residuals, *given, program=linear) if linear.outputs else ())

@@ -24,7 +24,6 @@ from jax.experimental import io_callback as io_callback_of_jax
 from functrans import errors, tree
 from functrans.ir.program import Program
 from functrans.ir.source import describe, location, user_source
-from functrans.ir.text import nested
 from functrans.ir.types import ArrayType, is_key_dtype
 from functrans.primitives.base import Primitive
 from functrans.primitives.shape import broadcast_to_axis
@@ -343,8 +342,7 @@ def calls_of(program: Program) -> Calls:
             if isinstance(eqn.primitive, Callback):
                 effect = eqn.primitive.effect(eqn.params)
                 parts.append(Calls(True, frozenset([effect] if effect else ())))
-            elif eqn.primitive.holds_programs:
-                parts += [calls_of(inner) for _, inner in nested(eqn.params)]
+        parts += map(calls_of, program.children)
         effects = frozenset().union(*[p.effects for p in parts])
         found = program.cache["calls"] = Calls(any(p.any for p in parts), effects)
     return found

@@ -192,11 +192,17 @@ class DotGeneral(Primitive):
         return dict(zip(("lhs", "rhs", "out"), axes, strict=True))
 
     def cost(self, in_types: Any, out_types: Any, *, lhs: Any, rhs: Any, **how: Any) -> Cost:
-        sizes = dict(zip((*lhs, *rhs), (*in_types[0].shape, *in_types[1].shape), strict=True))
-        return Cost(2 * prod(sizes.values()), bytes_of(*in_types, *out_types))
+        x, y = in_types
+        return Cost(flops(x.shape, y.shape, lhs, rhs), bytes_of(x, y, *out_types))
 
 
 dot_general = DotGeneral()
+
+
+@cache
+def flops(x: tuple[int, ...], y: tuple[int, ...], lhs: Axes, rhs: Axes) -> int:
+    """The operations of a `dot_general` of operands of these shapes."""
+    return 2 * prod(dict(zip((*lhs, *rhs), (*x, *y), strict=True)).values())
 
 
 @cache

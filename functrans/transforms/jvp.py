@@ -66,13 +66,22 @@ class LinearTrace:
         self.stages = False
 
     def bind(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        inputs = [x.ref if x.__class__ is Tracer and x.owner is self else x for x in args]
-        if all([x is y for x, y in zip(inputs, args, strict=True)]):
+        inputs, types = [], []
+        own = False
+        for x in args:
+            if x.__class__ is Tracer:
+                types.append(x.type)
+                if x.owner is self:
+                    own = True
+                    x = x.ref
+            else:
+                types.append(typeof(x))
+            inputs.append(x)
+        if not own:
             return bind_in(self.parent, primitive, args, params)
         if primitive.holds_functions and params["program"].__class__ is not Program:
             return primitive.record(self, True, args, params)
-        types = tuple([typeof(x) for x in args])
-        variables = tuple([Var(t) for t in out_types(primitive, types, params)])
+        variables = tuple([Var(t) for t in out_types(primitive, tuple(types), params)])
         source, origin = state.derived or (user_source(), None)
         self.equations.append(Equation(primitive, tuple(inputs), variables, params, source, origin))
         results = [Tracer(self, v.type, v) for v in variables]
@@ -223,7 +232,7 @@ class Linear:
     def pruned(self) -> Linear:
         """Without the equations that no output needs, so that their residuals can be freed."""
         outputs = [v for v in self.outputs if v is not None]
-        equations = prune(self.equations, outputs)
+        equations = prune(self.equations, outputs, values=True)
         return Linear(equations, self.inputs, self.outputs, self.out_types)
 
     def program(self) -> Program:
