@@ -14,6 +14,7 @@ import pytest
 import functrans as ft
 from functrans import errors
 from functrans.ir import check, equal, parse, show
+from functrans.ir.program import hoist_constants
 from functrans.trace import state
 from functrans.transforms.batch import Batching
 from tests.closeness import assert_close
@@ -25,6 +26,28 @@ RING = [(0, 1), (1, 2), (2, 3), (3, 0)]
 
 def mean_of_square(m: Any, x: Any) -> Any:
     return m.lax.pmean(x * x, "i")
+
+
+BACK = [(b, a) for a, b in RING]
+
+
+def messages(m: Any, x: Any) -> Any:
+    """What went around the ring in both directions."""
+    token = m.lax.after_all(m.lax.psend(x, "i", RING), m.lax.psend(x * x, "i", BACK))
+    there = m.lax.precv(token, jax.ShapeDtypeStruct(x.shape, x.dtype), "i", RING)
+    return there * m.lax.precv(token, x, "i", BACK)
+
+
+SIZES = np.array([[1, 0, 2, 1], [0, 2, 1, 1], [1, 1, 1, 1], [2, 0, 0, 2]], np.int32)  # [from, to]
+
+
+def slices(m: Any, x: Any) -> Any:
+    """Rows of each go to all, in numbers that differ; behind one another in six rows of ones."""
+    starts = np.cumsum(SIZES, 1) - SIZES
+    places = np.cumsum(SIZES, 0) - SIZES
+    me = m.lax.axis_index("i")
+    mine = [m.numpy.asarray(table)[me] for table in (starts, SIZES, places, SIZES.T)]
+    return m.lax.ragged_all_to_all(x, m.numpy.ones((6, 8), x.dtype), *mine, axis_name="i")
 
 
 # Functions of one example x: f32[4, 8] among N; m is functrans or jax.
@@ -50,6 +73,10 @@ COLLECTIVES: dict[str, Callable[[Any, Any], Any]] = {
     "psum_scatter tiled": lambda m, x: m.lax.psum_scatter(x, "i", scatter_dimension=1, tiled=True),
     "axis_index": lambda m, x: x * m.lax.axis_index("i"),
     "axis_size": lambda m, x: x / m.lax.axis_size("i"),
+    "pbroadcast": lambda m, x: m.lax.pbroadcast(x, "i", 2) * x,
+    "pcast": lambda m, x: m.lax.pcast(m.numpy.sin(x), "i", to="varying"),
+    "messages": lambda m, x: messages(m, x),
+    "ragged_all_to_all": lambda m, x: slices(m, m.numpy.sin(x)),
     "gather of a scatter": lambda m, x: m.lax.all_gather(m.lax.psum_scatter(x, "i"), "i") * x,
     "softmax": lambda m, x: m.numpy.exp(x) / m.lax.psum(m.numpy.exp(x), "i"),
     "one of each": lambda m, x: m.lax.psum(
@@ -120,6 +147,8 @@ JAX_CANNOT = {
     "one of each": UNBATCHED | TRANSPOSED,
     "psum_scatter": {"named(vmap axis 1)"},
     "gather of a scatter": {"named(vmap axis 1)"},
+    # On CPUs or under vmap not at all.
+    **{k: set(COMPOSITIONS) for k in ("pbroadcast", "pcast", "messages", "ragged_all_to_all")},
 }
 
 
@@ -161,6 +190,19 @@ def permuted(x: Any, name: Any, perm: Any) -> Any:
     return sum(jnp.where(index == b, rows[a], 0) for a, b in perm)
 
 
+def slices_exchanged(
+    x: Any, out: Any, starts: Any, sizes: Any, places: Any, got: Any, axis_name: Any
+) -> Any:
+    """ragged_all_to_all slice by slice, as JAX's documentation describes it."""
+    rows, n = gathered(x, axis_name), got.shape[0]
+    starts, places = (exchanged(v, axis_name, 0, 0, tiled=True) for v in (starts, places))
+    for k in range(n):
+        at = jnp.arange(out.shape[0]) - places[k]
+        sent = rows[k][jnp.clip(at + starts[k], 0, x.shape[0] - 1)]
+        out = jnp.where(((at >= 0) & (at < got[k]))[:, None], sent, out)
+    return out
+
+
 class JaxMended:
     """JAX with the collectives that it cannot always do expressed by psum and axis_index."""
 
@@ -175,6 +217,12 @@ class JaxMended:
         all_to_all = staticmethod(exchanged)
         psum_scatter = staticmethod(scattered)
         ppermute = staticmethod(permuted)
+        ragged_all_to_all = staticmethod(slices_exchanged)
+        pbroadcast = staticmethod(lambda x, name, source: gathered(x, name)[source])
+        pcast = staticmethod(lambda x, name, to: x)
+        psend = staticmethod(lambda x, name, perm: {tuple(perm): permuted(x, name, perm)})
+        after_all = staticmethod(lambda a, b: a | b)
+        precv = staticmethod(lambda token, shape, name, perm: token[tuple(perm)])
         pswapaxes = staticmethod(lambda x, name, axis: exchanged(x, name, axis, axis))
 
 
@@ -714,6 +762,63 @@ WRONG: dict[str, tuple[Callable[[], Any], type, list[str]]] = {
         lambda: ft.vmap(lambda x: ft.lax.psum_scatter(x > 0, "i"), axis_name="i")(X),
         TypeError, ["psum_scatter", "bool"],
     ),
+    "broadcast from nobody": (
+        lambda: ft.vmap(lambda x: ft.lax.pbroadcast(x, "i", 4), axis_name="i")(X),
+        ValueError, ["pbroadcast", "source 4", "0..3"],
+    ),
+    "broadcast from a traced one": (
+        lambda: ft.vmap(
+            lambda x: ft.lax.pbroadcast(x, "i", ft.lax.axis_index("i")), axis_name="i"
+        )(X),
+        ValueError, ["pbroadcast", "Python int"],
+    ),
+    "cast to what there is not": (
+        lambda: ft.vmap(lambda x: ft.lax.pcast(x, "i", to="unreduced"), axis_name="i")(X),
+        ValueError, ["pcast", "'unreduced'", "varying"],
+    ),
+    "cast outside": (lambda: ft.lax.pcast(X, "i", to="varying"), NameError, ["pcast", "'i'"]),
+    "no token": (lambda: ft.lax.after_all(X), TypeError, ["after_all", "takes tokens"]),
+    "a message that was not sent": (
+        lambda: ft.vmap(
+            lambda x: ft.lax.precv(ft.lax.psend(x, "i", RING), x, "i", BACK), axis_name="i"
+        )(X),
+        ValueError, ["precv", "brings no f32[4,8]", "[(1, 0)", "it brings f32[4,8]", "[(0, 1)"],
+    ),
+    "a message of another type": (
+        lambda: ft.vmap(
+            lambda x: ft.lax.precv(ft.lax.psend(x, "i", RING), x[0], "i", RING), axis_name="i"
+        )(X),
+        ValueError, ["precv", "brings no f32[8]"],
+    ),
+    "nothing was sent": (
+        lambda: ft.vmap(
+            lambda x: ft.lax.precv(ft.lax.create_token(), x, "i", RING), axis_name="i"
+        )(X),
+        ValueError, ["precv", "no message"],
+    ),
+    "slices of floats": (
+        lambda: ft.vmap(
+            lambda x: ft.lax.ragged_all_to_all(x, x, x[0], x[0], x[0], x[0], axis_name="i"),
+            axis_name="i",
+        )(X),
+        TypeError, ["ragged_all_to_all", "input_offsets", "integers", "f32[8]"],
+    ),
+    "slices for some": (
+        lambda: ft.vmap(
+            lambda x: ft.lax.ragged_all_to_all(x, x, *[np.arange(3)] * 4, axis_name="i"),
+            axis_name="i",
+        )(X),
+        ValueError, ["ragged_all_to_all", "3 slices", "4 examples", "multiple of 4"],
+    ),
+    "slices into another dtype": (
+        lambda: ft.vmap(
+            lambda x: ft.lax.ragged_all_to_all(
+                x, x.astype("int32"), *[np.arange(4)] * 4, axis_name="i"
+            ),
+            axis_name="i",
+        )(X),
+        TypeError, ["ragged_all_to_all", "f32[4,8]", "i32[4,8]"],
+    ),
     "a name that is not hashable": (
         lambda: ft.vmap(lambda x: x, axis_name=["i"])(X), TypeError, ["axis_name", "['i']"],
     ),
@@ -765,11 +870,12 @@ def test_programs_with_names_are_text_and_are_batched_later(name: str):
                                                   axis_name="i")  # fmt: skip
     for program, expected in zip(kept, compiled, strict=True):
         check(program)
-        again = parse(show(program))
+        again = parse(show(program), program.values)
         assert equal(again, program), show(program)
         t = Batching(N, "i")
-        (whole, dims) = t.program(again, (0,))
+        again, constants = hoist_constants(again)
+        (whole, dims) = t.program(again, (*[None] * len(constants), 0))
         check(whole)
-        outs = ft.interpret(whole, X)
+        outs = ft.interpret(whole, *constants, X)
         outs = [t.at(jnp.asarray(y), d, 0) for y, d in zip(outs, dims, strict=True)]
         assert_close(outs, jax.tree_util.tree_leaves(expected(X)))

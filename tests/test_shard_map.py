@@ -55,6 +55,20 @@ CASES = {
             x.reshape(4, 4) * lx.axis_index("j"), "i", 0, 0, tiled=True
         ), P("i"), P(("i", "j")),
     ),
+    "a message": (
+        lambda lx, n: lambda x: lx.precv(lx.psend(n.sin(x), "i", RING), x, "i", RING)
+        if lx is lax else lx.ppermute(n.sin(x), "i", RING), P("i", "j"), P("i", "j"),
+    ),
+    "pbroadcast": (
+        lambda lx, n: lambda x: lx.pbroadcast(x, "i", 2) * x
+        if lx is lax else lx.all_gather(x, "i")[2] * x, P("i"), P("i"),
+    ),
+    "ragged_all_to_all": (
+        lambda lx, n: lambda x: lx.ragged_all_to_all(
+            x, x * 0, n.arange(4), n.ones(4, int), n.arange(4) * 0 + lx.axis_index("i"),
+            n.ones(4, int), axis_name="i",
+        ) if lx is lax else lx.all_to_all(x, "i", 0, 0, tiled=True), P("i"), P("i"),
+    ),
     "axes in another order": (
         lambda lx, n: lambda x: x - lx.pmean(x, "i"), P(("j", "i")), P(("j", "i")),
     ),

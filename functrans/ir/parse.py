@@ -25,7 +25,7 @@ import numpy as np
 from functrans import errors
 from functrans.ir.program import PRIMITIVES, Equation, Literal, Program, Var
 from functrans.ir.text import defaults, number_at
-from functrans.ir.types import ArrayType, dtype_class, dtype_named
+from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, dtype_named
 
 _DIGITS = r"\d+(?:\.\d*)?(?:[eE][+-]?\d+)?"
 _NUMBER = rf"[+-]?(?:(?:inf|nan)(?!\w)|{_DIGITS})(?:[+-](?:inf|nan|{_DIGITS})j)?(?!\w)"
@@ -263,7 +263,7 @@ class _Parser:
             )
         value = self.constants[i]
         shape, dtype = np.shape(value), getattr(value, "dtype", type.dtype)
-        if shape != type.shape or dtype != type.dtype:
+        if shape != type.shape or (dtype != type.dtype and canonical_dtype(dtype) != type.dtype):
             given = f"{dtype}{list(shape)}"
             self.reject(f"the constant given for {place} must be {type}, but it is {given}")
         self.at += 1

@@ -17,6 +17,7 @@ from functrans.lax.loops import *
 from functrans.lax.patches import *
 from functrans.lax.platforms import *
 from functrans.lax.ragged import *
+from functrans.lax.ragged_exchange import *
 from functrans.lax.reduction import *
 from functrans.lax.scaled import *
 from functrans.lax.shape import *
@@ -25,6 +26,7 @@ from functrans.lax.solvers import *
 from functrans.lax.sorting import *
 from functrans.lax.special import *
 from functrans.lax.stacking import *
+from functrans.lax.tokens import *
 from functrans.lax.windows import *
 
 for _package in (linalg, _sys.modules[__name__]):

@@ -13,12 +13,13 @@ from functrans.ir.source import describe, user_source
 from functrans.lax.arguments import as_array, invalid
 from functrans.lax.arguments import axis_index as place
 from functrans.lax.collective import members, names_of, over
-from functrans.lax.shape import expand_dims, squeeze
+from functrans.lax.shape import expand_dims, slice_in_dim, squeeze
 from functrans.primitives import collective as prims
 from functrans.trace import typeof
 
 __all__ = [
-    "all_gather", "all_to_all", "ppermute", "pshuffle", "psum_scatter", "pswapaxes",
+    "all_gather", "all_to_all", "pbroadcast", "pcast", "ppermute", "pshuffle", "psum_scatter",
+    "pswapaxes",
 ]  # fmt: skip
 
 
@@ -270,3 +271,69 @@ def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
     if sorted(order) != list(range(len(order))):
         raise invalid("pshuffle", f"perm {perm} must name each of 0..{len(order) - 1} once")
     return ppermute(x, axis_name, list(zip(order, range(len(order)), strict=True)))
+
+
+def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
+    """Give all examples of a mapped axis the values of one of them.
+
+    Arguments:
+      x: pytree of arrays.
+      axis_name: a name, or several.
+      source: whose values: an index along the axis.
+
+    Returns:
+      A pytree like x, the same for all examples.
+
+    Raises:
+      UnboundAxis: nothing around the call has given the name to an axis.
+      InvalidArgument: there is no such example.
+
+    Source: `jax.lax.pbroadcast`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> print(ft.vmap(lambda x: pbroadcast(x, "i", 2), axis_name="i")(jnp.array([5, 6, 7])))
+      [7 7 7]
+    """
+    n = members("pbroadcast", over("pbroadcast", axis_name))
+    try:
+        i = operator.index(source)
+    except TypeError:
+        raise invalid("pbroadcast", f"source must be a Python int, got {source!r:.60}") from None
+    if not 0 <= i < n:
+        raise invalid("pbroadcast", f"source {i} must lie in 0..{n - 1}, the examples")
+    return tree.map(
+        lambda rows: squeeze(slice_in_dim(rows, i, i + 1), (0,)), all_gather(x, axis_name)
+    )
+
+
+def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
+    """Mark values as varying over a mapped axis, which JAX's types under `shard_map` tell.
+
+    Arguments:
+      x: pytree of arrays.
+      axis_name: a name, or several.
+      to: "varying" or "reduced". Values are not changed, and types here do not tell what varies.
+
+    Returns:
+      x.
+
+    Raises:
+      UnboundAxis: nothing around the call has given the name to an axis.
+      InvalidArgument: another `to`. "unreduced" values are sums yet to be taken, which JAX has in
+        its explicitly sharded types alone.
+
+    Source: `jax.lax.pcast`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> print(ft.vmap(lambda x: pcast(x, "i", to="varying"), axis_name="i")(jnp.array([5, 6])))
+      [5 6]
+    """
+    over("pcast", axis_name)
+    if to not in ("varying", "reduced"):
+        raise invalid(
+            "pcast", f'to must be "varying" or "reduced", got {to!r}',
+            "psum takes the sum of values that are parts of one.",
+        )  # fmt: skip
+    return tree.map(as_array, x)
