@@ -28,6 +28,14 @@ class InvalidArgument(FunctransError, ValueError):
     """An argument has a value that the function does not take (an axis out of range, ...)."""
 
 
+class NotFinite(FunctransError, FloatingPointError):
+    """A result holds a NaN or an infinity, which `debug_nans` or `debug_infs` forbids."""
+
+
+class ImplicitPromotion(InvalidArgument):
+    """Dtypes or numbers of axes are mixed where the promotion flags forbid it."""
+
+
 class InvalidIndex(FunctransError, IndexError):
     """An index with more entries than the array has axes, or beyond a static bound."""
 

@@ -24,7 +24,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from functrans.flags import flags
+from functrans.flags import deciding, decisive
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, prune
 from functrans.ir.source import Source, user_source
 from functrans.ir.types import ArrayType
@@ -264,14 +264,14 @@ _LEVELS_PER_STACK = 25
 
 def _on_new_stack(run: Callable[[], Program]) -> Program:
     here = state.trace, state.derived, state.depth, state.axes, state.no_jit
-    x64, precision = flags.jax_enable_x64, flags.jax_default_matmul_precision
+    decided = decisive()
     made: list[Program] = []
     failed: list[BaseException] = []
 
     def work() -> None:
         state.trace, state.derived, state.depth, state.axes, state.no_jit = here
         try:
-            with jax.enable_x64(x64), jax.default_matmul_precision(precision):
+            with deciding(decided):
                 made.append(run())
         except BaseException as error:  # raised again below, in the caller's thread
             failed.append(error)

@@ -22,8 +22,8 @@ from functrans import errors, tree
 from functrans.api import retraces
 from functrans.api.checks import check_callable
 from functrans.api.flat import FlatFunction, function_name
-from functrans.backends import eager, xla
-from functrans.flags import flags
+from functrans.backends import eager, not_finite, xla
+from functrans.flags import decisive, flags
 from functrans.ir.arguments import Arguments, Parameters
 from functrans.ir.program import Program, hoist_constants
 from functrans.ir.source import describe, user_source
@@ -127,11 +127,7 @@ def jit(
     @boundary
     def program(*args: Any, **kwargs: Any) -> Program:
         """The optimised program for these arguments."""
-        static, dynamic = statics.split(args, kwargs)
-        leaves, in_tree = tree.flatten(dynamic)
-        flat = FlatFunction(statics.bound(static), in_tree)
-        made = stage(flat, [typeof(x) for x in leaves], function_name(fun))
-        made.arguments = Arguments(statics.parameters, in_tree, made.inputs)
+        made, _ = _staged(fun, statics, args, kwargs)
         return pipeline.optimize(made, run)
 
     call.jitted_function = fun  # type: ignore[attr-defined]
@@ -209,6 +205,8 @@ def _entry(passes: Any, statics: Statics, serial: int) -> Callable[..., Any]:
         if flags.jax_disable_jit:  # then jax.jit does not trace, but calls us
             with disable_jit():
                 return fun(*args, **kwargs)
+        if not_finite.is_asked():
+            not_finite.say_where(*_staged(fun, statics, args, kwargs))
         retraces.record(serial, fun, statics, args, kwargs, False)
         leaves, in_tree = tree.flatten((args, kwargs))
         flat = FlatFunction(fun, in_tree)
@@ -230,6 +228,18 @@ def _entry(passes: Any, statics: Statics, serial: int) -> Callable[..., Any]:
         entry.__signature__ = statics.signature  # type: ignore[attr-defined]
     del entry.__wrapped__  # type: ignore[attr-defined]  # which would keep the function alive
     return entry
+
+
+def _staged(
+    fun: Any, statics: Statics, args: tuple, kwargs: dict[str, Any]
+) -> tuple[Program, list[Any]]:
+    """The program for these arguments, and the values of its inputs."""
+    static, dynamic = statics.split(args, kwargs)
+    leaves, in_tree = tree.flatten(dynamic)
+    flat = FlatFunction(statics.bound(static), in_tree)
+    made = stage(flat, [typeof(x) for x in leaves], function_name(fun))
+    made.arguments = Arguments(statics.parameters, in_tree, made.inputs)
+    return made, leaves
 
 
 def _is_array(x: Any) -> bool:
@@ -413,8 +423,7 @@ class Nested:
         static, dynamic = self.statics.split(args, kwargs)
         leaves, in_tree = tree.flatten(dynamic)
         types = tuple([typeof(x) for x in leaves])
-        key = (static, in_tree, types, state.axes, flags.jax_enable_x64,
-               flags.jax_default_matmul_precision)  # fmt: skip
+        key = (static, in_tree, types, state.axes, decisive())
         found = self.cache.get(key)
         if found is None or not _still_active(found[1]):
             retraces.record(self.serial, fun, self.statics, args, kwargs, True)

@@ -21,13 +21,12 @@ import jax
 import numpy as np
 
 from functrans import tree
-from functrans.flags import flags
+from functrans.flags import DECISIVE, decisive
 from functrans.ir.source import Source, describe, is_library, location, user_source
 from functrans.ir.types import ArrayType
 from functrans.trace import Tracer, typeof
 
 _KEPT = 64  # records for each function
-_FLAGS = ("jax_enable_x64", "jax_default_matmul_precision", "jax_numpy_dtype_promotion")
 _logger = logging.getLogger("functrans.cache")
 _serial = itertools.count()
 
@@ -113,7 +112,7 @@ def record(serial: int, fun: Any, statics: Any, args: tuple, kwargs: dict, neste
     structures, leaves = _signature(statics, args, kwargs)
     made = Record(
         serial, _number(fun), history.count, user_source(), nested, structures, leaves,
-        _closure(fun), {name: getattr(flags, name) for name in _FLAGS},
+        _closure(fun), dict(zip(DECISIVE, decisive(), strict=True)),
     )  # fmt: skip
     before = list(history.records)
     history.records.append(made)

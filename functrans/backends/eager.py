@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from functrans.backends import xla
+from functrans.backends import not_finite, xla
 from functrans.ir.program import Equation, Literal, Program, Var
 from functrans.ir.types import ArrayType
 from functrans.passes.inline import inline
@@ -85,6 +85,8 @@ def _jitted(
         outputs = tuple([Var(t) for t in out_types(primitive, types, params)])
         equation = Equation(primitive, tuple(inputs), outputs, params)
         program = inline(Program(inputs, [equation], outputs, name=primitive.name))
+        if not_finite.is_asked():
+            not_finite.say_where(program, values)
         outs = xla.run_program(program, values)
         return outs if primitive.multiple else outs[0]
 

@@ -24,7 +24,7 @@ from jax.extend.mlir.dialects import func as func_dialect
 from jax.extend.mlir.dialects import stablehlo as hlo
 from jax.interpreters import mlir
 
-from functrans.backends import cpu
+from functrans.backends import cpu, not_finite
 from functrans.ir.program import Literal, Program, results_by_age
 from functrans.ir.source import Source, line_of
 from functrans.ir.text import with_nested
@@ -116,8 +116,13 @@ def executable(program: Program) -> Callable[..., list[Any]]:
     made = program.cache.get("executable")
     if made is None:
         primitive = _primitive_of(program)
-        made = jax.jit(lambda *args: primitive.bind(*args, program=program))
-        program.cache["executable"] = made
+
+        def run(*args: Any) -> list[Any]:
+            if not_finite.is_asked():
+                not_finite.say_where(program, args[len(program.constants) :])
+            return primitive.bind(*args, program=program)
+
+        made = program.cache["executable"] = jax.jit(run)
     return made
 
 

@@ -24,6 +24,7 @@ from functrans import errors, tree
 from functrans.api.jit import how_jitted
 from functrans.backends import reference, xla
 from functrans.backends.reference import as_numpy
+from functrans.flags import unchecked
 from functrans.inspect.closeness import by_float64, judge, plain, relative, rounding, ulps, widened
 from functrans.inspect.drift import Drift
 from functrans.inspect.observe import Place, by_xla, observe, value_of
@@ -92,6 +93,7 @@ def compare(
     known: dict[Any, Program] = {}  # so that a second call compiles nothing
 
     @boundary
+    @unchecked()
     def compared(*args: Any, **kwargs: Any) -> Report:
         chosen = passes_of(fun, DEFAULT) if passes is None else passes
         made = _staged(known, fun, args, kwargs, chosen)

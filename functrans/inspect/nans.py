@@ -8,10 +8,12 @@ operands without one, or an infinity of finite operands.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from functrans import errors
+from functrans.flags import flags, unchecked
 from functrans.inspect.closeness import plain
 from functrans.inspect.observe import Place, by_xla, observe
 from functrans.inspect.page import Saved, page, verdict
@@ -24,8 +26,8 @@ from functrans.inspect.staged import (
     summary,
 )
 from functrans.ir.arguments import argument_names
-from functrans.ir.program import Equation
-from functrans.ir.source import describe, location
+from functrans.ir.program import Equation, Program
+from functrans.ir.source import describe, location, user_source
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import is_inexact
 from functrans.passes.pipeline import Choice
@@ -60,8 +62,10 @@ class NanFinding(NamedTuple):
 
     def __str__(self) -> str:
         made = f"{self.kind} made by {self.place}"
-        lines = [made, f"    {self.equation}", f"    {self.source}"]
-        if self.forward:
+        lines = [made, f"    {self.equation}"]
+        if self.line != location(None):  # of an operation by itself only the caller's line is known
+            lines.append(f"    {self.source}")
+        if self.forward and lines[2:]:
             lines.append(f"    as a derivative of {self.forward}")
         lines += [f"    operand {i}  {text}" for i, text in enumerate(self.inputs)]
         lines += [f"    result  {text}" for text in self.outputs]
@@ -173,22 +177,38 @@ def find_nan(
     def found(*args: Any, **kwargs: Any) -> NanReport:
         made = staged(fun, args, kwargs, passes_of(fun, ()) if passes is None else passes)
         check_values(made.values, "find_nan")
-        search = Search(infinities)
-        outs = observe(made.program, made.values, by_xla, after=search.look)
-        names = argument_names(made.program)
-        inputs = {
-            i: f"{names.get(v, i)}: {summary(x, v.type)}"
-            for i, (x, v) in enumerate(zip(made.values, made.program.inputs, strict=True))
-            if search.badness(x, v.type) > 0
-        }
-        results = [
-            i
-            for i, (y, t) in enumerate(zip(outs, made.program.out_types, strict=True))
-            if search.badness(y, t) > 0
-        ]
-        return NanReport(search.findings, inputs, results, search.count)
+        return _report(made.program, made.values, infinities)
 
     return found
+
+
+def _report(program: Program, values: Sequence[Any], infinities: bool) -> NanReport:
+    search = Search(infinities)
+    with unchecked():
+        outs = observe(program, values, by_xla, after=search.look)
+    names = argument_names(program)
+    inputs = {
+        i: f"{names.get(v, i)}: {summary(x, v.type)}"
+        for i, (x, v) in enumerate(zip(values, program.inputs, strict=True))
+        if search.badness(x, v.type) > 0
+    }
+    results = [
+        i
+        for i, (y, t) in enumerate(zip(outs, program.out_types, strict=True))
+        if search.badness(y, t) > 0
+    ]
+    return NanReport(search.findings, inputs, results, search.count)
+
+
+def stop_at_first(program: Program, values: Sequence[Any]) -> NoReturn:
+    """Raise NotFinite with what makes the first NaN or infinity of a program; `debug_nans` and
+    `debug_infs` ask for it where they find one in its results."""
+    flag = "jax_debug_infs" if flags.jax_debug_infs else "jax_debug_nans"
+    report = _report(program, values, flags.jax_debug_infs)
+    raise errors.NotFinite(
+        f"{report}\nat\n    {describe(user_source())}\n"
+        f"The flag {flag} stops here. ft.find_nan(f)(*args) shows all such equations."
+    )
 
 
 class Search:

@@ -16,6 +16,7 @@ from typing import Any, TextIO
 import jax
 import numpy as np
 
+from functrans.flags import unchecked
 from functrans.inspect.closeness import plain
 from functrans.inspect.nans import Search
 from functrans.inspect.observe import Place, by_xla, letters, observe, value_of
@@ -97,6 +98,7 @@ def step(
     check_given(fun, "debug.step")
 
     @boundary
+    @unchecked()
     def stepped(*args: Any, **kwargs: Any) -> Any:
         made = staged(fun, args, kwargs, passes_of(fun, ()) if passes is None else passes)
         check_values(made.values, "debug.step")

@@ -14,7 +14,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from functrans import errors
 from functrans.flags import flags
+from functrans.ir.source import describe, user_source
 
 _INTERNED: dict[tuple, ArrayType] = {}
 
@@ -171,7 +173,8 @@ def same_types(types: Sequence[ArrayType], others: Sequence[ArrayType]) -> bool:
 
 def promote(types: tuple[ArrayType, ...]) -> tuple[Any, bool]:
     """The dtype and weak flag to which JAX's promotion lattice takes operands of these types."""
-    key = (*[(t.dtype, t.weak_type) for t in types], flags.jax_enable_x64)
+    mode = flags.jax_numpy_dtype_promotion
+    key = (*[(t.dtype, t.weak_type) for t in types], flags.jax_enable_x64, mode)
     found = _PROMOTED.get(key)
     if found is None:
         found = _PROMOTED[key] = _promote(types)
@@ -187,4 +190,13 @@ def _promote(types: tuple[ArrayType, ...]) -> tuple[Any, bool]:
     if all([t.dtype == first for t in types]):
         return first, all([t.weak_type for t in types])
     points = [_WEAK.get(dtype_class(t.dtype), t.dtype) if t.weak_type else t.dtype for t in types]
-    return jax.dtypes.result_type(*points, return_weak_type_flag=True)
+    try:
+        return jax.dtypes.result_type(*points, return_weak_type_flag=True)
+    except ValueError as error:
+        if flags.jax_numpy_dtype_promotion != "strict":
+            raise
+        raise errors.ImplicitPromotion(
+            f"operands of types {', '.join(map(str, types))} are brought to one dtype, which "
+            f"jax_numpy_dtype_promotion='strict' forbids, at\n    {describe(user_source())}\n"
+            "Convert one of them by x.astype, or allow it by numpy_dtype_promotion('standard')."
+        ) from error

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from functrans import errors, tree
-from functrans.flags import flags
+from functrans.flags import decisive
 from functrans.flat import FlatFunction, function_name, refused
 from functrans.ir.program import Program, Var, hoist_constants
 from functrans.ir.source import describe, location, user_source
@@ -48,8 +48,7 @@ def staged(
 ) -> Staged:
     """The program of a function of the positional arguments that `in_tree` describes, which an
     operation was given."""
-    key = (in_tree, tuple(types), state.axes, flags.jax_enable_x64,
-           flags.jax_default_matmul_precision)  # fmt: skip
+    key = (in_tree, tuple(types), state.axes, decisive())
     try:
         known = _KNOWN.setdefault(fun, {})
     except TypeError:  # it takes no weak references, or cannot be hashed

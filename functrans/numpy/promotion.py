@@ -198,7 +198,7 @@ def align_all(
     xs = [x if x.__class__ is Tracer else value_of(x, name, i) for i, x in enumerate(xs)]
     types = tuple([typeof(x) for x in xs])
     plan = _PLANS.get(types)
-    if plan is None:
+    if plan is None or (flags.jax_numpy_dtype_promotion, flags.jax_numpy_rank_promotion) != _FREE:
         plan = _plan(types, name, error)
     return [x if steps is None else _follow(x, *steps) for x, steps in zip(xs, plan, strict=True)]
 
@@ -217,6 +217,7 @@ def _plan(types: tuple[ArrayType, ...], name: str, error: type[Exception]) -> li
             "Draw numbers with random.uniform(key), ...; its bits are random.key_data(key)."
         ) from None
     shape = broadcast_shape([t.shape for t in types], name, types, error)
+    _check_ranks(types, name)
     plan = []
     for t in types:
         fits = t.dtype == dtype and t.weak_type >= weak
@@ -227,6 +228,24 @@ def _plan(types: tuple[ArrayType, ...], name: str, error: type[Exception]) -> li
             _PLANS.clear()
         _PLANS[types] = plan
     return plan
+
+
+_FREE = ("standard", "allow")
+
+
+def _check_ranks(types: Sequence[ArrayType], name: str) -> None:
+    """Raise or warn where axes are added to an array, if a flag asks for it."""
+    how = flags.jax_numpy_rank_promotion
+    if how == "allow" or len({t.ndim for t in types if t.ndim}) < 2:
+        return
+    problem = (
+        f"{name}({', '.join(map(str, types))}): axes are added to an operand, which "
+        f"jax_numpy_rank_promotion={how!r} forbids, at\n    {describe(user_source())}\n"
+        "Add them by x[None, :] or jnp.expand_dims."
+    )
+    if how == "raise":
+        raise errors.ImplicitPromotion(problem)
+    warnings.warn(problem, stacklevel=2)
 
 
 def _follow(x: Any, to: Any, dropped: Any, growth: Any) -> Any:
@@ -277,6 +296,7 @@ def align_inexact(xs: Sequence[Any], name: str) -> list[Any]:
     """Operands as values of one shape and one inexact dtype."""
     xs = promote_inexact(xs, name)
     types = [typeof(x) for x in xs]
+    _check_ranks(types, name)
     shape = broadcast_shape([t.shape for t in types], name, types)
     return [expand(x, shape) for x in xs]
 

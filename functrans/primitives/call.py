@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from functrans import errors, tree
-from functrans.flags import flags
+from functrans.flags import decisive
 from functrans.ir.program import Equation, Program, hoist_constants
 from functrans.ir.types import same_types
 from functrans.primitives.base import Cost, LinearInput, Primitive
@@ -174,9 +174,7 @@ def composite(function: Callable[..., Any], numbers: tuple[type, ...] = ()) -> C
         if state.no_jit or staging_trace() is not None:
             return function(*args, **kwargs)
         arrays = []
-        signature: list[Any] = [
-            flags.jax_enable_x64, flags.jax_default_matmul_precision, state.axes,
-        ]  # fmt: skip
+        signature: list[Any] = [decisive(), state.axes]
         for x in (*args, *kwargs.values()) if kwargs else args:
             if x.__class__ in OPTIONS:
                 signature.append(x.__class__)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from functrans import tree
-from functrans.flags import flags
+from functrans.flags import decisive
 from functrans.ir.program import Equation, Literal, Var, prune
 from functrans.ir.source import user_source
 from functrans.trace import Trace, Tracer, state
@@ -26,7 +26,7 @@ def signature(trace: Trace, values: Sequence[Any]) -> tuple[list[Any], list[Trac
     """What decides on the equations of a call, and its operands; None where that is not types and
     options alone: of a literal, of a concrete array or a value of another trace the function may
     know more."""
-    key: list[Any] = [flags.jax_enable_x64, flags.jax_default_matmul_precision]
+    key: list[Any] = [decisive()]
     operands = []
     for x in values:
         kind = x.__class__
