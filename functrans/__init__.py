@@ -16,17 +16,44 @@ if TYPE_CHECKING:
     from jax import ShapeDtypeStruct as ShapeDtypeStruct
     from jax import block_until_ready as block_until_ready
     from jax import config as config
+    from jax import copy_to_host_async as copy_to_host_async
+    from jax import debug_infs as debug_infs
+    from jax import debug_nans as debug_nans
     from jax import default_backend as default_backend
     from jax import default_device as default_device
     from jax import default_matmul_precision as default_matmul_precision
+    from jax import default_prng_impl as default_prng_impl
     from jax import device_count as device_count
     from jax import device_get as device_get
     from jax import devices as devices
+    from jax import distributed as distributed
+    from jax import dlpack as dlpack
     from jax import effects_barrier as effects_barrier
     from jax import enable_x64 as enable_x64
+    from jax import float0 as float0
+    from jax import live_arrays as live_arrays
+    from jax import local_device_count as local_device_count
     from jax import local_devices as local_devices
+    from jax import log_compiles as log_compiles
+    from jax import make_array_from_callback as make_array_from_callback
+    from jax import make_array_from_process_local_data as make_array_from_process_local_data
+    from jax import make_array_from_single_device_arrays as make_array_from_single_device_arrays
     from jax import make_mesh as make_mesh
+    from jax import monitoring as monitoring
+    from jax import numpy_dtype_promotion as numpy_dtype_promotion
+    from jax import numpy_rank_promotion as numpy_rank_promotion
+    from jax import print_environment_info as print_environment_info
+    from jax import process_count as process_count
+    from jax import process_index as process_index
+    from jax import process_indices as process_indices
+    from jax import profiler as profiler
     from jax import sharding as sharding
+    from jax import stages as stages
+    from jax import threefry_partitionable as threefry_partitionable
+    from jax import transfer_guard as transfer_guard
+    from jax import transfer_guard_device_to_device as transfer_guard_device_to_device
+    from jax import transfer_guard_device_to_host as transfer_guard_device_to_host
+    from jax import transfer_guard_host_to_device as transfer_guard_host_to_device
 
     from functrans import ad_checkpoint as ad_checkpoint
     from functrans import custom_batching as custom_batching
@@ -59,6 +86,7 @@ if TYPE_CHECKING:
     from functrans.api.derivatives import grad as grad
     from functrans.api.derivatives import hessian as hessian
     from functrans.api.derivatives import jacfwd as jacfwd
+    from functrans.api.derivatives import jacrev as jacobian  # noqa: F401
     from functrans.api.derivatives import jacrev as jacrev
     from functrans.api.derivatives import jvp as jvp
     from functrans.api.derivatives import linear_transpose as linear_transpose
@@ -73,6 +101,10 @@ if TYPE_CHECKING:
     from functrans.api.programs import evaluate as evaluate
     from functrans.api.programs import interpret as interpret
     from functrans.api.programs import make_ir as make_ir
+    from functrans.api.programs import make_jaxpr as make_jaxpr
+    from functrans.api.scopes import ensure_compile_time_eval as ensure_compile_time_eval
+    from functrans.api.scopes import named_call as named_call
+    from functrans.api.scopes import named_scope as named_scope
     from functrans.api.shard_map import shard_map as shard_map
     from functrans.api.vmap import vmap as vmap
     from functrans.inspect.cache import explain_cache as explain_cache
@@ -82,12 +114,20 @@ if TYPE_CHECKING:
     from functrans.inspect.nans import find_nan as find_nan
     from functrans.inspect.python_source.entry import to_python as to_python
     from functrans.numpy import ndarray as Array  # noqa: F401
+    from functrans.trace import typeof as typeof
 else:
     __getattr__, __dir__, __all__ = _lazily(__name__, {
         "jax": (
-            "Device NamedSharding P ShapeDtypeStruct block_until_ready config default_backend "
-            "default_device default_matmul_precision device_count device_get devices "
-            "effects_barrier enable_x64 local_devices make_mesh sharding"
+            "Device NamedSharding P ShapeDtypeStruct block_until_ready config copy_to_host_async "
+            "debug_infs debug_nans default_backend default_device default_matmul_precision "
+            "default_prng_impl device_count device_get devices distributed dlpack effects_barrier "
+            "enable_x64 float0 live_arrays local_device_count local_devices log_compiles "
+            "make_array_from_callback make_array_from_process_local_data "
+            "make_array_from_single_device_arrays make_mesh monitoring numpy_dtype_promotion "
+            "numpy_rank_promotion print_environment_info process_count process_index "
+            "process_indices profiler sharding stages threefry_partitionable transfer_guard "
+            "transfer_guard_device_to_device transfer_guard_device_to_host "
+            "transfer_guard_host_to_device"
         ),
         "functrans": (
             "ad_checkpoint custom_batching custom_derivatives debug dtypes errors "
@@ -97,11 +137,13 @@ else:
         "functrans.api.checkpoint": "checkpoint checkpoint_policies remat",
         "functrans.api.custom_rules": "closure_convert custom_gradient custom_jvp custom_vjp",
         "functrans.api.derivatives": (
-            "grad hessian jacfwd jacrev jvp linear_transpose linearize value_and_grad vjp"
+            "grad hessian jacfwd jacrev jacrev=jacobian jvp linear_transpose linearize "
+            "value_and_grad vjp"
         ),
         "functrans.api.devices": "device_put",
         "functrans.api.jit": "clear_caches disable_jit jit",
-        "functrans.api.programs": "eval_shape evaluate interpret make_ir",
+        "functrans.api.programs": "eval_shape evaluate interpret make_ir make_jaxpr",
+        "functrans.api.scopes": "ensure_compile_time_eval named_call named_scope",
         "functrans.api.shard_map": "shard_map",
         "functrans.api.vmap": "vmap",
         "functrans.inspect.cache": "explain_cache",
@@ -111,4 +153,5 @@ else:
         "functrans.inspect.nans": "find_nan",
         "functrans.inspect.python_source.entry": "to_python",
         "functrans.numpy": "ndarray=Array",
+        "functrans.trace": "typeof",
     })  # fmt: skip

@@ -4,6 +4,7 @@ one's own, asked for types."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import jax
@@ -19,7 +20,7 @@ from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import boundary
 from functrans.passes.inline import inline
 from functrans.trace import evaluate as run_equations
-from functrans.trace import materialize, stage, typeof
+from functrans.trace import materialize, naming, stage, typeof
 
 
 @boundary
@@ -59,6 +60,47 @@ def make_ir(
     return made
 
 
+def make_jaxpr(
+    fun: Callable[..., Any],
+    static_argnums: Any = (),
+    axis_env: Sequence[tuple[Any, int]] | None = None,
+    return_shape: bool = False,
+) -> Callable[..., Any]:
+    """Make a function that returns the Program of `fun`, with the arguments of JAX's.
+
+    Arguments:
+      fun, static_argnums: as in `make_ir`.
+      axis_env: names of mapped axes and their sizes, for collectives in `fun`.
+      return_shape: return the shapes and dtypes of the results too.
+
+    Returns:
+      A function that returns a Program, or a Program and a pytree of `ShapeDtypeStruct`s.
+
+    Source: `jax.make_jaxpr`, whose program is a jaxpr.
+
+    Example:
+      >>> import functrans as ft
+      >>> print(ft.make_jaxpr(lambda x: ft.lax.psum(x, "i"), axis_env=[("i", 4)])(1.0))
+      program (a: ~f32[]) {
+        b: ~f32[] = psum[axes=("i",), sizes=(4,), groups=None] a
+        return b
+      }
+    """
+    check_callable(fun, "make_jaxpr")
+    statics = Statics(fun, static_argnums, None)
+
+    @boundary
+    @wraps(fun)
+    def made(*args: Any, **kwargs: Any) -> Any:
+        with ExitStack() as scope:
+            for name, size in axis_env or ():
+                scope.enter_context(naming(name, size))
+            program, out_tree = _staged(fun, statics, args, kwargs)
+        return (program, _structs(program, out_tree)) if return_shape else program
+
+    return made
+
+
 @boundary
 def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """The shapes and dtypes of a function's results, without computing them.
@@ -78,6 +120,11 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
       ShapeDtypeStruct(shape=(3, 3), dtype=float32)
     """
     program, out_tree = _staged(fun, Statics(fun, None, None), args, kwargs)
+    return _structs(program, out_tree)
+
+
+def _structs(program: Program, out_tree: Any) -> Any:
+    """The types of the results, as the function returns them."""
     structs = [
         jax.ShapeDtypeStruct(t.shape, t.dtype, weak_type=t.weak_type) for t in program.out_types
     ]

@@ -16,6 +16,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax._src.config import eager_constant_folding as _constant_folding
 from jax._src.dispatch import prim_requires_devices_during_lowering
 from jax.experimental import io_callback
 from jax.extend.core import Primitive as JaxPrimitive
@@ -26,18 +27,16 @@ from jax.interpreters import mlir
 
 from functrans.backends import cpu, not_finite
 from functrans.ir.program import Literal, Program, results_by_age
-from functrans.ir.source import Source, line_of
+from functrans.ir.source import Source, line_of, scope_of
 from functrans.ir.text import with_nested
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.primitives.callback import calls_of
 
 # --- the JAX primitive that a program becomes -----------------------------------------------------
 
-_program_p = JaxPrimitive("functrans")
-_program_p.multiple_results = True
-# A program that calls Python: it is lowered for known devices, each time anew.
-_calling_p = JaxPrimitive("functrans_calling")
-_calling_p.multiple_results = True
+# The second is for a program that calls Python: it is lowered for known devices.
+_program_p, _calling_p = JaxPrimitive("functrans"), JaxPrimitive("functrans_calling")
+_program_p.multiple_results = _calling_p.multiple_results = True
 prim_requires_devices_during_lowering.add(_calling_p)
 
 
@@ -62,7 +61,14 @@ def run_program(program: Program, args: Sequence[Any]) -> list[Any]:
             )
             for x in operands
         ]
-    return _primitive_of(program).bind(*operands, program=program)
+    return _bind(program, operands)
+
+
+def _bind(program: Program, operands: Sequence[Any]) -> list[Any]:
+    with _constant_folding(
+        False
+    ):  # else a program without operands would be run while it is traced
+        return _primitive_of(program).bind(*operands, program=program)
 
 
 def mesh_of(program: Program) -> Any:
@@ -115,12 +121,11 @@ def executable(program: Program) -> Callable[..., list[Any]]:
     """The program as a compiled function of concrete arrays, constants first; made once."""
     made = program.cache.get("executable")
     if made is None:
-        primitive = _primitive_of(program)
 
         def run(*args: Any) -> list[Any]:
             if not_finite.is_asked():
                 not_finite.say_where(program, args[len(program.constants) :])
-            return primitive.bind(*args, program=program)
+            return _bind(program, args)
 
         made = program.cache["executable"] = jax.jit(run)
     return made
@@ -135,8 +140,8 @@ def _lower_rule(jax_ctx: Any, *operands: Any, program: Program) -> Any:
     return outs
 
 
-mlir.register_lowering(_program_p, _lower_rule)
-mlir.register_lowering(_calling_p, _lower_rule, cacheable=False)
+for _primitive in (_program_p, _calling_p):  # in place, where each operation keeps its location
+    mlir.register_lowering(_primitive, _lower_rule, cacheable=False)
 
 
 # --- lowering -------------------------------------------------------------------------------------
@@ -248,7 +253,8 @@ class Lowering:
         if found is None:
             code = source[0]
             at = ir.Location.file(code.co_filename, line_of(source), 0)
-            found = self._locations[source] = ir.Location.name(code.co_name, at)
+            name = f"{self.jax_ctx.name_stack}/{scope_of(source)}{code.co_name}"
+            found = self._locations[source] = ir.Location.name(name, at)
         return found
 
     # --- control flow

@@ -10,6 +10,7 @@ import linecache
 import os
 import re
 import sys
+import threading
 from itertools import islice
 from types import CodeType, FrameType
 from typing import Any
@@ -41,6 +42,43 @@ _INTERNAL = _Internal()
 Source = tuple[CodeType, int]
 
 
+class _Scopes(threading.local):
+    """The names of `named_scope` around what this thread runs, each with a slash behind it."""
+
+    path = ""
+
+
+scopes = _Scopes()
+
+
+class Scoped(tuple):
+    """A `Source` inside of scopes."""
+
+    path: str
+
+    def __new__(cls, source: Source, path: str) -> Scoped:
+        made = tuple.__new__(cls, source)
+        made.path = path
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        return tuple.__eq__(self, other) and self.path == scope_of(other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash((self.path, *self))
+
+    def __reduce__(self) -> Any:
+        return Scoped, (tuple(self), self.path)
+
+
+def scope_of(source: Any) -> str:
+    """The names around it, apart by slashes and with one at the end; "" if there are none."""
+    return source.path if source.__class__ is Scoped else ""
+
+
 def is_users(code: CodeType) -> bool:
     """Is it code of the user's: not ours, JAX's, NumPy's?"""
     return not _INTERNAL[code.co_filename]
@@ -57,7 +95,8 @@ def user_source() -> Source | None:
     while frame is not None:
         code = frame.f_code
         if not _INTERNAL[code.co_filename]:
-            return code, frame.f_lasti
+            source = code, frame.f_lasti
+            return Scoped(source, scopes.path) if scopes.path else source
         frame = frame.f_back
     return None
 
@@ -76,7 +115,7 @@ def location(source: Source | None) -> str:
     if source is None:
         return "<unknown>"
     code = source[0]
-    return f"{code.co_filename}:{line_of(source)} ({code.co_qualname})"
+    return f"{code.co_filename}:{line_of(source)} ({scope_of(source)}{code.co_qualname})"
 
 
 def text_of(source: Source | None) -> str:
