@@ -34,7 +34,6 @@ _TOKENS = "tokens that order effects: ours keep the order in which they are reco
 _SENDS = "a message between two devices; collectives are what vmap makes of them here"
 _VARYING = "marks what varies over a mesh axis in JAX's types; our types do not hold it"
 _KRYLOV = "Krylov solvers: write them with `lax.while_loop`, or `from_jax` them"
-_ROTATION = "rotations of SciPy's interface, classes of JAX's own arrays"
 ABSENT = {
     "lax.after_all": _TOKENS,
     "lax.create_token": _TOKENS,
@@ -46,8 +45,6 @@ ABSENT = {
     "scipy.sparse.linalg.bicgstab": _KRYLOV,
     "scipy.sparse.linalg.cg": _KRYLOV,
     "scipy.sparse.linalg.gmres": _KRYLOV,
-    "scipy.spatial.transform.Rotation": _ROTATION,
-    "scipy.spatial.transform.Slerp": _ROTATION,
 }
 # JAX's primitives (`lax.add_p`) are objects of its own interpreters; ours are in `ft.primitives`.
 KINDS = ("native", "imported", "JAX's own", "absent")
