@@ -31,13 +31,10 @@ NAMESPACES = [
 ]  # fmt: skip
 
 _KRYLOV = "Krylov solvers: write them with `lax.while_loop`, or `from_jax` them"
-_ROTATION = "rotations of SciPy's interface, classes of JAX's own arrays"
 ABSENT = {
     "scipy.sparse.linalg.bicgstab": _KRYLOV,
     "scipy.sparse.linalg.cg": _KRYLOV,
     "scipy.sparse.linalg.gmres": _KRYLOV,
-    "scipy.spatial.transform.Rotation": _ROTATION,
-    "scipy.spatial.transform.Slerp": _ROTATION,
 }
 # JAX's primitives (`lax.add_p`) are objects of its own interpreters; ours are in `ft.primitives`.
 KINDS = ("native", "imported", "JAX's own", "absent")

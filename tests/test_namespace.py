@@ -28,11 +28,13 @@ NAMESPACES = [
     "image",
     "scipy.interpolate",
     "scipy.optimize",
+    "scipy.spatial.transform",
 ]
 # Namespaces that are whole; of the others only what is there is compared.
 WHOLE = [
     "numpy", "lax", "lax.linalg", "nn", "nn.initializers", "tree", "tree_util", "ops", "dtypes",
     "image", "scipy.interpolate", "scipy.optimize",
+    "scipy.spatial.transform",
 ]  # fmt: skip
 
 # Arguments that JAX has and we lack, or that only we have, and why.

@@ -1,0 +1,3 @@
+"""The names of `jax.scipy.spatial`."""
+
+from functrans.scipy.spatial import transform as transform
