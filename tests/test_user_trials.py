@@ -277,3 +277,11 @@ def test_a_function_of_jax_on_a_traced_value_says_what_to_import(transform, name
 def test_make_ir_takes_a_function():
     with pytest.raises(ft.errors.NotAnArray, match="make_ir takes a function, got 3"):
         ft.make_ir(3)(1.0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32", "bool", "bfloat16", "complex64"])
+@pytest.mark.parametrize("value", [np.array([2**40 + 5, -3]), np.array([1.75, -2.5]), np.int64(7)])
+def test_numpy_arrays_are_cast_before_they_are_cut_to_32_bits(value, dtype):
+    ours, theirs = jnp.asarray(value, dtype), jax.numpy.asarray(value, dtype)
+    assert ours.dtype == theirs.dtype
+    np.testing.assert_array_equal(ours, theirs)

@@ -94,9 +94,16 @@ def _array(object: Any, dtype: Any) -> Any:
         and not (isinstance(object, (np.ndarray, np.generic)))
     ):
         x = array_of(np.asarray(object), "array")
+    elif dtype is not None and isinstance(object, (np.ndarray, np.generic)) and _is_wide(object):
+        x = constant(object.astype(user_dtype(dtype)))  # before it is cut to 32 bits
     else:
         x = array_of(object, "array")
     return x if dtype is None else astype(x, dtype)
+
+
+def _is_wide(x: Any) -> bool:
+    """Are they real numbers of 64 bits, where these are not enabled?"""
+    return canonical_dtype(x.dtype) != x.dtype and dtype_class(x.dtype) != "complex"
 
 
 def _nested(items: Sequence[Any], dtype: Any) -> Any:
