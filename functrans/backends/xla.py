@@ -12,11 +12,12 @@ import inspect
 import itertools
 import operator
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import jax
 import numpy as np
-from jax._src.config import eager_constant_folding as _constant_folding
+from jax._src import config as _config
 from jax._src.dispatch import prim_requires_devices_during_lowering
 from jax.experimental import io_callback
 from jax.extend.core import Primitive as JaxPrimitive
@@ -40,10 +41,6 @@ _program_p.multiple_results = _calling_p.multiple_results = True
 prim_requires_devices_during_lowering.add(_calling_p)
 
 
-def _primitive_of(program: Program) -> Any:
-    return _calling_p if calls_of(program).any else _program_p
-
-
 def abstract(t: ArrayType) -> Any:
     """The JAX abstract value of a type."""
     return jax.core.ShapedArray(t.shape, t.dtype, weak_type=t.weak_type)
@@ -65,10 +62,9 @@ def run_program(program: Program, args: Sequence[Any]) -> list[Any]:
 
 
 def _bind(program: Program, operands: Sequence[Any]) -> list[Any]:
-    with _constant_folding(
-        False
-    ):  # else a program without operands would be run while it is traced
-        return _primitive_of(program).bind(*operands, program=program)
+    primitive = _calling_p if calls_of(program).any else _program_p
+    with _constant_folding(False):  # which would run a program without operands while it is traced
+        return primitive.bind(*operands, program=program)
 
 
 def mesh_of(program: Program) -> Any:
@@ -147,6 +143,7 @@ for _primitive in (_program_p, _calling_p):  # in place, where each operation ke
 # --- lowering -------------------------------------------------------------------------------------
 
 _source = operator.attrgetter("source")
+_constant_folding = getattr(_config, "eager_constant_folding", nullcontext)
 _TAKES_CONTEXT = "ctx" in inspect.signature(mlir.aval_to_ir_type).parameters
 
 
