@@ -28,6 +28,14 @@ class InvalidArgument(FunctransError, ValueError):
     """An argument has a value that the function does not take (an axis out of range, ...)."""
 
 
+class TreeMismatch(InvalidArgument, TypeError):
+    """Pytrees that do not fit: each other, a structure, what a function of pytrees needs."""
+
+
+class NotAStructure(FunctransError, TypeError, AttributeError, RuntimeError):
+    """Something else was given where the structure of a pytree is needed."""
+
+
 class InvalidIndex(FunctransError, IndexError):
     """An index with more entries than the array has axes, or beyond a static bound."""
 
