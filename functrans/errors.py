@@ -36,6 +36,14 @@ class ImplicitPromotion(InvalidArgument):
     """Dtypes or numbers of axes are mixed where the promotion flags forbid it."""
 
 
+class TreeMismatch(InvalidArgument, TypeError):
+    """Pytrees that do not fit: each other, a structure, what a function of pytrees needs."""
+
+
+class NotAStructure(FunctransError, TypeError, AttributeError, RuntimeError):
+    """Something else was given where the structure of a pytree is needed."""
+
+
 class InvalidIndex(FunctransError, IndexError):
     """An index with more entries than the array has axes, or beyond a static bound."""
 

@@ -6,7 +6,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from functrans import errors, tree
+from functrans import errors
+from functrans import pytrees as tree
 from functrans.ir.source import definition, describe, is_users, user_source
 from functrans.tracer import CALLS, typeof
 

@@ -6,8 +6,9 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from functrans import errors, tree
+from functrans import errors
 from functrans import numpy as jnp
+from functrans import pytrees as tree
 from functrans.ir.source import describe, user_source
 
 

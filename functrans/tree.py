@@ -1,36 +1,21 @@
-"""Pytrees: JAX's, under short names, and paths for messages."""
+"""Pytrees under the names of `jax.tree`: JAX's functions, with errors at the user's line."""
 
-from __future__ import annotations
+from jax import tree as _jax
+from jax.tree import flatten as flatten
+from jax.tree import leaves as leaves
+from jax.tree import static as static
+from jax.tree import structure as structure
 
-from typing import Any
+from functrans import tree_checks as _checks
+from functrans.tree_checks import checked as _checked
 
-from jax import tree as _short
-from jax import tree_util as _tree
-
-flatten = _tree.tree_flatten
-unflatten = _tree.tree_unflatten
-leaves = _tree.tree_leaves
-structure = _tree.tree_structure
-map = _tree.tree_map
-all = _tree.tree_all
-reduce = _tree.tree_reduce
-reduce_associative = _tree.tree_reduce_associative
-broadcast = _tree.tree_broadcast
-static = _short.static
-transpose = _tree.tree_transpose
-flatten_with_path = _tree.tree_flatten_with_path
-leaves_with_path = _tree.tree_leaves_with_path
-map_with_path = _tree.tree_map_with_path
-
-
-def spelled(structure: Any) -> str:
-    """A structure for messages: `{'w': *, 'b': (*, *)}`, each leaf a star."""
-    return str(structure).removeprefix("PyTreeDef(").removesuffix(")")
-
-
-path_text = _tree.keystr
-
-
-def path_names(tree: Any, prefix: str = "") -> list[str]:
-    """A name per leaf for messages: `args[0]['w']`."""
-    return [prefix + path_text(path) for path, _ in flatten_with_path(tree)[0]]
+all = _checked(_jax.all, _checks.of_all, __name__)
+broadcast = _checked(_jax.broadcast, _checks.of_broadcast, __name__)
+flatten_with_path = _checked(_jax.flatten_with_path, _checks.of_walk, __name__)
+leaves_with_path = _checked(_jax.leaves_with_path, _checks.of_walk, __name__)
+map = _checked(_jax.map, _checks.of_map, __name__)
+map_with_path = _checked(_jax.map_with_path, _checks.of_map, __name__)
+reduce = _checked(_jax.reduce, _checks.of_reduce, __name__)
+reduce_associative = _checked(_jax.reduce_associative, _checks.of_reduce_associative, __name__)
+transpose = _checked(_jax.transpose, _checks.of_transpose, __name__)
+unflatten = _checked(_jax.unflatten, _checks.of_unflatten, __name__)

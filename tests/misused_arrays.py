@@ -343,3 +343,46 @@ def einsum_whose_sizes_differ(m, jnp):
 @misuse(errors.InvalidIndex, "1-dimensional", "2 were indexed")
 def too_many_indices(m, jnp):
     m.jit(lambda x: x[0, 0])(X)  # <-
+
+
+# --- operators with what is no array --------------------------------------------------------------
+
+
+@misuse(errors.NotAnArray, "f32[3] + dict", "(['b'], ['w'])", "tree.map")
+def a_dict_as_an_operand(m, jnp):
+    m.jit(lambda x: x + {"w": X, "b": 1.0})(X)  # <-
+
+
+@misuse(errors.NotAnArray, "dict * f32[3]", "jnp.asarray")
+def a_dict_on_the_left(m, jnp):
+    m.jit(lambda x: {} * x)(X)  # <-
+
+
+@misuse(errors.NotAnArray, "f32[3] @ str", "no str")
+def a_text_as_an_operand(m, jnp):
+    m.jit(lambda x: x @ "a")(X)  # <-
+
+
+@misuse(errors.NotAnArray, "f32[3] - None: ", "without return", "left out")
+def an_operand_left_out(m, jnp):
+    m.jit(lambda x, mean=None: x - mean)(X)  # <-
+
+
+@misuse(errors.NotAnArray, "f32[3] * list", "jnp.asarray", "entry")
+def a_list_as_an_operand(m, jnp):
+    m.grad(lambda x: (x * [1.0, 2.0, 3.0]).sum())(X)  # <-
+
+
+@misuse(errors.NotAnArray, "list + f32[3]", "jnp.asarray")
+def a_list_on_the_left(m, jnp):
+    m.vmap(lambda x: [0.0] + x)(M)  # <-  # noqa: RUF005
+
+
+@misuse(errors.NotAnArray, "f32[3] / function", "call it")
+def a_function_as_an_operand(m, jnp):
+    m.jit(lambda x: x / jnp.sum)(X)  # <-
+
+
+@misuse(errors.NotAnArray, "f32[3] < None: ", "left out")
+def a_comparison_with_none(m, jnp):
+    m.jit(lambda x, limit=None: x < limit)(X)  # <-

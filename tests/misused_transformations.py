@@ -286,3 +286,88 @@ def a_number_of_keys_that_is_a_float(m, jnp):
 @misuse(errors.TypeMismatch, "key", "key_data")
 def arithmetic_with_a_key(m, jnp):
     m.jit(lambda key: key + 1)(m.random.key(0))  # <-
+
+
+# --- pytrees --------------------------------------------------------------------------------------
+
+
+@misuse(
+    errors.TreeMismatch, "tree.map", "['w']", "tuple of 2", "of 3", "tree 1: {'b': *, 'w': (*, *)}"
+)
+def trees_of_different_lengths(m, jnp):
+    m.tree.map(jnp.add, {"w": (X, X), "b": X}, {"w": (X, X, X), "b": X})  # <-
+
+
+@misuse(errors.TreeMismatch, "only tree 1 has ['b']", "only tree 3 has ['bias']", "at the root")
+def trees_of_different_keys(m, jnp):
+    params = {"w": X, "b": X}
+    m.tree.map(lambda p, m, v: p, params, params, {"w": X, "bias": X})  # <-
+
+
+@misuse(errors.TreeMismatch, "[0]", "a list in tree 1, a tuple in tree 2", "tree 2: [(*, *)]")
+def a_tuple_for_a_list(m, jnp):
+    m.tree_util.tree_map(jnp.add, [[X, X]], [(X, X)])  # <-
+
+
+@misuse(errors.TreeMismatch, "None in tree 1", "is_leaf=lambda x: x is None")
+def none_as_a_leaf(m, jnp):
+    m.tree.map(lambda mask, x: x, {"w": None}, {"w": X})  # <-
+
+
+@misuse(errors.TreeMismatch, "a leaf in tree 2", "tree.broadcast(tree 2, tree 1)")
+def a_leaf_for_a_container(m, jnp):
+    m.tree.map(lambda x, rate: rate * x, {"w": (X, X)}, {"w": 0.1})  # <-
+
+
+@misuse(errors.TreeMismatch, "tree.map_with_path", "['w'][0]", "a dict in tree 1, a leaf in tree 2")
+def trees_of_different_depth_with_paths(m, jnp):
+    m.tree.map_with_path(lambda path, x, y: y, {"w": [{"a": X}]}, {"w": [X]})  # <-
+
+
+@misuse(errors.TreeMismatch, "tree.unflatten", "has 3 leaves, got 2", "['w'][1]", "tree.leaves")
+def too_few_leaves(m, jnp):
+    structure = m.tree.structure({"w": (X, X), "b": X})
+    m.tree.unflatten(structure, [X, X])  # <-
+
+
+@misuse(errors.TreeMismatch, "has 1 leaf, got more")
+def too_many_leaves(m, jnp):
+    structure = m.tree.structure({"w": X})
+    m.tree_util.tree_unflatten(structure, (x for x in [X, X]))  # <-
+
+
+@misuse(errors.NotAStructure, "tree.unflatten", "type list", "tree.structure(x)")
+def leaves_before_the_structure(m, jnp):
+    leaves, structure = m.tree.flatten({"w": X})
+    m.tree.unflatten(leaves, structure)  # <-
+
+
+@misuse(errors.NotAnArray, "tree.map", "type dict", "first the function")
+def the_tree_before_the_function(m, jnp):
+    m.tree.map({"w": X}, jnp.sin)  # <-
+
+
+@misuse(errors.TreeMismatch, "tree.transpose", "['b']", "inner_treedef", "{'a': (*, *), 'b': *}")
+def a_transposed_tree_that_is_not_regular(m, jnp):
+    outer, inner = m.tree.structure({"a": 0, "b": 0}), m.tree.structure((0, 0))
+    m.tree.transpose(outer, inner, {"a": (1, 2), "b": 3})  # <-
+
+
+@misuse(errors.TreeMismatch, "prefix_tree: {'w': *, 'x': *}", "only prefix_tree has ['x']")
+def a_prefix_with_another_key(m, jnp):
+    m.tree.broadcast({"w": 1, "x": 2}, {"w": (X, X)})  # <-
+
+
+@misuse(errors.TreeMismatch, "tree.reduce", "no leaves", "initializer=0")
+def a_sum_over_no_leaves(m, jnp):
+    m.tree.reduce(jnp.add, {"w": None})  # <-
+
+
+@misuse(errors.TreeMismatch, "tree.flatten_with_path", "['w']", "int, str", "let all be str")
+def keys_without_an_order(m, jnp):
+    m.tree.flatten_with_path({"w": {0: X, "b": X}})  # <-
+
+
+@misuse(errors.InvalidArgument, "tree.all", "['w']", "f32[3], neither", "jnp.all")
+def arrays_that_are_neither_true_nor_false(m, jnp):
+    m.tree.all({"b": True, "w": jnp.asarray(X)})  # <-

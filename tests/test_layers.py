@@ -13,9 +13,9 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 # A file may import from its own layer and from those before it.
 LAYERS = [
-    {"errors", "flags", "loading", "tree"},
+    {"errors", "flags", "loading", "pytrees"},
     {"ir"},
-    {"tracer"},
+    {"tracer", "tree_checks"},
     {"flat"},
     {"trace"},
     {"primitives"},
@@ -35,6 +35,7 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 # Public modules that only hand on names from other layers, as `tree_util` does.
 FACADES = {
     "ad_checkpoint",
+    "tree",
     "tree_util",
     "dtypes",
     "custom_derivatives",

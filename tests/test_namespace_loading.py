@@ -17,7 +17,7 @@ LAZY = ["__init__.py", "interop/__init__.py", "scipy/__init__.py"]
 # Modules beside the public ones: what they define is reached by other names.
 NOT_SHOWN = {
     "api", "backends", "flags", "flat", "flatten_util", "inspect", "loading", "primitives",
-    "trace", "tracer", "transforms",
+    "pytrees", "trace", "tracer", "transforms", "tree_checks",
 }  # fmt: skip
 
 

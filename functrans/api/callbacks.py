@@ -13,7 +13,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from functrans import errors, tree
+from functrans import errors
+from functrans import pytrees as tree
 from functrans.api.flat import as_array, function_name
 from functrans.ir.source import describe, line_of, user_source
 from functrans.ir.tracebacks import boundary

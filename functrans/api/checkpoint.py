@@ -8,7 +8,8 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from functrans import errors, tree
+from functrans import errors
+from functrans import pytrees as tree
 from functrans.api.checks import check_callable, here
 from functrans.api.flat import FlatFunction, function_name
 from functrans.api.jit import Statics, wraps

@@ -14,7 +14,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from functrans import errors, tree
+from functrans import errors
+from functrans import pytrees as tree
 from functrans.api.flat import as_array, check_result, float0_zeros, function_name
 from functrans.flat import refused
 from functrans.ir.source import describe, location, user_source

@@ -9,7 +9,8 @@ from typing import Any
 
 from jax import tree_util
 
-from functrans import errors, tree
+from functrans import errors
+from functrans import pytrees as tree
 from functrans.api.checks import check_callable
 from functrans.api.custom_calls import JvpCall, VjpCall, unflatten
 from functrans.api.flat import FlatFunction, as_array, function_name

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from functrans import errors, tree
+from functrans import errors
+from functrans import pytrees as tree
 from functrans.api.custom_calls import unflatten, where_defined
 from functrans.api.custom_rules import CustomFunction
 from functrans.api.flat import FlatFunction, as_array, function_name

@@ -8,7 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from functrans import errors, tree
+from functrans import errors
+from functrans import pytrees as tree
 from functrans.api.checks import (
     check_callable,
     check_inputs,

@@ -6,7 +6,8 @@ from typing import Any
 
 import jax
 
-from functrans import errors, tree
+from functrans import errors
+from functrans import pytrees as tree
 from functrans.ir.source import describe, user_source
 from functrans.trace import Tracer, typeof
 

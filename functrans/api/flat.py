@@ -8,7 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from functrans import errors, tree
+from functrans import errors
+from functrans import pytrees as tree
 from functrans.flat import FlatFunction as FlatFunction
 from functrans.flat import check_result as check_result
 from functrans.flat import function_name as function_name

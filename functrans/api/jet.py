@@ -9,7 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from functrans import errors, tree
+from functrans import errors
+from functrans import pytrees as tree
 from functrans.api.checks import check_callable, here
 from functrans.api.flat import Function, as_array, instantiate
 from functrans.ir.tracebacks import boundary

@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from functrans import errors, tree
+from functrans import errors
+from functrans import pytrees as tree
 from functrans.api import retraces
 from functrans.api.checks import check_callable
 from functrans.api.flat import FlatFunction, function_name

@@ -9,7 +9,8 @@ from typing import Any
 
 import jax
 
-from functrans import errors, tree
+from functrans import errors
+from functrans import pytrees as tree
 from functrans.api.checks import check_callable
 from functrans.api.flat import FlatFunction, as_array, function_name
 from functrans.api.jit import Statics, wraps

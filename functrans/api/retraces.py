@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from functrans import tree
+from functrans import pytrees as tree
 from functrans.flags import DECISIVE, decisive
 from functrans.ir.source import Source, describe, is_library, location, user_source
 from functrans.ir.types import ArrayType

@@ -16,7 +16,8 @@ from typing import Any
 
 import jax
 
-from functrans import errors, tree
+from functrans import errors
+from functrans import pytrees as tree
 from functrans.api.checks import check_callable, here
 from functrans.api.flat import FlatFunction, function_name
 from functrans.api.jit import wraps

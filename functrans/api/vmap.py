@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from functrans import errors, tree
+from functrans import errors
+from functrans import pytrees as tree
 from functrans.api.checks import check_callable
 from functrans.api.flat import FlatFunction, as_arrays, function_name
 from functrans.api.jit import wraps

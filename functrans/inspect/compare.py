@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from functrans import errors, tree
+from functrans import errors
+from functrans import pytrees as tree
 from functrans.api.jit import how_jitted
 from functrans.backends import reference, xla
 from functrans.backends.reference import as_numpy

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from functrans import errors, tree
+from functrans import errors
+from functrans import pytrees as tree
 from functrans.api.jit import Statics, how_jitted
 from functrans.flat import FlatFunction, function_name
 from functrans.inspect.observe import is_key

@@ -16,7 +16,8 @@ import jax
 import numpy as np
 from jax._src.config import eager_constant_folding, trace_context
 
-from functrans import errors, tree
+from functrans import errors
+from functrans import pytrees as tree
 from functrans.api.flat import function_name
 from functrans.api.jit import Statics, forget_with_caches
 from functrans.backends import xla

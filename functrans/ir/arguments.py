@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from functrans import tree
+from functrans import pytrees as tree
 
 if TYPE_CHECKING:
     from functrans.ir.program import Program, Var

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans import tree
+from functrans import pytrees as tree
 from functrans.ir.types import dtype_class
 from functrans.lax.arguments import as_array, invalid
 from functrans.lax.arguments import axis_index as place

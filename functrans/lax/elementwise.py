@@ -14,7 +14,8 @@ import jax
 import numpy as np
 from jax.lax import AccuracyMode, RoundingMethod, Tolerance
 
-from functrans import errors, tree
+from functrans import errors
+from functrans import pytrees as tree
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_key_dtype
 from functrans.lax.arguments import check_fits, dtype_asked

@@ -8,7 +8,8 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-from functrans import errors, tree
+from functrans import errors
+from functrans import pytrees as tree
 from functrans.ir.source import describe, user_source
 from functrans.lax.arguments import as_array, invalid
 from functrans.lax.arguments import axis_index as place

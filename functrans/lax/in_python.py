@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from functrans import tree
+from functrans import pytrees as tree
 from functrans.lax.arguments import as_array
 from functrans.primitives.joining import concatenate
 from functrans.primitives.shape import reshape, slice_axis

@@ -6,7 +6,8 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from functrans import errors, tree
+from functrans import errors
+from functrans import pytrees as tree
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType
 from functrans.lax import in_python

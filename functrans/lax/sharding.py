@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-from functrans import tree
+from functrans import pytrees as tree
 from functrans.lax.arguments import as_array
 from functrans.primitives.sharding import sharding_constraint
 

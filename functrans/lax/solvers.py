@@ -7,7 +7,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from functrans import errors, tree
+from functrans import errors
+from functrans import pytrees as tree
 from functrans.flat import FlatFunction, function_name
 from functrans.ir.program import hoist_constants
 from functrans.ir.source import describe, user_source

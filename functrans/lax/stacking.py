@@ -14,7 +14,7 @@ from jax.lax import DotAlgorithm as DotAlgorithm
 from jax.lax import DotDimensionNumbers as DotDimensionNumbers
 from jax.lax import PrecisionLike as PrecisionLike
 
-from functrans import tree
+from functrans import pytrees as tree
 from functrans.ir.types import ArrayType
 from functrans.lax.arguments import as_array, axis_index, invalid, mismatch, sizes_of
 from functrans.lax.elementwise import operand as number_or_array

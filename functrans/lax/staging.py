@@ -11,7 +11,8 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from functrans import errors, tree
+from functrans import errors
+from functrans import pytrees as tree
 from functrans.flags import decisive
 from functrans.flat import FlatFunction, function_name, refused
 from functrans.ir.program import Program, Var, hoist_constants

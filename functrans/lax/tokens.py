@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax.tree_util import register_pytree_node_class
 
-from functrans import tree
+from functrans import pytrees as tree
 from functrans.lax.arguments import as_array, invalid, mismatch
 from functrans.lax.collective import names_of
 from functrans.lax.elementwise import optimization_barrier

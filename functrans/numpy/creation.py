@@ -12,7 +12,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from functrans import errors, tree
+from functrans import errors
+from functrans import pytrees as tree
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, promote
 from functrans.lax.arguments import placeable, sizes_of
 from functrans.numpy.joining import stack

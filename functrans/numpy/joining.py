@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans import tree
+from functrans import pytrees as tree
 from functrans.ir.types import ArrayType
 from functrans.numpy import prims, reductions
 from functrans.numpy.indexing import getitem

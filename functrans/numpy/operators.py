@@ -1,19 +1,24 @@
 """The operators of traced arrays: `x + y`, `2 ** x`, `x < y`, `-x`, ...
 
-Importing this module gives them to `Tracer`. An operand that no array function takes (a list, a
-string) is refused with NotImplemented, so that Python asks the other operand; jax and NumPy arrays
-on the left leave the work to ours.
+Importing this module gives them to `Tracer`. jax and NumPy arrays on the left leave the work to
+ours. An operand that no array function takes (a list, a string) may know what to do: it is asked by
+NotImplemented, as Python has it; where Python would ask in vain, the error is raised here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
+from functrans import errors
+from functrans import pytrees as tree
+from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import boundary, hide_frames
+from functrans.ir.types import dtype_class
 from functrans.numpy import arithmetic, floating, linear, ufuncs
 from functrans.trace import Tracer
 from functrans.tracer import CONCRETE
@@ -32,30 +37,78 @@ def _is_operand(x: Any) -> bool:
     ) or hasattr(x, "__jax_array__")
 
 
-def _operator(function: Callable[..., Any]) -> Callable[..., Any]:
+def _operator(name: str, reflected: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def forward(self: Tracer, other: Any) -> Any:
-        if other.__class__ in _OPERANDS or _is_operand(other):
-            try:
+        try:
+            if other.__class__ in _OPERANDS or _is_operand(other):
                 return function(self, other)
-            except Exception as error:
-                hide_frames(error)
-                raise
-        return NotImplemented
+            return _others_turn(self, other, name, reflected)
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     return forward
 
 
-def _reflected(function: Callable[..., Any]) -> Callable[..., Any]:
+def _reflected(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def backward(self: Tracer, other: Any) -> Any:
-        if other.__class__ in _OPERANDS or _is_operand(other):
-            try:
+        try:
+            if other.__class__ in _OPERANDS or _is_operand(other):
                 return function(other, self)
-            except Exception as error:
-                hide_frames(error)
-                raise
-        return NotImplemented
+            return _others_turn(self, other, name)
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     return backward
+
+
+# --- what is no array -----------------------------------------------------------------------------
+
+_WRITTEN = {
+    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**",
+    "matmul": "@", "and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>",
+    "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
+}  # fmt: skip
+
+
+def _others_turn(x: Tracer, other: Any, name: str, reflected: str = "") -> Any:
+    """NotImplemented where Python goes on: to the method `reflected` of the other operand, to a
+    sequence that is repeated, to `is` for an equality. Else the error that it would end with."""
+    if name in ("eq", "ne"):
+        return NotImplemented
+    kind = type(other)
+    of_python = kind.__module__ == "builtins"  # classes that know nothing of arrays
+    if not of_python and any(reflected in vars(c) for c in kind.__mro__ if c is not object):
+        return NotImplemented
+    if name in ("add", "mul") and isinstance(other, Sequence):
+        count = x.shape == () and dtype_class(x.dtype) in ("int", "uint")
+        if not of_python or (name == "mul" and count):
+            return NotImplemented
+    what = "None" if other is None else kind.__qualname__
+    left, right = (x.type, what) if reflected else (what, x.type)
+    sign = _WRITTEN.get(name)
+    shown = f"{left} {sign} {right}" if sign else f"{name}({left}, {right})"
+    raise errors.NotAnArray(
+        f"{shown}: the operator {sign or name} takes arrays and numbers, no {what}, "
+        f"at\n    {describe(user_source())}\n{_instead_of(other)}"
+    )
+
+
+def _instead_of(other: Any) -> str:
+    """What to do about an operand that is no array."""
+    if other is None:
+        return "None is what a function without return gives, or an argument that was left out."
+    if type(other) in (list, tuple):
+        return "Take the entry that is meant, or make one array of all: jnp.asarray(...)."
+    with contextlib.suppress(Exception):  # a container of the user's that cannot be opened
+        names = tree.path_names(other)
+        if names not in ([], [""]):
+            shown = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
+            return f"Say which of its leaves is meant ({shown}), or go over all with tree.map."
+    if callable(other):
+        return "It is a function: call it, and use what it returns."
+    return "Give an array or a number: jnp.asarray makes an array of a list of numbers."
 
 
 _BINARY: dict[str, Callable[..., Any]] = {
@@ -74,13 +127,13 @@ _BINARY: dict[str, Callable[..., Any]] = {
     "lshift": ufuncs.left_shift,
     "rshift": ufuncs.right_shift,
 }
-_COMPARISONS: dict[str, Callable[..., Any]] = {
-    "eq": ufuncs.equal,
-    "ne": ufuncs.not_equal,
-    "lt": ufuncs.less,
-    "le": ufuncs.less_equal,
-    "gt": ufuncs.greater,
-    "ge": ufuncs.greater_equal,
+_COMPARISONS: dict[str, tuple[str, Callable[..., Any]]] = {  # with what the other is asked
+    "eq": ("eq", ufuncs.equal),
+    "ne": ("ne", ufuncs.not_equal),
+    "lt": ("gt", ufuncs.less),
+    "le": ("ge", ufuncs.less_equal),
+    "gt": ("lt", ufuncs.greater),
+    "ge": ("le", ufuncs.greater_equal),
 }
 _UNARY: dict[str, Callable[..., Any]] = {
     "neg": ufuncs.negative,
@@ -93,10 +146,10 @@ _UNARY: dict[str, Callable[..., Any]] = {
 
 def _attach() -> None:
     for name, function in _BINARY.items():
-        setattr(Tracer, f"__{name}__", _operator(function))
-        setattr(Tracer, f"__r{name}__", _reflected(function))
-    for name, function in _COMPARISONS.items():
-        setattr(Tracer, f"__{name}__", _operator(function))
+        setattr(Tracer, f"__{name}__", _operator(name, f"__r{name}__", function))
+        setattr(Tracer, f"__r{name}__", _reflected(name, function))
+    for name, (reflected, function) in _COMPARISONS.items():
+        setattr(Tracer, f"__{name}__", _operator(name, f"__{reflected}__", function))
     for name, function in _UNARY.items():
         setattr(Tracer, f"__{name}__", boundary(function))
 

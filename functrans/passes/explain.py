@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from functrans import tree
+from functrans import pytrees as tree
 from functrans.flat import FlatFunction, function_name
 from functrans.ir.program import Equation, Program
 from functrans.ir.source import line_of, text_of

@@ -16,7 +16,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from functrans import errors, tree
+from functrans import errors
+from functrans import pytrees as tree
 from functrans.flags import decisive
 from functrans.ir.program import Equation, Program, hoist_constants
 from functrans.ir.types import same_types

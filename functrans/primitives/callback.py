@@ -21,7 +21,8 @@ import jax
 import numpy as np
 from jax.experimental import io_callback as io_callback_of_jax
 
-from functrans import errors, tree
+from functrans import errors
+from functrans import pytrees as tree
 from functrans.ir.program import Program
 from functrans.ir.source import describe, location, user_source
 from functrans.ir.types import ArrayType, is_key_dtype

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from functrans import tree
+from functrans import pytrees as tree
 from functrans.flags import decisive
 from functrans.ir.program import Equation, Literal, Var, prune
 from functrans.ir.source import user_source

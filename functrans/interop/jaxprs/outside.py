@@ -10,7 +10,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from functrans import lax, tree
+from functrans import lax
+from functrans import pytrees as tree
 from functrans.interop.jaxprs.walk import means, plain, type_of_aval
 from functrans.primitives import callback as calls
 from functrans.primitives.callback import FlatCall

@@ -16,7 +16,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import functrans.numpy as jnp
-from functrans import lax, tree
+from functrans import lax
+from functrans import pytrees as tree
 from functrans.api.derivatives import value_and_grad
 
 SUFFICIENT_DECREASE, CURVATURE = 1e-4, 0.9  # c1, c2

@@ -1,0 +1,67 @@
+"""Pytrees as the library itself uses them: JAX's functions under short names, and paths for
+messages. Users have them as `tree` and `tree_util`, where a mistake is told at their line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from jax import tree_util as _tree
+
+Structure = _tree.PyTreeDef
+flatten = _tree.tree_flatten
+unflatten = _tree.tree_unflatten
+leaves = _tree.tree_leaves
+structure = _tree.tree_structure
+map = _tree.tree_map
+transpose = _tree.tree_transpose
+flatten_with_path = _tree.tree_flatten_with_path
+
+
+def spelled(structure: Any) -> str:
+    """A structure for messages: `{'w': *, 'b': (*, *)}`, each leaf a star."""
+    return str(structure).removeprefix("PyTreeDef(").removesuffix(")")
+
+
+path_text = _tree.keystr
+
+
+def path_names(tree: Any, prefix: str = "") -> list[str]:
+    """A name per leaf for messages: `args[0]['w']`."""
+    return [prefix + path_text(path) for path, _ in flatten_with_path(tree)[0]]
+
+
+def opened(x: Any) -> tuple[list[tuple[tuple, Any]], Any]:
+    """The parts of one container, each with its key, and its structure as if they were leaves. A
+    leaf is its own only part."""
+    return flatten_with_path(x, lambda part: part is not x)
+
+
+def is_leaf(x: Any) -> bool:
+    """Is it no container? None is one, without parts."""
+    head = opened(x)[1]
+    return head.num_nodes == head.num_leaves == 1
+
+
+def where_differing(
+    x: Any, y: Any, stop: Callable[[tuple, Any], bool] | None = None, path: tuple = ()
+) -> tuple[tuple, Any, Any] | None:
+    """The first place where `y` does not go on as `x` does: its keys from the root, and what stands
+    there in each. None where `y` has the containers of `x`, down to its leaves and to what
+    `stop(path, part)` takes for one.
+
+    Example:
+      >>> path, was, now = where_differing({"a": 1, "b": [(2, 3)]}, {"a": (), "b": [(4,)]})
+      >>> path_text(path), was, now
+      ("['b'][0]", (2, 3), (4,))
+    """
+    if is_leaf(x) or (stop is not None and stop(path, x)):
+        return None
+    (parts, head), (others, other) = opened(x), opened(y)
+    if head != other:
+        return path, x, y
+    for (key, part), (_, counterpart) in zip(parts, others, strict=True):
+        found = where_differing(part, counterpart, stop, (*path, *key))
+        if found is not None:
+            return found
+    return None

@@ -1,0 +1,361 @@
+"""What functions of pytrees ask of their arguments, in the words of the user.
+
+In: a function of JAX and the check of what it is given. Out (`checked`): the same function. When it
+has failed, and only then, the check looks at the arguments: an error of ours if they do not fit,
+else the error passes as it is, as one that was raised by the user's own function does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sized
+from typing import Any, NamedTuple, TypeVar
+
+from functrans import errors, pytrees
+from functrans.ir.source import describe, is_users, user_source
+from functrans.ir.tracebacks import hide_frames
+from functrans.ir.types import ArrayType
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_LONGEST = 88  # characters of a structure that are shown
+
+
+class Failed(NamedTuple):
+    """The call of a function that raised an error."""
+
+    name: str
+    error: Exception
+
+    def told(
+        self, problem: str, fix: str, kind: type[Exception] = errors.TreeMismatch
+    ) -> Exception:
+        return kind(f"{self.name}: {problem}, at\n    {describe(user_source())}\n{fix}")
+
+
+# What looks at the arguments of a call that failed: ours for the error, or None if they fit.
+Check = Callable[..., Exception | None]
+
+
+def checked(function: _F, check: Check, module: str) -> _F:
+    """A function of JAX as one of a module of ours."""
+    name = f"{module.rpartition('.')[2]}.{function.__name__}"
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            try:
+                return function(*args, **kwargs)
+            except (TypeError, ValueError, AttributeError, RuntimeError) as error:
+                ours = _looked_at(check, Failed(name, error), args, kwargs)
+                if ours is None:
+                    raise
+                raise ours from None
+        except Exception as error:
+            hide_frames(error)
+            raise
+
+    call.__module__ = module  # where pickle finds it
+    return call  # type: ignore[return-value]
+
+
+def _looked_at(check: Check, failed: Failed, args: tuple, kwargs: dict) -> Exception | None:
+    last = failed.error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    raised_by_user = last is not None and is_users(last.tb_frame.f_code)
+    if raised_by_user or isinstance(failed.error, errors.FunctransError):
+        return None
+    with contextlib.suppress(Exception):  # arguments that are lacking, functions of the user's
+        return check(failed, *args, **kwargs)
+    return None
+
+
+# --- the checks -----------------------------------------------------------------------------------
+# Each has the parameters of the functions that it is for.
+
+
+def of_map(
+    failed: Failed,
+    f: Any,
+    tree: Any,
+    *rest: Any,
+    is_leaf: Any = None,
+    is_leaf_takes_path: bool = False,
+) -> Exception | None:
+    """A function, and trees that have all containers of the first."""
+    stop = _stop(is_leaf, is_leaf_takes_path)
+    wrong = _no_function(failed, f, is_leaf) or _unsorted(failed, tree, stop)
+    for i, other in enumerate(rest, 2):
+        wrong = wrong or _no_prefix(failed, ("tree 1", tree), (f"tree {i}", other), stop)
+    return wrong
+
+
+def of_broadcast(
+    failed: Failed, prefix_tree: Any, full_tree: Any, is_leaf: Any = None
+) -> Exception | None:
+    """Two trees, of which the second has all containers of the first."""
+    stop = _stop(is_leaf)
+    return (
+        _no_function(failed, is_leaf=is_leaf)
+        or _unsorted(failed, prefix_tree, stop)
+        or _unsorted(failed, full_tree)
+        or _no_prefix(failed, ("prefix_tree", prefix_tree), ("full_tree", full_tree), stop)
+    )
+
+
+def of_walk(
+    failed: Failed, tree: Any, is_leaf: Any = None, is_leaf_takes_path: bool = False
+) -> Exception | None:
+    """One tree."""
+    stop = _stop(is_leaf, is_leaf_takes_path)
+    return _no_function(failed, is_leaf=is_leaf) or _unsorted(failed, tree, stop)
+
+
+def of_all(failed: Failed, tree: Any, *, is_leaf: Any = None) -> Exception | None:
+    """A tree whose leaves are true or false."""
+    wrong = of_walk(failed, tree, is_leaf)
+    if wrong is not None:
+        return wrong
+    for path, x in pytrees.flatten_with_path(tree, is_leaf)[0]:
+        if getattr(x, "size", 1) != 1:
+            return failed.told(
+                f"the leaf {_at(path)} is {ArrayType(x.shape, x.dtype)}, neither true nor false",
+                "Reduce each leaf first: tree.all(tree.map(jnp.all, x)).",
+                errors.InvalidArgument,
+            )
+    return None
+
+
+def of_reduce(
+    failed: Failed,
+    function: Any,
+    tree: Any,
+    initializer: Any = None,
+    is_leaf: Any = None,
+) -> Exception | None:
+    """A function, and a tree with leaves or a first value."""
+    wrong = _no_function(failed, function, is_leaf) or _unsorted(failed, tree, _stop(is_leaf))
+    return wrong or _no_leaves(failed, tree, is_leaf, "initializer")
+
+
+def of_reduce_associative(
+    failed: Failed, operation: Any, tree: Any, *, identity: Any = None, is_leaf: Any = None
+) -> Exception | None:
+    """A function, and a tree with leaves or a value for none."""
+    wrong = _no_function(failed, operation, is_leaf) or _unsorted(failed, tree, _stop(is_leaf))
+    return wrong or _no_leaves(failed, tree, is_leaf, "identity")
+
+
+def of_unflatten(failed: Failed, treedef: Any, leaves: Any) -> Exception | None:
+    """A structure, and as many leaves as it has."""
+    wrong = _no_structure(failed, treedef)
+    if wrong is not None:
+        return wrong
+    n = treedef.num_leaves
+    shown = f"{_spelled(treedef)} has {n} lea{'f' if n == 1 else 'ves'}"
+    fix = "Give a leaf for each star, in the order of tree.leaves."
+    if not isinstance(leaves, Iterable):
+        return failed.told(f"{shown}, got {leaves!r:.60}, which is no list of them", fix)
+    if isinstance(leaves, Sized):
+        given = len(leaves)
+        count = str(given)
+    else:  # used up: what is left is what JAX says of it
+        fewer, more = [str(failed.error).startswith(f"Too {x} leaves") for x in ("few", "many")]
+        given = n + more - fewer
+        count = "more" if more else "fewer"
+    if given == n:
+        return None
+    without = ""
+    if given < n and isinstance(leaves, Sized):
+        without = f"; the first without one is {_at(_paths(treedef)[given])}"
+    return failed.told(f"{shown}, got {count}{without}", fix)
+
+
+def of_transpose(
+    failed: Failed, outer_treedef: Any, inner_treedef: Any, pytree_to_transpose: Any
+) -> Exception | None:
+    """Two structures, and a tree of the outer one with trees of the inner one for leaves."""
+    inners = () if inner_treedef is None else (inner_treedef,)
+    wrong = _no_structure(failed, outer_treedef, *inners) or _unsorted(failed, pytree_to_transpose)
+    if wrong is not None:
+        return wrong
+    given = "pytree_to_transpose", pytree_to_transpose
+    fix = "The tree to transpose is one of outer_treedef, each leaf a tree of inner_treedef."
+    if inner_treedef is None:
+        outer = "outer_treedef", _skeleton(outer_treedef)
+        wrong = _no_prefix(failed, outer, given, fix=fix)
+        if wrong is not None:
+            return wrong
+        inner_treedef = pytrees.structure(outer_treedef.flatten_up_to(pytree_to_transpose)[0])
+    both = "outer of inner", _skeleton(outer_treedef.compose(inner_treedef))
+    return _no_prefix(failed, both, given, fix=fix) or _no_prefix(failed, given, both, fix=fix)
+
+
+def of_structure(failed: Failed, treedef: Any) -> Exception | None:
+    """A structure."""
+    return _no_structure(failed, treedef)
+
+
+def of_structures(failed: Failed, treedefs: Any) -> Exception | None:
+    """A list of structures."""
+    return _no_structure(failed, *treedefs)
+
+
+def of_container(failed: Failed, tree: Any) -> Exception | None:
+    """A container, whose parts are asked for."""
+    wrong = _unsorted(failed, tree, lambda path, x: bool(path))
+    if wrong is None and pytrees.is_leaf(tree):
+        return failed.told(
+            f"{tree!r:.60} of type {type(tree).__qualname__} is a leaf, it has no parts",
+            "Containers are lists, tuples, dicts, None, and the classes that are registered as "
+            "such.",
+        )
+    return wrong
+
+
+# --- what may be wrong ----------------------------------------------------------------------------
+
+_Stop = Callable[[tuple, Any], bool]
+
+
+def _no_function(failed: Failed, f: Any = len, is_leaf: Any = None) -> Exception | None:
+    if not callable(f):
+        return failed.told(
+            f"its first argument must be a function, got {f!r:.60} of type {type(f).__qualname__}",
+            f"Write {failed.name}(f, x): first the function, then the tree.",
+            errors.NotAnArray,
+        )
+    if is_leaf is not None and not callable(is_leaf):
+        return failed.told(
+            f"is_leaf must be a function, got {is_leaf!r:.60}",
+            "It is asked of each part of the tree: is_leaf=lambda x: x is None.",
+            errors.NotAnArray,
+        )
+    return None
+
+
+def _no_structure(failed: Failed, *structures: Any) -> Exception | None:
+    for x in structures:
+        if not isinstance(x, pytrees.Structure):
+            return failed.told(
+                f"expected the structure of a pytree, got {x!r:.60} of type {type(x).__qualname__}",
+                "tree.structure(x) is the structure of x. Structures come first, then leaves or "
+                "trees.",
+                errors.NotAStructure,
+            )
+    return None
+
+
+def _no_leaves(failed: Failed, x: Any, is_leaf: Any, first: str) -> Exception | None:
+    found, structure = pytrees.flatten(x, is_leaf)
+    if found:
+        return None
+    return failed.told(
+        f"{_spelled(structure)} has no leaves, and no {first} is given",
+        f"Say what the result is then: {first}=0. None is a leaf with is_leaf=lambda x: x is None.",
+    )
+
+
+def _unsorted(
+    failed: Failed, x: Any, stop: _Stop | None = None, path: tuple = ()
+) -> Exception | None:
+    """A dict whose keys have no order."""
+    if stop is not None and stop(path, x):
+        return None
+    if type(x) in (dict, defaultdict):
+        try:
+            sorted(x)
+        except TypeError:
+            kinds = ", ".join(dict.fromkeys([type(key).__qualname__ for key in x]))
+            return failed.told(
+                f"the keys of the dict {_at(path)} cannot be sorted, their types are {kinds}",
+                "The leaves of a dict stand in the order of its keys: let all be str, or all int.",
+            )
+    if pytrees.is_leaf(x):
+        return None
+    found = [_unsorted(failed, part, stop, (*path, *key)) for key, part in pytrees.opened(x)[0]]
+    return next((error for error in found if error is not None), None)
+
+
+def _no_prefix(
+    failed: Failed,
+    first: tuple[str, Any],
+    other: tuple[str, Any],
+    stop: _Stop | None = None,
+    fix: str = "",
+) -> Exception | None:
+    """Two named trees of which the second has not all containers of the first."""
+    found = pytrees.where_differing(first[1], other[1], stop)
+    if found is None:
+        return None
+    path, x, y = found
+    return failed.told(
+        f"{other[0]} is not like {first[0]} {_at(path)}: {_contrast(x, y, first[0], other[0])}",
+        f"{first[0]}: {_spelled(pytrees.flatten_with_path(first[1], stop, True)[1])}\n"
+        f"{other[0]}: {_spelled(pytrees.structure(other[1]))}\n"
+        + (fix or _like(x, y, first[0], other[0])),
+    )
+
+
+# --- words ----------------------------------------------------------------------------------------
+
+
+def _contrast(x: Any, y: Any, first: str, other: str) -> str:
+    """How two containers differ, or a container and a leaf."""
+    if type(x) is not type(y):
+        return f"{_kind(x)} in {first}, {_kind(y)} in {other}"
+    keys, others = ([pytrees.path_text(key) for key, _ in pytrees.opened(z)[0]] for z in (x, y))
+    if keys == others:
+        return f"a {type(x).__qualname__} that holds other static data"
+    if isinstance(x, (list, tuple)):
+        return f"a {type(x).__qualname__} of {len(x)} in {first}, of {len(y)} in {other}"
+    only = [
+        (name, [key for key in mine if key not in theirs])
+        for name, mine, theirs in ((first, keys, others), (other, others, keys))
+    ]
+    return ", ".join([
+        f"only {name} has {' '.join(extra[:5])}{' ...' if len(extra) > 5 else ''}"
+        for name, extra in only if extra
+    ])  # fmt: skip
+
+
+def _like(x: Any, y: Any, first: str, other: str) -> str:
+    """What to do about trees with different containers."""
+    if x is None:
+        return "None is a container without parts. To make it a leaf: is_leaf=lambda x: x is None."
+    if pytrees.is_leaf(y) and other != "full_tree":
+        return f"To have a leaf of {other} for a container: tree.broadcast({other}, {first})."
+    return f"Where {first} has a container, {other} needs one of its type, keys and length."
+
+
+def _kind(x: Any) -> str:
+    if x is None:
+        return "None"
+    return "a leaf" if pytrees.is_leaf(x) else f"a {type(x).__qualname__}"
+
+
+def _at(path: tuple) -> str:
+    return f"at {pytrees.path_text(path)}" if path else "at the root"
+
+
+def _spelled(structure: Any) -> str:
+    text = pytrees.spelled(structure)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4]} ..."
+
+
+def _stop(is_leaf: Any, takes_path: bool = False) -> _Stop | None:
+    """`is_leaf` as a function of a path and what is there."""
+    if is_leaf is None or takes_path:
+        return is_leaf
+    return lambda path, x: is_leaf(x)
+
+
+def _skeleton(structure: Any) -> Any:
+    """A tree of a structure."""
+    return pytrees.unflatten(structure, [object()] * structure.num_leaves)
+
+
+def _paths(structure: Any) -> list[tuple]:
+    return [path for path, _ in pytrees.flatten_with_path(_skeleton(structure))[0]]
