@@ -1,0 +1,146 @@
+"""Reading what the solvers are given: vectors and linear maps.
+
+In: b and x0, pytrees; A and M, which are functions, matrices or objects with `@`. Out: b and x0 of
+the same types, and functions whose results are checked to be like their arguments.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+
+import functrans.numpy as jnp
+from functrans import errors, lax, tree
+from functrans.api.derivatives import linear_transpose
+from functrans.ir.source import describe, user_source
+from functrans.ir.types import dtype_class, is_inexact
+from functrans.lax.staging import array_leaves, given_to
+from functrans.numpy.promotion import array_of, invalid, mismatch, promote_inexact
+from functrans.scipy.sparse.recurrences import Map
+from functrans.trace import Tracer, typeof
+
+# --- vectors --------------------------------------------------------------------------------------
+
+
+def vectors(name: str, b: Any, x0: Any) -> tuple[Any, Any]:
+    """b and the guess (zeros if there is none): each pair of arrays of one inexact dtype."""
+    leaves, structure = array_leaves(b)
+    if not leaves:
+        raise invalid(name, f"b holds no arrays: {b!r:.60}")
+    if x0 is None:
+        guess = [jnp.zeros_like(x) for x in leaves]
+    else:
+        guess, given = array_leaves(x0)
+        problem = _difference("b", structure, leaves, "x0", given, guess, shapes_only=True)
+        if problem:
+            raise errors.ShapeMismatch(
+                f"{name}: x0 must have the structure and shapes of b:\n{problem}\nat "
+                f"{describe(user_source())}"
+            )
+    pairs = [promote_inexact(pair, name) for pair in zip(leaves, guess, strict=True)]
+    if len({dtype_class(typeof(x).dtype) for x, _ in pairs}) > 1:
+        raise mismatch(
+            name, "b holds real and complex arrays", "Cast all of them: b.astype(complex)."
+        )
+    first, second = (
+        tree.unflatten(structure, [array_of(x, name) for x in xs])
+        for xs in zip(*pairs, strict=True)
+    )
+    return first, second
+
+
+def _difference(
+    what: str, structure: Any, leaves: list[Any], which: str, given: Any, found: list[Any],
+    shapes_only: bool = False,
+) -> str:  # fmt: skip
+    """Where two vectors are not of one structure and of the same types; "" if they are."""
+    if structure != given:
+        was, now = tree.spelled(structure), tree.spelled(given)
+        return f"    {what} has the structure {was}, {which} {now}"
+    names = tree.path_names(tree.unflatten(structure, leaves))
+    return "\n".join([
+        f"    {what}{path} is {typeof(x)}, {which}{path} is {typeof(y)}"
+        for path, x, y in zip(names, leaves, found, strict=True)
+        if typeof(x).shape != typeof(y).shape
+        or not (shapes_only or typeof(x).dtype == typeof(y).dtype)
+    ])  # fmt: skip
+
+
+# --- linear maps ----------------------------------------------------------------------------------
+
+
+def linear_map(name: str, which: str, given: Any) -> Map:
+    """A or M as a function, which raises unless it gives what is like its argument."""
+    run, shown = _function(name, which, given)
+
+    def checked(x: Any) -> Any:
+        leaves, structure = tree.flatten(x)
+        found, out = array_leaves(run(x))
+        if which == "M" and structure == out:  # a preconditioner may be of less precision
+            found = [_cast(y, typeof(x).dtype) for x, y in zip(leaves, found, strict=True)]
+        problem = _difference("b", structure, leaves, shown, out, found)
+        if problem:
+            shapes = structure == out and any(
+                typeof(x).shape != typeof(y).shape for x, y in zip(leaves, found, strict=True)
+            )
+            raise (errors.ShapeMismatch if shapes else errors.TypeMismatch)(
+                f"{name}: {shown} must have the structure and types of b:\n{problem}\n{which} is "
+                f"{given_to(name, given if callable(given) else run)}"
+            )
+        return tree.unflatten(structure, found)
+
+    return checked
+
+
+def _cast(y: Any, dtype: Any) -> Any:
+    t = typeof(y)
+    same_kind = is_inexact(t.dtype) and dtype_class(t.dtype) == dtype_class(dtype)
+    return y.astype(dtype) if same_kind and t.dtype != dtype else y
+
+
+def _function(name: str, which: str, given: Any) -> tuple[Map, str]:
+    """What it does to a vector, and how that is written."""
+    if callable(given):
+        return given, f"{which}(b)"
+    matrix = isinstance(given, (Tracer, jax.Array, np.ndarray))
+    if not matrix and not hasattr(given, "__matmul__"):
+        raise errors.NotAnArray(
+            f"{name}: {which} must be a function, a matrix or an object with `@`, got "
+            f"{given!r:.60} of type {type(given).__qualname__}, at\n    {describe(user_source())}"
+        )
+    shape = getattr(given, "shape", None)
+    if shape is not None and (len(shape) != 2 or shape[0] != shape[1]):
+        raise invalid(name, f"{which} must be a square matrix, got the shape {tuple(shape)}")
+    return (partial(_times, name, which, given) if matrix else partial(operator.matmul, given)), (
+        f"{which} @ b"
+    )
+
+
+def _times(name: str, which: str, matrix: Any, x: Any) -> Any:
+    """matrix @ x, or the error for an x that it cannot be multiplied with."""
+    leaf = tree.structure(x) == tree.structure(0)
+    if not leaf or typeof(x).shape[:1] != matrix.shape[1:]:
+        given = typeof(x) if leaf else f"the structure {tree.spelled(tree.structure(x))}"
+        raise errors.ShapeMismatch(
+            f"{name}: {which} is the matrix {typeof(matrix)}, so b must be an array of "
+            f"{matrix.shape[0]} rows, got {given}, at\n    {describe(user_source())}"
+        )
+    return jnp.dot(matrix, x, precision=lax.Precision.HIGHEST)
+
+
+def transposed(run: Map) -> Map:
+    """The transpose of a preconditioner, for the transposed equation. One that is not linear serves
+    both: it decides how soon a solver ends, not where."""
+
+    def run_transposed(x: Any) -> Any:
+        try:
+            return linear_transpose(run, x)(x)[0]
+        except (errors.NotLinear, errors.MissingRule, errors.OpaqueCallback):
+            return run(x)
+
+    return run_transposed
