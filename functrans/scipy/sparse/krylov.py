@@ -19,13 +19,22 @@ import functrans.numpy as jnp
 from functrans import lax
 from functrans.lax.linalg import qr
 from functrans.scipy.linalg import solve_triangular
-from functrans.scipy.sparse.recurrences import Limits, Map, norm
+from functrans.scipy.sparse.recurrences import Limits, Map, norm, start
 
 Cycle = Callable[[Map, Any, Any, int, Any], Any]
 
 
 def dot(x: Any, y: Any) -> Any:
     return jnp.dot(x, y, precision=lax.Precision.HIGHEST)
+
+
+class Outer(NamedTuple):
+    """Where the cycles are. r = M (b - A x); size = |r|."""
+
+    x: Any
+    r: Any
+    size: Any
+    cycles: Any
 
 
 def generalized_minimal_residuals(
@@ -39,31 +48,37 @@ def generalized_minimal_residuals(
     enough = jnp.maximum(enough, jnp.finfo(mb_norm.dtype).eps * mb_norm)
     within = mb_norm * jnp.minimum(1.0, enough / jnp.where(b_norm > 0, b_norm, 1))
 
-    def residual(x: Any) -> tuple[Any, Any]:
-        r = conditioned(b - A(x))
-        return r, norm(r)
+    def of(x: Any, residual: Any, cycles: Any) -> Outer:
+        r = conditioned(residual)
+        return Outer(x, r, norm(r), cycles)
 
-    def going(s: Any) -> Any:
-        _, _, size, cycles = s
-        return (size > enough) & (cycles < limits.maxiter)
+    def going(s: Outer) -> Any:
+        return (s.size > enough) & (s.cycles < limits.maxiter)
 
-    def step(s: Any) -> Any:
-        x, r, size, cycles = s
-        x = x + cycle(lambda v: conditioned(A(v)), r / size, size, restart, within)
-        return (x, *residual(x), cycles + 1)
+    def step(s: Outer) -> Outer:
+        unit = s.r / s.size.astype(s.r.dtype)
+        x = s.x + cycle(lambda v: conditioned(A(v)), unit, s.size, restart, within)
+        return of(x, b - A(x), s.cycles + 1)
 
-    return lax.while_loop(going, step, (x0, *residual(x0), 0))[0]
+    return lax.while_loop(going, step, of(*start(A, b, x0), 0)).x
 
 
 # --- the basis ------------------------------------------------------------------------------------
 
 
 def _next(apply: Map, basis: Any, k: Any) -> tuple[Any, Any, Any]:
-    """The basis with v_(k+1), column k of H, and whether the space is invariant: v_(k+1) is zero."""
+    """The basis with v_(k+1), column k of H, and whether the space is invariant: v_(k+1) is zero.
+
+    Gram and Schmidt's projection is made twice: once leaves what is not orthogonal by as much as
+    the vectors made are nearly dependent; with a condition of 1e4 in float32 a hundred steps ended
+    at a residual of 7e-2 then, and end at 2e-4 now.
+    """
     w = apply(basis[k])
     before = norm(w)
-    h = dot(jnp.conj(basis), w)
-    w = w - dot(h, basis)
+    h = jnp.zeros(basis.shape[0], basis.dtype)
+    for _ in range(2):
+        part = dot(jnp.conj(basis), w)
+        w, h = w - dot(part, basis), h + part
     size = norm(w)
     ended = ~(size > jnp.finfo(size.dtype).eps * before)
     v = jnp.where(ended, 0, w / jnp.where(ended, 1, size))
@@ -123,9 +138,7 @@ def incremental(apply: Map, unit: Any, size: Any, m: int, within: Any) -> Any:
         return Rotated(basis, r, rotations, size * jnp.abs(rotations[k + 1, 0]), k + 1)
 
     basis, r = _first(unit, m)
-    end = lax.while_loop(
-        going, step, Rotated(basis, r, jnp.eye(m + 1, dtype=r.dtype), size, 0)
-    )
+    end = lax.while_loop(going, step, Rotated(basis, r, jnp.eye(m + 1, dtype=r.dtype), size, 0))
     rhs = jnp.where(jnp.arange(m) < end.steps, size * end.rotations[:-1, 0], 0)
     return dot(solve_triangular(end.r[:-1], rhs.astype(r.dtype)), end.basis[:-1])
 
@@ -133,10 +146,13 @@ def incremental(apply: Map, unit: Any, size: Any, m: int, within: Any) -> Any:
 def _rotation(h: Any, k: Any) -> Any:
     """[2, 2], unitary, that takes (a, b) = h[k], h[k+1] to (c, 0).
 
-        [ a*/c   b*/c ] [ a ]   [ c ]
-        [ -b/c    a/c ] [ b ] = [ 0 ]        c = sqrt(|a|^2 + |b|^2)
+    [ a*/c   b*/c ] [ a ]   [ c ]
+    [ -b/c    a/c ] [ b ] = [ 0 ]        c = sqrt(|a|^2 + |b|^2)
     """
     ab = lax.dynamic_slice_in_dim(h, k, 2)
     c = norm(ab)
     a, b = jnp.where(c > 0, ab / jnp.where(c > 0, c, 1), jnp.array([1, 0], h.dtype))
     return jnp.stack([jnp.stack([jnp.conj(a), jnp.conj(b)]), jnp.stack([-b, a])])
+
+
+CYCLES: dict[str, Cycle] = {"batched": batched, "incremental": incremental}

@@ -8,16 +8,16 @@ from __future__ import annotations
 import operator
 import sys as _sys
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import functrans.numpy as jnp
 from functrans import lax, tree
 from functrans.flatten_util import ravel_pytree
 from functrans.ir.tracebacks import guard as _guard
-from functrans.numpy.promotion import array_of, invalid, mismatch
+from functrans.numpy.promotion import array_of, invalid
+from functrans.primitives.call import composite
 from functrans.scipy.sparse import krylov
-from functrans.scipy.sparse.operators import linear_map, transposed, vectors
+from functrans.scipy.sparse.operators import is_array, linear_map, real, transposed, vectors
 from functrans.scipy.sparse.recurrences import (
     Limits,
     Map,
@@ -25,7 +25,6 @@ from functrans.scipy.sparse.recurrences import (
     norm,
     stabilized_biconjugate_gradients,
 )
-from functrans.trace import typeof
 
 __all__ = ["bicgstab", "cg", "gmres"]
 
@@ -68,7 +67,7 @@ def cg(
       >>> print(solved(a, b), ft.grad(solved)(a, b))
       1.5 [-1.   -0.25]
     """
-    return _iterated("cg", conjugate_gradients, A, b, x0, tol, atol, maxiter, M, hermitian=True)
+    return _solved("cg", A, b, x0, tol, atol, maxiter, M), None
 
 
 def bicgstab(
@@ -109,8 +108,7 @@ def bicgstab(
       >>> print(jnp.round(x, 4))
       [1. 2.]
     """
-    solver = stabilized_biconjugate_gradients
-    return _iterated("bicgstab", solver, A, b, x0, tol, atol, maxiter, M, hermitian=False)
+    return _solved("bicgstab", A, b, x0, tol, atol, maxiter, M), None
 
 
 def gmres(
@@ -155,73 +153,73 @@ def gmres(
       >>> print(jnp.round(x, 4), info)
       [1. 2.] 0
     """
-    cycle = {"batched": krylov.batched, "incremental": krylov.incremental}.get(solve_method)
-    if cycle is None:
-        raise invalid(
-            "gmres",
-            f"solve_method must be 'batched' or 'incremental', got {solve_method!r}",
-        )
+    if solve_method not in krylov.CYCLES:
+        known = " or ".join(map(repr, krylov.CYCLES))
+        raise invalid("gmres", f"solve_method must be {known}, got {solve_method!r}")
     steps = operator.index(restart)
     if steps < 1:
         raise invalid("gmres", f"restart must be positive, got {steps}")
-    solve = partial(_restarted, restart=steps, cycle=cycle)
-    x = _solved("gmres", solve, A, b, x0, tol, atol, maxiter, M, hermitian=False)
+    x = _solved("gmres", A, b, x0, tol, atol, maxiter, M, steps, solve_method)
     return x, jnp.where(jnp.isfinite(norm(x)), 0, -1)
-
-
-def _restarted(
-    A: Map, b: Any, x0: Any, M: Map | None, limits: Limits, *, restart: int,
-    cycle: krylov.Cycle,
-) -> Any:  # fmt: skip
-    """GMRES works on flat vectors: a basis of them is a matrix."""
-    flat, unravel = ravel_pytree(b)
-    on_flat = [
-        (lambda v, f=f: ravel_pytree(f(unravel(v)))[0]) if f else None for f in (A, M)
-    ]
-    x = krylov.generalized_minimal_residuals(
-        on_flat[0], flat, ravel_pytree(x0)[0], on_flat[1], limits, min(restart, max(flat.size, 1)),
-        cycle,
-    )  # fmt: skip
-    return unravel(x)
 
 
 # --- shared ---------------------------------------------------------------------------------------
 
 
-def _iterated(name: str, *args: Any, hermitian: bool) -> tuple[Any, None]:
-    return _solved(name, *args, hermitian=hermitian), None
-
-
 def _solved(
-    name: str, solver: Callable[..., Any], A: Any, b: Any, x0: Any, tol: Any, atol: Any,
-    maxiter: Any, M: Any, hermitian: bool,
-) -> Any:  # fmt: skip
-    """x by a solver, differentiated as the solution of A x = b."""
+    name: str, A: Any, b: Any, x0: Any, tol: Any, atol: Any, maxiter: Any, M: Any, *how: Any
+) -> Any:
+    """x, differentiated as the solution of A x = b."""
     b, x0 = vectors(name, b, x0)
-    leaves = tree.leaves(b)
     if maxiter is None:
-        maxiter = 10 * sum([x.size for x in leaves])
+        maxiter = 10 * sum([x.size for x in tree.leaves(b)])
     given = {"tol": tol, "atol": atol, "maxiter": maxiter}
-    limits = Limits(*[_real(name, which, x) for which, x in given.items()])
+    limits = [real(name, which, x) for which, x in given.items()]
+    if is_array(b) and is_array(A) and (M is None or is_array(M)):
+        matrices = [m if m is None else array_of(m, name) for m in (A, M)]
+        return _of_arrays(*matrices, b, x0, *limits, name, *how)
+    return _of_anything(A, M, b, x0, *limits, name, *how)
+
+
+def _of_anything(
+    A: Any, M: Any, b: Any, x0: Any, tol: Any, atol: Any, maxiter: Any, name: str, *how: Any
+) -> Any:
+    limits = Limits(tol, atol, maxiter)
     product = linear_map(name, "A", A)
     conditioned = None if M is None else linear_map(name, "M", M)
+    solver = _SOLVERS[name]
 
     def solve(M: Map | None) -> Callable[[Map, Any], Any]:
-        return lambda A, b: solver(A, b, x0, M, limits)
+        return lambda A, b: solver(A, b, x0, M, limits, *how)
 
-    symmetric = hermitian and not any(jnp.iscomplexobj(x) for x in leaves)
-    back = conditioned and transposed(conditioned)
-    return lax.custom_linear_solve(
-        product, b, solve(conditioned), None if symmetric else solve(back), symmetric
-    )
+    symmetric = name == "cg" and not any(jnp.iscomplexobj(x) for x in tree.leaves(b))
+    back = None if symmetric else solve(conditioned and transposed(conditioned))
+    return lax.custom_linear_solve(product, b, solve(conditioned), back, symmetric)
 
 
-def _real(name: str, which: str, x: Any) -> Any:
-    """A real number that may be traced."""
-    t = typeof(array_of(x, f"{name}: {which}"))
-    if t.ndim or jnp.iscomplexobj(x):
-        raise mismatch(name, f"{which} must be a real number, got {t}")
-    return x
+_of_arrays = composite(_of_anything)
 
+
+def _restarted(
+    A: Map, b: Any, x0: Any, M: Map | None, limits: Limits, restart: int, method: str
+) -> Any:
+    """GMRES works on flat vectors: a basis of them is a matrix."""
+    flat, unravel = ravel_pytree(b)
+
+    def on_flat(f: Map) -> Map:
+        return lambda v: ravel_pytree(f(unravel(v)))[0]
+
+    x = krylov.generalized_minimal_residuals(
+        on_flat(A), flat, None if x0 is None else ravel_pytree(x0)[0], M and on_flat(M), limits,
+        min(restart, max(flat.size, 1)), krylov.CYCLES[method],
+    )  # fmt: skip
+    return unravel(x)
+
+
+_SOLVERS: dict[str, Callable[..., Any]] = {
+    "cg": conjugate_gradients,
+    "bicgstab": stabilized_biconjugate_gradients,
+    "gmres": _restarted,
+}
 
 _guard(_sys.modules[__name__])

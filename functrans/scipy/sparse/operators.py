@@ -7,7 +7,6 @@ the same types, and functions whose results are checked to be like their argumen
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -28,13 +27,12 @@ from functrans.trace import Tracer, typeof
 
 
 def vectors(name: str, b: Any, x0: Any) -> tuple[Any, Any]:
-    """b and the guess (zeros if there is none): each pair of arrays of one inexact dtype."""
+    """b and the guess, if there is one: each pair of arrays of one inexact dtype."""
     leaves, structure = array_leaves(b)
     if not leaves:
         raise invalid(name, f"b holds no arrays: {b!r:.60}")
-    if x0 is None:
-        guess = [jnp.zeros_like(x) for x in leaves]
-    else:
+    guess = leaves
+    if x0 is not None:
         guess, given = array_leaves(x0)
         problem = _difference("b", structure, leaves, "x0", given, guess, shapes_only=True)
         if problem:
@@ -51,7 +49,7 @@ def vectors(name: str, b: Any, x0: Any) -> tuple[Any, Any]:
         tree.unflatten(structure, [array_of(x, name) for x in xs])
         for xs in zip(*pairs, strict=True)
     )
-    return first, second
+    return first, None if x0 is None else second
 
 
 def _difference(
@@ -71,11 +69,24 @@ def _difference(
     ])  # fmt: skip
 
 
+def real(name: str, which: str, x: Any) -> Any:
+    """A real number, which may be traced."""
+    x = array_of(x, f"{name}: {which}")
+    t = typeof(x)
+    if t.ndim or dtype_class(t.dtype) == "complex":
+        raise mismatch(name, f"{which} must be a real number, got {t}")
+    return x
+
+
 # --- linear maps ----------------------------------------------------------------------------------
 
 
+def is_array(given: Any) -> bool:
+    return isinstance(given, (Tracer, jax.Array, np.ndarray))
+
+
 def linear_map(name: str, which: str, given: Any) -> Map:
-    """A or M as a function, which raises unless it gives what is like its argument."""
+    """A or M as a function that raises unless its result is like its argument."""
     run, shown = _function(name, which, given)
 
     def checked(x: Any) -> Any:
@@ -107,8 +118,7 @@ def _function(name: str, which: str, given: Any) -> tuple[Map, str]:
     """What it does to a vector, and how that is written."""
     if callable(given):
         return given, f"{which}(b)"
-    matrix = isinstance(given, (Tracer, jax.Array, np.ndarray))
-    if not matrix and not hasattr(given, "__matmul__"):
+    if not is_array(given) and not hasattr(given, "__matmul__"):
         raise errors.NotAnArray(
             f"{name}: {which} must be a function, a matrix or an object with `@`, got "
             f"{given!r:.60} of type {type(given).__qualname__}, at\n    {describe(user_source())}"
@@ -116,16 +126,14 @@ def _function(name: str, which: str, given: Any) -> tuple[Map, str]:
     shape = getattr(given, "shape", None)
     if shape is not None and (len(shape) != 2 or shape[0] != shape[1]):
         raise invalid(name, f"{which} must be a square matrix, got the shape {tuple(shape)}")
-    return (partial(_times, name, which, given) if matrix else partial(operator.matmul, given)), (
-        f"{which} @ b"
-    )
+    times = partial(_times, name, which) if is_array(given) else operator.matmul
+    return partial(times, given), f"{which} @ b"
 
 
 def _times(name: str, which: str, matrix: Any, x: Any) -> Any:
     """matrix @ x, or the error for an x that it cannot be multiplied with."""
-    leaf = tree.structure(x) == tree.structure(0)
-    if not leaf or typeof(x).shape[:1] != matrix.shape[1:]:
-        given = typeof(x) if leaf else f"the structure {tree.spelled(tree.structure(x))}"
+    if not is_array(x) or typeof(x).shape[:1] != matrix.shape[1:]:
+        given = typeof(x) if is_array(x) else f"the structure {tree.spelled(tree.structure(x))}"
         raise errors.ShapeMismatch(
             f"{name}: {which} is the matrix {typeof(matrix)}, so b must be an array of "
             f"{matrix.shape[0]} rows, got {given}, at\n    {describe(user_source())}"

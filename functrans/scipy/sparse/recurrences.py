@@ -1,11 +1,13 @@
 """Conjugate gradients and BiCGSTAB: Krylov methods of a few vectors, which are pytrees here.
 
-In: A and its preconditioner M as functions, the right hand side b, a guess x0. Out: x with A x = b, as
-near as was asked. Both end where the squared residual is at most max(tol^2 |b|^2, atol^2).
+In: A and its preconditioner M as functions, the right hand side b, a guess x0 (None: zeros). Out: x
+with A x = b, as near as was asked: |b - A x| <= max(tol |b|, atol).
 """
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -29,7 +31,7 @@ class Limits(NamedTuple):
 def dot(x: Any, y: Any) -> Any:
     """x^H y."""
     parts = tree.map(lambda a, b: jnp.vdot(a, b, precision=lax.Precision.HIGHEST), x, y)
-    return sum(tree.leaves(parts))
+    return functools.reduce(operator.add, tree.leaves(parts))
 
 
 def real_dot(x: Any, y: Any) -> Any:
@@ -41,6 +43,7 @@ def real_dot(x: Any, y: Any) -> Any:
 
 
 def norm(x: Any) -> Any:
+    """The 2-norm."""
     return jnp.sqrt(real_dot(x, x))
 
 
@@ -52,6 +55,11 @@ def plus(x: Any, a: Any, y: Any) -> Any:
 def minus(x: Any, y: Any) -> Any:
     """x - y."""
     return tree.map(lambda u, v: u - v, x, y)
+
+
+def start(A: Map, b: Any, x0: Any) -> tuple[Any, Any]:
+    """The first x, and its residual."""
+    return (tree.map(jnp.zeros_like, b), b) if x0 is None else (x0, minus(b, A(x0)))
 
 
 def _enough(b: Any, limits: Limits) -> Any:
@@ -92,9 +100,9 @@ def conjugate_gradients(A: Map, b: Any, x0: Any, M: Map | None, limits: Limits) 
         z, rz = conditioned(r)
         return Descent(plus(s.x, alpha, s.p), r, rz, plus(z, rz / s.rz, s.p), s.steps + 1)
 
-    r = minus(b, A(x0))
+    x, r = start(A, b, x0)
     z, rz = conditioned(r)
-    return lax.while_loop(going, step, Descent(x0, r, rz, z, 0)).x
+    return lax.while_loop(going, step, Descent(x, r, rz, z, 0)).x
 
 
 # --- BiCGSTAB -------------------------------------------------------------------------------------
@@ -115,24 +123,22 @@ class BiDescent(NamedTuple):
     stuck: Any
 
 
-def stabilized_biconjugate_gradients(
-    A: Map, b: Any, x0: Any, M: Map | None, limits: Limits
-) -> Any:
+def stabilized_biconjugate_gradients(A: Map, b: Any, x0: Any, M: Map | None, limits: Limits) -> Any:
     """Solve A x = b (van der Vorst, 1992, with the preconditioner on the right)."""
     enough = _enough(b, limits)
     conditioned = M or (lambda v: v)
-    start = minus(b, A(x0))  # also the fixed vector to which residuals are made orthogonal
+    x, first = start(A, b, x0)  # to the first residual the later ones are made orthogonal
 
     def going(s: BiDescent) -> Any:
         return (real_dot(s.r, s.r) > enough) & (s.steps < limits.maxiter) & ~s.stuck
 
     def step(s: BiDescent) -> BiDescent:
-        rho = dot(start, s.r)
+        rho = dot(first, s.r)
         beta = rho / s.rho * s.alpha / s.omega
         p = plus(s.r, beta, plus(s.p, -s.omega, s.v))
         p_hat = conditioned(p)
         v = A(p_hat)
-        alpha = rho / dot(start, v)
+        alpha = rho / dot(first, v)
         half, half_r = plus(s.x, alpha, p_hat), plus(s.r, -alpha, v)
         done = real_dot(half_r, half_r) <= enough  # then the other half would divide 0 by 0
         s_hat = conditioned(half_r)
@@ -147,5 +153,5 @@ def stabilized_biconjugate_gradients(
 
     one = jnp.ones((), jnp.result_type(*tree.leaves(b)))
     zero = tree.map(jnp.zeros_like, b)
-    begin = BiDescent(x0, start, zero, zero, one, one, one, 0, False)
+    begin = BiDescent(x, first, zero, zero, one, one, one, 0, False)
     return lax.while_loop(going, step, begin).x
