@@ -33,7 +33,6 @@ NAMESPACES = [
 _TOKENS = "tokens that order effects: ours keep the order in which they are recorded"
 _SENDS = "a message between two devices; collectives are what vmap makes of them here"
 _VARYING = "marks what varies over a mesh axis in JAX's types; our types do not hold it"
-_KRYLOV = "Krylov solvers: write them with `lax.while_loop`, or `from_jax` them"
 _ROTATION = "rotations of SciPy's interface, classes of JAX's own arrays"
 ABSENT = {
     "lax.after_all": _TOKENS,
@@ -43,9 +42,6 @@ ABSENT = {
     "lax.precv": _SENDS,
     "lax.psend": _SENDS,
     "lax.ragged_all_to_all": "sends parts whose sizes are traced; XLA on CPU has none",
-    "scipy.sparse.linalg.bicgstab": _KRYLOV,
-    "scipy.sparse.linalg.cg": _KRYLOV,
-    "scipy.sparse.linalg.gmres": _KRYLOV,
     "scipy.spatial.transform.Rotation": _ROTATION,
     "scipy.spatial.transform.Slerp": _ROTATION,
 }

@@ -28,10 +28,11 @@ NAMESPACES = [
     "image",
     "scipy.interpolate",
     "scipy.optimize",
+    "scipy.sparse.linalg",
 ]
 # Namespaces that are whole; of the others only what is there is compared.
 WHOLE = ["numpy", "nn.initializers", "tree", "tree_util", "ops", "dtypes", "image",
-         "scipy.interpolate", "scipy.optimize"]  # fmt: skip
+         "scipy.interpolate", "scipy.optimize", "scipy.sparse.linalg"]  # fmt: skip
 
 # Arguments that JAX has and we lack, or that only we have, and why.
 ARGUMENTS_LACKING: dict[str, set[str]] = {

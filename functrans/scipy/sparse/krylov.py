@@ -19,7 +19,7 @@ import functrans.numpy as jnp
 from functrans import lax
 from functrans.lax.linalg import qr
 from functrans.scipy.linalg import solve_triangular
-from functrans.scipy.sparse.recurrences import Limits, Map, norm, start
+from functrans.scipy.sparse.recurrences import Limits, Map, norm, start, unfinished
 
 Cycle = Callable[[Map, Any, Any, int, Any], Any]
 
@@ -53,7 +53,7 @@ def generalized_minimal_residuals(
         return Outer(x, r, norm(r), cycles)
 
     def going(s: Outer) -> Any:
-        return (s.size > enough) & (s.cycles < limits.maxiter)
+        return unfinished(s.size, enough, s.cycles, limits)
 
     def step(s: Outer) -> Outer:
         unit = s.r / s.size.astype(s.r.dtype)

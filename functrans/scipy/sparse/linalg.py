@@ -11,8 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 import functrans.numpy as jnp
-from functrans import lax, tree
+from functrans import errors, lax, tree
 from functrans.flatten_util import ravel_pytree
+from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import guard as _guard
 from functrans.numpy.promotion import array_of, invalid
 from functrans.primitives.call import composite
@@ -156,6 +157,10 @@ def gmres(
     if solve_method not in krylov.CYCLES:
         known = " or ".join(map(repr, krylov.CYCLES))
         raise invalid("gmres", f"solve_method must be {known}, got {solve_method!r}")
+    if isinstance(restart, float):
+        raise errors.NotAnArray(
+            f"gmres: restart must be a Python int, got {restart}, at\n    {describe(user_source())}"
+        )
     steps = operator.index(restart)
     if steps < 1:
         raise invalid("gmres", f"restart must be positive, got {steps}")
@@ -203,17 +208,24 @@ _of_arrays = composite(_of_anything)
 def _restarted(
     A: Map, b: Any, x0: Any, M: Map | None, limits: Limits, restart: int, method: str
 ) -> Any:
-    """GMRES works on flat vectors: a basis of them is a matrix."""
-    flat, unravel = ravel_pytree(b)
+    """GMRES works on flat vectors, of float32 at least: a basis of them is a matrix."""
+    vector, unravel = ravel_pytree(b)
+    dtype = jnp.promote_types(vector.dtype, "float32")
+
+    def flat(x: Any) -> Any:
+        return ravel_pytree(x)[0].astype(dtype)
+
+    def back(v: Any) -> Any:
+        return unravel(v.astype(vector.dtype))
 
     def on_flat(f: Map) -> Map:
-        return lambda v: ravel_pytree(f(unravel(v)))[0]
+        return lambda v: flat(f(back(v)))
 
     x = krylov.generalized_minimal_residuals(
-        on_flat(A), flat, None if x0 is None else ravel_pytree(x0)[0], M and on_flat(M), limits,
-        min(restart, max(flat.size, 1)), krylov.CYCLES[method],
+        on_flat(A), flat(b), None if x0 is None else flat(x0), M and on_flat(M), limits,
+        min(restart, max(vector.size, 1)), krylov.CYCLES[method],
     )  # fmt: skip
-    return unravel(x)
+    return back(x)
 
 
 _SOLVERS: dict[str, Callable[..., Any]] = {

@@ -7,6 +7,7 @@ the same types, and functions whose results are checked to be like their argumen
 from __future__ import annotations
 
 import operator
+import sys
 from functools import partial
 from typing import Any
 
@@ -37,8 +38,8 @@ def vectors(name: str, b: Any, x0: Any) -> tuple[Any, Any]:
         problem = _difference("b", structure, leaves, "x0", given, guess, shapes_only=True)
         if problem:
             raise errors.ShapeMismatch(
-                f"{name}: x0 must have the structure and shapes of b:\n{problem}\nat "
-                f"{describe(user_source())}"
+                f"{name}: x0 must have the structure and shapes of b:\n{problem}\nat\n"
+                f"    {describe(user_source())}"
             )
     pairs = [promote_inexact(pair, name) for pair in zip(leaves, guess, strict=True)]
     if len({dtype_class(typeof(x).dtype) for x, _ in pairs}) > 1:
@@ -99,9 +100,11 @@ def linear_map(name: str, which: str, given: Any) -> Map:
             shapes = structure == out and any(
                 typeof(x).shape != typeof(y).shape for x, y in zip(leaves, found, strict=True)
             )
+            place = f"at\n    {describe(user_source())}"
+            if callable(given):
+                place = f"{which} is {given_to(name, given)}"
             raise (errors.ShapeMismatch if shapes else errors.TypeMismatch)(
-                f"{name}: {shown} must have the structure and types of b:\n{problem}\n{which} is "
-                f"{given_to(name, given if callable(given) else run)}"
+                f"{name}: {shown} must have the structure and types of b:\n{problem}\n{place}"
             )
         return tree.unflatten(structure, found)
 
@@ -126,19 +129,47 @@ def _function(name: str, which: str, given: Any) -> tuple[Map, str]:
     shape = getattr(given, "shape", None)
     if shape is not None and (len(shape) != 2 or shape[0] != shape[1]):
         raise invalid(name, f"{which} must be a square matrix, got the shape {tuple(shape)}")
-    times = partial(_times, name, which) if is_array(given) else operator.matmul
-    return partial(times, given), f"{which} @ b"
+    entries = _entries(given)
+    if entries is not None:
+        times = partial(_times_sparse, *entries)
+    else:
+        times = partial(_times if is_array(given) else operator.matmul, given)
+
+    def run(x: Any) -> Any:
+        if shape is not None and (not is_array(x) or typeof(x).shape[:1] != tuple(shape[1:])):
+            got = typeof(x) if is_array(x) else f"the structure {tree.spelled(tree.structure(x))}"
+            raise errors.ShapeMismatch(
+                f"{name}: {which} is a matrix of shape {tuple(shape)}, so b must be an array of "
+                f"{shape[0]} rows, got {got}, at\n    {describe(user_source())}"
+            )
+        return times(x)
+
+    return run, f"{which} @ b"
 
 
-def _times(name: str, which: str, matrix: Any, x: Any) -> Any:
-    """matrix @ x, or the error for an x that it cannot be multiplied with."""
-    if not is_array(x) or typeof(x).shape[:1] != matrix.shape[1:]:
-        given = typeof(x) if is_array(x) else f"the structure {tree.spelled(tree.structure(x))}"
-        raise errors.ShapeMismatch(
-            f"{name}: {which} is the matrix {typeof(matrix)}, so b must be an array of "
-            f"{matrix.shape[0]} rows, got {given}, at\n    {describe(user_source())}"
-        )
+def _times(matrix: Any, x: Any) -> Any:
     return jnp.dot(matrix, x, precision=lax.Precision.HIGHEST)
+
+
+def _entries(given: Any) -> tuple[Any, Any, Any] | None:
+    """The rows, columns and values of a sparse matrix of SciPy's or JAX's, whose own product takes
+    no traced vector."""
+    if hasattr(given, "tocoo"):
+        coo = given.tocoo()
+        return coo.row, coo.col, coo.data
+    sparse = sys.modules.get("jax.experimental.sparse")  # loaded if there is a matrix of its own
+    if sparse is not None and isinstance(given, sparse.BCSR):
+        given = given.to_bcoo()
+    if sparse is None or not isinstance(given, sparse.BCOO) or given.n_batch or given.n_dense:
+        return None
+    return given.indices[:, 0], given.indices[:, 1], given.data
+
+
+def _times_sparse(rows: Any, columns: Any, values: Any, x: Any) -> Any:
+    """Entries beyond the matrix, with which JAX fills up, are left out."""
+    found = x.at[columns].get(mode="fill", fill_value=0)
+    terms = jnp.reshape(values, (-1, *[1] * (x.ndim - 1))) * found
+    return jnp.zeros(x.shape, terms.dtype).at[rows].add(terms, mode="drop")
 
 
 def transposed(run: Map) -> Map:

@@ -62,6 +62,12 @@ def start(A: Map, b: Any, x0: Any) -> tuple[Any, Any]:
     return (tree.map(jnp.zeros_like, b), b) if x0 is None else (x0, minus(b, A(x0)))
 
 
+def unfinished(size: Any, enough: Any, steps: Any, limits: Limits) -> Any:
+    """Whether to go on. What is not finite is brought into x by one step, and ends the search."""
+    more = (size > enough) | ((steps == 0) & ~jnp.isfinite(size))
+    return more & (steps < limits.maxiter)
+
+
 def _enough(b: Any, limits: Limits) -> Any:
     """The squared residual that is small enough."""
     return jnp.maximum(jnp.square(limits.tol) * real_dot(b, b), jnp.square(limits.atol))
@@ -87,7 +93,7 @@ def conjugate_gradients(A: Map, b: Any, x0: Any, M: Map | None, limits: Limits) 
 
     def going(s: Descent) -> Any:
         rr = s.rz if M is None else real_dot(s.r, s.r)
-        return (rr > enough) & (s.steps < limits.maxiter)
+        return unfinished(rr, enough, s.steps, limits)
 
     def conditioned(r: Any) -> tuple[Any, Any]:
         z = r if M is None else M(r)
@@ -130,7 +136,7 @@ def stabilized_biconjugate_gradients(A: Map, b: Any, x0: Any, M: Map | None, lim
     x, first = start(A, b, x0)  # to the first residual the later ones are made orthogonal
 
     def going(s: BiDescent) -> Any:
-        return (real_dot(s.r, s.r) > enough) & (s.steps < limits.maxiter) & ~s.stuck
+        return unfinished(real_dot(s.r, s.r), enough, s.steps, limits) & ~s.stuck
 
     def step(s: BiDescent) -> BiDescent:
         rho = dot(first, s.r)
