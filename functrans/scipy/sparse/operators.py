@@ -173,8 +173,8 @@ def _times_sparse(rows: Any, columns: Any, values: Any, x: Any) -> Any:
 
 
 def transposed(run: Map) -> Map:
-    """The transpose of a preconditioner, for the transposed equation. One that is not linear serves
-    both: it decides how soon a solver ends, not where."""
+    """The transpose of a preconditioner, for the transposed equation. One that has none (a
+    while_loop, a callback) serves both: it decides how soon a solver ends."""
 
     def run_transposed(x: Any) -> Any:
         try:
