@@ -2,8 +2,7 @@
 libraries, whether functrans has it written natively, by JAX's program, as
 JAX's own object, or not.
 
-The lists of what is absent, with reasons, are here; tests/test_namespace_table.py holds that a name
-of JAX's that we lack stands in them, and that the file is up to date.
+tests/test_namespace_table.py holds that none is absent, and that the file is up to date.
 """
 
 from __future__ import annotations
@@ -30,12 +29,6 @@ NAMESPACES = [
     "scipy.stats", *[f"scipy.stats.{name}" for name in _DISTRIBUTIONS.split()],
 ]  # fmt: skip
 
-_KRYLOV = "Krylov solvers: write them with `lax.while_loop`, or `from_jax` them"
-ABSENT = {
-    "scipy.sparse.linalg.bicgstab": _KRYLOV,
-    "scipy.sparse.linalg.cg": _KRYLOV,
-    "scipy.sparse.linalg.gmres": _KRYLOV,
-}
 # JAX's primitives (`lax.add_p`) are objects of its own interpreters; ours are in `ft.primitives`.
 KINDS = ("native", "imported", "JAX's own", "absent")
 
@@ -97,8 +90,7 @@ def page(found: dict[str, dict[str, list[str]]]) -> str:
             "*native* functions are written over functrans' operations; *imported* ones run JAX's "
             "own program, translated once for each signature (`ft.interop.from_jax`); *JAX's own* "
             "are the same object (constants, classes, functions of files and of no arrays); "
-            "*absent* ones are "
-            "named with the reason. JAX's primitives (`lax.add_p`) are not counted: ours stand in "
+            "*absent* ones we lack. JAX's primitives (`lax.add_p`) are not counted: ours stand in "
             "`functrans.primitives`.",
             100,
         ),
@@ -112,14 +104,10 @@ def page(found: dict[str, dict[str, list[str]]]) -> str:
     lines.append(f"| all | {' | '.join(total)} |")
     for namespace, kinds in found.items():
         lines += ["", f"## {namespace}"]
-        for kind in KINDS[:3]:
+        for kind in KINDS:
             if kinds[kind]:
                 names = " ".join(kinds[kind])
                 lines += ["", *textwrap.wrap(f"{kind}: {names}", 100, break_on_hyphens=False)]
-        if kinds["absent"]:
-            lines.append("")
-        for name in kinds["absent"]:
-            lines.append(f"- absent: `{name}`: {ABSENT.get(f'{namespace}.{name}', 'no reason')}")
     return "\n".join(lines) + "\n"
 
 

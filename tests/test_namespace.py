@@ -28,12 +28,13 @@ NAMESPACES = [
     "image",
     "scipy.interpolate",
     "scipy.optimize",
+    "scipy.sparse.linalg",
     "scipy.spatial.transform",
 ]
 # Namespaces that are whole; of the others only what is there is compared.
 WHOLE = [
     "numpy", "lax", "lax.linalg", "nn", "nn.initializers", "tree", "tree_util", "ops", "dtypes",
-    "image", "scipy.interpolate", "scipy.optimize",
+    "image", "scipy.interpolate", "scipy.optimize", "scipy.sparse.linalg",
     "scipy.spatial.transform",
 ]  # fmt: skip
 

@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from functrans.scipy import ndimage as ndimage
     from functrans.scipy import optimize as optimize
     from functrans.scipy import signal as signal
+    from functrans.scipy import sparse as sparse
     from functrans.scipy import spatial as spatial
     from functrans.scipy import special as special
     from functrans.scipy import stats as stats
 else:
     __getattr__, __dir__, __all__ = _lazily(__name__, {
         "functrans.scipy": (
-            "cluster fft integrate interpolate linalg ndimage optimize signal spatial "
+            "cluster fft integrate interpolate linalg ndimage optimize signal sparse spatial "
             "special stats"
         ),
     })  # fmt: skip

@@ -1,0 +1,3 @@
+"""The names of `jax.scipy.sparse`."""
+
+from functrans.scipy.sparse import linalg as linalg
