@@ -82,6 +82,10 @@ class ClosedOverTracer(FunctransError, jax.errors.UnexpectedTracerError):
     """A function with a custom rule closes over a traced value that the rule says nothing about."""
 
 
+class UnknownAttribute(FunctransError, AttributeError):
+    """A traced array was asked for something that arrays do not have."""
+
+
 class MissingCustomRule(FunctransError, AttributeError):
     """A function made for a custom rule was called before the rule was defined."""
 

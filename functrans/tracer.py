@@ -7,6 +7,7 @@ known.
 
 from __future__ import annotations
 
+import difflib
 import operator
 import sys
 from collections.abc import Callable, Sequence
@@ -56,6 +57,12 @@ class Tracer:
     def concrete(self) -> Any:
         """The array behind it, or None where only the type is known."""
         return None
+
+    def __getattr__(self, name: str) -> Any:
+        """Of what neither this class nor its subclasses have."""
+        if name.startswith("_") or name in Tracer.__slots__:
+            raise AttributeError(name)
+        raise unknown_attribute(self, name)
 
     # What Python asks of a value: answered if there is one, else an error that says what to do.
 
@@ -261,6 +268,24 @@ def check_alive(x: Tracer, innermost: Any) -> None:
             return
         trace = trace.parent
     raise leaked(x)
+
+
+_OF_VALUES = ("numpy", "tolist", "cpu", "detach", "data", "values", "to_py", "tobytes")
+
+
+def unknown_attribute(x: Tracer, name: str) -> errors.UnknownAttribute:
+    """The error for a name that arrays do not have, or not while they are traced."""
+    near = difflib.get_close_matches(name, [n for n in dir(x) if not n.startswith("_")], 1)
+    if name in _OF_VALUES:
+        fix = "It has no value while it is traced: return it, and convert the result by np.asarray."
+    elif near:
+        fix = f"Did you mean {near[0]!r}?"
+    else:
+        fix = "It has the attributes and methods of jax.Array; functions of arrays are in jnp."
+    return errors.UnknownAttribute(
+        f"a traced array {x.type} has no attribute {name!r}, at\n    {describe(user_source())}\n"
+        f"{fix}"
+    )
 
 
 def leaked(x: Tracer) -> errors.LeakedTracer:

@@ -42,6 +42,21 @@ def an_assert_on_a_traced_value(m, jnp):
     m.jit(f)(X)
 
 
+@misuse(errors.UnknownAttribute, "f32[3]", "'numpy'", "no value", "np.asarray")
+def the_numpy_method_of_a_traced_value(m, jnp):
+    m.jit(lambda x: x.numpy())(X)  # <-
+
+
+@misuse(errors.UnknownAttribute, "f32[3]", "'lenght'", "jax.Array")
+def an_attribute_that_arrays_do_not_have(m, jnp):
+    m.grad(lambda x: x.lenght * x[0])(X)  # <-
+
+
+@misuse(errors.UnknownAttribute, "f32[3]", "'reshpae'", "Did you mean 'reshape'?")
+def a_method_that_is_misspelt(m, jnp):
+    m.vmap(lambda x: x.reshpae(3))(X[None])  # <-
+
+
 @misuse(errors.AbstractValueError, "f32[]", "float()", "astype")
 def float_of_a_traced_value(m, jnp):
     m.jit(lambda x: float(x) * 2)(1.0)  # <-
