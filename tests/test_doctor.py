@@ -28,7 +28,7 @@ def test_the_samples_use_every_operation():
 
 def test_a_healthy_device():
     output = io.StringIO()
-    few = [s for s in ALL if s[0] in ("exp", "and", "reductions", "scan")]
+    few = [s for s in ALL if s[0] in ("exp", "and", "reductions", "scan", "windows")]
     assert doctor(output, chosen=few)
     text = output.getvalue()
     assert f"jax {__import__('jax').__version__}" in text

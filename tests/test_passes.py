@@ -20,6 +20,7 @@ from functrans import errors
 from functrans.backends import reference
 from functrans.ir import Equation, Program, Var, check, equal, parse, show
 from functrans.ir.text import with_nested
+from functrans.ir.types import dtype_class
 from functrans.passes import pipeline
 from functrans.primitives.transcendental import sin
 from tests.test_random_programs import (
@@ -730,7 +731,9 @@ def agree(after: Any, before: Any, what: str, tolerance: float) -> None:
     for x, y in zip(after, before, strict=True):
         x, y = np.asarray(x), np.asarray(y)
         assert (x.shape, x.dtype) == (y.shape, y.dtype), what
-        if x.dtype.kind != "f":
+        if dtype_class(x.dtype) == "float":
+            x, y = (v.astype(np.promote_types(v.dtype, np.float32)) for v in (x, y))
+        else:
             np.testing.assert_array_equal(x, y, what)
             continue
         np.testing.assert_array_equal(np.isnan(x), np.isnan(y), what)

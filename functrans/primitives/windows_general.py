@@ -72,7 +72,9 @@ class ReduceWindow(Windowed):
         return [ArrayType(counts, x.dtype) for x in xs]
 
     def interpret(self, run: Any, values: Sequence[Any], params: Window) -> Sequence[Any]:
-        return run(self._patched([_type_of(x) for x in values], params), values)
+        kinds = params["computation"].in_types  # the values may be wider, as in a run in float64
+        types = [ArrayType(np.shape(x), t.dtype) for x, t in zip(values, kinds, strict=True)]
+        return run(self._patched(types, params), values)
 
     def lower(self, ctx: Any, *operands: Any, computation: Program, **w: Any) -> Any:
         n = len(operands) // 2
@@ -111,10 +113,6 @@ class ReduceWindow(Windowed):
         if key not in store:
             store[key] = stage(lambda *xs: _by_patches(self, xs, **params), types, self.name)
         return store[key]
-
-
-def _type_of(x: Any) -> ArrayType:
-    return ArrayType(np.shape(x), x.dtype)
 
 
 def _without(t: ArrayType, d: int | None) -> ArrayType:
