@@ -126,7 +126,7 @@ def test_shapes_that_depend_on_values():
 
 
 def test_namespace():
-    assert jnp.__array_api_version__ == jax.numpy.__array_api_version__ == "2024.12"
+    assert jnp.__array_api_version__ == jax.numpy.__array_api_version__ >= "2024.12"
     info, theirs = jnp.__array_namespace_info__(), jax.numpy.__array_namespace_info__()
     for name in ("capabilities", "default_device", "default_dtypes", "devices", "dtypes"):
         assert getattr(info, name)() == getattr(theirs, name)()
@@ -137,7 +137,7 @@ def test_namespace():
         spaces.append(x.__array_namespace__())
         with pytest.raises(ValueError, match=r"api_version '2021\.12' is not there"):
             x.__array_namespace__(api_version="2021.12")
-        return spaces[0].sum(x.__array_namespace__(api_version="2024.12").sin(x))
+        return spaces[0].sum(x.__array_namespace__(api_version=jnp.__array_api_version__).sin(x))
 
     ft.jit(ft.grad(f))(jnp.ones(2))
     ft.grad(f)(jnp.ones(2))

@@ -15,6 +15,7 @@ import functrans as ft
 import functrans.numpy as ft_numpy
 from functrans import lax
 from tests.matrices import spread
+from tests.versions import NEWER
 
 MINE = (ft, lax, ft_numpy)
 JAX = (jax, jax.lax, jax_numpy)
@@ -216,7 +217,11 @@ VALUES = [
     lambda lax, np_: lax.scan(lambda c, x: (c * x, c), 2.0, np_.arange(1, 4.0), unroll=10),
     lambda lax, np_: lax.fori_loop(np.int8(0), np.int8(3), lambda i, c: i, 0),
     lambda lax, np_: lax.scan(lambda c, x: [c + x, (x, None)], np_.float32(0), np_.arange(3.0)),
-    lambda lax, np_: lax.scan(lambda c, x: Pair(c + x, x), np_.float32(0), np_.arange(3.0)),
+    lambda lax, np_: lax.scan(
+        lambda c, x: (tuple if NEWER else lambda pair: pair)(Pair(c + x, x)),
+        np_.float32(0),
+        np_.arange(3.0),
+    ),  # JAX takes only tuples and lists from 0.11 on
     lambda lax, np_: lax.fori_loop(0, np_.int16(3), lambda i, c: c + i, np_.int16(0)),
 ]
 

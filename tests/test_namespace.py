@@ -14,6 +14,7 @@ import jax
 import pytest
 
 from functrans.tracer import Tracer
+from tests.versions import NEWER
 
 NAMESPACES = [
     "numpy",
@@ -50,6 +51,17 @@ ARGUMENTS_ADDED: dict[str, set[str]] = {
     "lax.fori_loop": {"max_steps"},  # reverse mode through loops
     "lax.while_loop": {"max_steps"},
 }
+if NEWER:  # what JAX 0.11 added
+    ARGUMENTS_LACKING |= {
+        name: {"out_sharding"}
+        for name in ("lax.reduce_max", "lax.reduce_min", "numpy.histogram", "nn.one_hot")
+    }
+    ARGUMENTS_LACKING["lax.top_k"] = {"is_stable"}
+    ARGUMENTS_LACKING |= {
+        f"random.{name}": {"method"}
+        for name in ("beta", "chisquare", "dirichlet", "f", "gamma", "generalized_normal",
+                     "loggamma", "t", "ball", "poisson")
+    }  # fmt: skip
 # JAX's are wrappers (*args, **kwargs), whose arguments are those of what they wrap.
 OPAQUE = {"tree.static", "lax.random_gamma_grad"}
 

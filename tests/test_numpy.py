@@ -21,6 +21,7 @@ import pytest
 
 import functrans as ft
 import functrans.numpy as ft_numpy
+from tests.versions import EXPRESSIONS
 
 _rng = np.random.default_rng(0)
 
@@ -157,8 +158,10 @@ def check(rows: list[str], ours: dict[str, Any], theirs: dict[str, Any], **optio
     problems = []
     for row in rows:
         mine, other = ours.get(row), theirs.get(row)
+        if row in EXPRESSIONS:
+            continue
         if isinstance(other, Exception):
-            if not isinstance(mine, Exception):
+            if not isinstance(mine, Exception) and "subtypes of integer" not in str(other):
                 problems.append(f"{row}: JAX raises {other!r:.200}")
         elif isinstance(mine, Exception):
             problems.append(f"{row}: {type(mine).__name__}: {mine}")

@@ -450,3 +450,50 @@ def test_a_list_may_be_complex():
     for x in ([1j], [1, 2], (1.0, 3j)):
         assert ft_numpy.iscomplexobj(x) == jax_numpy.iscomplexobj(x)
         assert ft_numpy.isrealobj(x) == jax_numpy.isrealobj(x)
+
+
+# --- what JAX has from 0.11 on, against NumPy -----------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8", "uint8", "bool"])
+def test_the_largest_and_the_smallest(dtype):
+    x = np.random.default_rng(0).integers(0, 5, (3, 6)).astype(dtype)
+    for axis, k in ((0, 2), (1, 4), (-1, 0)):
+        order = np.argsort(x.astype(np.int32), axis, kind="stable")
+        back = np.argsort(-x.astype(np.int32), axis, kind="stable")
+        for mode, wanted in (("smallest", order), ("largest", back)):
+
+            def find(v, k=k, axis=axis, mode=mode):
+                return ft_numpy.top_k(v, k, axis=axis, mode=mode)
+
+            for run in (find, ft.jit(lambda v, find=find: find(v))):
+                values, indices = run(x)
+                places = np.take(wanted, np.arange(k), axis)
+                np.testing.assert_array_equal(indices, places)
+                np.testing.assert_array_equal(values, np.take_along_axis(x, places, axis))
+                assert values.dtype == x.dtype
+    with pytest.raises(errors.InvalidArgument, match="'smallst'"):
+        ft_numpy.top_k(x, 1, mode="smallst")
+
+
+def test_minmax():
+    x = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
+    for options in ({}, {"axis": 0}, {"axis": 1, "keepdims": True}):
+        least, most = ft.jit(functools.partial(ft_numpy.minmax, **options))(x)
+        np.testing.assert_array_equal(least, x.min(**options))
+        np.testing.assert_array_equal(most, x.max(**options))
+    least, most = ft_numpy.minmax(x, initial=(-9.0, 9.0), where=x > 0)
+    assert (least, most) == (-9.0, 9.0)
+    slopes = ft.jit(ft.grad(lambda v: ft_numpy.subtract(*ft_numpy.minmax(v)[::-1])))(x)
+    assert slopes[np.unravel_index(x.argmax(), x.shape)] == 1
+    assert float(abs(slopes).sum()) == 2
+
+
+def test_log2_and_one_minus_square():
+    x = np.array([0.0, 0.25, 1.0, 3.0], np.float32)
+    np.testing.assert_allclose(ft.lax.log2(x), np.log2(np.maximum(x, 0)), rtol=1e-6)
+    np.testing.assert_allclose(ft.lax.one_minus_square(x), 1 - x**2, atol=1e-6)
+    near = ft.lax.one_minus_square(np.float32(1 - 2**-20))
+    np.testing.assert_allclose(near, 2**-19 - 2**-40, rtol=1e-7)
+    np.testing.assert_allclose(ft.grad(ft.lax.log2)(2.0), 1 / (2 * np.log(2)), rtol=1e-6)
+    np.testing.assert_allclose(ft.grad(ft.lax.one_minus_square)(3.0), -6.0)

@@ -18,6 +18,7 @@ from functrans import errors, lax
 from functrans.primitives.base import PRIMITIVES
 from functrans.scipy import special, stats
 from tests.closeness import assert_close
+from tests.versions import NEWER
 
 NAMES = [name for name in dir(jax.scipy.special) if not name.startswith("_")]
 MODULES = [
@@ -49,7 +50,7 @@ NATIVE: dict[str, tuple[tuple[Any, ...], tuple[int, ...]]] = {
     "gammaincc": ((ABOVE, ABOVE[::-1]), (0, 1)),
     "gammaln": ((ABOVE,), (0,)),
     "gammasgn": ((EDGES,), ()),
-    "i0": ((X,), (0,)),
+    "i0": ((X if NEWER else X[X != 0],), (0,)),  # JAX 0.10 has the derivative of |x| at 0
     "i0e": ((X,), (0,)),
     "i1": ((X,), (0,)),
     "i1e": ((X,), (0,)),

@@ -6,6 +6,7 @@ dtypes must be equal (`functrans.numpy` promotes).
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -30,9 +31,9 @@ __all__ = [
     "bitwise_or", "bitwise_xor", "cbrt", "ceil", "clamp", "clz", "complex", "conj",
     "convert_element_type", "cos", "cosh", "digamma", "div", "eq", "erf", "erf_inv", "erfc",
     "exp", "exp2", "expm1", "floor", "ge", "gt", "imag", "integer_pow", "is_finite", "le",
-    "lgamma", "log", "log1p", "logistic", "lt", "max", "min", "mul", "mulhi", "ne", "neg",
-    "nextafter", "optimization_barrier", "polygamma", "population_count", "pow", "real",
-    "reciprocal", "reduce_precision", "rem", "round", "rsqrt", "select", "select_n",
+    "lgamma", "log", "log1p", "log2", "logistic", "lt", "max", "min", "mul", "mulhi", "ne", "neg",
+    "nextafter", "one_minus_square", "optimization_barrier", "polygamma", "population_count",
+    "pow", "real", "reciprocal", "reduce_precision", "rem", "round", "rsqrt", "select", "select_n",
     "shift_left", "shift_right_arithmetic", "shift_right_logical", "sign", "sin", "sinh",
     "sqrt", "square", "stop_gradient", "sub", "tan", "tanh", "zeta",
 ]  # fmt: skip
@@ -292,6 +293,33 @@ def reciprocal(x: Any) -> Any:
     0.25
     """
     return integer_pow(x, -1)
+
+
+def log2(x: Any, *, accuracy: Any = None) -> Any:
+    """The logarithm to base 2.
+
+    Source: `jax.lax.log2`, from JAX 0.11 on.
+
+    >>> from functrans import lax
+    >>> print(lax.log2(8.0))
+    3.0
+    """
+    y = log(x, accuracy=accuracy)
+    return div(y, full(math.log(2), typeof(y)))
+
+
+def one_minus_square(x: Any) -> Any:
+    """1 - x ** 2 as (1 + x)(1 - x), precise where |x| is near 1.
+
+    Source: `jax.lax.one_minus_square`, from JAX 0.11 on.
+
+    >>> from functrans import lax
+    >>> print(lax.one_minus_square(0.5))
+    0.75
+    """
+    x = operand(x)
+    one = full(1, typeof(x))
+    return mul(add(one, x), sub(one, x))
 
 
 def round(x: Any, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Any:

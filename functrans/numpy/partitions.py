@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from functrans.ir.types import dtype_class
-from functrans.lax.sorting import top_k
+from functrans.lax.sorting import top_k as lax_top_k
 from functrans.numpy import prims
 from functrans.numpy.indexing import put_along_axis
 from functrans.numpy.promotion import array_of, axis_index, cast, inexact_dtype, invalid, mismatch
@@ -18,7 +18,7 @@ from functrans.trace import full, typeof
 
 INT32 = np.dtype("int32")
 
-__all__ = ["argpartition", "partition", "sort_complex"]
+__all__ = ["argpartition", "partition", "sort_complex", "top_k"]
 
 
 def _prepared(name: str, a: Any, kth: int, axis: int) -> tuple[Any, int, int]:
@@ -58,8 +58,8 @@ def partition(a: Any, kth: int, axis: int = -1) -> Any:
     """
     a, k, axis = _prepared("partition", a, kth, axis)
     n = typeof(a).shape[-1]
-    small = _negative(top_k(_negative(a), k + 1)[0])
-    large = top_k(a, n - k - 1)[0]
+    small = _negative(lax_top_k(_negative(a), k + 1)[0])
+    large = lax_top_k(a, n - k - 1)[0]
     joined = prims.concatenate(small, large, dimension=typeof(a).ndim - 1)
     return moveaxis(joined, -1, axis)
 
@@ -77,13 +77,47 @@ def argpartition(a: Any, kth: int, axis: int = -1) -> Any:
     """
     a, k, axis = _prepared("argpartition", a, kth, axis)
     n = typeof(a).shape[-1]
-    small = top_k(_negative(a), k + 1)[1]
+    small = lax_top_k(_negative(a), k + 1)[1]
     # the largest of what is left: what was taken counts as taken, also among equal elements
     left = full(1, typeof(a).update(dtype=INT32, weak_type=False))
     left = put_along_axis(left, small, 0, axis=-1, inplace=False)
-    large = top_k(left, n - k - 1)[1]
+    large = lax_top_k(left, n - k - 1)[1]
     joined = prims.concatenate(small, large, dimension=typeof(a).ndim - 1)
     return moveaxis(joined, -1, axis)
+
+
+def top_k(
+    a: Any, k: int, /, *, axis: int = -1, mode: str = "largest", sorted: bool = True
+) -> tuple[Any, Any]:
+    """Find the k largest or smallest elements along an axis, the most extreme first.
+
+    Arguments:
+      a: array of real numbers.
+      k: how many, from 0 to the size of the axis.
+      axis: along which.
+      mode: "largest" or "smallest".
+      sorted: False: any order will do; here they are sorted always.
+
+    Returns:
+      (values, indices), the axis of size k; of equal elements the first come first.
+
+    Source: `jax.numpy.top_k`, from JAX 0.11 on.
+
+    Example:
+      >>> import functrans.numpy as jnp
+      >>> values, indices = jnp.top_k(jnp.array([4, 1, 3, 2]), 2, mode="smallest")
+      >>> print(values, indices)
+      [1 2] [1 3]
+    """
+    if mode not in ("largest", "smallest"):
+        raise invalid("top_k", f'mode must be "largest" or "smallest", got {mode!r:.60}')
+    a = array_of(a, "top_k")
+    if mode == "largest":
+        values, indices = lax_top_k(a, k, axis=axis)
+    else:
+        values, indices = lax_top_k(_negative(a), k, axis=axis)
+        values = _negative(values)
+    return values, indices
 
 
 def sort_complex(a: Any) -> Any:

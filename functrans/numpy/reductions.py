@@ -37,7 +37,7 @@ from functrans.trace import full, literal, materialize, typeof
 
 __all__ = [
     "all", "amax", "amin", "any", "argmax", "argmin", "average", "count_nonzero", "max", "mean",
-    "min", "prod", "ptp", "std", "sum", "trace", "var",
+    "min", "minmax", "prod", "ptp", "std", "sum", "trace", "var",
 ]  # fmt: skip
 
 
@@ -221,6 +221,30 @@ def trace(
     d = diagonal(a, offset, axis1, axis2)
     t = typeof(d)
     return sum(d, axis=t.ndim - 1, dtype=dtype)
+
+
+def minmax(
+    a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
+    where: Any = None,
+) -> tuple[Any, Any]:  # fmt: skip
+    """The smallest and the largest element, over axes.
+
+    Arguments:
+      a, axis, keepdims, where: as in `min`.
+      initial: as in `min`, for both; or a pair of them.
+
+    Returns:
+      Two arrays.
+
+    Source: `jax.numpy.minmax`, from JAX 0.11 on.
+
+    Example:
+      >>> import functrans.numpy as jnp
+      >>> print(*jnp.minmax(jnp.array([3, -7, 4])))
+      -7 4
+    """
+    least, most = initial if isinstance(initial, tuple) else (initial, initial)
+    return min(a, axis, None, keepdims, least, where), max(a, axis, None, keepdims, most, where)
 
 
 def ptp(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from math import pi, sqrt
 from typing import Any
 
+import jax
 import numpy as np
 from jax.extend.mlir.dialects import chlo
 
@@ -38,8 +39,12 @@ def _lgamma(x: np.ndarray) -> np.ndarray:
     return np.where(np.isinf(x), np.inf, _gammaln(x))
 
 
+# XLA's digamma at 0, whose sides differ in sign.
+_POLE = -np.inf if jax.__version_info__ >= (0, 11) else np.nan
+
+
 def _digamma(x: np.ndarray) -> np.ndarray:
-    return np.where(x == 0, np.nan, _psi(x))  # its sides differ in sign
+    return np.where(x == 0, _POLE, _psi(x))
 
 
 def _bell(x: Any, factor: float) -> Any:

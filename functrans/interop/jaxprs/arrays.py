@@ -50,8 +50,13 @@ like("select_n")
 like("clamp")
 
 
-@means("exp", "exp2", "expm1", "log", "log1p", "sqrt", "rsqrt", "cbrt", "logistic", "sin", "cos",
-       "tan", "tanh")  # fmt: skip
+@means("one_minus_square")
+def _one_minus_square(eqn: Any, x: Any) -> Any:
+    return lax.one_minus_square(x)
+
+
+@means("exp", "exp2", "expm1", "log", "log1p", "log2", "sqrt", "rsqrt", "cbrt", "logistic", "sin",
+       "cos", "tan", "tanh")  # fmt: skip
 def _accurate(eqn: Any, x: Any) -> Any:
     return getattr(lax, eqn.primitive.name)(x, accuracy=eqn.params.get("accuracy"))
 

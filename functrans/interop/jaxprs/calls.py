@@ -176,6 +176,10 @@ def _platform(eqn: Any) -> Any:
 def _scan(eqn: Any, *values: Any) -> Any:
     p = eqn.params
     made, consts = program(p["jaxpr"], "body")
+    if "num_consts" in p:
+        constant, carried = p["num_consts"], p["num_carry"]
+    else:  # from JAX 0.11 on the operands are told apart by trees
+        constant, carried = (len(part) for part in p["ft_in"].unpack()[:2])
     options: dict[str, Any] = {}
     if p["reverse"]:
         options["reverse"] = True
@@ -183,7 +187,7 @@ def _scan(eqn: Any, *values: Any) -> Any:
         options["unroll"] = int(p["unroll"])
     return scan(
         *consts, *values, program=made, length=int(p["length"]),
-        consts=len(consts) + p["num_consts"], carry=p["num_carry"], **options,
+        consts=len(consts) + constant, carry=carried, **options,
     )  # fmt: skip
 
 
