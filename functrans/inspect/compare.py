@@ -215,12 +215,13 @@ class _Comparison:
         self, place: Place, twin: Equation | None, operands: list[Any], outs: Sequence[Any]
     ) -> None:
         """Compare an equation's results; `twin`: the one that the reference runs, None: none."""
-        self.drift.remember(place, outs)
+        arrays = list(map(plain, outs))
+        self.drift.remember(place, arrays)
         if twin is None:
             return
         eqn = place.equation
         self.count += 1
-        verdict = judge(twin, operands, outs)
+        verdict = judge(twin, operands, outs, arrays)
         score = verdict.ulps if verdict.right else np.inf
         if score > self.scores.get(eqn, 0.0):
             self._note(eqn, score, place, outs, verdict)

@@ -24,7 +24,7 @@ from functrans.primitives.shape import broadcast_in_dim, reshape, rev, squeeze, 
 
 # All elements of the operand stand in the result, and no others: it has the operand's error.
 _MOVES = frozenset([broadcast_in_dim, reshape, rev, squeeze, transpose])
-SAMPLE = 2048
+SAMPLE = 512
 MOST_BYTES = 2**28  # of all that is remembered
 _VISIBLE = 2.0**-18  # smaller errors may grow
 _NOTABLE = 8.0  # so many times is growth
@@ -67,7 +67,7 @@ class Drift:
             self._kept[place.key] = None
             return
         self._made.update(eqn.outputs)
-        kept = [_sample(y) for y in outs]
+        kept = list(map(_sample, outs))
         self._kept[place.key] = kept
         self._bytes += 200 + sum([y.nbytes for y in kept])
 
@@ -87,7 +87,7 @@ class Drift:
             return
         after, k = 0.0, 0
         for i, (v, y, x) in enumerate(zip(eqn.outputs, kept, outs, strict=True)):
-            error = relative(y, _sample(x)) if is_inexact(v.type.dtype) else 0.0
+            error = relative(y, _some(x)) if is_inexact(v.type.dtype) else 0.0
             self._errors[v] = error
             if error >= self._largest.get(v, 0.0):
                 self._largest[v] = error
@@ -113,6 +113,8 @@ class Drift:
 
         The error of a value that is nearly zero and is added to a larger one does not count: of
         each error only so much as reaches a result."""
+        if not self._grown:
+            return None
         reaches: dict[Var, float] = {
             v: self._largest.get(v, 0.0) for v in program.outputs if isinstance(v, Var)
         }
@@ -152,6 +154,13 @@ class Drift:
         return max(known, default=0.0)
 
 
-def _sample(x: Any) -> Any:
+def _some(x: Any) -> Any:
+    """At most SAMPLE of the elements."""
     x = plain(x).reshape(-1)
-    return x[:: -(-x.size // SAMPLE)].copy() if x.size > SAMPLE else x
+    return x[:: -(-x.size // SAMPLE)] if x.size > SAMPLE else x
+
+
+def _sample(x: Any) -> Any:
+    """The same, to be kept without the others."""
+    some = _some(x)
+    return some.copy() if some.size < x.size else some
