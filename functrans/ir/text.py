@@ -219,7 +219,7 @@ def _params(eqn: Equation) -> str:
     usual = defaults(eqn.primitive)
     shown = [show_value(short)] if short else []
     for name, value in rest.items():
-        if not holds_programs(value) and not (name in usual and is_same(value, usual[name])):
+        if not _holds_programs(value) and not (name in usual and is_same(value, usual[name])):
             shown.append(f"{name}={show_value(value)}")
     return f"[{', '.join(shown)}]" if shown else ""
 
@@ -241,13 +241,12 @@ def nested(params: dict[str, Any]) -> list[Entry]:
     for name, value in params.items():
         if value.__class__ is Program:
             found.append(("" if name == "program" else f"{name}: ", value))
-        elif holds_programs(value):
+        elif _holds_programs(value):
             found += [(f"{name}.{i}: ", p) for i, p in enumerate(value)]
     return found
 
 
-def holds_programs(value: Any) -> bool:
-    """Is a parameter a program, or a tuple of such?"""
+def _holds_programs(value: Any) -> bool:
     if value.__class__ is tuple:
         return bool(value) and value[0].__class__ is Program
     return value.__class__ is Program
