@@ -114,9 +114,14 @@ class Trace:
         if derived is None:
             derived = (user_source(), None)
         if primitive.multiple:
-            variables = tuple([Var(t) for t in outs])
-            self.equations.append(Equation(primitive, tuple(inputs), variables, params, *derived))
-            return [Tracer(self, v.type, v) for v in variables]
+            variables, results = [], []
+            for t in outs:
+                var = Var(t)
+                variables.append(var)
+                results.append(Tracer(self, t, var))
+            made = Equation(primitive, tuple(inputs), tuple(variables), params, *derived)
+            self.equations.append(made)
+            return results
         var = Var(outs[0])
         self.equations.append(Equation(primitive, tuple(inputs), (var,), params, *derived))
         return Tracer(self, var.type, var)

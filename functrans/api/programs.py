@@ -19,7 +19,7 @@ from functrans.ir.arguments import Arguments
 from functrans.ir.program import Equation, Program
 from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import boundary
-from functrans.passes.inline import inline
+from functrans.passes.calls import inline
 from functrans.trace import evaluate as run_equations
 from functrans.trace import materialize, naming, stage, typeof
 

@@ -16,7 +16,7 @@ import numpy as np
 from functrans.backends import not_finite, xla
 from functrans.ir.program import Equation, Literal, Program, Var
 from functrans.ir.types import ArrayType
-from functrans.passes.inline import inline
+from functrans.passes.calls import inline
 from functrans.trace import out_types, set_evaluator
 from functrans.tracer import Tracer, check_kept, leaked, typeof
 

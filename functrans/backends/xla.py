@@ -143,6 +143,7 @@ for _primitive in (_program_p, _calling_p):  # in place, where each operation ke
 # --- lowering -------------------------------------------------------------------------------------
 
 _source = operator.attrgetter("source")
+_type = operator.attrgetter("type")
 _constant_folding = getattr(_config, "eager_constant_folding", nullcontext)
 _TAKES_CONTEXT = "ctx" in inspect.signature(mlir.aval_to_ir_type).parameters
 
@@ -190,8 +191,8 @@ class Lowering:
             with self._location(source):  # entered once for a run of equations of one line
                 for eqn in equations:
                     primitive, inputs, outputs = eqn.primitive, eqn.inputs, eqn.outputs
-                    self.in_types = [v.type for v in inputs]
-                    self.out_types = [v.type for v in outputs]
+                    self.in_types = [*map(_type, inputs)]
+                    self.out_types = [*map(_type, outputs)]
                     given = [filled(v) if v.__class__ is Literal else env[v] for v in inputs]
                     outs = primitive.lower(self, *given, **eqn.params)
                     if primitive.multiple:
@@ -205,13 +206,14 @@ class Lowering:
         """A call of the program as a function of its own, emitted once per module. One with ordered
         effects is put in place; on other platforms each call of Python is an operation of its own.
         """
-        if program not in self._calls:
-            self._calls[program] = self._callee(program)
-        name, results, places = self._calls[program]
+        found = self._calls.get(program)
+        if found is None:
+            found = self._calls[program] = self._callee(program)
+        name, results, places = found
         if name is None:
             return self.emit(program, operands)
         made = ir.Operation.create("func.call", results, operands, name).results
-        return [made[i] for i in places]
+        return [*map(made.__getitem__, places)]
 
     def _callee(self, program: Program) -> tuple[dict[str, Any] | None, list[Any], list[int]]:
         """Of a function: its name (None: it is put in place), types, and where each result is."""

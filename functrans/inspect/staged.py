@@ -17,7 +17,7 @@ from functrans.ir.arguments import Arguments, Parameters
 from functrans.ir.program import Program, Var
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, same_types
-from functrans.passes.inline import inline
+from functrans.passes.calls import inline
 from functrans.passes.pipeline import Choice, optimize
 from functrans.trace import stage, typeof
 

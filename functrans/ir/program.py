@@ -78,16 +78,20 @@ class Equation:
         """The programs among its parameters."""
         found: list[Program] = []
         if self.primitive.holds_programs:
-            for value in self.params.values():
-                if value.__class__ is Program:
-                    found.append(value)
-                elif value.__class__ is tuple and value and value[0].__class__ is Program:
-                    found += value
+            _programs_among(self.params, found)
         return found
 
     def __repr__(self) -> str:
         from_, to = (" ".join(str(v.type) for v in vs) for vs in (self.inputs, self.outputs))
         return f"<{to} = {self.primitive.name} {from_}>"
+
+
+def _programs_among(params: dict[str, Any], found: list[Program]) -> None:
+    for value in params.values():
+        if value.__class__ is Program:
+            found.append(value)
+        elif value.__class__ is tuple and value and value[0].__class__ is Program:
+            found += value
 
 
 class Program:
@@ -140,7 +144,10 @@ class Program:
         """The programs that its equations hold, each once."""
         found = self.cache.get("children")
         if found is None:
-            held = [p for e in self.equations if e.primitive.holds_programs for p in e.programs]
+            held: list[Program] = []
+            for e in self.equations:
+                if e.primitive.holds_programs:
+                    _programs_among(e.params, held)
             found = self.cache["children"] = list(dict.fromkeys(held))
         return found
 

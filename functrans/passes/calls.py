@@ -5,12 +5,14 @@ with a derivative of their own (custom rules, solvers, loops of tangents), write
 takes away marks that hand on their operand (`stop_gradient`, `name`, `only_where`, `copy`).
 `inline_calls` puts the equations of short programs, and of programs called once, in place of their
 calls, where the other passes see them together with what stands around. `checkpoint` stays: what it
-computes again must not be found to be known already.
+computes again must not be found to be known already. `inline` does so where calls are nested too
+deeply.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, copied
@@ -22,6 +24,7 @@ from functrans.passes.rewrite import (
     finished,
     renamed,
     renamed_all,
+    renaming,
     with_programs,
 )
 from functrans.primitives.base import PRIMITIVES
@@ -39,6 +42,7 @@ from functrans.primitives.while_loop import tangent_loop
 # Operations that hand an operand on, and which.
 _MARKS = {stop_gradient: 0, name: 0, copy: 0, PRIMITIVES["only_where"]: 1}
 SHORT = 1  # equations of programs that are put in place of each of their calls
+DEEPEST = 64  # calls within calls
 
 
 def resolve(program: Program) -> Program:
@@ -54,10 +58,7 @@ def _resolved(program: Program) -> Program:
     equations: list[Equation] = []
     known: dict[Var, Any] = {}
     notes: list[Rewrite] = []
-    as_it_was = known.keys().isdisjoint
-    for e in program.equations:
-        if not as_it_was(e.inputs):
-            e = renamed(e, known)
+    for e in renaming(program.equations, known):
         if e.primitive in _MARKS:
             kept = e.inputs[_MARKS[e.primitive]]
             if kept.type is e.outputs[0].type:
@@ -116,18 +117,38 @@ def _called(e: Equation) -> Program | None:
 def inline_calls(program: Program) -> Program:
     """The program with the equations of short programs, and of those called once, in place of the
     calls."""
+    return _inlined(
+        children_first(program),
+        lambda p, calls: (calls == 1 or len(p.equations) <= SHORT) and not _draws(p),
+    )
+
+
+def inline(program: Program, deepest: int = DEEPEST) -> Program:
+    """The program with the equations of those called once in place of the calls, if it is nested
+    deeper than `deepest`: XLA walks nested calls recursively and overflows its stack at a depth of
+    a few hundred. No choice of the user's: what runs a program asks for it."""
     order = children_first(program)
-    if len(order) == 1:
+    depth: dict[Program, int] = {}
+    for p in order:
+        depth[p] = 1 + max([depth[q] for q in p.children], default=0)
+    if depth[program] <= deepest:
         return program
+    return _inlined(order, lambda p, calls: calls == 1)
+
+
+def _inlined(order: list[Program], opens: Callable[[Program, int], bool]) -> Program:
+    """The last of the programs, with the equations of those that open in place of their calls;
+    `opens` is asked with a program and how often it is called."""
+    if len(order) == 1:
+        return order[0]
     calls = Counter([e.params["program"] for p in order for e in p.equations if e.primitive is jit])
     new: dict[Program, Program] = {}
-    open_: set[Program] = set()  # what stands in place of its calls
+    open_: dict[Program, int] = {}  # how often it is called
     for p in order:
         made = new[p] = _spliced(with_programs(p, new), open_)
-        short = len(made.equations) <= SHORT
-        if (calls[p] == 1 or short) and not _draws(made):
-            open_.add(made)
-    return new[program]
+        if opens(made, calls[p]):
+            open_[made] = calls[p]
+    return new[order[-1]]
 
 
 def _draws(program: Program) -> bool:
@@ -136,14 +157,11 @@ def _draws(program: Program) -> bool:
     return any([e.primitive is random_bits for e in program.equations])
 
 
-def _spliced(program: Program, open_: set[Program]) -> Program:
+def _spliced(program: Program, open_: dict[Program, int]) -> Program:
     equations: list[Equation] = []
     known: dict[Var, Any] = {}  # results of calls, by what they are now
     notes: list[Rewrite] = []
-    as_it_was = known.keys().isdisjoint
-    for e in program.equations:
-        if not as_it_was(e.inputs):
-            e = renamed(e, known)
+    for e in renaming(program.equations, known):
         if e.primitive is not jit or e.params["program"] not in open_:
             equations.append(e)
             continue
@@ -151,7 +169,10 @@ def _spliced(program: Program, open_: set[Program]) -> Program:
         names: dict[Any, Any] = {
             v: _at_type(x, v, e, equations) for v, x in zip(called.inputs, e.inputs, strict=True)
         }
-        equations += copied(called.equations, names)
+        if open_[called] == 1:  # its results keep their names
+            equations += [renamed(one, names) for one in called.equations]
+        else:
+            equations += copied(called.equations, names)
         known.update(zip(e.outputs, renamed_all(called.outputs, names), strict=True))
         notes.append((called.name or "jit", (e,)))
     if not notes:

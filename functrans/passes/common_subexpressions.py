@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from functrans.ir.program import Literal, Program, Var
-from functrans.passes.rewrite import PRUNED, REWRITES, Rewrite, everywhere, renamed, renamed_all
+from functrans.passes.rewrite import PRUNED, REWRITES, Rewrite, everywhere, renamed_all, renaming
 from functrans.primitives.base import PRIMITIVES
 from functrans.primitives.bitwise import and_, or_, xor
 from functrans.primitives.callback import Callback
@@ -36,10 +36,7 @@ def _once(program: Program) -> Program:
     known: dict[Var, Any] = {}
     notes: list[Rewrite] = []
     equations = []
-    as_it_was = known.keys().isdisjoint
-    for e in program.equations:
-        if not as_it_was(e.inputs):
-            e = renamed(e, known)
+    for e in renaming(program.equations, known):
         if e.primitive in _KEPT_APART:
             equations.append(e)
             continue
@@ -69,7 +66,9 @@ def _interchangeable(x: Any, y: Any) -> bool:
 
 def _key(e: Any) -> tuple:
     """Equal for equations that compute the same."""
-    operands: Any = [v if v.__class__ is Var else _number(v) for v in e.inputs]
+    operands: Any = e.inputs
+    if Literal in map(type, operands):
+        operands = [v if v.__class__ is Var else _number(v) for v in operands]
     primitive, params = e.primitive, e.params
     if not params:
         if primitive in _COMMUTATIVE:

@@ -15,7 +15,7 @@ import numpy as np
 
 from functrans.ir.program import Equation, Literal, Program, Var
 from functrans.ir.types import ArrayType, dtype_class
-from functrans.passes.rewrite import REWRITES, Rewrite, everywhere, renamed, renamed_all
+from functrans.passes.rewrite import REWRITES, Rewrite, everywhere, renamed_all, renaming
 from functrans.primitives import arithmetic, bitwise, elementwise, joining, reduction, shape
 from functrans.primitives.complex_numbers import abs_
 from functrans.primitives.constants import Held, constant
@@ -37,10 +37,7 @@ def _folded(program: Program) -> Program:
     known: dict[Var, Any] = {}
     notes: list[Rewrite] = []
     equations = []
-    as_it_was = known.keys().isdisjoint
-    for e in program.equations:
-        if not as_it_was(e.inputs):
-            e = renamed(e, known)
+    for e in renaming(program.equations, known):
         found = None
         if not e.inputs or e.inputs[0].__class__ is Literal:
             rule = _RULES.get(e.primitive)

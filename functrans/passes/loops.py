@@ -20,7 +20,15 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, prune
-from functrans.passes.rewrite import Rewrite, everywhere, finished, renamed, renamed_all, uses
+from functrans.passes.rewrite import (
+    Rewrite,
+    everywhere,
+    finished,
+    renamed,
+    renamed_all,
+    renaming,
+    uses,
+)
 from functrans.primitives.callback import Callback
 from functrans.primitives.checkpoint import checkpoint
 from functrans.primitives.constants import constant
@@ -45,8 +53,7 @@ def _each(program: Program) -> Program:
     equations: list[Equation] = []
     known: dict[Var, Any] = {}
     notes: list[Rewrite] = []
-    for e in program.equations:
-        e = renamed(e, known)
+    for e in renaming(program.equations, known):
         shrink = _SHRINK.get(e.primitive)
         found = shrink(e, [read[v] > 0 for v in e.outputs]) if shrink else None
         if found is None:

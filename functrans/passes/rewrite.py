@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import Any
@@ -118,6 +118,13 @@ def renamed(e: Equation, known: dict[Var, Any]) -> Equation:
     return derived(e, [known.get(v, v) for v in e.inputs])
 
 
+def renaming(equations: Iterable[Equation], known: dict[Var, Any]) -> Iterator[Equation]:
+    """The equations one by one, each `renamed` by what is known when its turn comes."""
+    as_it_was = known.keys().isdisjoint
+    for e in equations:
+        yield e if not known or as_it_was(e.inputs) else renamed(e, known)
+
+
 def renamed_all(values: Iterable[Any], known: dict[Var, Any]) -> list[Any]:
     """Values with the replaced ones replaced."""
     return [known.get(v, v) for v in values]
@@ -181,10 +188,7 @@ class Rewriter:
     def run(self) -> Program:
         """The program after all rules; the same object if none did anything."""
         rules, known, made_by, equations = self.rules, self.known, self.made_by, self.equations
-        as_it_was = known.keys().isdisjoint
-        for e in self.program.equations:
-            if not as_it_was(e.inputs):
-                e = renamed(e, known)
+        for e in renaming(self.program.equations, known):
             rule = rules.get(e.primitive)
             if rule is not None:
                 self.at, self.seen = e, []

@@ -82,8 +82,11 @@ def _with_literal(e: Equation) -> tuple[Any, Any]:
 
 def _negative(w: Rewriter, v: Any) -> Any:
     """What v is the negative of, or None."""
-    e = w.made(v, neg)
-    return None if e is None else e.inputs[0]
+    e = w.made_by.get(v)
+    if e is None or e.primitive is not neg:
+        return None
+    w.seen.append(e)
+    return e.inputs[0]
 
 
 # --- sums and products ----------------------------------------------------------------------------

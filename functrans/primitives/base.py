@@ -29,7 +29,7 @@ from functrans import errors
 from functrans.ir.program import PRIMITIVES, Equation, Literal, Program
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType
-from functrans.trace import bind, literal, typeof
+from functrans.trace import bind, literal, state, typeof
 
 
 class LinearInput:
@@ -75,7 +75,8 @@ class Primitive:
         PRIMITIVES[self.name] = self
 
     def __call__(self, *args: Any, **params: Any) -> Any:
-        return bind(self, args, params)
+        trace = state.trace
+        return bind(self, args, params) if trace is None else trace.bind(self, args, params)
 
     def __repr__(self) -> str:
         return self.name

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from functrans.ir.program import Equation, Program, Var, copied, prune
+from functrans.ir.program import Equation, Program, Var, prune
 from functrans.primitives.base import bytes_of
 from functrans.primitives.elementwise import Elementwise
 
@@ -87,7 +87,7 @@ def fewest(
             del kept[v]
             kept.update(parts)
             have.update(parts)
-    if not dropped:
+    if not dropped or len(set(needed)) < len(needed):
         return list(needed), linear
     return _computed_again(forward, needed, linear, kept, free)
 
@@ -121,15 +121,19 @@ def _computed_again(
     made = {v for e in again for v in e.outputs}
     read = dict.fromkeys([*kept, *[v for e in again for v in e.inputs if v in free]])
     inputs = [v for v in read if v not in made]
-    names: dict[Any, Any] = {v: Var(v.type) for v in inputs}
-    equations = copied(again, names)
-    names.update(zip(linear.inputs, [names.get(v, v) for v in needed], strict=False))
-    tangents = linear.inputs[len(needed) :]
-    names.update({v: Var(v.type) for v in tangents})
-    equations += copied(linear.equations, names)
+    names = dict(zip(needed, linear.inputs, strict=False))  # what `linear` reads is made here
+    for v in (*inputs, *made):
+        if v not in names:
+            names[v] = Var(v.type)
+    equations = [
+        Equation(
+            e.primitive, tuple([names.get(v, v) for v in e.inputs]),
+            tuple([names[v] for v in e.outputs]), e.params, e.source, e.origin,
+        )
+        for e in again
+    ]  # fmt: skip
     rerun = linear.replace(
-        inputs=[names[v] for v in (*inputs, *tangents)],
-        equations=equations,
-        outputs=[names.get(v, v) for v in linear.outputs],
+        inputs=[*[names[v] for v in inputs], *linear.inputs[len(needed) :]],
+        equations=[*equations, *linear.equations],
     )
     return inputs, rerun
