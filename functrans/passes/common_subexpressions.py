@@ -40,10 +40,14 @@ def _once(program: Program) -> Program:
         if e.primitive in _KEPT_APART:
             equations.append(e)
             continue
-        try:
-            same = first.setdefault(_key(e), e)
-        except TypeError:  # a parameter that is not hashable
-            same = e
+        key = _operation(e)
+        same = first.setdefault(key, e)
+        if same is not e and e.params:  # only now it matters with which parameters
+            try:
+                first.setdefault((key, *_parameters(same)), same)
+                same = first.setdefault((key, *_parameters(e)), e)
+            except TypeError:  # one is not hashable
+                same = e
         if same is e or not _interchangeable(same, e):
             equations.append(e)
             continue
@@ -64,20 +68,21 @@ def _interchangeable(x: Any, y: Any) -> bool:
     return all([v.type is w.type for v, w in zip(x.outputs, y.outputs, strict=True)])
 
 
-def _key(e: Any) -> tuple:
-    """Equal for equations that compute the same."""
+def _operation(e: Any) -> tuple:
+    """Equal for equations that do the same, apart from their parameters, to the same."""
     operands: Any = e.inputs
     if Literal in map(type, operands):
-        operands = [v if v.__class__ is Var else _number(v) for v in operands]
-    primitive, params = e.primitive, e.params
-    if not params:
-        if primitive in _COMMUTATIVE:
-            return (primitive, frozenset(operands))
-        return (primitive, *operands)
-    values = params.values()
-    if primitive is constant or float in map(type, values):
+        operands = tuple([v if v.__class__ is Var else _number(v) for v in operands])
+    primitive = e.primitive
+    return (primitive, frozenset(operands) if primitive in _COMMUTATIVE else operands)
+
+
+def _parameters(e: Any) -> tuple:
+    """Equal for equal parameters of one operation."""
+    values = e.params.values()
+    if e.primitive is constant or float in map(type, values):
         values = [repr(v) for v in values]  # 0.0 == -0.0, but they are two numbers
-    return (primitive, *operands, *params, *values)
+    return (*e.params, *values)
 
 
 def _number(x: Literal) -> tuple:

@@ -38,6 +38,7 @@ from functrans.ir.program import Equation, Literal, Origin, Program, Var
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.passes.by_example import ByExample
 from functrans.passes.common_subexpressions import common_subexpressions
+from functrans.passes.least import Least
 from functrans.passes.order import PER_BYTE_READ, PER_BYTE_WRITTEN, PER_OPERATION, Order, per_flop
 from functrans.passes.products import (
     ALIASES,
@@ -277,55 +278,10 @@ class _Search:
         return sinks if left > kept or self.waits(cluster) else None
 
     def least(self, cluster: Cluster) -> dict[Equation, float]:
-        """What each of the sums costs at least without the cluster's values, seen from the shapes.
-
-        A sum of a[m,k] b[k,n] c[m,n] takes as many products as c has elements, k times, in
-        whichever order `a b` is avoided, and as many as the result has, k times, in the step that
-        sums over k.
-        """
-        found = dict.fromkeys(cluster.sinks, 0.0)
+        """What each of the sums costs at least without the cluster's values."""
         sources = [e for v in cluster.values if _is_source(e := self.made_by[v])]
-        sizes = {e.outputs[0].type.size for e in sources}
-        times = min([self._summed(e) for e in sources])
-        if not times or len(sizes) > 1:
-            return found
-        for e in cluster.sinks:
-            factor = self._factor(e, cluster, *sizes) if e.primitive is dot_general else 0
-            if factor:
-                t = e.outputs[0].type
-                products = times * (factor + t.size)
-                found[e] = 2 * per_flop(t.dtype) * products + PER_BYTE_WRITTEN * bytes_of(t)
-        return found
-
-    def _factor(self, e: Equation, cluster: Cluster, size: int) -> int:
-        """How many elements has a contraction's factor of a value of the cluster, itself none of
-        it, along axes that the value or the result has? 0 if another axis can be summed first."""
-        lhs, rhs, out = (e.params[name] for name in ("lhs", "rhs", "out"))
-        x, y = e.inputs
-        for v, own, u, other in ((x, lhs, y, rhs), (y, rhs, x, lhs)):
-            w = self._behind(v)
-            if u not in cluster.values or w in cluster.values or u.type.size != size:
-                continue
-            if w.type.size == v.type.size and {*own, *out}.issuperset(other):
-                axes = zip(own, v.type.shape, strict=True)
-                return math.prod([n for name, n in axes if name in other or name in out])
-        return 0
-
-    def _summed(self, e: Equation) -> int:
-        """Over how many products a contraction sums; 0 for what is none of two values that vary."""
-        if e.primitive is not dot_general:
-            return 0
-        if any([self._behind(v).type.size != v.type.size for v in e.inputs]):
-            return 0
-        lhs, rhs, out = (e.params[name] for name in ("lhs", "rhs", "out"))
-        sizes = zip(lhs, e.inputs[0].type.shape, strict=True)
-        return math.prod([n for name, n in sizes if name in rhs and name not in out])
-
-    def _behind(self, v: Any) -> Any:
-        """What was moved, repeated or converted to v."""
-        while (e := self.made_by.get(v)) is not None and e.primitive in ALIASES:
-            v = e.inputs[0]
-        return v
+        bound = Least(self.made_by, cluster.values, sources)
+        return {e: bound.of(e) for e in cluster.sinks}
 
     def shape_of(self, cluster: Cluster) -> tuple | None:
         """All that the search for orders knows of a cluster: its equations and the moves that its

@@ -8,14 +8,22 @@ folded are `exp` and its like, and floats near zero that hardware may flush to z
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from functrans.ir.program import Equation, Literal, Program, Var
-from functrans.ir.types import ArrayType, dtype_class
-from functrans.passes.rewrite import REWRITES, Rewrite, everywhere, renamed_all, renaming
+from functrans.ir.types import dtype_class
+from functrans.passes.rewrite import (
+    REWRITES,
+    Rewrite,
+    everywhere,
+    renamed_all,
+    renaming,
+    smallest_normal,
+)
 from functrans.primitives import arithmetic, bitwise, elementwise, joining, reduction, shape
 from functrans.primitives.complex_numbers import abs_
 from functrans.primitives.constants import Held, constant
@@ -61,11 +69,11 @@ def _folded(program: Program) -> Program:
 def _elementwise(e: Equation) -> Literal | None:
     """One element of each operand gives one element of the result."""
     out = e.outputs[0].type
-    if not all([_is_plain(v) for v in e.inputs]) or not _is_exact(out):
+    if not all(map(_is_plain, e.inputs)) or not _is_exact(out.dtype):
         return None
     if e.primitive in _ORDER and {"0.0", "-0.0"} <= {repr(v.value) for v in e.inputs}:
         return None  # either may win
-    arrays = [np.full((), v.value, v.type.dtype) for v in e.inputs]
+    arrays = [np.asarray(v.value, v.type.dtype) for v in e.inputs]
     if e.primitive is elementwise.div and dtype_class(out.dtype) != "float":
         if arrays[1] == 0:
             return None
@@ -122,19 +130,19 @@ def _constant(e: Equation) -> Literal | None:
 # --- what numbers are safe ------------------------------------------------------------------------
 
 
-def _is_exact(t: ArrayType) -> bool:
-    """May numbers of this type be computed here?"""
-    kind = dtype_class(t.dtype)
-    return kind == "bool" or t.dtype.name in _FLOATS or (kind in ("int", "uint"))
+@cache
+def _is_exact(dtype: Any) -> bool:
+    """May numbers of this dtype be computed here?"""
+    return dtype_class(dtype) in ("bool", "int", "uint") or dtype.name in _FLOATS
 
 
 def _is_plain(x: Literal) -> bool:
     """Not a number that hardware may take for zero, nor a complex one."""
-    if not _is_exact(x.type):
+    if not _is_exact(x.type.dtype):
         return False
     if dtype_class(x.type.dtype) != "float" or x.value == 0 or x.value != x.value:
         return True
-    return abs(x.value) >= float(ml_dtypes.finfo(x.type.dtype).smallest_normal)
+    return abs(x.value) >= smallest_normal(x.type.dtype)
 
 
 _RULES: dict[Any, Any] = {

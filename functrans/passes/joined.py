@@ -96,6 +96,10 @@ def _pieces(w: Rewriter, v: Any, axis: int, sizes: Sequence[int]) -> list[Any]:
     return made
 
 
+_MOVES = frozenset([reshape, transpose])
+_LOOKED_AT = _MOVES | {dot_general, scatter, scatter_add}
+
+
 class Anywhere(NamedTuple):
     """Does the program hold a value that was joined, and one with a part that is `grown`?"""
 
@@ -107,7 +111,7 @@ def _anywhere(w: Rewriter) -> Anywhere:
     if w.joins is None:
         equations = w.program.equations
         parts = [v for e in equations if e.primitive is concatenate for v in e.inputs]
-        made_by = {v: e for e in equations for v in e.outputs} if parts else {}
+        made_by = {e.outputs[0]: e for e in equations if e.primitive in _LOOKED_AT} if parts else {}
         w.joins = Anywhere(bool(parts), any([_is_grown(made_by, v) for v in parts]))
     return w.joins
 
@@ -115,9 +119,9 @@ def _anywhere(w: Rewriter) -> Anywhere:
 def _is_grown(made_by: dict[Any, Equation], v: Any) -> bool:
     """Is it a contraction, or rows added to zeros, larger than the operands?"""
     e = made_by.get(v)
-    while e is not None and e.primitive in (reshape, transpose):
+    while e is not None and e.primitive in _MOVES:
         e = made_by.get(e.inputs[0])
-    if e is None or e.primitive not in (dot_general, scatter, scatter_add):
+    if e is None:
         return False
     return all([x.__class__ is Literal or x.type.size < v.type.size for x in e.inputs])
 

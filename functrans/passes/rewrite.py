@@ -12,9 +12,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from itertools import chain
 from operator import attrgetter
 from typing import Any
+
+import ml_dtypes
 
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, prune
 from functrans.ir.types import ArrayType
@@ -147,6 +150,12 @@ def finished(
 def is_power_of_two(value: Any) -> bool:
     """Is it a positive or negative power of two, so that products with it do not round?"""
     return math.isfinite(value) and value != 0 and abs(math.frexp(value)[0]) == 0.5
+
+
+@cache
+def smallest_normal(dtype: Any) -> float:
+    """The smallest positive number of a floating point dtype that is not subnormal."""
+    return float(ml_dtypes.finfo(dtype).smallest_normal)
 
 
 # --- rewriting equation by equation ---------------------------------------------------------------

@@ -20,7 +20,7 @@ from functrans.ir.program import Equation, Literal, Program
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.passes.layout import RULES as LAYOUT
 from functrans.passes.layout import before_repeating
-from functrans.passes.rewrite import Rewriter, everywhere, is_power_of_two
+from functrans.passes.rewrite import Rewriter, everywhere, is_power_of_two, smallest_normal
 from functrans.passes.sums import RULES as SUMS
 from functrans.primitives.arithmetic import integer_pow, max_, min_, pow_
 from functrans.primitives.bitwise import and_, not_, or_
@@ -174,8 +174,9 @@ def _div(w: Rewriter, e: Equation) -> Any:
     if not (is_power_of_two(by) or w.fast_math):
         return None
     inverse: Any = literal(1 / by, y.type)
-    least = float(ml_dtypes.finfo(y.type.dtype).smallest_normal)
-    exact = min(abs(inverse.value), abs(by)) >= least and math.isfinite(inverse.value)
+    exact = min(abs(inverse.value), abs(by)) >= smallest_normal(y.type.dtype) and math.isfinite(
+        inverse.value
+    )
     return w.make(mul, x, inverse) if exact else None
 
 
