@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from functrans.ir.program import Literal, Program, Var
-from functrans.passes.rewrite import PRUNED, REWRITES, Rewrite, everywhere, renamed_all, renaming
+from functrans.passes.rewrite import PRUNED, Rewrite, everywhere, renamed_all, renaming, replaced
 from functrans.primitives.base import PRIMITIVES
 from functrans.primitives.bitwise import and_, or_, xor
 from functrans.primitives.callback import Callback
@@ -55,8 +55,7 @@ def _once(program: Program) -> Program:
         notes.append((e.primitive.name, (same, e)))
     if not known:
         return program
-    made = program.replace(equations=equations, outputs=renamed_all(program.outputs, known))
-    made.cache[REWRITES] = notes
+    made = replaced(program, equations, renamed_all(program.outputs, known), notes)
     made.cache[PRUNED] = program.cache.get(PRUNED, False)  # whoever read one now reads the other
     return made
 

@@ -17,11 +17,11 @@ import numpy as np
 from functrans.ir.program import Equation, Literal, Program, Var
 from functrans.ir.types import dtype_class
 from functrans.passes.rewrite import (
-    REWRITES,
     Rewrite,
     everywhere,
     renamed_all,
     renaming,
+    replaced,
     smallest_normal,
 )
 from functrans.primitives import arithmetic, bitwise, elementwise, joining, reduction, shape
@@ -58,9 +58,7 @@ def _folded(program: Program) -> Program:
             notes.append((e.primitive.name, (e,)))
     if not known:
         return program
-    made = program.replace(equations=equations, outputs=renamed_all(program.outputs, known))
-    made.cache[REWRITES] = notes
-    return made
+    return replaced(program, equations, renamed_all(program.outputs, known), notes)
 
 
 # --- rules ----------------------------------------------------------------------------------------

@@ -123,9 +123,12 @@ def renamed(e: Equation, known: dict[Var, Any]) -> Equation:
 
 def renaming(equations: Iterable[Equation], known: dict[Var, Any]) -> Iterator[Equation]:
     """The equations one by one, each `renamed` by what is known when its turn comes."""
-    as_it_was = known.keys().isdisjoint
     for e in equations:
-        yield e if not known or as_it_was(e.inputs) else renamed(e, known)
+        for v in e.inputs:
+            if v in known:
+                e = derived(e, [known.get(v, v) for v in e.inputs])
+                break
+        yield e
 
 
 def renamed_all(values: Iterable[Any], known: dict[Var, Any]) -> list[Any]:
@@ -142,8 +145,19 @@ def finished(
     program: Program, equations: Sequence[Equation], outputs: Sequence[Any], notes: list[Rewrite]
 ) -> Program:
     """The rewritten program, without what nobody needs any more."""
-    made = program.replace(equations=prune(equations, outputs), outputs=outputs)
-    made.cache[REWRITES], made.cache[PRUNED] = notes, True
+    made = replaced(program, prune(equations, outputs), outputs, notes)
+    made.cache[PRUNED] = True
+    return made
+
+
+def replaced(
+    program: Program, equations: Sequence[Equation], outputs: Sequence[Any], notes: list[Rewrite]
+) -> Program:
+    """The program with other equations, in which no more programs are nested than before."""
+    made = program.replace(equations=equations, outputs=outputs)
+    made.cache[REWRITES] = notes
+    if not program.children:
+        made.cache["children"] = []
     return made
 
 
