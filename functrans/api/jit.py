@@ -486,8 +486,8 @@ def explain(
         return
     statics.check(args, kwargs)
     _, dynamic = statics.split(args, kwargs)
-    names = [*tree.path_names(args, "args"), *tree.path_names(kwargs, "kwargs")]
     leaves = tree.leaves(dynamic)
+    names = [*tree.path_names(args, "args"), *tree.path_names(kwargs, "kwargs")]
     for i, x in enumerate(leaves):
         if isinstance(x, Tracer):
             raise leaked(x) from None
