@@ -238,6 +238,10 @@ UNSORTED = {1: 1.0, "a": 2.0}
 MEETING_KEYS = {
     "jit": lambda: ft.jit(lambda x: x)(UNSORTED),
     "jit by name": lambda: ft.jit(lambda x: x)(x=defaultdict(int, UNSORTED)),
+    "lower": lambda: ft.jit(lambda x: x).lower(UNSORTED),
+    "trace": lambda: ft.jit(lambda x: x).trace(UNSORTED),
+    "eval_shape": lambda: ft.jit(lambda x: x).eval_shape(UNSORTED),
+    "program": lambda: ft.jit(lambda x: x).program(UNSORTED),
     "nested jit": lambda: ft.jit(lambda x: ft.jit(lambda y: y)({1: x, "a": x}))(1.0),
     "a result of jit": lambda: ft.jit(lambda x: [{1: x, "a": x}])(1.0),
     "grad": lambda: ft.grad(lambda x: x[1])(UNSORTED),
