@@ -9,13 +9,56 @@ from typing import Any
 from jax import tree_util as _tree
 
 Structure = _tree.PyTreeDef
-flatten = _tree.tree_flatten
 unflatten = _tree.tree_unflatten
-leaves = _tree.tree_leaves
-structure = _tree.tree_structure
-map = _tree.tree_map
 transpose = _tree.tree_transpose
 flatten_with_path = _tree.tree_flatten_with_path
+_flatten = _tree.default_registry.flatten  # what JAX's three functions call, as ours do
+
+
+def _as_it_is(error: Exception, is_leaf: Any, *trees: Any) -> Exception:
+    return error
+
+
+# What is raised for an error of JAX's about some trees: set by `tree_checks`, which can look into
+# them and knows the user's line.
+explained = _as_it_is
+
+
+def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], Any]:
+    """The leaves and the structure."""
+    try:
+        return _flatten(tree, is_leaf)
+    except (TypeError, ValueError) as error:
+        raise explained(error, is_leaf, tree)  # noqa: B904  # it may be the same
+
+
+def leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
+    """The leaves alone."""
+    try:
+        return _flatten(tree, is_leaf)[0]
+    except (TypeError, ValueError) as error:
+        raise explained(error, is_leaf, tree)  # noqa: B904
+
+
+def structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
+    """The structure alone."""
+    try:
+        return _flatten(tree, is_leaf)[1]
+    except (TypeError, ValueError) as error:
+        raise explained(error, is_leaf, tree)  # noqa: B904
+
+
+def map(
+    f: Callable[..., Any],
+    tree: Any,
+    *rest: Any,
+    is_leaf: Callable[[Any], bool] | None = None,
+) -> Any:
+    """A function of each leaf, or of those at one place in several trees."""
+    try:
+        return _tree.tree_map(f, tree, *rest, is_leaf=is_leaf)
+    except (TypeError, ValueError) as error:
+        raise explained(error, is_leaf, tree, *rest)  # noqa: B904
 
 
 def spelled(structure: Any) -> str:

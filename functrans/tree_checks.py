@@ -2,7 +2,8 @@
 
 In: a function of JAX and the check of what it is given. Out (`checked`): the same function. When it
 has failed, and only then, the check looks at the arguments: an error of ours if they do not fit,
-else the error passes as it is, as one that was raised by the user's own function does.
+else the error passes as it is, as one that was raised by the user's own function does. Importing
+this module gives such a check to the library's own use of pytrees too.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _LONGEST = 88  # characters of a structure that are shown
 
 
 class Failed(NamedTuple):
-    """The call of a function that raised an error."""
+    """The call of a function that raised an error. Without a name: one of ours, inside another."""
 
     name: str
     error: Exception
@@ -31,7 +32,8 @@ class Failed(NamedTuple):
     def told(
         self, problem: str, fix: str, kind: type[Exception] = errors.TreeMismatch
     ) -> Exception:
-        return kind(f"{self.name}: {problem}, at\n    {describe(user_source())}\n{fix}")
+        name = f"{self.name}: " if self.name else ""
+        return kind(f"{name}{problem}, at\n    {describe(user_source())}\n{fix}")
 
 
 # What looks at the arguments of a call that failed: ours for the error, or None if they fit.
@@ -70,6 +72,23 @@ def _looked_at(check: Check, failed: Failed, args: tuple, kwargs: dict) -> Excep
     with contextlib.suppress(Exception):  # arguments that are lacking, functions of the user's
         return check(failed, *args, **kwargs)
     return None
+
+
+def _explained(error: Exception, is_leaf: Any, *trees: Any) -> Exception:
+    """What is raised where the library itself has flattened something of the user's in vain."""
+
+    def check(failed: Failed, *trees: Any) -> Exception | None:
+        found = (_unsorted(failed, x, _stop(is_leaf)) for x in trees)
+        return next((e for e in found if e is not None), None)
+
+    ours = _looked_at(check, Failed("", error), trees, {})
+    if ours is None:
+        return error
+    ours.__suppress_context__ = True
+    return ours
+
+
+pytrees.explained = _explained
 
 
 # --- the checks -----------------------------------------------------------------------------------
@@ -268,9 +287,9 @@ def _unsorted(
         try:
             sorted(x)
         except TypeError:
-            kinds = ", ".join(dict.fromkeys([type(key).__qualname__ for key in x]))
             return failed.told(
-                f"the keys of the dict {_at(path)} cannot be sorted, their types are {kinds}",
+                f"the keys of {f'the dict {_at(path)}' if failed.name else 'a dict'} cannot be "
+                f"sorted: {_some_keys(x)}",
                 "The leaves of a dict stand in the order of its keys: let all be str, or all int.",
             )
     if pytrees.is_leaf(x):
@@ -287,7 +306,10 @@ def _no_prefix(
     fix: str = "",
 ) -> Exception | None:
     """Two named trees of which the second has not all containers of the first."""
-    found = pytrees.where_differing(first[1], other[1], stop)
+    try:
+        found = pytrees.where_differing(first[1], other[1], stop)
+    except (TypeError, ValueError):
+        return _unsorted(failed, other[1])
     if found is None:
         return None
     path, x, y = found
@@ -338,6 +360,14 @@ def _kind(x: Any) -> str:
 
 def _at(path: tuple) -> str:
     return f"at {pytrees.path_text(path)}" if path else "at the root"
+
+
+def _some_keys(x: dict[Any, Any]) -> str:
+    """One of each type first: `1 (int), 'a' (str), ...`."""
+    of_each = list({type(key): key for key in reversed(x)}.values())[::-1]
+    first = [*of_each, *[key for key in x if not any(key is shown for shown in of_each)]]
+    named = [f"{key!r:.40} ({type(key).__qualname__})" for key in first[:4]]
+    return ", ".join(named) + (", ..." if len(first) > 4 else "")
 
 
 def _spelled(structure: Any) -> str:

@@ -19,9 +19,6 @@ from jax.tree_util import register_pytree_node_class as register_pytree_node_cla
 from jax.tree_util import register_pytree_with_keys as register_pytree_with_keys
 from jax.tree_util import register_pytree_with_keys_class as register_pytree_with_keys_class
 from jax.tree_util import register_static as register_static
-from jax.tree_util import tree_flatten as tree_flatten
-from jax.tree_util import tree_leaves as tree_leaves
-from jax.tree_util import tree_structure as tree_structure
 
 from functrans import tree as _tree
 from functrans import tree_checks as _checks
@@ -29,12 +26,15 @@ from functrans.tree_checks import checked as _checked
 
 tree_all = _tree.all
 tree_broadcast = _tree.broadcast
+tree_flatten = _tree.flatten
 tree_flatten_with_path = _tree.flatten_with_path
+tree_leaves = _tree.leaves
 tree_leaves_with_path = _tree.leaves_with_path
 tree_map = _tree.map
 tree_map_with_path = _tree.map_with_path
 tree_reduce = _tree.reduce
 tree_reduce_associative = _tree.reduce_associative
+tree_structure = _tree.structure
 tree_transpose = _tree.transpose
 tree_unflatten = _tree.unflatten
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
+from fractions import Fraction
+
 import numpy as np
 
 from functrans import errors
@@ -381,6 +384,16 @@ def a_text_as_an_operand(m, jnp):
 @misuse(errors.NotAnArray, "f32[3] - None: ", "without return", "left out")
 def an_operand_left_out(m, jnp):
     m.jit(lambda x, mean=None: x - mean)(X)  # <-
+
+
+@misuse(errors.NotAnArray, "f32[3] * Fraction", "float(...)")
+def a_fraction_as_an_operand(m, jnp):
+    m.jit(lambda x: x * Fraction(1, 2))(X)  # <-
+
+
+@misuse(errors.NotAnArray, "deque + f32[3]", "jnp.asarray")
+def a_deque_on_the_left(m, jnp):
+    m.jit(lambda x: deque([1.0]) + x)(X)  # <-
 
 
 @misuse(errors.NotAnArray, "f32[3] * list", "jnp.asarray", "entry")

@@ -363,9 +363,14 @@ def a_sum_over_no_leaves(m, jnp):
     m.tree.reduce(jnp.add, {"w": None})  # <-
 
 
-@misuse(errors.TreeMismatch, "tree.flatten_with_path", "['w']", "int, str", "let all be str")
+@misuse(errors.TreeMismatch, "tree.flatten:", "['w']", "0 (int), 'b' (str)", "let all be str")
 def keys_without_an_order(m, jnp):
-    m.tree.flatten_with_path({"w": {0: X, "b": X}})  # <-
+    m.tree.flatten({"w": {0: X, "b": X}})  # <-
+
+
+@misuse(errors.TreeMismatch, "a dict", "0 (int), 'b' (str)", "let all be str")
+def keys_without_an_order_in_an_argument(m, jnp):
+    m.grad(lambda w: jnp.sum(w[0] * w["b"]))({0: X, "b": X})  # <-
 
 
 @misuse(errors.InvalidArgument, "tree.all", "['w']", "f32[3], neither", "jnp.all")

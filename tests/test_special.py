@@ -248,6 +248,15 @@ def test_bessel_functions_at_zero():
         np.testing.assert_allclose(ours, theirs, atol=1e-7)
 
 
+@pytest.mark.parametrize("i0", [jnp.i0, special.i0])
+def test_i0_is_flat_at_zero(i0):
+    for x in (0.0, -0.0, 1.5, -1.5):
+        np.testing.assert_allclose(ft.grad(i0)(x), special.i1(x), rtol=1e-6)
+    assert ft.grad(i0)(0.0) == 0
+    np.testing.assert_allclose(ft.grad(ft.grad(i0))(0.0), 0.5, rtol=1e-6)
+    np.testing.assert_allclose(ft.grad(special.i1)(0.0), 0.5, rtol=1e-6)
+
+
 # --- stats ----------------------------------------------------------------------------------------
 
 

@@ -12,6 +12,7 @@ import traceback
 from collections import OrderedDict, defaultdict, namedtuple
 
 import jax
+import numpy as np
 import pytest
 
 import functrans as ft
@@ -19,6 +20,7 @@ from functrans import errors, pytrees
 from functrans.ir.tracebacks import hide_frames
 
 Point = namedtuple("Point", "x y")
+X = np.ones(3, np.float32)
 
 
 class Box:
@@ -60,6 +62,10 @@ def test_where_trees_fit_the_results_are_those_of_jax(x):
     both(lambda t: t.map_with_path(
         lambda p, a: (len(p), a), x, is_leaf=lambda p, a: len(p) > 0, is_leaf_takes_path=True
     ))  # fmt: skip
+    both(lambda t: t.flatten(x))
+    both(lambda t: t.flatten(x, is_leaf=is_list))
+    both(lambda t: t.leaves(x, is_list))
+    both(lambda t: t.structure(x))
     both(lambda t: t.flatten_with_path(x))
     both(lambda t: t.leaves_with_path(x, is_list))
     both(lambda t: t.unflatten(t.structure(x), iter(range(t.structure(x).num_leaves))))
@@ -83,21 +89,20 @@ def test_where_trees_fit_the_results_are_those_of_jax(x):
             assert (list(parts), data) == (list(wanted), of_jax)
 
 
-def test_what_stays_the_object_of_jax():
-    for name in ("flatten", "leaves", "structure"):
-        assert getattr(ft.tree, name) is getattr(jax.tree, name)
-        assert getattr(ft.tree_util, f"tree_{name}") is getattr(jax.tree_util, f"tree_{name}")
+def test_both_modules_have_the_same_functions():
     ours = [n for n in vars(ft.tree) if inspect.isfunction(vars(ft.tree)[n]) and n[0] != "_"]
-    for name in set(ours) - {"static", "flatten", "leaves", "structure"}:
+    for name in set(ours) - {"static"}:
         assert getattr(ft.tree, name) is getattr(ft.tree_util, f"tree_{name}")
     for mine, theirs in ((ft.tree, jax.tree), (ft.tree_util, jax.tree_util)):
         names = [[n for n in dir(module) if n[0].isalpha()] for module in (mine, theirs)]
         assert names[0] == names[1]
     assert ft.tree_util.Partial is jax.tree_util.Partial
-    assert pytrees.map is jax.tree_util.tree_map
 
 
-@pytest.mark.parametrize("name", ["map", "unflatten", "transpose", "reduce", "broadcast"])
+@pytest.mark.parametrize(
+    "name",
+    ["map", "flatten", "leaves", "structure", "unflatten", "transpose", "reduce", "broadcast"],
+)
 def test_they_are_functions_like_any_other(name):
     function = getattr(ft.tree, name)
     assert pickle.loads(pickle.dumps(function)) is function
@@ -205,6 +210,10 @@ MISTAKES = {
     "is_leaf": lambda t, u: t.map(operator.neg, [1], is_leaf=1),
     "leaves": lambda t, u: t.unflatten(t.structure([0]), 1),
     "keys": lambda t, u: t.map(operator.neg, [defaultdict(int, {1: 1, "a": 1})]),
+    "keys of a tree that is flattened": lambda t, u: t.flatten([{1: 1, "a": 1}]),
+    "keys of a tree of leaves": lambda t, u: u.tree_leaves([{1: 1, "a": 1}]),
+    "keys of a structure": lambda t, u: t.structure([{1j: 1, 2j: 1}]),
+    "keys of the second tree": lambda t, u: t.map(operator.add, {"a": 1}, {"a": 1, 1: 2}),
     "children of no structure": lambda t, u: u.treedef_children([1]),
     "is no structure a leaf": lambda t, u: u.treedef_is_leaf(1),
     "tuple of no structure": lambda t, u: u.treedef_tuple([1]),
@@ -223,6 +232,68 @@ def test_mistakes_are_of_the_class_of_jax(name):
     assert isinstance(ours.value, theirs.type)
     assert "test_tree.py" in str(ours.value)
     assert "\n" + " " * 4 in str(ours.value)
+
+
+UNSORTED = {1: 1.0, "a": 2.0}
+MEETING_KEYS = {
+    "jit": lambda: ft.jit(lambda x: x)(UNSORTED),
+    "jit by name": lambda: ft.jit(lambda x: x)(x=defaultdict(int, UNSORTED)),
+    "lower": lambda: ft.jit(lambda x: x).lower(UNSORTED),
+    "trace": lambda: ft.jit(lambda x: x).trace(UNSORTED),
+    "eval_shape": lambda: ft.jit(lambda x: x).eval_shape(UNSORTED),
+    "program": lambda: ft.jit(lambda x: x).program(UNSORTED),
+    "nested jit": lambda: ft.jit(lambda x: ft.jit(lambda y: y)({1: x, "a": x}))(1.0),
+    "a result of jit": lambda: ft.jit(lambda x: [{1: x, "a": x}])(1.0),
+    "grad": lambda: ft.grad(lambda x: x[1])(UNSORTED),
+    "aux": lambda: ft.grad(lambda x: (x, {1: x, "a": x}), has_aux=True)(1.0),
+    "vmap": lambda: ft.vmap(lambda x: x)({1: X, "a": X}),
+    "out_axes": lambda: ft.vmap(lambda x: x, out_axes={1: 0, "a": 0})(X),
+    "tangents": lambda: ft.jvp(lambda x: x, (1.0,), (UNSORTED,)),
+    "a cotangent": lambda: ft.vjp(lambda x: x, 1.0)[1](UNSORTED),
+    "make_ir": lambda: ft.make_ir(lambda x: x)(UNSORTED),
+    "checkpoint": lambda: ft.checkpoint(lambda x: x)(UNSORTED),
+    "a carry": lambda: ft.lax.scan(lambda c, x: (c, x), UNSORTED, X),
+    "an operand": lambda: ft.lax.cond(True, lambda x: x, lambda x: x, UNSORTED),
+    "device_put": lambda: ft.device_put(UNSORTED),
+}
+
+
+@pytest.mark.parametrize("name", MEETING_KEYS)
+def test_transformed_functions_name_keys_without_an_order(name, monkeypatch):
+    monkeypatch.delenv("FUNCTRANS_TRACEBACK", raising=False)
+    with pytest.raises(errors.TreeMismatch) as found:
+        MEETING_KEYS[name]()
+    assert "the keys of a dict cannot be sorted: 1 (int), 'a' (str), at" in str(found.value)
+    assert "test_tree.py" in str(found.value)
+    text = "".join(traceback.format_exception(found.value))
+    assert "Comparator" not in text
+    assert "During handling" not in text
+
+
+def test_of_many_keys_each_type_is_named():
+    with pytest.raises(
+        errors.TreeMismatch, match=r"0 \(int\), 'a' \(str\), 1 \(int\), 2 .*, \.\.\."
+    ):
+        ft.tree.leaves({**dict.fromkeys(range(9)), "a": 1})
+    with pytest.raises(errors.TreeMismatch, match=r"1j \(complex\), 2j \(complex\), at"):
+        ft.tree.leaves({1j: 1, 2j: 1})
+
+
+@pytest.mark.parametrize("function", ["flatten", "leaves", "structure", "map"])
+def test_the_librarys_own_functions_are_those_of_jax(function):
+    mine, theirs = getattr(pytrees, function), getattr(jax.tree, function)
+    f = (operator.neg,) if function == "map" else ()
+    assert inspect.signature(mine).parameters.keys() == inspect.signature(theirs).parameters.keys()
+    assert mine(*f, {"b": 1, "a": [2, 3]}) == theirs(*f, {"b": 1, "a": [2, 3]})
+    wrong = ValueError("mine")
+
+    def is_leaf(x):
+        raise wrong
+
+    with pytest.raises(ValueError, match="mine") as found:
+        mine(*f, [1], is_leaf=is_leaf)
+    assert found.value is wrong
+    assert not wrong.__suppress_context__
 
 
 # --- errors of the user's own ---------------------------------------------------------------------

@@ -12,7 +12,8 @@ from functrans import errors
 from functrans import pytrees as tree
 from functrans.api.checks import check_callable, here
 from functrans.api.flat import FlatFunction, function_name
-from functrans.api.jit import Statics, wraps
+from functrans.api.jit import wraps
+from functrans.api.statics import Statics
 from functrans.ir.program import Equation, Program, Var
 from functrans.ir.source import location
 from functrans.ir.tracebacks import boundary

@@ -7,8 +7,6 @@ becomes one `jit` equation that holds the program.
 from __future__ import annotations
 
 import functools
-import inspect
-import operator
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,18 +14,16 @@ from types import FunctionType
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.api import retraces
 from functrans.api.checks import check_callable
 from functrans.api.flat import FlatFunction, function_name
+from functrans.api.statics import Statics
 from functrans.backends import eager, not_finite, xla
 from functrans.flags import decisive, flags
-from functrans.ir.arguments import Arguments, Parameters
 from functrans.ir.program import Program, hoist_constants
-from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import boundary, hide_frames
 from functrans.lax import staging
 from functrans.passes import pipeline
@@ -125,16 +121,32 @@ def jit(
             hide_frames(error)
             raise
 
+    def told(name: str) -> Callable[..., Any]:
+        """A method of JAX's function, with our errors about arguments."""
+        method = getattr(jitted, name)
+
+        def asked(*args: Any, **kwargs: Any) -> Any:
+            try:
+                try:
+                    return method(*args, **kwargs)
+                except (TypeError, ValueError, RuntimeError) as error:
+                    explain(error, fun, statics, args, kwargs)
+                    raise
+            except Exception as error:
+                hide_frames(error)
+                raise
+
+        return asked
+
     @boundary
     def program(*args: Any, **kwargs: Any) -> Program:
         """The optimised program for these arguments."""
-        made, _ = _staged(fun, statics, args, kwargs)
-        return pipeline.optimize(made, run)
+        return pipeline.optimize(statics.staged(args, kwargs).program, run)
 
-    call.jitted_function = fun  # type: ignore[attr-defined]
-    call.lower = jitted.lower  # type: ignore[attr-defined]
-    call.trace = jitted.trace  # type: ignore[attr-defined]
-    call.eval_shape = jitted.eval_shape  # type: ignore[attr-defined]
+    call.jitted_function = program.jitted_function = fun  # type: ignore[attr-defined]
+    call.lower = told("lower")  # type: ignore[attr-defined]
+    call.trace = told("trace")  # type: ignore[attr-defined]
+    call.eval_shape = told("eval_shape")  # type: ignore[attr-defined]
     call.program = program  # type: ignore[attr-defined]
 
     def clear_cache() -> None:
@@ -207,7 +219,8 @@ def _entry(passes: Any, statics: Statics, serial: int) -> Callable[..., Any]:
             with disable_jit():
                 return fun(*args, **kwargs)
         if not_finite.is_asked():
-            not_finite.say_where(*_staged(fun, statics, args, kwargs))
+            made = statics.staged(args, kwargs)
+            not_finite.say_where(made.program, made.leaves)
         retraces.record(serial, fun, statics, args, kwargs, False)
         leaves, in_tree = tree.flatten((args, kwargs))
         flat = FlatFunction(fun, in_tree)
@@ -229,18 +242,6 @@ def _entry(passes: Any, statics: Statics, serial: int) -> Callable[..., Any]:
         entry.__signature__ = statics.signature  # type: ignore[attr-defined]
     del entry.__wrapped__  # type: ignore[attr-defined]  # which would keep the function alive
     return entry
-
-
-def _staged(
-    fun: Any, statics: Statics, args: tuple, kwargs: dict[str, Any]
-) -> tuple[Program, list[Any]]:
-    """The program for these arguments, and the values of its inputs."""
-    static, dynamic = statics.split(args, kwargs)
-    leaves, in_tree = tree.flatten(dynamic)
-    flat = FlatFunction(statics.bound(static), in_tree)
-    made = stage(flat, [typeof(x) for x in leaves], function_name(fun))
-    made.arguments = Arguments(statics.parameters, in_tree, made.inputs)
-    return made, leaves
 
 
 def _is_array(x: Any) -> bool:
@@ -275,134 +276,6 @@ def disable_jit(disable: bool = True) -> Iterator[None]:
         state.no_jit = outer
 
 
-class Statics:
-    """Which arguments are static, by position and by name."""
-
-    def __init__(self, fun: Any, argnums: Any, argnames: Any):
-        numbers = _numbers("static_argnums", argnums)
-        names = {argnames} if isinstance(argnames, str) else set(argnames or ())
-        self._fun = weakref.ref(fun) if fun.__class__ is FunctionType else lambda: fun
-        try:
-            self.signature: inspect.Signature | None = inspect.signature(fun)
-        except (TypeError, ValueError):
-            self.signature = None
-        parameters = self.signature.parameters.values() if self.signature is not None else ()
-        self.positional = positional = [
-            p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-        ]
-        rest = [p.name for p in parameters if p.kind is p.VAR_POSITIONAL]
-        self._check_given("static_argnums", numbers)
-        self._check_given("static_argnames", names)
-        numbers = {i + len(positional) if i < 0 else i for i in numbers}
-        self.names = names | {positional[i] for i in numbers if i < len(positional)}
-        self.numbers = numbers | {positional.index(n) for n in names if n in positional}
-        dynamic = tuple([name for i, name in enumerate(positional) if i not in self.numbers])
-        self.parameters = Parameters(dynamic, *rest)
-
-    def _check_given(self, option: str, given: set[int] | set[str]) -> None:
-        """Raise for numbers and names of arguments that the function has not."""
-        if self.signature is None or not given:
-            return
-        parameters = self.signature.parameters
-        kinds = [p.kind for p in parameters.values()]
-        n = len(self.positional)
-        if option.endswith("names"):
-            wrong = () if inspect.Parameter.VAR_KEYWORD in kinds else given - parameters.keys()
-        else:
-            wrong = () if inspect.Parameter.VAR_POSITIONAL in kinds else given - set(range(-n, n))
-        if wrong:
-            has = ", ".join([f"{i} ({name})" for i, name in enumerate(self.positional)])
-            only = [k for k, p in parameters.items() if p.kind is p.KEYWORD_ONLY]
-            has = ", ".join([*([has] if has else []), *only]) or "no arguments"
-            raise errors.InvalidArgument(
-                f"{option}={', '.join(map(repr, sorted(wrong)))}: {function_name(self.fun)} has no "
-                f"such argument, at\n    {describe(user_source())}\nIt takes {has}."
-            )
-
-    def check_donated(self, argnums: Any, argnames: Any) -> None:
-        """Raise for arguments to be donated that the function has not."""
-        self._check_given("donate_argnums", _numbers("donate_argnums", argnums))
-        names = {argnames} if isinstance(argnames, str) else set(argnames or ())
-        self._check_given("donate_argnames", names)
-
-    @property
-    def fun(self) -> Callable[..., Any]:
-        """The function; a plain one is kept alive by what `jit` returned, not by this."""
-        return self._fun()  # type: ignore[return-value]
-
-    def split(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, tuple]:
-        """-> a hashable key with the static arguments, (dynamic args, dynamic kwargs)."""
-        if not self.names and not self.numbers:
-            return (), (args, kwargs)
-        static_args = tuple([(i, x) for i, x in enumerate(args) if i in self.numbers])
-        static_kwargs = tuple([(k, v) for k, v in sorted(kwargs.items()) if k in self.names])
-        dynamic = tuple([x for i, x in enumerate(args) if i not in self.numbers])
-        return (static_args, static_kwargs), (
-            dynamic,
-            {k: v for k, v in kwargs.items() if k not in self.names},
-        )
-
-    def bound(self, static: tuple) -> Callable[..., Any]:
-        """The function of the dynamic arguments alone."""
-        if not static:
-            return self.fun
-        static_args, static_kwargs = static
-
-        @functools.wraps(self.fun)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            full = list(args)
-            for i, x in static_args:
-                full.insert(i, x)
-            return self.fun(*full, **kwargs, **dict(static_kwargs))
-
-        return call
-
-    def check(self, args: tuple, kwargs: dict[str, Any]) -> None:
-        """Raise UnhashableStatic for a static argument that cannot be hashed."""
-        if not self.names and not self.numbers:
-            return
-        given = [(f"argument {i}", x) for i, x in enumerate(args) if i in self.numbers]
-        given += [(f"argument {k!r}", v) for k, v in kwargs.items() if k in self.names]
-        for name, value in given:
-            try:
-                hash(value)
-            except TypeError:
-                raise errors.UnhashableStatic(
-                    f"static {name} of {function_name(self.fun)} is {_spelled(value)} of type "
-                    f"{type(value).__qualname__}, which is not hashable, at\n"
-                    f"    {describe(user_source())}\n{_hashable_instead(value)}"
-                ) from None
-
-
-def _numbers(option: str, argnums: Any) -> set[int]:
-    try:
-        return {operator.index(i) for i in np.atleast_1d(() if argnums is None else argnums)}
-    except TypeError:
-        raise errors.TypeMismatch(
-            f"{option} takes the positions of arguments, got {argnums!r:.60}, at\n"
-            f"    {describe(user_source())}\nNames stand in {option[:-4]}names."
-        ) from None
-
-
-def _spelled(value: Any) -> str:
-    return "an object" if type(value).__repr__ is object.__repr__ else f"{value!r:.80}"
-
-
-def _hashable_instead(value: Any) -> str:
-    """What to give instead of a static argument that cannot be hashed."""
-    if isinstance(value, Tracer):
-        return (
-            "It is traced, so it has no value yet: make it static in the function around too, or "
-            "let it be traced here."
-        )
-    if isinstance(value, (list, dict, set, np.ndarray, jax.Array)):
-        return "Give a tuple instead of a list, a number instead of an array; or let it be traced."
-    return (
-        "Static arguments are keys of the cache: define __hash__ and __eq__, or register the class "
-        "as a pytree (tree_util.register_dataclass) and let it be traced."
-    )
-
-
 class Nested:
     """A jitted function called while something else is traced: one equation that holds its program,
     traced once per signature."""
@@ -428,10 +301,8 @@ class Nested:
         found = self.cache.get(key)
         if found is None or not _still_active(found[1]):
             retraces.record(self.serial, fun, self.statics, args, kwargs, True)
-            flat = FlatFunction(self.statics.bound(static), in_tree)
-            program = stage(flat, types, function_name(fun).rpartition(".")[2])
-            program.arguments = Arguments(self.statics.parameters, in_tree, program.inputs)
-            found = self.cache[key] = (*hoist_constants(program), flat.out_tree)
+            program, out_tree = self.statics.traced(static, in_tree, types)
+            found = self.cache[key] = (*hoist_constants(program), out_tree)
         program, captured, out_tree = found
         outs = jit_call(*captured, *leaves, program=program)
         return tree.unflatten(out_tree, outs)
@@ -486,8 +357,8 @@ def explain(
         return
     statics.check(args, kwargs)
     _, dynamic = statics.split(args, kwargs)
-    names = [*tree.path_names(args, "args"), *tree.path_names(kwargs, "kwargs")]
     leaves = tree.leaves(dynamic)
+    names = [*tree.path_names(args, "args"), *tree.path_names(kwargs, "kwargs")]
     for i, x in enumerate(leaves):
         if isinstance(x, Tracer):
             raise leaked(x) from None

@@ -12,16 +12,16 @@ import jax
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.api.checks import check_callable
-from functrans.api.flat import FlatFunction, as_array, function_name
-from functrans.api.jit import Statics, wraps
+from functrans.api.flat import as_array
+from functrans.api.jit import wraps
+from functrans.api.statics import Staged, Statics
 from functrans.backends import reference
-from functrans.ir.arguments import Arguments
 from functrans.ir.program import Equation, Program
 from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import boundary
 from functrans.passes.calls import inline
 from functrans.trace import evaluate as run_equations
-from functrans.trace import materialize, naming, stage, typeof
+from functrans.trace import materialize, naming, typeof
 
 
 @boundary
@@ -55,8 +55,7 @@ def make_ir(
     @boundary
     @wraps(fun)
     def made(*args: Any, **kwargs: Any) -> Program:
-        program, _ = _staged(fun, statics, args, kwargs)
-        return program
+        return statics.staged(args, kwargs).program
 
     return made
 
@@ -96,8 +95,8 @@ def make_jaxpr(
         with ExitStack() as scope:
             for name, size in axis_env or ():
                 scope.enter_context(naming(name, size))
-            program, out_tree = _staged(fun, statics, args, kwargs)
-        return (program, _structs(program, out_tree)) if return_shape else program
+            found = statics.staged(args, kwargs)
+        return (found.program, _structs(found)) if return_shape else found.program
 
     return made
 
@@ -120,16 +119,14 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
       >>> ft.eval_shape(lambda x: x @ x, ft.ShapeDtypeStruct((3, 3), "float32"))
       ShapeDtypeStruct(shape=(3, 3), dtype=float32)
     """
-    program, out_tree = _staged(fun, Statics(fun, None, None), args, kwargs)
-    return _structs(program, out_tree)
+    return _structs(Statics(fun, None, None).staged(args, kwargs))
 
 
-def _structs(program: Program, out_tree: Any) -> Any:
+def _structs(staged: Staged) -> Any:
     """The types of the results, as the function returns them."""
-    structs = [
-        jax.ShapeDtypeStruct(t.shape, t.dtype, weak_type=t.weak_type) for t in program.out_types
-    ]
-    return tree.unflatten(out_tree, structs)
+    types = staged.program.out_types
+    structs = [jax.ShapeDtypeStruct(t.shape, t.dtype, weak_type=t.weak_type) for t in types]
+    return tree.unflatten(staged.out_tree, structs)
 
 
 @boundary
@@ -206,13 +203,3 @@ def evaluate(
                 f"({', '.join(map(str, types))}), at\n    {describe(user_source())}"
             )
     return [materialize(y) for y in run_equations(program, args, apply)]
-
-
-def _staged(fun: Any, statics: Statics, args: tuple, kwargs: dict) -> tuple[Program, Any]:
-    statics.check(args, kwargs)
-    static, dynamic = statics.split(args, kwargs)
-    leaves, in_tree = tree.flatten(dynamic)
-    flat = FlatFunction(statics.bound(static), in_tree)
-    program = stage(flat, [typeof(x) for x in leaves], function_name(fun).rpartition(".")[2])
-    program.arguments = Arguments(statics.parameters, in_tree, program.inputs)
-    return program, flat.out_tree

@@ -10,16 +10,15 @@ import numpy as np
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.api.jit import Statics, how_jitted
-from functrans.flat import FlatFunction, function_name
+from functrans.api.jit import how_jitted
+from functrans.api.statics import Statics
 from functrans.inspect.observe import is_key
-from functrans.ir.arguments import Arguments, Parameters
 from functrans.ir.program import Program, Var
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, same_types
 from functrans.passes.calls import inline
 from functrans.passes.pipeline import Choice, optimize
-from functrans.trace import stage, typeof
+from functrans.trace import typeof
 
 
 class Staged(NamedTuple):
@@ -42,25 +41,11 @@ def staged(fun: Any, args: tuple, kwargs: dict[str, Any], passes: Choice = ()) -
                 f"{len(leaves)}, ({got}), at\n    {describe(user_source())}"
             )
         return Staged(inline(fun), leaves, list)
-    flat, leaves, parameters = _flat(fun, args, kwargs)
-    program = stage(flat, [typeof(x) for x in leaves], function_name(fun).rpartition(".")[2])
-    program.arguments = Arguments(parameters, flat.in_tree, program.inputs)
-    made = optimize(program, passes)
-    return Staged(made, leaves, lambda outs: tree.unflatten(flat.out_tree, outs))
-
-
-def _flat(
-    fun: Any, args: tuple, kwargs: dict[str, Any]
-) -> tuple[FlatFunction, list[Any], Parameters]:
-    """The function of flat lists, its arguments and its parameters; those that are static to `jit`
-    left out."""
     jitted = how_jitted(fun)
     statics = Statics(fun, None, None) if jitted is None else jitted[0]
-    statics.check(args, kwargs)
-    static, given = statics.split(args, kwargs)
-    leaves, in_tree = tree.flatten(given)
-    bound = statics.bound(static) if jitted is not None else fun
-    return FlatFunction(bound, in_tree, fun), leaves, statics.parameters
+    program, leaves, out_tree = statics.staged(args, kwargs)
+    made = optimize(program, passes)
+    return Staged(made, leaves, lambda outs: tree.unflatten(out_tree, outs))
 
 
 def check_given(fun: Any, name: str, argument: str = "fun") -> None:

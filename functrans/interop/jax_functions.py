@@ -19,7 +19,8 @@ from jax._src.config import eager_constant_folding, trace_context
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.api.flat import function_name
-from functrans.api.jit import Statics, forget_with_caches
+from functrans.api.jit import forget_with_caches
+from functrans.api.statics import Statics
 from functrans.backends import xla
 from functrans.interop.jaxprs import walk
 from functrans.interop.jaxprs.custom import Imported, traced

@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import threading
+from dis import get_instructions, opmap
 from itertools import islice
 from types import CodeType, FrameType
 from typing import Any
@@ -40,6 +41,7 @@ class _Internal(dict):
 _INTERNAL = _Internal()
 
 Source = tuple[CodeType, int]
+_BINARY_OP = opmap["BINARY_OP"]
 
 
 class _Scopes(threading.local):
@@ -138,6 +140,15 @@ def columns_of(source: Source) -> tuple[int, int] | None:
         stop = len(text)
     found = len(text[:start].decode(errors="replace")), len(text[:stop].decode(errors="replace"))
     return found if found[0] < found[1] else None
+
+
+def operator_at(source: Source | None) -> str:
+    """The binary operator that runs there, `+` or `+=`; "" where something else does."""
+    if source is None:
+        return ""
+    code, offset = source
+    found = (i.argrepr for i in get_instructions(code) if i.offset == offset)
+    return next(found, "") if code.co_code[offset] == _BINARY_OP else ""
 
 
 def describe(source: Source | None) -> str:

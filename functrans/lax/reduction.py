@@ -13,7 +13,7 @@ from functrans import pytrees as tree
 from functrans.ir.program import Program
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, canonical_dtype
-from functrans.lax.arguments import as_array, invalid
+from functrans.lax.arguments import as_array, invalid, placed
 from functrans.primitives.base import PRIMITIVES, Primitive
 from functrans.trace import literal, stage, typeof
 
@@ -44,32 +44,34 @@ def _reduction(name: str, what: str, example: str) -> Callable[..., Any]:
     return _documented(reduction, name, f"{what} over the axes `axes`.", example)
 
 
+def _placed_reduction(name: str, what: str, example: str) -> Callable[..., Any]:
+    """A function (operand, axes, *, out_sharding) over the primitive of the same name."""
+    primitive = PRIMITIVES[name]
+
+    def reduction(operand: Any, axes: Sequence[int], *, out_sharding: Any = None) -> Any:
+        x = as_array(operand)
+        y = primitive(x, axes=_axes(axes, len(x.shape), name))
+        return y if out_sharding is None else placed(y, out_sharding)
+
+    return _documented(reduction, name, f"{what} over the axes `axes`.", example)
+
+
 def _documented(function: Callable, name: str, what: str, example: str) -> Callable:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"{what}\n\n    Source: `jax.lax.{name}`.\n\n    >>> {example}\n    "
     return function
 
 
-def reduce_sum(operand: Any, axes: Sequence[int], *, out_sharding: Any = None) -> Any:
-    """Sum over the axes `axes`.
-
-    Source: `jax.lax.reduce_sum`.
-
-    >>> print(reduce_sum(np.ones((2, 3)), (1,)))
-    [3. 3.]
-    """
-    x = as_array(operand)
-    return _SUM(x, axes=_axes(axes, len(x.shape), "reduce_sum"))
-
-
-_SUM = PRIMITIVES["reduce_sum"]
+reduce_sum = _placed_reduction(
+    "reduce_sum", "Sum", "print(reduce_sum(np.ones((2, 3)), (1,)))\n    [3. 3.]"
+)
 reduce_prod = _reduction(
     "reduce_prod", "Multiply", "print(reduce_prod(np.array([2, 3]), (0,)))\n    6"
 )
-reduce_max = _reduction(
+reduce_max = _placed_reduction(
     "reduce_max", "Take the largest element", "print(reduce_max(np.array([2, 3]), (0,)))\n    3"
 )
-reduce_min = _reduction(
+reduce_min = _placed_reduction(
     "reduce_min", "Take the smallest element", "print(reduce_min(np.array([2, 3]), (0,)))\n    2"
 )
 reduce_and = _reduction(

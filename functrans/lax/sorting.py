@@ -59,10 +59,11 @@ def sort_key_val(keys: Any, values: Any, dimension: int = -1, is_stable: bool = 
     return sort((keys, values), dimension, is_stable, 1)
 
 
-def top_k(operand: Any, k: int, *, axis: int = -1) -> list[Any]:
+def top_k(operand: Any, k: int, *, axis: int = -1, is_stable: bool = True) -> list[Any]:
     """Find the k largest elements along an axis, in descending order, and where they stand.
 
-    Source: `jax.lax.top_k`. The positions are int32; of equal elements the first comes first.
+    Source: `jax.lax.top_k`. The positions are int32; of equal elements the first comes first, with
+    `is_stable=False`, from JAX 0.11 on, too.
 
     >>> import numpy as np
     >>> values, positions = top_k(np.array([1, 5, 3]), 2)

@@ -1,13 +1,15 @@
-"""`jax.lax` names over primitives/special_incomplete.py."""
+"""`jax.lax` names over primitives/special_incomplete.py, and a formula of several folders."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
+from functrans.lax import elementwise as lax
 from functrans.lax.elementwise import operand, operands
 from functrans.primitives.base import PRIMITIVES
-from functrans.trace import bind, typeof
+from functrans.trace import bind, literal, typeof
 
 __all__ = [
     "bessel_i0e", "bessel_i1e", "betainc", "igamma", "igamma_grad_a", "igammac",
@@ -62,6 +64,18 @@ random_gamma_grad = _of_two(
     "The derivative in a of a sample x of the gamma distribution, P(a, x) held fixed.",
     "1.0, 2.0 -> 1.63169...",
 )
+
+
+def normal_probability(x: Any) -> Any:
+    """The distribution function of the standard normal distribution, of a float array."""
+    t = typeof(x).strong()
+    one, root = literal(1.0, t), literal(math.sqrt(0.5), t)
+    w = lax.mul(x, root)
+    z = lax.abs(w)
+    far = lax.erfc(z)
+    tail = lax.select(lax.gt(w, literal(0.0, t)), lax.sub(literal(2.0, t), far), far)
+    y = lax.select(lax.lt(z, root), lax.add(one, lax.erf(w)), tail)
+    return lax.mul(y, literal(0.5, t))
 
 
 def betainc(a: Any, b: Any, x: Any) -> Any:

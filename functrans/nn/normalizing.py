@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from functrans.ir.types import canonical_dtype, dtype_class, is_inexact
+from functrans.lax.arguments import placeable
 from functrans.numpy import reductions, ufuncs
 from functrans.numpy.promotion import (
     align_inexact,
@@ -221,8 +222,11 @@ def logmeanexp(x: Any, axis: Any = None, where: Any = None, keepdims: bool = Fal
 # --- one-hot, standardize -------------------------------------------------------------------------
 
 
+@placeable
 @composite
-def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Any:
+def one_hot(
+    x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1, out_sharding: Any = None
+) -> Any:
     """Vectors of zeros with a one at index x; all zeros where x is not in [0, num_classes).
 
     Arguments:
@@ -230,8 +234,9 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> A
       num_classes: the size of the new axis.
       dtype: of the result; by default float.
       axis: where in the result the new axis stands.
+      out_sharding: how the result is laid out, unless it is traced.
 
-    Source: `jax.nn.one_hot`.
+    Source: `jax.nn.one_hot`, with `out_sharding` from JAX 0.11 on.
 
     Example:
       >>> import functrans as ft, functrans.numpy as jnp

@@ -1,14 +1,16 @@
 """The operators of traced arrays: `x + y`, `2 ** x`, `x < y`, `-x`, ...
 
 Importing this module gives them to `Tracer`. jax and NumPy arrays on the left leave the work to
-ours. An operand that no array function takes (a list, a string) may know what to do: it is asked by
-NotImplemented, as Python has it; where Python would ask in vain, the error is raised here.
+ours. An operand that no array function takes (a list, a string) may know what to do: it is asked,
+as Python would; where it does not, the error is raised here.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from numbers import Number
+from types import WrapperDescriptorType
 from typing import Any
 
 import jax
@@ -16,7 +18,7 @@ import numpy as np
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.ir.source import describe, user_source
+from functrans.ir.source import describe, operator_at, user_source
 from functrans.ir.tracebacks import boundary, hide_frames
 from functrans.ir.types import dtype_class
 from functrans.numpy import arithmetic, floating, linear, ufuncs
@@ -73,18 +75,24 @@ _WRITTEN = {
 
 
 def _others_turn(x: Tracer, other: Any, name: str, reflected: str = "") -> Any:
-    """NotImplemented where Python goes on: to the method `reflected` of the other operand, to a
-    sequence that is repeated, to `is` for an equality. Else the error that it would end with."""
+    """What the other operand knows to do: its method `reflected`, the repeating or joining of a
+    sequence, for an equality `is`. Else the error that Python would end with."""
     if name in ("eq", "ne"):
         return NotImplemented
     kind = type(other)
-    of_python = kind.__module__ == "builtins"  # classes that know nothing of arrays
-    if not of_python and any(reflected in vars(c) for c in kind.__mro__ if c is not object):
-        return NotImplemented
-    if name in ("add", "mul") and isinstance(other, Sequence):
+    of_python = kind.__module__ == "builtins"  # a class that knows nothing of arrays
+    if reflected and not of_python:
+        answer = _asked(other, reflected, x)
+        if answer is not NotImplemented:
+            return answer
+    if isinstance(other, Sequence):
         count = x.shape == () and dtype_class(x.dtype) in ("int", "uint")
-        if not of_python or (name == "mul" and count):
+        if name == "mul" and (count or not of_python):
             return NotImplemented
+        if name == "add" and not (of_python or reflected):
+            answer = _joined(other, x)
+            if answer is not None:
+                return answer
     what = "None" if other is None else kind.__qualname__
     left, right = (x.type, what) if reflected else (what, x.type)
     sign = _WRITTEN.get(name)
@@ -93,6 +101,37 @@ def _others_turn(x: Tracer, other: Any, name: str, reflected: str = "") -> Any:
         f"{shown}: the operator {sign or name} takes arrays and numbers, no {what}, "
         f"at\n    {describe(user_source())}\n{_instead_of(other)}"
     )
+
+
+def _asked(other: Any, method: str, x: Tracer) -> Any:
+    """`other.method(x)` as Python calls it, by the class; NotImplemented if there is none."""
+    for kind in type(other).__mro__:
+        if method in vars(kind):
+            found = vars(kind)[method]
+            if hasattr(found, "__get__"):
+                found = found.__get__(other, type(other))
+            return NotImplemented if found is None else found(x)
+    return NotImplemented
+
+
+def _joined(left: Sequence[Any], x: Tracer) -> Any:
+    """`left + x` or `left += x` of a sequence written in C (a deque), which Python would ask after
+    our method; None if it takes no array. NotImplemented where a call stands instead of the sign,
+    so that nobody knows which of the two is meant."""
+    kind = type(left)
+    sign = operator_at(user_source())
+    mutable = hasattr(kind, "__iadd__")
+    if mutable and not sign:
+        return NotImplemented
+    method = "__iadd__" if mutable and sign == "+=" else "__add__"
+    if not isinstance(getattr(kind, method, None), WrapperDescriptorType):
+        return None  # one written in Python was asked before
+    try:
+        return _asked(left, method, x)
+    except errors.FunctransError:
+        raise
+    except TypeError:
+        return None
 
 
 def _instead_of(other: Any) -> str:
@@ -106,6 +145,8 @@ def _instead_of(other: Any) -> str:
         if names not in ([], [""]):
             shown = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
             return f"Say which of its leaves is meant ({shown}), or go over all with tree.map."
+    if isinstance(other, Number):
+        return "Arrays know the numbers int, float and complex: write float(...)."
     if callable(other):
         return "It is a function: call it, and use what it returns."
     return "Give an array or a number: jnp.asarray makes an array of a list of numbers."

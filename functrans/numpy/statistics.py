@@ -109,8 +109,9 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
 
 
 def histogram(
-    a: Any, bins: Any = 10, range: Any = None, weights: Any = None, density: bool | None = None
-) -> tuple[Any, Any]:
+    a: Any, bins: Any = 10, range: Any = None, weights: Any = None, density: bool | None = None,
+    out_sharding: Any = None,
+) -> tuple[Any, Any]:  # fmt: skip
     """How many elements lie in each bin, and the edges of the bins.
 
     Arguments:
@@ -119,8 +120,9 @@ def histogram(
       range: the ends of equal bins; by default the smallest and largest element.
       weights: what each element counts.
       density: divide by the total and the widths of the bins.
+      out_sharding: how both results are laid out, unless they are traced.
 
-    Source: `jax.numpy.histogram`.
+    Source: `jax.numpy.histogram`, with `out_sharding` from JAX 0.11 on.
     """
     a = array_of(a, "histogram")
     wide = inexact_dtype(typeof(a).dtype)
@@ -140,7 +142,7 @@ def histogram(
         counts = cast(counts, wide)
         total = expand(sum_over(counts), typeof(counts).shape)
         counts = prims.div(prims.div(counts, widths), total)
-    return counts, edges
+    return placed(counts, out_sharding), placed(edges, out_sharding)
 
 
 # --- correlation ----------------------------------------------------------------------------------

@@ -69,3 +69,9 @@ def dtype_of(name: str, dtype: Any, default: Any = float, kinds: Sequence[str] =
         error = mismatch if default is int else invalid
         raise error(name, f"dtype must be {' or '.join(kinds)}, got {found}")
     return found
+
+
+def check_method(name: str, method: Any) -> None:
+    """Raise unless it is one of the two ways to sample."""
+    if method not in ("exact", "approximate"):
+        raise invalid(name, f"method must be 'exact' or 'approximate', got {method!r:.60}")

@@ -10,15 +10,15 @@ import numpy as np
 
 from functrans import lax
 from functrans import numpy as jnp
+from functrans.ir.types import dtype_class
 from functrans.numpy.promotion import cast, expand, promote_inexact
-from functrans.random.arguments import dtype_of, fitting, shape_of, shape_with
+from functrans.random.approximate import FLOAT32, poisson_counts
+from functrans.random.arguments import check_method, dtype_of, fitting, shape_of, shape_with
 from functrans.random.staged import Source, sampler
 from functrans.random.uniform import unit
 from functrans.trace import typeof
 
 __all__ = ["binomial", "multinomial", "poisson"]
-
-FLOAT32 = np.dtype(np.float32)
 
 
 def _until_all(
@@ -43,7 +43,13 @@ def _until_all(
 
 
 def poisson(
-    key: Any, lam: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+    key: Any,
+    lam: Any,
+    shape: Any = None,
+    dtype: Any = None,
+    *,
+    method: str = "exact",
+    out_sharding: Any = None,
 ) -> Any:
     """Draw counts k with probability lam^k e^-lam / k!.
 
@@ -52,16 +58,31 @@ def poisson(
       lam: a number or an array that broadcasts to `shape`: the mean.
       shape: of the result; None: that of lam.
       dtype: an integer dtype.
+      method: "exact", by loops; or "approximate", by a formula, much faster, whose distribution is
+        off by less than 1e-4 in total variation.
 
-    Source: `jax.random.poisson`.
+    Source: `jax.random.poisson`, with `method` from JAX 0.11 on.
 
     Example:
       >>> import functrans as ft
       >>> print(ft.random.poisson(ft.random.key(0), 0.0, (3,)))
       [0 0 0]
     """
+    check_method("poisson", method)
     dtype = dtype_of("poisson", dtype, int, ("int", "uint"))
-    return _poisson(key, lam, shape=shape_with("poisson", shape, lam), dtype=dtype)
+    shape = shape_with("poisson", shape, lam)
+    return (_poisson if method == "exact" else _poisson_by_formula)(
+        key, lam, shape=shape, dtype=dtype
+    )
+
+
+@sampler("poisson")
+def _poisson_by_formula(source: Source, lam: Any, *, shape: Any, dtype: Any) -> Any:
+    """In float64 for a mean or counts of 64 bits, which float32 would round above 2^24."""
+    t = typeof(lam)
+    wide = dtype.itemsize == 8 or (dtype_class(t.dtype) == "float" and t.dtype.itemsize == 8)
+    lam = expand(cast(lam, np.dtype(np.float64 if wide else np.float32)), shape)
+    return cast(poisson_counts(source, lam), dtype)
 
 
 @sampler("poisson")

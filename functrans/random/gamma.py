@@ -11,7 +11,8 @@ from functrans.ir.types import ArrayType, promote
 from functrans.numpy.promotion import cast, expand, invalid, value_of
 from functrans.primitives.elementwise import add, div, mul, sub
 from functrans.primitives.transcendental import exp, sqrt
-from functrans.random.arguments import dtype_of, fitting, shape_of, shape_with
+from functrans.random.approximate import FLOAT32, log_gamma
+from functrans.random.arguments import check_method, dtype_of, fitting, shape_of, shape_with
 from functrans.random.continuous import exponential_of, real_normal
 from functrans.random.staged import Source, sampler
 from functrans.random.uniform import rademacher_of
@@ -35,7 +36,13 @@ def check_safe(name: str, dtype: Any, *parameters: Any) -> None:
 
 
 def gamma(
-    key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+    key: Any,
+    a: Any,
+    shape: Any = None,
+    dtype: Any = None,
+    *,
+    method: str = "exact",
+    out_sharding: Any = None,
 ) -> Any:
     """Draw from the density x^(a-1) e^-x / Gamma(a), x >= 0.
 
@@ -44,37 +51,63 @@ def gamma(
       a: a number or an array that broadcasts to `shape`; differentiable.
       shape: of the result; None: that of a.
       dtype: a float dtype.
+      method: "exact", by rejection in a loop; or "approximate", by a formula, much faster, whose
+        quantiles are off by about 0.05 %. The derivatives by a differ: each is that of its method.
 
-    Source: `jax.random.gamma`.
+    Source: `jax.random.gamma`, with `method` from JAX 0.11 on.
 
     Example:
       >>> import functrans as ft
       >>> ft.random.gamma(ft.random.key(0), 2.0, (3,)).shape
       (3,)
     """
-    dtype = dtype_of("gamma", dtype)
-    return _gamma(key, a, shape=shape_with("gamma", shape, a), dtype=dtype, log_space=False)
+    return _given("gamma", key, a, shape, dtype, method, log_space=False)
 
 
 def loggamma(
-    key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+    key: Any,
+    a: Any,
+    shape: Any = None,
+    dtype: Any = None,
+    *,
+    method: str = "exact",
+    out_sharding: Any = None,
 ) -> Any:
     """Draw the logarithm of a `gamma` sample, precise where that is tiny (small a).
 
-    Source: `jax.random.loggamma`.
+    Source: `jax.random.loggamma`, with `method` from JAX 0.11 on.
 
     Example:
       >>> import functrans as ft
       >>> ft.eval_shape(ft.random.loggamma, ft.random.key(0), 0.01).shape
       ()
     """
-    dtype = dtype_of("loggamma", dtype)
-    return _gamma(key, a, shape=shape_with("gamma", shape, a), dtype=dtype, log_space=True)
+    return _given("loggamma", key, a, shape, dtype, method, log_space=True)
+
+
+def _given(
+    name: str, key: Any, a: Any, shape: Any, dtype: Any, method: str, log_space: bool
+) -> Any:
+    check_method(name, method)
+    dtype = dtype_of(name, dtype)
+    shape = shape_with("gamma", shape, a)
+    return _gamma(key, a, shape=shape, dtype=dtype, log_space=log_space, method=method)
 
 
 @sampler("gamma")
-def _gamma(source: Source, a: Any, *, shape: Any, dtype: Any, log_space: bool) -> Any:
-    return source.gamma(expand(cast(a, dtype), shape), log_space)
+def _gamma(source: Source, a: Any, *, shape: Any, dtype: Any, log_space: bool, method: str) -> Any:
+    return gamma_of(source, a, shape, dtype, log_space, method)
+
+
+def gamma_of(
+    source: Source, a: Any, shape: Any, dtype: Any, log_space: bool = True, method: str = "exact"
+) -> Any:
+    """A gamma sample for each parameter, or its logarithm."""
+    if method == "exact":
+        return source.gamma(expand(cast(a, dtype), shape), log_space)
+    a = expand(cast(a, max(dtype, FLOAT32, key=lambda one: one.itemsize)), shape)
+    x = log_gamma(source, a)
+    return cast(x if log_space else exp(x), dtype)
 
 
 def beta(
@@ -84,27 +117,30 @@ def beta(
     shape: Any = None,
     dtype: Any = None,
     *,
+    method: str = "exact",
     out_sharding: Any = None,
 ) -> Any:
     """Draw from the density ~ x^(a-1) (1-x)^(b-1), 0 <= x <= 1; `shape` None: that of a and b.
+    `method`: as of `gamma`.
 
-    Source: `jax.random.beta`.
+    Source: `jax.random.beta`, with `method` from JAX 0.11 on.
 
     Example:
       >>> import functrans as ft
       >>> ft.eval_shape(ft.random.beta, ft.random.key(0), 2.0, 3.0).shape
       ()
     """
+    check_method("beta", method)
     dtype = dtype_of("beta", dtype)
     check_safe("beta", dtype, a, b)
-    return _beta(key, a, b, shape=shape_with("beta", shape, a, b), dtype=dtype)
+    return _beta(key, a, b, shape=shape_with("beta", shape, a, b), dtype=dtype, method=method)
 
 
 @sampler("beta")
-def _beta(source: Source, a: Any, b: Any, *, shape: Any, dtype: Any) -> Any:
+def _beta(source: Source, a: Any, b: Any, *, shape: Any, dtype: Any, method: str) -> Any:
     """x / (x + y) of gamma samples, both divided by the larger."""
     x, y = [
-        one.gamma(expand(cast(v, dtype), shape), log_space=True)
+        gamma_of(one, cast(v, dtype), shape, dtype, method=method)
         for one, v in zip(source.split(), (a, b), strict=True)
     ]
     larger = lax.max(x, y)
@@ -152,31 +188,41 @@ def _dirichlet(source: Source, alpha: Any, *, shape: Any, dtype: Any) -> Any:
 
 
 def chisquare(
-    key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+    key: Any,
+    df: Any,
+    shape: Any = None,
+    dtype: Any = None,
+    *,
+    method: str = "exact",
+    out_sharding: Any = None,
 ) -> Any:
     """Draw from the chi-squared distribution with df degrees of freedom; `shape` None: that of df.
+    `method`: as of `gamma`.
 
-    Source: `jax.random.chisquare`.
+    Source: `jax.random.chisquare`, with `method` from JAX 0.11 on.
 
     Example:
       >>> import functrans as ft
       >>> ft.eval_shape(ft.random.chisquare, ft.random.key(0), 3.0).shape
       ()
     """
+    check_method("chisquare", method)
     dtype = dtype_of("chisquare", dtype)
     check_safe("chisquare", dtype, df)
-    return _chisquare(key, df, shape=shape_with("chisquare", shape, df), dtype=dtype)
+    return _chisquare(
+        key, df, shape=shape_with("chisquare", shape, df), dtype=dtype, method=method
+    )  # fmt: skip
 
 
 @sampler("chisquare")
-def _chisquare(source: Source, df: Any, *, shape: Any, dtype: Any) -> Any:
-    return chisquare_of(source, cast(df, dtype), shape)
+def _chisquare(source: Source, df: Any, *, shape: Any, dtype: Any, method: str) -> Any:
+    return chisquare_of(source, cast(df, dtype), shape, method)
 
 
-def chisquare_of(source: Source, df: Any, shape: tuple[int, ...]) -> Any:
+def chisquare_of(source: Source, df: Any, shape: tuple[int, ...], method: str = "exact") -> Any:
     """Twice a gamma sample of df / 2."""
-    half = expand(div(df, _like(df, 2.0)), shape)
-    return mul(exp(source.gamma(half, log_space=True)), 2.0)
+    half = div(df, _like(df, 2.0))
+    return mul(exp(gamma_of(source, half, shape, typeof(df).dtype, method=method)), 2.0)
 
 
 def f(

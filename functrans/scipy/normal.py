@@ -10,6 +10,7 @@ import numpy as np
 from functrans import lax
 from functrans import numpy as jnp
 from functrans.api.custom_rules import custom_jvp
+from functrans.lax.special import normal_probability
 from functrans.numpy.promotion import invalid
 from functrans.scipy.arguments import float_of
 from functrans.trace import literal, typeof
@@ -26,13 +27,7 @@ def ndtr(x: Any) -> Any:
     >>> print(special.ndtr(0.0))
     0.5
     """
-    x = float_of("ndtr", x)
-    root = literal(math.sqrt(0.5), typeof(x).strong())
-    w = lax.mul(x, root)
-    z = lax.abs(w)
-    far = lax.erfc(z)
-    tail = lax.select(jnp.greater(w, 0), jnp.subtract(2.0, far), far)
-    return lax.select(lax.lt(z, root), jnp.add(1.0, lax.erf(w)), tail) * 0.5
+    return normal_probability(float_of("ndtr", x))
 
 
 # Beyond these |x| the distribution function is 0 or 1 in the dtype, or nearly so.

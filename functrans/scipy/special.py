@@ -30,6 +30,7 @@ from functrans.numpy.promotion import (
     promote_inexact,
     type_of,
 )
+from functrans.numpy.windows import grown
 from functrans.primitives import special as _operations
 from functrans.primitives import special_incomplete as _incomplete
 from functrans.primitives.base import Primitive
@@ -107,7 +108,7 @@ def i0(x: Any) -> Any:
     1.266...
     """
     (x,) = numbers("i0", x)
-    return jnp.exp(x * jnp.sign(x)) * i0e(x)  # |x| has no derivative at 0, this one is 0
+    return grown(i0e, x)
 
 
 def i1(x: Any) -> Any:
@@ -120,7 +121,7 @@ def i1(x: Any) -> Any:
     0.565...
     """
     (x,) = numbers("i1", x)
-    return jnp.exp(x * jnp.sign(x)) * i1e(x)
+    return grown(i1e, x)
 
 
 def polygamma(n: Any, x: Any) -> Any:

@@ -82,24 +82,15 @@ def bicgstab(
     what A closes over; reverse mode solves the transposed equation.
 
     Arguments:
-      A: linear function of a pytree like b that returns one like it, a matrix [n, n], or an object
-        with `@`.
-      b: the right hand side: a pytree of floats or complex numbers of any shapes; [n] or [n, k] for
-        a matrix.
-      x0: where to start, a pytree like b; None: zeros.
-      tol, atol: real scalars; end where |b - A x| <= max(tol |b|, atol).
+      A, b, x0, tol, atol: as in `cg`, of any A that is linear.
       maxiter: the most steps, each of two products with A; None: 10 for each element of b.
-      M: preconditioner, an approximate inverse of A given as A is; the transposed equation takes
-        its transpose.
+      M: as in `cg`; the transposed equation takes its transpose.
 
     Returns:
-      (x, None): a pytree like b, and what is said of the search, as in JAX: nothing.
+      (x, None), as `cg`.
 
     Raises:
-      NotAnArray: A or M is none of these. InvalidArgument: a matrix is not square.
-      ShapeMismatch, TypeMismatch: x0, A(b) or M(b) is not like b; b holds both real and complex
-        arrays.
-      NotLinear: A is not linear.
+      NotLinear: A is not linear. The others as in `cg`.
 
     Source: `jax.scipy.sparse.linalg.bicgstab`.
 
@@ -123,16 +114,11 @@ def gmres(
     what A closes over; reverse mode solves the transposed equation.
 
     Arguments:
-      A: linear function of a pytree like b that returns one like it, a matrix [n, n], or an object
-        with `@`.
-      b: the right hand side: a pytree of floats or complex numbers of any shapes; [n] or [n, k] for
-        a matrix.
-      x0: where to start, a pytree like b; None: zeros.
+      A, b, x0: as in `bicgstab`.
       tol, atol: real scalars; end where |M (b - A x)| <= max(tol |b|, atol).
       restart: steps of a cycle, whose vectors are all kept: restart + 1 times the memory of b.
       maxiter: the most cycles; None: 10 for each element of b.
-      M: preconditioner, an approximate inverse of A given as A is; the transposed equation takes
-        its transpose.
+      M: as in `bicgstab`.
       solve_method: "batched": a cycle makes all its steps, then solves a least squares problem;
         "incremental": it knows its residual after each step, and ends when that is small.
 
@@ -140,11 +126,8 @@ def gmres(
       (x, info): a pytree like b, and an integer: 0, or -1 where x is not finite.
 
     Raises:
-      NotAnArray: A or M is none of these. InvalidArgument: a matrix is not square, `restart` is not
-        positive, another `solve_method`.
-      ShapeMismatch, TypeMismatch: x0, A(b) or M(b) is not like b; b holds both real and complex
-        arrays.
-      NotLinear: A is not linear.
+      InvalidArgument: `restart` is not positive, another `solve_method`. NotAnArray: `restart` is
+        no integer. The others as in `bicgstab`.
 
     Source: `jax.scipy.sparse.linalg.gmres`.
 

@@ -24,11 +24,16 @@ class Rotation(NamedTuple):
     """A rotation in three dimensions, or a stack of them: unit quaternions (x, y, z, w).
 
     It is a pytree of one array, so it goes through transformations, into carries and out. Make one
-    with `from_quat`, `from_matrix`, `from_rotvec`, `from_mrp` or `from_euler`; the class itself
-    takes quaternions of length 1 as they are.
+    with `from_quat`, `from_matrix`, `from_rotvec`, `from_mrp` or `from_euler`: they take arrays of
+    real numbers, whose leading axes are those of the stack that they return. The class itself takes
+    quaternions of length 1 as they are.
 
     Arguments:
       quat: [..., 4] floats.
+
+    Raises:
+      InvalidArgument, by each `from_...`: numbers of another shape.
+      TypeMismatch, by each `from_...`: not real numbers.
 
     Source: `jax.scipy.spatial.transform.Rotation`.
 
@@ -85,12 +90,8 @@ class Rotation(NamedTuple):
           angles: [..., len(seq)]; for one letter a number too.
           degrees: the angles are degrees, not radians.
 
-        Returns:
-          Rotation, [..., 4].
-
         Raises:
           InvalidArgument: there is no such sequence, or not as many angles as letters.
-          TypeMismatch: the angles are not real numbers.
 
         Source: `jax.scipy.spatial.transform.Rotation.from_euler`.
 
@@ -114,12 +115,6 @@ class Rotation(NamedTuple):
         Arguments:
           matrix: [..., 3, 3] real numbers, orthogonal with determinant 1, which is not checked.
 
-        Returns:
-          Rotation, [..., 4].
-
-        Raises:
-          InvalidArgument, TypeMismatch: another shape, not real numbers.
-
         Source: `jax.scipy.spatial.transform.Rotation.from_matrix`.
 
         Example:
@@ -139,12 +134,6 @@ class Rotation(NamedTuple):
         Arguments:
           mrp: [..., 3] real numbers.
 
-        Returns:
-          Rotation, [..., 4].
-
-        Raises:
-          InvalidArgument, TypeMismatch: another shape, not real numbers.
-
         Source: `jax.scipy.spatial.transform.Rotation.from_mrp`.
 
         Example:
@@ -162,12 +151,6 @@ class Rotation(NamedTuple):
 
         Arguments:
           quat: [..., 4] real numbers, the scalar last.
-
-        Returns:
-          Rotation, [..., 4].
-
-        Raises:
-          InvalidArgument, TypeMismatch: another shape, not real numbers.
 
         Source: `jax.scipy.spatial.transform.Rotation.from_quat`.
 
@@ -187,12 +170,6 @@ class Rotation(NamedTuple):
         Arguments:
           rotvec: [..., 3] real numbers. The derivative is finite at zeros too.
           degrees: the lengths are degrees, not radians.
-
-        Returns:
-          Rotation, [..., 4].
-
-        Raises:
-          InvalidArgument, TypeMismatch: another shape, not real numbers.
 
         Source: `jax.scipy.spatial.transform.Rotation.from_rotvec`.
 

@@ -1,0 +1,177 @@
+"""From a function and its arguments to its program: which of them are static, and the trace by
+those that are not. `jit`, `make_ir`, `eval_shape` and the tools of `inspect` all trace here."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import operator
+import weakref
+from collections.abc import Callable, Sequence
+from types import FunctionType
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from functrans import errors
+from functrans import pytrees as tree
+from functrans.flat import FlatFunction, function_name
+from functrans.ir.arguments import Arguments, Parameters
+from functrans.ir.program import Program
+from functrans.ir.source import describe, user_source
+from functrans.ir.types import ArrayType
+from functrans.trace import Tracer, stage, typeof
+
+
+class Staged(NamedTuple):
+    """A program, the values of its inputs, and the tree of its results."""
+
+    program: Program
+    leaves: list[Any]
+    out_tree: Any
+
+
+class Statics:
+    """Which arguments are static, by position and by name."""
+
+    def __init__(self, fun: Any, argnums: Any, argnames: Any):
+        numbers = _numbers("static_argnums", argnums)
+        names = {argnames} if isinstance(argnames, str) else set(argnames or ())
+        self._fun = weakref.ref(fun) if fun.__class__ is FunctionType else lambda: fun
+        try:
+            self.signature: inspect.Signature | None = inspect.signature(fun)
+        except (TypeError, ValueError):
+            self.signature = None
+        parameters = self.signature.parameters.values() if self.signature is not None else ()
+        self.positional = positional = [
+            p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+        ]
+        rest = [p.name for p in parameters if p.kind is p.VAR_POSITIONAL]
+        self._check_given("static_argnums", numbers)
+        self._check_given("static_argnames", names)
+        numbers = {i + len(positional) if i < 0 else i for i in numbers}
+        self.names = names | {positional[i] for i in numbers if i < len(positional)}
+        self.numbers = numbers | {positional.index(n) for n in names if n in positional}
+        dynamic = tuple([name for i, name in enumerate(positional) if i not in self.numbers])
+        self.parameters = Parameters(dynamic, *rest)
+
+    def _check_given(self, option: str, given: set[int] | set[str]) -> None:
+        """Raise for numbers and names of arguments that the function has not."""
+        if self.signature is None or not given:
+            return
+        parameters = self.signature.parameters
+        kinds = [p.kind for p in parameters.values()]
+        n = len(self.positional)
+        if option.endswith("names"):
+            wrong = () if inspect.Parameter.VAR_KEYWORD in kinds else given - parameters.keys()
+        else:
+            wrong = () if inspect.Parameter.VAR_POSITIONAL in kinds else given - set(range(-n, n))
+        if wrong:
+            has = ", ".join([f"{i} ({name})" for i, name in enumerate(self.positional)])
+            only = [k for k, p in parameters.items() if p.kind is p.KEYWORD_ONLY]
+            has = ", ".join([*([has] if has else []), *only]) or "no arguments"
+            raise errors.InvalidArgument(
+                f"{option}={', '.join(map(repr, sorted(wrong)))}: {function_name(self.fun)} has no "
+                f"such argument, at\n    {describe(user_source())}\nIt takes {has}."
+            )
+
+    def check_donated(self, argnums: Any, argnames: Any) -> None:
+        """Raise for arguments to be donated that the function has not."""
+        self._check_given("donate_argnums", _numbers("donate_argnums", argnums))
+        names = {argnames} if isinstance(argnames, str) else set(argnames or ())
+        self._check_given("donate_argnames", names)
+
+    @property
+    def fun(self) -> Callable[..., Any]:
+        """The function; a plain one is kept alive by what `jit` returned, not by this."""
+        return self._fun()  # type: ignore[return-value]
+
+    def split(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, tuple]:
+        """-> a hashable key with the static arguments, (dynamic args, dynamic kwargs)."""
+        if not self.names and not self.numbers:
+            return (), (args, kwargs)
+        static_args = tuple([(i, x) for i, x in enumerate(args) if i in self.numbers])
+        static_kwargs = tuple([(k, v) for k, v in sorted(kwargs.items()) if k in self.names])
+        dynamic = tuple([x for i, x in enumerate(args) if i not in self.numbers])
+        return (static_args, static_kwargs), (
+            dynamic,
+            {k: v for k, v in kwargs.items() if k not in self.names},
+        )
+
+    def bound(self, static: tuple) -> Callable[..., Any]:
+        """The function of the dynamic arguments alone."""
+        if not static:
+            return self.fun
+        static_args, static_kwargs = static
+
+        @functools.wraps(self.fun)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            full = list(args)
+            for i, x in static_args:
+                full.insert(i, x)
+            return self.fun(*full, **kwargs, **dict(static_kwargs))
+
+        return call
+
+    def check(self, args: tuple, kwargs: dict[str, Any]) -> None:
+        """Raise UnhashableStatic for a static argument that cannot be hashed."""
+        if not self.names and not self.numbers:
+            return
+        given = [(f"argument {i}", x) for i, x in enumerate(args) if i in self.numbers]
+        given += [(f"argument {k!r}", v) for k, v in kwargs.items() if k in self.names]
+        for name, value in given:
+            try:
+                hash(value)
+            except TypeError:
+                raise errors.UnhashableStatic(
+                    f"static {name} of {function_name(self.fun)} is {_spelled(value)} of type "
+                    f"{type(value).__qualname__}, which is not hashable, at\n"
+                    f"    {describe(user_source())}\n{_hashable_instead(value)}"
+                ) from None
+
+    def traced(
+        self, static: tuple, in_tree: Any, types: Sequence[ArrayType]
+    ) -> tuple[Program, Any]:
+        """The program for dynamic arguments of a tree and of types; the tree of its results."""
+        flat = FlatFunction(self.bound(static), in_tree)
+        program = stage(flat, types, function_name(self.fun).rpartition(".")[2])
+        program.arguments = Arguments(self.parameters, in_tree, program.inputs)
+        return program, flat.out_tree
+
+    def staged(self, args: tuple, kwargs: dict[str, Any]) -> Staged:
+        """The function traced for the arguments of one call."""
+        self.check(args, kwargs)
+        static, dynamic = self.split(args, kwargs)
+        leaves, in_tree = tree.flatten(dynamic)
+        program, out_tree = self.traced(static, in_tree, [typeof(x) for x in leaves])
+        return Staged(program, leaves, out_tree)
+
+
+def _numbers(option: str, argnums: Any) -> set[int]:
+    try:
+        return {operator.index(i) for i in np.atleast_1d(() if argnums is None else argnums)}
+    except TypeError:
+        raise errors.TypeMismatch(
+            f"{option} takes the positions of arguments, got {argnums!r:.60}, at\n"
+            f"    {describe(user_source())}\nNames stand in {option[:-4]}names."
+        ) from None
+
+
+def _spelled(value: Any) -> str:
+    return "an object" if type(value).__repr__ is object.__repr__ else f"{value!r:.80}"
+
+
+def _hashable_instead(value: Any) -> str:
+    """What to give instead of a static argument that cannot be hashed."""
+    if isinstance(value, Tracer):
+        return (
+            "It is traced, so it has no value yet: make it static in the function around too, or "
+            "let it be traced here."
+        )
+    if isinstance(value, (list, dict, set, np.ndarray, jax.Array)):
+        return "Give a tuple instead of a list, a number instead of an array; or let it be traced."
+    return (
+        "Static arguments are keys of the cache: define __hash__ and __eq__, or register the class "
+        "as a pytree (tree_util.register_dataclass) and let it be traced."
+    )
