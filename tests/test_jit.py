@@ -453,3 +453,18 @@ def test_what_is_made_of_a_jitted_function_does_not_pass_for_it(transform):
     for name in ("lower", "program", "trace", "clear_cache"):
         assert not hasattr(made, name)
     assert made.__name__ == "sin"
+
+
+def test_messages_name_arguments_behind_static_ones():
+    @functools.partial(ft.jit, static_argnums=0, static_argnames="p")
+    def f(n, x, y, *, p=2, z=0.0):
+        return x if y + z > n else -x
+
+    for call in (
+        lambda: f(3, 1.0, 2.0),
+        lambda: f(3, 1.0, 2.0, p=1, z=1.0),
+        lambda: ft.jit(lambda a: f(3, a, a, p=1))(1.0),
+        lambda: f.program(3, 1.0, 2.0),
+    ):
+        with pytest.raises(ft.errors.AbstractBoolError, match=r"depends on y(, z)?\)"):
+            call()

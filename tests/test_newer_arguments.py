@@ -55,6 +55,22 @@ def test_results_lie_where_they_are_wanted(name, rows):
             assert_array_equal(x, y)
 
 
+DRAWN = {
+    "bits": (), "uniform": (), "randint": ((), 0, 9), "bernoulli": (0.5,), "normal": (),
+    "gumbel": (), "poisson": (2.0,), "gamma": (2.0,), "dirichlet": (np.ones(3),),
+    "permutation": (4,), "categorical": (np.zeros((2, 3)),), "orthogonal": (3,),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_samples_lie_where_they_are_wanted(name, rows):
+    mesh = jax.sharding.NamedSharding(rows.mesh, jax.sharding.PartitionSpec())
+    draw = getattr(random, name)
+    plain, placed = (draw(KEY, *DRAWN[name], out_sharding=where) for where in (None, mesh))
+    assert_array_equal(plain, placed)
+    assert placed.sharding == mesh != plain.sharding
+
+
 @pytest.mark.parametrize("stable", [True, False])
 def test_of_equal_elements_the_first_comes_first(stable):
     x = np.array([[2, 7, 7, 1, 2], [0, 0, 0, 0, 0]], np.int32)

@@ -112,6 +112,9 @@ class Statics:
                 full.insert(i, x)
             return self.fun(*full, **kwargs, **dict(static_kwargs))
 
+        if self.signature is not None:  # by which messages name what `call` is given
+            left = [p for p in self.signature.parameters.values() if p.name not in self.names]
+            call.__signature__ = self.signature.replace(parameters=left)  # type: ignore[attr-defined]
         return call
 
     def check(self, args: tuple, kwargs: dict[str, Any]) -> None:

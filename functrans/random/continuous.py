@@ -12,6 +12,7 @@ import numpy as np
 from functrans import lax
 from functrans.flags import flags
 from functrans.ir.types import dtype_class
+from functrans.lax.arguments import placeable
 from functrans.numpy.promotion import cast, expand, invalid
 from functrans.primitives.arithmetic import max_, min_, nextafter, pow_, sign
 from functrans.primitives.bitwise import and_, clz, not_, or_, shift_left, shift_right_logical
@@ -43,6 +44,7 @@ def _standard(name: str, summary: str, draw: Callable[[Source, Any, Any], Any]) 
     def sample(source: Source, *, shape: Any, dtype: Any) -> Any:
         return draw(source, shape, dtype)
 
+    @placeable
     def of(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
         return sample(key, shape=shape_of(name, shape), dtype=dtype_of(name, dtype))
 
@@ -98,6 +100,7 @@ maxwell = _standard("maxwell", "Draw from the density sqrt(2/pi) x^2 e^(-x^2/2),
 # --- normal ---------------------------------------------------------------------------------------
 
 
+@placeable
 def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Draw standard normal numbers.
 
@@ -139,6 +142,7 @@ def real_normal(source: Source, shape: tuple[int, ...], dtype: Any) -> Any:
     return mul(erf_inv(u), literal(math.sqrt(2), typeof(u)))
 
 
+@placeable
 def truncated_normal(
     key: Any,
     lower: Any,
@@ -187,6 +191,7 @@ def _truncated_normal(source: Source, lower: Any, upper: Any, *, shape: Any, dty
 # --- gumbel ---------------------------------------------------------------------------------------
 
 
+@placeable
 def gumbel(
     key: Any, shape: Any = (), dtype: Any = None, mode: Any = None, *, out_sharding: Any = None
 ) -> Any:
@@ -277,6 +282,7 @@ def _float_of(high: Any, low: Any) -> Any:
 # --- with parameters ------------------------------------------------------------------------------
 
 
+@placeable
 def pareto(
     key: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
@@ -299,6 +305,7 @@ def _pareto(source: Source, b: Any, *, shape: Any, dtype: Any) -> Any:
     return exp(div(exponential_of(source, shape, dtype), b))
 
 
+@placeable
 def rayleigh(
     key: Any, scale: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
@@ -321,6 +328,7 @@ def _rayleigh(source: Source, scale: Any, *, shape: Any, dtype: Any) -> Any:
     return mul(scale, sqrt(mul(log(unit(source, shape, dtype)), -2.0)))
 
 
+@placeable
 def lognormal(
     key: Any,
     sigma: Any = 1.0,
@@ -347,6 +355,7 @@ def _lognormal(source: Source, sigma: Any, *, shape: Any, dtype: Any) -> Any:
     return exp(mul(any_normal(source, shape, dtype), expand(cast(sigma, dtype), shape)))
 
 
+@placeable
 def wald(
     key: Any, mean: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
@@ -378,6 +387,7 @@ def _wald(source: Source, mean: Any, *, shape: Any, dtype: Any) -> Any:
     return lax.select(le(z, div(mean, add(mean, x))), x, div(squared, x))
 
 
+@placeable
 def triangular(
     key: Any,
     left: Any,

@@ -11,6 +11,7 @@ import numpy as np
 from functrans import lax
 from functrans import numpy as jnp
 from functrans.ir.types import dtype_class
+from functrans.lax.arguments import placeable
 from functrans.numpy.promotion import cast, expand, promote_inexact
 from functrans.random.approximate import FLOAT32, poisson_counts
 from functrans.random.arguments import check_method, dtype_of, fitting, shape_of, shape_with
@@ -42,6 +43,7 @@ def _until_all(
 # --- poisson --------------------------------------------------------------------------------------
 
 
+@placeable
 def poisson(
     key: Any,
     lam: Any,

@@ -11,6 +11,7 @@ import numpy as np
 from functrans import lax
 from functrans import numpy as jnp
 from functrans.ir.types import canonical_dtype, dtype_class
+from functrans.lax.arguments import placeable
 from functrans.numpy.promotion import (
     array_of,
     axis_index,
@@ -33,6 +34,7 @@ from functrans.trace import literal, typeof
 __all__ = ["categorical", "choice", "geometric", "permutation"]
 
 
+@placeable
 def categorical(
     key: Any,
     logits: Any,
@@ -103,6 +105,7 @@ def _categorical_without_replacement(
     return lax.reshape(lax.transpose(indices, to_front), shape)
 
 
+@placeable
 def permutation(
     key: Any, x: Any, axis: int = 0, independent: bool = False, *, out_sharding: Any = None
 ) -> Any:
@@ -226,6 +229,7 @@ def _by_weight(key: Any, n: int, p: Any, shape: Any, replace: bool, mode: Any) -
     return cast(lax.top_k(noisy, math.prod(shape))[1], index)
 
 
+@placeable
 def geometric(
     key: Any, p: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 from functrans import lax
 from functrans import numpy as jnp
 from functrans.ir.types import ArrayType, promote
+from functrans.lax.arguments import placeable
 from functrans.numpy.promotion import cast, expand, invalid, value_of
 from functrans.primitives.elementwise import add, div, mul, sub
 from functrans.primitives.transcendental import exp, sqrt
@@ -35,6 +36,7 @@ def check_safe(name: str, dtype: Any, *parameters: Any) -> None:
             )
 
 
+@placeable
 def gamma(
     key: Any,
     a: Any,
@@ -64,6 +66,7 @@ def gamma(
     return _given("gamma", key, a, shape, dtype, method, log_space=False)
 
 
+@placeable
 def loggamma(
     key: Any,
     a: Any,
@@ -110,6 +113,7 @@ def gamma_of(
     return cast(x if log_space else exp(x), dtype)
 
 
+@placeable
 def beta(
     key: Any,
     a: Any,
@@ -148,6 +152,7 @@ def _beta(source: Source, a: Any, b: Any, *, shape: Any, dtype: Any, method: str
     return div(x, add(x, y))
 
 
+@placeable
 def dirichlet(
     key: Any, alpha: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
@@ -187,6 +192,7 @@ def _dirichlet(source: Source, alpha: Any, *, shape: Any, dtype: Any) -> Any:
     return x / jnp.sum(x, -1, keepdims=True)
 
 
+@placeable
 def chisquare(
     key: Any,
     df: Any,
@@ -225,6 +231,7 @@ def chisquare_of(source: Source, df: Any, shape: tuple[int, ...], method: str = 
     return mul(exp(gamma_of(source, half, shape, typeof(df).dtype, method=method)), 2.0)
 
 
+@placeable
 def f(
     key: Any,
     dfnum: Any,
@@ -257,6 +264,7 @@ def _f(source: Source, dfnum: Any, dfden: Any, *, shape: Any, dtype: Any) -> Any
     return div(div(x, expand(dfnum, shape)), div(y, expand(dfden, shape)))
 
 
+@placeable
 def t(key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Draw from Student's t distribution with df degrees of freedom.
 
@@ -282,6 +290,7 @@ def _t(source: Source, df: Any, *, shape: Any, dtype: Any) -> Any:
     return mul(n, sqrt(div(half, second.gamma(half))))
 
 
+@placeable
 def generalized_normal(
     key: Any, p: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
@@ -312,6 +321,7 @@ def generalized_normal_of(source: Source, p: Any, shape: Any, dtype: Any) -> Any
     return rademacher_of(second, shape, dtype) * g ** (1 / p)
 
 
+@placeable
 def ball(
     key: Any,
     d: int,

@@ -8,6 +8,7 @@ from typing import Any
 
 from functrans import numpy as jnp
 from functrans.ir.types import dtype_class
+from functrans.lax.arguments import placeable
 from functrans.numpy.promotion import (
     broadcast_shape,
     invalid,
@@ -22,6 +23,7 @@ from functrans.trace import typeof
 __all__ = ["multivariate_normal", "orthogonal"]
 
 
+@placeable
 def multivariate_normal(
     key: Any,
     mean: Any,
@@ -107,6 +109,7 @@ def _multivariate_normal(
     return jnp.add(mean, jnp.einsum("...ij,...j->...i", root, z))
 
 
+@placeable
 def orthogonal(
     key: Any,
     n: int,

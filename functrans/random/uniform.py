@@ -9,6 +9,7 @@ import numpy as np
 
 from functrans import lax
 from functrans.ir.types import dtype_class
+from functrans.lax.arguments import placeable
 from functrans.numpy.promotion import cast, expand, invalid, mismatch, value_of
 from functrans.primitives.arithmetic import max_, rem
 from functrans.primitives.bitwise import and_, or_, shift_right_logical
@@ -20,6 +21,7 @@ from functrans.trace import literal, typeof
 __all__ = ["bernoulli", "bits", "rademacher", "randint", "uniform"]
 
 
+@placeable
 def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Draw unsigned integers, every bit a coin flip.
 
@@ -39,6 +41,7 @@ def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = No
     return _bits(key, shape=shape_of("bits", shape), width=8 * dtype.itemsize)
 
 
+@placeable
 def uniform(
     key: Any,
     shape: Any = (),
@@ -71,6 +74,7 @@ def uniform(
     return _uniform(key, minval, maxval, shape=shape, dtype=dtype)
 
 
+@placeable
 def randint(
     key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
@@ -110,6 +114,7 @@ def _bound(x: Any, dtype: Any, excluded: int) -> Any:
     return x
 
 
+@placeable
 def bernoulli(
     key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low", *, out_sharding: Any = None
 ) -> Any:
@@ -136,6 +141,7 @@ def bernoulli(
     return _bernoulli(key, p, shape=shape_with("bernoulli", shape, p), mode=mode)
 
 
+@placeable
 def rademacher(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Draw -1 or 1.
 
