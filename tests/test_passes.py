@@ -755,6 +755,9 @@ def try_all(program: Program, xs: list[Any], tolerance: float, compiled: bool) -
             if made is program:
                 continue
             check(made)
+            assert made.children == list(
+                dict.fromkeys([p for e in made.equations for p in e.programs])
+            )
             assert made.in_types == program.in_types
             assert made.out_types == program.out_types
             agree(reference.run(made, xs), wanted, f"{kind} {name}\n{program}\n{made}", tolerance)

@@ -145,15 +145,15 @@ def finished(
     program: Program, equations: Sequence[Equation], outputs: Sequence[Any], notes: list[Rewrite]
 ) -> Program:
     """The rewritten program, without what nobody needs any more."""
-    made = replaced(program, prune(equations, outputs), outputs, notes)
-    made.cache[PRUNED] = True
+    made = program.replace(equations=prune(equations, outputs), outputs=outputs)
+    made.cache[REWRITES], made.cache[PRUNED] = notes, True
     return made
 
 
 def replaced(
     program: Program, equations: Sequence[Equation], outputs: Sequence[Any], notes: list[Rewrite]
 ) -> Program:
-    """The program with other equations, in which no more programs are nested than before."""
+    """The program with other equations, none of which holds a program that no other one held."""
     made = program.replace(equations=equations, outputs=outputs)
     made.cache[REWRITES] = notes
     if not program.children:
@@ -224,7 +224,9 @@ class Rewriter:
         if not known:
             return self.program
         outputs = renamed_all(self.program.outputs, known)
-        return finished(self.program, self.equations, outputs, self.notes)
+        made = replaced(self.program, prune(self.equations, outputs), outputs, self.notes)
+        made.cache[PRUNED] = True
+        return made
 
     def _replace(self, e: Equation, found: Any) -> bool:
         """Put what it is equal to in place of its result, if it is of the same type."""
