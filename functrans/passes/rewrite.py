@@ -214,7 +214,9 @@ class Rewriter:
         for e in renaming(self.program.equations, known):
             rule = rules.get(e.primitive)
             if rule is not None:
-                self.at, self.seen = e, []
+                self.at = e
+                if self.seen:
+                    self.seen = []
                 found = rule(self, e)
                 if found is not None and self._replace(e, found):
                     continue

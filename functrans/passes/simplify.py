@@ -28,6 +28,7 @@ from functrans.primitives.complex_numbers import abs_
 from functrans.primitives.conversion import convert_element_type
 from functrans.primitives.elementwise import add, div, le, mul, neg, square, sub
 from functrans.primitives.selection import select_n
+from functrans.primitives.shape import broadcast_in_dim
 from functrans.trace import literal
 
 
@@ -339,7 +340,12 @@ def _or_before_repeating(rule: Any) -> Any:
 
     def either(w: Rewriter, e: Equation) -> Any:
         found = rule(w, e)
-        return before_repeating(w, e) if found is None else found
+        if found is not None:
+            return found
+        by = w.made_by.get(e.inputs[0])  # asked here already, for most are none
+        if by is None or by.primitive is broadcast_in_dim:
+            return before_repeating(w, e)
+        return None
 
     return either
 
