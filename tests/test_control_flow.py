@@ -647,13 +647,23 @@ WRONG = {
     ),
     "no branches": (lambda: lax.switch(0, []), ValueError, "at least one"),
     "condition is a number": (
-        lambda: lax.while_loop(lambda c: c, lambda c: c, 1.0), TypeError, "boolean scalar",
+        lambda: lax.while_loop(lambda c: c, lambda c: c, 1.0), TypeError,
+        r"boolean scalar, got ~f32\[\], defined",
+    ),
+    "condition is a pair": (
+        lambda: lax.while_loop(lambda c: (c, c), lambda c: c, 1.0), TypeError,
+        r"got \(~f32\[\], ~f32\[\]\) in the structure \(\*, \*\), defined",
     ),
     "negative length": (
         lambda: lax.scan(lambda c, x: (c, x), 0.0, None, length=-1), ValueError, ">= 0, got -1",
     ),
     "lengths disagree": (
-        lambda: lax.scan(lambda c, x: (c, x), 0.0, (X, X[:3])), ValueError, r"xs\[1\]: 3",
+        lambda: lax.scan(lambda c, x: (c, x), 0.0, (X, X[:3])), ValueError,
+        r"must be equal; got xs\[0\]: 4, xs\[1\]: 3",
+    ),
+    "the length is another": (
+        lambda: lax.scan(lambda c, x: (c, x), 0.0, X, length=3), ValueError,
+        r"must be equal, and equal to length \(3\); got xs: 4",
     ),
     "nothing to loop over": (
         lambda: lax.scan(lambda c, x: (c, x), 0.0), ValueError, "nothing to loop",

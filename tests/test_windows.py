@@ -53,6 +53,19 @@ def test_values_and_derivatives(window: dict[str, Any]):
     assert_close(np.sum(np.asarray(found[2]) * dx), wanted[1], 1e-4)
 
 
+def test_the_gradient_of_the_sum_of_window_sums():
+    """Its cotangent is a literal, not an array."""
+
+    def total(library, x):
+        return library.lax.reduce_window(x, 0.0, library.lax.add, (2, 3), (2, 1), "SAME").sum()
+
+    expected = jax.grad(lambda x: total(jax, x))(X)
+    gradient = ft.grad(lambda x: total(ft, x))
+    for g in (gradient, ft.jit(gradient)):
+        assert_close(g(X), expected)
+    assert_close(ft.vmap(gradient)(np.stack([X, X])), np.stack([expected] * 2))
+
+
 def test_kinds_of_windows():
     """A computation that is one operation, from its identity, is the operation of its name."""
 

@@ -27,7 +27,9 @@ from functrans.ir.program import Equation, Program, Var
 from functrans.ir.source import line_of
 from functrans.ir.text import show_equation, with_nested
 from functrans.ir.tracebacks import boundary
+from functrans.ir.types import ArrayType
 from functrans.passes.pipeline import Choice
+from functrans.primitives.conversion import convert_element_type
 
 HELP = """\
 next [n]     n      run this equation (n of them), over the programs that it holds
@@ -107,9 +109,18 @@ def step(
             made.program, made.values, by_xla, before=walker.before, after=walker.after, keep=True
         )
         walker.ended()
-        return made.result([jax.numpy.asarray(y) if isinstance(y, np.ndarray) else y for y in outs])
+        types = made.program.out_types
+        return made.result([_as_jitted(y, t) for y, t in zip(outs, types, strict=True)])
 
     return stepped
+
+
+def _as_jitted(y: Any, t: ArrayType) -> Any:
+    """A result as the jitted function gives it: a jax array, weakly typed where its type is (a walk
+    holds NumPy arrays, which know no weak types)."""
+    if isinstance(y, np.ndarray):
+        y = jax.numpy.asarray(y)
+    return convert_element_type(y, dtype=t.dtype, weak_type=True) if t.weak_type else y
 
 
 def _asked(commands: Iterable[str] | None, source: TextIO | None, output: TextIO) -> Iterator[str]:

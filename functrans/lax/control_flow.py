@@ -204,9 +204,11 @@ def while_loop(
     found = test.program.out_types
     alone = len(found) == test.out_tree.num_nodes == 1
     if not alone or found[0].shape or found[0].dtype != np.bool_:
+        got = ", ".join(map(str, found))
+        if not alone:
+            got = f"({got}) in the structure {tree.spelled(test.out_tree)}"
         raise errors.TypeMismatch(
-            f"while_loop: cond_fun must return a boolean scalar, got "
-            f"({', '.join(map(str, found))}) in the structure {tree.spelled(test.out_tree)}, "
+            f"while_loop: cond_fun must return a boolean scalar, got {got}, "
             f"{given_to('while_loop', cond_fun)}\n" + (
                 "Reduce a condition per element with .all() or .any(); compare numbers, as in "
                 "x != 0." if alone else "Let it return the condition alone, in no tuple or dict."

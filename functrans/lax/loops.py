@@ -128,9 +128,8 @@ def _length(name: str, xs: Any, arrays: list[Any], length: Any) -> int:
     if len(sizes) > 1:
         paths = tree.path_names(xs, "xs")
         shown = ", ".join([f"{p}: {t.shape[0]}" for p, t in zip(paths, types, strict=True)])
-        raise invalid(
-            name, f"leading axes must be equal, and equal to length ({length}); got {shown}"
-        )
+        wanted = "equal" if length is None else f"equal, and equal to length ({length})"
+        raise invalid(name, f"leading axes must be {wanted}; got {shown}")
     if not sizes:
         raise invalid(name, "there is nothing to loop over: give arrays in xs, or a length")
     return sizes.pop()

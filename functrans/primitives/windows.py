@@ -36,7 +36,7 @@ from functrans.primitives.reduction import (
     reduce_min,
     wide_dtype,
 )
-from functrans.trace import literal
+from functrans.trace import literal, typeof
 
 Window = dict[str, Any]
 PARAMETERS = (
@@ -200,10 +200,11 @@ class ReduceWindowSum(WindowFold):
     def transpose(self, ct: Any, x: Any, **w: Any) -> Any:
         """Element i got what the windows o with i * base == o * stride + k * apart - low got: again
         a window sum, in which strides and base dilations have changed places."""
-        if 0 in (*x.shape, *ct.shape):
+        counts = typeof(ct).shape
+        if 0 in (*x.shape, *counts):
             return (literal(0, ArrayType(x.shape, x.dtype)),)
         padding = []
-        rows = zip(*[w[name] for name in PARAMETERS], x.shape, ct.shape, strict=True)
+        rows = zip(*[w[name] for name in PARAMETERS], x.shape, counts, strict=True)
         for size, stride, (low, _), spread, apart, n, m in rows:
             before = (size - 1) * apart - low
             whole = dilated(n, spread) + (size - 1) * apart

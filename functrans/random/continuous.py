@@ -13,7 +13,7 @@ from functrans import lax
 from functrans.flags import flags
 from functrans.ir.types import dtype_class
 from functrans.lax.arguments import placeable
-from functrans.numpy.promotion import cast, expand, invalid
+from functrans.numpy.promotion import broadcast_shape, cast, expand, invalid
 from functrans.primitives.arithmetic import max_, min_, nextafter, pow_, sign
 from functrans.primitives.bitwise import and_, clz, not_, or_, shift_left, shift_right_logical
 from functrans.primitives.complex_numbers import abs_, complex_
@@ -426,7 +426,7 @@ def _triangular(source: Source, left: Any, mode: Any, right: Any, *, shape: Any,
 def weibull_min(
     key: Any, scale: Any, concentration: Any, shape: Any = (), dtype: Any = None
 ) -> Any:
-    """Draw scale * e^(1/concentration), e exponential.
+    """Draw scale * e^(1/concentration), e exponential and of `shape`, broadcast to the parameters.
 
     Source: `jax.random.weibull_min`.
 
@@ -436,15 +436,18 @@ def weibull_min(
       (3,)
     """
     dtype = dtype_of("weibull_min", dtype)
-    shape = shape_with("weibull_min", shape_of("weibull_min", shape), scale, concentration)
-    return _weibull_min(key, scale, concentration, shape=shape, dtype=dtype)
+    return _weibull_min(
+        key, scale, concentration, shape=shape_of("weibull_min", shape), dtype=dtype
+    )
 
 
 @sampler("weibull_min")
 def _weibull_min(source: Source, scale: Any, concentration: Any, *, shape: Any, dtype: Any) -> Any:
-    scale, concentration = [expand(cast(x, dtype), shape) for x in (scale, concentration)]
+    shapes = [shape, typeof(scale).shape, typeof(concentration).shape]
+    whole = broadcast_shape(shapes, "weibull_min")
+    scale, concentration = [expand(cast(x, dtype), whole) for x in (scale, concentration)]
     power = div(literal(1.0, typeof(concentration)), concentration)
-    return mul(pow_(exponential_of(source, shape, dtype), power), scale)
+    return mul(pow_(expand(exponential_of(source, shape, dtype), whole), power), scale)
 
 
 def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = None) -> Any:
