@@ -1,7 +1,7 @@
 """How the error of a run accumulates from equation to equation.
 
 In: XLA's run, each equation on XLA's own values; then the float64 reference's, on its own. Out: the
-relative error of each result, and where an equation makes it grow most.
+relative error of each result (root mean square), and where an equation makes it grow most.
 
 Of a value of the first run at most `SAMPLE` elements are remembered, evenly spaced: what is said
 here is about these. The verdict on each equation (inspect/closeness.py) is about all.
@@ -10,6 +10,7 @@ here is about these. The verdict on each equation (inspect/closeness.py) is abou
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -87,7 +88,7 @@ class Drift:
             return
         after, k = 0.0, 0
         for i, (v, y, x) in enumerate(zip(eqn.outputs, kept, outs, strict=True)):
-            error = relative(y, _some(x)) if is_inexact(v.type.dtype) else 0.0
+            error = _distance(y, _some(x)) if is_inexact(v.type.dtype) else 0.0
             self._errors[v] = error
             if error >= self._largest.get(v, 0.0):
                 self._largest[v] = error
@@ -152,6 +153,22 @@ class Drift:
             given = [self._errors.get(v, 0.0) for v in frame.holder.equation.inputs]
             known += [*given, self._carried.get(frame.program, 0.0)]
         return max(known, default=0.0)
+
+
+def _distance(y: Any, ref: Any) -> float:
+    """The relative error of a result, in the root mean square."""
+    if y.dtype == np.float32 and ref.dtype == np.float64:
+        apart = y - ref
+        squares = float(apart.dot(apart))
+        if squares == 0.0 and not apart.any():
+            return 0.0
+        size = float(ref.dot(ref))
+        if _LEAST < squares < inf and _LEAST < size < inf:
+            return sqrt(squares / size)
+    return relative(y, ref)
+
+
+_LEAST = 1e-280  # smaller squares are no longer precise
 
 
 def _some(x: Any) -> Any:
