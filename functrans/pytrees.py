@@ -34,18 +34,12 @@ def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[li
 
 def leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
     """The leaves alone."""
-    try:
-        return _flatten(tree, is_leaf)[0]
-    except (TypeError, ValueError) as error:
-        raise explained(error, is_leaf, tree)  # noqa: B904
+    return flatten(tree, is_leaf)[0]
 
 
 def structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
     """The structure alone."""
-    try:
-        return _flatten(tree, is_leaf)[1]
-    except (TypeError, ValueError) as error:
-        raise explained(error, is_leaf, tree)  # noqa: B904
+    return flatten(tree, is_leaf)[1]
 
 
 def map(

@@ -125,15 +125,12 @@ def jit(
         """A method of JAX's function, with our errors about arguments."""
         method = getattr(jitted, name)
 
+        @boundary
         def asked(*args: Any, **kwargs: Any) -> Any:
             try:
-                try:
-                    return method(*args, **kwargs)
-                except (TypeError, ValueError, RuntimeError) as error:
-                    explain(error, fun, statics, args, kwargs)
-                    raise
-            except Exception as error:
-                hide_frames(error)
+                return method(*args, **kwargs)
+            except (TypeError, ValueError, RuntimeError) as error:
+                explain(error, fun, statics, args, kwargs)
                 raise
 
         return asked

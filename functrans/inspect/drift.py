@@ -1,7 +1,7 @@
 """How the error of a run accumulates from equation to equation.
 
 In: XLA's run, each equation on XLA's own values; then the float64 reference's, on its own. Out: the
-relative error of each result (root mean square), and where an equation makes it grow most.
+relative error of each result (see `_distance`), and where an equation makes it grow most.
 
 Of a value of the first run at most `SAMPLE` elements are remembered, evenly spaced: what is said
 here is about these. The verdict on each equation (inspect/closeness.py) is about all.
@@ -156,7 +156,8 @@ class Drift:
 
 
 def _distance(y: Any, ref: Any) -> float:
-    """The relative error of a result, in the root mean square."""
+    """The relative error of a float32 result, in the root mean square; `relative`, by the largest
+    distance, of other dtypes and where squares are not finite or too small."""
     if y.dtype == np.float32 and ref.dtype == np.float64:
         apart = y - ref
         squares = float(apart.dot(apart))

@@ -45,13 +45,11 @@ def _reduction(name: str, what: str, example: str) -> Callable[..., Any]:
 
 
 def _placed_reduction(name: str, what: str, example: str) -> Callable[..., Any]:
-    """A function (operand, axes, *, out_sharding) over the primitive of the same name."""
-    primitive = PRIMITIVES[name]
+    """The same, with the keyword out_sharding."""
+    plain = _reduction(name, what, example)
 
     def reduction(operand: Any, axes: Sequence[int], *, out_sharding: Any = None) -> Any:
-        x = as_array(operand)
-        y = primitive(x, axes=_axes(axes, len(x.shape), name))
-        return y if out_sharding is None else placed(y, out_sharding)
+        return placed(plain(operand, axes), out_sharding)
 
     return _documented(reduction, name, f"{what} over the axes `axes`.", example)
 
