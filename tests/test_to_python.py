@@ -180,6 +180,12 @@ def gammas(a: Any, x: Any) -> Any:
     return lax.igamma(a, x), lax.igammac(a, x), lax.igamma_grad_a(a, x), lax.random_gamma_grad(a, x)
 
 
+def gamma_samples(seed: Any, a: Any) -> Any:
+    keys = random.split(random.key(seed), 2)
+    moved = ft.vmap(ft.grad(lambda a, k: jnp.sum(random.loggamma(k, a, (5,)))), (None, 0))(a, keys)
+    return random.dirichlet(keys[0], jnp.stack([a, a + 1])), moved
+
+
 def odds(x: Any) -> Any:
     folded = lax.reduce_window(x, 0.0, lambda a, b: a + 2 * b, (2, 2), (1, 1), "VALID")
     platform = lax.platform_dependent(x, cpu=jnp.sin, default=jnp.cos)
@@ -212,6 +218,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple]] = {
     "batched branches": (ft.vmap(ft.grad(branches, 1), (0, 0)), (np.arange(3), normal(3))),
     "solvers": (solvers, (np.eye(3, dtype=np.float32) * 2, normal(3))),
     "gammas": (gammas, (np.float32([0.5, 3.0]), np.float32([1.0, 20.0]))),
+    "samples of gamma": (gamma_samples, (3, 0.7)),
     "odds": (odds, (normal(3, 4),)),
     "a long constant": (lambda x: x @ LONG, (normal(20),)),
     "bfloat16": (ft.grad(gram), (normal(2, 3).astype(jnp.bfloat16),)),
@@ -234,9 +241,9 @@ def test_program_after_the_passes():
     agrees(ft.jit(clipped).program(*args), args)
 
 
-# What has no NumPy source: Python, JAX's samplers, and what is only written inside a vmap.
+# What has no NumPy source: Python, XLA's generator, and what is only written inside a vmap.
 NOT_WRITTEN = {
-    "debug_callback", "pure_callback", "io_callback", "rng_bit_generator", "random_gamma",
+    "debug_callback", "pure_callback", "io_callback", "rng_bit_generator",
     "all_gather", "all_to_all", "axis_index", "pmax", "pmin", "ppermute", "psum", "psum_scatter",
 }  # fmt: skip
 ELSEWHERE = {"rng_uniform", "sharding_constraint"}  # other numbers each time; needs a mesh
@@ -259,6 +266,15 @@ def test_random_bits_of_a_generator_are_numpy_s_own():
 
 
 # --- what it looks like ---------------------------------------------------------------------------
+
+
+def test_samplers_that_run_through_jax_are_refused():
+    for draw in (
+        lambda key: random.gamma(key, 2.0, dtype="bfloat16"),
+        lambda _: random.gamma(random.key(0, impl="rbg"), 2.0),
+    ):
+        with pytest.raises(errors.NotSupported, match=r"(?s)random_.*ft\.interpret"):
+            to_python(ft.make_ir(draw)(random.key(0)))
 
 
 def test_readable():

@@ -261,17 +261,18 @@ def plain(x: Any) -> Any:
 
 def by_float64(eqn: Equation, values: Sequence[Any]) -> Sequence[Any]:
     """The results of an equation with floating point numbers of twice the width or more. One that
-    works on the very bits of its operands is run at their dtype."""
+    works on the very bits of its operands, or draws as many as its dtype has, is run at theirs."""
     params = eqn.params
-    if any(map(is_dtype, params.values())):
-        params = {k: _wide_dtype(v) if is_dtype(v) else v for k, v in params.items()}
-    try:
-        outs = reference.run_one(eqn.primitive, list(map(widened, values)), params)
-    except (TypeError, ValueError):
-        outs = ()
-    outs = list(map(widened, outs))
-    if [y.shape for y in outs] == [v.type.shape for v in eqn.outputs]:
-        return outs
+    if not eqn.primitive.at_own_dtype:
+        if any(map(is_dtype, params.values())):
+            params = {k: _wide_dtype(v) if is_dtype(v) else v for k, v in params.items()}
+        try:
+            outs = reference.run_one(eqn.primitive, list(map(widened, values)), params)
+        except (TypeError, ValueError):
+            outs = ()
+        outs = list(map(widened, outs))
+        if [y.shape for y in outs] == [v.type.shape for v in eqn.outputs]:
+            return outs
     given = zip(values, eqn.inputs, strict=True)
     narrow = [x if is_key(x) else np.asarray(x).astype(v.type.dtype) for x, v in given]
     return [widened(y) for y in by_reference(eqn, narrow)]

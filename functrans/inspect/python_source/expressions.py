@@ -110,10 +110,16 @@ class Expressions:
         raise errors.InvalidArgument(f"to_python: {node.id} of a reference has no expression")
 
     def of_Tuple(self, node: ast.Tuple) -> Any:
-        return tuple(self._elements(node.elts))
+        values = self._elements(node.elts)
+        if any(is_unknown(v) and isinstance(v.node, ast.Starred) for v in values):  # how many?
+            return Unknown(ast.Tuple([self.file.lift(v) for v in values], ast.Load()))
+        return tuple(values)
 
     def of_List(self, node: ast.List) -> Any:
-        return self._elements(node.elts)
+        values = self.of_Tuple(ast.Tuple(node.elts, ast.Load()))
+        if is_unknown(values):
+            return Unknown(ast.List(values.node.elts, ast.Load()))
+        return list(values)
 
     def _elements(self, nodes: Sequence[ast.expr]) -> list[Any]:
         values: list[Any] = []

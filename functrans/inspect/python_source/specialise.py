@@ -81,7 +81,7 @@ class Specialiser:
             statements = body.block(source.body)[0]
         about = " ".join((about or function.__doc__ or "").partition("\n\n")[0].split())
         if about:
-            text = re.split(r"(?<=\.) |;", about)[0]
+            text = re.split(r"(?<=[^.]\.) |;", about)[0]
             statements = [ast.Expr(ast.Constant(text.rstrip(".") + ".")), *statements]
         made = ast.FunctionDef(
             name, ast.arguments([], [ast.arg(p) for p in params], None, [], [], None, []),
