@@ -13,7 +13,6 @@ Loops, branches, calls are gone into (inspect/observe.py).
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -47,7 +46,8 @@ from functrans.passes.pipeline import DEFAULT, Choice
 from functrans.trace import typeof
 
 DESCRIBED_LATER = 2**16  # elements of the results of an equation that are kept to describe it
-BEHIND = 64  # equations that the reference is behind XLA, which computes in the background
+IN_TURN = 32  # equations that XLA runs, in the background, before the reference checks them: to
+# wake XLA's threads for each one takes as long as to run it
 
 
 @boundary
@@ -143,7 +143,7 @@ class _Comparison:
         self.scores: dict[Equation, float] = {}
         self.worst: dict[Equation, Callable[[], Finding]] = {}  # at most ROWS
         self.count = 0
-        self.waiting: deque[tuple] = deque()  # while XLA computes
+        self.waiting: list[tuple] = []  # while XLA computes
         self.drift = Drift(other is None)
 
     def report(self, compiled: bool) -> Report:
@@ -155,8 +155,7 @@ class _Comparison:
         stepwise = observe(
             self.program, self.values, by_xla, after=self._check, keep=bool(self.twins)
         )
-        while self.waiting:
-            self._judge(*self.waiting.popleft())
+        self._judge_waiting()
         exact = observe(
             self.other, self.values, by_float64, after=self.drift.follow if aligned else None,
             given=widened,
@@ -195,7 +194,7 @@ class _Comparison:
         return xla.executable(p)(*p.values, *args)
 
     def _check(self, place: Place, values: list[Any], outs: Sequence[Any]) -> None:
-        """One equation of XLA's run against the reference, when XLA is some equations further."""
+        """One equation of XLA's run against the reference, in its turn."""
         eqn = place.equation
         twin, operands = eqn, values
         if self.twins and eqn in self.twins:
@@ -208,8 +207,13 @@ class _Comparison:
             twin is eqn or _same_but_programs(eqn, values, twin, operands)
         )  # then its own equations are compared
         self.waiting.append((place, None if inside else twin, operands, outs))
-        if len(self.waiting) > BEHIND:
-            self._judge(*self.waiting.popleft())
+        if len(self.waiting) >= IN_TURN:
+            self._judge_waiting()
+
+    def _judge_waiting(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for one in waiting:
+            self._judge(*one)
 
     def _judge(
         self, place: Place, twin: Equation | None, operands: list[Any], outs: Sequence[Any]
