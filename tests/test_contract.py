@@ -120,6 +120,15 @@ TEXTS: dict[str, tuple[Any, Any, list[str]]] = {
             "return e",
         ],
     ),
+    "clipped, of sequences": (  # XLA:CPU transposes the left one, and weighs as it does
+        lambda c, x, d: fnp.tensordot(c, fnp.einsum("bti,btj->bij", x, d), 1),
+        ((8,), (8, 5, 30), (8, 5, 20)),
+        [
+            'd: f32[8,5,30] = dot_general["kli,k->kli"] b a',
+            'e: f32[30,20] = dot_general["kli,klj->ij"] d c',
+            "return e",
+        ],
+    ),
     "matrix, matrix, vector": (
         lambda a, b, v: (a @ b) @ v, ((30, 40), (40, 50), (50,)),
         [

@@ -14,6 +14,7 @@ import functrans.numpy as jnp
 from benchmarks.memory import PROGRAMS, temporary_bytes
 from benchmarks.models import JAX, OURS
 from functrans import lax
+from functrans.backends import repeated
 
 W = np.random.default_rng(0).normal(size=(3, 3)).astype("float32")
 X = np.random.default_rng(1).normal(size=3).astype("float32")
@@ -114,3 +115,55 @@ def test_a_call_and_a_branch_keep_what_is_not_cheap(wrap):
             got = how(grad)(X, *consts)
             for a, b in zip(got, theirs(X, *consts), strict=True):
                 np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def normed(np_):
+    """The loss of two layers whose rows are normed, of (scales, weights, x)."""
+
+    def layer(params, x):
+        scale, w = params
+        x = x - np_.mean(x, -1, keepdims=True)
+        x = x / np_.sqrt(np_.mean(x**2, -1, keepdims=True) + 1e-5)
+        return np_.tanh((x * scale) @ w)
+
+    return lambda params, x: np_.sum(layer(params, layer(params, x)) ** 2)
+
+
+def steps_of_normed(rows):
+    """The text of our gradient, and the temporary bytes of ours and JAX's."""
+    params = np.ones(64, np.float32), np.eye(64, dtype=np.float32)
+    x = np.random.default_rng(0).normal(size=(rows, 64)).astype(np.float32)
+    step = ft.jit(ft.grad(normed(jnp)))
+    theirs = jax.jit(jax.grad(normed(jax.numpy)))
+    for a, b in zip(step(params, x), theirs(params, x), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4 * np.abs(b).max())
+    lowered = step.lower(params, x)
+    memory = [f.compile().memory_analysis() for f in (lowered, theirs.lower(params, x))]
+    return lowered.as_text(), [m.temp_size_in_bytes for m in memory]
+
+
+def test_large_repeated_arrays_do_not_wait_for_the_way_back(monkeypatch):
+    text, _ = steps_of_normed(64)
+    assert "optimization_barrier" not in text
+    text, (ours, theirs) = steps_of_normed(8192)
+    assert text.count("optimization_barrier") >= 2
+    monkeypatch.setattr(repeated, "apart", lambda program: program)
+    _, (before, _) = steps_of_normed(8192)
+    assert ours <= theirs
+    assert ours < before
+
+
+def test_each_reader_of_a_large_repeated_array_makes_its_own():
+    f = ft.jit(lambda x, y: (y * x, y + x, jnp.sin(y)))
+    program = f.program(np.ones(512, np.float32), np.ones((1024, 512), np.float32))
+    (repeat,) = [e for e in program.equations if e.primitive.name == "broadcast_in_dim"]
+    program = program.replace(outputs=[*program.outputs, repeat.outputs[0]])
+    made = repeated.apart(program)
+    ft.ir.check(made)
+    names = [e.primitive.name for e in made.equations]
+    assert names == ["broadcast_in_dim", "mul", "optimization_barrier", "broadcast_in_dim", "add",
+                     "sin"]  # fmt: skip
+    assert repeated.apart(made) is made
+    args = np.arange(512, dtype=np.float32), np.ones((1024, 512), np.float32)
+    for a, b in zip(ft.interpret(program, *args), ft.interpret(made, *args), strict=True):
+        np.testing.assert_array_equal(a, b)

@@ -26,7 +26,7 @@ from jax.extend.mlir.dialects import func as func_dialect
 from jax.extend.mlir.dialects import stablehlo as hlo
 from jax.interpreters import mlir
 
-from functrans.backends import cpu, not_finite
+from functrans.backends import cpu, not_finite, repeated
 from functrans.ir.program import Literal, Program, results_by_age
 from functrans.ir.source import Source, line_of, scope_of
 from functrans.ir.text import with_nested
@@ -175,6 +175,7 @@ class Lowering:
 
     def emit(self, program: Program, operands: Sequence[Any]) -> list[Any]:
         """The operations of a program in the function that is being built."""
+        program = repeated.apart(program) if self.platform == "cpu" else program
         env: dict[Any, Any] = dict(
             zip((*program.constants, *program.inputs), operands, strict=True)
         )

@@ -263,6 +263,7 @@ class Order:
         for hot, other in ((node.left, node.right), (node.right, node.left)):
             if isinstance(hot, OneHot):
                 return self._emit_one_hot(hot, other, node.axes, values, order)
+        node = self._weighted(node, order)
         wanted = [a for a in order if a in node.axes]
         if isinstance(node.right, Leaf) and not isinstance(node.left, Leaf):
             # the order of a leaf is given, the other may follow it
@@ -276,6 +277,25 @@ class Order:
             wanted = [*both, *[a for a in (*lhs, *rhs) if a in node.axes and a not in both]]
         made = dot_general(x, y, lhs=tuple(lhs), rhs=tuple(rhs), out=tuple(wanted))
         return made, wanted
+
+    @staticmethod
+    def _weighted(node: Pair, order: Sequence[int]) -> Pair:
+        """Weights of the summed elements stand with the operand whose axes come first, if several
+        summed axes lead there. XLA:CPU transposes that one: so it weighs as it transposes, and not
+        before the weights are known; else the transposed copy would wait in memory for them."""
+        first = next((a for a in order if a in node.axes), None)
+        for x, scaled in ((node.left, node.right), (node.right, node.left)):
+            if not isinstance(x, Leaf) or not isinstance(scaled, Pair) or first not in x.axes:
+                continue
+            names = [a for axes in x.factors[0].dims for a in axes]
+            summed = (x.axes | scaled.axes) - node.axes
+            if len(summed) < 2 or set(names[: len(summed)]) != summed:
+                continue
+            for w, y in ((scaled.left, scaled.right), (scaled.right, scaled.left)):
+                alone = isinstance(w, Leaf) and isinstance(y, Leaf) and y.axes == scaled.axes
+                if alone and w.axes < summed:
+                    return Pair(Pair(x, w, x.axes), y, node.axes)
+        return node
 
     def _emit_one_hot(
         self, hot: OneHot, other: Any, axes: Names, values: dict[Var, Any], order: Sequence[int]
