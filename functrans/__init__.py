@@ -97,6 +97,7 @@ if TYPE_CHECKING:
     from functrans.api.jit import clear_caches as clear_caches
     from functrans.api.jit import disable_jit as disable_jit
     from functrans.api.jit import jit as jit
+    from functrans.api.pmap import pmap as pmap
     from functrans.api.programs import eval_shape as eval_shape
     from functrans.api.programs import evaluate as evaluate
     from functrans.api.programs import interpret as interpret
@@ -142,6 +143,7 @@ else:
         ),
         "functrans.api.devices": "device_put",
         "functrans.api.jit": "clear_caches disable_jit jit",
+        "functrans.api.pmap": "pmap",
         "functrans.api.programs": "eval_shape evaluate interpret make_ir make_jaxpr",
         "functrans.api.scopes": "ensure_compile_time_eval named_call named_scope",
         "functrans.api.shard_map": "shard_map",
