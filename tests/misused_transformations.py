@@ -118,6 +118,13 @@ def a_checkpoint_policy_by_its_name(m, jnp):
     m.grad(m.checkpoint(lambda x: jnp.sin(x).sum(), policy="dots_saveable"))(X)  # <-
 
 
+@misuse(errors.NotAnArray, "residuals", "bwd(residuals, ct)")
+def the_cotangent_before_the_residuals(m, jnp):
+    forward, backward = m.fwd_and_bwd(jnp.sin, 0)
+    _, residuals = forward(X)
+    backward(X, residuals)  # <-
+
+
 # --- vmap and named axes --------------------------------------------------------------------------
 
 

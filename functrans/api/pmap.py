@@ -79,8 +79,8 @@ def pmap(
       >>> import functrans as ft, functrans.numpy as jnp
       >>> n = ft.device_count()
       >>> share = ft.pmap(lambda x: x / ft.lax.psum(x, "i"), axis_name="i")
-      >>> print(share(jnp.ones(n)) * n)
-      [1.]
+      >>> print(share(jnp.ones(n)).sum())
+      1.0
     """
     axes = MappedAxes("pmap", fun, in_axes, out_axes, axis_name)
     statics = Statics(fun, static_broadcasted_argnums, None, "static_broadcasted_argnums")
