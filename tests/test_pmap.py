@@ -299,6 +299,8 @@ else:
                 ValueError, match=r"args\[1\]\['x'\] .* is committed to(.|\n)*device_put"
             ):
                 ft.pmap(lambda n, t: t["x"], static_broadcasted_argnums=0)(1, {"x": x})
+        with pytest.raises(errors.TypeMismatch, match="matmul"):
+            ft.pmap(lambda x: x @ x)(x)
         lying = jax.device_put(X, ft.pmap(lambda x: x)(X).sharding)
         same(ft.pmap(lambda x: x)(lying), ft_numpy.asarray(X))
 

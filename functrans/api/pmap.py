@@ -89,7 +89,6 @@ def pmap(
     prefix, prefix_tree = tree.flatten(out_axes, is_leaf=lambda d: d is None)
     options = axis_name, *prefix, prefix_tree, donated, frozenset(statics.numbers)
     made = _MADE.setdefault(fun, {}) if fun.__class__ is FunctionType else {}
-
     serial = retraces.new_serial()
 
     def prepared(args: tuple, kwargs: dict[str, Any]) -> tuple[_Parallel, list[Any]]:
@@ -120,9 +119,10 @@ def pmap(
         parallel, leaves = prepared(args, kwargs)
         try:
             return parallel.jitted(*leaves)
-        except ValueError:
-            names = argument_names(args, kwargs, statics.numbers)
-            parallel.check_places(axes, leaves, names)
+        except ValueError as error:
+            if state.trace is None and not isinstance(error, errors.FunctransError):
+                names = argument_names(args, kwargs, statics.numbers)
+                parallel.check_places(axes, leaves, names)
             raise
 
     @boundary
