@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from functrans import scipy as scipy
     from functrans import tree as tree
     from functrans import tree_util as tree_util
+    from functrans import typing as typing
     from functrans.api.callbacks import io_callback as io_callback
     from functrans.api.callbacks import pure_callback as pure_callback
     from functrans.api.checkpoint import checkpoint as checkpoint
@@ -94,9 +95,11 @@ if TYPE_CHECKING:
     from functrans.api.derivatives import value_and_grad as value_and_grad
     from functrans.api.derivatives import vjp as vjp
     from functrans.api.devices import device_put as device_put
+    from functrans.api.fwd_and_bwd import fwd_and_bwd as fwd_and_bwd
     from functrans.api.jit import clear_caches as clear_caches
     from functrans.api.jit import disable_jit as disable_jit
     from functrans.api.jit import jit as jit
+    from functrans.api.pmap import pmap as pmap
     from functrans.api.programs import eval_shape as eval_shape
     from functrans.api.programs import evaluate as evaluate
     from functrans.api.programs import interpret as interpret
@@ -131,7 +134,8 @@ else:
         ),
         "functrans": (
             "ad_checkpoint custom_batching custom_derivatives debug dtypes errors "
-            "experimental image interop ir lax nn numpy ops passes random scipy tree tree_util"
+            "experimental image interop ir lax nn numpy ops passes random scipy tree tree_util "
+            "typing"
         ),
         "functrans.api.callbacks": "io_callback pure_callback",
         "functrans.api.checkpoint": "checkpoint checkpoint_policies remat",
@@ -141,7 +145,9 @@ else:
             "value_and_grad vjp"
         ),
         "functrans.api.devices": "device_put",
+        "functrans.api.fwd_and_bwd": "fwd_and_bwd",
         "functrans.api.jit": "clear_caches disable_jit jit",
+        "functrans.api.pmap": "pmap",
         "functrans.api.programs": "eval_shape evaluate interpret make_ir make_jaxpr",
         "functrans.api.scopes": "ensure_compile_time_eval named_call named_scope",
         "functrans.api.shard_map": "shard_map",

@@ -98,6 +98,10 @@ class UnknownPadding(InvalidArgument, RuntimeError):
     """A padding by a name that there is not."""
 
 
+class UnknownBackend(InvalidArgument, RuntimeError):
+    """A platform by a name that there is not."""
+
+
 class RuleMismatch(TypeMismatch):
     """What a custom rule returned does not fit its function: another structure, other types."""
 
@@ -157,11 +161,11 @@ class InvalidFormat(InvalidArgument, IndexError, KeyError):
 
 
 class UnhashableStatic(FunctransError, ValueError):
-    """A static argument of `jit` cannot be hashed."""
+    """A static argument of `jit` or `pmap` cannot be hashed."""
 
 
 class BatchSizeMismatch(FunctransError, ValueError):
-    """`vmap` was given arguments whose mapped axes differ in size."""
+    """`vmap` or `pmap` was given arguments whose mapped axes differ in size."""
 
 
 class UnboundAxis(FunctransError, NameError):

@@ -731,7 +731,8 @@ def test_every_class_of_error_is_in_the_table_or_in_another_test():
     elsewhere |= {errors.ImplicitPromotion, errors.NotFinite}  # test_flags.py
     elsewhere |= {  # test_misuses.py
         errors.DeletedArray, errors.NotAStructure, errors.TreeMismatch, errors.TruncatedDtype,
-        errors.UnknownAttribute, errors.UnknownPadding, errors.UnknownUpdate,
+        errors.UnknownAttribute, errors.UnknownBackend, errors.UnknownPadding,
+        errors.UnknownUpdate,
     }  # fmt: skip
     elsewhere |= {  # test_callbacks.py
         errors.CallbackResult, errors.FunctionOfJax, errors.InvalidFormat, errors.OpaqueCallback,

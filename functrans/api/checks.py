@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -61,6 +61,22 @@ def choose(fun: Any, args: Sequence[Any], numbers: Sequence[int]) -> tuple:
             "Differentiate by it once, and use the result twice."
         )
     return tuple([args[i] for i in numbers])
+
+
+def of_chosen(
+    fun: Callable[..., Any], numbers: Sequence[int], args: tuple, kwargs: dict[str, Any]
+) -> Callable[..., Any]:
+    """`fun` as a function of the arguments that are differentiated; messages speak of `fun`."""
+
+    def inner(*given: Any) -> Any:
+        full = list(args)
+        for i, x in zip(numbers, given, strict=True):
+            full[i] = x
+        return fun(*full, **kwargs)
+
+    inner.__qualname__ = function_name(fun)
+    inner.__wrapped__ = fun  # type: ignore[attr-defined]
+    return inner
 
 
 def names_of(given: tuple, numbers: Sequence[int]) -> list[str]:

@@ -21,7 +21,7 @@ from functrans.api.checks import (
     fitting,
     here,
     names_of,
-    only_cotangent,
+    of_chosen,
     positions,
 )
 from functrans.api.flat import (
@@ -29,10 +29,10 @@ from functrans.api.flat import (
     as_array,
     as_arrays,
     float0_zeros,
-    function_name,
     instantiate,
 )
 from functrans.api.jit import wraps
+from functrans.api.pullback import Pullback, Signature
 from functrans.api.vmap import vmap
 from functrans.ir.program import prune
 from functrans.ir.tracebacks import boundary
@@ -149,7 +149,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     Returns:
       `(out, pullback)`, and aux as a third if `has_aux`. `pullback(ct)` takes a cotangent of the
       structure and types of `out` and returns a tuple of cotangents, one per primal; it may be
-      called many times.
+      called many times. It is a pytree of its residuals, so jitted functions take and return it.
 
     Raises:
       TypeMismatch: (from the pullback) the cotangent does not fit the result.
@@ -170,21 +170,9 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     active = [is_inexact(t.dtype) for t in types]
     flat = Function(fun, in_tree, has_aux)
     outs, linear = run_linearize(flat, leaves, types, active)
-    linear = linear.pruned()  # it may live long
     out, aux = flat.results(outs)
-    out_tree = flat.out_tree
-
-    @boundary
-    def pullback(*given: Any) -> Any:
-        ct = only_cotangent(given)
-        cts = cotangents(ct, out_tree, linear.out_types[: flat.n_out])
-        padded = [*cts, *[None] * (len(linear.outputs) - len(cts))]
-        found = iter(backward(linear.equations, linear.inputs, linear.outputs, padded))
-        grads = [
-            instantiate(next(found) if a else None, t) for t, a in zip(types, active, strict=True)
-        ]
-        return tree.unflatten(in_tree, grads)[0]
-
+    signature = Signature(types, active, in_tree, flat.out_tree, flat.n_out)
+    pullback = Pullback.of(linear, signature)
     return (out, pullback, aux) if has_aux else (out, pullback)
 
 
@@ -266,7 +254,7 @@ def value_and_grad(
         types = [typeof(x) for x in leaves]
         check_inputs(fun, chosen, types, numbers, holomorphic, allow_int)
 
-        flat = Function(_of_chosen(fun, numbers, args, kwargs), in_tree, has_aux)
+        flat = Function(of_chosen(fun, numbers, args, kwargs), in_tree, has_aux)
         active = [is_inexact(t.dtype) for t in types]
         outs, linear = run_linearize(flat, leaves, types, active)
         value, aux = flat.results(outs)
@@ -318,7 +306,7 @@ def jacfwd(
 
         @wraps(fun)
         def push(tangents: Any) -> Any:
-            return jvp(_of_chosen(fun, numbers, args, kwargs), chosen, tangents, has_aux)
+            return jvp(of_chosen(fun, numbers, args, kwargs), chosen, tangents, has_aux)
 
         columns = vmap(push, out_axes=(None, -1, None) if has_aux else (None, -1))(_basis(chosen))
         jac = tree.map(lambda y: _split_axis(y, chosen if several else chosen[0], -1), columns[1])
@@ -357,8 +345,8 @@ def jacrev(
         types = [typeof(x) for x in tree.leaves(chosen)]
         check_inputs(fun, chosen, types, numbers, holomorphic, allow_int)
 
-        of_chosen = _of_chosen(fun, numbers, args, kwargs)
-        out, pullback, *aux = vjp(of_chosen, *chosen, has_aux=has_aux)
+        inner = of_chosen(fun, numbers, args, kwargs)
+        out, pullback, *aux = vjp(inner, *chosen, has_aux=has_aux)
         check_outputs(fun, tree.leaves(out), holomorphic)
         rows = vmap(pullback)(_basis(out))
         rows = rows if several else rows[0]
@@ -444,22 +432,6 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[..., An
 
 
 # --- shared ---------------------------------------------------------------------------------------
-
-
-def _of_chosen(
-    fun: Callable[..., Any], numbers: Sequence[int], args: tuple, kwargs: dict[str, Any]
-) -> Callable[..., Any]:
-    """`fun` as a function of the arguments that are differentiated; messages speak of `fun`."""
-
-    def of_chosen(*given: Any) -> Any:
-        full = list(args)
-        for i, x in zip(numbers, given, strict=True):
-            full[i] = x
-        return fun(*full, **kwargs)
-
-    of_chosen.__qualname__ = function_name(fun)
-    of_chosen.__wrapped__ = fun  # type: ignore[attr-defined]
-    return of_chosen
 
 
 def _primals_and_tangents(

@@ -76,14 +76,19 @@ def as_array(x: Any) -> Any:
     return jax.numpy.asarray(x)
 
 
-def as_arrays(leaves: Sequence[Any], names: Callable[[], Sequence[str]]) -> list[Any]:
-    """`as_array` of each leaf; the error for one that is none says where it stands."""
+def as_arrays(
+    leaves: Sequence[Any],
+    names: Callable[[], Sequence[str]],
+    convert: Callable[[Any], Any] = as_array,
+) -> list[Any]:
+    """`as_array`, or what else is asked, of each leaf; the error for one that is no array says
+    where it stands."""
     try:
-        return [as_array(x) for x in leaves]
+        return [convert(x) for x in leaves]
     except errors.NotAnArray:
         for name, x in zip(names(), leaves, strict=False):
             try:
-                as_array(x)
+                convert(x)
             except errors.NotAnArray:
                 raise errors.NotAnArray(not_an_array(x, name)) from None
         raise

@@ -103,7 +103,7 @@ def jit(
         if options[name] is None:
             del options[name]
     statics, entry, nested = _shared(fun, static_argnums, static_argnames, run, inline)
-    statics.check_donated(donate_argnums, donate_argnames)
+    statics.donated(donate_argnums, donate_argnames)
     jitted: Any = jax.jit(entry, **options)
     jitted.jitted_function = fun  # what is shared knows it weakly
 
@@ -152,15 +152,20 @@ def jit(
 
     call.clear_cache = clear_cache  # type: ignore[attr-defined]
     _HOW[call] = statics, run
+    has_own_methods(call)
     return call
 
 
+_WITH_METHODS: weakref.WeakSet[Any] = weakref.WeakSet()
 _OWN = ("jitted_function", "lower", "trace", "eval_shape", "program", "clear_cache")
 
 
 def wraps(fun: Any) -> Callable[[Any], Any]:
     """`functools.wraps` for what is made of a function, without what `jit` gave that function."""
-    own = _OWN if how_jitted(fun) else ()
+    try:
+        own = _OWN if fun in _WITH_METHODS else ()
+    except TypeError:  # a callable that cannot be hashed or referred to weakly
+        own = ()
 
     def finish(made: Any) -> Any:
         functools.update_wrapper(made, fun)
@@ -169,6 +174,11 @@ def wraps(fun: Any) -> Callable[[Any], Any]:
         return made
 
     return finish
+
+
+def has_own_methods(made: Any) -> None:
+    """Say of what `jit` or `pmap` returns that its attributes speak of itself: see `wraps`."""
+    _WITH_METHODS.add(made)
 
 
 # Of each jitted function; not an attribute, which a user's `functools.wraps` gives to others.

@@ -105,8 +105,14 @@ def history_of(fun: Any) -> History:
 # --- recording ------------------------------------------------------------------------------------
 
 
+# Functions that are jitted on behalf of another one, and record that one.
+STAND_INS: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
 def record(serial: int, fun: Any, statics: Any, args: tuple, kwargs: dict, nested: bool) -> None:
     """Note that `fun` is traced for these arguments."""
+    if fun.__class__ is FunctionType and fun in STAND_INS:
+        return
     history = history_of(fun)
     history.count += 1
     structures, leaves = _signature(statics, args, kwargs)

@@ -35,8 +35,8 @@ class Staged(NamedTuple):
 class Statics:
     """Which arguments are static, by position and by name."""
 
-    def __init__(self, fun: Any, argnums: Any, argnames: Any):
-        numbers = _numbers("static_argnums", argnums)
+    def __init__(self, fun: Any, argnums: Any, argnames: Any, option: str = "static_argnums"):
+        numbers = _numbers(option, argnums)
         names = {argnames} if isinstance(argnames, str) else set(argnames or ())
         self._fun = weakref.ref(fun) if fun.__class__ is FunctionType else lambda: fun
         try:
@@ -48,7 +48,7 @@ class Statics:
             p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
         ]
         rest = [p.name for p in parameters if p.kind is p.VAR_POSITIONAL]
-        self._check_given("static_argnums", numbers)
+        self._check_given(option, numbers)
         self._check_given("static_argnames", names)
         numbers = {i + len(positional) if i < 0 else i for i in numbers}
         self.names = names | {positional[i] for i in numbers if i < len(positional)}
@@ -76,11 +76,20 @@ class Statics:
                 f"such argument, at\n    {describe(user_source())}\nIt takes {has}."
             )
 
-    def check_donated(self, argnums: Any, argnames: Any) -> None:
-        """Raise for arguments to be donated that the function has not."""
-        self._check_given("donate_argnums", _numbers("donate_argnums", argnums))
+    def donated(self, argnums: Any, argnames: Any = None) -> set[int]:
+        """The positions of the arguments to be donated; raises for those that are not there."""
+        numbers = _numbers("donate_argnums", argnums)
+        self._check_given("donate_argnums", numbers)
         names = {argnames} if isinstance(argnames, str) else set(argnames or ())
         self._check_given("donate_argnames", names)
+        numbers = {i + len(self.positional) if i < 0 else i for i in numbers}
+        if numbers & self.numbers:
+            raise errors.InvalidArgument(
+                f"argument {min(numbers & self.numbers)} of {function_name(self.fun)} is static "
+                f"and to be donated, at\n    {describe(user_source())}\n"
+                "A static argument is a Python value, which has no buffer to donate."
+            )
+        return numbers
 
     @property
     def fun(self) -> Callable[..., Any]:
@@ -107,10 +116,7 @@ class Statics:
 
         @functools.wraps(self.fun)
         def call(*args: Any, **kwargs: Any) -> Any:
-            full = list(args)
-            for i, x in static_args:
-                full.insert(i, x)
-            return self.fun(*full, **kwargs, **dict(static_kwargs))
+            return self.fun(*joined(static_args, args), **kwargs, **dict(static_kwargs))
 
         if self.signature is not None:  # by which messages name what `call` is given
             left = [p for p in self.signature.parameters.values() if p.name not in self.names]
@@ -151,13 +157,22 @@ class Statics:
         return Staged(program, leaves, out_tree)
 
 
+def joined(static_args: Sequence[tuple[int, Any]], args: Sequence[Any]) -> list[Any]:
+    """All positional arguments, from the static ones with their positions and the others."""
+    full = list(args)
+    for i, x in static_args:
+        full.insert(i, x)
+    return full
+
+
 def _numbers(option: str, argnums: Any) -> set[int]:
     try:
         return {operator.index(i) for i in np.atleast_1d(() if argnums is None else argnums)}
     except TypeError:
+        names = option.replace("nums", "names").replace("broadcasted_", "")
         raise errors.TypeMismatch(
             f"{option} takes the positions of arguments, got {argnums!r:.60}, at\n"
-            f"    {describe(user_source())}\nNames stand in {option[:-4]}names."
+            f"    {describe(user_source())}\nNames stand in the {names} of jit."
         ) from None
 
 

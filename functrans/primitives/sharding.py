@@ -5,10 +5,13 @@ sharding_constraint[sharding=...] x -> x
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 
+from functrans import errors
+from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType
 from functrans.primitives.base import Cost, Primitive, bytes_of
 from functrans.trace import bind
@@ -35,12 +38,26 @@ class ShardingConstraint(Primitive):
         d = dims[0]
         if isinstance(sharding, jax.sharding.NamedSharding):
             spec = list(sharding.spec) + [None] * (len(args[0].shape) - 1 - len(sharding.spec))
+            _check_free(t.spmd_axis_name, sharding)
             spec.insert(d, t.spmd_axis_name or jax.P.UNCONSTRAINED)
             sharding = jax.sharding.NamedSharding(sharding.mesh, jax.P(*spec))
         return bind(self, args, {"sharding": sharding}), d
 
     def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
         return Cost(0, bytes_of(*in_types))
+
+
+def _check_free(axes: Sequence[str], sharding: Any) -> None:
+    """Raise unless the mesh has these axes, and the spec leaves them free."""
+    used = [n for part in sharding.spec for n in (part if isinstance(part, tuple) else (part,))]
+    for name in axes:
+        if name in used or name not in sharding.mesh.axis_names:
+            raise errors.InvalidArgument(
+                f"{sharding} inside a function that is mapped over the devices along {name!r}: "
+                f"that axis must be one of the mesh that the spec does not name, at\n"
+                f"    {describe(user_source())}\n"
+                "A pmap has a mesh of its own: inside it use vmap, or one shard_map for all axes."
+            )
 
 
 sharding_constraint = ShardingConstraint()

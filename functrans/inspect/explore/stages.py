@@ -91,7 +91,7 @@ def stages(fun: Callable[..., Any], args: tuple, kwargs: dict) -> tuple[list[Sta
 # The files of the wrappers of `api`: what they do to a program, and which of them leave the
 # arguments as they are.
 _DOES = {"derivatives.py": "differentiated", "jet.py": "differentiated", "vmap.py": "batched",
-         "shard_map.py": "batched"}  # fmt: skip
+         "pmap.py": "batched", "shard_map.py": "batched"}  # fmt: skip
 _SAME_ARGUMENTS = ("derivatives.py", "jit.py", "checkpoint.py", "tracebacks.py")
 
 

@@ -1,0 +1,69 @@
+"""`fwd_and_bwd`: `vjp` as two functions, each compiled once."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from functrans import errors
+from functrans.api.checks import check_callable, choose, here, of_chosen, positions
+from functrans.api.derivatives import vjp
+from functrans.api.jit import jit, wraps
+from functrans.api.pullback import Pullback
+from functrans.ir.tracebacks import boundary
+
+
+@boundary
+def fwd_and_bwd(
+    fun: Callable[..., Any], argnums: int | Sequence[int], has_aux: bool = False,
+    jitted: bool = True,
+) -> tuple[Callable[..., Any], Callable[..., Any]]:  # fmt: skip
+    """Make the forward and the backward pass of a function, to be called apart.
+
+    Arguments:
+      fun: function of pytrees of arrays.
+      argnums: position or positions of the arguments to differentiate.
+      has_aux: `fun` returns `(out, aux)`.
+      jitted: compile both; each is traced once per signature, however often they are called.
+
+    Returns:
+      `fwd(*args) -> (out, residuals)`, and aux as a third if `has_aux`; and
+      `bwd(residuals, ct) -> cotangent`, for a cotangent of the structure and types of `out`: that
+      of the argument, a tuple of such if `argnums` is a sequence. The residuals are a pytree.
+
+    Raises:
+      MissingArgument: (from fwd) an argument to differentiate was not given.
+      InvalidArgument: (from bwd) the cotangent does not fit the result.
+      NotAnArray: (from bwd) the residuals are not those that fwd returned.
+
+    Source: `jax.fwd_and_bwd`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> fwd, bwd = ft.fwd_and_bwd(jnp.dot, argnums=(0, 1))
+      >>> out, residuals = fwd(jnp.ones(2), jnp.array([2.0, 3.0]))
+      >>> print(out, *bwd(residuals, 1.0))
+      5.0 [2. 3.] [1. 1.]
+    """
+    check_callable(fun, "fwd_and_bwd")
+    numbers, several = positions(argnums)
+
+    @wraps(fun)
+    def fwd(*args: Any, **kwargs: Any) -> Any:
+        chosen = choose(fun, args, numbers)
+        return vjp(of_chosen(fun, numbers, args, kwargs), *chosen, has_aux=has_aux)
+
+    def bwd(residuals: Any, ct: Any) -> Any:
+        if not isinstance(residuals, Pullback):
+            raise errors.NotAnArray(
+                f"bwd takes the residuals that fwd returned, got {residuals!r:.60}, "
+                f"{here()}\nWrite out, residuals = fwd(x), then bwd(residuals, ct)."
+            )
+        found = residuals(ct)
+        return found if several else found[0]
+
+    # `explain_cache` tells those of one function from others; its arguments are not those of `fun`
+    bwd.__signature__ = inspect.signature(bwd)  # type: ignore[attr-defined]
+    bwd.__wrapped__ = fun  # type: ignore[attr-defined]
+    return (jit(fwd), jit(bwd)) if jitted else (fwd, bwd)

@@ -1,0 +1,137 @@
+"""`in_axes` and `out_axes` of `vmap` and `pmap`: what users give, as one axis for each leaf."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from functrans import errors
+from functrans import pytrees as tree
+from functrans.api.checks import check_callable, here
+from functrans.api.flat import function_name
+from functrans.ir.types import ArrayType
+
+
+class MappedAxes:
+    """The axes over which `name`, a transformation, maps `fun`; checked where they are given."""
+
+    def __init__(self, name: str, fun: Any, in_axes: Any, out_axes: Any, axis_name: Any):
+        check_callable(fun, name)
+        self.name = name
+        self.fun = fun
+        self.in_axes = tuple(in_axes) if isinstance(in_axes, list) else in_axes
+        self.out_axes = out_axes
+        if not (self.in_axes is None or isinstance(self.in_axes, (int, tuple))):
+            raise errors.NotAnArray(
+                f"{name}: in_axes must be an int, None or a tuple with one entry per argument, got "
+                f"{in_axes!r}, {here()}"
+            )
+        for d in tree.leaves((in_axes, out_axes)):
+            if not isinstance(d, int):
+                raise errors.NotAnArray(
+                    f"{name}: in_axes and out_axes must be ints or None, or pytrees of them, got "
+                    f"{d!r}, {here()}"
+                )
+        try:
+            hash(axis_name)
+        except TypeError:
+            raise errors.NotAnArray(
+                f"{name}: axis_name must be hashable, got {axis_name!r:.80}, {here()}\n"
+                f"One {name} names one axis: nest vmaps for several."
+            ) from None
+
+    def __str__(self) -> str:
+        return f"{self.name} of {function_name(self.fun)}"
+
+    def of_arguments(self, args: tuple, kwargs: Any, static: Any = ()) -> list[int | None]:
+        """An axis for each leaf of the arguments that are not static, those numbered `static`."""
+        in_axes = self.in_axes
+        dynamic = tuple([x for i, x in enumerate(args) if i not in static])
+        if isinstance(in_axes, tuple):
+            if len(in_axes) != len(args):
+                raise errors.InvalidArgument(
+                    f"{self}: in_axes={in_axes} has {len(in_axes)} entries for {len(args)} "
+                    f"positional arguments, {here()}\n"
+                    "Give one entry per argument (None for those that are not mapped); arguments "
+                    "by keyword have none, they are mapped along axis 0."
+                )
+            in_axes = tuple([d for i, d in enumerate(in_axes) if i not in static])
+        return self._spread((in_axes, 0), (dynamic, kwargs), "in_axes", in_axes, dynamic)
+
+    def of_result(self, result: Any) -> list[int | None]:
+        """An axis for each leaf of the result."""
+        return self._spread(self.out_axes, result, "out_axes", self.out_axes, result)
+
+    def _spread(self, axes: Any, given: Any, what: str, shown: Any, of: Any) -> list[int | None]:
+        """One axis per leaf, from a pytree prefix. None is a leaf of `axes`, but not of `given`."""
+        full: list[int | None] = []
+        try:
+            tree.map(
+                lambda d, part: full.extend([d] * len(tree.leaves(part))),
+                axes, given, is_leaf=lambda x: x is None,
+            )  # fmt: skip
+        except ValueError:
+            raise errors.InvalidArgument(
+                f"{self}: {what}={shown} is not a pytree prefix of the "
+                f"{'result' if what == 'out_axes' else 'arguments'} "
+                f"{tree.spelled(tree.structure(of))}, {here()}\n"
+                "Give one axis (or None) for all, or a tree of the same containers, keys and "
+                "lengths."
+            ) from None
+        return full
+
+    def sizes(
+        self, types: Sequence[ArrayType], dims: Sequence[int | None], names: Any,
+        axis_size: int | None,
+    ) -> tuple[list[int | None], int]:  # fmt: skip
+        """Axes counted from the front, and the one size of all mapped axes. `names()`: of the
+        leaves."""
+        front: list[int | None] = []
+        sizes: dict[int, int] = {}
+        for i, (t, d) in enumerate(zip(types, dims, strict=True)):
+            if d is None:
+                front.append(None)
+                continue
+            if not -t.ndim <= d < t.ndim:
+                raise errors.InvalidArgument(
+                    f"{self}: axis {d} of in_axes is out of range for {names()[i]} of type {t}, "
+                    f"which has {t.ndim} axes, {here()}\n"
+                    "Use None for an argument that is not mapped."
+                )
+            front.append(d % t.ndim)
+            sizes[i] = t.shape[d]
+        distinct = set(sizes.values()) | ({axis_size} if axis_size is not None else set())
+        if not distinct:
+            raise errors.InvalidArgument(
+                f"{self} has no mapped argument, so the size of the axis is unknown, {here()}\n"
+                "Map at least one argument, or pass axis_size=."
+            )
+        if len(distinct) > 1:
+            known = names()
+            shown = "\n".join(
+                f"    {known[i]}: axis {front[i]} of {types[i]} has size {n}"
+                for i, n in sizes.items()
+            )
+            given_size = f"\n    axis_size={axis_size}" if axis_size is not None else ""
+            raise errors.BatchSizeMismatch(
+                f"{self}: the mapped axes must have one size, got\n{shown}{given_size}\n{here()}\n"
+                "Give the axis that the examples are on, and None for what they share, in in_axes."
+            )
+        return front, distinct.pop()
+
+    def placed(self, to: int, ndim: int) -> int:
+        """An axis of `out_axes`, counted from the front, for a result with ndim axes."""
+        if not -ndim <= to < ndim:
+            raise errors.InvalidArgument(
+                f"{self}: out_axes={to} is out of range for a result with {ndim} axes (the mapped "
+                f"one among them), {here()}\nCount the axes from 0, with the mapped one "
+                "in its place."
+            )
+        return to % ndim
+
+
+def argument_names(args: tuple, kwargs: Any, static: Any = ()) -> list[str]:
+    """Names of the leaves of the arguments that are not static."""
+    dynamic = [i for i in range(len(args)) if i not in static]
+    positional = [n for i in dynamic for n in tree.path_names(args[i], f"args[{i}]")]
+    return [*positional, *tree.path_names(kwargs, "kwargs")]

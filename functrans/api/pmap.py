@@ -1,0 +1,253 @@
+"""`pmap`: `vmap` compiled, with the mapped axis laid out over devices.
+
+The function is mapped as `vmap` maps it, the mapped axis of each argument and result is put over a
+mesh of one axis, and the whole is jitted. So derivatives, collectives and nesting are those of
+`vmap` and `jit`, and XLA's partitioner makes what the examples exchange into messages.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from types import FunctionType
+from typing import Any
+
+import jax
+import numpy as np
+
+from functrans import errors
+from functrans import pytrees as tree
+from functrans.api import retraces
+from functrans.api.checks import here
+from functrans.api.flat import FlatFunction, as_array, as_arrays, function_name
+from functrans.api.jit import has_own_methods, jit, wraps
+from functrans.api.mapped_axes import MappedAxes, argument_names
+from functrans.api.statics import Statics, joined
+from functrans.api.vmap import vmap
+from functrans.ir.tracebacks import boundary
+from functrans.primitives.shape import move_axis, reshape, slice_axis
+from functrans.primitives.sharding import sharding_constraint
+from functrans.trace import state, typeof
+
+
+@boundary
+def pmap(
+    fun: Callable[..., Any],
+    axis_name: Any = None,
+    *,
+    in_axes: int | Sequence[Any] | None = 0,
+    out_axes: Any = 0,
+    static_broadcasted_argnums: int | Iterable[int] = (),
+    devices: Sequence[Any] | None = None,
+    backend: str | None = None,
+    axis_size: int | None = None,
+    donate_argnums: int | Iterable[int] = (),
+) -> Callable[..., Any]:
+    """Make a compiled function that does on each device to one slice what `fun` does to one.
+
+    Arguments:
+      fun: function of pytrees of arrays.
+      axis_name: a name for the axis, for the collectives of `functrans.lax` inside `fun`; hashable.
+      in_axes: axis of each argument to map over, None for the same value on all devices; an int for
+        all arguments, or a tuple with a pytree prefix per argument, the static ones too. Keyword
+        arguments map over axis 0.
+      out_axes: where the mapped axis goes in the results; a pytree prefix of the result. None: the
+        value of the first device, which should be that of all.
+      static_broadcasted_argnums: positions of arguments that are Python values, hashable; another
+        value compiles anew.
+      devices: those to map over; the first take part where the axis is shorter. Left out: all of
+        `backend`.
+      backend: a platform's name, "cpu", "gpu" or "tpu". Left out: the default.
+      axis_size: the size of the axis; where given, it must be that.
+      donate_argnums: positions of arguments whose buffers the results may take over.
+
+    Returns:
+      The parallel function, with `.lower(*args)`. Results lie over the devices along the mapped
+      axis.
+
+    Raises:
+      MissingArgument: a static argument was not given by position.
+      InvalidArgument: the axis is longer than there are devices, or out of range; `in_axes` does
+        not fit the arguments; no argument is mapped; an argument is committed to other devices.
+      BatchSizeMismatch: mapped axes of different sizes.
+      UnhashableStatic: a static argument is not hashable.
+
+    Source: `jax.pmap`, of one process. New code is better written with `shard_map`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> n = ft.device_count()
+      >>> share = ft.pmap(lambda x: x / ft.lax.psum(x, "i"), axis_name="i")
+      >>> print(share(jnp.ones(n)).sum())
+      1.0
+    """
+    axes = MappedAxes("pmap", fun, in_axes, out_axes, axis_name)
+    statics = Statics(fun, static_broadcasted_argnums, None, "static_broadcasted_argnums")
+    donated = frozenset(statics.donated(donate_argnums))
+    chosen = None if devices is None else _checked(devices)
+    prefix, prefix_tree = tree.flatten(out_axes, is_leaf=lambda d: d is None)
+    options = axis_name, *prefix, prefix_tree, donated, frozenset(statics.numbers)
+    made = _MADE.setdefault(fun, {}) if fun.__class__ is FunctionType else {}
+    serial = retraces.new_serial()
+
+    def prepared(args: tuple, kwargs: dict[str, Any]) -> tuple[_Parallel, list[Any]]:
+        """What does it on the devices, and the leaves of the arguments."""
+        if max(statics.numbers, default=-1) >= len(args):
+            raise errors.MissingArgument(
+                f"{axes}: static_broadcasted_argnums={sorted(statics.numbers)} asks for arguments "
+                f"that were not given: it was called with {len(args)} positional arguments, "
+                f"{here()}\nStatic arguments are passed by position."
+            )
+        statics.check(args, kwargs)
+        static, dynamic = statics.split(args, kwargs)
+        dims = axes.of_arguments(args, kwargs, statics.numbers)
+        leaves, in_tree = tree.flatten(dynamic)
+        names = partial(argument_names, args, kwargs, statics.numbers)
+        dims, n = axes.sizes(as_arrays(leaves, names, typeof), dims, names, axis_size)
+        over = _devices(axes, chosen, backend, n)
+        key = options, static, in_tree, tuple(dims), over
+        if key not in made:
+            made[key] = _Parallel(
+                statics, static, in_tree, dims, axis_name, out_axes, donated, over, serial
+            )
+        return made[key], leaves
+
+    @boundary
+    @wraps(fun)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        parallel, leaves = prepared(args, kwargs)
+        try:
+            return parallel.jitted(*leaves)
+        except ValueError as error:
+            if state.trace is None and not isinstance(error, errors.FunctransError):
+                names = argument_names(args, kwargs, statics.numbers)
+                parallel.check_places(axes, leaves, names)
+            raise
+
+    @boundary
+    def lower(*args: Any, **kwargs: Any) -> Any:
+        static = tuple(statics.numbers)
+        whole = jit(call, static_argnums=static, donate_argnums=tuple(donated))
+        return whole.lower(*args, **kwargs)
+
+    call.jitted_function = fun  # type: ignore[attr-defined]
+    call.lower = lower  # type: ignore[attr-defined]
+    has_own_methods(call)
+    return call
+
+
+# So that `pmap(f)(x)` in a loop compiles once. What is kept knows the function weakly.
+_MADE: weakref.WeakKeyDictionary[Any, dict[Any, _Parallel]] = weakref.WeakKeyDictionary()
+
+
+class _Parallel:
+    """A function of the leaves of its arguments, mapped, laid out over devices and jitted."""
+
+    def __init__(
+        self, statics: Statics, static: tuple, in_tree: Any, dims: Sequence[int | None],
+        axis_name: Any, out_axes: Any, donated: frozenset[int], devices: tuple[Any, ...],
+        serial: int,
+    ):  # fmt: skip
+        name = "_internal_pmap_axis_name" if axis_name is None else str(axis_name)
+        self.mesh = jax.sharding.Mesh(np.array(devices), (name,))
+        self.places = tuple([self.place(d) for d in dims])
+
+        def mapped(*leaves: Any) -> Any:
+            fun = statics.fun
+            args, kwargs = tree.unflatten(in_tree, leaves)
+            full = tuple(joined(static[0], args) if static else args)
+            nested = state.trace is not None and state.trace.parent is not None
+            retraces.record(serial, fun, statics, full, kwargs, nested)
+            axes = MappedAxes("pmap", fun, 0, out_axes, axis_name)
+            flat = FlatFunction(statics.bound(static), in_tree, fun)
+            parts = [
+                sharding_constraint(as_array(x), sharding=p)
+                for x, p in zip(leaves, self.places, strict=True)
+            ]
+            stacks = vmap(flat, tuple(dims), 0, axis_name, len(devices), name)(*parts)
+            wanted = axes.of_result(tree.unflatten(flat.out_tree, stacks))
+            outs = [self.merged(y, d, axes) for y, d in zip(stacks, wanted, strict=True)]
+            return tree.unflatten(flat.out_tree, outs)
+
+        mapped.__name__ = mapped.__qualname__ = function_name(statics.fun)
+        retraces.STAND_INS.add(mapped)
+        self.jitted = jit(
+            mapped,
+            donate_argnums=_leaves_of(donated, statics.numbers, in_tree),
+            in_shardings=self.places,
+        )
+
+    def place(self, axis: int | None) -> Any:
+        """Where an array lies whose mapped axis is `axis`; None: whole on all devices."""
+        spec = () if axis is None else (*[None] * axis, *self.mesh.axis_names)
+        return jax.sharding.NamedSharding(self.mesh, jax.P(*spec))
+
+    def merged(self, stack: Any, to: int | None, axes: MappedAxes) -> Any:
+        """A result from those of the devices, stacked along axis 0."""
+        if to is None:
+            y = reshape(slice_axis(stack, 0, 0, 1), shape=typeof(stack).shape[1:])
+        else:
+            to = axes.placed(to, typeof(stack).ndim)
+            y = move_axis(stack, 0, to)
+        return sharding_constraint(y, sharding=self.place(to))
+
+    def check_places(self, axes: MappedAxes, leaves: Sequence[Any], names: Sequence[str]) -> None:
+        """Raise for an argument that is committed to another place than it is needed at."""
+        for x, place, name in zip(leaves, self.places, names, strict=True):
+            if not isinstance(x, jax.Array) or not x.committed:
+                continue
+            if not x.sharding.is_equivalent_to(place, x.ndim):
+                raise errors.InvalidArgument(
+                    f"{axes}: {name} of type {typeof(x)} is committed to {x.sharding}, and is "
+                    f"needed at {place}, {here()}\nPut it there with device_put, or give it "
+                    "uncommitted, as NumPy arrays are."
+                ) from None
+
+
+def _leaves_of(arguments: Iterable[int], static: Iterable[int], in_tree: Any) -> tuple[int, ...]:
+    """The numbers of the leaves of some positional arguments."""
+    dynamic = in_tree.children()[0].children()
+    numbers = [i for i in range(len(dynamic) + len(set(static))) if i not in static]
+    owner = [i for i, part in zip(numbers, dynamic, strict=True) for _ in range(part.num_leaves)]
+    return tuple([k for k, i in enumerate(owner) if i in arguments])
+
+
+def _checked(devices: Any) -> tuple[Any, ...]:
+    """The devices that a user names."""
+    given = tuple(devices) if isinstance(devices, Iterable) else (devices,)
+    if not given or not all(isinstance(d, jax.Device) for d in given):
+        raise errors.InvalidArgument(
+            f"pmap: devices must be a sequence of jax.Devices, at least one, got {devices!r:.80}, "
+            f"{here()}\nTake some of ft.devices()."
+        )
+    if len(set(given)) < len(given):
+        raise errors.InvalidArgument(
+            f"pmap: devices must be different ones, got {list(given)}, {here()}"
+        )
+    return given
+
+
+def _devices(
+    axes: MappedAxes, chosen: tuple[Any, ...] | None, backend: str | None, n: int
+) -> tuple[Any, ...]:
+    """Those on which an axis of size n lies."""
+    try:
+        devices = chosen or tuple(jax.devices(backend))
+    except RuntimeError as error:
+        raise errors.UnknownBackend(
+            f"{axes}: {error}, {here()}\nLeave backend out for the default one."
+        ) from None
+    if any([d.process_index != jax.process_index(backend) for d in devices]):
+        raise errors.InvalidArgument(
+            f"{axes}: the devices {devices} are of several processes, {here()}\n"
+            "Name those of this one with devices=ft.local_devices(), or use shard_map."
+        )
+    k = len(devices)
+    if not 1 <= n <= k:
+        raise errors.InvalidArgument(
+            f"{axes}: the mapped axis has size {n} on {k} device{'s' * (k > 1)}, and each takes "
+            f"one slice, {here()}\nMap more slices with vmap, or by vmap inside pmap over an axis "
+            f"split into ({k}, ...)."
+        )
+    return devices[:n]

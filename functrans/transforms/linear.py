@@ -1,0 +1,93 @@
+"""A linear map as a list of equations: what `linearize` makes, and reverse mode walks backwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from functrans.ir.program import Equation, Literal, Program, Var, prune
+from functrans.ir.types import is_key_dtype
+from functrans.trace import Tracer, literal, typeof
+
+
+class Linear:
+    """A linear map: equations from tangents to tangents. Residuals are values inside it.
+    Among the equations may be some that no output needs, until it is `pruned`."""
+
+    __slots__ = ("equations", "inputs", "out_types", "outputs")
+
+    def __init__(self, equations: list, inputs: list, outputs: list, types: list):
+        self.equations = equations
+        self.inputs = inputs
+        self.outputs = outputs  # Var, or None where the tangent is zero
+        self.out_types = types
+
+    def pruned(self) -> Linear:
+        """Without the equations that no output needs, so that their residuals can be freed."""
+        outputs = [v for v in self.outputs if v is not None]
+        equations = prune(self.equations, outputs, values=True)
+        return Linear(equations, self.inputs, self.outputs, self.out_types)
+
+    def apart(self) -> tuple[Linear, list[Var], list[Any]]:
+        """The map with names for its residuals, the names, and the residuals."""
+        found: dict[int, tuple[Var, Any]] = {}
+
+        def named(x: Any) -> Any:
+            if x.__class__ is Var or x.__class__ is Literal:
+                return x
+            if x.__class__ is Tracer and x.ref.__class__ is Literal:
+                return x.ref
+            return found.setdefault(id(x), (Var(typeof(x)), x))[0]
+
+        linear = self._with_inputs(named)
+        return linear, [v for v, _ in found.values()], [x for _, x in found.values()]
+
+    def filled(self, names: Sequence[Var], residuals: Sequence[Any]) -> Linear:
+        """The map with residuals for their names."""
+        known = dict(zip(names, residuals, strict=True))
+        return self._with_inputs(lambda x: known.get(x, x) if x.__class__ is Var else x)
+
+    def _with_inputs(self, of: Callable[[Any], Any]) -> Linear:
+        equations = [
+            Equation(e.primitive, tuple(map(of, e.inputs)), e.outputs, e.params, e.source, e.origin)
+            for e in self.equations
+        ]
+        return Linear(equations, self.inputs, self.outputs, self.out_types)
+
+    def program(self) -> Program:
+        """As a Program whose constants are the residuals."""
+        linear, names, residuals = self.pruned().apart()
+        known: dict[Any, Any] = {}  # results of the calls that `AtOnce` made, by what they are now
+        equations = []
+        for e in linear.equations:
+            inputs = tuple([known.get(x, x) if x.__class__ is Var else x for x in e.inputs])
+            if getattr(e.params.get("program"), "cache", {}).get("one operation"):
+                equations += _written_out(e, inputs, known)
+            else:
+                equations.append(
+                    Equation(e.primitive, inputs, e.outputs, e.params, e.source, e.origin)
+                )
+        outs = [
+            _no_tangent(t) if v is None else known.get(v, v)
+            for v, t in zip(self.outputs, self.out_types, strict=True)
+        ]
+        return Program(self.inputs, equations, outs, names, residuals)
+
+
+def _no_tangent(t: Any) -> Literal:
+    """What stands for the tangent of a result that has none; of keys nobody reads it."""
+    return Literal(0, t) if is_key_dtype(t.dtype) else literal(0, t)
+
+
+def _written_out(call: Equation, inputs: tuple, known: dict[Any, Any]) -> list[Equation]:
+    """The equations of the program that is called, with variables of their own."""
+    program = call.params["program"]
+    names = dict(zip(program.inputs, inputs, strict=True))
+    made = []
+    for e in program.equations:
+        variables = tuple([Var(v.type) for v in e.outputs])
+        values = tuple([names.get(v, v) for v in e.inputs])
+        names.update(zip(e.outputs, variables, strict=True))
+        made.append(Equation(e.primitive, values, variables, e.params, call.source, call.origin))
+    known.update(zip(call.outputs, [names[v] for v in program.outputs], strict=True))
+    return made

@@ -1,0 +1,11 @@
+"""`jax.typing`: names for annotations. A traced value is one of `ArrayLike` too, also in
+`isinstance`."""
+
+import numpy as np
+from jax.typing import DTypeLike as DTypeLike
+
+from functrans.numpy import ndarray
+
+__all__ = ["ArrayLike", "DTypeLike"]
+
+ArrayLike = ndarray | np.ndarray | np.bool_ | np.number | bool | int | float | complex
