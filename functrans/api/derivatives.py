@@ -172,7 +172,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     outs, linear = run_linearize(flat, leaves, types, active)
     out, aux = flat.results(outs)
     signature = Signature(types, active, in_tree, flat.out_tree, flat.n_out)
-    pullback = Pullback.of(linear, signature)
+    pullback = Pullback(linear.pruned(), signature)  # it may live long
     return (out, pullback, aux) if has_aux else (out, pullback)
 
 

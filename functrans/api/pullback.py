@@ -38,26 +38,23 @@ class _Skeleton:
 
 @register_pytree_node_class
 class Pullback:
-    """Takes the cotangent of a result to those of the primals, one per argument."""
+    """Takes the cotangent of a result to those of the primals, one per argument.
 
-    __slots__ = ("__weakref__", "residuals", "skeleton")
+    Its residuals stand in its equations, and are taken out when it is flattened.
+    """
+
+    __slots__ = ("__weakref__", "_apart", "_linear", "_signature")
     __name__ = property(lambda self: "pullback")
 
-    def __init__(self, skeleton: _Skeleton, residuals: Sequence[Any]):
-        self.skeleton = skeleton
-        self.residuals = residuals
-
-    @classmethod
-    def of(cls, linear: Linear, signature: Signature) -> Pullback:
-        """That of a linear map. It may live long, so what it does not need is let go."""
-        named, names, residuals = linear.pruned().apart()
-        return cls(_Skeleton(named, names, signature), residuals)
+    def __init__(self, linear: Linear, signature: Signature):
+        self._linear = linear
+        self._signature = signature
+        self._apart: tuple[Sequence[Any], _Skeleton] | None = None
 
     @boundary
     def __call__(self, *given: Any) -> Any:
-        types, active, in_tree, out_tree, n_out = self.skeleton.signature
-        ct = only_cotangent(given)
-        linear = self.skeleton.linear.filled(self.skeleton.names, self.residuals)
+        types, active, in_tree, out_tree, n_out = self._signature
+        ct, linear = only_cotangent(given), self._linear
         cts = cotangents(ct, out_tree, linear.out_types[:n_out])
         padded = [*cts, *[None] * (len(linear.outputs) - len(cts))]
         found = iter(backward(linear.equations, linear.inputs, linear.outputs, padded))
@@ -67,8 +64,13 @@ class Pullback:
         return tree.unflatten(in_tree, grads)[0]
 
     def tree_flatten(self) -> tuple[Sequence[Any], _Skeleton]:
-        return self.residuals, self.skeleton
+        if self._apart is None:
+            linear, names, residuals = self._linear.apart()
+            self._apart = residuals, _Skeleton(linear, names, self._signature)
+        return self._apart
 
     @classmethod
     def tree_unflatten(cls, skeleton: _Skeleton, residuals: Sequence[Any]) -> Pullback:
-        return cls(skeleton, residuals)
+        made = cls(skeleton.linear.filled(skeleton.names, residuals), skeleton.signature)
+        made._apart = residuals, skeleton
+        return made
