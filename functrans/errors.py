@@ -134,7 +134,7 @@ class NonConcreteMask(FunctransError, jax.errors.NonConcreteBooleanIndexError):
     """A boolean mask of unknown values selects an unknown number of elements."""
 
 
-class NotSupported(FunctransError, TypeError):
+class NotSupported(FunctransError, TypeError, NotImplementedError):
     """What arrays of NumPy allow and traced arrays do not: assignment to elements, hashing."""
 
 

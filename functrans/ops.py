@@ -27,14 +27,14 @@ def _smallest(dtype: Any) -> Any:
     kind = dtype_class(dtype)
     if kind == "bool":
         return False
-    return -np.inf if kind == "float" else int(jax.numpy.iinfo(dtype).min)
+    return -np.inf if kind in ("float", "complex") else int(jax.numpy.iinfo(dtype).min)
 
 
 def _largest(dtype: Any) -> Any:
     kind = dtype_class(dtype)
     if kind == "bool":
         return True
-    return np.inf if kind == "float" else int(jax.numpy.iinfo(dtype).max)
+    return np.inf if kind in ("float", "complex") else int(jax.numpy.iinfo(dtype).max)
 
 
 def _segments(name: str, segment_ids: Any, num_segments: int | None) -> int:

@@ -170,6 +170,7 @@ def test_segments(name):
             f(NUMBERS, IDS, num_segments=8, bucket_size=2),
             f(NUMBERS.astype("uint8"), IDS, 7),
             f(NUMBERS > 3, IDS, 7) if name in ("segment_max", "segment_min") else None,
+            f(NUMBERS * (1 + 2j), IDS, 7),
             f(NUMBERS, IDS, 4, mode="clip"),
             f(ROWS, IDS * 0 - 1),
         ]

@@ -133,6 +133,67 @@ _ROWS = {
         jnp.add.reduceat(v, jnp.array([0, 2, 1]))
         jnp.multiply.reduceat(q, jnp.array([0, 2, 1, 1]), axis=2)
         jnp.subtract.outer(x, v)""",
+    "floats at their edges": """
+        jnp.ldexp(x, i[0, 0] + 60)
+        jnp.ldexp(jnp.array([1e-30, 0.0, jnp.inf, jnp.nan]), jnp.array([200, 500, -500, 3]))
+        jnp.ldexp(n8, 3)
+        jnp.spacing(h)
+        jnp.spacing(-x)
+        jnp.angle(i)
+        jnp.angle(h[0, 0])
+        jnp.isinf(2.5)
+        jnp.log2(jnp.zeros(3, complex))
+        jnp.log10(z)
+        jnp.log10(jnp.zeros(3, complex))
+        jnp.logaddexp(z, z * 2j)
+        jnp.logaddexp2(z, z + 1)
+        jnp.floor_divide(x, jnp.array(0.0))
+        jnp.divmod(v, jnp.array(-0.0))
+        jnp.geomspace(z, 2j, 3)
+        jnp.geomspace(p, 8.0, 3)
+        jnp.logspace(h, 2, 3, dtype='float32')
+        jnp.unwrap(n8, period=4)""",
+    "truth values summed": """
+        jnp.sum(i, axis=0, dtype=bool)
+        jnp.prod(i, axis=0, dtype=bool)
+        jnp.nansum(x, dtype=bool)
+        jnp.cumsum(i, axis=0, dtype=bool)
+        jnp.cumprod(i, axis=1, dtype=bool)
+        jnp.cumulative_prod(iv)
+        jnp.cumulative_prod(n8[0])
+        jnp.nanstd(x, ddof=1.5, axis=0)
+        jnp.nanvar(i, ddof=1.5)""",
+    "dtypes of quantiles": """
+        jnp.quantile(h, jnp.float32(0.3))
+        jnp.percentile(g, jnp.array([30.0, 40.0]))
+        jnp.quantile(n8, [0.2, 0.7], method='nearest')
+        jnp.nanquantile(h, 0.3, axis=0)""",
+    "padding": """
+        jnp.pad(x, 2, 'linear_ramp')
+        jnp.pad(x, ((1, 2), (3, 0)), 'linear_ramp', end_values=((1, 2), (3, 4)))
+        jnp.pad(i, 2, 'linear_ramp', end_values=5)
+        jnp.pad(i, (1, 3), 'mean')
+        jnp.pad(i, (1, 3), 'median', stat_length=2)
+        jnp.pad(x, (1, 3), 'maximum', stat_length=((1, 2), (2, 1)))
+        jnp.pad(x, 5, 'reflect', reflect_type='odd')
+        jnp.pad(x, ((1, 7), (4, 2)), 'symmetric', reflect_type='odd')
+        jnp.pad(x[:, :1], 2, 'reflect', reflect_type='odd')
+        jnp.pad(x, 1, constant_values=x[0, :2])
+        jnp.pad(x, 2, lambda row, widths, axis, _: row.at[: widths[0]].set(axis + 1.0))""",
+    "puts": """
+        jnp.insert(x, 9, 9, axis=0)
+        jnp.insert(x, -9, 9, axis=1)
+        jnp.insert(x, 1, x[:, 0], axis=1)
+        jnp.insert(x, 1, x[:2], axis=0)
+        jnp.insert(x, slice(0, 2), 5.0, axis=1)
+        jnp.roll(x, jnp.array([1, 2]), -1)
+        jnp.roll(x, jnp.array([1, 2]), (0, 1))
+        jnp.apply_along_axis(lambda r: (r[0], {'a': r[::-1]}), 1, q)
+        jnp.vander(v, N=0)
+        jnp.ix_(n8[0, :0], n8[0])
+        jnp.diagflat(3)
+        jnp.blackman(4.5)
+        jnp.bincount(jnp.array([1, 2]), length=0)""",
     "polynomials": """
         jnp.polyadd(v, iv)
         jnp.polysub(iv, iv)
@@ -274,7 +335,8 @@ def test_gradient(group, step):
 WITH_64_BITS = [
     "jnp.frexp(x)", "jnp.spacing(x)", "jnp.unravel_index(i, (3, 4))", "jnp.hamming(5)",
     "jnp.ravel_multi_index((i, j), (3, 4), mode='clip')", "jnp.argpartition(x, 2)",
-    "jnp.r_[1:3, 2.5]",
+    "jnp.r_[1:3, 2.5]", "jnp.angle(i)", "jnp.angle(x)", "jnp.nanstd(i, ddof=1.5)",
+    "jnp.median(n8.astype('uint16'))", "jnp.cumulative_prod(n8[0].astype('int8'))",
 ]  # fmt: skip
 
 
@@ -342,6 +404,15 @@ MISUSE = {
     "histogram2d": lambda jnp, x: jnp.histogram2d(x, x[:2]),
     "nothing to fill with": lambda jnp, x: jnp.unique(x[:0], size=3),
     "r_": lambda jnp, x: jnp.r_["z", x],
+    "a mask of floats": lambda jnp, x: jnp.sum(x, where=x),
+    "two numbers to start from": lambda jnp, x: jnp.sum(x, initial=x),
+    "kind of sort": lambda jnp, x: jnp.sort(x, kind="stable"),
+    "float exponents": lambda jnp, x: jnp.ldexp(x, x),
+    "real dtype of complex": lambda jnp, x: jnp.var(x + 1j, dtype=float),
+    "masks to insert at": lambda jnp, x: jnp.insert(x, x > 0, 1.0),
+    "keyword of another mode": lambda jnp, x: jnp.pad(x, 1, "wrap", stat_length=2),
+    "choices of two shapes": lambda jnp, x: jnp.choose(1, [x, x[:2]]),
+    "int4 and uint8": lambda jnp, x: jnp.add(x.astype("int4"), x.astype("uint8")),
 }
 
 
@@ -497,3 +568,19 @@ def test_log2_and_one_minus_square():
     np.testing.assert_allclose(near, 2**-19 - 2**-40, rtol=1e-7)
     np.testing.assert_allclose(ft.grad(ft.lax.log2)(2.0), 1 / (2 * np.log(2)), rtol=1e-6)
     np.testing.assert_allclose(ft.grad(ft.lax.one_minus_square)(3.0), -6.0)
+
+
+@pytest.mark.parametrize(
+    "name", ["positive", "conjugate", "absolute", "floor", "ceil", "trunc", "round"]
+)
+def test_what_a_function_leaves_as_it_is_becomes_an_array(name):
+    x = np.arange(3, dtype=np.uint8)
+    found = getattr(ft_numpy, name)(x)
+    assert isinstance(found, jax.Array)
+    assert found.dtype == x.dtype
+
+
+def test_out_is_refused_as_jax_refuses_it():
+    for jnp in (ft_numpy, jax_numpy):
+        with pytest.raises(NotImplementedError):
+            jnp.add(1.0, 2.0, out=jax_numpy.ones(()))

@@ -83,3 +83,20 @@ def test_names():
         names = [n for n in dir(theirs) if not n.startswith("_")]
         assert not [n for n in names if not hasattr(importlib.import_module(
             f"functrans.scipy.{module}"), n)]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "names"),
+    [
+        (lambda: ft.scipy.special.spence(np.ones(2, int) > 0), TypeError, "spence(bool[2])"),
+        (lambda: ft.scipy.stats.rankdata(np.ones(2, np.float32), "most"), ValueError, "'most'"),
+        (lambda: ft.scipy.stats.beta.pdf(np.ones(2, np.complex64), 1, 2), TypeError, "pdf(c64[2]"),
+        (lambda: ft.scipy.special.expi(), TypeError, "expi()"),
+    ],
+)
+def test_misuse_of_imported_functions_names_the_call_and_the_line(call, error, names):
+    with pytest.raises(error) as told:
+        call()
+    assert isinstance(told.value, ft.errors.FunctransError)
+    assert names in str(told.value)
+    assert "test_scipy_imported.py" in str(told.value)

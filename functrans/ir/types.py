@@ -193,8 +193,12 @@ def _promote(types: tuple[ArrayType, ...]) -> tuple[Any, bool]:
     try:
         return jax.dtypes.result_type(*points, return_weak_type_flag=True)
     except ValueError as error:
-        if flags.jax_numpy_dtype_promotion != "strict":
-            raise
+        if flags.jax_numpy_dtype_promotion != "strict":  # an integer or float of few bits
+            raise errors.ImplicitPromotion(
+                f"operands of types {', '.join(map(str, types))} have no common dtype: integers of "
+                "up to 4 bits and floats of up to 8 meet only their own kind, at\n"
+                f"    {describe(user_source())}\nConvert one of them by x.astype."
+            ) from error
         raise errors.ImplicitPromotion(
             f"operands of types {', '.join(map(str, types))} are brought to one dtype, which "
             f"jax_numpy_dtype_promotion='strict' forbids, at\n    {describe(user_source())}\n"

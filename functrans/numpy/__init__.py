@@ -27,6 +27,7 @@ from functrans.numpy.integers import *
 from functrans.numpy.joining import *
 from functrans.numpy.linear import *
 from functrans.numpy.nan_reductions import *
+from functrans.numpy.padding import *
 from functrans.numpy.partitions import *
 from functrans.numpy.parts import *
 from functrans.numpy.placing import *

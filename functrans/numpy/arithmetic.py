@@ -58,8 +58,10 @@ def floor_divide(x: Any, y: Any, /) -> Any:
 
 def _float_divmod(x: Any, y: Any) -> tuple[Any, Any]:
     rest = prims.rem(x, y)
-    quotient = prims.div(prims.sub(x, rest), y)
     zero = same(x, 0)
+    # by zero: the infinity of x / y, not the NaN of the rest
+    whole = select_n(prims.eq(y, zero), prims.sub(x, rest), x)
+    quotient = prims.div(whole, y)
     correct = prims.and_(prims.ne(rest, zero), prims.ne(prims.sign(y), prims.sign(rest)))
     rest = select_n(correct, rest, prims.add(rest, y))
     quotient = select_n(correct, quotient, prims.sub(quotient, same(x, 1)))

@@ -17,7 +17,7 @@ from functrans import lax
 from functrans.lax.arguments import placed
 from functrans.numpy import prims, shaping
 from functrans.numpy.creation import or_float
-from functrans.numpy.joining import pad
+from functrans.numpy.padding import pad
 from functrans.numpy.promotion import array_of, axes_of, cast, inexact_dtype, invalid
 from functrans.numpy.repeating import roll
 from functrans.primitives.call import composite

@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from functrans.ir.types import dtype_class
+from functrans.ir.types import canonical_dtype, dtype_class, is_inexact
 from functrans.numpy import prims
-from functrans.numpy.arithmetic import same
+from functrans.numpy.arithmetic import remainder, same
 from functrans.numpy.prims import select_n
 from functrans.numpy.promotion import (
     BOOL,
     align,
     align_inexact,
+    array_of,
     cast,
     invalid,
     mismatch,
@@ -27,7 +28,7 @@ from functrans.trace import literal, materialize, typeof
 
 __all__ = [
     "angle", "around", "copysign", "deg2rad", "degrees", "fmax", "fmin", "heaviside", "hypot",
-    "isinf", "isnan", "isneginf", "isposinf", "ldexp", "log2", "log10", "logaddexp", "logaddexp2",
+    "isinf", "isnan", "isneginf", "isposinf", "log2", "log10", "logaddexp", "logaddexp2",
     "modf", "rad2deg", "radians", "round", "signbit", "sinc", "trunc",
 ]  # fmt: skip
 
@@ -42,8 +43,7 @@ def log2(x: Any, /) -> Any:
 
     Source: `jax.numpy.log2`.
     """
-    y = prims.log(to_inexact(value_of(x, "log2")))
-    return prims.div(y, literal(math.log(2), typeof(y).strong()))
+    return _log_to_base("log2", x, 2)
 
 
 def log10(x: Any, /) -> Any:
@@ -51,8 +51,16 @@ def log10(x: Any, /) -> Any:
 
     Source: `jax.numpy.log10`.
     """
-    y = prims.log(to_inexact(value_of(x, "log10")))
-    return prims.div(y, literal(math.log(10), typeof(y).strong()))
+    return _log_to_base("log10", x, 10)
+
+
+def _log_to_base(name: str, x: Any, base: int) -> Any:
+    """log(x) / log(base); of complex numbers part by part, so that no infinity meets a zero."""
+    y = prims.log(to_inexact(value_of(x, name)))
+    if dtype_class(typeof(y).dtype) == "complex":
+        parts = [prims.real(y), prims.imag(y)]
+        return prims.complex_(*[prims.div(p, same(p, math.log(base))) for p in parts])
+    return prims.div(y, literal(math.log(base), typeof(y).strong()))
 
 
 def logaddexp(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
@@ -77,6 +85,8 @@ def _log_of_sum(operands: list[Any], unit: float) -> Any:
     """max(x, y) + log(1 + exp(-|x - y| unit)) / unit; x + y where both are the same infinity or
     one is NaN. There the difference is replaced, so that no NaN reaches the gradient."""
     x, y = operands
+    if dtype_class(typeof(x).dtype) == "complex":
+        return _log_of_complex_sum(x, y, unit)
     delta = prims.sub(x, y)
     undefined = prims.ne(delta, delta)
     delta = select_n(undefined, delta, same(delta, 0))
@@ -89,6 +99,19 @@ def _log_of_sum(operands: list[Any], unit: float) -> Any:
         rest = prims.log1p(prims.exp(prims.mul(distance, same(distance, -unit))))
         rest = prims.div(rest, same(rest, unit))
     return select_n(undefined, prims.add(largest, rest), prims.add(x, y))
+
+
+def _log_of_complex_sum(x: Any, y: Any, unit: float) -> Any:
+    """As `_log_of_sum`, of the operand that comes last in the order of complex numbers and the
+    distance of the other; the imaginary part is brought to [-pi, pi] / unit."""
+    largest = prims.max_(x, y)
+    distance = prims.sub(prims.add(x, y), prims.add(largest, largest))
+    rest = prims.log1p(prims.exp(prims.mul(distance, same(distance, unit))))
+    z = prims.add(largest, prims.div(rest, same(rest, unit)))
+    angle = prims.imag(z)
+    half = same(angle, math.pi / unit)
+    turned = remainder(prims.add(angle, half), prims.add(half, half))
+    return prims.complex_(prims.real(z), prims.sub(turned, half))
 
 
 def degrees(x: Any, /) -> Any:
@@ -154,8 +177,11 @@ def angle(z: Any, deg: bool = False) -> Any:
 
     Source: `jax.numpy.angle`.
     """
-    z = to_inexact(value_of(z, "angle"))
+    z = value_of(z, "angle")
     t = typeof(z)
+    if not is_inexact(t.dtype) or (dtype_class(t.dtype) == "float" and t.ndim == 0):
+        z = cast(z, canonical_dtype(np.dtype("float64")))
+        t = typeof(z)
     if dtype_class(t.dtype) == "complex":
         y = prims.atan2(prims.imag(z), prims.real(z))
     else:
@@ -181,6 +207,7 @@ def isinf(x: Any, /) -> Any:
     t = typeof(x)
     kind = dtype_class(t.dtype)
     if kind == "float":
+        x = cast(x, t.dtype)
         return prims.eq(prims.abs_(x), same(x, np.inf))
     if kind == "complex":
         return prims.or_(isinf(prims.real(x)), isinf(prims.imag(x)))
@@ -285,8 +312,11 @@ def trunc(x: Any) -> Any:
     Source: `jax.numpy.trunc`.
     """
     x = value_of(x, "trunc")
-    if dtype_class(typeof(x).dtype) != "float":
-        return materialize(x)
+    kind = dtype_class(typeof(x).dtype)
+    if kind == "complex":
+        raise mismatch("trunc", f"takes real numbers, not {typeof(x)}")
+    if kind != "float":
+        return array_of(x, "trunc")
     return select_n(prims.lt(x, same(x, 0)), prims.floor(x), prims.ceil(x))
 
 
@@ -298,16 +328,6 @@ def modf(x: Any, /, out: None = None) -> tuple[Any, Any]:
     x = to_inexact(value_of(x, "modf"))
     whole = select_n(prims.ge(x, same(x, 0)), prims.ceil(x), prims.floor(x))
     return prims.sub(x, whole), whole
-
-
-def ldexp(x: Any, y: Any, /) -> Any:
-    """x * 2**y, of integers y.
-
-    Source: `jax.numpy.ldexp`.
-    """
-    x, y = to_inexact(value_of(x, "ldexp")), value_of(y, "ldexp", 1)
-    scale = prims.exp2(cast(y, typeof(x).dtype, typeof(y).weak_type))
-    return prims.mul(*align(x, scale, "ldexp"))
 
 
 def round(a: Any, decimals: int = 0, out: None = None) -> Any:
@@ -326,7 +346,7 @@ def round(a: Any, decimals: int = 0, out: None = None) -> Any:
     if kind in ("int", "uint"):
         if decimals < 0:
             raise invalid("round", "decimals < 0 is not defined for integers", "Cast to a float.")
-        return materialize(a)
+        return array_of(a, "round")
     if kind == "bool":
         raise invalid("round", f"takes numbers, not {t}")
     if kind == "complex":

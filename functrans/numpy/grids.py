@@ -128,7 +128,8 @@ def diagflat(v: Any, k: int = 0) -> Any:
 
     Source: `jax.numpy.diagflat`.
     """
-    return diag(ravel(v), k)
+    v = ravel(v)
+    return diag(cast(v, typeof(v).dtype), k)
 
 
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
@@ -141,6 +142,8 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
     if t.ndim != 1:
         raise invalid("vander", f"takes a vector, got {t}")
     n = t.shape[0] if N is None else N
+    if n == 0:
+        return filled(0, ArrayType((t.shape[0], 0), t.dtype))
     powers = range(n) if increasing else range(n - 1, -1, -1)
     return stack([prims.integer_pow(x, y=p) for p in powers], axis=1)
 
@@ -203,7 +206,9 @@ def ix_(*args: Any) -> tuple[Any, ...]:
             raise invalid("ix_", f"takes vectors, got {t}")
         if t.dtype == BOOL:
             (a,) = nonzero(a)
-            t = typeof(a)
+        elif t.size == 0:  # an index, as one of an empty list
+            a = cast(a, canonical_dtype(np.dtype("int64")))
+        t = typeof(a)
         shape = tuple([t.shape[0] if j == i else 1 for j in range(len(args))])
         out.append(reshape(a, shape))
     return tuple(out)

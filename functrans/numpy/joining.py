@@ -1,4 +1,4 @@
-"""Functions that put arrays together, take them apart, or pad them."""
+"""Functions that put arrays together and take them apart."""
 
 from __future__ import annotations
 
@@ -11,18 +11,13 @@ from typing import Any
 import numpy as np
 
 from functrans import pytrees as tree
-from functrans.ir.types import ArrayType
-from functrans.numpy import prims, reductions
+from functrans.numpy import prims
 from functrans.numpy.indexing import getitem
 from functrans.numpy.promotion import (
-    SCALARS,
     array_of,
     axis_index,
-    cast,
-    expand,
     invalid,
     mismatch,
-    value_of,
 )
 from functrans.numpy.selecting import astype
 from functrans.numpy.shaping import (
@@ -40,7 +35,7 @@ from functrans.trace import Tracer, typeof
 
 __all__ = [
     "append", "array_split", "block", "column_stack", "concat", "concatenate", "dsplit", "dstack",
-    "hsplit", "hstack", "pad", "split", "stack", "unstack", "vsplit", "vstack",
+    "hsplit", "hstack", "split", "stack", "unstack", "vsplit", "vstack",
 ]  # fmt: skip
 
 
@@ -295,155 +290,3 @@ def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     Source: `jax.numpy.dsplit`.
     """
     return _split("dsplit", ary, indices_or_sections, 2)
-
-
-# --- padding --------------------------------------------------------------------------------------
-
-
-def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
-    """Put elements before and after the array along each axis.
-
-    Arguments:
-      array: array.
-      pad_width: an int, a pair (before, after), or one pair per axis.
-      mode: "constant" (with `constant_values`), "edge", "reflect", "symmetric", "wrap", "empty",
-        "maximum", "minimum", "mean".
-      constant_values: a number, a pair or one pair per axis.
-
-    Raises:
-      InvalidArgument: an unknown mode, or widths that do not fit.
-
-    Source: `jax.numpy.pad`.
-
-    Example:
-      >>> import functrans.numpy as jnp
-      >>> print(jnp.pad(jnp.ones(2), 1))
-      [0. 1. 1. 0.]
-    """
-    array = array_of(array, "pad")
-    t = typeof(array)
-    widths = _pad_widths(pad_width, t.ndim)
-    if mode == "constant":
-        return _pad_constant(array, t, widths, kwargs.pop("constant_values", 0))
-    if mode == "empty":
-        return _pad_constant(array, t, widths, 0)
-    if mode in _INDEX_OF:
-        for axis, (low, high) in enumerate(widths):
-            if low or high:
-                array = _pad_by_index(array, axis, low, high, mode)
-        return array
-    if mode in ("maximum", "minimum", "mean"):
-        for axis, (low, high) in enumerate(widths):
-            if low or high:
-                array = _pad_statistic(array, axis, low, high, mode)
-        return array
-    known = ", ".join(["constant", "empty", *_INDEX_OF, "maximum", "minimum", "mean"])
-    raise invalid("pad", f"unknown mode {mode!r}", f"Modes are {known}.")
-
-
-def _pad_widths(width: Any, ndim: int) -> list[tuple[int, int]]:
-    array = np.asarray(width)
-    if array.ndim > 2 or array.dtype.kind not in "iu":
-        raise mismatch("pad", f"pad_width must hold ints, got {width!r:.60}")
-    try:
-        pairs = [tuple(p) for p in np.broadcast_to(array, (ndim, 2)).tolist()]
-    except ValueError:
-        raise invalid(
-            "pad", f"pad_width {width} does not fit an array of {ndim} axes",
-            "Give an int, a pair, or one pair per axis.",
-        ) from None  # fmt: skip
-    if any(n < 0 for pair in pairs for n in pair):
-        raise invalid("pad", f"index can't contain negative values: {pairs}")
-    return pairs
-
-
-def _pad_constant(array: Any, t: ArrayType, widths: list[tuple[int, int]], values: Any) -> Any:
-    if values.__class__ in SCALARS or np.ndim(values) == 0:
-        value = cast(value_of(values, "pad"), t.dtype, t.weak_type)
-        return prims.pad(array, value, config=tuple([(a, b, 0) for a, b in widths]))
-    per_axis = np.broadcast_to(np.asarray(values), (t.ndim, 2))
-    for axis, (low, high) in enumerate(widths):
-        for side, n in ((0, low), (1, high)):
-            config = [(0, 0, 0)] * t.ndim
-            config[axis] = (n, 0, 0) if side == 0 else (0, n, 0)
-            value = cast(value_of(per_axis[axis, side], "pad"), t.dtype, t.weak_type)
-            array = prims.pad(array, value, config=tuple(config))
-    return array
-
-
-def _reflect(places: np.ndarray, n: int) -> np.ndarray:
-    if n == 1:
-        return np.zeros_like(places)
-    period = 2 * (n - 1)
-    inside = places % period
-    return np.where(inside < n, inside, period - inside)
-
-
-def _symmetric(places: np.ndarray, n: int) -> np.ndarray:
-    inside = places % (2 * n)
-    return np.where(inside < n, inside, 2 * n - 1 - inside)
-
-
-# Which element stands at a place outside 0..n-1.
-_INDEX_OF = {
-    "edge": lambda places, n: np.clip(places, 0, n - 1),
-    "reflect": _reflect,
-    "symmetric": _symmetric,
-    "wrap": lambda places, n: places % n,
-}
-
-
-def _pad_by_index(array: Any, axis: int, low: int, high: int, mode: str) -> Any:
-    """Parts of the array, reversed or repeated, around it."""
-    n = typeof(array).shape[axis]
-    if n == 0:
-        raise invalid("pad", f"can't extend empty axis {axis} using mode {mode!r}")
-    index = _INDEX_OF[mode](np.arange(-low, n + high), n)
-    return prims.concatenate(*_runs(array, axis, index), dimension=axis)
-
-
-def _runs(array: Any, axis: int, index: np.ndarray) -> list[Any]:
-    """The elements at these places, as slices of runs that go up, go down or stay."""
-    runs = []
-    start = 0
-    while start < len(index):
-        end = start + 1
-        if end < len(index):
-            step = int(index[end] - index[start])
-            if step in (-1, 0, 1):
-                while end < len(index) and index[end] - index[end - 1] == step:
-                    end += 1
-            else:
-                step = 1
-        else:
-            step = 1
-        first, last = int(index[start]), int(index[end - 1])
-        runs.append(_run(array, axis, first, last, step, end - start))
-        start = end
-    return runs
-
-
-def _run(array: Any, axis: int, first: int, last: int, step: int, n: int) -> Any:
-    shape = typeof(array).shape
-    low, high = [0] * len(shape), list(shape)
-    low[axis], high[axis] = min(first, last), max(first, last) + 1
-    piece = array
-    if (low[axis], high[axis]) != (0, shape[axis]):
-        piece = prims.slice_(array, start=tuple(low), limit=tuple(high), strides=(1,) * len(shape))
-    if step == -1:
-        return prims.rev(piece, dimensions=(axis,))
-    if step == 0:
-        return expand(piece, (*shape[:axis], n, *shape[axis + 1 :]))
-    return piece
-
-
-def _pad_statistic(array: Any, axis: int, low: int, high: int, mode: str) -> Any:
-    t = typeof(array)
-    statistics: dict[str, Any] = {
-        "maximum": reductions.max,
-        "minimum": reductions.min,
-        "mean": reductions.mean,
-    }
-    value = cast(statistics[mode](array, axis=axis, keepdims=True), t.dtype)
-    sides = [expand(value, (*t.shape[:axis], n, *t.shape[axis + 1 :])) for n in (low, high)]
-    return prims.concatenate(sides[0], array, sides[1], dimension=axis)

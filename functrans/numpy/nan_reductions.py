@@ -9,6 +9,7 @@ import numpy as np
 from functrans.ir.types import is_inexact
 from functrans.numpy import prims
 from functrans.numpy.promotion import (
+    align,
     value_of,
 )
 from functrans.numpy.reductions import all, argmax, argmin, included, max, mean, min, prod, sum, var
@@ -120,11 +121,11 @@ def nanvar(
     a = value_of(a, "nanvar")
     valid = prims.eq(a, a)
     if where is not None:
-        valid = prims.and_(valid, included(where, typeof(a)))
+        valid = prims.and_(valid, included(where, typeof(a), "nanvar"))
     x = prims.select_n(valid, literal(0, typeof(a)), a)
     y = var(x, axis, dtype, None, ddof, keepdims, where=valid, mean=mean)
     n = sum(valid, axis, typeof(y).dtype, None, keepdims)
-    too_few = prims.le(n, literal(ddof, typeof(n)))
+    too_few = prims.le(*align(n, ddof, "nanvar"))
     return prims.select_n(too_few, y, literal(np.nan, typeof(y)))
 
 

@@ -8,10 +8,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from functrans.ir.types import dtype_class
+from functrans.ir.types import dtype_class, is_inexact
 from functrans.numpy import prims
 from functrans.numpy.arithmetic import remainder
 from functrans.numpy.differences import diff
+from functrans.numpy.floating import copysign
 from functrans.numpy.promotion import (
     BOOL,
     array_of,
@@ -25,14 +26,15 @@ from functrans.numpy.promotion import (
     value_of,
 )
 from functrans.numpy.selecting import where
+from functrans.numpy.ufuncs import absolute, add
 from functrans.primitives.bitwise import clz
 from functrans.primitives.call import composite
 from functrans.primitives.selection import stop_gradient
 from functrans.trace import full, literal, materialize, typeof
 
-INT32 = np.dtype("int32")
+INT32, FLOAT32 = np.dtype("int32"), np.dtype("float32")
 
-__all__ = ["frexp", "iscomplex", "isreal", "spacing", "unwrap"]
+__all__ = ["frexp", "iscomplex", "isreal", "ldexp", "spacing", "unwrap"]
 
 
 @composite
@@ -70,14 +72,10 @@ def frexp(x: Any, /) -> tuple[Any, Any]:
     moved = prims.or_(moved, prims.and_(bits, literal(-1 << (info.bits - 1), at)))
     exact = prims.bitcast_convert_type(moved, dtype=t.dtype)
 
-    def power_of_two(k: Any) -> Any:
-        raw = prims.shift_left(cast(prims.add(k, 1 - info.minexp), at.dtype), info.nmant)
-        return prims.bitcast_convert_type(raw, dtype=t.dtype)
-
     # of other numbers it is a product, in two steps that cannot overflow: it has a derivative
     half = prims.shift_right_arithmetic(exponent, 1)
-    scaled = prims.mul(x, power_of_two(prims.neg(half)))
-    scaled = prims.mul(scaled, power_of_two(prims.sub(half, exponent)))
+    scaled = prims.mul(x, _power_of_two(prims.neg(half), t.dtype))
+    scaled = prims.mul(scaled, _power_of_two(prims.sub(half, exponent), t.dtype))
     special = prims.or_(prims.eq(size, literal(0, at)), prims.not_(prims.is_finite(x)))
     mantissa = prims.select_n(small, scaled, exact)
     return (
@@ -86,9 +84,46 @@ def frexp(x: Any, /) -> tuple[Any, Any]:
     )
 
 
+def _power_of_two(k: Any, dtype: Any) -> Any:
+    """2 ** k, of integers k from minexp to maxexp - 1 of a float dtype: its bits."""
+    info = jax.numpy.finfo(dtype)
+    field = cast(prims.add(k, 1 - info.minexp), np.dtype(f"int{info.bits}"))
+    return prims.bitcast_convert_type(prims.shift_left(field, info.nmant), dtype=dtype)
+
+
+@composite
+def ldexp(x: Any, y: Any, /) -> Any:
+    """x * 2 ** y, of integers y, without overflow on the way.
+
+    Source: `jax.numpy.ldexp`.
+
+    Example:
+      >>> import functrans.numpy as jnp
+      >>> print(jnp.ldexp(jnp.array([0.5, -0.75]), 4))
+      [  8. -12.]
+    """
+    x, y = value_of(x, "ldexp"), value_of(y, "ldexp", 1)
+    if dtype_class(typeof(x).dtype) == "complex" or is_inexact(typeof(y).dtype):
+        raise invalid("ldexp", f"takes real x and integers y, not {typeof(x)} and {typeof(y)}")
+    mantissa, exponent = frexp(x)
+    dtype = typeof(mantissa).dtype
+    # as floats, in which no integer overflows
+    y = cast(y, FLOAT32)
+    sums = add(cast(exponent, FLOAT32), y)
+    mantissa = expand(mantissa, typeof(sums).shape)
+    most = 3 * (jax.numpy.finfo(dtype).maxexp - 3)
+    t = typeof(sums)
+    sums = prims.min_(prims.max_(sums, literal(-most, t)), literal(most + 2, t))
+    sums = cast(sums, INT32)
+    third = prims.div(sums, literal(3, typeof(sums)))
+    step = _power_of_two(third, dtype)
+    rest = _power_of_two(prims.sub(prims.sub(sums, third), third), dtype)
+    return prims.mul(prims.mul(prims.mul(mantissa, step), step), rest)
+
+
 @composite
 def spacing(x: Any, /) -> Any:
-    """The distance to the next number away from zero, with the sign of x.
+    """The distance to the next number away from zero, with the sign of x; in float16 upwards.
 
     Source: `jax.numpy.spacing`.
 
@@ -100,11 +135,12 @@ def spacing(x: Any, /) -> Any:
     x = to_inexact(value_of(x, "spacing"))
     t = typeof(x)
     if dtype_class(t.dtype) == "complex":
-        raise mismatch("spacing", f"takes real numbers, not {t}")
-    x = cast(x, t.dtype)
-    t = typeof(x)
-    away = prims.select_n(prims.lt(x, literal(0, t)), literal(math.inf, t), literal(-math.inf, t))
-    return prims.sub(prims.nextafter(materialize(x), away), x)
+        raise invalid("spacing", f"takes real numbers, not {t}")
+    x = materialize(cast(x, t.dtype))
+    away = literal(math.inf, typeof(x))
+    if t.dtype != np.float16:  # NumPy goes upwards there
+        away = copysign(away, x)
+    return prims.sub(prims.nextafter(x, away), x)
 
 
 def iscomplex(x: Any) -> Any:
@@ -174,6 +210,6 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 2 * math.p
 
 
 def _small(steps: Any, limit: Any) -> Any:
-    size = prims.abs_(steps)
+    size = absolute(steps)
     (size, limit) = promote_dtypes((size, limit), "unwrap")
     return prims.lt(size, expand(limit, typeof(size).shape))

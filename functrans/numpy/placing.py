@@ -18,6 +18,7 @@ from functrans.numpy.creation import ones
 from functrans.numpy.indexing import At, nonzero, take
 from functrans.numpy.promotion import (
     array_of,
+    broadcast_shape,
     cast,
     expand,
     invalid,
@@ -144,7 +145,8 @@ def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
         raise invalid("choose", f"mode must be 'raise', 'wrap' or 'clip', got {mode!r}")
     xs = promote_dtypes([array_of(c, "choose", 1) for c in choices], "choose")
     dtype = typeof(xs[0]).dtype
-    shape = np.broadcast_shapes(typeof(a).shape, *[typeof(x).shape for x in xs])
+    types = [typeof(a), *[typeof(x) for x in xs]]
+    shape = broadcast_shape([t.shape for t in types], "choose", types, errors.InvalidArgument)
     a, xs = expand(a, shape), [expand(x, shape) for x in xs]
     result = xs[0]
     for k, x in enumerate(xs[1:], 1):

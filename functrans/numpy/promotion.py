@@ -69,6 +69,14 @@ def type_of(x: Any, name: str, position: int = 0) -> ArrayType:
         ) from None
 
 
+def mask_of(where: Any, name: str) -> Any:
+    """What to include, which must be booleans."""
+    where = value_of(where, name)
+    if typeof(where).dtype is not BOOL:
+        raise invalid(name, f"where must be booleans, got {typeof(where)}", "Pass where != 0.")
+    return where
+
+
 _LITERALS: dict[tuple, Literal] = {}
 
 

@@ -142,7 +142,7 @@ def _quantile(
 ) -> Any:
     if method not in _METHODS:
         raise invalid(name, f"unknown method {method!r}", f"Methods are {', '.join(_METHODS)}.")
-    a, q = promote_inexact((a, array_of(q, name, 1)), name)
+    (a,), (q,) = promote_inexact((a,), name), promote_inexact((q,), name)
     a, q = array_of(a, name), array_of(q, name)
     if typeof(q).ndim > 1:
         raise invalid(name, f"q must be a number or a vector, got {typeof(q)}")

@@ -16,9 +16,12 @@ from functrans.numpy import prims
 from functrans.numpy.arithmetic import power
 from functrans.numpy.floating import log10
 from functrans.numpy.promotion import (
+    align_inexact,
+    broadcast_shape,
     cast,
     constant,
     expand,
+    inexact_dtype,
     invalid,
     promote_inexact,
     user_dtype,
@@ -110,9 +113,10 @@ def linspace(
     if num < 0:
         raise invalid("linspace", f"Number of samples, {num}, must be non-negative.")
     start, stop = promote_inexact((start, stop), "linspace")
-    wide = typeof(start).dtype
-    to = wide if dtype is None else user_dtype(dtype)
-    shape = np.broadcast_shapes(typeof(start).shape, typeof(stop).shape)
+    to = typeof(start).dtype if dtype is None else user_dtype(dtype)
+    wide = inexact_dtype(to)  # in which it is computed
+    types = typeof(start), typeof(stop)
+    shape = broadcast_shape([t.shape for t in types], "linspace", types, errors.InvalidArgument)
     start, stop = (expand(cast(x, wide), shape) for x in (start, stop))
     parts = num - 1 if endpoint else num
     out, distance = _interpolated(start, stop, num, parts, endpoint)
@@ -157,8 +161,8 @@ def logspace(
 
     Source: `jax.numpy.logspace`.
     """
-    powers = linspace(start, stop, num, endpoint, axis=axis)
-    out = power(base, powers)
+    wide = None if dtype is None else inexact_dtype(user_dtype(dtype))
+    out = power(base, linspace(start, stop, num, endpoint, dtype=wide, axis=axis))
     return out if dtype is None else astype(out, dtype)
 
 
@@ -169,13 +173,9 @@ def geomspace(
 
     Source: `jax.numpy.geomspace`.
     """
-    start, stop = promote_inexact((start, stop), "geomspace")
-    negative = prims.lt(start, literal(0, typeof(start)))
-    sign = prims.select_n(
-        prims.and_(negative, prims.lt(stop, literal(0, typeof(stop)))),
-        literal(1, typeof(start)), literal(-1, typeof(start)),
-    )  # fmt: skip
-    start, stop = prims.mul(start, sign), prims.mul(stop, sign)
+    start, stop = align_inexact((start, stop), "geomspace")
+    sign = _common_sign(start, stop)
+    start, stop = prims.div(start, sign), prims.div(stop, sign)
     powers = linspace(log10(start), log10(stop), num, endpoint, axis=axis)
     out = power(10.0, powers)
     n = typeof(out).shape[axis]
@@ -189,6 +189,16 @@ def geomspace(
     out = prims.mul(ends, expand(sign, typeof(ends).shape))
     out = moveaxis(out, 0, axis)
     return cast(out, typeof(out).dtype if dtype is None else user_dtype(dtype))
+
+
+def _common_sign(start: Any, stop: Any) -> Any:
+    """-1 where both numbers are negative; of complex ones the direction of the first."""
+    t = typeof(start)
+    if dtype_class(t.dtype) == "complex":
+        return prims.sign(start)
+    zero = literal(0, t)
+    both = prims.and_(prims.lt(start, zero), prims.lt(stop, zero))
+    return prims.select_n(both, literal(1, t), literal(-1, t))
 
 
 def _rows(x: Any, start: int, stop: int) -> Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import builtins
 import math
+import operator
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from functrans.numpy import prims
 from functrans.numpy.linear import diagonal
 from functrans.numpy.promotion import (
     BOOL,
+    SCALARS,
     align,
     array_of,
     axes_of,
@@ -24,6 +26,7 @@ from functrans.numpy.promotion import (
     expand,
     inexact_dtype,
     invalid,
+    mask_of,
     promote_dtypes,
     scalar,
     user_dtype,
@@ -85,6 +88,14 @@ def strong(x: Any) -> Any:
     return cast(x, t.dtype) if t.weak_type else x
 
 
+def _start(initial: Any, dtype: Any, name: str) -> Any:
+    """The number to start from, at the dtype of the operand."""
+    start = value_of(initial, name)
+    if typeof(start).ndim:
+        raise invalid(name, f"initial must be a number, got {typeof(start)}")
+    return cast(start, dtype)
+
+
 def _reduced(primitive: Primitive, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     t = typeof(x)
     y = primitive(x, axes=axes) if axes else x
@@ -101,14 +112,16 @@ def _fold(
     if dtype is initial is where is None and t in _PLAIN:
         return _reduced(primitive, a, axes_of(axis, len(t.shape), name), keepdims)
     out = user_dtype(dtype) if dtype is not None else wide_integer(t.dtype) if upcast else t.dtype
-    x = cast(a, computed_in(out) if dtype is None else out)
+    if out is BOOL:  # of truth values, counted
+        a = truth(a, name)
+    x = cast(a, wide_integer(out) if out is BOOL else computed_in(out) if dtype is None else out)
     if where is not None:
-        x = select_where(where, x, literal(unit, typeof(x).update(shape=())))
+        x = select_where(mask_of(where, name), x, literal(unit, typeof(x).update(shape=())))
     x = _reduced(primitive, x, axes_of(axis, t.ndim, name), keepdims)
     if initial is not None:
-        start = cast(value_of(initial, name), typeof(x).dtype)
+        start = _start(initial, typeof(x).dtype, name)
         x = combine(*align(x, start, name))
-    return materialize(cast(x, out))
+    return materialize(truth(x, name) if out is BOOL else cast(x, out))
 
 
 def sum(
@@ -173,9 +186,9 @@ def _extreme(
             "Pass initial=, or check for empty arrays first.",
         )
     if initial is not None:
-        initial = cast(value_of(initial, name), t.dtype)
+        initial = _start(initial, t.dtype, name)
     if where is not None:
-        a = select_where(where, a, initial)
+        a = select_where(mask_of(where, name), a, initial)
     a = strong(a)
     if initial is not None and builtins.any(t.shape[i] == 0 for i in axes):
         x = expand(initial, tuple([n for i, n in enumerate(t.shape) if i not in axes]))
@@ -296,7 +309,7 @@ def _truth_of_all(
 ) -> Any:
     x = truth(a, name)
     if where is not None:
-        x = select_where(where, x, literal(unit, ArrayType((), BOOL)))
+        x = select_where(mask_of(where, name), x, literal(unit, ArrayType((), BOOL)))
     return materialize(_reduced(primitive, x, axes_of(axis, typeof(x).ndim, name), keepdims))
 
 
@@ -358,13 +371,23 @@ def mean(
     if where is None:
         n = scalar(_count(t, axes), typeof(total))
     else:
-        n = cast(sum(included(where, t), axes, canonical_dtype(np.dtype("int64"))), wide)
+        n = cast(sum(included(where, t, "mean"), axes, canonical_dtype(np.dtype("int64"))), wide)
     result = cast(prims.div(total, n), out_dtype)
     return materialize(_kept(result, t.shape, axes) if keepdims and axes else result)
 
 
-def included(where: Any, t: ArrayType) -> Any:
-    return expand(truth(where, "where"), t.shape)
+def included(where: Any, t: ArrayType, name: str) -> Any:
+    """The mask of `where`, at the shape of the operand."""
+    return expand(mask_of(where, name), t.shape)
+
+
+def _less(n: Any, ddof: Any, kind: ArrayType) -> Any:
+    """n - ddof, at the type of the sum of squares."""
+    if isinstance(n, int):
+        if ddof.__class__ in SCALARS:
+            return scalar(operator.sub(n, ddof), kind)
+        n = literal(n, kind)
+    return prims.sub(*align(n, ddof, "var"))
 
 
 @composite
@@ -390,6 +413,8 @@ def var(
     t = typeof(a)
     axes = axes_of(axis, t.ndim, "var")
     own = inexact_dtype(t.dtype)
+    if dtype is not None and dtype_class(own) == "complex" != dtype_class(user_dtype(dtype)):
+        raise invalid("var", f"of complex numbers has no dtype {dtype}", "Pass a complex dtype.")
     wide = computed_in(own if dtype is None else np.promote_types(own, user_dtype(dtype)))
     x = cast(a, wide)
     if mean is None:
@@ -406,11 +431,10 @@ def var(
     total = sum(squares, axes, where=where)
     kind = typeof(total)
     if where is None:
-        n = scalar(_count(t, axes) - ddof, kind)
+        n = _count(t, axes)
     else:
-        number = sum(included(where, t), axes, kind.dtype)
-        n = prims.sub(number, literal(ddof, kind))
-    result = prims.div(total, n)
+        n = sum(included(where, t, "var"), axes, kind.dtype)
+    result = prims.div(total, _less(n, ddof, kind))
     if dtype is None:
         out_dtype = np.zeros((), own).real.dtype if dtype_class(own) == "complex" else own
     else:

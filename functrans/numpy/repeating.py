@@ -154,7 +154,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     if axis is None:
         return reshape(roll(ravel(a), shift, 0), shape)
     many = axis if isinstance(axis, (tuple, list)) else (axis,)
-    if isinstance(shift, (tuple, list, np.ndarray)) and np.ndim(shift):
+    if isinstance(shift, (tuple, list)) or typeof(shift).ndim:
         shifts = list(shift)
     else:
         shifts = [shift] * len(many)

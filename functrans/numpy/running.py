@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from functrans.ir.types import canonical_dtype
 from functrans.numpy import prims
 from functrans.numpy.promotion import (
     BOOL,
@@ -17,6 +14,7 @@ from functrans.numpy.promotion import (
     user_dtype,
 )
 from functrans.numpy.reductions import strong, wide_integer
+from functrans.numpy.ufuncs import truth
 from functrans.primitives.base import Primitive
 from functrans.trace import full, typeof
 
@@ -32,11 +30,13 @@ def _running(name: str, primitive: Primitive, a: Any, axis: Any, dtype: Any) -> 
         a = prims.reshape(a, shape=(t.size,))
         axis = 0
     i = axis_index(axis, typeof(a).ndim, name)
-    if dtype is not None:
-        a = cast(a, user_dtype(dtype))
-    elif t.dtype is BOOL:
-        a = cast(a, canonical_dtype(np.dtype("int64")))
-    return primitive(strong(a), axis=i, reverse=False)
+    out = t.dtype if dtype is None else user_dtype(dtype)
+    if dtype is None and out is BOOL:
+        out = wide_integer(out)
+    if out is BOOL:  # of truth values, counted
+        a = truth(a, name)
+    a = strong(cast(a, wide_integer(out) if out is BOOL else out))
+    return cast(primitive(a, axis=i, reverse=False), out)
 
 
 def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Any:
@@ -64,8 +64,9 @@ def _cumulative(
         if t.ndim != 1:
             raise invalid(name, f"axis is needed for an array of {t.ndim} axes", "Pass axis=.")
         axis = 0
-    out = user_dtype(dtype) if dtype is not None else wide_integer(t.dtype)
-    y = _running(name, primitive, x, axis, out)
+    if dtype is None and unit == 0:  # sums are widened, products are not
+        dtype = wide_integer(t.dtype)
+    y = _running(name, primitive, x, axis, dtype)
     if include := initial:
         i = axis_index(axis, t.ndim, name)
         first = full(unit, typeof(y).update(shape=(*t.shape[:i], int(include), *t.shape[i + 1 :])))

@@ -292,6 +292,8 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: int | Sequence[int] | None = N
     value = concrete_value(filt)
     if value is None:
         raise _unknown_size("trim_zeros", "Call it outside of jit and vmap.")
+    if typeof(filt).ndim == 0:
+        return filt
     found = np.nonzero(np.asarray(value))
     index = [slice(None)] * typeof(filt).ndim
     for i in axes_of(axis, len(index), "trim_zeros"):

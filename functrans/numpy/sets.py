@@ -244,13 +244,20 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     t = typeof(arr)
     i = axis_index(axis, t.ndim, "insert")
     n = t.shape[i]
-    places = np.atleast_1d(np.arange(n + 1)[_static_places("insert", obj)])
+    found = _static_places("insert", obj)
+    if isinstance(found, np.ndarray) and found.dtype.kind == "b":
+        raise invalid("insert", f"places must be integers, got {obj!r:.60}")
+    if isinstance(found, slice):
+        found = np.arange(n)[found]
+    # behind the last element what lies behind it, before the first what lies before it
+    places = np.clip(np.atleast_1d(np.where(found < 0, found + n, found)), 0, n)
     values = cast(array_of(values, "insert", 2), t.dtype)
-    count = len(places)
-    if len(places) == 1 and typeof(values).ndim == t.ndim:
-        count = typeof(values).shape[i]
-        places = np.repeat(places, count)
-    added = expand(values, (*t.shape[:i], count, *t.shape[i + 1 :]))
+    values = reshape(values, (*[1] * (t.ndim - typeof(values).ndim), *typeof(values).shape))
+    if np.ndim(found) == 0 and not isinstance(obj, slice):  # the first axis holds what is inserted
+        values = moveaxis(values, 0, i)
+    if len(places) == 1:
+        places = np.repeat(places, typeof(values).shape[i])
+    added = expand(values, (*t.shape[:i], len(places), *t.shape[i + 1 :]))
     # the order of [arr, values] in which each value stands before the element of its place
     order = np.argsort(np.concatenate([np.arange(n) + 0.5, places]), kind="stable")
     return take(concatenate([arr, added], i), order.astype(np.int32), axis=i)

@@ -53,6 +53,7 @@ def sort(
       >>> print(jnp.sort(jnp.array([3, 1, 2])))
       [1 2 3]
     """
+    _refuse_numpys("sort", kind, order)
     a, i = _along("sort", a, axis)
     (y,) = prims.sort(a, dimension=i, is_stable=stable, num_keys=1)
     return prims.rev(y, dimensions=(i,)) if descending else y
@@ -69,6 +70,7 @@ def argsort(
 
     Source: `jax.numpy.argsort`.
     """
+    _refuse_numpys("argsort", kind, order)
     a, i = _along("argsort", a, axis)
     shape = typeof(a).shape
     index = canonical_dtype(np.dtype("int64")) if dtype is None else user_dtype(dtype)
@@ -77,6 +79,12 @@ def argsort(
         a, places = (prims.rev(x, dimensions=(i,)) for x in (a, places))
     _, found = prims.sort(a, places, dimension=i, is_stable=stable, num_keys=1)
     return prims.rev(found, dimensions=(i,)) if descending else found
+
+
+def _refuse_numpys(name: str, kind: Any, order: Any) -> None:
+    if kind is not None or order is not None:
+        given = f"kind={kind!r}" if kind is not None else f"order={order!r}"
+        raise mismatch(name, f"{given} is not supported", "Pass stable=True or stable=False.")
 
 
 def lexsort(keys: Sequence[Any], axis: int = -1) -> Any:

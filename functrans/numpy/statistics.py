@@ -76,6 +76,8 @@ def bincount(
     length = builtins.max(length, minlength)
     one = literal(1, ArrayType(t.shape, canonical_dtype(np.dtype("int64"))))
     what = one if weights is None else array_of(weights, "bincount", 1)
+    if length == 0:
+        return placed(materialize(literal(0, ArrayType((0,), typeof(what).dtype))), out_sharding)
     index = prims.max_(cast(x, np.dtype("int32")), literal(0, t.update(dtype=np.dtype("int32"))))
     zeros = materialize(literal(0, ArrayType((length,), typeof(what).dtype)))
     return placed(At(zeros)[index].add(materialize(what), mode="drop"), out_sharding)

@@ -19,6 +19,7 @@ from functrans.numpy.promotion import (
     BOOL,
     align,
     align_inexact,
+    array_of,
     cast,
     mismatch,
     to_inexact,
@@ -97,7 +98,7 @@ def rounding(name: str, summary: str, primitive: Any) -> Function:
     def of(x: Any, /) -> Any:
         x = value_of(x, name)
         if not is_inexact(typeof(x).dtype):
-            return materialize(x)
+            return array_of(x, name)
         return primitive(x)
 
     return named(of, name, summary)
@@ -224,7 +225,7 @@ def positive(x: Any, /) -> Any:
 
     Source: `jax.numpy.positive`.
     """
-    return materialize(value_of(x, "positive"))
+    return array_of(x, "positive")
 
 
 def absolute(x: Any, /) -> Any:
@@ -234,7 +235,7 @@ def absolute(x: Any, /) -> Any:
     """
     x = value_of(x, "absolute")
     unsigned = dtype_class(typeof(x).dtype) in ("bool", "uint")
-    return materialize(x) if unsigned else prims.abs_(x)
+    return array_of(x, "absolute") if unsigned else prims.abs_(x)
 
 
 abs = absolute
@@ -392,7 +393,9 @@ def conjugate(x: Any, /) -> Any:
     Source: `jax.numpy.conjugate`.
     """
     x = value_of(x, "conjugate")
-    return prims.conj(x) if dtype_class(typeof(x).dtype) == "complex" else materialize(x)
+    if dtype_class(typeof(x).dtype) == "complex":
+        return prims.conj(x)
+    return array_of(x, "conjugate")
 
 
 conj = conjugate

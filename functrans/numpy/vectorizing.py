@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans import errors
+from functrans import errors, pytrees
 from functrans.ir.source import describe, user_source
 from functrans.lax.control_flow import switch
 from functrans.numpy import prims
@@ -213,7 +213,8 @@ def apply_along_axis(
     """Apply a function of vectors to all vectors along an axis.
 
     Arguments:
-      func1d: (vector, *args, **kwargs) -> array of any shape, which takes the place of the axis.
+      func1d: (vector, *args, **kwargs) -> array of any shape, which takes the place of the axis,
+        or a tree of such arrays.
       axis: along which the vectors lie.
       arr: array.
 
@@ -230,16 +231,24 @@ def apply_along_axis(
     # the axes after that of the vectors are mapped over first, so that their results stand last
     arr = moveaxis(arr, i, -1)
     n = len(shape) - 1
+    structure: list[Any] = []  # of what func1d returns
 
-    def over(level: int, x: Any) -> Any:
+    def over(level: int, x: Any) -> tuple[Any, ...]:
         if level == n:
-            return func1d(x, *args, **kwargs)
+            leaves, tree = pytrees.flatten(func1d(x, *args, **kwargs))
+            structure.append(tree)
+            return tuple(leaves)
         return mapped(functools.partial(over, level + 1), [x], [0], typeof(x).shape[0])
 
-    out = array_of(over(0, arr), "apply_along_axis")
-    made = typeof(out).ndim - n  # [before, after, made...] -> [before, made..., after]
-    order = (*range(i), *range(n, n + made), *range(i, n))
-    return prims.transpose(out, permutation=order) if order != tuple(range(n + made)) else out
+    def in_place(out: Any) -> Any:
+        """[before, after, made...] -> [before, made..., after]"""
+        out = array_of(out, "apply_along_axis")
+        made = typeof(out).ndim - n
+        order = (*range(i), *range(n, n + made), *range(i, n))
+        return prims.transpose(out, permutation=order) if order != tuple(range(n + made)) else out
+
+    made = [in_place(x) for x in over(0, arr)]
+    return pytrees.unflatten(structure[0], made)
 
 
 def apply_over_axes(func: Callable[[Any, int], Any], a: Any, axes: Sequence[int]) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -58,7 +57,7 @@ def _window(name: str, summary: str, of_places: Callable[..., Any]) -> Callable[
 
 
 def _size(name: str, M: Any) -> int:
-    size = operator.index(M)
+    size = int(M)
     if size < 0:
         raise invalid(name, f"the number of points must not be negative, got {size}")
     return size

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from functrans import errors
 from functrans import numpy as jnp
 from functrans.interop.jax_functions import from_jax
+from functrans.ir.source import describe, user_source
 from functrans.ir.types import dtype_class
 from functrans.numpy.promotion import align_inexact, invalid, mismatch, value_of
-from functrans.trace import materialize, typeof
+from functrans.trace import ARRAYS, materialize, typeof
 
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
@@ -63,11 +66,41 @@ def documented(
     return function
 
 
+def told(imported: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """An imported function whose errors are ours: JAX's words with the arguments' types and the
+    user's line."""
+
+    @functools.wraps(imported)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return imported(*args, **kwargs)
+        except errors.FunctransError:
+            raise
+        except (TypeError, ValueError, IndexError, NotImplementedError) as error:
+            made = next(ours for theirs, ours in _OURS.items() if isinstance(error, theirs))
+            given = [str(typeof(x)) if x.__class__ in ARRAYS else f"{x!r:.30}" for x in args]
+            given += [f"{key}={value!r:.30}" for key, value in kwargs.items()]
+            raise made(
+                f"{name}({', '.join(given)}): {str(error).strip()}, at\n"
+                f"    {describe(user_source())}"
+            ) from error
+
+    return call
+
+
+_OURS: dict[type[Exception], type[errors.FunctransError]] = {
+    TypeError: errors.TypeMismatch,
+    NotImplementedError: errors.MissingRule,
+    IndexError: errors.InvalidIndex,
+    ValueError: errors.InvalidArgument,
+}
+
+
 def imported(
     name: str, does: str, example: str, static: tuple[str, ...] = (), module: str = "special"
 ) -> Callable[..., Any]:
     """A function of a module of `jax.scipy` by JAX's own program: for series, continued fractions
     and tables, of which there is nothing to gain by writing them again."""
     theirs = getattr(importlib.import_module(f"jax.scipy.{module}"), name)
-    made = from_jax(theirs, static_argnames=static or None)
+    made = told(from_jax(theirs, static_argnames=static or None), name)
     return documented(made, module, name, does, example)

@@ -19,6 +19,7 @@ from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import guard as _guard
 from functrans.ir.types import dtype_class
 from functrans.numpy import fft, joining, prims
+from functrans.numpy.padding import pad
 from functrans.numpy.promotion import array_of, axes_of, cast, constant, invalid, to_inexact
 from functrans.primitives.call import composite
 from functrans.primitives.complex_numbers import complex_dtype
@@ -123,7 +124,7 @@ def _resized(x: Any, axis: int, n: int) -> Any:
     x = slice_axis(x, axis, 0, min(n, have))
     widths = [(0, 0)] * typeof(x).ndim
     widths[axis] = (0, max(n - have, 0))
-    return joining.pad(x, widths) if n > have else x
+    return pad(x, widths) if n > have else x
 
 
 def _forward(x: Any, axis: int, norm: str | None) -> Any:

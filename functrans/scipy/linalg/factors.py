@@ -9,9 +9,10 @@ import numpy as np
 from functrans import errors, lax
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, dtype_class
-from functrans.numpy import joining, shaping
+from functrans.numpy import shaping
 from functrans.numpy.grids import diag, eye, tril, triu
 from functrans.numpy.linalg.factors import inexact, shape_error
+from functrans.numpy.padding import pad
 from functrans.numpy.promotion import array_of, cast, expand, invalid, mismatch, promote_inexact
 from functrans.primitives.call import composite
 from functrans.primitives.complex_numbers import complex_dtype
@@ -300,7 +301,7 @@ def hessenberg(
     inner = lax.linalg.householder_product(made[..., 1:, : n - 1], taus)
     widths = [(0, 0)] * (typeof(a).ndim - 2) + [(1, 0), (1, 0)]
     corner = full(0, ArrayType((n, n), typeof(a).dtype))
-    first = joining.pad(inner, widths) + corner.at[0, 0].set(1)
+    first = pad(inner, widths) + corner.at[0, 0].set(1)
     return h, first
 
 

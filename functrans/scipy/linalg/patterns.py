@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import operator
+from collections.abc import Callable
 from math import comb, sqrt
 from typing import Any
 
@@ -14,8 +17,11 @@ from functrans.numpy.creation import asarray, or_float
 from functrans.numpy.grids import diag, eye
 from functrans.numpy.indexing import take
 from functrans.numpy.linalg.factors import inexact
+from functrans.numpy.padding import pad
 from functrans.numpy.promotion import array_of, cast, invalid, promote_dtypes, user_dtype
 from functrans.numpy.shaping import atleast_1d, atleast_2d
+from functrans.numpy.ufuncs import conjugate
+from functrans.numpy.vectorizing import vectorize
 from functrans.primitives.call import composite
 from functrans.primitives.complex_numbers import complex_dtype
 from functrans.trace import full, typeof
@@ -52,7 +58,7 @@ def block_diag(*arrs: Any) -> Any:
     start, rows = 0, []
     for x in blocks:
         stop = start + typeof(x).shape[1]
-        rows.append(joining.pad(x, [(0, 0), (start, width - stop)]))
+        rows.append(pad(x, [(0, 0), (start, width - stop)]))
         start = stop
     return joining.concatenate(rows, 0)
 
@@ -67,13 +73,36 @@ def _vector(name: str, x: Any) -> Any:
     return x
 
 
+def _batched(signature: str) -> Callable[..., Any]:
+    """Let a function of vectors take arrays of them, whose leading axes hold a batch."""
+    count = signature.partition("->")[0].count("(")
+
+    def of(function: Callable[..., Any]) -> Callable[..., Any]:
+        parameters = inspect.signature(function)
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            given = parameters.bind(*args, **kwargs).args
+            vectors = [atleast_1d(array_of(x, function.__name__)) for x in given[:count]]
+            one = functools.partial(_with_rest, function, given[count:])
+            return vectorize(one, signature=signature)(*vectors)
+
+        return call
+
+    return of
+
+
+def _with_rest(function: Callable[..., Any], rest: tuple[Any, ...], *vectors: Any) -> Any:
+    return function(*vectors, *rest)
+
+
 @composite
 def toeplitz(c: Any, r: Any = None) -> Any:
     """The matrix with constant diagonals, of its first column and row.
 
     Arguments:
-      c: [m], the first column.
-      r: [n], the first row, whose first element is not read; the conjugate of c by default.
+      c: [..., m], the first column; leading axes hold a batch.
+      r: [..., n], the first row, whose first element is not read; the conjugate of c by default.
 
     Source: `jax.scipy.linalg.toeplitz`.
 
@@ -85,13 +114,16 @@ def toeplitz(c: Any, r: Any = None) -> Any:
        [2 1 2]
        [3 2 1]]
     """
-    c = _vector("toeplitz", c)
-    if r is None:
-        r = prims.conj(c) if dtype_class(typeof(c).dtype) == "complex" else c
-    c, r = promote_dtypes([c, _vector("toeplitz", r)], "toeplitz")
-    m, n = typeof(c).shape[0], typeof(r).shape[0]
-    line = joining.concatenate([c[::-1], r[1:]])
-    return _along(line, (m - 1 - np.arange(m))[:, None] + np.arange(n), (m, n))
+    c = atleast_1d(array_of(c, "toeplitz"))
+    r = conjugate(c) if r is None else atleast_1d(array_of(r, "toeplitz", 1))
+    c, r = promote_dtypes([c, r], "toeplitz")
+
+    def one(c: Any, r: Any) -> Any:
+        m, n = typeof(c).shape[0], typeof(r).shape[0]
+        line = joining.concatenate([c[::-1], r[1:]])
+        return _along(line, (m - 1 - np.arange(m))[:, None] + np.arange(n), (m, n))
+
+    return vectorize(one, signature="(m),(n)->(m,n)")(c, r)
 
 
 def _along(line: Any, places: np.ndarray, shape: tuple[int, ...]) -> Any:
@@ -106,22 +138,27 @@ def hankel(c: Any, r: Any = None) -> Any:
     """The matrix with constant antidiagonals, of its first column and last row.
 
     Arguments:
-      c: [m], the first column.
-      r: [n], the last row, whose first element is not read; zeros by default.
+      c: [..., m], the first column; leading axes hold a batch.
+      r: [..., n], the last row, whose first element is not read; zeros by default.
 
     Source: `jax.scipy.linalg.hankel`.
     """
     c = array_of(c, "hankel")
     r = full(0, typeof(c)) if r is None else array_of(r, "hankel", 1)
-    if typeof(c).ndim != 1 or typeof(r).ndim != 1:
+    if typeof(c).ndim == 0 or typeof(r).ndim == 0:
         raise invalid("hankel", f"takes vectors, got {typeof(c)} and {typeof(r)}")
     c, r = promote_dtypes([c, r], "hankel")
-    m, n = typeof(c).shape[0], typeof(r).shape[0]
-    line = joining.concatenate([c, r[1:]])
-    return _along(line, np.arange(m)[:, None] + np.arange(n), (m, n))
+
+    def one(c: Any, r: Any) -> Any:
+        m, n = typeof(c).shape[0], typeof(r).shape[0]
+        line = joining.concatenate([c, r[1:]])
+        return _along(line, np.arange(m)[:, None] + np.arange(n), (m, n))
+
+    return vectorize(one, signature="(m),(n)->(m,n)")(c, r)
 
 
 @composite
+@_batched("(n)->(n,n)")
 def circulant(c: Any) -> Any:
     """The matrix whose columns are c, rolled by 0, 1, 2, ...
 
@@ -133,6 +170,7 @@ def circulant(c: Any) -> Any:
 
 
 @composite
+@_batched("(n),(m)->(n,n)")
 def leslie(f: Any, s: Any) -> Any:
     """The matrix with f for its first row and s below its diagonal.
 
@@ -150,6 +188,7 @@ def leslie(f: Any, s: Any) -> Any:
 
 
 @composite
+@_batched("(n)->(m,m)")
 def companion(a: Any) -> Any:
     """The companion matrix of a polynomial, whose eigenvalues are its roots.
 
@@ -176,6 +215,7 @@ def fiedler(a: Any) -> Any:
 
 
 @composite
+@_batched("(n)->(m,m)")
 def fiedler_companion(a: Any) -> Any:
     """A companion matrix of a polynomial with five diagonals.
 
@@ -210,6 +250,7 @@ def fiedler_companion(a: Any) -> Any:
 
 
 @composite
+@_batched("(n)->(k,m)")
 def convolution_matrix(a: Any, n: int, mode: str = "full") -> Any:
     """The matrix by which a vector of n numbers is multiplied to convolve it with a.
 
@@ -231,7 +272,7 @@ def convolution_matrix(a: Any, n: int, mode: str = "full") -> Any:
     rows = np.arange(first, m + n - 1 - (cut - first))
     places = rows[:, None] - np.arange(n)
     places = np.where((places < 0) | (places >= m), m, places)  # a zero is put at m
-    return take(joining.pad(a, [(0, 1)]), places, 0)
+    return take(pad(a, [(0, 1)]), places, 0)
 
 
 # --- of a size ------------------------------------------------------------------------------------

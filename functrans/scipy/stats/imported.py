@@ -9,7 +9,7 @@ from typing import Any
 import jax.scipy.stats
 
 from functrans.interop.jax_functions import from_jax
-from functrans.scipy.arguments import documented
+from functrans.scipy.arguments import documented, told
 
 _KINDS = {
     "pdf": "The density of", "logpdf": "The logarithm of the density of",
@@ -31,5 +31,5 @@ def imported(path: str, what: str, example: str) -> Callable[..., Any]:
     """`jax.scipy.stats.<path>` as a function of ours; `what` names the distribution, `example` is
     arguments that it takes."""
     module, _, kind = path.rpartition(".")
-    made = from_jax(operator.attrgetter(path)(jax.scipy.stats))
+    made = told(from_jax(operator.attrgetter(path)(jax.scipy.stats)), kind)
     return documented(made, f"stats.{module}", kind, text_of(kind, what), example)
