@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -100,4 +101,8 @@ def check_result(fun: Callable[..., Any], y: Any, out: Any, i: int) -> None:
 
 
 def function_name(fun: Any) -> str:
-    return getattr(fun, "__qualname__", None) or getattr(fun, "__name__", None) or repr(fun)
+    """The name of a function; of a `partial` that of its function, of an object its class's."""
+    while isinstance(fun, functools.partial):
+        fun = fun.func
+    name = getattr(fun, "__qualname__", None) or getattr(fun, "__name__", None)
+    return name or type(fun).__qualname__
