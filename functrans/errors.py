@@ -28,6 +28,16 @@ class InvalidArgument(FunctransError, ValueError):
     """An argument has a value that the function does not take (an axis out of range, ...)."""
 
 
+class IntegerOverflow(InvalidArgument, OverflowError):
+    """A Python integer is beyond the integers of its dtype."""
+
+
+class DonatedTwice(FunctransError, jax.errors.JaxRuntimeError):
+    """A call was to take over the buffer of an array that it is given a second time."""
+
+    __str__ = Exception.__str__  # JAX's asks for a status
+
+
 class NotFinite(FunctransError, FloatingPointError):
     """A result holds a NaN or an infinity, which `debug_nans` or `debug_infs` forbids."""
 

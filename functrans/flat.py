@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -91,13 +92,18 @@ def check_result(fun: Callable[..., Any], y: Any, out: Any, i: int) -> None:
     except errors.NotAnArray:
         path = tree.path_names(out, "result")[i]
         code = getattr(inspect.unwrap(fun), "__code__", None)
-        where = definition(code) if code is not None else function_name(fun)
+        where = "called" if code is None else "defined"
+        line = describe(user_source()) if code is None else definition(code)
         raise errors.NotAnArray(
             f"{function_name(fun)} returned {y!r:.80} of type {type(y).__qualname__} at {path}; "
-            f"a transformed function must return arrays, scalars or pytrees of them. It is defined "
-            f"at\n    {where}"
+            f"a transformed function must return arrays, scalars or pytrees of them. It is {where} "
+            f"at\n    {line}"
         ) from None
 
 
 def function_name(fun: Any) -> str:
-    return getattr(fun, "__qualname__", None) or getattr(fun, "__name__", None) or repr(fun)
+    """The name of a function; of a `partial` that of its function, of an object its class's."""
+    while isinstance(fun, functools.partial):
+        fun = fun.func
+    name = getattr(fun, "__qualname__", None) or getattr(fun, "__name__", None)
+    return name or type(fun).__qualname__

@@ -414,3 +414,62 @@ def a_function_as_an_operand(m, jnp):
 @misuse(errors.NotAnArray, "f32[3] < None: ", "left out")
 def a_comparison_with_none(m, jnp):
     m.jit(lambda x, limit=None: x < limit)(X)  # <-
+
+
+@misuse(errors.NotSupported, "f32[3]", "deleted", "jnp.delete", jax=False)
+def an_element_is_deleted(m, jnp):
+    def f(x):
+        del x[0]  # <-
+        return x
+
+    m.jit(f)(X)
+
+
+@misuse(errors.UnknownUpdate, "x.at.set", "brackets", "x.at[i].set")
+def an_update_without_an_index(m, jnp):
+    m.jit(lambda x: x.at.set(0.0))(X)  # <-
+
+
+@misuse(errors.InvalidArgument, "step of a slice", "zero")
+def a_slice_of_step_zero(m, jnp):
+    m.jit(lambda x: x[::0])(X)  # <-
+
+
+@misuse(errors.TypeMismatch, "(-1, 3)", "negative size", jax=False)
+def a_negative_number_of_repetitions(m, jnp):
+    jnp.tile(X, -1)  # <-
+
+
+@misuse(errors.TypeMismatch, "list", "no dtype", "'float32'")
+def a_class_for_a_dtype(m, jnp):
+    jnp.zeros(3, dtype=list)  # <-
+
+
+@misuse(errors.InvalidArgument, "None", "[1.0, None]", "jnp.nan")
+def none_among_numbers(m, jnp):
+    jnp.array([1.0, None])  # <-
+
+
+@misuse(errors.InvalidArgument, "subscripts come first", "ij,jk->ik")
+def einsum_without_subscripts(m, jnp):
+    jnp.einsum(M, X)  # <-
+
+
+@misuse(errors.TypeMismatch, "matrix_power", "0.5", "integer")
+def a_matrix_to_a_fractional_power(m, jnp):
+    jnp.linalg.matrix_power(jnp.eye(2), 0.5)  # <-
+
+
+@misuse(errors.InvalidArgument, "cho_solve", "cho_factor returns")
+def a_factor_without_its_side(m, jnp):
+    m.scipy.linalg.cho_solve(jnp.eye(3), X)  # <-
+
+
+@misuse(errors.IntegerOverflow, "1099511627776", "int32", "float")
+def an_integer_beyond_its_dtype(m, jnp):
+    m.jit(lambda x: x + 1)(2**40)  # <-
+
+
+@misuse(errors.IntegerOverflow, "1099511627776", "int32", "float")
+def a_list_with_an_integer_beyond_its_dtype(m, jnp):
+    jnp.array([1, 2**40])  # <-

@@ -446,3 +446,38 @@ def keys_without_an_order_in_an_argument(m, jnp):
 @misuse(errors.InvalidArgument, "tree.all", "['w']", "f32[3], neither", "jnp.all")
 def arrays_that_are_neither_true_nor_false(m, jnp):
     m.tree.all({"b": True, "w": jnp.asarray(X)})  # <-
+
+
+@misuse(errors.NotAnArray, "switch", "list of functions", "[f, g]")
+def a_function_for_the_branches_of_switch(m, jnp):
+    m.lax.switch(0, jnp.sin, X)  # <-
+
+
+@misuse(errors.TypeMismatch, "dimension_numbers", "(lhs_batch, rhs_batch)", jax=False)
+def dimension_numbers_without_the_batch(m, jnp):
+    m.lax.dot_general(M, M, ((1,), (1,)))  # <-
+
+
+@misuse(errors.DonatedTwice, "args[0] and args[1]", "f32[3]", "jnp.array(x)")
+def a_donated_array_given_twice(m, jnp):
+    x = jnp.asarray(X) + 1
+    m.jit(lambda x, y: x + y, donate_argnums=0)(x, x)  # <-
+
+
+@misuse(errors.InvalidArgument, "key: ", '"threefry"', "threefry2x32")
+def a_misspelt_generator(m, jnp):
+    m.random.key(0, impl="threefry")  # <-
+
+
+@misuse(errors.InvalidArgument, "split", "negative", "-1", jax=False)
+def a_negative_number_of_keys(m, jnp):
+    m.random.split(m.random.key(0), -1)  # <-
+
+
+@misuse(errors.NotAnArray, "Model", "result", "pytrees")
+def a_class_for_a_function(m, jnp):
+    class Model:
+        def __init__(self, x):
+            self.x = x
+
+    m.jit(Model)(X)  # <-

@@ -267,7 +267,7 @@ def test_saved_reports(tmp_path, wrong_sin):
     assert {"table", "svg", "pre", "style"} <= set(reader.tags)
     assert reader.fetched == []
     assert "wrong_sin" in page
-    with pytest.raises(ft.errors.InvalidArgument, match=r"not 'x\.txt'"):
+    with pytest.raises(ft.errors.InvalidArgument, match=r"not to 'x\.txt'"):
         report.save(tmp_path / "x.txt")
 
 

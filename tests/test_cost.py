@@ -6,6 +6,7 @@ import inspect
 import json
 
 import jax
+import numpy as np
 import pytest
 
 import functrans as ft
@@ -176,3 +177,12 @@ def test_close_to_the_account_of_xla(name):
     assert report.arguments == pytest.approx(report.xla["arguments"], rel=0.01)
     assert report.results == pytest.approx(report.xla["results"], rel=0.01)
     assert "XLA" in str(report)
+
+
+def test_what_xla_does_not_know_is_left_out():
+    def double(x):
+        return ft.pure_callback(lambda a: 2 * a, x, x)
+
+    report = ft.cost(double)(np.ones(3, np.float32))
+    assert all(count >= 0 for count in report.xla.values())
+    assert "-1" not in str(report)

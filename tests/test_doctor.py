@@ -74,3 +74,13 @@ def test_everything_on_this_machine():
 def test_elementwise_operations_are_found_by_themselves():
     single = {name for name, _, _ in ALL if isinstance(PRIMITIVES.get(name), Elementwise)}
     assert len(single) > 60
+
+
+def test_the_command_takes_no_arguments_and_says_so():
+    told = [
+        subprocess.run([sys.executable, "-m", "functrans", word], capture_output=True, text=True)
+        for word in ("--help", "sin")
+    ]
+    assert [made.returncode for made in told] == [0, 2]
+    assert "compare every operation" in " ".join(told[0].stdout.split())
+    assert "sin" in told[1].stderr

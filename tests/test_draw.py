@@ -163,9 +163,19 @@ def test_a_notebook_shows_coloured_text():
     assert ">tanh</span>" in html
 
 
+def test_the_backward_rule_of_a_custom_function_is_backward():
+    @ft.custom_vjp
+    def clipped(x):
+        return jnp.sin(x)
+
+    clipped.defvjp(lambda x: (jnp.sin(x), x), lambda x, g: (-g * jnp.cos(x),))
+    graph = of_equations(ft.make_ir(ft.grad(lambda x: clipped(x) ** 2))(1.0))
+    kinds = {n["label"].partition(" ")[0]: n["kind"] for n in graph["nodes"]}
+    assert (kinds["sin"], kinds["neg"], kinds["cos"]) == ("forward", "backward", "backward")
+
+
 def test_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    with pytest.raises(errors.InvalidArgument, match=r"\.svg and \.html files, not 'p.png'"):
-        GRADIENT.draw(tmp_path / "p.png")
+    GRADIENT.draw(tmp_path / "P.HTML")
     monkeypatch.setitem(sys.modules, "py_mini_racer", None)
     entry._engine.cache_clear()
     with pytest.raises(errors.NotSupported, match=r"pip install functrans\[draw\]"):

@@ -730,9 +730,9 @@ def test_every_class_of_error_is_in_the_table_or_in_another_test():
     elsewhere |= {errors.UnboundAxis}  # test_collectives.py
     elsewhere |= {errors.ImplicitPromotion, errors.NotFinite}  # test_flags.py
     elsewhere |= {  # test_misuses.py
-        errors.DeletedArray, errors.NotAStructure, errors.TreeMismatch, errors.TruncatedDtype,
-        errors.UnknownAttribute, errors.UnknownBackend, errors.UnknownPadding,
-        errors.UnknownUpdate,
+        errors.DeletedArray, errors.DonatedTwice, errors.IntegerOverflow, errors.NotAStructure,
+        errors.TreeMismatch, errors.TruncatedDtype, errors.UnknownAttribute,
+        errors.UnknownBackend, errors.UnknownPadding, errors.UnknownUpdate,
     }  # fmt: skip
     elsewhere |= {  # test_callbacks.py
         errors.CallbackResult, errors.FunctionOfJax, errors.InvalidFormat, errors.OpaqueCallback,

@@ -181,3 +181,14 @@ def test_the_log(monkeypatch, caplog, loud):
     if loud:
         assert "x: f32[2], was f32[3]" in said[0]
         assert "test_explain_cache.py" in said[0]
+
+
+def test_an_argument_given_by_name_instead_of_by_position():
+    scaled = ft.jit(lambda x, n: x * n, static_argnames="n")
+    scaled(1.0, 2), scaled(1.0, n=2), scaled(x=1.0, n=2), scaled(1.0, 2)
+    reasons = [trace.reasons for trace in ft.explain_cache(scaled).traces]
+    assert reasons == [
+        (),
+        ("n: given by name, was given by position",),
+        ("x: given by name, was given by position",),
+    ]

@@ -144,9 +144,21 @@ def test_the_gradient_of_a_jitted_function_is_not_taken_for_that_function():
     assert rows == ["a: f32[3] = x", "b: f32[3] = cos a", "return b"]
 
 
-def test_errors(tmp_path: Path):
-    with pytest.raises(errors.InvalidArgument, match="explore takes a function, not int"):
-        explore(3, tmp_path / "p.html")  # type: ignore[arg-type]
+def test_static_arguments_of_a_jitted_function(tmp_path: Path):
+    power = ft.jit(lambda x, n, mode="sum": getattr(x**n, mode)(), static_argnames=("n", "mode"))
+    made, _, _ = read(explore(power, tmp_path / "p.html")(X, 3, mode="prod"))
+    assert any("reduce_prod" in line for line in made["optimised"]["text"])
+    slope = ft.jit(ft.grad(lambda x, n: jnp.sum(x**n)), static_argnums=1)
+    names = [s.name for s in stages(slope, (X, 3), {})[0]]
+    assert names == ["source", "traced", "differentiated", "optimised", "StableHLO"]
+
+
+def test_a_program(tmp_path: Path):
+    program = ft.make_ir(loss)(W, X)
+    made, _, _ = read(explore(program, tmp_path / "p.html")(W, X))
+    assert list(made) == ["source", "traced", "optimised", "StableHLO"]
+    with pytest.raises(errors.TypeMismatch, match="takes 2 values"):
+        explore(program, tmp_path / "p.html")(W)
 
 
 # --- in a browser ---------------------------------------------------------------------------------

@@ -163,3 +163,64 @@ def test_what_was_only_batched_is_no_derivative():
 def test_small_matrices_stand_in_one_line():
     report = ft.find_nan(lambda x: 1.0 / x)(jnp.array([[1.0, 2.0], [0.0, 1.0]]))
     assert report.first.inputs[1] == "x: f32[2,2] [[1., 2.], [0., 1.]]"
+
+
+# --- rules of the user's --------------------------------------------------------------------------
+
+
+@ft.custom_vjp
+def doubled(x):
+    return 2 * x
+
+
+def doubled_bwd(x, g):
+    return (g / x,)  # of zero
+
+
+doubled.defvjp(lambda x: (2 * x, x), doubled_bwd)
+
+
+@ft.custom_jvp
+def tripled(x):
+    return 3 * x
+
+
+@tripled.defjvp
+def tripled_jvp(primals, tangents):
+    return tripled(*primals), tangents[0] / primals[0]
+
+
+@pytest.mark.parametrize("rule", [doubled_bwd, tripled_jvp])
+@pytest.mark.parametrize("form", ["grad", "vmap of grad", "grad of vmap", "jit", "scan"])
+def test_equations_of_a_rule_know_the_call_that_they_are_the_derivative_of(rule, form):
+    f = doubled if rule is doubled_bwd else tripled
+
+    def loss(x):
+        return jnp.sum(f(x))
+
+    def scanned(x):
+        return lax.scan(lambda c, a: (c + f(a), None), 0.0, x)[0]
+
+    def mapped(x):
+        return jnp.sum(ft.vmap(f)(x))
+
+    user, g = {
+        "grad": (loss, ft.grad(loss)),
+        "vmap of grad": (loss, ft.vmap(ft.grad(loss))),
+        "grad of vmap": (mapped, ft.grad(mapped)),
+        "jit": (loss, ft.jit(ft.grad(ft.jit(loss)))),
+        "scan": (scanned, ft.grad(scanned)),
+    }[form]
+    found = ft.find_nan(g)(np.array([1.0, 0.0], np.float32)).first
+    assert found.primitive == "div"
+    assert f"({rule.__qualname__})" in found.line
+    assert found.forward.startswith(f"custom_{'vjp' if f is doubled else 'jvp'}_call at {__file__}")
+    assert f"({user.__qualname__}" in found.forward
+
+
+def test_of_a_callback():
+    def f(x):
+        return ft.pure_callback(lambda a: a * np.float32("nan"), x, x) + 1
+
+    found = ft.find_nan(f)(np.ones(2, np.float32)).first
+    assert (found.kind, found.primitive) == ("NaN", "pure_callback")

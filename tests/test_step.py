@@ -251,3 +251,15 @@ def test_derivatives_and_vmap_without_jit():
         np.testing.assert_allclose(mine, other, rtol=1e-6)
     assert empty[1].shape == (0, 2)
     assert ft.debug.disable_jit is ft.disable_jit
+
+
+def test_functions_of_several_operations_without_jit():
+    """They are not traced by JAX either, whose tracers our own rules do not know."""
+    a, x = jnp.diag(jnp.array([2.0, -3.0, 4.0])), jnp.arange(-2.0, 3.0)
+    ft.clear_caches()
+    with ft.disable_jit():
+        found = jnp.linalg.slogdet(a), jnp.clip(x, -1, 1), jnp.median(x)
+    assert jax.tree.all(jax.tree.map(lambda y: isinstance(y, jax.Array), found))
+    assert [*map(float, found[0])] == pytest.approx([-1.0, np.log(24.0)])
+    np.testing.assert_array_equal(found[1], [-1, -1, 0, 1, 1])
+    np.testing.assert_array_equal(jnp.clip(x, -1, 1), found[1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import keyword
 from collections.abc import Callable
 from typing import Any
@@ -296,6 +297,18 @@ def test_the_users_names():
     assert "def step(" in text
     assert "for " in text
     assert " in range(5):" in text
+
+
+def test_an_object_is_called_by_its_class_and_a_partial_by_its_function():
+    class Layer:
+        def __call__(self, x):
+            return jnp.tanh(x)
+
+    def scaled(c, x):
+        return c * x
+
+    for fun, name in ((Layer(), "Layer"), (functools.partial(scaled, np.ones(3)), "scaled")):
+        assert f"def {name}(" in to_python(ft.make_ir(fun)(normal(3)))
 
 
 def test_errors():

@@ -24,8 +24,10 @@ from functrans.api.statics import Statics
 from functrans.backends import eager, not_finite, xla
 from functrans.flags import decisive, flags
 from functrans.ir.program import Program, hoist_constants
+from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import boundary, hide_frames
 from functrans.lax import staging
+from functrans.lax.arguments import check_fits
 from functrans.passes import pipeline
 from functrans.passes.dead_code import without_unused_inputs
 from functrans.primitives.call import clear_composites
@@ -114,7 +116,7 @@ def jit(
                 return nested(args, kwargs)
             try:
                 return jitted(*args, **kwargs)
-            except (TypeError, ValueError, RuntimeError) as error:
+            except (TypeError, ValueError, RuntimeError, OverflowError) as error:
                 explain(error, fun, statics, args, kwargs)
                 raise
         except Exception as error:
@@ -129,7 +131,7 @@ def jit(
         def asked(*args: Any, **kwargs: Any) -> Any:
             try:
                 return method(*args, **kwargs)
-            except (TypeError, ValueError, RuntimeError) as error:
+            except (TypeError, ValueError, RuntimeError, OverflowError) as error:
                 explain(error, fun, statics, args, kwargs)
                 raise
 
@@ -375,3 +377,21 @@ def explain(
         except errors.NotAnArray:
             name = names[i] if len(names) == len(leaves) else ""  # else some are static
             raise errors.NotAnArray(not_an_array(x, name)) from None
+        if x.__class__ is int:
+            check_fits(x, typeof(x))
+    if "donated" in str(error):
+        _check_distinct(leaves, names)
+
+
+def _check_distinct(leaves: Sequence[Any], names: Sequence[str]) -> None:
+    """Raise DonatedTwice if two arguments are one array."""
+    first: dict[int, int] = {}
+    for i, x in enumerate(leaves):
+        j = first.setdefault(id(x), i)
+        if j != i and isinstance(x, jax.Array):
+            which = f"{names[j]} and {names[i]}" if len(names) == len(leaves) else "two arguments"
+            raise errors.DonatedTwice(
+                f"{which} are the same array {typeof(x)}, whose buffer was donated, at\n"
+                f"    {describe(user_source())}\nGive a copy for one of them (jnp.array(x)), or do "
+                "not donate it."
+            ) from None

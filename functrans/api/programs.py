@@ -16,9 +16,11 @@ from functrans.api.flat import as_array
 from functrans.api.jit import wraps
 from functrans.api.statics import Staged, Statics
 from functrans.backends import reference
+from functrans.ir.check import check_program
 from functrans.ir.program import Equation, Program
 from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import boundary
+from functrans.ir.types import same_types
 from functrans.passes.calls import inline
 from functrans.trace import evaluate as run_equations
 from functrans.trace import materialize, naming, typeof
@@ -140,13 +142,35 @@ def interpret(program: Program, *args: Any) -> Any:
     Returns:
       A list of NumPy arrays, one per output.
 
+    Raises:
+      InvalidArgument: `program` is not a Program.
+      TypeMismatch: the program takes other values.
+
     Example:
       >>> import functrans as ft, functrans.numpy as jnp
       >>> program = ft.make_ir(lambda x: jnp.sum(x * x))(jnp.ones(3))
       >>> ft.interpret(program, jnp.ones(3))
       [array(3., dtype=float32)]
     """
-    return reference.run(inline(program), tree.leaves(args))
+    check_program(program, "interpret")
+    leaves = tree.leaves(args)
+    check_takes(program, leaves)
+    return reference.run(inline(program), leaves)
+
+
+def check_takes(program: Program, values: Sequence[Any]) -> None:
+    """Raise TypeMismatch unless a program takes values of these types."""
+    types = [typeof(x) for x in values]
+    if not same_types(types, program.in_types):
+        raise _does_not_take(program, f"{len(types)}, ({', '.join(map(str, types))})")
+
+
+def _does_not_take(program: Program, got: str) -> errors.TypeMismatch:
+    wanted = ", ".join(map(str, program.in_types))
+    return errors.TypeMismatch(
+        f"the program {program.name} takes {len(program.inputs)} values, ({wanted}), got {got}, "
+        f"at\n    {describe(user_source())}"
+    )
 
 
 @boundary
@@ -188,18 +212,10 @@ def evaluate(
       >>> print(ft.jit(lambda x: ft.evaluate(program, [x], degrees)[0])(90.0))
       2.0
     """
-    wanted = ", ".join(map(str, program.in_types))
-    if len(args) != len(program.inputs):
-        raise errors.TypeMismatch(
-            f"evaluate: the program {program.name} takes {len(program.inputs)} values, ({wanted}), "
-            f"got {len(args)}, at\n    {describe(user_source())}"
-        )
+    check_program(program, "evaluate")
     if apply is None:
         args = [as_array(x) for x in args]
-        types = [typeof(x) for x in args]
-        if not all(t.same(want) for t, want in zip(types, program.in_types, strict=True)):
-            raise errors.TypeMismatch(
-                f"evaluate: the program {program.name} takes ({wanted}), got "
-                f"({', '.join(map(str, types))}), at\n    {describe(user_source())}"
-            )
+        check_takes(program, args)
+    elif len(args) != len(program.inputs):
+        raise _does_not_take(program, f"{len(args)}")
     return [materialize(y) for y in run_equations(program, args, apply)]

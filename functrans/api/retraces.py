@@ -12,6 +12,7 @@ import functools
 import itertools
 import logging
 import os
+import re
 import weakref
 from collections import deque
 from types import CodeType, FunctionType, MethodType, ModuleType
@@ -48,6 +49,7 @@ class Record(NamedTuple):
     nested: bool  # called while something else was traced
     structures: dict[str, Any]  # of each argument, by name
     leaves: dict[str, ArrayType | Value]  # by argument name and path
+    by_name: frozenset[str]  # the arguments that were not given by position
     closure: dict[str, Value]
     flags: dict[str, Any]
 
@@ -118,7 +120,7 @@ def record(serial: int, fun: Any, statics: Any, args: tuple, kwargs: dict, neste
     structures, leaves = _signature(statics, args, kwargs)
     made = Record(
         serial, _number(fun), history.count, user_source(), nested, structures, leaves,
-        _closure(fun), dict(zip(DECISIVE, decisive(), strict=True)),
+        frozenset(kwargs), _closure(fun), dict(zip(DECISIVE, decisive(), strict=True)),
     )  # fmt: skip
     before = list(history.records)
     history.records.append(made)
@@ -243,6 +245,7 @@ def why(made: Record, before: Record) -> list[str]:
         *_places_reasons(made, before),
         *_function_reasons(made, before),
         *_leaf_reasons(made, before),
+        *_passing_reasons(made, before),
         *[
             f"the structure of {name}: {s}, was {before.structures[name]}"
             for name, s in made.structures.items()
@@ -281,6 +284,16 @@ def _function_reasons(made: Record, before: Record) -> list[str]:
             "function that makes it anew, and give it what changes as arguments"
         )
     return [what, *changed]
+
+
+def _passing_reasons(made: Record, before: Record) -> list[str]:
+    """Arguments of both calls that one of them gave by position, the other by name."""
+    here, there = ({re.split(r"[.\[]", name)[0] for name in r.leaves} for r in (made, before))
+    how = "by position", "by name"
+    return [
+        f"{name}: given {how[name in made.by_name]}, was given {how[name in before.by_name]}"
+        for name in sorted((made.by_name ^ before.by_name) & here & there)
+    ]
 
 
 def _leaf_reasons(made: Record, before: Record) -> list[str]:

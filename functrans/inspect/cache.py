@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from functrans.api import retraces
+from functrans.api.checks import check_callable
 from functrans.ir.source import describe, line_of, location
 from functrans.ir.tracebacks import boundary
 
@@ -59,6 +60,9 @@ def explain_cache(fun: Callable[..., Any]) -> CacheReport:
     Returns:
       A report with `count` and, of the last 64, `traces`; its text is made for reading.
 
+    Raises:
+      NotAnArray: `fun` is not a function.
+
     Source: JAX's flag `jax_explain_cache_misses`.
 
     Example:
@@ -70,6 +74,7 @@ def explain_cache(fun: Callable[..., Any]) -> CacheReport:
       ('x: f32[4], was f32[3] (another shape)',)
       ('n: the static value 5, was the static value 2',)
     """
+    check_callable(fun, "explain_cache")
     history = retraces.history_of(getattr(fun, "jitted_function", fun))
     traces = [
         TraceInfo(

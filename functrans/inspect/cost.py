@@ -206,7 +206,7 @@ def _by_xla(program: Program, values: Sequence[Any]) -> dict[str, float]:
     says: dict[str, float] = {}
     counted = compiled.cost_analysis() or {}
     for name, key in (("flops", "flops"), ("bytes", "bytes accessed")):
-        if key in counted:
+        if counted.get(key, -1) >= 0:  # -1: it calls what XLA does not see into
             says[name] = counted[key]
     memory = compiled.memory_analysis()
     if memory is not None:

@@ -222,7 +222,7 @@ class Search:
 
     def look(self, place: Place, values: Sequence[Any], outs: Sequence[Any]) -> None:
         """Note an equation that has just run, if it is at fault for the first time."""
-        if place.equation.primitive.holds_programs:  # its own equations were looked at
+        if place.equation.programs:  # its own equations were looked at
             return
         self.count += 1
         if place.equation in self.seen or len(self.findings) >= MOST:

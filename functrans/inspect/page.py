@@ -12,6 +12,7 @@ from typing import Any
 
 from functrans import errors
 from functrans.ir.source import describe, user_source
+from functrans.ir.tracebacks import boundary
 
 Block = str | tuple[str, str]
 
@@ -107,21 +108,33 @@ class Saved(ABC):
     def as_html(self) -> str:
         """The page."""
 
-    def save(self, path: str) -> None:
+    @boundary
+    def save(self, path: str | Path) -> None:
         """Write the report as one file: `.html`, a page that needs nothing else, or `.json`.
 
         Raises:
-          InvalidArgument: another suffix.
+          InvalidArgument: another suffix, or no path at all.
         """
-        file = Path(path)
-        if file.suffix.lower() not in (".html", ".json"):
-            raise errors.InvalidArgument(
-                f"a report is saved as .html or .json, not {file.name!r}, at\n"
-                f"    {describe(user_source())}"
-            )
+        file = file_to_write(path, "a report", ".html", ".json")
         page_wanted = file.suffix.lower() == ".html"
         text = self.as_html() if page_wanted else json.dumps(_plain(self.as_dict()), indent=1)
         file.write_text(text if page_wanted else text + "\n", encoding="utf-8")
+
+
+def file_to_write(path: Any, what: str, *suffixes: str) -> Path:
+    """The path of a file to be written; raises InvalidArgument unless it ends in one of these."""
+    try:
+        file = Path(path)
+    except TypeError:
+        file = Path()
+    if file.suffix.lower() not in suffixes:
+        given = repr(file.name) if file.name else f"{path!r:.60} of type {type(path).__qualname__}"
+        raise errors.InvalidArgument(
+            f"{what} is written to a {' or '.join(suffixes)} file, not to {given}, at\n"
+            f"    {describe(user_source())}\n"
+            f"Give its path: 'out{suffixes[0]}'."
+        )
+    return file
 
 
 def _plain(x: Any) -> Any:

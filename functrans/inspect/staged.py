@@ -11,14 +11,15 @@ import numpy as np
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.api.jit import how_jitted
+from functrans.api.programs import check_takes
 from functrans.api.statics import Statics
 from functrans.inspect.observe import is_key
 from functrans.ir.program import Program, Var
 from functrans.ir.source import describe, user_source
-from functrans.ir.types import ArrayType, same_types
+from functrans.ir.types import ArrayType
 from functrans.passes.calls import inline
 from functrans.passes.pipeline import Choice, optimize
-from functrans.trace import typeof
+from functrans.tracer import Tracer, depending
 
 
 class Staged(NamedTuple):
@@ -33,13 +34,7 @@ def staged(fun: Any, args: tuple, kwargs: dict[str, Any], passes: Choice = ()) -
     """The program of a function after some passes; of a Program that program itself."""
     if isinstance(fun, Program):
         leaves = tree.leaves((args, kwargs))
-        types = [typeof(x) for x in leaves]
-        if not same_types(types, fun.in_types):
-            wanted, got = (", ".join(map(str, each)) for each in (fun.in_types, types))
-            raise errors.TypeMismatch(
-                f"the program {fun.name} takes {len(fun.inputs)} values, ({wanted}), got "
-                f"{len(leaves)}, ({got}), at\n    {describe(user_source())}"
-            )
+        check_takes(fun, leaves)
         return Staged(inline(fun), leaves, list)
     jitted = how_jitted(fun)
     statics = Statics(fun, None, None) if jitted is None else jitted[0]
@@ -59,13 +54,18 @@ def check_given(fun: Any, name: str, argument: str = "fun") -> None:
 
 
 def check_values(values: Sequence[Any], name: str) -> None:
-    """Raise for an argument that has a type only."""
+    """Raise for an argument that has a type only, or that is traced."""
+    runs = f"{name} runs the function, so it takes arrays and numbers, got"
     for x in values:
         if isinstance(x, jax.ShapeDtypeStruct):
             raise errors.NotAnArray(
-                f"{name} runs the function, so it takes arrays and numbers, got {x}, at\n"
-                f"    {describe(user_source())}\n"
+                f"{runs} {x}, at\n    {describe(user_source())}\n"
                 "Make an array of that type: jnp.ones(x.shape, x.dtype)."
+            )
+        if isinstance(x, Tracer):
+            raise errors.AbstractArrayError(
+                f"{runs} a traced {x.type}{depending(x)}, at\n    {describe(user_source())}\n"
+                f"Call {name} outside, on the whole: ft.{name}(ft.grad(f))(*args), not inside of f."
             )
 
 

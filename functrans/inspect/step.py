@@ -16,6 +16,7 @@ from typing import Any, TextIO
 import jax
 import numpy as np
 
+from functrans import errors
 from functrans.flags import unchecked
 from functrans.inspect.closeness import plain
 from functrans.inspect.nans import Search
@@ -24,7 +25,7 @@ from functrans.inspect.python_source.naming import result_names
 from functrans.inspect.staged import check_given, check_values, passes_of, staged, summary
 from functrans.ir.arguments import argument_names
 from functrans.ir.program import Equation, Program, Var
-from functrans.ir.source import line_of
+from functrans.ir.source import describe, line_of, user_source
 from functrans.ir.text import show_equation, with_nested
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType
@@ -80,6 +81,7 @@ def step(
       bdb.BdbQuit: the command was `quit`, as in Python's debugger.
       TypeMismatch: `fun` is a Program that takes other values.
       NotAnArray: `fun` is not a function.
+      InvalidArgument: `commands` is a text instead of a list of texts.
 
     Example:
       >>> import functrans as ft, functrans.numpy as jnp
@@ -98,6 +100,7 @@ def step(
       0.0
     """
     check_given(fun, "debug.step")
+    _check_commands(commands)
 
     @boundary
     @unchecked()
@@ -113,6 +116,15 @@ def step(
         return made.result([_as_jitted(y, t) for y, t in zip(outs, types, strict=True)])
 
     return stepped
+
+
+def _check_commands(commands: Any) -> None:
+    """Raise for a text, which would be a command per letter."""
+    if isinstance(commands, str):
+        raise errors.InvalidArgument(
+            f"debug.step: commands is a list of texts, got {commands!r:.60}, at\n"
+            f"    {describe(user_source())}\nWrite commands={commands.split(';')!r:.60}."
+        )
 
 
 def _as_jitted(y: Any, t: ArrayType) -> Any:

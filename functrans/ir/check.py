@@ -7,7 +7,7 @@ from typing import Any
 
 from functrans import errors
 from functrans.ir.program import Equation, Literal, Program, Var
-from functrans.ir.source import equation_source
+from functrans.ir.source import describe, equation_source, user_source
 from functrans.ir.text import Names, show_equation, with_nested
 
 AROUND = 2  # equations shown before and after the wrong one
@@ -24,6 +24,7 @@ def check(program: Program) -> Program:
 
     Raises:
       CheckError: names the equation, what is wrong, and the user's line.
+      InvalidArgument: `program` is not a Program.
 
     Example:
       >>> import functrans as ft
@@ -32,9 +33,23 @@ def check(program: Program) -> Program:
       Traceback (most recent call last):
       functrans.errors.CheckError: in equation 0 of the program: the result has type f32[3], ...
     """
+    check_program(program, "check")
     for one in with_nested(program):
         _Checker(one, inner=one is not program).run()
     return program
+
+
+def check_program(program: Any, name: str) -> None:
+    """Raise InvalidArgument unless a function that takes a Program is given one."""
+    if not isinstance(program, Program):
+        make = "of a function: ft.make_ir(f)(*args)"
+        if isinstance(program, str):
+            make = "of its text: ft.ir.parse(text)"
+        raise errors.InvalidArgument(
+            f"{name} takes a Program, got {program!r:.60} of type {type(program).__qualname__}, "
+            f"at\n    {describe(user_source())}\n"
+            f"Make one {make}."
+        )
 
 
 class _Checker:

@@ -24,6 +24,7 @@ import numpy as np
 
 from functrans import errors
 from functrans.ir.program import PRIMITIVES, Equation, Literal, Program, Var
+from functrans.ir.source import describe, user_source
 from functrans.ir.text import defaults, number_at
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, dtype_named
 
@@ -65,6 +66,11 @@ def parse(text: str, constants: Sequence[Any] = ()) -> Program:
       >>> program.out_types
       (f32[], f32[])
     """
+    if not isinstance(text, str):
+        raise errors.ParseError(
+            f"parse takes the text of a program, got {text!r:.60} of type "
+            f"{type(text).__qualname__}, at\n    {describe(user_source())}"
+        )
     return _Parser(text, constants).parse()
 
 

@@ -32,10 +32,10 @@ def as_array(x: Any) -> Any:
 
 
 def check_fits(value: int, type: ArrayType) -> None:
-    """Raise OverflowError for a Python int that is not one of the default integer type."""
+    """Raise IntegerOverflow for a Python int that is not one of the default integer type."""
     bits = 63 if flags.jax_enable_x64 else 31
     if not -(1 << bits) <= value < (1 << bits) and dtype_class(type.dtype) != "uint":
-        raise OverflowError(
+        raise errors.IntegerOverflow(
             f"the Python int {value} does not fit int{bits + 1}, at\n"
             f"    {describe(user_source())}\nWrite it as a float, or enable 64-bit types."
         )
@@ -44,7 +44,10 @@ def check_fits(value: int, type: ArrayType) -> None:
 def dtype_asked(dtype: Any) -> Any:
     """The dtype that a user named."""
     try:
-        return jax.numpy.dtype(dtype)
+        found = jax.numpy.dtype(dtype)
+        if getattr(found, "kind", "") not in ("O", "S", "U", "M", "m"):
+            return found
+        raise TypeError
     except TypeError:
         near = difflib.get_close_matches(str(dtype), _DTYPES, 1)
         if isinstance(dtype, int):

@@ -62,7 +62,8 @@ def dot_general(
     x, y = typeof(lhs), typeof(rhs)
     params = _parameters(x.ndim, y.ndim, _hashable(dimension_numbers))
     if isinstance(params, str):
-        raise _dot_general.mismatch((x, y), params)
+        example = "Of two matrices: (((1,), (0,)), ((), ()))."
+        raise _dot_general.mismatch((x, y), params, example)
     params = params | contraction_options(precision, preferred_element_type)
     if x.dtype != y.dtype:
         lhs, rhs = _cast_to_common(lhs, rhs, x, y, params.get("preferred"))
@@ -145,7 +146,15 @@ def _axes(axes: Any) -> tuple[int, ...]:
 @lru_cache(4096)
 def _parameters(n: int, m: int, dimension_numbers: Any) -> dict[str, Any] | str:
     """The primitive's names for the axes of operands with n and m axes; or what is wrong."""
-    summed, batch = [tuple(map(_axes, pair)) for pair in dimension_numbers]
+    try:
+        summed, batch = [tuple(map(_axes, pair)) for pair in dimension_numbers]
+        if len(summed) != 2 or len(batch) != 2:
+            raise TypeError
+    except (TypeError, ValueError):
+        return (
+            f"dimension_numbers {dimension_numbers!r:.60} are not of the form ((lhs_summed, "
+            "rhs_summed), (lhs_batch, rhs_batch))"
+        )
     for which, axes, ndim in (
         ("first", (*summed[0], *batch[0]), n),
         ("second", (*summed[1], *batch[1]), m),

@@ -107,7 +107,14 @@ def switch(
       >>> print(lax.switch(1, [lambda x: x + 1, lambda x: x * 10], 3))
       30
     """
-    branches = tuple(branches)
+    try:
+        branches = tuple(branches)
+    except TypeError:
+        raise errors.NotAnArray(
+            f"switch: branches must be a list of functions, got {branches!r:.60} of type "
+            f"{type(branches).__qualname__}, at\n    {describe(user_source())}\n"
+            "Write switch(index, [f, g], x)."
+        ) from None
     if not branches:
         raise invalid("switch", "at least one branch is needed")
     for i, branch in enumerate(branches):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import operator
 from typing import Any
 
 import numpy as np
 
 from functrans.ir.types import canonical_dtype, dtype_class, is_inexact
-from functrans.lax.arguments import placeable
+from functrans.lax.arguments import placeable, sizes_of
 from functrans.numpy import reductions, ufuncs
 from functrans.numpy.promotion import (
     align_inexact,
@@ -247,7 +246,7 @@ def one_hot(
     if x.__class__ is not Tracer:
         x = value_of(np.asarray(x) if isinstance(x, (list, tuple)) else x, "one_hot")
     t = typeof(x)
-    n = operator.index(num_classes)
+    (n,) = sizes_of((num_classes,))
     axis = axis_index(axis, t.ndim + 1, "one_hot")
     shape = (*t.shape[:axis], n, *t.shape[axis:])
     there = broadcast_in_dim(x, shape=shape, dimensions=kept_axes(len(shape), (axis,)))

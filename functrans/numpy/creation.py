@@ -14,6 +14,7 @@ import numpy as np
 
 from functrans import errors
 from functrans import pytrees as tree
+from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, promote
 from functrans.lax.arguments import placeable, sizes_of
 from functrans.numpy.joining import stack
@@ -30,6 +31,7 @@ from functrans.numpy.selecting import astype
 from functrans.numpy.shaping import broadcast_to, reshape
 from functrans.trace import Tracer, literal, typeof
 from functrans.trace import full as filled
+from functrans.tracer import not_an_array
 
 __all__ = [
     "array", "asarray", "empty", "empty_like", "full", "full_like", "ones", "ones_like", "zeros",
@@ -86,9 +88,7 @@ def _array(object: Any, dtype: Any) -> Any:
     if isinstance(object, jax.Array):
         x = constant(object)
     elif object is None or isinstance(object, (str, bytes, dict, set)):
-        raise errors.NotAnArray(
-            f"array: {object!r:.60} of type {type(object).__qualname__} is not a number or an array"
-        )
+        raise errors.NotAnArray(not_an_array(object, "array:"))
     elif (
         not isinstance(object, Tracer)
         and hasattr(object, "__array__")
@@ -119,8 +119,21 @@ def _nested(items: Sequence[Any], dtype: Any) -> Any:
         to = user_dtype(dtype)
     try:
         if dtype_class(to) in ("int", "uint"):
-            return constant(np.array(items, to))  # OverflowError for a number that does not fit
-        return constant(np.array(items).astype(to))
+            return constant(np.array(items, to))
+        made = np.array(items)
+        if made.dtype.hasobject and any(x is None for x in made.flat):
+            raise TypeError  # of floats it would be a NaN
+        return constant(made.astype(to))
+    except TypeError:
+        raise invalid(
+            "array", f"None is no element of an array, got {items!r:.60}",
+            "Write jnp.nan for a number that is missing.",
+        ) from None  # fmt: skip
+    except OverflowError:
+        raise errors.IntegerOverflow(
+            f"array: {items!r:.60} has an integer that does not fit {to}, at\n"
+            f"    {describe(user_source())}\nWrite it as a float, or enable 64-bit types."
+        ) from None
     except ValueError:
         raise invalid(
             "array", f"the lists have different lengths: {items!r:.60}",

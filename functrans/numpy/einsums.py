@@ -80,7 +80,13 @@ def _from_lists(given: tuple) -> tuple[str, tuple]:
     def letters(axes: Any) -> str:
         return "".join("..." if a is Ellipsis else opt_einsum.get_symbol(a) for a in axes)
 
-    formula = ",".join(map(letters, lists))
+    try:
+        formula = ",".join(map(letters, lists))
+    except TypeError:
+        raise invalid(
+            "einsum", f"the subscripts come first, got {given[0]!r:.60}",
+            'Write einsum("ij,jk->ik", x, y), or einsum(x, [0, 1], y, [1, 2]).',
+        ) from None  # fmt: skip
     return formula if result is None else f"{formula}->{letters(result)}", operands
 
 

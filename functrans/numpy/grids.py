@@ -70,7 +70,8 @@ def tri(N: int, M: int | None = None, k: Any = 0, dtype: Any = None) -> Any:
 
     Source: `jax.numpy.tri`.
     """
-    return cast(_band(N, N if M is None else M, k, prims.ge), or_float(dtype))
+    n, m = sizes_of((N, N if M is None else M))
+    return cast(_band(n, m, k, prims.ge), or_float(dtype))
 
 
 def tril(m: Any, k: Any = 0) -> Any:

@@ -59,6 +59,11 @@ def structure(index: Any) -> tuple[Structure, list[Any]]:
 
 def _slice(item: slice) -> tuple[int | None, int | None, int | None]:
     start, stop, step = item.start, item.stop, item.step
+    if step.__class__ is int and step == 0:
+        raise errors.InvalidArgument(
+            f"the step of a slice must not be zero, at\n    {describe(user_source())}\n"
+            "x[::2] takes each second element, x[::-1] all of them backwards."
+        )
     try:
         return (
             start if start is None or start.__class__ is int else operator.index(start),

@@ -59,6 +59,13 @@ def _set(self: Tracer, index: Any, value: Any) -> None:
     indexing.setitem(self, index, value)
 
 
+def _delete(self: Tracer, index: Any) -> None:
+    raise errors.NotSupported(
+        f"elements of a traced {self.type} cannot be deleted (arrays are immutable), at\n"
+        f"    {describe(user_source())}\nWrite `x = jnp.delete(x, i)` for `del x[i]`."
+    )
+
+
 # --- methods whose arguments are not those of the function ----------------------------------------
 
 
@@ -204,6 +211,7 @@ def _attach() -> None:
         "contains": _contains,
         "getitem": indexing.getitem,
         "setitem": _set,
+        "delitem": _delete,
         "trunc": floating.trunc,
         "floor": ufuncs.floor,
         "ceil": ufuncs.ceil,

@@ -134,6 +134,14 @@ class At:
     def __call__(self, *args: Any) -> Any:
         raise mismatch("at", "called as a function", "Indices stand in brackets: x.at[i].set(y).")
 
+    def __getattr__(self, name: str) -> Any:
+        if name not in _UPDATES:
+            raise AttributeError(name)
+        raise errors.UnknownUpdate(
+            f"x.at.{name} without an index, at\n    {describe(user_source())}\n"
+            f"Indices stand in brackets behind `at`: x.at[i].{name}(...); x.at[:] is all of x."
+        )
+
     def __repr__(self) -> str:
         return f"At({self.array!r})"
 

@@ -11,10 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from functrans import errors
 from functrans import pytrees as tree
 from functrans.flat import FlatFunction, function_name
 from functrans.ir.program import Equation, Program
-from functrans.ir.source import line_of, text_of
+from functrans.ir.source import describe, line_of, text_of, user_source
+from functrans.ir.tracebacks import boundary
 from functrans.passes.pipeline import DEFAULT, Choice, chosen
 from functrans.passes.rewrite import REWRITES, Rewrite, children_first
 from functrans.primitives.call import jit
@@ -67,6 +69,7 @@ class Report:
     __repr__ = __str__
 
 
+@boundary
 def explain(fun: Callable[..., Any], passes: Choice = DEFAULT) -> Callable[..., Report]:
     """Make a function that tells what the passes do to `fun`, instead of running it.
 
@@ -80,6 +83,7 @@ def explain(fun: Callable[..., Any], passes: Choice = DEFAULT) -> Callable[..., 
 
     Raises:
       InvalidArgument: a name among `passes` is not that of a pass.
+      NotAnArray: `fun` is not a function.
 
     Example:
       >>> import functrans as ft, functrans.numpy as jnp
@@ -92,8 +96,14 @@ def explain(fun: Callable[..., Any], passes: Choice = DEFAULT) -> Callable[..., 
       >>> [(step.name, step.after.equations) for step in report.steps if step.rewrites]
       [('simplify', 1)]
     """
+    if not callable(fun):
+        raise errors.NotAnArray(
+            f"explain takes a function, got {fun!r:.60} of type {type(fun).__qualname__}, at\n"
+            f"    {describe(user_source())}\nWrite explain(f)(x), not explain(f(x))."
+        )
     run = chosen(passes)
 
+    @boundary
     def explained(*args: Any, **kwargs: Any) -> Report:
         leaves, in_tree = tree.flatten((args, kwargs))
         flat = FlatFunction(fun, in_tree)

@@ -136,7 +136,7 @@ def composite(function: Callable[..., Any], numbers: tuple[type, ...] = ()) -> C
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if state.trace is not None or state.axes:
+        if state.trace is not None or state.axes or state.no_jit:
             return record(*args, **kwargs)
         arrays = []
         options: list[Any] = [len(args), *kwargs]

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from functrans import errors
-from functrans.ir.program import Program, hoist_constants
+from functrans.ir.program import Equation, Origin, Program, hoist_constants
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, is_inexact
 from functrans.primitives.base import Cost, Primitive
@@ -27,7 +27,7 @@ from functrans.primitives.call import Jit, jit
 from functrans.primitives.constants import closed
 from functrans.primitives.conversion import convert_element_type
 from functrans.primitives.rules import Pullback, staged_call
-from functrans.trace import bind, bind_in, evaluate, stage, typeof
+from functrans.trace import bind, bind_in, evaluate, stage, state, typeof
 
 
 class CustomCall(Jit):
@@ -107,6 +107,12 @@ class CustomCall(Jit):
         rule = params["rule"].batched(t, program.in_types[n:], front[n:])
         return bind(self, args, {**params, "program": batched, "rule": rule}), list(out_dims)
 
+    def differentiated(self, params: dict[str, Any]) -> None:
+        """What is bound from here on is the derivative of this call, which is in no program."""
+        source, origin = state.derived or (user_source(), None)
+        call = Equation(self, (), (), {}, source, origin)
+        state.derived = source, Origin("jvp of", call)
+
 
 class CustomJVP(CustomCall):
     """Run `program`; differentiate by `rule`, a JvpRule."""
@@ -117,6 +123,7 @@ class CustomJVP(CustomCall):
         self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
     ) -> tuple[Any, Any]:
         primals, tangents = self.given(primals, tangents, params)
+        self.differentiated(params)
         outs, moved = params["rule"].run(t, primals, tangents)
         return self.conform(outs, params), moved
 
@@ -134,6 +141,7 @@ class CustomVJP(CustomCall):
         outs, residuals, pullback = params["rule"].run(t.parent, primals, active)
         outs = self.conform(outs, params)
         given = [dx for dx in tangents if dx is not None]
+        self.differentiated(params)
         moved = iter(
             bind_in(
                 t.rules_in,

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from functrans import errors
-from functrans.ir.program import Program, hoist_constants
+from functrans.ir.program import Equation, Origin, Program, hoist_constants
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType
 from functrans.primitives.reduction import reduce_sum
@@ -32,14 +32,30 @@ Dims = Sequence[int | None]
 
 
 @contextmanager
-def standing(trace: Any) -> Iterator[None]:
-    """Run a user's rule in `trace`; the equations it makes are known by the rule's own lines."""
+def standing(trace: Any, *records: Any) -> Iterator[None]:
+    """Run a user's rule in `trace`; the equations that it makes, in the traces `records`, are known
+    by the rule's own lines, and derive from what the rule is run for."""
     outer, derived = state.trace, state.derived
+    lists = [x.equations for x in records or (trace,) if hasattr(x, "equations")]
+    starts = [*map(len, lists)]
     state.trace, state.derived = trace, None
     try:
         yield
     finally:
         state.trace, state.derived = outer, derived
+        if derived is not None and derived[1] is not None:
+            for made, start in zip(lists, starts, strict=True):
+                for e in made[start:]:
+                    e.origin = _derived_from(e.origin, derived[1])
+
+
+def _derived_from(origin: Origin | None, first: Origin) -> Origin:
+    """An origin whose own beginning derives from `first`."""
+    if origin is None:
+        return first
+    e = origin.equation
+    begun = _derived_from(e.origin, first)
+    return Origin(origin.how, Equation(e.primitive, e.inputs, e.outputs, e.params, e.source, begun))
 
 
 class RuleTrace:
@@ -131,7 +147,7 @@ class JvpRule:
             with standing(t.parent):
                 return self.function(primals, tangents)
         trace = RuleTrace(t, self.name)
-        with standing(trace):
+        with standing(trace, t.parent, t.linear):
             given = [None if dx is None else trace.tangent(dx) for dx in tangents]
             outs, moved = self.function(primals, given)
             trace.alive = False

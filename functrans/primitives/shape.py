@@ -120,6 +120,10 @@ class BroadcastInDim(Structural):
     def type(self, x: ArrayType, *, shape: tuple[int, ...], dimensions: Axes) -> ArrayType:
         if len(dimensions) != x.ndim or list(dimensions) != sorted(set(dimensions)):
             raise self.mismatch((x,), f"dimensions {dimensions} must increase, one per axis")
+        if any(n < 0 for n in shape):
+            raise self.mismatch(
+                (x,), f"the shape {shape} has a negative size", "Sizes are 0 or more."
+            )
         if any(not 0 <= d < len(shape) or shape[d] != n for n, d in zip(x.shape, dimensions)):  # noqa: B905
             raise self.mismatch((x,), f"does not fit shape {shape} at axes {dimensions}")
         return x.update(shape=shape)

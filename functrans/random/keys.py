@@ -13,7 +13,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from functrans import errors
 from functrans.flags import flags
+from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_key_dtype
 from functrans.numpy.promotion import cast, constant, invalid, mismatch, value_of
 from functrans.primitives import random_bits as prims
@@ -106,7 +108,11 @@ def _generator(name: str, impl: Any, dtype: Any) -> str:
     asked = impl if dtype is None else dtype
     if asked is None:
         return flags.jax_default_prng_impl
-    return prims.impl_of(asked if is_key_dtype(asked) else jax.random.key_dtype(asked))
+    try:
+        return prims.impl_of(asked if is_key_dtype(asked) else jax.random.key_dtype(asked))
+    except ValueError as error:  # which lists the names
+        problem, _, fix = str(error).partition(". ")
+        raise invalid(name, problem, fix) from None
 
 
 # --- data of keys ---------------------------------------------------------------------------------
@@ -214,6 +220,8 @@ def split(key: Any, num: int | tuple[int, ...] = 2) -> Any:
             "split", f"num must be an integer or a sequence of integers, got {num!r:.60}",
             "Write split(key, 3) for three keys.",
         ) from None  # fmt: skip
+    if any(n < 0 for n in sizes):
+        raise invalid("split", f"num is negative, {num!r:.60}", "Sizes are 0 or more.")
     return _split(key, shape=sizes)
 
 
@@ -243,7 +251,10 @@ def fold_in(key: Any, data: Any) -> Any:
         )
     if isinstance(data, int):
         if not 0 <= data < 2**32:
-            raise OverflowError(f"fold_in: the Python int {data} does not fit uint32")
+            raise errors.IntegerOverflow(
+                f"fold_in: the Python int {data} does not fit uint32, at\n"
+                f"    {describe(user_source())}"
+            )
         data = literal(data, ArrayType((), UINT32))
     return _fold_in(key, cast(data, UINT32))
 

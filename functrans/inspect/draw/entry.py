@@ -23,7 +23,10 @@ from typing import Any
 from functrans import errors
 from functrans.inspect.assets import asset, embedded, filled
 from functrans.inspect.draw.graph import Graph, of_equations, of_lines, size
+from functrans.inspect.page import file_to_write
+from functrans.ir.check import check_program
 from functrans.ir.program import Program
+from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import boundary
 
 BOXES = 200  # equations of a picture that has a box for each
@@ -43,7 +46,7 @@ def draw(program: Program, path: str | Path) -> Path:
       The file's Path.
 
     Raises:
-      InvalidArgument: the path ends otherwise.
+      InvalidArgument: the path ends otherwise; `program` is not a Program.
       NotSupported: an SVG without the package mini-racer (`pip install functrans[draw]`).
 
     Example:
@@ -53,13 +56,12 @@ def draw(program: Program, path: str | Path) -> Path:
       ...     draw(program, folder + "/sin.html").read_text()[:15]
       '<!doctype html>'
     """
-    file = Path(path)
-    if file.suffix not in (".svg", ".html"):
-        raise errors.InvalidArgument(f"draw writes .svg and .html files, not {file.name!r}")
+    check_program(program, "draw")
+    file = file_to_write(path, "a picture", ".svg", ".html")
     lines = len(program.equations) > BOXES
     graph = of_lines(program) if lines else of_equations(program)
     closed = _holding(graph) if size(graph) > BOXES else []
-    if file.suffix == ".svg":
+    if file.suffix.lower() == ".svg":
         text = svg(graph, closed)
     else:
         n = len(program.equations)
@@ -97,7 +99,7 @@ def _engine() -> Any:
     except ImportError:
         raise errors.NotSupported(
             "draw: an SVG needs the package mini-racer, which lays it out: pip install "
-            "functrans[draw]. An .html file needs nothing."
+            f"functrans[draw], at\n    {describe(user_source())}\nAn .html file needs nothing."
         ) from None
     engine = racer.MiniRacer()
     engine.eval(_CLONE)

@@ -12,9 +12,14 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from functrans import pytrees as tree
+from functrans.api.programs import evaluate
 from functrans.flat import function_name
 from functrans.inspect.assets import asset, embedded, filled
-from functrans.inspect.explore.stages import Lines, Stage, checked, stages
+from functrans.inspect.explore.stages import Lines, Stage, stages
+from functrans.inspect.page import file_to_write
+from functrans.inspect.staged import check_given
+from functrans.ir.program import Program
 from functrans.ir.tracebacks import boundary
 
 
@@ -28,7 +33,8 @@ def explore(fun: Callable[..., Any], path: str | Path) -> Callable[..., Path]:
     by their cost; nested programs fold; a box searches all stages.
 
     Arguments:
-      fun: function of pytrees of arrays; may itself be a transformed or jitted function.
+      fun: function of pytrees of arrays; may itself be a transformed or jitted function; or a
+        Program.
       path: the HTML file to write.
 
     Returns:
@@ -36,7 +42,9 @@ def explore(fun: Callable[..., Any], path: str | Path) -> Callable[..., Path]:
       The program as traced is shown where the function below is known, which a `vmap` hides.
 
     Raises:
-      InvalidArgument: `fun` is not a function.
+      NotAnArray: `fun` is not a function.
+      InvalidArgument: the path does not end in `.html`.
+      TypeMismatch: `fun` is a Program that takes other values.
 
     Example:
       >>> import functrans as ft, functrans.numpy as jnp, tempfile
@@ -46,16 +54,27 @@ def explore(fun: Callable[..., Any], path: str | Path) -> Callable[..., Path]:
       ...     page.name, "StableHLO" in page.read_text()
       ('slope.html', True)
     """
-    checked(fun)
+    check_given(fun, "explore")
+    written = file_to_write(path, "the page", ".html")
+    shown = _running(fun) if isinstance(fun, Program) else fun
 
     @boundary
     def explored(*args: Any, **kwargs: Any) -> Path:
-        made, lines = stages(fun, args, kwargs)
-        written = Path(path)
-        written.write_text(page(function_name(fun), made, lines), encoding="utf-8")
+        made, lines = stages(shown, args, kwargs)
+        written.write_text(page(function_name(shown), made, lines), encoding="utf-8")
         return written
 
     return explored
+
+
+def _running(program: Program) -> Callable[..., Any]:
+    """A function that runs a program, by its name."""
+
+    def run(*args: Any) -> list[Any]:
+        return evaluate(program, tree.leaves(args))
+
+    run.__qualname__ = program.name or "program"
+    return run
 
 
 def page(title: str, made: Sequence[Stage], lines: Lines) -> str:

@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator, Sequence
 from types import CodeType
 from typing import Any, NamedTuple
 
-from functrans import errors
 from functrans.api.jit import how_jitted, jit
 from functrans.api.programs import make_ir
 from functrans.ir.arguments import argument_names
@@ -73,13 +72,15 @@ class Lines:
 def stages(fun: Callable[..., Any], args: tuple, kwargs: dict) -> tuple[list[Stage], Lines]:
     """All stages of a function for these arguments, and the lines that they share."""
     lines = Lines()
-    derived = make_ir(fun)(*args, **kwargs)
+    jitted = how_jitted(fun)
+    whole: Any = jit(fun) if jitted is None else fun
+    static = ((), ()) if jitted is None else (sorted(jitted[0].numbers), jitted[0].names)
+    derived = make_ir(fun, *static)(*args, **kwargs)
     inner = underlying(fun)
     found = []
     if inner is not None:
-        found.append(of_program("traced", make_ir(inner)(*args, **kwargs), lines))
+        found.append(of_program("traced", make_ir(inner, *static)(*args, **kwargs), lines))
     found.append(of_program(" and ".join(_made_by(fun)) or "traced", derived, lines))
-    whole: Any = fun if how_jitted(fun) is not None else jit(fun)
     found.append(of_program("optimised", whole.program(*args, **kwargs), lines))
     text = whole.lower(*args, **kwargs).as_text(debug_info=True)
     found.append(of_stablehlo(text, lines))
@@ -275,12 +276,3 @@ def _read(text: str, defined: dict[str, str], lines: Lines, known: dict[str, int
     if (m := _FILE.match(text)) is not None:
         return lines.numbers.get((m[1], int(m[2])), -2)
     return -2
-
-
-def checked(fun: Any) -> Callable[..., Any]:
-    """The function, or the error for something else."""
-    if not callable(fun):
-        raise errors.InvalidArgument(
-            f"explore takes a function, not {type(fun).__name__}: ft.explore(f, 'out.html')(*args)"
-        )
-    return fun

@@ -10,8 +10,8 @@ does) and computes the same numbers.
 
 from __future__ import annotations
 
-from functrans import errors
 from functrans.inspect.python_source.writer import File, Function, own_name
+from functrans.ir.check import check_program
 from functrans.ir.program import Program
 from functrans.ir.tracebacks import boundary
 
@@ -48,11 +48,7 @@ def to_python(program: Program, name: str = "") -> str:
       def slope(x):
       ...
     """
-    if not isinstance(program, Program):
-        raise errors.InvalidArgument(
-            f"to_python takes a Program, not {type(program).__name__}: make one with "
-            "ft.make_ir(f)(*args)"
-        )
+    check_program(program, "to_python")
     file = File(program)
     name = file.names.new(name or own_name(program) or "function")
     text = "\n".join(Function(file, program).lines(entry=True))

@@ -9,7 +9,7 @@ from functrans.numpy import linear, reductions, shaping
 from functrans.numpy.grids import eye
 from functrans.numpy.linalg.systems import inv
 from functrans.numpy.linear import matmul
-from functrans.numpy.promotion import array_of, invalid, promote_dtypes
+from functrans.numpy.promotion import array_of, invalid, mismatch, promote_dtypes
 from functrans.primitives.call import composite
 from functrans.trace import typeof
 
@@ -52,6 +52,12 @@ def matrix_power(a: Any, n: int) -> Any:
     t = typeof(a)
     if t.ndim < 2 or t.shape[-1] != t.shape[-2]:
         raise invalid("matrix_power", f"takes square matrices, got {t}")
+    try:
+        n = operator.index(n)
+    except TypeError:
+        raise mismatch(
+            "matrix_power", f"n must be an integer, got {n!r:.60}", "For other powers take eigh."
+        ) from None
     if n < 0:
         a, n = inv(a), -n
     if n == 0:

@@ -192,6 +192,11 @@ def cho_solve(
       >>> print(linalg.cho_solve(factor, jnp.array([2.0, 0.0])))
       [ 1. -1.]
     """
+    if not isinstance(c_and_lower, (tuple, list)) or len(c_and_lower) != 2:
+        raise invalid(
+            "cho_solve", "c_and_lower is the pair (c, lower) that cho_factor returns",
+            "Write cho_solve((jnp.linalg.cholesky(a), True), b) with a factor of one's own.",
+        )  # fmt: skip
     return _cho_solve(c_and_lower[0], b, bool(c_and_lower[1]))
 
 
