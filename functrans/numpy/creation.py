@@ -7,6 +7,7 @@ While a program is staged, `zeros`, `ones`, `full` and their kin are literals an
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Number
 from typing import Any
 
 import jax
@@ -125,8 +126,9 @@ def _nested(items: Sequence[Any], dtype: Any) -> Any:
             raise TypeError  # of floats it would be a NaN
         return constant(made.astype(to))
     except TypeError:
+        strange = next(x for x in np.array(items, object).flat if not isinstance(x, Number))
         raise invalid(
-            "array", f"None is no element of an array, got {items!r:.60}",
+            "array", f"{strange!r:.60} is no element of an array, got {items!r:.60}",
             "Write jnp.nan for a number that is missing.",
         ) from None  # fmt: skip
     except OverflowError:
