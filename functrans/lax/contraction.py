@@ -133,7 +133,11 @@ def _hashable(dimension_numbers: Any) -> Any:
         hash(dimension_numbers)
         return dimension_numbers
     except TypeError:
+        pass
+    try:
         return tuple([tuple([_axes(axes) for axes in pair]) for pair in dimension_numbers])
+    except TypeError:
+        return None
 
 
 def _axes(axes: Any) -> tuple[int, ...]:
@@ -145,7 +149,15 @@ def _axes(axes: Any) -> tuple[int, ...]:
 @lru_cache(4096)
 def _parameters(n: int, m: int, dimension_numbers: Any) -> dict[str, Any] | str:
     """The primitive's names for the axes of operands with n and m axes; or what is wrong."""
-    summed, batch = [tuple(map(_axes, pair)) for pair in dimension_numbers]
+    try:
+        (lhs_summed, rhs_summed), (lhs_batch, rhs_batch) = dimension_numbers
+    except (TypeError, ValueError):
+        raise errors.InvalidArgument(
+            f"dot_general: dimension_numbers {dimension_numbers}, at\n"
+            f"    {describe(user_source())}\nmust be ((axes of lhs, axes of rhs that are summed "
+            "over), (batch axes of lhs, of rhs))."
+        ) from None
+    summed, batch = (_axes(lhs_summed), _axes(rhs_summed)), (_axes(lhs_batch), _axes(rhs_batch))
     for which, axes, ndim in (
         ("first", (*summed[0], *batch[0]), n),
         ("second", (*summed[1], *batch[1]), m),

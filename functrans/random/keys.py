@@ -13,7 +13,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from functrans import errors
 from functrans.flags import flags
+from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_key_dtype
 from functrans.numpy.promotion import cast, constant, invalid, mismatch, value_of
 from functrans.primitives import random_bits as prims
@@ -72,7 +74,7 @@ def PRNGKey(seed: Any, *, impl: Any = None) -> Any:
 
 
 def check_seed(name: str, seed: Any) -> None:
-    """Raise TypeMismatch unless it is an integer scalar."""
+    """Raise unless it is an integer scalar of at most 64 bits."""
     t = typeof(seed)
     if dtype_class(t.dtype) == "key":
         raise mismatch(
@@ -86,6 +88,10 @@ def check_seed(name: str, seed: Any) -> None:
         )
     if dtype_class(t.dtype) not in ("int", "uint"):
         raise mismatch(name, f"a seed must be an integer, but was given {t}")
+    if isinstance(seed, int) and not -(2**63) <= seed < 2**63:
+        raise errors.IntegerOverflow(
+            f"{name}: the seed {seed} does not fit int64, at\n    {describe(user_source())}"
+        )
 
 
 def _can_be_made_now(seed: Any) -> bool:
@@ -106,7 +112,13 @@ def _generator(name: str, impl: Any, dtype: Any) -> str:
     asked = impl if dtype is None else dtype
     if asked is None:
         return flags.jax_default_prng_impl
-    return prims.impl_of(asked if is_key_dtype(asked) else jax.random.key_dtype(asked))
+    if is_key_dtype(asked):
+        return prims.impl_of(asked)
+    try:
+        return prims.impl_of(jax.random.key_dtype(asked))
+    except (TypeError, ValueError) as error:
+        wrong = mismatch if isinstance(error, TypeError) else invalid
+        raise wrong(name, str(error)) from None
 
 
 # --- data of keys ---------------------------------------------------------------------------------
@@ -243,7 +255,10 @@ def fold_in(key: Any, data: Any) -> Any:
         )
     if isinstance(data, int):
         if not 0 <= data < 2**32:
-            raise OverflowError(f"fold_in: the Python int {data} does not fit uint32")
+            raise errors.IntegerOverflow(
+                f"fold_in: the Python int {data} does not fit uint32, at\n"
+                f"    {describe(user_source())}\nFold in data % 2**32."
+            )
         data = literal(data, ArrayType((), UINT32))
     return _fold_in(key, cast(data, UINT32))
 
