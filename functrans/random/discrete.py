@@ -254,6 +254,8 @@ def geometric(
 @sampler("geometric")
 def _geometric(source: Source, p: Any, *, shape: Any, dtype: Any) -> Any:
     p = to_inexact(p)
+    if dtype_class(typeof(p).dtype) != "float":
+        raise invalid("geometric", f"p must be real, got {typeof(p)}")
     u = unit(source, shape, typeof(p).dtype)
     one = literal(1.0, typeof(u))
     u = lax.select(eq(u, literal(0.0, typeof(u))), one, u)

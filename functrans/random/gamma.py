@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 from functrans import lax
 from functrans import numpy as jnp
-from functrans.lax.arguments import placeable
+from functrans.lax.arguments import integer, placeable
 from functrans.numpy.promotion import cast, expand, invalid
 from functrans.primitives.elementwise import add, div, mul, sub
 from functrans.primitives.transcendental import exp, sqrt
@@ -345,7 +344,7 @@ def ball(
       (9, 3)
     """
     dtype, shape = dtype_of("ball", dtype), shape_of("ball", shape)
-    [d] = shape_of("ball", operator.index(d))
+    [d] = shape_of("ball", integer(d, "ball", "d"))
     return _ball(key, p, d=d, shape=shape, dtype=dtype)
 
 
