@@ -58,6 +58,14 @@ class InvalidIndex(FunctransError, IndexError):
     """An index with more entries than the array has axes, or beyond a static bound."""
 
 
+class AxisOutOfBounds(InvalidArgument, InvalidIndex):
+    """An axis that the array has not. A ValueError and an IndexError, as NumPy's AxisError is."""
+
+
+class NegativeSize(InvalidArgument, TypeError):
+    """A shape with a size below zero."""
+
+
 class MissingArgument(InvalidArgument, TypeError):
     """A transformation refers to an argument that the function was not called with."""
 

@@ -13,7 +13,7 @@ from functrans import errors
 from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import guard
 from functrans.ir.types import dtype_class
-from functrans.lax.arguments import placed
+from functrans.lax.arguments import integer, placed
 from functrans.numpy import reductions
 from functrans.numpy.indexing import At, getitem
 from functrans.numpy.joining import stack
@@ -37,8 +37,9 @@ def _largest(dtype: Any) -> Any:
     return np.inf if kind in ("float", "complex") else int(jax.numpy.iinfo(dtype).max)
 
 
-def _segments(name: str, segment_ids: Any, num_segments: int | None) -> int:
+def _segments(name: str, segment_ids: Any, num_segments: Any) -> int:
     if num_segments is not None:
+        num_segments = integer(num_segments, name, "num_segments")
         if num_segments < 0:
             raise invalid(name, f"num_segments must not be negative, got {num_segments}")
         return num_segments

@@ -453,7 +453,7 @@ def a_function_for_the_branches_of_switch(m, jnp):
     m.lax.switch(0, jnp.sin, X)  # <-
 
 
-@misuse(errors.TypeMismatch, "dimension_numbers", "(lhs_batch, rhs_batch)", jax=False)
+@misuse(errors.InvalidArgument, "dimension_numbers", "(lhs_batch, rhs_batch)", jax=False)
 def dimension_numbers_without_the_batch(m, jnp):
     m.lax.dot_general(M, M, ((1,), (1,)))  # <-
 

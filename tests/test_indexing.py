@@ -265,6 +265,28 @@ def test_updates_out_of_bounds(mode: str | None):
     assert_close(ft.jit(run)(x, i), jax.jit(run)(x, i), 1e-6)
 
 
+@pytest.mark.parametrize("method", ["set", "add", "multiply", "min"])
+def test_an_empty_axis_drops_updates(method: str):
+    """But an index of one element, known or not, is out of bounds there."""
+    x, rows = np.zeros((0, 3), "float32"), data((3, 3))
+
+    def write(x: Any, rows: Any) -> Any:
+        return getattr(fnp.asarray(x).at[I], method)(rows, unique_indices=True)
+
+    def both(x: Any, rows: Any) -> Any:
+        y, back = ft.vjp(write, x, rows)
+        return y, back(y), ft.jvp(write, (x, rows), (x, rows))[1]
+
+    assert_close(write(x, rows), getattr(jnp.asarray(x).at[I], method)(rows))
+    assert_close(ft.jit(both)(x, rows), (x, (x, np.zeros_like(rows)), x))  # JAX has no derivative
+    for index in (0, np.array(1)):
+        for library, asarray in ((jax, jnp.asarray), (ft, fnp.asarray)):
+            with pytest.raises(IndexError, match="out of bounds for axis 0 with size 0"):
+                library.jit(lambda i, a=asarray: getattr(a(x).at[i], method)(1.0))(index)
+            with pytest.raises(IndexError, match="out of bounds for axis 0 with size 0"):
+                library.jit(lambda x, i=index, a=asarray: getattr(a(x).at[i], method)(1.0))(x)
+
+
 def test_get_of_many_kinds():
     x = jnp.asarray(data())
     i = np.array([7, -8, 1, 4])

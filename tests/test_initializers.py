@@ -12,6 +12,7 @@ import pytest
 
 import functrans as ft
 import functrans.numpy as fnp
+from functrans import errors
 from functrans.nn import initializers
 from tests.closeness import assert_close
 
@@ -172,6 +173,7 @@ def test_segments(name):
             f(NUMBERS > 3, IDS, 7) if name in ("segment_max", "segment_min") else None,
             f(NUMBERS * (1 + 2j), IDS, 7),
             f(NUMBERS, IDS, 4, mode="clip"),
+            f(NUMBERS, IDS, jnp.array(4)),
             f(ROWS, IDS * 0 - 1),
         ]
 
@@ -190,6 +192,8 @@ def test_segments_transformed():
         ft.vmap(lambda x: ft.ops.segment_sum(x, IDS, 4))(batch),
         jnp.stack([jax.ops.segment_sum(x, IDS, 4) for x in batch]),
     )
+    with pytest.raises(errors.NotAnArray, match="num_segments must be a Python int"):
+        ft.ops.segment_sum(ROWS, IDS, 2.5)
     with pytest.raises(jax.errors.ConcretizationTypeError, match="segment_sum"):
         ft.jit(lambda i: ft.ops.segment_sum(ROWS, i))(IDS)
 

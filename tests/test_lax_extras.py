@@ -81,6 +81,14 @@ def test_patches_and_local_convolutions():
     assert_close(jax.jit(ft.jit(lambda: both(ft)))(), jax.jit(lambda: both(jax))(), 1e-5)
 
 
+def test_a_preset_of_products_leaves_a_convolution_as_it_is():
+    """XLA has no algorithms for convolutions."""
+    x, kernel = floats(2, 3, 4, 5), floats(4, 3, 2, 2)
+    preset = lax.DotAlgorithmPreset.F32_F32_F32
+    found = lax.conv(x, kernel, (1, 1), "SAME", precision=preset)
+    assert_close(found, jax.lax.conv(x, kernel, (1, 1), "SAME", precision=preset), 1e-5)
+
+
 def test_shapes_of_convolutions():
     for f in ("conv_general_shape_tuple", "conv_transpose_shape_tuple"):
         for padding in ("SAME", "VALID", ((1, 2), (0, 1))):
@@ -108,7 +116,9 @@ def test_approximate_search():
 
     program = ft.make_ir(lambda: both(ft))()
     wanted = jax.jit(lambda: both(jax))()
-    assert_close(ft.jit(lambda: both(ft))(), wanted)
+    found = ft.jit(lambda: both(ft))()
+    assert_close(found, wanted)
+    assert jax.tree.structure(found) == jax.tree.structure(wanted)
     assert_close(ft.interpret(program), jax.tree.leaves(wanted))
     with pytest.raises(errors.InvalidArgument, match="k must lie in"):
         lax.approx_max_k(x, 9)
@@ -158,3 +168,35 @@ def test_stacking():
         lax.tile(x, (2,))
     with pytest.raises(ValueError, match="does not broadcast"):
         lax.broadcast_like(x, y[:1])
+
+
+# --- arguments of the wrong kind ------------------------------------------------------------------
+
+X = floats(2, 3)
+WRONG: dict[str, tuple[Any, type[Exception]]] = {
+    "axes that are no sequence": (lambda lax: lax.reduce_sum(X, 0), TypeError),
+    "a tuple for an axis": (lambda lax: lax.argmax(X, (0,), np.int32), TypeError),
+    "dimensions that are floats": (lambda lax: lax.rev(X, (0.5,)), TypeError),
+    "sizes that are no sequence": (lambda lax: lax.split(X, 3), TypeError),
+    "repeats that are no sequence": (lambda lax: lax.broadcast(X, 3), TypeError),
+    "a negative size": (lambda lax: lax.broadcast(X, (-1,)), TypeError),
+    "negative sizes to be joined": (lambda lax: lax.broadcast_shapes((-1,), (1,)), TypeError),
+    "padding in pairs": (lambda lax: lax.pad(X, np.float32(0), [(1, 1), (1, 1)]), ValueError),
+    "nothing to sort": (lambda lax: lax.sort(()), TypeError),
+    "axes without batch axes": (lambda lax: lax.dot_general(X, X, ((1,), (1,))), ValueError),
+    "strides of a part of the axes": (
+        lambda lax: lax.conv_transpose(floats(1, 4, 4, 3), floats(2, 2, 3, 5), (2,), "SAME"),
+        TypeError,
+    ),
+    "a padding that is no name": (lambda lax: lax.padtype_to_pads((5,), (2,), (1,), 1), TypeError),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_misuse(name: str):
+    call, kind = WRONG[name]
+    with pytest.raises(kind):
+        call(jax.lax)
+    with pytest.raises(errors.FunctransError, match="at\\n") as caught:
+        call(lax)
+    assert isinstance(caught.value, kind)

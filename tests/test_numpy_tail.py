@@ -130,6 +130,11 @@ _ROWS = {
         jnp.maximum.at(v, iv % 4, 0.5, inplace=False)
         jnp.logaddexp.at(v, iv % 4, 0.5, inplace=False)
         jnp.negative.at(v, iv % 4, inplace=False)
+        jnp.logical_and.at(i, 0, 5, inplace=False)
+        jnp.logical_xor.at(v, iv % 4, 0.5, inplace=False)
+        jnp.logical_or.accumulate(i[:0])
+        jnp.add.accumulate(x[:0])
+        jnp.put_along_axis(x[:, :0], iv[:1, None], 9.0, 1, inplace=False)
         jnp.add.reduceat(v, jnp.array([0, 2, 1]))
         jnp.multiply.reduceat(q, jnp.array([0, 2, 1, 1]), axis=2)
         jnp.subtract.outer(x, v)""",

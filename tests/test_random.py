@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 import functrans as ft
-from functrans import random
+from functrans import errors, random
 
 KEYS = {"typed": jax.random.key(3), "raw": jax.random.PRNGKey(3)}
 LOGITS = np.random.default_rng(0).normal(size=(4, 5)).astype("float32")
@@ -44,8 +45,8 @@ CALLS: list[tuple[str, tuple]] = [
     ("categorical", (LOGITS,)), ("categorical", (LOGITS, 0, (6, 5))),
     ("categorical", (LOGITS, -1, None, True, "high")),
     ("categorical", (LOGITS, -1, (3, 4), False)), ("categorical", (LOGITS, 0, (3, 5), False)),
-    ("permutation", (10,)), ("permutation", (np.arange(7),)), ("permutation", (MATRIX,)),
-    ("permutation", (MATRIX, 1)), ("permutation", (MATRIX, 1, True)),
+    ("permutation", (10,)), ("permutation", (-1,)), ("permutation", (np.arange(7),)),
+    ("permutation", (MATRIX,)), ("permutation", (MATRIX, 1)), ("permutation", (MATRIX, 1, True)),
     ("choice", (10,)), ("choice", (10, (3, 4))), ("choice", (10, (3, 2), False)),
     ("choice", (MATRIX, (2,), True, None, 1)), ("choice", (MATRIX, (2,), False, None, 1)),
     ("choice", (4, (50,), True, P)), ("choice", (MATRIX, (2, 2), False, P)),
@@ -59,6 +60,7 @@ WIDE: list[tuple[str, tuple]] = [
     ("truncated_normal", (-1.0, 1.0, (9,))), ("gumbel", ((99,), None, "high")),
     ("bernoulli", (0.3, (99,))), ("categorical", (LOGITS,)), ("uniform", ((9,), "float32")),
     ("choice", (4, (50,), True, P)),
+    ("weibull_min", (P.astype("float16"), np.float16(1.3), (), "float64")),
 ]  # fmt: skip
 
 
@@ -153,6 +155,13 @@ def test_key_data_round_trip():
     assert_identical(ft.jit(lambda d: random.wrap_key_data(d))(KEYS["raw"]), key)
     assert random.key_impl(key) == random.key_impl(KEYS["raw"]) == "threefry2x32"
     assert random.key_dtype() == key.dtype
+
+
+def test_keys_are_shuffled_like_numbers():
+    """JAX fails to compile it."""
+    for keys in (jax.random.split(KEYS["typed"], 5), jax.random.split(KEYS["typed"], (5, 2))):
+        order = random.permutation(KEYS["raw"], 5)
+        assert_identical(random.permutation(KEYS["raw"], keys), keys[order])
 
 
 def test_keys_are_taken_apart_inside_jit():
@@ -260,6 +269,22 @@ MISUSES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: random.fold_in(KEYS["raw"], jnp.arange(3)), TypeError, "takes a scalar"),
     (lambda: random.gumbel(KEYS["raw"], (3,), mode="lowest"), ValueError, "highest"),
     (lambda: random.categorical(KEYS["raw"], LOGITS, shape=(3,)), ValueError, "not broadcast"),
+    (lambda: random.categorical(KEYS["raw"], LOGITS, 2), errors.AxisOutOfBounds, "out of bounds"),
+    (lambda: random.categorical(KEYS["raw"], np.arange(3)), ValueError, "logits must be floats"),
+    (lambda: random.rayleigh(KEYS["raw"], P, (-1,)), errors.NegativeSize, "negative"),
+    (lambda: random.ball(KEYS["raw"], -1), TypeError, "negative"),
+    (lambda: random.orthogonal(KEYS["raw"], -1), errors.NegativeSize, "negative"),
+    (lambda: random.fold_in(KEYS["raw"], -1), OverflowError, "does not fit uint32"),
+    (lambda: random.key(2**63), OverflowError, "does not fit int64"),
+    (lambda: random.permutation(BATCH[0], BATCH[None], 1, True), TypeError, "not keys"),
+    *[
+        (lambda f=f: f(dtype="bfloat16"), errors.InvalidArgument, "cannot safely cast")
+        for f in (
+            partial(random.pareto, KEYS["raw"], P), partial(random.rayleigh, KEYS["raw"], P),
+            partial(random.lognormal, KEYS["raw"], P), partial(random.wald, KEYS["raw"], P),
+            partial(random.triangular, KEYS["raw"], 0, P, 1),
+        )
+    ],
 ]  # fmt: skip
 
 
@@ -267,5 +292,6 @@ MISUSES: list[tuple[Callable[[], Any], type[Exception], str]] = [
 def test_misuse(number: int):
     """The error is of JAX's kind and names the function, what was given, and the fix."""
     call, error, message = MISUSES[number]
-    with pytest.raises(error, match=message):
+    with pytest.raises(errors.FunctransError, match=message) as caught:
         call()
+    assert isinstance(caught.value, error)

@@ -102,6 +102,28 @@ def test_several_arrays_at_once():
     assert_close(mapped, np.stack([product(X, s) for s in starts]), 1e-5)
 
 
+def test_whole_axes_are_folded_by_any_computation():
+    """`reduce`: the place of the largest element, as a fold of pairs."""
+    x, places = X.reshape(7, 3, 3), np.arange(63, dtype=np.int32).reshape(7, 3, 3)
+
+    def largest(library: Any, numpy: Any, x: Any) -> Any:
+        def join(a: Any, b: Any) -> Any:
+            first = (a[0] > b[0]) | ((a[0] == b[0]) & (a[1] < b[1]))
+            return tuple([numpy.where(first, one, other) for one, other in zip(a, b, strict=True)])
+
+        starts = np.float32(-np.inf), np.int32(99)
+        return library.reduce((x, places[: len(x)]), starts, join, (0, 2))
+
+    wanted = largest(jax.lax, jax.numpy, x)
+    for f in (largest, ft.jit(largest, static_argnums=(0, 1))):
+        assert_close(f(lax, jnp, x), wanted, 0.0)
+    assert_close(largest(lax, jnp, x[:0]), largest(jax.lax, jax.numpy, x[:0]), 0.0)
+    mapped = ft.vmap(lambda x: largest(lax, jnp, x)[0])(np.stack([x, -x]))
+    assert_close(mapped, np.stack([x.max((0, 2)), (-x).max((0, 2))]), 0.0)
+    slope = ft.grad(lambda x: largest(lax, jnp, x)[0].sum())(x)
+    assert_close(slope, (x == x.max((0, 2), keepdims=True)).astype(np.float32), 0.0)
+
+
 def test_a_computation_with_functions_and_closed_over_numbers():
     scale = jax.numpy.float32(0.5)
 

@@ -82,17 +82,48 @@ def mismatch(name: str, problem: str, fix: str = "") -> errors.TypeMismatch:
 
 def axis_index(axis: Any, ndim: int, name: str) -> int:
     """An axis, counted from the end if negative, as one counted from the front."""
-    try:
-        i = operator.index(axis)
-    except TypeError:
-        raise errors.NotAnArray(
-            f"{name}: axis must be a Python int, got {axis!r:.60} of type "
-            f"{type(axis).__qualname__}, at\n    {describe(user_source())}"
-        ) from None
+    i = integer(axis, name, "axis")
     if not -ndim <= i < ndim:
         fix = f"Its axes are {-ndim} ... {ndim - 1}." if ndim else "It has no axes."
-        raise invalid(name, f"axis {i} is out of bounds for array of dimension {ndim}", fix)
+        raise errors.AxisOutOfBounds(
+            f"{name}: axis {i} is out of bounds for array of dimension {ndim}, at\n"
+            f"    {describe(user_source())}\n{fix}"
+        )
     return i % ndim
+
+
+def integer(value: Any, name: str, what: str) -> int:
+    """An argument that must be known as an integer."""
+    try:
+        return operator.index(value)
+    except TypeError as error:
+        if isinstance(error, jax.errors.ConcretizationTypeError):
+            raise
+        raise errors.NotAnArray(
+            f"{name}: {what} must be a Python int, got {value!r:.60} of type "
+            f"{type(value).__qualname__}, at\n    {describe(user_source())}"
+        ) from None
+
+
+def integers(values: Any, name: str, what: str) -> tuple[int, ...]:
+    """An argument that must be a sequence of known integers."""
+    try:
+        return tuple([n if n.__class__ is int else operator.index(n) for n in values])
+    except TypeError as error:
+        if isinstance(error, jax.errors.ConcretizationTypeError):
+            raise
+        raise mismatch(
+            name, f"{what} must be a sequence of integers, got {values!r:.60}", "One is (n,)."
+        ) from None
+
+
+def check_sizes(shape: tuple[int, ...], name: str) -> tuple[int, ...]:
+    """The shape, after checking that no size is negative."""
+    if any([n < 0 for n in shape]):
+        raise errors.NegativeSize(
+            f"{name}: shape {shape} has a negative size, at\n    {describe(user_source())}"
+        )
+    return shape
 
 
 def sizes_of(shape: Any) -> tuple[int, ...]:

@@ -134,7 +134,11 @@ def _hashable(dimension_numbers: Any) -> Any:
         hash(dimension_numbers)
         return dimension_numbers
     except TypeError:
+        pass
+    try:
         return tuple([tuple([_axes(axes) for axes in pair]) for pair in dimension_numbers])
+    except TypeError:
+        return str(dimension_numbers)  # of no such form
 
 
 def _axes(axes: Any) -> tuple[int, ...]:
@@ -147,14 +151,14 @@ def _axes(axes: Any) -> tuple[int, ...]:
 def _parameters(n: int, m: int, dimension_numbers: Any) -> dict[str, Any] | str:
     """The primitive's names for the axes of operands with n and m axes; or what is wrong."""
     try:
-        summed, batch = [tuple(map(_axes, pair)) for pair in dimension_numbers]
-        if len(summed) != 2 or len(batch) != 2:
-            raise TypeError
+        (lhs_summed, rhs_summed), (lhs_batch, rhs_batch) = dimension_numbers
+        summed, batch = (_axes(lhs_summed), _axes(rhs_summed)), (_axes(lhs_batch), _axes(rhs_batch))
     except (TypeError, ValueError):
-        return (
-            f"dimension_numbers {dimension_numbers!r:.60} are not of the form ((lhs_summed, "
-            "rhs_summed), (lhs_batch, rhs_batch))"
-        )
+        raise errors.InvalidArgument(
+            f"dot_general: dimension_numbers {dimension_numbers!s:.60} are not of the form\n"
+            "((lhs_summed, rhs_summed), (lhs_batch, rhs_batch)), "
+            f"at\n    {describe(user_source())}\nOf two matrices: (((1,), (0,)), ((), ()))."
+        ) from None
     for which, axes, ndim in (
         ("first", (*summed[0], *batch[0]), n),
         ("second", (*summed[1], *batch[1]), m),

@@ -9,6 +9,7 @@ from jax.lax import ConvDimensionNumbers as ConvDimensionNumbers
 
 from functrans import errors
 from functrans.ir.source import describe, user_source
+from functrans.lax.arguments import mismatch
 from functrans.lax.contraction import contraction_options
 from functrans.lax.convolution_arguments import check_preferred, fractional, pairs, plan_of
 from functrans.lax.convolution_arguments import conv_dimension_numbers as conv_dimension_numbers
@@ -184,6 +185,12 @@ def conv_transpose(
     axes = conv_dimension_numbers(x.shape, y.shape, dimension_numbers)
     if use_consistent_padding or padding in ("SAME", "VALID"):
         dilation = rhs_dilation or (1,) * (y.ndim - 2)
+        if not len(strides) == len(dilation) == y.ndim - 2:
+            raise mismatch(
+                "conv_transpose",
+                f"strides {tuple(strides)} and rhs_dilation {rhs_dilation} need one number for "
+                f"each spatial axis of {y}",
+            )
         widths = [dilated(y.shape[i], d) for i, d in zip(axes.rhs_spec[2:], dilation, strict=True)]
         each = [padding] * len(widths) if isinstance(padding, str) else padding
         padding = [fractional(k, s, p) for k, s, p in zip(widths, strides, each, strict=True)]

@@ -58,7 +58,15 @@ def padtype_to_pads(
         >>> padtype_to_pads((8,), (4,), (1,), "SAME")
         [(1, 2)]
     """
-    kind = getattr(padding, "name", padding).upper()
+    kind = getattr(padding, "name", padding)
+    if not isinstance(kind, str):
+        raise _wrong(f"padding must be a name, got {padding!r}")
+    kind = kind.upper()
+    if not len(in_shape) == len(window_shape) == len(window_strides):
+        raise _bad_value(
+            f"a window {tuple(window_shape)} and strides {tuple(window_strides)} need one number "
+            f"for each axis of {tuple(in_shape)}"
+        )
     if kind == "VALID":
         return [(0, 0)] * len(in_shape)
     if kind not in ("SAME", "SAME_LOWER"):

@@ -116,6 +116,11 @@ def _filled(value: Any, t: ArrayType, made: ArrayType) -> Any:
             f"full: sizes must be >= 0, got shape {made.shape}, at\n    {describe(user_source())}"
         )
     if value.__class__ in _SCALARS or isinstance(value, (np.generic, Literal)):
+        if value.__class__ is complex and dtype_class(made.dtype) in ("int", "uint", "float"):
+            raise errors.TypeMismatch(
+                f"full: {value} is no value of dtype {made.dtype}, at\n"
+                f"    {describe(user_source())}"
+            )
         return _full(value.value if isinstance(value, Literal) else value, made)
     if t.dtype != made.dtype or t.weak_type != made.weak_type:
         value = convert_element_type(value, dtype=made.dtype, weak_type=made.weak_type)

@@ -10,9 +10,16 @@ import jax
 import numpy as np
 from jax.lax import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
 
-from functrans import errors
 from functrans.ir.types import dtype_class
-from functrans.lax.arguments import as_array, axis_index, invalid, mode_of, promises, sizes_of
+from functrans.lax.arguments import (
+    as_array,
+    axis_index,
+    invalid,
+    mismatch,
+    mode_of,
+    promises,
+    sizes_of,
+)
 from functrans.primitives import indexing
 from functrans.primitives import scatter as scatters
 from functrans.primitives.conversion import convert_element_type
@@ -201,9 +208,9 @@ def _starts(name: str, operand: Any, starts: Any, negative: bool | Sequence[bool
     t = typeof(operand)
     if isinstance(starts, (Tracer, jax.Array, np.ndarray)):
         if typeof(starts).ndim != 1:
-            raise errors.TypeMismatch(
-                f"{name}: start_indices must be a vector or a sequence of scalars, got "
-                f"{typeof(starts)}"
+            raise invalid(
+                name,
+                f"start_indices must be a vector or a sequence of scalars, got {typeof(starts)}",
             )
         starts = [
             reshape(slice_axis(starts, 0, i, i + 1), shape=())
@@ -222,9 +229,9 @@ def _index_dtype(name: str, types: Sequence[Any]) -> Any:
     """The dtype that all indices are taken to: that of the arrays among them, int32 else."""
     for t in types:
         if dtype_class(t.dtype) not in ("int", "uint"):
-            raise errors.TypeMismatch(f"{name}: indices must be integers, got {t}")
+            raise mismatch(name, f"indices must be integers, got {t}")
         if t.shape:
-            raise errors.TypeMismatch(f"{name}: each start index must be a scalar, got {t}")
+            raise mismatch(name, f"each start index must be a scalar, got {t}")
     strong = {t.dtype for t in types if not t.weak_type} or {t.dtype for t in types}
     return max(strong, key=lambda d: np.dtype(d).itemsize, default=np.dtype(np.int32))
 
@@ -412,9 +419,15 @@ def _axes(
     shared = dict(zip(batch_of, batch, strict=True))
     index_names = [shared.get(j, n + j) for j in range(m)]
     kept = [d for d in range(n) if d not in dropped and d not in batch]
+    total = m + len(kept)
+    if len(windows) != len(kept) or any([not 0 <= k < total for k in windows]):
+        raise mismatch(
+            "gather and scatter",
+            f"{len(kept)} axes of {typeof(operand)} are neither collapsed, inserted nor batching: "
+            f"each has a place among the {total} axes of the slices, got {tuple(windows)}",
+        )
     rest = iter(index_names)
     window = iter(kept)
-    total = m + len(kept)
     slices = [next(window) if k in windows else next(rest) for k in range(total)]
     return {
         "operand": tuple(range(n)), "indices": tuple(index_names), "slices": tuple(slices),
@@ -425,9 +438,10 @@ def _axes(
 def _window_sizes(operand: Any, updates: Any, axes: dict[str, Any]) -> tuple[int, ...]:
     shape = typeof(updates).shape
     if len(shape) != len(axes["slices"]):
-        raise errors.TypeMismatch(
-            f"scatter: updates {typeof(updates)} must have {len(axes['slices'])} axes: those of "
-            "the indices but the last, and the window's"
+        raise mismatch(
+            "scatter",
+            f"updates {typeof(updates)} must have {len(axes['slices'])} axes: those of the "
+            "indices but the last, and the window's",
         )
     size = dict(zip(axes["slices"], shape, strict=True))
     return tuple([

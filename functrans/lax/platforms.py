@@ -10,7 +10,14 @@ import numpy as np
 from jax.lax import RandomAlgorithm as RandomAlgorithm
 
 from functrans.ir.types import canonical_dtype, dtype_class
-from functrans.lax.arguments import as_array, axis_index, invalid, mismatch, sizes_of
+from functrans.lax.arguments import (
+    as_array,
+    axis_index,
+    check_sizes,
+    invalid,
+    mismatch,
+    sizes_of,
+)
 from functrans.lax.control_flow import switch
 from functrans.lax.elementwise import operands
 from functrans.primitives import platforms as _platforms
@@ -92,7 +99,10 @@ def rng_bit_generator(
     if dtype_class(dtype) != "uint":
         raise mismatch("rng_bit_generator", f"unsupported dtype {dtype}, give an unsigned one")
     found = _platforms.rng_bit_generator(
-        as_array(key), shape=sizes_of(shape), dtype=dtype, algorithm=int(RandomAlgorithm(algorithm))
+        as_array(key),
+        shape=check_sizes(sizes_of(shape), "rng_bit_generator"),
+        dtype=dtype,
+        algorithm=int(RandomAlgorithm(algorithm)),
     )
     return found[0], found[1]
 
@@ -122,7 +132,7 @@ def approx_max_k(
     recall_target: float = 0.95,
     reduction_input_size_override: int = -1,
     aggregate_to_topk: bool = True,
-) -> tuple[Any, Any]:
+) -> list[Any]:
     """Find the k largest elements along an axis, and where they stand; on TPU nearly all of them.
 
     Arguments:
@@ -157,7 +167,7 @@ def approx_min_k(
     recall_target: float = 0.95,
     reduction_input_size_override: int = -1,
     aggregate_to_topk: bool = True,
-) -> tuple[Any, Any]:
+) -> list[Any]:
     """Find the k smallest elements along an axis: see `approx_max_k`.
 
     Source: `jax.lax.approx_min_k`.
@@ -174,7 +184,7 @@ def approx_min_k(
 
 def _approximate(
     is_max_k: bool, x: Any, k: int, axis: int, recall: float, override: int, whole: bool
-) -> tuple[Any, Any]:
+) -> list[Any]:
     name = "approx_max_k" if is_max_k else "approx_min_k"
     x = as_array(x)
     t = typeof(x)
@@ -185,8 +195,7 @@ def _approximate(
         raise invalid(name, f"takes floats, not {t.dtype}")
     if not 0 < k <= t.shape[axis]:
         raise invalid(name, f"k must lie in 1..{t.shape[axis]}, the size of axis {axis}, got {k}")
-    found = _platforms.approx_top_k(
+    return _platforms.approx_top_k(
         x, k=int(k), reduction_dimension=axis, recall_target=float(recall), is_max_k=is_max_k,
         reduction_input_size_override=int(override), aggregate_to_topk=bool(whole),
     )  # fmt: skip
-    return found[0], found[1]

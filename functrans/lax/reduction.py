@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,7 +12,9 @@ from functrans import pytrees as tree
 from functrans.ir.program import Program
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, canonical_dtype
-from functrans.lax.arguments import as_array, invalid, placed
+from functrans.lax.arguments import as_array, integer, integers, invalid, placed
+from functrans.lax.creation import full
+from functrans.lax.windows import reduce_window
 from functrans.primitives.base import PRIMITIVES, Primitive
 from functrans.trace import literal, stage, typeof
 
@@ -25,7 +26,7 @@ __all__ = [
 
 
 def _axes(axes: Sequence[int], ndim: int, name: str) -> tuple[int, ...]:
-    found = tuple([a if a.__class__ is int else operator.index(a) for a in axes])
+    found = integers(axes, name, "axes")
     if any([not 0 <= a < ndim for a in found]):
         raise invalid(name, f"reduction axes {found} must lie in 0..{ndim - 1}")
     if len(set(found)) != len(found):
@@ -109,7 +110,7 @@ def argmin(operand: Any, axis: int, index_dtype: Any) -> Any:
 
 
 def _position(name: str, operand: Any, axis: int, index_dtype: Any) -> Any:
-    x, axis = as_array(operand), operator.index(axis)
+    x, axis = as_array(operand), integer(axis, name, "axis")
     shape = x.shape
     if not 0 <= axis < len(shape):
         raise invalid(name, f"Invalid axis {axis} for operand shape {shape}")
@@ -126,7 +127,7 @@ def _running(name: str, what: str, example: str) -> Callable[..., Any]:
     primitive = PRIMITIVES[name]
 
     def running(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
-        x, axis = as_array(operand), operator.index(axis)
+        x, axis = as_array(operand), integer(axis, name, "axis")
         if not 0 <= axis < len(x.shape):
             raise invalid(name, f"axis {axis} is out of bounds for shape {x.shape}")
         return primitive(x, axis=axis, reverse=bool(reverse))
@@ -163,20 +164,21 @@ def reduce(
     dimensions: Sequence[int],
     out_sharding: Any = None,
 ) -> Any:
-    """Fold axes with a function of two values, for each operand one of add, mul, max, min, and, or
-    and xor.
+    """Fold axes with a function of two values.
 
     Arguments:
         operands: an array or a pytree of arrays of equal shapes.
         init_values: a scalar for each operand, from which the fold starts.
-        computation: `(accumulated, value) -> accumulated`, on pytrees like `operands`.
+        computation: `(accumulated, value) -> accumulated`, associative, on scalars in pytrees like
+            `operands`.
         dimensions: the axes to fold.
 
     Returns:
         A pytree like `operands` without these axes.
 
     Raises:
-        InvalidArgument: `computation` is another function.
+        InvalidArgument: the pytrees differ, or an axis does not exist.
+        TypeMismatch: dtypes differ.
 
     Source: jax.lax.reduce
 
@@ -200,26 +202,37 @@ def reduce(
         ),
         [*types, *types],
     )
-    folds = [_fold(program, i, len(xs)) for i in range(len(xs))]
+    found = [_fold(program, i, len(xs)) for i in range(len(xs))]
+    folds = [fold for fold in found if fold is not None]
     axes = _axes(dimensions, len(xs[0].shape), "reduce")
+    if len(folds) < len(xs):
+        return _folded_together(operands, init_values, computation, axes)
     outs = [_folded(*one, axes) for one in zip(folds, xs, starts, strict=True)]
     return tree.unflatten(structure, outs)
 
 
-def _fold(program: Program, i: int, n: int) -> Primitive:
-    """The operation that a program of two values applies to operand i of n."""
+def _folded_together(
+    operands: Any, starts: Any, computation: Callable[[Any, Any], Any], axes: tuple[int, ...]
+) -> Any:
+    """The fold of one window that is as large as the axes."""
+    shape = typeof(tree.leaves(operands)[0]).shape
+    kept = tuple([n for d, n in enumerate(shape) if d not in axes])
+    if 0 in shape:
+        return tree.map(lambda x, start: full(kept, start, typeof(x).dtype), operands, starts)
+    window = [n if d in axes else 1 for d, n in enumerate(shape)]
+    folded = reduce_window(operands, starts, computation, window)
+    return tree.map(lambda x: PRIMITIVES["reshape"](x, shape=kept), folded)
+
+
+def _fold(program: Program, i: int, n: int) -> Primitive | None:
+    """The operation that a program of two values applies to operand i of n, if it is one."""
     if len(program.outputs) == n:
         for eqn in program.equations:
             given = {program.inputs[i], program.inputs[n + i]}
             mine = eqn.outputs[0] is program.outputs[i] and set(eqn.inputs) == given
             if mine and eqn.primitive.name in _REDUCTION_OF:
                 return eqn.primitive
-    raise invalid(
-        "reduce",
-        "folds with add, mul, max, min, and, or, xor, one for each operand; the function given is\n"
-        f"{program}",
-        "Fold with lax.fori_loop or lax.scan instead.",
-    )
+    return None
 
 
 def _folded(fold: Primitive, x: Any, start: Any, axes: tuple[int, ...]) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import operator
 from collections.abc import Sequence
 from math import prod
 from typing import Any
@@ -12,7 +11,15 @@ import numpy as np
 
 from functrans import errors
 from functrans.ir.source import describe, user_source
-from functrans.lax.arguments import as_array, axis_index, invalid, sizes_of
+from functrans.lax.arguments import (
+    as_array,
+    axis_index,
+    check_sizes,
+    integer,
+    integers,
+    invalid,
+    sizes_of,
+)
 from functrans.primitives import joining as _joining
 from functrans.primitives import shape as _shape
 from functrans.trace import literal, typeof
@@ -50,7 +57,7 @@ def rev(operand: Any, dimensions: Sequence[int]) -> Any:
     >>> print(rev(np.arange(3), (0,)))
     [2 1 0]
     """
-    return _shape.rev(as_array(operand), dimensions=tuple(map(operator.index, dimensions)))
+    return _shape.rev(as_array(operand), dimensions=integers(dimensions, "rev", "dimensions"))
 
 
 def reshape(
@@ -140,7 +147,7 @@ def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: Any = None) -
     (2, 3)
     """
     x = as_array(operand)
-    sizes = tuple(map(_index, sizes))
+    sizes = check_sizes(integers(sizes, "broadcast", "sizes"), "broadcast")
     if not sizes and not _is_numpy(x):
         return x
     n, shape = len(sizes), x.shape
@@ -159,7 +166,7 @@ def broadcast_in_dim(
     (3, 2, 4)
     """
     x, shape = as_array(operand), sizes_of(shape)
-    dimensions = tuple(map(_index, broadcast_dimensions))
+    dimensions = integers(broadcast_dimensions, "broadcast_in_dim", "broadcast_dimensions")
     if shape == x.shape and not _is_numpy(x) and dimensions == tuple(range(len(shape))):
         return x
     grow = [
@@ -192,7 +199,7 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
     >>> broadcast_shapes((2, 1), (3,))
     (2, 3)
     """
-    given = [sizes_of(shape) for shape in shapes]
+    given = [check_sizes(sizes_of(shape), "broadcast_shapes") for shape in shapes]
     ndim = max(map(len, given), default=0)
     out = []
     for along in zip(*[(1,) * (ndim - len(s)) + s for s in given], strict=True):
@@ -223,7 +230,7 @@ def concatenate(operands: Any, dimension: int) -> Any:
     xs = [as_array(x) for x in operands]
     if len(xs) == 1 and not _is_numpy(xs[0]):
         return xs[0]
-    return _joining.concatenate(*xs, dimension=_index(dimension))
+    return _joining.concatenate(*xs, dimension=integer(dimension, "concatenate", "dimension"))
 
 
 concat = concatenate
@@ -237,7 +244,7 @@ def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Any]:
     >>> [part.shape for part in split(np.ones(5), (2, 3))]
     [(2,), (3,)]
     """
-    x, sizes = as_array(operand), tuple(map(_index, sizes))
+    x, sizes = as_array(operand), integers(sizes, "split", "sizes")
     axis = axis_index(axis, len(x.shape), "split")
     if sum(sizes) != x.shape[axis] or min(sizes, default=0) < 0:
         raise invalid("split", f"sizes {sizes} must sum to the size of axis {axis} of {x.shape}")
@@ -256,7 +263,7 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, in
     x, kind = as_array(operand), padding_value.__class__
     value = padding_value if kind in _SCALARS else as_array(padding_value)
     t = typeof(x)
-    config = tuple([(int(low), int(high), int(inside)) for low, high, inside in padding_config])
+    config = tuple([integers(along, "pad", "each padding") for along in padding_config])
     if kind in _SCALARS:
         value_type = typeof(value)
         if value_type.dtype != t.dtype:
@@ -266,7 +273,7 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, in
                 f"that dtype, e.g. {t.dtype}(0)."
             )
         value = literal(value, value_type)
-    if len(config) != len(t.shape):
+    if len(config) != len(t.shape) or any([len(along) != 3 for along in config]):
         raise invalid("pad", f"config {config} needs (low, high, interior) for each axis of {t}")
     for n, (low, high, inside) in zip(t.shape, config, strict=True):
         if inside < 0 or low + high + n + inside * max(0, n - 1) < 0:
@@ -287,9 +294,9 @@ def slice(
     >>> print(slice(np.arange(10), (2,), (9,), (3,)))
     [2 5 8]
     """
-    x, start = as_array(operand), tuple(map(_index, start_indices))
-    limit = tuple(map(_index, limit_indices))
-    by = (1,) * len(start) if strides is None else tuple(map(_index, strides))
+    x, start = as_array(operand), integers(start_indices, "slice", "start_indices")
+    limit = integers(limit_indices, "slice", "limit_indices")
+    by = (1,) * len(start) if strides is None else integers(strides, "slice", "strides")
     return _shape.slice_(x, start=start, limit=limit, strides=by)
 
 
@@ -307,12 +314,12 @@ def slice_in_dim(
     ndim = len(x.shape)
     axis = axis_index(axis, ndim, "slice_in_dim")
     n = x.shape[axis]
-    start = 0 if start_index is None else _index(start_index)
-    limit = n if limit_index is None else _index(limit_index)
+    start = 0 if start_index is None else integer(start_index, "slice_in_dim", "start_index")
+    limit = n if limit_index is None else integer(limit_index, "slice_in_dim", "limit_index")
     low, high, by = [0] * ndim, list(x.shape), [1] * ndim
     low[axis] = start + n if start < 0 else start
     high[axis] = limit + n if limit < 0 else limit
-    by[axis] = _index(stride)
+    by[axis] = integer(stride, "slice_in_dim", "stride")
     return _shape.slice_(x, start=tuple(low), limit=tuple(high), strides=tuple(by))
 
 
@@ -324,7 +331,7 @@ def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True)
     >>> index_in_dim(np.ones((2, 3)), -1, axis=1, keepdims=False).shape
     (2,)
     """
-    x, at = as_array(operand), _index(index)
+    x, at = as_array(operand), integer(index, "index_in_dim", "index")
     axis = axis_index(axis, len(x.shape), "index_in_dim")
     n = x.shape[axis]
     if not -n <= at < n:
@@ -340,4 +347,3 @@ def _is_numpy(x: Any) -> bool:
 
 
 _SCALARS = frozenset([bool, int, float, complex])
-_index = operator.index

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from functrans.ir.types import dtype_class
-from functrans.lax.arguments import as_array, axis_index, invalid
+from functrans.lax.arguments import as_array, axis_index, invalid, mismatch
 from functrans.primitives import sorting as _sorting
 from functrans.trace import typeof
 
@@ -39,7 +39,7 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
     several = isinstance(operand, (list, tuple))
     xs = [as_array(x) for x in operand] if several else [as_array(operand)]
     if not xs:
-        raise TypeError("Sort requires at least one operand")
+        raise mismatch("sort", "requires at least one operand")
     if not 1 <= num_keys <= len(xs):
         raise invalid("sort", f"num_keys={num_keys} must lie in 1..{len(xs)}, the operands given")
     axis = axis_index(dimension, len(xs[0].shape), "sort")

@@ -16,7 +16,14 @@ from jax.lax import PrecisionLike as PrecisionLike
 
 from functrans import pytrees as tree
 from functrans.ir.types import ArrayType
-from functrans.lax.arguments import as_array, axis_index, invalid, mismatch, sizes_of
+from functrans.lax.arguments import (
+    as_array,
+    axis_index,
+    check_sizes,
+    invalid,
+    mismatch,
+    sizes_of,
+)
 from functrans.lax.elementwise import operand as number_or_array
 from functrans.lax.shape import concatenate, expand_dims, index_in_dim
 from functrans.primitives.base import PRIMITIVES
@@ -76,7 +83,7 @@ def tile(operand: Any, reps: Sequence[int]) -> Any:
     >>> print(tile(np.array([1, 2]), (2,)))
     [1 2 1 2]
     """
-    x, times = as_array(operand), sizes_of(reps)
+    x, times = as_array(operand), check_sizes(sizes_of(reps), "tile")
     shape = typeof(x).shape
     if len(times) != len(shape):
         raise mismatch(

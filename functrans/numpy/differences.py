@@ -21,6 +21,7 @@ from functrans.numpy.promotion import (
     inexact_dtype,
     invalid,
     mismatch,
+    promote_dtypes,
     promote_inexact,
     value_of,
 )
@@ -240,9 +241,9 @@ def polyval(p: Any, x: Any, *, unroll: int = 16) -> Any:
 
     Source: `jax.numpy.polyval`.
     """
-    coefficients = unstack(array_of(p, "polyval"))
-    x = array_of(x, "polyval", 1)
-    y = multiply(x, 0) if not coefficients else add(multiply(x, 0), coefficients[0])
-    for c in coefficients[1:]:
-        y = add(multiply(y, x), c)
+    p, x = promote_dtypes((p, x), "polyval")
+    x = cast(x, typeof(x).dtype, False)
+    y = multiply(x, 0)
+    for i, c in enumerate(unstack(p)):
+        y = add(multiply(y, x) if i else y, c)
     return y

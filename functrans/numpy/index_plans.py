@@ -102,6 +102,8 @@ def _is_array(entry: Any) -> bool:
 
 
 def _step(entry: Any, axis: int, n: int) -> Step:
+    if not n and (entry.__class__ is int or (_is_array(entry) and entry[1] == ())):
+        raise _invalid(f"index is out of bounds for axis {axis} with size 0")
     if entry.__class__ is int:
         return Step("int", axis, entry)
     if not _is_array(entry):
@@ -169,7 +171,7 @@ def reading(shape: Shape, structure: Structure, by_window: bool, wrap: bool) -> 
     reverse = []
     for kind, axis, value in lay.steps:
         if kind == "int":
-            low[axis] = _inside(value, axis, lay.shape[axis], wrap)
+            low[axis] = _inside(value, lay.shape[axis], wrap)
             high[axis] = low[axis] + 1
         elif kind == "slice":
             r = value if value.step > 0 else value[::-1]
@@ -188,7 +190,6 @@ def reading(shape: Shape, structure: Structure, by_window: bool, wrap: bool) -> 
         if not reverse and set(by) == {1}:
             place, cut = list(low), {}  # type: ignore[arg-type]
         for axis in given:
-            _inside(0, axis, lay.shape[axis], wrap)
             place[axis], sizes[axis] = None, 1
         dtype = index_dtype(lay.shape)
         starts = [None if s is None else literal(s, ArrayType((), dtype)) for s in place]
@@ -205,10 +206,8 @@ def reading(shape: Shape, structure: Structure, by_window: bool, wrap: bool) -> 
     )  # fmt: skip
 
 
-def _inside(i: int, axis: int, n: int, wrap: bool) -> int:
+def _inside(i: int, n: int, wrap: bool) -> int:
     """A static index counted from the front, clamped as JAX clamps it."""
-    if n == 0:
-        raise _invalid(f"index is out of bounds for axis {axis} with size 0")
     return min(max(i + n if wrap and i < 0 else i, 0), n - 1)
 
 

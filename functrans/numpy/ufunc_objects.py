@@ -169,7 +169,7 @@ class ufunc(metaclass=_Ufuncs):
         i = axis_index(axis, typeof(a).ndim, f"{self.__name__}.accumulate")
         rows = moveaxis(a, i, 0)
         if typeof(rows).shape[0] == 0:
-            return a
+            return self._as_result(a)
 
         def step(carry: Any, row: Any) -> tuple[Any, Any]:
             joined = cast(self._call(carry, row), typeof(carry).dtype, typeof(carry).weak_type)
@@ -217,13 +217,14 @@ class ufunc(metaclass=_Ufuncs):
         values = None if b is None else astype(array_of(b, self.__name__), t.dtype)
         if values is not None:
             values = ravel(broadcast_to(values, typeof(places).shape))
-        places = ravel(places)
+            a = self._as_result(a)
+        places, kind = ravel(places), typeof(a).dtype
 
         def step(flat: Any, one: Any) -> tuple[Any, None]:
             place, value = one
             old = getitem(flat, place)
             new = self._call(old) if value is None else self._call(old, value)
-            return At(flat)[place].set(cast(array_of(new, self.__name__), t.dtype)), None
+            return At(flat)[place].set(cast(array_of(new, self.__name__), kind)), None
 
         flat, _ = scan(step, ravel(a), (places, values))
         return reshape(flat, t.shape)

@@ -294,8 +294,11 @@ def _by_algorithm(
 # --- shared with convolutions ---------------------------------------------------------------------
 
 
-def precision_config(precision: tuple[str, str] | None) -> ir.ArrayAttr:
-    """The StableHLO attribute of a pair of precisions."""
+def precision_config(precision: tuple[str, str] | str | None) -> ir.ArrayAttr:
+    """The StableHLO attribute of a pair of precisions. (A preset is of products of matrices; a
+    convolution runs as it would without one.)"""
+    if precision.__class__ is str:
+        precision = None
     return ir.ArrayAttr.get([hlo.PrecisionAttr.get(p) for p in precision or ("DEFAULT", "DEFAULT")])
 
 

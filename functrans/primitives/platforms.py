@@ -72,9 +72,9 @@ class RngBitGenerator(Primitive):
     def type(
         self, key: ArrayType, *, shape: tuple[int, ...], dtype: Any, algorithm: int
     ) -> Sequence[ArrayType]:
-        words = {(4, "uint32"), (2, "uint64"), (2, "uint32")}
+        words = {(4, "uint32"), (2, "uint64")}
         if not key.ndim or (key.shape[-1], key.dtype.name) not in words:
-            raise self.mismatch((key,), "the key must be uint32[4], uint64[2] or uint32[2]")
+            raise self.mismatch((key,), "the key must be uint32[4] or uint64[2]")
         if dtype_class(dtype) != "uint":
             raise self.mismatch((key,), f"dtype must be an unsigned integer dtype, got {dtype}")
         return key, ArrayType((*key.shape[:-1], *shape), dtype)

@@ -38,6 +38,14 @@ def _numpy_set(x: Any, at: Any, u: Any) -> None:
     x[at] = u
 
 
+def _read(x: Any, i: Any, shape: tuple[int, ...], params: dict[str, Any]) -> Any:
+    """What stands in x where updates of a shape fall; an array without elements drops them all."""
+    t = typeof(x)
+    if not t.size:
+        return literal(0, t.update(shape=shape))
+    return gather(x, i, **filled_with_zero(params))
+
+
 class Scatter(Indexed):
     """x with the updates written at computed places; where two meet, the last one stays.
 
@@ -145,8 +153,8 @@ class Scatter(Indexed):
                 ct, i, literal(0, u.type if isinstance(u, LinearInput) else typeof(u)), **params
             )
         if isinstance(u, LinearInput):
-            ct_u = gather(ct, i, **filled_with_zero(params))
-            if not params.get("unique_indices"):
+            ct_u = _read(ct, i, u.shape, params)
+            if not params.get("unique_indices") and typeof(ct).size:
                 won = self._who_stays(ct, i, u.shape, params)
                 ct_u = PRIMITIVES["select_n"](won, literal(0, typeof(ct_u)), ct_u)
         return ct_x, None, ct_u
@@ -179,7 +187,7 @@ class ScatterAdd(Scatter):
     def transpose(self, ct: Any, x: Any, i: Any, u: Any, **params: Any) -> Any:
         ct_u = None
         if isinstance(u, LinearInput):
-            ct_u = gather(ct, i, **filled_with_zero(params))
+            ct_u = _read(ct, i, u.shape, params)
             if self.combine == "sub":
                 ct_u = neg(ct_u)
         return ct if isinstance(x, LinearInput) else None, None, ct_u
@@ -226,7 +234,7 @@ class ScatterExtreme(Scatter):
         eq, cast = PRIMITIVES["eq"], PRIMITIVES["convert_element_type"]
         dtype = typeof(x).dtype
         kept = cast(eq(x, out), dtype=dtype)
-        won = cast(eq(u, gather(out, i, **filled_with_zero(params))), dtype=dtype)
+        won = cast(eq(u, _read(out, i, typeof(u).shape, params)), dtype=dtype)
         winners = scatter_add(kept, i, won, **params)
         moved = literal(0, typeof(x).strong()) if dx is None else mul(dx, kept)
         if du is not None:

@@ -9,8 +9,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from functrans.ir.types import canonical_dtype, dtype_class, is_key_dtype
-from functrans.numpy.promotion import broadcast_shape, invalid, mismatch, user_dtype
+from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_key_dtype, promote
+from functrans.lax.arguments import check_sizes
+from functrans.numpy.promotion import broadcast_shape, invalid, mismatch, user_dtype, value_of
 from functrans.trace import typeof
 
 
@@ -31,9 +32,7 @@ def shape_of(name: str, shape: Any) -> tuple[int, ...]:
             "The key comes first: normal(key, shape)." if keys else
             "Write (n,) for one axis of size n, () for a scalar.",
         ) from None  # fmt: skip
-    if any(n < 0 for n in sizes):
-        raise invalid(name, f"shape {sizes} has a negative size")
-    return sizes
+    return check_sizes(sizes, name)
 
 
 def shape_with(name: str, shape: Any, *parameters: Any) -> tuple[int, ...]:
@@ -75,3 +74,15 @@ def check_method(name: str, method: Any) -> None:
     """Raise unless it is one of the two ways to sample."""
     if method not in ("exact", "approximate"):
         raise invalid(name, f"method must be 'exact' or 'approximate', got {method!r:.60}")
+
+
+def check_safe(name: str, dtype: Any, *parameters: Any) -> None:
+    """Raise for parameters that a cast to the dtype of the result would round."""
+    for x in parameters:
+        given = typeof(value_of(x, name))
+        if promote((given, ArrayType((), dtype)))[0] != dtype:
+            raise invalid(
+                name,
+                f"cannot safely cast a parameter {given} to the dtype {dtype} of the result",
+                f"Give dtype={given.dtype}, or cast the parameter first.",
+            )

@@ -10,17 +10,18 @@ import jax
 import numpy as np
 
 from functrans import lax
+from functrans import numpy as jnp
 from functrans.flags import flags
 from functrans.ir.types import dtype_class
 from functrans.lax.arguments import placeable
-from functrans.numpy.promotion import broadcast_shape, cast, expand, invalid
-from functrans.primitives.arithmetic import max_, min_, nextafter, pow_, sign
+from functrans.numpy.promotion import cast, expand, invalid
+from functrans.primitives.arithmetic import max_, min_, nextafter, sign
 from functrans.primitives.bitwise import and_, clz, not_, or_, shift_left, shift_right_logical
 from functrans.primitives.complex_numbers import abs_, complex_
 from functrans.primitives.elementwise import add, div, eq, ge, le, lt, mul, neg, sub
 from functrans.primitives.special import erf, erf_inv
 from functrans.primitives.transcendental import exp, log, log1p, sqrt, tan
-from functrans.random.arguments import dtype_of, shape_of, shape_with
+from functrans.random.arguments import check_safe, dtype_of, shape_of, shape_with
 from functrans.random.staged import Source, sampler
 from functrans.random.uniform import between, halves, rademacher_of, unit
 from functrans.trace import literal, typeof
@@ -296,6 +297,7 @@ def pareto(
       (3,)
     """
     dtype = dtype_of("pareto", dtype)
+    check_safe("pareto", dtype, b)
     return _pareto(key, b, shape=shape_with("pareto", shape, b), dtype=dtype)
 
 
@@ -319,6 +321,7 @@ def rayleigh(
       (3,)
     """
     dtype = dtype_of("rayleigh", dtype)
+    check_safe("rayleigh", dtype, scale)
     return _rayleigh(key, scale, shape=shape_with("rayleigh", shape, scale), dtype=dtype)
 
 
@@ -347,6 +350,7 @@ def lognormal(
       (3,)
     """
     dtype = dtype_of("lognormal", dtype, float, ("float", "complex"))
+    check_safe("lognormal", dtype, sigma)
     return _lognormal(key, sigma, shape=shape_with("lognormal", shape, sigma), dtype=dtype)
 
 
@@ -369,6 +373,7 @@ def wald(
       (3,)
     """
     dtype = dtype_of("wald", dtype)
+    check_safe("wald", dtype, mean)
     return _wald(key, mean, shape=shape_with("wald", shape, mean), dtype=dtype)
 
 
@@ -408,6 +413,7 @@ def triangular(
       (3,)
     """
     dtype = dtype_of("triangular", dtype)
+    check_safe("triangular", dtype, left, mode, right)
     shape = shape_with("triangular", shape, left, mode, right)
     return _triangular(key, left, mode, right, shape=shape, dtype=dtype)
 
@@ -443,11 +449,9 @@ def weibull_min(
 
 @sampler("weibull_min")
 def _weibull_min(source: Source, scale: Any, concentration: Any, *, shape: Any, dtype: Any) -> Any:
-    shapes = [shape, typeof(scale).shape, typeof(concentration).shape]
-    whole = broadcast_shape(shapes, "weibull_min")
-    scale, concentration = [expand(cast(x, dtype), whole) for x in (scale, concentration)]
-    power = div(literal(1.0, typeof(concentration)), concentration)
-    return mul(pow_(expand(exponential_of(source, shape, dtype), whole), power), scale)
+    power = jnp.divide(1.0, concentration)  # at the precision of the parameter
+    e = exponential_of(source, shape, dtype)
+    return cast(jnp.multiply(jnp.power(e, power), scale), dtype)
 
 
 def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = None) -> Any:

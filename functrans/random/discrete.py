@@ -66,6 +66,8 @@ def categorical(
     """
     logits = value_of(logits, "categorical")
     t = typeof(logits)
+    if dtype_class(t.dtype) != "float":
+        raise invalid("categorical", f"logits must be floats, got {t}", "Cast them first.")
     axis = axis_index(axis, t.ndim, "categorical")
     batch = (*t.shape[:axis], *t.shape[axis + 1 :])
     shape = (
@@ -129,9 +131,12 @@ def permutation(
     if not t.ndim:
         if dtype_class(t.dtype) not in ("int", "uint"):
             raise mismatch("permutation", f"takes an array or an integer, but was given {t}")
-        return _shuffled_range(key, n=int(x), dtype=t.dtype)
+        return _shuffled_range(key, n=max(0, int(x)), dtype=t.dtype)
     x = array_of(x, "permutation")
-    if independent or t.ndim == 1:
+    keys = dtype_class(t.dtype) == "key"  # which cannot be sorted along
+    if t.ndim > 1 and independent and keys:
+        raise mismatch("permutation", f"independent=True shuffles numbers, not keys, {t}")
+    if not keys and (independent or t.ndim == 1):
         return _shuffle(key, x, axis=axis)
     return jnp.take(x, _shuffled_range(key, n=t.shape[axis], dtype=canonical_dtype(np.int64)), axis)
 
@@ -249,6 +254,8 @@ def geometric(
 @sampler("geometric")
 def _geometric(source: Source, p: Any, *, shape: Any, dtype: Any) -> Any:
     p = to_inexact(p)
+    if dtype_class(typeof(p).dtype) != "float":
+        raise invalid("geometric", f"p must be real, got {typeof(p)}")
     u = unit(source, shape, typeof(p).dtype)
     one = literal(1.0, typeof(u))
     u = lax.select(eq(u, literal(0.0, typeof(u))), one, u)

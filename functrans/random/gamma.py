@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 from functrans import lax
 from functrans import numpy as jnp
-from functrans.ir.types import ArrayType, promote
-from functrans.lax.arguments import placeable
-from functrans.numpy.promotion import cast, expand, invalid, value_of
+from functrans.lax.arguments import integer, placeable
+from functrans.numpy.promotion import cast, expand, invalid
 from functrans.primitives.elementwise import add, div, mul, sub
 from functrans.primitives.transcendental import exp, sqrt
 from functrans.random.approximate import FLOAT32, log_gamma
-from functrans.random.arguments import check_method, dtype_of, fitting, shape_of, shape_with
+from functrans.random.arguments import (
+    check_method,
+    check_safe,
+    dtype_of,
+    fitting,
+    shape_of,
+    shape_with,
+)
 from functrans.random.continuous import exponential_of, real_normal
 from functrans.random.staged import Source, sampler
 from functrans.random.uniform import rademacher_of
@@ -22,18 +27,6 @@ from functrans.trace import typeof
 __all__ = [
     "ball", "beta", "chisquare", "dirichlet", "f", "gamma", "generalized_normal", "loggamma", "t",
 ]  # fmt: skip
-
-
-def check_safe(name: str, dtype: Any, *parameters: Any) -> None:
-    """Raise for parameters that a cast to the dtype of the result would round."""
-    for x in parameters:
-        given = typeof(value_of(x, name))
-        if promote((given, ArrayType((), dtype)))[0] != dtype:
-            raise invalid(
-                name,
-                f"cannot safely cast a parameter {given} to the dtype {dtype} of the result",
-                f"Give dtype={given.dtype}, or cast the parameter first.",
-            )
 
 
 @placeable
@@ -351,7 +344,8 @@ def ball(
       (9, 3)
     """
     dtype, shape = dtype_of("ball", dtype), shape_of("ball", shape)
-    return _ball(key, p, d=operator.index(d), shape=shape, dtype=dtype)
+    [d] = shape_of("ball", integer(d, "ball", "d"))
+    return _ball(key, p, d=d, shape=shape, dtype=dtype)
 
 
 @sampler("ball")

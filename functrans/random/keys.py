@@ -74,7 +74,7 @@ def PRNGKey(seed: Any, *, impl: Any = None) -> Any:
 
 
 def check_seed(name: str, seed: Any) -> None:
-    """Raise TypeMismatch unless it is an integer scalar."""
+    """Raise unless it is an integer scalar of at most 64 bits."""
     t = typeof(seed)
     if dtype_class(t.dtype) == "key":
         raise mismatch(
@@ -88,6 +88,10 @@ def check_seed(name: str, seed: Any) -> None:
         )
     if dtype_class(t.dtype) not in ("int", "uint"):
         raise mismatch(name, f"a seed must be an integer, but was given {t}")
+    if isinstance(seed, int) and not -(2**63) <= seed < 2**63:
+        raise errors.IntegerOverflow(
+            f"{name}: the seed {seed} does not fit int64, at\n    {describe(user_source())}"
+        )
 
 
 def _can_be_made_now(seed: Any) -> bool:
@@ -110,9 +114,10 @@ def _generator(name: str, impl: Any, dtype: Any) -> str:
         return flags.jax_default_prng_impl
     try:
         return prims.impl_of(asked if is_key_dtype(asked) else jax.random.key_dtype(asked))
-    except ValueError as error:  # which lists the names
+    except (TypeError, ValueError) as error:  # which lists the names
+        wrong = mismatch if isinstance(error, TypeError) else invalid
         problem, _, fix = str(error).partition(". ")
-        raise invalid(name, problem, fix) from None
+        raise wrong(name, problem, fix) from None
 
 
 # --- data of keys ---------------------------------------------------------------------------------
@@ -253,7 +258,7 @@ def fold_in(key: Any, data: Any) -> Any:
         if not 0 <= data < 2**32:
             raise errors.IntegerOverflow(
                 f"fold_in: the Python int {data} does not fit uint32, at\n"
-                f"    {describe(user_source())}"
+                f"    {describe(user_source())}\nFold in data % 2**32."
             )
         data = literal(data, ArrayType((), UINT32))
     return _fold_in(key, cast(data, UINT32))

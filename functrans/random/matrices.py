@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -140,8 +139,7 @@ def orthogonal(
       (3, 2)
     """
     dtype = dtype_of("orthogonal", dtype, float, ("float", "complex"))
-    rows = operator.index(n)
-    columns = rows if m is None else operator.index(m)
+    rows, columns = shape_of("orthogonal", (n, n if m is None else m))
     shape = shape_of("orthogonal", shape)
     return _orthogonal(key, n=rows, m=columns, shape=shape, dtype=dtype)
 
