@@ -328,7 +328,7 @@ def concatenate_of_shapes_that_differ(m, jnp):
     jnp.concatenate([M, M[:, :2]])  # <-
 
 
-@misuse(errors.InvalidArgument, "axis 2", "dimension 2")
+@misuse(errors.InvalidAxis, "axis 2", "dimension 2")
 def an_axis_out_of_range(m, jnp):
     jnp.sum(M, axis=2)  # <-
 

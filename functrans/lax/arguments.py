@@ -88,7 +88,10 @@ def axis_index(axis: Any, ndim: int, name: str) -> int:
         ) from None
     if not -ndim <= i < ndim:
         fix = f"Its axes are {-ndim} ... {ndim - 1}." if ndim else "It has no axes."
-        raise invalid(name, f"axis {i} is out of bounds for array of dimension {ndim}", fix)
+        raise errors.InvalidAxis(
+            f"{name}: axis {i} is out of bounds for array of dimension {ndim}, at\n"
+            f"    {describe(user_source())}\n{fix}"
+        )
     return i % ndim
 
 
@@ -106,6 +109,16 @@ def sizes_of(shape: Any) -> tuple[int, ...]:
         raise mismatch(
             "shape", f"takes integers, got {shape!r:.60}", "Write n // 2 for half of n."
         ) from None
+
+
+def integers(given: Any, name: str, argument: str) -> tuple[int, ...]:
+    """An argument that is a sequence of integers."""
+    try:
+        return tuple([operator.index(n) for n in given])
+    except TypeError as error:
+        if isinstance(error, jax.errors.ConcretizationTypeError):
+            raise
+        raise mismatch(name, f"{argument} must be integers, got {given!r:.60}") from None
 
 
 def placed(x: Any, where: Any) -> Any:
