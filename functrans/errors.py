@@ -24,6 +24,10 @@ class ShapeMismatch(TypeMismatch, ValueError):
     """Operands whose shapes cannot be broadcast together."""
 
 
+class UnsupportedDtype(TypeMismatch, NotImplementedError):
+    """A dtype that the libraries below have no code for: decompositions of 16-bit floats."""
+
+
 class InvalidArgument(FunctransError, ValueError):
     """An argument has a value that the function does not take (an axis out of range, ...)."""
 

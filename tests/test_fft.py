@@ -33,6 +33,8 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], Any]] = {
     "irfft odd": (lambda f, s: lambda x: f.irfft(x, n=7, norm="ortho"), COMPLEX),
     "hfft": (lambda f, s: f.hfft, COMPLEX),
     "ihfft": (lambda f, s: f.ihfft, REAL),
+    "fft of all axes": (lambda f, s: lambda x: f.fft(x, axis=None), COMPLEX),
+    "rfft of the last axis": (lambda f, s: lambda x: f.rfft(x, n=4, axis=None), REAL),
     "fft2": (lambda f, s: lambda x: f.fft2(x, s=(4, 4), axes=(1, 0)), COMPLEX),
     "ifft2": (lambda f, s: f.ifft2, COMPLEX),
     "rfft2": (lambda f, s: f.rfft2, REAL),
@@ -76,9 +78,25 @@ def test_dtypes_of_results(name, dtype):
 
 def test_weak_types():
     weak = jnp.where(jnp.eye(3) > 0, 2.0, 1.0)
-    for name in ("fft", "rfft", "irfft"):
-        ours, theirs = getattr(fnp.fft, name)(weak), getattr(jnp.fft, name)(weak)
-        assert ours.weak_type == theirs.weak_type, name
+    for name in ("fft", "rfft", "irfft", "ifft", "hfft"):
+        for x in (weak, weak * 1j)[: 1 if name == "rfft" else 2]:
+            ours, theirs = getattr(fnp.fft, name)(x), getattr(jnp.fft, name)(x)
+            assert ours.weak_type == theirs.weak_type, name
+
+
+@pytest.mark.parametrize("dtype", ["float16", jnp.bfloat16])
+@pytest.mark.parametrize("name", ["dct", "idct", "dctn", "idctn"])
+def test_cosine_transforms_of_narrow_floats_are_computed_in_float32(name, dtype):
+    x = jnp.asarray(REAL, dtype)
+    ours = getattr(scipy_fft, name)(x)
+    assert_close(ours, getattr(scipy_fft, name)(x.astype("float32")))
+    assert ours.dtype == getattr(jax.scipy.fft, name)(x).dtype
+
+
+@pytest.mark.parametrize("norm", ["ortho", "forward"])
+def test_nothing_to_transform(norm):
+    for name, x in (("fftn", REAL[:0, 0]), ("rfft2", REAL[:0]), ("ifft2", REAL[:0])):
+        assert_close(*[getattr(library.fft, name)(x, norm=norm) for library in (fnp, jnp)])
 
 
 @pytest.mark.parametrize("name", ["fftfreq", "rfftfreq"])
@@ -113,6 +131,15 @@ def test_lax_fft_takes_names_and_types():
         (lambda: fnp.fft.rfft(COMPLEX), ValueError, "RFFT transforms real numbers"),
         (lambda: lax.fft(REAL, "x", (5,)), ValueError, "unknown type 'x'"),
         (lambda: lax.fft(REAL, "FFT", (4,)), ValueError, "takes last axes"),
+        (lambda: fnp.fft.rfft(REAL.astype("float16")), ValueError, "RFFT takes float32"),
+        (lambda: fnp.fft.fftn(REAL, axes=0), TypeError, "axes must be integers, got 0"),
+        (lambda: fnp.fft.fft2(REAL, axes=None), TypeError, "axes must be integers, got None"),
+        (lambda: fnp.fft.ifft2(REAL, s=3), TypeError, "s must be integers, got 3"),
+        (lambda: fnp.fft.rfft(REAL, n=2.5), TypeError, "s must be integers"),
+        (lambda: fnp.fft.hfft(REAL, axis=None), TypeError, "axis must be a Python int"),
+        (lambda: fnp.fft.ihfft(REAL[0, 0]), IndexError, "axis -1 is out of bounds"),
+        (lambda: fnp.fft.fftshift(REAL, axes=5), IndexError, "axis 5 is out of bounds"),
+        (lambda: lax.fft(REAL, "RFFT", 5), TypeError, "fft_lengths must be integers, got 5"),
         (lambda: fnp.fft.fftfreq([3]), ValueError, "takes one n"),
         (lambda: scipy_fft.dct(REAL, norm="x"), ValueError, "norm must be"),
         (lambda: scipy_fft.dct(REAL, type=1), NotImplementedError, "only type 2"),

@@ -274,6 +274,32 @@ def test_results_have_names():
     assert fnp.linalg.slogdet(x)._fields == ("sign", "logabsdet")
 
 
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda sp, x: sp.toeplitz(x), lambda sp, x: sp.toeplitz(x, x), lambda sp, x: sp.hankel(x),
+        lambda sp, x: sp.convolution_matrix(x, 2), lambda sp, x: sp.block_diag(x, x),
+    ],
+)  # fmt: skip
+def test_matrices_of_patterns_are_not_of_a_weak_type(f):
+    weak = jnp.full((3,), 2.0)
+    for x in (weak, weak.astype("int32")):
+        ours, theirs = f(scipy_linalg, x), f(jax.scipy.linalg, x)
+        assert ours.weak_type == theirs.weak_type
+        assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes"), [((2, 2, 4), (0, 2)), ((4, 2, 2), (0,)), ((2, 4, 2), (1,))]
+)
+def test_tensorsolve_moves_the_axes_that_are_named(shape, axes):
+    a = RNG.normal(size=shape).astype(np.float32)
+    b = RNG.normal(size=(2, 2)).astype(np.float32)
+    ours = fnp.linalg.tensorsolve(a, b, axes)
+    assert_close(ours, jnp.linalg.tensorsolve(a, b, axes), 1e-4)
+    assert_close(ours, np.linalg.tensorsolve(a, b, axes), 1e-4)
+
+
 @pytest.mark.parametrize("shape", [(0, 0), (2, 0, 0)])
 def test_empty_matrices(shape):
     x = np.zeros(shape, np.float32)
@@ -307,6 +333,14 @@ SQUARE, FLAT = np.ones((3, 3), np.float32), np.ones((3, 2), np.float32)
         (lambda: fnp.linalg.norm(SQUARE, "x"), ValueError, "invalid order 'x'"),
         (lambda: fnp.linalg.cond(FLAT, 1), ValueError, "takes square matrices for p=1"),
         (lambda: fnp.linalg.pinv(SQUARE, 0.1, rcond=0.1), ValueError, "only one of"),
+        (lambda: fnp.linalg.matrix_power(FLAT, 2), TypeError, "matrix_power: takes square"),
+        (lambda: fnp.linalg.multi_dot([]), ValueError, "at least two arrays, got 0"),
+        (lambda: fnp.linalg.outer(SQUARE, SQUARE[0]), ValueError, "takes two vectors"),
+        (lambda: fnp.linalg.cross(FLAT, FLAT), ValueError, "of three components"),
+        (lambda: fnp.linalg.cross(SQUARE, SQUARE[:2]), TypeError, "incompatible shapes"),
+        (lambda: fnp.linalg.vecdot(SQUARE, SQUARE, axis=5), IndexError, "axis 5 is out of bounds"),
+        (lambda: fnp.linalg.svd(SQUARE.astype("float16")), NotImplementedError, "not float16"),
+        (lambda: scipy_linalg.eigh(SQUARE, eigvals=(0, 1)), NotImplementedError, "eigvals=None"),
         (lambda: lax.linalg.lu(np.ones((2, 2), int)), TypeError, "takes float32, .* not int"),
         (lambda: lax.linalg.lu(SQUARE[0]), TypeError, "takes matrices"),
         (lambda: lax.linalg.triangular_solve(SQUARE, SQUARE + 1j), TypeError, "must have dtype"),

@@ -64,6 +64,28 @@ def test_values_and_derivatives(call):
     close(of_ours(args[0]), of_theirs(args[0]))
 
 
+def test_derivatives_of_functions_with_orders():
+    """The order of expn is an argument as another; the largest degree of sph_harm_y is read off n
+    though theta is traced."""
+
+    def slopes(library):
+        special, x = library.scipy.special, np.array([0.3, 2.0], np.float32)
+        n, m = np.array([1, 2]), np.array([1])
+
+        def of_expn(n):
+            return lambda x: special.expn(n, x).sum()
+
+        return (
+            *[library.grad(of_expn(k))(x) for k in (0, 1, 3, np.array([2, 4]))],
+            library.vmap(library.grad(lambda n, x: special.expn(n, x), 1))(n, x),
+            library.grad(lambda t: special.sph_harm_y(n, m, t, x).real.sum())(x),
+        )
+
+    close(slopes(ft), slopes(jax))
+    twice = ft.grad(ft.grad(lambda x: ft.scipy.special.expn(3, x)))(0.3)  # JAX has none
+    close(twice, ft.scipy.special.expn(1, 0.3))
+
+
 @pytest.mark.parametrize("call", ["convolve2d", "map_coordinates", "trapezoid"])
 def test_at_top_level(call):
     module, name, args, keywords = CALLS[call]
@@ -92,6 +114,11 @@ def test_names():
         (lambda: ft.scipy.stats.rankdata(np.ones(2, np.float32), "most"), ValueError, "'most'"),
         (lambda: ft.scipy.stats.beta.pdf(np.ones(2, np.complex64), 1, 2), TypeError, "pdf(c64[2]"),
         (lambda: ft.scipy.special.expi(), TypeError, "expi()"),
+        (
+            lambda: ft.scipy.stats.gaussian_kde(np.ones(3, np.complex64)),
+            NotImplementedError,
+            "complex data",
+        ),
     ],
 )
 def test_misuse_of_imported_functions_names_the_call_and_the_line(call, error, names):

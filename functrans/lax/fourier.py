@@ -9,7 +9,7 @@ import numpy as np
 from jax.lax import FftType as FftType
 
 from functrans.ir.types import canonical_dtype, dtype_class
-from functrans.lax.arguments import as_array, invalid, mismatch
+from functrans.lax.arguments import as_array, integers, invalid, mismatch
 from functrans.primitives.conversion import convert_element_type
 from functrans.primitives.fft import fft as _fft
 from functrans.trace import typeof
@@ -55,7 +55,11 @@ def fft(x: Any, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Any:
         dtype = canonical_dtype(np.dtype(np.float32 if dtype.itemsize < 8 else np.float64))
     if kind != "RFFT" and found != "complex":
         dtype = np.dtype(np.complex128 if dtype == np.float64 else np.complex64)
-    if dtype != t.dtype or (kind == "RFFT" and t.weak_type):
+    if kind == "RFFT" and dtype.itemsize < 4:
+        raise invalid(
+            "fft", f"RFFT takes float32 or float64, got {t}", "Cast with x.astype(jnp.float32)."
+        )
+    if dtype != t.dtype or t.weak_type:
         x = convert_element_type(x, dtype=dtype, weak_type=False)
-    lengths = tuple(fft_lengths)
+    lengths = integers(fft_lengths, "fft", "fft_lengths")
     return _fft(x, kind=kind, lengths=lengths) if lengths else x

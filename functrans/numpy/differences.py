@@ -157,7 +157,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     Source: `jax.numpy.trapezoid`.
     """
     if x is None:
-        y, dx = promote_inexact((y, dx), "trapezoid")
+        (y,) = promote_inexact((y,), "trapezoid")
         y = moveaxis(array_of(y, "trapezoid"), axis, -1)
         steps = dx
     else:
@@ -167,7 +167,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
         steps = diff(x) if typeof(x).ndim == 1 else moveaxis(diff(x, axis=axis), axis, -1)
     n = typeof(y).shape[-1]
     i = typeof(y).ndim - 1
-    pairs = prims.add(_part(y, i, 1, n), _part(y, i, 0, n - 1))
+    pairs = prims.add(_part(y, i, min(1, n), n), _part(y, i, 0, max(n - 1, 0)))
     area = prims.mul(*align_all((steps, pairs), "trapezoid"))
     total = sum_over(area, -1)
     return prims.mul(total, literal(0.5, typeof(total)))

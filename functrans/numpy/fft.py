@@ -6,7 +6,6 @@ an axis that is given another length x is cut, or zeros are put behind it.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from math import prod, sqrt
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from functrans import lax
-from functrans.lax.arguments import placed
+from functrans.lax.arguments import axis_index, integers, placed
 from functrans.numpy import prims, shaping
 from functrans.numpy.creation import or_float
 from functrans.numpy.padding import pad
@@ -38,15 +37,16 @@ def _transform(name: str, kind: str, a: Any, s: Any, axes: Any, norm: str | None
     """Transform axes of a, the last of `axes` being that which is halved by RFFT."""
     a = array_of(a, name)
     n = typeof(a).ndim
-    s = None if s is None else tuple(map(operator.index, s))
+    s = None if s is None else integers(s, name, "s")
+    axes = None if axes is None else integers(axes, name, "axes")
     if s is not None and any(size <= 0 for size in s):
         raise invalid(name, f"lengths must be positive, got {s}")
     if s is not None and axes is not None and len(s) != len(axes):
-        raise invalid(name, f"shape {s} and axes {tuple(axes)} have different lengths")
+        raise invalid(name, f"shape {s} and axes {axes} have different lengths")
     if axes is None:
         chosen = tuple(range(n - (n if s is None else len(s)), n))
     else:
-        chosen = axes_of(tuple(axes), n, name)
+        chosen = axes_of(axes, n, name)
     if any(axis < 0 for axis in chosen):
         raise invalid(name, f"{len(chosen)} lengths for {typeof(a)}")
     last = tuple(range(n - len(chosen), n))
@@ -102,7 +102,7 @@ def _scale(name: str, kind: str, s: tuple[int, ...], norm: str | None) -> float:
     if norm not in ("ortho", "forward"):
         raise invalid(name, f"invalid norm {norm!r}", "Norms: 'backward', 'ortho', 'forward'.")
     points = sqrt(prod(s)) if norm == "ortho" else float(prod(s))
-    return points if inverse else 1 / points
+    return points if inverse or not points else 1 / points
 
 
 # --- the family: names of NumPy's --------------------------------------------------------------
@@ -119,8 +119,7 @@ def _one_axis(name: str, kind: str) -> Callable[..., Any]:
     """A transform along one axis."""
 
     def transform(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
-        _check_axis(name, axis)
-        return _transform(name, kind, a, None if n is None else (n,), (axis,), norm)
+        return _transform(name, kind, a, _one(n), _along(name, axis), norm)
 
     return _named(transform, name, kind, "one axis.")
 
@@ -132,9 +131,10 @@ def _two_axes(name: str, kind: str) -> Callable[..., Any]:
         a: Any, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1),
         norm: str | None = None,
     ) -> Any:  # fmt: skip
-        if len(axes) != 2:
-            raise invalid(name, f"takes two axes, got {tuple(axes)}")
-        return _transform(name, kind, a, s, axes, norm)
+        two = integers(axes, name, "axes")
+        if len(two) != 2:
+            raise invalid(name, f"takes two axes, got {two}")
+        return _transform(name, kind, a, s, two, norm)
 
     return _named(transform, name, kind, "two axes.")
 
@@ -168,9 +168,15 @@ def _named(transform: Callable[..., Any], name: str, kind: str, along: str) -> C
     return composite(transform)
 
 
-def _check_axis(name: str, axis: Any) -> None:
+def _along(name: str, axis: Any) -> Any:
+    """The axes of a function of one axis; as in JAX None stands for the default of `fftn`."""
     if isinstance(axis, (list, tuple)):
         raise invalid(name, f"transforms one axis, got {axis}", f"Use {name}n for several.")
+    return _one(axis)
+
+
+def _one(given: Any) -> Any:
+    return None if given is None else (given,)
 
 
 fft, ifft = _one_axis("fft", "FFT"), _one_axis("ifft", "IFFT")
@@ -192,10 +198,9 @@ def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) 
       >>> print(jnp.fft.hfft(jnp.array([1.0, 2.0, 1.0])))
       [ 6.  0. -2.  0.]
     """
-    _check_axis("hfft", axis)
-    a = array_of(a, "hfft")
-    points = 2 * (typeof(a).shape[axis] - 1) if n is None else n
-    made = _transform("hfft", "IRFFT", conjugate(a), None if n is None else (n,), (axis,), norm)
+    along, a = _along("hfft", axis), array_of(a, "hfft")
+    points = 2 * (_size("hfft", a, axis) - 1) if n is None else n
+    made = _transform("hfft", "IRFFT", conjugate(a), _one(n), along, norm)
     return prims.mul(made, literal(points, typeof(made)))
 
 
@@ -205,11 +210,14 @@ def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None)
 
     Source: `jax.numpy.fft.ihfft`.
     """
-    _check_axis("ihfft", axis)
-    a = array_of(a, "ihfft")
-    points = typeof(a).shape[axis] if n is None else n
-    made = _transform("ihfft", "RFFT", a, None if n is None else (n,), (axis,), norm)
+    along, a = _along("ihfft", axis), array_of(a, "ihfft")
+    points = _size("ihfft", a, axis) if n is None else n
+    made = _transform("ihfft", "RFFT", a, _one(n), along, norm)
     return prims.mul(conjugate(made), literal(1 / points, typeof(made)))
+
+
+def _size(name: str, a: Any, axis: Any) -> int:
+    return typeof(a).shape[axis_index(axis, typeof(a).ndim, name)]
 
 
 # --- frequencies ----------------------------------------------------------------------------------

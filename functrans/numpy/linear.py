@@ -346,9 +346,7 @@ def cross(
     if ta.shape[i] not in (2, 3) or tb.shape[j] not in (2, 3):
         raise invalid("cross", f"vectors must have 2 or 3 components, got {ta} and {tb}")
     xs, ys = _components(a, i), _components(b, j)
-    shape = broadcast_shape(
-        [typeof(xs[0]).shape, typeof(ys[0]).shape], "cross", (ta, tb), errors.InvalidArgument
-    )
+    shape = broadcast_shape([typeof(xs[0]).shape, typeof(ys[0]).shape], "cross", (ta, tb))
     xs, ys = [expand(x, shape) for x in xs], [expand(y, shape) for y in ys]
     if len(xs) == len(ys) == 2:
         return prims.sub(prims.mul(xs[0], ys[1]), prims.mul(xs[1], ys[0]))

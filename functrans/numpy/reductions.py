@@ -27,7 +27,7 @@ from functrans.numpy.promotion import (
     inexact_dtype,
     invalid,
     mask_of,
-    promote_dtypes,
+    promote_inexact,
     scalar,
     user_dtype,
     value_of,
@@ -382,12 +382,14 @@ def included(where: Any, t: ArrayType, name: str) -> Any:
 
 
 def _less(n: Any, ddof: Any, kind: ArrayType) -> Any:
-    """n - ddof, at the type of the sum of squares."""
+    """n - ddof, at the type of the sum of squares; NaN if nothing is left to divide by."""
     if isinstance(n, int):
         if ddof.__class__ in SCALARS:
-            return scalar(operator.sub(n, ddof), kind)
+            return scalar(operator.sub(n, ddof) if operator.sub(n, ddof) > 0 else math.nan, kind)
         n = literal(n, kind)
-    return prims.sub(*align(n, ddof, "var"))
+    left = prims.sub(*align(n, ddof, "var"))
+    none, nan = (literal(x, typeof(left)) for x in (0, math.nan))
+    return prims.select_n(prims.gt(left, none), nan, left)
 
 
 @composite
@@ -480,9 +482,7 @@ def average(
             return result
         n = _count(typeof(a), axes_of(axis, typeof(a).ndim, "average"))
         return result, full(n, typeof(result))
-    a, weights = promote_dtypes((a, weights), "average")
-    dtype = inexact_dtype(typeof(a).dtype)
-    a, weights = cast(a, dtype), cast(weights, dtype)
+    a, weights = [cast(x, typeof(x).dtype) for x in promote_inexact((a, weights), "average")]
     shape = typeof(a).shape
     axes = axes_of(axis, len(shape), "average")
     if typeof(weights).shape != shape:

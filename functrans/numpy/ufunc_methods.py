@@ -14,8 +14,7 @@ from functrans.numpy import floating, reductions, running, ufuncs
 from functrans.numpy.indexing import At
 from functrans.numpy.promotion import array_of, axis_index, to_inexact, user_dtype
 from functrans.numpy.selecting import astype
-from functrans.numpy.shaping import ravel
-from functrans.numpy.ufunc_objects import NATIVE, ufunc
+from functrans.numpy.ufunc_objects import NATIVE, check_one_axis, ufunc
 from functrans.trace import typeof
 
 Function = Callable[..., Any]
@@ -53,10 +52,9 @@ def _running(cumulate: Function, name: str) -> Function:
     """A running reduction of the lax library as `accumulate`."""
 
     def of(a: Any, *, axis: Any, dtype: Any) -> Any:
+        check_one_axis(f"{name}.accumulate", axis)
         a = array_of(a, f"{name}.accumulate")
         a = a if dtype is None else astype(a, user_dtype(dtype))
-        if axis is None:
-            a, axis = ravel(a), 0
         a = to_inexact(a) if cumulate is cumlogsumexp else a
         return cumulate(a, axis_index(axis, typeof(a).ndim, f"{name}.accumulate"))
 

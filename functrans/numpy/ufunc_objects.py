@@ -163,9 +163,8 @@ class ufunc(metaclass=_Ufuncs):
         own = self._own["accumulate"]
         if own is not None:
             return own(a, axis=axis, dtype=dtype)
+        check_one_axis(f"{self.__name__}.accumulate", axis)
         a = self._array("accumulate", a, dtype)
-        if axis is None:
-            a, axis = ravel(a), 0
         i = axis_index(axis, typeof(a).ndim, f"{self.__name__}.accumulate")
         rows = moveaxis(a, i, 0)
         if typeof(rows).shape[0] == 0:
@@ -250,6 +249,7 @@ class ufunc(metaclass=_Ufuncs):
         Source: `jax.numpy.ufunc.reduceat`.
         """
         self._check_binary("reduceat", out)
+        check_one_axis(f"{self.__name__}.reduceat", axis)
         own = self._own["reduceat"]
         if own is not None:
             return own(a, indices, axis=axis, dtype=dtype)
@@ -285,6 +285,12 @@ class ufunc(metaclass=_Ufuncs):
     def _array(self, method: str, a: Any, dtype: Any) -> Any:
         a = array_of(a, f"{self.__name__}.{method}")
         return a if dtype is None else astype(a, user_dtype(dtype))
+
+
+def check_one_axis(name: str, axis: Any) -> None:
+    """Raise for no axis, which stands for all of them elsewhere, and for several."""
+    if axis is None or isinstance(axis, (tuple, list)):
+        raise invalid(name, f"goes along one axis, got {axis}")
 
 
 def _places_in(shape: tuple[int, ...]) -> Any:

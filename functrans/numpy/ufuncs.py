@@ -131,12 +131,17 @@ def binary_inexact(name: str, summary: str, primitive: Any) -> Function:
 
     @together
     def of(x: Any, y: Any, /) -> Any:
-        x, y = align(x, y, name)
-        if is_inexact(typeof(x).dtype):
-            return bind(primitive, (x, y), {})
+        if not (_is_integers(x) and _is_integers(y)):  # uint32 among them would become int32
+            x, y = align(x, y, name)
+            if is_inexact(typeof(x).dtype):
+                return bind(primitive, (x, y), {})
         return bind(primitive, align_inexact((x, y), name), {})
 
     return named(of, name, summary)
+
+
+def _is_integers(x: Any) -> bool:
+    return hasattr(x, "dtype") and not is_inexact(x.dtype)
 
 
 def comparison(name: str, summary: str, primitive: Any, ordered: bool = True) -> Function:

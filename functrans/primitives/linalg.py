@@ -20,7 +20,7 @@ import numpy as np
 
 from functrans import errors
 from functrans.ir.source import describe, user_source
-from functrans.ir.types import ArrayType, dtype_class
+from functrans.ir.types import ArrayType, dtype_class, is_inexact
 from functrans.primitives.base import Cost, Primitive, bytes_of
 from functrans.primitives.conversion import real_dtype
 from functrans.primitives.shape import reshape
@@ -82,11 +82,12 @@ class MatrixOperation(Primitive):
     def _check_dtype(self, types: Sequence[ArrayType], i: int) -> None:
         first, dtype = types[0].dtype, types[i].dtype
         if first.name not in self.dtypes:
-            raise self.mismatch(
+            made = self.mismatch(
                 types,
                 f"takes {', '.join(self.dtypes)}, not {first}",
                 "Cast with x.astype(jnp.float32).",
             )
+            raise errors.UnsupportedDtype(str(made)) if is_inexact(first) else made
         wanted = real_dtype(first) if i in self.real_operands else first
         if i in self.int_operands:
             wanted = INT32

@@ -99,6 +99,7 @@ def _along_axes(name: str, x: Any, type: int, s: Any, axes: Any, norm: str | Non
     if norm not in (None, "backward", "ortho"):
         raise invalid(name, f"norm must be 'backward' or 'ortho', got {norm!r}")
     x = to_inexact(array_of(x, name))
+    x = cast(x, np.promote_types(typeof(x).dtype, np.float32))
     n = typeof(x).ndim
     sizes = s if s is None or np.ndim(s) else (operator.index(s),)
     if sizes is not None and len(sizes) > n:

@@ -6,6 +6,7 @@ JAX (`imported`), with the derivatives that JAX gives them.
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 import sys as _sys
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax.scipy.special  # noqa: F401  (a namespace that JAX loads when it is asked for)
+import numpy as np
 
 from functrans import errors, lax
 from functrans import numpy as jnp
@@ -446,7 +448,21 @@ wofz = imported("wofz", "The Faddeeva function e^(-z^2) erfc(-iz).", "0.0")
 dawsn = imported("dawsn", "Dawson's integral e^(-x^2) int_0^x e^(t^2) dt.", "0.0")
 expi = imported("expi", "The exponential integral Ei.", "1.0")
 exp1 = imported("exp1", "The exponential integral E1.", "1.0")
-expn = imported("expn", "The exponential integrals En.", "2, 1.0")
+_expn = imported("expn", "The exponential integrals En.", "2, 1.0")
+
+
+@functools.partial(custom_jvp, nondiff_argnums=(0,))
+@functools.wraps(_expn)
+def expn(n: Any, x: Any) -> Any:
+    return _expn(n, x)
+
+
+@expn.defjvp
+def _(n: Any, primals: Any, tangents: Any) -> Any:
+    (x,), (dx,) = primals, tangents
+    return expn(n, x), jnp.negative(dx) * expn(jnp.subtract(n, 1), x)
+
+
 sici = imported("sici", "The sine and cosine integrals.", "1.0")
 fresnel = imported("fresnel", "The Fresnel integrals S and C.", "0.0")
 spence = imported("spence", "Spence's function, a dilogarithm.", "1.0")
@@ -459,10 +475,20 @@ bessel_jn = imported(
     "bessel_jn", "Bessel functions of the first kind, of orders 0 to v.",
     "np.array([5.0]), v=1", ("v", "n_iter"),
 )  # fmt: skip
-sph_harm_y = imported(
+_sph_harm_y = imported(
     "sph_harm_y", "Spherical harmonics of degree n and order m.",
     "np.array([0]), np.array([0]), np.array([0.0]), np.array([0.0])",
     ("diff_n", "n_max"),
 )  # fmt: skip
+
+
+@functools.wraps(_sph_harm_y)
+def sph_harm_y(
+    n: Any, m: Any, theta: Any, phi: Any, diff_n: int | None = None, n_max: int | None = None
+) -> Any:
+    if n_max is None:  # the values of n are known here even where theta and phi are traced
+        n_max = int(np.max(n))
+    return _sph_harm_y(n, m, theta, phi, diff_n=diff_n, n_max=n_max)
+
 
 _guard(_sys.modules[__name__])

@@ -7,13 +7,38 @@ from typing import Any
 
 from functrans.numpy import linear, reductions, shaping
 from functrans.numpy.grids import eye
-from functrans.numpy.linalg.systems import inv
+from functrans.numpy.linalg.systems import inv, square
 from functrans.numpy.linear import matmul
-from functrans.numpy.promotion import array_of, invalid, mismatch, promote_dtypes
+from functrans.numpy.promotion import array_of, axis_index, invalid, mismatch, promote_dtypes
 from functrans.primitives.call import composite
 from functrans.trace import typeof
 
-__all__ = ["diagonal", "matrix_power", "multi_dot", "trace"]
+__all__ = ["cross", "diagonal", "matrix_power", "multi_dot", "outer", "trace"]
+
+
+def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+    """The cross products of vectors with three components, along an axis.
+
+    Source: `jax.numpy.linalg.cross`.
+    """
+    types = [typeof(array_of(x, "cross", i)) for i, x in enumerate((x1, x2))]
+    if any(t.shape[axis_index(axis, t.ndim, "cross")] != 3 for t in types):
+        raise invalid("cross", f"takes vectors of three components, got {types[0]} and {types[1]}")
+    return linear.cross(x1, x2, axis=axis)
+
+
+def outer(x1: Any, x2: Any, /) -> Any:
+    """All products of an element of one vector with an element of another.
+
+    Source: `jax.numpy.linalg.outer`.
+    """
+    types = [typeof(array_of(x, "outer", i)) for i, x in enumerate((x1, x2))]
+    if any(t.ndim != 1 for t in types):
+        raise invalid(
+            "outer", f"takes two vectors, got {types[0]} and {types[1]}",
+            "jnp.outer flattens its operands.",
+        )  # fmt: skip
+    return linear.outer(x1, x2)
 
 
 def diagonal(x: Any, /, *, offset: int = 0) -> Any:
@@ -50,8 +75,7 @@ def matrix_power(a: Any, n: int) -> Any:
     """
     a = array_of(a, "matrix_power")
     t = typeof(a)
-    if t.ndim < 2 or t.shape[-1] != t.shape[-2]:
-        raise invalid("matrix_power", f"takes square matrices, got {t}")
+    square(a, "matrix_power")
     try:
         n = operator.index(n)
     except TypeError:
@@ -82,9 +106,9 @@ def multi_dot(arrays: Any, *, precision: Any = None) -> Any:
 
 @composite
 def _multi_dot(*arrays: Any, precision: Any) -> Any:
+    if len(arrays) < 2:
+        raise invalid("multi_dot", f"needs at least two arrays, got {len(arrays)}")
     xs = promote_dtypes(list(arrays), "multi_dot")
-    if len(xs) < 2:
-        raise invalid("multi_dot", "needs at least two arrays")
     sizes = _chain_sizes([typeof(x).shape for x in xs])
     return _chain(xs, _splits(sizes), 0, len(xs) - 1, precision)
 

@@ -179,8 +179,7 @@ def tensorsolve(a: Any, b: Any, axes: tuple[int, ...] | None = None) -> Any:
     """
     a, b = array_of(a, "tensorsolve"), array_of(b, "tensorsolve", 1)
     if axes is not None:
-        for axis in axes:
-            a = shaping.moveaxis(a, axis, -1)
+        a = shaping.moveaxis(a, axes, tuple(range(-len(axes), 0)))
     ta, tb = typeof(a), typeof(b)
     shape = ta.shape[tb.ndim :]
     if ta.shape[: tb.ndim] != tb.shape or tb.size != prod(shape):

@@ -176,7 +176,10 @@ def eigh(
       [1. 3.]
     """
     if eigvals is not None or type != 1:
-        raise invalid("eigh", f"takes eigvals=None and type=1 only, got {eigvals} and {type}")
+        raise errors.NotSupported(
+            f"eigh: takes eigvals=None and type=1 only, got {eigvals} and {type}, at\n"
+            f"    {describe(user_source())}"
+        )
     return _eigh(a, bool(eigvals_only)) if b is None else _eigh_of_pair(a, b, bool(eigvals_only))
 
 

@@ -24,7 +24,9 @@ __all__ = ["gaussian_kde"]
 def _inexact(name: str, *xs: Any) -> list[Any]:
     made = [materialize(x) for x in promote_inexact(xs, name)]
     if any(dtype_class(typeof(x).dtype) == "complex" for x in made):
-        raise invalid(name, "does not support complex data")
+        raise errors.NotSupported(
+            f"{name}: does not support complex data, at\n    {describe(user_source())}"
+        )
     return [array_of(x, name) for x in made]
 
 
