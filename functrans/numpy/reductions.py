@@ -385,7 +385,7 @@ def _less(n: Any, ddof: Any, kind: ArrayType) -> Any:
     """n - ddof, at the type of the sum of squares; NaN if nothing is left to divide by."""
     if isinstance(n, int):
         if ddof.__class__ in SCALARS:
-            return scalar(operator.sub(n, ddof) if operator.gt(n, ddof) else math.nan, kind)
+            return scalar(operator.sub(n, ddof) if operator.sub(n, ddof) > 0 else math.nan, kind)
         n = literal(n, kind)
     left = prims.sub(*align(n, ddof, "var"))
     none, nan = (literal(x, typeof(left)) for x in (0, math.nan))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
+from functrans.lax.arguments import integers
 from functrans.numpy import linear, reductions, shaping
 from functrans.numpy.grids import eye
 from functrans.numpy.linalg.systems import inv, square
@@ -76,6 +77,7 @@ def matrix_power(a: Any, n: int) -> Any:
     a = array_of(a, "matrix_power")
     t = typeof(a)
     square(a, "matrix_power")
+    (n,) = integers([n], "matrix_power", "exponents")
     if n < 0:
         a, n = inv(a), -n
     if n == 0:
