@@ -334,6 +334,7 @@ SQUARE, FLAT = np.ones((3, 3), np.float32), np.ones((3, 2), np.float32)
         (lambda: fnp.linalg.cond(FLAT, 1), ValueError, "takes square matrices for p=1"),
         (lambda: fnp.linalg.pinv(SQUARE, 0.1, rcond=0.1), ValueError, "only one of"),
         (lambda: fnp.linalg.matrix_power(FLAT, 2), TypeError, "matrix_power: takes square"),
+        (lambda: fnp.linalg.matrix_power(SQUARE, 1.5), TypeError, "n must be an integer, got 1.5"),
         (lambda: fnp.linalg.multi_dot([]), ValueError, "at least two arrays, got 0"),
         (lambda: fnp.linalg.outer(SQUARE, SQUARE[0]), ValueError, "takes two vectors"),
         (lambda: fnp.linalg.cross(FLAT, FLAT), ValueError, "of three components"),

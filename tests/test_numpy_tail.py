@@ -593,7 +593,7 @@ def test_log2_and_one_minus_square():
 
 
 @pytest.mark.parametrize(
-    "name", ["positive", "conjugate", "absolute", "floor", "ceil", "trunc", "round"]
+    "name", ["positive", "conjugate", "real", "absolute", "floor", "ceil", "trunc", "round"]
 )
 def test_what_a_function_leaves_as_it_is_becomes_an_array(name):
     x = np.arange(3, dtype=np.uint8)

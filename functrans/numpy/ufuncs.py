@@ -379,7 +379,7 @@ def real(x: Any, /) -> Any:
     Source: `jax.numpy.real`.
     """
     x = value_of(x, "real")
-    return prims.real(x) if dtype_class(typeof(x).dtype) == "complex" else materialize(x)
+    return prims.real(x) if dtype_class(typeof(x).dtype) == "complex" else array_of(x, "real")
 
 
 def imag(x: Any, /) -> Any:
