@@ -46,9 +46,6 @@ class ByExample:
         (self.axis,) = dims[0]
         self.length = expansion.size[self.axis]
         self.sliced = self._sliced(terms)
-        products = [f.value for t in terms if len(t.factors) > 1 for f in t.factors]
-        if self.all and not self.sliced.keys() >= set(products):
-            raise NotSeparable  # one product with a matrix that all examples share is faster
         inner = [Term(t.number, tuple([self._one(f) for f in t.factors])) for t in terms]
         self.order = Order(expansion.size, dims[1:], v.type.dtype, gram, cached=True)
         self.plans = [self.order.plan(t, self.order.groups(t)) for t in inner]
