@@ -25,17 +25,13 @@ from functrans.trace import literal, stage, typeof
 
 
 class ByExample:
-    """The loop for a sum of squares; NotSeparable if the equation is none for each element of a
-    leading axis, or over all. `gram`: with the squares multiplied out."""
+    """The loop for a sum of squares; NotSeparable if the equation is none over a leading axis.
+    `gram`: with the squares multiplied out."""
 
     def __init__(self, expansion: Expansion, e: Equation, gram: bool):
         (v,) = e.outputs
         u = squared(expansion.made_by, e)
-        if u is None:
-            raise NotSeparable
-        # over the examples too, of the squares of a matrix for each
-        self.all = v.type.shape == () and not gram and len(u.type.shape) > 2
-        if not self.all and (len(v.type.shape) != 1 or 0 in e.params["axes"]):
+        if u is None or len(v.type.shape) != 1 or 0 in e.params["axes"]:
             raise NotSeparable
         dims, terms = expansion.whole(v if gram else u)
         if expansion.multiplied_out != gram or len(dims[0]) != 1:
@@ -97,4 +93,4 @@ class ByExample:
             *captured, *[values[v] for v in fixed], *moved, program=program, length=self.length,
             consts=len(captured) + len(fixed), carry=0,
         )  # fmt: skip
-        return reduce_sum(n, axes=(0,)) if self.all else n
+        return n
