@@ -7,6 +7,7 @@ mesh of one axis, and the whole is jitted. So derivatives, collectives and nesti
 
 from __future__ import annotations
 
+import re
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -149,7 +150,8 @@ class _Parallel:
         axis_name: Any, out_axes: Any, donated: frozenset[int], devices: tuple[Any, ...],
         serial: int,
     ):  # fmt: skip
-        name = "_internal_pmap_axis_name" if axis_name is None else str(axis_name)
+        shown = "_internal_pmap_axis_name" if axis_name is None else str(axis_name)
+        name = re.sub(r"\W", "_", shown)  # XLA takes no other letters
         self.mesh = jax.sharding.Mesh(np.array(devices), (name,))
         self.places = tuple([self.place(d) for d in dims])
 
