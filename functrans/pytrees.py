@@ -55,6 +55,14 @@ def map(
         raise explained(error, is_leaf, tree, *rest)  # noqa: B904
 
 
+def spread(prefix: Any, tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
+    """For each leaf of a tree the leaf of its prefix that stands for it; ValueError if it is none.
+    `is_leaf`: of the prefix."""
+    found: list[Any] = []
+    map(lambda x, part: found.extend([x] * len(leaves(part))), prefix, tree, is_leaf=is_leaf)
+    return found
+
+
 def spelled(structure: Any) -> str:
     """A structure for messages: `{'w': *, 'b': (*, *)}`, each leaf a star."""
     return str(structure).removeprefix("PyTreeDef(").removesuffix(")")

@@ -7,9 +7,6 @@ A process has the devices it was started with, so the cases run in one of their 
 from __future__ import annotations
 
 import gc
-import os
-import subprocess
-import sys
 import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -22,6 +19,7 @@ import pytest
 import functrans as ft
 import functrans.numpy as ft_numpy
 from functrans import errors
+from tests.devices import passes_on_eight
 
 INSIDE = len(jax.devices()) == 8
 MINE, JAX = (ft, ft_numpy), (jax, jax_numpy)
@@ -153,12 +151,7 @@ def same_layout(got, want):
 if not INSIDE:
 
     def test_on_eight_virtual_devices():
-        env = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST")}
-        env["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
-        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", __file__]
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=600)
-        assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
-        assert f"{len(CASES) * 2 + 14} passed" in done.stdout
+        passes_on_eight(__file__, len(CASES) * 2 + 14)
 
     def test_on_one_device():
         for name in ("one device", "in_axes, an int", "a step of training"):

@@ -6,10 +6,6 @@ A process has the devices it was started with, so the cases run in one of their 
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import jax
 import jax.numpy as jax_numpy
 import numpy as np
@@ -18,6 +14,7 @@ import pytest
 import functrans as ft
 import functrans.numpy as ft_numpy
 from functrans import P, lax
+from tests.devices import passes_on_eight
 
 INSIDE = len(jax.devices()) == 8
 MINE, JAX = (lax, ft_numpy), (jax.lax, jax_numpy)
@@ -107,12 +104,7 @@ def loss(f):
 if not INSIDE:
 
     def test_on_eight_virtual_devices():
-        env = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST")}
-        env["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
-        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", __file__]
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=600)
-        assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
-        assert f"{len(CASES) * 2 + 5} passed" in done.stdout
+        passes_on_eight(__file__, len(CASES) * 2 + 5)
 
     def test_on_one_device():
         one = ft.make_mesh((1,), ("i",))

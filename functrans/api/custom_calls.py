@@ -301,20 +301,15 @@ class VjpCall(Call):
         if isinstance(found, list) and len(found) == n:
             found = tuple(found)
         slots = tree.unflatten(self.in_tree, [object()] * len(self.types))
-        leaves: list[Any] = []
         try:
             if not isinstance(found, tuple):
                 raise ValueError
-            tree.map(
-                lambda c, part: leaves.extend([c] * len(tree.leaves(part))),
-                found, slots, is_leaf=lambda c: c is None,
-            )  # fmt: skip
+            return tree.spread(found, slots, lambda c: c is None)
         except ValueError:
             raise self.mismatch(
                 self.bwd, "must return a tuple with a cotangent for each argument, of the "
                 f"structure {tree.spelled(self.in_tree)}, got {tree.spelled(tree.structure(found))}"
             ) from None  # fmt: skip
-        return leaves
 
     def _checked(self, ct: Any, t: ArrayType, i: int) -> Any:
         if ct is None or not is_inexact(t.dtype):

@@ -64,12 +64,8 @@ class MappedAxes:
 
     def _spread(self, axes: Any, given: Any, what: str, shown: Any, of: Any) -> list[int | None]:
         """One axis per leaf, from a pytree prefix. None is a leaf of `axes`, but not of `given`."""
-        full: list[int | None] = []
         try:
-            tree.map(
-                lambda d, part: full.extend([d] * len(tree.leaves(part))),
-                axes, given, is_leaf=lambda x: x is None,
-            )  # fmt: skip
+            return tree.spread(axes, given, lambda x: x is None)
         except ValueError:
             raise errors.InvalidArgument(
                 f"{self}: {what}={shown} is not a pytree prefix of the "
@@ -78,7 +74,6 @@ class MappedAxes:
                 "Give one axis (or None) for all, or a tree of the same containers, keys and "
                 "lengths."
             ) from None
-        return full
 
     def sizes(
         self, types: Sequence[ArrayType], dims: Sequence[int | None], names: Any,

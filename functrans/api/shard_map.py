@@ -119,12 +119,8 @@ class _Layout:
         def is_spec(x: Any) -> bool:
             return x is None or isinstance(x, jax.sharding.PartitionSpec)
 
-        found: list[Any] = []
         try:
-            tree.map(
-                lambda s, part: found.extend([s] * len(tree.leaves(part))), given, like,
-                is_leaf=is_spec,
-            )  # fmt: skip
+            found = tree.spread(given, like, is_spec)
         except ValueError as error:
             raise errors.InvalidArgument(
                 f"shard_map: {what} does not fit the structure of {path}: {error}, {here()}"

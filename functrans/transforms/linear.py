@@ -60,13 +60,12 @@ class Linear:
         known: dict[Any, Any] = {}  # results of the calls that `AtOnce` made, by what they are now
         equations = []
         for e in linear.equations:
-            inputs = tuple([known.get(x, x) if x.__class__ is Var else x for x in e.inputs])
+            if known:
+                e.inputs = tuple([known.get(x, x) for x in e.inputs])  # it is a copy
             if getattr(e.params.get("program"), "cache", {}).get("one operation"):
-                equations += _written_out(e, inputs, known)
+                equations += _written_out(e, known)
             else:
-                equations.append(
-                    Equation(e.primitive, inputs, e.outputs, e.params, e.source, e.origin)
-                )
+                equations.append(e)
         outs = [
             _no_tangent(t) if v is None else known.get(v, v)
             for v, t in zip(self.outputs, self.out_types, strict=True)
@@ -79,10 +78,10 @@ def _no_tangent(t: Any) -> Literal:
     return Literal(0, t) if is_key_dtype(t.dtype) else literal(0, t)
 
 
-def _written_out(call: Equation, inputs: tuple, known: dict[Any, Any]) -> list[Equation]:
+def _written_out(call: Equation, known: dict[Any, Any]) -> list[Equation]:
     """The equations of the program that is called, with variables of their own."""
     program = call.params["program"]
-    names = dict(zip(program.inputs, inputs, strict=True))
+    names = dict(zip(program.inputs, call.inputs, strict=True))
     made = []
     for e in program.equations:
         variables = tuple([Var(v.type) for v in e.outputs])

@@ -74,8 +74,7 @@ def matrix_power(a: Any, n: int) -> Any:
     Source: `jax.numpy.linalg.matrix_power`.
     """
     a = array_of(a, "matrix_power")
-    t = typeof(a)
-    square(a, "matrix_power")
+    t = square(a, "matrix_power")
     try:
         n = operator.index(n)
     except TypeError:
