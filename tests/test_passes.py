@@ -669,6 +669,14 @@ def test_an_unknown_pass_is_an_error_that_lists_them(passes):
     assert "test_passes.py" in str(info.value)
 
 
+@pytest.mark.parametrize("name", [*ALONE, "optimize"])
+@pytest.mark.parametrize("given", [fnp.sin, "program () { return }", None])
+def test_a_pass_takes_a_program(name, given):
+    with pytest.raises(errors.InvalidArgument, match=f"passes.{name} takes a Program, got") as e:
+        getattr(ft.passes, name)(given)
+    assert "test_passes.py" in str(e.value)
+
+
 def test_exact_keeps_the_order_of_sums():
     def f(x):
         return fnp.sum(fnp.sum(fnp.broadcast_to(x, (4, 3)) * 0.5, axis=0))

@@ -6,7 +6,7 @@ import ast
 import functools
 import keyword
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -41,10 +41,6 @@ def written(text: str) -> Callable[..., Any]:
     return scope[tree.body[-1].name]  # type: ignore[attr-defined]
 
 
-def numbers(made: Any, count: int) -> list[Any]:
-    return [made] if count == 1 else list(made)
-
-
 def agrees(program: Program, args: Any, tolerance: float | None = None, **kwargs: Any) -> str:
     """The program's source, after it has run on the same arguments beside the reference."""
     leaves = jax.tree_util.tree_leaves((args, kwargs))
@@ -52,7 +48,7 @@ def agrees(program: Program, args: Any, tolerance: float | None = None, **kwargs
     expected = [plain(y) for y in reference.run(program, leaves)]
     args, kwargs = jax.tree_util.tree_map(plain, (tuple(args), kwargs))
     kwargs = {f"{k}_2" if keyword.iskeyword(k) else k: v for k, v in kwargs.items()}
-    made = numbers(written(text)(*args, **kwargs), len(expected))
+    made = jax.tree_util.tree_leaves(written(text)(*args, **kwargs))
     assert_close([np.asarray(y) for y in made], expected, tolerance)
     return text
 
@@ -264,6 +260,38 @@ def test_random_bits_of_a_generator_are_numpy_s_own():
     assert made.shape == (5,)
     assert made.dtype == np.float32
     assert np.all((made >= 1) & (made < 2))
+
+
+class Pair(NamedTuple):
+    a: Any
+    b: Any
+
+
+def test_results_stand_in_the_tree_of_the_function():
+    x = np.float32(2.0)
+
+    def ran(f: Callable[..., Any], optimised: bool = False) -> Any:
+        program = ft.jit(f).program(x) if optimised else ft.make_ir(f)(x)
+        return written(to_python(program))(x)
+
+    assert ran(lambda x: x * 2) == 4
+    assert ran(lambda x: [x * 2]) == [4]
+    assert ran(lambda x: {"w": x * 2, "b": {3: [(x, None), ()]}}) == {
+        "w": 4, "b": {3: [(2, None), ()]},
+    }  # fmt: skip
+    assert ran(lambda x: {"w": x * 2, "b": {}}, optimised=True) == {"w": 4, "b": {}}
+    assert ran(lambda x: ()) == ()
+    assert ran(lambda x: None) is None
+    # of classes that plain Python does not know: the leaves
+    assert ran(lambda x: Pair(x, {"w": x * 2})) == (2, 4)
+    assert ran(lambda x: {Pair(1, 2): x, Pair(2, 3): x}) == (2, 2)
+    # nested programs return their values flat, as they are called
+    assert ran(lambda x: ft.jit(lambda y: {"a": y, "b": (y * 2,)}, inline=False)(x)) == {
+        "a": 2, "b": (4,),
+    }  # fmt: skip
+    # an output more than the function returns: a tangent
+    moved = ft.make_ir(lambda x: ft.jvp(lambda x: {"a": x * x}, (x,), (x,)))(x)
+    assert written(to_python(moved))(x) == ({"a": 4}, {"a": 8})
 
 
 # --- what it looks like ---------------------------------------------------------------------------

@@ -145,7 +145,7 @@ class Statics:
         """The program for dynamic arguments of a tree and of types; the tree of its results."""
         flat = FlatFunction(self.bound(static), in_tree)
         program = stage(flat, types, function_name(self.fun).rpartition(".")[2])
-        program.arguments = Arguments(self.parameters, in_tree, program.inputs)
+        program.arguments = Arguments(self.parameters, in_tree, program.inputs, flat.out_tree)
         return program, flat.out_tree
 
     def staged(self, args: tuple, kwargs: dict[str, Any]) -> Staged:

@@ -84,7 +84,7 @@ def curve(heading: str, values: Sequence[float]) -> str:
     return (
         f'<h2>{escape(heading)}</h2><svg viewBox="0 0 900 215" role="img">{"".join(grid)}'
         f'<path d="{line}"/><text x="50" y="208">first</text>'
-        f'<text x="890" y="208" text-anchor="end">equation {len(values)}</text></svg>'
+        f'<text x="890" y="208" text-anchor="end">last</text></svg>'
     )
 
 

@@ -188,12 +188,15 @@ class Report(Saved):
 
     def _results_table(self) -> tuple[Sequence[str], list[Sequence[str]]]:
         shown = sorted(self.results, key=lambda r: (r.ok, -r.error))[:ROWS]
-        head = ("result", "type", "", "error", "one by one", "reference's own")
-        return head, [
+        head = ["result", "type", "", "error", "one by one"]
+        rows: list[Sequence[str]] = [
             (str(r.number), r.type, "ok" if r.ok else "DIFFERS", f"{r.error:.1e}",
              f"{r.stepwise:.1e}", "" if r.reference is None else f"{r.reference:.1e}")
             for r in shown
         ]  # fmt: skip
+        if all(r.reference is None for r in shown):
+            return head, [row[:-1] for row in rows]
+        return [*head, "reference's own"], rows
 
     def _worst_table(self) -> tuple[Sequence[str], list[Sequence[str]]]:
         head = ("ULP", "expected", "operation", "place", "line")

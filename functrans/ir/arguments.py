@@ -1,4 +1,5 @@
-"""Where the inputs of a program stand in the user's arguments: `params['blocks'][0].w`.
+"""Where the inputs of a program stand in the user's arguments: `params['blocks'][0].w`; and its
+outputs in what the user's function returns.
 
 In: what a trace has at hand anyway, the tree definition of `(args, kwargs)` and the names of the
 function's parameters. Out: names, worked out when something is drawn or written, never while
@@ -44,14 +45,16 @@ class Arguments:
 
     structure : the tree definition of `(args, kwargs)`
     inputs    : the variable of each leaf
+    results   : the tree definition of what is returned; None where it is not known
     """
 
-    __slots__ = ("inputs", "parameters", "structure")
+    __slots__ = ("inputs", "parameters", "results", "structure")
 
-    def __init__(self, parameters: Parameters, structure: Any, inputs: Sequence[Var]):
+    def __init__(self, parameters: Parameters, structure: Any, inputs: Sequence[Var], results: Any):
         self.parameters = parameters
         self.structure = structure
         self.inputs = inputs
+        self.results = results
 
     def moved(self, before: Sequence[Var], after: Sequence[Var]) -> Arguments:
         """The arguments of a program that was made of this one: inputs `after` for `before`."""
@@ -92,6 +95,7 @@ class _Moved(Arguments):
 
     def __init__(self, first: Arguments, before: Sequence[Var], after: Sequence[Var]):
         self.first, self.before, self.after = first, before, after
+        self.results = None
 
     def leaves(self) -> dict[Var, Leaf]:
         found = self.first.leaves()

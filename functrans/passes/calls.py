@@ -22,6 +22,7 @@ from functrans.passes.rewrite import (
     children_first,
     everywhere,
     finished,
+    program_pass,
     renamed,
     renamed_all,
     renaming,
@@ -45,6 +46,7 @@ SHORT = 1  # equations of programs that are put in place of each of their calls
 DEEPEST = 64  # calls within calls
 
 
+@program_pass
 def resolve(program: Program) -> Program:
     """The program with plain calls for calls that have rules, and without marks.
 
@@ -114,6 +116,7 @@ def _called(e: Equation) -> Program | None:
 # --- inlining -------------------------------------------------------------------------------------
 
 
+@program_pass
 def inline_calls(program: Program) -> Program:
     """The program with the equations of short programs, and of those called once, in place of the
     calls."""
@@ -123,6 +126,7 @@ def inline_calls(program: Program) -> Program:
     )
 
 
+@program_pass
 def inline(program: Program, deepest: int = DEEPEST) -> Program:
     """The program with the equations of those called once in place of the calls, if it is nested
     deeper than `deepest`: XLA walks nested calls recursively and overflows its stack at a depth of

@@ -10,7 +10,15 @@ from __future__ import annotations
 from typing import Any
 
 from functrans.ir.program import Literal, Program, Var
-from functrans.passes.rewrite import PRUNED, Rewrite, everywhere, renamed_all, renaming, replaced
+from functrans.passes.rewrite import (
+    PRUNED,
+    Rewrite,
+    everywhere,
+    program_pass,
+    renamed_all,
+    renaming,
+    replaced,
+)
 from functrans.primitives.base import PRIMITIVES
 from functrans.primitives.bitwise import and_, or_, xor
 from functrans.primitives.callback import Callback
@@ -26,6 +34,7 @@ _KEPT_APART = frozenset(
 )
 
 
+@program_pass
 def common_subexpressions(program: Program) -> Program:
     """The program in which no two equations compute the same."""
     return everywhere(_once, program, "common_subexpressions")

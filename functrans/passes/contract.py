@@ -53,7 +53,7 @@ from functrans.passes.products import (
     squared,
     sums_squares,
 )
-from functrans.passes.rewrite import everywhere, finished, renamed, renamed_all
+from functrans.passes.rewrite import everywhere, finished, program_pass, renamed, renamed_all
 from functrans.primitives.arithmetic import max_
 from functrans.primitives.base import bytes_of
 from functrans.primitives.contraction import dot_general, flops
@@ -77,6 +77,7 @@ PLAIN = (SEEN_THROUGH | {dot_general, reduce_sum}) - {select_n, slice_, convert_
 MOST_ASKED = 8  # values that a factor is made of
 
 
+@program_pass
 def contract(program: Program) -> Program:
     """The program with cheaper contractions, also in the programs nested in it."""
     return everywhere(_contract, program, "contract")

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from functrans.ir.program import Equation, Program, Var, prune
-from functrans.passes.rewrite import PRUNED, everywhere
+from functrans.passes.rewrite import PRUNED, everywhere, program_pass
 
 
+@program_pass
 def dead_code(program: Program) -> Program:
     """The program without equations that its outputs do not need (those with effects stay) and
     without constants that nothing reads."""

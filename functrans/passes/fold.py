@@ -19,6 +19,7 @@ from functrans.ir.types import dtype_class
 from functrans.passes.rewrite import (
     Rewrite,
     everywhere,
+    program_pass,
     renamed_all,
     renaming,
     replaced,
@@ -36,6 +37,7 @@ _ORDER = (arithmetic.max_, arithmetic.min_, clamp)
 _LONGEST = 64  # elements of constants that are looked at
 
 
+@program_pass
 def fold(program: Program) -> Program:
     """The program with literals in place of equations whose operands are all literals."""
     return everywhere(_folded, program, "fold")

@@ -24,6 +24,7 @@ from functrans.passes.rewrite import (
     Rewrite,
     everywhere,
     finished,
+    program_pass,
     renamed,
     renamed_all,
     renaming,
@@ -41,6 +42,7 @@ from functrans.primitives.while_loop import while_loop
 HOW = "loops of"
 
 
+@program_pass
 def loops(program: Program) -> Program:
     """The program with less work in its loops."""
     return everywhere(_each, program, "loops")

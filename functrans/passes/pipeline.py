@@ -20,6 +20,7 @@ from functrans.passes.contract import contract
 from functrans.passes.dead_code import dead_code
 from functrans.passes.fold import fold
 from functrans.passes.loops import loops
+from functrans.passes.rewrite import program_pass
 from functrans.passes.simplify import simplify
 from functrans.passes.weighted_sums import weighted_sums
 
@@ -63,6 +64,7 @@ DEFAULT = ("default",)
 PASSES: tuple[Run, ...] = (*[p.run for p in TABLE], inline)
 
 
+@program_pass
 def optimize(program: Program, passes: Choice = DEFAULT) -> Program:
     """The program after some passes, ready to be lowered.
 

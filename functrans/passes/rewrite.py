@@ -12,14 +12,16 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
+from functools import cache, wraps
 from itertools import chain
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 import ml_dtypes
 
+from functrans.ir.check import check_program
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, prune
+from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType
 from functrans.trace import out_types
 
@@ -27,6 +29,18 @@ REWRITES = "rewrites"  # in Program.cache: a list of (operation, equations joine
 PRUNED = "pruned"  # in Program.cache: it holds no equation that nobody needs
 
 Rewrite = tuple[str, tuple[Equation, ...]]
+_Pass = TypeVar("_Pass", bound=Callable[..., Program])
+
+
+def program_pass(run: _Pass) -> _Pass:
+    """A pass as users call it: of a Program, and what is none gets an error at their line."""
+
+    @wraps(run)
+    def call(program: Program, *args: Any, **kwargs: Any) -> Program:
+        check_program(program, f"passes.{run.__name__}")
+        return run(program, *args, **kwargs)
+
+    return boundary(call)  # type: ignore[return-value]
 
 
 # --- nested programs ------------------------------------------------------------------------------

@@ -20,7 +20,13 @@ from functrans.ir.program import Equation, Literal, Program
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.passes.layout import RULES as LAYOUT
 from functrans.passes.layout import before_repeating
-from functrans.passes.rewrite import Rewriter, everywhere, is_power_of_two, smallest_normal
+from functrans.passes.rewrite import (
+    Rewriter,
+    everywhere,
+    is_power_of_two,
+    program_pass,
+    smallest_normal,
+)
 from functrans.passes.sums import RULES as SUMS
 from functrans.primitives.arithmetic import integer_pow, max_, min_, pow_
 from functrans.primitives.bitwise import and_, not_, or_
@@ -32,6 +38,7 @@ from functrans.primitives.shape import broadcast_in_dim
 from functrans.trace import literal
 
 
+@program_pass
 def simplify(program: Program, exact: bool = False, fast_math: bool = False) -> Program:
     """The program after algebraic simplification.
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from functrans.ir.program import Equation, Literal, Program
 from functrans.ir.types import dtype_class
-from functrans.passes.rewrite import Rewriter, everywhere
+from functrans.passes.rewrite import Rewriter, everywhere, program_pass
 from functrans.primitives.contraction import HIGHEST, dot_general
 from functrans.primitives.convolution import conv_general_dilated
 from functrans.primitives.elementwise import mul
@@ -22,6 +22,7 @@ from functrans.primitives.reduction import reduce_sum
 from functrans.primitives.shape import broadcast_in_dim
 
 
+@program_pass
 def weighted_sums(program: Program) -> Program:
     """The program with weighted sums over leading axes as contractions.
 

@@ -28,6 +28,7 @@ from functrans.ir.check import check_program
 from functrans.ir.program import Program
 from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import boundary
+from functrans.passes.rewrite import children_first
 
 BOXES = 200  # equations of a picture that has a box for each
 
@@ -64,7 +65,7 @@ def draw(program: Program, path: str | Path) -> Path:
     if file.suffix.lower() == ".svg":
         text = svg(graph, closed)
     else:
-        n = len(program.equations)
+        n = sum([len(p.equations) for p in children_first(program)])
         note = f"{n} equations" + (", drawn by the lines of their source" if lines else "")
         text = page(program.name or "program", note, graph, closed)
     file.write_text(text, encoding="utf-8")

@@ -31,8 +31,9 @@ def to_python(program: Program, name: str = "") -> str:
     Returns:
       The text. Its last function takes the arguments of the traced function, trees and all, whose
       leaves its first lines name with dtype and shape; where they are not known, as of a program
-      that was parsed, one array per input. It returns the outputs: one value, or a tuple. Typed
-      random keys are arrays of their words (`jax.random.key_data`).
+      that was parsed, one array per input. It returns what that function returns; where that is
+      not known, or a tree of classes of the user's, one value or a tuple. Typed random keys are
+      arrays of their words (`jax.random.key_data`).
 
     Raises:
       InvalidArgument: `program` is not a Program.

@@ -1,7 +1,9 @@
-"""The parameters of a written function.
+"""The parameters of a written function, and what it returns.
 
 The one that a file is about takes what the user's function takes, trees and all, and names their
 leaves in its first lines; where a tree cannot be read in plain Python, its leaves are parameters.
+It returns what the user's function returns; where that cannot be written in plain Python, a tuple
+of the leaves.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import ast
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from functrans import pytrees
 from functrans.inspect.python_source.naming import Names, input_names
 from functrans.ir.arguments import Leaf
 from functrans.ir.program import Program, Var
@@ -71,6 +74,39 @@ def of_arguments(program: Program, names: Names) -> Signature:
     local = [whole.get(v) or names.new(leaves[v].name) for v in program.inputs]
     read = [whole.get(v) or text[v] for v in program.inputs]
     return Signature(parameters, local, read)
+
+
+def returned(program: Program | None, texts: Sequence[str]) -> str:
+    """The expression of all outputs; of the program of a user's function in the tree that it
+    returns, if that is one of dicts, lists and tuples."""
+    arguments = None if program is None else program.arguments
+    results = None if arguments is None else arguments.results
+    if results is not None and results.num_leaves == len(texts):
+        try:
+            tree = pytrees.unflatten(results, [ast.parse(t, mode="eval").body for t in texts])
+            return ast.unparse(_spelled(tree))
+        except _NotPlain:
+            pass
+    return ", ".join(texts) if texts else "()"
+
+
+class _NotPlain(Exception):
+    """A tree that holds a class of its own."""
+
+
+def _spelled(tree: Any) -> ast.expr:
+    if tree is None:
+        return ast.Constant(None)
+    if isinstance(tree, ast.expr):
+        return tree
+    if type(tree) is dict:
+        keys = [ast.Constant(k) for k in tree if type(k) in (str, int, bool)]
+        if len(keys) == len(tree):
+            return ast.Dict(keys, list(map(_spelled, tree.values())))  # type: ignore[arg-type]
+    if type(tree) in (list, tuple):
+        kind = ast.List if type(tree) is list else ast.Tuple
+        return kind(list(map(_spelled, tree)), ast.Load())
+    raise _NotPlain
 
 
 def _is_plain(keys: Sequence[Any]) -> bool:

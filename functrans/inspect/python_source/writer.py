@@ -33,7 +33,7 @@ from functrans.inspect.python_source.lift import (
 )
 from functrans.inspect.python_source.naming import Names, result_names
 from functrans.inspect.python_source.operand import Operand, of_literal
-from functrans.inspect.python_source.signature import Signature, of_arguments, of_inputs
+from functrans.inspect.python_source.signature import Signature, of_arguments, of_inputs, returned
 from functrans.inspect.python_source.specialise import Specialiser
 from functrans.inspect.python_source.unknown import Unknown, is_unknown
 from functrans.ir.program import Equation, Literal, Program, Var
@@ -158,7 +158,7 @@ class Function:
         for e in program.equations:
             self._equation(e)
         results = [self.operand(v).full for v in program.outputs]
-        self.line(f"return {', '.join(results)}" if results else "return ()")
+        self.line(f"return {returned(program if entry else None, results)}")
         return [str(signature), *head, *self.text]
 
     def _converted(self, signature: Signature) -> list[str]:
