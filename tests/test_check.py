@@ -142,6 +142,18 @@ def test_the_complaint(make, words):
     assert isinstance(caught.value, TypeError)
 
 
+@pytest.mark.parametrize(
+    "tool", [ft.compare, ft.find_nan, ft.cost, ft.debug.step, ft.to_python, ft.passes.simplify,
+             lambda p: ft.interpret(p, 1.0), lambda p: ft.evaluate(p, [1.0])],
+)  # fmt: skip
+def test_a_program_that_was_written_is_checked_before_it_is_used(tool):
+    program = ft.ir.parse("program (x: ~f32[]) { y: f32[4] = sin x; return y }")
+    for _ in range(2):  # not the first time only
+        with pytest.raises(errors.CheckError, match=r"the result has type ~f32\[\]") as caught:
+            tool(program)
+        assert "test_check.py" in str(caught.value)
+
+
 def test_the_complaint_shows_the_neighbours_and_the_line():
     def f(x):
         for _ in range(8):

@@ -14,6 +14,7 @@ from functrans.api.jit import how_jitted
 from functrans.api.programs import check_takes
 from functrans.api.statics import Statics
 from functrans.inspect.observe import is_key
+from functrans.ir.check import check_program
 from functrans.ir.program import Program, Var
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType
@@ -44,8 +45,10 @@ def staged(fun: Any, args: tuple, kwargs: dict[str, Any], passes: Choice = ()) -
 
 
 def check_given(fun: Any, name: str, argument: str = "fun") -> None:
-    """Raise unless it is a function or a Program."""
-    if not isinstance(fun, Program) and not callable(fun):
+    """Raise unless it is a function or a well-formed Program."""
+    if isinstance(fun, Program):
+        check_program(fun, name)
+    elif not callable(fun):
         raise errors.NotAnArray(
             f"{name}: {argument} must be a function or a Program, got {fun!r:.80} of type "
             f"{type(fun).__qualname__}, at\n    {describe(user_source())}\n"

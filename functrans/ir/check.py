@@ -11,6 +11,7 @@ from functrans.ir.source import describe, equation_source, user_source
 from functrans.ir.text import Names, show_equation, with_nested
 
 AROUND = 2  # equations shown before and after the wrong one
+WRITTEN = "written"  # in Program.cache: it was read from a text, and is not checked yet
 
 
 def check(program: Program) -> Program:
@@ -33,14 +34,22 @@ def check(program: Program) -> Program:
       Traceback (most recent call last):
       functrans.errors.CheckError: in equation 0 of the program: the result has type f32[3], ...
     """
-    check_program(program, "check")
+    _check_kind(program, "check")
     for one in with_nested(program):
         _Checker(one, inner=one is not program).run()
+    program.cache.pop(WRITTEN, None)
     return program
 
 
 def check_program(program: Any, name: str) -> None:
-    """Raise InvalidArgument unless a function that takes a Program is given one."""
+    """Raise InvalidArgument unless a function that takes a Program is given one, and CheckError if
+    that was read from a text and is not well formed."""
+    _check_kind(program, name)
+    if WRITTEN in program.cache:
+        check(program)
+
+
+def _check_kind(program: Any, name: str) -> None:
     if not isinstance(program, Program):
         make = "of a function: ft.make_ir(f)(*args)"
         if isinstance(program, str):
@@ -123,8 +132,10 @@ class _Checker:
         for name, v in (names or {}).items():
             what = what.replace(f"{{{name}}}", letters(v))
         place = "the program" + (f" {p.name}" if p.name.isidentifier() else "")
+        asked = f"\nasked at\n    {describe(user_source())}"
         if i is None:
-            return errors.CheckError(f"in {place}: {what}")
+            return errors.CheckError(f"in {place}: {what}{asked}")
         shown = "\n".join(lines)
-        made = f"\nmade at\n    {equation_source(p.equations[i])}" if p.equations[i].source else ""
-        return errors.CheckError(f"in equation {i} of {place}: {what}\n{shown}{made}")
+        if p.equations[i].source:
+            asked = f"\nmade at\n    {equation_source(p.equations[i])}"
+        return errors.CheckError(f"in equation {i} of {place}: {what}\n{shown}{asked}")

@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from functrans import errors
+from functrans.ir.check import WRITTEN
 from functrans.ir.program import PRIMITIVES, Equation, Literal, Program, Var
 from functrans.ir.source import describe, user_source
 from functrans.ir.text import defaults, number_at
@@ -48,7 +49,9 @@ _ANYTHING = "a name, a number, a type, a text or a bracket"
 
 
 def parse(text: str, constants: Sequence[Any] = ()) -> Program:
-    """The program that a text describes; `ir.check` says whether it is well formed.
+    """The program that a text describes.
+
+    `ir.check` says whether it is well formed; whatever takes the program asks that first.
 
     Arguments:
       text: as `show` writes it.
@@ -71,7 +74,9 @@ def parse(text: str, constants: Sequence[Any] = ()) -> Program:
             f"parse takes the text of a program, got {text!r:.60} of type "
             f"{type(text).__qualname__}, at\n    {describe(user_source())}"
         )
-    return _Parser(text, constants).parse()
+    made = _Parser(text, constants).parse()
+    made.cache[WRITTEN] = True
+    return made
 
 
 class _Parser:
