@@ -56,7 +56,7 @@ def test_next_print_and_list():
     ]
     assert "(step) print b\nb = f32[3] [0.84147096, 0.9092974 , 0.14112   ]\n" in seen
     assert "->    2  d: f32[] = reduce_sum[axes=(0,)] c" in seen
-    assert "no variable 'zz' has a value here" in seen
+    assert "no variable 'zz' has a value here; there are a, b, c, x, y, z\n" in seen
     assert "no command 'nonsense'" in seen
     assert isinstance(out["y"], jax.Array)
     np.testing.assert_allclose(out["sum"], f(X)["sum"], rtol=1e-6)

@@ -48,6 +48,8 @@ where        w      the equations that hold this one, and the user's lines
 quit         q      stop
 An empty line repeats the last command."""
 
+_MOST_NAMES = 12  # letters, and as many names, that are told of those that can be printed
+
 _SHORT = {
     "a": "args", "n": "next", "s": "into", "step": "into", "o": "out", "c": "continue",
     "b": "break", "p": "print", "l": "list", "w": "where", "q": "quit", "h": "help", "?": "help",
@@ -273,7 +275,8 @@ class _Walker:
             if plain(value).size > 4:
                 self.say(np.array2string(plain(value), threshold=60, edgeitems=3))
         if not found:
-            self.say(f"no variable {argument!r} has a value here")
+            known = ", ".join(_names(place)) or "none"
+            self.say(f"no variable {argument!r} has a value here; there are {known}")
         return False
 
     def do_args(self, place: Place, argument: str) -> bool:
@@ -352,6 +355,17 @@ def _is_line(at: str, here: tuple[str, int] | None) -> bool:
     if here is None or not number.isdigit() or int(number) != here[1]:
         return False
     return not file or here[0] == os.path.abspath(file) or here[0].endswith(os.sep + file)
+
+
+def _names(place: Place) -> list[str]:
+    """What `print` knows: the letters, and the names of arguments and of what lines assign."""
+    letter = letters(place.frames[0].program)
+    here = [v for frame in place.frames for v in frame.env]
+    named: dict[str, None] = {}
+    for frame in place.frames:
+        known = result_names(frame.program) | argument_names(frame.program)
+        named |= dict.fromkeys([known[v] for v in frame.env if v in known])
+    return [*[letter(v) for v in here][-_MOST_NAMES:], *list(named)[-_MOST_NAMES:]]
 
 
 def _variables(place: Place, name: str) -> list[tuple[Var, Any, str]]:
