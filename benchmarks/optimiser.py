@@ -181,7 +181,7 @@ def passes_row(name: str, step: Callable[..., Any], args: tuple) -> Row:
         lambda: ft.jit(step, passes=()).lower(*args),
         goal=0.2,
         repeats=9,
-        before=trace_again,
+        before=(trace_again, clear),
     )
 
 

@@ -44,13 +44,14 @@ def pair(
     goal: float | None = None,
     repeats: int = 15,
     calls: int | tuple[int, int] = 1,
-    before: Callable[[], Any] | None = None,
+    before: Callable[[], Any] | tuple[Callable[[], Any], Callable[[], Any]] | None = None,
 ) -> Row:
     """Time both `repeats` times in turn, `calls` calls at a time (one number for each side where
     one side takes much longer), after one call each; the ratio is taken pair by pair. `before`
-    runs, untimed, ahead of every measurement."""
+    runs, untimed, ahead of every measurement (one for each side where they differ)."""
     if before is None:
         jax.block_until_ready((ours(), peer()))
+    first = before if isinstance(before, tuple) else (before, before)
     calls_ours, calls_peer = (calls, calls) if isinstance(calls, int) else calls
     sides = ((ours, calls_ours), (peer, calls_peer))
     times: tuple[list[float], list[float]] = ([], [])
@@ -60,7 +61,7 @@ def pair(
         for i in range(repeats):
             for side in (0, 1) if i % 2 == 0 else (1, 0):
                 run, n = sides[side]
-                times[side].append(_time(run, n, before))
+                times[side].append(_time(run, n, first[side]))
             if i % GARBAGE == 0:
                 gc.collect()
     finally:

@@ -293,6 +293,32 @@ def test_no_order_is_cheaper_than_the_least(chain, bounds):
     assert max(bounds) > 0
 
 
+RESIDUALS = {
+    "difference": lambda made, w: (made - w) * 0.5,
+    "of a product": lambda made, w: -(w * fnp.sum(w, 0) + made),
+    "quotient": lambda made, w: (made + w) / 3,
+    "of what is repeated": lambda made, w: made + w[0],
+    "masked": lambda made, w: made * w,
+    "term masked": lambda made, w: (made - w) * w[0],
+}
+
+
+@pytest.mark.parametrize("residual", RESIDUALS)
+@pytest.mark.parametrize("read", ["mn,mi->ni", "mn,ni->mi", "mn,n->m"])
+def test_no_order_is_cheaper_than_the_least_of_a_residual(residual, read, bounds):
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        size = {name: int(rng.choice([1, 8, 32, 128, 512])) for name in "mkni"}
+        names = ("mk", "kn", "mn", read.split(",")[1].partition("->")[0])
+        args = [np.ones([size[n] for n in one], np.float32) for one in names]
+
+        def f(a: Any, b: Any, w: Any, c: Any) -> Any:
+            return fnp.einsum(read, RESIDUALS[residual](a @ b, w), c)
+
+        ft.passes.contract(ft.make_ir(f)(*args))
+    assert max(bounds) > 0
+
+
 def merged(a: Any, b: Any) -> Any:
     """Values of attention, the axes of heads and features merged."""
     return fnp.einsum("bhtk,bkhd->bthd", a, b).reshape(a.shape[0], a.shape[2], -1)

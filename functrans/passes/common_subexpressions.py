@@ -46,10 +46,16 @@ def _once(program: Program) -> Program:
     notes: list[Rewrite] = []
     equations = []
     for e in renaming(program.equations, known):
-        if e.primitive in _KEPT_APART:
+        primitive, operands = e.primitive, e.inputs
+        if primitive in _KEPT_APART:
             equations.append(e)
             continue
-        key = _operation(e)
+        for v in operands:
+            if v.__class__ is Literal:
+                operands = tuple([v if v.__class__ is Var else _number(v) for v in operands])
+                break
+        # equal for equations that do the same, apart from their parameters, to the same
+        key = (primitive, frozenset(operands) if primitive in _COMMUTATIVE else operands)
         same = first.setdefault(key, e)
         if same is not e and e.params:  # only now it matters with which parameters
             try:
@@ -74,15 +80,6 @@ def _interchangeable(x: Any, y: Any) -> bool:
     if x.primitive.has_effects(x.params):
         return False
     return all([v.type is w.type for v, w in zip(x.outputs, y.outputs, strict=True)])
-
-
-def _operation(e: Any) -> tuple:
-    """Equal for equations that do the same, apart from their parameters, to the same."""
-    operands: Any = e.inputs
-    if Literal in map(type, operands):
-        operands = tuple([v if v.__class__ is Var else _number(v) for v in operands])
-    primitive = e.primitive
-    return (primitive, frozenset(operands) if primitive in _COMMUTATIVE else operands)
 
 
 def _parameters(e: Any) -> tuple:

@@ -281,7 +281,7 @@ class _Search:
     def least(self, cluster: Cluster) -> dict[Equation, float]:
         """What each of the sums costs at least without the cluster's values."""
         sources = [e for v in cluster.values if _is_source(e := self.made_by[v])]
-        bound = Least(self.made_by, cluster.values, sources)
+        bound = Least(self.made_by, cluster.values, sources, self.cost)
         return {e: bound.of(e) for e in cluster.sinks}
 
     def shape_of(self, cluster: Cluster) -> tuple | None:

@@ -50,10 +50,21 @@ def _transpose(w: Rewriter, e: Equation) -> Any:
     return moved(w, broadcast_in_dim, inner.inputs[0], shape=shape, dimensions=dimensions)
 
 
+_LAYOUT = frozenset([reshape, squeeze, broadcast_in_dim])
+
+
+def _is_layout(w: Rewriter, x: Any) -> bool:
+    """Is a value one that the rules below look through? Most are not."""
+    by = w.made_by.get(x)
+    return by is not None and by.primitive in _LAYOUT
+
+
 def _reshape(w: Rewriter, e: Equation) -> Any:
     (x,), shape = e.inputs, e.outputs[0].type.shape
     if x.type.shape == shape:
         return x
+    if not _is_layout(w, x):
+        return None
     for primitive in (reshape, squeeze):
         inner = w.made(x, primitive)
         if inner is not None:
@@ -73,6 +84,8 @@ def _squeeze(w: Rewriter, e: Equation) -> Any:
     (x,), dropped = e.inputs, e.params["dimensions"]
     if not dropped:
         return x
+    if not _is_layout(w, x):
+        return None
     shape = e.outputs[0].type.shape
     for primitive in (reshape, squeeze):
         inner = w.made(x, primitive)
@@ -92,6 +105,8 @@ def _broadcast(w: Rewriter, e: Equation) -> Any:
     (x,), shape, dimensions = e.inputs, e.params["shape"], e.params["dimensions"]
     if x.type.shape == shape:
         return x
+    if not _is_layout(w, x):
+        return None
     inner = w.made(x, broadcast_in_dim)
     if inner is not None:
         first = tuple([dimensions[d] for d in inner.params["dimensions"]])

@@ -6,7 +6,7 @@ passes/order.py. It ends most searches for a cheaper order before they begin.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import prod
 from typing import Any
 
@@ -15,7 +15,12 @@ from functrans.passes.order import PER_BYTE_WRITTEN, per_flop
 from functrans.passes.products import ALIASES
 from functrans.primitives.base import bytes_of
 from functrans.primitives.contraction import dot_general
+from functrans.primitives.elementwise import add, div, mul, neg, sub
 from functrans.primitives.shape import reshape
+
+_SUMS = frozenset([add, sub])
+_PRODUCTS = frozenset([mul, div])
+_ALONG = _SUMS | _PRODUCTS | {neg}  # what a term of a value stays a term of
 
 
 class Least:
@@ -24,12 +29,18 @@ class Least:
     made_by : the equation that makes each variable of the program
     values  : of the cluster
     sources : the contractions that make some of these
+    cost    : of an equation as it is
     """
 
     def __init__(
-        self, made_by: dict[Var, Equation], values: Iterable[Var], sources: Sequence[Equation]
+        self,
+        made_by: dict[Var, Equation],
+        values: Iterable[Var],
+        sources: Sequence[Equation],
+        cost: Callable[[Equation], float],
     ):
         self.made_by = made_by
+        self.cost = cost
         self.values = frozenset(values)
         sizes = {e.outputs[0].type.size for e in sources}
         self.size = sizes.pop() if len(sizes) == 1 else 0  # 0: they differ
@@ -42,14 +53,49 @@ class Least:
         whichever order `a b` is avoided, and as many as the result has, k times, in the step that
         sums over k. Where nothing else is joined it takes as many as `_in_pairs`, too.
         """
-        if not self.times or not self.size or e.primitive is not dot_general:
-            return 0.0
-        factor = self._factor(e)
-        if not factor:
+        if e.primitive is not dot_general:
             return 0.0
         t = e.outputs[0].type
+        known = self.cost(e) if self._stays(e) else 0.0
+        if not self.times or not self.size:
+            return known
+        factor = self._factor(e)
+        if not factor:
+            return known
         products = max(self.times * (factor + t.size), self._in_pairs(e))
-        return 2 * per_flop(t.dtype) * products + PER_BYTE_WRITTEN * bytes_of(t)
+        return (known or PER_BYTE_WRITTEN * bytes_of(t)) + 2 * per_flop(t.dtype) * products
+
+    def _stays(self, e: Equation) -> bool:
+        """Does the contraction have a term without the cluster's large values, of as many products?
+
+        A sum over k of (a[m,k] b[k,n] + w[m,n]) c[n,p] takes the products of w and c anyway."""
+        for c, _, u, _ in _sides(e):
+            if u in self.values and c not in self.values and self._is_whole(c):
+                return self._has_whole_term(u)
+        return False
+
+    def _has_whole_term(self, u: Var) -> bool:
+        """Is a value of the cluster a sum, or a multiple of one, with a term that is whole?"""
+        at: Any = u
+        while at in self.values:
+            e = self.made_by[at]
+            if e.primitive in _SUMS and any([self._is_whole(v) for v in e.inputs]):
+                return True
+            inside = [v for v in e.inputs if v in self.values]
+            at = inside[0] if inside and e.primitive in _ALONG else None
+        return False
+
+    def _is_whole(self, v: Any) -> bool:
+        """Is it none of the cluster's values, and nothing smaller that was repeated? Or a product
+        of such?"""
+        if v not in self.values:
+            return bool(self._behind(v).type.size == v.type.size)
+        e = self.made_by[v]
+        return (
+            e.primitive in _PRODUCTS
+            and self.values.isdisjoint(e.inputs)
+            and any([self._is_whole(w) for w in e.inputs])
+        )
 
     def _factor(self, e: Equation) -> int:
         """How many elements has a contraction's factor of a value of the cluster, itself none of
@@ -107,10 +153,13 @@ class Least:
         return prod([n for name, n in sizes if name in rhs and name not in out])
 
     def _behind(self, v: Any) -> Any:
-        """What was moved, repeated or converted to v."""
+        """What was moved, repeated or converted to v; the smallest that was."""
+        least = v
         while (e := self.made_by.get(v)) is not None and e.primitive in ALIASES:
             v = e.inputs[0]
-        return v
+            if v.type.size <= least.type.size:  # more is behind a slice
+                least = v
+        return least
 
 
 def _sides(e: Equation) -> tuple[tuple, tuple]:

@@ -137,12 +137,9 @@ def renamed(e: Equation, known: dict[Var, Any]) -> Equation:
 
 def renaming(equations: Iterable[Equation], known: dict[Var, Any]) -> Iterator[Equation]:
     """The equations one by one, each `renamed` by what is known when its turn comes."""
+    stays = known.keys().isdisjoint
     for e in equations:
-        for v in e.inputs:
-            if v in known:
-                e = derived(e, [known.get(v, v) for v in e.inputs])
-                break
-        yield e
+        yield e if stays(e.inputs) else derived(e, [known.get(v, v) for v in e.inputs])
 
 
 def renamed_all(values: Iterable[Any], known: dict[Var, Any]) -> list[Any]:
@@ -231,29 +228,38 @@ class Rewriter:
                 self.at = e
                 if self.seen:
                     self.seen = []
+                before = len(equations)
                 found = rule(self, e)
-                if found is not None and self._replace(e, found):
+                if found is not None and self._replace(e, found, before):
                     continue
             equations.append(e)
             for v in e.outputs:
                 made_by[v] = e
-        if not known:
+        if not self.notes:
             return self.program
         outputs = renamed_all(self.program.outputs, known)
-        made = replaced(self.program, prune(self.equations, outputs), outputs, self.notes)
+        made = replaced(self.program, prune(equations, outputs), outputs, self.notes)
         made.cache[PRUNED] = True
         return made
 
-    def _replace(self, e: Equation, found: Any) -> bool:
-        """Put what it is equal to in place of its result, if it is of the same type."""
+    def _replace(self, e: Equation, found: Any, before: int) -> bool:
+        """Put what it is equal to in place of its result, if it is of the same type. `before`: so
+        many equations were there before its rule made new ones."""
         v = e.outputs[0]
         if found.type is not v.type:
             if found.__class__ is not Literal or not found.type.same(v.type):
                 return False  # it differs in its weak flag, which others may read
             found = Literal(found.value, v.type)
-        self.known[v] = found
-        if self._count is not None:
-            self._count[found] += self._count[v]
+        last = self.equations[-1] if len(self.equations) > before else None
+        if last is not None and last.outputs[0] is found:  # nothing reads it yet
+            last.outputs = e.outputs
+            self.made_by[v] = self.made_by.pop(found)
+            if found in self.parts:
+                self.parts[v] = self.parts.pop(found)
+        else:
+            self.known[v] = found
+            if self._count is not None:
+                self._count[found] += self._count[v]
         self.notes.append((e.primitive.name, (e, *self.seen)))
         return True
 

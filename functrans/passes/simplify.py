@@ -185,7 +185,7 @@ def _div(w: Rewriter, e: Equation) -> Any:
     exact = min(abs(inverse.value), abs(by)) >= smallest_normal(y.type.dtype) and math.isfinite(
         inverse.value
     )
-    return w.make(mul, x, inverse) if exact else None
+    return w.make_typed(mul, (x, inverse), {}, e.outputs[0].type) if exact else None
 
 
 def _neg(w: Rewriter, e: Equation) -> Any:
@@ -349,8 +349,9 @@ def _or_before_repeating(rule: Any) -> Any:
         found = rule(w, e)
         if found is not None:
             return found
-        by = w.made_by.get(e.inputs[0])  # asked here already, for most are none
-        if by is None or by.primitive is broadcast_in_dim:
+        x = e.inputs[0]  # asked here already, for most are none
+        by = w.made_by.get(x)
+        if x.__class__ is Literal if by is None else by.primitive is broadcast_in_dim:
             return before_repeating(w, e)
         return None
 
