@@ -10,9 +10,18 @@ const size = () => [svg().width.baseVal.value, svg().height.baseVal.value];
 function fit(least) {
   const [w, h] = size();
   scale = Math.max(least, Math.min(1, stage.clientWidth / w, stage.clientHeight / h));
-  left = Math.max(0, (stage.clientWidth - w * scale) / 2);
+  const room = stage.clientWidth - w * scale;
+  left = room >= 0 ? room / 2
+    : Math.min(0, Math.max(room, stage.clientWidth / 2 - scale * middleOfTop()));
   top_ = 0;
   place();
+}
+
+// Across, of the highest box: where a picture that is wider than the page begins to be read.
+function middleOfTop() {
+  const boxes = [...stage.querySelectorAll(".box rect")].map((r) => r.getBBox());
+  const top = boxes.reduce((a, b) => (b.y < a.y ? b : a));
+  return top.x + top.width / 2;
 }
 
 function draw() {
