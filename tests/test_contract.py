@@ -298,6 +298,7 @@ RESIDUALS = {
     "of a product": lambda made, w: -(w * fnp.sum(w, 0) + made),
     "quotient": lambda made, w: (made + w) / 3,
     "of what is repeated": lambda made, w: made + w[0],
+    "of a number": lambda made, w: made + 2,
     "masked": lambda made, w: made * w,
     "term masked": lambda made, w: (made - w) * w[0],
 }

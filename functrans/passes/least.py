@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from math import prod
 from typing import Any
 
-from functrans.ir.program import Equation, Var
+from functrans.ir.program import Equation, Literal, Var
 from functrans.passes.order import PER_BYTE_WRITTEN, per_flop
 from functrans.passes.products import ALIASES
 from functrans.primitives.base import bytes_of
@@ -88,6 +88,8 @@ class Least:
     def _is_whole(self, v: Any) -> bool:
         """Is it none of the cluster's values, and nothing smaller that was repeated? Or a product
         of such?"""
+        if v.__class__ is Literal:
+            return False
         if v not in self.values:
             return bool(self._behind(v).type.size == v.type.size)
         e = self.made_by[v]
