@@ -62,6 +62,18 @@ class InvalidIndex(FunctransError, IndexError):
     """An index with more entries than the array has axes, or beyond a static bound."""
 
 
+class NotIntegers(TypeMismatch, ValueError):
+    """Indices that are not integers."""
+
+
+class UnsupportedChoice(InvalidArgument, NotImplementedError):
+    """A choice that NumPy has and arrays here have not: an order of memory, a mode, an accuracy."""
+
+
+class NotAPermutation(InvalidArgument, TypeError):
+    """Axes that do not name each axis of an array once."""
+
+
 class AxisOutOfBounds(InvalidArgument, InvalidIndex):
     """An axis that the array has not. A ValueError and an IndexError, as NumPy's AxisError is."""
 

@@ -348,6 +348,67 @@ def einsum_with_a_letter_from_nowhere(m, jnp):
     jnp.einsum("ij->k", M)  # <-
 
 
+@misuse(errors.UnsupportedChoice, "'edges'", "edge")
+def an_unknown_mode_of_padding(m, jnp):
+    jnp.pad(M, 1, mode="edges")  # <-
+
+
+@misuse(errors.UnsupportedChoice, "'K'", "'C' or 'F'")
+def the_order_in_memory(m, jnp):
+    jnp.ravel(M, order="K")  # <-
+
+
+@misuse(errors.UnsupportedChoice, "accuracy", "1.5", "HIGHEST")
+def an_accuracy_that_there_is_not(m, jnp):
+    m.lax.tanh(X, accuracy=1.5)  # <-
+
+
+@misuse(errors.NotAPermutation, "(0, 0)", "(1, 0)")
+def an_axis_that_is_moved_twice(m, jnp):
+    jnp.transpose(M, (0, 0))  # <-
+
+
+@misuse(errors.NotAPermutation, "1", "(1, 0)")
+def one_axis_where_an_order_is_needed(m, jnp):
+    m.lax.transpose(M, 1)  # <-
+
+
+@misuse(errors.NotIntegers, "float32")
+def gather_at_floats(m, jnp):
+    numbers = m.lax.GatherDimensionNumbers((), (0,), (0,))
+    m.lax.gather(X, np.ones((2, 1), np.float32), numbers, (1,))  # <-
+
+
+@misuse(errors.UnsupportedDtype, "c64[2,3]", "jnp.sort")
+def a_partition_of_complex_numbers(m, jnp):
+    jnp.partition(M + 0j, 1)  # <-
+
+
+@misuse(errors.NotAnArray, "kth", "1.5")
+def a_partition_at_half_a_place(m, jnp):
+    jnp.partition(X, 1.5)  # <-
+
+
+@misuse(errors.InvalidArgument, "rounding_method", "5", "TO_NEAREST_EVEN")
+def digits_to_round_to_in_lax(m, jnp):
+    m.lax.round(X, 5)  # <-
+
+
+@misuse(errors.NotAnArray, "integer_pow", "2.5")
+def half_a_power(m, jnp):
+    m.lax.integer_pow(X, 2.5)  # <-
+
+
+@misuse(errors.InvalidIndex, "index 7", "axis 0")
+def an_index_beyond_an_axis(m, jnp):
+    m.lax.index_in_dim(X, 7)  # <-
+
+
+@misuse(errors.ShapeMismatch, "histogram2d", "f32[3]", "f32[2]")
+def points_of_which_a_coordinate_is_missing(m, jnp):
+    jnp.histogram2d(X, X[:2])  # <-
+
+
 @misuse(errors.UnknownPadding, "'SAMEE'", "'SAME'")
 def a_misspelt_padding(m, jnp):
     m.lax.conv(np.ones((1, 2, 4, 4)), np.ones((2, 2, 2, 2)), (1, 1), "SAMEE")  # <-

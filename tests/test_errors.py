@@ -735,6 +735,7 @@ def test_every_class_of_error_is_in_the_table_or_in_another_test():
         errors.DeletedArray, errors.DonatedTwice, errors.IntegerOverflow, errors.NotAStructure,
         errors.TreeMismatch, errors.TruncatedDtype, errors.UnknownAttribute,
         errors.UnknownBackend, errors.UnknownPadding, errors.UnknownUpdate,
+        errors.NotAPermutation, errors.NotIntegers, errors.UnsupportedChoice,
     }  # fmt: skip
     elsewhere |= {  # test_callbacks.py
         errors.CallbackResult, errors.FunctionOfJax, errors.InvalidFormat, errors.OpaqueCallback,

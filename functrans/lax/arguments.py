@@ -66,9 +66,12 @@ _DTYPES = tuple([
 ] + ["bfloat16", "bool", "int", "float", "complex"])  # fmt: skip
 
 
-def invalid(name: str, problem: str, fix: str = "") -> errors.InvalidArgument:
+def invalid(
+    name: str, problem: str, fix: str = "",
+    error: type[errors.FunctransError] = errors.InvalidArgument,
+) -> errors.FunctransError:  # fmt: skip
     """The error for an argument whose value a function does not take."""
-    return errors.InvalidArgument(
+    return error(
         f"{name}: {problem}, at\n    {describe(user_source())}" + (f"\n{fix}" if fix else "")
     )
 
@@ -78,6 +81,15 @@ def mismatch(name: str, problem: str, fix: str = "") -> errors.TypeMismatch:
     return errors.TypeMismatch(
         f"{name}: {problem}, at\n    {describe(user_source())}" + (f"\n{fix}" if fix else "")
     )
+
+
+def not_a_permutation(name: str, axes: Any, t: ArrayType) -> errors.FunctransError:
+    """The error for axes that are to be put in an order."""
+    order = tuple(range(t.ndim))[::-1]
+    return invalid(
+        name, f"axes {axes} must name each axis of {t} once", f"To reverse them: {order}.",
+        errors.NotAPermutation,
+    )  # fmt: skip
 
 
 def axis_index(axis: Any, ndim: int, name: str) -> int:
@@ -90,6 +102,19 @@ def axis_index(axis: Any, ndim: int, name: str) -> int:
             f"    {describe(user_source())}\n{fix}"
         )
     return i % ndim
+
+
+def member(
+    kind: Any, value: Any, name: str, what: str,
+    error: type[errors.FunctransError] = errors.InvalidArgument,
+) -> str:  # fmt: skip
+    """The name of a member of an enumeration, of the member or its value."""
+    try:
+        return str(kind(value).name)
+    except ValueError:
+        choices = ", ".join([f"lax.{kind.__name__}.{m.name}" for m in kind])
+        problem = f"{what} must be a lax.{kind.__name__}, got {value!r:.60}"
+        raise invalid(name, problem, f"One of {choices}.", error) from None
 
 
 def integer(value: Any, name: str, what: str) -> int:

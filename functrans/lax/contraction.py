@@ -8,12 +8,13 @@ from functools import lru_cache
 from typing import Any
 
 import jax
+import numpy as np
 from jax.lax import DotAlgorithmPreset as DotAlgorithmPreset
 from jax.lax import Precision as Precision
 
 from functrans import errors
 from functrans.ir.source import describe, user_source
-from functrans.ir.types import ArrayType, canonical_dtype
+from functrans.ir.types import ArrayType, canonical_dtype, dtype_class
 from functrans.primitives import contraction
 from functrans.primitives.base import PRIMITIVES
 from functrans.trace import bind, typeof
@@ -67,7 +68,22 @@ def dot_general(
     params = params | contraction_options(precision, preferred_element_type)
     if x.dtype != y.dtype:
         lhs, rhs = _cast_to_common(lhs, rhs, x, y, params.get("preferred"))
-    return bind(_dot_general, (lhs, rhs), params)
+    return product_of(lhs, rhs, params)
+
+
+def product_of(x: Any, y: Any, params: dict[str, Any]) -> Any:
+    """The product of two operands of one dtype; of complex numbers the real part of it, where a
+    real dtype is preferred."""
+    t, to = typeof(x), params.get("preferred")
+    if to is None or dtype_class(t.dtype) != "complex" or dtype_class(to) == "complex":
+        return bind(_dot_general, (x, y), params)
+    if np.dtype(to).itemsize < np.dtype(t.dtype).itemsize // 2:
+        raise _dot_general.mismatch(
+            (t, typeof(y)), f"preferred_element_type {to} must not be narrower than {t.dtype}"
+        )
+    made = bind(_dot_general, (x, y), {k: v for k, v in params.items() if k != "preferred"})
+    weak = typeof(made).weak_type
+    return PRIMITIVES["convert_element_type"](made, dtype=to, weak_type=weak)
 
 
 def dot(

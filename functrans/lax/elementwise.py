@@ -19,7 +19,7 @@ from functrans import errors
 from functrans import pytrees as tree
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_key_dtype
-from functrans.lax.arguments import check_fits, dtype_asked
+from functrans.lax.arguments import check_fits, dtype_asked, integer, member
 from functrans.primitives.base import PRIMITIVES
 from functrans.primitives.elementwise import splat
 from functrans.primitives.shape import broadcast_in_dim, reshape
@@ -142,7 +142,7 @@ def _accurate(name: str, does: str, example: str) -> Callable[..., Any]:
         if isinstance(accuracy, Tolerance):
             how: Any = (accuracy.atol, accuracy.rtol, accuracy.ulps)
         else:
-            how = AccuracyMode(accuracy).name
+            how = member(AccuracyMode, accuracy, name, "accuracy", errors.UnsupportedChoice)
         return bind(p, (operand(x),), {"accuracy": how})
 
     return _documented(function, name, does, example)
@@ -280,7 +280,7 @@ def integer_pow(x: Any, y: int) -> Any:
     >>> print(lax.integer_pow(2.0, -3))
     0.125
     """
-    return bind(PRIMITIVES["integer_pow"], (operand(x),), {"y": y})
+    return bind(PRIMITIVES["integer_pow"], (operand(x),), {"y": integer(y, "integer_pow", "y")})
 
 
 def reciprocal(x: Any) -> Any:
@@ -331,7 +331,7 @@ def round(x: Any, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZER
     >>> print(lax.round(2.5), lax.round(2.5, lax.RoundingMethod.TO_NEAREST_EVEN))
     3.0 2.0
     """
-    how = int(RoundingMethod(rounding_method))
+    how = int(RoundingMethod[member(RoundingMethod, rounding_method, "round", "rounding_method")])
     return bind(PRIMITIVES["round"], (operand(x),), {"rounding_method": how})
 
 

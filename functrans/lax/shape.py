@@ -18,6 +18,7 @@ from functrans.lax.arguments import (
     integer,
     integers,
     invalid,
+    not_a_permutation,
     sizes_of,
 )
 from functrans.primitives import joining as _joining
@@ -43,7 +44,10 @@ def transpose(operand: Any, permutation: Sequence[int] | np.ndarray) -> Any:
     >>> transpose(np.ones((2, 3)), (1, 0)).shape
     (3, 2)
     """
-    x, order = as_array(operand), sizes_of(permutation)
+    x = as_array(operand)
+    if np.ndim(permutation) != 1:
+        raise not_a_permutation("transpose", permutation, typeof(x))
+    order = sizes_of(permutation)
     return x if order == tuple(range(x.ndim)) and not _is_numpy(x) else _shape.transpose(
         x, permutation=order
     )  # fmt: skip
@@ -335,7 +339,10 @@ def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True)
     axis = axis_index(axis, len(x.shape), "index_in_dim")
     n = x.shape[axis]
     if not -n <= at < n:
-        raise IndexError(f"index {at} is out of bounds for axis {axis} with size {n}")
+        raise invalid(
+            "index_in_dim", f"index {at} is out of bounds for axis {axis} with size {n}",
+            f"Indices are {-n} ... {n - 1}.", errors.InvalidIndex,
+        )  # fmt: skip
     at = at + n if at < 0 else at
     one = _shape.slice_axis(x, axis, at, at + 1)
     return one if keepdims else _shape.squeeze(one, dimensions=(axis,))

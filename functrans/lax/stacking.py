@@ -7,7 +7,6 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 from jax.lax import ConvGeneralDilatedDimensionNumbers as ConvGeneralDilatedDimensionNumbers
 from jax.lax import DotAlgorithm as DotAlgorithm
@@ -121,7 +120,7 @@ def dtype(x: Any) -> Any:
     >>> dtype(1.0)
     dtype('float32')
     """
-    return x.dtype if isinstance(x, Tracer) else jax.lax.dtype(x)
+    return x.dtype if isinstance(x, Tracer) else typeof(x).dtype
 
 
 def shape_as_value(shape: Sequence[int]) -> Any:

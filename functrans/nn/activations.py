@@ -80,7 +80,18 @@ def _zero(x: Any) -> Any:
 
 def _times(x: Any, factor: Any) -> Any:
     """x * factor, which may be an array that is broadcast."""
-    return mul(x, factor) if factor.__class__ in SCALARS else ufuncs.multiply(x, factor)
+    plain = factor.__class__ in (int, float) and is_inexact(typeof(x).dtype)
+    return mul(x, factor) if plain else ufuncs.multiply(x, factor)
+
+
+def _compare(by: Any, x: Any, number: float) -> Any:
+    """x by a comparison beside a number; complex numbers as `jnp.greater` compares them."""
+    y = splat(number, typeof(x))
+    return ufuncs.lexicographic(by, x, y) if _is_complex(x) else by(x, y)
+
+
+def _is_complex(x: Any) -> bool:
+    return dtype_class(typeof(x).dtype) == "complex"
 
 
 def _where(mask: Any, x: Any, y: Any) -> Any:
@@ -112,8 +123,7 @@ def relu(x: Any) -> Any:
       [0. 2.]
     """
     x = _numbers(x, "relu")
-    zero = _zero(x)
-    return select_n(le(x, zero), x, zero)
+    return select_n(_compare(le, x, 0), x, _zero(x))
 
 
 @composite
@@ -124,6 +134,9 @@ def relu6(x: Any) -> Any:
     """
     x = _floats(x, "relu6", weak=True)
     t = typeof(x)
+    if _is_complex(x):
+        within = select_n(_compare(ge, x, 6), x, splat(6, t))
+        return select_n(_compare(le, x, 0), within, _zero(x))
     scalar = ArrayType((), t.dtype, t.weak_type)
     return clamp(splat(0, scalar), x, splat(6, scalar))
 
@@ -134,8 +147,8 @@ def leaky_relu(x: Any, negative_slope: Any = 1e-2) -> Any:
 
     Source: `jax.nn.leaky_relu`.
     """
-    x = _floats(x, "leaky_relu", weak=True)
-    return _where(ge(x, _zero(x)), x, _times(x, negative_slope))
+    x = value_of(x, "leaky_relu")
+    return _where(_compare(ge, x, 0), x, _times(x, negative_slope))
 
 
 @_with_number
@@ -145,9 +158,8 @@ def elu(x: Any, alpha: Any = 1.0) -> Any:
     Source: `jax.nn.elu`.
     """
     x = _floats(x, "elu", weak=True)
-    zero = _zero(x)
-    positive = gt(x, zero)
-    below = expm1(select_n(positive, x, zero))  # large x must not overflow where it is not used
+    positive = _compare(gt, x, 0)
+    below = expm1(select_n(positive, x, _zero(x)))  # large x must not overflow where it is not used
     return _where(positive, x, _times(below, alpha))
 
 
@@ -183,8 +195,8 @@ def hard_tanh(x: Any) -> Any:
     """
     x = _numbers(x, "hard_tanh")
     t = typeof(x)
-    one, minus_one = splat(1, t), splat(-1, t)
-    return select_n(gt(x, one), select_n(lt(x, minus_one), x, minus_one), one)
+    above = select_n(_compare(lt, x, -1), x, splat(-1, t))
+    return select_n(_compare(gt, x, 1), above, splat(1, t))
 
 
 @composite
@@ -217,8 +229,8 @@ def sparse_plus(x: Any) -> Any:
     """
     x = _floats(x, "sparse_plus", weak=True)
     between = div(square(add(x, 1.0)), 4.0)
-    upper = select_n(ge(x, splat(1, typeof(x))), between, x)
-    return select_n(le(x, splat(-1, typeof(x))), upper, _zero(x))
+    upper = select_n(_compare(ge, x, 1), between, x)
+    return select_n(_compare(le, x, -1), upper, _zero(x))
 
 
 @composite
@@ -280,7 +292,7 @@ def softplus(x: Any) -> Any:
       100.0
     """
     x = _floats(x, "softplus", weak=_is_bool(x))
-    if dtype_class(typeof(x).dtype) == "complex":
+    if _is_complex(x):
         return log1p(exp(x))
     zero = _zero(x)
     positive = ge(x, zero)
@@ -319,7 +331,7 @@ def soft_sign(x: Any) -> Any:
     Source: `jax.nn.soft_sign`.
     """
     x = _floats(x, "soft_sign", weak=_is_bool(x))
-    return div(x, add(abs_(x), 1.0))
+    return ufuncs.divide(x, add(abs_(x), 1.0))
 
 
 @_with_number

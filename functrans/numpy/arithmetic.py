@@ -34,6 +34,12 @@ def same(x: Any, value: Any) -> Any:
     return scalar(value, typeof(x))
 
 
+def constant(x: Any, value: Any) -> Any:
+    """A literal of x's type that is weak, as a Python number is, beside weak scalars alone."""
+    t = typeof(x)
+    return scalar(value, t.strong() if t.shape else t)
+
+
 # --- division -------------------------------------------------------------------------------------
 
 
@@ -145,9 +151,8 @@ def power(x: Any, y: Any, /) -> Any:
         return prims.integer_pow(x, y=exponent)
     x, y = value_of(x, "power"), value_of(y, "power", 1)
     kinds = dtype_class(typeof(x).dtype), dtype_class(typeof(y).dtype)
-    if kinds[0] in ("float", "complex") and kinds[1] in ("int", "uint", "bool"):
+    if kinds[0] in ("float", "complex") and kinds[1] in ("int", "uint"):
         # pow(float, int): differentiable in x also where x is 0
-        (y,) = numeric(y)
         shape = broadcast_shape([typeof(x).shape, typeof(y).shape], "power", [typeof(x), typeof(y)])
         return prims.pow_(expand(x, shape), expand(y, shape))
     x, y = numeric(*align(x, y, "power"))
@@ -173,8 +178,7 @@ def _static_integer(y: Any) -> int | None:
 
 def _integer_power(x: Any, y: Any) -> Any:
     """By repeated squaring, six times: an exponent of 64 overflows every integer type."""
-    t = typeof(x)
-    x = cast(x, t.dtype, t.weak_type and typeof(y).weak_type)
+    x = cast(x, typeof(x).dtype)
     result = one = same(x, 1)
     zero = same(x, 0)
     for step in range(6):

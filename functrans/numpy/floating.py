@@ -10,16 +10,18 @@ import numpy as np
 
 from functrans.ir.types import canonical_dtype, dtype_class, is_inexact
 from functrans.numpy import prims
-from functrans.numpy.arithmetic import remainder, same
+from functrans.numpy.arithmetic import constant, remainder, same
 from functrans.numpy.prims import select_n
 from functrans.numpy.promotion import (
     BOOL,
     align,
+    align_all,
     align_inexact,
     array_of,
     cast,
     invalid,
     mismatch,
+    promote_inexact,
     to_inexact,
     value_of,
 )
@@ -35,7 +37,7 @@ __all__ = [
 
 def _scaled(name: str, x: Any, factor: float) -> Any:
     x = to_inexact(value_of(x, name))
-    return prims.mul(x, same(x, factor))
+    return prims.mul(x, constant(x, factor))
 
 
 def log2(x: Any, /) -> Any:
@@ -106,7 +108,7 @@ def _log_of_complex_sum(x: Any, y: Any, unit: float) -> Any:
     distance of the other; the imaginary part is brought to [-pi, pi] / unit."""
     largest = prims.max_(x, y)
     distance = prims.sub(prims.add(x, y), prims.add(largest, largest))
-    rest = prims.log1p(prims.exp(prims.mul(distance, same(distance, unit))))
+    rest = prims.log1p(prims.exp(prims.mul(distance, constant(distance, unit))))
     z = prims.add(largest, prims.div(rest, same(rest, unit)))
     angle = prims.imag(z)
     half = same(angle, math.pi / unit)
@@ -148,7 +150,7 @@ def hypot(x: Any, y: Any, /) -> Any:
     ratio = prims.div(smaller, select_n(is_zero, larger, same(larger, 1)))
     length = prims.mul(larger, prims.sqrt(prims.add(same(x, 1), prims.square(ratio))))
     length = select_n(is_zero, length, larger)
-    return select_n(either_infinite, length, same(x, np.inf))
+    return select_n(either_infinite, length, constant(x, np.inf))
 
 
 def sinc(x: Any, /) -> Any:
@@ -157,7 +159,7 @@ def sinc(x: Any, /) -> Any:
     Source: `jax.numpy.sinc`.
     """
     x = to_inexact(value_of(x, "sinc"))
-    z = prims.mul(x, same(x, math.pi))
+    z = prims.mul(x, constant(x, math.pi))
     # Near 0 the series, so that derivatives of every order are right there.
     small = prims.lt(prims.abs_(z), literal(1e-3, typeof(prims.abs_(z))))
     safe = select_n(small, z, same(z, 1))
@@ -266,7 +268,7 @@ def copysign(x: Any, y: Any, /) -> Any:
     Source: `jax.numpy.copysign`.
     """
     x, y = align_inexact((x, y), "copysign")
-    magnitude = prims.abs_(x)
+    magnitude = prims.abs_(x if typeof(y).weak_type else cast(x, typeof(x).dtype))
     return select_n(signbit(y), magnitude, prims.neg(magnitude))
 
 
@@ -275,8 +277,8 @@ def heaviside(x: Any, y: Any, /) -> Any:
 
     Source: `jax.numpy.heaviside`.
     """
-    x, y = align_inexact((x, y), "heaviside")
-    zero, one = same(x, 0), same(x, 1)
+    x, y = promote_inexact((x, y), "heaviside")
+    x, y, zero, one = align_all((x, y, constant(x, 0), constant(x, 1)), "heaviside")
     at_zero = select_n(prims.eq(x, zero), x, y)  # NaN stays
     return select_n(prims.lt(x, zero), select_n(prims.gt(x, zero), at_zero, one), zero)
 

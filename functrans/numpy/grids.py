@@ -146,6 +146,7 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
     if n == 0:
         return filled(0, ArrayType((t.shape[0], 0), t.dtype))
     powers = range(n) if increasing else range(n - 1, -1, -1)
+    x = cast(x, t.dtype)
     return stack([prims.integer_pow(x, y=p) for p in powers], axis=1)
 
 

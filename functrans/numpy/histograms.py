@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from functrans import errors
 from functrans.numpy import prims
 from functrans.numpy.differences import diff
 from functrans.numpy.indexing import getitem
@@ -121,7 +122,12 @@ def histogram2d(
     """
     x, y = array_of(x, "histogram2d"), array_of(y, "histogram2d", 1)
     if typeof(x).ndim != 1 or typeof(x).shape != typeof(y).shape:
-        raise invalid("histogram2d", f"takes vectors of one size, got {typeof(x)} and {typeof(y)}")
+        raise invalid(
+            "histogram2d",
+            f"takes vectors of one size, got {typeof(x)} and {typeof(y)}",
+            "They are the two coordinates of each point.",
+            errors.ShapeMismatch,
+        )
     several = isinstance(bins, (list, tuple)) or np.ndim(bins)
     if several and len(bins) not in (1, 2):
         bins = [bins, bins]  # one vector of edges for both

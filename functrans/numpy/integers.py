@@ -39,10 +39,14 @@ BYTE = np.dtype("uint8")
 
 
 def _integers(x1: Any, x2: Any, name: str) -> tuple[Any, Any]:
-    x1, x2 = align(array_of(x1, name), array_of(x2, name, 1), name)
-    if dtype_class(typeof(x1).dtype) not in ("int", "uint"):
+    x1, x2 = array_of(x1, name), array_of(x2, name, 1)
+    of_one_shape = typeof(x1).shape == typeof(x2).shape
+    x1, x2 = align(x1, x2, name)
+    dtype = typeof(x1).dtype
+    if dtype_class(dtype) not in ("int", "uint"):
         raise invalid(name, f"takes integers, got {typeof(x1)} after promotion")
-    return x1, x2
+    # as in JAX, what is broadcast is not weak
+    return (x1, x2) if of_one_shape else (cast(x1, dtype), cast(x2, dtype))
 
 
 def _size(x: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 from functrans import errors
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType
-from functrans.lax.contraction import contraction_options
+from functrans.lax.contraction import contraction_options, product_of
 from functrans.numpy import prims
 from functrans.numpy.promotion import (
     array_of,
@@ -24,7 +24,7 @@ from functrans.numpy.promotion import (
     promote_dtypes,
 )
 from functrans.primitives.call import composite
-from functrans.trace import ARRAYS, bind, materialize, typeof
+from functrans.trace import ARRAYS, materialize, typeof
 
 __all__ = [
     "cross", "dot", "inner", "kron", "matmul", "matvec", "outer", "tensordot", "vdot",
@@ -40,7 +40,7 @@ def contract(
     """One dot_general over named axes."""
     params: dict[str, Any] = {"lhs": lhs, "rhs": rhs, "out": out}
     params.update(contraction_options(precision, preferred))
-    return bind(prims.dot_general, (x, y), params)
+    return product_of(x, y, params)
 
 
 def _operands(name: str, x: Any, y: Any) -> tuple[Any, Any, ArrayType, ArrayType]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from functrans import errors
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.numpy import prims, reductions
 from functrans.numpy.creation import array as array_from
@@ -50,7 +51,8 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
       reflect_type: of "reflect" and "symmetric": "even", or "odd" for 2 * edge - element.
 
     Raises:
-      InvalidArgument: an unknown mode, a keyword of another mode, or widths that do not fit.
+      UnsupportedChoice: an unknown mode.
+      InvalidArgument: a keyword of another mode, or widths that do not fit.
 
     Source: `jax.numpy.pad`.
 
@@ -64,7 +66,8 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
     if callable(mode):
         return _by_function(array, widths, mode, kwargs)
     if mode not in _MODES:
-        raise invalid("pad", f"unknown mode {mode!r}", f"Modes are {', '.join(_MODES)}.")
+        modes = f"Modes are {', '.join(_MODES)}."
+        raise invalid("pad", f"unknown mode {mode!r}", modes, errors.UnsupportedChoice)
     of_mode, keyword = _MODES[mode]
     if others := sorted(set(kwargs) - {keyword}):
         raise invalid(

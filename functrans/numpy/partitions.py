@@ -6,11 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from functrans import errors
+from functrans.ir.source import describe, user_source
 from functrans.ir.types import dtype_class
+from functrans.lax.arguments import integer
 from functrans.lax.sorting import top_k as lax_top_k
 from functrans.numpy import prims
 from functrans.numpy.indexing import put_along_axis
-from functrans.numpy.promotion import array_of, axis_index, cast, inexact_dtype, invalid, mismatch
+from functrans.numpy.promotion import array_of, axis_index, cast, inexact_dtype, invalid
 from functrans.numpy.shaping import moveaxis
 from functrans.numpy.sorting import sort
 from functrans.primitives.call import composite
@@ -25,8 +28,11 @@ def _prepared(name: str, a: Any, kth: int, axis: int) -> tuple[Any, int, int]:
     a = array_of(a, name)
     t = typeof(a)
     if dtype_class(t.dtype) == "complex":
-        raise mismatch(name, f"takes real numbers, not {t}")
-    i = axis_index(axis, t.ndim, name)
+        raise errors.UnsupportedDtype(
+            f"{name}: takes real numbers, not {t}, at\n    {describe(user_source())}\n"
+            "Use jnp.sort, which orders them by their real parts first."
+        )
+    i, kth = axis_index(axis, t.ndim, name), integer(kth, name, "kth")
     n = t.shape[i]
     if not -n <= kth < n:
         raise invalid(name, f"kth={kth} is out of bounds for axis {axis} of {t}")

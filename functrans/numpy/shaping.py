@@ -7,9 +7,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from functrans import errors
 from functrans.ir.types import ArrayType
-from functrans.lax.arguments import sizes_of
+from functrans.lax.arguments import not_a_permutation, sizes_of
 from functrans.numpy import prims
 from functrans.numpy.linear import diagonal
 from functrans.numpy.promotion import (
@@ -89,7 +91,12 @@ def reshape(
     if order == "C":
         return a if new == t.shape else prims.reshape(a, shape=new)
     if order != "F":
-        raise invalid("reshape", f"order must be 'C' or 'F', got {order!r}")
+        known = order in ("A", "K")
+        raise invalid(
+            "reshape", f"order must be 'C' or 'F', got {order!r}",
+            "How an array lies in memory is XLA's choice." if known else "Leave it out.",
+            errors.UnsupportedChoice if known else errors.InvalidArgument,
+        )  # fmt: skip
     back = prims.reshape(transpose(a), shape=new[::-1])
     return transpose(back)
 
@@ -137,9 +144,13 @@ def transpose(a: Any, axes: Any = None) -> Any:
     """
     a = array_of(a, "transpose")
     n = typeof(a).ndim
-    order = tuple(range(n))[::-1] if axes is None else axes_of(axes, n, "transpose")
-    if len(order) != n:
-        raise invalid("transpose", f"axes {axes} must name each axis of {typeof(a)} once")
+    if axes is None:
+        return _permuted(a, tuple(range(n))[::-1])
+    if np.ndim(axes) != 1:
+        raise not_a_permutation("transpose", axes, typeof(a))
+    order = tuple([axis_index(i, n, "transpose") for i in axes])
+    if sorted(order) != list(range(n)):
+        raise not_a_permutation("transpose", axes, typeof(a))
     return _permuted(a, order)
 
 

@@ -19,6 +19,7 @@ from functrans.numpy.promotion import (
     user_dtype,
 )
 from functrans.numpy.shaping import ravel
+from functrans.numpy.ufuncs import greater_equal
 from functrans.trace import full, literal, typeof
 
 __all__ = ["argsort", "digitize", "lexsort", "searchsorted", "sort"]
@@ -147,10 +148,15 @@ def _binary_search(a: Any, n: int, v: Any, side: str) -> Any:
 
 
 def _before(v: Any, side: str) -> Callable[[Any], Any]:
-    """Does an element stand before v in the order of `sort`, with NaN last?"""
+    """Does an element stand before v in the order of `sort`, with NaN last? Complex numbers go by
+    their real parts, and where these are equal by the imaginary ones."""
     kind = dtype_class(typeof(v).dtype)
     if kind == "complex":
-        raise mismatch("searchsorted", "takes real numbers, not complex ones")
+        less, not_more = _before(prims.real(v), "left"), _before(prims.real(v), "right")
+        last = _before(prims.imag(v), side)
+        return lambda x: prims.or_(
+            less(prims.real(x)), prims.and_(not_more(prims.real(x)), last(prims.imag(x)))
+        )
     compare = prims.lt if side == "left" else prims.le
     if kind != "float":
         return lambda x: compare(x, v)
@@ -175,7 +181,7 @@ def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = Non
         return array_of(literal(0, zero), "digitize")
     first = prims.slice_(bins, start=(0,), limit=(1,), strides=(1,))
     last = prims.slice_(bins, start=(t.shape[0] - 1,), limit=(t.shape[0],), strides=(1,))
-    rises = prims.squeeze(prims.ge(last, first), dimensions=(0,))
+    rises = prims.squeeze(greater_equal(last, first), dimensions=(0,))
     found = searchsorted(prims.select_n(rises, prims.rev(bins, dimensions=(0,)), bins), x, side)
     from_end = prims.sub(literal(t.shape[0], typeof(found)), found)
     return prims.select_n(rises, from_end, found)

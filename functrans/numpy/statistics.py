@@ -31,9 +31,10 @@ from functrans.numpy.reductions import average, mean
 from functrans.numpy.reductions import max as max_over
 from functrans.numpy.reductions import min as min_over
 from functrans.numpy.reductions import sum as sum_over
+from functrans.numpy.selecting import clip
 from functrans.numpy.shaping import expand_dims, ravel, reshape
 from functrans.numpy.sorting import searchsorted
-from functrans.trace import concrete_value, literal, materialize, typeof
+from functrans.trace import concrete_value, full, literal, materialize, typeof
 
 __all__ = [
     "bincount", "corrcoef", "cov", "histogram", "histogram_bin_edges",
@@ -176,11 +177,21 @@ def cov(
     else:
         x = _rows(x, rowvar)
     t = typeof(x)
+    if 0 in t.shape:
+        return _cov_of_nothing(t)
     if fweights is not None or aweights is not None:
         return _weighted_cov(x, bias, ddof, fweights, aweights)
     ddof = (0 if bias else 1) if ddof is None else ddof
     centred = prims.sub(x, expand(mean(x, 1, keepdims=True), t.shape))
     return _squeezed(_product(centred, centred, t.shape[1] - ddof))
+
+
+def _cov_of_nothing(t: ArrayType) -> Any:
+    """The covariance without variables, which has no elements, or without observations: NaN."""
+    if t.shape[0] == 0:
+        return full(0, ArrayType((0, 0), canonical_dtype(np.dtype("float64"))))
+    shape = () if t.shape[0] == 1 else (t.shape[0], t.shape[0])
+    return full(np.nan, ArrayType(shape, t.dtype))
 
 
 def _rows(x: Any, rowvar: bool) -> Any:
@@ -244,4 +255,7 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True, dtype: Any = None) -> A
     d = diagonal(c)
     d = prims.sqrt(prims.real(d) if typeof(d).dtype.kind == "c" else d)
     c = prims.div(c, cast(prims.broadcast_in_dim(d, shape=n, dimensions=(0,)), typeof(c).dtype))
-    return prims.div(c, cast(prims.broadcast_in_dim(d, shape=n, dimensions=(1,)), typeof(c).dtype))
+    c = prims.div(c, cast(prims.broadcast_in_dim(d, shape=n, dimensions=(1,)), typeof(c).dtype))
+    if dtype_class(typeof(c).dtype) == "complex":
+        return prims.complex_(clip(prims.real(c), -1, 1), clip(prims.imag(c), -1, 1))
+    return clip(c, -1, 1)

@@ -13,7 +13,7 @@ import numpy as np
 
 from functrans import errors
 from functrans.ir.source import describe, user_source
-from functrans.ir.types import dtype_class, is_inexact
+from functrans.ir.types import canonical_dtype, dtype_class, is_inexact
 from functrans.numpy import prims
 from functrans.numpy.promotion import (
     BOOL,
@@ -152,13 +152,13 @@ def comparison(name: str, summary: str, primitive: Any, ordered: bool = True) ->
     def of(x: Any, y: Any, /) -> Any:
         x, y = align(x, y, name)
         if ordered and dtype_class(typeof(x).dtype) == "complex":
-            return _lexicographic(primitive, x, y)
+            return lexicographic(primitive, x, y)
         return bind(primitive, (x, y), {})
 
     return named(of, name, summary)
 
 
-def _lexicographic(primitive: Any, x: Any, y: Any) -> Any:
+def lexicographic(primitive: Any, x: Any, y: Any) -> Any:
     """Compare by real parts, and where these are equal by imaginary parts."""
     x_real, y_real = prims.real(x), prims.real(y)
     by_imag = primitive(prims.imag(x), prims.imag(y))
@@ -300,7 +300,7 @@ def rint(x: Any, /) -> Any:
     x = value_of(x, "rint")
     t = typeof(x)
     if not is_inexact(t.dtype):
-        return materialize(to_inexact(cast(x, t.dtype)))
+        return materialize(cast(x, canonical_dtype(np.dtype("float64"))))
     if dtype_class(t.dtype) == "complex":
         return prims.complex_(rint(prims.real(x)), rint(prims.imag(x)))
     return prims.round_(x, rounding_method=1)

@@ -22,7 +22,7 @@ Conventions
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any, NamedTuple
 
 from functrans import errors
@@ -206,10 +206,13 @@ class Primitive:
                 total = sum_of(total, bind(self, args, params))
         return total
 
-    def mismatch(self, types: Sequence[ArrayType], problem: str, fix: str = "") -> Exception:
+    def mismatch(
+        self, types: Sequence[ArrayType], problem: str, fix: str = "",
+        error: Callable[[str], Exception] = errors.TypeMismatch,
+    ) -> Exception:  # fmt: skip
         """The error for operands that do not fit: operation, types, the user's line, a fix."""
         shown = ", ".join(map(str, types))
-        return errors.TypeMismatch(
+        return error(
             f"{self.name}({shown}): {problem}, at\n    {describe(user_source())}"
             + (f"\n{fix}" if fix else "")
         )

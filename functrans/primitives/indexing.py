@@ -26,6 +26,7 @@ import numpy as np
 from jax.extend.mlir import ir
 from jax.extend.mlir.dialects import stablehlo as hlo
 
+from functrans import errors
 from functrans.ir.program import Literal
 from functrans.ir.types import ArrayType, dtype_class, is_key_dtype
 from functrans.primitives.base import PRIMITIVES, Cost, Primitive, bytes_of
@@ -57,7 +58,12 @@ class Indexed(Primitive):
         """The shape of the slices, or the error for axes that do not fit."""
         x, i = types[:2]
         if dtype_class(i.dtype) not in ("int", "uint"):
-            raise self.mismatch(types, f"indices must be integers, got {i.dtype}")
+            raise self.mismatch(
+                types,
+                f"indices must be integers, got {i.dtype}",
+                "Cast them with x.astype(int).",
+                errors.NotIntegers,
+            )
         if not len(operand) == len(sizes) == x.ndim or len(indices) != i.ndim - 1:
             raise self.mismatch(types, f"operand {operand}, sizes {sizes}, indices {indices}: one "
                                 "per axis (but none for the last of the indices)")  # fmt: skip

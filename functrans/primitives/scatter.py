@@ -30,6 +30,7 @@ from functrans.primitives.indexing import (
     under_trailing_axis,
 )
 from functrans.primitives.joining import iota
+from functrans.primitives.selection import one_for_zero
 from functrans.primitives.shape import key_words, keys_of, reshape
 from functrans.trace import literal, typeof
 
@@ -219,7 +220,8 @@ class ScatterMul(Scatter):
 class ScatterExtreme(Scatter):
     """The smaller or the larger of x and the updates at computed places.
 
-    Tangents: the mean of those of x and of the updates that are as extreme as the result.
+    Tangents: the mean of those of x and of the updates that are as extreme as the result; zero
+    where an update makes NaN of it.
     """
 
     linear_in = ()
@@ -233,13 +235,16 @@ class ScatterExtreme(Scatter):
         (x, i, u), (dx, _, du) = primals, tangents
         eq, cast = PRIMITIVES["eq"], PRIMITIVES["convert_element_type"]
         dtype = typeof(x).dtype
-        kept = cast(eq(x, out), dtype=dtype)
+        stays = eq(x, out)
+        if dx is not None:  # a NaN stays what it is
+            stays = PRIMITIVES["or"](stays, PRIMITIVES["ne"](x, x))
+        kept = cast(stays, dtype=dtype)
         won = cast(eq(u, _read(out, i, typeof(u).shape, params)), dtype=dtype)
         winners = scatter_add(kept, i, won, **params)
         moved = literal(0, typeof(x).strong()) if dx is None else mul(dx, kept)
         if du is not None:
             moved = scatter_add(moved, i, mul(du, won), **params)
-        return div(moved, winners)
+        return div(moved, one_for_zero(winners))
 
 
 _NUMBERS = ("int", "uint", "float", "complex")

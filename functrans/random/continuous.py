@@ -88,7 +88,7 @@ def _logistic(source: Source, shape: Any, dtype: Any) -> Any:
 
 def _maxwell(source: Source, shape: Any, dtype: Any) -> Any:
     x = real_normal(source, (*shape, 3), dtype)
-    return sqrt(lax.reduce_sum(mul(x, x), (len(shape),)))
+    return sqrt(jnp.sum(mul(x, x), -1))
 
 
 cauchy = _standard("cauchy", "Draw from the Cauchy distribution, density ~ 1 / (1 + x^2).", _cauchy)

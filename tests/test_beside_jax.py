@@ -1,0 +1,140 @@
+"""Single expressions beside JAX: value, dtype, weak type and derivatives.
+
+What random calls of the whole namespace found, one line each.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy
+import ml_dtypes
+import numpy as np
+import pytest
+
+import functrans as ft
+import functrans.lax
+import functrans.nn
+import functrans.numpy
+import functrans.ops
+import functrans.random
+
+WEAK = jax.numpy.full((3,), 2.0)
+WEAK_SCALAR = jax.numpy.add(2.0, 1.0)
+WEAK_INTEGERS = jax.numpy.full((3,), 2)
+REALS = jax.numpy.array([3.0, -1.0, 2.0])
+COMPLEX = jax.numpy.array([1 + 2j, -1 + 3j, -2 - 1j, 2 + 1j])
+SORTED = jax.numpy.array([1 + 2j, 1 + 3j, 2 + 0j, 2 + 1j])
+SOUGHT = jax.numpy.array([1 + 2.5j, 2, 0, 3j, np.nan])
+WITH_NAN = jax.numpy.array([1.0, np.nan, 3.0, 4.0, 4.0])
+
+EXPRESSIONS: dict[str, dict[str, Any]] = {
+    # a constant is weak beside weak scalars alone
+    "jnp.radians(x)": {"x": WEAK},
+    "jnp.degrees(x)": {"x": WEAK_SCALAR},
+    "jnp.sinc(x)": {"x": WEAK},
+    "jnp.vander(x)": {"x": WEAK_INTEGERS},
+    "jnp.hypot(x, y)": {"x": WEAK, "y": WEAK_SCALAR},
+    "jnp.heaviside(x, y)": {"x": WEAK, "y": WEAK_SCALAR},
+    "jnp.heaviside(y, x)": {"x": WEAK, "y": WEAK_SCALAR},
+    "jnp.copysign(y, x)": {"x": REALS, "y": WEAK_SCALAR},
+    "jnp.logaddexp(x, y)": {"x": WEAK, "y": 1j},
+    "jnp.power(x, y)": {"x": WEAK, "y": np.array(True)},
+    "jnp.power(x, y) + 0": {"x": 2, "y": np.array(True)},
+    "jnp.gcd(x, y)": {"x": WEAK_INTEGERS, "y": 4},
+    # complex numbers have an order
+    "jnp.searchsorted(x, y)": {"x": SORTED, "y": SOUGHT},
+    "jnp.searchsorted(x, y, side='right')": {"x": SORTED, "y": SOUGHT},
+    "jnp.digitize(x, y)": {"x": SOUGHT, "y": SORTED},
+    "jnp.digitize(x, y[::-1], right=True)": {"x": SOUGHT, "y": SORTED},
+    **{
+        f"nn.{name}(x)": {"x": COMPLEX}
+        for name in ("leaky_relu", "relu", "relu6", "elu", "selu", "hard_tanh", "hard_silu",
+                     "hard_sigmoid", "soft_sign", "sparse_plus")
+    },
+    "nn.leaky_relu(x, 0.5j)": {"x": COMPLEX},
+    "nn.leaky_relu(x, 2)": {"x": WEAK_INTEGERS},
+    # a segment with a NaN has no derivative
+    "ops.segment_min(x, jnp.array([0, 0, 1, 1, 1]), 3)": {"x": WITH_NAN},
+    "ops.segment_max(x, jnp.array([0, 0, 1, 1, 1]), 3)": {"x": WITH_NAN},
+    "x.at[jnp.array([0, 0, 2])].min(y)": {"x": WITH_NAN, "y": REALS},
+    # correlations do not exceed 1
+    "jnp.corrcoef(x)": {"x": np.outer([1, -2, 3], [0.1, 0.7, 0.4]).astype(np.float32)},
+    "jnp.corrcoef(x) + 0": {"x": np.ones((2, 0), np.float16)},
+    "jnp.cov(x)": {"x": np.ones((0, 3), np.float16)},
+}  # fmt: skip
+OPERANDS = [(text, operands) for text, operands in EXPRESSIONS.items()]
+OURS = {"jnp": ft.numpy, "lax": ft.lax, "nn": ft.nn, "ops": ft.ops, "random": ft.random}
+THEIRS = {"jnp": jax.numpy, "lax": jax.lax, "nn": jax.nn, "ops": jax.ops, "random": jax.random}
+
+
+def _close(made: Any, wanted: Any) -> None:
+    assert made.dtype == wanted.dtype
+    assert made.weak_type == wanted.weak_type
+    wide = np.complex128 if np.iscomplexobj(wanted) else np.float64
+    made, wanted = np.asarray(made).astype(wide), np.asarray(wanted).astype(wide)
+    np.testing.assert_allclose(made, wanted, rtol=1e-5, atol=1e-6)
+
+
+def _function(text: str, names: Any, library: dict[str, Any]) -> Any:
+    return eval(f"lambda {', '.join(names)}: {text}", {**library, "np": np, "ml": ml_dtypes})
+
+
+@pytest.mark.parametrize(("text", "operands"), OPERANDS, ids=EXPRESSIONS)
+def test_value(text: str, operands: dict[str, Any]):
+    ours, theirs = (_function(text, operands, library) for library in (OURS, THEIRS))
+    wanted = theirs(*operands.values())
+    _close(ours(*operands.values()), wanted)
+    _close(ft.jit(ours)(*operands.values()), jax.jit(theirs)(*operands.values()))
+
+
+@pytest.mark.parametrize(
+    ("text", "operands"),
+    [
+        (text, operands)
+        for text, operands in OPERANDS
+        if text.startswith(("nn.", "ops.", "x.at", "jnp.corr")) and operands["x"].dtype.kind in "fc"
+    ],
+)
+def test_gradient(text: str, operands: dict[str, Any]):
+    x, *rest = operands.values()
+    if text.startswith("x.at"):
+        x = x.at[1].set(0.5).at[4].set(np.nan)  # not among the places written to
+
+    def loss(f: Any, jnp: Any) -> Any:
+        def of(x: Any) -> Any:
+            y = f(x, *rest)
+            return jnp.sum(jnp.real(y) * (1 + jnp.arange(y.size).reshape(y.shape)) - jnp.imag(y))
+
+        return of
+
+    ours, theirs = (_function(text, operands, library) for library in (OURS, THEIRS))
+    made = ft.grad(loss(ours, ft.numpy))(x)
+    np.testing.assert_allclose(made, jax.grad(loss(theirs, jax.numpy))(x), rtol=1e-4, atol=1e-4)
+
+
+def test_rint_with_64_bit_types():
+    with jax.enable_x64(True):
+        x = np.array([1, 2, 3], np.int32)
+        _close(ft.numpy.rint(x), jax.numpy.rint(x))
+        _close(ft.nn.leaky_relu(x), jax.nn.leaky_relu(x))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_bits_of_half_precision_samples(dtype: str):
+    key = jax.random.key(7)
+    for name in ("maxwell", "double_sided_maxwell"):
+        options = () if name == "maxwell" else (1.0, 2.0)
+        made = getattr(ft.random, name)(key, *options, shape=(100,), dtype=dtype)
+        wanted = getattr(jax.random, name)(key, *options, shape=(100,), dtype=dtype)
+        assert np.array_equal(made, wanted)
+
+
+def test_a_product_of_complex_numbers_whose_real_part_is_asked_for():
+    x = jax.numpy.array([[1 + 2j, 3], [1j, 2]])
+    for name in ("matmul", "dot", "inner", "vdot"):
+        made = getattr(ft.numpy, name)(x, x, preferred_element_type="float32")
+        _close(made, getattr(jax.numpy, name)(x, x, preferred_element_type="float32"))
+    made = ft.grad(lambda x: ft.numpy.vdot(x, x, preferred_element_type="float32"))(x)
+    np.testing.assert_allclose(made, jax.grad(lambda x: jax.numpy.vdot(x, x).real)(x), rtol=1e-6)
