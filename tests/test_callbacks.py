@@ -93,6 +93,12 @@ def test_io_callback_under_vmap(names):
     both(transformed(with_io(False), names), example(names), in_order=False)
 
 
+def test_a_pure_callback_without_results_is_not_called():
+    for L in (ft, jax):
+        assert L.pure_callback(np.sin, None, 1.0) is None
+        assert L.jit(lambda x, L=L: L.pure_callback(np.sin, (), x))(1.0) == ()
+
+
 def test_results_that_are_used_by_nobody():
     """A pure callback is left out, those with effects stay; in nested programs too."""
 
@@ -315,7 +321,7 @@ def test_results_of_the_wrong_type(wrong):
     def f(x):
         return ft.pure_callback(lambda x: wrong, ft.ShapeDtypeStruct((2,), np.float32), x)
 
-    with pytest.raises(errors.CallbackResult, match=r"promises \(f32\[2\]\)"):
+    with pytest.raises(errors.CallbackResult, match=r"promises \(f32\[2\]\), at\n.*test_callbacks"):
         f(1.0)
     with pytest.raises(RuntimeError, match="promises"):
         np.asarray(ft.jit(f)(1.0))
@@ -367,6 +373,7 @@ def test_errors_of_vmap():
         lambda L: L.pure_callback(np.sin, jax.ShapeDtypeStruct((), "float64"), 1.0),
         lambda L: L.experimental.io_callback(np.sin, jax.ShapeDtypeStruct((), "int64"), 1.0),
         lambda L: L.pure_callback(np.sin, 1.0, 1.0),
+        lambda L: L.pure_callback(np.sin, np.float32, 1.0),
         lambda L: L.pure_callback(np.sin, NUMBER, "text"),
         lambda L: L.debug.callback(3, 1.0),
         lambda L: L.debug.callback(ordered=True, x=3),

@@ -105,6 +105,14 @@ def test_frequencies(name, n):
     ours, theirs = getattr(fnp.fft, name), getattr(jnp.fft, name)
     assert_close(ours(n), theirs(n))
     assert_close(ours(n, d=0.5, dtype=np.float16), theirs(n, d=0.5, dtype=np.float16))
+    assert_close(ours(n, dtype=np.int32), theirs(n, dtype=np.int32))
+
+
+@pytest.mark.parametrize("name", ["irfft", "hfft", "irfft2", "irfftn"])
+def test_no_numbers_along_an_axis(name):
+    x = np.zeros((2, 0), np.complex64)
+    assert_close(*[getattr(library.fft, name)(x) for library in (fnp, jnp)])
+    assert fnp.fft.ihfft(x.real).shape == fnp.fft.rfft(x.real).shape == (2, 1)  # JAX: an error
 
 
 def test_vmap_is_a_batch_axis():

@@ -307,6 +307,28 @@ def test_empty_matrices(shape):
         assert_close(getattr(fnp.linalg, name)(x), getattr(jnp.linalg, name)(x), what=name)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("n", [1, 2])
+def test_determinants_of_small_matrices_of_narrow_floats(n, dtype):
+    def both(L: Any, np_: Any) -> Any:
+        x = jnp.asarray(A.real[:n, :n], dtype)
+        logabsdet = lambda x: np_.linalg.slogdet(x).logabsdet  # noqa: E731
+        return [np_.linalg.det(x), tuple(np_.linalg.slogdet(x)), L.grad(logabsdet)(x)]
+
+    assert_close(both(ft, fnp), both(jax, jnp), 2e-2)
+
+
+@pytest.mark.parametrize("method", ["schur", "eigen"])
+def test_sylvesters_equation_broadcasts(method):
+    a, b = 2 * np.eye(3, dtype="f") + np.eye(3, k=1, dtype="f"), np.eye(2, dtype="f")
+    c = np.arange(12, dtype="f").reshape(2, 3, 2)
+    for given in ((a, b, c), (np.stack([a, 2 * a]), b, c[0]), (a, np.stack([b, 2 * b]), c)):
+        ours, theirs = [
+            s.solve_sylvester(*given, method=method) for s in (scipy_linalg, jax.scipy.linalg)
+        ]
+        assert_close(ours, theirs, 1e-4)
+
+
 def test_one_matrix_solves_for_a_batch_at_once():
     program = ft.make_ir(ft.vmap(fnp.linalg.solve, (None, 0)))(
         np.float32(A.real), np.ones((5, 4, 2), np.float32)

@@ -93,6 +93,12 @@ def test_at_top_level(call):
     close(ours(*args, **keywords), theirs(*args, **keywords))
 
 
+def test_quantising_nothing():
+    for shape in ((0, 2), (0,)):
+        x, codes = np.zeros(shape, np.float32), np.ones((3, *shape[1:]), np.float32)
+        close(*[of(L, "cluster.vq", "vq")(x, codes) for L in ("functrans", "jax")])
+
+
 def test_istft_gives_the_signal_back():
     signal = of("functrans", "signal", "stft")(SIGNAL, nperseg=64)[2]
     back = of("functrans", "signal", "istft")(signal, nperseg=64)[1]

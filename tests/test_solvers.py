@@ -372,8 +372,12 @@ ERRORS = {
         ["matvec must return", "f32[3]", "i32[3]"],
     ),
     "matvec's structure": (
-        lambda: solve_with(matvec=lambda x: (x, x)), errors.TypeMismatch, TypeError,
+        lambda: solve_with(matvec=lambda x: (x, x)), errors.ShapeMismatch, ValueError,
         ["b has the structure", "(*, *)"],
+    ),
+    "solve's structure, of the same shapes": (
+        lambda: solve_with(solve=lambda mv, b: (b,)), errors.TypeMismatch, TypeError,
+        ["solve must return", "(*,)"],
     ),
     "solve's shape": (
         lambda: solve_with(solve=lambda mv, b: b.sum()), errors.ShapeMismatch, ValueError,

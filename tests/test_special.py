@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -257,7 +258,34 @@ def test_i0_is_flat_at_zero(i0):
     np.testing.assert_allclose(ft.grad(special.i1)(0.0), 0.5, rtol=1e-6)
 
 
+def test_constants_beside_weak_types():
+    """JAX's are weak beside a weak scalar, and not beside a weak array."""
+    weak = jnp.full((3,), 2.0)
+    assert weak.weak_type
+    numbers = (1.5, 2, weak, np.arange(1, 4), np.float32([1, 2, 3]))
+    for x, y in itertools.product(numbers, numbers):
+        for name in ("rel_entr", "kl_div"):
+            ours, theirs = [getattr(s, name)(x, y) for s in (special, jax.scipy.special)]
+            assert_close(ours, theirs)
+            assert ours.weak_type == theirs.weak_type, (name, x, y)
+        ours, theirs = [s.norm.pdf(x, y) for s in (stats, jax.scipy.stats)]
+        assert ours.weak_type == theirs.weak_type, (x, y)
+    ours, theirs = [s.multigammaln(weak, 2.5) for s in (special, jax.scipy.special)]  # 2.5 is 2
+    assert_close(ours, theirs)
+    assert ours.weak_type == theirs.weak_type
+
+
 # --- stats ----------------------------------------------------------------------------------------
+
+
+def test_the_normal_density_of_complex_numbers():
+    for name in ("pdf", "logpdf"):
+        ours, theirs = [getattr(s.norm, name)(1j, 0.5, 2.0) for s in (stats, jax.scipy.stats)]
+        assert_close(ours, theirs)
+    for name in ("cdf", "logcdf", "sf", "logsf"):
+        for library in (stats, jax.scipy.stats):
+            with pytest.raises(TypeError):
+                getattr(library.norm, name)(1j)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

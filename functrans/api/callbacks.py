@@ -314,7 +314,7 @@ def _with_results(
 def _result_types(structs: Sequence[Any], what: str) -> tuple[ArrayType, ...]:
     types = []
     for s in structs:
-        if not (hasattr(s, "shape") and hasattr(s, "dtype")):
+        if isinstance(s, type) or not (hasattr(s, "shape") and hasattr(s, "dtype")):
             raise errors.NotAnArray(
                 f"{what}: result_shape_dtypes must be a pytree of objects with shape and dtype, "
                 f"got {s!r:.80}, at\n    {describe(user_source())}\n"

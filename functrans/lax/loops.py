@@ -276,10 +276,10 @@ def associative_scan(
 
 
 def _every_second(xs: list[Any], axis: int, start: int, stop: int) -> list[Any]:
-    n = typeof(xs[0]).ndim
     made = []
     for x in xs:
-        low, high, steps = [0] * n, list(typeof(x).shape), [1] * n
+        high = list(typeof(x).shape)
+        low, steps = [0] * len(high), [1] * len(high)
         low[axis], high[axis], steps[axis] = start, stop, 2
         made.append(slice_(x, start=tuple(low), limit=tuple(high), strides=tuple(steps)))
     return made

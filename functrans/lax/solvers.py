@@ -205,8 +205,7 @@ def _check(
         out_types = out_types[: out_tree.num_leaves]
     problem = differing(made.fun, what, structure, types, out_tree, out_types, "but result")
     if problem:
-        same = structure == out_tree
-        shapes = same and [t.shape for t in types] != [t.shape for t in out_types]
+        shapes = [t.shape for t in types] != [t.shape for t in out_types]
         raise (errors.ShapeMismatch if shapes else errors.TypeMismatch)(
             f"{name}: {which} must return a value with the structure and types of {what}:\n"
             f"{problem}\n{given_to(name, made.fun)}"

@@ -55,7 +55,7 @@ def _transform(name: str, kind: str, a: Any, s: Any, axes: Any, norm: str | None
         s = typeof(a).shape[n - len(chosen) :]
         if kind == "IRFFT" and s:
             s = (*s[:-1], max(0, 2 * (s[-1] - 1)))
-    else:
+    if s:
         a = _resized(a, (*s[:-1], s[-1] // 2 + 1) if kind == "IRFFT" else s)
     made = _many_axes(a, kind, s)
     scale = _scale(name, kind, s, norm)
@@ -213,7 +213,7 @@ def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None)
     along, a = _along("ihfft", axis), array_of(a, "ihfft")
     points = _size("ihfft", a, axis) if n is None else n
     made = _transform("ihfft", "RFFT", a, _one(n), along, norm)
-    return prims.mul(conjugate(made), literal(1 / points, typeof(made)))
+    return prims.mul(conjugate(made), literal(1 / max(points, 1), typeof(made)))
 
 
 def _size(name: str, a: Any, axis: Any) -> int:
@@ -247,15 +247,15 @@ def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> 
 def _frequencies(name: str, n: Any, d: Any, dtype: Any, device: Any) -> Any:
     if isinstance(n, (list, tuple)) or isinstance(d, (list, tuple)):
         raise invalid(name, f"takes one n and one d, got {n} and {d}")
-    if name == "rfftfreq":
-        places = np.arange(n // 2 + 1)
-    else:
-        places = (np.arange(n) + n // 2) % n - n // 2
     out = or_float(dtype)
-    k = cast(array_of(places, name), inexact_dtype(out))
-    spacing = cast(array_of(d * n, name), typeof(k).dtype)
-    made = cast(k / spacing, out)
-    return placed(made, device)
+    if (
+        name == "rfftfreq"
+    ):  # JAX divides integers where these are asked for: the result is of floats
+        places, within = np.arange(n // 2 + 1), out
+    else:
+        places, within = (np.arange(n) + n // 2) % n - n // 2, inexact_dtype(out)
+    made = cast(array_of(places, name), within) / cast(array_of(d * n, name), within)
+    return placed(made if name == "rfftfreq" else cast(made, out), device)
 
 
 @composite

@@ -41,9 +41,10 @@ class FlatCall:
     Compared by identity. Printed as `<name>`.
     """
 
-    __slots__ = ("fun", "in_tree", "name", "static")
+    __slots__ = ("called", "fun", "in_tree", "name", "static")
 
     def __init__(self, fun: Callable[..., Any], in_tree: Any, static: dict[int, Any], name: str):
+        self.called = user_source()
         self.fun = fun
         self.in_tree = in_tree
         self.static = static
@@ -183,6 +184,10 @@ class PureCallback(Callback):
     ) -> Any:
         return super().type(*types, callback=callback, results=results, maps=maps)
 
+    def run_now(self, values: Sequence[Any], params: dict[str, Any]) -> Any:
+        """Without results it is not called: nobody would see it."""
+        return super().run_now(values, params) if params["results"] else []
+
     def lower(self, ctx: Any, *operands: Any, sharding: Any = None, **params: Any) -> Any:
         return ctx.via_jax(
             lambda *xs: jax.pure_callback(
@@ -311,7 +316,7 @@ def checked(
     promised, found = (", ".join(map(str, types)) or "nothing" for types in (results, given))
     raise errors.CallbackResult(
         f"{user_name} of {callback.name}, defined at {callback.defined}, returned ({found}), but "
-        f"result_shape_dtypes promises ({promised}).\n"
+        f"result_shape_dtypes promises ({promised}), at\n    {describe(callback.called)}\n"
         "Return arrays of these shapes and dtypes: numpy.asarray(y, dtype)."
     )
 

@@ -13,24 +13,32 @@ from functrans import errors
 from functrans import numpy as jnp
 from functrans.interop.jax_functions import from_jax
 from functrans.ir.source import describe, user_source
-from functrans.ir.types import dtype_class
-from functrans.numpy.promotion import align_inexact, invalid, mismatch, value_of
-from functrans.trace import ARRAYS, materialize, typeof
+from functrans.ir.types import ArrayType, dtype_class
+from functrans.numpy.promotion import align_inexact, invalid, mismatch, promote_inexact, value_of
+from functrans.trace import ARRAYS, literal, materialize, typeof
 
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
-def numbers(name: str, *xs: Any) -> list[Any]:
-    """Operands as arrays of one shape and one inexact dtype."""
-    return [materialize(x) for x in align_inexact(xs, name)]
+def numbers(name: str, *xs: Any, broadcast: bool = True) -> list[Any]:
+    """Operands as arrays of one inexact dtype, and of one shape unless they stay as they are."""
+    made = align_inexact(xs, name) if broadcast else promote_inexact(xs, name)
+    return [materialize(x) for x in made]
 
 
-def reals(name: str, *xs: Any) -> list[Any]:
-    """Operands as arrays of one shape and one float dtype."""
-    made = numbers(name, *xs)
+def reals(name: str, *xs: Any, broadcast: bool = True) -> list[Any]:
+    """As `numbers`, of a float dtype."""
+    made = numbers(name, *xs, broadcast=broadcast)
     if dtype_class(typeof(made[0]).dtype) == "complex":
         raise invalid(name, f"does not support complex-valued inputs, got {typeof(made[0])}")
     return made
+
+
+def constant(value: Any, x: Any) -> Any:
+    """A number of the type of x. It is weak beside a weak scalar, but not beside a weak array; so
+    are JAX's."""
+    t = typeof(x)
+    return literal(value, ArrayType((), t.dtype, t.weak_type and not t.ndim))
 
 
 def float_of(name: str, x: Any) -> Any:

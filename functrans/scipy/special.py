@@ -21,7 +21,7 @@ from functrans import numpy as jnp
 from functrans.api.custom_rules import custom_jvp
 from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import guard as _guard
-from functrans.ir.types import ArrayType, dtype_class
+from functrans.ir.types import dtype_class
 from functrans.nn import log_softmax as _log_softmax
 from functrans.nn import logsumexp as logsumexp
 from functrans.nn import softmax as _softmax
@@ -37,7 +37,7 @@ from functrans.primitives import special as _operations
 from functrans.primitives import special_incomplete as _incomplete
 from functrans.primitives.base import Primitive
 from functrans.primitives.transcendental import logistic
-from functrans.scipy.arguments import documented, imported, numbers, reals
+from functrans.scipy.arguments import constant, documented, imported, numbers, reals
 from functrans.scipy.normal import log_ndtr as log_ndtr
 from functrans.scipy.normal import ndtr as ndtr
 from functrans.trace import bind, literal, materialize, typeof
@@ -252,7 +252,7 @@ def comb(N: Any, k: Any, *, repetition: bool = False) -> Any:
 
 
 def multigammaln(a: Any, d: Any) -> Any:
-    """log of the gamma function of d dimensions, d a Python integer.
+    """log of the gamma function of d dimensions, d a known integer.
 
     Source: `jax.scipy.special.multigammaln`.
 
@@ -260,15 +260,13 @@ def multigammaln(a: Any, d: Any) -> Any:
     >>> print(special.multigammaln(3.0, 1))
     0.69314...
     """
-    count = operator.index(d)
-    a, d = [materialize(v) for v in promote_inexact([a, d], "multigammaln")]
-    t, s = typeof(a), typeof(d)
-    quarter = jnp.multiply(literal(0.25, ArrayType((), t.dtype, t.weak_type)), d)
-    log_pi = lax.log(literal(math.pi, ArrayType((), t.dtype, t.weak_type)))
-    constant = quarter * jnp.subtract(d, 1) * log_pi
-    steps = jnp.arange(count, dtype=s.dtype) / 2
+    count = int(d)
+    a, d = [materialize(v) for v in promote_inexact([a, count], "multigammaln")]
+    log_pi = lax.log(constant(math.pi, a))
+    volume = jnp.multiply(constant(0.25, a), d) * jnp.subtract(d, constant(1, a)) * log_pi
+    steps = jnp.divide(jnp.arange(count, dtype=typeof(d).dtype), constant(2, a))
     total = jnp.sum(gammaln(jnp.expand_dims(a, -1) - steps), axis=-1)
-    return total + constant
+    return total + volume
 
 
 # --- entropies and powers -------------------------------------------------------------------------
@@ -351,11 +349,11 @@ def rel_entr(p: Any, q: Any) -> Any:
     >>> print(special.rel_entr(0.5, 0.25))
     0.3465...
     """
-    p, q = reals("rel_entr", p, q)
+    p, q = reals("rel_entr", p, q, broadcast=False)
     both = jnp.greater(p, 0) & jnp.greater(q, 0)
     none = jnp.equal(p, 0) & jnp.greater_equal(q, 0)
     x, y = jnp.where(both, p, 1), jnp.where(both, q, 1)
-    return jnp.where(both, _xlogx(x) - xlogy(x, y), jnp.where(none, 0.0, jnp.inf))
+    return jnp.where(both, _xlogx(x) - xlogy(x, y), jnp.where(none, constant(0.0, p), jnp.inf))
 
 
 def kl_div(p: Any, q: Any) -> Any:
@@ -367,7 +365,7 @@ def kl_div(p: Any, q: Any) -> Any:
     >>> print(special.kl_div(0.5, 0.25))
     0.0965...
     """
-    p, q = reals("kl_div", p, q)
+    p, q = reals("kl_div", p, q, broadcast=False)
     return rel_entr(p, q) - p + q
 
 

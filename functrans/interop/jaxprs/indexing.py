@@ -38,7 +38,10 @@ def _dynamic_update_slice(eqn: Any, x: Any, u: Any, *starts: Any) -> Any:
 @means("gather")
 def _gather(eqn: Any, x: Any, i: Any) -> Any:
     how = dict(eqn.params)
-    return lax.gather(x, i, how.pop("dimension_numbers"), how.pop("slice_sizes"), **how)
+    numbers, sizes = how.pop("dimension_numbers"), list(how.pop("slice_sizes"))
+    for axis in numbers.operand_batching_dims:
+        sizes[axis] = 1  # JAX's vmap over no examples says 0
+    return lax.gather(x, i, numbers, sizes, **how)
 
 
 _SCATTERS = {

@@ -262,6 +262,8 @@ def det(a: Any) -> Any:
     """
     a = inexact(a, "det")
     n = square(a, "det").shape[-1]
+    if n == 1:
+        return a[..., 0, 0]
     if n == 2:
         return _minor(a, (0, 1), (0, 1))
     if n == 3:
@@ -316,6 +318,9 @@ def slogdet(a: Any, *, method: str | None = None) -> SlogdetResult:
     n = square(a, "slogdet").shape[-1]
     if method not in (None, "lu", "qr"):
         raise invalid("slogdet", f"unknown method {method!r}", "Methods: 'lu', 'qr'.")
+    dtype = typeof(a).dtype
+    if dtype.itemsize == 2 and n in (1, 2) and method != "qr":  # a formula, no factors, in JAX
+        return SlogdetResult(*[cast(x, dtype) for x in slogdet(cast(a, np.float32))])
     pivots, factors, order = _factored(a)
     still = lax.stop_gradient(a)
     if method == "qr":

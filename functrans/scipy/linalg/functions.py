@@ -13,7 +13,14 @@ from functrans.ir.types import dtype_class
 from functrans.numpy import joining, linalg, prims
 from functrans.numpy.grids import triu
 from functrans.numpy.linalg.factors import inexact, shape_error
-from functrans.numpy.promotion import array_of, cast, expand, invalid, promote_inexact
+from functrans.numpy.promotion import (
+    array_of,
+    broadcast_shape,
+    cast,
+    expand,
+    invalid,
+    promote_inexact,
+)
 from functrans.numpy.reductions import any as any_over
 from functrans.numpy.reductions import max as max_over
 from functrans.numpy.reductions import min as min_over
@@ -329,7 +336,7 @@ def solve_sylvester(A: Any, B: Any, C: Any, *, method: str = "schur", tol: float
     Arguments:
       A: [..., m, m].
       B: [..., n, n].
-      C: [..., m, n].
+      C: [..., m, n]. The leading axes of the three are broadcast.
       method: "schur", or "eigen" for matrices with a basis of eigenvectors.
       tol: NaN comes out where an eigenvalue of a and one of -b are nearer than this.
 
@@ -354,14 +361,21 @@ def solve_sylvester(A: Any, B: Any, C: Any, *, method: str = "schur", tol: float
     if method not in ("schur", "eigen"):
         raise invalid(name, f"unknown method {method!r}", "Methods: 'schur', 'eigen'.")
     kind = complex_dtype(typeof(c).dtype)
-    whole = cast(c, kind)
+    types = [typeof(x) for x in (a, b, c)]
+    stack = broadcast_shape([t.shape[:-2] for t in types], name, types)
+
+    def stacked(*xs: Any) -> list[Any]:
+        return [expand(x, (*stack, *typeof(x).shape[-2:])) for x in xs]
+
     if method == "eigen":
         (wa, va), (wb, vb) = linalg.eig(a), linalg.eig(b)
-        y = linalg.solve(va, whole @ vb) / (wa[..., :, None] + wb[..., None, :])
-        x = matmul(matmul(va, y), linalg.inv(vb))
+        left, right, inverse, whole = stacked(va, vb, linalg.inv(vb), cast(c, kind))
+        y = linalg.solve(left, matmul(whole, right)) / (wa[..., :, None] + wb[..., None, :])
+        x = matmul(matmul(left, y), inverse)
     else:
-        r, u = schur(a, "complex")
-        s, v = schur(adjoint(b), "complex")
+        r, u, s, v, whole = stacked(
+            *schur(a, "complex"), *schur(adjoint(b), "complex"), cast(c, kind)
+        )
         y = _triangular_sylvester(r, s, matmul(einsum("ji,jk->ik", lax.conj(u), whole), v))
         x = einsum("ij,kj->ik", matmul(u, y), lax.conj(v))
         wa, wb = diagonal(r), lax.conj(diagonal(s))

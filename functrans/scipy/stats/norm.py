@@ -8,35 +8,33 @@ from typing import Any
 
 from functrans import lax
 from functrans import numpy as jnp
-from functrans.scipy.arguments import documented, reals
+from functrans.scipy.arguments import constant, documented, numbers
 from functrans.scipy.special import log_ndtr, ndtr, ndtri
 from functrans.scipy.stats.imported import text_of
-from functrans.trace import literal, typeof
 
 __all__ = ["cdf", "isf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
 
 
 def _normal(kind: str, of: Callable[[Any, Any, Any], Any]) -> Callable[..., Any]:
-    """`of(x, loc, scale)`, arrays of one type."""
+    """`of(x, loc, scale)`, arrays of one dtype."""
     name = f"norm.{kind}"
 
     def function(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
-        return of(*reals(name, x, loc, scale))
+        return of(*numbers(name, x, loc, scale, broadcast=False))
 
     return documented(function, "stats.norm", kind, text_of(kind, "the normal distribution"),
                       "0.3")  # fmt: skip
 
 
 def _logpdf(x: Any, loc: Any, scale: Any) -> Any:
-    variance = lax.square(scale)
-    t = typeof(x)
-    log_normalizer = lax.log(lax.mul(literal(2 * math.pi, t), variance))
-    quadratic = lax.div(lax.square(lax.sub(x, loc)), variance)
-    return lax.div(lax.add(log_normalizer, quadratic), literal(-2, t))
+    variance = jnp.square(scale)
+    log_normalizer = jnp.log(jnp.multiply(constant(2 * math.pi, x), variance))
+    quadratic = jnp.divide(jnp.square(jnp.subtract(x, loc)), variance)
+    return jnp.divide(jnp.add(log_normalizer, quadratic), constant(-2, x))
 
 
 def _standard(x: Any, loc: Any, scale: Any) -> Any:
-    return lax.div(lax.sub(x, loc), scale)
+    return jnp.divide(jnp.subtract(x, loc), scale)
 
 
 logpdf = _normal("logpdf", _logpdf)
