@@ -71,7 +71,7 @@ def tri(N: int, M: int | None = None, k: Any = 0, dtype: Any = None) -> Any:
     Source: `jax.numpy.tri`.
     """
     n, m = sizes_of((N, N if M is None else M))
-    return cast(_band(n, m, k, prims.ge), or_float(dtype))
+    return cast(_band(n, m, k, prims.ge), np.dtype("float32") if dtype is None else or_float(dtype))
 
 
 def tril(m: Any, k: Any = 0) -> Any:

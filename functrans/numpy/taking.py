@@ -24,7 +24,6 @@ from functrans.numpy.promotion import (
     constant,
     expand,
     invalid,
-    mismatch,
 )
 from functrans.numpy.reading import fill_of, read
 from functrans.numpy.ufuncs import truth
@@ -87,7 +86,10 @@ def _index_error(problem: str) -> errors.InvalidIndex:
 def _check_integers(indices: Any, name: str) -> None:
     t = typeof(indices)
     if dtype_class(t.dtype) not in ("int", "uint"):
-        raise mismatch(name, f"indices must be of integer type, got {t}", "Cast: i.astype(int).")
+        raise errors.NotIntegers(
+            f"{name}: indices must be of integer type, got {t}, at\n"
+            f"    {describe(user_source())}\nCast: i.astype(int)."
+        )
 
 
 def take_along_axis(
