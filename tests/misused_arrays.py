@@ -378,6 +378,11 @@ def a_standard_deviation_in_integers(m, jnp):
     jnp.std(X, dtype=int)  # <-
 
 
+@misuse(errors.IntegerOverflow, "-1", "uint8")
+def a_negative_unsigned_integer(m, jnp):
+    m.jit(lambda: jnp.array(-1, jnp.uint8))()  # <-
+
+
 @misuse(errors.InvalidArgument, "arange", "3j", "linspace")
 def a_range_of_complex_numbers(m, jnp):
     jnp.arange(3j)  # <-

@@ -71,6 +71,9 @@ EXPRESSIONS: dict[str, dict[str, Any]] = {
     "round(jnp.asarray(x))": {"x": REALS * 1.3},
     "round(jnp.asarray(x), 1)": {"x": REALS * 1.33},
     "jnp.var(x, dtype='bfloat16')": {"x": REALS.astype("float16")},
+    "jnp.setdiff1d(x, jnp.array([1]), size=2)": {"x": np.array([1, 2, 3], np.int8)},
+    "jnp.gradient(x, 0.5)": {"x": jax.numpy.array([1, 4, 9])},
+    "jnp.take(x, y > 0)": {"x": REALS, "y": REALS},
     # of a histogram the weights' dtype and the elements'
     "jnp.histogram(x, bins=2)[0]": {"x": np.array([1, 2, 4], np.float16)},
     "jnp.histogram(x, weights=y, bins=2)[0]": {"x": REALS, "y": np.array([1, 2, 3], np.int8)},
@@ -155,6 +158,11 @@ def test_bits_of_half_precision_samples(dtype: str):
         made = getattr(ft.random, name)(key, *options, shape=(100,), dtype=dtype)
         wanted = getattr(jax.random, name)(key, *options, shape=(100,), dtype=dtype)
         assert np.array_equal(made, wanted)
+
+
+def test_an_identity_of_negative_size():
+    with pytest.raises(ft.errors.NegativeSize, match="eye"):
+        ft.numpy.eye(-1)
 
 
 def test_a_product_of_complex_numbers_whose_real_part_is_asked_for():

@@ -83,9 +83,14 @@ def asarray(
     return array(a, dtype)
 
 
+INTEGERS = ("int", "uint")
+
+
 def _array(object: Any, dtype: Any) -> Any:
     if isinstance(object, (list, tuple, range)):
         return _nested(object, dtype)
+    if object.__class__ is int and dtype is not None and dtype_class(user_dtype(dtype)) in INTEGERS:
+        _nested([object], dtype)  # raises if it does not fit
     if isinstance(object, (bytearray, memoryview)):
         object = np.asarray(object)
     if isinstance(object, jax.Array):

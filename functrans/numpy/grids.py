@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from functrans.ir.types import ArrayType, canonical_dtype
-from functrans.lax.arguments import placeable, sizes_of
+from functrans.lax.arguments import check_sizes, placeable, sizes_of
 from functrans.numpy import prims
 from functrans.numpy.creation import or_float
 from functrans.numpy.indexing import nonzero
@@ -54,6 +54,7 @@ def eye(N: int, M: int | None = None, k: Any = 0, dtype: Any = None, *, device: 
     """
     n = operator.index(known(N, "eye"))
     m = n if M is None else operator.index(known(M, "eye"))
+    check_sizes((n, m), "eye")
     return cast(_band(n, m, k, prims.eq), or_float(dtype))
 
 

@@ -56,6 +56,8 @@ def take(
         a, axis = a if typeof(a).ndim == 1 else reshape(a, shape=(typeof(a).size,)), 0
     axis = axis_index(axis, typeof(a).ndim, "take")
     n = typeof(a).shape[axis]
+    if typeof(indices).dtype == np.dtype(bool):
+        indices = cast(indices, np.dtype("int32"))
     _check_integers(indices, "take")
     if n == 0 and typeof(indices).size:
         raise _index_error("take: cannot do a non-empty take from an empty axis")
