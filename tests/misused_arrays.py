@@ -363,6 +363,41 @@ def an_accuracy_that_there_is_not(m, jnp):
     m.lax.tanh(X, accuracy=1.5)  # <-
 
 
+@misuse(errors.NotSupported, "sum", "out=", "immutable")
+def a_result_that_is_to_be_written_into_an_array(m, jnp):
+    jnp.sum(M, axis=0, out=X)  # <-
+
+
+@misuse(errors.NotSupported, "max", "out=", "immutable")
+def a_result_of_a_method_that_is_to_be_written_into_an_array(m, jnp):
+    m.jit(lambda x: x.max(0, X))(M)  # <-
+
+
+@misuse(errors.InvalidArgument, "std", "float", "jnp.var")
+def a_standard_deviation_in_integers(m, jnp):
+    jnp.std(X, dtype=int)  # <-
+
+
+@misuse(errors.IntegerOverflow, "-1", "uint8")
+def a_negative_unsigned_integer(m, jnp):
+    m.jit(lambda: jnp.array(-1, jnp.uint8))()  # <-
+
+
+@misuse(errors.InvalidArgument, "arange", "3j", "linspace")
+def a_range_of_complex_numbers(m, jnp):
+    jnp.arange(3j)  # <-
+
+
+@misuse(errors.NotIntegers, "take", "f32[]")
+def elements_between_places(m, jnp):
+    jnp.take(X, 1.5)  # <-
+
+
+@misuse(errors.AbstractValueError, "bincount", "length=")
+def as_many_bins_as_the_largest_number_says(m, jnp):
+    m.jit(lambda n: jnp.bincount(n))(np.array([1, 2]))  # <-
+
+
 @misuse(errors.NotAPermutation, "(0, 0)", "(1, 0)")
 def an_axis_that_is_moved_twice(m, jnp):
     jnp.transpose(M, (0, 0))  # <-

@@ -55,6 +55,29 @@ EXPRESSIONS: dict[str, dict[str, Any]] = {
     },
     "nn.leaky_relu(x, 0.5j)": {"x": COMPLEX},
     "nn.leaky_relu(x, 2)": {"x": WEAK_INTEGERS},
+    "nn.squareplus(x, 0.5)": {"x": WEAK_INTEGERS},
+    "nn.squareplus(x + x, 0.5)": {"x": jax.numpy.array([1, -2])},
+    # numbers that fill are no operands; places may be traced
+    "jnp.take(x, jnp.array([0, 9]), fill_value=7.5)": {"x": REALS},
+    "jnp.take_along_axis(x, jnp.array([0, 9]), 0, 'fill', 7.5)": {"x": REALS},
+    "jnp.insert(x, y, 9.0)": {"x": REALS, "y": np.array([2, 0, -1])},
+    "jnp.insert(x, y, jnp.arange(3.0))": {"x": REALS, "y": np.array(1)},
+    # sequences that are no lists, shifts that are no integers
+    "jnp.array(range(3)) + x": {"x": REALS},
+    "jnp.array([range(2), [x, 3]])": {"x": 1},
+    "jnp.array(memoryview(np.ones(2))) + x": {"x": 1},
+    "jnp.roll(x, y)": {"x": REALS, "y": -1.5},
+    "jnp.roll(x, y, 0)": {"x": REALS, "y": 2.9},
+    "round(jnp.asarray(x))": {"x": REALS * 1.3},
+    "round(jnp.asarray(x), 1)": {"x": REALS * 1.33},
+    "jnp.var(x, dtype='bfloat16')": {"x": REALS.astype("float16")},
+    "jnp.setdiff1d(x, jnp.array([1]), size=2)": {"x": np.array([1, 2, 3], np.int8)},
+    "jnp.gradient(x, 0.5)": {"x": jax.numpy.array([1, 4, 9])},
+    "jnp.take(x, y > 0)": {"x": REALS, "y": REALS},
+    # of a histogram the weights' dtype and the elements'
+    "jnp.histogram(x, bins=2)[0]": {"x": np.array([1, 2, 4], np.float16)},
+    "jnp.histogram(x, weights=y, bins=2)[0]": {"x": REALS, "y": np.array([1, 2, 3], np.int8)},
+    "jnp.histogram(x, weights=y, bins=2)[0] + 0": {"x": np.array([1, 2]), "y": np.array([1, 2])},
     # a segment with a NaN has no derivative
     "ops.segment_min(x, jnp.array([0, 0, 1, 1, 1]), 3)": {"x": WITH_NAN},
     "ops.segment_max(x, jnp.array([0, 0, 1, 1, 1]), 3)": {"x": WITH_NAN},
@@ -114,11 +137,17 @@ def test_gradient(text: str, operands: dict[str, Any]):
     np.testing.assert_allclose(made, jax.grad(loss(theirs, jax.numpy))(x), rtol=1e-4, atol=1e-4)
 
 
-def test_rint_with_64_bit_types():
+def test_with_64_bit_types():
     with jax.enable_x64(True):
         x = np.array([1, 2, 3], np.int32)
         _close(ft.numpy.rint(x), jax.numpy.rint(x))
-        _close(ft.nn.leaky_relu(x), jax.nn.leaky_relu(x))
+        for name in ("leaky_relu", "elu", "selu", "relu6", "sparse_plus", "hard_sigmoid"):
+            _close(getattr(ft.nn, name)(x), getattr(jax.nn, name)(x))
+        _close(ft.nn.softplus(x > 1), jax.nn.softplus(x > 1))
+        _close(ft.numpy.tri(3), jax.numpy.tri(3))
+        edges = jax.numpy.linspace(0, 1, 3)
+        made = ft.numpy.histogram_bin_edges(x.astype(np.float32), edges)
+        _close(made, jax.numpy.histogram_bin_edges(x.astype(np.float32), edges))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
@@ -129,6 +158,11 @@ def test_bits_of_half_precision_samples(dtype: str):
         made = getattr(ft.random, name)(key, *options, shape=(100,), dtype=dtype)
         wanted = getattr(jax.random, name)(key, *options, shape=(100,), dtype=dtype)
         assert np.array_equal(made, wanted)
+
+
+def test_an_identity_of_negative_size():
+    with pytest.raises(ft.errors.NegativeSize, match="eye"):
+        ft.numpy.eye(-1)
 
 
 def test_a_product_of_complex_numbers_whose_real_part_is_asked_for():

@@ -18,9 +18,9 @@ from functrans.numpy.promotion import (
     SCALARS,
     axis_index,
     cast,
-    inexact_dtype,
     invalid,
     mismatch,
+    to_inexact,
     value_of,
 )
 from functrans.numpy.selecting import where as select_where
@@ -53,7 +53,9 @@ def _floats(x: Any, name: str, weak: bool = False) -> Any:
         return x
     x = value_of(x, name)
     t = typeof(x)
-    return x if is_inexact(t.dtype) else cast(x, inexact_dtype(t.dtype), weak or t.weak_type)
+    if is_inexact(t.dtype):
+        return x
+    return cast(x, typeof(0.0).dtype, True) if weak else to_inexact(x)
 
 
 def _numbers(x: Any, name: str) -> Any:
@@ -340,7 +342,8 @@ def squareplus(x: Any, b: Any = 4) -> Any:
 
     Source: `jax.nn.squareplus`.
     """
-    x = _floats(x, "squareplus")
+    t = typeof(b)
+    x = _floats(x, "squareplus", weak=t.weak_type and is_inexact(t.dtype))
     if b.__class__ in SCALARS:
         return div(add(x, sqrt(add(square(x), b))), 2.0)
     return ufuncs.divide(ufuncs.add(x, ufuncs.sqrt(ufuncs.add(square(x), b))), 2)

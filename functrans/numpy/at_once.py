@@ -1,6 +1,7 @@
 """Functions of several operations that run as one where nothing is recorded.
 
-In: the names of `functrans.numpy`. Out: the same, those below as `composite` (primitives/call.py).
+In: the names of `functrans.numpy`. Out: the same, those below as `composite` (primitives/call.py);
+what has a parameter `out` raises for it.
 Our own calls go to the modules that define them and pay nothing. Python numbers that may well be
 others the next time are operands: nothing is compiled for each.
 """
@@ -12,6 +13,8 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
+from functrans.numpy.ufunc_objects import NATIVE
+from functrans.numpy.ufuncs import refusing_out
 from functrans.primitives.call import composite
 
 # Of arrays; a Python number among them is an operand.
@@ -27,29 +30,40 @@ _WITH_OPTIONS = (
     "deg2rad degrees diag diagonal diff digitize dot ediff1d gradient imag inner interp iscomplex "
     "isinf isreal kron log10 log2 matvec median modf nan_to_num nanargmax nanargmin nancumprod "
     "nancumsum nanmax nanmean nanmedian nanmin nanpercentile nanprod nanquantile nanstd nansum "
-    "nanvar outer percentile quantile take take_along_axis clip poly polyder polyfit polyint "
+    "nanvar outer percentile quantile clip poly polyder polyfit polyint "
     "polymul polyval ptp rad2deg radians ravel resize rollaxis rot90 round intersect1d isin "
     "searchsorted setdiff1d setxor1d signbit sinc sort_complex trace trapezoid tril triu trunc "
     "union1d unique unique_all unique_counts unique_inverse unique_values unpackbits unstack "
     "unwrap vander vdot vecmat"
 )
-# As these, but the two bounds are operands where they are integers too.
+# Of arrays and options; a float among these is no operand: what fills must be known.
+_WITH_FILLING = "take take_along_axis"
+# As those, but the two bounds are operands where they are integers too.
 _BETWEEN = "geomspace linspace logspace"
 
 
 def run_at_once(names: dict[str, Any]) -> None:
     """Replace in a namespace the functions that this file names."""
     made: dict[int, Any] = {}  # two names of one function stay one function
-    for group, numbers in ((_ELEMENTWISE, (int, float, complex)), (_WITH_OPTIONS, (float,))):
+    groups: list[tuple[str, tuple[type, ...]]] = [
+        (_ELEMENTWISE, (int, float, complex)), (_WITH_OPTIONS, (float,)), (_WITH_FILLING, ()),
+    ]  # fmt: skip
+    for group, numbers in groups:
         for name in group.split():
             function = names[name]
             if isinstance(function, FunctionType):
                 made[id(function)] = composite(function, numbers)
     for name in _BETWEEN.split():
         made[id(names[name])] = _with_float_bounds(composite(names[name], (float,)))
-    for name, value in list(names.items()):
-        if id(value) in made:
-            names[name] = made[id(value)]
+    ours = {
+        name: value
+        for name, value in names.items()
+        if isinstance(value, FunctionType) and not name.startswith("_")
+    }
+    for value in {id(value): value for value in ours.values()}.values():
+        if value not in NATIVE:  # those raise themselves
+            made[id(value)] = refusing_out(made.get(id(value), value))
+    names.update({name: made.get(id(value), value) for name, value in ours.items()})
 
 
 def _with_float_bounds(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -83,9 +83,16 @@ def asarray(
     return array(a, dtype)
 
 
+INTEGERS = ("int", "uint")
+
+
 def _array(object: Any, dtype: Any) -> Any:
-    if isinstance(object, (list, tuple)):
+    if isinstance(object, (list, tuple, range)):
         return _nested(object, dtype)
+    if object.__class__ is int and dtype is not None and dtype_class(user_dtype(dtype)) in INTEGERS:
+        _nested([object], dtype)  # raises if it does not fit
+    if isinstance(object, (bytearray, memoryview)):
+        object = np.asarray(object)
     if isinstance(object, jax.Array):
         x = constant(object)
     elif object is None or isinstance(object, (str, bytes, dict, set)):
@@ -110,6 +117,9 @@ def _is_wide(x: Any) -> bool:
 
 def _nested(items: Sequence[Any], dtype: Any) -> Any:
     leaves = tree.leaves(items)
+    if any(isinstance(x, range) for x in leaves):
+        items = tree.map(lambda x: list(x) if isinstance(x, range) else x, items)
+        leaves = tree.leaves(items)
     if any(isinstance(x, (Tracer, jax.Array)) or hasattr(x, "__jax_array__") for x in leaves):
         to = user_dtype(dtype) if dtype is not None else promote(tuple(map(typeof, leaves)))[0]
         return _stacked(items, to)

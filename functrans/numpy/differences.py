@@ -17,8 +17,8 @@ from functrans.numpy.promotion import (
     axes_of,
     axis_index,
     cast,
+    cast_to,
     expand,
-    inexact_dtype,
     invalid,
     mismatch,
     promote_dtypes,
@@ -99,9 +99,9 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int | None = N
         raise invalid("gradient", f"edge_order must be 1, got {edge_order}")
     f = array_of(f, "gradient")
     t = typeof(f)
-    f = cast(f, inexact_dtype(t.dtype))
     axes = axes_of(axis, t.ndim, "gradient")
-    spacing = list(varargs) or [1.0]
+    f, *spacing = promote_inexact((f, *varargs), "gradient")
+    spacing = spacing or [1.0]
     if len(spacing) == 1:
         spacing *= len(axes)
     if len(spacing) != len(axes):
@@ -122,7 +122,7 @@ def _gradient(f: Any, spacing: Any, axis: int) -> Any:
         inner = prims.sub(_part(f, axis, 2, n), _part(f, axis, 0, n - 2))
         inner = prims.mul(inner, literal(0.5, typeof(inner)))
         out = prims.concatenate(first, inner, last, dimension=axis)
-        return prims.div(out, expand(cast(h, t.dtype), t.shape))
+        return prims.div(out, expand(cast_to(h, t.dtype), t.shape))
     if typeof(h).shape != (n,):
         raise invalid("gradient", f"coordinates must be {n} numbers, got {typeof(h)}")
     steps = cast(diff(h), t.dtype)

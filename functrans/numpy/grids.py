@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from functrans.ir.types import ArrayType, canonical_dtype
-from functrans.lax.arguments import placeable, sizes_of
+from functrans.lax.arguments import check_sizes, placeable, sizes_of
 from functrans.numpy import prims
 from functrans.numpy.creation import or_float
 from functrans.numpy.indexing import nonzero
@@ -54,6 +54,7 @@ def eye(N: int, M: int | None = None, k: Any = 0, dtype: Any = None, *, device: 
     """
     n = operator.index(known(N, "eye"))
     m = n if M is None else operator.index(known(M, "eye"))
+    check_sizes((n, m), "eye")
     return cast(_band(n, m, k, prims.eq), or_float(dtype))
 
 
@@ -71,7 +72,7 @@ def tri(N: int, M: int | None = None, k: Any = 0, dtype: Any = None) -> Any:
     Source: `jax.numpy.tri`.
     """
     n, m = sizes_of((N, N if M is None else M))
-    return cast(_band(n, m, k, prims.ge), or_float(dtype))
+    return cast(_band(n, m, k, prims.ge), np.dtype("float32") if dtype is None else or_float(dtype))
 
 
 def tril(m: Any, k: Any = 0) -> Any:

@@ -202,7 +202,7 @@ _PROPERTIES: dict[str, Callable[..., Any]] = {
 
 def _attach() -> None:
     for name, function in _METHODS.items():
-        setattr(Tracer, name, boundary(function))
+        setattr(Tracer, name, boundary(ufuncs.refusing_out(function)))
     for name, function in _PROPERTIES.items():
         setattr(Tracer, name, property(boundary(function)))
     special: dict[str, Callable[..., Any]] = {

@@ -22,6 +22,7 @@ from functrans.ir.source import describe, operator_at, user_source
 from functrans.ir.tracebacks import boundary, hide_frames
 from functrans.ir.types import dtype_class
 from functrans.numpy import arithmetic, floating, linear, ufuncs
+from functrans.numpy.selecting import astype
 from functrans.trace import Tracer
 from functrans.tracer import CONCRETE
 from functrans.transforms.jvp import Dual
@@ -176,12 +177,20 @@ _COMPARISONS: dict[str, tuple[str, Callable[..., Any]]] = {  # with what the oth
     "gt": ("lt", ufuncs.greater),
     "ge": ("le", ufuncs.greater_equal),
 }
+
+
+def _rounded(x: Any, ndigits: int | None = None) -> Any:
+    """round(x): integers, as Python's of a float; round(x, n) has x's dtype."""
+    y = floating.round(x, ndigits or 0)
+    return astype(y, int) if ndigits is None else y
+
+
 _UNARY: dict[str, Callable[..., Any]] = {
     "neg": ufuncs.negative,
     "pos": ufuncs.positive,
     "abs": ufuncs.absolute,
     "invert": ufuncs.invert,
-    "round": lambda self, ndigits=0: floating.round(self, ndigits or 0),
+    "round": _rounded,
 }
 
 

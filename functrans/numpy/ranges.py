@@ -71,7 +71,10 @@ def arange(
         to = promote(tuple([typeof(x).update(shape=()) for x in given]))[0]
     else:
         to = user_dtype(dtype)
-    whole = all(dtype_class(typeof(x).dtype) in ("int", "uint") for x in given)
+    kinds = {dtype_class(typeof(x).dtype) for x in given}
+    if "complex" in kinds:
+        raise invalid("arange", f"takes real numbers, got {given}", "Use jnp.linspace.")
+    whole = kinds <= {"int", "uint"}
     if stop is None:
         start, stop = 0, start
     start, stop, step = [x if x is None else concrete_value(x) for x in (start, stop, step)]

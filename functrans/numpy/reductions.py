@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_inexact
+from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_inexact, promote
 from functrans.numpy import prims
 from functrans.numpy.linear import diagonal
 from functrans.numpy.promotion import (
@@ -36,6 +36,7 @@ from functrans.numpy.selecting import where as select_where
 from functrans.numpy.ufuncs import truth
 from functrans.primitives.base import Primitive
 from functrans.primitives.call import composite
+from functrans.primitives.conversion import real_dtype
 from functrans.trace import full, literal, materialize, typeof
 
 __all__ = [
@@ -417,7 +418,8 @@ def var(
     own = inexact_dtype(t.dtype)
     if dtype is not None and dtype_class(own) == "complex" != dtype_class(user_dtype(dtype)):
         raise invalid("var", f"of complex numbers has no dtype {dtype}", "Pass a complex dtype.")
-    wide = computed_in(own if dtype is None else np.promote_types(own, user_dtype(dtype)))
+    asked = own if dtype is None else user_dtype(dtype)
+    wide = computed_in(promote((ArrayType((), own), ArrayType((), asked)))[0])
     x = cast(a, wide)
     if mean is None:
         centre = _mean(x, axes, wide, None, where is not None, where=where)
@@ -437,11 +439,7 @@ def var(
     else:
         n = sum(included(where, t, "var"), axes, kind.dtype)
     result = prims.div(total, _less(n, ddof, kind))
-    if dtype is None:
-        out_dtype = np.zeros((), own).real.dtype if dtype_class(own) == "complex" else own
-    else:
-        out_dtype = user_dtype(dtype)
-    result = cast(result, out_dtype)
+    result = cast(result, real_dtype(own) if dtype is None else user_dtype(dtype))
     return materialize(_kept(result, t.shape, axes) if keepdims and axes else result)
 
 
@@ -457,6 +455,8 @@ def std(
 
     Source: `jax.numpy.std`.
     """
+    if dtype is not None and not is_inexact(user_dtype(dtype)):
+        raise invalid("std", f"dtype must be a float type, got {dtype!r}", "Cast jnp.var's result.")
     return prims.sqrt(
         var(a, axis, dtype, None, ddof, keepdims, where=where, mean=mean, correction=correction)
     )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import builtins
-import operator
 from typing import Any
 
 import numpy as np
 
 from functrans import errors
 from functrans.ir.source import describe, user_source
+from functrans.ir.types import is_inexact
 from functrans.lax.arguments import sizes_of
 from functrans.numpy import indexing, prims
 from functrans.numpy.arithmetic import remainder
@@ -144,7 +144,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
 
     Arguments:
       a: array.
-      shift: an int or one per axis; may be traced.
+      shift: an int or one per axis; may be traced. Of a float the whole part counts.
       axis: an int, several, or None for the flattened array.
 
     Source: `jax.numpy.roll`.
@@ -174,7 +174,7 @@ def _roll_one(a: Any, shift: Any, axis: int) -> Any:
     value = shift.concrete() if isinstance(shift, Tracer) else shift
     if value is None:
         return _roll_traced(a, shift, axis, n)
-    k = operator.index(value) % n
+    k = int(value) % n
     if k == 0:
         return a
     first, second = prims.split(a, sizes=(n - k, k), axis=axis)
@@ -182,6 +182,8 @@ def _roll_one(a: Any, shift: Any, axis: int) -> Any:
 
 
 def _roll_traced(a: Any, shift: Any, axis: int, n: int) -> Any:
+    if is_inexact(typeof(shift).dtype):
+        shift = cast(shift, np.dtype("int32"))
     places = prims.iota(dtype=typeof(shift).dtype, shape=(n,), dimension=0)
     back = expand(reshape(shift, ()), (n,))
     return indexing.take(a, remainder(prims.sub(places, back), n), axis=axis)

@@ -237,6 +237,7 @@ def setdiff1d(
     if not assume_unique:
         values, _, keep = _sorted(values, False)
     absent = isin(values, ar2, invert=True)
+    values = cast(values, typeof(array_of(ar1, name)).dtype)
     places, real = _kept(name, absent if keep is None else prims.and_(keep, absent), size)
     return _filled(values, places, real, 0 if fill_value is None else fill_value)
 

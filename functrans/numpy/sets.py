@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import operator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from functrans import errors
 from functrans.ir.source import describe, user_source
-from functrans.ir.types import canonical_dtype
+from functrans.ir.types import canonical_dtype, dtype_class
 from functrans.numpy import prims
 from functrans.numpy.indexing import At, take
 from functrans.numpy.joining import concatenate, unstack
@@ -24,13 +25,21 @@ from functrans.numpy.promotion import (
     value_of,
 )
 from functrans.numpy.reading import read
-from functrans.numpy.shaping import moveaxis, ravel, reshape
+from functrans.numpy.repeating import repeat
+from functrans.numpy.selecting import clip, where
+from functrans.numpy.shaping import atleast_1d, moveaxis, ravel, reshape
+from functrans.numpy.sorting import argsort
 from functrans.primitives.call import composite
 from functrans.trace import concrete_value, literal, materialize, typeof
 
 __all__ = ["delete", "insert", "isin", "unique"]
 
 INDEX = np.dtype("int64")
+# what `insert` asks of NumPy, for places that are not known yet
+_TRACED = SimpleNamespace(
+    argsort=argsort, atleast_1d=atleast_1d, clip=clip, concatenate=concatenate, repeat=repeat,
+    where=where,
+)  # fmt: skip
 
 
 def unique(
@@ -234,7 +243,7 @@ def _static_places(name: str, obj: Any) -> Any:
 
 
 def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
-    """The array with values put in before some places of an axis, which must be known.
+    """The array with values put in before some places of an axis.
 
     Source: `jax.numpy.insert`.
     """
@@ -244,20 +253,24 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     t = typeof(arr)
     i = axis_index(axis, t.ndim, "insert")
     n = t.shape[i]
-    found = _static_places("insert", obj)
-    if isinstance(found, np.ndarray) and found.dtype.kind == "b":
+    known = isinstance(obj, slice) or concrete_value(obj) is not None
+    if known:
+        found = _static_places("insert", obj)
+        found = np.arange(n)[found] if isinstance(found, slice) else np.asarray(found)
+    else:
+        found = array_of(obj, "insert", 1)
+    if dtype_class(found.dtype) == "bool":
         raise invalid("insert", f"places must be integers, got {obj!r:.60}")
-    if isinstance(found, slice):
-        found = np.arange(n)[found]
     # behind the last element what lies behind it, before the first what lies before it
-    places = np.clip(np.atleast_1d(np.where(found < 0, found + n, found)), 0, n)
+    lib: Any = np if known else _TRACED
+    places = lib.clip(lib.atleast_1d(lib.where(found < 0, found + n, found)), 0, n)
     values = cast(array_of(values, "insert", 2), t.dtype)
     values = reshape(values, (*[1] * (t.ndim - typeof(values).ndim), *typeof(values).shape))
     if np.ndim(found) == 0 and not isinstance(obj, slice):  # the first axis holds what is inserted
         values = moveaxis(values, 0, i)
     if len(places) == 1:
-        places = np.repeat(places, typeof(values).shape[i])
+        places = lib.repeat(places, typeof(values).shape[i])
     added = expand(values, (*t.shape[:i], len(places), *t.shape[i + 1 :]))
     # the order of [arr, values] in which each value stands before the element of its place
-    order = np.argsort(np.concatenate([np.arange(n) + 0.5, places]), kind="stable")
+    order = lib.argsort(lib.concatenate([np.arange(n) * 2 + 1, places * 2]), stable=True)
     return take(concatenate([arr, added], i), order.astype(np.int32), axis=i)

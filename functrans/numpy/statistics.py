@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from functrans import errors
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_inexact
-from functrans.lax.arguments import placed
+from functrans.lax.arguments import integer, placed
 from functrans.numpy import prims
 from functrans.numpy.differences import diff
 from functrans.numpy.indexing import At, take
@@ -71,8 +72,9 @@ def bincount(
         value = concrete_value(x)
         if value is None:
             raise invalid(
-                "bincount", "the size of the result depends on traced values", "Pass length=."
-            )
+                "bincount", "the size of the result depends on traced values", "Pass length=.",
+                errors.AbstractValueError,
+            )  # fmt: skip
         length = builtins.max(minlength, int(np.max(value)) + 1 if t.size else 0)
     length = builtins.max(length, minlength)
     one = literal(1, ArrayType(t.shape, canonical_dtype(np.dtype("int64"))))
@@ -93,9 +95,9 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
     if isinstance(bins, str):
         raise invalid("histogram", f"bins must be a number or edges, got {bins!r}")
     edges = array_of(bins, "histogram", 1)
-    if typeof(edges).ndim == 1:
-        return edges
     dtype = inexact_dtype(typeof(a).dtype)
+    if typeof(edges).ndim == 1:
+        return cast(edges, dtype)
     if range is None:
         if typeof(a).size == 0:
             range = (0.0, 1.0)
@@ -108,7 +110,7 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
         prims.select_n(same, low, prims.sub(low, half)),
         prims.select_n(same, high, prims.add(high, half)),
     )
-    return linspace(low, high, int(bins) + 1, dtype=dtype)
+    return linspace(low, high, integer(bins, "histogram", "bins") + 1, dtype=dtype)
 
 
 def histogram(
@@ -127,9 +129,17 @@ def histogram(
 
     Source: `jax.numpy.histogram`, with `out_sharding` from JAX 0.11 on.
     """
-    a = array_of(a, "histogram")
-    wide = inexact_dtype(typeof(a).dtype)
-    w = literal(1, ArrayType(typeof(a).shape, wide)) if weights is None else weights
+    if weights is None:
+        (a,) = promote_inexact((array_of(a, "histogram"),), "histogram")
+        w = literal(1, typeof(a).strong())
+    else:
+        a, w = promote_inexact((array_of(a, "histogram"), weights), "histogram")
+        if typeof(w).shape != typeof(a).shape:
+            raise invalid(
+                "histogram", f"weights must have the shape of a, got {typeof(a)} and {typeof(w)}",
+                "Broadcast them first.",
+            )  # fmt: skip
+    wide = typeof(a).dtype
     edges = histogram_bin_edges(a, bins, range)
     n = typeof(edges).shape[0]
     flat = ravel(cast(a, wide))

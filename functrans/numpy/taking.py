@@ -24,7 +24,6 @@ from functrans.numpy.promotion import (
     constant,
     expand,
     invalid,
-    mismatch,
 )
 from functrans.numpy.reading import fill_of, read
 from functrans.numpy.ufuncs import truth
@@ -57,6 +56,8 @@ def take(
         a, axis = a if typeof(a).ndim == 1 else reshape(a, shape=(typeof(a).size,)), 0
     axis = axis_index(axis, typeof(a).ndim, "take")
     n = typeof(a).shape[axis]
+    if typeof(indices).dtype == np.dtype(bool):
+        indices = cast(indices, np.dtype("int32"))
     _check_integers(indices, "take")
     if n == 0 and typeof(indices).size:
         raise _index_error("take: cannot do a non-empty take from an empty axis")
@@ -87,7 +88,10 @@ def _index_error(problem: str) -> errors.InvalidIndex:
 def _check_integers(indices: Any, name: str) -> None:
     t = typeof(indices)
     if dtype_class(t.dtype) not in ("int", "uint"):
-        raise mismatch(name, f"indices must be of integer type, got {t}", "Cast: i.astype(int).")
+        raise errors.NotIntegers(
+            f"{name}: indices must be of integer type, got {t}, at\n"
+            f"    {describe(user_source())}\nCast: i.astype(int)."
+        )
 
 
 def take_along_axis(

@@ -6,6 +6,8 @@ the hot path of tracing.
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -75,6 +77,25 @@ def refuse_out(name: str, out: Any, where: Any = None) -> None:
             f"{name}: {'out' if out is not None else 'where'}= is not supported, as arrays are "
             f"immutable, at\n    {describe(user_source())}\nUse the result, or jnp.where on it."
         )
+
+
+def refusing_out(function: Function) -> Function:
+    """A function for users that raises for an `out`, if this is a parameter of it."""
+    code = inspect.unwrap(function).__code__
+    parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    if "out" not in parameters:
+        return function
+    place = parameters.index("out") if "out" in parameters[: code.co_argcount] else len(parameters)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if kwargs and kwargs.get("out") is not None:
+            refuse_out(function.__name__, kwargs["out"])
+        if len(args) > place and args[place] is not None:
+            refuse_out(function.__name__, args[place])
+        return function(*args, **kwargs)
+
+    return call
 
 
 # --- the families ---------------------------------------------------------------------------------
