@@ -192,6 +192,13 @@ def test_lists_where_jax_takes_them():
     assert_close(special.log_ndtr([-9.0]), jax.scipy.special.log_ndtr([-9.0]))
 
 
+def test_the_order_of_the_series_is_an_integer():
+    with pytest.raises(TypeError):
+        jax.scipy.special.log_ndtr(1.0, series_order=2.5)
+    with pytest.raises(errors.TypeMismatch, match=r"series_order .* 2\.5, at\n.*test_special"):
+        special.log_ndtr(1.0, series_order=2.5)
+
+
 def test_bad_arguments():
     with pytest.raises(NotImplementedError, match="exact=True takes a Python integer"):
         special.factorial(np.ones(2), exact=True)
