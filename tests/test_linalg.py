@@ -318,6 +318,15 @@ def test_determinants_of_small_matrices_of_narrow_floats(n, dtype):
     assert_close(both(ft, fnp), both(jax, jnp), 2e-2)
 
 
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+def test_determinants_of_weak_matrices(n):
+    weak = jnp.full((n, n), 2.0)
+    for method in (None, "qr"):
+        ours, theirs = [np_.linalg.slogdet(weak, method=method) for np_ in (fnp, jnp)]
+        assert [x.weak_type for x in ours] == [x.weak_type for x in theirs], method
+    assert fnp.linalg.det(weak).weak_type == jnp.linalg.det(weak).weak_type
+
+
 def test_products_of_weak_vectors():
     weak = jnp.full((3,), 2.0)
     for x, y in ((weak, weak), (weak, np.arange(3)), (weak[:2], weak), (weak[:2], weak[:2])):

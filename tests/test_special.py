@@ -285,6 +285,13 @@ def test_constants_beside_weak_types():
 # --- stats ----------------------------------------------------------------------------------------
 
 
+def test_shapes_that_do_not_fit_are_told_at_the_users_line():
+    x, y = np.ones(2, "float32"), np.ones(3, "float32")
+    for call in (special.rel_entr, special.kl_div, stats.norm.pdf, stats.norm.cdf):
+        with pytest.raises(errors.ShapeMismatch, match=r"at\n.*test_special"):
+            call(x, y)
+
+
 def test_the_normal_density_of_complex_numbers():
     for name in ("pdf", "logpdf"):
         ours, theirs = [getattr(s.norm, name)(1j, 0.5, 2.0) for s in (stats, jax.scipy.stats)]
