@@ -270,6 +270,16 @@ def transpose_of_a_sine_in_a_nested_jit(m, jnp):
     m.linear_transpose(m.jit(lambda x: 2 * jnp.sin(x)), X)(X)  # <-
 
 
+@misuse(errors.TypeMismatch, "transposed function", "~f32[]", "f32[3]")
+def cotangent_for_a_transpose_of_another_shape(m, jnp):
+    m.linear_transpose(lambda x: 2 * x, X)(1.0)  # <-
+
+
+@misuse(errors.TypeMismatch, "transposed function", "(*, *)", "has *")
+def cotangent_for_a_transpose_of_another_structure(m, jnp):
+    m.linear_transpose(lambda x: 2 * x, X)((X, X))  # <-
+
+
 @misuse(errors.NonDifferentiable, "bool[]", "linear_transpose")
 def transpose_with_booleans(m, jnp):
     m.linear_transpose(lambda x: x, True)(True)  # <-

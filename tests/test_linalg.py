@@ -318,6 +318,31 @@ def test_determinants_of_small_matrices_of_narrow_floats(n, dtype):
     assert_close(both(ft, fnp), both(jax, jnp), 2e-2)
 
 
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+def test_determinants_of_weak_matrices(n):
+    weak = jnp.full((n, n), 2.0)
+    for method in (None, "qr"):
+        ours, theirs = [np_.linalg.slogdet(weak, method=method) for np_ in (fnp, jnp)]
+        assert [x.weak_type for x in ours] == [x.weak_type for x in theirs], method
+    assert fnp.linalg.det(weak).weak_type == jnp.linalg.det(weak).weak_type
+
+
+def test_products_of_weak_vectors():
+    weak = jnp.full((3,), 2.0)
+    for x, y in ((weak, weak), (weak, np.arange(3)), (weak[:2], weak), (weak[:2], weak[:2])):
+        ours, theirs = fnp.cross(x, y), jnp.cross(x, y)
+        assert_close(ours, theirs)
+        assert ours.weak_type == theirs.weak_type
+
+
+def test_patterns_of_unsigned_integers_and_of_numbers():
+    x = np.array([1, 5, 2], "uint32")
+    assert_close(scipy_linalg.fiedler(x), jax.scipy.linalg.fiedler(x))
+    for library in (scipy_linalg, jax.scipy.linalg):
+        with pytest.raises(ValueError, match="convolution_matrix"):
+            library.convolution_matrix(2.0, 3)
+
+
 @pytest.mark.parametrize("method", ["schur", "eigen"])
 def test_sylvesters_equation_broadcasts(method):
     a, b = 2 * np.eye(3, dtype="f") + np.eye(3, k=1, dtype="f"), np.eye(2, dtype="f")

@@ -606,3 +606,11 @@ def test_out_is_refused_as_jax_refuses_it():
     for jnp in (ft_numpy, jax_numpy):
         with pytest.raises(NotImplementedError):
             jnp.add(1.0, 2.0, out=jax_numpy.ones(()))
+
+
+def test_interp_is_of_the_widest_dtype():
+    x, at = np.array([0.5, 1.5], "float16"), np.arange(3, dtype="float32")
+    for values in (at.astype("float16"), at):
+        ours, theirs = [m.numpy.interp(x, at, values, left=-1.0) for m in (ft, jax)]
+        assert (ours.dtype, ours.weak_type) == (theirs.dtype, theirs.weak_type)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-3)

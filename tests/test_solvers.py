@@ -418,7 +418,7 @@ ERRORS = {
         ["tangent_solve must return", "f32[3]", "f32[]"],
     ),
     "what g is given": (
-        lambda: root_with(tangent_solve=lambda g, y: g(1.0)), errors.TypeMismatch, TypeError,
+        lambda: root_with(tangent_solve=lambda g, y: g(1.0)), errors.InvalidArgument, ValueError,
         ["the derivative of f takes (f32[3]), got (~f32[])"],
     ),
     "integers": (

@@ -192,6 +192,13 @@ def test_lists_where_jax_takes_them():
     assert_close(special.log_ndtr([-9.0]), jax.scipy.special.log_ndtr([-9.0]))
 
 
+def test_the_order_of_the_series_is_an_integer():
+    with pytest.raises(TypeError):
+        jax.scipy.special.log_ndtr(1.0, series_order=2.5)
+    with pytest.raises(errors.TypeMismatch, match=r"series_order .* 2\.5, at\n.*test_special"):
+        special.log_ndtr(1.0, series_order=2.5)
+
+
 def test_bad_arguments():
     with pytest.raises(NotImplementedError, match="exact=True takes a Python integer"):
         special.factorial(np.ones(2), exact=True)
@@ -276,6 +283,13 @@ def test_constants_beside_weak_types():
 
 
 # --- stats ----------------------------------------------------------------------------------------
+
+
+def test_shapes_that_do_not_fit_are_told_at_the_users_line():
+    x, y = np.ones(2, "float32"), np.ones(3, "float32")
+    for call in (special.rel_entr, special.kl_div, stats.norm.pdf, stats.norm.cdf):
+        with pytest.raises(errors.ShapeMismatch, match=r"at\n.*test_special"):
+            call(x, y)
 
 
 def test_the_normal_density_of_complex_numbers():

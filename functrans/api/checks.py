@@ -220,12 +220,15 @@ def only_cotangent(given: tuple) -> Any:
     return given[0]
 
 
-def cotangents(ct: Any, out_tree: Any, types: Sequence[ArrayType]) -> list[Any]:
-    """The cotangents as a flat list, None for those of integers."""
+def cotangents(
+    ct: Any, out_tree: Any, types: Sequence[ArrayType], to: str = "a vjp function",
+    error: type[Exception] = errors.InvalidArgument,
+) -> list[Any]:  # fmt: skip
+    """The cotangents as a flat list, None for those of integers; `error` where they do not fit."""
     given, structure = tree.flatten(ct)
     if structure != out_tree:
-        raise errors.InvalidArgument(
-            f"the cotangent given to a vjp function has the structure {tree.spelled(structure)}, "
+        raise error(
+            f"the cotangent given to {to} has the structure {tree.spelled(structure)}, "
             f"but the result of the function has {tree.spelled(out_tree)}, {here()}\n"
             "Give one cotangent, or a zero, for each array of the result."
         )
@@ -237,8 +240,8 @@ def cotangents(ct: Any, out_tree: Any, types: Sequence[ArrayType]) -> list[Any]:
             continue
         c = as_array(c)
         if not typeof(c).same(want):
-            raise errors.InvalidArgument(
-                f"the cotangent given to a vjp function has type {typeof(c)}, but the result of "
+            raise error(
+                f"the cotangent given to {to} has type {typeof(c)}, but the result of "
                 f"the function has {want}, {here()}\n"
                 "Give it the shape and dtype of the result, as jnp.ones_like(result) has."
             )

@@ -396,6 +396,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[..., An
 
     Raises:
       NotLinear: the function is not linear.
+      TypeMismatch: the cotangent is not like the result.
 
     Source: `jax.linear_transpose`.
 
@@ -422,7 +423,10 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[..., An
             outs = flat(*inputs)
         own = [y.ref if getattr(y, "owner", None) is trace else None for y in outs]
         check_linear(prune(trace.equations, [v for v in own if v is not None], values=True))
-        cts = cotangents(ct, flat.out_tree, [typeof(y) for y in outs])
+        cts = cotangents(
+            ct, flat.out_tree, [typeof(y) for y in outs], "a transposed function",
+            errors.TypeMismatch,
+        )  # fmt: skip
         found = backward(trace.equations, [x.ref for x in inputs], own, cts)
         return tree.unflatten(
             in_tree, [instantiate(c, t) for c, t in zip(found, types, strict=True)]

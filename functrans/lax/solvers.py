@@ -239,23 +239,26 @@ def _derivative(f: Function, x: Any) -> Function:
     types = [typeof(leaf) for leaf in leaves]
 
     def g(dx: Any) -> Any:
-        given = _leaves_like(dx, structure, types, "the derivative of f")
+        given = _leaves_like(dx, structure, types, "the derivative of f", errors.InvalidArgument)
         outs = evaluate(program, given)
         return tree.unflatten(flat.out_tree, [materialize(y) for y in outs])
 
     return g
 
 
-def _leaves_like(x: Any, structure: Any, types: Sequence[ArrayType], name: str) -> list[Any]:
-    """The leaves of an argument, which must have this structure and these types."""
+def _leaves_like(
+    x: Any, structure: Any, types: Sequence[ArrayType], name: str,
+    error: type[Exception] = errors.TypeMismatch,
+) -> list[Any]:  # fmt: skip
+    """The leaves of an argument, which must have this structure, and these types: else `error`."""
     leaves, given = tree.flatten(x)
     leaves = [as_array(leaf) for leaf in leaves]
     if given != structure:
-        problem = f"the structure {structure}, got {given}"
+        problem, error = f"the structure {structure}, got {given}", errors.TypeMismatch
     else:
         have = [typeof(leaf) for leaf in leaves]
         if all(a.same(b) for a, b in zip(have, types, strict=True)):
             return leaves
         wanted, got = (", ".join(map(str, ts)) for ts in (types, have))
         problem = f"({wanted}), got ({got})"
-    raise errors.TypeMismatch(f"{name} takes {problem}, at\n    {describe(user_source())}")
+    raise error(f"{name} takes {problem}, at\n    {describe(user_source())}")

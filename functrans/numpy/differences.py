@@ -206,8 +206,9 @@ def interp(
     width = prims.sub(x1, x0)
     flat = prims.le(prims.abs_(width), literal(np.spacing(np.finfo(np.float32).eps), typeof(width)))
     safe = prims.select_n(flat, width, literal(1, typeof(width)))
-    part = cast(prims.div(prims.sub(x, x0), safe), typeof(f0).dtype)
-    f = prims.add(f0, prims.mul(part, prims.sub(f1, f0)))
+    part, rise = prims.div(prims.sub(x, x0), safe), prims.sub(f1, f0)
+    part, rise, f0 = [array_of(v, "interp") for v in promote_inexact((part, rise, f0), "interp")]
+    f = prims.add(f0, prims.mul(part, rise))
     f = prims.select_n(flat, f, f0)
     if period is None:
         for outside, edge, given in ((prims.lt, 0, left), (prims.gt, n - 1, right)):

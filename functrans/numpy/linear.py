@@ -18,6 +18,7 @@ from functrans.numpy.promotion import (
     axes_of,
     axis_index,
     broadcast_shape,
+    cast,
     expand,
     invalid,
     mismatch,
@@ -359,9 +360,10 @@ def cross(
     to = axis_index(axisc, len(shape) + 1, "cross")
     wide = (*shape[:to], 1, *shape[to:])
     kept = tuple([k for k in range(len(wide)) if k != to])
-    return prims.concatenate(
+    made = prims.concatenate(
         *[prims.broadcast_in_dim(p, shape=wide, dimensions=kept) for p in parts], dimension=to
     )
+    return cast(made, typeof(made).dtype)  # never of a weak type, as what is put together
 
 
 def _components(x: Any, axis: int) -> list[Any]:

@@ -14,7 +14,14 @@ from functrans import numpy as jnp
 from functrans.interop.jax_functions import from_jax
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, dtype_class
-from functrans.numpy.promotion import align_inexact, invalid, mismatch, promote_inexact, value_of
+from functrans.numpy.promotion import (
+    align_inexact,
+    broadcast_shape,
+    invalid,
+    mismatch,
+    promote_inexact,
+    value_of,
+)
 from functrans.trace import ARRAYS, literal, materialize, typeof
 
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
@@ -22,8 +29,12 @@ FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 def numbers(name: str, *xs: Any, broadcast: bool = True) -> list[Any]:
     """Operands as arrays of one inexact dtype, and of one shape unless they stay as they are."""
-    made = align_inexact(xs, name) if broadcast else promote_inexact(xs, name)
-    return [materialize(x) for x in made]
+    if broadcast:
+        return [materialize(x) for x in align_inexact(xs, name)]
+    made = [materialize(x) for x in promote_inexact(xs, name)]
+    types = [typeof(x) for x in made]
+    broadcast_shape([t.shape for t in types], name, types)  # they must fit
+    return made
 
 
 def reals(name: str, *xs: Any, broadcast: bool = True) -> list[Any]:

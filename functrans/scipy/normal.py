@@ -11,7 +11,7 @@ from functrans import lax
 from functrans import numpy as jnp
 from functrans.api.custom_rules import custom_jvp
 from functrans.lax.special import normal_probability
-from functrans.numpy.promotion import invalid
+from functrans.numpy.promotion import invalid, mismatch
 from functrans.scipy.arguments import float_of
 from functrans.trace import literal, typeof
 
@@ -44,7 +44,7 @@ def log_ndtr(x: Any, series_order: int = 3) -> Any:
     -0.6931...
     """
     if not isinstance(series_order, int):
-        raise TypeError(f"series_order must be a Python integer, got {series_order!r}")
+        raise mismatch("log_ndtr", f"series_order must be a Python int, got {series_order!r:.60}")
     if not 0 <= series_order <= 30:
         raise invalid("log_ndtr", f"series_order must lie in 0..30, got {series_order}")
     return _log_ndtr(series_order, float_of("log_ndtr", x))

@@ -263,7 +263,7 @@ def det(a: Any) -> Any:
     a = inexact(a, "det")
     n = square(a, "det").shape[-1]
     if n == 1:
-        return a[..., 0, 0]
+        return cast(a[..., 0, 0], typeof(a).dtype)
     if n == 2:
         return _minor(a, (0, 1), (0, 1))
     if n == 3:
@@ -272,7 +272,8 @@ def det(a: Any) -> Any:
             for i, others, sign in ((0, (1, 2), 1), (1, (0, 2), -1), (2, (0, 1), 1))
         ])  # fmt: skip
     factors, pivots, order = lax.linalg.lu(a)
-    return _systems.det(a, factors, order, _parity(pivots, typeof(a).dtype))
+    dtype = typeof(a).dtype
+    return cast(_systems.det(a, factors, order, _parity(pivots, dtype)), dtype)
 
 
 def _minor(a: Any, rows: tuple[int, int], columns: tuple[int, int]) -> Any:
@@ -330,7 +331,9 @@ def slogdet(a: Any, *, method: str | None = None) -> SlogdetResult:
         sign, logabs = prims.sign(value), prims.log(prims.abs_(value))
     else:
         sign, logabs = _of_diagonal(diagonal(factors), _parity(pivots, typeof(a).dtype))
-    return SlogdetResult(*_systems.slogdet(a, factors, order, sign, logabs))
+    made = _systems.slogdet(a, factors, order, sign, logabs)
+    formula = n in (1, 2) and method != "qr"  # of what is factored the type is not weak
+    return SlogdetResult(*made if formula else [cast(x, typeof(x).dtype) for x in made])
 
 
 def _of_diagonal(d: Any, sign: Any) -> tuple[Any, Any]:

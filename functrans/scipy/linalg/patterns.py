@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from functrans.ir.types import ArrayType, dtype_class
-from functrans.numpy import joining, prims
+from functrans.numpy import joining
 from functrans.numpy.creation import asarray, or_float
 from functrans.numpy.grids import diag, eye
 from functrans.numpy.indexing import take
@@ -20,7 +20,7 @@ from functrans.numpy.linalg.factors import inexact
 from functrans.numpy.padding import pad
 from functrans.numpy.promotion import array_of, cast, invalid, promote_dtypes, user_dtype
 from functrans.numpy.shaping import atleast_1d, atleast_2d
-from functrans.numpy.ufuncs import conjugate
+from functrans.numpy.ufuncs import absolute, conjugate
 from functrans.numpy.vectorizing import vectorize
 from functrans.primitives.call import composite
 from functrans.primitives.complex_numbers import complex_dtype
@@ -73,8 +73,9 @@ def _vector(name: str, x: Any) -> Any:
     return x
 
 
-def _batched(signature: str) -> Callable[..., Any]:
-    """Let a function of vectors take arrays of them, whose leading axes hold a batch."""
+def _batched(signature: str, scalars: bool = True) -> Callable[..., Any]:
+    """Let a function of vectors take arrays of them, whose leading axes hold a batch. Numbers are
+    vectors of length 1 if `scalars` may be given."""
     count = signature.partition("->")[0].count("(")
 
     def of(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -83,7 +84,10 @@ def _batched(signature: str) -> Callable[..., Any]:
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             given = parameters.bind(*args, **kwargs).args
-            vectors = [atleast_1d(array_of(x, function.__name__)) for x in given[:count]]
+            vectors = [array_of(x, function.__name__) for x in given[:count]]
+            if not scalars and any(typeof(x).ndim == 0 for x in vectors):
+                raise invalid(function.__name__, f"takes vectors, got {typeof(vectors[0])}")
+            vectors = [atleast_1d(x) for x in vectors]
             one = functools.partial(_with_rest, function, given[count:])
             return vectorize(one, signature=signature)(*vectors)
 
@@ -216,7 +220,7 @@ def fiedler(a: Any) -> Any:
     Source: `jax.scipy.linalg.fiedler`.
     """
     a = atleast_1d(array_of(a, "fiedler"))
-    return prims.abs_(a[..., :, None] - a[..., None, :])
+    return absolute(a[..., :, None] - a[..., None, :])
 
 
 @composite
@@ -255,7 +259,7 @@ def fiedler_companion(a: Any) -> Any:
 
 
 @composite
-@_batched("(n)->(k,m)")
+@_batched("(n)->(k,m)", scalars=False)
 def convolution_matrix(a: Any, n: int, mode: str = "full") -> Any:
     """The matrix by which a vector of n numbers is multiplied to convolve it with a.
 
