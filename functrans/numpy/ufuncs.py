@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -85,7 +86,8 @@ def refusing_out(function: Function) -> Function:
     parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     if "out" not in parameters:
         return function
-    place = parameters.index("out") if "out" in parameters[: code.co_argcount] else len(parameters)
+    by_position = parameters[: code.co_argcount]
+    place = by_position.index("out") if "out" in by_position else sys.maxsize
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:

@@ -251,11 +251,9 @@ class Rewriter:
                 return False  # it differs in its weak flag, which others may read
             found = Literal(found.value, v.type)
         last = self.equations[-1] if len(self.equations) > before else None
-        if last is not None and last.outputs[0] is found:  # nothing reads it yet
-            last.outputs = e.outputs
+        if last is not None and last.outputs[0] is found and not self.parts:
+            last.outputs = e.outputs  # nothing reads the new one yet, or keeps it as a part
             self.made_by[v] = self.made_by.pop(found)
-            if found in self.parts:
-                self.parts[v] = self.parts.pop(found)
         else:
             self.known[v] = found
             if self._count is not None:
