@@ -548,3 +548,17 @@ def test_concrete_arrays():
     assert_close(
         ft.grad(lambda y: x.at[1:, 0].apply(lambda e: e * y).sum())(2.0), x[1:, 0].sum(), 1e-5
     )
+
+
+@pytest.mark.parametrize("method", ["multiply", "divide"])
+def test_products_at_one_traced_place_are_differentiated(method):
+    """One index falls on no element twice, whatever slices stand beside it."""
+    x = np.arange(1.0, 7.0, dtype=np.float32).reshape(2, 3)
+
+    def slope(lib: Any) -> Any:
+        def f(x: Any, i: Any) -> Any:
+            return getattr(x.at[i, ::-1], method)(2 * x[0]).sum()
+
+        return lib.jit(lib.grad(f))
+
+    np.testing.assert_allclose(slope(ft)(x, 1), slope(jax)(x, 1), rtol=1e-6)

@@ -47,7 +47,7 @@ HIGHER_ORDER["sharding_constraint"] = "test_shard_map.py"
 PLATFORMS = ("approx_top_k", "platform_index", "rng_bit_generator", "rng_uniform")
 HIGHER_ORDER |= dict.fromkeys(PLATFORMS, "test_lax_extras.py")
 # whose compilation is long
-GAMMA = ("igamma", "igammac", "igamma_grad_a", "random_gamma_grad")
+GAMMA = ("igamma", "igammac", "igamma_grad_a", "random_gamma_grad", "random_gamma_grad_a")
 HIGHER_ORDER |= dict.fromkeys(GAMMA, "test_special.py") | {"random_gamma": "test_samplers.py"}
 HIGHER_ORDER |= dict.fromkeys(("custom_linear_solve", "custom_root"), "test_solvers.py")
 

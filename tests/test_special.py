@@ -250,6 +250,34 @@ def test_mixed_second_derivative_of_igamma():
             ft.grad(ft.grad(lax.igamma, 0), 0)(a, x)
 
 
+def test_second_derivative_of_a_gamma_sample():
+    """That of random_gamma_grad in a, by XLA and the reference; and of samples, as JAX has it."""
+    a = np.array([0.3, 0.9, 2.0, 5.0, 30.0, 4.0, 12.0])
+    x = np.array([0.01, 1.2, 1.5, 4.0, 33.0, 11.0, 25.0])
+    with jax.enable_x64(True):
+
+        def slope(lib: Any) -> Any:
+            return lambda a, x: lib.jvp(
+                lambda a: lib.lax.random_gamma_grad(a, x), (a,), (a * 0 + 1,)
+            )[1]
+
+        wanted = jax.jit(slope(jax))(jnp.asarray(a), jnp.asarray(x))
+        assert_close(ft.jit(slope(ft))(a, x), wanted, 1e-12)
+        assert_close(ft.jit(ft.vmap(slope(ft)))(a, x), wanted, 1e-12)
+        (here,) = ft.interpret(ft.make_ir(slope(ft))(a, x), a, x)
+        assert_close(here, np.asarray(wanted), 1e-9)
+
+        def curvature(lib: Any) -> Any:
+            return lib.jacfwd(lib.jacfwd(lambda a: lib.random.gamma(lib.random.key(3), a)))
+
+        for at in (0.4, 1.7, 20.0):
+            np.testing.assert_allclose(curvature(ft)(at), curvature(jax)(at), rtol=1e-9)
+            np.testing.assert_allclose(
+                ft.hessian(lambda a: ft.random.gamma(ft.random.key(3), a))(at),
+                curvature(jax)(at), rtol=1e-9,
+            )  # fmt: skip
+
+
 def test_bessel_functions_at_zero():
     for name in ("bessel_i0e", "bessel_i1e"):
         ours, theirs = ft.grad(getattr(lax, name))(0.0), jax.grad(getattr(jax.lax, name))(0.0)

@@ -174,7 +174,8 @@ def solvers(a: Any, b: Any) -> Any:
 
 
 def gammas(a: Any, x: Any) -> Any:
-    return lax.igamma(a, x), lax.igammac(a, x), lax.igamma_grad_a(a, x), lax.random_gamma_grad(a, x)
+    slope = ft.grad(lambda a: jnp.sum(lax.random_gamma_grad(a, x)))(a)
+    return lax.igamma(a, x), lax.igammac(a, x), lax.igamma_grad_a(a, x), slope
 
 
 def gamma_samples(seed: Any, a: Any) -> Any:

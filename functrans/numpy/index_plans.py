@@ -15,6 +15,7 @@ Writing is one scatter (or one dynamic_update_slice, where all is static and the
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -288,7 +289,7 @@ def writing(shape: Shape, structure: Structure, wrap: bool) -> Writing:
     return Writing(
         lay.shape if lay.shape != shape else None,
         _shape_of(lay, given, sizes), _shape_of(slim, given, sizes),
-        _static_window(lay.shape, slim.steps, wrap), axes, not given,
+        _static_window(lay.shape, slim.steps, wrap), axes, not given or math.prod(lay.group) == 1,
         not given and all([s.kind != "slice" or s.value.step > 0 for s in slim.steps]),
         tuple([c for _, c in kept]), names.shape, names.after,
     )  # fmt: skip

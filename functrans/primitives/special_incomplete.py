@@ -4,6 +4,7 @@ SciPy in double precision, and power series where SciPy has no such function.
 
     P(a, x) = igamma      Q(a, x) = igammac = 1 - P      p(a, x) = dP/dx = x^(a-1) e^-x / Gamma(a)
     igamma_grad_a = dP/da          random_gamma_grad = dx/da at fixed P = -(dP/da) / p
+    random_gamma_grad_a = the derivative of this in a
 """
 
 from __future__ import annotations
@@ -123,6 +124,10 @@ def _i1e_slope(x: Any, y: Any) -> Any:
 _gammaln, _psi = scipy_function("gammaln"), scipy_function("digamma")
 
 
+def _trigamma(a: np.ndarray) -> np.ndarray:
+    return scipy_function("polygamma")(1, a)
+
+
 def _at_the_edges(a: np.ndarray, x: np.ndarray, inside: np.ndarray, end: float) -> np.ndarray:
     """P or Q, of which `inside` holds away from the edges of their domain; `end` is it at inf."""
     outside = (a < 0) | (x < 0) | ((a == 0) & (x == 0)) | (np.isinf(a) & (x > 0))
@@ -138,17 +143,20 @@ def _igammac(a: np.ndarray, x: np.ndarray) -> np.ndarray:
     return _at_the_edges(a, x, scipy_function("gammaincc")(a, x), 0.0)
 
 
-def _series(a: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """s = sum_n c_n and ds/da, c_n = x^n / ((a+1)...(a+n)), where P = x^a e^-x / Gamma(a+1) * s."""
+def _series(a: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """s = sum_n c_n, ds/da and d^2s/da^2, c_n = x^n / ((a+1)...(a+n)), where
+    P = x^a e^-x / Gamma(a+1) * s."""
     term, total = np.ones_like(x), np.ones_like(x)
-    slope, by_a = np.zeros_like(x), np.zeros_like(x)
+    slope, curve, by_a, twice = [np.zeros_like(x) for _ in range(4)]
     for n in range(1, 20_000):
         term = term * x / (a + n)
         slope = slope - 1 / (a + n)  # d log c_n / da
-        total, by_a = total + term, by_a + term * slope
-        if np.all(~(term * np.abs(slope) > 1e-18 * np.abs(by_a)) | ~np.isfinite(total)):
+        curve = curve + 1 / (a + n) ** 2  # and of this
+        more = term * (slope**2 + curve)
+        total, by_a, twice = total + term, by_a + term * slope, twice + more
+        if np.all(~(more > 1e-18 * np.abs(twice)) | ~np.isfinite(total)):
             break
-    return total, by_a
+    return total, by_a, twice
 
 
 def _gradient(of: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
@@ -164,7 +172,7 @@ def _gradient(of: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
 
 @_gradient
 def _igamma_grad_a(a: np.ndarray, x: np.ndarray) -> np.ndarray:
-    total, by_a = _series(a, x)
+    total, by_a, _ = _series(a, x)
     before = np.exp(a * np.log(x) - x - _gammaln(a + 1))
     return before * (by_a + total * (np.log(x) - _psi(a + 1)))
 
@@ -173,12 +181,29 @@ def _igamma_grad_a(a: np.ndarray, x: np.ndarray) -> np.ndarray:
 def _random_gamma_grad(a: np.ndarray, x: np.ndarray) -> np.ndarray:
     """The series cancels where x is large; there -P_a / p = Q_a / p, which is
     the integral over u > 0 of e^-u (1 + u/x)^(a-1) (log(x + u) - digamma(a))."""
-    total, by_a = _series(a, x)
+    total, by_a, _ = _series(a, x)
     small = -x / a * (by_a + total * (np.log(x) - _psi(a + 1)))
+    return np.where(x > np.maximum(a, 8), _integral(a, x)[0], small)
+
+
+@_gradient
+def _random_gamma_grad_a(a: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """The derivative in a of both forms of the gradient."""
+    total, by_a, twice = _series(a, x)
+    distance = np.log(x) - _psi(a + 1)
+    inner = by_a + total * distance
+    by_a_inner = twice + by_a * distance - total * _trigamma(a + 1)
+    small = x / a * (inner / a - by_a_inner)
+    return np.where(x > np.maximum(a, 8), _integral(a, x)[1], small)
+
+
+def _integral(a: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The gradient where x is large, and its derivative in a."""
     nodes, weights = np.polynomial.laguerre.laggauss(64)
-    a1, x1 = a[..., None], x[..., None]
-    integrand = (1 + nodes / x1) ** (a1 - 1) * (np.log(x1 + nodes) - _psi(a1))
-    return np.where(x > np.maximum(a, 8), integrand @ weights, small)
+    a, x = a[..., None], x[..., None]
+    powers, distance = (1 + nodes / x) ** (a - 1), np.log(x + nodes) - _psi(a)
+    slope = np.log1p(nodes / x) * distance - _trigamma(a)
+    return (powers * distance) @ weights, (powers * slope) @ weights
 
 
 # --- the operations -------------------------------------------------------------------------------
@@ -201,8 +226,19 @@ igammac = Special(
     jax.lax.igammac,
     _igammac,
 )
+random_gamma_grad_a = Special(
+    "random_gamma_grad_a",
+    (None, None),
+    lambda a, x: jax.jvp(
+        lambda a: jax.lax.random_gamma_grad(a, x), (a,), (jax.lax.full_like(a, 1),)
+    )[1],
+    _random_gamma_grad_a,
+)
 random_gamma_grad = Special(
-    "random_gamma_grad", (None, _random_gamma_by_x), jax.lax.random_gamma_grad, _random_gamma_grad
+    "random_gamma_grad",
+    (lambda a, x, out: random_gamma_grad_a(a, x), _random_gamma_by_x),
+    jax.lax.random_gamma_grad,
+    _random_gamma_grad,
 )
 regularized_incomplete_beta = Special(
     "regularized_incomplete_beta",
