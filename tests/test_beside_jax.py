@@ -19,6 +19,7 @@ import functrans.nn
 import functrans.numpy
 import functrans.ops
 import functrans.random
+from tests.versions import NEWER
 
 WEAK = jax.numpy.full((3,), 2.0)
 WEAK_SCALAR = jax.numpy.add(2.0, 1.0)
@@ -144,7 +145,8 @@ def test_with_64_bit_types():
         for name in ("leaky_relu", "elu", "selu", "relu6", "sparse_plus", "hard_sigmoid"):
             _close(getattr(ft.nn, name)(x), getattr(jax.nn, name)(x))
         _close(ft.nn.softplus(x > 1), jax.nn.softplus(x > 1))
-        _close(ft.numpy.tri(3), jax.numpy.tri(3))
+        if not NEWER:  # JAX 0.11's has the default dtype, 0.10's is float32
+            _close(ft.numpy.tri(3), jax.numpy.tri(3))
         edges = jax.numpy.linspace(0, 1, 3)
         made = ft.numpy.histogram_bin_edges(x.astype(np.float32), edges)
         _close(made, jax.numpy.histogram_bin_edges(x.astype(np.float32), edges))
