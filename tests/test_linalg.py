@@ -136,7 +136,7 @@ PLAIN: dict[str, tuple[Function, tuple]] = {
     "batch of companion": (lambda m: m["sp"].companion, (B + 4,)),
     "batch of fiedler_companion": (lambda m: m["sp"].fiedler_companion, (B + 4,)),
     "batch of leslie": (lambda m: m["sp"].leslie, (B, B[:, 1:])),
-    "batch of convolution_matrix": (lambda m: m["sp"].convolution_matrix, (B, 3)),
+    "batch of convolution_matrix": (lambda m: lambda x: m["sp"].convolution_matrix(x, 3), (B,)),
     "companion": (lambda m: m["sp"].companion, (VECTOR,)),
     "leslie": (lambda m: m["sp"].leslie, (VECTOR, VECTOR[1:])),
     "block_diag": (lambda m: m["sp"].block_diag, (A, VECTOR)),
