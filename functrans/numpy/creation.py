@@ -129,7 +129,7 @@ def _nested(items: Sequence[Any], dtype: Any) -> Any:
     else:
         to = user_dtype(dtype)
     try:
-        if dtype_class(to) in ("int", "uint"):
+        if dtype_class(to) in INTEGERS:
             return constant(np.array(items, to))
         made = np.array(items)
         if made.dtype.hasobject and any(x is None for x in made.flat):

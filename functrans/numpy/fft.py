@@ -248,14 +248,12 @@ def _frequencies(name: str, n: Any, d: Any, dtype: Any, device: Any) -> Any:
     if isinstance(n, (list, tuple)) or isinstance(d, (list, tuple)):
         raise invalid(name, f"takes one n and one d, got {n} and {d}")
     out = or_float(dtype)
-    if (
-        name == "rfftfreq"
-    ):  # JAX divides integers where these are asked for: the result is of floats
-        places, within = np.arange(n // 2 + 1), out
-    else:
-        places, within = (np.arange(n) + n // 2) % n - n // 2, inexact_dtype(out)
+    half = name == "rfftfreq"
+    places = np.arange(n // 2 + 1) if half else (np.arange(n) + n // 2) % n - n // 2
+    # as in JAX integers, where they are asked for, are divided: the result is of floats
+    within = out if half else inexact_dtype(out)
     made = cast(array_of(places, name), within) / cast(array_of(d * n, name), within)
-    return placed(made if name == "rfftfreq" else cast(made, out), device)
+    return placed(made if half else cast(made, out), device)
 
 
 @composite

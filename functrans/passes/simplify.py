@@ -349,11 +349,10 @@ def _or_before_repeating(rule: Any) -> Any:
         found = rule(w, e)
         if found is not None:
             return found
-        x = e.inputs[0]  # asked here already, for most are none
+        x = e.inputs[0]  # asked here already, for most are neither
         by = w.made_by.get(x)
-        if x.__class__ is Literal if by is None else by.primitive is broadcast_in_dim:
-            return before_repeating(w, e)
-        return None
+        repeated = by is not None and by.primitive is broadcast_in_dim
+        return before_repeating(w, e) if repeated or x.__class__ is Literal else None
 
     return either
 
