@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from functrans.ir.types import dtype_class, is_inexact
+from functrans.ir.types import ArrayType, dtype_class, is_inexact
 from functrans.numpy import prims
 from functrans.numpy.prims import select_n
 from functrans.numpy.promotion import (
@@ -34,10 +34,15 @@ def same(x: Any, value: Any) -> Any:
     return scalar(value, typeof(x))
 
 
+def beside(t: ArrayType) -> ArrayType:
+    """The type of JAX's constants beside a type: weak, as a Python number is, beside weak scalars
+    alone."""
+    return t.strong() if t.shape else t
+
+
 def constant(x: Any, value: Any) -> Any:
-    """A literal of x's type that is weak, as a Python number is, beside weak scalars alone."""
-    t = typeof(x)
-    return scalar(value, t.strong() if t.shape else t)
+    """A literal of x's shape, and of the type of a constant beside it."""
+    return scalar(value, beside(typeof(x)))
 
 
 # --- division -------------------------------------------------------------------------------------

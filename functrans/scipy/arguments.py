@@ -13,7 +13,8 @@ from functrans import errors
 from functrans import numpy as jnp
 from functrans.interop.jax_functions import from_jax
 from functrans.ir.source import describe, user_source
-from functrans.ir.types import ArrayType, dtype_class
+from functrans.ir.types import dtype_class
+from functrans.numpy.arithmetic import beside
 from functrans.numpy.promotion import (
     align_inexact,
     broadcast_shape,
@@ -46,10 +47,8 @@ def reals(name: str, *xs: Any, broadcast: bool = True) -> list[Any]:
 
 
 def constant(value: Any, x: Any) -> Any:
-    """A number of the type of x. It is weak beside a weak scalar, but not beside a weak array; so
-    are JAX's."""
-    t = typeof(x)
-    return literal(value, ArrayType((), t.dtype, t.weak_type and not t.ndim))
+    """A number, without axes, of the type of a constant beside x."""
+    return literal(value, beside(typeof(x)).update(shape=()))
 
 
 def float_of(name: str, x: Any) -> Any:
