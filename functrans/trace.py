@@ -356,7 +356,7 @@ def full(value: Any, type: ArrayType) -> Any:
 
 
 def materialize(x: Any) -> Any:
-    """A value that a user may hold: literals become arrays, NumPy arrays and scalars jax arrays."""
+    """A value that a user may hold: literals become arrays."""
     if x.__class__ is Literal:
         return full(x.value, x.type)
     return x

@@ -22,7 +22,7 @@ from functrans.lax.arguments import (
 )
 from functrans.primitives import indexing
 from functrans.primitives import scatter as scatters
-from functrans.primitives.conversion import convert_element_type
+from functrans.primitives.conversion import convert_element_type, strong
 from functrans.primitives.dynamic_slice import dynamic_slice as _dynamic_slice
 from functrans.primitives.dynamic_slice import dynamic_update_slice as _dynamic_update_slice
 from functrans.primitives.elementwise import add, lt
@@ -100,7 +100,7 @@ def dynamic_update_slice(
       >>> print(lax.dynamic_update_slice(jnp.zeros(4), jnp.ones(2), (1,)))
       [0. 1. 1. 0.]
     """
-    operand, update = as_array(operand), as_array(update)
+    operand, update = strong(as_array(operand)), as_array(update)
     starts = _starts("dynamic_update_slice", operand, start_indices, allow_negative_indices)
     return _dynamic_update_slice(operand, update, *starts)
 

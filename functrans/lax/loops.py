@@ -23,6 +23,7 @@ from functrans.lax.staging import (
     staged,
 )
 from functrans.primitives.call import jit
+from functrans.primitives.conversion import strong
 from functrans.primitives.joining import concatenate
 from functrans.primitives.scan import scan as _scan
 from functrans.primitives.shape import reshape, rev, slice_, slice_axis
@@ -286,7 +287,8 @@ def _every_second(xs: list[Any], axis: int, start: int, stop: int) -> list[Any]:
 
 
 def _woven(even: Any, odd: Any, axis: int) -> Any:
-    """even[0], odd[0], even[1], odd[1], ...; `even` may be longer by one."""
+    """even[0], odd[0], even[1], odd[1], ...; `even` may be longer by one. Not weak, as in JAX."""
+    even, odd = strong(even), strong(odd)
     shape = typeof(odd).shape
     k = shape[axis]
     split = (*shape[: axis + 1], 1, *shape[axis + 1 :])

@@ -16,6 +16,7 @@ from functrans.lax.arguments import as_array, integer, integers, invalid, placed
 from functrans.lax.creation import full
 from functrans.lax.windows import reduce_window
 from functrans.primitives.base import PRIMITIVES, Primitive
+from functrans.primitives.conversion import strong
 from functrans.trace import literal, stage, typeof
 
 __all__ = [
@@ -34,12 +35,13 @@ def _axes(axes: Sequence[int], ndim: int, name: str) -> tuple[int, ...]:
     return found
 
 
-def _reduction(name: str, what: str, example: str) -> Callable[..., Any]:
-    """A function (operand, axes) over the primitive of the same name."""
+def _reduction(name: str, what: str, example: str, bits: bool = False) -> Callable[..., Any]:
+    """A function (operand, axes) over the primitive of the same name. `bits`: it works on bits,
+    and its result is never weak."""
     primitive = PRIMITIVES[name]
 
     def reduction(operand: Any, axes: Sequence[int]) -> Any:
-        x = as_array(operand)
+        x = strong(as_array(operand)) if bits else as_array(operand)
         return primitive(x, axes=_axes(axes, len(x.shape), name))
 
     return _documented(reduction, name, f"{what} over the axes `axes`.", example)
@@ -74,13 +76,22 @@ reduce_min = _placed_reduction(
     "reduce_min", "Take the smallest element", "print(reduce_min(np.array([2, 3]), (0,)))\n    2"
 )
 reduce_and = _reduction(
-    "reduce_and", "`and` of booleans or bits", "print(reduce_and(np.array([2, 3]), (0,)))\n    2"
+    "reduce_and",
+    "`and` of booleans or bits",
+    "print(reduce_and(np.array([2, 3]), (0,)))\n    2",
+    bits=True,
 )
 reduce_or = _reduction(
-    "reduce_or", "`or` of booleans or bits", "print(reduce_or(np.array([2, 3]), (0,)))\n    3"
+    "reduce_or",
+    "`or` of booleans or bits",
+    "print(reduce_or(np.array([2, 3]), (0,)))\n    3",
+    bits=True,
 )
 reduce_xor = _reduction(
-    "reduce_xor", "`xor` of booleans or bits", "print(reduce_xor(np.array([2, 3]), (0,)))\n    1"
+    "reduce_xor",
+    "`xor` of booleans or bits",
+    "print(reduce_xor(np.array([2, 3]), (0,)))\n    1",
+    bits=True,
 )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from functrans.lax import elementwise as lax
 from functrans.lax.elementwise import operand, operands
 from functrans.primitives.base import PRIMITIVES
+from functrans.primitives.conversion import cast
 from functrans.trace import bind, literal, typeof
 
 __all__ = [
@@ -36,11 +37,15 @@ def _of_one(name: str, does: str, example: str) -> Callable[[Any], Any]:
     return _documented(function, name, does, example)
 
 
-def _of_two(name: str, does: str, example: str) -> Callable[[Any, Any], Any]:
+def _of_two(
+    name: str, does: str, example: str, of_first: bool = False
+) -> Callable[[Any, Any], Any]:
+    """`of_first`: the second operand takes the dtype of the first."""
     p = PRIMITIVES[name]
 
     def function(a: Any, x: Any) -> Any:
-        return bind(p, operands(a, x), {})
+        a, x = operands(a, x)
+        return bind(p, (a, cast(x, typeof(a).dtype) if of_first else x), {})
 
     return _documented(function, name, does, example)
 
@@ -63,6 +68,7 @@ random_gamma_grad = _of_two(
     "random_gamma_grad",
     "The derivative in a of a sample x of the gamma distribution, P(a, x) held fixed.",
     "1.0, 2.0 -> 1.63169...",
+    of_first=True,
 )
 
 

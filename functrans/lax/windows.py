@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from functrans.lax.arguments import as_array, invalid, mismatch
 from functrans.lax.convolution_arguments import padtype_to_pads
 from functrans.lax.elementwise import operand as number_or_array
 from functrans.primitives import windows as _windows
+from functrans.primitives.conversion import convert_element_type
 from functrans.primitives.reduction import highest, lowest
 from functrans.primitives.windows_general import reduce_window as _any_fold
 from functrans.trace import Tracer, literal, stage, typeof
@@ -82,12 +84,15 @@ def reduce_window(
     starts = [number_or_array(x) for x in starts]
     types = _scalars(xs, starts)
     program = _staged(computation, structure, types)
-    if len(xs) == 1:
-        name = _known(program, starts[0])
-        if name is not None:
-            return tree.unflatten(structure, [getattr(_windows, name)(xs[0], **window)])
     starts = [_as(x, t) for x, t in zip(starts, types, strict=True)]
-    return tree.unflatten(structure, _any_fold(*xs, *starts, computation=program, **window))
+    name = _known(program, starts[0]) if len(xs) == 1 else None
+    if name is not None and dtype_class(types[0].dtype) not in ("bool", "complex"):
+        outs = [getattr(_windows, name)(xs[0], **window)]
+    else:
+        outs = list(_any_fold(*xs, *starts, computation=program, **window))
+        if name is not None and typeof(xs[0]).weak_type:
+            outs = [convert_element_type(outs[0], dtype=types[0].dtype, weak_type=True)]
+    return tree.unflatten(structure, outs)
 
 
 def _window(
@@ -135,8 +140,10 @@ def _scalars(xs: Sequence[Any], starts: Sequence[Any]) -> list[ArrayType]:
 
 
 def _as(x: Any, t: ArrayType) -> Any:
-    """A start as a value of its operand's dtype."""
+    """A start as a value of its operand's dtype, infinity as the end of its range."""
     if x.__class__ is Literal:
+        if isinstance(x.value, float) and math.isinf(x.value):
+            return literal((lowest if x.value < 0 else highest)(t.dtype), t)
         return literal(x.value, t)
     if typeof(x).same(t):
         return x
@@ -197,9 +204,7 @@ def _known(program: Program, start: Any) -> str | None:
         return None
     (eqn,) = program.equations
     mine = eqn.outputs[0] is program.outputs[0] and set(eqn.inputs) == set(program.inputs)
-    if not mine or eqn.primitive.name not in _FOLDS or dtype_class(eqn.outputs[0].type.dtype) in (
-        "bool", "complex",
-    ):  # fmt: skip
+    if not mine or eqn.primitive.name not in _FOLDS:
         return None
     name, identity = _FOLDS[eqn.primitive.name]
     value = start.value if start.__class__ is Literal else np.asarray(start).item()

@@ -14,6 +14,7 @@ import numpy as np
 
 from functrans.ir.types import ArrayType, dtype_class, is_inexact
 from functrans.numpy import ufuncs
+from functrans.numpy.floating import logaddexp
 from functrans.numpy.promotion import (
     SCALARS,
     axis_index,
@@ -295,7 +296,7 @@ def softplus(x: Any) -> Any:
     """
     x = _floats(x, "softplus", weak=_is_bool(x))
     if _is_complex(x):
-        return log1p(exp(x))
+        return logaddexp(x, 0)
     zero = _zero(x)
     positive = ge(x, zero)
     # -|x|, whose derivative at 0 with that of the first summand makes 1/2
@@ -395,7 +396,7 @@ def log1mexp(x: Any) -> Any:
     Source: `jax.nn.log1mexp`.
     """
     x = _floats(x, "log1mexp")
-    near = lt(x, splat(math.log(2), typeof(x)))
+    near = _compare(lt, x, math.log(2))
     half = splat(1, typeof(x))
     # each formula sees only arguments of its own half, so that no NaN reaches the gradient
     small = log(neg(expm1(neg(select_n(near, half, x)))))

@@ -18,7 +18,6 @@ from functrans.numpy.promotion import (
     expand,
     inexact_dtype,
     invalid,
-    mismatch,
     user_dtype,
     value_of,
 )
@@ -285,8 +284,8 @@ def standardize(
     """
     if algorithm not in ("fast", "stable"):
         raise invalid("standardize", f"algorithm must be 'fast' or 'stable', got {algorithm!r}")
-    if dtype_class(typeof(x).dtype) == "complex":
-        raise mismatch("standardize", f"takes real numbers, not {typeof(x)}")
+    if variance is None and algorithm == "fast" and dtype_class(typeof(x).dtype) == "complex":
+        raise invalid("standardize", f"takes real numbers, not {typeof(x)}, unless 'stable'")
     if mean is None:
         mean = reductions.mean(x, axis, keepdims=True, where=where)
     if variance is None and algorithm == "stable":

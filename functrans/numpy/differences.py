@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from functrans.ir.types import dtype_class
 from functrans.numpy import prims
 from functrans.numpy.arithmetic import remainder
 from functrans.numpy.indexing import take
@@ -17,7 +18,6 @@ from functrans.numpy.promotion import (
     axes_of,
     axis_index,
     cast,
-    cast_to,
     expand,
     invalid,
     mismatch,
@@ -68,7 +68,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
     for _ in range(n):
         m = typeof(a).shape[i]
         high, low = _part(a, i, builtins.min(1, m), m), _part(a, i, 0, builtins.max(m - 1, 0))
-        a = prims.ne(high, low) if t.dtype == bool else prims.sub(high, low)
+        a = prims.ne(high, low) if typeof(a).dtype == bool else prims.sub(high, low)
     return a
 
 
@@ -78,6 +78,10 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
     Source: `jax.numpy.ediff1d`.
     """
     y = diff(ravel(ary))
+    if typeof(y).dtype == bool:
+        raise mismatch("ediff1d", "takes numbers, not booleans", "Cast with x.astype(int) first.")
+    if to_begin is None and to_end is None:
+        return y
     parts = [x if x is y else ravel(x) for x in (to_begin, y, to_end) if x is not None]
     return concatenate([cast(array_of(p, "ediff1d"), typeof(y).dtype) for p in parts])
 
@@ -122,7 +126,7 @@ def _gradient(f: Any, spacing: Any, axis: int) -> Any:
         inner = prims.sub(_part(f, axis, 2, n), _part(f, axis, 0, n - 2))
         inner = prims.mul(inner, literal(0.5, typeof(inner)))
         out = prims.concatenate(first, inner, last, dimension=axis)
-        return prims.div(out, expand(cast_to(h, t.dtype), t.shape))
+        return prims.div(out, expand(cast(h, t.dtype, typeof(h).weak_type), t.shape))
     if typeof(h).shape != (n,):
         raise invalid("gradient", f"coordinates must be {n} numbers, got {typeof(h)}")
     steps = cast(diff(h), t.dtype)
@@ -192,6 +196,8 @@ def interp(
     ):
         raise invalid("interp", "xp and fp must be vectors of one size")
     x, xp = promote_inexact((x, xp), "interp")
+    if dtype_class(typeof(x).dtype) == "complex":
+        raise invalid("interp", f"coordinates are real numbers, got {typeof(x)}")
     (fp,) = promote_inexact((fp,), "interp")
     x, xp, fp = (array_of(v, "interp") for v in (x, xp, fp))
     if period is not None:

@@ -175,11 +175,12 @@ def _reduced(x: Any, names: str, needed: str) -> tuple[Any, str]:
         for _ in range(count - 1):
             i = names.index(name)
             j = names.index(name, i + 1)
-            x = diagonal(x, 0, i, j)
+            x = cast(diagonal(x, 0, i, j), typeof(x).dtype, typeof(x).weak_type)
             names = names[:i] + names[i + 1 : j] + names[j + 1 :] + name
     summed = tuple([i for i, n in enumerate(names) if n not in needed])
     if summed:
-        x = prims.reduce_sum(x, axes=summed)
+        total = prims.reduce_or if typeof(x).dtype == bool else prims.reduce_sum
+        x = total(x, axes=summed)
         names = "".join([n for n in names if n in needed])
     return x, names
 
@@ -191,7 +192,7 @@ def _pair(
     x, x_names = _reduced(x, x_names, out + y_names)
     y, y_names = _reduced(y, y_names, out + x_names)
     if x_names == y_names == out and preferred is None:
-        return prims.mul(x, y)
+        return prims.and_(x, y) if typeof(x).dtype == bool else prims.mul(x, y)
     lhs, rhs, to = _numbered(x_names, y_names, out)
     return contract(x, y, lhs, rhs, to, precision, preferred)
 

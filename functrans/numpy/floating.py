@@ -61,7 +61,7 @@ def _log_to_base(name: str, x: Any, base: int) -> Any:
     y = prims.log(to_inexact(value_of(x, name)))
     if dtype_class(typeof(y).dtype) == "complex":
         parts = [prims.real(y), prims.imag(y)]
-        return prims.complex_(*[prims.div(p, same(p, math.log(base))) for p in parts])
+        return prims.complex_(*[prims.div(p, constant(p, math.log(base))) for p in parts])
     return prims.div(y, literal(math.log(base), typeof(y).strong()))
 
 
@@ -98,8 +98,8 @@ def _log_of_sum(operands: list[Any], unit: float) -> Any:
     if unit == 1.0:
         rest = prims.log1p(prims.exp(prims.neg(distance)))
     else:
-        rest = prims.log1p(prims.exp(prims.mul(distance, same(distance, -unit))))
-        rest = prims.div(rest, same(rest, unit))
+        rest = prims.log1p(prims.exp(prims.mul(distance, constant(distance, -unit))))
+        rest = prims.div(rest, constant(rest, unit))
     return select_n(undefined, prims.add(largest, rest), prims.add(x, y))
 
 
@@ -252,7 +252,7 @@ def signbit(x: Any, /) -> Any:
     t = typeof(x)
     kind = dtype_class(t.dtype)
     if kind == "complex":
-        raise mismatch("signbit", f"takes real numbers, not {t}")
+        raise invalid("signbit", f"takes real numbers, not {t}")
     if kind in ("bool", "uint"):
         return materialize(literal(False, t.update(dtype=BOOL, weak_type=False)))
     if kind == "int":
@@ -359,8 +359,9 @@ def round(a: Any, decimals: int = 0, out: None = None) -> Any:
     narrow = np.dtype(t.dtype).itemsize < 4
     x = cast(a, np.dtype("float32"), t.weak_type) if narrow else a
     there, back = (prims.mul, prims.div) if decimals > 0 else (prims.div, prims.mul)
-    y = back(prims.round_(there(x, same(x, factor)), rounding_method=1), same(x, factor))
-    return cast(y, t.dtype, t.weak_type) if narrow else y
+    factor = constant(x, factor)
+    y = back(prims.round_(there(x, factor), rounding_method=1), factor)
+    return cast(y, t.dtype, typeof(y).weak_type)
 
 
 around = round

@@ -98,7 +98,7 @@ def _concatenate(name: str, arrays: Any, axis: Any, dtype: Any) -> Any:
         )
     i = axis_index(axis, n, name)
     if len(xs) == 1:
-        return xs[0]
+        return array_of(xs[0], name)
     rest = [(*t.shape[:i], *t.shape[i + 1 :]) for t in types]
     if any(r != rest[0] for r in rest):
         shown = ", ".join(map(str, types))

@@ -192,8 +192,9 @@ def outer(a: Any, b: Any, out: None = None) -> Any:
     n, m = ta.size, tb.size
     a = prims.reshape(a, shape=(n,)) if ta.ndim != 1 else a
     b = prims.reshape(b, shape=(m,)) if tb.ndim != 1 else b
+    product = prims.and_ if ta.dtype == bool else prims.mul
     return materialize(
-        prims.mul(
+        product(
             prims.broadcast_in_dim(a, shape=(n, m), dimensions=(0,)),
             prims.broadcast_in_dim(b, shape=(n, m), dimensions=(1,)),
         )
@@ -396,9 +397,11 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     if not count:
         start = limit = 0
     zeros = (0,) * len(lead)
-    return prims.slice_(
+    a = prims.slice_(
         a,
         start=(*zeros, start),
         limit=(*lead, limit),
         strides=(*[1] * len(lead), m + 1 if count else 1),
     )
+    main = t.ndim == 2 and n == m and offset == 0
+    return cast(a, t.dtype) if main else a  # as in JAX, whose main diagonals are not weak

@@ -14,6 +14,7 @@ from functrans.numpy.promotion import (
 )
 from functrans.numpy.reductions import all, argmax, argmin, included, max, mean, min, prod, sum, var
 from functrans.numpy.running import cumprod, cumsum
+from functrans.primitives.reduction import highest, lowest
 from functrans.trace import literal, typeof
 
 __all__ = [
@@ -58,11 +59,11 @@ def nanprod(
 
 
 def _nan_extreme(
-    reduce: Any, end: float, a: Any, axis: Any, keepdims: bool, initial: Any, where: Any
+    reduce: Any, end: Any, a: Any, axis: Any, keepdims: bool, initial: Any, where: Any
 ) -> Any:
     if _isnan_free(a):
         return reduce(a, axis, None, keepdims, initial, where)
-    x, missing = _without_nan("nanmax", a, end)
+    x, missing = _without_nan("nanmax", a, end(typeof(a).dtype))
     y = reduce(x, axis, None, keepdims, initial, where)
     if initial is not None:
         return y
@@ -78,7 +79,7 @@ def nanmax(
 
     Source: `jax.numpy.nanmax`.
     """
-    return _nan_extreme(max, -np.inf, a, axis, keepdims, initial, where)
+    return _nan_extreme(max, lowest, a, axis, keepdims, initial, where)
 
 
 def nanmin(
@@ -89,7 +90,7 @@ def nanmin(
 
     Source: `jax.numpy.nanmin`.
     """
-    return _nan_extreme(min, np.inf, a, axis, keepdims, initial, where)
+    return _nan_extreme(min, highest, a, axis, keepdims, initial, where)
 
 
 def nanmean(
@@ -140,10 +141,10 @@ def nanstd(
     return prims.sqrt(nanvar(a, axis, dtype, None, ddof, keepdims, where, mean))
 
 
-def _nan_where(find: Any, end: float, a: Any, axis: Any, keepdims: Any) -> Any:
+def _nan_where(find: Any, end: Any, a: Any, axis: Any, keepdims: Any) -> Any:
     if _isnan_free(a):
         return find(a, axis, None, keepdims)
-    x, missing = _without_nan("nanargmax", a, end)
+    x, missing = _without_nan("nanargmax", a, end(typeof(a).dtype))
     found = find(x, axis, None, keepdims)
     none_left = all(missing, axis, None, bool(keepdims))
     return prims.select_n(none_left, found, literal(-1, typeof(found)))
@@ -154,7 +155,7 @@ def nanargmax(a: Any, axis: Any = None, out: None = None, keepdims: Any = None) 
 
     Source: `jax.numpy.nanargmax`.
     """
-    return _nan_where(argmax, -np.inf, a, axis, keepdims)
+    return _nan_where(argmax, lowest, a, axis, keepdims)
 
 
 def nanargmin(a: Any, axis: Any = None, out: None = None, keepdims: Any = None) -> Any:
@@ -162,7 +163,7 @@ def nanargmin(a: Any, axis: Any = None, out: None = None, keepdims: Any = None) 
 
     Source: `jax.numpy.nanargmin`.
     """
-    return _nan_where(argmin, np.inf, a, axis, keepdims)
+    return _nan_where(argmin, highest, a, axis, keepdims)
 
 
 def nancumsum(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Any:

@@ -89,7 +89,8 @@ def argpartition(a: Any, kth: int, axis: int = -1) -> Any:
     left = put_along_axis(left, small, 0, axis=-1, inplace=False)
     large = lax_top_k(left, n - k - 1)[1]
     joined = prims.concatenate(small, large, dimension=typeof(a).ndim - 1)
-    return moveaxis(joined, -1, axis)
+    # as in JAX, weak where the elements are
+    return cast(moveaxis(joined, -1, axis), INT32, typeof(a).weak_type)
 
 
 def top_k(

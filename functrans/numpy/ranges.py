@@ -195,13 +195,16 @@ def geomspace(
 
 
 def _common_sign(start: Any, stop: Any) -> Any:
-    """-1 where both numbers are negative; of complex ones the direction of the first."""
+    """1 where both numbers are positive, -1 where both are negative, else NaN; of complex ones the
+    direction of the first."""
     t = typeof(start)
     if dtype_class(t.dtype) == "complex":
         return prims.sign(start)
     zero = literal(0, t)
-    both = prims.and_(prims.lt(start, zero), prims.lt(stop, zero))
-    return prims.select_n(both, literal(1, t), literal(-1, t))
+    negative = prims.and_(prims.lt(start, zero), prims.lt(stop, zero))
+    positive = prims.and_(prims.gt(start, zero), prims.gt(stop, zero))
+    sign = prims.select_n(negative, literal(math.nan, t), literal(-1, t))
+    return prims.select_n(positive, sign, literal(1, t))
 
 
 def _rows(x: Any, start: int, stop: int) -> Any:

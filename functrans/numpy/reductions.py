@@ -99,7 +99,7 @@ def _start(initial: Any, dtype: Any, name: str) -> Any:
 
 def _reduced(primitive: Primitive, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     t = typeof(x)
-    y = primitive(x, axes=axes) if axes else x
+    y = primitive(x, axes=axes) if axes else array_of(x, primitive.name)
     return _kept(y, t.shape, axes) if keepdims and axes else y
 
 

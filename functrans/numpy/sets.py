@@ -264,7 +264,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     # behind the last element what lies behind it, before the first what lies before it
     lib: Any = np if known else _TRACED
     places = lib.clip(lib.atleast_1d(lib.where(found < 0, found + n, found)), 0, n)
-    values = cast(array_of(values, "insert", 2), t.dtype)
+    values = cast(array_of(values, "insert", 2), t.dtype, t.weak_type)
     values = reshape(values, (*[1] * (t.ndim - typeof(values).ndim), *typeof(values).shape))
     if np.ndim(found) == 0 and not isinstance(obj, slice):  # the first axis holds what is inserted
         values = moveaxis(values, 0, i)

@@ -9,10 +9,20 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from functrans.ir.types import dtype_class
 from functrans.lax.reduction import cumlogsumexp, cummax, cummin
 from functrans.numpy import floating, reductions, running, ufuncs
 from functrans.numpy.indexing import At
-from functrans.numpy.promotion import array_of, axis_index, to_inexact, user_dtype
+from functrans.numpy.promotion import (
+    array_of,
+    axis_index,
+    cast,
+    promote_dtypes,
+    to_inexact,
+    user_dtype,
+)
 from functrans.numpy.selecting import astype
 from functrans.numpy.ufunc_objects import NATIVE, check_one_axis, ufunc
 from functrans.trace import typeof
@@ -56,13 +66,26 @@ def _running(cumulate: Function, name: str) -> Function:
         a = array_of(a, f"{name}.accumulate")
         a = a if dtype is None else astype(a, user_dtype(dtype))
         a = to_inexact(a) if cumulate is cumlogsumexp else a
-        return cumulate(a, axis_index(axis, typeof(a).ndim, f"{name}.accumulate"))
+        kind = typeof(a).dtype
+        number = astype(a, np.uint8) if dtype_class(kind) == "bool" else a
+        out = cumulate(number, axis_index(axis, typeof(a).ndim, f"{name}.accumulate"))
+        return cast(out, kind)
 
     return of
 
 
 def _at(method: str) -> Function:
     return lambda a, indices, b: getattr(At(a)[indices], method)(b)
+
+
+def _extreme_at(method: str) -> Function:
+    """The same, of the common dtype of both operands."""
+
+    def of(a: Any, indices: Any, b: Any) -> Any:
+        a, b = promote_dtypes((a, b), f"{method}.at")
+        return getattr(At(cast(a, typeof(a).dtype))[indices], method)(b)
+
+    return of
 
 
 _attach(ufuncs.add, 2, 0, reduce=reductions.sum, accumulate=running.cumsum, at=_at("add"))
@@ -72,11 +95,11 @@ _attach(
 _attach(ufuncs.subtract, 2, at=_at("subtract"))
 _attach(
     ufuncs.maximum, 2, reduce=_cast_first(reductions.max),
-    accumulate=_running(cummax, "maximum"), at=_at("max"),
+    accumulate=_running(cummax, "maximum"), at=_extreme_at("max"),
 )  # fmt: skip
 _attach(
     ufuncs.minimum, 2, reduce=_cast_first(reductions.min),
-    accumulate=_running(cummin, "minimum"), at=_at("min"),
+    accumulate=_running(cummin, "minimum"), at=_extreme_at("min"),
 )  # fmt: skip
 _attach(ufuncs.bitwise_and, 2, -1)
 _attach(ufuncs.bitwise_or, 2, 0)

@@ -18,7 +18,15 @@ from functrans.lax.loops import scan
 from functrans.numpy.creation import full_like
 from functrans.numpy.indexing import At, getitem, take
 from functrans.numpy.joining import concatenate
-from functrans.numpy.promotion import array_of, axes_of, axis_index, cast, invalid, user_dtype
+from functrans.numpy.promotion import (
+    array_of,
+    axes_of,
+    axis_index,
+    cast,
+    invalid,
+    promote_dtypes,
+    user_dtype,
+)
 from functrans.numpy.ranges import arange
 from functrans.numpy.selecting import astype
 from functrans.numpy.selecting import where as select
@@ -182,7 +190,7 @@ class ufunc(metaclass=_Ufuncs):
         """x at the dtype of the function's result of x and x, which loops carry."""
         t = typeof(x)
         (out,) = stage(lambda a, b: [self._call(a, b)], [t, t], self.__name__).out_types
-        return materialize(cast(x, out.dtype, t.weak_type and out.weak_type))
+        return materialize(cast(x, out.dtype))
 
     def at(self, a: Any, indices: Any, b: Any = None, /, *, inplace: bool = True) -> Any:
         """a with the function applied to the elements at indices, as often as an index is given.
@@ -213,10 +221,12 @@ class ufunc(metaclass=_Ufuncs):
     def _one_by_one(self, a: Any, indices: Any, b: Any) -> Any:
         t = typeof(a)
         places = getitem(_places_in(t.shape), indices)
-        values = None if b is None else astype(array_of(b, self.__name__), t.dtype)
-        if values is not None:
-            values = ravel(broadcast_to(values, typeof(places).shape))
+        values = None
+        if b is not None:
+            a, b = promote_dtypes((a, b), self.__name__)
+            values = ravel(broadcast_to(b, typeof(places).shape))
             a = self._as_result(a)
+        a = cast(a, typeof(a).dtype)
         places, kind = ravel(places), typeof(a).dtype
 
         def step(flat: Any, one: Any) -> tuple[Any, None]:

@@ -189,6 +189,12 @@ bitcast_convert_type = BitcastConvertType()
 reduce_precision = ReducePrecision()
 
 
+def strong(x: Any) -> Any:
+    """x, not weakly typed."""
+    t = typeof(x)
+    return convert_element_type(x, dtype=t.dtype, weak_type=False) if t.weak_type else x
+
+
 def cast(x: Any, dtype: Any) -> Any:
     """x at another dtype, itself if it has that."""
     if typeof(x).dtype == dtype:
