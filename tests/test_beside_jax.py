@@ -191,8 +191,8 @@ def test_with_64_bit_types():
         _close(made, jax.numpy.histogram_bin_edges(x.astype(np.float32), edges))
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_bits_of_half_precision_samples(dtype: str):
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_bits_of_lengths_of_normal_vectors(dtype: str):
     key = jax.random.key(7)
     for name in ("maxwell", "double_sided_maxwell"):
         options = () if name == "maxwell" else (1.0, 2.0)

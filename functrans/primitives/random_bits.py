@@ -154,20 +154,24 @@ class RandomSeed(Random):
 
 
 class RandomBits(Random):
-    """`shape` unsigned integers of `bit_width` bits from each key."""
+    """`shape` unsigned integers of `bit_width` bits from each key.
+
+    `rolled`: the hash stays a loop, as in JAX, which XLA does not fuse with what reads the bits;
+    for samplers whose last bit depends on that.
+    """
 
     name = "random_bits"
 
     def type(
         self, data: ArrayType, *, shape: tuple[int, ...], bit_width: int, impl: str = DEFAULT,
-        partitionable: bool = True,
+        partitionable: bool = True, rolled: bool = False,
     ) -> ArrayType:  # fmt: skip
         if bit_width not in UINT_OF:
             raise self.mismatch((data,), f"bit_width must be 8, 16, 32 or 64, not {bit_width}")
         return ArrayType((*self.batch_shape(data, impl), *shape), UINT_OF[bit_width])
 
     def reference(self, data: Any, *, shape: Any, bit_width: int, impl: str = DEFAULT,
-                  partitionable: bool = True) -> Any:  # fmt: skip
+                  partitionable: bool = True, rolled: bool = False) -> Any:  # fmt: skip
         dtype = UINT_OF[bit_width]
         if impl != DEFAULT or not partitionable:
             return np.asarray(_bits_by_jax(shape, dtype, impl, partitionable, data.ndim)(data))
@@ -177,9 +181,9 @@ class RandomBits(Random):
         return (x ^ y).astype(dtype)
 
     def lower(self, ctx: Any, data: Any, *, shape: Any, bit_width: int, impl: str = DEFAULT,
-              partitionable: bool = True) -> Any:  # fmt: skip
+              partitionable: bool = True, rolled: bool = False) -> Any:  # fmt: skip
         out = ctx.out_types[0]
-        if impl != DEFAULT or not partitionable:
+        if impl != DEFAULT or not partitionable or rolled:
             by_jax = _bits_by_jax(shape, out.dtype, impl, partitionable, ctx.in_types[0].ndim)
             return ctx.via_jax(by_jax, data)[0]
         x, y = _lower_counts(ctx, data, shape)

@@ -34,10 +34,12 @@ class Source(NamedTuple):
     data: Any
     impl: str
     partitionable: bool
+    rolled: bool = False  # see `RandomBits`
 
     def bits(self, shape: tuple[int, ...], bit_width: int) -> Any:
         """Random unsigned integers."""
-        return prims.random_bits(self.data, shape=shape, bit_width=bit_width, **self._how())
+        how = self._how() | ({"rolled": True} if self.rolled else {})
+        return prims.random_bits(self.data, shape=shape, bit_width=bit_width, **how)
 
     def gamma(self, a: Any, log_space: bool = False) -> Any:
         """A sample of the gamma distribution for each parameter, or its logarithm."""
@@ -57,7 +59,7 @@ class Source(NamedTuple):
         return prims.random_split(self.data, shape=shape, **self._how())
 
     def _how(self) -> dict[str, Any]:
-        return {} if self[1:] == _DEFAULTS else {"impl": self[1], "partitionable": self[2]}
+        return {} if self[1:3] == _DEFAULTS else {"impl": self[1], "partitionable": self[2]}
 
 
 _DEFAULTS = (prims.DEFAULT, True)

@@ -46,7 +46,7 @@ def bits(shape: tuple[int, ...], width: int, *batch: int, **params: Any) -> Case
         with jax.threefry_partitionable(params.get("partitionable", True)):
             return jax.random.bits(key, shape, f"uint{width}")
 
-    extra = "-sequential" if params else ""
+    extra = "".join([f"-{name}" for name in params])
     return Case(
         "random_bits",
         (key_data(*batch),),
@@ -82,6 +82,7 @@ CASES: list[Case] = [
     bits((0, 2), 32),
     bits((4,), 32, 3, partitionable=False),
     bits((3,), 8, 2, partitionable=False),
+    bits((4,), 16, 2, rolled=True),
     split((2,)),
     split((2, 3), 4),
     split((), 2),
