@@ -96,6 +96,9 @@ EXPRESSIONS: dict[str, dict[str, Any]] = {
     "jnp.outer(x, x)": {"x": np.array([True, False])},
     "jnp.einsum('ij->i', x)": {"x": np.array([[True, False], [False, False]])},
     "jnp.einsum('ij,ij->ij', x, x)": {"x": np.array([[True, False], [False, False]])},
+    "x.view('int8')": {"x": COMPLEX},
+    "x.view('complex64')": {"x": REALS[:2]},
+    "jnp.fmax(x, y)": {"x": COMPLEX, "y": COMPLEX[::-1]},
     "jnp.diff(x, 2, prepend=0)": {"x": np.array([True, False, True])},
     "jnp.geomspace(x, 8.0, 3)": {"x": np.array([0.0, 2.0, -2.0], np.float32)},
     # NumPy's arrays become JAX's also where nothing is done to them
@@ -157,7 +160,8 @@ def test_value(text: str, operands: dict[str, Any]):
     [
         (text, operands)
         for text, operands in OPERANDS
-        if text.startswith(("nn.", "ops.", "x.at", "jnp.corr")) and operands["x"].dtype.kind in "fc"
+        if text.startswith(("nn.", "ops.", "x.at", "jnp.corr", "jnp.fmax"))
+        and operands["x"].dtype.kind in "fc"
     ],
 )
 def test_gradient(text: str, operands: dict[str, Any]):

@@ -25,7 +25,7 @@ from functrans.numpy.promotion import (
     to_inexact,
     value_of,
 )
-from functrans.numpy.ufuncs import refuse_out, rint
+from functrans.numpy.ufuncs import greater, less, refuse_out, rint
 from functrans.trace import literal, materialize, typeof
 
 __all__ = [
@@ -289,7 +289,7 @@ def fmax(x1: Any, x2: Any) -> Any:
     Source: `jax.numpy.fmax`.
     """
     x, y = align(x1, x2, "fmax")
-    return select_n(prims.or_(_ordered(prims.gt, x, y), prims.ne(y, y)), y, x)
+    return select_n(prims.or_(greater(x, y), prims.ne(y, y)), y, x)
 
 
 def fmin(x1: Any, x2: Any) -> Any:
@@ -298,14 +298,7 @@ def fmin(x1: Any, x2: Any) -> Any:
     Source: `jax.numpy.fmin`.
     """
     x, y = align(x1, x2, "fmin")
-    return select_n(prims.or_(_ordered(prims.lt, x, y), prims.ne(y, y)), y, x)
-
-
-def _ordered(compare: Any, x: Any, y: Any) -> Any:
-    if dtype_class(typeof(x).dtype) != "complex":
-        return compare(x, y)
-    chosen = prims.max_(x, y) if compare is prims.gt else prims.min_(x, y)
-    return prims.eq(x, chosen)
+    return select_n(prims.or_(less(x, y), prims.ne(y, y)), y, x)
 
 
 def trunc(x: Any) -> Any:

@@ -29,6 +29,8 @@ from functrans.numpy.promotion import (
     value_of,
 )
 from functrans.numpy.ufuncs import maximum, minimum, truth
+from functrans.primitives.conversion import real_dtype
+from functrans.primitives.shape import slice_axis
 from functrans.trace import full, literal, materialize, typeof
 
 __all__ = [
@@ -239,6 +241,8 @@ def view(x: Any, dtype: Any) -> Any:
         return x
     if BOOL in (t.dtype, to):
         return _view_bool(x, t, to)
+    if "complex" in (dtype_class(t.dtype), dtype_class(to)):
+        return _view_complex(x, t, to)
     old, new = np.dtype(t.dtype).itemsize, np.dtype(to).itemsize
     if old == new:
         return prims.bitcast_convert_type(x, dtype=to)
@@ -252,6 +256,24 @@ def view(x: Any, dtype: Any) -> Any:
     ratio = new // old
     x = prims.reshape(x, shape=(*t.shape[:-1], t.shape[-1] // ratio, ratio))
     return prims.bitcast_convert_type(x, dtype=to)
+
+
+def _view_complex(x: Any, t: ArrayType, to: Any) -> Any:
+    """A complex number is two floats, its real and its imaginary part."""
+    if dtype_class(t.dtype) == "complex":
+        if not t.shape:
+            raise invalid("view", f"a scalar {t} cannot become {to}, which has another size")
+        parts = [prims.reshape(p, shape=(*t.shape, 1)) for p in (prims.real(x), prims.imag(x))]
+        pairs = prims.concatenate(*parts, dimension=t.ndim)
+        return view(prims.reshape(pairs, shape=(*t.shape[:-1], 2 * t.shape[-1])), to)
+    part = real_dtype(to)
+    x = view(x, part)
+    *lead, n = typeof(x).shape or (1,)
+    if n % 2:
+        raise invalid("view", f"the last axis of {t} does not divide into elements of {to}")
+    pairs = prims.reshape(x, shape=(*lead, n // 2, 2))
+    ends = [slice_axis(pairs, len(lead) + 1, i, i + 1) for i in (0, 1)]
+    return prims.complex_(*[prims.reshape(p, shape=(*lead, n // 2)) for p in ends])
 
 
 def _view_bool(x: Any, t: ArrayType, to: Any) -> Any:
