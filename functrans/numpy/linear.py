@@ -24,6 +24,7 @@ from functrans.numpy.promotion import (
     mismatch,
     promote_dtypes,
 )
+from functrans.numpy.ufuncs import multiply
 from functrans.primitives.call import composite
 from functrans.trace import ARRAYS, materialize, typeof
 
@@ -193,7 +194,7 @@ def outer(a: Any, b: Any, out: None = None) -> Any:
     a = prims.reshape(a, shape=(n,)) if ta.ndim != 1 else a
     b = prims.reshape(b, shape=(m,)) if tb.ndim != 1 else b
     return materialize(
-        prims.mul(
+        multiply(
             prims.broadcast_in_dim(a, shape=(n, m), dimensions=(0,)),
             prims.broadcast_in_dim(b, shape=(n, m), dimensions=(1,)),
         )
