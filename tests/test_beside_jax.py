@@ -106,6 +106,16 @@ EXPRESSIONS: dict[str, dict[str, Any]] = {
             "x": np.array([[2, 1], [9, 4]], dtype)
         } for i, dtype in enumerate((np.float16, ml_dtypes.bfloat16))
     },
+    "lax.linalg.qdwh(x)[1]": {"x": jax.numpy.full((1, 1), 2.0)},
+    "lax.linalg.qdwh(x)[2] * 0": {"x": jax.numpy.full((1, 1), 2.0)},  # not as many steps
+    "linalg.polar(x, method='svd')[1]": {"x": jax.numpy.full((1, 1), 2.0)},
+    "linalg.solve(x, jnp.ones(1), assume_a='pos')": {"x": jax.numpy.full((1, 1), 2.0)},
+    "linalg.eigh_tridiagonal(x, x[1:], eigvals_only=True)": {"x": WEAK},
+    "linalg.eigh_tridiagonal(x[:1], x[1:1], eigvals_only=True)": {"x": WEAK},
+    **{
+        f"linalg.rsf2csf(x, x.T)[{i}]": {"x": np.array([[1, -2], [2, 1]], dtype)}
+        for i, dtype in enumerate((np.float16, ml_dtypes.bfloat16))
+    },
     "special.logit(x / 3)": {"x": WEAK},
 }  # fmt: skip
 OPERANDS = [(text, operands) for text, operands in EXPRESSIONS.items()]
