@@ -117,6 +117,10 @@ EXPRESSIONS: dict[str, dict[str, Any]] = {
         for i, dtype in enumerate((np.float16, ml_dtypes.bfloat16))
     },
     "special.logit(x / 3)": {"x": WEAK},
+    # of a sample the parameters' dtype too; of two signs both are true
+    "random.weibull_min(jax.random.key(1), x, 2, dtype='float16')": {"x": REALS},
+    "random.weibull_min(jax.random.key(1), x, 2)": {"x": COMPLEX},
+    "random.rademacher(jax.random.key(1), (9,), x.dtype)": {"x": np.array([True])},
 }  # fmt: skip
 OPERANDS = [(text, operands) for text, operands in EXPRESSIONS.items()]
 
@@ -139,7 +143,9 @@ def _close(made: Any, wanted: Any) -> None:
 
 
 def _function(text: str, names: Any, library: dict[str, Any]) -> Any:
-    return eval(f"lambda {', '.join(names)}: {text}", {**library, "np": np, "ml": ml_dtypes})
+    return eval(
+        f"lambda {', '.join(names)}: {text}", {**library, "np": np, "ml": ml_dtypes, "jax": jax}
+    )
 
 
 @pytest.mark.parametrize(("text", "operands"), OPERANDS, ids=EXPRESSIONS)
