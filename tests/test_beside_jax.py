@@ -9,6 +9,10 @@ from typing import Any
 
 import jax
 import jax.numpy
+import jax.scipy.linalg
+import jax.scipy.signal
+import jax.scipy.special
+import jax.scipy.stats
 import ml_dtypes
 import numpy as np
 import pytest
@@ -19,6 +23,7 @@ import functrans.nn
 import functrans.numpy
 import functrans.ops
 import functrans.random
+import functrans.scipy
 from tests.versions import NEWER
 
 WEAK = jax.numpy.full((3,), 2.0)
@@ -129,10 +134,46 @@ EXPRESSIONS: dict[str, dict[str, Any]] = {
     "jnp.corrcoef(x)": {"x": np.outer([1, -2, 3], [0.1, 0.7, 0.4]).astype(np.float32)},
     "jnp.corrcoef(x) + 0": {"x": np.ones((2, 0), np.float16)},
     "jnp.cov(x)": {"x": np.ones((0, 3), np.float16)},
+    # matrices: what is made of one of two operands is weak only if both are; booleans
+    "jnp.linalg.lstsq(x, y)[3]": {"x": jax.numpy.full((3, 2), 2.0), "y": np.eye(3)},
+    "jnp.linalg.outer(x, x)": {"x": np.array([True, False])},
+    "jnp.linalg.vector_norm(x, ord=None)": {"x": np.array([3, 4, 7], np.int8)},
+    "lax.linalg.cholesky(x)": {"x": np.eye(2, dtype=bool)},
+    "lax.linalg.eigh(x)[1]": {"x": jax.numpy.full((1, 1), 2)},
+    "lax.linalg.symmetric_product(x, y)": {
+        "x": jax.numpy.full((3, 2), 2.0), "y": np.eye(3, dtype=np.float32),
+    },
+    **{
+        f"lax.linalg.triangular_solve(x, x.T) + {i}": {
+            "x": np.array([[2, 1], [9, 4]], dtype)
+        } for i, dtype in enumerate((np.float16, ml_dtypes.bfloat16))
+    },
+    "lax.linalg.qdwh(x)[1]": {"x": jax.numpy.full((1, 1), 2.0)},
+    "lax.linalg.qdwh(x)[2] * 0": {"x": jax.numpy.full((1, 1), 2.0)},  # not as many steps
+    "linalg.polar(x, method='svd')[1]": {"x": jax.numpy.full((1, 1), 2.0)},
+    "linalg.solve(x, jnp.ones(1), assume_a='pos')": {"x": jax.numpy.full((1, 1), 2.0)},
+    "linalg.eigh_tridiagonal(x, x[1:], eigvals_only=True)": {"x": WEAK},
+    "linalg.eigh_tridiagonal(x[:1], x[1:1], eigvals_only=True)": {"x": WEAK},
+    **{
+        f"linalg.rsf2csf(x, x.T)[{i}]": {"x": np.array([[1, -2], [2, 1]], dtype)}
+        for i, dtype in enumerate((np.float16, ml_dtypes.bfloat16))
+    },
+    "special.logit(x / 3)": {"x": WEAK},
+    # of a sample the parameters' dtype too; of two signs both are true
+    "random.weibull_min(jax.random.key(1), x, 2, dtype='float16')": {"x": REALS},
+    "random.weibull_min(jax.random.key(1), x, 2)": {"x": COMPLEX},
+    "random.rademacher(jax.random.key(1), (9,), x.dtype)": {"x": np.array([True])},
 }  # fmt: skip
 OPERANDS = [(text, operands) for text, operands in EXPRESSIONS.items()]
-OURS = {"jnp": ft.numpy, "lax": ft.lax, "nn": ft.nn, "ops": ft.ops, "random": ft.random}
-THEIRS = {"jnp": jax.numpy, "lax": jax.lax, "nn": jax.nn, "ops": jax.ops, "random": jax.random}
+
+
+def _library(root: Any) -> dict[str, Any]:
+    scipy = {name: getattr(root.scipy, name) for name in ("special", "stats", "signal", "linalg")}
+    own = {name: getattr(root, name) for name in ("lax", "nn", "ops", "random", "image")}
+    return {**own, **scipy, "jnp": root.numpy}
+
+
+OURS, THEIRS = _library(ft), _library(jax)
 
 
 def _close(made: Any, wanted: Any) -> None:
@@ -144,7 +185,9 @@ def _close(made: Any, wanted: Any) -> None:
 
 
 def _function(text: str, names: Any, library: dict[str, Any]) -> Any:
-    return eval(f"lambda {', '.join(names)}: {text}", {**library, "np": np, "ml": ml_dtypes})
+    return eval(
+        f"lambda {', '.join(names)}: {text}", {**library, "np": np, "ml": ml_dtypes, "jax": jax}
+    )
 
 
 @pytest.mark.parametrize(("text", "operands"), OPERANDS, ids=EXPRESSIONS)
@@ -191,6 +234,11 @@ def test_with_64_bit_types():
         if not NEWER:  # JAX 0.11's has the default dtype, 0.10's is float32
             _close(ft.numpy.tri(3), jax.numpy.tri(3))
         edges = jax.numpy.linspace(0, 1, 3)
+        _close(ft.numpy.linalg.vector_norm(x), jax.numpy.linalg.vector_norm(x))
+        wide = x.astype(np.int64)[:, None], np.ones(3, np.float32)
+        _close(ft.numpy.linalg.lstsq(*wide)[0], jax.numpy.linalg.lstsq(*wide)[0])
+        truth = np.eye(2, dtype=bool)
+        _close(ft.lax.linalg.cholesky(truth), jax.lax.linalg.cholesky(truth))
         made = ft.numpy.histogram_bin_edges(x.astype(np.float32), edges)
         _close(made, jax.numpy.histogram_bin_edges(x.astype(np.float32), edges))
 
@@ -217,3 +265,18 @@ def test_a_product_of_complex_numbers_whose_real_part_is_asked_for():
         _close(made, getattr(jax.numpy, name)(x, x, preferred_element_type="float32"))
     made = ft.grad(lambda x: ft.numpy.vdot(x, x, preferred_element_type="float32"))(x)
     np.testing.assert_allclose(made, jax.grad(lambda x: jax.numpy.vdot(x, x).real)(x), rtol=1e-6)
+
+
+def test_the_factors_of_a_matrix_come_as_a_list():
+    x = jax.numpy.eye(2)
+    structure = jax.tree_util.tree_structure
+    assert structure(ft.lax.linalg.lu(x)) == structure(jax.lax.linalg.lu(x))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_the_reference_solves_triangular_systems_of_half_precision(dtype: str):
+    a, b = jax.numpy.array([[2, 1], [9, 4]], dtype), jax.numpy.ones((2, 2), dtype)
+    program = ft.make_ir(ft.lax.linalg.triangular_solve)(a, b)
+    (made,) = ft.interpret(program, a, b)
+    assert made.dtype == dtype
+    np.testing.assert_array_equal(made, ft.lax.linalg.triangular_solve(a, b))

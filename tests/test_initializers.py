@@ -75,6 +75,8 @@ def test_axes_of_inputs_outputs_and_batch():
 def test_initializers_misused():
     with pytest.raises(ValueError, match=r"variance_scaling: mode must be one of.*'fan'"):
         initializers.variance_scaling(1.0, "fan", "normal")(KEY, (2, 3))
+    with pytest.raises(ValueError, match="draws floats or complex numbers, not int32"):
+        initializers.glorot_normal()(KEY, (2, 3), "int32")
     with pytest.raises(ValueError, match="at least two axes"):
         initializers.lecun_normal()(KEY, (3,))
     with pytest.raises(ValueError, match=r"delta_orthogonal: takes 3, 4 or 5 axes"):

@@ -14,14 +14,15 @@ from jax.lax.linalg import EighImplementation as EighImplementation
 from jax.lax.linalg import EigImplementation as EigImplementation
 from jax.lax.linalg import SvdAlgorithm as SvdAlgorithm
 
-from functrans.ir.types import canonical_dtype, is_inexact
-from functrans.lax.arguments import as_array, invalid
+from functrans.ir.types import canonical_dtype, dtype_class, is_inexact
+from functrans.lax.arguments import as_array, invalid, mismatch
 from functrans.lax.polar import qdwh as qdwh
 from functrans.primitives import linalg_factors as _factors
 from functrans.primitives import linalg_reductions as _reductions
 from functrans.primitives import linalg_spectral as _spectral
 from functrans.primitives import linalg_triangular as _triangular
-from functrans.primitives.conversion import cast
+from functrans.primitives.bitwise import or_
+from functrans.primitives.conversion import convert_element_type, strong
 from functrans.primitives.elementwise import add, mul
 from functrans.primitives.linalg_products import (
     adjoint,
@@ -71,9 +72,13 @@ def _symmetrized(x: Any, name: str) -> Any:
     t = typeof(x)
     if t.ndim < 2 or t.shape[-1] != t.shape[-2]:
         raise _triangular.cholesky.misfit((t,), f"{name} takes square matrices")
+    both = or_(x, adjoint(x)) if t.dtype == bool else add(x, adjoint(x))
     if not is_inexact(t.dtype):
-        x = cast(x, canonical_dtype(np.dtype(np.float32 if t.dtype.itemsize < 8 else np.float64)))
-    return mul(add(x, adjoint(x)), 0.5)
+        truth = t.dtype == bool  # of which the half is a Python number's
+        wide = truth or t.dtype.itemsize == 8
+        dtype = canonical_dtype(np.dtype(np.float64 if wide else np.float32))
+        both = convert_element_type(both, dtype=dtype, weak_type=truth or t.weak_type)
+    return mul(both, 0.5)
 
 
 def cholesky_update(r_matrix: Any, w_vector: Any) -> Any:
@@ -100,6 +105,10 @@ def symmetric_product(
             "symmetric_product",
             f"takes an m by n matrix and an m by m one, got {ta} and {tc}",
         )
+    if ta.dtype != tc.dtype or dtype_class(ta.dtype) != "float":
+        raise mismatch("symmetric_product", f"takes floats of one dtype, got {ta} and {tc}")
+    if not tc.weak_type:
+        a = strong(a)
     made = mul(einsum("ij,kj->ik", a, a), alpha)
     if beta:
         made = add(made, mul(c, beta))
@@ -173,7 +182,7 @@ def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: boo
 # --- factors --------------------------------------------------------------------------------------
 
 
-def lu(x: Any) -> tuple[Any, Any, Any]:
+def lu(x: Any) -> list[Any]:
     """x = p l u, by exchanging rows.
 
     Returns:
@@ -189,8 +198,7 @@ def lu(x: Any) -> tuple[Any, Any, Any]:
       [[2.  2. ]
        [0.5 1. ]] [1 1] [1 0]
     """
-    factors, pivots, order = _factors.lu(as_array(x))
-    return factors, pivots, order
+    return list(_factors.lu(as_array(x)))
 
 
 def lu_pivots_to_permutation(pivots: Any, permutation_size: int) -> Any:

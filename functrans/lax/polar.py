@@ -16,13 +16,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from functrans.ir.types import ArrayType
+from functrans.ir.types import ArrayType, canonical_dtype
 from functrans.lax.arguments import as_array, invalid
 from functrans.primitives import linalg_factors
 from functrans.primitives.arithmetic import max_
 from functrans.primitives.call import composite
 from functrans.primitives.complex_numbers import abs_
-from functrans.primitives.conversion import cast
+from functrans.primitives.conversion import cast, convert_element_type, strong
 from functrans.primitives.elementwise import add, div, full_like, gt, le, mul, sub
 from functrans.primitives.joining import concatenate, iota
 from functrans.primitives.linalg_products import (
@@ -80,6 +80,7 @@ def qdwh(
     t = typeof(x)
     if t.ndim < 2 or t.shape[-2] < t.shape[-1]:
         raise invalid("qdwh", f"takes [..., m, n] with m >= n, got {t}", "Take its adjoint.")
+    x = strong(x)
     if dynamic_shape is not None:
         x = _without_padding(x, dynamic_shape)
     unit = float(jax.numpy.finfo(t.dtype).eps)
@@ -95,7 +96,8 @@ def qdwh(
         moving = add(moving, cast(gt(change, mul(size, limit)), INT32))
     h = mul(plus_adjoint(matmul(adjoint(y), x)), 0.5)
     steps = select_n(gt(moving, len(weights) - 1), add(moving, 1), moving)
-    return y, h, steps, converged
+    counted = canonical_dtype(np.dtype(int))  # as Python counts
+    return y, h, convert_element_type(steps, dtype=counted, weak_type=True), converged
 
 
 def _weights(low: float) -> list[tuple[float, float, float]]:

@@ -207,6 +207,8 @@ def variance_scaling(
             )
         if math.prod(shape) == 0:
             return creation.zeros(shape, to)
+        if dtype_class(to) not in _CUT_DEVIATION:
+            raise invalid("variance_scaling", f"draws floats or complex numbers, not {to}")
         n = _MODES[mode](*_fans(shape, in_axis, out_axis, batch_axis))
         return _DRAW[distribution](key, shape, to, _at(np.asarray(scale / n), to))
 

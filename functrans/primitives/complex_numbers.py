@@ -29,7 +29,12 @@ from functrans.trace import typeof
 
 def complex_dtype(dtype: Any) -> Any:
     """The complex dtype of a real or imaginary part."""
-    return np.dtype({"float32": "complex64", "float64": "complex128"}.get(dtype.name, dtype))
+    return np.dtype(_COMPLEX.get(dtype.name, dtype))
+
+
+_COMPLEX = {"float64": "complex128"} | dict.fromkeys(
+    ("float16", "bfloat16", "float32"), "complex64"
+)
 
 
 class Part(Unary):

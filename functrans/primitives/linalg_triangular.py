@@ -17,7 +17,13 @@ from functrans.ir.types import ArrayType
 from functrans.primitives.base import Cost, bytes_of, sum_of
 from functrans.primitives.elementwise import mul, neg, sub
 from functrans.primitives.joining import pad
-from functrans.primitives.linalg import ColumnSolver, MatrixOperation, lapack, scipy_linalg
+from functrans.primitives.linalg import (
+    DTYPES,
+    ColumnSolver,
+    MatrixOperation,
+    lapack,
+    scipy_linalg,
+)
 from functrans.primitives.linalg_products import (
     conj,
     identity_like,
@@ -38,6 +44,7 @@ class TriangularSolve(ColumnSolver):
     """
 
     name, ranks, linear_in = "triangular_solve", (2, 2), (1,)
+    dtypes = (*DTYPES, "float16", "bfloat16")  # no routine of LAPACK: XLA substitutes by itself
 
     def shapes(self, a: ArrayType, b: ArrayType, *, left_side: bool, **how: bool) -> ArrayType:
         self.check_square(a)
@@ -51,6 +58,8 @@ class TriangularSolve(ColumnSolver):
         self, a: Any, b: Any, *, left_side: bool, lower: bool, transpose_a: bool,
         conjugate_a: bool, unit_diagonal: bool,
     ) -> Any:  # fmt: skip
+        if a.dtype.itemsize == 2:
+            a, b = a.astype(np.float32), b.astype(np.float32)
         if conjugate_a:
             a = np.conj(a)
         if left_side == transpose_a:  # trtrs solves a x = b

@@ -433,7 +433,8 @@ def _triangular(source: Source, left: Any, mode: Any, right: Any, *, shape: Any,
 def weibull_min(
     key: Any, scale: Any, concentration: Any, shape: Any = (), dtype: Any = None
 ) -> Any:
-    """Draw scale * e^(1/concentration), e exponential and of `shape`, broadcast to the parameters.
+    """Draw scale * e^(1/concentration), e exponential and of `shape`, broadcast to the parameters,
+    of whose dtype and `dtype` the result has the wider.
 
     Source: `jax.random.weibull_min`.
 
@@ -452,7 +453,7 @@ def weibull_min(
 def _weibull_min(source: Source, scale: Any, concentration: Any, *, shape: Any, dtype: Any) -> Any:
     power = jnp.divide(1.0, concentration)  # at the precision of the parameter
     e = exponential_of(source, shape, dtype)
-    return cast(jnp.multiply(jnp.power(e, power), scale), dtype)
+    return jnp.multiply(jnp.power(e, power), scale)
 
 
 def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = None) -> Any:

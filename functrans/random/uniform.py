@@ -152,7 +152,7 @@ def rademacher(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: An
       >>> ft.random.rademacher(ft.random.key(0), (3,)).dtype
       dtype('int32')
     """
-    dtype = dtype_of("rademacher", dtype, int, ("int", "uint", "float", "complex"))
+    dtype = dtype_of("rademacher", dtype, int, ("bool", "int", "uint", "float", "complex"))
     return _rademacher(key, shape=shape_of("rademacher", shape), dtype=dtype)
 
 
@@ -195,7 +195,8 @@ def _rademacher(source: Source, *, shape: Any, dtype: Any) -> Any:
 def rademacher_of(source: Source, shape: tuple[int, ...], dtype: Any) -> Any:
     """2 b - 1, b in {0, 1}."""
     heads = lt(unit(source, shape, dtype_of("rademacher", None)), 0.5)
-    return sub(mul(cast(heads, dtype), 2), 1)
+    signed = np.dtype(np.int32) if dtype_class(dtype) == "bool" else dtype  # both signs are True
+    return cast(sub(mul(cast(heads, signed), 2), 1), dtype)
 
 
 @sampler("randint")

@@ -25,6 +25,7 @@ from functrans.ir.types import dtype_class
 from functrans.nn import log_softmax as _log_softmax
 from functrans.nn import logsumexp as logsumexp
 from functrans.nn import softmax as _softmax
+from functrans.numpy.arithmetic import beside
 from functrans.numpy.promotion import (
     align_inexact,
     cast,
@@ -400,7 +401,7 @@ def logit(x: Any) -> Any:
     0.0
     """
     (x,) = numbers("logit", x)
-    return lax.log(lax.div(x, lax.sub(literal(1, typeof(x)), x)))
+    return lax.log(lax.div(x, lax.sub(literal(1, beside(typeof(x))), x)))
 
 
 @logit.defjvp

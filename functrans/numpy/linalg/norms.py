@@ -8,7 +8,7 @@ import numpy as np
 
 from functrans import lax
 from functrans.ir.types import dtype_class
-from functrans.numpy import prims, shaping
+from functrans.numpy import prims, shaping, ufuncs
 from functrans.numpy.promotion import array_of, axes_of, cast, invalid, promote_inexact
 from functrans.numpy.reductions import max as max_over
 from functrans.numpy.reductions import min as min_over
@@ -58,13 +58,13 @@ def _sum_of_squares(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     if dtype_class(typeof(x).dtype) == "complex":
         squares = prims.real(prims.mul(x, prims.conj(x)))
     else:
-        squares = prims.mul(x, x)
+        squares = ufuncs.multiply(x, x)
     return sum_over(squares, axes, keepdims=keepdims)
 
 
 def _vector_norm(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
-    if ord == 2:
-        return prims.sqrt(_sum_of_squares(x, axes, keepdims))
+    if ord in (None, 2):
+        return ufuncs.sqrt(_sum_of_squares(x, axes, keepdims))
     signed = dtype_class(typeof(x).dtype) not in ("bool", "uint")
     size = prims.abs_(x) if signed else x
     if ord == np.inf:
@@ -121,7 +121,7 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
     Source: `jax.numpy.linalg.vector_norm`.
     """
     x = array_of(x, "vector_norm")
-    if ord not in (1, np.inf, -np.inf):  # whose results are of the elements' dtype
+    if ord not in (None, 1, 2, np.inf, -np.inf):  # which are sums and maxima of the elements
         (x,) = promote_inexact((x,), "vector_norm")
     return _vector_norm(x, ord, axes_of(axis, typeof(x).ndim, "vector_norm"), keepdims)
 

@@ -24,7 +24,7 @@ from functrans.numpy.promotion import (
     expand,
     invalid,
     mismatch,
-    promote_dtypes,
+    promote_alike,
     promote_inexact,
 )
 from functrans.numpy.reductions import any as any_over
@@ -212,7 +212,7 @@ def lstsq(
       >>> print(x.round(3))
       [1. 2.]
     """
-    a, b = promote_dtypes([inexact(a, "lstsq"), inexact(b, "lstsq")], "lstsq")
+    a, b = promote_alike([array_of(x, "lstsq", i) for i, x in enumerate((a, b))], "lstsq")
     ta, tb = typeof(a), typeof(b)
     if ta.ndim != 2 or tb.ndim not in (1, 2):
         raise mismatch("lstsq", f"takes a matrix and a vector or matrix, got {ta} and {tb}")

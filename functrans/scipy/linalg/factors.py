@@ -258,6 +258,8 @@ def _eigh_tridiagonal(d: Any, e: Any, eigvals_only: bool, span: tuple[int, int] 
         d = cast(lax.real(d), typeof(d).dtype)
     beside = lax.conj(e) if _complex(e) else e
     a = diag(d) + diag(e, 1) + diag(beside, -1)
+    if typeof(d).size > 1:
+        a = cast(a, typeof(a).dtype)
     v, w = lax.linalg.eigh(a, symmetrize_input=False, subset_by_index=span)
     return w if eigvals_only else (w, v)
 
@@ -336,6 +338,7 @@ def polar(
                       f" got {t}, {side!r}, {method!r}")  # fmt: skip
     if method == "svd":
         u, s, vh = lax.linalg.svd(a, full_matrices=False)
+        s = cast(s, typeof(s).dtype)
         positive = einsum("ij,kj->ik", scaled_columns(u, s), lax.conj(u) if _complex(u) else u)
         if side == "right":
             positive = matmul(scaled_columns(adjoint(vh), s), vh)

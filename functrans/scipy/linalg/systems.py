@@ -10,7 +10,7 @@ from functrans import lax
 from functrans.numpy import linalg, shaping, sorting
 from functrans.numpy.linalg.factors import inexact, shape_error
 from functrans.numpy.linalg.systems import solve_stacks
-from functrans.numpy.promotion import array_of, invalid, promote_inexact
+from functrans.numpy.promotion import array_of, invalid, promote_alike, promote_inexact
 from functrans.primitives.call import composite
 from functrans.primitives.linalg_products import adjoint, permuted
 from functrans.primitives.linalg_triangular import solve_triangular as _triangle
@@ -71,7 +71,7 @@ def solve(
 @composite
 def _solve_definite(a: Any, b: Any, lower: bool) -> Any:
     """The factor is not differentiated: the equation is."""
-    a, b = _pair("solve", a, b)
+    a, b = promote_alike(_pair("solve", a, b), "solve")
     factor = cholesky(lax.stop_gradient(a), lower)
 
     def solved(_: Any, rhs: Any) -> Any:
