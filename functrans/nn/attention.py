@@ -14,7 +14,7 @@ import numpy as np
 
 from functrans import errors
 from functrans.ir.source import describe, user_source
-from functrans.ir.types import dtype_class, is_inexact
+from functrans.ir.types import dtype_class
 from functrans.nn.normalizing import logsumexp, softmax
 from functrans.numpy.einsums import einsum
 from functrans.numpy.promotion import array_of, cast, invalid, mismatch
@@ -109,7 +109,7 @@ def _heads_last(x: Any) -> Any:
 
 def _sizes(name: str, q: Any, k: Any, v: Any) -> tuple[int, int, int, int, int]:
     tq, tk, tv = typeof(q), typeof(k), typeof(v)
-    if not tq.dtype == tk.dtype == tv.dtype or not is_inexact(tq.dtype):
+    if not tq.dtype == tk.dtype == tv.dtype or dtype_class(tq.dtype) != "float":
         raise mismatch(name, f"takes floats of one dtype, got {tq}, {tk} and {tv}")
     if tq.ndim != 4 or tk.ndim != 4 or tk.shape[:3] != tv.shape[:3]:
         raise invalid(

@@ -167,6 +167,9 @@ def logsumexp(
       1000.0
     """
     if b is None:
+        a = value_of(a, "logsumexp")
+        if where is not None and typeof(a).dtype == bool:
+            a = cast(a, typeof(0).dtype)  # beside the number in place of what is left out
         a = _floats(a, "logsumexp")
     else:
         a, b = align_inexact((a, b), "logsumexp")

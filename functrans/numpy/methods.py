@@ -12,6 +12,7 @@ from typing import Any
 from functrans import errors
 from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import boundary
+from functrans.ir.types import dtype_class
 from functrans.numpy import (
     floating,
     indexing,
@@ -19,6 +20,7 @@ from functrans.numpy import (
     linear,
     partitions,
     placing,
+    prims,
     promotion,
     reductions,
     repeating,
@@ -102,8 +104,9 @@ def _compress(self: Tracer, condition: Any, axis: int | None = None, **how: Any)
 
 def _byteswap(self: Tracer) -> Any:
     """The bytes of each element in the opposite order. Source: `jax.Array.byteswap`."""
-    n = self.itemsize
-    if n == 1:
+    if dtype_class(self.dtype) == "complex":
+        return prims.complex_(_byteswap(prims.real(self)), _byteswap(prims.imag(self)))
+    if self.itemsize == 1:
         return self
     parts = selecting.view(shaping.expand_dims(self, -1), "uint8")
     swapped = selecting.view(repeating.flip(parts, -1), self.dtype)

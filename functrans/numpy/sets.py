@@ -94,13 +94,14 @@ def _distinct(
     n = typeof(rank).shape[0]
     if fill_value is not None:
         fill_value = value_of(fill_value, "unique")
-    firsts = _firsts(ordered, rank, size, n, fill_value)
+    starts = _starts(rank, size, n)
+    firsts = _at_starts(ordered, starts, fill_value)
     if axis is not None:
         i = axis_index(axis, len(shape), "unique")
         firsts = moveaxis(reshape(firsts, (size, *shape[:i], *shape[i + 1 :])), 0, i)
     found = [firsts]
     if return_index:
-        found.append(_first_places(order, rank, size, n))
+        found.append(_at_starts(order, starts, None if n else 0))
     if return_inverse:
         zeros = materialize(literal(0, typeof(rank)))
         inverse = At(zeros)[order].set(rank)
@@ -161,28 +162,25 @@ def _known_count(rank: Any) -> int:
     return int(value[-1]) + 1 if value.size else 0
 
 
-def _firsts(values: Any, rank: Any, size: int, n: int, fill_value: Any) -> Any:
-    """The value of each rank below `size`; what is left gets the fill, or the smallest value."""
+def _starts(rank: Any, size: int, n: int) -> Any:
+    """Where each rank below `size` begins, in order; n where there is none."""
+    nowhere = materialize(literal(n, typeof(rank).update(shape=(size,))))
+    places = prims.iota(dtype=typeof(rank).dtype, shape=(n,), dimension=0)
+    return At(nowhere)[rank].min(places, mode="drop")
+
+
+def _at_starts(values: Any, starts: Any, fill: Any = None) -> Any:
+    """The values there; where no rank begins, the fill or the first value."""
     t = typeof(values)
-    shape = (size, *t.shape[1:])
+    n, shape = t.shape[0], (typeof(starts).shape[0], *t.shape[1:])
     if n == 0:
-        if fill_value is None and size:
-            raise invalid("unique", f"nothing to fill size={size} up with", "Pass fill_value=.")
-        fill = literal(0, t) if fill_value is None else cast(fill_value, t.dtype)
-        return materialize(expand(fill, shape))
-    fill = take(values, 0, axis=0) if fill_value is None else cast(fill_value, t.dtype)
-    start = materialize(expand(fill, shape))
-    return At(start)[rank].set(values, mode="drop")  # values of one rank are equal
-
-
-def _first_places(order: Any, rank: Any, size: int, n: int) -> Any:
-    """The smallest index of each rank below `size`; what is left gets that of the first rank."""
-    if n == 0:
-        return materialize(literal(0, typeof(order).update(shape=(size,))))
-    nowhere = literal(n, typeof(order).update(shape=(size,)))
-    found = At(materialize(nowhere))[rank].min(order, mode="drop")
-    first = expand(prims.slice_(order, start=(0,), limit=(1,), strides=(1,)), (size,))
-    return prims.select_n(prims.eq(found, nowhere), found, first)
+        if fill is None and shape[0]:
+            raise invalid("unique", f"nothing to fill size={shape[0]} up with", "Pass fill_value=.")
+        return materialize(expand(literal(0, t) if fill is None else cast(fill, t.dtype), shape))
+    fill = take(values, 0, axis=0) if fill is None else cast(fill, t.dtype)
+    real = prims.lt(starts, literal(n, typeof(starts)))
+    real = prims.broadcast_in_dim(real, shape=shape, dimensions=(0,))
+    return prims.select_n(real, expand(fill, shape), take(values, starts, axis=0, mode="clip"))
 
 
 def isin(
