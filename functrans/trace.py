@@ -19,6 +19,7 @@ import importlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from math import isfinite
 from typing import Any
 
 import jax
@@ -332,6 +333,9 @@ def _python_number(value: Any, dtype: Any) -> Any:
     if to is None:
         kind = np.dtype(dtype)
         to = _NUMBERS[dtype] = lambda v: np.asarray(v).astype(kind).item()
+    if value.__class__ is float and not isfinite(value):
+        with np.errstate(invalid="ignore"):  # integers have no infinities: silent, as XLA's cast is
+            return to(value)
     return to(value)
 
 

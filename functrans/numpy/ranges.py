@@ -77,7 +77,7 @@ def arange(
     whole = kinds <= {"int", "uint"}
     if stop is None:
         start, stop = 0, start
-    start, stop, step = [x if x is None else concrete_value(x) for x in (start, stop, step)]
+    start, stop, step = [x if x is None else _number(x) for x in (start, stop, step)]
     step = 1 if step is None else step
     if step == 0:
         raise invalid("arange", "step must not be zero")
@@ -86,6 +86,13 @@ def arange(
     if whole and dtype_class(to) in ("int", "uint"):
         return _integers(int(start), int(stop), int(step), to)
     return constant(np.arange(start, stop, step, dtype=to))
+
+
+def _number(x: Any) -> Any:
+    """A known number as one that NumPy counts with: not its extended floats (bfloat16, ...)."""
+    value = concrete_value(x)
+    extended = getattr(value, "dtype", np.dtype(float)).kind == "V"
+    return value.item() if extended else value
 
 
 def _integers(start: int, stop: int, step: int, dtype: Any) -> Any:
