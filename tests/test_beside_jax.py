@@ -132,6 +132,8 @@ EXPRESSIONS: dict[str, dict[str, Any]] = {
     "random.weibull_min(jax.random.key(1), x, 2, dtype='float16')": {"x": REALS},
     "random.weibull_min(jax.random.key(1), x, 2)": {"x": COMPLEX},
     "random.permutation(jax.random.key(1), np.int8(5)) + x": {"x": np.zeros(1, np.int8)},
+    "random.double_sided_maxwell(jax.random.key(1), x, x, (2,), 'float16')": {"x": REALS},
+    "random.double_sided_maxwell(jax.random.key(1), x, 2)": {"x": COMPLEX},
     "random.rademacher(jax.random.key(1), (9,), x.dtype)": {"x": np.array([True])},
 }  # fmt: skip
 OPERANDS = [(text, operands) for text, operands in EXPRESSIONS.items()]
