@@ -17,7 +17,7 @@ from functrans.lax.arguments import integer, placed
 from functrans.numpy import reductions
 from functrans.numpy.indexing import At, getitem
 from functrans.numpy.joining import stack
-from functrans.numpy.promotion import array_of, invalid, mismatch
+from functrans.numpy.promotion import array_of, cast, invalid, mismatch
 from functrans.trace import concrete_value, full, typeof
 
 __all__ = ["segment_max", "segment_min", "segment_prod", "segment_sum"]
@@ -87,7 +87,8 @@ def _segmented(
             raise invalid(name, f"bucket_size must be at least 1, got {bucket_size}")
         parts = [slice(k, k + bucket_size) for k in range(0, ti.shape[0], bucket_size)]
         sums = [reduced(getitem(data, p), getitem(ids, p)) for p in parts]
-        return placed(over(stack(sums), axis=0) if sums else start, out_sharding)
+        made = cast(over(stack(sums), axis=0), t.dtype) if sums else start
+        return placed(made, out_sharding)
 
     of.__name__ = of.__qualname__ = name
     of.__doc__ = f"""{summary}

@@ -11,6 +11,8 @@ import jax
 import jax.numpy
 import jax.scipy.linalg
 import jax.scipy.signal
+import jax.scipy.sparse.linalg
+import jax.scipy.spatial.transform
 import jax.scipy.special
 import jax.scipy.stats
 import ml_dtypes
@@ -159,9 +161,21 @@ EXPRESSIONS: dict[str, dict[str, Any]] = {
         for i, dtype in enumerate((np.float16, ml_dtypes.bfloat16))
     },
     "special.logit(x / 3)": {"x": WEAK},
+    "jnp.matmul(x, x, preferred_element_type=float)": {"x": jax.numpy.full((2, 2), 2.0)},
+    "lax.linalg.cholesky_update(x, x[0])": {"x": np.eye(2, dtype=np.float16)},
+    "ops.segment_sum(x, jnp.array([0, 1, 1]), 2, bucket_size=2)": {"x": np.ones(3, np.int8)},
+    # rotations are of the numbers given
+    "Rotation.from_quat(x).as_quat()": {"x": jax.numpy.full((4,), 2)},
+    "Rotation.from_quat(x).as_matrix()": {"x": jax.numpy.full((4,), 2)},
+    "Rotation.from_quat(x).as_rotvec()": {"x": np.array([True, True, False, True])},
+    "Rotation.from_mrp(x).as_quat()": {"x": np.array([3, 200, 1], np.uint8)},
+    "Rotation.from_matrix(x).as_quat()": {"x": jax.numpy.full((3, 3), 1.0)},
     # of a sample the parameters' dtype too; of two signs both are true
     "random.weibull_min(jax.random.key(1), x, 2, dtype='float16')": {"x": REALS},
     "random.weibull_min(jax.random.key(1), x, 2)": {"x": COMPLEX},
+    "random.permutation(jax.random.key(1), np.int8(5)) + x": {"x": np.zeros(1, np.int8)},
+    "random.double_sided_maxwell(jax.random.key(1), x, x, (2,), 'float16')": {"x": REALS},
+    "random.double_sided_maxwell(jax.random.key(1), x, 2)": {"x": COMPLEX},
     "random.rademacher(jax.random.key(1), (9,), x.dtype)": {"x": np.array([True])},
 }  # fmt: skip
 OPERANDS = [(text, operands) for text, operands in EXPRESSIONS.items()]
@@ -169,6 +183,7 @@ OPERANDS = [(text, operands) for text, operands in EXPRESSIONS.items()]
 
 def _library(root: Any) -> dict[str, Any]:
     scipy = {name: getattr(root.scipy, name) for name in ("special", "stats", "signal", "linalg")}
+    scipy["Rotation"] = root.scipy.spatial.transform.Rotation
     own = {name: getattr(root, name) for name in ("lax", "nn", "ops", "random", "image")}
     return {**own, **scipy, "jnp": root.numpy}
 
@@ -270,7 +285,9 @@ def test_a_product_of_complex_numbers_whose_real_part_is_asked_for():
 def test_the_factors_of_a_matrix_come_as_a_list():
     x = jax.numpy.eye(2)
     structure = jax.tree_util.tree_structure
-    assert structure(ft.lax.linalg.lu(x)) == structure(jax.lax.linalg.lu(x))
+    for name in ("lu", "hessenberg", "tridiagonal"):
+        made = getattr(ft.lax.linalg, name)(x)
+        assert structure(made) == structure(getattr(jax.lax.linalg, name)(x))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
@@ -280,3 +297,12 @@ def test_the_reference_solves_triangular_systems_of_half_precision(dtype: str):
     (made,) = ft.interpret(program, a, b)
     assert made.dtype == dtype
     np.testing.assert_array_equal(made, ft.lax.linalg.triangular_solve(a, b))
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_a_weak_vector_is_solved_for_at_the_type_of_the_matrix(wide: bool):
+    with jax.enable_x64(wide):
+        matrix, b = jax.numpy.eye(3, dtype="float32"), jax.numpy.full((3,), 2.0)
+        for A in (matrix, lambda v: matrix @ v):
+            made = ft.scipy.sparse.linalg.cg(A, b)[0]
+            _close(made, jax.scipy.sparse.linalg.cg(A, b)[0])

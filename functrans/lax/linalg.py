@@ -417,25 +417,23 @@ def schur(
     return list(_reductions.schur(as_array(x), compute_schur_vectors=compute_schur_vectors))
 
 
-def hessenberg(a: Any) -> tuple[Any, Any]:
+def hessenberg(a: Any) -> list[Any]:
     """Reduce square matrices to Hessenberg form by reflectors.
 
     Returns:
-      (the form, with the reflectors below its subdiagonal; their factors).
+      [the form, with the reflectors below its subdiagonal; their factors].
 
     Source: `jax.lax.linalg.hessenberg`.
     """
-    made, taus = _reductions.hessenberg(as_array(a))
-    return made, taus
+    return list(_reductions.hessenberg(as_array(a)))
 
 
-def tridiagonal(a: Any, *, lower: bool = True) -> tuple[Any, Any, Any, Any]:
+def tridiagonal(a: Any, *, lower: bool = True) -> list[Any]:
     """Reduce hermitian matrices, of which one triangle is read, to tridiagonal form by reflectors.
 
     Returns:
-      (the form with reflectors beyond its diagonals, its diagonal, the one beside it, the factors).
+      [the form with reflectors beyond its diagonals, its diagonal, the one beside it, the factors].
 
     Source: `jax.lax.linalg.tridiagonal`.
     """
-    made, d, e, taus = _reductions.tridiagonal(as_array(a), lower=lower)
-    return made, d, e, taus
+    return list(_reductions.tridiagonal(as_array(a), lower=lower))

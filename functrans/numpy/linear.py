@@ -41,7 +41,8 @@ def contract(
     """One dot_general over named axes."""
     params: dict[str, Any] = {"lhs": lhs, "rhs": rhs, "out": out}
     params.update(contraction_options(precision, preferred))
-    return product_of(x, y, params)
+    made = product_of(x, y, params)
+    return made if preferred is None else cast(made, typeof(made).dtype)  # asked for: not weak
 
 
 def _operands(name: str, x: Any, y: Any) -> tuple[Any, Any, ArrayType, ArrayType]:

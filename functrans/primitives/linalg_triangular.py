@@ -145,7 +145,7 @@ class CholeskyUpdate(MatrixOperation):
     should be zero."""
 
     name, ranks = "cholesky_update", (2, 1)
-    dtypes = ("float32", "float64")
+    dtypes = ("float16", "bfloat16", "float32", "float64")
 
     def shapes(self, r: ArrayType, w: ArrayType) -> ArrayType:
         self.check_square(r)

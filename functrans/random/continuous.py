@@ -475,7 +475,6 @@ def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype:
 
 @sampler("double_sided_maxwell")
 def _double_sided_maxwell(source: Source, loc: Any, scale: Any, *, shape: Any, dtype: Any) -> Any:
-    loc, scale = [expand(cast(x, dtype), shape) for x in (loc, scale)]
     first, second = source.split()
-    sign = rademacher_of(second, shape, dtype)
-    return add(mul(mul(sign, _maxwell(first, shape, dtype)), scale), loc)
+    signed = mul(rademacher_of(second, shape, dtype), _maxwell(first, shape, dtype))
+    return jnp.add(jnp.multiply(signed, scale), loc)

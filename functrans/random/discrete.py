@@ -131,14 +131,14 @@ def permutation(
     if not t.ndim:
         if dtype_class(t.dtype) not in ("int", "uint"):
             raise mismatch("permutation", f"takes an array or an integer, but was given {t}")
-        return _shuffled_range(key, n=max(0, int(x)), dtype=t.dtype)
+        return _shuffled_range(key, n=max(0, int(x)))
     x = array_of(x, "permutation")
     keys = dtype_class(t.dtype) == "key"  # which cannot be sorted along
     if t.ndim > 1 and independent and keys:
         raise mismatch("permutation", f"independent=True shuffles numbers, not keys, {t}")
     if not keys and (independent or t.ndim == 1):
         return _shuffle(key, x, axis=axis)
-    return jnp.take(x, _shuffled_range(key, n=t.shape[axis], dtype=canonical_dtype(np.int64)), axis)
+    return jnp.take(x, _shuffled_range(key, n=t.shape[axis]), axis)
 
 
 @sampler("shuffle")
@@ -147,8 +147,8 @@ def _shuffle(source: Source, x: Any, *, axis: int) -> Any:
 
 
 @sampler("shuffle")
-def _shuffled_range(source: Source, *, n: int, dtype: Any) -> Any:
-    return _sorted_by_noise(source, lax.iota(dtype, n), 0)
+def _shuffled_range(source: Source, *, n: int) -> Any:
+    return _sorted_by_noise(source, lax.iota(canonical_dtype(np.int64), n), 0)
 
 
 def _sorted_by_noise(source: Source, x: Any, axis: int) -> Any:

@@ -19,7 +19,14 @@ from functrans.ir.tracebacks import guard as _guard
 from functrans.numpy.promotion import array_of, invalid
 from functrans.primitives.call import composite
 from functrans.scipy.sparse import krylov
-from functrans.scipy.sparse.operators import is_array, linear_map, real, transposed, vectors
+from functrans.scipy.sparse.operators import (
+    as_made,
+    is_array,
+    linear_map,
+    real,
+    transposed,
+    vectors,
+)
 from functrans.scipy.sparse.recurrences import (
     Limits,
     Map,
@@ -27,6 +34,7 @@ from functrans.scipy.sparse.recurrences import (
     norm,
     stabilized_biconjugate_gradients,
 )
+from functrans.trace import typeof
 
 __all__ = ["bicgstab", "cg", "gmres"]
 
@@ -160,6 +168,8 @@ def _solved(
 ) -> Any:
     """x, differentiated as the solution of A x = b."""
     b, x0 = vectors(name, b, x0)
+    if any(typeof(x).weak_type for x in tree.leaves(b)):
+        b, x0 = vectors(name, as_made(name, A, b), x0)
     if maxiter is None:
         maxiter = 10 * sum([x.size for x in tree.leaves(b)])
     given = {"tol": tol, "atol": atol, "maxiter": maxiter}

@@ -21,7 +21,7 @@ from functrans.api.derivatives import linear_transpose
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import dtype_class, is_inexact
 from functrans.lax.staging import array_leaves, given_to
-from functrans.numpy.promotion import array_of, invalid, mismatch, promote_inexact
+from functrans.numpy.promotion import array_of, invalid, mismatch, promote_alike, promote_inexact
 from functrans.scipy.sparse.recurrences import Map
 from functrans.trace import Tracer, typeof
 
@@ -110,6 +110,17 @@ def linear_map(name: str, which: str, given: Any) -> Map:
         return tree.unflatten(structure, found)
 
     return checked
+
+
+def as_made(name: str, A: Any, b: Any) -> Any:
+    """b, what is of a weak type in it promoted with what A makes of it."""
+    leaves, structure = tree.flatten(b)
+    found, out = array_leaves(_function(name, "A", A)[0](b))
+    if structure != out:
+        return b
+    pairs = [promote_alike(pair, name) for pair in zip(leaves, found, strict=True)]
+    strong = [y if typeof(x).weak_type else x for x, (y, _) in zip(leaves, pairs, strict=True)]
+    return tree.unflatten(structure, strong)
 
 
 def _cast(y: Any, dtype: Any) -> Any:

@@ -13,13 +13,20 @@ from typing import Any
 import numpy as np
 
 from functrans import numpy as jnp
+from functrans.numpy.promotion import cast
 from functrans.primitives.call import composite
 
 _SMALL = 1e-3  # angles up to this one are left to the series
 
 
 def _sum_of_squares(x: Any) -> Any:
-    return jnp.sum(x * x, axis=-1)
+    return jnp.vecdot(x, x)
+
+
+def _put_together(numbers: Any) -> Any:
+    """Numbers along a last axis, not of a weak type."""
+    made = jnp.stack(numbers, axis=-1)
+    return cast(made, made.dtype)
 
 
 def _flag(given: Any) -> Any:
@@ -55,7 +62,7 @@ def product(p: Any, q: Any) -> Any:
         w * c + d * z + (x * b - y * a),
         w * d - x * a - y * b - z * c,
     )
-    return jnp.stack(made, axis=-1)
+    return _put_together(made)
 
 
 @composite
@@ -97,7 +104,7 @@ def to_matrix(q: Any) -> Any:
         2 * (x * y + z * w), -x2 + y2 - z2 + w2, 2 * (y * z - x * w),
         2 * (x * z - y * w), 2 * (y * z + x * w), -x2 - y2 + z2 + w2,
     )  # fmt: skip
-    return jnp.reshape(jnp.stack(made, axis=-1), (*x.shape, 3, 3))
+    return jnp.reshape(_put_together(made), (*x.shape, 3, 3))
 
 
 @composite

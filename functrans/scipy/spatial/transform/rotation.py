@@ -122,7 +122,7 @@ class Rotation(NamedTuple):
           >>> print(quarter.as_rotvec(degrees=True))
           [ 0.  0. 90.]
         """
-        matrix = arguments.floats("Rotation.from_matrix", matrix)
+        matrix = arguments.strong("Rotation.from_matrix", matrix)
         arguments.check_shape("Rotation.from_matrix", "matrix", matrix, (3, 3))
         return cls(quaternions.from_matrix(matrix))
 
@@ -140,7 +140,7 @@ class Rotation(NamedTuple):
           >>> print(Rotation.from_mrp([0, 0, 1]).as_rotvec(degrees=True))
           [  0.   0. 180.]
         """
-        mrp = arguments.floats("Rotation.from_mrp", mrp)
+        mrp = arguments.reals("Rotation.from_mrp", mrp)
         arguments.check_shape("Rotation.from_mrp", "mrp", mrp, (3,))
         return cls(quaternions.from_mrp(mrp))
 
@@ -158,7 +158,7 @@ class Rotation(NamedTuple):
           >>> print(Rotation.from_quat([0, 0, 3, 4]).as_quat())
           [0.  0.  0.6 0.8]
         """
-        quat = arguments.floats("Rotation.from_quat", quat)
+        quat = arguments.reals("Rotation.from_quat", quat)
         arguments.check_shape("Rotation.from_quat", "quat", quat, (4,))
         return cls(quaternions.normalized(quat))
 
