@@ -497,6 +497,11 @@ def a_list_as_an_operand(m, jnp):
     m.grad(lambda x: (x * [1.0, 2.0, 3.0]).sum())(X)  # <-
 
 
+@misuse(errors.NotAnArray, "f32[3] == tuple", "jnp.asarray")
+def a_tuple_compared(m, jnp):
+    m.jit(lambda x: x == (1.0, 2.0, 3.0))(X)  # <-
+
+
 @misuse(errors.NotAnArray, "list + f32[3]", "jnp.asarray")
 def a_list_on_the_left(m, jnp):
     m.vmap(lambda x: [0.0] + x)(M)  # <-  # noqa: RUF005

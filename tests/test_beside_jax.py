@@ -105,6 +105,9 @@ EXPRESSIONS: dict[str, dict[str, Any]] = {
     "jnp.einsum('ij,ij->ij', x, x)": {"x": np.array([[True, False], [False, False]])},
     "x.view('int8')": {"x": COMPLEX},
     "x.view('complex64')": {"x": REALS[:2]},
+    "jnp.asarray(x).view('bool')": {"x": np.arange(3)},
+    "jnp.asarray(x).view('int16')": {"x": np.array([[True, False]])},
+    "jnp.vander(x, 40)": {"x": np.array([1.1, 0.9], ml_dtypes.bfloat16)},
     "jnp.fmax(x, y)": {"x": COMPLEX, "y": COMPLEX[::-1]},
     "jnp.diff(x, 2, prepend=0)": {"x": np.array([True, False, True])},
     "jnp.geomspace(x, 8.0, 3)": {"x": np.array([0.0, 2.0, -2.0], np.float32)},
@@ -246,6 +249,10 @@ def test_with_64_bit_types():
         for name in ("leaky_relu", "elu", "selu", "relu6", "sparse_plus", "hard_sigmoid"):
             _close(getattr(ft.nn, name)(x), getattr(jax.nn, name)(x))
         _close(ft.nn.softplus(x > 1), jax.nn.softplus(x > 1))
+        for name in ("softmax", "log_softmax", "logsumexp"):
+            for y in (x, x > 1):
+                made = getattr(ft.nn, name)(y, where=x > 1)
+                _close(made, getattr(jax.nn, name)(y, where=x > 1))
         if not NEWER:  # JAX 0.11's has the default dtype, 0.10's is float32
             _close(ft.numpy.tri(3), jax.numpy.tri(3))
         edges = jax.numpy.linspace(0, 1, 3)

@@ -42,14 +42,16 @@ Axes = tuple[int, ...]
 # --- helpers --------------------------------------------------------------------------------------
 
 
-def _floats(x: Any, name: str) -> Any:
-    """x as floats of a strong type."""
+def _floats(x: Any, name: str, beside: bool = False) -> Any:
+    """x as floats of a strong type; `beside` the infinity in place of what is left out, integers
+    become floats of its dtype."""
     if x.__class__ is not Tracer:
         x = value_of(x, name)
     t = typeof(x)
     if is_inexact(t.dtype) and not t.weak_type:
         return x
-    return cast(x, inexact_dtype(t.dtype))
+    default = beside and not is_inexact(t.dtype)
+    return cast(x, typeof(0.0).dtype if default else inexact_dtype(t.dtype))
 
 
 def _sum(x: Any, axes: Axes) -> Any:
@@ -106,7 +108,7 @@ def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
       >>> print(ft.nn.softmax(jnp.zeros(4)))
       [0.25 0.25 0.25 0.25]
     """
-    x = _floats(x, "softmax")
+    x = _floats(x, "softmax", where is not None)
     shape = typeof(x).shape
     axes = axes_of(axis, len(shape), "softmax")
     mask = _mask_of(where, shape, "softmax")
@@ -127,7 +129,7 @@ def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
       >>> print(ft.nn.log_softmax(jnp.zeros(1)))
       [0.]
     """
-    x = _floats(x, "log_softmax")
+    x = _floats(x, "log_softmax", where is not None)
     shape = typeof(x).shape
     axes = axes_of(axis, len(shape), "log_softmax")
     mask = _mask_of(where, shape, "log_softmax")

@@ -24,6 +24,7 @@ from functrans.numpy.promotion import (
     user_dtype,
 )
 from functrans.numpy.ranges import arange, known
+from functrans.numpy.reductions import computed_in
 from functrans.numpy.shaping import diagonal, ravel, reshape
 from functrans.trace import Tracer, literal, typeof
 from functrans.trace import full as filled
@@ -147,8 +148,8 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
     if n == 0:
         return filled(0, ArrayType((t.shape[0], 0), t.dtype))
     powers = range(n) if increasing else range(n - 1, -1, -1)
-    x = cast(x, t.dtype)
-    return stack([prims.integer_pow(x, y=p) for p in powers], axis=1)
+    x = cast(x, computed_in(t.dtype))
+    return cast(stack([prims.integer_pow(x, y=p) for p in powers], axis=1), t.dtype)
 
 
 def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Any]:

@@ -71,14 +71,15 @@ def _reflected(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 _WRITTEN = {
     "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**",
     "matmul": "@", "and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>",
-    "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
+    "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
 }  # fmt: skip
 
 
 def _others_turn(x: Tracer, other: Any, name: str, reflected: str = "") -> Any:
     """What the other operand knows to do: its method `reflected`, the repeating or joining of a
-    sequence, for an equality `is`. Else the error that Python would end with."""
-    if name in ("eq", "ne"):
+    sequence, for an equality `is` (but not for a list, which NumPy would compare element by
+    element). Else the error that Python would end with."""
+    if name in ("eq", "ne") and not isinstance(other, (list, tuple, set, dict)):
         return NotImplemented
     kind = type(other)
     of_python = kind.__module__ == "builtins"  # a class that knows nothing of arrays

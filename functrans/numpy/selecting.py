@@ -39,6 +39,9 @@ __all__ = [
 ]  # fmt: skip
 
 
+BYTE = np.dtype("uint8")
+
+
 def where(
     condition: Any, x: Any = None, y: Any = None, /, *, size: Any = None, fill_value: Any = None
 ) -> Any:
@@ -277,6 +280,5 @@ def _view_complex(x: Any, t: ArrayType, to: Any) -> Any:
 
 
 def _view_bool(x: Any, t: ArrayType, to: Any) -> Any:
-    if np.dtype(t.dtype).itemsize != 1 or np.dtype(to).itemsize != 1:
-        raise mismatch("view", f"{t} cannot be viewed as {to}", "Use x.astype(...).")
-    return cast(x, to)
+    """A boolean is a byte, true unless it is 0."""
+    return view(cast(x, BYTE), to) if t.dtype == BOOL else cast(view(x, BYTE), to)
