@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import functrans as ft
 from tests import test_numpy, test_numpy_tail
 from tests.closeness import assert_close
 from tests.versions import EXPRESSIONS
@@ -54,6 +55,7 @@ DELIBERATE = [
     (r"^nn\.dot_product_attention.* (bool|u?int|complex)",
      "weights below 1 as integers are 0, and JAX takes the real part: refused"),
     (r"^nn\.dot_product_attention.* float64", "computed in float64, by JAX in float32"),
+    (r"^sla\.(expm|polar).* weak", "of a matrix of equal elements: precise; polar is not unique"),
     (r"^jnp\.var\(.*dtype=int", "the dtype that was asked for"),
     (r"^jnp\.unravel_index", "NumPy refuses indices that are no integers, as we do"),
 ]  # fmt: skip
@@ -133,11 +135,11 @@ def result(function: Callable[..., Any], arrays: list[Any]) -> Any:
             return error
 
 
-TOLERANCES = {"float16": 2e-2, "bfloat16": 1e-1, "float32": 2e-4, "complex64": 2e-4}
+TOLERANCES = {"bfloat16": 1e-1, "float16": 2e-2, "float32": 2e-4, "complex64": 2e-4}
 
 
-def difference(mine: Any, other: Any) -> str | None:
-    """What differs from JAX's result."""
+def difference(mine: Any, other: Any, dtype: str = "") -> str | None:
+    """What differs from JAX's result for operands of a dtype."""
     if isinstance(other, Exception):
         return None
     if isinstance(mine, Exception):
@@ -151,7 +153,7 @@ def difference(mine: Any, other: Any) -> str | None:
         if weak[0] != weak[1] and a.dtype == b.dtype != bool:  # that of booleans has no meaning
             return f"weak_type {weak[0]}, JAX has {weak[1]}"
         try:
-            assert_close(a, b, TOLERANCES.get(str(b.dtype)))
+            assert_close(a, b, TOLERANCES.get(dtype if "16" in dtype else str(b.dtype)))
         except AssertionError as found:
             return re.sub(r"\s+", " ", str(found))[:240]
     return None
@@ -159,15 +161,17 @@ def difference(mine: Any, other: Any) -> str | None:
 
 def compare(rows: list[str], wide: bool, quick: bool) -> None:
     found = []
-    for row in rows:
+    for i, row in enumerate(rows):
         if row in EXPRESSIONS:
             continue
+        if i % 16 == 15:
+            ft.clear_caches()  # a process can map only so many executables
         ours, theirs = function_of(row, "functrans"), function_of(row, "jax")
         stand = [("as it stands", [jnp.asarray(ARRAYS[n]) for n in names_in(row)])]
         for how, arrays in stand if quick else calls(row, wide):
             if any(re.search(pattern, f"{row} {how}") for pattern, _ in DELIBERATE):
                 continue
-            differs = difference(result(ours, arrays), result(theirs, arrays))
+            differs = difference(result(ours, arrays), result(theirs, arrays), how.split()[-1])
             if differs:
                 found.append(f"{row}, {how}: {differs}")
     assert not found, f"{len(found)}\n" + "\n".join(found)
