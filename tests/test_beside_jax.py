@@ -156,6 +156,7 @@ EXPRESSIONS: dict[str, dict[str, Any]] = {
     "lax.linalg.qdwh(x)[1]": {"x": jax.numpy.full((1, 1), 2.0)},
     "lax.linalg.qdwh(x)[2] * 0": {"x": jax.numpy.full((1, 1), 2.0)},  # not as many steps
     "linalg.polar(x, method='svd')[1]": {"x": jax.numpy.full((1, 1), 2.0)},
+    "linalg.sqrtm(x)": {"x": jax.numpy.full((1, 1), 2 + 1j)},
     "linalg.solve(x, jnp.ones(1), assume_a='pos')": {"x": jax.numpy.full((1, 1), 2.0)},
     "linalg.eigh_tridiagonal(x, x[1:], eigvals_only=True)": {"x": WEAK},
     "linalg.eigh_tridiagonal(x[:1], x[1:1], eigvals_only=True)": {"x": WEAK},

@@ -281,7 +281,7 @@ def schur(a: Any, output: str = "real") -> tuple[Any, Any]:
     if output not in ("real", "complex"):
         raise invalid("schur", f"output must be 'real' or 'complex', got {output!r}")
     a = inexact(a, "schur")
-    if output == "complex" and dtype_class(typeof(a).dtype) != "complex":
+    if output == "complex":
         a = cast(a, complex_dtype(typeof(a).dtype))
     t, z = lax.linalg.schur(a)
     return t, z
