@@ -93,6 +93,7 @@ EXPRESSIONS: dict[str, dict[str, Any]] = {
     "jnp.diagonal(x.reshape(3, 1) + x)": {"x": WEAK},
     "jnp.einsum('ii->i', x.reshape(3, 1) + x)": {"x": WEAK},
     "jnp.argpartition(x, 1)": {"x": WEAK},
+    "jnp.sum(x, promote_integers=False)": {"x": np.array([True, True, False])},
     "jnp.ediff1d(x)": {"x": WEAK},
     "jnp.gradient(x)": {"x": WEAK + 1j},
     "jnp.log10(x)": {"x": WEAK + 1j},

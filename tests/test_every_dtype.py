@@ -56,6 +56,7 @@ DELIBERATE = [
      "weights below 1 as integers are 0, and JAX takes the real part: refused"),
     (r"^nn\.dot_product_attention.* float64", "computed in float64, by JAX in float32"),
     (r"^sla\.(expm|polar).* weak", "of a matrix of equal elements: precise; polar is not unique"),
+    (r"(bitwise_(and|or|xor)\b|\^).* weak int64", "the process ends in JAX"),
     (r"^jnp\.var\(.*dtype=int", "the dtype that was asked for"),
     (r"^jnp\.unravel_index", "NumPy refuses indices that are no integers, as we do"),
 ]  # fmt: skip

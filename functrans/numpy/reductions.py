@@ -85,8 +85,7 @@ def _kept(x: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
 
 
 def strong(x: Any) -> Any:
-    t = typeof(x)
-    return cast(x, t.dtype) if t.weak_type else x
+    return cast(x, typeof(x).dtype)
 
 
 def _start(initial: Any, dtype: Any, name: str) -> Any:
@@ -112,7 +111,8 @@ def _fold(
     t = typeof(a)
     if dtype is initial is where is None and t in _PLAIN:
         return _reduced(primitive, a, axes_of(axis, len(t.shape), name), keepdims)
-    out = user_dtype(dtype) if dtype is not None else wide_integer(t.dtype) if upcast else t.dtype
+    own = wide_integer(t.dtype) if upcast else np.dtype("int32") if t.dtype == bool else t.dtype
+    out = user_dtype(dtype) if dtype is not None else own
     if out is BOOL:  # of truth values, counted
         a = truth(a, name)
     x = cast(a, wide_integer(out) if out is BOOL else computed_in(out) if dtype is None else out)
