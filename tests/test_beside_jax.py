@@ -94,6 +94,7 @@ EXPRESSIONS: dict[str, dict[str, Any]] = {
     "jnp.einsum('ii->i', x.reshape(3, 1) + x)": {"x": WEAK},
     "jnp.argpartition(x, 1)": {"x": WEAK},
     "jnp.sum(x, promote_integers=False)": {"x": np.array([True, True, False])},
+    "jnp.polyval(x, x)": {"x": np.array([True, False])},
     "jnp.ediff1d(x)": {"x": WEAK},
     "jnp.gradient(x)": {"x": WEAK + 1j},
     "jnp.log10(x)": {"x": WEAK + 1j},
@@ -251,6 +252,16 @@ def test_with_64_bit_types():
         for name in ("leaky_relu", "elu", "selu", "relu6", "sparse_plus", "hard_sigmoid"):
             _close(getattr(ft.nn, name)(x), getattr(jax.nn, name)(x))
         _close(ft.nn.softplus(x > 1), jax.nn.softplus(x > 1))
+        for name in ("linspace", "logspace", "geomspace"):
+            _close(getattr(ft.numpy, name)(x, 4, 3), getattr(jax.numpy, name)(x, 4, 3))
+            _close(getattr(ft.numpy, name)(1, 4, 3), getattr(jax.numpy, name)(1, 4, 3))
+        m, weights = np.ones((2, 3), np.float16), np.arange(3.0)
+        _close(ft.numpy.cov(m, aweights=weights), jax.numpy.cov(m, aweights=weights))
+        _close(ft.numpy.cov(m, None, True, False, None, x, weights),
+               jax.numpy.cov(m, None, True, False, None, x, weights))  # fmt: skip
+        y, q = np.arange(7.0), np.float32(0.3)
+        for a, b in ((y, q), (y.astype(np.float32), 0.3), (x, 0.3)):
+            np.testing.assert_array_equal(ft.numpy.quantile(a, b), jax.numpy.quantile(a, b))
         for name in ("softmax", "log_softmax", "logsumexp"):
             for y in (x, x > 1):
                 made = getattr(ft.nn, name)(y, where=x > 1)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
+from functrans.flags import flags
 from functrans.numpy.ufunc_objects import NATIVE
 from functrans.numpy.ufuncs import refusing_out
 from functrans.primitives.call import composite
@@ -67,14 +68,14 @@ def run_at_once(names: dict[str, Any]) -> None:
 
 
 def _with_float_bounds(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with bounds that are Python integers as floats, which is what they become."""
+    """The function with bounds that are Python integers as floats, which is what they become;
+    beside an array of 32 bits or less they do not, where Python's floats have 64."""
 
     @functools.wraps(function)
     def call(start: Any, stop: Any, *args: Any, **kwargs: Any) -> Any:
-        if start.__class__ is int:
-            start = float(start)
-        if stop.__class__ is int:
-            stop = float(stop)
+        alone = isinstance(start, (int, float)) and isinstance(stop, (int, float))
+        if alone or not flags.jax_enable_x64:
+            start, stop = (float(x) if x.__class__ is int else x for x in (start, stop))
         return function(start, stop, *args, **kwargs)
 
     return call

@@ -30,7 +30,7 @@ from functrans.numpy.selecting import where
 from functrans.numpy.shaping import moveaxis, ravel
 from functrans.numpy.sorting import searchsorted
 from functrans.numpy.ufuncs import add, multiply
-from functrans.trace import literal, typeof
+from functrans.trace import literal, materialize, typeof
 
 __all__ = [
     "diff", "ediff1d", "gradient", "interp", "polyval", "trapezoid",
@@ -250,7 +250,7 @@ def polyval(p: Any, x: Any, *, unroll: int = 16) -> Any:
     """
     p, x = promote_dtypes((p, x), "polyval")
     x = cast(x, typeof(x).dtype, False)
-    y = multiply(x, 0)
-    for i, c in enumerate(unstack(p)):
-        y = add(multiply(y, x) if i else y, c)
-    return y
+    y = literal(0, typeof(x))
+    for c in unstack(p):
+        y = add(multiply(y, x), c)
+    return materialize(y)

@@ -9,7 +9,7 @@ import numpy as np
 
 from functrans import errors
 from functrans.ir.source import describe, user_source
-from functrans.ir.types import dtype_class
+from functrans.ir.types import ArrayType, dtype_class
 from functrans.lax.arguments import placed
 from functrans.numpy import prims
 from functrans.numpy.creation import array
@@ -207,7 +207,7 @@ def _between_two(a: Any, q: Any, method: str, skip_nan: bool) -> Any:
     last = t.ndim - 1
     missing = prims.ne(a, a)
     if skip_nan:
-        count = sum_over(prims.not_(missing), last, t.dtype, None, True)
+        count = sum_over(prims.not_(missing), last, typeof(q).dtype, None, True)
     else:
         spoiled = expand(any_over(missing, last, keepdims=True), t.shape)
         a = prims.select_n(spoiled, a, literal(np.nan, t))
@@ -215,8 +215,8 @@ def _between_two(a: Any, q: Any, method: str, skip_nan: bool) -> Any:
     (a,) = prims.sort(a, dimension=last, is_stable=True, num_keys=1)
     k = typeof(q).shape
     lead = t.shape[:-1]
-    full = t.update(shape=(*k, *lead), weak_type=False)
-    q = prims.broadcast_in_dim(cast(q, t.dtype), shape=full.shape, dimensions=tuple(range(len(k))))
+    full = ArrayType((*k, *lead), typeof(q).dtype)  # of places, which may not fit a's dtype
+    q = prims.broadcast_in_dim(q, shape=full.shape, dimensions=tuple(range(len(k))))
     if count is None:
         top = literal(n - 1, full)
     else:
@@ -226,13 +226,13 @@ def _between_two(a: Any, q: Any, method: str, skip_nan: bool) -> Any:
         )
     place = prims.mul(q, top)
     low, high = prims.floor(place), prims.ceil(place)
-    above = prims.sub(place, low)
+    above = cast(prims.sub(place, low), t.dtype)
     low, high = (prims.min_(prims.max_(p, literal(0, full)), top) for p in (low, high))
     y = _between(_pick(a, low), _pick(a, high), above, method)
     if count is not None:
         none = expand(prims.squeeze(prims.eq(count, literal(0, typeof(count))),
                                     dimensions=(last,)), full.shape)  # fmt: skip
-        y = prims.select_n(none, y, literal(np.nan, full))
+        y = prims.select_n(none, y, literal(np.nan, typeof(y)))
     return y
 
 

@@ -69,6 +69,8 @@ def unique(
       [1 3]
     """
     ar = array_of(ar, "unique")
+    if dtype_class(typeof(ar).dtype) == "complex":  # whose parts are put together again
+        ar = cast(ar, typeof(ar).dtype)
     ordered, order, rank = _ranked(ar, axis, equal_nan)
     if size is None:
         size = _known_count(rank)

@@ -227,13 +227,13 @@ def _squeezed(x: Any) -> Any:
 
 
 def _weighted_cov(x: Any, bias: bool, ddof: int | None, fweights: Any, aweights: Any) -> Any:
+    given = [array_of(w, "cov") for w in (fweights, aweights) if w is not None]
+    x, *given = promote_inexact((x, *given), "cov")
     t = typeof(x)
     ddof = (0 if bias else 1) if ddof is None else ddof
     w = None
-    for given in (fweights, aweights):
-        if given is not None:
-            one = cast(array_of(given, "cov"), t.dtype)
-            w = one if w is None else prims.mul(w, one)
+    for one in given:
+        w = one if w is None else prims.mul(w, one)
     centre, total = average(x, 1, w, returned=True)
     total = reshape(prims.slice_(total, start=(0,), limit=(1,), strides=(1,)), ())
     if ddof == 0:
@@ -241,8 +241,7 @@ def _weighted_cov(x: Any, bias: bool, ddof: int | None, fweights: Any, aweights:
     elif aweights is None:
         factor = prims.sub(total, literal(ddof, typeof(total)))
     else:
-        a = cast(array_of(aweights, "cov"), t.dtype)
-        share = prims.div(dot(w, a), total)
+        share = prims.div(dot(w, given[-1]), total)
         factor = prims.sub(total, prims.mul(share, literal(ddof, typeof(share))))
     centred = prims.sub(x, expand(expand_dims(centre, 1), t.shape))
     weighted = prims.mul(centred, expand(w, t.shape))
