@@ -259,6 +259,8 @@ def test_with_64_bit_types():
         _close(ft.numpy.cov(m, aweights=weights), jax.numpy.cov(m, aweights=weights))
         _close(ft.numpy.cov(m, None, True, False, None, x, weights),
                jax.numpy.cov(m, None, True, False, None, x, weights))  # fmt: skip
+        _close(ft.numpy.histogramdd(m, 2, density=True)[0],
+               jax.numpy.histogramdd(m, 2, density=True)[0])  # fmt: skip
         y, q = np.arange(7.0), np.float32(0.3)
         for a, b in ((y, q), (y.astype(np.float32), 0.3), (x, 0.3)):
             np.testing.assert_array_equal(ft.numpy.quantile(a, b), jax.numpy.quantile(a, b))

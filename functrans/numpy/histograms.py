@@ -14,7 +14,7 @@ from functrans.numpy.differences import diff
 from functrans.numpy.indexing import getitem
 from functrans.numpy.integers import ravel_multi_index
 from functrans.numpy.joining import stack
-from functrans.numpy.promotion import array_of, invalid, promote_inexact
+from functrans.numpy.promotion import array_of, cast, invalid, promote_inexact
 from functrans.numpy.reductions import sum as sum_over
 from functrans.numpy.selecting import where
 from functrans.numpy.shaping import reshape, transpose
@@ -72,10 +72,12 @@ def histogramdd(
     # what lies outside of all edges was counted at both ends of each axis
     counts = getitem(counts, (slice(1, -1),) * d)
     if density:
+        dtype = typeof(sample).dtype
+        counts = cast(counts, dtype)
         counts = divide(counts, sum_over(counts))
         for k, e in enumerate(edges):
             widths = reshape(diff(e), [-1 if i == k else 1 for i in builtins.range(d)])
-            counts = divide(counts, widths)
+            counts = divide(counts, cast(widths, dtype))
     return counts, edges
 
 
