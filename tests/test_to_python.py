@@ -55,7 +55,7 @@ def agrees(program: Program, args: Any, tolerance: float | None = None, **kwargs
 
 # --- every primitive ------------------------------------------------------------------------------
 
-THROUGH_JAX = "sequential"  # bits of generators that run through jax.random
+THROUGH_JAX = "partitionable"  # bits of generators that run through jax.random
 
 
 def check(case: Case, dtype: str) -> None:

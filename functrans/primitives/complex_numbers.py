@@ -29,12 +29,9 @@ from functrans.trace import typeof
 
 def complex_dtype(dtype: Any) -> Any:
     """The complex dtype of a real or imaginary part."""
-    return np.dtype(_COMPLEX.get(dtype.name, dtype))
-
-
-_COMPLEX = {"float64": "complex128"} | dict.fromkeys(
-    ("float16", "bfloat16", "float32"), "complex64"
-)
+    halves = {"float16": "complex64", "bfloat16": "complex64"}
+    parts = {"float32": "complex64", "float64": "complex128"} | halves
+    return np.dtype(parts.get(dtype.name, dtype))
 
 
 class Part(Unary):
