@@ -74,10 +74,10 @@ ARRAYS: dict[str, np.ndarray] = {
 }
 
 
-def _read_table() -> dict[str, list[str]]:
-    """group -> expressions."""
+def read_table(name: str) -> dict[str, list[str]]:
+    """group -> expressions, of a file beside this one."""
     table: dict[str, list[str]] = {}
-    for line in (pathlib.Path(__file__).parent / "numpy_expressions.txt").read_text().splitlines():
+    for line in (pathlib.Path(__file__).parent / name).read_text().splitlines():
         if re.fullmatch(r"\[[a-z ]+\]", line):
             rows = table[line.strip("[]")] = []
         elif line and not line.startswith("#"):
@@ -85,7 +85,7 @@ def _read_table() -> dict[str, list[str]]:
     return table
 
 
-TABLE = _read_table()
+TABLE = read_table("numpy_expressions.txt")
 X64 = TABLE.pop("under enabled x")  # with 64-bit types
 
 # Closed over by rows: operands on the left that are not ours.
@@ -102,11 +102,11 @@ LOOSE = {
 }
 
 
-def names_in(row: str) -> list[str]:
-    """The ARRAYS that an expression reads."""
+def names_in(row: str, arrays: dict[str, np.ndarray] = ARRAYS) -> list[str]:
+    """The arrays that an expression reads."""
     found = compile(row, row, "eval")
     words = set(re.findall(r"(?<![\w.'])([a-z]\w*)\b", row))
-    return [n for n in ARRAYS if n in words & set(found.co_names)]
+    return [n for n in arrays if n in words & set(found.co_names)]
 
 
 def function_of(row: str, xp: Any) -> Callable[..., Any]:

@@ -29,9 +29,9 @@ from functrans.trace import typeof
 
 def complex_dtype(dtype: Any) -> Any:
     """The complex dtype of a real or imaginary part."""
-    halves = {"float16": "complex64", "bfloat16": "complex64"}
-    parts = {"float32": "complex64", "float64": "complex128"} | halves
-    return np.dtype(parts.get(dtype.name, dtype))
+    narrow = ("float16", "bfloat16", "float32")
+    whole = {"float64": "complex128", **dict.fromkeys(narrow, "complex64")}
+    return np.dtype(whole.get(dtype.name, dtype))
 
 
 class Part(Unary):
