@@ -22,8 +22,8 @@ from functrans.numpy.joining import stack
 from functrans.numpy.promotion import (
     SCALARS,
     array_of,
+    captured,
     cast,
-    constant,
     invalid,
     mismatch,
     user_dtype,
@@ -94,7 +94,7 @@ def _array(object: Any, dtype: Any) -> Any:
     if isinstance(object, (bytearray, memoryview)):
         object = np.asarray(object)
     if isinstance(object, jax.Array):
-        x = constant(object)
+        x = captured(object)
     elif object is None or isinstance(object, (str, bytes, dict, set)):
         raise errors.NotAnArray(not_an_array(object, "array:"))
     elif (
@@ -104,7 +104,7 @@ def _array(object: Any, dtype: Any) -> Any:
     ):
         x = array_of(np.asarray(object), "array")
     elif dtype is not None and isinstance(object, (np.ndarray, np.generic)) and _is_wide(object):
-        x = constant(object.astype(user_dtype(dtype)))  # before it is cut to 32 bits
+        x = captured(object.astype(user_dtype(dtype)))  # before it is cut to 32 bits
     else:
         x = array_of(object, "array")
     return x if dtype is None else astype(x, dtype)
@@ -130,11 +130,11 @@ def _nested(items: Sequence[Any], dtype: Any) -> Any:
         to = user_dtype(dtype)
     try:
         if dtype_class(to) in INTEGERS:
-            return constant(np.array(items, to))
+            return captured(np.array(items, to))
         made = np.array(items)
         if made.dtype.hasobject and any(x is None for x in made.flat):
             raise TypeError  # of floats it would be a NaN
-        return constant(made.astype(to))
+        return captured(made.astype(to))
     except TypeError:
         strange = next(x for x in np.array(items, object).flat if not isinstance(x, Number))
         raise invalid(

@@ -18,7 +18,7 @@ from jax.numpy import save as save
 from jax.numpy import savez as savez
 from jax.numpy import set_printoptions as set_printoptions
 
-from functrans.numpy.promotion import constant
+from functrans.numpy.promotion import captured
 
 __all__ = [
     "array_repr", "array_str", "from_dlpack", "frombuffer", "fromfile", "fromiter", "fromstring",
@@ -32,7 +32,7 @@ def _reader(read: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(read)
     def of(*args: Any, **kwargs: Any) -> Any:
         found = read(*args, **kwargs)
-        return constant(found) if hasattr(found, "dtype") else found
+        return captured(found) if hasattr(found, "dtype") else found
 
     of.__doc__ = f"Source: `jax.numpy.{read.__name__}`, which see."
     return of

@@ -17,8 +17,8 @@ from functrans.numpy.joining import stack
 from functrans.numpy.promotion import (
     BOOL,
     array_of,
+    captured,
     cast,
-    constant,
     expand,
     invalid,
     user_dtype,
@@ -220,7 +220,7 @@ def ix_(*args: Any) -> tuple[Any, ...]:
 
 def _static_indices(found: Sequence[np.ndarray]) -> tuple[Any, ...]:
     to = canonical_dtype(np.dtype("int64"))
-    return tuple([constant(i.astype(to)) for i in found])
+    return tuple([captured(i.astype(to)) for i in found])
 
 
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:

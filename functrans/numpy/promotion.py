@@ -123,11 +123,11 @@ def array_of(x: Any, name: str, position: int = 0) -> Any:
     type_of(x, name, position)
     if hasattr(x, "__jax_array__"):
         return array_of(x.__jax_array__(), name, position)
-    return constant(x)
+    return captured(x)
 
 
-def constant(x: Any) -> Any:
-    """A concrete array as one that can be indexed by tracers: captured while staging."""
+def captured(x: Any) -> Any:
+    """A concrete array: while staging captured, as a value that tracers can index."""
     trace = staging_trace()
     if trace is None:
         return x if isinstance(x, jax.Array) else jax.numpy.asarray(x)
@@ -149,6 +149,11 @@ def cast(x: Any, dtype: Any, weak_type: bool = False) -> Any:
     if x.__class__ is Tracer and x.ref.__class__ is Literal:
         return Tracer(x.owner, made, literal(x.ref.value, made))
     return convert_element_type(x, dtype=made.dtype, weak_type=weak_type)
+
+
+def strong(x: Any) -> Any:
+    """x, not weakly typed."""
+    return cast(x, typeof(x).dtype)
 
 
 def cast_to(x: Any, dtype: Any) -> Any:

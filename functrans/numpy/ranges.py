@@ -18,8 +18,8 @@ from functrans.numpy.floating import log10
 from functrans.numpy.promotion import (
     align_inexact,
     broadcast_shape,
+    captured,
     cast,
-    constant,
     expand,
     inexact_dtype,
     invalid,
@@ -85,7 +85,7 @@ def arange(
         return prims.iota(dtype=to, shape=(max(0, math.ceil(stop)),), dimension=0)
     if whole and dtype_class(to) in ("int", "uint"):
         return _integers(int(start), int(stop), int(step), to)
-    return constant(np.arange(start, stop, step, dtype=to))
+    return captured(np.arange(start, stop, step, dtype=to))
 
 
 def _number(x: Any) -> Any:

@@ -29,6 +29,7 @@ from functrans.numpy.promotion import (
     mask_of,
     promote_inexact,
     scalar,
+    strong,
     user_dtype,
     value_of,
 )
@@ -82,10 +83,6 @@ def _kept(x: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
     wide = tuple([1 if i in axes else n for i, n in enumerate(shape)])
     kept = tuple([i for i in range(len(shape)) if i not in axes])
     return prims.broadcast_in_dim(x, shape=wide, dimensions=kept)
-
-
-def strong(x: Any) -> Any:
-    return cast(x, typeof(x).dtype)
 
 
 def _start(initial: Any, dtype: Any, name: str) -> Any:

@@ -11,9 +11,10 @@ from functrans.numpy.promotion import (
     axis_index,
     cast,
     invalid,
+    strong,
     user_dtype,
 )
-from functrans.numpy.reductions import strong, wide_integer
+from functrans.numpy.reductions import wide_integer
 from functrans.numpy.ufuncs import truth
 from functrans.primitives.base import Primitive
 from functrans.trace import full, typeof

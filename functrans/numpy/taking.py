@@ -19,9 +19,9 @@ from functrans.numpy.promotion import (
     array_of,
     axis_index,
     broadcast_shape,
+    captured,
     cast,
     cast_to,
-    constant,
     expand,
     invalid,
 )
@@ -268,7 +268,7 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple
     dtype = canonical_dtype(np.dtype("int64"))
     if size is None:
         found = np.nonzero(np.asarray(_known(a, "nonzero")))
-        return tuple([constant(f.astype(dtype)) for f in found])
+        return tuple([captured(f.astype(dtype)) for f in found])
     size = operator.index(size)
     if t.size == 0 or size == 0:
         return tuple([full(0, ArrayType((size,), dtype)) for _ in t.shape])

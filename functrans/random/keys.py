@@ -17,7 +17,7 @@ from functrans import errors
 from functrans.flags import flags
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_key_dtype
-from functrans.numpy.promotion import cast, constant, invalid, mismatch, value_of
+from functrans.numpy.promotion import captured, cast, invalid, mismatch, value_of
 from functrans.primitives import random_bits as prims
 from functrans.random.staged import Source, key_type, sampler
 from functrans.trace import Tracer, literal, materialize, staging_trace, typeof
@@ -136,7 +136,7 @@ def key_data(keys: Any) -> Any:
     t, _ = key_type("key_data", keys, batch=True)
     if dtype_class(t.dtype) == "key":
         return prims.random_unwrap(keys)
-    return keys if isinstance(keys, (Tracer, jax.Array)) else constant(keys)
+    return keys if isinstance(keys, (Tracer, jax.Array)) else captured(keys)
 
 
 def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -> Any:

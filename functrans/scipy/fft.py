@@ -20,7 +20,7 @@ from functrans.ir.tracebacks import guard as _guard
 from functrans.ir.types import dtype_class
 from functrans.numpy import fft, joining, prims
 from functrans.numpy.padding import pad
-from functrans.numpy.promotion import array_of, axes_of, cast, constant, invalid, to_inexact
+from functrans.numpy.promotion import array_of, axes_of, captured, cast, invalid, to_inexact
 from functrans.primitives.call import composite
 from functrans.primitives.complex_numbers import complex_dtype
 from functrans.primitives.shape import broadcast_in_dim, rev, slice_axis
@@ -156,7 +156,7 @@ def _lengths(n: int) -> np.ndarray:
 def _along(values: np.ndarray, like: Any, axis: int) -> Any:
     """Numbers along one axis, as an array of another's type."""
     t = typeof(like)
-    line = constant(values.astype(t.dtype))
+    line = captured(values.astype(t.dtype))
     return broadcast_in_dim(line, shape=t.shape, dimensions=(axis,))
 
 

@@ -18,7 +18,7 @@ from functrans.numpy.grids import diag, eye
 from functrans.numpy.indexing import take
 from functrans.numpy.linalg.factors import inexact
 from functrans.numpy.padding import pad
-from functrans.numpy.promotion import array_of, cast, invalid, promote_dtypes, user_dtype
+from functrans.numpy.promotion import array_of, cast, invalid, promote_dtypes, strong, user_dtype
 from functrans.numpy.shaping import atleast_1d, atleast_2d
 from functrans.numpy.ufuncs import absolute, conjugate
 from functrans.numpy.vectorizing import vectorize
@@ -53,7 +53,8 @@ def block_diag(*arrs: Any) -> Any:
     for i, x in enumerate(arrs):
         if np.ndim(x) > 2:
             raise invalid("block_diag", f"takes matrices, got {typeof(x)} at position {i}")
-    blocks = _strong(promote_dtypes([atleast_2d(asarray(x)) for x in arrs], "block_diag"))
+    blocks = promote_dtypes([atleast_2d(asarray(x)) for x in arrs], "block_diag")
+    blocks = [strong(x) for x in blocks]
     width = sum(typeof(x).shape[1] for x in blocks)
     start, rows = 0, []
     for x in blocks:
@@ -96,11 +97,6 @@ def _batched(signature: str, scalars: bool = True) -> Callable[..., Any]:
     return of
 
 
-def _strong(xs: list[Any]) -> list[Any]:
-    """Arrays none of which is of a weak type."""
-    return [cast(x, typeof(x).dtype) for x in xs]
-
-
 def _with_rest(function: Callable[..., Any], rest: tuple[Any, ...], *vectors: Any) -> Any:
     return function(*vectors, *rest)
 
@@ -125,7 +121,7 @@ def toeplitz(c: Any, r: Any = None) -> Any:
     """
     c = atleast_1d(array_of(c, "toeplitz"))
     r = conjugate(c) if r is None else atleast_1d(array_of(r, "toeplitz", 1))
-    c, r = _strong(promote_dtypes([c, r], "toeplitz"))
+    c, r = map(strong, promote_dtypes([c, r], "toeplitz"))
 
     def one(c: Any, r: Any) -> Any:
         m, n = typeof(c).shape[0], typeof(r).shape[0]
@@ -156,7 +152,7 @@ def hankel(c: Any, r: Any = None) -> Any:
     r = full(0, typeof(c)) if r is None else array_of(r, "hankel", 1)
     if typeof(c).ndim == 0 or typeof(r).ndim == 0:
         raise invalid("hankel", f"takes vectors, got {typeof(c)} and {typeof(r)}")
-    c, r = _strong(promote_dtypes([c, r], "hankel"))
+    c, r = map(strong, promote_dtypes([c, r], "hankel"))
 
     def one(c: Any, r: Any) -> Any:
         m, n = typeof(c).shape[0], typeof(r).shape[0]
@@ -275,7 +271,7 @@ def convolution_matrix(a: Any, n: int, mode: str = "full") -> Any:
                       f"got {n} and {mode!r}")  # fmt: skip
     if typeof(a).ndim != 1 or not typeof(a).size:
         raise invalid("convolution_matrix", f"takes a vector that is not empty, got {typeof(a)}")
-    (a,), m = _strong([a]), typeof(a).shape[0]
+    a, m = strong(a), typeof(a).shape[0]
     cut = {"full": 0, "same": min(n, m) - 1, "valid": 2 * (min(n, m) - 1)}[mode]
     first = cut // 2
     rows = np.arange(first, m + n - 1 - (cut - first))

@@ -33,12 +33,6 @@ def reals(name: str, x: Any) -> Any:
     return x
 
 
-def strong(name: str, x: Any) -> Any:
-    """The same, not of a weak type."""
-    x = reals(name, x)
-    return materialize(cast(x, typeof(x).dtype))
-
-
 def floats(name: str, x: Any) -> Any:
     x = reals(name, x)
     return materialize(cast(x, inexact_dtype(typeof(x).dtype)))

@@ -13,7 +13,7 @@ from functrans import numpy as jnp
 from functrans import random
 from functrans.ir.tracebacks import boundary
 from functrans.numpy.indexing import getitem
-from functrans.numpy.promotion import array_of, invalid, mismatch
+from functrans.numpy.promotion import array_of, invalid, mismatch, strong
 from functrans.scipy.spatial.transform import arguments, quaternions
 from functrans.trace import materialize, typeof
 
@@ -122,7 +122,7 @@ class Rotation(NamedTuple):
           >>> print(quarter.as_rotvec(degrees=True))
           [ 0.  0. 90.]
         """
-        matrix = arguments.strong("Rotation.from_matrix", matrix)
+        matrix = materialize(strong(arguments.reals("Rotation.from_matrix", matrix)))
         arguments.check_shape("Rotation.from_matrix", "matrix", matrix, (3, 3))
         return cls(quaternions.from_matrix(matrix))
 
