@@ -1,10 +1,11 @@
-"""Folds over long rows on XLA:CPU give what NumPy gives, whichever way they are lowered."""
+"""What XLA:CPU is told in another way gives what NumPy gives, whichever way it is lowered."""
 
 import jax
 import numpy as np
 import pytest
 
 import functrans as ft
+import functrans.numpy as jnp
 from functrans.primitives import reduction
 
 LONG = 17_000  # float32 elements of a row: above the limit of backends/cpu.py
@@ -131,3 +132,19 @@ def test_a_convolution_without_groups_stays_one():
         return ft.numpy.sum(made**2)
 
     assert "stablehlo.convolution" in ft.jit(ft.grad(loss)).lower(k).as_text()
+
+
+@pytest.mark.parametrize(
+    ("wide", "narrow"), [("int32", "int8"), ("int16", "int8"), ("int64", "int32")]
+)
+@pytest.mark.parametrize("join", ["bitwise_and", "bitwise_or"])
+def test_signed_integers_that_lose_their_upper_bytes(join, wide, narrow):
+    """XLA:CPU of JAX 0.10 ends the process here, jitted or not."""
+    with jax.enable_x64(True):
+        x, y = np.arange(-6, 6, dtype=wide) * 777, np.full(12, 5, narrow)
+        expected = getattr(np, join)(x.astype(narrow), y)
+        for run in (ft.jit, lambda f: f):
+            made = run(lambda x, y: getattr(jnp, join)(jnp.astype(x, narrow), y))(x, y)
+            np.testing.assert_array_equal(made, expected, strict=True)
+        weak = getattr(jnp, join)(jax.numpy.full(12, 300), y)
+        np.testing.assert_array_equal(weak, getattr(np, join)(44 if narrow == "int8" else 300, y))

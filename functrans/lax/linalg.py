@@ -14,6 +14,7 @@ from jax.lax.linalg import EighImplementation as EighImplementation
 from jax.lax.linalg import EigImplementation as EigImplementation
 from jax.lax.linalg import SvdAlgorithm as SvdAlgorithm
 
+from functrans import errors
 from functrans.ir.types import canonical_dtype, dtype_class, is_inexact
 from functrans.lax.arguments import as_array, invalid, mismatch
 from functrans.lax.polar import qdwh as qdwh
@@ -413,7 +414,10 @@ def schur(
     Source: `jax.lax.linalg.schur`.
     """
     if sort_eig_vals:
-        raise invalid("schur", "cannot sort the eigenvalues", "Leave sort_eig_vals False.")
+        raise invalid(
+            "schur", "cannot sort the eigenvalues", "Leave sort_eig_vals False.",
+            errors.UnsupportedChoice,
+        )  # fmt: skip
     return list(_reductions.schur(as_array(x), compute_schur_vectors=compute_schur_vectors))
 
 

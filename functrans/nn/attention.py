@@ -127,7 +127,7 @@ def _sizes(name: str, q: Any, k: Any, v: Any) -> tuple[int, int, int, int, int]:
 def _over_groups(name: str, x: Any, full: tuple[int, ...], groups: int) -> Any:
     """What broadcasts to [batch, heads, T, S], as what broadcasts to [batch, K, G, T, S]."""
     x = array_of(x, name)
-    shape = typeof(x).shape
+    shape = (1,) * (4 - typeof(x).ndim) + typeof(x).shape
     if len(shape) != 4 or any(n not in (1, m) for n, m in zip(shape, full, strict=True)):
         raise invalid(name, f"bias and mask must broadcast to {full}, got {typeof(x)}")
     each = (1, 1) if shape[1] == 1 else (full[1] // groups, groups)

@@ -29,7 +29,7 @@ from functrans.numpy.promotion import (
     user_dtype,
 )
 from functrans.numpy.selecting import astype
-from functrans.numpy.shaping import broadcast_to, reshape
+from functrans.numpy.shaping import broadcast_to, check_order, reshape
 from functrans.trace import Tracer, literal, typeof
 from functrans.trace import full as filled
 from functrans.tracer import not_an_array
@@ -52,12 +52,15 @@ def array(
 
     Arguments:
       object: what to make it of.
+      copy: of an array make another one, which lives on where the first is donated.
+      order: None or "K".
       dtype: of the result; by default JAX's promotion of what is given.
       ndmin: the least number of axes; new ones in front.
       device: where to put it, outside of transformations.
 
     Raises:
       NotAnArray: something that is no number is inside.
+      UnsupportedChoice: another order.
 
     Source: `jax.numpy.array`.
 
@@ -66,7 +69,10 @@ def array(
       >>> jnp.array([[1, 2], [3, 4]]).dtype
       dtype('int32')
     """
+    check_order("array", order)
     made = _array(object, dtype)
+    if copy and made is object and isinstance(made, jax.Array):
+        made = made.copy()
     n = typeof(made).ndim
     return made if n >= ndmin else reshape(made, (1,) * (ndmin - n) + typeof(made).shape)
 
@@ -80,7 +86,7 @@ def asarray(
 
     Source: `jax.numpy.asarray`.
     """
-    return array(a, dtype)
+    return array(a, dtype, order=order, copy=bool(copy))
 
 
 INTEGERS = ("int", "uint")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from functrans import errors
 from functrans.ir.types import dtype_class
 from functrans.numpy import prims
 from functrans.numpy.arithmetic import remainder
@@ -100,7 +101,10 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int | None = N
     Source: `jax.numpy.gradient`.
     """
     if edge_order not in (None, 1):
-        raise invalid("gradient", f"edge_order must be 1, got {edge_order}")
+        raise invalid(
+            "gradient", f"edge_order must be 1, got {edge_order}", "Leave it out.",
+            errors.UnsupportedChoice,
+        )  # fmt: skip
     f = array_of(f, "gradient")
     t = typeof(f)
     axes = axes_of(axis, t.ndim, "gradient")

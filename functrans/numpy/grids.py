@@ -157,6 +157,7 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
 
     Arguments:
       *xi: vectors.
+      copy: True; there are no views.
       sparse: leave the other axes at size 1.
       indexing: "xy", the first vector along columns; "ij", along rows.
 
@@ -164,6 +165,8 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
     """
     if indexing not in ("xy", "ij"):
         raise invalid("meshgrid", f"indexing must be 'xy' or 'ij', got {indexing!r}")
+    if not copy:
+        raise invalid("meshgrid", "makes new arrays: copy must be True", "Leave it out.")
     xs = [array_of(x, "meshgrid", i) for i, x in enumerate(xi)]
     if any(typeof(x).ndim > 1 for x in xs):
         raise invalid("meshgrid", f"takes vectors, got {[typeof(x) for x in xs]}")

@@ -9,7 +9,7 @@ import numpy as np
 from functrans.numpy import linalg, prims
 from functrans.numpy.creation import zeros
 from functrans.numpy.grids import diag, vander
-from functrans.numpy.indexing import At, getitem
+from functrans.numpy.indexing import At, getitem, take
 from functrans.numpy.joining import concatenate
 from functrans.numpy.linear import outer
 from functrans.numpy.promotion import (
@@ -21,11 +21,26 @@ from functrans.numpy.promotion import (
     promote_inexact,
     to_inexact,
 )
+from functrans.numpy.reductions import amin
 from functrans.numpy.reductions import sum as sum_over
+from functrans.numpy.repeating import roll
+from functrans.numpy.selecting import where
 from functrans.numpy.set_operations import trim_zeros
 from functrans.numpy.shaping import atleast_1d, expand_dims
 from functrans.numpy.signals import convolve
-from functrans.numpy.ufuncs import add, divide, multiply, negative, sqrt, square, subtract
+from functrans.numpy.sorting import argsort
+from functrans.numpy.ufuncs import (
+    add,
+    divide,
+    equal,
+    less,
+    multiply,
+    negative,
+    not_equal,
+    sqrt,
+    square,
+    subtract,
+)
 from functrans.primitives.call import composite
 from functrans.trace import concrete_value, full, literal, materialize, typeof
 
@@ -226,8 +241,8 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Any:
 
     Arguments:
       p: coefficients.
-      strip_zeros: drop zeros in front and at the end, which needs a concrete p; without, they lead
-        to NaN.
+      strip_zeros: drop zeros in front, which needs a concrete p; without, as many roots at the end
+        are NaN.
 
     Source: `jax.numpy.roots`.
 
@@ -243,26 +258,39 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Any:
     wide = np.promote_types(typeof(p).dtype, np.complex64)
     if typeof(p).shape[0] < 2:
         return zeros(0, wide)
-    at_zero = 0
-    if strip_zeros:
-        value = concrete_value(p)
-        if value is None:
-            raise invalid(
-                "roots", "which coefficients of a traced polynomial are zero is unknown",
-                "Pass strip_zeros=False.",
-            )  # fmt: skip
-        places = np.flatnonzero(np.asarray(value))
-        if not places.size:
-            return zeros(0, wide)
-        at_zero = typeof(p).shape[0] - 1 - int(places[-1])
-        p = getitem(p, slice(int(places[0]), int(places[-1]) + 1))
-    n = typeof(p).shape[0]
-    if n < 2:
-        return zeros(at_zero, wide)
-    companion = diag(full(1, typeof(p).update(shape=(n - 2,))), -1)
+    if not strip_zeros:
+        return _roots_behind_zeros(p)
+    value = concrete_value(p)
+    if value is None:
+        raise invalid(
+            "roots", "which coefficients of a traced polynomial are zero is unknown",
+            "Pass strip_zeros=False.",
+        )  # fmt: skip
+    places = np.flatnonzero(np.asarray(value))
+    if not places.size or typeof(p).shape[0] - places[0] < 2:
+        return zeros(0, wide)
+    return _eigenvalues(getitem(p, slice(int(places[0]), None)))
+
+
+def _eigenvalues(p: Any) -> Any:
+    """The roots of a polynomial that does not begin with zero."""
+    companion = diag(full(1, typeof(p).update(shape=(typeof(p).shape[0] - 2,))), -1)
     first = negative(divide(getitem(p, slice(1, None)), getitem(p, 0)))
-    found = linalg.eigvals(At(companion)[0].set(first))
-    return concatenate([found, zeros(at_zero, typeof(found).dtype)]) if at_zero else found
+    return linalg.eigvals(At(companion)[0].set(first))
+
+
+@composite
+def _roots_behind_zeros(p: Any) -> Any:
+    """The roots of a polynomial that may begin with zeros: for each a NaN, at the end."""
+    n = typeof(p).shape[0]
+    places = prims.iota(dtype=np.dtype("int32"), shape=(n,), dimension=0)
+    in_front = amin(where(not_equal(p, 0), places, n))
+    p = where(equal(in_front, n), 1.0, p)  # of nothing but zeros there are no eigenvalues
+    # moved behind the polynomial, each zero is a root at zero, of which as many go
+    found = _eigenvalues(roll(p, negative(in_front)))
+    found = take(found, argsort(equal(found, 0), stable=True))
+    real = less(np.arange(n - 1), subtract(n - 1, in_front))
+    return where(real, found, complex(np.nan, np.nan))
 
 
 # --- fitting --------------------------------------------------------------------------------------

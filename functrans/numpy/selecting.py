@@ -229,7 +229,8 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> 
     to = user_dtype(float if dtype is None else dtype)
     if dtype_class(t.dtype) == "complex" and dtype_class(to) not in ("complex", "bool"):
         x = prims.real(x)
-    return materialize(cast(x, to))
+    made = materialize(cast(x, to))
+    return made.copy() if copy and made is x and isinstance(x, jax.Array) else made
 
 
 def view(x: Any, dtype: Any) -> Any:

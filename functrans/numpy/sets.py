@@ -28,7 +28,8 @@ from functrans.numpy.reading import read
 from functrans.numpy.repeating import repeat
 from functrans.numpy.selecting import clip, where
 from functrans.numpy.shaping import atleast_1d, moveaxis, ravel, reshape
-from functrans.numpy.sorting import argsort
+from functrans.numpy.sorting import argsort, check_method, searchsorted, sort
+from functrans.numpy.ufuncs import add, less, subtract
 from functrans.primitives.call import composite
 from functrans.trace import concrete_value, literal, materialize, typeof
 
@@ -191,8 +192,16 @@ def isin(
 ) -> Any:  # fmt: skip
     """Is each element one of `test_elements`?
 
+    Arguments:
+      element: array of any shape.
+      test_elements: array; its shape does not matter.
+      assume_unique: neither has an element twice; nothing rests on it.
+      invert: True where it is none of them.
+      method: one of JAX's; each element is compared with all.
+
     Source: `jax.numpy.isin`.
     """
+    check_method("isin", method, ("auto", "compare_all", "binary_search", "sort"))
     element, tests = promote_dtypes((element, test_elements), "isin")
     tests = ravel(array_of(tests, "isin", 1))
     t, n = typeof(element), typeof(tests).shape[0]
@@ -209,20 +218,53 @@ def isin(
 def delete(
     arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices: bool = False
 ) -> Any:
-    """The array without the elements at some places of an axis, which must be known.
+    """The array without the elements at some places of an axis.
+
+    Arguments:
+      arr: array.
+      obj: an integer, a slice, an array of integers, or a mask.
+      axis: along which; None takes the elements of the flat array.
+      assume_unique_indices: no place of `obj` is given twice, so the size of the result is known
+        where traced places are not.
+
+    Raises:
+      AbstractValueError: traced places, without `assume_unique_indices`.
 
     Source: `jax.numpy.delete`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> others = ft.jit(lambda x, i: jnp.delete(x, i, assume_unique_indices=True))
+      >>> print(others(jnp.arange(5), jnp.array([0, 3])))
+      [1 2 4]
     """
     arr = array_of(arr, "delete")
     if axis is None:
         arr, axis = ravel(arr), 0
     i = axis_index(axis, typeof(arr).ndim, "delete")
     n = typeof(arr).shape[i]
+    if assume_unique_indices and not isinstance(obj, slice) and np.ndim(obj):
+        obj = array_of(obj, "delete", 1)
+        if dtype_class(typeof(obj).dtype) in ("int", "uint"):
+            return _without(arr, obj, i)
     places = _static_places("delete", obj)
     if isinstance(places, int) and not -n <= places < n:
         raise invalid("delete", f"index {places} is out of bounds for axis {i} of size {n}")
     kept = np.delete(np.arange(n), places)
     return take(arr, kept.astype(np.int32), axis=i)
+
+
+@composite
+def _without(arr: Any, places: Any, axis: int) -> Any:
+    """The array without some places of an axis, of which none is given twice."""
+    n = typeof(arr).shape[axis]
+    places = ravel(places)
+    gone = sort(clip(where(less(places, 0), add(places, n), places), 0, n))
+    t = typeof(gone)
+    left = prims.iota(dtype=t.dtype, shape=(max(n - t.size, 0),), dimension=0)
+    # so many are gone before the k-th that is left
+    before = searchsorted(subtract(gone, np.arange(t.size, dtype=t.dtype)), left, side="right")
+    return take(arr, add(left, cast(before, t.dtype)), axis=axis)
 
 
 def _static_places(name: str, obj: Any) -> Any:

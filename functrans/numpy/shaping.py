@@ -130,8 +130,18 @@ def copy(a: Any, order: str | None = None) -> Any:
 
     Source: `jax.numpy.copy`.
     """
+    check_order("copy", order)
     a = array_of(a, "copy")
     return a if isinstance(a, Tracer) else a.copy()
+
+
+def check_order(name: str, order: str | None) -> None:
+    """Only an order that asks for nothing can be had."""
+    if order not in (None, "K"):
+        raise invalid(
+            name, f"order must be 'K' or None, got {order!r}",
+            "How an array lies in memory is XLA's choice.", errors.UnsupportedChoice,
+        )  # fmt: skip
 
 
 # --- axes -----------------------------------------------------------------------------------------

@@ -107,6 +107,14 @@ def lexsort(keys: Sequence[Any], axis: int = -1) -> Any:
     return found
 
 
+SEARCHES = ("compare_all", "scan", "scan_unrolled", "sort")
+
+
+def check_method(name: str, method: str, known: tuple[str, ...]) -> None:
+    if method not in known:
+        raise invalid(name, f"method must be one of {', '.join(known)}, got {method!r}")
+
+
 def searchsorted(
     a: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str = "scan"
 ) -> Any:
@@ -117,10 +125,11 @@ def searchsorted(
       v: array of values.
       side: "left", before equal elements; "right", after them.
       sorter: indices that sort a.
-      method: accepted for JAX's sake; values are found by binary search, all at once.
+      method: one of JAX's; values are found by binary search, all at once, whatever is asked for.
 
     Source: `jax.numpy.searchsorted`.
     """
+    check_method("searchsorted", method, SEARCHES)
     if side not in ("left", "right"):
         raise invalid("searchsorted", f"side must be 'left' or 'right', got {side!r}")
     a, v = promote_dtypes((a, v), "searchsorted")
@@ -171,6 +180,8 @@ def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = Non
 
     Source: `jax.numpy.digitize`.
     """
+    if method is not None:
+        check_method("digitize", method, SEARCHES)
     bins = array_of(bins, "digitize", 1)
     t = typeof(bins)
     if t.ndim != 1:
