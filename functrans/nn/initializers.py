@@ -210,7 +210,9 @@ def variance_scaling(
         if dtype_class(to) not in _CUT_DEVIATION:
             raise invalid("variance_scaling", f"draws floats or complex numbers, not {to}")
         n = _MODES[mode](*_fans(shape, in_axis, out_axis, batch_axis))
-        return _DRAW[distribution](key, shape, to, _at(np.asarray(scale / n), to))
+        variance = scale / n
+        variance = np.asarray(variance) if isinstance(variance, float) else variance
+        return _DRAW[distribution](key, shape, to, _at(variance, to))
 
     return _initializer("variance_scaling", draw, dtype)
 

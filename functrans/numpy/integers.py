@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -21,6 +22,7 @@ from functrans.numpy.promotion import (
     array_of,
     axis_index,
     cast,
+    expand,
     invalid,
     mismatch,
     user_dtype,
@@ -266,7 +268,7 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
 
     Arguments:
       indices: array of integers; negative ones count from the end, those out of bounds are clamped.
-      shape: the shape of the array.
+      shape: the shape of the array, of numbers or traced values; or a vector.
 
     Source: `jax.numpy.unravel_index`.
 
@@ -279,14 +281,23 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     i = array_of(indices, "unravel_index")
     if dtype_class(typeof(i).dtype) not in ("int", "uint"):
         raise mismatch("unravel_index", f"indices are integers, got {typeof(i)}")
-    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
-    total, given = math.prod(sizes), typeof(i)
-    i = clip(_wide_enough(i), -total, max(total - 1, 0))
+    scalar = not isinstance(shape, (tuple, list)) and np.ndim(shape) == 0
+    sizes = (shape,) if scalar else tuple(shape)
+    given, i = typeof(i), _wide_enough(i)
     t = typeof(i)
-    i = prims.select_n(prims.lt(i, literal(0, t)), i, prims.add(i, literal(total, t)))
+    if all([concrete_value(n) is not None for n in sizes]):
+        total: Any = math.prod(sizes)
+        i = clip(i, -total, max(total - 1, 0))
+        total, *sizes = [literal(n, t) for n in (total, *[max(n, 1) for n in sizes])]
+    else:
+        sizes = [expand(cast(array_of(n, "unravel_index"), t.dtype), t.shape) for n in sizes]
+        total = functools.reduce(prims.mul, sizes)
+        one, zero = literal(1, t), literal(0, t)
+        i = clip(i, prims.neg(total), prims.max_(prims.sub(total, one), zero))
+        sizes = [prims.max_(n, one) for n in sizes]
+    i = prims.select_n(prims.lt(i, literal(0, t)), i, prims.add(i, total))
     places = []
-    for n in reversed(sizes):
-        size = literal(max(n, 1), t)
+    for size in reversed(sizes):
         places.append(materialize(cast(prims.rem(i, size), given.dtype, given.weak_type)))
         i = prims.div(i, size)
     return tuple(places[::-1])

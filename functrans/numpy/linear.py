@@ -8,6 +8,8 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import numpy as np
+
 from functrans import errors
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType
@@ -25,7 +27,7 @@ from functrans.numpy.promotion import (
     promote_dtypes,
 )
 from functrans.primitives.call import composite
-from functrans.trace import ARRAYS, materialize, typeof
+from functrans.trace import ARRAYS, full, materialize, typeof
 
 __all__ = [
     "cross", "dot", "inner", "kron", "matmul", "matvec", "outer", "tensordot", "vdot",
@@ -371,6 +373,16 @@ def cross(
 def _components(x: Any, axis: int) -> list[Any]:
     n = typeof(x).shape[axis]
     return [prims.squeeze(p, dimensions=(axis,)) for p in prims.split(x, sizes=(1,) * n, axis=axis)]
+
+
+def zero_beside(a: Any, offset: Any, axis1: int, axis2: int) -> Any:
+    """The array with zeros beside a diagonal of two axes, which may be traced."""
+    a = array_of(a, "diagonal")
+    t, index = typeof(a), np.dtype("int32")
+    axes = [axis_index(axis, t.ndim, "diagonal") for axis in (axis1, axis2)]
+    row, column = [prims.iota(dtype=index, shape=t.shape, dimension=i) for i in axes]
+    moved = prims.add(row, expand(cast(offset, index), t.shape))
+    return prims.select_n(prims.eq(moved, column), full(0, t), a)
 
 
 def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:

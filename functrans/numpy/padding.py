@@ -14,7 +14,6 @@ from functrans.numpy.creation import array as array_from
 from functrans.numpy.floating import round
 from functrans.numpy.indexing import getitem
 from functrans.numpy.promotion import (
-    SCALARS,
     array_of,
     cast,
     expand,
@@ -99,7 +98,7 @@ def _pairs(given: Any, ndim: int, name: str) -> Widths:
 
 def _constant(array: Any, widths: Widths, mode: str, constant_values: Any = 0) -> Any:
     t = typeof(array)
-    if constant_values.__class__ in SCALARS or np.ndim(constant_values) == 0:
+    if not isinstance(constant_values, (list, tuple)) and np.ndim(constant_values) == 0:
         value = cast(value_of(constant_values, "pad"), t.dtype, t.weak_type)
         return prims.pad(array, value, config=tuple([(a, b, 0) for a, b in widths]))
     values = _number_pairs(constant_values, t)

@@ -368,6 +368,7 @@ def compress(
     Arguments:
       condition: vector of truth values.
       size: how many there are to be, required inside jit and vmap; missing ones are `fill_value`.
+      fill_value: number, traced or not.
 
     Source: `jax.numpy.compress`.
 
@@ -395,7 +396,14 @@ def compress(
     mask = read(mask, slice(0, n))
     places = nonzero(mask, size=size, fill_value=n)[0]
     index = (*[slice(None)] * axis, places)
-    return materialize(read(a, index, FILL, fill_of(fill_value, typeof(a).dtype, "compress")))
+    dtype = typeof(a).dtype
+    if concrete_value(fill_value) is not None:
+        return materialize(read(a, index, FILL, fill_of(fill_value, dtype, "compress")))
+    found = read(a, index, "clip")
+    shape = typeof(found).shape
+    there = prims.lt(places, literal(n, typeof(places)))
+    there = broadcast_in_dim(there, shape=shape, dimensions=(axis,))
+    return select_n(there, expand(cast(fill_value, dtype), shape), found)
 
 
 def extract(condition: Any, arr: Any, *, size: int | None = None, fill_value: Any = 0) -> Any:

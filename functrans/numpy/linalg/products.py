@@ -11,7 +11,7 @@ from functrans.numpy.linalg.systems import inv, square
 from functrans.numpy.linear import matmul
 from functrans.numpy.promotion import array_of, axis_index, invalid, mismatch, promote_dtypes
 from functrans.primitives.call import composite
-from functrans.trace import typeof
+from functrans.trace import concrete_value, typeof
 
 __all__ = ["cross", "diagonal", "matrix_power", "multi_dot", "outer", "trace"]
 
@@ -59,7 +59,8 @@ def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
 
     Source: `jax.numpy.linalg.trace`.
     """
-    return _trace(x, operator.index(offset), dtype)
+    traced = concrete_value(offset) is None
+    return _trace(x, offset if traced else operator.index(offset), dtype)
 
 
 @composite
