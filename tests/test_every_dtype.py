@@ -74,8 +74,10 @@ for _table in (test_numpy.TABLE, test_numpy_tail.TABLE):
         GROUPS[f"numpy {_group}"] = [*GROUPS.get(f"numpy {_group}", []), *_members]
 
 
-def function_of(row: str, library: str) -> Callable[..., Any]:
-    names, code = test_numpy.names_in(row, ARRAYS), compile(row, row, "eval")
+def function_of(row: str, library: str, names: list[str] | None = None) -> Callable[..., Any]:
+    """The row as a function of its arrays, or of `names`."""
+    names = test_numpy.names_in(row, ARRAYS) if names is None else names
+    code = compile(row, row, "eval")
     modules = {k: importlib.import_module(f"{library}.{v}") for k, v in MODULES.items()}
     scope = {**test_numpy.CONSTANTS, "key": jax.random.key(3), **modules}
     return lambda *arrays: eval(code, {**scope, **dict(zip(names, arrays, strict=True))})

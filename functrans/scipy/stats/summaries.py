@@ -20,5 +20,5 @@ rankdata = _of(
 )  # fmt: skip
 sem = _of(
     "sem", "The standard error of the mean along an axis.", "np.array([1.0, 2.0, 3.0])",
-    static=("axis", "ddof", "nan_policy", "keepdims"),
+    static=("axis", "nan_policy", "keepdims"),
 )  # fmt: skip
