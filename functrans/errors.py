@@ -36,6 +36,10 @@ class IntegerOverflow(InvalidArgument, OverflowError):
     """A Python integer is beyond the integers of its dtype."""
 
 
+class DivisionByZero(InvalidArgument, ZeroDivisionError):
+    """A number to divide by, known before anything is computed, is 0: a step, a number of parts."""
+
+
 class DonatedTwice(FunctransError, jax.errors.JaxRuntimeError):
     """A call was to take over the buffer of an array that it is given a second time."""
 

@@ -574,3 +574,28 @@ def an_integer_beyond_its_dtype(m, jnp):
 @misuse(errors.IntegerOverflow, "1099511627776", "int32", "float")
 def a_list_with_an_integer_beyond_its_dtype(m, jnp):
     jnp.array([1, 2**40])  # <-
+
+
+@misuse(errors.TypeMismatch, "vander", "integer", "vander(f32[3], 1.5)")
+def a_size_that_is_no_integer(m, jnp):
+    jnp.vander(X, 1.5)  # <-
+
+
+@misuse(errors.DivisionByZero, "arange", "step")
+def a_range_of_step_zero(m, jnp):
+    jnp.arange(0, 1, 0)  # <-
+
+
+@misuse(errors.UnsupportedChoice, "order", "'F'", "XLA")
+def an_order_of_memory(m, jnp):
+    jnp.array(X, order="F")  # <-
+
+
+@misuse(errors.InvalidArgument, "searchsorted", "binary", "scan")
+def a_method_that_does_not_exist(m, jnp):
+    jnp.searchsorted(X, 2.0, method="binary")  # <-
+
+
+@misuse(errors.InvalidIndex, "delete", "index 9", "delete(f32[3], i32[2])")
+def a_place_to_delete_beyond_the_end(m, jnp):
+    jnp.delete(X, jnp.array([1, 9]))  # <-

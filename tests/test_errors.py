@@ -742,7 +742,7 @@ def test_every_class_of_error_is_in_the_table_or_in_another_test():
     elsewhere |= {errors.IntegerOverflow, errors.NegativeSize}  # test_random.py
     elsewhere |= {errors.ImplicitPromotion, errors.NotFinite}  # test_flags.py
     elsewhere |= {  # test_misuses.py
-        errors.DeletedArray, errors.DonatedTwice, errors.IntegerOverflow, errors.NotAStructure,
+        errors.DeletedArray, errors.DivisionByZero, errors.DonatedTwice, errors.NotAStructure,
         errors.TreeMismatch, errors.TruncatedDtype, errors.UnknownAttribute,
         errors.UnknownBackend, errors.UnknownPadding, errors.UnknownUpdate,
         errors.NotAPermutation, errors.NotIntegers, errors.UnsupportedChoice,

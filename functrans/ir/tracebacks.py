@@ -1,7 +1,8 @@
 """Tracebacks of the user's own frames.
 
 In: an exception on its way out of this package. Out: the same, its traceback without our frames and
-those of JAX below us; `FUNCTRANS_TRACEBACK=full` in the environment keeps them, for debuggers.
+those of JAX below us; `FUNCTRANS_TRACEBACK=full` in the environment keeps them, for debuggers. An
+error that says nothing of the user's call says it afterwards (`named_boundary`).
 
 Every function by which a user's code comes in ends with `except Exception as error:
 hide_frames(error); raise`, which costs nothing until something is raised. Where that is not written
@@ -16,9 +17,21 @@ from collections.abc import Callable
 from types import FunctionType, ModuleType, TracebackType
 from typing import Any, TypeVar
 
-from functrans.errors import FunctransError
+import numpy as np
+
+from functrans.errors import (
+    AxisOutOfBounds,
+    DivisionByZero,
+    FunctransError,
+    IntegerOverflow,
+    InvalidArgument,
+    InvalidIndex,
+    TypeMismatch,
+    UnsupportedChoice,
+)
 from functrans.flags import flags
-from functrans.ir.source import is_library, is_users
+from functrans.ir.source import describe, is_library, is_users, user_source
+from functrans.ir.types import ArrayType
 
 if os.environ.get("FUNCTRANS_TRACEBACK") == "full" and "JAX_TRACEBACK_FILTERING" not in os.environ:
     flags.update("jax_traceback_filtering", "off")
@@ -89,16 +102,75 @@ def boundary(function: _F) -> _F:
     return call  # type: ignore[return-value]
 
 
+# What our functions let through of Python, NumPy or JAX, as an error of ours of the same class.
+_OURS = {
+    TypeError: TypeMismatch, ValueError: InvalidArgument, IndexError: InvalidIndex,
+    OverflowError: IntegerOverflow, NotImplementedError: UnsupportedChoice,
+    ZeroDivisionError: DivisionByZero, np.exceptions.AxisError: AxisOutOfBounds,
+}  # fmt: skip
+
+
+def named_boundary(function: _F) -> _F:
+    """A `boundary` around a function of arrays: an error that says no more than what Python, NumPy
+    or JAX found below us also says which function was called with what, and where. An error of a
+    function that the user gave stays as it is."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            ours = _OURS.get(type(error))
+            if ours is None or not _came_from_below(error):
+                hide_frames(error)
+                raise
+            found = ours(_told(function.__name__, error, args, kwargs))
+            hide_frames(error)
+            raise found from error
+
+    return call  # type: ignore[return-value]
+
+
+def _came_from_below(error: Exception) -> bool:
+    """Was it raised in what our function called, and in no function of the user's?"""
+    tb = error.__traceback__.tb_next if error.__traceback__ else None  # the first frame is `call`
+    if tb is None:  # the function was not entered: Python says how it is called
+        return False
+    while tb is not None:
+        if is_users(tb.tb_frame.f_code):
+            return False
+        tb = tb.tb_next
+    return True
+
+
+def _told(name: str, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    given = ", ".join([*map(_shown, args), *[f"{k}={_shown(x)}" for k, x in kwargs.items()]])
+    what = str(error).split("\n")[0].rstrip(".")
+    what = what if what.startswith(f"{name}()") else f"{name}: {what}"
+    return f"{what}, at\n    {describe(user_source())}\nCalled as {name}({given})."
+
+
+def _shown(x: Any) -> str:
+    """An argument in a message: an array by its type."""
+    if isinstance(x, (list, tuple)):
+        inside = ", ".join(map(_shown, x[:8])) + ", ..." * (len(x) > 8)
+        return f"[{inside}]" if isinstance(x, list) else f"({inside}{',' * (len(x) == 1)})"
+    t = getattr(x, "type", None)  # of a traced value
+    if not isinstance(t, ArrayType) and hasattr(x, "shape") and hasattr(x, "dtype"):
+        t = ArrayType(tuple(x.shape), x.dtype, getattr(x, "weak_type", False))
+    return str(t) if isinstance(t, ArrayType) else f"{x!r:.40}"
+
+
 def guard(package: ModuleType) -> None:
-    """Put a `boundary` around the functions that a package shows to its users. Our own calls go to
-    the modules that define them, and pay nothing."""
+    """Put a `named_boundary` around the functions that a package shows to its users. Our own calls
+    go to the modules that define them, and pay nothing."""
     made: dict[int, Any] = {}  # two names of one function stay one function
     for name, value in list(vars(package).items()):
         ours = isinstance(value, FunctionType) and value.__module__.startswith("functrans")
         if name.startswith("_") or not ours:
             continue
         if id(value) not in made:
-            made[id(value)] = boundary(value)
+            made[id(value)] = named_boundary(value)
             if value.__qualname__ == name:  # where pickle finds it
                 made[id(value)].__module__ = package.__name__
         setattr(package, name, made[id(value)])

@@ -30,7 +30,7 @@ from functrans.numpy.reductions import sum as sum_over
 from functrans.numpy.selecting import where
 from functrans.numpy.shaping import moveaxis, ravel
 from functrans.numpy.sorting import searchsorted
-from functrans.numpy.ufuncs import add, multiply
+from functrans.numpy.ufuncs import absolute, add, multiply
 from functrans.trace import literal, materialize, typeof
 
 __all__ = [
@@ -235,6 +235,7 @@ def interp(
 
 def _periodic(x: Any, xp: Any, fp: Any, period: Any) -> tuple[Any, Any, Any]:
     """All coordinates in [0, period), in order, with one more at each end."""
+    period = absolute(period)
     x, xp = remainder(x, period), remainder(xp, period)
     xp, fp = prims.sort(xp, fp, dimension=0, is_stable=True, num_keys=1)
     n = typeof(xp).shape[0]

@@ -6,6 +6,7 @@ import math
 import operator
 from typing import Any
 
+import jax
 import numpy as np
 
 from functrans.ir.types import canonical_dtype, dtype_class, is_inexact
@@ -348,6 +349,8 @@ def round(a: Any, decimals: int = 0, out: None = None) -> Any:
         return prims.complex_(round(prims.real(a), decimals), round(prims.imag(a), decimals))
     if decimals == 0:
         return rint(a)
+    if decimals > math.log10(float(jax.numpy.finfo(t.dtype).max)):  # more than there are
+        return array_of(a, "round")
     factor = 10.0 ** abs(decimals)
     narrow = np.dtype(t.dtype).itemsize < 4
     x = cast(a, np.dtype("float32"), t.weak_type) if narrow else a

@@ -226,12 +226,18 @@ def _static_indices(found: Sequence[np.ndarray]) -> tuple[Any, ...]:
     return tuple([captured(i.astype(to)) for i in found])
 
 
+def _whole(name: str, n: int, k: int, m: int | None) -> tuple[int, int, int]:
+    """The sizes and the diagonal, as ints."""
+    rows, columns = check_sizes(sizes_of((n, n if m is None else m)), name)
+    return rows, operator.index(k), columns
+
+
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
     """The indices of the elements on and below a diagonal.
 
     Source: `jax.numpy.tril_indices`.
     """
-    return _static_indices(np.tril_indices(n, k, m))
+    return _static_indices(np.tril_indices(*_whole("tril_indices", n, k, m)))
 
 
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
@@ -239,7 +245,7 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
 
     Source: `jax.numpy.triu_indices`.
     """
-    return _static_indices(np.triu_indices(n, k, m))
+    return _static_indices(np.triu_indices(*_whole("triu_indices", n, k, m)))
 
 
 def tril_indices_from(arr: Any, k: int = 0) -> tuple[Any, Any]:
@@ -265,6 +271,7 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
 
     Source: `jax.numpy.diag_indices`.
     """
+    n, ndim = check_sizes(sizes_of((n, ndim)), "diag_indices")
     return (arange(n),) * ndim
 
 

@@ -282,7 +282,7 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     if dtype_class(typeof(i).dtype) not in ("int", "uint"):
         raise mismatch("unravel_index", f"indices are integers, got {typeof(i)}")
     scalar = not isinstance(shape, (tuple, list)) and np.ndim(shape) == 0
-    sizes = (shape,) if scalar else tuple(shape)
+    sizes: list[Any] = [shape] if scalar else [*shape]
     given, i = typeof(i), _wide_enough(i)
     t = typeof(i)
     if all([concrete_value(n) is not None for n in sizes]):

@@ -12,7 +12,7 @@ import numpy as np
 
 from functrans import errors
 from functrans.ir.source import describe, user_source
-from functrans.ir.types import ArrayType
+from functrans.ir.types import ArrayType, dtype_class
 from functrans.lax.contraction import contraction_options, product_of
 from functrans.numpy import prims
 from functrans.numpy.promotion import (
@@ -379,6 +379,8 @@ def zero_beside(a: Any, offset: Any, axis1: int, axis2: int) -> Any:
     """The array with zeros beside a diagonal of two axes, which may be traced."""
     a = array_of(a, "diagonal")
     t, index = typeof(a), np.dtype("int32")
+    if dtype_class(typeof(offset).dtype) not in ("int", "uint"):
+        raise invalid("diagonal", f"offset must be an integer, got {typeof(offset)}")
     axes = [axis_index(axis, t.ndim, "diagonal") for axis in (axis1, axis2)]
     row, column = [prims.iota(dtype=index, shape=t.shape, dimension=i) for i in axes]
     moved = prims.add(row, expand(cast(offset, index), t.shape))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 
 from functrans.numpy import linalg, prims
@@ -19,6 +20,7 @@ from functrans.numpy.promotion import (
     invalid,
     promote_dtypes,
     promote_inexact,
+    strong,
     to_inexact,
 )
 from functrans.numpy.reductions import amin
@@ -30,6 +32,7 @@ from functrans.numpy.shaping import atleast_1d, expand_dims
 from functrans.numpy.signals import convolve
 from functrans.numpy.sorting import argsort
 from functrans.numpy.ufuncs import (
+    absolute,
     add,
     divide,
     equal,
@@ -120,7 +123,7 @@ def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Any, A
     """The quotient and the rest of the division of two polynomials.
 
     Arguments:
-      trim_leading_zeros: drop zeros in front of the rest, which must be concrete.
+      trim_leading_zeros: drop what is nearly zero in front of the rest, which must be concrete.
 
     Source: `jax.numpy.polydiv`.
 
@@ -130,9 +133,12 @@ def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Any, A
       [ 1. -1.] [0. 0. 0.]
     """
     u, v = promote_inexact((_vector(u, "polydiv"), _vector(v, "polydiv", 1)), "polydiv")
-    quotient, rest = _divided(u, v)
+    quotient, rest = _divided(strong(u), strong(v))
     if trim_leading_zeros:
-        rest = trim_zeros(rest, trim="f")
+        tolerance = float(jax.numpy.finfo(typeof(rest).dtype).eps) ** 0.5
+        trimmed = trim_zeros(where(less(absolute(rest), tolerance), 0, rest), trim="f")
+        left = typeof(trimmed).shape[0]
+        rest = getitem(rest, slice(typeof(rest).shape[0] - left, None))
     return quotient, rest
 
 
@@ -254,7 +260,7 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Any:
     p = atleast_1d(array_of(p, "roots"))
     if typeof(p).ndim != 1:
         raise invalid("roots", f"coefficients are a vector, got {typeof(p)}")
-    p = materialize(to_inexact(p))
+    p = materialize(strong(to_inexact(p)))
     wide = np.promote_types(typeof(p).dtype, np.complex64)
     if typeof(p).shape[0] < 2:
         return zeros(0, wide)

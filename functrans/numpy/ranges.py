@@ -80,7 +80,12 @@ def arange(
     start, stop, step = [x if x is None else _number(x) for x in (start, stop, step)]
     step = 1 if step is None else step
     if step == 0:
-        raise invalid("arange", "step must not be zero")
+        raise invalid(
+            "arange",
+            "step must not be zero",
+            "Use jnp.full for equal numbers.",
+            errors.DivisionByZero,
+        )
     if step == 1 and start == 0 and dtype_class(to) != "bool":
         return prims.iota(dtype=to, shape=(max(0, math.ceil(stop)),), dimension=0)
     if whole and dtype_class(to) in ("int", "uint"):

@@ -10,7 +10,7 @@ import numpy as np
 from functrans import errors
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import is_inexact
-from functrans.lax.arguments import sizes_of
+from functrans.lax.arguments import check_sizes, sizes_of
 from functrans.numpy import indexing, prims
 from functrans.numpy.arithmetic import remainder
 from functrans.numpy.promotion import (
@@ -62,6 +62,8 @@ def repeat(
     Source: `jax.numpy.repeat`.
     """
     a = array_of(a, "repeat")
+    if total_repeat_length is not None:
+        (total_repeat_length,) = check_sizes(sizes_of(total_repeat_length), "repeat")
     if axis is None:
         a, axis = ravel(a), 0
     t = typeof(a)

@@ -12,6 +12,7 @@ import numpy as np
 
 from functrans import errors
 from functrans.ir.source import describe, user_source
+from functrans.ir.types import dtype_class
 from functrans.numpy import prims
 from functrans.numpy.indexing import nonzero, take
 from functrans.numpy.joining import concatenate
@@ -22,13 +23,14 @@ from functrans.numpy.promotion import (
     expand,
     invalid,
     promote_dtypes,
+    strong,
     value_of,
 )
 from functrans.numpy.reading import read
 from functrans.numpy.sets import differs_from_previous, isin, unique
 from functrans.numpy.shaping import ravel
 from functrans.numpy.sorting import argsort, searchsorted
-from functrans.trace import concrete_value, full, literal, materialize, typeof
+from functrans.trace import concrete_value, literal, materialize, typeof
 
 __all__ = [
     "intersect1d", "setdiff1d", "setxor1d", "trim_zeros", "union1d", "unique_all", "unique_counts",
@@ -113,8 +115,11 @@ def unique_values(x: Any, /, *, size: int | None = None, fill_value: Any = None)
 # --- two sets -------------------------------------------------------------------------------------
 
 
-def _two(name: str, ar1: Any, ar2: Any) -> tuple[Any, Any]:
+def _two(name: str, ar1: Any, ar2: Any, size: int | None = None) -> tuple[Any, Any]:
+    """Two vectors of one dtype. Floats alone stay weak, where nothing is filled up."""
     ar1, ar2 = promote_dtypes((array_of(ar1, name), array_of(ar2, name, 1)), name)
+    if size is not None or dtype_class(typeof(ar1).dtype) != "float":
+        ar1, ar2 = strong(ar1), strong(ar2)
     return ravel(ar1), ravel(ar2)
 
 
@@ -148,17 +153,20 @@ def _unknown_size(name: str, fix: str) -> Exception:
 
 
 def _filled(values: Any, places: Any, real: Any, fill: Any) -> Any:
-    """values[places], and the fill at places that are not real; by default the first value."""
+    """values[places], and the fill at places that are not real, at the dtype of both; by default
+    the first value."""
     t, to = typeof(values), typeof(places).shape
     if t.shape[0] == 0 or to == (0,):
-        return full(0 if fill is None else fill, t.update(shape=to))
+        values, fill = promote_dtypes((values, 0 if fill is None else fill), "fill_value")
+        t = typeof(values)
+        return materialize(expand(cast(fill, t.dtype, t.weak_type), to))
     found = take(values, places, mode="clip")
     if fill is None:
         any_real = read(real, 0)
         first = read(found, 0)
         fill = prims.select_n(any_real, literal(0, typeof(first)), first)
     else:
-        fill = cast(value_of(fill, "fill_value"), t.dtype)
+        found, fill = promote_dtypes((found, fill), "fill_value")
     return materialize(prims.select_n(real, expand(fill, to), found))
 
 
@@ -199,10 +207,10 @@ def intersect1d(
       [3 4]
     """
     name = "intersect1d"
-    ar1, ar2 = _two(name, ar1, ar2)
+    ar1, ar2 = _two(name, ar1, ar2, size)
     ordered, order, new = _sorted(ar1, assume_unique)
     places, real = _kept(name, prims.and_(new, isin(ordered, ar2)), size)
-    values = _filled(ordered, places, real, fill_value)
+    values = _filled(ordered, places, real, None if size is None else fill_value)
     if not return_indices:
         return values
     n1, n2 = typeof(ar1).shape[0], typeof(ar2).shape[0]
@@ -237,9 +245,11 @@ def setdiff1d(
     if not assume_unique:
         values, _, keep = _sorted(values, False)
     absent = isin(values, ar2, invert=True)
-    values = cast(values, typeof(array_of(ar1, name)).dtype)
+    t = typeof(array_of(ar1, name))
+    values = cast(values, t.dtype, t.weak_type and dtype_class(t.dtype) != "complex")
     places, real = _kept(name, absent if keep is None else prims.and_(keep, absent), size)
-    return _filled(values, places, real, 0 if fill_value is None else fill_value)
+    fill = cast(value_of(0 if fill_value is None else fill_value, name), t.dtype)
+    return _filled(values, places, real, cast(fill, t.dtype, typeof(values).weak_type))
 
 
 def setxor1d(
@@ -256,14 +266,14 @@ def setxor1d(
       [1 4]
     """
     name = "setxor1d"
-    ar1, ar2 = _two(name, ar1, ar2)
+    ar1, ar2 = _two(name, ar1, ar2, size)
     keeps = [isin(ar1, ar2, invert=True), isin(ar2, ar1, invert=True)]
     values, order, new = _sorted(concatenate([ar1, ar2]), assume_unique)
     keep = concatenate(keeps)
     if typeof(values).shape[0]:
         keep = prims.and_(take(keep, order, mode="clip"), new)
     places, real = _kept(name, keep, size)
-    return _filled(values, places, real, fill_value)
+    return _filled(values, places, real, None if size is None else fill_value)
 
 
 # --- zeros at the ends ----------------------------------------------------------------------------

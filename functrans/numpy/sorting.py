@@ -112,7 +112,10 @@ SEARCHES = ("compare_all", "scan", "scan_unrolled", "sort")
 
 def check_method(name: str, method: str, known: tuple[str, ...]) -> None:
     if method not in known:
-        raise invalid(name, f"method must be one of {', '.join(known)}, got {method!r}")
+        raise invalid(
+            name, f"method must be one of {', '.join(known)}, got {method!r}",
+            "Leave it out: the result is the same.",
+        )  # fmt: skip
 
 
 def searchsorted(

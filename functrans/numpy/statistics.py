@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import builtins
+import operator
 from typing import Any
 
 import numpy as np
 
 from functrans import errors
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_inexact
-from functrans.lax.arguments import integer, placed
+from functrans.lax.arguments import check_sizes, integer, placed, sizes_of
 from functrans.numpy import prims
 from functrans.numpy.differences import diff
 from functrans.numpy.indexing import At, take
@@ -35,6 +36,7 @@ from functrans.numpy.reductions import sum as sum_over
 from functrans.numpy.selecting import clip
 from functrans.numpy.shaping import expand_dims, ravel, reshape
 from functrans.numpy.sorting import searchsorted
+from functrans.numpy.ufuncs import absolute
 from functrans.trace import concrete_value, full, literal, materialize, typeof
 
 __all__ = [
@@ -58,6 +60,7 @@ def bincount(
     Arguments:
       x: vector of integers; negative ones count as 0.
       weights: what each counts.
+      minlength: the least size of the result.
       length: the size of the result, needed when x is traced.
 
     Source: `jax.numpy.bincount`.
@@ -68,7 +71,10 @@ def bincount(
         raise invalid("bincount", f"takes a vector, got {t}")
     if dtype_class(t.dtype) not in ("int", "uint", "bool"):
         raise mismatch("bincount", f"takes integers, got {t}")
-    if length is None:
+    minlength = operator.index(minlength)
+    if length is not None:
+        (length,) = check_sizes(sizes_of(length), "bincount")
+    else:
         value = concrete_value(x)
         if value is None:
             raise invalid(
@@ -76,7 +82,6 @@ def bincount(
                 errors.AbstractValueError,
             )  # fmt: skip
         length = builtins.max(minlength, int(np.max(value)) + 1 if t.size else 0)
-    length = builtins.max(length, minlength)
     one = literal(1, ArrayType(t.shape, canonical_dtype(np.dtype("int64"))))
     what = one if weights is None else array_of(weights, "bincount", 1)
     if length == 0:
@@ -227,7 +232,9 @@ def _squeezed(x: Any) -> Any:
 
 
 def _weighted_cov(x: Any, bias: bool, ddof: int | None, fweights: Any, aweights: Any) -> Any:
-    given = [array_of(w, "cov") for w in (fweights, aweights) if w is not None]
+    if fweights is not None and dtype_class(typeof(array_of(fweights, "cov")).dtype) == "float":
+        raise mismatch("cov", f"fweights are numbers of observations, got {typeof(fweights)}")
+    given = [absolute(array_of(w, "cov")) for w in (fweights, aweights) if w is not None]
     x, *given = promote_inexact((x, *given), "cov")
     t = typeof(x)
     ddof = (0 if bias else 1) if ddof is None else ddof

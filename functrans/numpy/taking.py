@@ -24,6 +24,8 @@ from functrans.numpy.promotion import (
     cast_to,
     expand,
     invalid,
+    promote_dtypes,
+    strong,
 )
 from functrans.numpy.reading import fill_of, read
 from functrans.numpy.ufuncs import truth
@@ -281,10 +283,8 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple
         beyond = prims.ge(
             prims.iota(dtype=dtype, shape=(size,), dimension=0), expand(count, (size,))
         )
-        many = [
-            select_n(beyond, m, expand(cast(array_of(f, "nonzero"), dtype), (size,)))
-            for m, f in zip(many, fills, strict=True)
-        ]
+        pairs = [promote_dtypes(pair, "nonzero") for pair in zip(many, fills, strict=True)]
+        many = [select_n(beyond, m, expand(fill, (size,))) for m, fill in pairs]
     return tuple([materialize(m) for m in many])
 
 
@@ -398,8 +398,9 @@ def compress(
     index = (*[slice(None)] * axis, places)
     dtype = typeof(a).dtype
     if concrete_value(fill_value) is not None:
-        return materialize(read(a, index, FILL, fill_of(fill_value, dtype, "compress")))
-    found = read(a, index, "clip")
+        found = read(a, index, FILL, fill_of(fill_value, dtype, "compress"))
+        return materialize(strong(found))
+    found = strong(read(a, index, "clip"))
     shape = typeof(found).shape
     there = prims.lt(places, literal(n, typeof(places)))
     there = broadcast_in_dim(there, shape=shape, dimensions=(axis,))
