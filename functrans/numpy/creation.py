@@ -284,4 +284,6 @@ def full_like(
     t = _like(a, dtype, shape, "full_like")
     if fill_value.__class__ in SCALARS:
         return _filled(fill_value, t)
-    return broadcast_to(cast(array(fill_value), t.dtype, t.weak_type), t.shape)
+    made = array(fill_value)
+    weak = t.weak_type and not typeof(made).ndim
+    return broadcast_to(cast(made, t.dtype, weak), t.shape)

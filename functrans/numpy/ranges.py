@@ -172,13 +172,13 @@ def logspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0,
     dtype: Any = None, axis: int = 0,
 ) -> Any:  # fmt: skip
-    """base to the powers `linspace(start, stop)`.
+    """base to the powers `linspace(start, stop)`, at the dtype of these unless another is given.
 
     Source: `jax.numpy.logspace`.
     """
     wide = None if dtype is None else inexact_dtype(user_dtype(dtype))
-    out = power(base, linspace(start, stop, num, endpoint, dtype=wide, axis=axis))
-    return out if dtype is None else astype(out, dtype)
+    powers = linspace(start, stop, num, endpoint, dtype=wide, axis=axis)
+    return astype(power(base, powers), typeof(powers).dtype if dtype is None else dtype)
 
 
 def geomspace(

@@ -13,7 +13,15 @@ from functrans.numpy import shaping
 from functrans.numpy.grids import diag, eye, tril, triu
 from functrans.numpy.linalg.factors import inexact, shape_error
 from functrans.numpy.padding import pad
-from functrans.numpy.promotion import array_of, cast, expand, invalid, mismatch, promote_inexact
+from functrans.numpy.promotion import (
+    array_of,
+    cast,
+    expand,
+    invalid,
+    mismatch,
+    promote_inexact,
+    strong,
+)
 from functrans.primitives.call import composite
 from functrans.primitives.complex_numbers import complex_dtype
 from functrans.primitives.conversion import real_dtype
@@ -126,7 +134,7 @@ def qr_multiply(
     vector = typeof(c).ndim == 1
     if vector:
         c = shaping.expand_dims(c, -1 if mode == "left" else 0)
-    q, r, *order = lax.linalg.qr(a, pivoting=pivoting, full_matrices=False)
+    q, r, *order = lax.linalg.qr(strong(a), pivoting=pivoting, full_matrices=False)
     have, need = (-2, -1) if mode == "left" else (-1, -2)
     if typeof(c).shape[have] != typeof(q).shape[need]:
         raise invalid("qr_multiply", f"q is {typeof(q)}, which does not fit c {typeof(c)}")
