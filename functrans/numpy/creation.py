@@ -86,7 +86,9 @@ def asarray(
 
     Source: `jax.numpy.asarray`.
     """
-    return array(a, dtype, order=order, copy=bool(copy))
+    check_order("asarray", order)
+    made = _array(a, dtype)
+    return made.copy() if copy and made is a and isinstance(made, jax.Array) else made
 
 
 INTEGERS = ("int", "uint")

@@ -278,6 +278,7 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Any:
     return _eigenvalues(getitem(p, slice(int(places[0]), None)))
 
 
+@composite
 def _eigenvalues(p: Any) -> Any:
     """The roots of a polynomial that does not begin with zero."""
     companion = diag(full(1, typeof(p).update(shape=(typeof(p).shape[0] - 2,))), -1)
