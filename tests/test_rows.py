@@ -28,31 +28,33 @@ from tests.versions import EXPRESSIONS
 NO_NUMBERS = {
     "out", "out_sharding", "sharding", "device", "copy", "order", "precision", "overwrite_a",
     "overwrite_b", "overwrite_c", "overwrite_data", "overwrite_input", "check_finite", "lwork",
-    "lapack_driver", "turbo", "debug", "use_magma", "subset_by_index", "dtype_override",
+    "lapack_driver", "turbo", "debug", "use_magma", "subset_by_index",
 }  # fmt: skip
-# Functions that take no arrays, or names of axes, or write and read; tests/ has each elsewhere.
+# Functions that take no arrays, or names of axes, or write and read, or that JAX 0.11 alone has;
+# tests/ has each elsewhere.
 ELSEWHERE = {
     "jnp": {"from_dlpack", "frombuffer", "fromfile", "fromiter", "fromstring", "get_printoptions",
-            "load", "printoptions", "save", "savez", "set_printoptions"},
+            "load", "minmax", "printoptions", "save", "savez", "set_printoptions", "top_k"},
     "lax": {"after_all", "all_gather", "all_to_all", "axis_index", "axis_size", "composite",
-            "create_token", "dce_sink", "pbroadcast", "pcast", "platform_dependent", "pmax",
+            "create_token", "dce_sink", "log2", "one_minus_square", "pbroadcast",
+            "pcast", "platform_dependent", "pmax",
             "pmean", "pmin", "ppermute", "precv", "psend", "pshuffle", "psum", "psum_scatter",
             "pswapaxes", "ragged_all_to_all", "scaled_dot", "shape_as_value", "stage",
             "with_sharding_constraint"},
     "nn": {"get_scaled_dot_general_config", "scaled_matmul"},
     "random": {"key_dtype"},
 }  # fmt: skip
-# Functions and parameters of JAX 0.11 alone, where test_newer_arguments.py and others have them.
-NEWER = {"jnp.minmax", "jnp.top_k", "lax.log2", "lax.one_minus_square"}
-NEWER_PARAMETERS = {"method", "is_stable"}
-# Parameters that JAX's own code refuses, or that have one meaning only.
+# Parameters that JAX's own code refuses, that have one meaning only, or that JAX 0.11 alone has.
 REFUSED = {
     "jnp.argsort": {"kind"}, "jnp.sort": {"kind"}, "jnp.gradient": {"edge_order"},
     "lax.conv_general_dilated_local": {"lhs_dilation", "rhs_dilation", "dimension_numbers"},
     "lax.ragged_dot": {"group_offset"}, "lax.ragged_dot_general": {"group_offset"},
     "special.sph_harm_y": {"diff_n"}, "lla.schur": {"sort_eig_vals", "select_callable"},
     "sla.eigh_tridiagonal": {"key"}, "sla.polar": {"eps", "max_iterations"},
-    "random.key": {"dtype"}, "random.wrap_key_data": {"dtype"},
+    "random.key": {"dtype"}, "random.wrap_key_data": {"dtype"}, "lax.top_k": {"is_stable"},
+    **{f"random.{name}": {"method"} for name in (
+        "beta", "chisquare", "gamma", "loggamma", "poisson",
+    )},
     **{f"jnp.{name}": {"where"} for name in (
         "add", "bitwise_and", "bitwise_or", "bitwise_xor", "logaddexp", "logaddexp2",
         "logical_and", "logical_or", "logical_xor", "maximum", "minimum", "multiply", "negative",
@@ -116,15 +118,12 @@ def test_each_parameter_is_given_in_a_row(module):
         if mine is None or theirs is None or name in ELSEWHERE.get(module, ()):
             continue
         full = f"{module}.{name}"
-        if full in NEWER:
-            continue
         wanted = {
             p.name
             for p in mine.parameters.values()
             if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
         }
         wanted = wanted & set(theirs.parameters) - NO_NUMBERS - REFUSED.get(full, set())
-        wanted -= NEWER_PARAMETERS if full.startswith(("random.", "lax.top_k")) else set()
         if full not in rows or wanted - rows[full]:
             lacking[full] = sorted(wanted - rows.get(full, set())) or "no row"
     assert not lacking

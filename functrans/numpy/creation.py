@@ -21,6 +21,7 @@ from functrans.lax.arguments import placeable, sizes_of
 from functrans.numpy.joining import stack
 from functrans.numpy.promotion import (
     SCALARS,
+    another,
     array_of,
     captured,
     cast,
@@ -71,8 +72,7 @@ def array(
     """
     check_order("array", order)
     made = _array(object, dtype)
-    if copy and made is object and isinstance(made, jax.Array):
-        made = made.copy()
+    made = another(made, object) if copy else made
     n = typeof(made).ndim
     return made if n >= ndmin else reshape(made, (1,) * (ndmin - n) + typeof(made).shape)
 
@@ -88,7 +88,7 @@ def asarray(
     """
     check_order("asarray", order)
     made = _array(a, dtype)
-    return made.copy() if copy and made is a and isinstance(made, jax.Array) else made
+    return another(made, a) if copy else made
 
 
 INTEGERS = ("int", "uint")

@@ -151,6 +151,11 @@ def cast(x: Any, dtype: Any, weak_type: bool = False) -> Any:
     return convert_element_type(x, dtype=made.dtype, weak_type=weak_type)
 
 
+def another(made: Any, given: Any) -> Any:
+    """What was made, as an array of its own where it is the concrete one that was given."""
+    return made.copy() if made is given and isinstance(made, jax.Array) else made
+
+
 def strong(x: Any) -> Any:
     """x, not weakly typed."""
     return cast(x, typeof(x).dtype)

@@ -18,6 +18,7 @@ from functrans.numpy.promotion import (
     SCALARS,
     align,
     align_inexact,
+    another,
     array_of,
     broadcast_shape,
     cast,
@@ -230,7 +231,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> 
     if dtype_class(t.dtype) == "complex" and dtype_class(to) not in ("complex", "bool"):
         x = prims.real(x)
     made = materialize(cast(x, to))
-    return made.copy() if copy and made is x and isinstance(x, jax.Array) else made
+    return another(made, x) if copy else made
 
 
 def view(x: Any, dtype: Any) -> Any:
