@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 from collections.abc import Callable
 from types import FunctionType, ModuleType, TracebackType
 from typing import Any, TypeVar
@@ -110,25 +111,40 @@ _OURS = {
 }  # fmt: skip
 
 
-def named_boundary(function: _F) -> _F:
-    """A `boundary` around a function of arrays: an error that says no more than what Python, NumPy
-    or JAX found below us also says which function was called with what, and where. An error of a
-    function that the user gave stays as it is."""
+def named_boundary(function: _F, name: str | None = None) -> _F:
+    """A `boundary` around a function of arrays that users call by `name`: its errors say that name
+    and what it was called with; one of Python, NumPy or JAX below us becomes one of ours. An error
+    of a function that the user gave stays as it is."""
+    own = function.__name__
+    name = own if name is None else name
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
         except Exception as error:
+            if name != own:
+                _rename(error, own, name)
             ours = _OURS.get(type(error))
-            if ours is None or not _came_from_below(error):
+            below = (ours or isinstance(error, FunctransError)) and _came_from_below(error)
+            if ours and below:
+                found = ours(_told(name, error, args, kwargs))
                 hide_frames(error)
-                raise
-            found = ours(_told(function.__name__, error, args, kwargs))
+                raise found from error
+            if below:
+                _complete(error, name, args, kwargs)
             hide_frames(error)
-            raise found from error
+            raise
 
+    call.__name__ = call.__qualname__ = name
     return call  # type: ignore[return-value]
+
+
+def _rename(error: Exception, own: str, name: str) -> None:
+    """Let an error that begins with a function's name begin with the name that it was called by."""
+    text = error.args[0] if error.args else None
+    if isinstance(text, str) and re.match(rf"{own}\b", text):
+        error.args = (name + text.removeprefix(own), *error.args[1:])
 
 
 def _came_from_below(error: Exception) -> bool:
@@ -144,10 +160,32 @@ def _came_from_below(error: Exception) -> bool:
 
 
 def _told(name: str, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    given = ", ".join([*map(_shown, args), *[f"{k}={_shown(x)}" for k, x in kwargs.items()]])
     what = str(error).split("\n")[0].rstrip(".")
     what = what if what.startswith(f"{name}()") else f"{name}: {what}"
-    return f"{what}, at\n    {describe(user_source())}\nCalled as {name}({given})."
+    return f"{what}, at\n    {describe(user_source())}\n{_call(name, args, kwargs)}"
+
+
+def _complete(error: Exception, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Let an error of ours say the call, unless it names the function and its arrays already, or is
+    about a function that was given: it says which."""
+    text, given = str(error), [*args, *kwargs.values()]
+    said = [name, *[str(t) for x in given if (t := _type(x)) is not None]]
+    of_functions = any(callable(x) and not isinstance(x, type) for x in given)
+    if not of_functions and not all(word in text for word in said) and text in error.args:
+        error.args = (f"{text}\n{_call(name, args, kwargs)}", *error.args[1:])
+
+
+def _call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    given = ", ".join([*map(_shown, args), *[f"{k}={_shown(x)}" for k, x in kwargs.items()]])
+    return f"Called as {name}({given})."
+
+
+def _type(x: Any) -> ArrayType | None:
+    """The type of an array, traced or not."""
+    t = getattr(x, "type", None)
+    if not isinstance(t, ArrayType) and hasattr(x, "shape") and hasattr(x, "dtype"):
+        return ArrayType(tuple(x.shape), x.dtype, getattr(x, "weak_type", False))
+    return t if isinstance(t, ArrayType) else None
 
 
 def _shown(x: Any) -> str:
@@ -155,22 +193,18 @@ def _shown(x: Any) -> str:
     if isinstance(x, (list, tuple)):
         inside = ", ".join(map(_shown, x[:8])) + ", ..." * (len(x) > 8)
         return f"[{inside}]" if isinstance(x, list) else f"({inside}{',' * (len(x) == 1)})"
-    t = getattr(x, "type", None)  # of a traced value
-    if not isinstance(t, ArrayType) and hasattr(x, "shape") and hasattr(x, "dtype"):
-        t = ArrayType(tuple(x.shape), x.dtype, getattr(x, "weak_type", False))
-    return str(t) if isinstance(t, ArrayType) else f"{x!r:.40}"
+    t = _type(x)
+    if t is None and isinstance(x, (FunctionType, type)):
+        return x.__name__
+    return f"{x!r:.40}" if t is None else str(t)
 
 
 def guard(package: ModuleType) -> None:
     """Put a `named_boundary` around the functions that a package shows to its users. Our own calls
     go to the modules that define them, and pay nothing."""
-    made: dict[int, Any] = {}  # two names of one function stay one function
     for name, value in list(vars(package).items()):
         ours = isinstance(value, FunctionType) and value.__module__.startswith("functrans")
-        if name.startswith("_") or not ours:
-            continue
-        if id(value) not in made:
-            made[id(value)] = named_boundary(value)
-            if value.__qualname__ == name:  # where pickle finds it
-                made[id(value)].__module__ = package.__name__
-        setattr(package, name, made[id(value)])
+        if ours and not name.startswith("_"):
+            shown = named_boundary(value, name)
+            shown.__module__ = package.__name__  # where pickle finds it
+            setattr(package, name, shown)

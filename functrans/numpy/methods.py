@@ -11,7 +11,7 @@ from typing import Any
 
 from functrans import errors
 from functrans.ir.source import describe, user_source
-from functrans.ir.tracebacks import named_boundary
+from functrans.ir.tracebacks import boundary, named_boundary
 from functrans.ir.types import dtype_class
 from functrans.numpy import (
     floating,
@@ -205,9 +205,9 @@ _PROPERTIES: dict[str, Callable[..., Any]] = {
 
 def _attach() -> None:
     for name, function in _METHODS.items():
-        setattr(Tracer, name, named_boundary(ufuncs.refusing_out(function)))
+        setattr(Tracer, name, named_boundary(ufuncs.refusing_out(function), name))
     for name, function in _PROPERTIES.items():
-        setattr(Tracer, name, property(named_boundary(function)))
+        setattr(Tracer, name, property(named_boundary(function, name)))
     special: dict[str, Callable[..., Any]] = {
         "len": _len,
         "iter": _iter,
@@ -222,7 +222,7 @@ def _attach() -> None:
         "deepcopy": lambda self, memo: self,
     }
     for name, function in special.items():
-        setattr(Tracer, f"__{name}__", named_boundary(function))
+        setattr(Tracer, f"__{name}__", boundary(function))
 
 
 _attach()

@@ -82,6 +82,7 @@ def _repeat_each(a: Any, repeats: Any, axis: int, total: int | None) -> Any:
     concrete = repeats.concrete() if isinstance(repeats, Tracer) else repeats
     if concrete is not None:
         counts = np.broadcast_to(np.asarray(concrete), (n,))
+        counts = counts.astype(np.int64) if counts.dtype == np.uint64 else counts
         index = np.repeat(np.arange(n), counts)
         if total is not None:
             last = index[-1] if index.size else 0

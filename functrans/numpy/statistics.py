@@ -15,9 +15,8 @@ from functrans.numpy import prims
 from functrans.numpy.differences import diff
 from functrans.numpy.indexing import At, take
 from functrans.numpy.joining import concatenate
-from functrans.numpy.linear import diagonal, dot, matmul
+from functrans.numpy.linear import diagonal, matmul
 from functrans.numpy.promotion import (
-    SCALARS,
     array_of,
     cast,
     expand,
@@ -36,7 +35,7 @@ from functrans.numpy.reductions import sum as sum_over
 from functrans.numpy.selecting import clip
 from functrans.numpy.shaping import expand_dims, ravel, reshape
 from functrans.numpy.sorting import searchsorted
-from functrans.numpy.ufuncs import absolute
+from functrans.numpy.ufuncs import absolute, divide, multiply, subtract
 from functrans.trace import concrete_value, full, literal, materialize, typeof
 
 __all__ = [
@@ -221,9 +220,7 @@ def _rows(x: Any, rowvar: bool) -> Any:
 
 def _product(x: Any, y: Any, n: Any) -> Any:
     y = prims.transpose(y, permutation=(1, 0))
-    product = matmul(x, prims.conj(y) if typeof(y).dtype.kind == "c" else y)
-    n = literal(n, typeof(product)) if n.__class__ in SCALARS else expand(n, typeof(product).shape)
-    return prims.div(product, n)
+    return divide(matmul(x, prims.conj(y) if typeof(y).dtype.kind == "c" else y), n)
 
 
 def _squeezed(x: Any) -> Any:
@@ -234,25 +231,21 @@ def _squeezed(x: Any) -> Any:
 def _weighted_cov(x: Any, bias: bool, ddof: int | None, fweights: Any, aweights: Any) -> Any:
     if fweights is not None and dtype_class(typeof(array_of(fweights, "cov")).dtype) == "float":
         raise mismatch("cov", f"fweights are numbers of observations, got {typeof(fweights)}")
-    given = [absolute(array_of(w, "cov")) for w in (fweights, aweights) if w is not None]
-    x, *given = promote_inexact((x, *given), "cov")
-    t = typeof(x)
+    frequencies, reliabilities = [
+        w if w is None else absolute(array_of(w, "cov")) for w in (fweights, aweights)
+    ]
+    w: Any = reliabilities if frequencies is None else frequencies
+    if frequencies is not None and reliabilities is not None:
+        w = multiply(frequencies, reliabilities)
     ddof = (0 if bias else 1) if ddof is None else ddof
-    w = None
-    for one in given:
-        w = one if w is None else prims.mul(w, one)
     centre, total = average(x, 1, w, returned=True)
     total = reshape(prims.slice_(total, start=(0,), limit=(1,), strides=(1,)), ())
-    if ddof == 0:
-        factor = total
-    elif aweights is None:
-        factor = prims.sub(total, literal(ddof, typeof(total)))
-    else:
-        share = prims.div(dot(w, given[-1]), total)
-        factor = prims.sub(total, prims.mul(share, literal(ddof, typeof(share))))
-    centred = prims.sub(x, expand(expand_dims(centre, 1), t.shape))
-    weighted = prims.mul(centred, expand(w, t.shape))
-    return _squeezed(_product(weighted, centred, factor))
+    lost: Any = ddof
+    if ddof != 0 and reliabilities is not None:
+        lost = divide(multiply(ddof, sum_over(multiply(w, reliabilities))), total)
+    factor = subtract(total, lost)
+    centred = subtract(x, expand_dims(centre, 1))
+    return _squeezed(_product(multiply(centred, w), centred, factor))
 
 
 def corrcoef(x: Any, y: Any = None, rowvar: bool = True, dtype: Any = None) -> Any:
