@@ -10,7 +10,7 @@ import numpy as np
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.ir.source import describe, user_source
-from functrans.ir.types import ArrayType, dtype_class
+from functrans.ir.types import dtype_class
 from functrans.lax import in_python
 from functrans.lax.arguments import as_array, invalid
 from functrans.lax.loops import scan
@@ -153,12 +153,8 @@ def _choice(name: str, index: Any, branches: Sequence[Callable[..., Any]], opera
                 f"{given_to(name, made[0].fun, part.fun)}\n"
                 "Cast or reshape what one of them returns."
             )
-    strong = [
-        ArrayType(t.shape, t.dtype, all(p.program.out_types[i].weak_type for p in made))
-        for i, t in enumerate(first)
-    ]
     captured, programs = with_common_captures(made)
-    programs = [settled(p, strong) for p in programs]
+    programs = [settled(p, first) for p in programs]  # weak where the first is, as in JAX
     outs = _cond(index, *captured, *leaves, branches=tuple(programs))
     return tree.unflatten(made[0].out_tree, outs)
 

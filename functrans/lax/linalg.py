@@ -15,6 +15,7 @@ from jax.lax.linalg import EigImplementation as EigImplementation
 from jax.lax.linalg import SvdAlgorithm as SvdAlgorithm
 
 from functrans import errors
+from functrans.ir.source import describe, user_source
 from functrans.ir.types import canonical_dtype, dtype_class, is_inexact
 from functrans.lax.arguments import as_array, invalid, mismatch
 from functrans.lax.polar import qdwh as qdwh
@@ -72,7 +73,9 @@ def _symmetrized(x: Any, name: str) -> Any:
     """(x + x^H) / 2."""
     t = typeof(x)
     if t.ndim < 2 or t.shape[-1] != t.shape[-2]:
-        raise _triangular.cholesky.misfit((t,), f"{name} takes square matrices")
+        raise errors.ShapeMismatch(
+            f"{name} takes square matrices [..., n, n], got {t}, at\n    {describe(user_source())}"
+        )
     both = or_(x, adjoint(x)) if t.dtype == bool else add(x, adjoint(x))
     if not is_inexact(t.dtype):
         truth = t.dtype == bool  # of which the half is a Python number's

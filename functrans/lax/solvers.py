@@ -24,6 +24,7 @@ from functrans.lax.staging import (
     stable,
     with_common_captures,
 )
+from functrans.primitives.conversion import convert_element_type
 from functrans.primitives.linear_solve import linear_solve as _linear_solve
 from functrans.primitives.root import root as _root
 from functrans.trace import evaluate, materialize, stage, typeof
@@ -78,6 +79,10 @@ def custom_linear_solve(
         check_function(transpose_solve, name, "transpose_solve")
     leaves, structure = array_leaves(b)
     in_tree = tree.structure(((b,), {}))
+    if not all(is_inexact(typeof(x).dtype) for x in leaves):
+        types = [typeof(x) for x in leaves]
+        solver = _solver(solve, matvec, has_aux, name)
+        leaves = _as_solution(leaves, _staged(solver, solve, in_tree, types))
     made, leaves = stable(lambda types: _staged(matvec, matvec, in_tree, types), leaves)
     types = [typeof(x) for x in leaves]
     like_b = functools.partial(_check, name, "b", structure, types)
@@ -192,6 +197,16 @@ def _solver(solve: Function, linear: Function, has_aux: bool, name: str) -> Func
         return tuple(out) if has_aux else out
 
     return run
+
+
+def _as_solution(leaves: Sequence[Any], solved: Staged) -> list[Any]:
+    """Integers at the dtypes of what solves for them, which may be floats."""
+    return [
+        x
+        if is_inexact(typeof(x).dtype)
+        else convert_element_type(x, dtype=out.dtype, weak_type=out.weak_type)
+        for x, out in zip(leaves, solved.program.out_types, strict=False)
+    ]
 
 
 def _check(

@@ -162,7 +162,7 @@ def stable(step: Callable[[list[ArrayType]], Staged], init: list[Any]) -> tuple[
 
 
 def settled(program: Program, types: Sequence[ArrayType]) -> Program:
-    """The program with its first results of exactly the given types: weak ones made strong."""
+    """The program with its first results of exactly the given types, weak or strong."""
     outs = program.out_types[: len(types)]
     if all(a is b for a, b in zip(outs, types, strict=True)):
         return program

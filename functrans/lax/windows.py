@@ -90,8 +90,11 @@ def reduce_window(
         outs = [getattr(_windows, name)(xs[0], **window)]
     else:
         outs = list(_any_fold(*xs, *starts, computation=program, **window))
-        if name is not None and typeof(xs[0]).weak_type:
-            outs = [convert_element_type(outs[0], dtype=types[0].dtype, weak_type=True)]
+    # as in JAX: weak is what lax.add, lax.max or lax.min itself joins
+    by_name = name is not None and getattr(computation, "__module__", "") == "functrans.lax"
+    weak = by_name and typeof(xs[0]).weak_type
+    if len(outs) == 1 and typeof(outs[0]).weak_type != weak:
+        outs = [convert_element_type(outs[0], dtype=types[0].dtype, weak_type=weak)]
     return tree.unflatten(structure, outs)
 
 

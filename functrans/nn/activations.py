@@ -17,6 +17,7 @@ from functrans.numpy import ufuncs
 from functrans.numpy.floating import logaddexp
 from functrans.numpy.promotion import (
     SCALARS,
+    array_of,
     axis_index,
     cast,
     invalid,
@@ -34,7 +35,7 @@ from functrans.primitives.shape import slice_axis
 from functrans.primitives.special import erfc
 from functrans.primitives.transcendental import exp, expm1, log, log1p, logistic, sqrt
 from functrans.primitives.transcendental import tanh as tanh_of
-from functrans.trace import Tracer, materialize, typeof
+from functrans.trace import Tracer, typeof
 
 __all__ = [
     "celu", "elu", "gelu", "glu", "hard_sigmoid", "hard_silu", "hard_swish", "hard_tanh",
@@ -112,7 +113,7 @@ def identity(x: Any) -> Any:
 
     Source: `jax.nn.identity`.
     """
-    return materialize(value_of(x, "identity"))
+    return array_of(x, "identity")
 
 
 def relu(x: Any) -> Any:

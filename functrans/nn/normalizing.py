@@ -18,10 +18,10 @@ from functrans.numpy.promotion import (
     expand,
     inexact_dtype,
     invalid,
+    mask_of,
     user_dtype,
     value_of,
 )
-from functrans.numpy.ufuncs import truth
 from functrans.primitives.arithmetic import is_finite, max_, sign
 from functrans.primitives.call import composite
 from functrans.primitives.complex_numbers import abs_, real
@@ -82,7 +82,7 @@ def _with_ones(x: Any, shape: tuple[int, ...], axes: Axes) -> Any:
 
 
 def _mask_of(where: Any, shape: tuple[int, ...], name: str) -> Any:
-    return None if where is None else expand(truth(where, name), shape)
+    return None if where is None else expand(mask_of(where, name), shape)
 
 
 def _only(mask: Any, x: Any, otherwise: float) -> Any:

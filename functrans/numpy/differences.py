@@ -11,10 +11,10 @@ from functrans import errors
 from functrans.ir.types import dtype_class
 from functrans.numpy import prims
 from functrans.numpy.arithmetic import remainder
+from functrans.numpy.creation import asarray
 from functrans.numpy.indexing import take
 from functrans.numpy.joining import concatenate, unstack
 from functrans.numpy.promotion import (
-    align_all,
     array_of,
     axes_of,
     axis_index,
@@ -30,7 +30,7 @@ from functrans.numpy.reductions import sum as sum_over
 from functrans.numpy.selecting import where
 from functrans.numpy.shaping import moveaxis, ravel
 from functrans.numpy.sorting import searchsorted
-from functrans.numpy.ufuncs import absolute, add, multiply
+from functrans.numpy.ufuncs import absolute, add, multiply, subtract
 from functrans.trace import literal, materialize, typeof
 
 __all__ = [
@@ -167,7 +167,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     if x is None:
         (y,) = promote_inexact((y,), "trapezoid")
         y = moveaxis(array_of(y, "trapezoid"), axis, -1)
-        steps = dx
+        steps = asarray(dx)
     else:
         y, x = promote_inexact((y, x), "trapezoid")
         y = moveaxis(array_of(y, "trapezoid"), axis, -1)
@@ -175,10 +175,12 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
         steps = diff(x) if typeof(x).ndim == 1 else moveaxis(diff(x, axis=axis), axis, -1)
     n = typeof(y).shape[-1]
     i = typeof(y).ndim - 1
+    if typeof(steps).ndim == 0:
+        first, last = _part(y, i, 0, min(1, n)), _part(y, i, max(n - 1, 0), n)
+        half_of_ends = multiply(0.5, sum_over(prims.add(first, last), -1))
+        return multiply(steps, subtract(sum_over(y, -1), half_of_ends))
     pairs = prims.add(_part(y, i, min(1, n), n), _part(y, i, 0, max(n - 1, 0)))
-    area = prims.mul(*align_all((steps, pairs), "trapezoid"))
-    total = sum_over(area, -1)
-    return prims.mul(total, literal(0.5, typeof(total)))
+    return multiply(0.5, sum_over(multiply(steps, pairs), -1))
 
 
 def interp(

@@ -55,6 +55,8 @@ def _transform(name: str, kind: str, a: Any, s: Any, axes: Any, norm: str | None
         s = typeof(a).shape[n - len(chosen) :]
         if kind == "IRFFT" and s:
             s = (*s[:-1], max(0, 2 * (s[-1] - 1)))
+    if kind == "RFFT" and 0 in s[-1:]:
+        raise invalid(name, f"takes at least one point, got {typeof(a)}")
     if s:
         a = _resized(a, (*s[:-1], s[-1] // 2 + 1) if kind == "IRFFT" else s)
     made = _many_axes(a, kind, s)

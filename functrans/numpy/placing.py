@@ -101,6 +101,8 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = True)
         raise invalid("fill_diagonal", f"needs at least two axes, got {typeof(a)}")
     if len(shape) > 2 and len(set(shape)) > 1:
         raise invalid("fill_diagonal", f"all axes must be of one size, got {typeof(a)}")
+    if typeof(val).size == 0:
+        raise invalid("fill_diagonal", f"val must not be empty, got {typeof(val)}")
     index = (np.arange(min(shape)),) * len(shape)
     if wrap and len(shape) == 2:  # a row stays empty between two diagonals
         index = np.unravel_index(np.arange(0, math.prod(shape), shape[1] + 1), shape)

@@ -150,6 +150,11 @@ def _quantile(
         raise invalid(name, "takes real numbers, not complex ones")
     shape = typeof(a).shape
     axes = axes_of(axis, len(shape), name)
+    if 0 in [shape[i] for i in axes]:
+        raise errors.ShapeMismatch(
+            f"{name}: of no elements, those of {typeof(a)} along {axes}, is no number, at\n"
+            f"    {describe(user_source())}"
+        )
     if weights is not None:
         a, weights = _weights(name, a, weights, axis, axes, method)
         weights = _axes_last(weights, axes)

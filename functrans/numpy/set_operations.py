@@ -308,8 +308,8 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: int | Sequence[int] | None = N
     found = np.nonzero(np.asarray(value))
     index = [slice(None)] * typeof(filt).ndim
     for i in axes_of(axis, len(index), "trim_zeros"):
-        n = typeof(filt).shape[i]
-        first, last = (found[i].min(), found[i].max() + 1) if found[i].size else (n, n)
-        start = int(first) if "f" in trim.lower() else 0
-        index[i] = slice(start, max(start, int(last) if "b" in trim.lower() else n))
+        first, last = (found[i].min(), found[i].max() + 1) if found[i].size else (0, 0)
+        front, back = "f" in trim.lower(), "b" in trim.lower()
+        if found[i].size or front or back:
+            index[i] = slice(int(first) if front else 0, int(last) if back or not last else None)
     return read(filt, tuple(index))

@@ -24,6 +24,7 @@ from functrans.numpy.promotion import (
     axis_index,
     cast,
     invalid,
+    mask_of,
     promote_dtypes,
     user_dtype,
 )
@@ -133,7 +134,8 @@ class ufunc(metaclass=_Ufuncs):
         axes = axes_of(axis, t.ndim, f"{self.__name__}.reduce")
         rows, mask = _leading(a, axes), None
         if where is not None:
-            mask = _leading(broadcast_to(astype(array_of(where, "where"), bool), t.shape), axes)
+            where = mask_of(where, f"{self.__name__}.reduce")
+            mask = _leading(broadcast_to(where, t.shape), axes)
         result = self._folded(rows, mask, initial)
         for i in sorted(axes) if keepdims else ():
             result = expand_dims(result, i)

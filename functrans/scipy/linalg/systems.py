@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from functrans import lax
+from functrans.ir.types import ArrayType
 from functrans.numpy import linalg, shaping, sorting
 from functrans.numpy.linalg.factors import inexact, shape_error
 from functrans.numpy.linalg.systems import solve_stacks
@@ -124,17 +125,24 @@ def _solve_triangular(a: Any, b: Any, trans: int, lower: bool, unit_diagonal: bo
 def _pair(name: str, a: Any, b: Any) -> tuple[Any, Any]:
     """A matrix and a right hand side of one dtype."""
     a, b = promote_inexact([array_of(a, name), array_of(b, name, 1)], name)
-    t = typeof(a)
-    if t.ndim < 2 or t.shape[-1] != t.shape[-2] or not typeof(b).ndim:
-        raise shape_error(name, f"takes square matrices and vectors or matrices, got {t} and "
-                          f"{typeof(b)}")  # fmt: skip
+    t, tb = typeof(a), typeof(b)
+    rows = tb.shape[-1:] if _are_vectors(t, tb) else tb.shape[-2:-1]
+    if t.ndim < 2 or t.shape[-1] != t.shape[-2] or rows != t.shape[-1:]:
+        raise shape_error(
+            name, "takes square matrices and vectors or matrices with as many rows, got "
+            f"{t} and {tb}",
+        )  # fmt: skip
     return a, b
+
+
+def _are_vectors(a: ArrayType, b: ArrayType) -> bool:
+    """Is the right hand side one vector, or one for each matrix?"""
+    return b.ndim == 1 or (a.ndim == b.ndim + 1 and a.shape[-1] == b.shape[-1])
 
 
 def _for_columns(solver: Callable[..., Any], given: Any, ranks: Any, b: Any) -> Any:
     """Solve for a vector, for a vector per matrix, or for matrices."""
-    n, t = typeof(given[0]).ndim, typeof(b)
-    if t.ndim == 1 or (n == t.ndim + 1 and typeof(given[0]).shape[-1] == t.shape[-1]):
+    if _are_vectors(typeof(given[0]), typeof(b)):
         x = solve_stacks(solver, given, ranks, shaping.expand_dims(b, -1))
         return shaping.squeeze(x, -1)
     return solve_stacks(solver, given, ranks, b)
