@@ -229,6 +229,9 @@ VALUES = [
         np_.arange(3.0),
     ),  # JAX takes only tuples and lists from 0.11 on
     lambda lax, np_: lax.fori_loop(0, np_.int16(3), lambda i, c: c + i, np_.int16(0)),
+    lambda lax, np_: lax.custom_linear_solve(
+        lambda x: 2 * x, np_.arange(3), lambda f, b: b / 2, symmetric=True
+    ),
 ]
 
 
@@ -700,3 +703,27 @@ def test_misuse(what):
         assert isinstance(info.value, ft.errors.FunctransError)
         assert "test_control_flow.py" in str(info.value)
     assert ft.jit(lambda x: x + 1)(1) == 2
+
+
+# --- weak types -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+def test_the_result_of_branches_is_weak_where_the_first_is(jitted):
+    def results(m, lax, x, weak):
+        def run(p, x, weak):
+            def pick(*order):
+                return lax.switch(p, [lambda x, w, i=i: (x, w)[i] for i in order], x, weak)
+
+            return (
+                lax.cond(p > 0, lambda x: x, lambda x: 0.0, x),
+                lax.cond(p > 0, lambda x: 0.0, lambda x: x, x),
+                pick(0, 1), pick(1, 0), pick(1, 0, 1), pick(0, 1, 1), pick(1, 1),
+            )  # fmt: skip
+
+        run = m.jit(run) if jitted else run
+        return [(y.weak_type, float(y)) for y in run(np.int32(1), x, weak)]
+
+    x, weak = jax.numpy.float32(3), jax.numpy.full((), 2.0)
+    assert (x.weak_type, weak.weak_type) == (False, True)
+    assert results(ft, ft.lax, x, weak) == results(jax, jax.lax, x, weak)

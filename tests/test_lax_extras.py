@@ -174,6 +174,12 @@ def test_stacking():
 # --- arguments of the wrong kind ------------------------------------------------------------------
 
 X = floats(2, 3)
+
+
+def window(lax: Any, sizes: Any, steps: Any) -> Any:
+    return lax.reduce_window(X, 0.0, lax.add, sizes, steps, "SAME")
+
+
 WRONG: dict[str, tuple[Any, type[Exception]]] = {
     "axes that are no sequence": (lambda lax: lax.reduce_sum(X, 0), TypeError),
     "a tuple for an axis": (lambda lax: lax.argmax(X, (0,), np.int32), TypeError),
@@ -190,6 +196,28 @@ WRONG: dict[str, tuple[Any, type[Exception]]] = {
         TypeError,
     ),
     "a padding that is no name": (lambda lax: lax.padtype_to_pads((5,), (2,), (1,), 1), TypeError),
+    "half a stride": (lambda lax: lax.padtype_to_pads((5,), (2,), (1.5,), "SAME"), TypeError),
+    "half a step of a kernel": (
+        lambda lax: lax.conv_general_dilated(floats(1, 2, 8), floats(3, 2, 2), (1.5,), "SAME"),
+        TypeError,
+    ),
+    "half a window": (lambda lax: window(lax, (1.5, 1), (1, 1)), TypeError),
+    "half a step of a window": (lambda lax: window(lax, (1, 1), (1.5, 1)), TypeError),
+    "half a patch": (
+        lambda lax: lax.conv_general_dilated_patches(floats(1, 2, 8), (1.5,), (1,), "VALID"),
+        TypeError,
+    ),
+    "half of a shape": (
+        lambda lax: lax.conv_shape_tuple((1, 3, 8.5), (4, 3, 3), (1,), "SAME"), TypeError,
+    ),
+    "windows that are not spread": (
+        lambda lax: lax.reduce_window_shape_tuple((5, 6), (2, 2), (1, 1), [(0, 0)] * 2, (0, 1)),
+        TypeError,
+    ),
+    "one and a half of the largest": (lambda lax: lax.top_k(X, 1.5), TypeError),
+    "about one and a half": (lambda lax: lax.approx_max_k(X, 1.5), TypeError),
+    "half a key": (lambda lax: lax.sort((X, X), num_keys=1.5), TypeError),
+    "half a bit": (lambda lax: lax.reduce_precision(X, 4.5, 3), TypeError),
 }  # fmt: skip
 
 

@@ -182,10 +182,11 @@ def _call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
 
 def _type(x: Any) -> ArrayType | None:
     """The type of an array, traced or not."""
-    t = getattr(x, "type", None)
-    if not isinstance(t, ArrayType) and hasattr(x, "shape") and hasattr(x, "dtype"):
-        return ArrayType(tuple(x.shape), x.dtype, getattr(x, "weak_type", False))
-    return t if isinstance(t, ArrayType) else None
+    if isinstance(getattr(x, "type", None), ArrayType):
+        return x.type
+    if isinstance(getattr(x, "shape", None), tuple) and hasattr(x, "dtype"):
+        return ArrayType(x.shape, x.dtype, getattr(x, "weak_type", False))
+    return None
 
 
 def _shown(x: Any) -> str:

@@ -158,9 +158,8 @@ def _hashable(dimension_numbers: Any) -> Any:
 
 
 def _axes(axes: Any) -> tuple[int, ...]:
-    return tuple(map(int, axes)) if isinstance(axes, Sequence) or hasattr(axes, "__len__") else (
-        operator.index(axes),
-    )  # fmt: skip
+    several = isinstance(axes, Sequence) or hasattr(axes, "__len__")
+    return tuple(map(operator.index, axes)) if several else (operator.index(axes),)
 
 
 @lru_cache(4096)

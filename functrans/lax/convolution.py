@@ -9,7 +9,7 @@ from jax.lax import ConvDimensionNumbers as ConvDimensionNumbers
 
 from functrans import errors
 from functrans.ir.source import describe, user_source
-from functrans.lax.arguments import mismatch
+from functrans.lax.arguments import integers, mismatch
 from functrans.lax.contraction import contraction_options
 from functrans.lax.convolution_arguments import check_preferred, fractional, pairs, plan_of
 from functrans.lax.convolution_arguments import conv_dimension_numbers as conv_dimension_numbers
@@ -71,11 +71,13 @@ def conv_general_dilated(
             f"conv_general_dilated takes no out_sharding, got {out_sharding}, at\n"
             f"    {describe(user_source())}\nUse in_shardings and out_shardings of jit."
         )
+    name = "conv_general_dilated"
     x, y = typeof(lhs), typeof(rhs)
     plan = plan_of(
-        x, y, tuple(window_strides), padding if isinstance(padding, str) else pairs(padding),
-        None if lhs_dilation is None else tuple(lhs_dilation),
-        None if rhs_dilation is None else tuple(rhs_dilation),
+        x, y, integers(window_strides, name, "window_strides"),
+        padding if isinstance(padding, str) else pairs(padding),
+        None if lhs_dilation is None else integers(lhs_dilation, name, "lhs_dilation"),
+        None if rhs_dilation is None else integers(rhs_dilation, name, "rhs_dilation"),
         conv_dimension_numbers(x.shape, y.shape, dimension_numbers),
         feature_group_count, batch_group_count,
     )  # fmt: skip

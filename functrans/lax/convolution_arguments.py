@@ -16,6 +16,7 @@ from jax.lax import ConvDimensionNumbers
 from functrans import errors
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, dtype_class
+from functrans.lax.arguments import integers
 from functrans.primitives.convolution import conv_general_dilated as _convolution
 from functrans.primitives.convolution import dilated
 
@@ -74,8 +75,11 @@ def padtype_to_pads(
             f"there is no padding {padding!r}, at\n    {describe(user_source())}\n"
             "Give 'SAME', 'SAME_LOWER', 'VALID' or pairs (low, high), one per spatial axis."
         )
+    sizes = [integers(given, "padtype_to_pads", what) for given, what in (
+        (in_shape, "in_shape"), (window_shape, "window_shape"), (window_strides, "window_strides"),
+    )]  # fmt: skip
     made = []
-    for n, k, s in zip(in_shape, window_shape, window_strides, strict=True):
+    for n, k, s in zip(*sizes, strict=True):
         extra = max(0, (-(-n // s) - 1) * s + k - n)
         small, large = extra // 2, extra - extra // 2
         made.append((small, large) if kind == "SAME" else (large, small))
@@ -183,10 +187,10 @@ def plan_of(
         raise _wrong(f"padding must hold one pair per spatial axis, {n}, got {padding}")
     _check_features(x, y, numbers, feature_groups, batch_groups)
     window = {
-        "strides": tuple(map(int, strides)),
+        "strides": strides,
         "padding": padding,
-        "lhs_dilation": tuple(map(int, lhs_dilation)),
-        "rhs_dilation": tuple(map(int, rhs_dilation)),
+        "lhs_dilation": lhs_dilation,
+        "rhs_dilation": rhs_dilation,
     }
     return _named(x, y, numbers, feature_groups, batch_groups, window)
 

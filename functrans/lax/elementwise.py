@@ -436,7 +436,8 @@ def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> An
     >>> print(lax.reduce_precision(3.1, exponent_bits=5, mantissa_bits=1))
     3.0
     """
-    bits = {"exponent_bits": int(exponent_bits), "mantissa_bits": int(mantissa_bits)}
+    given = {"exponent_bits": exponent_bits, "mantissa_bits": mantissa_bits}
+    bits = {what: integer(n, "reduce_precision", what) for what, n in given.items()}
     return bind(PRIMITIVES["reduce_precision"], (_operand(operand),), bits)
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from functrans.lax.arguments import as_array, invalid, mismatch
+from functrans.lax.arguments import as_array, integers, invalid, mismatch
 from functrans.lax.contraction import dot_general
 from functrans.lax.convolution import conv_general_dilated
-from functrans.lax.convolution_arguments import conv_dimension_numbers, padtype_to_pads
+from functrans.lax.convolution_arguments import conv_dimension_numbers, padtype_to_pads, pairs
 from functrans.primitives.shape import move_axis
 from functrans.trace import typeof
 
@@ -54,7 +54,7 @@ def conv_general_dilated_patches(
         (1, 6, 6)
     """
     x = as_array(lhs)
-    sizes = tuple([int(n) for n in filter_shape])
+    sizes = integers(filter_shape, "conv_general_dilated_patches", "filter_shape")
     numbers = conv_dimension_numbers(typeof(x).shape, (1, 1, *sizes), dimension_numbers)
     lhs_spec, rhs_spec, _ = numbers
     channels, count = typeof(x).shape[lhs_spec[1]], math.prod(sizes)
@@ -105,7 +105,7 @@ def conv_general_dilated_local(
         x, filter_shape, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers,
         first,
     )  # fmt: skip
-    sizes = tuple([int(n) for n in filter_shape])
+    sizes = integers(filter_shape, "conv_general_dilated_local", "filter_shape")
     numbers = conv_dimension_numbers(typeof(x).shape, (1, 1, *sizes), dimension_numbers)
     _, rhs_spec, out_spec = numbers
     pairs = sorted(zip(out_spec[2:], rhs_spec[2:], strict=True))  # of spatial axes, as they stand
@@ -173,14 +173,22 @@ def conv_shape_tuple(
     >>> conv_shape_tuple((1, 3, 8), (16, 3, 3), (2,), "SAME")
     (1, 16, 4)
     """
-    space, window = tuple(lhs_shape[2:]), tuple(rhs_shape[2:])
-    if isinstance(pads, str):
-        pads = padtype_to_pads(space, window, strides, pads)
+    name = "conv_shape_tuple"
+    lhs_shape, rhs_shape, strides = [
+        integers(given, name, what)
+        for given, what in (
+            (lhs_shape, "lhs_shape"), (rhs_shape, "rhs_shape"), (strides, "strides"),
+        )
+    ]  # fmt: skip
+    space, window = lhs_shape[2:], rhs_shape[2:]
+    if lhs_shape[0] % batch_group_count:
+        raise invalid(name, f"{lhs_shape[0]} examples do not make {batch_group_count} groups")
+    pads = padtype_to_pads(space, window, strides, pads) if isinstance(pads, str) else pairs(pads)
     if len(pads) != len(space):
-        raise mismatch("conv_shape_tuple", f"expects {len(space)} pairs of padding, got {pads}")
+        raise mismatch(name, f"expects {len(space)} pairs of padding, got {pads}")
     padded = [n + low + high for n, (low, high) in zip(space, pads, strict=True)]
     if min(padded, default=0) < 0:
-        raise invalid("conv_shape_tuple", f"padding {pads} removes more than there is of {space}")
+        raise invalid(name, f"padding {pads} removes more than there is of {space}")
     out = [
         0 if n < k else (n - k) // s + 1 for n, k, s in zip(padded, window, strides, strict=True)
     ]

@@ -14,6 +14,7 @@ from functrans.lax.arguments import (
     as_array,
     axis_index,
     check_sizes,
+    integer,
     invalid,
     mismatch,
     sizes_of,
@@ -193,9 +194,10 @@ def _approximate(
     axis = axis_index(axis, t.ndim, name)
     if dtype_class(t.dtype) != "float":
         raise invalid(name, f"takes floats, not {t.dtype}")
+    k, override = integer(k, name, "k"), integer(override, name, "reduction_input_size_override")
     if not 0 < k <= t.shape[axis]:
         raise invalid(name, f"k must lie in 1..{t.shape[axis]}, the size of axis {axis}, got {k}")
     return _platforms.approx_top_k(
-        x, k=int(k), reduction_dimension=axis, recall_target=float(recall), is_max_k=is_max_k,
-        reduction_input_size_override=int(override), aggregate_to_topk=bool(whole),
+        x, k=k, reduction_dimension=axis, recall_target=float(recall), is_max_k=is_max_k,
+        reduction_input_size_override=override, aggregate_to_topk=bool(whole),
     )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from functrans.ir.types import dtype_class
-from functrans.lax.arguments import as_array, axis_index, invalid, mismatch
+from functrans.lax.arguments import as_array, axis_index, integer, invalid, mismatch
 from functrans.primitives import sorting as _sorting
 from functrans.trace import typeof
 
@@ -40,10 +40,11 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
     xs = [as_array(x) for x in operand] if several else [as_array(operand)]
     if not xs:
         raise mismatch("sort", "requires at least one operand")
+    num_keys = integer(num_keys, "sort", "num_keys")
     if not 1 <= num_keys <= len(xs):
         raise invalid("sort", f"num_keys={num_keys} must lie in 1..{len(xs)}, the operands given")
     axis = axis_index(dimension, len(xs[0].shape), "sort")
-    outs = _sorting.sort(*xs, dimension=axis, is_stable=bool(is_stable), num_keys=int(num_keys))
+    outs = _sorting.sort(*xs, dimension=axis, is_stable=bool(is_stable), num_keys=num_keys)
     return tuple(outs) if several else outs[0]
 
 
@@ -75,6 +76,7 @@ def top_k(operand: Any, k: int, *, axis: int = -1, is_stable: bool = True) -> li
     axis = axis_index(axis, len(shape), "top_k")
     if dtype_class(typeof(x).dtype) == "complex":
         raise invalid("top_k", "complex numbers have no order")
+    k = integer(k, "top_k", "k")
     if not 0 <= k <= shape[axis]:
         raise invalid("top_k", f"k={k} must lie in 0..{shape[axis]}, the size of axis {axis}")
-    return _sorting.top_k(x, k=int(k), axis=axis)
+    return _sorting.top_k(x, k=k, axis=axis)

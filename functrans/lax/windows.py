@@ -13,7 +13,7 @@ from functrans import pytrees as tree
 from functrans.ir.program import Equation, Literal, Program
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, dtype_class
-from functrans.lax.arguments import as_array, invalid, mismatch
+from functrans.lax.arguments import as_array, integers, invalid, mismatch
 from functrans.lax.convolution_arguments import padtype_to_pads
 from functrans.lax.elementwise import operand as number_or_array
 from functrans.primitives import windows as _windows
@@ -102,16 +102,22 @@ def _window(
     shape: Sequence[int], sizes: Any, strides: Any, padding: Any, base: Any, apart: Any
 ) -> dict[str, Any]:
     """The parameters of the primitives."""
-    sizes = tuple([int(n) for n in sizes])
+    name = "reduce_window"
+    sizes = integers(sizes, name, "window_dimensions")
     ones = (1,) * len(sizes)
     strides, base, apart = [
-        ones if x is None else tuple([int(n) for n in x]) for x in (strides, base, apart)
-    ]
+        ones if x is None else integers(x, name, what)
+        for x, what in (
+            (strides, "window_strides"), (base, "base_dilation"), (apart, "window_dilation"),
+        )
+    ]  # fmt: skip
+    if min((*strides, *base, *apart), default=1) < 1:
+        raise mismatch(name, f"strides and dilations are positive, got {strides}, {base}, {apart}")
     if isinstance(padding, str):
         lengths = (len(shape), len(sizes), len(strides), len(apart))
         if len(set(lengths)) != 1:
             raise mismatch(
-                "reduce_window",
+                name,
                 f"the operand has shape {tuple(shape)}, so window_dimensions {sizes}, "
                 f"window_strides {strides} and window_dilation {apart} must have {len(shape)} "
                 "entries",
@@ -121,7 +127,7 @@ def _window(
     return {
         "window_dimensions": sizes,
         "window_strides": strides,
-        "padding": tuple([(int(low), int(high)) for low, high in padding]),
+        "padding": tuple([integers(ends, name, "padding") for ends in padding]),
         "base_dilation": base,
         "window_dilation": apart,
     }
@@ -230,8 +236,8 @@ def reduce_window_shape_tuple(
         >>> reduce_window_shape_tuple((8, 8), (2, 3), (2, 1), ((0, 0), (1, 1)))
         (4, 8)
     """
-    ones = (1,) * len(operand_shape)
-    return _windows.window_counts(
-        operand_shape, window_dimensions, window_strides, padding, base_dilation or ones,
-        window_dilation or ones,
-    )  # fmt: skip
+    window = _window(
+        operand_shape, window_dimensions, window_strides, padding, base_dilation, window_dilation
+    )
+    shape = integers(operand_shape, "reduce_window_shape_tuple", "operand_shape")
+    return _windows.window_counts(shape, *window.values())

@@ -344,11 +344,10 @@ def squareplus(x: Any, b: Any = 4) -> Any:
 
     Source: `jax.nn.squareplus`.
     """
-    t = typeof(b)
-    x = _floats(x, "squareplus", weak=t.weak_type and is_inexact(t.dtype))
     if b.__class__ in SCALARS:
+        x = _floats(x, "squareplus", weak=b.__class__ in (float, complex))
         return div(add(x, sqrt(add(square(x), b))), 2.0)
-    return ufuncs.divide(ufuncs.add(x, ufuncs.sqrt(ufuncs.add(square(x), b))), 2)
+    return ufuncs.divide(ufuncs.add(x, ufuncs.sqrt(ufuncs.add(ufuncs.square(x), b))), 2)
 
 
 @composite

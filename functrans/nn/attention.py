@@ -154,6 +154,8 @@ def _seen(
     for lengths, places in ((query_lengths, rows), (key_lengths, columns)):
         if lengths is not None:
             ends = array_of(lengths, name)
+            if dtype_class(typeof(ends).dtype) not in ("int", "uint"):
+                raise invalid(name, f"lengths are integers, got {typeof(ends)}")
             if typeof(ends).ndim != 1:
                 raise invalid(name, f"lengths are a vector over the batch, got {typeof(ends)}")
             seen.append(less(places, reshape(ends, (-1, 1, 1, 1, 1))))

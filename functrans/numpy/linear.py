@@ -13,6 +13,7 @@ import numpy as np
 from functrans import errors
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, dtype_class
+from functrans.lax.arguments import integer
 from functrans.lax.contraction import contraction_options, product_of
 from functrans.numpy import prims
 from functrans.numpy.promotion import (
@@ -301,7 +302,7 @@ def tensordot(
             raise mismatch("tensordot", f"axes must be an int or a pair, got {axes}")
         ours, theirs = axes_of(axes[0], n, "tensordot"), axes_of(axes[1], m, "tensordot")
     else:
-        count = int(axes)
+        count = integer(axes, "tensordot", "axes")
         if count > min(n, m):
             raise mismatch("tensordot", f"axes={count} is more than the axes of {ta} or {tb}")
         ours, theirs = tuple(range(n - count, n)), tuple(range(count))

@@ -33,7 +33,6 @@ from functrans.numpy.reductions import sum as sum_over
 from functrans.numpy.selecting import where
 from functrans.primitives import linalg_systems as _systems
 from functrans.primitives.call import composite
-from functrans.primitives.conversion import real_dtype
 from functrans.primitives.linalg_factors import geqrf
 from functrans.primitives.linalg_products import adjoint, conj, diagonal, einsum, matmul
 from functrans.trace import full, literal, typeof
@@ -221,7 +220,7 @@ def lstsq(
     columns = shaping.reshape(b, (tb.shape[0], -1 if tb.size else 0)) if tb.ndim == 1 else b
     x, rank, s = _least_squares(a, columns, rcond)
     if numpy_resid and (ta.shape[0] <= ta.shape[1] or int(rank) < ta.shape[1]):
-        residuals: Any = full(0, ArrayType((0,), real_dtype(ta.dtype)))
+        residuals: Any = full(0, ArrayType((0,), canonical_dtype(np.dtype("float64"))))
     else:
         residuals = norm(ufuncs.subtract(columns, matmul(a, x)), axis=0) ** 2
     return shaping.ravel(x) if tb.ndim == 1 else x, residuals, rank, s

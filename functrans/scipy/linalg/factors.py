@@ -9,6 +9,7 @@ import numpy as np
 from functrans import errors, lax
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, dtype_class
+from functrans.lax.arguments import integers
 from functrans.numpy import shaping
 from functrans.numpy.grids import diag, eye, tril, triu
 from functrans.numpy.linalg.factors import inexact, shape_error
@@ -245,6 +246,8 @@ def eigh_tridiagonal(
     d, e = array_of(d, name), array_of(e, name, 1)
     if typeof(d).dtype != typeof(e).dtype or typeof(d).dtype.name not in DTYPES:
         raise mismatch(name, f"takes two of one dtype among {DTYPES}, got {typeof(d)}, {typeof(e)}")
+    if typeof(d).ndim != 1 or typeof(e).shape != (max(typeof(d).size - 1, 0),):
+        raise shape_error(name, f"takes n elements and n - 1, got {typeof(d)} and {typeof(e)}")
     if select == "v":
         raise errors.MissingRule(
             f"{name}: values cannot be selected by size, at\n    {describe(user_source())}\n"
@@ -254,7 +257,8 @@ def eigh_tridiagonal(
         raise invalid(name, f"takes select='a', or 'i' and a select_range, got {select!r}")
     span = None
     if select == "i" and select_range is not None:
-        span = int(select_range[0]), int(select_range[1]) + 1
+        first, last = integers(select_range, name, "select_range")
+        span = first, last + 1
         if span[0] >= span[1]:
             raise invalid(name, f"select_range {select_range} holds no index")
     return _eigh_tridiagonal(d, e, bool(eigvals_only), span)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from functrans.ir.types import ArrayType, dtype_class
+from functrans.lax.arguments import check_sizes, integer
 from functrans.numpy import joining
 from functrans.numpy.creation import asarray, or_float
 from functrans.numpy.grids import diag, eye
@@ -288,12 +289,16 @@ def _numbers(values: Any, dtype: Any = None) -> Any:
     return cast(array_of(np.asarray(values, np.float64), "array"), or_float(dtype))
 
 
+def _size(name: str, n: Any) -> int:
+    return check_sizes((integer(n, name, "n"),), name)[0]
+
+
 def hilbert(n: int) -> Any:
     """The matrix 1 / (i + j + 1).
 
     Source: `jax.scipy.linalg.hilbert`.
     """
-    i = np.arange(n)
+    i = np.arange(_size("hilbert", n))
     return _numbers(1 / (i[:, None] + i + 1))
 
 
@@ -302,14 +307,15 @@ def invhilbert(n: int) -> Any:
 
     Source: `jax.scipy.linalg.invhilbert`.
     """
-    return _numbers(_table(n, lambda i, j: (
+    return _numbers(_table("invhilbert", n, lambda i, j: (
         (-1) ** (i + j) * (i + j + 1) * comb(n + i, n - j - 1) * comb(n + j, n - i - 1)
         * comb(i + j, i) ** 2
     )))  # fmt: skip
 
 
-def _table(n: int, element: Any) -> list[list[float]]:
-    return [[float(element(i, j)) for j in range(n)] for i in range(n)]
+def _table(name: str, n: Any, element: Any) -> np.ndarray:
+    n = _size(name, n)
+    return np.reshape([float(element(i, j)) for i in range(n) for j in range(n)], (n, n))
 
 
 def _pascal_kind(name: str, kind: str | None) -> str:
@@ -338,7 +344,7 @@ def pascal(n: int, kind: str | None = None) -> Any:
         "upper": lambda i, j: comb(j, i),
         "symmetric": lambda i, j: comb(i + j, i),
     }[kind]
-    return _numbers(np.reshape(_table(n, made), (n, n)), np.float32)
+    return _numbers(_table("pascal", n, made), np.float32)
 
 
 def invpascal(n: int, kind: str | None = None) -> Any:
@@ -347,7 +353,7 @@ def invpascal(n: int, kind: str | None = None) -> Any:
     Source: `jax.scipy.linalg.invpascal`.
     """
     kind = _pascal_kind("invpascal", kind)
-    lower = np.reshape(_table(n, lambda i, j: (-1) ** (i + j) * comb(i, j)), (n, n))
+    lower = _table("invpascal", n, lambda i, j: (-1) ** (i + j) * comb(i, j))
     return _numbers({"lower": lower, "upper": lower.T, "symmetric": lower.T @ lower}[kind])
 
 
@@ -356,7 +362,7 @@ def helmert(n: int, full: bool = False) -> Any:
 
     Source: `jax.scipy.linalg.helmert`.
     """
-    if n < 1:
+    if _size("helmert", n) < 1:
         raise invalid("helmert", f"n must be positive, got {n}")
     k = np.arange(1, n)[:, None]
     j = np.arange(n)
@@ -369,6 +375,7 @@ def hadamard(n: int, dtype: Any = int) -> Any:
 
     Source: `jax.scipy.linalg.hadamard`.
     """
+    n = integer(n, "hadamard", "n")
     if n < 1 or n & (n - 1):
         raise invalid("hadamard", f"n must be a power of 2, got {n}")
     made = np.ones((1, 1))
@@ -391,7 +398,7 @@ def dft(n: int, scale: str | None = None, *, dtype: Any = None) -> Any:
     kind = complex_dtype(or_float(None)) if dtype is None else user_dtype(dtype)
     if dtype_class(kind) != "complex":
         raise invalid("dft", f"dtype must be complex, got {kind}")
-    i = np.arange(n)
+    i = np.arange(_size("dft", n))
     made = np.exp(-2j * np.pi * ((i[:, None] * i) % max(n, 1)) / max(n, 1))
     made /= {None: 1, "sqrtn": sqrt(n), "n": n}[scale]
     return array_of(made.astype(kind), "dft")
