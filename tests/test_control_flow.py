@@ -229,9 +229,6 @@ VALUES = [
         np_.arange(3.0),
     ),  # JAX takes only tuples and lists from 0.11 on
     lambda lax, np_: lax.fori_loop(0, np_.int16(3), lambda i, c: c + i, np_.int16(0)),
-    lambda lax, np_: lax.custom_linear_solve(
-        lambda x: 2 * x, np_.arange(3), lambda f, b: b / 2, symmetric=True
-    ),
 ]
 
 

@@ -341,6 +341,18 @@ def test_the_derivative_may_be_run_where_it_cannot_be_transposed():
         ft.grad(f)(2.0)
 
 
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int32"])
+def test_integers_are_solved_for_in_floats(dtype):
+    def solved(lax, b):
+        return lax.custom_linear_solve(lambda x: 2 * x, b, lambda f, b: b / 2, symmetric=True)
+
+    b = jax.numpy.arange(3).astype(dtype)
+    ours, theirs = solved(lax, b), solved(jax.lax, b)
+    np.testing.assert_array_equal(ours, theirs)
+    assert (ours.dtype, ours.weak_type) == (theirs.dtype, theirs.weak_type)
+    np.testing.assert_array_equal(ft.jit(lambda b: solved(lax, b))(b), theirs)  # JAX has no code
+
+
 # --- errors ---------------------------------------------------------------------------------------
 
 ONES = np.ones(3, "float32")
