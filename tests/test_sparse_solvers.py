@@ -458,3 +458,15 @@ def test_misuse_of_gmres():
     for name in ("gmres", "bicgstab"):
         with pytest.raises(errors.NotLinear, match="not linear"):
             getattr(ours, name)(lambda x: x**2, B)
+
+
+@pytest.mark.parametrize("integers", [False, True])
+@pytest.mark.parametrize("name", ["cg", "bicgstab", "gmres"])
+def test_weak_right_hand_sides(name, integers):
+    matrix = jax_numpy.asarray(np.diag([2, 4, 5]), int if integers else "float16")
+    if name != "cg" and not integers:  # where JAX has none
+        matrix = matrix.astype("float64")
+    weak = jax_numpy.full(3, 2.0)
+    mine, other = [getattr(module, name)(matrix, weak)[0] for _, _, module in BOTH]
+    assert (mine.dtype, mine.weak_type) == (other.dtype, other.weak_type)
+    np.testing.assert_allclose(mine, other, rtol=1e-3)

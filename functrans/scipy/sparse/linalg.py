@@ -170,6 +170,8 @@ def _solved(
     b, x0 = vectors(name, b, x0)
     if any(typeof(x).weak_type for x in tree.leaves(b)):
         b, x0 = vectors(name, as_made(name, A, b), x0)
+        if name == "cg":  # of which JAX's steps are strong
+            b, x0 = tree.map(lambda x: x.astype(x.dtype), (b, x0))
     if maxiter is None:
         maxiter = 10 * sum([x.size for x in tree.leaves(b)])
     given = {"tol": tol, "atol": atol, "maxiter": maxiter}
