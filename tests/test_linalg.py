@@ -389,6 +389,10 @@ SQUARE, FLAT = np.ones((3, 3), np.float32), np.ones((3, 2), np.float32)
         (lambda: fnp.linalg.vecdot(SQUARE, SQUARE, axis=5), IndexError, "axis 5 is out of bounds"),
         (lambda: fnp.linalg.svd(SQUARE.astype("float16")), NotImplementedError, "not float16"),
         (lambda: scipy_linalg.eigh(SQUARE, eigvals=(0, 1)), NotImplementedError, "eigvals=None"),
+        (
+            lambda: lax.linalg.ormqr(FLAT, np.ones(3, "float32"), FLAT, left=True),
+            ValueError, r"3 factors for f32\[3,2\] reflectors",
+        ),
         (lambda: lax.linalg.lu(np.ones((2, 2), int)), TypeError, "takes float32, .* not int"),
         (lambda: lax.linalg.lu(SQUARE[0]), TypeError, "takes matrices"),
         (lambda: lax.linalg.triangular_solve(SQUARE, SQUARE + 1j), TypeError, "must have dtype"),

@@ -27,6 +27,7 @@ from functrans.errors import (
     IntegerOverflow,
     InvalidArgument,
     InvalidIndex,
+    NotAnArray,
     TypeMismatch,
     UnsupportedChoice,
 )
@@ -108,14 +109,15 @@ _OURS = {
     TypeError: TypeMismatch, ValueError: InvalidArgument, IndexError: InvalidIndex,
     OverflowError: IntegerOverflow, NotImplementedError: UnsupportedChoice,
     ZeroDivisionError: DivisionByZero, np.exceptions.AxisError: AxisOutOfBounds,
+    AttributeError: NotAnArray,
 }  # fmt: skip
 
 
-def named_boundary(function: _F, name: str | None = None) -> _F:
-    """A `boundary` around a function of arrays that users call by `name`: its errors say that name
-    and what it was called with; one of Python, NumPy or JAX below us becomes one of ours. An error
-    of a function that the user gave stays as it is."""
-    own = function.__name__
+def named_boundary(function: _F, name: str | None = None, own: str | None = None) -> _F:
+    """A `boundary` around a function of arrays that users call by `name`, and that calls itself
+    `own`: its errors say that name and what it was called with; one of Python, NumPy or JAX below
+    us becomes one of ours. An error of a function that the user gave stays as it is."""
+    own = function.__name__ if own is None else own
     name = own if name is None else name
 
     @functools.wraps(function)
@@ -169,9 +171,14 @@ def _complete(error: Exception, name: str, args: tuple[Any, ...], kwargs: dict[s
     """Let an error of ours say the call, unless it names the function and its arrays already, or is
     about a function that was given: it says which."""
     text, given = str(error), [*args, *kwargs.values()]
-    said = [name, *[str(t) for x in given if (t := _type(x)) is not None]]
-    of_functions = any(callable(x) and not isinstance(x, type) for x in given)
-    if not of_functions and not all(word in text for word in said) and text in error.args:
+    first = text.split("\n")[0]  # what follows may quote the user's line
+    functions = [x for x in given if callable(x) and not isinstance(x, type)]
+    if functions:
+        names = [name, *[getattr(f, "__name__", name) for f in functions]]
+        said = any(word in first for word in names)
+    else:
+        said = name in first and all(str(t) in text for x in given if (t := _type(x)) is not None)
+    if not said and text in error.args:
         error.args = (f"{text}\n{_call(name, args, kwargs)}", *error.args[1:])
 
 

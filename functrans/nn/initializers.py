@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from functrans import random
+from functrans.ir.tracebacks import named_boundary
 from functrans.ir.types import dtype_class
 from functrans.lax.arguments import placed
 from functrans.numpy import creation, linalg
@@ -53,8 +54,7 @@ def _initializer(
         to = user_dtype(float if dtype is None else dtype)
         return placed(draw(key, sizes_of(shape), to), out_sharding)
 
-    init.__name__ = init.__qualname__ = name
-    return init
+    return named_boundary(init, name)
 
 
 def _at(value: Any, dtype: Any) -> Any:

@@ -25,6 +25,7 @@ from functrans.numpy.promotion import (
 from functrans.primitives.arithmetic import is_finite, max_, sign
 from functrans.primitives.call import composite
 from functrans.primitives.complex_numbers import abs_, real
+from functrans.primitives.conversion import convert_element_type
 from functrans.primitives.elementwise import add, eq, lt, mul, ne, splat, sub
 from functrans.primitives.joining import iota
 from functrans.primitives.reduction import reduce_max, reduce_sum
@@ -168,10 +169,11 @@ def logsumexp(
       >>> print(ft.nn.logsumexp(jnp.array([1000.0, -jnp.inf])))
       1000.0
     """
+    a = value_of(a, "logsumexp")
+    if where is not None and typeof(a).dtype == bool:
+        # beside the number in place of what is left out
+        a = convert_element_type(a, dtype=typeof(0).dtype, weak_type=b is not None)
     if b is None:
-        a = value_of(a, "logsumexp")
-        if where is not None and typeof(a).dtype == bool:
-            a = cast(a, typeof(0).dtype)  # beside the number in place of what is left out
         a = _floats(a, "logsumexp")
     else:
         a, b = align_inexact((a, b), "logsumexp")

@@ -14,6 +14,7 @@ from typing import Any
 
 from functrans import errors
 from functrans.ir.source import describe, user_source
+from functrans.ir.tracebacks import named_boundary
 from functrans.lax.loops import scan
 from functrans.numpy.creation import full_like
 from functrans.numpy.indexing import At, getitem, take
@@ -84,8 +85,14 @@ class ufunc(metaclass=_Ufuncs):
         self.nin, self.nout = nin, nout
         self.nargs = nin if nargs is None else nargs
         self.identity = identity
-        self._call = call or vectorize(func)
-        self._own = {"reduce": reduce, "accumulate": accumulate, "at": at, "reduceat": reduceat}
+        self._call = call or named_boundary(
+            vectorize(func), f"frompyfunc({self.__name__})", "vectorize"
+        )
+        own = {"reduce": reduce, "accumulate": accumulate, "at": at, "reduceat": reduceat}
+        self._own = {
+            method: function and named_boundary(function, f"{self.__name__}.{method}")
+            for method, function in own.items()
+        }
 
     def __repr__(self) -> str:
         return f"<jnp.ufunc '{self.__name__}'>"

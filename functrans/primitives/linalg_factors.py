@@ -271,6 +271,8 @@ class Ormqr(MatrixOperation):
     def shapes(
         self, a: ArrayType, taus: ArrayType, c: ArrayType, *, left: bool, **how: bool
     ) -> Any:
+        if taus.shape[0] > min(a.shape):
+            raise self.misfit((a, taus, c), f"there are {taus.shape[0]} factors for {a} reflectors")
         have = c.shape[0 if left else 1]
         if have != a.shape[0]:
             raise self.misfit(

@@ -123,6 +123,7 @@ class gaussian_kde:
         """The probability of an interval, of one dimension."""
         if self.d != 1:
             raise invalid("integrate_box_1d", "only handles 1D pdfs")
+        low, high = [array_of(x, "integrate_box_1d") for x in (low, high)]
         if jnp.ndim(low) or jnp.ndim(high):
             raise invalid("integrate_box_1d", "the limits of integration must be scalars")
         sigma = jnp.squeeze(jnp.sqrt(self.covariance))
@@ -161,7 +162,10 @@ class gaussian_kde:
     def _log_kernels(self, points: Any) -> Any:
         """[m, n]: the logarithm of the normal density around each sample, at each point."""
         points, dataset, precision = _inexact(
-            "gaussian_kde", jnp.atleast_2d(points), self.dataset, self.inv_cov
+            "gaussian_kde",
+            jnp.atleast_2d(array_of(points, "gaussian_kde")),
+            self.dataset,
+            self.inv_cov,
         )
         d, m = typeof(points).shape
         if d != self.d:
