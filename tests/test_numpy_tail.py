@@ -623,3 +623,14 @@ def test_interp_is_of_the_widest_dtype():
         ours, theirs = [m.numpy.interp(x, at, values, left=-1.0) for m in (ft, jax)]
         assert (ours.dtype, ours.weak_type) == (theirs.dtype, theirs.weak_type)
         np.testing.assert_allclose(ours, theirs, rtol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["nanvar", "nanstd"])
+def test_gradients_where_too_few_are_left(name):
+    x = np.array([[1.0, 4.0, np.nan], [np.nan, 2.0, np.nan]], np.float32)
+    ours, theirs = (
+        transform.grad(lambda x, m=m: m.nansum(getattr(m, name)(x, axis=1, ddof=1)))(x)
+        for transform, m in ((ft, ft_numpy), (jax, jax_numpy))
+    )
+    np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+    assert not np.asarray(ours)[1].any()

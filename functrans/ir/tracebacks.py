@@ -38,6 +38,7 @@ from functrans.ir.types import ArrayType
 if os.environ.get("FUNCTRANS_TRACEBACK") == "full" and "JAX_TRACEBACK_FILTERING" not in os.environ:
     flags.update("jax_traceback_filtering", "off")
 
+_T = TypeVar("_T")
 _F = TypeVar("_F", bound=Callable[..., Any])
 _NOTE = "(frames of functrans and JAX are hidden: FUNCTRANS_TRACEBACK=full shows them)"
 _NOTE_OF_JAX = "JAX has removed its internal frames"
@@ -113,11 +114,11 @@ _OURS = {
 }  # fmt: skip
 
 
-def named_boundary(function: _F, name: str | None = None, own: str | None = None) -> _F:
-    """A `boundary` around a function of arrays that users call by `name`, and that calls itself
-    `own`: its errors say that name and what it was called with; one of Python, NumPy or JAX below
-    us becomes one of ours. An error of a function that the user gave stays as it is."""
-    own = function.__name__ if own is None else own
+def named_boundary(function: _F, name: str | None = None) -> _F:
+    """A `boundary` around a function of arrays that users call by `name`: its errors say that name
+    and what it was called with; one of Python, NumPy or JAX below us becomes one of ours. An error
+    of a function that the user gave stays as it is."""
+    own = function.__name__
     name = own if name is None else name
 
     @functools.wraps(function)
@@ -127,19 +128,26 @@ def named_boundary(function: _F, name: str | None = None, own: str | None = None
         except Exception as error:
             if name != own:
                 _rename(error, own, name)
-            ours = _OURS.get(type(error))
-            below = (ours or isinstance(error, FunctransError)) and _came_from_below(error)
-            if ours and below:
-                found = ours(_told(name, error, args, kwargs))
-                hide_frames(error)
-                raise found from error
-            if below:
-                _complete(error, name, args, kwargs)
-            hide_frames(error)
-            raise
+            found = _with_call(error, name, args, kwargs)
+            if found is error:
+                raise
+            raise found from error
 
     call.__name__ = call.__qualname__ = name
     return call  # type: ignore[return-value]
+
+
+def _with_call(error: Exception, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The error, or one of ours in its place, that says which call it is about; its frames
+    hidden. Its traceback begins with the frame of a boundary."""
+    found, ours = error, _OURS.get(type(error))
+    if (ours or isinstance(error, FunctransError)) and _came_from_below(error):
+        if ours:
+            found = ours(_told(name, error, args, kwargs))
+        else:
+            _complete(error, name, args, kwargs)
+    hide_frames(error)
+    return found
 
 
 def _rename(error: Exception, own: str, name: str) -> None:
@@ -152,8 +160,8 @@ def _rename(error: Exception, own: str, name: str) -> None:
 def _came_from_below(error: Exception) -> bool:
     """Was it raised in what our function called, and in no function of the user's?"""
     tb = error.__traceback__.tb_next if error.__traceback__ else None  # the first frame is `call`
-    if tb is None:  # the function was not entered: Python says how it is called
-        return False
+    if tb is None:  # its frames are hidden already, or Python says how the function is called
+        return isinstance(error, FunctransError)
     while tb is not None:
         if is_users(tb.tb_frame.f_code):
             return False
@@ -178,8 +186,9 @@ def _complete(error: Exception, name: str, args: tuple[Any, ...], kwargs: dict[s
         said = any(word in first for word in names)
     else:
         said = name in first and all(str(t) in text for x in given if (t := _type(x)) is not None)
-    if not said and text in error.args:
-        error.args = (f"{text}\n{_call(name, args, kwargs)}", *error.args[1:])
+    alone = re.sub(r"\nCalled as .*$", "", text)  # not by a function of ours
+    if (alone != text or not said) and text in error.args:
+        error.args = (f"{alone}\n{_call(name, args, kwargs)}", *error.args[1:])
 
 
 def _call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
@@ -207,10 +216,38 @@ def _shown(x: Any) -> str:
     return f"{x!r:.40}" if t is None else str(t)
 
 
+def guard_methods(cls: type[_T]) -> type[_T]:
+    """Put a `named_boundary` around the methods of a class, whose errors say `Class.method`, or
+    what the object says it is called."""
+    for name, value in list(vars(cls).items()):
+        of_class = isinstance(value, classmethod)
+        function = value.__func__ if of_class else value
+        if isinstance(function, FunctionType) and (not name.startswith("_") or name == "__call__"):
+            shown = _guarded_method(function, cls.__name__, name)
+            setattr(cls, name, classmethod(shown) if of_class else shown)
+    return cls
+
+
+def _guarded_method(function: Any, owner: str, name: str) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(self, *args, **kwargs)
+        except Exception as error:
+            called = getattr(self, "said", owner) + (f".{name}" if name != "__call__" else "")
+            found = _with_call(error, called, args, kwargs)
+            if found is error:
+                raise
+            raise found from error
+
+    return call
+
+
 def guard(package: ModuleType) -> None:
     """Put a `named_boundary` around the functions that a package shows to its users. Our own calls
     go to the modules that define them, and pay nothing."""
-    for name, value in list(vars(package).items()):
+    for name in getattr(package, "__all__", list(vars(package))):
+        value: Any = vars(package).get(name)  # what is loaded when it is asked for is not there yet
         ours = isinstance(value, FunctionType) and value.__module__.startswith("functrans")
         if ours and not name.startswith("_"):
             shown = named_boundary(value, name)

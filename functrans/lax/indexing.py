@@ -14,6 +14,8 @@ from functrans.ir.types import dtype_class
 from functrans.lax.arguments import (
     as_array,
     axis_index,
+    check_sizes,
+    integers,
     invalid,
     mismatch,
     mode_of,
@@ -287,7 +289,7 @@ def gather(
       [30 10]
     """
     operand, start_indices = as_array(operand), as_array(start_indices)
-    d, sizes = dimension_numbers, sizes_of(slice_sizes)
+    d, sizes = dimension_numbers, check_sizes(sizes_of(slice_sizes), "gather")
     axes = _axes(
         operand, start_indices, d.offset_dims, d.collapsed_slice_dims, d.start_index_map,
         d.operand_batching_dims, d.start_indices_batching_dims,
@@ -416,22 +418,27 @@ def _axes(
     """XLA's dimension numbers as names: 0.. for the axes of the operand, further ones for those of
     the indices that are not batch axes."""
     n, m = typeof(operand).ndim, typeof(indices).ndim - 1
+    windows, dropped, indexed, batch, batch_of = [
+        integers(given, "gather and scatter", "the dimension numbers")
+        for given in (windows, dropped, indexed, batch, batch_of)
+    ]
     shared = dict(zip(batch_of, batch, strict=True))
     index_names = [shared.get(j, n + j) for j in range(m)]
     kept = [d for d in range(n) if d not in dropped and d not in batch]
     total = m + len(kept)
-    if len(windows) != len(kept) or any([not 0 <= k < total for k in windows]):
+    places = {k for k in windows if 0 <= k < total}
+    if not len(windows) == len(kept) == len(places):
         raise mismatch(
             "gather and scatter",
             f"{len(kept)} axes of {typeof(operand)} are neither collapsed, inserted nor batching: "
-            f"each has a place among the {total} axes of the slices, got {tuple(windows)}",
+            f"each has a place among the {total} axes of the slices, got {windows}",
         )
     rest = iter(index_names)
     window = iter(kept)
     slices = [next(window) if k in windows else next(rest) for k in range(total)]
     return {
         "operand": tuple(range(n)), "indices": tuple(index_names), "slices": tuple(slices),
-        "indexed": tuple(indexed),
+        "indexed": indexed,
     }  # fmt: skip
 
 

@@ -252,7 +252,9 @@ def ormqr(a: Any, taus: Any, c: Any, *, left: bool = True, transpose: bool = Fal
 
     Source: `jax.lax.linalg.ormqr`.
     """
-    return _factors.ormqr(as_array(a), as_array(taus), as_array(c), left=left, transpose=transpose)
+    return _factors.ormqr(
+        as_array(a), as_array(taus), as_array(c), left=bool(left), transpose=bool(transpose)
+    )
 
 
 # --- eigenvalues and singular values --------------------------------------------------------------

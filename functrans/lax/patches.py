@@ -232,10 +232,14 @@ def conv_transpose_shape_tuple(
     >>> conv_transpose_shape_tuple((1, 4, 4, 16), (3, 3, 16, 3), (2, 2), "SAME", layout)
     (1, 8, 8, 3)
     """
+    name = "conv_transpose_shape_tuple"
+    if isinstance(padding, str) and padding not in ("SAME", "VALID"):
+        raise invalid(name, f"padding must be 'SAME', 'VALID' or pairs, got {padding!r}")
     lhs, rhs, out = conv_general_permutations(dimension_numbers)
     x, y = [lhs_shape[i] for i in lhs], [rhs_shape[i] for i in rhs]
     sizes = []
-    for i, (n, k, s) in enumerate(zip(x[2:], y[2:], window_strides, strict=True)):
+    strides = integers(window_strides, name, "window_strides")
+    for i, (n, k, s) in enumerate(zip(x[2:], y[2:], strides, strict=True)):
         extra = {
             "SAME": k + s - 2, "VALID": k + s - 2 + max(k - s, 0)
         }[padding] if isinstance(padding, str) else sum(padding[i])  # fmt: skip

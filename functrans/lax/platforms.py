@@ -120,7 +120,9 @@ def rng_uniform(a: Any, b: Any, shape: Sequence[int]) -> Any:
     (3,)
     """
     a, b = operands(a, b)
-    return _platforms.rng_uniform(a, b, shape=sizes_of(shape), call=next(_CALLS))
+    return _platforms.rng_uniform(
+        a, b, shape=check_sizes(sizes_of(shape), "rng_uniform"), call=next(_CALLS)
+    )
 
 
 # --- approximate search ---------------------------------------------------------------------------
@@ -197,6 +199,8 @@ def _approximate(
     k, override = integer(k, name, "k"), integer(override, name, "reduction_input_size_override")
     if not 0 < k <= t.shape[axis]:
         raise invalid(name, f"k must lie in 1..{t.shape[axis]}, the size of axis {axis}, got {k}")
+    if not 0 < recall <= 1:
+        raise invalid(name, f"recall_target is a share, in (0, 1], got {recall}")
     return _platforms.approx_top_k(
         x, k=k, reduction_dimension=axis, recall_target=float(recall), is_max_k=is_max_k,
         reduction_input_size_override=override, aggregate_to_topk=bool(whole),

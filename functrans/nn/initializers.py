@@ -261,7 +261,8 @@ def _scaled(name: str, summary: str, scale: float, mode: str, distribution: str)
     def of(
         in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = None
     ) -> Initializer:
-        return variance_scaling(scale, mode, distribution, in_axis, out_axis, batch_axis, dtype)
+        init = variance_scaling(scale, mode, distribution, in_axis, out_axis, batch_axis, dtype)
+        return named_boundary(init, name)
 
     of.__name__ = of.__qualname__ = name
     of.__doc__ = f"{summary}\n\n    Source: `jax.nn.initializers.{name}`."
@@ -272,20 +273,26 @@ _GLOROT = "Glorot's initializer: variance 2 / (inputs + outputs),"
 _LECUN = "LeCun's initializer: variance 1 / inputs,"
 _HE = "He's initializer: variance 2 / inputs,"
 
-glorot_uniform = xavier_uniform = _scaled(
-    "glorot_uniform", f"{_GLOROT} uniform.", 1.0, "fan_avg", "uniform"
-)
-glorot_normal = xavier_normal = _scaled(
-    "glorot_normal", f"{_GLOROT} truncated normal.", 1.0, "fan_avg", "truncated_normal"
-)
+glorot_uniform, xavier_uniform = [
+    _scaled(name, f"{_GLOROT} uniform.", 1.0, "fan_avg", "uniform")
+    for name in ("glorot_uniform", "xavier_uniform")
+]
+glorot_normal, xavier_normal = [
+    _scaled(name, f"{_GLOROT} truncated normal.", 1.0, "fan_avg", "truncated_normal")
+    for name in ("glorot_normal", "xavier_normal")
+]
 lecun_uniform = _scaled("lecun_uniform", f"{_LECUN} uniform.", 1.0, "fan_in", "uniform")
 lecun_normal = _scaled(
     "lecun_normal", f"{_LECUN} truncated normal.", 1.0, "fan_in", "truncated_normal"
 )
-he_uniform = kaiming_uniform = _scaled("he_uniform", f"{_HE} uniform.", 2.0, "fan_in", "uniform")
-he_normal = kaiming_normal = _scaled(
-    "he_normal", f"{_HE} truncated normal.", 2.0, "fan_in", "truncated_normal"
-)
+he_uniform, kaiming_uniform = [
+    _scaled(name, f"{_HE} uniform.", 2.0, "fan_in", "uniform")
+    for name in ("he_uniform", "kaiming_uniform")
+]
+he_normal, kaiming_normal = [
+    _scaled(name, f"{_HE} truncated normal.", 2.0, "fan_in", "truncated_normal")
+    for name in ("he_normal", "kaiming_normal")
+]
 
 
 # --- orthogonal -----------------------------------------------------------------------------------

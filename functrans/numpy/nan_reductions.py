@@ -14,6 +14,7 @@ from functrans.numpy.promotion import (
 )
 from functrans.numpy.reductions import all, argmax, argmin, included, max, mean, min, prod, sum, var
 from functrans.numpy.running import cumprod, cumsum
+from functrans.numpy.shaping import reshape
 from functrans.primitives.reduction import highest, lowest
 from functrans.trace import literal, typeof
 
@@ -124,9 +125,13 @@ def nanvar(
     if where is not None:
         valid = prims.and_(valid, included(where, typeof(a), "nanvar"))
     x = prims.select_n(valid, literal(0, typeof(a)), a)
-    y = var(x, axis, dtype, None, ddof, keepdims, where=valid, mean=mean)
-    n = sum(valid, axis, typeof(y).dtype, None, keepdims)
+    n = sum(valid, axis)
     too_few = prims.le(*align(n, ddof, "nanvar"))
+    # NaN is chosen, not computed: the gradient of what is left out is 0
+    all_but_one = prims.sub(n, literal(1, typeof(n)))
+    ddof = prims.select_n(too_few, *align(ddof, all_but_one, "nanvar"))
+    y = var(x, axis, dtype, None, ddof, keepdims, where=valid, mean=mean)
+    too_few = reshape(too_few, typeof(y).shape)
     return prims.select_n(too_few, y, literal(np.nan, typeof(y)))
 
 

@@ -14,7 +14,8 @@ from typing import Any
 
 from functrans import errors
 from functrans.ir.source import describe, user_source
-from functrans.ir.tracebacks import named_boundary
+from functrans.ir.tracebacks import guard_methods
+from functrans.lax.arguments import integer
 from functrans.lax.loops import scan
 from functrans.numpy.creation import full_like
 from functrans.numpy.indexing import At, getitem, take
@@ -25,11 +26,11 @@ from functrans.numpy.promotion import (
     axis_index,
     cast,
     invalid,
-    mask_of,
     promote_dtypes,
     user_dtype,
 )
 from functrans.numpy.ranges import arange
+from functrans.numpy.reductions import included
 from functrans.numpy.selecting import astype
 from functrans.numpy.selecting import where as select
 from functrans.numpy.shaping import broadcast_to, expand_dims, moveaxis, ravel, reshape
@@ -57,6 +58,7 @@ def _is_native(x: Any) -> bool:
         return False
 
 
+@guard_methods
 class ufunc(metaclass=_Ufuncs):
     """A function of scalars that applies to every element of arrays, with NumPy's methods.
 
@@ -82,17 +84,13 @@ class ufunc(metaclass=_Ufuncs):
     ):  # fmt: skip
         self.__doc__ = func.__doc__
         self.__name__ = name or func.__name__
-        self.nin, self.nout = nin, nout
-        self.nargs = nin if nargs is None else nargs
+        # what an error calls it
+        self.said = f"frompyfunc({self.__name__})" if call is None else self.__name__
+        self.nin, self.nout = integer(nin, self.said, "nin"), integer(nout, self.said, "nout")
+        self.nargs = self.nin if nargs is None else nargs
         self.identity = identity
-        self._call = call or named_boundary(
-            vectorize(func), f"frompyfunc({self.__name__})", "vectorize"
-        )
-        own = {"reduce": reduce, "accumulate": accumulate, "at": at, "reduceat": reduceat}
-        self._own = {
-            method: function and named_boundary(function, f"{self.__name__}.{method}")
-            for method, function in own.items()
-        }
+        self._call = call or vectorize(func)
+        self._own = {"reduce": reduce, "accumulate": accumulate, "at": at, "reduceat": reduceat}
 
     def __repr__(self) -> str:
         return f"<jnp.ufunc '{self.__name__}'>"
@@ -104,10 +102,10 @@ class ufunc(metaclass=_Ufuncs):
         return type(other) is ufunc and self.__dict__ == other.__dict__
 
     def __call__(self, *args: Any, out: None = None, where: None = None) -> Any:
-        refuse_out(self.__name__, out, where)
+        refuse_out(self.said, out, where)
         if len(args) != self.nin:
             raise errors.TypeMismatch(
-                f"{self.__name__} takes {self.nin} arguments, got {len(args)}, at\n"
+                f"{self.said} takes {self.nin} arguments, got {len(args)}, at\n"
                 f"    {describe(user_source())}"
             )
         return self._call(*args)
@@ -130,7 +128,7 @@ class ufunc(metaclass=_Ufuncs):
         self._check_binary("reduce", out)
         if where is not None and self.identity is None and initial is None:
             raise invalid(
-                f"{self.__name__}.reduce", "has no identity, so that where needs a start",
+                f"{self.said}.reduce", "has no identity, so that where needs a start",
                 "Pass initial=.",
             )  # fmt: skip
         own = self._own["reduce"]
@@ -138,11 +136,10 @@ class ufunc(metaclass=_Ufuncs):
             return own(a, axis=axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where)
         a = self._array("reduce", a, dtype)
         t = typeof(a)
-        axes = axes_of(axis, t.ndim, f"{self.__name__}.reduce")
+        axes = axes_of(axis, t.ndim, f"{self.said}.reduce")
         rows, mask = _leading(a, axes), None
         if where is not None:
-            where = mask_of(where, f"{self.__name__}.reduce")
-            mask = _leading(broadcast_to(where, t.shape), axes)
+            mask = _leading(included(where, t, f"{self.said}.reduce"), axes)
         result = self._folded(rows, mask, initial)
         for i in sorted(axes) if keepdims else ():
             result = expand_dims(result, i)
@@ -156,7 +153,7 @@ class ufunc(metaclass=_Ufuncs):
         if initial is None:
             if t.shape[0] == 0:
                 raise invalid(
-                    f"{self.__name__}.reduce", f"{t} has nothing to join, and there is no identity"
+                    f"{self.said}.reduce", f"{t} has nothing to join, and there is no identity"
                 )
             start, rows = getitem(rows, 0), getitem(rows, slice(1, None))
             mask = None if mask is None else getitem(mask, slice(1, None))
@@ -180,9 +177,9 @@ class ufunc(metaclass=_Ufuncs):
         own = self._own["accumulate"]
         if own is not None:
             return own(a, axis=axis, dtype=dtype)
-        check_one_axis(f"{self.__name__}.accumulate", axis)
+        check_one_axis(f"{self.said}.accumulate", axis)
         a = self._array("accumulate", a, dtype)
-        i = axis_index(axis, typeof(a).ndim, f"{self.__name__}.accumulate")
+        i = axis_index(axis, typeof(a).ndim, f"{self.said}.accumulate")
         rows = moveaxis(a, i, 0)
         if typeof(rows).shape[0] == 0:
             return self._as_result(a)
@@ -198,7 +195,7 @@ class ufunc(metaclass=_Ufuncs):
     def _as_result(self, x: Any) -> Any:
         """x at the dtype of the function's result of x and x, which loops carry."""
         t = typeof(x)
-        (out,) = stage(lambda a, b: [self._call(a, b)], [t, t], self.__name__).out_types
+        (out,) = stage(lambda a, b: [self._call(a, b)], [t, t], self.said).out_types
         return materialize(cast(x, out.dtype))
 
     def at(self, a: Any, indices: Any, b: Any = None, /, *, inplace: bool = True) -> Any:
@@ -210,7 +207,7 @@ class ufunc(metaclass=_Ufuncs):
 
         Source: `jax.numpy.ufunc.at`.
         """
-        name = f"{self.__name__}.at"
+        name = f"{self.said}.at"
         if inplace:
             raise errors.NotSupported(
                 f"{name} cannot change an array in place (arrays are immutable), at\n"
@@ -232,7 +229,7 @@ class ufunc(metaclass=_Ufuncs):
         places = getitem(_places_in(t.shape), indices)
         values = None
         if b is not None:
-            a, b = promote_dtypes((a, b), self.__name__)
+            a, b = promote_dtypes((a, b), self.said)
             values = ravel(broadcast_to(b, typeof(places).shape))
             a = self._as_result(a)
         a = cast(a, typeof(a).dtype)
@@ -242,7 +239,7 @@ class ufunc(metaclass=_Ufuncs):
             place, value = one
             old = getitem(flat, place)
             new = self._call(old) if value is None else self._call(old, value)
-            return At(flat)[place].set(cast(array_of(new, self.__name__), kind)), None
+            return At(flat)[place].set(cast(array_of(new, self.said), kind)), None
 
         flat, _ = scan(step, ravel(a), (places, values))
         return reshape(flat, t.shape)
@@ -253,7 +250,7 @@ class ufunc(metaclass=_Ufuncs):
         Source: `jax.numpy.ufunc.outer`.
         """
         self._check_binary("outer", None)
-        A, B = array_of(A, f"{self.__name__}.outer"), array_of(B, f"{self.__name__}.outer", 1)
+        A, B = array_of(A, f"{self.said}.outer"), array_of(B, f"{self.said}.outer", 1)
         A = reshape(A, (*typeof(A).shape, *(1,) * typeof(B).ndim))
         return self._call(A, B)
 
@@ -268,12 +265,12 @@ class ufunc(metaclass=_Ufuncs):
         Source: `jax.numpy.ufunc.reduceat`.
         """
         self._check_binary("reduceat", out)
-        check_one_axis(f"{self.__name__}.reduceat", axis)
+        check_one_axis(f"{self.said}.reduceat", axis)
         own = self._own["reduceat"]
         if own is not None:
             return own(a, indices, axis=axis, dtype=dtype)
         a = self._array("reduceat", a, dtype)
-        name = f"{self.__name__}.reduceat"
+        name = f"{self.said}.reduceat"
         i = axis_index(axis, typeof(a).ndim, name)
         starts = array_of(indices, name, 1)
         rows = moveaxis(a, i, 0)
@@ -293,16 +290,16 @@ class ufunc(metaclass=_Ufuncs):
         return moveaxis(scan(step, first, (rows, places))[0], 0, i)
 
     def _check_binary(self, method: str, out: Any) -> None:
-        refuse_out(f"{self.__name__}.{method}", out)
+        refuse_out(f"{self.said}.{method}", out)
         if self.nin != 2 or self.nout != 1:
             raise invalid(
-                f"{self.__name__}.{method}",
+                f"{self.said}.{method}",
                 f"is for functions of two arguments with one result, not of {self.nin} with "
                 f"{self.nout}",
             )
 
     def _array(self, method: str, a: Any, dtype: Any) -> Any:
-        a = array_of(a, f"{self.__name__}.{method}")
+        a = array_of(a, f"{self.said}.{method}")
         return a if dtype is None else astype(a, user_dtype(dtype))
 
 

@@ -12,6 +12,7 @@ from jax.tree_util import register_pytree_node
 import functrans.numpy as jnp
 from functrans import errors
 from functrans.ir.source import describe, user_source
+from functrans.ir.tracebacks import guard_methods
 from functrans.numpy.promotion import array_of, invalid, promote_inexact
 from functrans.trace import typeof
 
@@ -20,6 +21,7 @@ __all__ = ["RegularGridInterpolator"]
 _NAME = "RegularGridInterpolator"
 
 
+@guard_methods
 class RegularGridInterpolator:
     """Interpolate values on a regular grid at other points.
 

@@ -12,6 +12,7 @@ from functrans import errors, random
 from functrans import numpy as jnp
 from functrans.api.vmap import vmap
 from functrans.ir.source import describe, user_source
+from functrans.ir.tracebacks import guard_methods
 from functrans.ir.types import dtype_class
 from functrans.numpy.promotion import array_of, invalid, promote_inexact
 from functrans.scipy import special
@@ -31,6 +32,7 @@ def _inexact(name: str, *xs: Any) -> list[Any]:
 
 
 @register_pytree_node_class
+@guard_methods
 class gaussian_kde:
     """An estimate of a density from samples of it: the mean of normal densities around them.
 
@@ -123,7 +125,6 @@ class gaussian_kde:
         """The probability of an interval, of one dimension."""
         if self.d != 1:
             raise invalid("integrate_box_1d", "only handles 1D pdfs")
-        low, high = [array_of(x, "integrate_box_1d") for x in (low, high)]
         if jnp.ndim(low) or jnp.ndim(high):
             raise invalid("integrate_box_1d", "the limits of integration must be scalars")
         sigma = jnp.squeeze(jnp.sqrt(self.covariance))

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from functrans import numpy as jnp
 from functrans import random
-from functrans.ir.tracebacks import boundary
+from functrans.ir.tracebacks import boundary, guard_methods
 from functrans.numpy.indexing import getitem
 from functrans.numpy.promotion import array_of, invalid, mismatch, strong
 from functrans.scipy.spatial.transform import arguments, quaternions
@@ -20,6 +20,7 @@ from functrans.trace import materialize, typeof
 __all__ = ["Rotation"]
 
 
+@guard_methods
 class Rotation(NamedTuple):
     """A rotation in three dimensions, or a stack of them: unit quaternions (x, y, z, w).
 
@@ -52,7 +53,6 @@ class Rotation(NamedTuple):
     # --- made of ----------------------------------------------------------------------------------
 
     @classmethod
-    @boundary
     def concatenate(cls, rotations: Iterable[Rotation]) -> Rotation:
         """Join rotations to one stack.
 
@@ -80,7 +80,6 @@ class Rotation(NamedTuple):
         return cls(jnp.concatenate([q if typeof(q).ndim > 1 else q[None] for q in quats]))
 
     @classmethod
-    @boundary
     def from_euler(cls, seq: str, angles: Any, degrees: bool = False) -> Rotation:
         """Make rotations of angles about the axes of coordinates, one after the other.
 
@@ -108,7 +107,6 @@ class Rotation(NamedTuple):
         return cls(quaternions.from_euler(angles, seq, degrees))
 
     @classmethod
-    @boundary
     def from_matrix(cls, matrix: Any) -> Rotation:
         """Make rotations of rotation matrices.
 
@@ -127,7 +125,6 @@ class Rotation(NamedTuple):
         return cls(quaternions.from_matrix(matrix))
 
     @classmethod
-    @boundary
     def from_mrp(cls, mrp: Any) -> Rotation:
         """Make rotations of modified Rodrigues parameters: the axis times tan(angle / 4).
 
@@ -145,7 +142,6 @@ class Rotation(NamedTuple):
         return cls(quaternions.from_mrp(mrp))
 
     @classmethod
-    @boundary
     def from_quat(cls, quat: Any) -> Rotation:
         """Make rotations of quaternions of any length but 0.
 
@@ -163,7 +159,6 @@ class Rotation(NamedTuple):
         return cls(quaternions.normalized(quat))
 
     @classmethod
-    @boundary
     def from_rotvec(cls, rotvec: Any, degrees: bool = False) -> Rotation:
         """Make rotations of vectors along the axis, as long as the angle.
 
@@ -182,7 +177,6 @@ class Rotation(NamedTuple):
         return cls(quaternions.from_rotvec(rotvec, degrees))
 
     @classmethod
-    @boundary
     def identity(cls, num: int | None = None, dtype: Any = float) -> Rotation:
         """Make the rotation that moves nothing.
 
@@ -203,7 +197,6 @@ class Rotation(NamedTuple):
         return cls(one if num is None else jnp.tile(one, (num, 1)))
 
     @classmethod
-    @boundary
     def random(cls, random_key: Any, num: int | None = None) -> Rotation:
         """Draw rotations, all alike likely: directions of four normal numbers.
 
@@ -281,7 +274,6 @@ class Rotation(NamedTuple):
         arguments.check_stacks(name, p, q)
         return Rotation(quaternions.normalized(quaternions.product(p, q)))
 
-    @boundary
     def inv(self) -> Rotation:
         """Turn back: the inverse of each rotation.
 
@@ -294,13 +286,13 @@ class Rotation(NamedTuple):
         return Rotation(quaternions.conjugate(quaternions_of("Rotation.inv", self)))
 
     @property
+    @boundary
     def single(self) -> bool:
         """Is this one rotation, not a stack?"""
         return typeof(self.quat).ndim == 1
 
     # --- what they do, and what they are ----------------------------------------------------------
 
-    @boundary
     def apply(self, vectors: Any, inverse: bool = False) -> Any:
         """Rotate vectors.
 
@@ -329,7 +321,6 @@ class Rotation(NamedTuple):
         arguments.check_stacks(name, quat, vectors)
         return quaternions.turned(quat, vectors, inverse)
 
-    @boundary
     def as_euler(self, seq: str, degrees: bool = False) -> Any:
         """Give the angles about three axes of coordinates, one after the other.
 
@@ -354,7 +345,6 @@ class Rotation(NamedTuple):
         arguments.check_sequence("Rotation.as_euler", seq, (3,))
         return quaternions.to_euler(quaternions_of("Rotation.as_euler", self), seq, degrees)
 
-    @boundary
     def as_matrix(self) -> Any:
         """Give the rotation matrices: an array [..., 3, 3].
 
@@ -368,7 +358,6 @@ class Rotation(NamedTuple):
         """
         return quaternions.to_matrix(quaternions_of("Rotation.as_matrix", self))
 
-    @boundary
     def as_mrp(self) -> Any:
         """Give the modified Rodrigues parameters: an array [..., 3], at most 1 long.
 
@@ -380,7 +369,6 @@ class Rotation(NamedTuple):
         """
         return quaternions.to_mrp(quaternions_of("Rotation.as_mrp", self))
 
-    @boundary
     def as_rotvec(self, degrees: bool = False) -> Any:
         """Give the vectors along the axes, as long as the angles.
 
@@ -398,7 +386,6 @@ class Rotation(NamedTuple):
         """
         return quaternions.to_rotvec(quaternions_of("Rotation.as_rotvec", self), degrees)
 
-    @boundary
     def as_quat(self, canonical: bool = False, scalar_first: bool = False) -> Any:
         """Give the quaternions.
 
@@ -421,7 +408,6 @@ class Rotation(NamedTuple):
         quat = quaternions.canonical(quat) if canonical else quat
         return jnp.roll(quat, 1, axis=-1) if scalar_first else quat
 
-    @boundary
     def magnitude(self) -> Any:
         """Give the angles: an array [...], 0 to pi.
 
@@ -433,7 +419,6 @@ class Rotation(NamedTuple):
         """
         return quaternions.magnitude(quaternions_of("Rotation.magnitude", self))
 
-    @boundary
     def mean(self, weights: Any = None) -> Rotation:
         """Give the rotation between all of a stack.
 

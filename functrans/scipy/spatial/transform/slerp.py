@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from functrans import numpy as jnp
-from functrans.ir.tracebacks import boundary
+from functrans.ir.tracebacks import guard_methods
 from functrans.numpy.promotion import invalid
 from functrans.scipy.spatial.transform import arguments
 from functrans.scipy.spatial.transform.rotation import Rotation, quaternions_of
@@ -16,6 +16,7 @@ from functrans.trace import Tracer, typeof
 __all__ = ["Slerp"]
 
 
+@guard_methods
 class Slerp(NamedTuple):
     """Rotations at times between those at which they are known, by the shorter way and at constant
     speed. Make one with `Slerp.init`; it is a pytree.
@@ -43,7 +44,6 @@ class Slerp(NamedTuple):
     rotvecs: Any
 
     @classmethod
-    @boundary
     def init(cls, times: Any, rotations: Rotation) -> Slerp:
         """Make one of known rotations.
 
@@ -85,7 +85,6 @@ class Slerp(NamedTuple):
         rotvecs = (starts.inv() * Rotation(quat[1:])).as_rotvec()
         return cls(times, jnp.diff(times), starts, rotvecs)
 
-    @boundary
     def __call__(self, times: Any) -> Rotation:
         """Interpolate.
 
