@@ -222,8 +222,9 @@ def guard_methods(cls: type[_T]) -> type[_T]:
     for name, value in list(vars(cls).items()):
         of_class = isinstance(value, classmethod)
         function = value.__func__ if of_class else value
-        if isinstance(function, FunctionType) and (not name.startswith("_") or name == "__call__"):
-            shown = _guarded_method(function, cls.__name__, name)
+        shown_as = "" if name in ("__call__", "__getitem__") else f".{name}"
+        if isinstance(function, FunctionType) and not shown_as.startswith("._"):
+            shown = _guarded_method(function, cls.__name__, shown_as)
             setattr(cls, name, classmethod(shown) if of_class else shown)
     return cls
 
@@ -234,8 +235,7 @@ def _guarded_method(function: Any, owner: str, name: str) -> Callable[..., Any]:
         try:
             return function(self, *args, **kwargs)
         except Exception as error:
-            called = getattr(self, "said", owner) + (f".{name}" if name != "__call__" else "")
-            found = _with_call(error, called, args, kwargs)
+            found = _with_call(error, getattr(self, "said", owner) + name, args, kwargs)
             if found is error:
                 raise
             raise found from error

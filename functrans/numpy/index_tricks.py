@@ -12,6 +12,7 @@ from typing import Any
 from jax.numpy import index_exp as index_exp
 from jax.numpy import s_ as s_
 
+from functrans.ir.tracebacks import guard_methods
 from functrans.ir.types import promote
 from functrans.numpy.grids import meshgrid
 from functrans.numpy.joining import concatenate, stack
@@ -32,6 +33,7 @@ def _range(s: builtins.slice, name: str) -> Any:
     return arange(start, s.stop, step)
 
 
+@guard_methods
 class _Grid:
     """`mgrid` and `ogrid`: the coordinates of the points of a grid.
 
@@ -39,15 +41,15 @@ class _Grid:
     """
 
     def __init__(self, name: str, sparse: bool):
-        self.name, self.sparse = name, sparse
+        self.said, self.sparse = name, sparse
 
     def __repr__(self) -> str:
-        return self.name
+        return self.said
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, builtins.slice):
-            return _range(key, self.name)
-        axes = [_range(s, self.name) for s in key]
+            return _range(key, self.said)
+        axes = [_range(s, self.said) for s in key]
         if axes:
             dtype, _ = promote(tuple([typeof(x) for x in axes]))
             axes = [cast(x, dtype) for x in axes]
@@ -61,6 +63,7 @@ mgrid = _Grid("mgrid", sparse=False)
 ogrid = _Grid("ogrid", sparse=True)
 
 
+@guard_methods
 class _Join:
     """`r_` and `c_`: arrays, numbers and ranges joined along an axis.
 
@@ -70,10 +73,10 @@ class _Join:
     """
 
     def __init__(self, name: str, axis: int, ndim: int, start: int):
-        self.name, self.how = name, (axis, ndim, start)
+        self.said, self.how = name, (axis, ndim, start)
 
     def __repr__(self) -> str:
-        return self.name
+        return self.said
 
     def __getitem__(self, key: Any) -> Any:
         items = list(key) if isinstance(key, tuple) else [key]
@@ -84,7 +87,7 @@ class _Join:
             column = text == "c"
             axis, ndim, start = self._directive(text)
         if not items:
-            raise invalid(self.name, "needs at least one entry")
+            raise invalid(self.said, "needs at least one entry")
         entries = [self._entry(x, ndim, start) for x in items]
         joined = concatenate(entries, axis)
         return moveaxis(joined, -1, 0) if column and typeof(joined).shape[0] == 1 else joined
@@ -98,7 +101,7 @@ class _Join:
             numbers = []
         if not 1 <= len(numbers) <= 3:
             raise invalid(
-                self.name, f"{text!r} is not understood",
+                self.said, f"{text!r} is not understood",
                 "A string in front is 'axis', 'axis,ndim', 'axis,ndim,start', 'r' or 'c'.",
             )  # fmt: skip
         axis, ndim, start = (*numbers, *self.how[len(numbers) :])
@@ -107,10 +110,10 @@ class _Join:
     def _entry(self, x: Any, ndim: int, start: int) -> Any:
         """An entry as an array of at least `ndim` axes; `start`: where its first axis goes."""
         if isinstance(x, builtins.slice):
-            x = _range(x, self.name)
+            x = _range(x, self.said)
         elif isinstance(x, str):
-            raise invalid(self.name, "a string may stand only in front")
-        x = atleast_1d(array_of(x, self.name))
+            raise invalid(self.said, "a string may stand only in front")
+        x = atleast_1d(array_of(x, self.said))
         have = typeof(x).ndim
         missing = ndim - have
         if missing <= 0:

@@ -219,7 +219,6 @@ class Rotation(NamedTuple):
 
     # --- as a sequence, as a group ----------------------------------------------------------------
 
-    @boundary
     def __getitem__(self, indexer: Any) -> Rotation:  # type: ignore[override]
         """Some rotations of a stack.
 
