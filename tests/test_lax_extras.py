@@ -134,6 +134,13 @@ def test_generators_of_the_platform():
     low = np.array([0.0, 5.0], np.float32)
     x = ft.vmap(lambda a: lax.rng_uniform(a, a + 1, (20,)))(low)
     assert bool(((x >= low[:, None]) & (x < low[:, None] + 1)).all())
+    whole = ft.vmap(lambda a: lax.rng_uniform(a, a + 9, (40,)))(low.astype(np.int32))
+    assert whole.dtype == np.int32
+    assert set(np.asarray(whole[1]) - 5) <= set(range(9))
+    assert len(set(np.asarray(whole[0]))) > 3
+    for wrong in (np.int8(1), np.complex64(1), True):  # of which XLA ends the process
+        with pytest.raises(TypeError, match="XLA draws int32"):
+            lax.rng_uniform(wrong, wrong, (2,))
     with pytest.raises(TypeError, match="unsupported dtype"):
         lax.rng_bit_generator(key, (3,), np.int32)
 

@@ -17,12 +17,14 @@ import numpy as np
 from functrans.flags import flags
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.primitives.base import Cost, Primitive, bytes_of
+from functrans.primitives.conversion import convert_element_type
 from functrans.primitives.elementwise import add, mul, sub
 from functrans.primitives.shape import broadcast_in_dim
 from functrans.primitives.sorting import take_along
 from functrans.trace import literal, typeof
 
 INT32 = np.dtype(np.int32)
+_DRAWN = ("int32", "int64", "uint32", "uint64", "float16", "bfloat16", "float32", "float64")
 Groups = tuple[tuple[str, ...] | None, ...]
 
 
@@ -118,6 +120,8 @@ class RngUniform(Primitive):
     ) -> ArrayType:
         if low.shape or high.shape or low.dtype != high.dtype:
             raise self.mismatch((low, high), "the bounds must be scalars of one dtype")
+        if low.dtype.name not in _DRAWN:  # XLA ends the process
+            raise self.mismatch((low, high), f"XLA draws {', '.join(_DRAWN)}, not {low.dtype}")
         return ArrayType(shape, low.dtype)
 
     def reference(self, low: Any, high: Any, *, shape: Any, call: int) -> Any:
@@ -132,11 +136,14 @@ class RngUniform(Primitive):
     def batch(self, t: Any, args: Any, dims: Any, *, shape: Any, call: int) -> Any:
         """Numbers in [0, 1) for each example, scaled."""
         low, high = [t.at(x, d, 0) for x, d in zip(args, dims, strict=True)]
-        scalar = ArrayType((), typeof(low).dtype)
+        dtype = typeof(low).dtype
+        whole = dtype_class(dtype) in ("int", "uint")
+        scalar = ArrayType((), np.dtype("float32") if whole else dtype)
         full = (t.size, *shape)
         u = self(literal(0, scalar), literal(1, scalar), shape=full, call=call)
         low, high = [broadcast_in_dim(x, shape=full, dimensions=(0,)) for x in (low, high)]
-        return add(low, mul(u, sub(high, low))), 0
+        width = convert_element_type(sub(high, low), dtype=scalar.dtype)
+        return add(low, convert_element_type(mul(u, width), dtype=dtype)), 0
 
 
 class ApproxTopK(Primitive):
