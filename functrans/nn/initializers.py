@@ -255,44 +255,46 @@ _DRAW = {
 }  # fmt: skip
 
 
-def _scaled(name: str, summary: str, scale: float, mode: str, distribution: str) -> Any:
-    """A variance scaling that has a name of its own."""
+def _scaled(
+    names: Sequence[str], summary: str, scale: float, mode: str, distribution: str
+) -> list[Any]:
+    """A variance scaling under names of its own, one function for each."""
 
-    def of(
-        in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = None
-    ) -> Initializer:
-        init = variance_scaling(scale, mode, distribution, in_axis, out_axis, batch_axis, dtype)
-        return named_boundary(init, name)
+    def named(name: str) -> Any:
+        def of(
+            in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = None
+        ) -> Initializer:
+            init = variance_scaling(scale, mode, distribution, in_axis, out_axis, batch_axis, dtype)
+            return named_boundary(init, name)
 
-    of.__name__ = of.__qualname__ = name
-    of.__doc__ = f"{summary}\n\n    Source: `jax.nn.initializers.{name}`."
-    return of
+        of.__name__ = of.__qualname__ = name
+        of.__doc__ = f"{summary}\n\n    Source: `jax.nn.initializers.{name}`."
+        return of
+
+    return [named(name) for name in names]
 
 
 _GLOROT = "Glorot's initializer: variance 2 / (inputs + outputs),"
 _LECUN = "LeCun's initializer: variance 1 / inputs,"
 _HE = "He's initializer: variance 2 / inputs,"
 
-glorot_uniform, xavier_uniform = [
-    _scaled(name, f"{_GLOROT} uniform.", 1.0, "fan_avg", "uniform")
-    for name in ("glorot_uniform", "xavier_uniform")
-]
-glorot_normal, xavier_normal = [
-    _scaled(name, f"{_GLOROT} truncated normal.", 1.0, "fan_avg", "truncated_normal")
-    for name in ("glorot_normal", "xavier_normal")
-]
-lecun_uniform = _scaled("lecun_uniform", f"{_LECUN} uniform.", 1.0, "fan_in", "uniform")
-lecun_normal = _scaled(
-    "lecun_normal", f"{_LECUN} truncated normal.", 1.0, "fan_in", "truncated_normal"
+glorot_uniform, xavier_uniform = _scaled(
+    ("glorot_uniform", "xavier_uniform"), f"{_GLOROT} uniform.", 1.0, "fan_avg", "uniform"
 )
-he_uniform, kaiming_uniform = [
-    _scaled(name, f"{_HE} uniform.", 2.0, "fan_in", "uniform")
-    for name in ("he_uniform", "kaiming_uniform")
-]
-he_normal, kaiming_normal = [
-    _scaled(name, f"{_HE} truncated normal.", 2.0, "fan_in", "truncated_normal")
-    for name in ("he_normal", "kaiming_normal")
-]
+glorot_normal, xavier_normal = _scaled(
+    ("glorot_normal", "xavier_normal"), f"{_GLOROT} truncated normal.", 1.0, "fan_avg",
+    "truncated_normal",
+)  # fmt: skip
+(lecun_uniform,) = _scaled(("lecun_uniform",), f"{_LECUN} uniform.", 1.0, "fan_in", "uniform")
+(lecun_normal,) = _scaled(
+    ("lecun_normal",), f"{_LECUN} truncated normal.", 1.0, "fan_in", "truncated_normal"
+)
+he_uniform, kaiming_uniform = _scaled(
+    ("he_uniform", "kaiming_uniform"), f"{_HE} uniform.", 2.0, "fan_in", "uniform"
+)
+he_normal, kaiming_normal = _scaled(
+    ("he_normal", "kaiming_normal"), f"{_HE} truncated normal.", 2.0, "fan_in", "truncated_normal"
+)
 
 
 # --- orthogonal -----------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from functrans import pytrees as tree
 from functrans.flatten_util import ravel_pytree
 from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import guard as _guard
-from functrans.numpy.promotion import array_of, invalid
+from functrans.numpy.promotion import array_of, invalid, strong
 from functrans.primitives.call import composite
 from functrans.scipy.sparse import krylov
 from functrans.scipy.sparse.operators import (
@@ -171,7 +171,7 @@ def _solved(
     if any(typeof(x).weak_type for x in tree.leaves(b)):
         b, x0 = vectors(name, as_made(name, A, b), x0)
         if name == "cg":  # of which JAX's steps are strong
-            b, x0 = tree.map(lambda x: x.astype(x.dtype), (b, x0))
+            b, x0 = tree.map(strong, (b, x0))
     if maxiter is None:
         maxiter = 10 * sum([x.size for x in tree.leaves(b)])
     given = {"tol": tol, "atol": atol, "maxiter": maxiter}
