@@ -27,6 +27,7 @@ import functrans.numpy as jnp
 from functrans import lax
 from functrans.ad_checkpoint import checkpoint_name
 from functrans.experimental.jet import jet
+from tests.versions import QUICK
 
 Function = Callable[[Any], Any]
 
@@ -69,12 +70,6 @@ def derivatives(f: Function) -> Callable[[Any, Any], tuple[Any, ...]]:
     return all_of_them
 
 
-def fast(f: Callable[..., Any]) -> Callable[..., Any]:
-    """f of (X, V) compiled, with little time spent on making it run fast."""
-    options = {"xla_llvm_disable_expensive_passes": True, "xla_backend_optimization_level": 0}
-    return ft.jit(f).lower(X, V).compile(compiler_options=options)
-
-
 def difference(at: Callable[[float], Any]) -> list[np.ndarray]:
     """d/dt of the results of `at`, at 0."""
     ends = [[np.asarray(y) for y in at(n * STEP)] for n in (1, -1, 2, -2)]
@@ -93,11 +88,13 @@ def close(got: Any, want: Any, tolerance: float, what: str) -> None:
 def check(f: Function, frozen: Function | None = None) -> None:
     """`frozen`: what to take differences of, where that is not f."""
     f = flat(f)
-    compiled = fast(derivatives(f))
+    compiled = ft.jit(derivatives(f), compiler_options=QUICK)
     y, dy, g, dg = compiled(X, V)
     assert {a.dtype for a in (y, dy, g, dg)} == {np.dtype("float64")}
     assert np.abs(dy).max() > 1e-3, "the row should move"
-    moved = compiled if frozen is None else fast(derivatives(flat(frozen)))
+    moved = (
+        compiled if frozen is None else ft.jit(derivatives(flat(frozen)), compiler_options=QUICK)
+    )
     slope, _, bend, _ = difference(lambda t: moved(X + t * V, V))
     close(dy, slope, TOLERANCE, "jvp")
     close(np.dot(g, V), np.dot(weights(y.size), dy), SAME, "vjp")
@@ -477,7 +474,7 @@ def test_terms_of_jet(name):
     """The first term is the jvp, each other the difference of the one before it."""
     f = flat(TABLE[name][0])
 
-    @fast
+    @ft.jit
     def terms(x, v):
         y, series = jet(f, (x,), ((v, *[None] * (ORDER - 1)),))
         return [y, *series], ft.jvp(f, (x,), (v,))[1]

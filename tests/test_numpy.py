@@ -21,7 +21,7 @@ import pytest
 
 import functrans as ft
 import functrans.numpy as ft_numpy
-from tests.versions import EXPRESSIONS
+from tests.versions import EXPRESSIONS, QUICK
 
 _rng = np.random.default_rng(0)
 
@@ -208,9 +208,6 @@ def run_rows(
     arrays = {n: np.stack([ARRAYS[n], np.flip(ARRAYS[n])]) if stacked else ARRAYS[n] for n in names}
     return {**jit(everything, compiler_options=QUICK)(arrays), **failed}
 
-
-# The rows are many and tiny: XLA's optimisations would cost more than they give.
-QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 # Differences between dtypes are those of the primitives, which have a table of their own; the
 # transformations are tested on the common ones.
