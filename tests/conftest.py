@@ -1,7 +1,7 @@
 """What every test may rely on: no trace of another test is left active, 64-bit types are off.
 
 The tests compile much and run little, so LLVM optimises nothing in them: a fifth less time. XLA's
-own passes, which see what we emit, and its emitters are not affected.
+own passes, which see what we emit, are not affected.
 """
 
 from __future__ import annotations
@@ -9,9 +9,7 @@ from __future__ import annotations
 import os
 from itertools import count
 
-from tests.devices import UNOPTIMISED
-
-os.environ.setdefault("XLA_FLAGS", UNOPTIMISED)
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 os.environ.setdefault("FUNCTRANS_TRACEBACK", "full")  # a failing test shows where
 
 import jax

@@ -70,6 +70,9 @@ def derivatives(f: Function) -> Callable[[Any, Any], tuple[Any, ...]]:
     return all_of_them
 
 
+fast = functools.partial(ft.jit, compiler_options=QUICK)
+
+
 def difference(at: Callable[[float], Any]) -> list[np.ndarray]:
     """d/dt of the results of `at`, at 0."""
     ends = [[np.asarray(y) for y in at(n * STEP)] for n in (1, -1, 2, -2)]
@@ -88,13 +91,11 @@ def close(got: Any, want: Any, tolerance: float, what: str) -> None:
 def check(f: Function, frozen: Function | None = None) -> None:
     """`frozen`: what to take differences of, where that is not f."""
     f = flat(f)
-    compiled = ft.jit(derivatives(f), compiler_options=QUICK)
+    compiled = fast(derivatives(f))
     y, dy, g, dg = compiled(X, V)
     assert {a.dtype for a in (y, dy, g, dg)} == {np.dtype("float64")}
     assert np.abs(dy).max() > 1e-3, "the row should move"
-    moved = (
-        compiled if frozen is None else ft.jit(derivatives(flat(frozen)), compiler_options=QUICK)
-    )
+    moved = compiled if frozen is None else fast(derivatives(flat(frozen)))
     slope, _, bend, _ = difference(lambda t: moved(X + t * V, V))
     close(dy, slope, TOLERANCE, "jvp")
     close(np.dot(g, V), np.dot(weights(y.size), dy), SAME, "vjp")
@@ -474,7 +475,7 @@ def test_terms_of_jet(name):
     """The first term is the jvp, each other the difference of the one before it."""
     f = flat(TABLE[name][0])
 
-    @ft.jit
+    @fast
     def terms(x, v):
         y, series = jet(f, (x,), ((v, *[None] * (ORDER - 1)),))
         return [y, *series], ft.jvp(f, (x,), (v,))[1]
