@@ -13,7 +13,7 @@ from functrans import pytrees as tree
 from functrans.api.checks import check_callable, here
 from functrans.api.flat import FlatFunction, function_name
 from functrans.api.jit import wraps
-from functrans.api.statics import Statics
+from functrans.api.statics import Statics, exactly
 from functrans.ir.program import Equation, Program, Var
 from functrans.ir.source import location
 from functrans.ir.tracebacks import boundary
@@ -78,17 +78,12 @@ def checkpoint(
         leaves = [materialize(as_array(x)) for x in leaves]
         of_dynamic = statics.bound(static)
         with contextlib.suppress(TypeError):  # what cannot be hashed is traced anew
-            of_dynamic = bound.setdefault(_exactly(static), of_dynamic)
+            of_dynamic = bound.setdefault(exactly(static), of_dynamic)
         made = staged(of_dynamic, in_tree, [typeof(x) for x in leaves], "checkpoint")
         outs = _checkpoint(*made.captured, *leaves, program=made.program, **how)
         return tree.unflatten(made.out_tree, outs)
 
     return call
-
-
-def _exactly(static: Any) -> Any:
-    """A key for static arguments that tells 1, 1.0 and True apart."""
-    return static, tuple([x.__class__ for part in static for _, x in part])
 
 
 remat = checkpoint

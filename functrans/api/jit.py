@@ -20,7 +20,7 @@ from functrans import pytrees as tree
 from functrans.api import retraces
 from functrans.api.checks import check_callable
 from functrans.api.flat import FlatFunction, function_name
-from functrans.api.statics import Statics
+from functrans.api.statics import Statics, exactly
 from functrans.backends import eager, not_finite, xla
 from functrans.flags import decisive, flags
 from functrans.ir.program import Program, hoist_constants
@@ -306,7 +306,7 @@ class Nested:
         static, dynamic = self.statics.split(args, kwargs)
         leaves, in_tree = tree.flatten(dynamic)
         types = tuple([typeof(x) for x in leaves])
-        key = (static, in_tree, types, state.axes, decisive())
+        key = (exactly(static), in_tree, types, state.axes, decisive())
         found = self.cache.get(key)
         if found is None or not _still_active(found[1]):
             retraces.record(self.serial, fun, self.statics, args, kwargs, True)

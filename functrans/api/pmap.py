@@ -24,7 +24,7 @@ from functrans.api.checks import here
 from functrans.api.flat import FlatFunction, as_array, as_arrays, function_name
 from functrans.api.jit import has_own_methods, jit, wraps
 from functrans.api.mapped_axes import MappedAxes, argument_names
-from functrans.api.statics import Statics, joined
+from functrans.api.statics import Statics, exactly, joined
 from functrans.api.vmap import vmap
 from functrans.ir.tracebacks import boundary
 from functrans.primitives.shape import move_axis, reshape, slice_axis
@@ -107,7 +107,7 @@ def pmap(
         names = partial(argument_names, args, kwargs, statics.numbers)
         dims, n = axes.sizes(as_arrays(leaves, names, typeof), dims, names, axis_size)
         over = _devices(axes, chosen, backend, n)
-        key = options, static, in_tree, tuple(dims), over
+        key = options, exactly(static), in_tree, tuple(dims), over
         if key not in made:
             made[key] = _Parallel(
                 statics, static, in_tree, dims, axis_name, out_axes, donated, over, serial

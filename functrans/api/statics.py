@@ -193,3 +193,14 @@ def _hashable_instead(value: Any) -> str:
         "Static arguments are keys of the cache: define __hash__ and __eq__, or register the class "
         "as a pytree (tree_util.register_dataclass) and let it be traced."
     )
+
+
+def exactly(x: Any) -> Any:
+    """A key of static values that tells 1, True and 1.0 apart, and 0.0 and -0.0."""
+    if isinstance(x, tuple):
+        return x.__class__, tuple([exactly(v) for v in x])
+    if isinstance(x, np.ndarray):
+        return x.shape, x.dtype.str, x.tobytes()
+    if isinstance(x, frozenset):
+        return x.__class__, frozenset([exactly(v) for v in x])
+    return x.__class__, repr(x) if isinstance(x, (float, complex, np.generic)) else x

@@ -54,6 +54,8 @@ def _scalar(x: Literal) -> jax.Array:
     value = x.value
     name = value if value != 0 else str(value)  # 0.0 == -0.0, but they are two numbers
     key = (name, value.__class__, x.type.dtype, x.type.weak_type)
+    if value.__class__ is complex:  # either part of which may be one of these
+        key = (str(value), *key[1:])
     found = _SCALARS.get(key)
     if found is None:
         with jax.enable_x64(True):  # an array of a 64-bit type outlives the flag it was made under

@@ -73,8 +73,7 @@ def _schedule(program: Program) -> Schedule:
 def used_around(eqn: Equation, used: int, inner: Program) -> int:
     """Bytes in use beside the inputs and the own values of a program that an equation holds, which
     uses so many in all."""
-    shared = min(bytes_of(*inner.out_types), bytes_of(*[v.type for v in eqn.outputs]))
-    return used - _inside(eqn)[0] - shared
+    return used - _inside(eqn)[0] - _shared(inner, bytes_of(*[v.type for v in eqn.outputs]))
 
 
 def _inside(eqn: Equation) -> tuple[int, int]:
@@ -86,12 +85,18 @@ def _inside(eqn: Equation) -> tuple[int, int]:
     results = bytes_of(*[v.type for v in eqn.outputs])
     plans = [schedule(p) for p in programs]
     peak = max([
-        plan.peak - min(bytes_of(*p.out_types), results)
-        for plan, p in zip(plans, programs, strict=True)
+        plan.peak - _shared(p, results) for plan, p in zip(plans, programs, strict=True)
     ])  # fmt: skip
     once = max([measured(p).bytes for p in programs])
     turns = own_cost(eqn).bytes / once if once else 1.0
     return peak, int(turns * max([plan.moved for plan in plans]))
+
+
+def _shared(inner: Program, results: int) -> int:
+    """Bytes of the results that a program makes itself, which are in its peak, among those of the
+    equation that holds it. It may also give back what it was given, or one value twice."""
+    made = {v for e in inner.equations for v in e.outputs}
+    return min(bytes_of(*[v.type for v in made.intersection(inner.outputs)]), results)
 
 
 def _roots(program: Program) -> dict[Var, tuple[Var, ...]]:

@@ -20,7 +20,7 @@ from functrans import errors
 from functrans import pytrees as tree
 from functrans.api.flat import function_name
 from functrans.api.jit import forget_with_caches
-from functrans.api.statics import Statics
+from functrans.api.statics import Statics, exactly
 from functrans.backends import xla
 from functrans.interop.jaxprs import walk
 from functrans.interop.jaxprs.custom import Imported, traced
@@ -157,7 +157,7 @@ class _Imported:
         kinds = tuple([typeof(x) if x.__class__ in ARRAYS else _kind(x) for x in leaves])
         key: tuple = (in_tree, kinds, state.axes, _context())
         if static:
-            key = (*key, _exact(static))
+            key = (*key, exactly(static))
         found = self.cache.get(key)
         if found.__class__ is not _Entry:
             found = self._entry(key, found, static, in_tree, leaves, kinds)
@@ -173,7 +173,7 @@ class _Imported:
         numbers = [a and _is_number(x) for a, x in zip(arrays, leaves, strict=True)]
         if found.__class__ is _Entry or not any(numbers):
             return found
-        known = tuple([_exact(x) for x, n in zip(leaves, numbers, strict=True) if n])
+        known = tuple([exactly(x) for x, n in zip(leaves, numbers, strict=True) if n])
         inner = self.cache.get((key, known))
         if inner is None:
             dynamic = [a and not n for a, n in zip(arrays, numbers, strict=True)]
@@ -288,17 +288,8 @@ def _kind(x: Any) -> Any:
             hash(x)
         except TypeError:
             raise error from None
-        return _Option(_exact(x))
+        return _Option(exactly(x))
 
 
 def _is_number(x: Any) -> bool:
     return isinstance(x, (bool, int, float, complex, np.ndarray, np.generic))
-
-
-def _exact(x: Any) -> Any:
-    """A key that tells 1, True and 1.0 apart, and 0.0 and -0.0."""
-    if isinstance(x, tuple):
-        return x.__class__, tuple([_exact(v) for v in x])
-    if isinstance(x, np.ndarray):
-        return x.shape, x.dtype.str, x.tobytes()
-    return x.__class__, repr(x) if isinstance(x, (float, complex)) else x

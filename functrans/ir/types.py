@@ -182,6 +182,7 @@ def promote(types: tuple[ArrayType, ...]) -> tuple[Any, bool]:
 
 
 # In the lattice a weak type is one of three points, whatever its width: those of Python's numbers.
+# Weak types alone meet where the strong ones of their widths do.
 _WEAK = {"int": 0, "uint": 0, "float": 0.0, "complex": 0j}
 
 
@@ -189,9 +190,14 @@ def _promote(types: tuple[ArrayType, ...]) -> tuple[Any, bool]:
     first = types[0].dtype
     if all([t.dtype == first for t in types]):
         return first, all([t.weak_type for t in types])
-    points = [_WEAK.get(dtype_class(t.dtype), t.dtype) if t.weak_type else t.dtype for t in types]
+    weak = flags.jax_numpy_dtype_promotion != "strict" and all([t.weak_type for t in types])
+    points = [
+        _WEAK.get(dtype_class(t.dtype), t.dtype) if t.weak_type and not weak else t.dtype
+        for t in types
+    ]
     try:
-        return jax.dtypes.result_type(*points, return_weak_type_flag=True)
+        dtype, found = jax.dtypes.result_type(*points, return_weak_type_flag=True)
+        return dtype, found or weak
     except ValueError as error:
         if flags.jax_numpy_dtype_promotion != "strict":  # an integer or float of few bits
             raise errors.ImplicitPromotion(

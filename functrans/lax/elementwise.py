@@ -267,7 +267,8 @@ def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
     """
     x, y = operands(x, y)
     if out_dtype is not None:
-        x, y = convert_element_type(x, out_dtype), convert_element_type(y, out_dtype)
+        convert, dtype = PRIMITIVES["convert_element_type"], _dtype(out_dtype, "mul")
+        x, y = [convert(v, dtype=dtype, weak_type=typeof(v).weak_type) for v in (x, y)]
     return bind(PRIMITIVES["mul"], (x, y), {})
 
 

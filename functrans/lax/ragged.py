@@ -16,6 +16,7 @@ from functrans.lax.arguments import as_array, invalid, mismatch
 from functrans.lax.contraction import dot_general
 from functrans.lax.elementwise import select
 from functrans.primitives.bitwise import and_
+from functrans.primitives.conversion import strong
 from functrans.primitives.cumulative import cumsum
 from functrans.primitives.elementwise import ge, lt, sub
 from functrans.primitives.joining import iota
@@ -103,20 +104,23 @@ def ragged_dot_general(
         raise mismatch(name, "expects exactly one ragged dimension of lhs")
     (ragged,) = numbers.lhs_ragged_dimensions
     _check(name, typeof(lhs), typeof(rhs), typeof(sizes), numbers)
-    options = {"precision": precision, "preferred_element_type": preferred_element_type}
+
+    def product(x: Any, y: Any, dims: Any) -> Any:
+        return strong(dot_general(x, y, dims, precision, preferred_element_type))
+
     if ragged in batch:
-        return dot_general(lhs, rhs, (((*summed,), (*rhs_summed,)), (batch, rhs_batch)), **options)
+        return product(lhs, rhs, (((*summed,), (*rhs_summed,)), (batch, rhs_batch)))
     if ragged in summed:
         partner = rhs_summed[list(summed).index(ragged)]
         x = _by_group(lhs, ragged, _before(lhs, ragged, batch, ()), sizes)
         y = _by_group(rhs, partner, [rhs_batch[list(batch).index(b)] for b in
                                      _before(lhs, ragged, batch, ())], sizes)  # fmt: skip
         dims = (_next(summed), _next(rhs_summed)), ((0, *_next(batch)), (0, *_next(rhs_batch)))
-        return dot_general(x, y, dims, **options)
+        return product(x, y, dims)
     x = _by_group(lhs, ragged, _before(lhs, ragged, batch, summed), sizes)
     (group,) = numbers.rhs_group_dimensions
     dims = ((*_next(summed), 0), (*rhs_summed, group)), (_next(batch), rhs_batch)
-    return dot_general(x, rhs, dims, **options)
+    return product(x, rhs, dims)
 
 
 def _next(axes: Any) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 from functrans.lax import elementwise as lax
 from functrans.lax.elementwise import operand, operands
 from functrans.primitives.base import PRIMITIVES
-from functrans.primitives.conversion import cast
+from functrans.primitives.conversion import cast, strong
 from functrans.trace import bind, literal, typeof
 
 __all__ = [
@@ -40,12 +40,14 @@ def _of_one(name: str, does: str, example: str) -> Callable[[Any], Any]:
 def _of_two(
     name: str, does: str, example: str, of_first: bool = False
 ) -> Callable[[Any, Any], Any]:
-    """`of_first`: the second operand takes the dtype of the first."""
+    """`of_first`: the second operand takes the dtype of the first; the result is never weak."""
     p = PRIMITIVES[name]
 
     def function(a: Any, x: Any) -> Any:
         a, x = operands(a, x)
-        return bind(p, (a, cast(x, typeof(a).dtype) if of_first else x), {})
+        if not of_first:
+            return bind(p, (a, x), {})
+        return strong(bind(p, (a, cast(x, typeof(a).dtype)), {}))
 
     return _documented(function, name, does, example)
 

@@ -25,7 +25,7 @@ from functrans.numpy.promotion import (
 from functrans.primitives.arithmetic import is_finite, max_, sign
 from functrans.primitives.call import composite
 from functrans.primitives.complex_numbers import abs_, real
-from functrans.primitives.conversion import convert_element_type
+from functrans.primitives.conversion import convert_element_type, strong
 from functrans.primitives.elementwise import add, eq, lt, mul, ne, splat, sub
 from functrans.primitives.joining import iota
 from functrans.primitives.reduction import reduce_max, reduce_sum
@@ -190,7 +190,7 @@ def logsumexp(
     if b is not None:
         powers = mul(powers, b)
     total = _sum(_only(mask, powers, 0), axes)
-    signed = sign(total) if return_sign or b is not None else None
+    signed = strong(sign(total)) if return_sign or b is not None else None
     if return_sign or (b is not None and not is_complex):
         total = abs_(total)
     out = log(total)

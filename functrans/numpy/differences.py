@@ -24,7 +24,6 @@ from functrans.numpy.promotion import (
     mismatch,
     promote_dtypes,
     promote_inexact,
-    value_of,
 )
 from functrans.numpy.reductions import sum as sum_over
 from functrans.numpy.selecting import where
@@ -241,11 +240,9 @@ def _periodic(x: Any, xp: Any, fp: Any, period: Any) -> tuple[Any, Any, Any]:
     x, xp = remainder(x, period), remainder(xp, period)
     xp, fp = prims.sort(xp, fp, dimension=0, is_stable=True, num_keys=1)
     n = typeof(xp).shape[0]
-    span = expand(cast(value_of(period, "interp"), typeof(xp).dtype), (1,))
     xp = prims.concatenate(
-        prims.sub(_part(xp, 0, n - 1, n), span), xp, prims.add(_part(xp, 0, 0, 1), span),
-        dimension=0,
-    )  # fmt: skip
+        subtract(_part(xp, 0, n - 1, n), period), xp, add(_part(xp, 0, 0, 1), period), dimension=0
+    )
     fp = prims.concatenate(_part(fp, 0, n - 1, n), fp, _part(fp, 0, 0, 1), dimension=0)
     return x, xp, fp
 

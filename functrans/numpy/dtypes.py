@@ -114,12 +114,14 @@ def result_type(*args: Any) -> Any:
 
 
 def untraced(args: Any) -> list[Any]:
-    """The arguments, with a structure of JAX's for each traced array."""
-    return [_structure(x) if isinstance(x, Tracer) else x for x in args]
+    """The arguments, with what stands for it in JAX's promotion for each traced array: its dtype;
+    a weak one as Python's numbers."""
+    return [_point(x) if isinstance(x, Tracer) else x for x in args]
 
 
-def _structure(x: Tracer) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type)
+def _point(x: Tracer) -> Any:
+    kinds = {"int": int, "uint": int, "float": float, "complex": complex}
+    return kinds[dtype_class(x.dtype)] if x.weak_type else x.dtype
 
 
 def iscomplexobj(x: Any) -> builtins.bool:

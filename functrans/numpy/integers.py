@@ -42,13 +42,13 @@ BYTE = np.dtype("uint8")
 
 def _integers(x1: Any, x2: Any, name: str) -> tuple[Any, Any]:
     x1, x2 = array_of(x1, name), array_of(x2, name, 1)
-    of_one_shape = typeof(x1).shape == typeof(x2).shape
+    are_numbers = not (typeof(x1).shape or typeof(x2).shape)
     x1, x2 = align(x1, x2, name)
     dtype = typeof(x1).dtype
     if dtype_class(dtype) not in ("int", "uint"):
         raise invalid(name, f"takes integers, got {typeof(x1)} after promotion")
-    # as in JAX, what is broadcast is not weak
-    return (x1, x2) if of_one_shape else (cast(x1, dtype), cast(x2, dtype))
+    # as in JAX, what has axes is not weak
+    return (x1, x2) if are_numbers else (cast(x1, dtype), cast(x2, dtype))
 
 
 def _size(x: Any) -> Any:

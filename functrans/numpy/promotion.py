@@ -88,7 +88,8 @@ def scalar(value: Any, type: ArrayType) -> Literal:
         if value.__class__ is int:
             check_fits(value, type)
         found = literal(value, type)
-        if value != 0 or value.__class__ is int:  # 0.0 and -0.0 are one key
+        # as keys 0.0 and -0.0 are one
+        if value.__class__ is int or (value != 0 and value.__class__ is not complex):
             if len(_LITERALS) > 50_000:
                 _LITERALS.clear()
             _LITERALS[key] = found
@@ -215,14 +216,15 @@ def align_all(
     """Operands as values of one shape and dtype."""
     xs = [x if x.__class__ is Tracer else value_of(x, name, i) for i, x in enumerate(xs)]
     types = tuple([typeof(x) for x in xs])
-    plan = _PLANS.get(types)
+    plan = _PLANS.get((types, flags.jax_enable_x64))
     if plan is None or (flags.jax_numpy_dtype_promotion, flags.jax_numpy_rank_promotion) != _FREE:
         plan = _plan(types, name, error)
     return [x if steps is None else _follow(x, *steps) for x, steps in zip(xs, plan, strict=True)]
 
 
-# operand types -> what to do to each: None, or (type to cast to, axes to drop, how to broadcast)
-_PLANS: dict[tuple[ArrayType, ...], list[Any]] = {}
+# (operand types, are there 64-bit types?) -> what to do to each operand: None, or (type to cast to,
+# axes to drop, how to broadcast)
+_PLANS: dict[tuple[tuple[ArrayType, ...], bool], list[Any]] = {}
 
 
 def _plan(types: tuple[ArrayType, ...], name: str, error: type[Exception]) -> list[Any]:
@@ -241,10 +243,9 @@ def _plan(types: tuple[ArrayType, ...], name: str, error: type[Exception]) -> li
         fits = t.dtype == dtype and t.weak_type >= weak
         to = None if fits else (dtype, weak)
         plan.append(None if fits and t.shape == shape else (to, *_growth(t.shape, shape)))
-    if not any([t.weak_type for t in types]):  # where a type is weak the result depends on x64
-        if len(_PLANS) > 50_000:
-            _PLANS.clear()
-        _PLANS[types] = plan
+    if len(_PLANS) > 50_000:
+        _PLANS.clear()
+    _PLANS[types, flags.jax_enable_x64] = plan
     return plan
 
 

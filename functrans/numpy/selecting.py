@@ -180,7 +180,7 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: boo
 
 
 def _all(x: Any) -> Any:
-    return materialize(prims.reduce_and(x, axes=tuple(range(typeof(x).ndim))))
+    return materialize(prims.reduce_and(cast(x, BOOL), axes=tuple(range(typeof(x).ndim))))
 
 
 def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:

@@ -91,4 +91,6 @@ def _parameters(e: Any) -> tuple:
 
 
 def _number(x: Literal) -> tuple:
-    return (x.value or repr(x.value), x.type)
+    value = x.value
+    plain = value and value.__class__ is not complex  # 0.0 == -0.0, also as a part of another
+    return (value if plain else repr(value), x.type)

@@ -24,6 +24,25 @@ def depending(equations: Sequence[Equation], moving: Iterable[Var]) -> set[Var]:
     return found
 
 
+def apart(
+    equations: Sequence[Equation], moving: Iterable[Var]
+) -> tuple[list[Equation], list[Equation], set[Var]]:
+    """The equations that do not depend on the moving variables, those that do, and the variables
+    that do. An equation with results of both kinds is taken apart into two."""
+    found = depending(equations, moving)
+    still, moved = [], []
+    for e in equations:
+        if found.isdisjoint(e.inputs):
+            still.append(e)
+        elif found.issuperset(e.outputs):
+            moved.append(e)
+        else:
+            own = [v in found for v in e.outputs]
+            still.append(e.primitive.part(e, [not m for m in own]))
+            moved.append(e.primitive.part(e, own))
+    return still, moved, found
+
+
 def reached_outputs(program: Program, moving: Sequence[bool]) -> list[bool]:
     """Which outputs depend on the moving inputs."""
     key = ("reached", tuple(moving))
@@ -52,6 +71,36 @@ def restricted(program: Program, inputs: Sequence[bool], outputs: Sequence[bool]
             outputs=kept,
         )
     return program.cache[key]
+
+
+def silent(program: Program) -> Program:
+    """The program without what it shows, for where it is run again: the equations that its results
+    need, their programs silent. A callback whose value is needed stays."""
+    if "silent" not in program.cache:
+        shows = any(e.primitive.has_effects(e.params) for e in program.equations)
+        program.cache["silent"] = _without_effects(program) if shows else program
+    return program.cache["silent"]
+
+
+def _without_effects(program: Program) -> Program:
+    needed = {v for v in program.outputs if v.__class__ is Var}
+    kept = []
+    for e in reversed(program.equations):
+        if needed.isdisjoint(e.outputs):
+            continue
+        needed.update([v for v in e.inputs if v.__class__ is Var])
+        if e.primitive.holds_programs and e.primitive.has_effects(e.params):
+            params = {name: _silenced(value) for name, value in e.params.items()}
+            e = Equation(e.primitive, e.inputs, e.outputs, params, e.source, e.origin)
+        kept.append(e)
+    kept.reverse()
+    return program.replace(equations=kept)
+
+
+def _silenced(value: Any) -> Any:
+    if value.__class__ is tuple:
+        return tuple([_silenced(v) for v in value])
+    return silent(value) if value.__class__ is Program else value
 
 
 def smaller(

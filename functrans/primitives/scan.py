@@ -21,10 +21,12 @@ from functrans.ir.types import ArrayType, is_key_dtype
 from functrans.primitives.base import Cost, LinearInput, Primitive, is_zero, sum_of
 from functrans.primitives.call import jit
 from functrans.primitives.parts import (
+    apart,
     depending,
     reached_outputs,
     reading,
     restricted,
+    silent,
     smaller,
 )
 from functrans.primitives.residuals import fewest, take
@@ -196,11 +198,12 @@ class Scan(Primitive):
     def transpose_with(
         self, t: Any, ct: Sequence[Any], args: Sequence[Any], params: dict[str, Any]
     ) -> Sequence[Any]:
-        program, n, m = params["program"], params["consts"], params["carry"]
+        program, n, m = silent(params["program"]), params["consts"], params["carry"]
+        params = {**params, "program": program}
         given = [isinstance(x, LinearInput) for x in args]
         linear = linear_inputs(program, given, n, m)
         states = linear[n : n + m]
-        counters = self._counters(args, params, states)
+        counters = self._counters(args, params, linear)
         wanted = [*states, *[c is not None for c in ct[m:]]]
         back = t.program(program, tuple(linear), tuple(wanted))
         known = [
@@ -237,15 +240,16 @@ class Scan(Primitive):
         return [c if was else None for c, was in zip(cts, given, strict=True)]
 
     def _counters(
-        self, args: Sequence[Any], params: dict[str, Any], states: list[bool]
+        self, args: Sequence[Any], params: dict[str, Any], linear: Sequence[bool]
     ) -> list[Any]:
         """The values, step by step, of the part of the carry that is not linear."""
         program, n, m = params["program"], params["consts"], params["carry"]
-        mine = [i for i in range(m) if not states[i]]
+        mine = [i for i in range(m) if not linear[n + i]]
         if not mine:
             return []
         outs = [program.outputs[i] for i in mine] + [program.inputs[n + i] for i in mine]
-        equations = prune(_without_effects(program.equations), outs)
+        still = apart(program.equations, compress(program.inputs, linear))[0]
+        equations = prune(still, outs)
         read = {v for e in equations for v in e.inputs if v.__class__ is Var} | set(outs)
         kept = [i for i in range(n) if program.inputs[i] in read]
         arrays = [i for i in range(n + m, len(args)) if program.inputs[i] in read]

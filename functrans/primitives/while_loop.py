@@ -21,7 +21,14 @@ from functrans.primitives.base import Cost, LinearInput, Primitive
 from functrans.primitives.call import jit
 from functrans.primitives.cond import only_where
 from functrans.primitives.elementwise import add, lt
-from functrans.primitives.parts import reached_outputs, reading, restricted, smaller
+from functrans.primitives.parts import (
+    apart,
+    reached_outputs,
+    reading,
+    restricted,
+    silent,
+    smaller,
+)
 from functrans.primitives.reduction import reduce_or
 from functrans.primitives.residuals import take
 from functrans.primitives.revolve import COUNT, loop, revolve
@@ -79,11 +86,22 @@ class While(Primitive):
         body_consts: int,
     ) -> Any:  # fmt: skip
         n, m = cond_consts, cond_consts + body_consts
-        return ctx.loop(
-            lambda xs: ctx.emit(cond, [*xs[:n], *xs[m:]])[0],
-            lambda xs: [*xs[:m], *ctx.emit(body, xs[n:])],
-            operands,
-        )[m:]
+
+        def test(xs: Sequence[Any]) -> Any:
+            return ctx.emit(cond, [*xs[:n], *xs[m:]])[0]
+
+        def step(xs: Sequence[Any]) -> list[Any]:
+            return [*xs[:m], *ctx.emit(body, xs[n:])]
+
+        if not jit.has_effects({"program": cond}):
+            return ctx.loop(test, step, operands)[m:]
+
+        def step_and_test(xs: Sequence[Any]) -> list[Any]:
+            """XLA leaves a condition out where it can count the steps."""
+            new = step(xs[1:])
+            return [test(new), *new]
+
+        return ctx.loop(lambda xs: xs[0], step_and_test, [test(operands), *operands])[1 + m :]
 
     # --- derivatives
 
@@ -109,6 +127,7 @@ class While(Primitive):
             outs, moving = _carried(self, t, primals, given, tuple(active), params)
         else:
             outs, count = _counted(t, primals, params)
+            body = silent(body)  # shown on the way forward
             moving = tangent_loop(
                 count, *primals[n:], *[dx for dx in given if dx is not None],
                 body=body, push=_push(t, body, tuple(active), m), consts=m,
@@ -121,6 +140,7 @@ class While(Primitive):
         self, t: Any, ct: Sequence[Any], args: Sequence[Any], params: dict[str, Any]
     ) -> Sequence[Any]:
         given = [isinstance(x, LinearInput) for x in args]
+        params = {**params, "body": silent(params["body"]), "cond": silent(params["cond"])}
         first, consts, state = _parts(args, params)
         n, m = len(first), len(consts)
         linear = linear_inputs(params["body"], given[n:], m, len(state))
@@ -253,13 +273,15 @@ def _apart(body: Program, linear: tuple[bool, ...], m: int) -> tuple[Program, Pr
     consts, linear carry) -> linear carry."""
     key = ("apart", linear, m)
     if key not in body.cache:
-        plain = [e for e in body.equations if not e.primitive.has_effects(e.params)]
         known = [v for v, lin in zip(body.inputs, linear, strict=True) if not lin]
         moved = [v for v, lin in zip(body.inputs, linear, strict=True) if lin]
+        still = apart(body.equations, moved)[0]
         parts = []
-        for inputs, side in ((known, False), ([*known, *moved], True)):
+        for inputs, equations, side in (
+            (known, still, False), ([*known, *moved], body.equations, True)
+        ):  # fmt: skip
             outs = [v for v, lin in zip(body.outputs, linear[m:], strict=True) if lin is side]
-            parts.append(Program(inputs, prune(plain, outs), outs, name=body.name))
+            parts.append(Program(inputs, prune(equations, outs), outs, name=body.name))
         body.cache[key] = parts[0], parts[1]
     return body.cache[key]
 
@@ -332,7 +354,7 @@ def _push(t: Any, body: Program, active: tuple[bool, ...], m: int) -> Program:
         n = len(body.inputs)
 
         def run(*values: Any) -> list[Any]:
-            results = evaluate(part.forward, values[:n])
+            results = evaluate(silent(part.forward), values[:n])
             k = len(body.outputs)
             residuals = take(part.residuals, values, results[:k], results[k:])
             return evaluate(part.linear, [*residuals, *values[n:]])

@@ -252,7 +252,7 @@ def _finest_gumbel(source: Source, shape: tuple[int, ...]) -> Any:
     high, low = halves(bits)
     t = typeof(high)
     # 1 - u in 64-bit fixed point: the two's complement
-    carry = cast(eq(low, literal(2**32 - 1, t)), t.dtype)
+    carry = cast(eq(low, literal(0, t)), t.dtype)
     neg_high, neg_low = add(not_(high), carry), add(not_(low), 1)
     small = lt(high, literal(2**31, t))
     u = _float_of(lax.select(small, high, neg_high), lax.select(small, low, neg_low))

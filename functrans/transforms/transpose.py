@@ -17,7 +17,7 @@ from functrans.primitives.base import LinearInput, sum_of
 from functrans.primitives.call import jit
 from functrans.primitives.constants import closed
 from functrans.primitives.custom import set_transpose
-from functrans.primitives.parts import depending
+from functrans.primitives.parts import apart
 from functrans.trace import literal, stage, state, typeof
 
 
@@ -254,17 +254,7 @@ def _transpose_program(
     rest, run the rest, and walk the first backwards."""
     known_in = [v for v, lin in zip(program.inputs, linear, strict=True) if not lin]
     linear_in = [v for v, lin in zip(program.inputs, linear, strict=True) if lin]
-    tangents = depending(program.equations, linear_in)
-    rest, moved = [], []
-    for eqn in program.equations:
-        if tangents.isdisjoint(eqn.inputs):
-            rest.append(eqn)
-        elif tangents.issuperset(eqn.outputs):
-            moved.append(eqn)
-        else:
-            own = [v in tangents for v in eqn.outputs]
-            rest.append(eqn.primitive.part(eqn, [not m for m in own]))
-            moved.append(eqn.primitive.part(eqn, own))
+    rest, moved, tangents = apart(program.equations, linear_in)
     check_linear(moved, tangents)
     if called:
         moved = _first_operands_last(moved, tangents)

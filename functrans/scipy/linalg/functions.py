@@ -300,7 +300,8 @@ def funm(A: Any, func: Callable[[Any], Any], disp: bool = True) -> Any:
     eps = float(jax.numpy.finfo(typeof(f).dtype).eps)
     bound = linalg.norm(triu(t, 1), 1) * eps / where(gap == 0, eps, gap)
     infinite = any_over(prims.eq(prims.abs_(f), full(np.inf, typeof(prims.abs_(f)))))
-    return f, where(infinite, np.inf, lax.clamp(eps, bound, 1.0))
+    low, high = literal(eps, typeof(bound)), literal(1.0, typeof(bound))
+    return f, where(infinite, np.inf, lax.clamp(low, bound, high))
 
 
 @composite
