@@ -1,25 +1,51 @@
-"""What every test may rely on: no trace of another test is left active, 64-bit types are off.
+"""What every test may rely on, and which tests run when nothing is said.
 
 The tests compile much and run little, so LLVM optimises nothing in them: a fifth less time. XLA's
-own passes, which see what we emit, are not affected.
+own passes, which see what we emit, are not affected; `XLA_FLAGS= pytest` runs as users do. What is
+compiled is kept in `.test_cache/`, by JAX's persistent cache, for the next run.
 """
 
 from __future__ import annotations
 
 import os
+import platform
 from itertools import count
+from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 os.environ.setdefault("FUNCTRANS_TRACEBACK", "full")  # a failing test shows where
 
 import jax
+import jaxlib
 import pytest
 
 import functrans as ft
 from functrans.trace import state
+from tests.support.reporting import described
 
+HERE = Path(__file__).parent
 _ran = count(1)
 _KEPT = 250  # tests whose compiled programs are held: some 15 MB each
+
+
+def _keep_compilations() -> None:
+    """For this process and those that tests start. A folder for each pair of versions: a key of
+    JAX's tells versions apart, but nothing would ever delete those of old ones."""
+    root = os.environ.get("FUNCTRANS_TEST_CACHE", str(HERE.parent / ".test_cache"))
+    versions = f"{jax.__version__}-{jaxlib.__version__}-{platform.machine()}"
+    settings = {
+        "jax_compilation_cache_dir": str(Path(root, versions)),
+        "jax_persistent_cache_min_compile_time_secs": 0,
+        "jax_persistent_cache_min_entry_size_bytes": -1,
+        "jax_persistent_cache_enable_xla_caches": "none",
+    }
+    for name, value in settings.items():
+        os.environ.setdefault(name.upper(), str(value))
+        jax.config.update(name, value)
+
+
+_keep_compilations()
 
 
 @pytest.fixture(autouse=True)
@@ -37,9 +63,28 @@ def bounded_memory():
         ft.clear_caches()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
+    report = yield
+    if report.failed and call.excinfo is not None:
+        report.sections.append(("what failed", described(item, call.excinfo)))
+    return report
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Long sweeps run only when they are asked for: `pytest -m heavy`."""
-    if not config.option.markexpr:
-        heavy = [item for item in items if item.get_closest_marker("heavy")]
-        config.hook.pytest_deselected(items=heavy)
-        items[:] = [item for item in items if not item.get_closest_marker("heavy")]
+    """What stands in `sweep/` is marked so. Sweeps and heavy tests run when they are asked for: by
+    their marker (`-m sweep`, `-m heavy`) or, a sweep, by its path. Of files that are marked `smoke`
+    as a whole, that run leaves out what is `long`."""
+    for item in items:
+        if item.path.is_relative_to(HERE / "sweep"):
+            item.add_marker(pytest.mark.sweep)
+    asked = config.option.markexpr
+    unasked = {m for m in ("sweep", "heavy") if m not in asked}
+    if any("sweep" in arg for arg in config.args):
+        unasked.discard("sweep")
+    if "smoke" in asked:
+        unasked.add("long")
+    left_out = {item for item in items if any(item.get_closest_marker(m) for m in unasked)}
+    if left_out:
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = [item for item in items if item not in left_out]

@@ -1,0 +1,1 @@
+"""Planted faults: small edits of the package, each of which the tests must catch."""

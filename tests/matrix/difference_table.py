@@ -1,0 +1,432 @@
+"""The functions whose derivatives are compared with finite differences, and the comparison."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+import functrans as ft
+import functrans.numpy as jnp
+from functrans import lax
+from functrans.ad_checkpoint import checkpoint_name
+from functrans.experimental.jet import jet
+from tests.support.versions import QUICK
+
+Function = Callable[[Any], Any]
+
+STEP = 1e-3
+TOLERANCE = 1e-8  # of differences: thirty times and more what is said above; solvers end at 1e-13
+SAME = 1e-11  # of dot products, and jitted against un-jitted: roundings of some dozens of sums
+
+X = np.array([0.4, -0.7, 1.1, 0.3])
+V = np.array([0.8, 0.5, -0.6, 1.2])
+W = np.array([
+    [0.2, -0.5, 0.1, 0.3], [0.4, 0.3, -0.2, 0.1], [-0.1, 0.6, 0.5, -0.3], [0.2, 0.1, -0.4, 0.6]
+])  # fmt: skip
+
+
+# --- the check ------------------------------------------------------------------------------------
+
+
+def flat(f: Function) -> Function:
+    """The results of f as one vector."""
+    return lambda x: jnp.concatenate([jnp.ravel(y) for y in ft.tree.leaves(f(x))])
+
+
+def weights(n: int) -> np.ndarray:
+    return np.random.default_rng(n).normal(size=n)
+
+
+def derivatives(f: Function) -> Callable[[Any, Any], tuple[Any, ...]]:
+    """(x, v) -> f(x), its derivative along v, the gradient of a weighted sum of f, and that
+    gradient's derivative along v."""
+
+    def gradient(x):
+        y, pull = ft.vjp(f, x)
+        return pull(jnp.asarray(weights(y.size)))[0]
+
+    def all_of_them(x, v):
+        y, dy = ft.jvp(f, (x,), (v,))
+        g, dg = ft.jvp(gradient, (x,), (v,))
+        return y, dy, g, dg
+
+    return all_of_them
+
+
+fast = functools.partial(ft.jit, compiler_options=QUICK)
+
+
+def difference(at: Callable[[float], Any]) -> list[np.ndarray]:
+    """d/dt of the results of `at`, at 0."""
+    ends = [[np.asarray(y) for y in at(n * STEP)] for n in (1, -1, 2, -2)]
+    return [
+        (8 * (a - b) - (c - d)) / (12 * STEP)
+        for a, b, c, d in zip(*ends, strict=True)
+    ]  # fmt: skip
+
+
+def close(got: Any, want: Any, tolerance: float, what: str) -> None:
+    size = 1.0 + np.abs(np.asarray(want)).max()
+    np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance * size, err_msg=what)
+
+
+@jax.enable_x64(True)
+def check(f: Function, frozen: Function | None = None) -> None:
+    """`frozen`: what to take differences of, where that is not f."""
+    f = flat(f)
+    compiled = fast(derivatives(f))
+    y, dy, g, dg = compiled(X, V)
+    assert {a.dtype for a in (y, dy, g, dg)} == {np.dtype("float64")}
+    assert np.abs(dy).max() > 1e-3, "the row should move"
+    moved = compiled if frozen is None else fast(derivatives(flat(frozen)))
+    slope, _, bend, _ = difference(lambda t: moved(X + t * V, V))
+    close(dy, slope, TOLERANCE, "jvp")
+    close(np.dot(g, V), np.dot(weights(y.size), dy), SAME, "vjp")
+    close(dg, bend, TOLERANCE, "jvp of vjp")
+    x, v = jnp.asarray(X), jnp.asarray(V)
+    again, moving = ft.jvp(f, (x,), (v,))
+    close(again, y, SAME, "un-jitted")
+    close(moving, dy, SAME, "un-jitted jvp")
+    _, pull = ft.vjp(f, x)
+    for _ in range(2):  # a pullback may be used again
+        close(pull(jnp.asarray(weights(y.size)))[0], g, SAME, "un-jitted vjp")
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+TABLE: dict[str, tuple[Function, Function | None]] = {}
+
+
+def row(name: str, f: Function, frozen: Function | None = None) -> None:
+    assert name not in TABLE
+    TABLE[name] = f, frozen
+
+
+def bend(c: Any) -> Any:
+    """A smooth map of vectors, with derivatives of every order near one."""
+    return jnp.sin(W @ c) + 0.3 * c
+
+
+def product(x: Any) -> Any:
+    return jnp.sin(x) * jnp.exp(-x[::-1])
+
+
+# Control flow.
+for name, low in {"first": -9.0, "second": 9.0}.items():
+    row(f"cond, operands, {name} branch", lambda x, low=low: lax.cond(
+        x[0] > low, lambda a, b: a * bend(b), lambda a, b: jnp.cos(a), x, x[::-1]))  # fmt: skip
+row("cond, closures", lambda x: lax.cond(x[0] > 0, lambda: bend(x), lambda: x * x[0]))
+row("cond, pytrees", lambda x: lax.cond(
+    x.sum() < 0, lambda d: {"p": d["a"] * d["b"], "q": d["b"][0]},
+    lambda d: {"p": bend(d["a"]), "q": 2.0 * d["b"][1]}, {"a": x, "b": jnp.sin(x)}))  # fmt: skip
+row("switch", lambda x: lax.switch(
+    1 + (x[2] > 0), [jnp.sin, jnp.cos, lambda x: bend(x) * x, jnp.exp], x))  # fmt: skip
+
+
+def until_small(x, **how):
+    """Three steps, as many as the values say."""
+    step = lambda c: (c[0] + 1, bend(c[1]) * 0.6)  # noqa: E731
+    return lax.while_loop(
+        lambda c: (c[0] < 7) & ((c[1] ** 2).sum() > 0.02), step, (jnp.asarray(0), x), **how
+    )[1]
+
+
+row("while_loop", until_small)
+row("while_loop, max_steps", lambda x: until_small(x, max_steps=9))
+row("fori_loop, known bounds", lambda x: lax.fori_loop(1, 4, lambda i, c: bend(c) + i * x, x))
+
+
+def traced(x, **how):
+    return lax.fori_loop(0, 2 + (x[0] > 0), lambda i, c: bend(c) + i * x, x, **how)
+
+
+row("fori_loop, traced bounds", traced)
+row("fori_loop, traced bounds, max_steps", lambda x: traced(x, max_steps=4))
+
+
+def scanned(x):
+    def step(c, s):
+        new = bend(c["a"]) * s["p"] + x
+        return {"a": new, "n": c["n"] + s["q"]}, (new.sum(), {"s": new * c["n"]})
+
+    init = {"a": x, "n": x[0]}
+    return lax.scan(step, init, {"p": jnp.cos(x), "q": x[::-1] * x})
+
+
+row("scan of pytrees", scanned)
+row("scan, reverse", lambda x: lax.scan(lambda c, s: (bend(c) * s, c), x, x[:3], reverse=True))
+row("scan, unroll", lambda x: lax.scan(lambda c, s: (bend(c) * s, c), x, x[:3], unroll=2))
+row("scan, length", lambda x: lax.scan(lambda c, _: (bend(c), c[0]), x, None, length=3))
+row("map", lambda x: lax.map(lambda s: jnp.sin(s) * x, x))
+row("map, batch_size", lambda x: lax.map(lambda s: jnp.sin(s) * x, x, batch_size=3))
+
+
+def composed(a, b):
+    """Of two affine maps of numbers."""
+    return a[0] * b[0], a[1] * b[0] + b[1]
+
+
+row("associative_scan", lambda x: lax.associative_scan(composed, (jnp.cos(x), x)))
+row("associative_scan, reverse", lambda x: lax.associative_scan(
+    composed, (jnp.cos(x), x), reverse=True))  # fmt: skip
+row("select", lambda x: lax.select(x > 0, jnp.sin(x), x * x[0]))
+row("select_n", lambda x: lax.select_n((x > 0).astype("int32"), jnp.sin(x), x * x[0]))
+row("cumsum", lambda x: lax.cumsum(jnp.sin(x) * x))
+row("cumprod, reverse", lambda x: lax.cumprod(jnp.sin(x) * x, reverse=True))
+row("cummax", lambda x: lax.cummax(jnp.sin(x) * x))
+row("cummin, reverse", lambda x: lax.cummin(jnp.sin(x) * x, reverse=True))
+row("cumlogsumexp", lambda x: lax.cumlogsumexp(jnp.sin(x) * x))
+
+
+# Solvers.
+
+
+def newton(f, guess):
+    def step(_, y):
+        value, slope = ft.jvp(f, (y,), (jnp.ones_like(y),))
+        return y - value / slope
+
+    return lax.fori_loop(0, 12, step, guess)
+
+
+row("custom_root", lambda x: lax.custom_root(
+    lambda y: y**3 + (1 + x**2) * y - jnp.exp(x), jnp.ones(4), newton,
+    lambda g, z: z / g(jnp.ones(4))))  # fmt: skip
+
+
+def solved(x, **how):
+    matrix = (W + W.T) * 0.1 * jnp.cos(x[0]) + jnp.eye(4)
+
+    def solve(matvec, b):
+        return lax.fori_loop(0, 45, lambda _, y: y + b - matvec(y), b)
+
+    return lax.custom_linear_solve(lambda v: matrix @ v, jnp.sin(x), solve, solve, **how)
+
+
+row("custom_linear_solve", solved)
+row("custom_linear_solve, symmetric", lambda x: solved(x, symmetric=True))
+
+
+# Custom rules. All state the derivative that the function has.
+
+
+@ft.custom_jvp
+def by_jvp(x, y):
+    return jnp.sin(x) * y
+
+
+@by_jvp.defjvp
+def _(primals, tangents):
+    (x, y), (dx, dy) = primals, tangents
+    return by_jvp(x, y), jnp.cos(x) * y * dx + jnp.sin(x) * dy
+
+
+@ft.custom_jvp
+def by_jvps(x, y):
+    return jnp.sin(x) * y
+
+
+by_jvps.defjvps(lambda dx, out, x, y: jnp.cos(x) * y * dx, lambda dy, out, x, y: jnp.sin(x) * dy)
+
+
+@functools.partial(ft.custom_jvp, nondiff_argnums=(0, 2))
+def by_jvp_of(f, x, power):
+    return f(x) ** power
+
+
+@by_jvp_of.defjvp
+def _(f, power, primals, tangents):
+    y, dy = ft.jvp(f, primals, tangents)
+    return y**power, power * y ** (power - 1) * dy
+
+
+@ft.custom_jvp
+def by_jvp_with_zeros(x, y):
+    return jnp.sin(x) * y
+
+
+def zeros_rule(primals, tangents):
+    (x, y), (dx, _) = primals, tangents
+    is_zero = [isinstance(d, ft.custom_derivatives.SymbolicZero) for d in tangents]
+    assert is_zero == [False, True]
+    return by_jvp_with_zeros(x, y), jnp.cos(x) * y * dx
+
+
+by_jvp_with_zeros.defjvp(zeros_rule, symbolic_zeros=True)
+
+
+@ft.custom_vjp
+def by_vjp(d, unused):
+    return {"s": jnp.sin(d["a"]) * d["b"], "t": d["a"].sum()}
+
+
+def by_vjp_back(d, ct):
+    a, b = d["a"], d["b"]
+    return {"a": ct["s"] * jnp.cos(a) * b + ct["t"], "b": ct["s"] * jnp.sin(a)}, None
+
+
+by_vjp.defvjp(lambda d, unused: (by_vjp(d, unused), d), by_vjp_back)
+
+
+@functools.partial(ft.custom_vjp, nondiff_argnums=(0,))
+def by_vjp_of(f, x):
+    return f(x)
+
+
+by_vjp_of.defvjp(lambda f, x: (f(x), x), lambda f, x, ct: ft.vjp(f, x)[1](ct))
+
+
+@ft.custom_gradient
+def by_gradient(x):
+    return jnp.sin(x) * x, lambda ct: ct * (jnp.cos(x) * x + jnp.sin(x))
+
+
+def converted(x):
+    """The closed-over x becomes an argument of a function with a rule of its own."""
+    f, values = ft.closure_convert(lambda y: jnp.sin(y) * jnp.exp(x), x)
+
+    @ft.custom_vjp
+    def g(y, *values):
+        return f(y, *values)
+
+    g.defvjp(lambda *args: (f(*args), args), lambda args, ct: ft.vjp(f, *args)[1](ct))
+    return g(x * x, *values)
+
+
+@ft.custom_batching.custom_vmap
+def by_vmap(x, y):
+    return jnp.sin(x) * y
+
+
+@by_vmap.def_vmap
+def _(size, batched, x, y):
+    assert batched == [True, False]
+    return jnp.sin(x) * y[None], True
+
+
+@ft.custom_jvp
+def by_numpy(x):
+    return ft.pure_callback(np.sin, ft.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+
+by_numpy.defjvps(lambda dx, out, x: jnp.cos(x) * dx)
+
+row("custom_jvp", lambda x: by_jvp(x, x * x[0]))
+row("custom_jvp, defjvps", lambda x: by_jvps(x, x * x[0]))
+row("custom_jvp, nondiff_argnums", lambda x: by_jvp_of(lambda y: bend(y) + 2, x, 3))
+row("custom_jvp, symbolic_zeros", lambda x: by_jvp_with_zeros(x, jnp.asarray(V)))
+row("custom_vjp", lambda x: by_vjp({"a": x, "b": x * x[0]}, x))
+row("custom_vjp, nondiff_argnums", lambda x: by_vjp_of(bend, x))
+row("jvp of custom_vjp", lambda x: ft.jvp(lambda y: by_vjp_of(product, y), (x,), (x * x,)))
+row("custom_gradient", by_gradient)
+row("closure_convert", converted)
+row("custom_vmap", lambda x: by_vmap(x, x * x[0]))
+row("custom_vmap under vmap", lambda x: ft.vmap(by_vmap, (0, None))(
+    jnp.stack([x, x * x]), jnp.cos(x)))  # fmt: skip
+row("stop_gradient", lambda x: jnp.sin(x) * lax.stop_gradient(x * x), lambda x: jnp.sin(x) * X**2)
+row("pure_callback in a custom_jvp", lambda x: by_numpy(x * x[0]))
+
+
+# Checkpoint.
+
+POLICIES: dict[str, Any] = {
+    "no policy": None,
+    "everything_saveable": ft.checkpoint_policies.everything_saveable,
+    "nothing_saveable": ft.checkpoint_policies.nothing_saveable,
+    "dots_saveable": ft.checkpoint_policies.dots_saveable,
+    "dots_with_no_batch_dims_saveable": ft.checkpoint_policies.dots_with_no_batch_dims_saveable,
+    "save_only_these_names": ft.checkpoint_policies.save_only_these_names("a"),
+    "save_from_both_policies": ft.checkpoint_policies.save_from_both_policies(
+        ft.checkpoint_policies.dots_saveable,
+        ft.checkpoint_policies.save_only_these_names("a"),
+    ),
+}
+
+
+def layer(w, x):
+    h = checkpoint_name(jnp.tanh(w @ x), "a")
+    return jnp.sin(w @ h) * x
+
+
+def in_a_scan(f: Any, x: Any) -> Any:
+    return lax.scan(lambda c, s: (f(W + s, c), None), x, jnp.cos(x[:2]))[0]
+
+
+for name, policy in POLICIES.items():
+    of = ft.checkpoint(layer, policy=policy)
+    inside = ft.checkpoint(layer, policy=policy, prevent_cse=False)
+    row(f"checkpoint, {name}", lambda x, f=of: f(W * x, x))
+    row(f"checkpoint, {name}, in a scan under vmap", lambda x, f=inside: ft.vmap(
+        functools.partial(in_a_scan, f))(jnp.stack([x, x * x])))  # fmt: skip
+
+
+# Collectives: two examples of two numbers.
+
+RING = [(0, 1), (1, 0)]
+COLLECTIVES = {
+    "psum": lambda r: lax.psum(jnp.sin(r) * r, "i") * r,
+    "pmean": lambda r: lax.pmean(jnp.sin(r) * r, "i") * r,
+    "pmax": lambda r: lax.pmax(jnp.sin(r), "i") * r,
+    "pmin": lambda r: lax.pmin(jnp.sin(r), "i") * r,
+    "all_gather": lambda r: lax.all_gather(jnp.sin(r), "i") * r,
+    "all_to_all": lambda r: lax.all_to_all(jnp.sin(r), "i", 0, 0) * r,
+    "ppermute": lambda r: lax.ppermute(jnp.sin(r), "i", RING) * r,
+    "psum_scatter": lambda r: lax.psum_scatter(jnp.sin(r), "i") * r,
+}
+for name, of in COLLECTIVES.items():
+    row(name, lambda x, f=of: ft.vmap(f, axis_name="i")(x.reshape(2, 2)))
+
+
+# Transformations as functions: their derivatives are of second and third order.
+
+
+def energy(x: Any) -> Any:
+    return (product(x) ** 2).sum()
+
+
+def of_pytrees(d: Any, scale: Any) -> Any:
+    y = jnp.sin(d["w"]) * d["b"][0] * scale
+    return {"y": y}, {"aux": y.sum()}
+
+
+def jacobian(which: Any) -> Function:
+    made = which(of_pytrees, argnums=(0, 1), has_aux=True)
+    return lambda x: made({"w": x, "b": [x[1]]}, x[2])
+
+
+def doubled(equation: Any, values: list[Any]) -> Any:
+    """Another meaning of sin."""
+    out = equation.primitive(*values, **equation.params)
+    return out * 2.0 if equation.primitive.name == "sin" else out
+
+
+def recorded(x: Any, *how: Any) -> Any:
+    return ft.evaluate(ft.make_ir(product)(x), [x], *how)
+
+
+def linearized(x: Any) -> Any:
+    y, push = ft.linearize(product, x)
+    return y, push(x * x), push(jnp.cos(x))
+
+
+def pulled_twice(x: Any) -> Any:
+    _, pull = ft.vjp(product, x)
+    return pull(x * x), pull(jnp.cos(x))
+
+
+row("jvp of jit", lambda x: ft.jvp(ft.jit(product), (x,), (x * x,)))
+row("linearize", linearized)
+row("vjp called twice", pulled_twice)
+row("hvp, forward over reverse", lambda x: ft.jvp(ft.grad(energy), (x,), (jnp.cos(x),))[1])
+row("hvp, reverse over reverse", lambda x: ft.vjp(ft.grad(energy), x)[1](jnp.cos(x)))
+row("hessian", ft.hessian(lambda x: (bend(x) * x).sum()))
+row("jacfwd, pytrees, has_aux, argnums", jacobian(ft.jacfwd))
+row("jacrev, pytrees, has_aux, argnums", jacobian(ft.jacrev))
+row("jet", lambda x: jet(bend, (x,), ((jnp.cos(x), x),)))
+row("evaluate", recorded)
+row("evaluate, a meaning of one's own", lambda x: recorded(x, doubled))

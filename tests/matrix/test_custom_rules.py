@@ -1,0 +1,285 @@
+"""Custom derivative rules against JAX's, on the same functions."""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jax_numpy
+import numpy as np
+import pytest
+
+import functrans as ft
+import functrans.numpy as jnp
+from tests.matrix.custom_functions import (
+    OURS,
+    PAIRS,
+    THEIRS,
+    TRIPLES,
+    WAYS,
+    X,
+    Y,
+    both,
+    composed,
+    functions,
+)
+
+pytestmark = pytest.mark.smoke
+
+
+@functools.cache
+def wanted(names):
+    f = functions(jax, jax_numpy)["custom_jvp"]
+    return np.asarray(jax.jit(composed(f, names, THEIRS))(X, Y))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["custom_jvp", "custom_vjp"])
+@pytest.mark.parametrize("names", [p for p in PAIRS if p != ("vmap", "vmap")], ids=".".join)
+def test_pairs(kind, names):
+    """Also forward mode through custom_vjp, where the rule of custom_jvp says the same."""
+    found = composed(functions(ft, jnp)[kind], names, OURS)(X, Y)
+    np.testing.assert_allclose(found, wanted(names), rtol=2e-5, atol=1e-6)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["custom_jvp", "custom_vjp"])
+@pytest.mark.parametrize(
+    "names",
+    [pytest.param(t, marks=[pytest.mark.heavy] * (i % 3 > 0)) for i, t in enumerate(TRIPLES)],
+    ids=".".join,
+)
+def test_triples(kind, names):
+    f = composed(functions(ft, jnp)[kind], names, OURS)
+    np.testing.assert_allclose(f(X, Y), wanted(names), rtol=2e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_defjvps(how):
+    def make(m, np_):
+        @m.custom_jvp
+        def f(x, y):
+            return np_.sin(x) * y
+
+        f.defjvps(lambda dx, out, x, y: 3.0 * dx * out, None)
+        return lambda x: f(x, x)
+
+    both(make, 0.7, transform=WAYS[how])
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_nondiff_argnums_of_custom_jvp(how):
+    def make(m, np_):
+        @functools.partial(m.custom_jvp, nondiff_argnums=(0, 2))
+        def app(f, x, n):
+            return f(x) * n
+
+        @app.defjvp
+        def _(f, n, primals, tangents):
+            return app(f, primals[0], n), 2.0 * n * f(tangents[0])
+
+        return lambda x: app(lambda y: 3.0 * y, x, 5)
+
+    both(make, 0.7, transform=WAYS[how])
+
+
+@pytest.mark.parametrize("how", ["grad", "jit of grad", "jvp"])
+def test_traced_nondiff_arguments_of_custom_jvp(how):
+    def make(m, np_):
+        @functools.partial(m.custom_jvp, nondiff_argnums=(1,))
+        def f(x, scale):
+            return x * scale
+
+        @f.defjvp
+        def _(scale, primals, tangents):
+            return f(*primals, scale), 10.0 * tangents[0] * scale
+
+        return lambda x: f(x, x * 2.0)
+
+    both(make, 0.7, transform=WAYS[how])
+
+
+def test_traced_nondiff_arguments_in_a_program():
+    """JAX leaks a tracer here: the rule runs when the program is complete."""
+
+    @functools.partial(ft.custom_jvp, nondiff_argnums=(1,))
+    def f(x, scale):
+        return x * scale
+
+    f.defjvp(lambda scale, p, t: (f(*p, scale), 10.0 * t[0] * scale))
+    assert ft.grad(ft.jit(lambda x: f(x, x * 2.0)))(0.5) == 10.0
+    found = ft.grad(lambda x: ft.vmap(lambda s: f(x, s))(jnp.arange(3.0)).sum())(0.5)
+    assert found == 30.0
+
+
+def test_nondiff_argnames():
+    def make(m, np_):
+        @functools.partial(m.custom_jvp, nondiff_argnames=("n",))
+        def f(x, n):
+            return x**n
+
+        f.defjvp(lambda n, p, t: (f(*p, n), 7.0 * n * t[0]))
+
+        @functools.partial(m.custom_vjp, nondiff_argnames=("n",))
+        def g(x, n):
+            return x**n
+
+        g.defvjp(lambda x, n: (g(x, n), x), lambda n, x, ct: (5.0 * n * ct,))
+        return lambda x: f(x, n=2) + g(x, 3)
+
+    both(make, 1.5)
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_pytrees_through_custom_jvp(how):
+    def make(m, np_):
+        @m.custom_jvp
+        def f(tree, n):
+            return {"a": tree["x"] * tree["y"][0], "n": n, "c": (tree["x"],)}
+
+        @f.defjvp
+        def _(primals, tangents):
+            tree, n = primals
+            dtree, dn = tangents
+            out = f(tree, n)
+            assert dn.dtype == jax.dtypes.float0
+            tangent = {"a": 2.0 * dtree["x"] + dtree["y"][0], "n": dn, "c": (dtree["x"],)}
+            return out, tangent
+
+        def call(x):
+            out = f({"x": x, "y": [x * 2.0]}, 3)
+            return out["a"] + out["c"][0] * out["n"]
+
+        return call
+
+    both(make, 0.7, transform=WAYS[how])
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_symbolic_zeros_of_custom_jvp(how):
+    def make(m, np_):
+        zero = m.custom_derivatives.SymbolicZero
+
+        @m.custom_jvp
+        def f(x, y):
+            return x * y
+
+        def rule(primals, tangents):
+            (x, y), (dx, dy) = primals, tangents
+            assert [type(d) is zero for d in tangents] == [False, True]
+            assert dy.shape == y.shape
+            return f(x, y), 5.0 * dx * y
+
+        f.defjvp(rule, symbolic_zeros=True)
+        return lambda x: f(x, np_.float32(3.0))
+
+    both(make, 0.7, transform=WAYS[how])
+
+
+def test_a_rule_may_return_a_symbolic_zero():
+    f = ft.custom_jvp(lambda x: (x, 2.0 * x))
+    zero = ft.custom_derivatives.SymbolicZero
+
+    def rule(primals, tangents):
+        out = f(*primals)
+        return out, (zero.from_primal_value(out[0]), tangents[0])
+
+    f.defjvp(rule, symbolic_zeros=True)
+    assert ft.grad(lambda x: sum(f(x)))(1.0) == 1.0
+    assert ft.grad(ft.jit(lambda x: sum(f(x))))(1.0) == 1.0
+
+
+def test_un_jitted_rules_see_values():
+    seen = []
+
+    @ft.custom_jvp
+    def f(x):
+        return x if x > 0 else -x
+
+    @f.defjvp
+    def _(primals, tangents):
+        seen.append(float(primals[0]))
+        return f(*primals), tangents[0] if primals[0] > 0 else -tangents[0]
+
+    @ft.custom_vjp
+    def g(x):
+        return x if x > 0 else -x
+
+    g.defvjp(lambda x: (g(x), x), lambda x, ct: (ct if x > 0 and ct > 0 else -ct,))
+    assert ft.grad(f)(-2.0) == -1.0
+    assert ft.jvp(f, (-2.0,), (3.0,))[1] == -3.0
+    assert ft.grad(ft.grad(lambda x: f(x) ** 3))(-2.0) == 12.0
+    assert ft.grad(g)(-2.0) == -1.0
+    assert -2.0 in seen
+
+
+def test_a_rule_that_calls_jitted_and_differentiated_functions():
+    def make(m, np_):
+        inner = m.jit(lambda x: np_.sin(x) * x)
+
+        @m.custom_jvp
+        def f(x):
+            return inner(x)
+
+        @f.defjvp
+        @m.jit
+        def _(primals, tangents):
+            y, dy = m.jvp(inner, primals, tangents)
+            return y, 2.0 * y * dy + m.grad(inner)(primals[0]) * tangents[0]
+
+        return f
+
+    for how in WAYS.values():
+        both(make, 0.7, transform=how)
+
+
+@pytest.mark.long
+def test_a_rule_of_many_operations():
+    def make(m, np_):
+        @m.custom_jvp
+        def f(x):
+            return np_.linalg.norm(x)
+
+        @f.defjvp
+        def _(primals, tangents):
+            (x,), (dx,) = primals, tangents
+            products = m.vmap(lambda a, b: a * b * 2)(x, dx)
+            signed = m.jit(lambda u: np_.where(x > 0, u, -u))(dx)
+            more = np_.concatenate([signed, dx[::-1]]).sum() + np_.einsum("i,i->", x, dx)
+            return f(x), products.sum() / f(x) + more + np_.var(x) * np_.mean(dx)
+
+        return f
+
+    for transform in (
+        lambda m, f: m.grad(f),
+        lambda m, f: m.jit(m.grad(m.jit(f))),
+        lambda m, f: m.hessian(f),
+    ):
+        both(make, X, transform=transform)
+    both(make, np.stack([X, Y]), transform=lambda m, f: m.vmap(m.grad(f)))
+
+
+def test_linear_transpose_of_a_custom_function():
+    def make(m, np_):
+        f = m.custom_jvp(lambda x: 2 * x)
+        f.defjvp(lambda p, t: (f(*p), 5 * t[0]))
+        return f
+
+    both(make, X, transform=lambda m, f: lambda ct: m.linear_transpose(f, X)(ct))
+
+
+def test_an_endless_chain_of_rules():
+    """A rule is run only when it is asked for: it may be that of another function, and so on."""
+
+    @functools.partial(ft.custom_jvp, nondiff_argnums=(0,))
+    def derivative(n, x):
+        return jnp.sin(x + n * np.pi / 2)
+
+    @derivative.defjvp
+    def _(n, primals, tangents):
+        return derivative(n, *primals), derivative(n + 1, *primals) * tangents[0]
+
+    f = functools.partial(derivative, 0)
+    np.testing.assert_allclose(ft.jit(f)(0.3), np.sin(0.3), rtol=1e-5)
+    third = ft.jit(ft.grad(ft.jit(ft.grad(ft.grad(f)))))
+    np.testing.assert_allclose(third(0.3), -np.cos(0.3), rtol=1e-5)

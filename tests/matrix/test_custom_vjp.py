@@ -1,0 +1,376 @@
+"""custom_vjp and what a rule may close over, against JAX's."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+
+import jax
+import numpy as np
+import pytest
+
+import functrans as ft
+import functrans.numpy as jnp
+from tests.matrix.custom_functions import WAYS, X, Y, both, functions
+
+pytestmark = pytest.mark.smoke
+
+# --- custom_vjp -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", [w for w in WAYS if w != "jvp"])
+def test_pytrees_and_none_through_custom_vjp(how):
+    def make(m, np_):
+        @m.custom_vjp
+        def f(tree, n, unused):
+            return {"a": tree["x"] * tree["y"][0], "n": n}, tree["x"] * 2.0
+
+        def fwd(tree, n, unused):
+            return f(tree, n, unused), {"tree": tree, "n": n}
+
+        def bwd(res, ct):
+            a = ct[0]["a"]
+            assert ct[0]["n"].dtype == jax.dtypes.float0
+            return {"x": 3.0 * a * res["n"], "y": [None]}, None, None
+
+        f.defvjp(fwd, bwd)
+
+        def call(x):
+            out, twice = f({"x": x, "y": [x * 2.0]}, 3, {"w": x})
+            return out["a"] + twice
+
+        return call
+
+    both(make, 0.7, transform=WAYS[how])
+
+
+@pytest.mark.parametrize("how", [w for w in WAYS if w != "jvp"])
+def test_nondiff_argnums_of_custom_vjp(how):
+    def make(m, np_):
+        @functools.partial(m.custom_vjp, nondiff_argnums=(0, 2))
+        def app(f, x, n):
+            return f(x) * n
+
+        app.defvjp(lambda f, x, n: (app(f, x, n), x), lambda f, n, x, ct: (2.0 * n * f(x) * ct,))
+        return lambda x: app(lambda y: 3.0 * y, x, n=5)
+
+    both(make, 0.7, transform=WAYS[how])
+
+
+@pytest.mark.parametrize("how", ["grad", "jit of grad"])
+def test_symbolic_zeros_of_custom_vjp(how):
+    def make(m, np_):
+        zero = m.custom_derivatives.SymbolicZero
+
+        @m.custom_vjp
+        def f(x, y):
+            return x * y, x + y
+
+        def fwd(x, y):
+            assert [a.perturbed for a in (x, y)] == [True, False]
+            return f(x.value, y.value), (x.value, y.value)
+
+        def bwd(res, cts):
+            assert [type(ct) is zero for ct in cts] == [False, True]
+            return 3.0 * cts[0] * res[1], None
+
+        f.defvjp(fwd, bwd, symbolic_zeros=True)
+        return lambda x: f(x, np_.float32(3.0))[0]
+
+    both(make, 0.7, transform=WAYS[how])
+
+
+def test_a_bwd_rule_that_is_not_linear_works_in_reverse_everywhere():
+    def make(m, np_):
+        @m.custom_vjp
+        def clip(x):
+            return x
+
+        clip.defvjp(lambda x: (x, None), lambda _, ct: (np_.clip(ct, -1.0, 1.0),))
+        return lambda x: np_.sum(clip(x) ** 2)
+
+    for transform in (
+        lambda m, f: m.grad(f),
+        lambda m, f: m.jit(m.grad(f)),
+        lambda m, f: m.grad(m.jit(f)),
+        lambda m, f: m.vmap(m.grad(f)),
+        lambda m, f: m.grad(lambda x: m.vmap(f)(x).sum()),
+        lambda m, f: m.grad(lambda x: m.jit(m.vmap(m.jit(f)))(x).sum()),
+        lambda m, f: m.jit(m.vmap(m.grad(m.jit(f)))),
+    ):
+        both(make, X, transform=transform)
+
+
+@pytest.mark.long
+def test_vmap_sums_the_cotangents_of_what_is_not_batched():
+    def make(m, np_):
+        f = functions(m, np_)["custom_vjp"]
+
+        def loss(xy):
+            x, y = xy
+            rows = m.vmap(f, (None, 0))(x, y[:, None] * np_.ones((3, 3)))
+            columns = m.vmap(f, (1, None), 1)(np_.outer(x, x), y)
+            return np_.sum(rows**2) + np_.sum(columns**3)
+
+        return loss
+
+    both(make, (X, Y))
+    both(make, (X, Y), transform=lambda m, f: m.jit(m.grad(m.jit(f))))
+    both(make, (X, Y), transform=lambda m, f: lambda a: m.jacrev(m.grad(f))(a))
+
+
+def test_residuals_that_are_not_batched_stay_so():
+    """A weight among the residuals is not repeated for every example."""
+    w = np.ones((64, 64), np.float32)
+
+    @ft.custom_vjp
+    def f(w, x):
+        return w @ x
+
+    f.defvjp(lambda w, x: (f(w, x), (w, x)), lambda res, ct: (jnp.outer(ct, res[1]), res[0].T @ ct))
+    loss = lambda w, xs: ft.vmap(f, (None, 0))(w, xs).sum()  # noqa: E731
+    program = ft.make_ir(ft.grad(loss, 1))(w, np.ones((10, 64), np.float32))
+    assert "f32[10,64,64]" not in str(program)
+
+
+def test_the_linear_function_of_a_custom_vjp_is_a_program():
+    f = functions(ft, jnp)["custom_vjp"]
+    _, f_jvp = ft.linearize(f, X, Y)
+    assert "custom_lin" in str(f_jvp.program)
+    np.testing.assert_allclose(f_jvp(X, Y), ft.jvp(f, (X, Y), (X, Y))[1], rtol=1e-6)
+    batched = ft.vmap(f_jvp)(np.stack([X, Y]), np.stack([Y, X]))
+    np.testing.assert_allclose(batched[0], f_jvp(X, Y), rtol=1e-6)
+    np.testing.assert_allclose(batched[1], f_jvp(Y, X), rtol=1e-6)
+    transposed = ft.linear_transpose(f_jvp, X, Y)(Y)
+    pulled = ft.vjp(f, X, Y)[1](Y)
+    np.testing.assert_allclose(transposed, pulled, rtol=1e-6)
+    both_ways = ft.jit(lambda ct: ft.linear_transpose(ft.vmap(f_jvp), batched, batched)(ct))
+    np.testing.assert_allclose(both_ways(np.stack([X, Y]))[0][1], pulled[0], rtol=1e-6)
+
+
+def test_forward_mode_in_double_precision_by_finite_differences():
+    with jax.enable_x64(True):
+
+        @ft.custom_vjp
+        def f(x, y):
+            return jnp.tanh(x @ y), {"s": jnp.sum(x)}
+
+        def bwd(res, ct):
+            x, y, out = res
+            d = ct[0] * (1 - out**2)
+            return d @ y.T + ct[1]["s"], x.T @ d
+
+        f.defvjp(lambda x, y: (f(x, y), (x, y, f(x, y)[0])), bwd)
+        h, rng = 1e-6, np.random.default_rng(0)
+        for one, shape in ((f, (3, 3)), (ft.jit(f), (3, 3)), (ft.vmap(f), (2, 3, 3))):
+            x, y, dx, dy = (rng.normal(size=shape) for _ in range(4))
+            moved = ft.jvp(one, (x, y), (dx, dy))[1]
+            plus, minus = one(x + h * dx, y + h * dy), one(x - h * dx, y - h * dy)
+            jax.tree.map(
+                lambda p, m, d: np.testing.assert_allclose((p - m) / (2 * h), d, atol=1e-7),
+                plus, minus, moved,
+            )  # fmt: skip
+
+
+@pytest.mark.parametrize("order", list(itertools.product(("jacfwd", "jacrev"), repeat=2)))
+def test_second_derivatives_of_a_custom_vjp(order):
+    f, want = (functions(ft, jnp)[k] for k in ("custom_vjp", "custom_jvp"))
+    outer, inner = (getattr(ft, name) for name in order)
+    for one in (lambda g: g, ft.jit):
+        found = one(outer(one(inner(one(f)))))(X, Y)
+        np.testing.assert_allclose(found, outer(inner(want))(X, Y), rtol=1e-5, atol=1e-6)
+
+
+def test_complex_numbers():
+    def make(m, np_):
+        f = m.custom_vjp(lambda z: z * z)
+        f.defvjp(lambda z: (z * z, z), lambda z, ct: (2 * z * ct,))
+        return f
+
+    z = np.complex64(1 + 2j)
+    both(make, z, transform=lambda m, f: m.grad(f, holomorphic=True))
+    found = ft.jvp(make(ft, jnp), (z,), (1j * z,))[1]
+    np.testing.assert_allclose(found, 2j * z * z, rtol=1e-6)
+
+
+def test_cotangents_of_another_precision_are_cast():
+    f = ft.custom_vjp(lambda x: x)
+    f.defvjp(lambda x: (x, None), lambda _, ct: (ct.astype("float16"),))
+    found = ft.grad(f)(jnp.float32(2.0))
+    assert found == 1.0
+    assert found.dtype == np.float32
+
+
+@pytest.mark.parametrize("closed_over", [False, True])
+def test_keys(closed_over):
+    key = jax.random.key(0)
+
+    def make(m, np_):
+        noise = lambda k, x: m.random.normal(k, x.shape)  # noqa: E731
+        f = m.custom_vjp(lambda k, x: x * noise(k, x))
+        f.defvjp(
+            lambda k, x: (f(k, x), (k, x)),
+            lambda r, ct: (None, ct * noise(key if closed_over else r[0], r[1])),
+        )
+        return lambda x: f(key, x).sum()
+
+    for how in ("grad", "jit of grad", "grad of jit"):
+        both(make, X, transform=WAYS[how])
+
+
+def test_collectives_in_a_bwd_rule():
+    """Also where the rule runs after the vmap has ended, which JAX refuses."""
+
+    def make(m, np_):
+        f = m.custom_vjp(lambda x: x)
+        f.defvjp(
+            lambda x: (x, m.lax.axis_index("i") + 1.0),
+            lambda r, ct: (m.lax.pmean(ct, "i") * r,),
+        )
+        return f
+
+    both(make, X, transform=lambda m, f: m.vmap(m.grad(lambda x: f(x) ** 2), axis_name="i"))
+    f = make(ft, jnp)
+    for one in (f, ft.jit(f)):
+        loss = lambda x: (ft.vmap(one, axis_name="i")(x) ** 2).sum()  # noqa: B023, E731
+        wanted_here = np.mean(2 * X) * np.arange(1.0, 4.0)
+        np.testing.assert_allclose(ft.grad(loss)(X), wanted_here, rtol=1e-6)
+
+
+def test_arrays_that_a_rule_brings_along():
+    """Constants of a rule inside a nested program, in every transformation of it."""
+    weights = np.array([1.0, 2.0, 4.0], np.float32)
+    many = np.arange(300, dtype=np.float32).reshape(100, 3)
+
+    def make(m, np_):
+        @m.custom_jvp
+        def f(x):
+            return x * 2.0
+
+        f.defjvp(lambda p, t: (f(*p), t[0] * np_.asarray(weights)))
+
+        @m.custom_vjp
+        def g(x):
+            return x * 2.0
+
+        g.defvjp(
+            lambda x: (g(x), x * np_.asarray(weights)),
+            lambda r, ct: (ct * r * np_.sum(np_.asarray(many), 0),),
+        )
+        return m.jit(lambda x: np_.sum(m.jit(lambda y: f(y) * g(y))(x) ** 2))
+
+    rows = np.stack([X, Y])
+    for x, transform in (
+        (X, lambda m, f: m.grad(f)),
+        (X, lambda m, f: m.jit(m.grad(f))),
+        (rows, lambda m, f: m.vmap(m.grad(f))),
+        (rows, lambda m, f: m.grad(lambda z: m.vmap(f)(z).sum())),
+        (X, lambda m, f: m.grad(lambda z: m.grad(f)(z).sum())),
+    ):
+        both(make, x, transform=transform)
+
+
+# --- closures -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["custom_jvp", "custom_vjp"])
+def test_values_of_enclosing_transformations_may_be_closed_over(kind):
+    """As long as they are not differentiated."""
+
+    def make(m, np_):
+        def outer(x, y):
+            if kind == "custom_jvp":
+                f = m.custom_jvp(lambda x: x * y)
+                f.defjvp(lambda p, t: (f(*p), 3.0 * t[0] * y))
+            else:
+                f = m.custom_vjp(lambda x: x * y)
+                f.defvjp(lambda x: (f(x), None), lambda _, ct: (3.0 * ct * y,))
+            return f(x)
+
+        return outer
+
+    two = np.float32(2.0)
+    for args, transform in (
+        ((two, two), lambda m, f: m.jit(m.grad(f))),
+        ((two, X), lambda m, f: m.vmap(f, (None, 0))),
+        ((two, X), lambda m, f: m.vmap(m.grad(f), (None, 0))),
+        ((X, two), lambda m, f: m.jit(m.vmap(m.grad(f), (0, None)))),
+        (
+            (X, two),
+            lambda m, f: m.jit(
+                lambda x, y: m.grad(lambda x: m.vmap(lambda z: f(z, y))(x).sum())(x)
+            ),
+        ),
+    ):
+        both(make, *args, transform=transform)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, ft.jit], ids=["dynamic", "jit"])
+@pytest.mark.parametrize("mode", ["grad", "jvp"])
+@pytest.mark.parametrize("kind", ["custom_jvp", "custom_vjp"])
+def test_closed_over_values_that_are_differentiated(kind, mode, wrap):
+    def outer(y):
+        if kind == "custom_jvp":
+            f = ft.custom_jvp(lambda x: x * y)
+            f.defjvp(lambda p, t: (f(*p), t[0]))
+        else:
+            f = ft.custom_vjp(lambda x: x * y)
+            f.defvjp(lambda x: (f(x), None), lambda _, ct: (ct,))
+        return f(2.0)
+
+    derive = ft.grad(wrap(outer)) if mode == "grad" else lambda y: ft.jvp(wrap(outer), (y,), (y,))
+    with pytest.raises(ft.errors.ClosedOverTracer, match="closes over") as caught:
+        derive(3.0)
+    assert isinstance(caught.value, jax.errors.UnexpectedTracerError)
+
+
+def test_a_rule_in_a_nested_program_that_closes_over_a_tracer():
+    def outer(y):
+        f = ft.custom_vjp(lambda x: x)
+        f.defvjp(lambda x: (x, None), lambda _, ct: (ct * y,))
+        return ft.grad(ft.jit(f))(2.0)
+
+    with pytest.raises(ft.errors.ClosedOverTracer, match="without being given it"):
+        ft.jit(outer)(3.0)
+
+
+def test_closure_convert():
+    def make(m, np_):
+        def minimise(g, x):
+            converted, values = m.closure_convert(g, x)
+            return solve(converted, x, *values)
+
+        @functools.partial(m.custom_vjp, nondiff_argnums=(0,))
+        def solve(g, x, *values):
+            return g(x, *values)
+
+        def bwd(g, res, ct):
+            _, values = res
+            return (2.0 * ct, *[3.0 * ct * v for v in values])
+
+        solve.defvjp(lambda g, x, *v: (solve(g, x, *v), (x, v)), bwd)
+        return lambda y: minimise(lambda x: np_.sin(x) * y + 1.0, y * 2.0)
+
+    for how in ("grad", "jit of grad", "grad of jit"):
+        both(make, 0.7, transform=WAYS[how])
+    _, values = ft.closure_convert(lambda x: x * X, X)
+    assert values == []
+
+
+def test_custom_gradient():
+    def make(m, np_):
+        @m.custom_gradient
+        def f(x, y):
+            s = np_.sin(x)
+            return s * y, lambda ct: (2.0 * ct * s, ct * y)
+
+        @m.custom_gradient
+        def g(x):
+            return {"a": x}, lambda ct: 5.0 * ct["a"]
+
+        return lambda x: f(x, x) + g(x)["a"]
+
+    for how in WAYS:
+        if how != "jvp":
+            both(make, 0.7, transform=WAYS[how])
+    assert ft.jvp(make(ft, jnp), (0.7,), (1.0,))[1] == ft.grad(make(ft, jnp))(0.7)

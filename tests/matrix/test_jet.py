@@ -1,0 +1,320 @@
+"""Taylor mode: all orders of every primitive and of programs."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import jax
+import jax.numpy
+import numpy as np
+import pytest
+from jax.experimental.jet import jet as jax_jet
+
+import functrans as ft
+import functrans.lax
+import functrans.nn
+import functrans.numpy as jnp
+from functrans.experimental.jet import jet
+from tests.matrix.primitive_rows import (
+    EVERY_DERIVATIVE,
+    Point,
+    Row,
+    by_primitive,
+    compiled,
+    direction,
+    interpreted,
+    point,
+    precision,
+)
+from tests.matrix.taylor import FUNCTIONS, JAX, OURS, function, nested
+from tests.support.closeness import assert_close
+from tests.support.wide import each
+
+ORDER = 3
+
+
+def orders(
+    f: Callable[..., Any], x: Sequence[Any], series: Sequence[Any], take: Any = jet
+) -> list[Any]:
+    """Value and derivatives, order by order, of a function that returns one list of arrays."""
+    out, terms = take(f, tuple(x), tuple(series))
+    return [out, *[list(ts) for ts in zip(*terms, strict=True)]]
+
+
+# --- every primitive ------------------------------------------------------------------------------
+
+
+def curve(p: Point) -> list[list[Any]]:
+    """The terms of a curve through the point."""
+    rng = p.case.rng("jet")
+    return [[(direction(rng, x) * 0.5).astype(x.dtype) for _ in range(ORDER)] for x in p.x]
+
+
+def assert_orders_close(p: Point, found: list[Any], wanted: list[Any]) -> None:
+    """Each order multiplies the rounding of the one before by the size of its terms."""
+    for k in range(ORDER + 1):
+        assert_close(found[k], wanted[k], max(p.tolerance(), 1e-9) * 3 * 10**k, f"order {k},")
+
+
+@pytest.mark.smoke
+@by_primitive(EVERY_DERIVATIVE)
+def test_every_primitive(rows: Sequence[Row]):
+    """What repeated jvp gives, on the reference."""
+
+    def check(row: Row) -> None:
+        with precision(*row):
+            p = point(*row)
+
+            args = (p.x, curve(p))
+
+            def run(f: Callable[..., Any]) -> list[Any]:
+                leaves = interpreted(ft.make_ir(f)(*args), args)
+                n = len(leaves) // (ORDER + 1)
+                return [leaves[k * n : (k + 1) * n] for k in range(ORDER + 1)]
+
+            found = run(lambda x, s: orders(p.ours, x, s))
+            assert_orders_close(p, found, run(lambda x, s: nested(p.ours, x, s, ft)))
+
+    each(rows, check)
+
+
+@pytest.mark.sweep
+@by_primitive(EVERY_DERIVATIVE[::5])
+def test_every_primitive_by_jax(rows: Sequence[Row]):
+    def check(row: Row) -> None:
+        with precision(*row):
+            p = point(*row)
+            ours_and_jaxs = compiled(
+                lambda x, s: orders(p.ours, x, s), lambda x, s: nested(p.jax, x, s)
+            )
+            assert_orders_close(p, *ours_and_jaxs(p.x, curve(p)))
+
+    each(rows, check)
+
+
+UNARY = {
+    "exp": 0.3, "exp2": 0.3, "expm1": 0.3, "log": 0.7, "log1p": 0.7, "sqrt": 0.7, "rsqrt": 0.7,
+    "cbrt": 0.7, "sin": 0.3, "cos": 0.3, "tan": 0.3, "asin": 0.3, "acos": 0.3, "atan": 0.3,
+    "sinh": 0.3, "cosh": 0.3, "tanh": 0.3, "asinh": 0.3, "acosh": 1.7, "atanh": 0.3,
+    "logistic": 0.3, "erf": 0.3, "erfc": 0.3, "square": 0.3, "erf_inv": 0.3, "digamma": 0.7,
+}  # fmt: skip
+
+
+@pytest.mark.smoke
+def test_recurrences_with_terms_that_are_none():
+    """To order five every term counts at the orders behind it, and a None is a zero."""
+    dense = [np.float64(c) for c in (1.0, 0.5, -0.3, 0.2, -0.7)]
+    sparse = [None, np.float64(0.5), None, np.float64(0.2), None]
+
+    def check(name: str) -> None:
+        f, x = getattr(functrans.lax, name), np.float64(UNARY[name])
+        for terms in (dense, sparse):
+            filled = [np.float64(c or 0) for c in terms]
+            made = ft.make_ir(lambda x, terms=terms: jet(f, (x,), (terms,)))(x)
+            wanted = ft.make_ir(lambda x, *terms: nested(f, [x], [terms], ft))(x, *filled)
+            assert_close(interpreted(made, [x]), interpreted(wanted, [x, *filled]), 1e-9)
+
+    with jax.enable_x64(True):
+        each(UNARY, check)
+
+
+@pytest.mark.parametrize("exponent", [3, -2, 0, 1, 2.0, 2.5, -0.5, np.array(2), np.array(3.0)])
+def test_powers(exponent: Any):
+    with jax.enable_x64(True):
+        x, terms = np.float64(0.7), [np.float64(c) for c in (1.0, 0.5, -0.3, 0.2)]
+        y, ts = jet(lambda x: x**exponent, (x,), (terms,))
+        wanted = jax.jit(lambda x: nested(lambda x: x**exponent, [x], [terms]))(x)
+        assert_close([y, *ts], wanted, 1e-10)
+
+
+@pytest.mark.parametrize("exponent", [3, 3.0, np.float32(3.0)])
+def test_powers_have_derivatives_at_zero(exponent: Any):
+    y, terms = jet(lambda x: jnp.power(x, exponent), (jnp.float32(0),), ((1.0, None, None, None),))
+    assert_close([y, *terms], [np.float32(c) for c in (0, 0, 0, 6, 0)])
+
+
+def test_a_power_whose_exponent_moves():
+    with jax.enable_x64(True):
+        x, r = np.float64(0.7), np.float64(1.3)
+        series = [[np.float64(c) for c in (1.0, 0.5, -0.3)], [np.float64(c) for c in (0.2, 1, 2)]]
+        y, terms = jet(lambda x, r: x**r, (x, r), series)
+        assert_close([y, *terms], nested(lambda x, r: x**r, [x, r], series), 1e-10)
+
+
+@function
+def composition(m):
+    return lambda x: m.np.tanh(m.np.sin(x) * m.np.exp(x) / (1 + x**2)) + m.np.log(x) * m.np.sqrt(x)
+
+
+@function
+def activations(m):
+    return lambda x: m.nn.relu(x) * m.nn.silu(x) * m.nn.gelu(x) + m.nn.softplus(-x)
+
+
+@function
+def scanned(m):
+    def f(x):
+        def body(carry, a):
+            return (m.np.sin(carry[0]) * a + x, carry[1] + 1), carry[0] * a
+
+        (last, _), ys = m.lax.scan(body, (m.np.ones(()), 0), m.np.arange(1.0, 4.0) * x)
+        return m.np.sum(ys) + last
+
+    return f
+
+
+@function
+def scanned_backwards_with_a_carry_that_starts_to_move_later(m):
+    def f(x):
+        def body(carry, _):
+            return (carry[1], carry[2], m.np.exp(x)), carry[0]
+
+        start = (m.np.zeros(()), m.np.ones(()), m.np.ones(()))
+        last, ys = m.lax.scan(body, start, None, length=4, reverse=True)
+        return m.np.sum(ys) + last[0]
+
+    return f
+
+
+@function
+def chosen(m):
+    def f(x):
+        y = m.lax.cond(x > 0.2, lambda x: m.np.sin(x) * x, lambda x: m.np.ones_like(x), x)
+        branches = [lambda y: y, lambda y: m.np.exp(y) ** 2, m.np.zeros_like]
+        return m.lax.switch((2 * x).astype("int32"), branches, y)
+
+    return f
+
+
+@function
+def checkpointed(m):
+    return m.ft.checkpoint(lambda x: m.np.sin(m.np.exp(x)) * x)
+
+
+@function
+def jitted(m):
+    inner = m.ft.jit(lambda x, y: m.np.sin(x) * y)
+    return m.ft.jit(lambda x: inner(x, 2.0) * inner(2.0, x) * inner(x, x))
+
+
+@function
+def custom_jvp_whose_rule_is_not_the_derivative(m):
+    @m.ft.custom_jvp
+    def g(x):
+        return m.np.sin(x)
+
+    @g.defjvp
+    def rule(primals, tangents):
+        return g(primals[0]), 2 * m.np.cos(primals[0]) * tangents[0] * g(primals[0])
+
+    return lambda x: g(x * x)
+
+
+@function
+def gradient(m):
+    return m.ft.grad(lambda x: m.np.sin(x) * m.np.exp(x * x))
+
+
+@function
+def gradient_of_a_loop(m):
+    return m.ft.grad(scanned(m))
+
+
+@function
+def second_derivative(m):
+    return m.ft.hessian(lambda x: m.np.sin(x) * m.np.exp(x * x))
+
+
+@function
+def mapped(m):
+    return lambda x: m.np.sum(m.ft.vmap(lambda y: m.np.sin(y * x))(m.np.arange(3.0)))
+
+
+LONG = ("second_derivative", "gradient_of_a_loop")  # to compile
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.sweep] * (n in LONG)) for n in FUNCTIONS]
+)
+def test_functions(name: str):
+    """Jitted, mapped and alone; the gradient of the third derivative."""
+    make = FUNCTIONS[name]
+    with jax.enable_x64(True):
+        x, terms = np.float64(0.7), [np.float64(c) for c in (1.0, 0.5, -0.3)]
+
+        def ours(x: Any) -> list[Any]:
+            y, ts = jet(make(OURS), (x,), (terms,))
+            return [y, *ts]
+
+        def theirs(x: Any) -> list[Any]:
+            return nested(make(JAX), [x], [terms])
+
+        backwards = name != "looped"  # which JAX cannot do
+
+        def everything(library: Any, f: Callable[..., Any]) -> Callable[..., Any]:
+            def run(x: Any) -> list[Any]:
+                last = [library.grad(lambda x: f(x)[ORDER])(x)] if backwards else []
+                return [f(x), library.vmap(f)(library.np.stack([x, x / 2])), *last]
+
+            return run
+
+        found, wanted = compiled(
+            everything(types.SimpleNamespace(grad=ft.grad, vmap=ft.vmap, np=jnp), ours),
+            everything(types.SimpleNamespace(grad=jax.grad, vmap=jax.vmap, np=jax.numpy), theirs),
+        )(x)
+        assert_close(found, wanted, 1e-9, "jitted,")
+        assert_close(ours(x), wanted[0], 1e-9, "alone,")
+
+
+def test_a_multilayer_perceptron_to_order_five():
+    """Its results are JAX's jet's; its work is quadratic in the order."""
+    rng = np.random.default_rng(0)
+    with jax.enable_x64(True):
+        sizes = (3, 8, 8, 2)
+        weights = [(rng.normal(size=(a, b)) / 2, rng.normal(size=b)) for a, b in pairwise(sizes)]
+        x, terms = rng.normal(size=(4, 3)), [rng.normal(size=(4, 3)) for _ in range(5)]
+
+        def network(m: Any) -> Callable[..., Any]:
+            def f(x: Any) -> Any:
+                for w, b in weights[:-1]:
+                    x = m.tanh(m.dot(x, w) + b)
+                return [m.dot(x, weights[-1][0]) + weights[-1][1]]
+
+            return f
+
+        found, wanted = compiled(
+            lambda x, ts: orders(network(jnp), [x], [ts]),
+            lambda x, ts: orders(network(jax.numpy), [x], [ts], jax_jet),
+        )(x, terms)
+        assert_close(found, wanted, 1e-10)
+        assert_close(found, orders(network(jnp), [x], [terms]), 1e-12, "alone,")
+
+
+def count(f: Callable[..., Any], order: int, *rest: Any) -> int:
+    """Equations of the jet of a function along a line."""
+
+    def line(x: Any) -> Any:
+        return jet(f, (x, *rest), ((1.0, *[None] * (order - 1)), *[[None] * order for _ in rest]))
+
+    return len(ft.make_ir(line)(0.3).equations)
+
+
+@pytest.mark.parametrize("name", ["tanh", "exp", "sin", "atan", "erf", "logistic", "sqrt"])
+def test_recurrences_are_quadratic_in_the_order(name: str):
+    f = getattr(functrans.lax, name)
+    assert count(f, 16) < 6 * count(f, 8)
+
+
+@pytest.mark.parametrize("name", ["digamma", "erf_inv", "abs"])
+def test_what_has_no_recurrence_is_polynomial_in_the_order(name: str):
+    f = getattr(functrans.lax, name)
+    assert count(f, 12) < 10 * count(f, 6)
+
+
+def test_terms_that_are_zero_cost_nothing():
+    program = ft.make_ir(lambda x: jet(jnp.sin, (x,), ((None, 0, None),)))(1.0)
+    assert [str(e.primitive) for e in program.equations] == ["sin"]
+    assert count(lambda x, y: x * jnp.exp(y), 3, 2.0) == 3  # exp, the product, its first term

@@ -1,0 +1,264 @@
+"""Taylor mode with custom rules, under the other transformations, and its misuse."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import jax
+import jax.numpy
+import numpy as np
+import pytest
+from jax.experimental.jet import jet as jax_jet
+
+import functrans as ft
+import functrans.lax
+import functrans.nn
+import functrans.numpy as jnp
+from functrans import errors
+from functrans.experimental.jet import jet
+from tests.matrix.taylor import JAX, OURS, function, nested
+from tests.support.closeness import assert_close
+
+pytestmark = pytest.mark.smoke
+
+
+@function
+def looped(m):
+    def f(x):
+        def body(state):
+            return state[0] + 1, m.np.sin(state[1]) * x
+
+        return m.lax.while_loop(lambda state: state[0] < 4, body, (0, x * 2.0))[1]
+
+    return f
+
+
+# --- custom rules that are Python -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", [lambda f: f, ft.jit])
+def test_custom_vjp_is_obeyed(how: Any):
+    """JAX has no forward mode through custom_vjp; the rule is twice the derivative."""
+
+    @ft.custom_vjp
+    def double(x):
+        return jnp.sin(x)
+
+    double.defvjp(lambda x: (jnp.sin(x), x), lambda x, ct: (2 * jnp.cos(x) * ct,))
+    with jax.enable_x64(True):
+        x, terms = np.float64(0.7), [np.float64(c) for c in (1.0, 0.5, -0.3)]
+        y, ts = how(lambda x: jet(lambda x: double(x * x), (x,), (terms,)))(x)
+        wanted = nested(lambda x: jax.numpy.sin(x * x), [x], [terms])
+        assert_close([y, *ts], [wanted[0], *[2 * w for w in wanted[1:]]], 1e-10)
+
+
+def test_functions_and_rules_see_values_where_nothing_is_jitted():
+    @ft.custom_jvp
+    def f(x):
+        return x * x if x > 0 else -x
+
+    @f.defjvp
+    def rule(primals, tangents):
+        (x,), (dx,) = primals, tangents
+        return f(x), (2 * x * dx if x > 0 else -dx)
+
+    def g(x):
+        return f(x) * x if float(x) > 0 else f(x)
+
+    y, terms = jet(g, (2.0,), ((1.0, None, None),))
+    assert [float(c) for c in (y, *terms)] == [8, 12, 12, 6]
+    y, terms = jet(g, (-2.0,), ((1.0, None, None),))
+    assert [float(c) for c in (y, *terms)] == [2, -1, 0, 0]
+
+
+# --- the interface --------------------------------------------------------------------------------
+
+
+def test_pytrees_in_and_out_compose():
+    """What jet returns is what it takes."""
+    x = {"a": np.float32(0.5), "b": (np.ones(3, np.float32), 2)}
+    series = {"a": [1.0, 2.0], "b": ([np.arange(3, dtype=np.float32), None], None)}
+
+    def f(x):
+        return {"sum": x["a"] * jnp.sum(x["b"][0] ** x["b"][1]), "same": x["a"], "n": x["b"][1]}
+
+    def g(y):
+        return jnp.sin(y["sum"]) * y["same"]
+
+    middle, terms = jet(f, (x,), (series,))
+    assert jax.tree.structure(middle) == jax.tree.structure(dict.fromkeys(middle, 0))
+    assert terms["n"][0].dtype == jax.dtypes.float0
+    assert_close(terms["same"], [np.float32(1), np.float32(2)])
+    out, (first, second) = jet(g, (middle,), (terms,))
+
+    def flat(a, b):
+        y = a * jax.numpy.sum(b**2)
+        return jax.numpy.sin(y) * a
+
+    given = [[np.float32(1), np.float32(2)], [np.arange(3, dtype=np.float32), np.zeros(3, "f4")]]
+    wanted = nested(flat, [x["a"], x["b"][0]], given)
+    assert_close([out, first, second], wanted, 2e-5)
+
+
+def test_terms_are_of_the_type_of_their_results():
+    def f(x):
+        return x * x, x.astype("bfloat16"), jnp.argmax(x)
+
+    out, terms = jet(f, (np.ones(3, np.float32),), ((1.0, 2),))
+    for y, ts in zip(out, terms, strict=True):
+        tangent = jax.dtypes.float0 if y.dtype == np.int32 else y.dtype
+        assert [(t.shape, t.dtype) for t in ts] == [(y.shape, tangent)] * 2
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+def test_both_scalings_are_those_of_jax(scaled: bool):
+    with jax.enable_x64(True):
+        x, terms = np.float64(0.3), [np.float64(c) for c in (1.0, 0.5, -0.3, 0.2)]
+        ours = jet(jnp.sin, (x,), (terms,), factorial_scaled=scaled)
+        assert_close(ours, jax_jet(jax.numpy.sin, (x,), (terms,), scaled), 1e-12)
+
+
+def test_order_zero_and_functions_of_nothing_that_moves():
+    assert jet(jnp.square, (3.0,), ((),)) == (9.0, [])
+    y, terms = jet(lambda x: jnp.ones(2), (3.0,), ((1.0, 2.0),))
+    assert_close([y, *terms], [np.ones(2, "f4"), np.zeros(2, "f4"), np.zeros(2, "f4")])
+
+
+@pytest.mark.long
+def test_jet_of_jet_is_the_mixed_derivative():
+    """d^2/ds^2 d^2/dt^2 of sin(s t) at s = 0.3, t = 0.7."""
+    with jax.enable_x64(True):
+
+        def inner(s):
+            return jet(lambda t: jnp.sin(s * t), (np.float64(0.7),), ((1.0, None),))[1][1]
+
+        found = jet(inner, (np.float64(0.3),), ((1.0, None),))[1][1]
+
+        def along(s, t):
+            return jax.numpy.sin(s * t)
+
+        wanted = jax.hessian(jax.hessian(along, 1), 0)(0.3, 0.7)
+        assert_close(found, wanted, 1e-12)
+
+
+def test_reverse_mode_through_the_series_of_a_while_loop():
+    """Which JAX cannot do: against the central difference."""
+    with jax.enable_x64(True):
+
+        def third(x):
+            return jet(looped(OURS), (x,), ((1.0, 0.5, -0.3),))[1][2]
+
+        h = 1e-5
+        slope = (third(0.7 + h) - third(0.7 - h)) / (2 * h)
+        assert_close(ft.grad(third)(0.7), slope, 1e-8)
+        assert_close(ft.jit(ft.grad(third))(0.7), slope, 1e-8)
+
+
+def test_collectives():
+    def f(m):
+        return lambda x: m.lax.psum(m.np.sin(x), "i") * x
+
+    with jax.enable_x64(True):
+        x, terms = np.arange(3.0), [np.float64(c) for c in (1.0, 0.5, -0.3)]
+        y, ts = ft.vmap(lambda x: jet(f(OURS), (x,), (terms,)), axis_name="i")(x)
+        wanted = jax.vmap(lambda x: nested(f(JAX), [x], [terms]), axis_name="i")(x)
+        assert_close([y, *ts], wanted, 1e-12)
+
+
+def test_a_custom_vmap_rule_is_obeyed_behind_the_series():
+    @ft.custom_batching.custom_vmap
+    def f(x):
+        return jnp.sin(x)
+
+    f.def_vmap(lambda size, batched, x: (10 * jnp.sin(x), batched[0]))
+    x = np.full(2, 0.7, np.float32)
+    _, terms = ft.vmap(lambda x: jet(f, (x,), ((1.0, None),)))(x)
+    assert_close(terms, [10 * np.cos(x), -10 * np.sin(x)])
+
+
+def test_effects_happen_once(capsys):
+    def f(x):
+        ft.debug.print("saw {}", x * 2)
+        return jnp.sin(x)
+
+    for g in (f, ft.jit(f)):
+        jet(g, (1.5,), ((1.0, None, None),))
+        jax.effects_barrier()
+        assert capsys.readouterr().out == "saw 3.0\n"
+
+
+def test_a_value_that_outlives_its_jet():
+    kept = []
+    jet(lambda x: kept.append(x * 2), (1.0,), ((1.0,),))
+    with pytest.raises(errors.LeakedTracer, match="had ended"):
+        jnp.sin(kept[0])
+
+
+# --- misuse ---------------------------------------------------------------------------------------
+
+X = np.ones(3, np.float32)
+MISUSE = {
+    "the lengths differ": (
+        lambda: jet(jnp.add, (X, X), ((X,), (X, X))),  # <-
+        errors.InvalidArgument, ValueError, ("lengths 1, 2", "None for a term"),
+    ),
+    "no series at all": (
+        lambda: jet(jnp.sin, (X,), (None,)),  # <-
+        errors.InvalidArgument, ValueError, ("lengths None",),
+    ),
+    "fewer series than arguments": (
+        lambda: jet(jnp.add, (X, X), ((X,),)),  # <-
+        errors.InvalidArgument, ValueError, ("2 primals and 1 series",),
+    ),
+    "another structure": (
+        lambda: jet(lambda d: d["a"], ({"a": X},), ({"b": (X,)},)),  # <-
+        errors.InvalidArgument, ValueError, ("series[0]", "'a'", "'b'"),
+    ),
+    "terms that are no list": (
+        lambda: jet(jnp.sin, (1.0,), (1.0,)),  # <-
+        errors.NotAnArray, TypeError, ("float", "jet(f, (x,), ((dx,),))"),
+    ),
+    "an argument that is no tuple": (
+        lambda: jet(jnp.sin, X, ((X,),)),  # <-
+        errors.NotAnArray, TypeError, ("primals", "ndarray", "jet(f, (x,)"),
+    ),
+    "a result instead of a function": (
+        lambda: jet(jnp.sin(1.0), (X,), ((X,),)),  # <-
+        errors.NotAnArray, TypeError, ("jet takes a function",),
+    ),
+    "a term of another shape": (
+        lambda: jet(jnp.sin, (X,), ((X, X[:2]),)),  # <-
+        errors.ShapeMismatch, TypeError, ("term 2", "primals[0]", "f32[3]", "f32[2]"),
+    ),
+    "a term of another dtype": (
+        lambda: jet(jnp.sin, (X,), ((X.astype(np.float16),),)),  # <-
+        errors.TypeMismatch, TypeError, ("term 1", "f32[3]", "f16[3]"),
+    ),
+    "a term that is no array": (
+        lambda: jet(jnp.sin, (1.0,), (("1",),)),  # <-
+        errors.NotAnArray, TypeError, ("'1'",),
+    ),
+    "a term of an integer": (
+        lambda: jet(jnp.square, (2,), ((1.0,),)),  # <-
+        errors.NonDifferentiable, TypeError, ("i32[]", "astype(float)"),
+    ),
+    "an operation without a derivative": (
+        lambda: jet(lambda x: functrans.lax.nextafter(x, x), (1.0,), ((1.0, None),)),  # <-
+        errors.MissingRule, NotImplementedError, ("nextafter",),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISUSE)
+def test_misuse_names_the_line(name: str):
+    run, error, also, words = MISUSE[name]
+    with pytest.raises(error) as found:
+        run()
+    message = str(found.value)
+    assert isinstance(found.value, also)
+    for word in words:
+        assert word in message
+    assert f"{__file__}:{run.__code__.co_firstlineno}" in message
+    assert "# <-" in inspect.getsourcelines(run)[0][0]
+    assert_close(jet(jnp.square, (3.0,), ((1.0,),))[1], [np.float32(6)])

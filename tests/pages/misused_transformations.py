@@ -1,0 +1,483 @@
+"""Misuses of transformations: derivatives, vmap, control flow, jit, random keys."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from functrans import errors
+from tests.pages.misuse_table import M, X, misuse
+
+# --- grad and its relatives -----------------------------------------------------------------------
+
+
+@misuse(errors.NonScalarLoss, "f32[3]", "jnp.sum", "jacrev")
+def gradient_of_a_vector(m, jnp):
+    m.grad(lambda x: x**2)(X)  # <-
+
+
+@misuse(errors.NonScalarLoss, "tuple", "has_aux=True")
+def gradient_of_a_loss_and_metrics(m, jnp):
+    m.grad(lambda x: (x.sum(), {"mean": x.mean()}))(X)  # <-
+
+
+@misuse(errors.NonDifferentiable, "i32[]", "astype(float)", "allow_int=True")
+def gradient_by_an_integer(m, jnp):
+    m.grad(lambda x: x**2)(3)  # <-
+
+
+@misuse(errors.MissingArgument, "argnums=1", "1 positional")
+def argnums_beyond_the_arguments(m, jnp):
+    m.grad(lambda x, y=1.0: x * y, argnums=1)(2.0)  # <-
+
+
+@misuse(errors.TypeMismatch, "f32[3]", "i32[3]", "tangent")
+def a_tangent_of_another_dtype(m, jnp):
+    m.jvp(jnp.sin, (X,), (np.ones(3, np.int32),))  # <-
+
+
+@misuse(errors.InvalidArgument, "cotangent", "f32[3]", "f32[]")
+def a_cotangent_of_another_shape(m, jnp):
+    _, pullback = m.vjp(jnp.sin, X)
+    pullback(1.0)  # <-
+
+
+@misuse(errors.RuleMismatch, "bwd", "2", "1")
+def a_bwd_rule_with_too_few_cotangents(m, jnp):
+    @m.custom_vjp
+    def f(x, y):
+        return x * y
+
+    f.defvjp(lambda x, y: (x * y, (x, y)), lambda res, g: (g * res[1],))
+    m.grad(f)(1.0, 2.0)
+
+
+@misuse(errors.RuleMismatch, "fwd", "pair")
+def a_fwd_rule_without_residuals(m, jnp):
+    @m.custom_vjp
+    def f(x):
+        return x * x
+
+    f.defvjp(lambda x: x * x, lambda res, g: (g,))
+    m.grad(f)(1.0)
+
+
+@misuse(errors.MissingCustomRule, "defvjp")
+def a_custom_vjp_without_rules(m, jnp):
+    f = m.custom_vjp(lambda x: x * x)
+    f(1.0)  # <-
+
+
+@misuse(errors.MissingArgument, "argnums=0", "by position")
+def gradient_by_a_keyword(m, jnp):
+    m.grad(lambda x: x**2)(x=1.0)  # <-
+
+
+@misuse(errors.NotAnArray, "has_aux=True", "f32[]", "loss, aux")
+def has_aux_without_aux(m, jnp):
+    m.value_and_grad(lambda x: x.sum(), has_aux=True)(X)  # <-
+
+
+@misuse(errors.NonDifferentiable, "i32[3]", "astype(float)")
+def jacobian_by_integers(m, jnp):
+    m.jacfwd(lambda x: x**2)(jnp.arange(3))  # <-
+
+
+@misuse(errors.TypeMismatch, "(*,)", "(*, *)", "(dx, dy)")
+def a_tangent_too_many(m, jnp):
+    m.jvp(jnp.sin, (X,), (X, X))  # <-
+
+
+@misuse(errors.InvalidArgument, "(*, *)", "one cotangent")
+def a_cotangent_too_few(m, jnp):
+    _, pullback = m.vjp(lambda x: (x, x), 1.0)
+    pullback(1.0)  # <-
+
+
+@misuse(errors.RuleMismatch, "fwd", "(*args)", "takes 1 positional argument but 2 were given")
+def a_fwd_rule_of_too_few_arguments(m, jnp):
+    f = m.custom_vjp(lambda x, y: x * y)
+
+    def fwd(x):
+        return x, None
+
+    f.defvjp(fwd, lambda res, g: (g, g))
+    m.grad(f)(1.0, 2.0)
+
+
+@misuse(errors.InvalidArgument, "nondiff_argnums=2", "1 (y)", jax=False)  # IndexError, at the call
+def nondiff_argnums_beyond_the_arguments(m, jnp):
+    f = m.custom_vjp(lambda x, y: x * y, nondiff_argnums=(2,))  # <-
+    f.defvjp(lambda x, y: (x, None), lambda n, res, g: (g, g))
+    m.grad(f)(1.0, 2.0)
+
+
+@misuse(errors.NotAnArray, "'dots_saveable'", "checkpoint_policies.dots_saveable")
+def a_checkpoint_policy_by_its_name(m, jnp):
+    m.grad(m.checkpoint(lambda x: jnp.sin(x).sum(), policy="dots_saveable"))(X)  # <-
+
+
+@misuse(errors.NotAnArray, "residuals", "bwd(residuals, ct)")
+def the_cotangent_before_the_residuals(m, jnp):
+    forward, backward = m.fwd_and_bwd(jnp.sin, 0)
+    _, residuals = forward(X)
+    backward(X, residuals)  # <-
+
+
+# --- vmap and named axes --------------------------------------------------------------------------
+
+
+@misuse(errors.InvalidArgument, "in_axes=(0,)", "2 positional", "None")
+def in_axes_for_too_few_arguments(m, jnp):
+    m.vmap(lambda x, y: x + y, in_axes=(0,))(X, X)  # <-
+
+
+@misuse(errors.InvalidArgument, "in_axes", "prefix", "'b'")
+def in_axes_of_another_tree(m, jnp):
+    m.vmap(lambda p: p["w"], in_axes=({"b": 0},))({"w": M})  # <-
+
+
+@misuse(errors.BatchSizeMismatch, "args[0]", "size 3", "args[1]", "size 2")
+def batches_of_different_sizes(m, jnp):
+    m.vmap(lambda x, y: x + y)(X, X[:2])  # <-
+
+
+@misuse(errors.UnboundAxis, "'batch'", "axis_name")
+def a_collective_without_its_axis(m, jnp):
+    m.vmap(lambda x: x - m.lax.pmean(x, "batch"))(X)  # <-
+
+
+# --- pmap -----------------------------------------------------------------------------------------
+
+
+@misuse(errors.InvalidArgument, "pmap of", "size 3", "1 device,", "vmap")
+def an_axis_longer_than_there_are_devices(m, jnp):
+    m.pmap(lambda x: x * 2, devices=m.devices()[:1])(X)  # <-
+
+
+@misuse(errors.BatchSizeMismatch, "pmap of", "args[0]", "size 1", "kwargs['y']", "size 3")
+def slices_of_different_numbers(m, jnp):
+    m.pmap(lambda x, y: x + y)(X[:1], y=X)  # <-
+
+
+@misuse(errors.InvalidArgument, "pmap of", "({'b': 0},)", "({'w': *},)", "prefix")
+def in_axes_of_another_tree_for_pmap(m, jnp):
+    m.pmap(lambda p: p["w"], in_axes=({"b": 0},))({"w": X[:1]})  # <-
+
+
+@misuse(errors.InvalidArgument, "no mapped argument", "axis_size=")
+def pmap_over_nothing(m, jnp):
+    m.pmap(lambda x: x, in_axes=None)(X)  # <-
+
+
+@misuse(errors.InvalidArgument, "axis 1 of in_axes", "args[0]", "f32[3]", jax=False)  # IndexError
+def a_mapped_axis_out_of_range(m, jnp):
+    m.pmap(lambda x: x, in_axes=1)(X)  # <-
+
+
+@misuse(errors.InvalidArgument, "out_axes=2", "1 axes")
+def an_axis_of_the_result_out_of_range(m, jnp):
+    m.pmap(lambda x: x.sum(), out_axes=2)(M[:1])  # <-
+
+
+@misuse(errors.UnhashableStatic, "argument 1", "[3]", "tuple")
+def a_static_list_for_pmap(m, jnp):
+    m.pmap(lambda x, shape: x, static_broadcasted_argnums=1)(X[:1], [3])  # <-
+
+
+@misuse(errors.MissingArgument, "static_broadcasted_argnums=[1]", "by position")
+def a_static_argument_by_keyword_for_pmap(m, jnp):
+    m.pmap(lambda x, n: x * n, static_broadcasted_argnums=1)(X[:1], n=2)  # <-
+
+
+@misuse(errors.BatchSizeMismatch, "axis_size=2", "size 1")
+def another_axis_size_than_the_arguments_have(m, jnp):
+    m.pmap(lambda x: x, axis_size=2)(X[:1])  # <-
+
+
+@misuse(errors.InvalidArgument, "at least one", "[]", "ft.devices()")
+def pmap_over_no_devices(m, jnp):
+    m.pmap(lambda x: x, devices=[])(X[:1])  # <-
+
+
+@misuse(errors.UnknownBackend, "nowhere", "cpu")
+def pmap_on_a_platform_that_there_is_not(m, jnp):
+    m.pmap(lambda x: x, backend="nowhere")(X[:1])  # <-
+
+
+@misuse(errors.InvalidArgument, "mapped over the devices along 'i'", "one shard_map")
+def pmap_inside_pmap(m, jnp):
+    m.pmap(lambda x: m.pmap(lambda y: y, "j")(x), "i")(M[:1, :1])  # <-
+
+
+# --- control flow ---------------------------------------------------------------------------------
+
+
+@misuse(errors.TypeMismatch, "carry", "i32[]", "f32[]")
+def a_scan_whose_carry_changes_its_dtype(m, jnp):
+    m.lax.scan(lambda c, x: (c + x, None), jnp.int32(0), X)  # <-
+
+
+@misuse(errors.TypeMismatch, "carry", "structure")
+def a_scan_whose_carry_changes_its_tree(m, jnp):
+    m.lax.scan(lambda c, x: ((c[0] + x,), None), (0.0, 0.0), X)  # <-
+
+
+@misuse(errors.TypeMismatch, "pair", "(carry, y)")
+def a_scan_that_returns_the_carry_alone(m, jnp):
+    m.lax.scan(lambda c, x: c + x, 0.0, X)  # <-
+
+
+@misuse(errors.TypeMismatch, "branch", "f32[3]", "f32[]")
+def branches_of_cond_that_differ(m, jnp):
+    m.lax.cond(True, lambda x: x, lambda x: x.sum(), jnp.asarray(X))  # <-
+
+
+@misuse(errors.TypeMismatch, "bool[3]", ".all()")
+def a_while_loop_whose_condition_is_an_array(m, jnp):
+    m.lax.while_loop(lambda x: x < 3, lambda x: x + 1, jnp.asarray(X))  # <-
+
+
+@misuse(errors.TypeMismatch, "takes 1 positional argument but 2 were given", "f(carry, x)")
+def a_scan_of_a_function_of_the_carry_alone(m, jnp):
+    m.lax.scan(lambda c: (c, c), 0.0, X)  # <-
+
+
+@misuse(errors.TypeMismatch, "fori_loop", "body_fun(i, carry)")
+def a_fori_loop_of_a_function_of_the_carry_alone(m, jnp):
+    m.lax.fori_loop(0, 3, lambda x: x + 1, 0.0)  # <-
+
+
+@misuse(errors.TypeMismatch, "carry has the structure *,", "returned (*, *)")
+def a_fori_loop_with_its_counter(m, jnp):
+    m.lax.fori_loop(0, 3, lambda i, x: (i + 1, x), 0.0)  # <-
+
+
+@misuse(errors.AbstractIndexError, "i32[]", "lax.fori_loop", "static")
+def a_scan_of_a_traced_length(m, jnp):
+    m.jit(lambda n: m.lax.scan(lambda c, _: (c, None), 0.0, None, length=n))(3)  # <-
+
+
+@misuse(errors.TypeMismatch, "(*,)", "in no tuple")
+def a_while_loop_whose_condition_is_a_tuple(m, jnp):
+    m.lax.while_loop(lambda x: (x < 3,), lambda x: x + 1, 0)  # <-
+
+
+@misuse(errors.TypeMismatch, "i32[]", "x != 0")
+def a_while_loop_whose_condition_is_a_number(m, jnp):
+    m.lax.while_loop(lambda x: x, lambda x: x - 1, 3)  # <-
+
+
+@misuse(errors.TypeMismatch, "(*,)", "{'a': *}")
+def branches_of_cond_of_different_trees(m, jnp):
+    m.lax.cond(True, lambda x: (x,), lambda x: {"a": x}, X)  # <-
+
+
+@misuse(errors.TypeMismatch, "takes 0 positional arguments but 1 was given", "*operands")
+def operands_for_branches_without_arguments(m, jnp):
+    m.lax.cond(True, lambda: 1.0, lambda: 2.0, X)  # <-
+
+
+# --- jit, static arguments, random numbers --------------------------------------------------------
+
+
+@misuse(errors.UnhashableStatic, "argument 1", "[3, 3]", "tuple")
+def a_static_list(m, jnp):
+    m.jit(lambda x, shape: x, static_argnums=1)(X, [3, 3])  # <-
+
+
+@misuse(errors.UnhashableStatic, "Model", "__hash__", "argument 0")
+def jit_of_a_method_of_an_unhashable_object(m, jnp):
+    class Model:
+        __hash__ = None
+
+        @partial(m.jit, static_argnums=0)
+        def __call__(self, x):
+            return x
+
+    Model()(X)  # <-
+
+
+@misuse(errors.InvalidArgument, "static_argnums=2", "0 (x), 1 (n)")
+def static_argnums_beyond_the_arguments(m, jnp):
+    m.jit(lambda x, n: x**n, static_argnums=2)  # <-
+
+
+@misuse(errors.InvalidArgument, "static_argnames='m'", "1 (n)")
+def a_static_argument_that_there_is_not(m, jnp):
+    m.jit(lambda x, n: x**n, static_argnames="m")  # <-
+
+
+@misuse(errors.TypeMismatch, "positions", "static_argnames")
+def static_argnums_by_name(m, jnp):
+    m.jit(lambda x, n: x**n, static_argnums=("n",))  # <-
+
+
+@misuse(errors.UnhashableStatic, "traced", "static in the function around")
+def a_traced_value_for_a_static_argument(m, jnp):
+    power = m.jit(lambda x, n: x**n, static_argnums=1)
+    m.jit(lambda x, n: power(x, n))(X, 2)  # <-
+
+
+@misuse(errors.NotAnArray, "'text'", "result['name']")
+def a_string_returned_from_jit(m, jnp):
+    def f(x):  # <-
+        return {"x": x, "name": "text"}
+
+    m.jit(f)(X)
+
+
+@misuse(errors.TypeMismatch, "key", "random.key(")
+def random_numbers_without_a_key(m, jnp):
+    m.random.normal((3,))  # <-
+
+
+@misuse(errors.TypeMismatch, "key", "random.key(")
+def a_seed_instead_of_a_key(m, jnp):
+    m.random.uniform(0, (3,))  # <-
+
+
+@misuse(errors.TypeMismatch, "key<fry>[]", "The key comes first")
+def a_shape_before_the_key(m, jnp):
+    m.random.normal((3,), m.random.key(0))  # <-
+
+
+@misuse(errors.InvalidArgument, "(2,)", "vmap")
+def several_keys_for_one_draw(m, jnp):
+    m.random.normal(m.random.split(m.random.key(0)), (3,))  # <-
+
+
+@misuse(errors.TypeMismatch, "2.5", "split(key, 3)")
+def a_number_of_keys_that_is_a_float(m, jnp):
+    m.random.split(m.random.key(0), 2.5)  # <-
+
+
+@misuse(errors.TypeMismatch, "key", "key_data")
+def arithmetic_with_a_key(m, jnp):
+    m.jit(lambda key: key + 1)(m.random.key(0))  # <-
+
+
+# --- pytrees --------------------------------------------------------------------------------------
+
+
+@misuse(
+    errors.TreeMismatch, "tree.map", "['w']", "tuple of 2", "of 3", "tree 1: {'b': *, 'w': (*, *)}"
+)
+def trees_of_different_lengths(m, jnp):
+    m.tree.map(jnp.add, {"w": (X, X), "b": X}, {"w": (X, X, X), "b": X})  # <-
+
+
+@misuse(errors.TreeMismatch, "only tree 1 has ['b']", "only tree 3 has ['bias']", "at the root")
+def trees_of_different_keys(m, jnp):
+    params = {"w": X, "b": X}
+    m.tree.map(lambda p, m, v: p, params, params, {"w": X, "bias": X})  # <-
+
+
+@misuse(errors.TreeMismatch, "[0]", "a list in tree 1, a tuple in tree 2", "tree 2: [(*, *)]")
+def a_tuple_for_a_list(m, jnp):
+    m.tree_util.tree_map(jnp.add, [[X, X]], [(X, X)])  # <-
+
+
+@misuse(errors.TreeMismatch, "None in tree 1", "is_leaf=lambda x: x is None")
+def none_as_a_leaf(m, jnp):
+    m.tree.map(lambda mask, x: x, {"w": None}, {"w": X})  # <-
+
+
+@misuse(errors.TreeMismatch, "a leaf in tree 2", "tree.broadcast(tree 2, tree 1)")
+def a_leaf_for_a_container(m, jnp):
+    m.tree.map(lambda x, rate: rate * x, {"w": (X, X)}, {"w": 0.1})  # <-
+
+
+@misuse(errors.TreeMismatch, "tree.map_with_path", "['w'][0]", "a dict in tree 1, a leaf in tree 2")
+def trees_of_different_depth_with_paths(m, jnp):
+    m.tree.map_with_path(lambda path, x, y: y, {"w": [{"a": X}]}, {"w": [X]})  # <-
+
+
+@misuse(errors.TreeMismatch, "tree.unflatten", "has 3 leaves, got 2", "['w'][1]", "tree.leaves")
+def too_few_leaves(m, jnp):
+    structure = m.tree.structure({"w": (X, X), "b": X})
+    m.tree.unflatten(structure, [X, X])  # <-
+
+
+@misuse(errors.TreeMismatch, "has 1 leaf, got more")
+def too_many_leaves(m, jnp):
+    structure = m.tree.structure({"w": X})
+    m.tree_util.tree_unflatten(structure, (x for x in [X, X]))  # <-
+
+
+@misuse(errors.NotAStructure, "tree.unflatten", "type list", "tree.structure(x)")
+def leaves_before_the_structure(m, jnp):
+    leaves, structure = m.tree.flatten({"w": X})
+    m.tree.unflatten(leaves, structure)  # <-
+
+
+@misuse(errors.NotAnArray, "tree.map", "type dict", "first the function")
+def the_tree_before_the_function(m, jnp):
+    m.tree.map({"w": X}, jnp.sin)  # <-
+
+
+@misuse(errors.TreeMismatch, "tree.transpose", "['b']", "inner_treedef", "{'a': (*, *), 'b': *}")
+def a_transposed_tree_that_is_not_regular(m, jnp):
+    outer, inner = m.tree.structure({"a": 0, "b": 0}), m.tree.structure((0, 0))
+    m.tree.transpose(outer, inner, {"a": (1, 2), "b": 3})  # <-
+
+
+@misuse(errors.TreeMismatch, "prefix_tree: {'w': *, 'x': *}", "only prefix_tree has ['x']")
+def a_prefix_with_another_key(m, jnp):
+    m.tree.broadcast({"w": 1, "x": 2}, {"w": (X, X)})  # <-
+
+
+@misuse(errors.TreeMismatch, "tree.reduce", "no leaves", "initializer=0")
+def a_sum_over_no_leaves(m, jnp):
+    m.tree.reduce(jnp.add, {"w": None})  # <-
+
+
+@misuse(errors.TreeMismatch, "tree.flatten:", "['w']", "0 (int), 'b' (str)", "let all be str")
+def keys_without_an_order(m, jnp):
+    m.tree.flatten({"w": {0: X, "b": X}})  # <-
+
+
+@misuse(errors.TreeMismatch, "a dict", "0 (int), 'b' (str)", "let all be str")
+def keys_without_an_order_in_an_argument(m, jnp):
+    m.grad(lambda w: jnp.sum(w[0] * w["b"]))({0: X, "b": X})  # <-
+
+
+@misuse(errors.InvalidArgument, "tree.all", "['w']", "f32[3], neither", "jnp.all")
+def arrays_that_are_neither_true_nor_false(m, jnp):
+    m.tree.all({"b": True, "w": jnp.asarray(X)})  # <-
+
+
+@misuse(errors.NotAnArray, "switch", "list of functions", "[f, g]")
+def a_function_for_the_branches_of_switch(m, jnp):
+    m.lax.switch(0, jnp.sin, X)  # <-
+
+
+@misuse(errors.InvalidArgument, "dimension_numbers", "(lhs_batch, rhs_batch)", jax=False)
+def dimension_numbers_without_the_batch(m, jnp):
+    m.lax.dot_general(M, M, ((1,), (1,)))  # <-
+
+
+@misuse(errors.DonatedTwice, "args[0] and args[1]", "f32[3]", "jnp.array(x)")
+def a_donated_array_given_twice(m, jnp):
+    x = jnp.asarray(X) + 1
+    m.jit(lambda x, y: x + y, donate_argnums=0)(x, x)  # <-
+
+
+@misuse(errors.InvalidArgument, "key: ", '"threefry"', "threefry2x32")
+def a_misspelt_generator(m, jnp):
+    m.random.key(0, impl="threefry")  # <-
+
+
+@misuse(errors.InvalidArgument, "split", "negative", "-1", jax=False)
+def a_negative_number_of_keys(m, jnp):
+    m.random.split(m.random.key(0), -1)  # <-
+
+
+@misuse(errors.NotAnArray, "Model", "result", "pytrees")
+def a_class_for_a_function(m, jnp):
+    class Model:
+        def __init__(self, x):
+            self.x = x
+
+    m.jit(Model)(X)  # <-

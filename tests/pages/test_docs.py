@@ -1,0 +1,74 @@
+"""What a reader copies from the documents works, and every public function shows an example."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import inspect
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import functrans as ft
+
+pytestmark = pytest.mark.smoke
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def blocks(document: Path) -> list[tuple[int, str]]:
+    """The Python blocks of a document, with the line on which each begins."""
+    text = document.read_text()
+    return [(text.count("\n", 0, m.start()) + 2, m.group(1)) for m in BLOCK.finditer(text)]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_the_code_of_a_document_runs_from_top_to_bottom(document, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    names: dict = {"__name__": "__main__"}
+    for line, code in blocks(document):
+        where = f"{document.name}:{line}"
+        if ">>>" in code:
+            test = doctest.DocTestParser().get_doctest(code, names, where, str(document), line - 1)
+            flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+            result = doctest.DocTestRunner(optionflags=flags).run(test, clear_globs=False)
+            assert result.failed == 0, where
+            names = test.globs
+        else:  # with the document's own lines in tracebacks
+            exec(compile("\n" * (line - 1) + code, str(document), "exec"), names)
+
+
+def test_the_examples_in_docstrings_are_run_by_the_suite():
+    options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
+    assert "--doctest-modules" in options["addopts"]
+    assert "functrans" in options["testpaths"]
+
+
+PUBLIC = {
+    f"{module.__name__}.{name}": value
+    for module in (ft, ft.ir)
+    for name, value in vars(module).items()
+    if inspect.isfunction(value)
+    and value.__module__.startswith("functrans")
+    and not name.startswith("_")
+}
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_functions_have_an_example(name):
+    text = inspect.getdoc(PUBLIC[name]) or ""
+    assert ">>>" in text, "a docstring with an example"
+    assert text[0].isupper()
+    assert text.partition("\n")[0].endswith((".", ":"))
+
+
+def test_every_module_says_what_it_is():
+    for path in (ROOT / "functrans").rglob("*.py"):
+        text = path.read_text()
+        if text.strip():
+            assert ast.get_docstring(ast.parse(text)), path

@@ -1,0 +1,200 @@
+"""Axes as users write them: negative, mixed, in every order, and beside an axis that vmap adds.
+
+A row is an expression with the axis `a`. All spellings of an axis give one program, so nothing is
+compiled for them; values are JAX's, whose side is one compiled program of all rows.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import re
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import functrans as ft
+from tests.support.closeness import assert_close
+from tests.support.libraries import functions
+from tests.support.versions import QUICK
+from tests.support.wide import each
+
+Axis = int | tuple[int, ...]
+
+Q = np.random.default_rng(0).normal(size=(2, 4, 6)).astype(np.float32)
+SCOPE = {
+    "b": Q > -0.5,
+    "i": np.argsort(Q, 1).astype(np.int32) % 2,
+    "weights": lambda a: 1 + np.arange(np.take(Q.shape, a).prod()).reshape(np.take(Q.shape, a)),
+    "every": lambda a: (*a, 3 - a[0] % 3 - a[1] % 3),
+    "key": jax.random.key(0),
+}
+
+
+def calls(module: str, names: str, arguments: str = "q, axis=a") -> list[str]:
+    return [f"{module}.{name}({arguments})" for name in names.split()]
+
+
+SOME = [  # takes one axis, or several
+    *calls("jnp", "amax amin average count_nonzero flip max mean median min prod ptp"),
+    *calls("jnp", "nanmax nanmean nanmedian nanmin nanprod nanstd nansum nanvar std sum var"),
+    *calls("jnp", "gradient add.reduce"), *calls("jnp", "all any", "b, axis=a"),
+    *calls("jnp", "quantile percentile nanquantile nanpercentile", "q, 0.3, axis=a"),
+    *calls("jnp", "sum mean std var", "q, axis=a, where=b, keepdims=True"),
+    "jnp.average(q, a, weights(a))", "jnp.roll(q, 1, a)",
+    "jnp.apply_over_axes(jnp.sum, q, np.ravel(a))",
+    "jnp.squeeze(q[:1, :1, :1], a)", "jnp.max(q, axis=a, where=b, initial=-1)",
+    "jnp.var(q, a, mean=jnp.mean(q, a, keepdims=True))", "jnp.quantile(q, 0.3, a, keepdims=True)",
+    *calls("linalg", "norm vector_norm"), "linalg.norm(q, 1, a, keepdims=True)",
+    *calls("nn", "log_softmax logmeanexp logsumexp softmax standardize"),
+    *calls("nn", "log_softmax softmax logsumexp standardize", "q, axis=a, where=b"),
+    *calls("special", "log_softmax softmax logsumexp"),
+    *calls("fft", "fftshift ifftshift", "q, a"),
+]  # fmt: skip
+PAIRS = [  # takes two
+    *calls("fft", "fft2 fftn ifft2 ifftn irfft2 irfftn rfft2 rfftn", "q, axes=a"),
+    *calls("fft", "fftn irfftn", "q, (3, 5), a"), *calls("sfft", "dctn idctn", "q, axes=a"),
+    "jnp.rot90(q, axes=a)", "jnp.swapaxes(q, *a)", "jnp.diagonal(q, 1, *a)", "jnp.trace(q, 0, *a)",
+    "jnp.tensordot(q, q, (a, a))", "jnp.moveaxis(q, a, (0, -1))", "jnp.moveaxis(q, (0, -1), a)",
+    "jnp.rollaxis(q, *a)", "jnp.roll(q, (1, -2), a)", "jnp.transpose(q, every(a))",
+    "jnp.permute_dims(q, every(a))", "jnp.gradient(q, 1.0, 2.0, axis=a)",
+    "jnp.cross(q[:2, :2, :2], q[:2, :2, :2], *a)", "linalg.norm(q, 'fro', a)",
+    "linalg.norm(q, -1, a)", "linalg.norm(q, 2, a)", "linalg.tensordot(q, q, axes=(a, a))",
+    "signal.fftconvolve(q, q * q, axes=a)",
+]  # fmt: skip
+ONE = [
+    *calls("jnp", "argmax argmin argsort nanargmax nanargmin sort unstack unwrap rollaxis"),
+    *calls("jnp", "cumprod cumsum cumulative_prod cumulative_sum nancumprod nancumsum diff"),
+    *calls("jnp", "split array_split repeat", "q, 2, axis=a"), *calls("jnp", "trapezoid"),
+    *calls("jnp", "concatenate concat", "[q, q + 1], axis=a"), "jnp.append(q, q, a)",
+    *calls("jnp", "linspace logspace", "q[0], q[1], 3, axis=a"), "jnp.vecdot(q, q, axis=a)",
+    "jnp.geomspace(abs(q[0]), abs(q[1]), 3, axis=a)", "jnp.apply_along_axis(jnp.cumsum, a, q)",
+    "jnp.compress(b[0, 0], q, a, size=1)", "jnp.delete(q, 1, a)", "jnp.insert(q, 1, 5, a)",
+    "jnp.take(q, i[0, 0], a)", "jnp.take_along_axis(q, i, a)", "jnp.partition(q, 1, a)",
+    "jnp.lexsort([i, q], a)", "jnp.expand_dims(q, a)", "jnp.stack([q, i], a)",
+    "lax.expand_dims(q, (a,))",
+    "jnp.argpartition(q, 1, a)[:1, :1, :1]", "jnp.packbits(b, a)", "jnp.diff(q, 1, a, 0, 1)",
+    "jnp.put_along_axis(q, i[:1, :1, :1], 5, a, inplace=False)", "jnp.trapezoid(q, q * q, axis=a)",
+    "jnp.unpackbits(i.astype('uint8'), a)", "jnp.cross(q[:2, :2, :2], q[:2, :2, :2], axis=a)",
+    "jnp.sort(q, a, descending=True)", "jnp.unique(i, axis=a, size=2)",
+    "linalg.vecdot(q, q, axis=a)",
+    "linalg.cross(*[np.cos(np.arange(27.0).reshape(3, 3, 3) * k) for k in (1, 2)], axis=a)",
+    *calls("fft", "fft hfft ifft ihfft irfft rfft"), *calls("fft", "fft irfft", "q, 3, a"),
+    *calls("sfft", "dct idct"), "sfft.dct(q, 2, 3, a)", *calls("stats", "mode rankdata sem"),
+    "signal.detrend(q, a)", "signal.welch(q, nperseg=2, axis=a)",
+    "signal.stft(q, nperseg=2, axis=a)", "signal.csd(q, q * q, nperseg=2, axis=a)",
+    "integrate.trapezoid(q, axis=a)", *calls("lax", "sort unstack", "q, a"), "lax.stack([q, q], a)",
+    "lax.dynamic_index_in_dim(q, 1, a)", "lax.dynamic_slice_in_dim(q, 1, 1, a)",
+    "lax.top_k(q, 2, axis=a)", "lax.index_in_dim(q, 1, a, False)",
+    "lax.slice_in_dim(q, 0, 2, 1, a)", "lax.dynamic_update_index_in_dim(q, q[:1, :1, :1], 1, a)",
+    "lax.sort_key_val(i, q, a)",
+    "lax.dynamic_update_slice_in_dim(q, q[:1, :1, :1], 1, a)", "nn.glu(q, a)",
+    "lax.associative_scan(lax.add, q, axis=a)", "nn.one_hot(i, 3, axis=a)",
+    "random.categorical(key, q, a)", "random.permutation(key, q, a)",
+    "random.choice(key, q, (3,), axis=a)", "random.permutation(key, q, a, True)",
+]  # fmt: skip
+# They take no negative axes, as JAX's; name axes of a mesh; or their sizes depend on values.
+WITHOUT = {
+    "jnp.indices", "jnp.minmax", "jnp.size", "jnp.top_k", "lax.index_take", "jnp.trim_zeros",
+    "linalg.tensorsolve", "lax.all_gather", "lax.all_to_all", "lax.pswapaxes", "lax.argmax",
+    "lax.argmin", "lax.broadcasted_iota",
+    "lax.concatenate", "lax.cumlogsumexp", "lax.cummax", "lax.cummin", "lax.cumprod", "lax.cumsum",
+    "lax.reduce", "lax.reshape", "lax.rev", "lax.split", "lax.squeeze",
+    *[f"lax.reduce_{name}" for name in ("and", "max", "min", "or", "prod", "sum", "xor")],
+}  # fmt: skip
+
+
+def evaluated(row: str, root: str, a: Axis) -> Callable[[Any], list[Any]]:
+    code = compile(row, row, "eval")
+    scope = {**SCOPE, "np": np, "a": a, **functions(root)}
+    return lambda q: [np.asarray(y) if isinstance(y, int) else y
+                      for y in jax.tree.leaves(eval(code, {**scope, "q": q}))]  # fmt: skip
+
+
+def ours(row: str, a: Axis) -> ft.ir.Program:
+    return ft.make_ir(evaluated(row, "functrans", a))(Q)
+
+
+def plain(row: str, a: Axis) -> Axis:
+    """The axis counted from the front, in the result if the row gives it one more."""
+    n = 4 if GROWING.search(row) else 3
+    return a % n if isinstance(a, int) else tuple([i % n for i in a])
+
+
+INTEGERS: list[Axis] = [-1, -2, -3]
+MIXED: list[Axis] = [
+    pair
+    for i, j in itertools.permutations(range(3), 2)
+    for pair in ((i - 3, j), (i, j - 3), (i - 3, j - 3))
+]
+TABLES = {
+    "one": (ONE, INTEGERS),
+    "some": (SOME, INTEGERS + MIXED),
+    "pairs": (PAIRS, MIXED),
+}
+GROWING = re.compile(r"\b(?:expand_dims|stack|one_hot)\(")
+NAMED = re.compile(r"\b(\w+(?:\.\w+)+)\(")
+
+
+def test_every_function_with_axes_has_a_row():
+    listed = {name for rows, _ in TABLES.values() for row in rows for name in NAMED.findall(row)}
+    words, found = {"axis", "axes", "dimension", "dimensions"}, set()
+    for short in ("jnp", "linalg", "fft", "lax", "nn", "special", "sfft", "stats", "signal"):
+        here, there = [functions(root)[short] for root in ("functrans", "jax")]
+        for name in set(dir(here)) & set(dir(there)):
+            function = getattr(here, name)
+            if inspect.isfunction(function) and words & {*inspect.signature(function).parameters}:
+                found.add(f"{short}.{name}")
+    assert not found - listed - WITHOUT
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("table", TABLES)
+def test_all_spellings_of_an_axis_are_one_program(table: str):
+    rows, axes = TABLES[table]
+
+    def check(row: str) -> None:
+        texts = {a: str(ours(row, a)) for a in {plain(row, a) for a in axes}}
+        for a in axes:
+            assert str(ours(row, a)) == texts[plain(row, a)], f"a={a}"
+
+    each(rows, check)
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_values(table: str):
+    rows, _ = TABLES[table]
+    chosen = {"one": [-2], "some": [-2, (-1, 0), (1, -1)], "pairs": [(-1, 0), (1, -1)]}[table]
+    calls = [(row, a) for row in rows for a in chosen]
+    theirs = jax.jit(
+        lambda q: [evaluated(row, "jax", plain(row, a))(q) for row, a in calls],
+        compiler_options=QUICK,
+    )(Q)
+    found = dict(zip(calls, theirs, strict=True))
+
+    def check(call: tuple[str, Axis]) -> None:
+        assert_close(ft.interpret(ours(*call), Q), found[call], 1e-4)
+
+    each(calls, check)
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_axes_beside_one_that_is_mapped(table: str):
+    """vmap over each axis gives what the examples give alone."""
+    rows, axes = TABLES[table]
+    second = np.flip(Q) * 2
+
+    def check(row: str) -> None:
+        for axis, a in itertools.product(range(4), range(3)):
+            a = a if isinstance(axes[0], int) else (a, a - 1)
+            f, both = evaluated(row, "functrans", a), np.stack([Q, second], axis)
+            program = ft.make_ir(ft.vmap(f, axis))(both)
+            single = ft.make_ir(f)(Q)
+            alone = [ft.interpret(single, x) for x in (Q, second)]
+            together = ft.interpret(program, both)
+            assert_close(together, [np.stack(y) for y in zip(*alone, strict=True)], 1e-4)
+
+    each(rows, check)

@@ -1,0 +1,252 @@
+"""cond, switch, while_loop, fori_loop, scan, map, associative_scan against JAX's."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jax_numpy
+import numpy as np
+import pytest
+
+import functrans as ft
+import functrans.numpy as ft_numpy
+from functrans import lax
+from tests.parity.loop_functions import W, X, chosen
+from tests.support.matrices import spread
+from tests.support.versions import NEWER
+
+MINE = (ft, lax, ft_numpy)
+JAX = (jax, jax.lax, jax_numpy)
+
+
+# --- programs of (w, x), each over JAX's names; `i` is a traced counter ---------------------------
+
+
+def rnn(ft, lax, np_, w, x):
+    h, ys = lax.scan(lambda h, r: (np_.tanh(w @ h + r), (h * r).sum()), x[0], x)
+    return h.sum() + (ys**2).sum()
+
+
+def rnn_reversed(ft, lax, np_, w, x):
+    def step(carry, r):
+        i, h = carry
+        return (i + 1, np_.sin(w @ h) * i + r["a"]), {"out": h * w[0, 0], "i": i}
+
+    carry, ys = lax.scan(step, (0, x[0]), {"a": x}, reverse=True, unroll=2)
+    return carry[1].sum() + (ys["out"] ** 3).sum()
+
+
+def loop_of_loops(ft, lax, np_, w, x):
+    def outer(c, row):
+        inner, ys = lax.scan(lambda d, s: (d * np_.cos(s) + w[0, 1], d * s), c, row)
+        return inner, (ys * inner).sum()
+
+    c, ys = lax.scan(outer, w[0, 0], x)
+    return c + (ys * ys).sum()
+
+
+def counted(ft, lax, np_, w, x):
+    return lax.fori_loop(0, 4, lambda i, v: np_.sin(w @ v) * (i + 1) + x[i], x[0]).sum()
+
+
+def counted_unrolled(ft, lax, np_, w, x):
+    return lax.fori_loop(0, 5, lambda i, v: v * x[i % 4] + w[0], x[1], unroll=3).sum()
+
+
+def switched(ft, lax, np_, w, x):
+    fs = [lambda v: v @ w, lambda v: np_.exp(v) + w[1], lambda v: v]
+    return sum((lax.switch(i, fs, x[i]) ** 2).sum() * (i + 1) for i in range(4))
+
+
+def chosen_in_loop(ft, lax, np_, w, x):
+    def step(c, r):
+        c = lax.cond(r[0] > 0, lambda c: np_.tanh(c @ w), lambda c: c * r, c)
+        return c, lax.cond(c.sum() > 0, lambda: c[0], lambda: r[0] * w[0, 0])
+
+    c, ys = lax.scan(step, x[0], x)
+    return c.sum() + (ys**2).sum()
+
+
+def mapped(ft, lax, np_, w, x):
+    return (lax.map(lambda r: np_.sin(w @ r) * r.sum(), x) ** 2).sum()
+
+
+def mapped_in_batches(ft, lax, np_, w, x):
+    return (lax.map(lambda r: np_.sin(w @ r), x, batch_size=3) ** 2).sum()
+
+
+def associated(ft, lax, np_, w, x):
+    def fn(a, b):
+        return a[0] * b[0], b[0] * a[1] + b[1]
+
+    a, b = lax.associative_scan(fn, (np_.tanh(x), x @ w))
+    c = lax.associative_scan(np_.multiply, x, axis=1, reverse=True)
+
+    def affine(p, q):  # x -> A x + v, of arrays of two ranks
+        return q[0] @ p[0], np_.einsum("tij,tj->ti", q[0], p[1]) + q[1]
+
+    maps = np_.sin(x)[:, :, None] * w
+    d, e = lax.associative_scan(affine, (maps, x))
+    return (b**2).sum() + a.sum() + c.sum() + d.sum() + (e**2).sum()
+
+
+def jitted_layers(ft, lax, np_, w, x):
+    layer = ft.jit(lambda v, r: np_.tanh(w @ v) + r)
+    return lax.scan(lambda v, r: (layer(layer(v, r), r), None), x[0], x)[0].sum()
+
+
+def through_vmap(ft, lax, np_, w, x):
+    def last(r):
+        return lax.scan(lambda c, s: (np_.sin(c) * s + w[1, 1], c), r[0], r)[0]
+
+    return (ft.vmap(last)(x) ** 2).sum()
+
+
+def updated_in_place(ft, lax, np_, w, x):
+    def body(i, b):
+        b = b.at[i].set(b[i - 1] * w[0, 0] + i)
+        return b.at[3 - i].multiply(b[i]).at[0].add(x[i, 0])
+
+    return (lax.fori_loop(1, 4, body, x[:, 0]) ** 2).sum()
+
+
+PROGRAMS = [
+    rnn, rnn_reversed, loop_of_loops, counted, counted_unrolled, chosen, switched, chosen_in_loop,
+    mapped, mapped_in_batches, associated, jitted_layers, through_vmap, updated_in_place,
+]  # fmt: skip
+
+
+def _jvp(ft, f):
+    return lambda w, x: ft.jvp(f, (w, x), (x[:3], x * 2))
+
+
+TRANSFORMED = {
+    "value": lambda ft, f: f,
+    "jit": lambda ft, f: ft.jit(f),
+    "grad": lambda ft, f: ft.grad(f, (0, 1)),
+    "jit(grad)": lambda ft, f: ft.jit(ft.value_and_grad(f, (0, 1))),
+    "jit(jvp)": lambda ft, f: ft.jit(_jvp(ft, f)),
+    "grad(jit)": lambda ft, f: ft.grad(ft.jit(f), 0),
+    "vmap": lambda ft, f: lambda w, x: ft.vmap(f, (None, 0))(w, x[:, None, :] * x),
+    "jit(vmap(grad))": lambda ft, f: ft.jit(
+        lambda w, x: ft.vmap(ft.grad(f, (0, 1)), (None, 2))(w, x[:, :, None] * w[0])
+    ),
+    "grad(vmap)": lambda ft, f: ft.grad(
+        lambda w, x: (ft.vmap(f, (0, None))(w * x[:2, :1, None], x) ** 2).sum(), (0, 1)
+    ),
+    "jit(jvp(grad))": lambda ft, f: ft.jit(_jvp(ft, ft.grad(f))),
+    "jit(grad(grad))": lambda ft, f: ft.jit(ft.grad(lambda w, x: (ft.grad(f)(w, x) ** 2).sum())),
+}
+
+
+ALWAYS = ("value", "jit(grad)")
+ENTRIES = spread(PROGRAMS, list(TRANSFORMED), every=4, always=ALWAYS)
+
+
+@pytest.mark.parametrize(("program", "how"), ENTRIES)
+def test_equals_jax(program, how):
+    results = []
+    for library in (MINE, JAX):
+
+        def f(w, x, library=library):
+            return program(*library, w, x)
+
+        made = TRANSFORMED[how](library[0], f)
+        results.append((made if library is MINE else jax.jit(made))(W, X))
+    mine, theirs = (jax.tree.leaves(r) for r in results)
+    for a, b in zip(mine, theirs, strict=True):
+        np.testing.assert_allclose(a, b, rtol=3e-4, atol=3e-4)
+        assert a.dtype == b.dtype
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+def test_the_gradients_program_is_well_formed(program):
+    made = ft.make_ir(ft.grad(lambda w, x: program(*MINE, w, x), (0, 1)))(W, X)
+    ft.ir.check(made)
+    assert ft.ir.equal(ft.ir.parse(ft.ir.show(made), made.values), made)
+    want = ft.jit(ft.grad(lambda w, x: program(*MINE, w, x), (0, 1)))(W, X)
+    for a, b in zip(ft.interpret(made, W, X), want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-5)
+
+
+class Pair(NamedTuple):
+    carry: object
+    y: object
+
+
+# --- values and types as JAX's --------------------------------------------------------------------
+
+VALUES = [
+    lambda lax, np_: lax.fori_loop(0, 5, lambda i, c: c * 2 + i, 1.0),
+    lambda lax, np_: lax.fori_loop(0, 5, lambda i, c: c * 2 + i, 1),
+    lambda lax, np_: lax.fori_loop(3, 1, lambda i, c: c + i, np_.ones(2)),
+    lambda lax, np_: lax.scan(lambda c, x: (c + x, c * 2), 0, np_.arange(3.0)),
+    lambda lax, np_: lax.scan(lambda c, _: (c + 1, None), 0, None, 3),
+    lambda lax, np_: lax.scan(lambda c, x: (c, x["a"] + c), 1.0, {"a": np_.ones(3)}, unroll=True),
+    lambda lax, np_: lax.scan(lambda c, x: (c + x, c), np_.zeros(()), np_.zeros((0,))),
+    lambda lax, np_: lax.scan(lambda c, x: (not_(c), x & c), np_.bool_(True), np_.arange(4) > 1),
+    lambda lax, np_: lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * 1.5), (0, 1)),
+    lambda lax, np_: lax.map(lambda x: {"y": x * 2 + 1}, np_.arange(7), batch_size=3),
+    lambda lax, np_: lax.map(lambda x: x + 1, np_.zeros((0, 2)), batch_size=2),
+    lambda lax, np_: lax.associative_scan(np_.logical_or, np_.arange(5) == 2),
+    lambda lax, np_: lax.associative_scan(np_.maximum, np_.array([3, 1, 4, 1, 5]), reverse=True),
+    lambda lax, np_: lax.cond(
+        np_.ones(()) > 0, lambda a: (a, 1), lambda a: (a * 2, 2), np_.ones(2)
+    ),
+    lambda lax, np_: lax.cond(True, lambda a: np_.float32(1), lambda a: a, np_.float32(3)),
+    lambda lax, np_: lax.cond(0, lambda: 1, lambda: 2),
+    lambda lax, np_: lax.cond(False, 1.0, lambda x: x, 2.0, lambda x: x * 5),
+    lambda lax, np_: lax.cond(True, lambda x: x, lambda x: -x, operand=3),
+    lambda lax, np_: lax.switch(5, [lambda: 1, lambda: 2]),
+    lambda lax, np_: lax.switch(np_.int8(-3), [lambda x: x, lambda x: x * 2], 4),
+    lambda lax, np_: lax.scan(lambda c, x: (c * x, (c, x)), 1.5, np_.zeros((0,))),
+    lambda lax, np_: lax.scan(lambda c, x: ((c[1], c[0] + x), c), (0.0, 1.0), np_.arange(3.0)),
+    lambda lax, np_: lax.scan(lambda c, _: (1.0, c), np_.float32(2), None, 2),
+    lambda lax, np_: lax.while_loop(lambda c: c < 3, lambda c: c + np_.float32(1), 0.0),
+    lambda lax, np_: lax.scan(lambda c, x: (c, x), (), None, 3),
+    lambda lax, np_: lax.scan(lambda c, x: (c * x, c), 2.0, np_.arange(1, 4.0), unroll=10),
+    lambda lax, np_: lax.fori_loop(np.int8(0), np.int8(3), lambda i, c: i, 0),
+    lambda lax, np_: lax.scan(lambda c, x: [c + x, (x, None)], np_.float32(0), np_.arange(3.0)),
+    lambda lax, np_: lax.scan(
+        lambda c, x: (tuple if NEWER else lambda pair: pair)(Pair(c + x, x)),
+        np_.float32(0),
+        np_.arange(3.0),
+    ),  # JAX takes only tuples and lists from 0.11 on
+    lambda lax, np_: lax.fori_loop(0, np_.int16(3), lambda i, c: c + i, np_.int16(0)),
+]
+
+
+def not_(c):
+    return c ^ True
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("i", range(len(VALUES)))
+def test_values_and_types(i):
+    f = VALUES[i]
+    for mine, theirs in (
+        (f(lax, ft_numpy), f(jax.lax, jax_numpy)),
+        (ft.jit(lambda: f(lax, ft_numpy))(), jax.jit(lambda: f(jax.lax, jax_numpy))()),
+    ):
+        assert jax.tree.structure(mine) == jax.tree.structure(theirs)
+        for a, b in zip(jax.tree.leaves(mine), jax.tree.leaves(theirs), strict=True):
+            np.testing.assert_array_equal(a, b)
+            b = jax_numpy.asarray(b)
+            assert (a.dtype, a.weak_type) == (b.dtype, b.weak_type)
+
+
+def test_keys_are_carried_and_stacked():
+    def f(random, lax):
+        def step(key, other):
+            key, sub = random.split(key)
+            return key, (random.normal(sub), random.uniform(other), sub)
+
+        return lax.scan(step, random.key(0), random.split(random.key(1), 3))
+
+    mine = ft.jit(lambda: f(ft.random, lax))()
+    theirs = jax.jit(lambda: f(jax.random, jax.lax))()
+    for a, b in zip(jax.tree.leaves(mine), jax.tree.leaves(theirs), strict=True):
+        if jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key):
+            a, b = jax.random.key_data(a), jax.random.key_data(b)
+        np.testing.assert_array_equal(a, b)

@@ -1,0 +1,263 @@
+"""Ragged products, windows of convolutions, approximate search, what depends on the platform."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import functrans as ft
+from functrans import errors, lax
+from tests.support.beside_jax import refused_by_both
+from tests.support.closeness import assert_close
+
+pytestmark = pytest.mark.smoke
+
+RNG = np.random.default_rng(0)
+
+
+def floats(*shape: int) -> np.ndarray:
+    return RNG.normal(size=shape).astype(np.float32)
+
+
+# --- ragged products ------------------------------------------------------------------------------
+
+KEPT = lax.RaggedDotDimensionNumbers((((2,), (2,)), ((0,), (1,))), (1,), (0,))
+SUMMED = lax.RaggedDotDimensionNumbers((((1,), (1,)), ((0,), (0,))), (1,), ())
+BATCH = lax.RaggedDotDimensionNumbers((((2,), (1,)), ((0,), (0,))), (0,), ())
+RAGGED: dict[str, tuple[Any, ...]] = {
+    "kept": (floats(2, 6, 3), floats(3, 2, 3, 4), np.array([2, 0, 3]), KEPT),
+    "kept, sizes of each": (
+        floats(2, 6, 3), floats(3, 2, 3, 4), np.array([[2, 0, 3], [1, 1, 4]]), KEPT,
+    ),
+    "summed": (floats(2, 6, 3), floats(2, 6, 4), np.array([2, 0, 3]), SUMMED),
+    "summed, sizes of each": (
+        floats(2, 6, 3), floats(2, 6, 4), np.array([[2, 0, 3], [1, 1, 4]]), SUMMED,
+    ),
+    "batch": (floats(3, 4, 2), floats(3, 2, 5), np.array([1, 2]), BATCH),
+}  # fmt: skip
+
+
+def test_ragged_products():
+    def both(library: Any) -> Any:
+        found = {}
+        for name, (x, y, sizes, numbers) in RAGGED.items():
+            f = lambda x, y, s=sizes, n=numbers: library.lax.ragged_dot_general(x, y, s, n)  # noqa: E731
+            total = lambda x, y, f=f: (f(x, y) ** 2).sum()  # noqa: E731
+            found[name] = [f(x, y)]
+            if numbers is KEPT and sizes.ndim == 1:  # the others JAX does not differentiate
+                found[name].append(library.grad(total, (0, 1))(*map(library.numpy.asarray, (x, y))))
+        plain = floats(5, 3), floats(2, 3, 4), np.array([4, 1])
+        found["plain"] = library.lax.ragged_dot(*plain)
+        return found
+
+    state = RNG.bit_generator.state
+    ours = jax.jit(ft.jit(lambda: both(ft)))()
+    RNG.bit_generator.state = state
+    theirs = jax.jit(lambda: both(jax))()
+    assert_close(ours, theirs, 1e-4)
+    with pytest.raises(errors.TypeMismatch, match="3 groups along axis 0"):
+        lax.ragged_dot(floats(4, 2), floats(3, 2, 1), np.array([2, 2]))
+    with pytest.raises(errors.TypeMismatch, match="group_sizes must be integers"):
+        lax.ragged_dot(floats(4, 2), floats(2, 2, 1), np.array([2.0, 2.0]))
+
+
+def test_ragged_products_of_every_layout():
+    """The axes of lhs in every order, and the sizes of the groups for each of those in front."""
+    sizes = {"b": 2, "c": 3, "k": 2, "j": 3, "r": 5, "s": 4}  # batch, kept, ragged, summed
+    calls = []
+    for order in map("".join, (p for w in ("bcrs", "bkrs", "kjrs") for p in permutations(w))):
+        at = order.index
+        batch = [a for a in "bc" if a in order]
+        before = [*batch, *[a for a in order[: at("r")] if a in "kj"]]
+        for kept in (True, False):
+            y = "".join(["g" * kept, *batch, "s" if kept else "rs", "n"])
+            over = ("s",) if kept else ("r", "s")
+            numbers = lax.RaggedDotDimensionNumbers(
+                (([at(a) for a in over], [y.index(a) for a in over]),
+                 ([at(a) for a in batch], [y.index(a) for a in batch])),
+                [at("r")], [0] if kept else [],
+            )  # fmt: skip
+            lead = [sizes[a] for a in (before if kept else batch)]
+            cut = RNG.multinomial(5, [0.3, 0.7], lead).astype(np.int32)
+            shapes = [[{**sizes, "g": 2, "n": 2}[a] for a in axes] for axes in (order, y)]
+            calls.append((floats(*shapes[0]), floats(*shapes[1]), cut, numbers))
+    calls = calls[::5]
+    theirs = jax.jit(lambda: [jax.lax.ragged_dot_general(*call) for call in calls])()
+    for (x, y, cut, numbers), wanted in zip(calls, theirs, strict=True):
+        program = ft.make_ir(lambda *a, n=numbers: lax.ragged_dot_general(*a, n))(x, y, cut)
+        assert_close(ft.interpret(program, x, y, cut), [wanted], 1e-4)
+
+
+# --- windows of convolutions ----------------------------------------------------------------------
+
+LAYOUT = ("NHWC", "HWIO", "NHWC")
+
+
+def test_patches_and_local_convolutions():
+    x, kernel = floats(2, 5, 6, 3), floats(4, 3, 3 * 2 * 3, 7)
+
+    def both(library: Any) -> Any:
+        patches = library.lax.conv_general_dilated_patches(
+            x, (2, 3), (1, 2), "VALID", dimension_numbers=LAYOUT
+        )
+        local = library.lax.conv_general_dilated_local(
+            x, kernel[:, :2], (1, 2), "VALID", (2, 3), dimension_numbers=LAYOUT
+        )
+        return patches, local, library.lax.conv_general_dilated_patches(x, (2, 3), (1, 1), "SAME")
+
+    assert_close(jax.jit(ft.jit(lambda: both(ft)))(), jax.jit(lambda: both(jax))(), 1e-5)
+
+
+def test_a_preset_of_products_leaves_a_convolution_as_it_is():
+    """XLA has no algorithms for convolutions."""
+    x, kernel = floats(2, 3, 4, 5), floats(4, 3, 2, 2)
+    preset = lax.DotAlgorithmPreset.F32_F32_F32
+    found = lax.conv(x, kernel, (1, 1), "SAME", precision=preset)
+    assert_close(found, jax.lax.conv(x, kernel, (1, 1), "SAME", precision=preset), 1e-5)
+
+
+def test_shapes_of_convolutions():
+    for f in ("conv_general_shape_tuple", "conv_transpose_shape_tuple"):
+        for padding in ("SAME", "VALID", ((1, 2), (0, 1))):
+            args = ((1, 8, 9, 3), (3, 2, 3, 16), (2, 1), padding, LAYOUT)
+            assert getattr(lax, f)(*args) == tuple(map(int, getattr(jax.lax, f)(*args))), padding
+    args = ((4, 3, 8), (16, 3, 3), (2,), "SAME", 2)
+    assert lax.conv_shape_tuple(*args) == jax.lax.conv_shape_tuple(*args)
+    assert lax.conv_general_permutations(LAYOUT) == jax.lax.conv_general_permutations(LAYOUT)
+    with pytest.raises(TypeError, match="once"):
+        lax.conv_general_permutations(("NHWN", "HWIO", "NHWC"))
+
+
+# --- search, generators, platforms ----------------------------------------------------------------
+
+
+def test_approximate_search():
+    x = floats(3, 8)
+
+    def both(library: Any) -> Any:
+        most = library.lax.approx_max_k(x, 3)
+        least = library.lax.approx_min_k(x, 2, reduction_dimension=0)
+        grad = library.grad(lambda v: (library.lax.approx_max_k(v, 2)[0] ** 2).sum())(x)
+        mapped = library.vmap(lambda v: library.lax.approx_max_k(v, 2), 1)(x)
+        return most, least, grad, mapped
+
+    program = ft.make_ir(lambda: both(ft))()
+    wanted = jax.jit(lambda: both(jax))()
+    found = ft.jit(lambda: both(ft))()
+    assert_close(found, wanted)
+    assert jax.tree.structure(found) == jax.tree.structure(wanted)
+    assert_close(ft.interpret(program), jax.tree.leaves(wanted))
+    with pytest.raises(errors.InvalidArgument, match="k must lie in"):
+        lax.approx_max_k(x, 9)
+
+
+def test_generators_of_the_platform():
+    key = np.arange(4, dtype=np.uint32)
+    assert_close(lax.rng_bit_generator(key, (3,)), jax.lax.rng_bit_generator(key, (3,)))
+    keys = np.stack([key, key + 1])
+    mapped = ft.vmap(lambda k: lax.rng_bit_generator(k, (2,), "uint8"))(keys)
+    assert_close(mapped, jax.vmap(lambda k: jax.lax.rng_bit_generator(k, (2,), "uint8"))(keys))
+    low = np.array([0.0, 5.0], np.float32)
+    x = ft.vmap(lambda a: lax.rng_uniform(a, a + 1, (20,)))(low)
+    assert bool(((x >= low[:, None]) & (x < low[:, None] + 1)).all())
+    whole = ft.vmap(lambda a: lax.rng_uniform(a, a + 9, (40,)))(low.astype(np.int32))
+    assert whole.dtype == np.int32
+    assert set(np.asarray(whole[1]) - 5) <= set(range(9))
+    assert len(set(np.asarray(whole[0]))) > 3
+    for wrong in (np.int8(1), np.complex64(1), True):  # of which XLA ends the process
+        with pytest.raises(TypeError, match="XLA draws int32"):
+            lax.rng_uniform(wrong, wrong, (2,))
+    with pytest.raises(TypeError, match="unsupported dtype"):
+        lax.rng_bit_generator(key, (3,), np.int32)
+
+
+def test_what_the_platform_decides():
+    def chosen(x: Any) -> Any:
+        other = lambda x: x * 100.0  # noqa: E731
+        return lax.platform_dependent(x, cpu=lambda x: x * 2.0, cuda=lambda x: x * 2.0, tpu=other)
+
+    assert float(chosen(3.0)) == 6.0
+    assert float(ft.jit(chosen)(3.0)) == 6.0
+    assert float(ft.jit(ft.grad(chosen))(3.0)) == 2.0
+    assert float(ft.interpret(ft.make_ir(chosen)(3.0), 3.0)[0]) == 6.0
+    with pytest.raises(errors.TypeMismatch, match="no branch is for the platform"):
+        lax.platform_dependent(1.0, tpu=lambda x: x)
+    with pytest.raises(ValueError, match="'cuda' or 'rocm'"):
+        lax.platform_dependent(1.0, gpu=lambda x: x)
+
+
+# --- stacking -------------------------------------------------------------------------------------
+
+
+def test_stacking():
+    x, y = floats(2, 3), floats(2, 3)
+    assert_close(lax.stack([x, y], -1), jax.lax.stack([x, y], -1))
+    assert_close(lax.unstack(x, 1), jax.lax.unstack(x, 1))
+    assert_close(lax.tile(x, (2, 3)), jax.lax.tile(x, (2, 3)))
+    assert_close(lax.broadcast_like(x[:1], y), jax.lax.broadcast_like(x[:1], y))
+    assert_close(lax.shape_as_value((2, 3)), jax.lax.shape_as_value((2, 3)))
+    with pytest.raises(ValueError, match="same shape"):
+        lax.stack([x, x[0]])
+    with pytest.raises(TypeError, match="one entry per axis"):
+        lax.tile(x, (2,))
+    with pytest.raises(ValueError, match="does not broadcast"):
+        lax.broadcast_like(x, y[:1])
+
+
+# --- arguments of the wrong kind ------------------------------------------------------------------
+
+X = floats(2, 3)
+
+
+def window(lax: Any, sizes: Any, steps: Any) -> Any:
+    return lax.reduce_window(X, 0.0, lax.add, sizes, steps, "SAME")
+
+
+WRONG: dict[str, tuple[Any, type[Exception]]] = {
+    "axes that are no sequence": (lambda lax: lax.reduce_sum(X, 0), TypeError),
+    "a tuple for an axis": (lambda lax: lax.argmax(X, (0,), np.int32), TypeError),
+    "dimensions that are floats": (lambda lax: lax.rev(X, (0.5,)), TypeError),
+    "sizes that are no sequence": (lambda lax: lax.split(X, 3), TypeError),
+    "repeats that are no sequence": (lambda lax: lax.broadcast(X, 3), TypeError),
+    "a negative size": (lambda lax: lax.broadcast(X, (-1,)), TypeError),
+    "negative sizes to be joined": (lambda lax: lax.broadcast_shapes((-1,), (1,)), TypeError),
+    "padding in pairs": (lambda lax: lax.pad(X, np.float32(0), [(1, 1), (1, 1)]), ValueError),
+    "nothing to sort": (lambda lax: lax.sort(()), TypeError),
+    "axes without batch axes": (lambda lax: lax.dot_general(X, X, ((1,), (1,))), ValueError),
+    "strides of a part of the axes": (
+        lambda lax: lax.conv_transpose(floats(1, 4, 4, 3), floats(2, 2, 3, 5), (2,), "SAME"),
+        TypeError,
+    ),
+    "a padding that is no name": (lambda lax: lax.padtype_to_pads((5,), (2,), (1,), 1), TypeError),
+    "half a stride": (lambda lax: lax.padtype_to_pads((5,), (2,), (1.5,), "SAME"), TypeError),
+    "half a step of a kernel": (
+        lambda lax: lax.conv_general_dilated(floats(1, 2, 8), floats(3, 2, 2), (1.5,), "SAME"),
+        TypeError,
+    ),
+    "half a window": (lambda lax: window(lax, (1.5, 1), (1, 1)), TypeError),
+    "half a step of a window": (lambda lax: window(lax, (1, 1), (1.5, 1)), TypeError),
+    "half a patch": (
+        lambda lax: lax.conv_general_dilated_patches(floats(1, 2, 8), (1.5,), (1,), "VALID"),
+        TypeError,
+    ),
+    "half of a shape": (
+        lambda lax: lax.conv_shape_tuple((1, 3, 8.5), (4, 3, 3), (1,), "SAME"), TypeError,
+    ),
+    "windows that are not spread": (
+        lambda lax: lax.reduce_window_shape_tuple((5, 6), (2, 2), (1, 1), [(0, 0)] * 2, (0, 1)),
+        TypeError,
+    ),
+    "one and a half of the largest": (lambda lax: lax.top_k(X, 1.5), TypeError),
+    "about one and a half": (lambda lax: lax.approx_max_k(X, 1.5), TypeError),
+    "half a key": (lambda lax: lax.sort((X, X), num_keys=1.5), TypeError),
+    "half a bit": (lambda lax: lax.reduce_precision(X, 4.5, 3), TypeError),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_misuse(name: str):
+    refused_by_both(*WRONG[name])

@@ -1,0 +1,466 @@
+"""Loops: reverse mode, keys, effects, what is kept and freed, and misuse."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import jax
+import jax.numpy as jax_numpy
+import numpy as np
+import pytest
+
+import functrans as ft
+import functrans.numpy as ft_numpy
+from functrans import lax
+from tests.parity.loop_functions import W, X, mine, steps_of
+
+pytestmark = pytest.mark.smoke
+
+
+def unrolled(w, x, n):
+    for _ in range(int(n)):
+        x = jax_numpy.sin(w @ x) + x * 0.5
+    return x
+
+
+def loss(f):
+    return lambda w, x, n: (f(w, x, n) ** 2).sum()
+
+
+@pytest.fixture(scope="module")
+def jitted_gradient():
+    return ft.jit(ft.grad(loss(mine), (0, 1)))
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 31, 33, 34, 70])
+def test_reverse_mode_through_while_loop(jitted_gradient, n):
+    want = jax.grad(loss(unrolled), (0, 1))(W, X[0], n)
+    for a, b in zip(jitted_gradient(W, X[0], n), want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-3, atol=1e-5)
+
+
+def test_reverse_mode_through_a_long_while_loop(jitted_gradient):
+    bounded = ft.jit(
+        ft.grad(
+            loss(
+                lambda w, x, n: lax.fori_loop(
+                    0, n, lambda i, v: ft_numpy.sin(w @ v) + v * 0.5, x, max_steps=800
+                )
+            ),
+            (0, 1),
+        )
+    )
+    for a, b in zip(jitted_gradient(W, X[0], 700), bounded(W, X[0], 700), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5)
+
+
+def test_memory_of_reverse_mode_does_not_grow_with_the_steps():
+    x = jax_numpy.ones(1000)
+
+    def f(x, n):
+        return lax.fori_loop(0, n, lambda i, v: ft_numpy.sin(v) * x, x).sum()
+
+    compiled = ft.jit(ft.grad(f)).lower(x, 10_000).compile()
+    assert compiled.memory_analysis().temp_size_in_bytes < 200 * x.nbytes
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "how",
+    [
+        lambda ft, f: ft.grad(loss(f), (0, 1)),
+        lambda ft, f: ft.jit(ft.jacfwd(f, (0, 1))),
+        lambda ft, f: ft.jit(ft.hessian(loss(f), (0, 1))),
+        lambda ft, f: ft.jit(ft.jacrev(ft.grad(loss(f)), (0, 1))),
+        lambda ft, f: ft.linearize(lambda w: f(w, X[0], 4), W)[1](W * 2),
+    ],
+    ids=["un-jitted grad", "jacfwd", "hessian", "reverse over reverse", "linearize"],
+)
+def test_derivatives_of_while_loop(how):
+    results = [how(ft, mine), how(jax, lambda w, x, n: unrolled(w, x, 4))]
+    if callable(results[0]):
+        results = [r(W, X[0], 4) for r in results]
+    for a, b in zip(*map(jax.tree.leaves, results), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.long
+def test_vmap_of_while_loop():
+    w, n = jax_numpy.stack([W, W * 0.3]), jax_numpy.array([2, 5])
+
+    def theirs(w, x, n):
+        return steps_of(jax.lax, jax_numpy, w, x, n)
+
+    for axes in ((0, None, 0), (None, None, 0), (0, None, None), (None, 0, None)):
+        args = [w if axes[0] == 0 else W, X if axes[1] == 0 else X[0], n if axes[2] == 0 else 3]
+        np.testing.assert_allclose(
+            ft.vmap(mine, axes)(*args), jax.vmap(theirs, axes)(*args), rtol=1e-4, atol=1e-5
+        )
+    got = ft.vmap(ft.grad(loss(mine)), (0, None, 0))(w, X[0], n)
+    outside = ft.jit(ft.grad(lambda w: ft.vmap(loss(mine), (0, None, 0))(w, X[0], n).sum()))(w)
+    for i in range(2):
+        want = jax.grad(loss(unrolled))(w[i], X[0], int(n[i]))
+        np.testing.assert_allclose(got[i], want, rtol=1e-3, atol=1e-5)
+        np.testing.assert_allclose(outside[i], want, rtol=1e-3, atol=1e-5)
+
+
+def test_a_loop_sees_values_when_nothing_is_recorded():
+    seen = []
+
+    def f(x):
+        y = lax.fori_loop(0, 3, lambda i, v: v * x, 1.0)
+        seen.append(float(y))
+        return y
+
+    assert ft.grad(f)(2.0) == 12.0
+    assert seen == [8.0]
+
+
+def test_linear_transpose_of_a_loop_with_a_counter():
+    def f(x):
+        def step(carry, r):
+            i, s = carry
+            return (i + 1, s + r * i), s * 2
+
+        (_, s), ys = lax.scan(step, (jax_numpy.float32(0), 0.0), x)
+        return s, ys
+
+    (got,) = ft.linear_transpose(f, jax_numpy.ones(4))((1.0, jax_numpy.arange(4.0)))
+    rows = np.stack([np.concatenate([[f(e)[0]], f(e)[1]]) for e in np.eye(4, dtype="float32")])
+    np.testing.assert_allclose(got, rows @ np.array([1.0, 0, 1, 2, 3]), rtol=1e-6)
+
+
+def test_linear_transpose_of_while_loop():
+    def f(x):
+        def body(c):
+            i, x, y = c
+            return i + 1, W @ x, y + x * i
+
+        return lax.while_loop(lambda c: c[0] < 5, body, (0, x, ft_numpy.zeros(3)))[1:]
+
+    (got,) = ft.linear_transpose(f, X[0])((X[1], X[2]))
+    (want,) = ft.vjp(f, X[0])[1]((X[1], X[2]))
+    np.testing.assert_allclose(got, want, rtol=1e-5)
+    np.testing.assert_allclose(
+        ft.jit(ft.vmap(lambda y, z: ft.linear_transpose(f, X[0])((y, z))[0]))(X, X[::-1])[1],
+        want, rtol=1e-5,
+    )  # fmt: skip
+
+
+def test_what_does_not_change_in_a_loop_is_not_stacked():
+    big = jax_numpy.ones((50, 50))
+
+    def f(w, x):
+        return lax.scan(lambda c, r: (ft_numpy.tanh(ft_numpy.sin(w) @ c) + r, None), x[0], x)[
+            0
+        ].sum()
+
+    program = ft.make_ir(ft.grad(f))(big, jax_numpy.ones((9, 50)))
+    loops = [e for e in program.equations if e.primitive.name == "scan"]
+    assert all(v.type.shape[1:] != (50, 50) for e in loops for v in e.outputs)
+
+
+def test_a_loop_is_compiled_once_for_a_function_given_again():
+    def body(i, v):
+        traces.append(i)
+        return v * 2
+
+    traces = []
+    for _ in range(3):
+        lax.fori_loop(0, 3, body, 1.0)
+    step = lambda c, x: (traces.append(c) or c + x, None)  # noqa: E731
+    traces.clear()
+    for _ in range(3):
+        lax.scan(step, 0.0, X[0])
+    assert len(traces) <= 2
+
+
+def _transformed_keys(ft, random, lax):
+    """Keys carried, chosen and recomputed where something is differentiated."""
+
+    def f(a, key, p):
+        def step(carry, x):
+            key, sub = random.split(carry[0])
+            return (key, ft.numpy.sin(carry[1] + random.normal(sub)) * x), key
+
+        again = ft.checkpoint(step)
+        (key, b), kept = lax.scan(again, (key, a), ft.numpy.arange(1, 4.0))
+        chosen = lax.cond(
+            p, lambda: ft.checkpoint(lambda b, k: b * random.normal(k))(b, kept[1]), lambda: b
+        )
+        _, (key, c) = lax.fori_loop(0, 3, lambda i, c: (i, step(c[1], 2.0)[0]), (0, (key, chosen)))
+        return c, key
+
+    return f
+
+
+@pytest.mark.long
+def test_keys_where_something_is_differentiated():
+    ours = _transformed_keys(ft, ft.random, lax)
+    theirs = _transformed_keys(jax, jax.random, jax.lax)
+    key, p = jax.random.key(3), jax_numpy.array([True, False])
+
+    def gradients(ft, f):
+        g = ft.grad(lambda a, key, p: f(a, key, p)[0])
+        (a, _), pushed = ft.jvp(lambda a: f(a, key, True), (2.0,), (1.0,))
+        chosen = ft.vmap(g, (None, None, 0))(2.0, key, p)
+        return g(2.0, key, False), ft.jit(g)(2.0, key, True), chosen, a, pushed[0]
+
+    for a, b in zip(gradients(ft, ours), gradients(jax, theirs), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4)
+    g = ft.grad(lambda a: ours(a, key, True)[0])
+    (got,) = ft.interpret(ft.make_ir(g)(2.0), 2.0)
+    np.testing.assert_allclose(got, jax.grad(lambda a: theirs(a, key, True)[0])(2.0), rtol=1e-4)
+
+
+def test_keys_in_reverse_mode_of_while_loop():
+    def body(ft, random):
+        def step(c):
+            key, sub = random.split(c[2])
+            return c[0] + 1, ft.numpy.sin(c[1] + random.normal(sub)), key
+
+        return step
+
+    def f(a, key, n):
+        return lax.while_loop(lambda c: c[0] < n, body(ft, ft.random), (0, a, key))[1]
+
+    def theirs(a, key):
+        c = 0, a, key
+        for _ in range(4):
+            c = body(jax, jax.random)(c)
+        return c[1]
+
+    key = jax.random.key(3)
+    for g in (ft.grad(f), ft.jit(ft.grad(f))):
+        np.testing.assert_allclose(g(2.0, key, 4), jax.grad(theirs)(2.0, key), rtol=1e-4)
+
+
+def test_no_steps_with_keys_by_the_interpreter():
+    program = ft.make_ir(lambda k: lax.scan(lambda c, x: (c, x), k, ft.random.split(k, 3)[:0]))(
+        ft.random.key(0)
+    )
+    assert ft.interpret(program, ft.random.key(0))[1].shape == (0,)
+
+
+def test_branches_not_taken_give_no_infinite_derivatives():
+    x = jax_numpy.array([-1.0, 0.0, 2.0])
+
+    def f(ft, lax, w, x):
+        return ft.vmap(lambda x: lax.cond(x > 0, lambda: ft.numpy.log(x) * w, lambda: x * 0))(x)
+
+    for ours, theirs in zip(
+        ft.grad(lambda w, x: f(ft, lax, w, x).sum(), (0, 1))(2.0, x),
+        jax.grad(lambda w, x: f(jax, jax.lax, w, x).sum(), (0, 1))(2.0, x),
+        strict=True,
+    ):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+
+
+def test_steps_of_other_examples_give_no_infinite_derivatives():
+    x = jax_numpy.array([0.5, 2.0, 5.0])
+
+    def f(k, x):
+        return lax.while_loop(lambda x: x > 1, lambda x: ft_numpy.sqrt(x - k), x)
+
+    def written_out(k, x):
+        while x > 1:
+            x = jax_numpy.sqrt(x - k)
+        return x
+
+    for g in (ft.grad, lambda *args: ft.jit(ft.grad(*args))):
+        got = g(lambda k, x: ft.vmap(f, (None, 0))(k, x).sum(), (0, 1))(0.7, x)
+        want = [jax.grad(written_out, (0, 1))(0.7, row) for row in x]
+        np.testing.assert_allclose(got[0], sum(k for k, _ in want), rtol=1e-5)
+        np.testing.assert_allclose(got[1], [row for _, row in want], rtol=1e-5)
+
+
+@jax.tree_util.register_pytree_node_class
+class Checked:
+    """A node that takes arrays only."""
+
+    def __init__(self, x):
+        assert not isinstance(x, int)
+        self.x = x
+
+    def tree_flatten(self):
+        return (self.x,), None
+
+    @classmethod
+    def tree_unflatten(cls, _, children):
+        return cls(*children)
+
+
+def test_nodes_that_check_their_children():
+    last, each = lax.scan(lambda c, x: (Checked(c.x * x), Checked(c.x)), Checked(1.0), X[0] + 1)
+    np.testing.assert_allclose(last.x, (X[0] + 1).prod(), rtol=1e-6)
+    assert each.x.shape == (3,)
+
+
+def test_functions_and_what_they_close_over_are_freed():
+    class Big:
+        pass
+
+    def run():
+        big = Big()
+        lax.scan(lambda c, x: (big and c + x, None), ft_numpy.float32(0), X[0])
+        lax.fori_loop(0, 2, lambda i, c: big and c * 2, 1.0)
+        lax.map(lambda x: big and x, X[0], batch_size=2)
+        lax.cond(True, lambda c: big and c, lambda c: c * 2, 1.0)
+        ft.grad(ft.checkpoint(lambda x: big and x * x))(1.0)
+        return weakref.ref(big)
+
+    alive = run()
+    gc.collect()
+    assert alive() is None
+
+
+def test_operations_made_of_scan_are_traced_once_for_a_function_given_again():
+    traces = []
+
+    def f(*args):
+        traces.append(args)
+        return args[-1] * 2
+
+    for operation in (
+        lambda: lax.map(f, X), lambda: lax.map(f, X, batch_size=3),
+        lambda: lax.fori_loop(0, 3, f, 1.0),
+    ):  # fmt: skip
+        operation()
+        traces.clear()
+        operation()
+        assert not traces
+
+
+def test_effects_in_the_body_of_a_loop_that_is_differentiated():
+    def seen(ft, lax):
+        values = []
+
+        def f(w, x):
+            def step(c, r):
+                ft.debug.callback(lambda v: values.append(float(v)), c)
+                return ft.numpy.tanh(ft.numpy.sin(w) * c) + r, None  # sin(w) leaves the loop
+
+            return lax.scan(step, x, ft.numpy.arange(3.0))[0]
+
+        g = ft.jit(ft.grad(f, (0, 1)))(1.5, 2.0)
+        jax.effects_barrier()
+        return [*g, *values]
+
+    np.testing.assert_allclose(seen(ft, lax), seen(jax, jax.lax), rtol=1e-5)
+
+
+def test_effects_in_a_loop_that_is_transposed():
+    def f(x):
+        def step(c, r):
+            ft.debug.callback(lambda v: None, c[1])
+            return (c[0] + 1, c[1] + r * c[0]), None
+
+        return lax.scan(step, (ft_numpy.float32(0), ft_numpy.float32(0)), x)[0][1]
+
+    (got,) = ft.linear_transpose(f, ft_numpy.arange(3.0))(1.0)
+    np.testing.assert_allclose(got, [0, 1, 2])
+
+
+# --- misuse ---------------------------------------------------------------------------------------
+
+WRONG = {
+    "carry changes its dtype": (
+        lambda: lax.scan(lambda c, x: (c.astype(int), x), 0.0, X), TypeError,
+        r"scan: .*\n.*carry: ~f32\[\] became i32\[\]",
+    ),
+    "carry changes its structure": (
+        lambda: lax.while_loop(lambda c: True, lambda c: (c, c), 0.0), TypeError, "structure",
+    ),
+    "carry changes its shape in fori_loop": (
+        lambda: lax.fori_loop(0, 3, lambda i, c: c[:1], X[0]), TypeError,
+        r"^fori_loop: .*\n.*f32\[3\] became f32\[1\]",
+    ),
+    "f returns no pair": (
+        lambda: lax.scan(lambda c, x: c, 0.0, X), TypeError, "must return a pair",
+    ),
+    "branches of different types": (
+        lambda: lax.cond(True, lambda: 1, lambda: X), TypeError, r"f32\[4,3\] and ~?i32\[\]",
+    ),
+    "branches of different structures": (
+        lambda: lax.switch(1, [lambda: 1, lambda: (2, 3)]), TypeError, "branches 0 and 1",
+    ),
+    "pred is an array": (
+        lambda: lax.cond(X > 0, lambda: 1, lambda: 2), TypeError, r"pred.*bool\[4,3\]",
+    ),
+    "index is a float": (
+        lambda: lax.switch(1.5, [lambda: 1] * 2), TypeError, "index must be an int",
+    ),
+    "no branches": (lambda: lax.switch(0, []), ValueError, "at least one"),
+    "condition is a number": (
+        lambda: lax.while_loop(lambda c: c, lambda c: c, 1.0), TypeError,
+        r"boolean scalar, got ~f32\[\], defined",
+    ),
+    "condition is a pair": (
+        lambda: lax.while_loop(lambda c: (c, c), lambda c: c, 1.0), TypeError,
+        r"got \(~f32\[\], ~f32\[\]\) in the structure \(\*, \*\), defined",
+    ),
+    "negative length": (
+        lambda: lax.scan(lambda c, x: (c, x), 0.0, None, length=-1), ValueError, ">= 0, got -1",
+    ),
+    "lengths disagree": (
+        lambda: lax.scan(lambda c, x: (c, x), 0.0, (X, X[:3])), ValueError,
+        r"must be equal; got xs\[0\]: 4, xs\[1\]: 3",
+    ),
+    "the length is another": (
+        lambda: lax.scan(lambda c, x: (c, x), 0.0, X, length=3), ValueError,
+        r"must be equal, and equal to length \(3\); got xs: 4",
+    ),
+    "nothing to loop over": (
+        lambda: lax.scan(lambda c, x: (c, x), 0.0), ValueError, "nothing to loop",
+    ),
+    "scalars to loop over": (
+        lambda: lax.scan(lambda c, x: (c, x), 0.0, 3.0), ValueError, "leading axis",
+    ),
+    "a float bound": (lambda: lax.fori_loop(0.0, 3, lambda i, c: c, 0), TypeError, "lower must be"),
+    "not a function": (
+        lambda: lax.cond(True, lambda: 1, 2), TypeError, "false_fun must be a function",
+    ),
+    "negative unroll": (
+        lambda: lax.scan(lambda c, x: (c, x), 0.0, X, unroll=-1), ValueError, "unroll must be",
+    ),
+    "unroll of unknown bounds": (
+        lambda: ft.jit(lambda n: lax.fori_loop(0, n, lambda i, c: c, 0, unroll=2))(3), ValueError,
+        "bounds that are known",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_misuse(what):
+    call, kind, message = WRONG[what]
+    for f in (call, ft.jit(call)):
+        with pytest.raises(kind, match=message) as info:
+            f()
+        assert isinstance(info.value, ft.errors.FunctransError)
+        assert "test_loops.py" in str(info.value)
+    assert ft.jit(lambda x: x + 1)(1) == 2
+
+
+# --- weak types -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+def test_the_result_of_branches_is_weak_where_the_first_is(jitted):
+    def results(m, lax, x, weak):
+        def run(p, x, weak):
+            def pick(*order):
+                return lax.switch(p, [lambda x, w, i=i: (x, w)[i] for i in order], x, weak)
+
+            return (
+                lax.cond(p > 0, lambda x: x, lambda x: 0.0, x),
+                lax.cond(p > 0, lambda x: 0.0, lambda x: x, x),
+                pick(0, 1), pick(1, 0), pick(1, 0, 1), pick(0, 1, 1), pick(1, 1),
+            )  # fmt: skip
+
+        run = m.jit(run) if jitted else run
+        return [(y.weak_type, float(y)) for y in run(np.int32(1), x, weak)]
+
+    x, weak = jax.numpy.float32(3), jax.numpy.full((), 2.0)
+    assert (x.weak_type, weak.weak_type) == (False, True)
+    assert results(ft, ft.lax, x, weak) == results(jax, jax.lax, x, weak)

@@ -1,0 +1,226 @@
+"""Types of results of several operands, beside JAX's: dtypes and weak flags of all functions of
+`numpy` that promote, before 64-bit types are enabled, while they are, and after.
+
+Types alone are asked for (`eval_shape`), so nothing is compiled but at the end.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jax_numpy
+import numpy as np
+import pytest
+
+import functrans as ft
+import functrans.numpy as ft_numpy
+from functrans.passes.pipeline import optimize
+from tests.support.wide import each
+
+Maker = Callable[[Any], Callable[[Any, Any], Any]]  # of a library of arrays
+
+NAMES = (
+    "add", "subtract", "multiply", "divide", "true_divide", "floor_divide", "mod", "remainder",
+    "fmod", "power", "float_power", "pow", "maximum", "minimum", "fmax", "fmin", "hypot",
+    "arctan2", "atan2", "logaddexp", "logaddexp2", "heaviside", "copysign", "nextafter", "ldexp",
+    "gcd", "lcm", "bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift",
+    "bitwise_left_shift", "bitwise_right_shift", "equal", "not_equal", "less", "less_equal",
+    "greater", "greater_equal", "logical_and", "logical_or", "logical_xor", "dot", "vdot", "inner",
+    "outer", "matmul", "vecdot", "kron", "cross", "convolve", "correlate", "append", "isclose",
+    "allclose", "array_equal", "array_equiv", "divmod", "polyval", "polyadd", "polysub", "polymul",
+    "searchsorted", "trapezoid", "clip", "average", "cov", "meshgrid", "broadcast_arrays",
+)  # fmt: skip
+OPERATORS = (
+    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and_", "or_", "xor", "lshift",
+    "rshift", "lt", "eq", "matmul",
+)  # fmt: skip
+
+
+FUNCTIONS: dict[str, Maker] = {
+    **{name: operator.attrgetter(name) for name in NAMES},
+    **{f"operator.{name}": lambda L, name=name: getattr(operator, name) for name in OPERATORS},
+    "interp": lambda L: lambda x, y: L.interp(x, y, y),
+    "full_like": lambda L: lambda x, y: L.full_like(x, y[0]),
+    "where": lambda L: lambda x, y: L.where(x != 0, x, y),
+    "concatenate": lambda L: lambda x, y: L.concatenate([x, y]),
+    "stack": lambda L: lambda x, y: L.stack([x, y]),
+    "tensordot": lambda L: lambda x, y: L.tensordot(x, y, 1),
+    "einsum": lambda L: lambda x, y: L.einsum("i,i->i", x, y),
+    "linspace": lambda L: lambda x, y: L.linspace(x[0], y[0], 5),
+    "logspace": lambda L: lambda x, y: L.logspace(x[0], y[0], 5),
+    "geomspace": lambda L: lambda x, y: L.geomspace(x[0], y[0], 5),
+    "select": lambda L: lambda x, y: L.select([L.ones(3, bool)], [x], y),
+    "select of two": lambda L: lambda x, y: L.select([L.ones(3, bool)] * 2, [x, y]),
+    "choose": lambda L: lambda x, y: L.choose(L.zeros(3, int), [x, y], mode="clip"),
+    "insert": lambda L: lambda x, y: L.insert(x, 1, y[0]),
+    "at[].set": lambda L: lambda x, y: x.at[:].set(y),
+    "at[].add": lambda L: lambda x, y: x.at[:].add(y),
+    "solve": lambda L: lambda x, y: L.linalg.solve(x[:, None] * x, y),
+    "result_type": lambda L: lambda x, y: L.zeros(3, L.result_type(x, y)),
+    "a number": lambda L: lambda x, y: (x * 2, y + 1.0, 1j - x, y**2),
+}  # fmt: skip
+
+Point = tuple[str, bool]  # a dtype, weak or not
+NARROW: list[Point] = [
+    *[(t, False) for t in ("bool", "int8", "uint8", "int32", "uint32", "float16", "bfloat16",
+                           "float32", "complex64")],
+    *[(t, True) for t in ("int32", "float32", "complex64")],
+]  # fmt: skip
+WIDE: list[Point] = [
+    *[(t, False) for t in ("int64", "uint64", "float64", "complex128")],
+    *[(t, True) for t in ("int64", "float64")],
+]
+INT, REAL = ("int32", True), ("float32", True)
+CHOSEN: list[tuple[Point, Point]] = [
+    (("int32", False), ("uint32", False)), (("uint32", False), INT), (INT, REAL), (REAL, INT),
+    (("uint8", False), ("int8", False)), (("bool", False), INT), (REAL, ("complex64", False)),
+    (("float16", False), ("bfloat16", False)), (("int32", False), REAL), (INT, INT), (REAL, REAL),
+]  # fmt: skip
+
+
+def pairs(name: str, wide: bool) -> Iterator[tuple[Point, Point]]:
+    every = NARROW + (WIDE if wide else [])
+    given = itertools.product(every, every) if name == "add" else CHOSEN
+    for pair in given:
+        weak = [weak for _, weak in pair]
+        if wide and name != "add" and (any(weak) if name == "a number" else all(weak)):
+            continue  # weak ones alone, of 32 bits: JAX takes now their dtype, now the default
+        if name == "solve" and "16" in pair[0][0]:
+            continue  # which we refuse
+        yield pair
+
+
+def types_of(library: Any, f: Callable[..., Any], pair: tuple[Point, Point]) -> Any:
+    """The types of the results of vectors; None where it is refused."""
+    given = [jax.ShapeDtypeStruct((3,), dtype, weak_type=weak) for dtype, weak in pair]
+    try:
+        outs = jax.tree.leaves(library.eval_shape(f, *given))
+    except (TypeError, ValueError):
+        return None
+    return [(tuple(y.shape), str(y.dtype), bool(y.weak_type)) for y in outs]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_types_of_two_operands():
+    """Also after 64-bit types were enabled and are not any more: nothing of them is remembered."""
+    before: dict[Any, Any] = {}
+
+    def check(row: tuple[str, bool]) -> None:
+        name, wide = row
+        make = FUNCTIONS[name]
+        with jax.enable_x64(wide):
+            for pair in pairs(name, wide):
+                mine = types_of(ft, make(ft_numpy), pair)
+                theirs = types_of(jax, make(jax_numpy), pair)
+                assert theirs is None or mine == theirs, pair
+                before[name, wide, pair] = mine
+
+    def check_again(row: tuple[str, bool, tuple[Point, Point]]) -> None:
+        name, wide, pair = row
+        with jax.enable_x64(wide):
+            assert types_of(ft, FUNCTIONS[name](ft_numpy), pair) == before[row]
+
+    each([(name, wide) for wide in (False, True) for name in FUNCTIONS], check)
+    assert sum([x is None for x in before.values()]) < len(before) / 8
+    each(before, check_again)
+
+
+SIGNED = np.array([-7, 2**31 - 1, -(2**31), 12], "int32")
+UNSIGNED = np.array([3, 2**31 + 5, 2**32 - 1, 8], "uint32")
+OF_INTEGERS = (
+    "add", "subtract", "multiply", "maximum", "minimum", "floor_divide", "remainder", "equal",
+    "less", "bitwise_xor", "append",
+)  # fmt: skip
+
+
+def test_values_before_64_bit_types_are_enabled_and_then():
+    """The sum of a signed and an unsigned integer does not fit 32 bits."""
+
+    def check(name: str) -> None:
+        mine = getattr(ft_numpy, name)
+        first = mine(SIGNED, UNSIGNED)
+        with jax.enable_x64(True), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            wide = mine(SIGNED, UNSIGNED)
+            np.testing.assert_array_equal(wide, getattr(np, name)(SIGNED, UNSIGNED), strict=True)
+        again = mine(SIGNED, UNSIGNED)
+        assert (again.dtype, first.dtype.itemsize < 8) == (first.dtype, True)
+        np.testing.assert_array_equal(again, first)
+
+    each(OF_INTEGERS, check)
+
+
+@pytest.mark.smoke
+def test_structures_are_weak_where_they_say_so():
+    """For all that takes the types of arguments and no values."""
+    weak, strong = (jax.ShapeDtypeStruct((2,), "float32", weak_type=w) for w in (True, False))
+    half = jax.ShapeDtypeStruct((2,), "bfloat16")
+
+    def times(x: Any, y: Any) -> Any:
+        return x * y
+
+    def check(pair: tuple[Any, Any]) -> None:
+        dtype = "float32" if strong in pair else "bfloat16"
+        want = jax.eval_shape(times, *pair)
+        assert (want.dtype, want.weak_type) == (dtype, False)
+        made = ft.make_ir(times)(*pair)
+        found = [
+            ft.eval_shape(times, *pair), *made.out_types, *ft.jit(times).program(*pair).out_types,
+            ft.jit(times).eval_shape(*pair), ft.jit(times).lower(*pair).out_info,
+        ]  # fmt: skip
+        assert {str(t.dtype) for t in found} == {dtype}
+        assert [t.weak_type for t in made.in_types] == [x.weak_type for x in pair]
+        sizes = {ft.cost(times, passes=(), xla=False)(*pair).results}
+        assert sizes == {2 * want.dtype.itemsize}
+
+    each([(weak, half), (half, weak), (strong, half), (half, half), (weak, strong)], check)
+    rows = ft.linear_transpose(lambda x: x * jax_numpy.ones(2, "bfloat16"), weak)
+    ours = rows(jax_numpy.ones(2, "bfloat16"))[0]
+    theirs = jax.linear_transpose(lambda x: x * jax_numpy.ones(2, "bfloat16"), weak)
+    (wanted,) = theirs(jax_numpy.ones(2, "bfloat16"))
+    assert (ours.dtype, ours.weak_type) == (wanted.dtype, wanted.weak_type)
+
+
+# equal, and not the same: on either side of a cut, or of an infinity
+NUMBERS = (
+    1, True, 1.0, 1 + 0j, complex(1, -0.0), 0, False, 0.0, -0.0, complex(-1, 0.0),
+    complex(-1, -0.0), complex(0.0, -2), complex(-0.0, -2), complex(-0.0, 0.0), 2, 2.0,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_numbers_that_are_equal_and_not_the_same(order: int):
+    """Each is what it is, whichever of them came first."""
+    type_of = {bool: "int32", int: "int32", float: "float32", complex: "complex64"}
+
+    def made_of(x: Any, n: Any) -> Any:
+        return ft_numpy.where(x > 0, n, ft_numpy.full((), n)), ft_numpy.copysign(1.0, n.real)
+
+    def check(n: Any) -> None:
+        program = ft.make_ir(lambda x: made_of(x, n))(np.float32(1))
+        for x in (np.float32(1), np.float32(-1)):
+            found, sign = ft.interpret(program, x)
+            want = np.asarray(n).astype(bool if n.__class__ is bool else type_of[n.__class__])
+            assert (found.dtype, found.tobytes()) == (want.dtype, want.tobytes())
+            assert sign == np.copysign(1.0, n.real)
+        if n.__class__ is complex:
+            halves = ft_numpy.sqrt(n), ft_numpy.log(n) if n else n, ft_numpy.add(0j * n, n)
+            theirs = jax_numpy.sqrt(n), jax_numpy.log(n) if n else n, jax_numpy.add(0j * n, n)
+            np.testing.assert_allclose(halves, theirs, rtol=1e-6, atol=1e-6)
+
+    each(NUMBERS[::order], check)
+
+    def all_of_them(x: Any) -> list[Any]:
+        return [ft_numpy.full((), n) + ft_numpy.where(x > 0, n, n) * 0 for n in NUMBERS[::order]]
+
+    program = ft.make_ir(all_of_them)(np.float32(1))
+    plain, optimized = (ft.interpret(p, np.float32(1)) for p in (program, optimize(program)))
+    together = ft.jit(lambda x: [made_of(x, n)[0] for n in NUMBERS[::order]])(np.float32(1))
+    for n, x, y, z in zip(NUMBERS[::order], plain, optimized, together, strict=True):
+        assert (x.dtype, x.tobytes()) == (y.dtype, y.tobytes()), n
+        assert np.asarray(z).tobytes() == np.asarray(n, z.dtype).tobytes(), n

@@ -1,0 +1,193 @@
+"""shard_map over eight virtual CPU devices, against JAX's.
+
+A process has the devices it was started with, so the cases run in one of their own, which
+`test_on_eight_virtual_devices` starts.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jax_numpy
+import numpy as np
+import pytest
+
+import functrans as ft
+import functrans.numpy as ft_numpy
+from functrans import P, lax
+from tests.support.devices import passes_on_eight
+
+INSIDE = len(jax.devices()) == 8
+MINE, JAX = (lax, ft_numpy), (jax.lax, jax_numpy)
+X = jax_numpy.arange(64.0).reshape(16, 4) / 10
+W = jax_numpy.ones((4, 6)) * 0.1
+RING = [(i, (i + 1) % 4) for i in range(4)]
+
+
+def mesh():
+    return jax.sharding.Mesh(np.array(jax.devices()).reshape(4, 2), ("i", "j"))
+
+
+# name -> (function of (lax, numpy) -> function of a part, in_specs, out_specs)
+CASES = {
+    "psum": (lambda lx, n: lambda x: lx.psum((x**2).sum(0), "i"), P("i"), P()),
+    "psum over both": (
+        lambda lx, n: lambda x: lx.psum(n.cos(x).sum(), ("i", "j")), P("i", "j"), P(),
+    ),
+    "psum over one of two": (
+        lambda lx, n: lambda x: n.sin(lx.psum(x, "j")) * x.sum(), P("i", "j"), P("i", "j"),
+    ),
+    "all_gather": (
+        lambda lx, n: lambda x: lx.all_gather(x * lx.axis_index("i"), "i", tiled=True), P("i"),
+        P("i"),
+    ),
+    "ppermute": (
+        lambda lx, n: lambda x: lx.ppermute(n.sin(x), "i", RING), P("i", "j"), P("i", "j"),
+    ),
+    "psum_scatter": (
+        lambda lx, n: lambda x: lx.psum_scatter(x * x, "j", scatter_dimension=0, tiled=True),
+        P("i"), P(("i", "j")),
+    ),
+    "all_to_all": (
+        lambda lx, n: lambda x: lx.all_to_all(
+            x.reshape(4, 4) * lx.axis_index("j"), "i", 0, 0, tiled=True
+        ), P("i"), P(("i", "j")),
+    ),
+    "a message": (
+        lambda lx, n: lambda x: lx.precv(lx.psend(n.sin(x), "i", RING), x, "i", RING)
+        if lx is lax else lx.ppermute(n.sin(x), "i", RING), P("i", "j"), P("i", "j"),
+    ),
+    "pbroadcast": (
+        lambda lx, n: lambda x: lx.pbroadcast(x, "i", 2) * x
+        if lx is lax else lx.all_gather(x, "i")[2] * x, P("i"), P("i"),
+    ),
+    "ragged_all_to_all": (
+        lambda lx, n: lambda x: lx.ragged_all_to_all(
+            x, x * 0, n.arange(4), n.ones(4, int), n.arange(4) * 0 + lx.axis_index("i"),
+            n.ones(4, int), axis_name="i",
+        ) if lx is lax else lx.all_to_all(x, "i", 0, 0, tiled=True), P("i"), P("i"),
+    ),
+    "axes in another order": (
+        lambda lx, n: lambda x: x - lx.pmean(x, "i"), P(("j", "i")), P(("j", "i")),
+    ),
+    "several results": (
+        lambda lx, n: lambda x: {"a": lx.psum(x, "i"), "b": (x * 2, x.sum(1))}, P("i", None),
+        {"a": P(), "b": P("i")},
+    ),
+    "a ring in a loop": (
+        lambda lx, n: lambda x: lx.fori_loop(
+            0, 3, lambda k, v: lx.ppermute(v, "i", RING) * 1.5 + x, x
+        ), P("i", "j"), P("i", "j"),
+    ),
+    "a scan with sums": (
+        lambda lx, n: lambda x: lx.scan(lambda c, r: (c + lx.psum(r, "i"), c * r), x[0], x)[1],
+        P(None, "i"), P(None, "i"),
+    ),
+}  # fmt: skip
+
+
+def both(name):
+    f, ins, outs = CASES[name]
+    how = {"mesh": mesh(), "in_specs": ins, "out_specs": outs, "check_vma": False}
+    return ft.shard_map(f(*MINE), **how), jax.shard_map(f(*JAX), **how)
+
+
+def same(got, want):
+    assert jax.tree.structure(got) == jax.tree.structure(want)
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-5)
+
+
+def loss(f):
+    return lambda x: sum((y**2).sum() for y in jax.tree.leaves(f(x)))
+
+
+if not INSIDE:
+
+    def test_on_eight_virtual_devices():
+        passes_on_eight(__file__, len(CASES) * 2 + 5)
+
+    def test_on_one_device():
+        one = ft.make_mesh((1,), ("i",))
+        f = ft.shard_map(lambda x: lax.psum(x, "i") * 2, mesh=one, in_specs=P("i"), out_specs=P())
+        same(f(X), X * 2)
+
+else:
+
+    @pytest.mark.parametrize("name", CASES)
+    def test_values_and_layout(name):
+        mine, theirs = both(name)
+        want = theirs(X)
+        for got in (mine(X), ft.jit(mine)(X)):
+            same(got, want)
+            for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+                assert a.sharding.is_equivalent_to(b.sharding, a.ndim)
+                assert len(a.sharding.device_set) == 8
+        program = ft.make_ir(mine)(X)
+        ft.ir.check(program)
+        same(ft.interpret(program, X), jax.tree.leaves(want))
+
+    @pytest.mark.parametrize("name", CASES)
+    def test_gradients(name):
+        mine, theirs = both(name)
+        want = jax.jit(jax.grad(loss(theirs)))(X)
+        same(ft.jit(ft.grad(loss(mine)))(X), want)
+        same(ft.grad(loss(mine))(X), want)
+
+    def test_a_sharded_layer_talks_between_devices():
+        def layer(lax, np_):
+            return lambda w, x: np_.tanh(lax.psum(x @ w, "j"))
+
+        how = {"mesh": mesh(), "in_specs": (P("j"), P("i", "j")), "out_specs": P("i")}
+        mine, theirs = ft.shard_map(layer(*MINE), **how), jax.shard_map(layer(*JAX), **how)
+        same(mine(W, X), theirs(W, X))
+        same(
+            ft.grad(lambda w: (mine(w, X) ** 2).sum())(W),
+            jax.grad(lambda w: (theirs(w, X) ** 2).sum())(W),
+        )
+        xs = jax_numpy.stack([X, X * 2])
+        same(ft.vmap(mine, (None, 0))(W, xs), jax.vmap(theirs, (None, 0))(W, xs))
+        assert "all-reduce" in ft.jit(mine).lower(W, X).compile().as_text()
+
+    def test_closures_over_traced_values_have_gradients():
+        def f(shard_map, lax):
+            return lambda w: shard_map(
+                lambda x: lax.psum((x * w).sum(0), "i"), mesh=mesh(), in_specs=P("i"),
+                out_specs=P(),
+            )(X).sum()  # fmt: skip
+
+        same(ft.grad(f(ft.shard_map, lax))(W[:, 0]), X.sum(0))
+
+    def test_a_result_that_differs_between_devices():
+        how = {"mesh": mesh(), "in_specs": P("i"), "out_specs": P()}
+        with pytest.raises(ValueError, match=r"may differ along the mesh axis 'i'"):
+            ft.shard_map(lambda x: x, **how)(X)
+        same(ft.shard_map(lambda x: x, **how, check_vma=False)(X), X[:4])
+
+    def test_misuse():
+        def call(f=lambda x: x, x=X, **how):
+            ft.shard_map(f, **{"mesh": mesh(), "in_specs": P("i"), "out_specs": P("i")} | how)(x)
+
+        for kind, message, how in (
+            (ValueError, "must name axes of the mesh", {"in_specs": P("k")}),
+            (ValueError, "each once", {"in_specs": P("i", "i")}),
+            (ValueError, "does not divide", {"x": X[:5]}),
+            (ValueError, "has 3 entries", {"in_specs": P(None, None, "i")}),
+            (TypeError, "mesh must be", {"mesh": 3}),
+            (TypeError, "must be a PartitionSpec", {"in_specs": "i"}),
+            (ValueError, "the spec of result has 1", {"f": lambda x: lax.psum(x.sum(), "i")}),
+            (ValueError, "in_specs does not fit", {"in_specs": (P("i"), P("j"))}),
+            (TypeError, "takes a function", {"f": 3}),
+        ):
+            with pytest.raises(kind, match=message) as info:
+                call(**how)
+            assert "test_shard_map.py" in str(info.value)
+        with pytest.raises(NameError, match="nowhere"):
+            call(lambda x: lax.psum(x, "nowhere"))
+        assert ft.jit(lambda x: x + 1)(1) == 2
+
+    def test_spmd_axis_name_lays_the_batch_out():
+        sharding = jax.sharding.NamedSharding(mesh(), P("j"))
+        f = ft.vmap(lambda x: lax.with_sharding_constraint(x * 2, sharding), spmd_axis_name="i")
+        got = ft.jit(f)(X)
+        assert got.sharding.is_equivalent_to(jax.sharding.NamedSharding(mesh(), P("i", "j")), 2)
+        same(got, X * 2)

@@ -1,0 +1,452 @@
+"""custom_linear_solve and custom_root against JAX's, through the same solvers."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jax_numpy
+import numpy as np
+import pytest
+
+import functrans as ft
+import functrans.numpy as ft_numpy
+from functrans import errors, lax
+from tests.support.matrices import spread
+
+MINE = (ft, lax, ft_numpy)
+JAX = (jax, jax.lax, jax_numpy)
+
+rng = np.random.default_rng(0)
+W = 0.4 * rng.normal(size=(3, 3))
+X = rng.normal(size=(3, 3))
+
+
+# --- solvers, over JAX's names --------------------------------------------------------------------
+
+
+def conjugate_gradients(lax, np_):
+    def solve(matvec, b):
+        def go_on(c):
+            return (c[3] > 1e-24) & (c[4] < 20)
+
+        def step(c):
+            x, r, p, rr, i = c
+            ap = matvec(p)
+            alpha = rr / np_.vdot(p, ap)
+            r = r - alpha * ap
+            new = np_.vdot(r, r)
+            return x + alpha * p, r, r + new / rr * p, new, i + 1
+
+        return lax.while_loop(go_on, step, (0.0 * b, b, b, np_.vdot(b, b), 0))[0]
+
+    return solve
+
+
+def iterated(lax, steps=60):
+    """x <- x + b - A x, for A near one."""
+    return lambda matvec, b: lax.fori_loop(0, steps, lambda _, x: x + b - matvec(x), b)
+
+
+def eliminated(ft, np_):
+    """Gauss-Jordan on the matrix of a linear map of vectors."""
+
+    def solve(matvec, b):
+        rows = [*ft.vmap(matvec)(np_.eye(3, dtype=b.dtype)).T]
+        x = [b[i] for i in range(3)]
+        for i in range(3):
+            x[i], rows[i] = x[i] / rows[i][i], rows[i] / rows[i][i]
+            x = [y if j == i else y - x[i] * rows[j][i] for j, y in enumerate(x)]
+            rows = [r if j == i else r - rows[i] * r[i] for j, r in enumerate(rows)]
+        return np_.stack(x)
+
+    return solve
+
+
+def newton(ft, lax, np_):
+    def solve(f, guess):
+        def step(c):
+            x, i = c
+            y, dy = ft.jvp(f, (x,), (np_.ones_like(x),))
+            return x - y / dy, i + 1.0  # JAX takes floating point aux only
+
+        return lax.while_loop(lambda c: (abs(f(c[0])) > 1e-12) & (c[1] < 50), step, (guess, 0.0))
+
+    return solve
+
+
+# --- programs of (w, x) ---------------------------------------------------------------------------
+
+
+def symmetric(ft, lax, np_, w, x):
+    def matvec(v):
+        return w @ (w.T @ v) + 2.0 * v
+
+    y = lax.custom_linear_solve(matvec, x[0], conjugate_gradients(lax, np_), symmetric=True)
+    return (y * x[1]).sum()
+
+
+def unsymmetric(ft, lax, np_, w, x):
+    def matvec(v):
+        return v + 0.3 * (w @ v)
+
+    y = lax.custom_linear_solve(matvec, np_.sin(x[0]), iterated(lax), iterated(lax))
+    return (y**2).sum()
+
+
+def dense(ft, lax, np_, w, x):
+    solve = eliminated(ft, np_)
+    y = lax.custom_linear_solve(lambda v: 3.0 * v + x @ v, w[0], solve, solve)
+    return (y * y * y).sum()
+
+
+def of_pytrees(ft, lax, np_, w, x):
+    def matvec(v):
+        return {"p": v["p"] + 0.2 * w[0] * v["q"], "q": v["q"] + 0.1 * v["p"].sum()}
+
+    def solve(matvec, b):
+        def step(_, v):
+            av = matvec(v)
+            return {k: v[k] + b[k] - av[k] for k in b}
+
+        return lax.fori_loop(0, 50, step, b), {"steps": 50}
+
+    b = {"p": x[0], "q": w[1, 1]}
+    y, aux = lax.custom_linear_solve(matvec, b, solve, solve, has_aux=True)
+    return (y["p"] ** 2).sum() * y["q"] + aux["steps"]
+
+
+def scalar_root(ft, lax, np_, w, x):
+    a, b = w[0, 0] ** 2 + 1.0, x[0, 0]
+    y, steps = lax.custom_root(
+        lambda y: y * y * y + a * y - b, 0.5, newton(ft, lax, np_), lambda g, z: z / g(1.0),
+        has_aux=True,
+    )  # fmt: skip
+    return y * np_.cos(y) + (steps < 50.0) * 1.0
+
+
+def fixed_point(ft, lax, np_, w, x):
+    def f(y):
+        return y - np_.tanh(w @ y + x[0])
+
+    def solve(f, guess):
+        return lax.fori_loop(0, 80, lambda _, y: y - f(y), guess)
+
+    def tangent_solve(g, y):
+        return eliminated(ft, np_)(lambda v: ft.jacrev(g)(y) @ v, y)
+
+    y = lax.custom_root(f, x[1], solve, tangent_solve)
+    return (y * x[2]).sum()
+
+
+def root_by_linear_solve(ft, lax, np_, w, x):
+    def solve(f, guess):
+        return lax.fori_loop(0, 80, lambda _, y: (y[0] - f(y)[0],), guess)
+
+    def tangent_solve(g, y):
+        return (lax.custom_linear_solve(lambda v: g((v,))[0], y[0], iterated(lax), iterated(lax)),)
+
+    (y,) = lax.custom_root(
+        lambda y: (y[0] - np_.tanh(w @ y[0] + x[0]) * 0.5,), (x[1],), solve, tangent_solve
+    )
+    return (y**2 * x[2]).sum()
+
+
+def in_a_scan(ft, lax, np_, w, x):
+    def step(c, row):
+        def matvec(v):
+            return v + 0.2 * (w @ v) * c.sum() / (1.0 + (c * c).sum())
+
+        c = lax.custom_linear_solve(matvec, row, iterated(lax), iterated(lax))
+        y = lax.custom_root(
+            lambda y: y**3 + y - c[0] * w[0, 0], 0.0, lambda f, g: newton(ft, lax, np_)(f, g)[0],
+            lambda g, z: z / g(1.0),
+        )  # fmt: skip
+        return c, y
+
+    c, ys = lax.scan(step, x[0], x)
+    return c.sum() + (ys**2).sum()
+
+
+def in_a_cond(ft, lax, np_, w, x):
+    def solved(b):
+        return lax.custom_linear_solve(lambda v: v + 0.3 * (w @ v), b, iterated(lax), iterated(lax))
+
+    return lax.cond(x[0, 0] > 0, lambda b: solved(b), lambda b: b * w[0], x[1]).sum() ** 2
+
+
+PROGRAMS = [
+    symmetric, unsymmetric, dense, of_pytrees, scalar_root, fixed_point, root_by_linear_solve,
+    in_a_scan, in_a_cond,
+]  # fmt: skip
+
+
+def _jvp(ft, f):
+    return lambda w, x: ft.jvp(f, (w, x), (np.cos(W), np.sin(X)))
+
+
+TRANSFORMED = {
+    "value": lambda ft, f: lambda w, x: (f(w, x), ft.jit(f)(w, x)),
+    "grad": lambda ft, f: ft.grad(f, (0, 1)),
+    "jvp": lambda ft, f: ft.jit(_jvp(ft, f)),
+    "linearize": lambda ft, f: lambda w, x: ft.linearize(f, w, x)[1](np.cos(W), np.sin(X)),
+    "jit(grad)": lambda ft, f: ft.jit(ft.value_and_grad(f, (0, 1))),
+    "vmap over one": lambda ft, f: ft.jit(
+        lambda w, x: ft.vmap(f, (None, 0))(w, x[:, None, :] * x[0])
+    ),
+    "vmap(grad)": lambda ft, f: ft.jit(
+        lambda w, x: ft.vmap(ft.grad(f, (0, 1)), (0, 2))(w * x[:, :1, None], x[:, :, None] * w[0])
+    ),
+    "grad(vmap)": lambda ft, f: ft.jit(
+        ft.grad(lambda w, x: (ft.vmap(f, (0, None))(w * x[:2, :1, None], x) ** 2).sum(), (0, 1))
+    ),
+    "jvp(grad)": lambda ft, f: ft.jit(_jvp(ft, ft.grad(f, (0, 1)))),
+    "grad(grad)": lambda ft, f: ft.jit(ft.grad(lambda w, x: (ft.grad(f)(w, x) ** 2).sum(), (0, 1))),
+    "grad(jvp)": lambda ft, f: ft.jit(ft.grad(lambda w, x: _jvp(ft, f)(w, x)[1], (0, 1))),
+}
+
+
+def _forward_over_reverse(ft, f):
+    """grad(jvp) as a product of the Hessian with the direction."""
+    return lambda w, x: ft.jvp(ft.grad(f, (0, 1)), (w, x), (np.cos(W), np.sin(X)))[1]
+
+
+def _squared_gradient(ft, f):
+    """grad(grad) as a product of the Hessian with the gradient."""
+
+    def run(w, x):
+        g = ft.grad(f, (0, 1))
+        return ft.jvp(g, (w, x), (2 * g(w, x)[0], x * 0))[1]
+
+    return run
+
+
+# Where JAX fails by itself (b known in part; reverse over reverse through a scan that solves by a
+# while_loop) it computes the same numbers in this way.
+INSTEAD = {
+    ("of_pytrees", "grad(jvp)"): _forward_over_reverse,
+    ("in_a_scan", "grad(grad)"): _squared_gradient,
+}
+
+
+@pytest.mark.parametrize(
+    ("program", "how"), spread(PROGRAMS, list(TRANSFORMED), every=4, always=["jit(grad)"])
+)
+def test_equals_jax(program, how):
+    results = []
+    with jax.enable_x64(True):
+        for library in (MINE, JAX):
+
+            def f(w, x, library=library):
+                return program(*library, w, x)
+
+            transform = TRANSFORMED[how]
+            if library is JAX:
+                transform = INSTEAD.get((program.__name__, how), transform)
+            w, x = jax_numpy.asarray(W), jax_numpy.asarray(X)
+            made = transform(library[0], f)
+            results.append((made if library is MINE else jax.jit(made))(w, x))
+    mine, theirs = (jax.tree.leaves(r) for r in results)
+    for a, b in zip(mine, theirs, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-9)
+        assert a.dtype == b.dtype
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+def test_the_gradients_program_is_well_formed(program):
+    with jax.enable_x64(True):
+        f = ft.grad(lambda w, x: program(*MINE, w, x), (0, 1))
+        made = ft.make_ir(f)(W, X)
+        ft.ir.check(made)
+        assert ft.ir.equal(ft.ir.parse(ft.ir.show(made), made.values), made)
+        for a, b in zip(ft.interpret(made, W, X), ft.jit(f)(W, X), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+def test_gradients_are_those_of_finite_differences(program):
+    with jax.enable_x64(True):
+        f = ft.jit(lambda w, x: program(*MINE, w, x))
+        for first, second, at in ((W, X, 0), (X, W, 1)):
+            g = ft.jit(ft.grad(f, at))(W, X)
+            direction = np.cos(7.0 * first)
+            h = 1e-6
+            ends = [f(*((first + s * direction, second) if at == 0 else
+                        (second, first + s * direction))) for s in (h, -h)]  # fmt: skip
+            slope = (ends[0] - ends[1]) / (2 * h)
+            np.testing.assert_allclose((np.asarray(g) * direction).sum(), slope, rtol=1e-6)
+
+
+# --- what is solved, and how often ----------------------------------------------------------------
+
+
+def test_the_solver_itself_is_not_differentiated():
+    def by_numpy(matrix):
+        def solve(_, b):
+            return ft.pure_callback(
+                lambda a, b: np.linalg.solve(a, b), ft.ShapeDtypeStruct(b.shape, b.dtype), matrix, b
+            )
+
+        return solve
+
+    def f(a, b):
+        return lax.custom_linear_solve(lambda x: a @ x, b, by_numpy(a), by_numpy(a.T)).sum()
+
+    a, b = (X + 3 * np.eye(3)).astype("float32"), W[0].astype("float32")
+    for g in (ft.grad(f, (0, 1)), ft.jit(ft.grad(f, (0, 1)))):
+        da, db = g(a, b)
+        lam = np.linalg.solve(a.T, np.ones(3))
+        np.testing.assert_allclose(db, lam, rtol=1e-5)
+        np.testing.assert_allclose(da, -np.outer(lam, np.linalg.solve(a, b)), rtol=1e-4, atol=1e-6)
+
+
+def test_gradient_solves_twice():
+    calls = []
+
+    def solve(matvec, b):
+        ft.debug.callback(lambda: calls.append(1))
+        return b / matvec(1.0)
+
+    def f(a, b):
+        return lax.custom_linear_solve(lambda x: a * x, b, solve, symmetric=True)
+
+    ft.jit(ft.grad(f, (0, 1)))(2.0, 3.0)
+    ft.effects_barrier()
+    assert len(calls) == 2
+
+
+def test_the_guess_has_no_derivative_and_types_are_those_of_jax():
+    def f(lax, a, guess):
+        return lax.custom_root(
+            lambda x: x * x - a, guess, lambda f, x: x * 0 + 3.0, lambda g, y: y / g(1.0)
+        )
+
+    a = np.float32(9.0)
+    g = ft.grad(lambda a, guess: f(lax, a, guess), (0, 1))(a, 1.0)
+    np.testing.assert_allclose(g, (1 / 6, 0.0), rtol=1e-6)
+    for given in ((a, 1.0), (9.0, 1.0), (a, np.float32(1.0))):
+        mine, theirs = f(lax, *given), f(jax.lax, *given)
+        assert (mine.dtype, mine.weak_type) == (theirs.dtype, theirs.weak_type)
+    assert f(lax, 9.0, 1).dtype == np.float32  # an integer becomes what the function makes of it
+
+
+def test_the_derivative_may_be_run_where_it_cannot_be_transposed():
+    def f(a):
+        def tangent_solve(g, y):  # right, and not linear step by step
+            return y * (y / g(y))
+
+        return lax.custom_root(lambda x: x - a, 1.0, lambda f, x: x - f(x), tangent_solve)
+
+    assert ft.jvp(f, (2.0,), (3.0,))[1] == 3.0
+    assert ft.linearize(f, 2.0)[1](3.0) == 3.0
+    with pytest.raises(ft.errors.NotLinear, match=r"test_solvers\.py"):
+        ft.grad(f)(2.0)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int32"])
+def test_integers_are_solved_for_in_floats(dtype):
+    def solved(lax, b):
+        return lax.custom_linear_solve(lambda x: 2 * x, b, lambda f, b: b / 2, symmetric=True)
+
+    b = jax.numpy.arange(3).astype(dtype)
+    ours, theirs = solved(lax, b), solved(jax.lax, b)
+    np.testing.assert_array_equal(ours, theirs)
+    assert (ours.dtype, ours.weak_type) == (theirs.dtype, theirs.weak_type)
+    np.testing.assert_array_equal(ft.jit(lambda b: solved(lax, b))(b), theirs)  # JAX has no code
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+ONES = np.ones(3, "float32")
+
+
+def solve_with(**changes):
+    given = {
+        "matvec": lambda x: 2 * x, "b": ONES, "solve": lambda mv, b: b / 2,
+        "transpose_solve": lambda vm, b: b / 2, **changes,
+    }  # fmt: skip
+    return lax.custom_linear_solve(**given)
+
+
+def root_with(**changes):
+    given = {
+        "f": lambda x: x - 1, "initial_guess": ONES, "solve": lambda f, x: x * 0 + 1,
+        "tangent_solve": lambda g, y: y, **changes,
+    }  # fmt: skip
+    return lax.custom_root(**given)
+
+
+ERRORS = {
+    "matvec's shape": (
+        lambda: solve_with(matvec=lambda x: x[:2]), errors.ShapeMismatch, ValueError,
+        ["matvec must return", "f32[3]", "f32[2]", "given to custom_linear_solve"],
+    ),
+    "matvec's dtype": (
+        lambda: solve_with(matvec=lambda x: x.astype("int32")), errors.TypeMismatch, TypeError,
+        ["matvec must return", "f32[3]", "i32[3]"],
+    ),
+    "matvec's structure": (
+        lambda: solve_with(matvec=lambda x: (x, x)), errors.ShapeMismatch, ValueError,
+        ["b has the structure", "(*, *)"],
+    ),
+    "solve's structure, of the same shapes": (
+        lambda: solve_with(solve=lambda mv, b: (b,)), errors.TypeMismatch, TypeError,
+        ["solve must return", "(*,)"],
+    ),
+    "solve's shape": (
+        lambda: solve_with(solve=lambda mv, b: b.sum()), errors.ShapeMismatch, ValueError,
+        ["solve must return", "f32[3]", "f32[]"],
+    ),
+    "transpose_solve's shape": (
+        lambda: solve_with(transpose_solve=lambda vm, b: b.sum()), errors.ShapeMismatch, ValueError,
+        ["transpose_solve must return", "f32[3]", "f32[]"],
+    ),
+    "no aux": (
+        lambda: solve_with(has_aux=True), errors.TypeMismatch, TypeError, ["(x, aux)", "f32[3]"],
+    ),
+    "not a function": (
+        lambda: solve_with(solve=3), errors.NotAnArray, TypeError, ["solve must be a function"],
+    ),
+    "not linear": (
+        lambda: solve_with(matvec=lambda x: x * x), errors.NotLinear, NotImplementedError,
+        ["mul(f32[3], f32[3])"],
+    ),
+    "what vecmat is given": (
+        lambda: solve_with(transpose_solve=lambda vm, b: vm(b[:2])), errors.TypeMismatch, TypeError,
+        ["the transposed matvec takes (f32[3]), got (f32[2])"],
+    ),
+    "no transpose_solve": (
+        lambda: ft.grad(lambda b: solve_with(b=b, transpose_solve=None).sum())(ONES),
+        errors.MissingArgument, TypeError, ["transpose_solve=", "symmetric=True"],
+    ),
+    "f's shape": (
+        lambda: root_with(f=lambda x: x[:2]), errors.ShapeMismatch, TypeError,
+        ["f must return", "initial_guess: f32[3]", "f32[2]", "given to custom_root"],
+    ),
+    "solve's structure": (
+        lambda: root_with(solve=lambda f, x: (x, 1)), errors.TypeMismatch, TypeError,
+        ["initial_guess has the structure *", "(*, *)"],
+    ),
+    "tangent_solve's shape": (
+        lambda: root_with(tangent_solve=lambda g, y: y.sum()), errors.ShapeMismatch, TypeError,
+        ["tangent_solve must return", "f32[3]", "f32[]"],
+    ),
+    "what g is given": (
+        lambda: root_with(tangent_solve=lambda g, y: g(1.0)), errors.InvalidArgument, ValueError,
+        ["the derivative of f takes (f32[3]), got (~f32[])"],
+    ),
+    "integers": (
+        lambda: root_with(initial_guess=np.ones(3, "int32")), errors.NonDifferentiable, TypeError,
+        ["initial_guess is i32[3]"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ERRORS)
+def test_errors(case):
+    run, kind, also, texts = ERRORS[case]
+    with pytest.raises(kind) as caught:
+        run()
+    assert isinstance(caught.value, also)
+    message = str(caught.value)
+    for text in [*texts, "test_solvers.py"]:
+        assert text in message, message

@@ -1,0 +1,213 @@
+"""take, put, nonzero and relatives; wrong indices; dynamic masks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import functrans as ft
+import functrans.numpy as fnp
+from functrans import errors
+from tests.parity.indices import MASK2, ONES, SHAPE, I, data
+from tests.support.closeness import assert_close
+
+TAKES = [
+    {}, {"axis": 0}, {"axis": 1}, {"axis": -1}, {"axis": 0, "mode": "clip"},
+    {"axis": 1, "mode": "wrap"}, {"axis": 0, "mode": "fill", "fill_value": 7.0}, {"mode": "wrap"},
+    {"axis": 2, "indices_are_sorted": True, "unique_indices": True},
+]  # fmt: skip
+
+
+def test_take():
+    x = jnp.asarray(data())
+    indices = [np.array([0, -1, 2]), np.array([[9], [-9]]), np.array(1), 1, np.array([], int)]
+
+    def run(library: Any, x: Any) -> list[Any]:
+        return [library.take(x, library.asarray(i), **how) for how in TAKES for i in indices]
+
+    def back(library: Any, numpy: Any) -> Any:
+        v = [jnp.ones(y.shape) for y in wanted]
+        return library.jit(lambda x: library.vjp(lambda x: run(numpy, x), x)[1](v))(x)
+
+    wanted = jax.jit(run, static_argnums=0)(jnp, x)
+    assert_close(ft.jit(run, static_argnums=0)(fnp, x), wanted, 0)
+    assert_close(fnp.take(x, indices[0], axis=1), wanted[10], 0)
+    assert_close(back(ft, fnp), back(jax, jnp), 1e-6)
+
+
+def test_take_along_axis():
+    x = jnp.asarray(data())
+    rng = np.random.default_rng(3)
+    cases: list[Any] = []
+    for axis in (0, 1, -1):
+        for shape in (SHAPE, (1, 4, 3), (5, 1, 1), (1, 1, 1), (5, 4, 1)):
+            shape = tuple(2 if d == axis % 3 else n for d, n in enumerate(shape))
+            mode = (None, "clip")[len(cases) % 2]
+            cases.append((rng.integers(-4, 6, size=shape), axis, mode))
+
+    def run(library: Any, x: Any) -> list[Any]:
+        return [library.take_along_axis(x, i, axis, mode) for i, axis, mode in cases]
+
+    wanted = jax.jit(run, static_argnums=0)(jnp, x)
+    assert_close(ft.jit(run, static_argnums=0)(fnp, x), wanted, 0)
+    assert_close(fnp.take_along_axis(x, *cases[0]), wanted[0], 0)
+    i = np.argsort(data(), 1)
+    assert_close(fnp.take_along_axis(x, i, 1), np.sort(data(), 1), 0)
+    assert_close(fnp.take_along_axis(x[:1], i, 1), jnp.take_along_axis(x[:1], i, 1), 0)
+    assert_close(fnp.take_along_axis(x, np.array([3, 59, 60]), None),
+                 jnp.take_along_axis(x, np.array([3, 59, 60]), None), 0)  # fmt: skip
+    g = ft.jit(ft.grad(lambda x: (fnp.take_along_axis(x, i[:, :2], 1) ** 2).sum()))(x)
+    assert_close(g, jax.grad(lambda x: (jnp.take_along_axis(x, i[:, :2], 1) ** 2).sum())(x), 1e-6)
+
+
+def test_put():
+    x, i = jnp.asarray(data()), np.array([[1], [3], [0], [2], [1]])[:, :, None]
+    for mode in (None, "clip"):
+        assert_close(fnp.put_along_axis(x, i, 9.0, 1, inplace=False, mode=mode),
+                     jnp.put_along_axis(x, i, 9.0, 1, inplace=False, mode=mode), 0)  # fmt: skip
+    j, v = np.array([0, 7, 59, 80, -1]), np.array([1.0, 2.0, 3.0], "float32")
+    for mode in (None, "clip", "wrap"):
+        assert_close(fnp.put(x, j[:4], v, mode, inplace=False),
+                     jnp.put(x, j[:4], v, mode, inplace=False), 0)  # fmt: skip
+    with pytest.raises(ValueError, match="inplace=False"):
+        fnp.put_along_axis(x, i, 9.0, 1)
+    with pytest.raises(ValueError, match="inplace=False"):
+        fnp.put(x, j, v)
+
+
+def test_nonzero():
+    x = jnp.asarray(MASK2.astype(int) * 3)
+    assert_close(fnp.nonzero(x), jnp.nonzero(x), 0)
+    assert_close(fnp.argwhere(x), jnp.argwhere(x), 0)
+    assert_close(fnp.flatnonzero(x), jnp.flatnonzero(x), 0)
+    hows: list[Any] = [
+        {"size": n, "fill_value": f} for n in (0, 3, 7, 12) for f in (None, -1, (7, -2))
+    ]
+
+    def run(library: Any, x: Any) -> list[Any]:
+        return [library.nonzero(x, **how) for how in hows] + [library.argwhere(x, **hows[4])]
+
+    assert_close(ft.jit(run, static_argnums=0)(fnp, x), jax.jit(run, static_argnums=0)(jnp, x), 0)
+    assert_close(fnp.nonzero(x, size=7, fill_value=-1), jnp.nonzero(x, size=7, fill_value=-1), 0)
+    both = jnp.stack([x, x.T.reshape(5, 4)])
+    ours = ft.jit(ft.vmap(lambda x: fnp.nonzero(x, size=8, fill_value=-1)))(both)
+    assert_close(ours, jax.vmap(lambda x: jnp.nonzero(x, size=8, fill_value=-1))(both), 0)
+    assert_close(fnp.argwhere(jnp.asarray(2)), jnp.argwhere(jnp.asarray(2)), 0)
+    with pytest.raises(jax.errors.ConcretizationTypeError, match="size="):
+        ft.jit(fnp.nonzero)(x)
+    with pytest.raises(ValueError, match="without axes"):
+        fnp.nonzero(jnp.asarray(1))
+
+
+def test_compress():
+    x = jnp.asarray(data())
+    for axis, mask in ((None, np.arange(60) % 7 == 0), (0, ONES), (1, ONES[:4]), (-1, ONES[:2])):
+        wanted = jnp.compress(mask, x, axis)
+        assert_close(fnp.compress(mask, x, axis), wanted, 0)
+        for size in (0, 1, 2):
+            how = {"size": size, "fill_value": -5.0}
+            run = ft.jit(lambda m, x, axis=axis, how=how: fnp.compress(m, x, axis, **how))
+            assert_close(run(mask, x), jnp.compress(mask, x, axis, **how), 0)
+    assert_close(fnp.extract(MASK2, x[:, :, 0]), jnp.extract(MASK2, x[:, :, 0]), 0)
+    assert_close(ft.jit(lambda m, x: fnp.extract(m, x, size=4))(MASK2, x[:, :, 0]),
+                 jnp.extract(MASK2, x[:, :, 0], size=4), 0)  # fmt: skip
+
+
+# index, error, words of its message
+WRONG = [
+    ([0, 1], TypeError, r"jnp\.array"), ([slice(None), 0], TypeError, r"tuple"),
+    (1.5, TypeError, "integer or boolean"), (np.array([1.5]), TypeError, "integer or boolean"),
+    ("a", TypeError, "string"), ((0, 0, 0, 0), IndexError, "Too many indices"),
+    ((Ellipsis, Ellipsis), IndexError, "single ellipsis"), (object(), IndexError, "valid indices"),
+    (np.array([True, False]), IndexError, "boolean index"),
+    (slice(None, None, 0), ValueError, "zero"), (slice(0.5, 1), TypeError, "static integers"),
+    ((np.array([1, 2]), np.array([1, 2, 3])), ValueError, "shapes"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("index", "error", "words"), WRONG, ids=[str(w[2]) for w in WRONG])
+def test_wrong_indices(index: Any, error: type[Exception], words: str):
+    """The same kind of error as JAX's, with the user's line and a way out."""
+    x = jnp.asarray(data())
+    with pytest.raises(error):
+        x[index]
+    for run in (lambda x: x[index], lambda x: x.at[index].set(0.0)):
+        with pytest.raises(error, match=words) as caught:
+            ft.jit(run)(x)
+        if error is not ValueError:
+            assert "test_taking.py" in str(caught.value)
+            assert isinstance(caught.value, errors.FunctransError)
+
+
+def test_wrong_uses():
+    x = jnp.asarray(data())
+    with pytest.raises(TypeError, match=r"x\.at\[i\]\.set"):
+        ft.jit(_assign)(x)
+    with pytest.raises(jax.errors.NonConcreteBooleanIndexError, match=r"jnp\.where"):
+        ft.jit(lambda x, m: x[m])(x, ONES)
+    with pytest.raises(jax.errors.NonConcreteBooleanIndexError, match=r"jnp\.where"):
+        ft.vmap(lambda x: x.at[x > 0].set(0.0))(x)
+    with pytest.raises(IndexError, match="dynamic_slice"):
+        ft.jit(lambda x, i: x[i : i + 2])(x, 1)
+    with pytest.raises(ValueError, match="broadcast"):
+        ft.jit(lambda x: x.at[0].set(fnp.ones((2, 4, 3))))(x)
+    with pytest.raises(ValueError, match="broadcast"):
+        ft.jit(lambda x: x.at[0].set(fnp.ones(2)))(x)
+    with pytest.raises(IndexError, match="size 0"):
+        ft.jit(lambda x: x[0])(jnp.zeros((0, 3)))
+    with pytest.raises(ValueError, match="mode"):
+        ft.jit(lambda x: x.at[0].get(mode="nearest"))(x)
+    with pytest.raises(NotImplementedError, match="unique_indices"):
+        ft.grad(lambda y: x.at[I].multiply(y).sum())(2.0)
+
+
+def _assign(x: Any) -> None:
+    x[0] = 1.0
+
+
+def test_dynamic_masks():
+    """Un-jitted code sees values: a mask computed from the argument selects."""
+    x = jnp.asarray(data())
+    assert_close(
+        ft.grad(lambda x: (x[x > 0] ** 2).sum())(x),
+        jax.grad(lambda x: (x[x > 0] ** 2).sum())(x),
+        1e-6,
+    )
+
+
+def test_concrete_arrays():
+    """Arrays from outside of the traced function, indexed or updated by what is traced in it."""
+    x = jnp.asarray(data())
+    made = ft.jit(lambda i: (x[i], x[0, i], x[1:, i]))(1)
+    assert_close(made, (x[1], x[0, 1], x[1:, 1]), 0)
+    assert_close(ft.vmap(lambda i: x[i])(I), x[I], 0)
+    assert_close(ft.jit(lambda i, y: x.at[i].set(y))(1, 2.0), x.at[1].set(2.0), 0)
+    for f in (
+        lambda y: (x.at[0].set(y) ** 2).sum(),
+        lambda y: x.at[I].multiply(y, unique_indices=True).sum(),
+        lambda y: x.at[0].divide(y).sum(),
+        lambda y: x.at[1:].add(values=y).sum(),
+    ):
+        assert_close(ft.grad(f)(2.0), jax.grad(f)(2.0), 1e-5)
+        assert_close(ft.jit(ft.grad(f))(2.0), jax.grad(f)(2.0), 1e-5)
+    assert_close(
+        ft.grad(lambda y: x.at[1:, 0].apply(lambda e: e * y).sum())(2.0), x[1:, 0].sum(), 1e-5
+    )
+
+
+@pytest.mark.parametrize("method", ["multiply", "divide"])
+def test_products_at_one_traced_place_are_differentiated(method):
+    """One index falls on no element twice, whatever slices stand beside it."""
+    x = np.arange(1.0, 7.0, dtype=np.float32).reshape(2, 3)
+
+    def slope(lib: Any) -> Any:
+        def f(x: Any, i: Any) -> Any:
+            return getattr(x.at[i, ::-1], method)(2 * x[0]).sum()
+
+        return lib.jit(lib.grad(f))
+
+    np.testing.assert_allclose(slope(ft)(x, 1), slope(jax)(x, 1), rtol=1e-6)

@@ -1,0 +1,290 @@
+"""What a new user met: small programs beside JAX, and what misuse is told."""
+
+import pickle
+
+import jax
+import jax.custom_batching
+import numpy as np
+import pytest
+
+import functrans as ft
+import functrans.numpy as jnp
+from functrans import lax
+
+pytestmark = pytest.mark.smoke
+
+
+def with_text(x):
+    """A function whose aux holds what is no array."""
+    return (x**2).sum(), {"name": "loss", "x": x, "steps": 3, "call": len, "array": np.arange(2)}
+
+
+# --- aux ------------------------------------------------------------------------------------------
+
+
+def test_aux_may_hold_anything_where_nothing_is_compiled():
+    x = np.float32(2.0)
+    for library in (ft, jax):
+        found = [
+            library.grad(with_text, has_aux=True)(x)[1],
+            library.value_and_grad(with_text, has_aux=True)(x)[0][1],
+            library.jvp(with_text, (x,), (x,), has_aux=True)[2],
+            library.vjp(with_text, x, has_aux=True)[2],
+            library.linearize(with_text, x, has_aux=True)[2],
+            library.jacrev(with_text, has_aux=True)(x)[1],
+        ]
+        for aux in found:
+            assert (aux["name"], aux["steps"], aux["call"], float(aux["x"])) == (
+                "loss",
+                3,
+                len,
+                2.0,
+            )
+            assert isinstance(aux["array"], np.ndarray)
+
+
+def test_aux_of_text_inside_jit_vmap_and_grad():
+    def f(x):
+        g, aux = ft.grad(with_text, has_aux=True)(x)
+        assert aux["name"] == "loss"
+        return g * aux["x"]
+
+    assert ft.jit(f)(2.0) == 8.0
+    assert ft.grad(f)(2.0) == 8.0
+    np.testing.assert_array_equal(ft.vmap(f)(jnp.arange(3.0)), [0.0, 2.0, 8.0])
+
+
+@pytest.mark.parametrize("transform", [ft.jacfwd, ft.hessian])
+def test_aux_that_cannot_be_mapped_is_told_with_the_users_function(transform):
+    with pytest.raises(TypeError) as error:
+        transform(with_text, has_aux=True)(2.0)
+    assert "of_chosen" not in str(error.value)
+    assert "with_text returned" in str(error.value)
+
+
+def test_a_result_that_is_no_array_is_told_with_the_users_function():
+    for transform in (ft.jacfwd, ft.jacrev, ft.hessian, ft.grad):
+        with pytest.raises(TypeError, match=r"<lambda> returned 'text'(.|\n)*test_user_trials\.py"):
+            transform(lambda x: "text")(2.0)
+
+
+# --- arguments of transformations -----------------------------------------------------------------
+
+
+def test_attributes_of_a_function_stay():
+    def f(x):
+        return x
+
+    f.note = "mine"
+    for transform in (
+        ft.grad,
+        ft.value_and_grad,
+        ft.jacfwd,
+        ft.jacrev,
+        ft.hessian,
+        ft.vmap,
+        ft.jit,
+    ):
+        assert transform(f).note == "mine", transform
+
+
+def test_argnums():
+    def f(x, y):
+        return x * y * y
+
+    for library in (ft, jax):
+        assert library.grad(f, np.int64(1))(3.0, 2.0) == 12.0
+        assert [float(g) for g in library.grad(f, np.array([1, 0]))(3.0, 2.0)] == [12.0, 4.0]
+    for wrong in (1.0, "x", None):
+        for transform in (ft.grad, ft.jacfwd, ft.jacrev):
+            with pytest.raises(TypeError, match="argnums must be an int"):
+                transform(f, wrong)
+    for twice in ((0, 0), (1, -1)):
+        for transform in (ft.grad, ft.jacfwd, ft.jacrev):
+            with pytest.raises(ValueError, match=r"twice(.|\n)*test_user_trials\.py"):
+                transform(f, twice)(1.0, 2.0)
+
+
+def test_a_pullback_takes_one_cotangent():
+    pullback = ft.vjp(lambda x: (x, x), 1.0)[1]
+    for given in ((), (1.0, 2.0)):
+        with pytest.raises(TypeError, match=r"takes one argument(.|\n)*pullback\(\(a, b\)\)"):
+            pullback(*given)
+    assert pullback((1.0, 2.0))[0] == 3.0
+
+
+def test_static_arguments_of_checkpoint():
+    def f(x, n):
+        return x * len(n) if isinstance(n, list) else x**n
+
+    for library in (ft, jax):
+        assert library.grad(library.checkpoint(f, static_argnums=1))(3.0, [1, 2]) == 2.0
+    assert ft.grad(ft.checkpoint(f, static_argnames=("n",)))(3.0, n=2) == 6.0
+    assert ft.grad(ft.checkpoint(static_argnames="n")(f))(3.0, n=3) == 27.0
+
+
+# --- control flow ---------------------------------------------------------------------------------
+
+
+def test_unroll_zero_is_all_steps():
+    for library in (ft, jax):
+        total = library.lax.scan(
+            lambda c, x: (c + x, None), 0.0, np.arange(4.0, dtype="f"), unroll=0
+        )
+        assert total[0] == 6.0
+        assert library.lax.fori_loop(0, 4, lambda i, c: c + i, 0, unroll=0) == 6
+        assert library.lax.scan(lambda c, _: (c, None), 1.0, None, length=0, unroll=0)[0] == 1.0
+    program = ft.make_ir(lambda x: lax.scan(lambda c, _: (c * x, None), x, None, 4, unroll=0))(2.0)
+    assert "unroll=4" in str(program)
+    with pytest.raises(ValueError, match="unroll must be a bool or an int >= 0, got -1"):
+        lax.scan(lambda c, x: (c, x), 0.0, jnp.arange(3.0), unroll=-1)
+
+
+def test_a_condition_in_a_tuple_is_no_condition():
+    for library in (ft, jax):
+        with pytest.raises(TypeError, match="boolean scalar"):
+            library.lax.while_loop(lambda x: (x < 3,), lambda x: x + 1, 0)
+
+
+def test_custom_vmap_of_numbers_gives_arrays():
+    for library in (ft, jax):
+        f = library.custom_batching.custom_vmap(lambda x, y: {"product": x * y})
+        f.def_vmap(lambda size, batched, x, y: (x + y, True))
+        for y in f(2.0, 3.0).values():
+            assert isinstance(y, jax.Array)
+            assert y.weak_type
+
+
+# --- values that Python asks for ------------------------------------------------------------------
+
+
+def test_numpy_functions_of_what_is_differentiated_are_refused():
+    for library in (ft, jax):
+        for differentiate in (
+            lambda f, library=library: library.grad(f)(1.0),
+            lambda f, library=library: library.jvp(f, (1.0,), (1.0,)),
+            lambda f, library=library: library.linearize(f, 1.0),
+        ):
+            with pytest.raises(jax.errors.TracerArrayConversionError):
+                differentiate(np.sin)
+    with pytest.raises(TypeError, match=r"no derivative(.|\n)*stop_gradient"):
+        ft.grad(lambda x: np.dot(np.ones(3), x))(jnp.ones(3))
+    seen = []
+    ft.grad(lambda x: (seen.append(np.asarray(lax.stop_gradient(x))), x * x)[1])(3.0)
+    assert seen == [3.0]
+    assert ft.grad(lambda x: (np.arange(3.0) * x).sum())(2.0) == 3.0
+
+
+def test_a_tracer_is_not_pickled():
+    def f(x):
+        return pickle.dumps(x), x
+
+    for library in (ft, jax):
+        for call in (library.jit(f), library.grad(f), library.vmap(f)):
+            with pytest.raises(jax.errors.ConcretizationTypeError):
+                call(np.ones(2, "float32"))
+    made = ft.jit(ft.grad(lambda x: x * x))(2.0)
+    assert pickle.loads(pickle.dumps(made)) == 4.0
+
+
+def test_a_traced_size_is_told_with_the_users_line():
+    with pytest.raises(TypeError, match=r"test_user_trials\.py") as error:
+        ft.jit(lambda x, n: x.reshape(n, 2))(jnp.arange(4.0), 2)
+    assert "numpy/_core" not in str(error.value)
+
+
+def test_python_ints_that_do_not_fit():
+    for library in (ft, jax):
+        for make in (library.numpy.asarray, library.numpy.array):
+            for value in (2**40, [2**40, 1], [[1], [-(2**31) - 1]]):
+                with pytest.raises(OverflowError):
+                    make(value)
+        np.testing.assert_array_equal(
+            library.numpy.array([2**31 - 1, True, -1]), [2**31 - 1, 1, -1]
+        )
+        np.testing.assert_array_equal(library.numpy.array([1.7, 2.0], "int32"), [1, 2])
+    with jax.enable_x64(True):
+        assert jnp.asarray(2**40) == 2**40
+
+
+@pytest.mark.long
+def test_operands_by_their_names():
+    for library in (ft, jax):
+        lib, np_lib = library.lax, library.numpy
+        assert lib.nextafter(x1=1.0, x2=2.0) > 1
+        assert np_lib.fmax(x1=1.0, x2=np.nan) == np_lib.fmin(x1=np.nan, x2=1.0) == 1.0
+        np.testing.assert_allclose(lib.polygamma(m=1.0, x=2.0), 0.644934, rtol=1e-5)
+        np.testing.assert_allclose(lib.zeta(x=2.0, q=1.0), 1.644934, rtol=1e-5)
+
+
+# --- devices --------------------------------------------------------------------------------------
+
+
+def test_none_among_the_arguments_and_results_of_shard_map():
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("i",))
+    x = {"a": np.arange(4.0, dtype="f"), "b": None, "c": np.float32(2)}
+    for library in (ft, jax):
+        f = library.shard_map(
+            lambda d, library=library: {"s": library.lax.pmean(d["a"], "i") * d["c"], "n": None},
+            mesh=mesh, in_specs=({"a": ft.P("i"), "b": None, "c": ft.P()},),
+            out_specs={"s": ft.P(), "n": None},
+        )  # fmt: skip
+        found = f(x)
+        assert found["n"] is None
+        np.testing.assert_array_equal(found["s"], [0.0, 2.0, 4.0, 6.0])
+        with pytest.raises(ValueError, match="mesh"):
+            library.shard_map(lambda x: x, in_specs=ft.P(), out_specs=ft.P())(x["a"])
+
+
+def test_device_put_takes_what_jax_s_takes():
+    device = jax.devices()[0]
+    for library in (ft, jax):
+        y = library.device_put(np.ones(2), device, src=device, may_alias=False)
+        assert y.devices() == {device}
+    assert ft.grad(lambda x: ft.device_put([x, 2.0], may_alias=False)[0] ** 2)(3.0) == 6.0
+
+
+def test_numbers_and_statics_of_unusual_kinds():
+    with pytest.raises(OverflowError, match="does not fit int32"):
+        lax.add(2**40, 1)
+    with pytest.raises(OverflowError, match="does not fit int32"):
+        lax.scan(lambda c, _: (c, None), 2**40, None, length=2)
+    assert ft.jit(lambda a, b: a + b, static_argnums=np.int64(1))(1, 2) == 3
+
+
+def test_64_bit_arrays_outlive_their_flag():
+    with jax.enable_x64(True):
+        x = jnp.arange(3.0)
+    assert x.dtype == np.float64
+    np.testing.assert_allclose(ft.grad(lambda v: (v**2).sum())(x), 2 * np.arange(3.0))
+    np.testing.assert_allclose(ft.vmap(lambda v: jnp.sin(v) * 2)(x), 2 * np.sin(np.arange(3.0)))
+
+
+FUNCTIONS_OF_JAX = {
+    "numpy": lambda x: jax.numpy.sum(x),
+    "lax": lambda x: jax.lax.mul(x, x).sum(),
+    "nn": lambda x: jax.nn.relu(x).sum(),
+    "jit": lambda x: jax.jit(lambda y: y.sum())(x),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS_OF_JAX)
+@pytest.mark.parametrize("transform", [ft.jit, ft.grad, ft.jacfwd, ft.vmap, ft.make_ir])
+def test_a_function_of_jax_on_a_traced_value_says_what_to_import(transform, name):
+    with pytest.raises(ft.errors.FunctionOfJax, match=r"import functrans\.numpy") as raised:
+        transform(FUNCTIONS_OF_JAX[name])(jax.numpy.ones((3, 2)))
+    assert f'"{name}": lambda x' in str(raised.value)  # the user's line
+    assert transform(lambda x: jnp.sum(x))(jax.numpy.ones((3, 2))) is not None
+
+
+def test_make_ir_takes_a_function():
+    with pytest.raises(ft.errors.NotAnArray, match="make_ir takes a function, got 3"):
+        ft.make_ir(3)(1.0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32", "bool", "bfloat16", "complex64"])
+@pytest.mark.parametrize("value", [np.array([2**40 + 5, -3]), np.array([1.75, -2.5]), np.int64(7)])
+def test_numpy_arrays_are_cast_before_they_are_cut_to_32_bits(value, dtype):
+    ours, theirs = jnp.asarray(value, dtype), jax.numpy.asarray(value, dtype)
+    assert ours.dtype == theirs.dtype
+    np.testing.assert_array_equal(ours, theirs)

@@ -1,0 +1,162 @@
+"""Every public name of JAX's libraries, and every argument of its functions, is here too.
+
+Arguments are compared by name, and positional-only ones by number: what they are called is no part
+of how a function is called.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from typing import Any
+
+import jax
+import pytest
+
+from functrans.tracer import Tracer
+from tests.support.versions import NEWER
+
+NAMESPACES = [
+    "numpy",
+    "nn",
+    "nn.initializers",
+    "tree",
+    "tree_util",
+    "ops",
+    "dtypes",
+    "random",
+    "lax",
+    "image",
+    "scipy.interpolate",
+    "scipy.optimize",
+    "scipy.sparse.linalg",
+    "scipy.spatial.transform",
+]
+# Namespaces that are whole; of the others only what is there is compared.
+WHOLE = [
+    "numpy", "lax", "lax.linalg", "nn", "nn.initializers", "tree", "tree_util", "ops", "dtypes",
+    "image", "scipy.interpolate", "scipy.optimize", "scipy.sparse.linalg",
+    "scipy.spatial.transform",
+]  # fmt: skip
+
+# Arguments that JAX has and we lack, or that only we have, and why.
+ARGUMENTS_LACKING: dict[str, set[str]] = {
+    "numpy.array": {"args"},  # positional copy, order, ndmin: deprecated there
+    "numpy.einsum": {"_dot_general"},  # private
+}
+ARGUMENTS_ADDED: dict[str, set[str]] = {
+    "numpy.einsum": {"more"},  # operands and their axes in turn
+    "numpy.inner": {"out_sharding"},
+    "lax.cond": {"linear"},
+    "lax.fori_loop": {"max_steps"},  # reverse mode through loops
+    "lax.while_loop": {"max_steps"},
+}
+if not NEWER:  # what JAX 0.11 added
+    ARGUMENTS_ADDED |= {
+        name: {"out_sharding"}
+        for name in ("lax.reduce_max", "lax.reduce_min", "numpy.histogram", "nn.one_hot")
+    }
+    ARGUMENTS_ADDED["lax.top_k"] = {"is_stable"}
+    ARGUMENTS_ADDED |= {
+        f"random.{name}": {"method"}
+        for name in ("beta", "chisquare", "gamma", "loggamma", "poisson")
+    }
+# JAX's are wrappers (*args, **kwargs), whose arguments are those of what they wrap.
+OPAQUE = {"tree.static", "lax.random_gamma_grad"}
+
+
+def modules(namespace: str) -> tuple[Any, Any]:
+    return tuple(importlib.import_module(f"{p}.{namespace}") for p in ("jax", "functrans"))
+
+
+def public(module: Any) -> list[str]:
+    """Names for users: without JAX's primitives, which are objects of its own interpreters."""
+    return [n for n in dir(module) if not n.startswith("_") and not n.endswith("_p")]
+
+
+@pytest.mark.parametrize("namespace", WHOLE)
+def test_no_public_name_is_missing(namespace):
+    theirs, ours = modules(namespace)
+    missing = {f"{namespace}.{n}" for n in public(theirs) if not hasattr(ours, n)}
+    assert missing == set()
+
+
+def shape_of_call(function: Any) -> tuple[set[str], int] | None:
+    """The names of arguments that may be given by name, and how many are positional only."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    named = {p.name for p in parameters if p.kind is not p.POSITIONAL_ONLY}
+    return named, sum(p.kind is p.POSITIONAL_ONLY for p in parameters)
+
+
+def shared_functions() -> dict[str, tuple[Any, Any]]:
+    found = {}
+    for namespace in NAMESPACES:
+        theirs, ours = modules(namespace)
+        for name in public(theirs):
+            a, b = getattr(theirs, name), getattr(ours, name, None)
+            if b is not None and a is not b and callable(a) and not isinstance(a, type):
+                found[f"{namespace}.{name}"] = (a, b)
+    return found
+
+
+@pytest.mark.parametrize("namespace", NAMESPACES)
+def test_functions_have_the_arguments_of_jax(namespace):
+    wrong = []
+    for name, (theirs, ours) in shared_functions().items():
+        if name.rpartition(".")[0] != namespace or name in OPAQUE:
+            continue
+        a, b = shape_of_call(theirs), shape_of_call(ours)
+        if a is None or b is None:
+            continue
+        if isinstance(theirs, jax.numpy.ufunc):  # (*args, out, where) there; (x, y, /, out, where)
+            a = a[0] - {"args"}, theirs.nin
+        lacking = a[0] - b[0] - ARGUMENTS_LACKING.get(name, set())
+        added = b[0] - a[0] - ARGUMENTS_ADDED.get(name, set())
+        # what is positional only there may have a name here
+        if lacking or len(added) + b[1] != a[1]:
+            wrong.append((name, sorted(lacking), sorted(added), a[1], b[1]))
+    assert not wrong
+
+
+# Arrays that exist have a device, shards and a buffer; a traced one stands for a value only.
+OF_CONCRETE_ARRAYS = {
+    "addressable_data", "addressable_shards", "committed", "copy_to_host_async", "device",
+    "global_shards", "is_fully_addressable", "is_fully_replicated", "sharding",
+}  # fmt: skip
+
+
+def test_traced_arrays_have_the_methods_of_arrays():
+    names = [n for n in dir(jax.Array) if not n.startswith("_")]
+    missing = {n for n in names if not hasattr(Tracer, n)}
+    assert missing <= OF_CONCRETE_ARRAYS
+
+
+def test_methods_have_the_arguments_of_jax():
+    wrong = []
+    for name in dir(jax.Array):
+        theirs = getattr(type(jax.numpy.zeros(())), name, None)
+        ours = getattr(Tracer, name, None)
+        if name.startswith("_") or not inspect.isfunction(theirs) or not callable(ours):
+            continue
+        a, b = shape_of_call(theirs), shape_of_call(ours)
+        lacking = a[0] - b[0] - {"self", "args"}
+        if lacking and not any(
+            p.kind is p.VAR_KEYWORD for p in inspect.signature(ours).parameters.values()
+        ):
+            wrong.append((name, sorted(lacking)))
+    assert not wrong
+
+
+def test_everything_public_says_where_it_comes_from():
+    undocumented = []
+    for namespace in ("numpy", "nn", "nn.initializers", "ops"):
+        module = modules(namespace)[1]
+        for name in getattr(module, "__all__", public(module)):
+            function = getattr(module, name)
+            ours = inspect.isfunction(function) and function.__module__.startswith("functrans")
+            if ours and "Source: `jax." not in (function.__doc__ or ""):
+                undocumented.append(f"{namespace}.{name}")
+    assert not undocumented

@@ -1,0 +1,167 @@
+"""lax.reduce_window: what the primitive table does not say of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import functrans as ft
+import functrans.numpy as jnp
+from functrans import errors, lax
+from tests.support.closeness import assert_close
+
+X = np.random.default_rng(0).normal(size=(7, 9)).astype(np.float32)
+WINDOWS: list[dict[str, Any]] = [
+    {"window_dimensions": (2, 3), "window_strides": (2, 1), "padding": "SAME"},
+    {"window_dimensions": (2, 3), "padding": ((1, 0), (2, 3)), "base_dilation": (2, 3)},
+    {
+        "window_dimensions": (2, 3),
+        "window_strides": (1, 2),
+        "padding": "SAME_LOWER",
+        "window_dilation": (3, 2),
+    },
+]
+FOLDS = {"add": 0.0, "max": -np.inf, "min": np.inf, "mul": np.float32(1)}
+
+
+@pytest.mark.parametrize("window", WINDOWS, ids=["strides", "base dilation", "window dilation"])
+def test_values_and_derivatives(window: dict[str, Any]):
+    """Forward mode is JAX's; reverse mode is the same number where JAX has none."""
+
+    def folded(library: Any, x: Any) -> list[Any]:
+        return [
+            library.reduce_window(x, start, getattr(library, name), **window)
+            for name, start in FOLDS.items()
+        ]
+
+    def total(x: Any) -> Any:
+        return sum(jnp.sum(jnp.tanh(y)) for y in folded(lax, x))
+
+    def their_total(x: Any) -> Any:
+        return sum(jax.numpy.sum(jax.numpy.tanh(y)) for y in folded(jax.lax, x))
+
+    dx = np.cos(X)
+    found = ft.jit(lambda x: (folded(lax, x), ft.jvp(total, (x,), (dx,))[1], ft.grad(total)(x)))(X)
+    wanted = jax.jit(
+        lambda x: (folded(jax.lax, x), jax.jvp(their_total, (x,), (dx,))[1])
+    )(X)  # fmt: skip
+    assert_close(found[0], wanted[0], 1e-5)
+    assert_close(found[1], wanted[1], 1e-4)
+    assert_close(np.sum(np.asarray(found[2]) * dx), wanted[1], 1e-4)
+
+
+def test_the_gradient_of_the_sum_of_window_sums():
+    """Its cotangent is a literal, not an array."""
+
+    def total(library, x):
+        return library.lax.reduce_window(x, 0.0, library.lax.add, (2, 3), (2, 1), "SAME").sum()
+
+    expected = jax.grad(lambda x: total(jax, x))(X)
+    gradient = ft.grad(lambda x: total(ft, x))
+    for g in (gradient, ft.jit(gradient)):
+        assert_close(g(X), expected)
+    assert_close(ft.vmap(gradient)(np.stack([X, X])), np.stack([expected] * 2))
+
+
+def test_kinds_of_windows():
+    """A computation that is one operation, from its identity, is the operation of its name."""
+
+    def name(computation: Any, start: Any) -> str:
+        program = ft.make_ir(lambda x: lax.reduce_window(x, start, computation, (2, 2)))(X)
+        return program.equations[-1].primitive.name
+
+    assert name(lax.add, 0.0) == "reduce_window_sum"
+    assert name(lambda a, b: b + a, 0) == "reduce_window_sum"
+    assert name(jnp.maximum, -jnp.inf) == "reduce_window_max"
+    assert name(lax.min, np.float32(np.inf)) == "reduce_window_min"
+    assert name(lax.add, 1.0) == "reduce_window"
+    assert name(lax.max, 0.0) == "reduce_window"
+
+
+def test_several_arrays_at_once():
+    """Means of windows with their sizes; a start of one's own for each example."""
+
+    def add(a: Any, b: Any) -> Any:
+        return {"x": a["x"] + b["x"], "n": a["n"] + b["n"]}
+
+    def folded(library: Any) -> Any:
+        x = {"x": X, "n": np.ones_like(X)}
+        start = {"x": np.float32(0), "n": np.float32(0)}
+        return library.reduce_window(x, start, add, (3, 3), (1, 1), "SAME")
+
+    assert_close(folded(lax), folded(jax.lax), 1e-5)
+
+    def product(x: Any, start: Any) -> Any:
+        return lax.reduce_window(x, start, lax.mul, (2, 2), (2, 2), ((1, 0), (0, 1)))
+
+    starts = np.array([1.0, 2.0, -0.5], np.float32)
+    mapped = ft.vmap(product, (None, 0))(X, starts)
+    assert_close(mapped, np.stack([product(X, s) for s in starts]), 1e-5)
+
+
+def test_whole_axes_are_folded_by_any_computation():
+    """`reduce`: the place of the largest element, as a fold of pairs."""
+    x, places = X.reshape(7, 3, 3), np.arange(63, dtype=np.int32).reshape(7, 3, 3)
+
+    def largest(library: Any, numpy: Any, x: Any) -> Any:
+        def join(a: Any, b: Any) -> Any:
+            first = (a[0] > b[0]) | ((a[0] == b[0]) & (a[1] < b[1]))
+            return tuple([numpy.where(first, one, other) for one, other in zip(a, b, strict=True)])
+
+        starts = np.float32(-np.inf), np.int32(99)
+        return library.reduce((x, places[: len(x)]), starts, join, (0, 2))
+
+    wanted = largest(jax.lax, jax.numpy, x)
+    for f in (largest, ft.jit(largest, static_argnums=(0, 1))):
+        assert_close(f(lax, jnp, x), wanted, 0.0)
+    assert_close(largest(lax, jnp, x[:0]), largest(jax.lax, jax.numpy, x[:0]), 0.0)
+    mapped = ft.vmap(lambda x: largest(lax, jnp, x)[0])(np.stack([x, -x]))
+    assert_close(mapped, np.stack([x.max((0, 2)), (-x).max((0, 2))]), 0.0)
+    slope = ft.grad(lambda x: largest(lax, jnp, x)[0].sum())(x)
+    assert_close(slope, (x == x.max((0, 2), keepdims=True)).astype(np.float32), 0.0)
+
+
+def test_a_computation_with_functions_and_closed_over_numbers():
+    scale = jax.numpy.float32(0.5)
+
+    def folded(library: Any, numpy: Any, x: Any) -> Any:
+        def join(a: Any, b: Any) -> Any:
+            return numpy.logaddexp(a, b + scale * 0)
+
+        return library.reduce_window(x, np.float32(-np.inf), join, (7, 9))
+
+    assert_close(folded(lax, jnp, X), jax.nn.logsumexp(X, keepdims=True), 1e-5)
+    weights = ft.grad(lambda x: folded(lax, jnp, x)[0, 0])(X)
+    assert_close(weights, np.exp(X) / np.exp(X).sum(), 1e-5)
+
+
+def test_shapes():
+    args = ((8, 9), (2, 3), (2, 1), ((0, 1), (-1, 1)), (1, 2), (2, 1))
+    assert lax.reduce_window_shape_tuple(*args) == jax.lax.reduce_window_shape_tuple(*args)
+    assert lax.reduce_window_shape_tuple(*args[:4]) == jax.lax.reduce_window_shape_tuple(*args[:4])
+    nothing = lax.reduce_window(np.zeros((2, 0), np.float32), 1.0, lax.mul, (1, 1))
+    assert nothing.shape == (2, 0)
+
+
+def test_bad_arguments():
+    with pytest.raises(errors.TypeMismatch, match="window_dimensions"):
+        lax.reduce_window(X, 0.0, lax.add, (2,))
+    with pytest.raises(errors.TypeMismatch, match="equal dtypes"):
+        lax.reduce_window(X, np.int32(1), lax.mul, (2, 2))
+    with pytest.raises(errors.TypeMismatch, match="must be a scalar"):
+        lax.reduce_window(X, np.zeros(2, np.float32), lax.mul, (2, 2))
+    with pytest.raises(errors.InvalidArgument, match="same tree structure"):
+        lax.reduce_window((X, X), 0.0, lax.add, (2, 2))
+    with pytest.raises(errors.InvalidArgument, match="pytree like operand"):
+        lax.reduce_window(X, 0.0, lambda a, b: (a, b), (2, 2))
+    with pytest.raises(errors.ClosedOverTracer, match="closes over a value"):
+        ft.jit(lambda y: lax.reduce_window(X, 0.0, lambda a, b: a + b * y, (2, 2)))(1.0)
+
+    def loops(a: Any, b: Any) -> Any:
+        return lax.fori_loop(0, 2, lambda i, c: c * b, a)
+
+    with pytest.raises(errors.MissingRule, match="computation of elementwise operations"):
+        ft.grad(lambda x: lax.reduce_window(x, 1.0, loops, (2, 2)).sum())(X)

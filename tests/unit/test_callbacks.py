@@ -1,0 +1,419 @@
+"""Callbacks: what they are given, what they return, what they raise, against JAX."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import functrans as ft
+import functrans.numpy as fnp
+from functrans import errors
+from functrans.passes import pipeline
+from tests.support.closeness import assert_close
+from tests.support.observing import NUMBER, both, example, transformed
+
+pytestmark = pytest.mark.smoke
+
+# --- callbacks with results -----------------------------------------------------------------------
+
+
+METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized")
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("method", METHODS)
+def test_pure_callback_under_vmap(method, compiled):
+    def make(L, np_, log):
+        def host(x, y):
+            return np.asarray(x) * 2 + np.asarray(y), {"shape": np.zeros(x.shape, "int32") + 7}
+
+        def f(x, y):
+            like = L.ShapeDtypeStruct(np_.shape(x), np_.float32)
+            return L.pure_callback(
+                host, (like, {"shape": L.ShapeDtypeStruct(np_.shape(x), np_.int32)}), x, y,
+                vmap_method=method,
+            )  # fmt: skip
+
+        mapped = L.vmap(L.vmap(f, in_axes=(0, None)), in_axes=(1, None))
+        return L.jit(mapped) if compiled else mapped
+
+    x = np.arange(6, dtype="float32").reshape(2, 3)
+    both(make, x, np.float32(1))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_shapes_that_a_pure_callback_sees(method):
+    def make(L, np_, log):
+        def host(x, y):
+            log(np_.array(x.shape), np_.array(y.shape))
+            return np.sum(np.asarray(x), axis=-1)
+
+        def f(x, y):
+            like = L.ShapeDtypeStruct((), np_.float32)
+            return L.pure_callback(host, like, x, y, vmap_method=method)
+
+        return L.jit(L.vmap(f, in_axes=(0, None)))
+
+    both(make, np.ones((4, 2), "float32"), np.ones(5, "float32"))
+
+
+def with_io(ordered: bool) -> Callable[..., Any]:
+    def make(L, np_, log):
+        def host(x, *, tag):
+            log(x)
+            return [np.asarray(x) * 2, None, np.int32(tag)]
+
+        def f(x):
+            like = L.ShapeDtypeStruct(np_.shape(x), np_.float32)
+            made = L.experimental.io_callback(
+                host, [like, None, L.ShapeDtypeStruct((), np_.int32)], x, tag=5, ordered=ordered
+            )
+            L.experimental.io_callback(lambda x: log(x * 10), None, x, ordered=ordered)
+            return made[0] + made[2]
+
+        return f
+
+    return make
+
+
+@pytest.mark.parametrize("names", [(), ("jit",), ("jit", "jit")])
+@pytest.mark.parametrize("ordered", [False, True])
+def test_io_callback(ordered, names):
+    _, _, logged = both(transformed(with_io(ordered), names), np.float32(3), in_order=ordered)
+    assert len(logged) == 2
+
+
+@pytest.mark.parametrize("names", [("vmap",), ("jit", "vmap"), ("vmap", "jit"), ("vmap", "vmap")])
+def test_io_callback_under_vmap(names):
+    both(transformed(with_io(False), names), example(names), in_order=False)
+
+
+def test_a_pure_callback_without_results_is_not_called():
+    for L in (ft, jax):
+        assert L.pure_callback(np.sin, None, 1.0) is None
+        assert L.jit(lambda x, L=L: L.pure_callback(np.sin, (), x))(1.0) == ()
+
+
+def test_results_that_are_used_by_nobody():
+    """A pure callback is left out, those with effects stay; in nested programs too."""
+
+    def make(L, np_, log):
+        like = L.ShapeDtypeStruct((), np_.float32)
+
+        def host(x):
+            log(x)
+            return np.asarray(x)
+
+        @L.jit
+        def inner(x):
+            L.pure_callback(host, like, x)
+            L.experimental.io_callback(host, like, x + 1)
+            return x
+
+        def f(x):
+            inner(x)
+            L.debug.callback(log, x + 2)
+            return x * 2
+
+        return L.jit(f)
+
+    _, _, logged = both(make, np.float32(1), in_order=False)
+    assert sorted(logged) == [[2.0], [3.0]]
+    program = pipeline.optimize(ft.make_ir(make(ft, fnp, print))(np.float32(1)))
+    assert str(program).count("callback[") == 2
+
+
+def test_int_operands_have_no_derivative_to_ask_for():
+    def make(L, np_, log):
+        def f(x):
+            like = L.ShapeDtypeStruct((), np_.float32)
+            n = x.astype(np_.int32)
+            return x * L.pure_callback(lambda n: np.float32(n) * 3, like, n)
+
+        return L.grad(f)
+
+    both(make, np.float32(2.5))
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_dtypes_of_results(wide):
+    """Results of Python are 32 bit where 64-bit types are disabled."""
+
+    def make(L, np_, log):
+        real, whole = (np_.float64, np_.int64) if wide else (np_.float32, np_.int32)
+        like = [L.ShapeDtypeStruct((2,), real), L.ShapeDtypeStruct((), whole)]
+        return L.jit(lambda x: L.pure_callback(lambda x: [np.ones(2) / 3, 4], like, x))
+
+    with jax.enable_x64(wide):
+        both(make, np.ones(2, "float32"))
+
+
+def test_sharding_names_the_device():
+    def make(L, np_, log):
+        device = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+
+        def f(x):
+            like = L.ShapeDtypeStruct((3,), np_.float32)
+            y = L.pure_callback(lambda x: np.asarray(x) + 1, like, x, sharding=device)
+            return L.experimental.io_callback(lambda x: x, like, y, sharding=device)
+
+        return L.jit(f)
+
+    both(make, np.ones(3, "float32"))
+
+
+@pytest.mark.parametrize("names", [(), ("jit",), ("vmap",), ("jit", "vmap"), ("vmap", "jit")])
+def test_a_callback_may_use_functrans_itself(names):
+    def make(L, np_, log):
+        def host(x):
+            return L.jit(L.grad(np_.sin))(x) + L.vmap(np_.sin)(x[None])[0]
+
+        return lambda x: L.pure_callback(host, NUMBER, x, vmap_method="sequential")
+
+    both(transformed(make, names), example(names))
+
+
+# --- what a callback is given ---------------------------------------------------------------------
+
+
+class Unhashable:
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Unhashable)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __call__(self, x: Any) -> None:
+        self.seen.append(np.asarray(x).tolist())
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, ft.jit, ft.vmap])
+def test_callables_of_any_kind(transform):
+    seen = Unhashable()
+
+    def f(x):
+        ft.debug.callback(seen, x)
+        ft.debug.callback(seen.seen.append, 2)
+        return x
+
+    transform(f)(np.ones(2, "float32"))
+    ft.effects_barrier()
+    assert len(seen.seen) == (3 if transform is ft.vmap else 2)
+
+
+def test_formats():
+    def make(L, np_, log):
+        def f(x, n):
+            L.debug.print("{a[0]:.3f} {b.shape} {{}} {c!r:>6}", a=x, b=x, c="text", ordered=True)
+            L.debug.print("{0} {1} {0}", x, [x, (n, None)], ordered=True)
+            L.debug.print("{} {:d}", True, n, ordered=True)
+            L.debug.print("", ordered=True)
+            L.debug.print("no places", x, ordered=True, skip_format_check=True)
+            with np.printoptions(precision=2):
+                L.debug.print("{}", x, ordered=True)
+            return x
+
+        return f
+
+    args = np.array([1 / 3, 2 / 3], "float32"), np.int32(3)
+    both(make, *args)
+    both(lambda *L: L[0].jit(make(*L)), *args)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (("{}",), {}),
+        (("{} {}", 1), {}),
+        (("{x}",), {}),
+        (("{x}",), {"y": 1}),
+        (("{}", 1, 2), {}),
+        (("{}", 1), {"x": 2}),
+        (("no f-string",), {"x": 2}),
+        ((), {"x": 2}),
+        ((1.0,), {}),
+    ],
+)
+def test_formats_that_do_not_fit(arguments):
+    args, kwargs = arguments
+    with pytest.raises(Exception) as theirs:
+        jax.debug.print(*args, **kwargs)
+    with pytest.raises(errors.FunctransError, match=r"debug\.print") as ours:
+        ft.debug.print(*args, **kwargs)
+    assert isinstance(ours.value, theirs.type) or theirs.type is AttributeError
+    assert "test_callbacks.py" in str(ours.value)
+    assert not str(ours.value).startswith(("'", '"'))
+
+
+def test_log(caplog):
+    with caplog.at_level(logging.INFO, logger="functrans.debug"):
+        ft.jit(lambda x: ft.debug.log("x is {x}", x=x))(2.0)
+        ft.effects_barrier()
+    assert [r.getMessage() for r in caplog.records] == ["x is 2.0"]
+    assert caplog.records[0].pathname == __file__
+
+
+def test_keys_are_given_as_jax_gives_them():
+    def make(L, np_, log):
+        def f(key):
+            L.debug.callback(lambda k: log(jax.random.key_data(k)), key)
+            return 0
+
+        return f
+
+    both(make, jax.random.key(3))
+
+
+# --- exceptions -----------------------------------------------------------------------------------
+
+
+class Mine(Exception):
+    pass
+
+
+def failing(x: Any) -> Any:
+    if np.asarray(x) < 0:
+        raise Mine("negative")
+    return np.asarray(x)
+
+
+CALLS: dict[str, Callable[..., Any]] = {
+    "debug": lambda L, x: (L.debug.callback(failing, x), x)[1],
+    "ordered debug": lambda L, x: (L.debug.callback(failing, x, ordered=True), x)[1],
+    "pure": lambda L, x: L.pure_callback(failing, x, x),
+    "io": lambda L, x: L.experimental.io_callback(failing, x, x),
+    "ordered io": lambda L, x: L.experimental.io_callback(failing, x, x, ordered=True),
+}
+
+
+@pytest.mark.parametrize("how", CALLS)
+def test_exceptions_reach_the_user(how):
+    def f(x):
+        return CALLS[how](ft, x) * 2
+
+    with pytest.raises(Mine, match="negative"):
+        f(jnp.float32(-1))
+    assert float(f(jnp.float32(1))) == 2
+
+    compiled = ft.jit(f)
+
+    def run(x: Any) -> float:
+        y = float(compiled(x))
+        jax.effects_barrier()
+        return y
+
+    with pytest.raises(jax.errors.JaxRuntimeError, match="negative"):
+        run(jnp.float32(-1))
+    with contextlib.suppress(jax.errors.JaxRuntimeError):
+        jax.effects_barrier()
+    assert run(jnp.float32(1)) == 2
+
+
+@pytest.mark.parametrize("wrong", [np.ones(3, "float32"), np.ones(2, "int8"), (), [1.0, 2.0]])
+def test_results_of_the_wrong_type(wrong):
+    def f(x):
+        return ft.pure_callback(lambda x: wrong, ft.ShapeDtypeStruct((2,), np.float32), x)
+
+    with pytest.raises(errors.CallbackResult, match=r"promises \(f32\[2\]\), at\n.*test_callbacks"):
+        f(1.0)
+    with pytest.raises(RuntimeError, match="promises"):
+        np.asarray(ft.jit(f)(1.0))
+
+
+def with_result(L: Any, x: Any, which: str, **options: Any) -> Any:
+    call = L.pure_callback if which == "pure" else L.experimental.io_callback
+    return call(np.sin, NUMBER, x, **options)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("which", ["pure", "io"])
+def test_callbacks_with_results_have_no_derivative(which, nested):
+    def make(L):
+        def f(x):
+            return with_result(L, x, which)
+
+        return L.jit(f) if nested else f
+
+    for run in (
+        lambda L: L.grad(make(L))(1.0),
+        lambda L: L.jvp(make(L), (1.0,), (1.0,)),
+        lambda L: L.jit(L.grad(make(L)))(1.0),
+        lambda L: L.vmap(L.grad(make(L)))(np.ones(3, "float32")),
+    ):
+        with pytest.raises(ValueError):
+            run(jax)
+        with pytest.raises(errors.OpaqueCallback, match="custom_jvp") as error:
+            run(ft)
+        assert "call(np.sin" in str(error.value)
+
+
+def test_errors_of_vmap():
+    x = np.ones(3, "float32")
+    with pytest.raises(NotImplementedError):
+        jax.vmap(lambda x: with_result(jax, x, "pure"))(x)
+    with pytest.raises(errors.MissingRule, match="vmap_method='sequential'"):
+        ft.vmap(lambda x: with_result(ft, x, "pure"))(x)
+    with pytest.raises(ValueError):
+        jax.vmap(lambda x: with_result(jax, x, "io", ordered=True))(x)
+    with pytest.raises(errors.InvalidArgument, match="leave out ordered"):
+        ft.vmap(lambda x: with_result(ft, x, "io", ordered=True))(x)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda L: L.pure_callback(np.sin, NUMBER, 1.0, vmap_method="x"),
+        lambda L: L.pure_callback(np.sin, jax.ShapeDtypeStruct((), "float64"), 1.0),
+        lambda L: L.experimental.io_callback(np.sin, jax.ShapeDtypeStruct((), "int64"), 1.0),
+        lambda L: L.pure_callback(np.sin, 1.0, 1.0),
+        lambda L: L.pure_callback(np.sin, np.float32, 1.0),
+        lambda L: L.pure_callback(np.sin, NUMBER, "text"),
+        lambda L: L.debug.callback(3, 1.0),
+        lambda L: L.debug.callback(ordered=True, x=3),
+    ],
+)
+def test_wrong_arguments(wrong):
+    with pytest.raises(Exception) as theirs:
+        wrong(jax)
+    with pytest.raises(errors.FunctransError, match=r"test_callbacks\.py") as ours:
+        wrong(ft)
+    assert isinstance(ours.value, theirs.type) or theirs.type is AttributeError
+
+
+# --- programs -------------------------------------------------------------------------------------
+
+
+def test_a_program_shows_its_callbacks():
+    def f(x):
+        ft.debug.print("x = {}", x)
+        y = ft.pure_callback(np.sin, NUMBER, x)
+        return ft.io_callback(failing, NUMBER, y, ordered=True)
+
+    program = ft.ir.check(ft.make_ir(f)(np.float32(1)))
+    assert str(program).splitlines()[1:-2] == [
+        "  debug_callback[callback=<print 'x = {}'>] a",
+        "  b: f32[] = pure_callback[callback=<sin>, results=(f32[],)] a",
+        "  c: f32[] = io_callback[callback=<failing>, results=(f32[],), ordered=True] b",
+    ]
+    ft.ir.check(ft.make_ir(ft.vmap(lambda x: ft.debug.print("{}", x)))(np.ones(3)))
+    with pytest.raises(errors.ParseError):
+        ft.ir.parse(str(program))
+
+
+def test_the_interpreter_computes_with_python():
+    def f(x):
+        y = ft.pure_callback(np.sin, NUMBER, x, vmap_method="sequential")
+        return ft.io_callback(failing, NUMBER, y)
+
+    x = np.array([0.5, 1.5], "float32")
+    program = ft.make_ir(ft.vmap(f))(x)
+    assert_close(ft.interpret(program, x), [np.sin(x)])

@@ -1,0 +1,207 @@
+"""checkpoint, its policies, and what reverse mode keeps, against JAX's."""
+
+from __future__ import annotations
+
+import jax
+import jax.ad_checkpoint
+import jax.numpy as jax_numpy
+import numpy as np
+import pytest
+
+import functrans as ft
+import functrans.numpy as ft_numpy
+from functrans import lax
+from functrans.ad_checkpoint import checkpoint_name, print_saved_residuals, saved_residuals
+
+pytestmark = pytest.mark.smoke
+
+W = jax_numpy.ones((3, 3)) * 0.3
+X = jax_numpy.arange(12.0).reshape(4, 3) / 10
+
+POLICIES = {
+    "none": lambda p: None,
+    "everything": lambda p: p.everything_saveable,
+    "nothing": lambda p: p.nothing_saveable,
+    "dots": lambda p: p.dots_saveable,
+    "dots without batch": lambda p: p.checkpoint_dots_with_no_batch_dims,
+    "names": lambda p: p.save_only_these_names("a"),
+    "other names": lambda p: p.save_any_names_but_these("a"),
+    "both": lambda p: p.save_from_both_policies(p.dots_saveable, p.save_only_these_names("a")),
+}
+
+
+def layers(np_, name, w, x):
+    h = np_.tanh(x @ w)
+    h = name(np_.sin(h) * 2, "a")
+    return (np_.exp(h @ w) ** 2).sum()
+
+
+def mine(policy, **how):
+    chosen = POLICIES[policy](ft.checkpoint_policies)
+    return ft.checkpoint(lambda w, x: layers(ft_numpy, checkpoint_name, w, x), policy=chosen, **how)
+
+
+def theirs(policy):
+    return jax.checkpoint(
+        lambda w, x: layers(jax_numpy, jax.ad_checkpoint.checkpoint_name, w, x),
+        policy=POLICIES[policy](jax.checkpoint_policies),
+    )
+
+
+TRANSFORMED = {
+    "value": lambda ft, f: f,
+    "grad": lambda ft, f: ft.grad(f, (0, 1)),
+    "jit(grad)": lambda ft, f: ft.jit(ft.grad(f, (0, 1))),
+    "grad(jit)": lambda ft, f: ft.grad(ft.jit(f), (0, 1)),
+    "jvp": lambda ft, f: lambda w, x: ft.jvp(f, (w, x), (w, x)),
+    "jit(jacfwd(grad))": lambda ft, f: ft.jit(ft.jacfwd(ft.grad(f))),
+    "jit(jacrev(grad))": lambda ft, f: ft.jit(ft.jacrev(ft.grad(f))),
+    "vmap(grad)": lambda ft, f: ft.vmap(ft.grad(f), (None, 0)),
+    "grad(vmap)": lambda ft, f: ft.grad(lambda w, x: ft.vmap(f, (None, 0))(w, x[:, None]).sum()),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("how", TRANSFORMED)
+@pytest.mark.parametrize("policy", ["none", "everything", "names"])
+def test_equals_jax(policy, how):
+    got = TRANSFORMED[how](ft, mine(policy))(W, X)
+    want = TRANSFORMED[how](jax, theirs(policy))(W, X)
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_policy_keeps_what_it_names(policy):
+    kept = saved_residuals(mine(policy), W, X)
+    arguments = [where for _, where in kept if "argument" in where]
+    computed = [where.split()[0] for _, where in kept if "argument" not in where]
+    want = {
+        "none": [],
+        "nothing": [],
+        "everything": ["cos", "exp", "mul", "sub", "tanh", "the"],
+        "dots": ["dot_general"] * 2,
+        "dots without batch": ["dot_general"] * 2,
+        "names": ["the"],
+        "other names": [],
+        "both": ["dot_general"] * 2 + ["the"],
+    }
+    assert sorted(computed) == want[policy]
+    assert len(arguments) == 2
+    got = ft.grad(mine(policy))(W, X)
+    np.testing.assert_allclose(got, jax.grad(theirs(policy))(W, X), rtol=1e-4)
+
+
+def test_the_gradient_computes_again():
+    program = ft.make_ir(ft.grad(mine("none")))(W, X)
+    ft.ir.check(program)
+    assert ft.ir.equal(ft.ir.parse(ft.ir.show(program), program.values), program)
+    names = [e.primitive.name for e in program.equations]
+    assert names == ["optimization_barrier", "checkpoint"]
+    again = [e.primitive.name for e in program.equations[-1].params["program"].equations]
+    assert "tanh" in again
+    assert "exp" in again
+    alone = ft.make_ir(ft.grad(mine("none", prevent_cse=False)))(W, X)
+    assert [e.primitive.name for e in alone.equations] == ["checkpoint"]
+
+
+def deep(ft, lax, np_, checkpoint):
+    def f(w, x):
+        def layer(c):
+            return np_.tanh(np_.sin(c @ w) @ w)
+
+        step = checkpoint(layer) if checkpoint else layer
+        return lax.scan(lambda c, _: (step(c), None), x, None, length=20)[0].sum()
+
+    return f
+
+
+def test_memory_of_a_scan_over_checkpointed_layers_is_at_most_jax_s():
+    w, x = jax_numpy.ones((64, 64)) * 0.01, jax_numpy.ones((256, 64))
+    sizes = {}
+    for name, f in {
+        "kept": ft.jit(ft.grad(deep(ft, lax, ft_numpy, None))),
+        "mine": ft.jit(
+            ft.grad(deep(ft, lax, ft_numpy, lambda f: ft.checkpoint(f, prevent_cse=False)))
+        ),
+        "jax": jax.jit(
+            jax.grad(deep(jax, jax.lax, jax_numpy, lambda f: jax.checkpoint(f, prevent_cse=False)))
+        ),
+    }.items():
+        compiled = f.lower(w, x).compile()
+        sizes[name] = compiled.memory_analysis().temp_size_in_bytes
+        sizes[name + " result"] = f(w, x)
+    assert sizes["mine"] <= sizes["jax"]
+    assert sizes["mine"] < sizes["kept"] / 2
+    np.testing.assert_allclose(sizes["mine result"], sizes["jax result"], rtol=1e-4)
+
+
+def test_static_arguments_keywords_and_decorator():
+    @ft.checkpoint(static_argnums=(1,))
+    def f(x, power, *, scale):
+        assert isinstance(power, int)
+        return ft_numpy.sin(x**power) * scale
+
+    np.testing.assert_allclose(ft.grad(f)(2.0, 3, scale=2.0), 2 * 12 * np.cos(8.0), rtol=1e-5)
+    assert ft.remat is ft.checkpoint
+
+
+def test_static_arguments_that_are_equal_but_of_other_types():
+    f = ft.checkpoint(lambda x, n: x * n if isinstance(n, float) else x, static_argnums=1)
+    assert [f(2.0, 3), f(2.0, 3.0), f(2.0, True), f(2.0, 1.0)] == [2, 6, 2, 2]
+
+
+@pytest.mark.parametrize("policy", ["none", "everything", "dots"])
+def test_effects_happen_again_unless_the_policy_keeps_them(policy):
+    def seen(ft):
+        values = []
+
+        def f(x):
+            y = ft.numpy.sin(x)
+            ft.debug.callback(lambda v: values.append(float(v)), y)
+            return ft.numpy.sin(y)
+
+        g = ft.grad(ft.checkpoint(f, policy=POLICIES[policy](ft.checkpoint_policies)))
+        for h in (g, ft.jit(g)):
+            h(2.0)
+            jax.effects_barrier()
+            values.append(0.0)
+        return values
+
+    assert seen(ft) == seen(jax)
+
+
+def test_a_policy_of_ones_own():
+    kept = saved_residuals(
+        ft.checkpoint(
+            lambda x: ft_numpy.sin(ft_numpy.exp(x)), policy=lambda p, *_, **__: p.name == "exp"
+        ),
+        1.0,
+    )
+    assert [where.split()[0] for _, where in kept] == ["exp"]
+
+
+def test_saved_residuals_are_named_by_the_users_line(capsys):
+    def f(p, x):
+        y = ft.jit(lambda v: ft_numpy.sin(v) * p["w"])(x)
+        return (y * jax_numpy.arange(3.0)).sum()
+
+    print_saved_residuals(f, {"w": X[0]}, X[1])
+    lines = capsys.readouterr().out.splitlines()
+    assert "f32[3] from the argument args[0]['w']" in lines
+    assert any("from sin at" in line and "test_checkpoint.py" in line for line in lines)
+    assert any("from cos at" in line for line in lines)
+    assert any("a constant" in line for line in lines)
+
+
+def test_misuse():
+    with pytest.raises(TypeError, match="policy must be a function"):
+        ft.checkpoint(lambda x: x, policy="dots")
+    with pytest.raises(TypeError, match="takes a function"):
+        ft.checkpoint(3)
+    assert ft.checkpoint(lambda x, n: x * n[0], static_argnums=1)(1.0, [2]) == 2.0  # as in JAX
+    assert ft.grad(ft.checkpoint(lambda x, n: x**n, static_argnames="n"))(3.0, n=2) == 6.0
+    f = ft.checkpoint(lambda x: ft_numpy.sin(x) if x > 0 else x)
+    with pytest.raises(jax.errors.TracerBoolConversionError, match=r"test_checkpoint\.py"):
+        ft.grad(f)(1.0)
+    assert ft.grad(ft.checkpoint(lambda x: x * x))(3.0) == 6.0

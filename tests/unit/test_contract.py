@@ -1,0 +1,335 @@
+"""The contraction pass: text before and after, what it leaves alone, the least cost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import functrans as ft
+import functrans.numpy as fnp
+from functrans.backends import reference
+from functrans.ir import Program, check, show
+from tests.unit.contraction_searches import (
+    Everything,
+    GramLoops,
+    Grams,
+    Loops,
+    chosen,
+    close,
+    outer,
+    summed_squares,
+)
+
+pytestmark = pytest.mark.smoke
+
+
+def gradient_of_rows(e: Any, i: Any, u: Any) -> Any:
+    """What the gradient of a table of embeddings is, squared and summed for each example."""
+    g = ft.vmap(lambda i, u: ft.grad(lambda e: fnp.sum(e.at[i].get(mode="clip") * u))(e))(i, u)
+    return fnp.sum(g**2, axis=(1, 2))
+
+
+TEXTS: dict[str, tuple[Any, Any, list[str]]] = {
+    "norms": (
+        lambda x, d: summed_squares(outer(x, d)), ((8, 30), (8, 20)),
+        [
+            "c: f64[8,20] = convert_element_type[dtype=f64, weak_type=False] b",
+            "d: f64[8,20] = mul c c",
+            "e: f64[8] = reduce_sum[axes=(1,)] d",
+            "f: f64[8,30] = convert_element_type[dtype=f64, weak_type=False] a",
+            "g: f64[8,30] = mul f f",
+            "h: f64[8] = reduce_sum[axes=(1,)] g",
+            'i: f64[8] = dot_general["i,i->i"] e h',
+            "j: f32[8] = convert_element_type[dtype=f32, weak_type=False] i",
+            "return j",
+        ],
+    ),
+    "clipped": (
+        lambda c, x, d: fnp.sum(c[:, None, None] * outer(x, d), axis=0), ((8,), (8, 30), (8, 20)),
+        [
+            'd: f32[8,20] = dot_general["k,kj->kj"] a c',
+            'e: f32[30,20] = dot_general["kj,ki->ij"] d b',
+            "return e",
+        ],
+    ),
+    "clipped by tensordot": (
+        lambda c, x, d: fnp.tensordot(c, outer(x, d), 1), ((8,), (8, 30), (8, 20)),
+        [
+            'd: f32[8,20] = dot_general["k,kj->kj"] a c',
+            'e: f32[30,20] = dot_general["kj,ki->ij"] d b',
+            "return e",
+        ],
+    ),
+    "clipped, of sequences": (  # XLA:CPU transposes the left one, and weighs as it does
+        lambda c, x, d: fnp.tensordot(c, fnp.einsum("bti,btj->bij", x, d), 1),
+        ((8,), (8, 5, 30), (8, 5, 20)),
+        [
+            'd: f32[8,5,30] = dot_general["kli,k->kli"] b a',
+            'e: f32[30,20] = dot_general["kli,klj->ij"] d c',
+            "return e",
+        ],
+    ),
+    "matrix, matrix, vector": (
+        lambda a, b, v: (a @ b) @ v, ((30, 40), (40, 50), (50,)),
+        [
+            'd: f32[40] = dot_general["jk,k->j"] b c',
+            'e: f32[30] = dot_general["ij,j->i"] a d',
+            "return e",
+        ],
+    ),
+    "trace": (
+        lambda a, b: fnp.trace(a @ b), ((30, 40), (40, 30)),
+        [
+            'c: f32[] = dot_general["ij,ji->"] a b',
+            "return c",
+        ],
+    ),
+    "diagonal": (
+        lambda a, b: fnp.diag(a @ b), ((30, 40), (40, 30)),
+        [
+            'c: f32[30] = dot_general["ij,ji->i"] a b',
+            "return c",
+        ],
+    ),
+    "sum": (
+        lambda a, b: fnp.sum(a @ b), ((30, 40), (40, 50)),
+        [
+            "c: f32[40] = reduce_sum[axes=(0,)] a",
+            "d: f32[40] = reduce_sum[axes=(1,)] b",
+            'e: f32[] = dot_general["k,k->"] c d',
+            "return e",
+        ],
+    ),
+    "by itself": (
+        lambda x: fnp.sum(x @ x.T), ((8, 30),),
+        [
+            "b: f32[30] = reduce_sum[axes=(0,)] a",
+            'c: f32[] = dot_general["k,k->"] b b',
+            "return c",
+        ],
+    ),
+}  # fmt: skip
+
+
+def lines(program: Program) -> list[str]:
+    return [line.strip() for line in show(program).splitlines()[1:-1]]
+
+
+def operations(program: Program) -> list[str]:
+    return [e.primitive.name for e in program.equations]
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_text(name, monkeypatch):
+    chosen(monkeypatch, Everything)
+    f, shapes, wanted = TEXTS[name]
+    program = ft.passes.simplify(ft.make_ir(f)(*[np.ones(s, np.float32) for s in shapes]))
+    made = ft.passes.contract(program)
+    check(made)
+    assert lines(made) == wanted
+
+
+def test_products_of_sums_are_multiplied_out_in_float64(monkeypatch):
+    chosen(monkeypatch, Grams)
+    shapes = (8, 4, 30), (8, 4, 20)
+    program = ft.make_ir(lambda x, d: summed_squares(fnp.einsum("bti,btj->bij", x, d)))(
+        *[np.ones(s, np.float32) for s in shapes]
+    )
+    assert lines(ft.passes.contract(program)) == [
+        "c: f64[8,4,20] = convert_element_type[dtype=f64, weak_type=False] b",
+        'd: f64[8,4,4] = dot_general["ilk,imk->ilm"] c c',
+        "e: f64[8,4,30] = convert_element_type[dtype=f64, weak_type=False] a",
+        'f: f64[8,4,4] = dot_general["ijl,ikl->ijk"] e e',
+        'g: f64[8] = dot_general["ijk,ijk->i"] d f',
+        "h: f32[8] = convert_element_type[dtype=f32, weak_type=False] g",
+        "i: f32[8] = max h 0.0:f32[8]",
+        "return i",
+    ]
+    chosen(monkeypatch, Loops)
+    made = ft.passes.contract(ft.passes.simplify(program))
+    (loop,) = made.equations
+    assert made.children == [loop.params["program"]]
+    assert operations(loop.params["program"]) == ["dot_general", "mul", "reduce_sum"]
+
+
+def test_rows_that_are_added_become_a_comparison_of_indices(monkeypatch):
+    chosen(monkeypatch, Grams)
+    args = np.ones((50, 20), "f4"), np.ones((8, 4), "i4"), np.ones((8, 4, 20), "f4")
+    program = ft.passes.optimize(ft.make_ir(gradient_of_rows)(*args))
+    assert "scatter_add" not in operations(program)
+    assert operations(program).count("eq") == 1
+    assert all([v.type.size <= 8 * 4 * 20 for e in program.equations for v in e.outputs])
+
+
+def precise(a: Any, b: Any) -> Any:
+    return fnp.sum(fnp.matmul(a, b, precision="highest"))
+
+
+SAME: dict[str, tuple[Any, str]] = {
+    "also an output": (lambda a, b: (a @ b, fnp.sum(a @ b)), "float32"),
+    "not linear": (lambda a, b: fnp.sum(fnp.tanh(a @ b)), "float32"),
+    "largest": (lambda a, b: fnp.max(a @ b), "float32"),
+    "cubed": (lambda a, b: fnp.sum((a @ b) ** 3), "float32"),
+    "divided by": (lambda a, b: fnp.sum(a / (a @ b)), "float32"),
+    "integers": (lambda a, b: fnp.sum(a @ b), "int32"),
+    "float16": (lambda a, b: fnp.sum(a @ b), "float16"),
+    "summed in bfloat16": (
+        lambda a, b: ft.lax.reduce_sum((a @ b) ** 2, axes=(0, 1)), "bfloat16",
+    ),
+    "complex": (lambda a, b: fnp.sum(a @ b), "complex64"),
+    "precision": (precise, "float32"),
+    "Gram form of float64": (lambda a, b: fnp.sum((a @ b) ** 2), "float64"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_left_alone(name, monkeypatch):
+    f, dtype = SAME[name]
+    chosen(monkeypatch, Everything)
+    with jax.enable_x64(dtype == "float64"):
+        a = jnp.ones((40, 40), dtype)
+        program = ft.passes.common_subexpressions(ft.make_ir(f)(a, a + 1))
+        assert ft.passes.contract(program) is program
+
+
+CHAINS = ("mk,kn,nl->ml", "mk,kn,mn->m", "mk,kn,ml->nl", "bmk,bkn,bnl->bml", "bmk,kn,bml->nl",
+          "bmk,kn,bn->bm", "mk,kn,lm->ln")  # fmt: skip
+
+
+@pytest.fixture
+def bounds(monkeypatch):
+    """The bounds of all clusters that are searched, each checked against what is found."""
+    found: list[float] = []
+
+    class Bounded(Everything):
+        def cheaper(self, cluster: Any) -> Any:
+            sinks = super().cheaper(cluster)
+            found.append(sum(self.least(cluster).values()))
+            return sinks
+
+    chosen(monkeypatch, Bounded)
+    return found
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("chain", CHAINS)
+def test_no_order_is_cheaper_than_the_least(chain, bounds):
+    left, middle, rest = chain.split(",")
+    right = rest.partition("->")[0]
+    made = "".join([n for n in dict.fromkeys(left + middle) if n != "k"])
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        size = {name: int(rng.choice([8, 32, 128, 512])) for name in "bmknl"}
+        a, b, c = (np.ones([size[n] for n in names], np.float32) for names in (left, middle, right))
+
+        def f(a: Any, b: Any, c: Any) -> Any:
+            return fnp.einsum(f"{made},{rest}", fnp.einsum(f"{left},{middle}->{made}", a, b), c)
+
+        ft.passes.contract(ft.make_ir(f)(a, b, c))
+    assert max(bounds) > 0
+
+
+RESIDUALS = {
+    "difference": lambda made, w: (made - w) * 0.5,
+    "of a product": lambda made, w: -(w * fnp.sum(w, 0) + made),
+    "quotient": lambda made, w: (made + w) / 3,
+    "of what is repeated": lambda made, w: made + w[0],
+    "of a number": lambda made, w: made + 2,
+    "masked": lambda made, w: made * w,
+    "term masked": lambda made, w: (made - w) * w[0],
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("residual", RESIDUALS)
+@pytest.mark.parametrize("read", ["mn,mi->ni", "mn,ni->mi", "mn,n->m"])
+def test_no_order_is_cheaper_than_the_least_of_a_residual(residual, read, bounds):
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        size = {name: int(rng.choice([1, 8, 32, 128, 512])) for name in "mkni"}
+        names = ("mk", "kn", "mn", read.split(",")[1].partition("->")[0])
+        args = [np.ones([size[n] for n in one], np.float32) for one in names]
+
+        def f(a: Any, b: Any, w: Any, c: Any) -> Any:
+            return fnp.einsum(read, RESIDUALS[residual](a @ b, w), c)
+
+        ft.passes.contract(ft.make_ir(f)(*args))
+    assert max(bounds) > 0
+
+
+def merged(a: Any, b: Any) -> Any:
+    """Values of attention, the axes of heads and features merged."""
+    return fnp.einsum("bhtk,bkhd->bthd", a, b).reshape(a.shape[0], a.shape[2], -1)
+
+
+MERGED = {"btn,bti->ni": "bti", "btn,bti->bni": "bti", "btn,ni->bti": "ni"}
+
+
+@pytest.mark.parametrize("read", MERGED)
+def test_no_order_is_cheaper_than_the_least_of_merged_axes(read, bounds):
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        size = {name: int(rng.choice([1, 2, 8, 32, 64])) for name in "bhtkdi"}
+        size["n"] = size["h"] * size["d"]
+        args = [
+            np.ones([size[n] for n in names], np.float32)
+            for names in ("bhtk", "bkhd", MERGED[read])
+        ]
+        ft.passes.contract(ft.make_ir(lambda a, b, c: fnp.einsum(read, merged(a, b), c))(*args))
+    assert max(bounds) > 0
+
+
+def test_exact_passes_keep_the_order():
+    a = np.ones((300, 300), np.float32)
+    f = lambda a, b, v: (a @ b) @ v  # noqa: E731
+    sizes = [
+        max([v.type.size for e in ft.jit(f, passes=passes).program(a, a, a[0]).equations
+             for v in e.outputs])
+        for passes in ("exact", "default")
+    ]  # fmt: skip
+    assert sizes == [300 * 300, 300]
+
+
+def test_integers_added_to_zeros_are_divided_as_integers(monkeypatch):
+    chosen(monkeypatch, Everything)
+
+    def f(u: Any, i: Any) -> Any:
+        return fnp.sum(ft.lax.div(fnp.zeros(5, "int32").at[i].add(u), fnp.full(5, 2, "int32")))
+
+    u, i = np.arange(6, dtype="int32"), np.array([0, 0, 1, 2, 4, 4], "int32")
+    assert ft.jit(lambda *xs: f(*xs))(u, i) == sum([1 // 2, 2 // 2, 3 // 2, 9 // 2])
+
+
+def test_indices_of_two_axes_that_no_factor_has(monkeypatch):
+    """The ones of an identity count, also where nothing else has its axes."""
+    chosen(monkeypatch, Everything)
+    a, b = np.random.default_rng(0).normal(size=(2, 4, 4)).astype("float32")
+    f = lambda a, b, s: fnp.sum(fnp.eye(4) * (s - a @ b))  # noqa: E731
+    program = ft.make_ir(f)(a, b, np.float32(3))
+    made = ft.passes.contract(program)
+    assert made is not program
+    (x,) = reference.run(made, [a, b, np.float32(3)])
+    np.testing.assert_allclose(x, 12 - np.trace(a @ b), rtol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["clip", "drop", "promise_in_bounds"])
+@pytest.mark.parametrize("search", [Everything, Grams, Loops, GramLoops])
+def test_indices_outside(mode, search, monkeypatch):
+    chosen(monkeypatch, search)
+    rng = np.random.default_rng(0)
+    i, u = rng.integers(-9, 9, (4, 6)).astype("int32"), rng.normal(size=(4, 6, 3)).astype("f4")
+
+    def f(i: Any, u: Any) -> Any:
+        def rows(i: Any, u: Any) -> Any:
+            return fnp.zeros((5, 3)).at[i].add(u, mode=mode)
+
+        g = ft.vmap(rows)(i, u)
+        other = ft.vmap(lambda i, u: fnp.zeros((5, 3)).at[i].add(u, mode="clip"))(i[:, ::-1], u)
+        return summed_squares(g), fnp.sum(g, axis=(0, 1)), fnp.sum(g * other, axis=(1, 2))
+
+    program = ft.make_ir(f)(i, u)
+    close(reference.run(ft.passes.contract(program), [i, u]), reference.run(program, [i, u]), 1e-5)

@@ -1,0 +1,306 @@
+"""The contraction pass on per-example gradients: values, ways of clipping, what is never made."""
+
+from __future__ import annotations
+
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import functrans as ft
+import functrans.numpy as fnp
+from functrans.backends import reference
+from functrans.ir import Program, check, show
+from tests.unit.contraction_searches import (
+    LARGE,
+    WAYS,
+    Everything,
+    GramLoops,
+    Grams,
+    Loops,
+    Model,
+    by_product,
+    by_tensordot,
+    chain,
+    chosen,
+    close,
+    embedding,
+    gated,
+    mlp,
+    normal,
+    sequence,
+    summed_squares,
+    tied,
+)
+
+# --- per-example gradients ------------------------------------------------------------------------
+
+OURS = SimpleNamespace(ft=ft, np=fnp, lax=ft.lax, nn=ft.nn)
+JAX = SimpleNamespace(ft=jax, np=jnp, lax=jax.lax, nn=jax.nn)
+
+
+def tied_embedding(rng: Any) -> Any:
+    """The table gives the inputs, and the weights of the outputs."""
+
+    def loss(lib: Any, p: Any, x: Any, y: Any) -> Any:
+        h = lib.np.tanh(p["e"][x] @ p["w"])
+        logits = h @ p["e"].T
+        return lib.np.mean(lib.nn.logsumexp(logits, axis=-1) - logits[lib.np.arange(4), y])
+
+    p = {"e": normal(rng, 9, 6), "w": normal(rng, 6, 6)}
+    x, y = [rng.integers(0, 9, (5, 4)).astype("int32") for _ in range(2)]
+    return loss, p, x, y
+
+
+def layer_norm(rng: Any) -> Any:
+    p = {"w": normal(rng, 6, 8), "scale": 1 + normal(rng, 8), "shift": normal(rng, 8)}
+
+    def loss(lib: Any, p: Any, x: Any, y: Any) -> Any:
+        h = x @ p["w"]
+        h = h - lib.np.mean(h, axis=-1, keepdims=True)
+        h = h / lib.np.sqrt(lib.np.mean(h**2, axis=-1, keepdims=True) + 1e-3)
+        return lib.np.mean((h * p["scale"] + p["shift"] - y) ** 2)
+
+    return loss, p, normal(rng, 5, 4, 6), normal(rng, 5, 4, 8)
+
+
+def convolution(rng: Any) -> Any:
+    p = {"k": normal(rng, 3, 3, 2, 4), "w": normal(rng, 36, 3)}
+
+    def loss(lib: Any, p: Any, x: Any, y: Any) -> Any:
+        h = lib.lax.conv_general_dilated(
+            x[None], p["k"], (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
+        return lib.np.sum((lib.np.tanh(h).reshape(-1) @ p["w"] - y) ** 2)
+
+    return loss, p, normal(rng, 4, 6, 6, 2), normal(rng, 4, 3)
+
+
+def transformer(rng: Any) -> Any:
+    d, heads = 6, 2
+    p = {name: normal(rng, d, d) for name in ("q", "k", "v", "o", "down")}
+    p |= {"up": normal(rng, d, 2 * d), "back": normal(rng, 2 * d, d), "scale": 1 + normal(rng, d)}
+    p["e"] = normal(rng, 7, d)
+
+    def loss(lib: Any, p: Any, x: Any, y: Any) -> Any:
+        n = lib.np
+        h = p["e"][x]
+        z = h * p["scale"] / n.sqrt(n.mean(h**2, axis=-1, keepdims=True) + 1e-3)
+        q, k, v = [(z @ p[a]).reshape(-1, heads, d // heads) for a in "qkv"]
+        weights = lib.nn.softmax(n.einsum("thc,shc->hts", q, k), axis=-1)
+        h = h + n.einsum("hts,shc->thc", weights, v).reshape(-1, d) @ p["o"]
+        h = h + n.tanh(h @ p["up"]) @ p["back"]
+        logits = (h @ p["down"]) @ p["e"].T
+        return n.mean(lib.nn.logsumexp(logits, axis=-1) - logits[n.arange(4), y])
+
+    x, y = [rng.integers(0, 7, (3, 4)).astype("int32") for _ in range(2)]
+    return loss, p, x, y
+
+
+MODELS: dict[str, Model] = {
+    "mlp": mlp,
+    "gated": gated,
+    "tied": tied,
+    "embedding": embedding(False),
+    "embeddings": embedding(True),
+    "clip": embedding(True, mode="clip"),
+    "fill": embedding(True, mode="fill", fill_value=0.5),
+    "fill one": embedding(False, mode="fill", fill_value=0.0),
+    "tied embedding": tied_embedding,
+    "sequence": sequence,
+    "layer norm": layer_norm,
+    "convolution": convolution,
+    "transformer": transformer,
+}
+
+
+def cast(x: Any, dtype: str) -> Any:
+    return jax.tree.map(lambda a: jnp.asarray(a, dtype if a.dtype.kind == "f" else None), x)
+
+
+def try_model(model: str, way: str, dtype: str, compiled: bool, seed: int = 3) -> None:
+    """The optimised step against the step as written, or against JAX's, compiled."""
+    with jax.enable_x64(dtype == "float64"):
+        loss, *args = MODELS[model](np.random.default_rng(seed))
+        args = cast(args, dtype)
+        step = partial(WAYS[way], OURS, loss)
+        program = ft.make_ir(step)(*args)
+        made = ft.passes.optimize(program)
+        check(made)
+        if dtype == "float32" and way != "flat":  # no looking through a concatenation yet
+            assert "contract of" in show(made, sources=True)
+        leaves = [np.asarray(a) for a in jax.tree.leaves(args)]
+        tolerance = 1e-12 if dtype == "float64" else 1e-5
+        what = f"{model} {way}"
+        close(reference.run(made, leaves), reference.run(program, leaves), tolerance, what)
+        if compiled:
+            wanted = jax.jit(partial(WAYS[way], JAX, loss))(*args)
+            close(ft.jit(lambda *xs: step(*xs))(*args), wanted, tolerance, what)
+            close(reference.run(made, leaves), wanted, tolerance, what)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("model", MODELS)
+def test_per_example_gradients(model, dtype, monkeypatch):
+    chosen(monkeypatch, Everything)
+    ways = list(WAYS)
+    at = list(MODELS).index(model)
+    for way in (ways[at % len(ways)], ways[(at + 4) % len(ways)]):
+        try_model(model, way, dtype, compiled=False)
+
+
+@pytest.mark.parametrize(
+    ("model", "way"), [("mlp", "by_einsum"), ("embeddings", "inside"), ("tied", "noise")]
+)
+def test_compiled(model, way, monkeypatch):
+    chosen(monkeypatch, Everything)
+    try_model(model, way, "float32", compiled=True)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("search", [Everything, Loops, Grams, GramLoops])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("model", MODELS)
+def test_every_way_of_clipping(model, way, dtype, search, monkeypatch):
+    chosen(monkeypatch, search)
+    try_model(model, way, dtype, compiled=search is Everything)
+
+
+# --- what it is worth -----------------------------------------------------------------------------
+
+
+def shapes_made(program: Program) -> list[tuple[int, ...]]:
+    inner = [s for p in program.children for s in shapes_made(p)]
+    return inner + [v.type.shape for e in program.equations for v in e.outputs]
+
+
+@pytest.mark.parametrize("way", ["by_tensordot", "by_product", "by_einsum", "inside", "by_layer"])
+@pytest.mark.parametrize("model", LARGE)
+def test_no_gradient_of_an_example_is_made(model, way):
+    loss, *args = LARGE[model](np.random.default_rng(0))
+    args = cast(args, "float32")
+    program = ft.jit(partial(WAYS[way], OURS, loss)).program(*args)
+    n = len(args[1])
+    large = {(n, *a.shape) for a in jax.tree.leaves(args[0]) if a.size > 1000}
+    made = [s for s in shapes_made(program) if sorted(s) in [sorted(t) for t in large]]
+    assert not made
+
+
+@pytest.mark.parametrize("model", ["large_mlp", "large_embedding"])
+def test_memory_and_values(model):
+    loss, *args = LARGE[model](np.random.default_rng(0))
+    args = cast(args, "float32")
+    ours = ft.jit(partial(by_tensordot, OURS, loss)).lower(*args).compile()
+    theirs = jax.jit(partial(by_tensordot, JAX, loss)).lower(*args).compile()
+    sizes = [f.memory_analysis().temp_size_in_bytes for f in (ours, theirs)]
+    assert sizes[0] * 5 < sizes[1]
+    close(ours(*args), theirs(*args), 1e-5)
+
+
+# --- special values and shapes --------------------------------------------------------------------
+
+AXES = [
+    (0, 2, 3, 4), (2, 0, 3, 4), (2, 3, 0, 4), (2, 3, 4, 0), (1, 1, 1, 1), (1, 3, 4, 5),
+    (3, 1, 1, 5), (3, 2, 1, 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("search", [Everything, Grams, Loops, GramLoops])
+@pytest.mark.parametrize("sizes", AXES)
+def test_axes_of_no_and_of_one_element(sizes, search, monkeypatch):
+    chosen(monkeypatch, search)
+    b, t, i, j = sizes
+    x, d = np.ones((b, t, i), np.float32), 2 * np.ones((b, t, j), np.float32)
+
+    def f(x: Any, d: Any) -> Any:
+        g = fnp.einsum("bti,btj->bij", x, d)
+        n = summed_squares(g.reshape(b, j, i)) if i * j else summed_squares(g)
+        return n, fnp.tensordot(n, g, 1), fnp.sum(g.reshape(-1))
+
+    program = ft.make_ir(f)(x, d)
+    made = ft.passes.contract(program)
+    check(made)
+    wanted = reference.run(program, [x, d])
+    close(reference.run(made, [x, d]), wanted, 1e-6)
+    close(ft.jit(lambda *xs: f(*xs))(x, d), wanted, 1e-6)
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 1e30])
+@pytest.mark.parametrize("model", ["mlp", "tied", "embeddings"])
+def test_infinities_and_nans_do_not_fail(model, value, monkeypatch):
+    chosen(monkeypatch, Everything)
+    loss, p, x, y = MODELS[model](np.random.default_rng(0))
+    args = cast((p, x, np.full_like(y, value)), "float32")
+    program = ft.make_ir(partial(by_tensordot, OURS, loss))(*args)
+    made = ft.passes.optimize(program)
+    with np.errstate(all="ignore"):
+        leaves = [np.asarray(a) for a in jax.tree.leaves(args)]
+        for a, b in zip(reference.run(made, leaves), reference.run(program, leaves), strict=True):
+            assert a.shape == b.shape
+            if not np.isfinite(b).all():
+                assert not np.isfinite(a).all()
+
+
+def test_an_infinite_example_does_not_reach_the_norms_of_others(monkeypatch):
+    chosen(monkeypatch, Everything)
+    x, d = np.ones((4, 3, 5), np.float32), np.ones((4, 3, 6), np.float32)
+    x[1, 0, 0], d[2, 1, 1] = np.inf, np.nan
+    f = ft.jit(lambda x, d: summed_squares(fnp.einsum("bti,btj->bij", x, d)))
+    y = np.asarray(f(x, d))
+    assert np.isfinite(y).tolist() == [True, False, False, True]
+    np.testing.assert_allclose(y[[0, 3]], 9 * 30)
+
+
+def test_transformations_of_a_jitted_step(monkeypatch):
+    chosen(monkeypatch, Everything)
+    _, *args = mlp(np.random.default_rng(0))
+    args = cast((args[0][0][0], *args[1:]), "float32")
+
+    def loss(lib: Any, p: Any, x: Any, y: Any) -> Any:
+        return lib.np.sum(lib.np.tanh(x @ p) ** 2) * lib.np.mean(y)
+
+    def total(lib: Any, p: Any, x: Any, y: Any) -> Any:
+        g = lib.ft.jit(partial(by_product, lib, loss))(p, x, y)
+        return sum([lib.np.sum(a**3) for a in jax.tree.leaves(g)])
+
+    def batch(lib: Any, f: Any) -> Any:
+        return lib.ft.vmap(f, (None, 0, 0))
+
+    more = [a[None] * jnp.ones((2, *[1] * a.ndim), a.dtype) for a in args[1:]]
+    for make, given in (
+        (lambda lib: lib.ft.grad(partial(total, lib)), args),
+        (lambda lib: lambda *xs: lib.ft.jvp(partial(total, lib), xs, xs), args),
+        (lambda lib: lib.ft.jit(batch(lib, lib.ft.grad(partial(total, lib)))), (args[0], *more)),
+    ):
+        close(
+            make(OURS)(*given), make(JAX)(*given), 1e-4
+        )  # a sum of cubes: three roundings of 1e-5
+
+
+STEPS: dict[str, Any] = {
+    "negated": lambda z, x, w, i: -z,
+    "squared": lambda z, x, w, i: z * z,
+    "doubled": lambda z, x, w, i: z + z,
+    "reshaped": lambda z, x, w, i: z.reshape(2, 8) if i % 2 else z.reshape(4, 4),
+    "added": lambda z, x, w, i: z.reshape(4, 4) + x @ w,
+}
+
+
+@pytest.mark.parametrize("end", [fnp.sum, lambda z: fnp.sum(fnp.sin(z)), lambda z: z])
+@pytest.mark.parametrize("step", STEPS)
+def test_long_chains(step, end, monkeypatch):
+    chosen(monkeypatch, Everything)
+    program = chain(2000, STEPS[step], end)
+    check(ft.passes.contract(program))
+
+
+def test_a_very_long_chain(monkeypatch):
+    chosen(monkeypatch, Everything)
+    check(ft.passes.contract(chain(50_000, STEPS["negated"], fnp.sum)))
+    program = chain(8_000, lambda z, x, w, i: z + fnp.sum(x @ (w * float(i))), fnp.sum)
+    check(ft.passes.contract(program))

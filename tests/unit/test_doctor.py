@@ -1,0 +1,89 @@
+"""The doctor: its samples use every operation, and it says what is wrong."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import functrans as ft
+from functrans.inspect.doctor import doctor, operations_of
+from functrans.inspect.samples import NOT_RUN, samples
+from functrans.ir.program import PRIMITIVES
+from functrans.primitives.elementwise import Elementwise
+from tests.unit.test_compare import wrong_sin  # noqa: F401  (a fixture)
+
+pytestmark = pytest.mark.smoke
+
+ALL = list(samples())
+
+
+def test_the_samples_use_every_operation():
+    found = set()
+    for _, function, operands in ALL:
+        found.update(operations_of(ft.make_ir(function)(*operands)))
+    assert set(PRIMITIVES) - found == NOT_RUN
+
+
+def test_a_healthy_device():
+    output = io.StringIO()
+    few = [s for s in ALL if s[0] in ("exp", "and", "reductions", "scan", "windows")]
+    assert doctor(output, chosen=few)
+    text = output.getvalue()
+    assert f"jax {__import__('jax').__version__}" in text
+    assert "devices: cpu:0" in text
+    assert "all well" in text
+    assert "exact: " in text
+    assert "\r" not in text  # no progress bar where nobody looks
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_what_is_wrong_is_said_first(wrong_sin):  # noqa: F811
+    def broken(x):
+        raise ValueError("no such thing")
+
+    x = np.linspace(0.1, 3, 8, dtype="float32")
+    output = Terminal()
+    chosen = [
+        ("wrong_sin", wrong_sin, (x,)),
+        ("exp", PRIMITIVES["exp"], (x,)),
+        ("bad", broken, (x,)),
+    ]
+    assert not doctor(output, chosen=chosen)
+    text = output.getvalue()
+    assert "] 0/3 wrong_sin" in text
+    assert "2 of 3 operations are not well" in text
+    table = text[text.index("worst ULP") :]
+    assert table.index("wrong_sin") < table.index("exp ")
+    assert "off, in sample 'wrong_sin'" in table
+    assert "ValueError: no such thing" in table
+
+
+@pytest.mark.heavy
+def test_everything_on_this_machine():
+    made = subprocess.run([sys.executable, "-m", "functrans"], capture_output=True, text=True)
+    assert made.returncode == 0, made.stdout + made.stderr
+    assert "all well" in made.stdout
+
+
+def test_elementwise_operations_are_found_by_themselves():
+    single = {name for name, _, _ in ALL if isinstance(PRIMITIVES.get(name), Elementwise)}
+    assert len(single) > 60
+
+
+@pytest.mark.long
+def test_the_command_takes_no_arguments_and_says_so():
+    told = [
+        subprocess.run([sys.executable, "-m", "functrans", word], capture_output=True, text=True)
+        for word in ("--help", "sin")
+    ]
+    assert [made.returncode for made in told] == [0, 2]
+    assert "compare every operation" in " ".join(told[0].stdout.split())
+    assert "sin" in told[1].stderr

@@ -1,0 +1,194 @@
+"""Pictures of programs: their boxes and arrows, the SVG, the page, what a notebook shows."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import xml.etree.ElementTree as xml
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import functrans as ft
+import functrans.numpy as jnp
+from benchmarks.models import OURS, transformer_loss, transformer_params
+from functrans import errors, lax
+from functrans.inspect.assets import asset
+from functrans.inspect.draw import entry
+from functrans.inspect.draw.graph import of_equations, of_lines, size
+from functrans.ir.program import Program
+from tests.unit.test_explore import shown
+
+pytestmark = pytest.mark.smoke
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def loss(w: Any, x: Any) -> Any:
+    h = jnp.tanh(x @ w)  # a line </script> of source
+    return jnp.sum(h * h)
+
+
+def looped(x: Any) -> Any:
+    total, _ = lax.scan(lambda c, y: (c + jnp.sin(y), None), 0.0, x)
+    return lax.cond(total > 0, jnp.sin, jnp.cos, total)
+
+
+GRADIENT = ft.make_ir(ft.grad(loss))(np.ones((3, 2), np.float32), np.ones((4, 3), np.float32))
+LOOP = ft.make_ir(looped)(np.ones(5, np.float32))
+
+
+def long_program() -> Program:
+    params = transformer_params(1, 16)
+    return ft.make_ir(ft.grad(transformer_loss(OURS)))(params, np.arange(9))
+
+
+# --- boxes and arrows -----------------------------------------------------------------------------
+
+
+def test_a_box_for_each_equation_and_an_arrow_for_each_value():
+    graph = of_equations(GRADIENT)
+    assert size(graph) == len(GRADIENT.equations)
+    nodes = {n["id"]: n for n in graph["nodes"]}
+    backward = [n for n in nodes.values() if n["kind"] == "backward"]
+    assert any(n["label"].startswith("dot_general") for n in backward)
+    arrows = {
+        (nodes[e["from"]]["label"], nodes[e["to"]]["label"], e["label"]) for e in graph["edges"]
+    }
+    assert ("dot_general ik,kj->ij", "tanh", "f32[4,2]") in arrows
+    assert {n["kind"] for n in nodes.values()} == {"input", "forward", "backward", "output"}
+
+
+def test_nested_programs_are_inside_their_equation():
+    graph = of_equations(LOOP)
+    scan = next(n for n in graph["nodes"] if n["label"].startswith("scan"))
+    cond = next(n for n in graph["nodes"] if n["label"].startswith("cond"))
+    assert {"sin", "add"} <= {n["label"] for n in scan["inside"][0]["graph"]["nodes"]}
+    assert [part["label"] for part in cond["inside"]] == ["branches.0", "branches.1"]
+    inner = [n["id"] for part in cond["inside"] for n in part["graph"]["nodes"]]
+    assert len({*inner, *[n["id"] for n in graph["nodes"]]}) == len(inner) + len(graph["nodes"])
+
+
+def test_long_programs_by_lines():
+    program = long_program()
+    graph = of_lines(program)
+    assert 10 < len(graph["nodes"]) < 80
+    below = [n["below"] for n in graph["nodes"] if n["below"]]
+    assert sum([int(b.split(" · ")[1].split()[0]) for b in below]) == len(program.equations)
+    both = [n["kind"] for n in graph["nodes"] if n["label"].startswith("scores = jnp.einsum")]
+    assert sorted(both) == ["backward", "forward"]
+
+
+def deep(params: Any, x: Any) -> Any:
+    return x @ params["encoder"]["layers"][0]["attention"]["w"] + params["b"]
+
+
+def test_inputs_are_named_by_their_paths():
+    w = np.ones((3, 2), np.float32)
+    params = {"encoder": {"layers": [{"attention": {"w": w}}]}, "b": w[0], "unused": w}
+    program = ft.jit(deep).program(params, np.ones((4, 3), np.float32))
+    inputs = [n for n in of_equations(program)["nodes"] if n["kind"] == "input"]
+    whole = "params['encoder']['layers'][0]['attention']['w']"
+    assert [(n["label"], n["below"]) for n in inputs] == [
+        ("params['b']", "a: f32[2]"), ("…" + whole[-33:], "b: f32[3,2]"), ("x", "d: f32[4,3]"),
+    ]  # fmt: skip
+    assert inputs[1]["about"] == f"input {whole}"
+    together = next(n for n in of_lines(program)["nodes"] if n["kind"] == "input")
+    assert together["about"].splitlines()[1:] == [
+        "params['b']: f32[2]", f"{whole}: f32[3,2]", "params['unused']: f32[3,2]", "x: f32[4,3]",
+    ]  # fmt: skip
+
+
+def test_parsed_programs_have_letters():
+    graph = of_equations(ft.ir.parse("program (x: f32[3]) { y: f32[3] = sin x; return y }"))
+    assert graph["nodes"][0]["label"] == "a: f32[3]"
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def engine() -> None:
+    pytest.importorskip("py_mini_racer", reason="an SVG is laid out by the extra functrans[draw]")
+
+
+@pytest.mark.parametrize("program", [GRADIENT, LOOP], ids=["gradient", "loop"])
+def test_svg(program: Program, tmp_path: Path, engine: None):
+    root = xml.parse(program.draw(tmp_path / "p.svg")).getroot()
+    wide, tall = float(root.get("width", 0)), float(root.get("height", 0))
+    boxes = [g for g in root.iter(SVG + "g") if "data-id" in g.attrib]
+    kinds = [g.attrib["class"].split()[1] for g in boxes]
+    assert kinds.count("forward") + kinds.count("backward") == size(of_equations(program))
+    places = []
+    for g in boxes:
+        rect = next(iter(g.iter(SVG + "rect")))
+        x, y, w, h = (float(rect.get(k, 0)) for k in ("x", "y", "width", "height"))
+        assert x >= 0
+        assert y >= 0
+        assert x + w <= wide
+        assert y + h <= tall
+        for a, b, c, d in places:  # no box lies on another
+            assert x + w <= a or a + c <= x or y + h <= b or b + d <= y
+        places.append((x, y, w, h))
+    text = xml.tostring(root, encoding="unicode")
+    assert "prefers-color-scheme:dark" in text
+    assert text.count("marker-end") >= len(of_equations(program)["edges"])
+
+
+def test_html(tmp_path: Path):
+    html = LOOP.draw(tmp_path / "p.html").read_text()
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', html, re.DOTALL)
+    assert found is not None
+    data = json.loads(found[1])
+    assert data == {"graph": of_equations(LOOP), "closed": []}
+    plain = html.replace("http://www.w3.org/2000/svg", "")
+    assert not re.search(r"https?://|<link|src=|@import|url\((?!#)", plain)
+    assert html.count("</script>") == 2
+    assert "{{" not in html
+    assert len(html) < 120_000
+    assert "drawn by the lines" in long_program().draw(tmp_path / "q.html").read_text()
+
+
+def test_the_layout_s_licence_is_with_it():
+    licence, script = (asset(entry.__package__, f"dagre.{end}") for end in ("LICENSE", "min.js"))
+    assert "Permission is hereby granted" in licence
+    assert "license" in script
+
+
+def test_a_notebook_shows_coloured_text():
+    html = GRADIENT._repr_html_()
+    plain = re.sub(r"<[^>]*>", "", html)
+    assert plain.replace("&gt;", ">") == str(GRADIENT)
+    assert ">tanh</span>" in html
+
+
+def test_the_backward_rule_of_a_custom_function_is_backward():
+    @ft.custom_vjp
+    def clipped(x):
+        return jnp.sin(x)
+
+    clipped.defvjp(lambda x: (jnp.sin(x), x), lambda x, g: (-g * jnp.cos(x),))
+    graph = of_equations(ft.make_ir(ft.grad(lambda x: clipped(x) ** 2))(1.0))
+    kinds = {n["label"].partition(" ")[0]: n["kind"] for n in graph["nodes"]}
+    assert (kinds["sin"], kinds["neg"], kinds["cos"]) == ("forward", "backward", "backward")
+
+
+def test_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    GRADIENT.draw(tmp_path / "P.HTML")
+    monkeypatch.setitem(sys.modules, "py_mini_racer", None)
+    entry._engine.cache_clear()
+    with pytest.raises(errors.NotSupported, match=r"pip install functrans\[draw\]"):
+        GRADIENT.draw(tmp_path / "p.svg")
+
+
+@pytest.mark.heavy
+def test_the_page_draws_itself(tmp_path: Path):
+    document = shown(LOOP.draw(tmp_path / "p.html"))
+    assert re.search(r'data-ready="\d+"', document)
+    kinds = re.findall(r'class="box (\w+)(?: folds)?" data-id="\d+"', document)
+    assert kinds.count("forward") + kinds.count("backward") == size(of_equations(LOOP))
+    assert kinds.count("exit") == 2
+    assert document.count('class="arrow"') >= len(of_equations(LOOP)["edges"])

@@ -1,0 +1,327 @@
+"""Effects under transformations: what `debug.print` and `debug.callback` show, against JAX."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import functrans as ft
+import functrans.numpy as fnp
+from tests.support.closeness import assert_close
+from tests.support.matrices import spread
+from tests.support.observing import NUMBER, TRANSFORMATIONS, both, example, observe, transformed
+
+pytestmark = pytest.mark.smoke
+
+# --- transformations of functions with callbacks --------------------------------------------------
+
+
+def printing(L, np, log):
+    def f(x):
+        L.debug.print("x = {}, {y:.2f}", x, y=x * 2)
+        y = np.sin(x)
+        L.debug.print("sin = {0} {0}", y)
+        return y * x
+
+    return f
+
+
+def printing_in_order(L, np, log):
+    def f(x):
+        for i in range(3):
+            L.debug.print("{} {}", i, x, ordered=True)
+        L.debug.print(ordered=True)("then {y}", y=x * x)
+        return x * x
+
+    return f
+
+
+def calling(L, np, log):
+    def f(x):
+        L.debug.callback(log, x, np.cos(x))
+        L.debug.callback(lambda *, a, name: log(a[0], a[1]), a=(x, 2.0), name="static")
+        return x * 3
+
+    return f
+
+
+def a_nested_jit(L, np, log):
+    @L.jit
+    def inner(x):
+        L.debug.callback(log, x)
+        return np.sin(x)
+
+    return lambda x: inner(x) + inner(x + 1)
+
+
+def an_ordered_nested_jit(L, np, log):
+    @L.jit
+    def inner(x):
+        L.debug.print("in {}", x, ordered=True)
+        L.debug.callback(log, x, ordered=True)
+        return np.sin(x)
+
+    def f(x):
+        L.debug.print("before {}", x, ordered=True)
+        y = inner(x) * inner(x + 1)
+        L.debug.print("after {}", x, ordered=True)
+        return y
+
+    return f
+
+
+def without_operands_of_the_trace(L, np, log):
+    def f(x):
+        L.debug.print("x = {}", x, ordered=True)
+        L.debug.print("hello {}", 1, ordered=True)
+        L.debug.print("no value", ordered=True)
+        L.debug.callback(log, np.ones(2), ordered=True)
+        return x
+
+    return f
+
+
+def nothing_else(L, np, log):
+    def f(x):
+        L.debug.print("only {}", x, ordered=True)
+        return 2.0 * x
+
+    return f
+
+
+COMPOSITIONS = {
+    " of ".join(names) or "alone": names
+    for n in range(3)
+    for names in itertools.product(TRANSFORMATIONS, repeat=n)
+}
+ORDERED = (
+    printing_in_order, an_ordered_nested_jit, without_operands_of_the_trace, nothing_else,
+)  # fmt: skip
+FUNCTIONS = (printing, calling, a_nested_jit, *ORDERED)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("function", "composition"), spread(FUNCTIONS, list(COMPOSITIONS), every=3, always=["alone"])
+)
+def test_debug_under_transformations(function, composition):
+    names = COMPOSITIONS[composition]
+    x = example(names)
+    compiled = "jit" in names or function is a_nested_jit  # unordered calls may come in any order
+    in_order = function in ORDERED or not compiled
+    _, printed, logged = both(transformed(function, names), x, in_order=in_order)
+    assert printed or logged
+
+
+def test_calls_of_the_examples_come_in_their_order():
+    """Even where JAX promises no order: compiled and unordered."""
+    x = np.arange(20.0, dtype="float32")
+    for names in (("vmap",), ("jit", "vmap"), ("vmap", "jit")):
+        _, _, logged = observe(ft, fnp, transformed(a_nested_jit, names), x)
+        assert sorted(logged[:20]) == logged[:20]
+        assert len(logged) == 40
+
+
+def test_mapped_and_unmapped_operands():
+    def make(L, np, log):
+        def f(x, y, z):
+            L.debug.callback(log, x, y, z, ordered=True)
+            return x
+
+        inner = L.vmap(f, in_axes=(0, None, 1))
+        return L.jit(L.vmap(inner, in_axes=(1, 0, None)))
+
+    shapes = (2, 3), (3,), (4, 2)
+    x, y, z = [np.arange(np.prod(s), dtype="float32").reshape(s) for s in shapes]
+    _, _, logged = both(make, x, y, z)
+    assert len(logged) == 6
+
+
+# --- control flow ---------------------------------------------------------------------------------
+
+
+def in_a_scan(ordered: bool) -> Callable[..., Any]:
+    def make(L, np_, log):
+        def body(carry, y):
+            L.debug.callback(log, carry, y, ordered=ordered)
+            return carry * y, np_.sin(carry)
+
+        def f(x):
+            L.debug.print("start {}", x, ordered=ordered)
+            end, ys = L.lax.scan(body, x, np_.arange(1.0, 4.0, dtype="float32"))
+            L.debug.print("end {}", end, ordered=ordered)
+            return end + np_.sum(ys)
+
+        return f
+
+    make.__name__ = "in_a_scan"
+    return make
+
+
+def in_a_fori_loop(L, np_, log):
+    def body(i, x):
+        L.debug.print("{} {}", i, x, ordered=True)
+        return x * 1.5
+
+    return lambda x: L.lax.fori_loop(0, 3, body, x)
+
+
+def in_a_while_loop(L, np_, log):
+    def test(x):
+        L.debug.print("test {}", x, ordered=True)
+        return x < 3
+
+    def body(x):
+        L.debug.print("body {}", x, ordered=True)
+        return x * 1.5
+
+    def f(x):
+        y = L.lax.while_loop(test, body, x)
+        L.debug.print("end {}", y, ordered=True)
+        return y
+
+    return f
+
+
+def in_a_cond(L, np_, log):
+    def shown(name):
+        def branch(x):
+            L.debug.print(name + " {}", x, ordered=True)
+            return x * 2
+
+        return branch
+
+    def quiet(x):
+        return x + 1
+
+    def f(x):
+        y = L.lax.cond(x > 1, shown("more"), shown("less"), x)
+        z = L.lax.switch((x * 2).astype(int), [quiet, shown("one"), shown("two")], y)
+        L.debug.print("end {}", z, ordered=True)
+        return z
+
+    return f
+
+
+def in_nested_loops(L, np_, log):
+    @L.jit
+    def layer(x, y):
+        L.debug.callback(log, x, y, ordered=True)
+        return L.lax.cond(x > 1, lambda x: x - y, lambda x: in_a_fori_loop(L, np_, log)(x), x)
+
+    def f(x):
+        return L.lax.scan(lambda c, y: (layer(c, y), None), x, np_.ones(3, "float32"))[0]
+
+    return f
+
+
+ORDERED_LOOPS = (in_a_scan(True), in_a_fori_loop, in_a_while_loop, in_a_cond, in_nested_loops)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("names", [(), ("jit",), ("jvp",), ("jit", "jvp"), ("jvp", "jit")])
+@pytest.mark.parametrize("function", ORDERED_LOOPS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("value", [0.25, 1.25])
+def test_ordered_effects_in_loops(function, names, value):
+    _, printed, logged = both(transformed(function, names), np.float32(value))
+    assert printed or logged
+
+
+@pytest.mark.parametrize("names", [("vmap",), ("jit", "vmap"), ("grad",), ("jit", "grad")])
+@pytest.mark.parametrize("function", [in_a_scan(False), in_a_scan(True)])
+def test_effects_in_a_scan(function, names):
+    both(transformed(function, names), example(names), in_order=False)
+
+
+# --- custom rules ---------------------------------------------------------------------------------
+
+
+def a_custom_jvp(L, np_, log):
+    @L.custom_jvp
+    def f(x):
+        L.debug.print("f {}", x)
+        return L.pure_callback(np.sin, NUMBER, x, vmap_method="sequential")
+
+    @f.defjvp
+    def rule(primals, tangents):
+        (x,), (dx,) = primals, tangents
+        L.debug.print("rule {}", x)
+        L.debug.print("tangent {}", dx)
+        return f(x), dx * L.pure_callback(np.cos, NUMBER, x, vmap_method="sequential")
+
+    return f
+
+
+def a_custom_vjp(L, np_, log):
+    @L.custom_vjp
+    def f(x):
+        L.debug.print("f {}", x)
+        return L.pure_callback(np.sin, NUMBER, x, vmap_method="sequential")
+
+    def fwd(x):
+        L.debug.print("fwd {}", x)
+        return f(x), x
+
+    def bwd(x, ct):
+        L.debug.print("bwd {} {}", x, ct)
+        return (ct * L.pure_callback(np.cos, NUMBER, x, vmap_method="sequential"),)
+
+    f.defvjp(fwd, bwd)
+    return f
+
+
+RULES = [
+    *[(a_custom_jvp, names) for names in (("jvp",), ("linearize",), ("jit", "jvp"))],
+    *[
+        (f, names)
+        for f in (a_custom_jvp, a_custom_vjp)
+        for names in ((), ("jit",), ("vmap",), ("grad",), ("vjp",), ("jit", "grad"),
+                      ("grad", "jit"), ("vmap", "grad"), ("grad", "vmap"))
+    ],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("function", "names"), RULES)
+def test_effects_in_custom_rules(function, names):
+    _, printed, _ = both(transformed(function, names), example(names), in_order=False)
+    assert printed
+
+
+# --- programs -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("names", [(), ("vmap",), ("grad",)])
+@pytest.mark.parametrize("function", ORDERED)
+def test_the_interpreter_calls_python_too(function, names):
+    def make(L, np_, log):
+        program = ft.make_ir(transformed(function, names)(L, np_, log))(x)
+        return lambda: ft.interpret(program, x)
+
+    x = example(names)
+    interpreted = observe(ft, fnp, make)
+    run = observe(ft, fnp, transformed(function, names), x)
+    assert_close(interpreted[0], [run[0]])
+    assert interpreted[1:] == run[1:]
+    assert interpreted[1]
+
+
+def test_transposition_has_no_values_to_show():
+    seen: list[float] = []
+
+    def linear(t):
+        ft.debug.callback(lambda t: seen.append(float(t)), t)
+        return t * 2.0
+
+    for f in (linear, ft.jit(linear)):
+        assert float(ft.linear_transpose(f, 1.0)(5.0)[0]) == 10.0
+    assert seen == []
+
+
+def test_programs_without_callbacks_are_lowered_as_before():
+    text = ft.jit(lambda x: x * 2).lower(1.0).as_text()
+    assert "custom_call" not in text
+    assert "token" not in text

@@ -1,0 +1,109 @@
+"""Misuse, and what the user is told.
+
+Each function of the two tables beside this file does something wrong, with functrans or with JAX.
+It says which class of error functrans raises and which words the message holds; the message must
+also name the line that is marked `# <-`. JAX is made to do the same: its error must be of a class
+that ours derives from, so that `except` clauses go on working. After each error the next call must
+work.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+
+import jax
+import numpy as np
+import pytest
+
+import functrans as ft
+import functrans.lax
+import functrans.numpy
+from functrans import errors
+from functrans.trace import state
+from tests.unit import wrong_transformations as wrong_transformations
+from tests.unit import wrong_values
+from tests.unit.error_table import TABLE, X, caught, marked_line
+
+pytestmark = pytest.mark.smoke
+
+# --- the tests ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True, scope="module")
+def bare():
+    """The operation exists while these tests run: the table of operations stays as it is."""
+    wrong_values.BARE = wrong_values.Bare()
+    yield
+    del ft.ir.PRIMITIVES[wrong_values.Bare.name]
+
+
+def good_calls():
+    np.testing.assert_allclose(ft.jit(lambda x: ft.numpy.sin(x) * 2)(X), np.sin(X) * 2, rtol=1e-6)
+    np.testing.assert_allclose(ft.grad(lambda x: ft.numpy.sum(x * x))(X), 2 * X, rtol=1e-6)
+    np.testing.assert_allclose(ft.vmap(lambda x: x * x)(X), X * X, rtol=1e-6)
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.run.__name__)
+def test_misuse(row):
+    error = caught(row.run, ft, ft.numpy)
+    assert type(error) is row.error
+    message = str(error)
+    for word in row.words:
+        assert word in message
+    line = marked_line(row.run)
+    if line is not None:
+        assert f"{os.path.basename(row.run.__code__.co_filename)}:{line}" in message
+    assert state.trace is None
+    assert state.derived is None
+    good_calls()
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.run.__name__)
+def test_misuse_is_of_the_class_that_jax_raises(row):
+    if not row.jax:
+        return
+    theirs = caught(row.run, jax, jax.numpy)
+    assert issubclass(row.error, errors.FunctransError)
+    assert issubclass(row.error, common_class(type(theirs)))
+
+
+def common_class(theirs: type[Exception]) -> type[Exception]:
+    """The class a script names in `except`: JAX's public one, or the built-in it derives from."""
+    for base in theirs.__mro__:
+        if base.__module__ == "builtins" or getattr(jax.errors, base.__name__, None) is base:
+            return base
+    raise AssertionError(theirs)
+
+
+def test_every_class_of_error_is_in_the_table_or_in_another_test():
+    ours = {e for e in vars(errors).values() if isinstance(e, type) and issubclass(e, Exception)}
+    elsewhere = {errors.FunctransError, errors.ParseError, errors.CheckError}
+    elsewhere |= {  # test_custom_rules.py
+        errors.BatchRuleMismatch, errors.ClosedOverTracer, errors.CotangentMismatch,
+        errors.MissingCustomRule, errors.RuleMismatch,
+    }  # fmt: skip
+    elsewhere |= {errors.UnsupportedDtype}  # test_linalg.py
+    elsewhere |= {errors.UnboundAxis}  # test_collectives.py
+    elsewhere |= {errors.IntegerOverflow, errors.NegativeSize}  # test_random.py
+    elsewhere |= {errors.ImplicitPromotion, errors.NotFinite}  # test_flags.py
+    elsewhere |= {  # test_misuses.py
+        errors.DeletedArray, errors.DivisionByZero, errors.DonatedTwice, errors.NotAStructure,
+        errors.TreeMismatch, errors.TruncatedDtype, errors.UnknownAttribute,
+        errors.UnknownBackend, errors.UnknownPadding, errors.UnknownUpdate,
+        errors.NotAPermutation, errors.NotIntegers, errors.UnsupportedChoice,
+    }  # fmt: skip
+    elsewhere |= {  # test_callbacks.py
+        errors.CallbackResult, errors.FunctionOfJax, errors.InvalidFormat, errors.OpaqueCallback,
+    }  # fmt: skip
+    assert ours - elsewhere == {row.error for row in TABLE}
+
+
+def test_errors_derive_from_a_built_in_class():
+    for error in vars(errors).values():
+        if isinstance(error, type) and error is not errors.FunctransError:
+            assert any(
+                getattr(builtins, base.__name__, None) is base
+                for base in error.__mro__
+                if base not in (Exception, BaseException, object)
+            ), error

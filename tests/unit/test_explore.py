@@ -1,0 +1,194 @@
+"""The page of stages: what is in it, that it needs nothing else, and that a browser shows it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import functrans as ft
+import functrans.numpy as jnp
+from benchmarks.models import OURS, transformer_loss, transformer_params
+from functrans import errors, lax
+from functrans.inspect.explore.entry import explore
+from functrans.inspect.explore.stages import stages
+
+pytestmark = pytest.mark.smoke
+
+COLUMNS = ("text", "depth", "source", "how", "flops", "bytes", "inside")
+Stages = dict[str, dict[str, list[Any]]]
+
+
+def read(path: Path) -> tuple[Stages, dict[str, Any], str]:
+    """The stages by name, all of the page's data, and its text."""
+    html = path.read_text(encoding="utf-8")
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', html, re.DOTALL)
+    assert found is not None
+    data = json.loads(found[1])
+    stages = {s["name"]: dict(zip(COLUMNS, s["columns"], strict=True)) for s in data["stages"]}
+    return stages, data, html
+
+
+def loss(w: Any, x: Any) -> Any:
+    h = jnp.tanh(x @ w)  # a line </script> of source
+    return jnp.sum(h * h)
+
+
+W, X = np.ones((3, 2), np.float32), np.ones((4, 3), np.float32)
+
+
+@pytest.fixture(scope="module")
+def gradient(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return explore(ft.grad(loss), tmp_path_factory.mktemp("explore") / "page.html")(W, X)
+
+
+def test_the_stages(gradient: Path):
+    stages, _, _ = read(gradient)
+    assert list(stages) == ["source", "traced", "differentiated", "optimised", "StableHLO"]
+    assert any("= tanh " in line for line in stages["traced"]["text"])
+    assert any("stablehlo.tanh" in line for line in stages["StableHLO"]["text"])
+    assert not any("loc(" in line for line in stages["StableHLO"]["text"])
+
+
+def test_a_line_is_the_same_in_all_stages(gradient: Path):
+    stages, data, _ = read(gradient)
+    line = loss.__code__.co_firstlineno + 1
+    number = data["places"].index(f"test_explore.py:{line}")
+    for name, stage in stages.items():
+        rows = [t for t, s in zip(stage["text"], stage["source"], strict=True) if s == number]
+        assert any("tanh" in row for row in rows), name
+        assert all("reduce_sum" not in row for row in rows), name
+
+
+def test_backward_equations_say_so(gradient: Path):
+    stages, data, _ = read(gradient)
+    hows = {data["hows"][i] for i in stages["differentiated"]["how"]}
+    assert any(how.startswith("transpose of") for how in hows)
+    assert {data["hows"][i] for i in stages["traced"]["how"]} == {""}
+
+
+def test_costs(gradient: Path):
+    stages, _, _ = read(gradient)
+    traced = stages["traced"]
+    at = next(i for i, t in enumerate(traced["text"]) if "dot_general" in t)
+    assert traced["flops"][at] == 2 * 4 * 3 * 2
+    source = stages["source"]
+    at = next(i for i, t in enumerate(source["text"]) if "jnp.tanh" in t)
+    assert source["flops"][at] > 2 * 4 * 3 * 2  # forward and backward
+
+
+def test_it_stands_alone(gradient: Path):
+    _, _, html = read(gradient)
+    assert not re.search(r"https?://|<link|src=|@import|url\(", html)
+    assert "prefers-color-scheme: dark" in html
+    assert html.count("</script>") == 2  # the source line that holds one did not end the data
+    assert "{{" not in html
+
+
+def test_nested_programs_fold(tmp_path: Path):
+    def run(x: Any) -> Any:
+        return lax.scan(lambda c, y: (c * y, jnp.sin(c)), 1.0, x)
+
+    stages, _, _ = read(explore(run, tmp_path / "p.html")(np.ones(5, np.float32)))
+    assert list(stages) == ["source", "traced", "optimised", "StableHLO"]
+    traced = stages["traced"]
+    at = next(i for i, t in enumerate(traced["text"]) if "= scan" in t)
+    inside = slice(at + 1, at + 1 + traced["inside"][at])
+    assert any("= sin" in t for t in traced["text"][inside])
+    sin = next(i for i, t in enumerate(traced["text"]) if "= sin" in t)
+    assert traced["flops"][sin] == 5 * 10  # five steps
+    assert min(traced["depth"][inside]) > traced["depth"][at]
+
+
+def test_arguments_are_named_by_their_paths(tmp_path: Path):
+    params = {"w": [W, W.T]}
+    stages, _, _ = read(explore(nested, tmp_path / "p.html")(params, x=X))
+    for name in ("traced", "optimised"):
+        assert stages[name]["text"][1:4] == [
+            "a: f32[3,2] = params['w'][0]", "b: f32[2,3] = params['w'][1]", "c: f32[4,3] = x",
+        ]  # fmt: skip
+
+
+def test_many_arguments_fold(tmp_path: Path):
+    params = {"w": [W] * 9}
+    stages, _, html = read(explore(lambda p: sum(p["w"]), tmp_path / "p.html")(params))
+    traced = stages["traced"]
+    assert traced["text"][1] == "9 arguments"
+    assert traced["inside"][1] == 9
+    assert traced["text"][10] == "i: f32[3,2] = p['w'][8]"
+    assert traced["depth"][10] > traced["depth"][11]
+    assert r"^\d+ arguments$" in html  # by which the page knows the row
+
+
+def nested(params: Any, x: Any) -> Any:
+    return x @ params["w"][0] @ params["w"][1]
+
+
+def test_what_is_traced_is_not_guessed_below_vmap(tmp_path: Path):
+    mapped = ft.vmap(ft.grad(loss), (None, 0))
+    stages, _, _ = read(explore(mapped, tmp_path / "p.html")(W, X[None]))
+    assert list(stages) == ["source", "differentiated and batched", "optimised", "StableHLO"]
+    stages, _, _ = read(explore(ft.jit(loss), tmp_path / "q.html")(W, X))
+    assert list(stages) == ["source", "traced", "optimised", "StableHLO"]
+
+
+def test_the_gradient_of_a_jitted_function_is_not_taken_for_that_function():
+    f = ft.jit(lambda x: jnp.sum(jnp.sin(x)))
+    optimised = stages(ft.grad(f), (np.ones(3, np.float32),), {})[0][-2]
+    assert optimised.name == "optimised"
+    rows = [row[0] for row in optimised.rows][1:]
+    assert rows == ["a: f32[3] = x", "b: f32[3] = cos a", "return b"]
+
+
+def test_static_arguments_of_a_jitted_function(tmp_path: Path):
+    power = ft.jit(lambda x, n, mode="sum": getattr(x**n, mode)(), static_argnames=("n", "mode"))
+    made, _, _ = read(explore(power, tmp_path / "p.html")(X, 3, mode="prod"))
+    assert any("reduce_prod" in line for line in made["optimised"]["text"])
+    slope = ft.jit(ft.grad(lambda x, n: jnp.sum(x**n)), static_argnums=1)
+    names = [s.name for s in stages(slope, (X, 3), {})[0]]
+    assert names == ["source", "traced", "differentiated", "optimised", "StableHLO"]
+
+
+def test_a_program(tmp_path: Path):
+    program = ft.make_ir(loss)(W, X)
+    made, _, _ = read(explore(program, tmp_path / "p.html")(W, X))
+    assert list(made) == ["source", "traced", "optimised", "StableHLO"]
+    with pytest.raises(errors.TypeMismatch, match="takes 2 values"):
+        explore(program, tmp_path / "p.html")(W)
+
+
+# --- in a browser ---------------------------------------------------------------------------------
+
+
+def shown(page: Path) -> str:
+    """The document after a headless Chromium has run its scripts."""
+    names = ("chromium", "chromium-browser", "google-chrome", "chrome")
+    browser = next(filter(None, map(shutil.which, names)), None)
+    if browser is None:
+        pytest.skip(f"no browser: none of {', '.join(names)} is on the PATH")
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--window-size=1600,900", "--dump-dom"]
+    run = subprocess.run(
+        [browser, *flags, page.as_uri()], capture_output=True, text=True, timeout=120
+    )
+    return run.stdout
+
+
+@pytest.mark.heavy
+def test_five_thousand_equations(tmp_path: Path):
+    """Below 5 MB and ready within 2 s, because only the rows in sight are in the document."""
+    f = ft.grad(transformer_loss(OURS))
+    page = explore(f, tmp_path / "p.html")(transformer_params(28, 64), np.arange(33))
+    stages, _, _ = read(page)
+    assert len(stages["differentiated"]["text"]) > 5000
+    assert page.stat().st_size < 5_000_000
+    document = shown(page)
+    ready = re.search(r'data-ready="(\d+)"', document)
+    assert ready is not None
+    assert int(ready[1]) < 2000
+    assert 50 < document.count('class="row') < 1000

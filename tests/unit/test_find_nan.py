@@ -1,0 +1,228 @@
+"""`find_nan`: planted NaNs and infinities are found, with the user's line, wherever they are."""
+
+from __future__ import annotations
+
+import inspect
+import json
+
+import jax
+import numpy as np
+import pytest
+
+import functrans as ft
+import functrans.numpy as jnp
+from functrans import lax
+
+pytestmark = pytest.mark.smoke
+
+
+def line_number(function, text):
+    """The line of a function's source that holds a text."""
+    lines, first = inspect.getsourcelines(function)
+    return first + next(i for i, line in enumerate(lines) if text in line)
+
+
+def assert_at(finding, function, text):
+    assert f"{__file__}:{line_number(function, text)} " in finding.line
+
+
+def forward(x):
+    y = jnp.log(x)
+    return jnp.sum(y + 1.0)
+
+
+def backward(x):
+    root = jnp.sqrt(x)
+    return jnp.sum(2.0 * root)
+
+
+def looped(xs):
+    def step(carry, x):
+        y = carry * x
+        return y * 0.0, y
+
+    return jnp.sum(lax.scan(step, 0.0, xs)[1])
+
+
+X = np.array([1.0, 0.0, 4.0], "float32")
+SEVENTH = np.ones(9, "float32")
+SEVENTH[6] = np.inf
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, ft.jit], ids=["plain", "jit"])
+def test_log_of_zero(wrap):
+    report = ft.find_nan(wrap(forward))(X)
+    assert (report.first.kind, report.first.primitive) == ("infinity", "log")
+    assert_at(report.first, forward, "jnp.log")
+    assert "0." in report.first.inputs[0]
+    assert report.first.forward == ""
+    assert report.results == [0]
+
+
+@pytest.mark.parametrize(
+    "wrap", [ft.grad, lambda f: ft.jit(ft.grad(f)), lambda f: ft.grad(ft.jit(f))]
+)
+def test_derivative_of_sqrt_at_zero(wrap):
+    report = ft.find_nan(wrap(backward))(X)
+    assert report.first.kind == "infinity"
+    assert_at(report.first, backward, "jnp.sqrt")
+    assert report.first.forward.startswith("sqrt at ")
+    assert "jnp.sqrt(x)" in report.first.forward
+    assert len(report.findings) == 1
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, ft.jit, ft.grad], ids=["plain", "jit", "grad"])
+def test_zero_times_infinity_in_the_seventh_step(wrap):
+    report = ft.find_nan(wrap(looped))(SEVENTH)
+    assert (report.first.kind, report.first.primitive) == ("NaN", "mul")
+    assert list(report.first.steps) == [6]
+    assert_at(report.first, looped, "carry * x")
+    assert list(report.inputs) == [0]
+
+
+def test_steps_of_a_while_loop_inside_a_branch():
+    def f(x, limit=1e10):
+        def loop(x):
+            return lax.while_loop(lambda v: v < limit, lambda v: v * v, x)
+
+        return lax.cond(x > 0, loop, lambda x: x, x)
+
+    report = ft.find_nan(f)(jnp.float32(10))
+    assert report.first is None
+    assert report.results == []
+    report = ft.find_nan(lambda x: f(x, 1e30))(jnp.float32(1e25))
+    assert (report.first.kind, report.first.primitive) == ("infinity", "mul")
+    assert list(report.first.steps) == [0]
+    assert "body, step 0" in report.first.place
+    assert "branches.1" in report.first.place
+
+
+def test_what_is_given_is_not_made():
+    masked = ft.find_nan(lambda x: jnp.max(jnp.where(x > 0, x, -jnp.inf)))(X)
+    assert masked.first is None
+    assert masked.results == []
+    given = ft.find_nan(lambda x: x * 2.0)(jnp.array([jnp.nan, 1.0]))
+    assert given.first is None
+    assert list(given.inputs) == [0]
+    assert given.results == [0]
+
+
+def test_infinities_may_be_passed_over():
+    def f(x):
+        return jnp.log(x) * 0.0
+
+    assert ft.find_nan(f)(0.0).first.primitive == "log"
+    only = ft.find_nan(f, infinities=False)(0.0)
+    assert (only.first.kind, only.first.primitive) == ("NaN", "mul")
+
+
+def test_each_equation_once_and_in_order():
+    def f(xs):
+        return lax.scan(lambda c, x: (jnp.log(x) + c, jnp.sqrt(x - 1.0)), 0.0, xs)
+
+    report = ft.find_nan(f)(jnp.zeros(5))
+    assert [f.primitive for f in report.findings] == ["log", "sqrt"]
+    assert "then\n  NaN by" in str(report)
+
+
+def test_half_precision_overflows():
+    report = ft.find_nan(lambda x: (x * x).astype("float16"))(jnp.float32(1e3))
+    assert report.first.primitive == "convert_element_type"
+
+
+def test_a_program_and_a_saved_report(tmp_path):
+    program = ft.make_ir(ft.grad(backward))(X)
+    report = ft.find_nan(program)(X)
+    assert report.first.kind == "infinity"
+    report.save(tmp_path / "nan.json")
+    report.save(tmp_path / "nan.html")
+    assert json.loads((tmp_path / "nan.json").read_text())["findings"][0]["kind"] == "infinity"
+    assert "jnp.sqrt(x)" in (tmp_path / "nan.html").read_text()
+    with pytest.raises(ft.errors.InvalidArgument, match=r"\.html or \.json"):
+        report.save(tmp_path / "nan.txt")
+    with pytest.raises(ft.errors.TypeMismatch, match=r"takes 1 values, \(f32\[3\]\), got 2"):
+        ft.find_nan(program)(X, X)
+
+
+def test_keys_and_callbacks_are_passed_by():
+    def f(key):
+        noise = ft.random.uniform(key, (3,))
+        ft.debug.callback(lambda x: None, noise)
+        return jnp.log(noise * 0.0)
+
+    assert ft.find_nan(f)(jax.random.key(0)).first.primitive == "log"
+
+
+def test_what_was_only_batched_is_no_derivative():
+    report = ft.find_nan(ft.vmap(jnp.log))(jnp.array([[1.0, 2.0], [-1.0, 1.0]]))
+    assert report.first is not None
+    assert report.first.forward == ""
+    assert "as a derivative of" not in str(report)
+    slopes = ft.vmap(ft.grad(lambda x: jnp.sqrt(x)))
+    assert "sqrt at" in ft.find_nan(slopes)(jnp.zeros(2)).first.forward
+
+
+def test_small_matrices_stand_in_one_line():
+    report = ft.find_nan(lambda x: 1.0 / x)(jnp.array([[1.0, 2.0], [0.0, 1.0]]))
+    assert report.first.inputs[1] == "x: f32[2,2] [[1., 2.], [0., 1.]]"
+
+
+# --- rules of the user's --------------------------------------------------------------------------
+
+
+@ft.custom_vjp
+def doubled(x):
+    return 2 * x
+
+
+def doubled_bwd(x, g):
+    return (g / x,)  # of zero
+
+
+doubled.defvjp(lambda x: (2 * x, x), doubled_bwd)
+
+
+@ft.custom_jvp
+def tripled(x):
+    return 3 * x
+
+
+@tripled.defjvp
+def tripled_jvp(primals, tangents):
+    return tripled(*primals), tangents[0] / primals[0]
+
+
+@pytest.mark.parametrize("rule", [doubled_bwd, tripled_jvp])
+@pytest.mark.parametrize("form", ["grad", "vmap of grad", "grad of vmap", "jit", "scan"])
+def test_equations_of_a_rule_know_the_call_that_they_are_the_derivative_of(rule, form):
+    f = doubled if rule is doubled_bwd else tripled
+
+    def loss(x):
+        return jnp.sum(f(x))
+
+    def scanned(x):
+        return lax.scan(lambda c, a: (c + f(a), None), 0.0, x)[0]
+
+    def mapped(x):
+        return jnp.sum(ft.vmap(f)(x))
+
+    user, g = {
+        "grad": (loss, ft.grad(loss)),
+        "vmap of grad": (loss, ft.vmap(ft.grad(loss))),
+        "grad of vmap": (mapped, ft.grad(mapped)),
+        "jit": (loss, ft.jit(ft.grad(ft.jit(loss)))),
+        "scan": (scanned, ft.grad(scanned)),
+    }[form]
+    found = ft.find_nan(g)(np.array([1.0, 0.0], np.float32)).first
+    assert found.primitive == "div"
+    assert f"({rule.__qualname__})" in found.line
+    assert found.forward.startswith(f"custom_{'vjp' if f is doubled else 'jvp'}_call at {__file__}")
+    assert f"({user.__qualname__}" in found.forward
+
+
+def test_of_a_callback():
+    def f(x):
+        return ft.pure_callback(lambda a: a * np.float32("nan"), x, x) + 1
+
+    found = ft.find_nan(f)(np.ones(2, np.float32)).first
+    assert (found.kind, found.primitive) == ("NaN", "pure_callback")

@@ -1,0 +1,159 @@
+"""JAX's configuration flags mean here what they mean there: NaNs that stop a program, promotion
+that is forbidden. What they say is ours."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jax_numpy
+import numpy as np
+import pytest
+
+import functrans as ft
+import functrans.numpy as jnp
+from functrans import errors, lax
+
+pytestmark = pytest.mark.smoke
+
+NEGATIVE = -np.ones(3, np.float32)
+
+
+def logarithms(c: Any, _: Any) -> Any:
+    return jnp.log(c) - 1.0, None
+
+
+def roots(w: Any) -> Any:
+    return jnp.sum(jnp.sqrt(w))
+
+
+# what -> (program, words of the message)
+NANS: dict[str, tuple[Callable[[], Any], list[str]]] = {
+    "one operation": (lambda: jnp.log(NEGATIVE), ["log", "-1.", "jnp.log(NEGATIVE)"]),
+    "jit": (
+        lambda: ft.jit(lambda x: jnp.sum(jnp.log(x) * 2))(NEGATIVE),
+        ["(log)", "operand 0  x: f32[3] [-1., -1., -1.]", "jnp.log(x)"],
+    ),
+    "no arguments": (lambda: ft.jit(lambda: jnp.log(-1.0))(), ["(log)", "jnp.log(-1.0)"]),
+    "un-jitted gradient": (lambda: ft.grad(roots)(NEGATIVE), ["(sqrt)", "jnp.sqrt(w)"]),
+    "jitted gradient": (lambda: ft.jit(ft.grad(roots))(NEGATIVE), ["(sqrt)", "jnp.sqrt(w)"]),
+    "the way back": (
+        lambda: ft.jit(ft.grad(lambda w: jnp.sqrt(w) * 0.0))(0.0), ["derivative of sqrt"],
+    ),
+    "a step of a loop": (
+        lambda: ft.jit(lambda x: lax.scan(logarithms, x, None, length=5)[0])(5.0),
+        ["step 2 (counted from 0)", "(log)", "jnp.log(c) - 1.0"],
+    ),
+    "an un-jitted loop": (lambda: lax.scan(logarithms, jnp.array(5.0), None, length=5), ["step 2"]),
+    "vmap": (lambda: ft.vmap(jnp.log)(NEGATIVE), ["(log)", "ft.vmap(jnp.log)(NEGATIVE)"]),
+    "a called layer": (
+        lambda: ft.jit(lambda x: ft.jit(jnp.arccosh)(x) + 1)(NEGATIVE), ["arccosh"],
+    ),
+    "an argument": (
+        lambda: ft.jit(lambda x: x * 2)(jax_numpy.asarray(NEGATIVE) * 0 + np.nan), [],
+    ),
+    "a constant": (lambda: ft.jit(lambda x: x + jnp.nan)(1.0), []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", NANS)
+def test_nans_stop_a_program(what: str, capfd: Any):
+    program, words = NANS[what]
+    program()  # compiled before the flag is set
+    with jax.debug_nans(True):
+        for _ in range(2):
+            with pytest.raises(FloatingPointError) as caught:
+                program()
+    for word in words:
+        assert word in str(caught.value)
+    if words:
+        assert isinstance(caught.value, errors.NotFinite)
+        assert "test_flags.py" in str(caught.value)
+        assert "jax_debug_nans" in str(caught.value)
+    program()
+    capfd.readouterr()  # JAX announces that it looks for them
+
+
+def test_infinities_stop_a_program():
+    def inverse(x: Any) -> Any:
+        return 1 / (x + 1)
+
+    with jax.debug_nans(True):
+        assert np.isinf(ft.jit(inverse)(NEGATIVE)).all()
+    with jax.debug_infs(True):
+        with pytest.raises(errors.NotFinite, match=r"(?s)infinity .*\(div\).*jax_debug_infs"):
+            ft.jit(inverse)(NEGATIVE)
+        assert ft.jit(inverse)(0.0) == 1.0
+
+
+def test_what_looks_for_nans_is_not_stopped():
+    f = ft.jit(lambda x: jnp.log(x))
+    with jax.debug_nans(True):
+        assert ft.find_nan(f)(NEGATIVE).first.primitive == "log"
+        assert ft.compare(f)(NEGATIVE).ok
+        assert np.isnan(ft.debug.step(f, commands=["continue"])(NEGATIVE)).all()
+        assert float(f(np.float32(1))) == 0.0
+
+
+A, B = np.ones((2, 3), np.float32), np.ones(3, np.float32)
+INTS = np.ones(3, np.int32)
+
+MIXED: dict[str, Callable[[Any, Any], Any]] = {
+    "add": lambda x, y: jnp.add(x, y),
+    "operator": lambda x, y: x * y,
+    "where": lambda x, y: jnp.where(x > 0, x, y),
+    "maximum": lambda x, y: jnp.maximum(x, y),
+    "arctan2": lambda x, y: jnp.arctan2(x, y),
+}
+
+
+@pytest.mark.parametrize("how", ["jit", "grad", "un-jitted"])
+@pytest.mark.parametrize("name", MIXED)
+def test_promotion_of_dtypes_may_be_forbidden(name: str, how: str):
+    def run() -> Any:
+        f = MIXED[name]
+        if how == "jit":
+            return ft.jit(f)(B, INTS)
+        if how == "grad":
+            return ft.grad(lambda x: jnp.sum(f(x, INTS)))(B)
+        return f(jnp.asarray(B), jnp.asarray(INTS))
+
+    allowed = run()
+    with jax.numpy_dtype_promotion("strict"), pytest.raises(ValueError) as caught:
+        run()
+    if name != "operator" or how != "un-jitted":  # that is an operator of JAX's arrays
+        assert isinstance(caught.value, errors.ImplicitPromotion)
+        for word in ("f32[3]", "i32[3]", "strict", "test_flags.py", "astype"):
+            assert word in str(caught.value)
+    np.testing.assert_array_equal(run(), allowed)
+
+
+@pytest.mark.parametrize("name", ["add", "operator", "maximum", "arctan2"])
+def test_promotion_of_ranks_may_be_forbidden(name: str):
+    f = MIXED[name]
+    allowed = ft.jit(f)(A, B)
+    with jax.numpy_rank_promotion("raise"):
+        with pytest.raises(errors.ImplicitPromotion, match=r"(?s)f32\[3\].*raise.*x\[None, :\]"):
+            ft.jit(f)(A, B)
+        ft.jit(f)(A, A)
+        ft.jit(f)(A, np.float32(2))  # scalars may grow, as in JAX
+    with jax.numpy_rank_promotion("warn"), pytest.warns(UserWarning, match="axes are added"):
+        np.testing.assert_array_equal(ft.jit(f)(A, B), allowed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(ft.jit(f)(A, B), allowed)
+
+
+def test_numbers_of_python_are_not_promotion():
+    with jax.numpy_dtype_promotion("strict"), jax.numpy_rank_promotion("raise"):
+        np.testing.assert_array_equal(ft.jit(lambda x: (x + 1) * 2.5)(A), (A + 1) * 2.5)
+
+
+def test_a_nested_function_is_traced_for_each_setting():
+    layer = ft.jit(lambda x, y: x + y)
+    outer = ft.jit(lambda x, y: layer(x, y) * 1)
+    outer(B, INTS)
+    with jax.numpy_dtype_promotion("strict"), pytest.raises(errors.ImplicitPromotion):
+        ft.jit(lambda x, y: layer(x, y) * 2)(B, INTS)

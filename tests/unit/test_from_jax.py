@@ -1,0 +1,389 @@
+"""`interop.from_jax`: signatures, static arguments, errors, programs, rules of the user's, calls of
+Python, keys. The functions themselves are compared in test_from_jax_table.py.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as J
+import numpy as np
+import pytest
+from jax import lax as L
+from jax import nn as N
+from jax import random as R
+from jax.experimental import io_callback
+
+import functrans as ft
+from functrans.interop import from_jax
+from functrans.interop.jaxprs import walk
+from tests.parity.test_from_jax_table import I, K, V, X, Y, assert_alike
+
+pytestmark = pytest.mark.smoke
+
+# --- signatures -----------------------------------------------------------------------------------
+
+
+def counting(function: Any) -> tuple[Any, list[int]]:
+    """A function that counts its calls."""
+    calls: list[int] = []
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        calls.append(1)
+        return function(*args, **kwargs)
+
+    return counted, calls
+
+
+def test_a_signature_is_traced_once():
+    counted, calls = counting(lambda x, y: {"a": J.sin(x) * y, "b": (x, None)})
+    f = from_jax(counted)
+    for _ in range(3):
+        f(X, Y)
+        ft.make_ir(f)(X, Y)
+        ft.jit(f)(X, Y)
+        ft.grad(lambda x: f(x, Y)["a"].sum())(X)
+        ft.jit(ft.vmap(f))(np.stack([X, X]), np.stack([Y, Y]))
+    assert len(calls) == 1
+    f(V, V)
+    f(X, 2.0)  # a weak type is another signature
+    f(X, np.float32(2.0))
+    f(X, y=Y)
+    assert len(calls) == 5
+    f.clear_cache()
+    f(X, Y)
+    assert len(calls) == 6
+    with jax.enable_x64(True):
+        assert f(X.astype(np.float64), Y.astype(np.float64))["a"].dtype == np.float64
+    assert len(calls) == 7
+
+
+def test_the_cache_is_bounded(monkeypatch):
+    monkeypatch.setattr(sys.modules[from_jax.__module__], "_KEPT", 3)
+    counted, calls = counting(lambda x: x + 1)
+    f = from_jax(counted)
+    for n in (1, 2, 3, 4, 1):
+        ft.make_ir(f)(np.ones(n, np.float32))
+    assert len(calls) == 5
+    ft.make_ir(f)(np.ones(4, np.float32))
+    assert len(calls) == 5
+
+
+def test_static_arguments():
+    counted, calls = counting(lambda x, axis, *, how="sum": getattr(J, how)(x, axis=axis))
+    f = from_jax(counted, static_argnums=1, static_argnames="how")
+    for run in (f, ft.jit(f, static_argnums=1, static_argnames="how")):
+        np.testing.assert_allclose(run(X, 0), X.sum(0), rtol=1e-6)
+        np.testing.assert_allclose(run(X, 1, how="max"), X.max(1))
+    assert len(calls) == 2
+    with pytest.raises(ft.errors.UnhashableStatic, match="argument 1"):
+        f(X, [0, 1])
+
+
+def test_options_and_numbers_whose_values_jax_needs_are_static_by_themselves():
+    total, mean = from_jax(J.sum), from_jax(J.mean)
+    for wrap in (lambda f: f, ft.jit, lambda f: ft.vmap(f, in_axes=None, axis_size=2)):
+        found = wrap(lambda x: total(x, axis=-1, dtype="float16", keepdims=True))(X)
+        assert found.dtype == np.float16
+        assert found.shape[-1] == 1
+        assert wrap(lambda x: mean(x, (0, 1)))(X).shape in ((), (2,))
+    g = ft.jit(ft.grad(lambda x: total(from_jax(J.roll)(x, 1, axis=0)[0], axis=None)))
+    np.testing.assert_array_equal(g(X), [[0, 0, 0], [1, 1, 1]])
+    assert ft.jit(lambda x: x + from_jax(J.arange)(3))(X).shape == (2, 3)
+    assert from_jax(J.zeros)((2, 3)).shape == (2, 3)
+
+
+def test_numbers_stay_arguments_where_that_is_possible():
+    counted, calls = counting(lambda x, y: x * y)
+    f = from_jax(counted)
+    assert [float(f(2.0, y)) for y in (1.0, 2.0, 3.0)] == [2.0, 4.0, 6.0]
+    assert len(calls) == 1
+    out, original = f(2, True), jax.jit(lambda x, y: x * y)(2, True)
+    assert (out.dtype, out.weak_type) == (original.dtype, original.weak_type)
+
+
+def test_what_depends_on_values_runs_un_jitted_and_says_so_elsewhere():
+    f = from_jax(J.nonzero)
+    np.testing.assert_array_equal(f(K)[0], [0, 2])
+    with pytest.raises(ft.errors.AbstractValueError, match=r"nonzero.*(?s:.*)static_argnums"):
+        ft.jit(f)(K)
+    with pytest.raises(jax.errors.ConcretizationTypeError):
+        ft.vmap(f)(I)
+    np.testing.assert_array_equal(ft.jit(lambda x: f(x, size=3))(K)[0], [0, 2, 0])
+
+
+def test_errors_of_the_function_are_its_own():
+    f = from_jax(lambda x: x @ J.ones((7, 7)))
+    for run in (f, ft.jit(f), ft.grad(f)):
+        with pytest.raises(TypeError, match="contracting dimensions"):
+            run(X)
+    with pytest.raises(ft.errors.NotAnArray, match="from_jax takes a function"):
+        from_jax(X)
+
+
+def test_an_unknown_primitive_is_named(monkeypatch):
+    monkeypatch.delitem(walk.TABLE, "cbrt")
+    f = from_jax(lambda x: J.cbrt(x) + 1)  # the line of the user
+    for run in (f, ft.jit(f), ft.grad(lambda x: f(x).sum())):
+        with pytest.raises(ft.errors.MissingRule) as error:
+            run(V)
+        message = str(error.value)
+        for part in ("primitive 'cbrt'", "# the line of the user", "= cbrt", "table"):
+            assert part in message
+
+
+def test_a_traced_value_in_a_closure_is_refused():
+    for f in (lambda x, y: J.sin(x) + y, lambda x, y: y + x, lambda x, y: x):
+        with pytest.raises(ft.errors.ClosedOverTracer, match="Hand it over as an argument"):
+            ft.jit(lambda x, f=f: from_jax(lambda y: f(x, y))(x))(V)
+
+
+# --- programs -------------------------------------------------------------------------------------
+
+
+def test_programs_print_parse_and_run_on_numpy():
+    def f(x, i):
+        loop = L.scan(lambda c, a: (c * 0.5 + a, J.sin(c)), x[0], x)
+        far = L.while_loop(lambda v: v < 50, lambda v: v * 2, J.sum(x * x))
+        near = L.cond(i[0] > 1, lambda v: J.sort(v)[::-1], lambda v: v, x[:3])
+        return loop, far, near[i], J.median(x), N.softmax(x @ J.outer(x, x))
+
+    program = ft.make_ir(from_jax(f))(V, K)
+    again = ft.ir.parse(str(program))
+    ft.ir.check(again)
+    assert str(again) == str(program)
+    wanted = jax.tree.leaves(f(V, K))
+    for run in (program, again):
+        for x, y in zip(ft.interpret(run, V, K), wanted, strict=True):
+            np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)
+
+
+def test_short_functions_leave_no_call():
+    program = ft.make_ir(lambda x: from_jax(J.sin)(x) * 2)(1.0)
+    assert [e.primitive.name for e in program.equations] == ["sin", "mul"]
+    assert [e.primitive.name for e in ft.make_ir(from_jax(J.median))(V).equations] == ["jit"]
+
+
+def test_equations_know_the_line_of_the_function():
+    def f(x):
+        y = J.sin(x)
+        return J.cos(y)  # here
+
+    (call,) = ft.make_ir(from_jax(f))(V).equations
+    lines = [ft.ir.source.text_of(e.source) for e in call.params["program"].equations]
+    assert lines == ["y = J.sin(x)", "return J.cos(y)  # here"]
+
+
+def test_a_jax_function_may_call_ours():
+    inner = ft.jit(lambda x: ft.numpy.sin(x) * V)
+    f = lambda x: J.cos(inner(x)) + from_jax(J.tanh)(x)  # noqa: E731
+    wanted = jax.grad(lambda x: (J.cos(J.sin(x) * V) + J.tanh(x)).sum())(V)
+    np.testing.assert_allclose(ft.grad(lambda x: from_jax(f)(x).sum())(V), wanted, rtol=1e-6)
+
+
+def test_64_bit_types():
+    with jax.enable_x64(True):
+        x = V.astype(np.float64)
+        for f in (lambda x: J.var(x) * 2, lambda x: J.arange(3) + J.sum(x > 0), J.argmax):
+            ours, theirs = ft.jit(from_jax(f))(x), jax.jit(f)(x)
+            assert_alike(ours, theirs)
+        np.testing.assert_allclose(ft.grad(from_jax(J.var))(x), jax.grad(J.var)(x), rtol=1e-12)
+
+
+# --- rules of the user's --------------------------------------------------------------------------
+
+
+@jax.custom_vjp
+def thrice(x, y):
+    return J.sin(x) * y
+
+
+thrice.defvjp(lambda x, y: (J.sin(x) * y, (x, y)), lambda r, g: (3 * g * J.cos(r[0]) * r[1], None))
+
+
+def test_custom_vjp_keeps_its_rule():
+    f = from_jax(lambda x: thrice(x, 2.0) + thrice(x, x)[0])
+    g = lambda x: thrice(x, 2.0) + thrice(x, x)[0]  # noqa: E731
+    for lib, h in ((ft, f), (jax, g)):
+        loss = lambda x, h=h: h(x).sum()  # noqa: E731
+        each = lib.vmap(lib.grad(loss))(lib.numpy.stack([V, 2 * V]))
+        inside = lib.grad(lambda x, lib=lib, h=h: lib.vmap(h)(x[:, None]).sum())(V)
+        again = lib.jit(lib.grad(lambda x, loss=loss, lib=lib: lib.grad(loss)(x).sum()))(V)
+        if lib is ft:
+            ours = [each, inside, again, lib.grad(loss)(V), lib.jit(lib.grad(loss))(V)]
+        else:
+            wanted = [each, inside, again, lib.grad(loss)(V), lib.grad(loss)(V)]
+    for a, b in zip(ours, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5)
+    _, moved = ft.jvp(from_jax(lambda x: thrice(x, 2.0)), (V,), (np.ones_like(V),))
+    np.testing.assert_allclose(moved, 6 * np.cos(V), rtol=1e-6)  # JAX refuses forward mode
+
+
+def test_forward_mode_through_custom_vjp_inside_the_function():
+    push = lambda x, t: jax.jvp(lambda x: thrice(x, 2.0), (x,), (t,))[1]  # noqa: E731
+    f = from_jax(push)
+    np.testing.assert_allclose(ft.jit(f)(V, V), 6 * np.cos(V) * V, rtol=1e-6)
+    np.testing.assert_allclose(
+        ft.grad(lambda t: f(V, t).sum())(V), 6 * np.cos(V), rtol=1e-6
+    )  # fmt: skip
+
+
+def test_rules_with_symbolic_zeros():
+    @jax.custom_vjp
+    def f(x, y):
+        return x * y
+
+    seen = []
+
+    def fwd(x, y):
+        seen.append((x.perturbed, y.perturbed))
+        return x.value * y.value, (x.value, y.value)
+
+    f.defvjp(fwd, lambda r, g: (10 * g * r[1], 100 * g * r[0]), symbolic_zeros=True)
+    g = from_jax(f)
+    assert float(ft.grad(g)(2.0, 3.0)) == 30.0
+    assert float(ft.grad(g, 1)(2.0, 3.0)) == 200.0
+    assert seen == [(True, False), (False, True)]
+
+
+def test_custom_jvp_keeps_its_rule():
+    @partial(jax.custom_jvp, nondiff_argnums=(0,))
+    def apply(f, x, n):
+        return f(x) * n
+
+    @apply.defjvp
+    def rule(f, primals, tangents):
+        (x, n), (dx, _) = primals, tangents
+        return apply(f, x, n), 7 * dx * J.cos(x) * n
+
+    def f(x):
+        return apply(J.sin, x, 3) * x
+
+    g = from_jax(f)
+    for h, k in ((ft.grad(g), jax.grad(f)), (ft.hessian(g), jax.hessian(f))):
+        np.testing.assert_allclose(ft.jit(h)(0.7), k(0.7), rtol=1e-6)
+    np.testing.assert_allclose(ft.vmap(ft.grad(g))(V), jax.vmap(jax.grad(f))(V), rtol=1e-5)
+    assert "custom_jvp_call" in str(ft.make_ir(g)(0.7))
+
+
+@pytest.mark.parametrize("length", range(4))
+@pytest.mark.parametrize("inside", [False, True])
+def test_rules_are_kept_however_short_the_function_is(length, inside):
+    """Of its operand itself, or of a result; the rules are told by factors of 5, 7 and 100."""
+
+    def body(x):
+        for _ in range(length):
+            x = J.sin(x)
+        return x
+
+    by_jvp, by_vjp = jax.custom_jvp(body), jax.custom_vjp(body)
+    by_jvp.defjvp(lambda primals, tangents: (body(*primals), 5 * tangents[0]))
+    by_vjp.defvjp(lambda x: (body(x), None), lambda _, ct: (7 * ct,))
+    by_vmap = jax.custom_batching.custom_vmap(body)
+    by_vmap.def_vmap(lambda n, batched, x: (body(x) + 100, True))
+    for f, transform in ((by_jvp, "grad"), (by_vjp, "grad"), (by_vmap, "vmap")):
+        whole = (lambda x, f=f: f(x * x) * 2) if inside else f
+        ours, theirs = [
+            getattr(lib, transform)(g) for lib, g in ((ft, from_jax(whole)), (jax, whole))
+        ]
+        x = V if transform == "vmap" else V[0]
+        [found] = ft.interpret(ft.make_ir(ours)(x), x)
+        np.testing.assert_allclose(found, theirs(x), rtol=1e-6)
+
+
+def test_custom_vmap_keeps_its_rule():
+    @jax.custom_batching.custom_vmap
+    def f(x, y):
+        return x * y
+
+    @f.def_vmap
+    def rule(n, batched, x, y):
+        return x * y + 100 * n, True
+
+    for args, axes in (((V, 2.0), (0, None)), ((V, V), 0)):
+        np.testing.assert_allclose(ft.vmap(from_jax(f), axes)(*args), jax.vmap(f, axes)(*args))
+    assert float(from_jax(f)(2.0, 3.0)) == 6.0
+
+
+def test_linear_call_keeps_its_transpose():
+    def f(x, y):
+        divide = lambda r, v: v / r  # noqa: E731
+        return jax.custom_derivatives.linear_call(divide, lambda r, t: 5 * t / r, y, x)
+
+    assert float(ft.grad(from_jax(f))(3.0, 2.0)) == float(jax.grad(f)(3.0, 2.0)) == 2.5
+
+
+@pytest.mark.parametrize("name", ["nothing_saveable", "dots_saveable", "everything_saveable"])
+def test_checkpoint_policies(name):
+    policy = getattr(jax.checkpoint_policies, name)
+
+    def f(x):
+        return J.sin(J.cos(x) @ J.outer(x, J.sin(x))).sum()
+
+    kept = jax.checkpoint(f, policy=policy)
+    for g in (ft.grad(from_jax(kept)), from_jax(jax.grad(kept))):
+        np.testing.assert_allclose(ft.jit(g)(V), jax.grad(f)(V), rtol=1e-5)
+
+
+# --- beyond one program ---------------------------------------------------------------------------
+
+COLLECTIVES = {
+    "psum": lambda x: L.psum(x, "i"),
+    "pmean": lambda x: L.pmean(x, "i"),
+    "pmax": lambda x: x - L.pmax(x, "i"),
+    "all_gather": lambda x: L.all_gather(x, "i"),
+    "all_gather, tiled": lambda x: L.all_gather(x[None], "i", tiled=True),
+    "all_to_all": lambda x: L.all_to_all(x * J.arange(4.0), "i", 0, 0),
+    "psum_scatter": lambda x: L.psum_scatter(x * J.arange(4.0), "i"),
+    "ppermute": lambda x: L.ppermute(x, "i", [(0, 1), (1, 2), (2, 3), (3, 0)]),
+    "axis_index": lambda x: x + L.axis_index("i"),
+}
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_collectives(name):
+    f = COLLECTIVES[name]
+    ours, theirs = ft.vmap(from_jax(f), axis_name="i")(V), jax.vmap(f, axis_name="i")(V)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+
+
+def test_callbacks(capfd):
+    seen = []
+
+    def f(x):
+        jax.debug.callback(lambda a, k: seen.append((k, np.asarray(a))), x, k="seen")
+        jax.debug.print("x = {x}, {}", x.sum(), x=x[0])
+        y = jax.pure_callback(lambda a: np.sin(a), x, x, vmap_method="sequential")
+        return y + io_callback(lambda a: np.cos(a), x, x)
+
+    for run in (from_jax(f), ft.jit(from_jax(f))):
+        np.testing.assert_allclose(run(V), np.sin(V) + np.cos(V), rtol=1e-6)
+        ft.effects_barrier()
+    assert [k for k, _ in seen] == ["seen", "seen"]
+    assert capfd.readouterr().out.count("x = 0.3") == 2
+
+
+def test_keys_and_generators():
+    for impl in ("threefry2x32", "rbg"):
+        key = R.key(3, impl=impl)
+        draw = lambda k: R.normal(R.fold_in(R.split(k)[0], 4), (3,))  # noqa: E731
+        np.testing.assert_array_equal(ft.jit(from_jax(draw))(key), jax.jit(draw)(key))
+        keys = ft.jit(from_jax(lambda k: R.split(k, (2, 2))))(key)
+        assert keys.dtype == key.dtype
+        assert keys.shape == (2, 2)
+    keys = R.split(R.key(3), 3)
+    np.testing.assert_array_equal(ft.vmap(from_jax(R.uniform))(keys), jax.vmap(R.uniform)(keys))
+
+
+def test_shardings_are_accepted():
+    mesh = jax.make_mesh((1,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
+    where = jax.NamedSharding(mesh, jax.P("d"))
+
+    def f(x):
+        x = L.with_sharding_constraint(x * 2, where)
+        return jax.device_put(jax.jit(J.sin, out_shardings=where)(x), where)
+
+    np.testing.assert_allclose(ft.jit(from_jax(f))(V), np.sin(2 * V), rtol=1e-6)

@@ -1,0 +1,172 @@
+"""The house rules that no reader of one file sees: who may import whom, how long a file is.
+
+Each test looks at all files and lists every place that breaks its rule.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.faults.planted import FAULTS
+
+pytestmark = pytest.mark.smoke
+
+ROOT = Path(__file__).parents[2] / "functrans"
+TEXTS = {path: path.read_text() for path in sorted(ROOT.rglob("*.py"))}
+TREES = {path: ast.parse(text) for path, text in TEXTS.items()}
+
+# A file may import from its own layer and from those before it.
+LAYERS = [
+    {"errors", "flags", "loading", "pytrees"},
+    {"ir"},
+    {"tracer", "tree_checks"},
+    {"flat"},
+    {"trace"},
+    {"primitives"},
+    {"transforms"},
+    {"passes"},
+    {"backends"},
+    {"lax"},
+    {"numpy"},
+    {"random", "ops"},
+    {"nn", "image"},
+    {"api", "flatten_util"},
+    {"interop", "inspect"},
+    {"scipy"},  # its long tail is imported from JAX
+    {"__init__", "__main__"},
+]
+RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+# Public modules that only hand on names from other layers, as `tree_util` does.
+FACADES = {
+    "ad_checkpoint",
+    "tree",
+    "tree_util",
+    "dtypes",
+    "custom_derivatives",
+    "typing",
+    "util",
+    "core",
+    "stages",
+    "debug",
+    "custom_batching",
+    "experimental",
+}
+
+MAY_USE_JAX_INTERNALS = ("backends/xla.py", "interop/")
+MAX_LINES = 500
+# Runs pieces of the library's own references with what is known of their arguments.
+EVALUATES = "inspect/python_source/expressions.py"
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def layer(path: Path) -> str:
+    return relative(path).partition("/")[0].removesuffix(".py")
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path) for path in TEXTS}
+
+
+def imported(path: Path) -> list[tuple[ast.stmt, str]]:
+    """Every module that a file imports, with the statement."""
+    found: list[tuple[ast.stmt, str]] = []
+    for node in ast.walk(TREES[path]):
+        if isinstance(node, ast.Import):
+            found += [(node, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{relative(path)}:{node.lineno}: a relative import"
+            base = node.module or ""
+            for alias in node.names:
+                full = f"{base}.{alias.name}"
+                found.append((node, full if full in MODULES else base))
+    return found
+
+
+IMPORTED = {path: imported(path) for path in TEXTS}
+
+
+def none(broken: list[str]) -> None:
+    assert not broken, "\n" + "\n".join(broken)
+
+
+def test_every_module_has_a_layer():
+    assert {layer(path) for path in TEXTS} <= set(RANK) | FACADES
+
+
+def test_imports_point_to_the_left():
+    broken = []
+    for path in TEXTS:
+        here = RANK.get(layer(path), RANK["__init__"])
+        for node, name in IMPORTED[path]:
+            if name == "functrans" or name.startswith("functrans."):
+                there = name.split(".")[1] if "." in name else "__init__"
+                rank = RANK.get(there, RANK["interop"])
+                beside = there != layer(path) and rank == here
+                if rank > here or (beside and not {there, layer(path)} <= LAYERS[0]):
+                    where = f"{relative(path)}:{node.lineno}"
+                    broken.append(f"{where}: {layer(path)} may not import {there}")
+    none(broken)
+
+
+def test_no_import_inside_a_function():
+    broken = []
+    for path, tree in TREES.items():
+        functions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+        inside = {n for f in ast.walk(tree) if isinstance(f, functions) for n in ast.walk(f)}
+        broken += [
+            f"{relative(path)}:{node.lineno}: {name} is imported inside a function"
+            for node, name in IMPORTED[path]
+            if node in inside and name.startswith("functrans")
+        ]
+    none(broken)
+
+
+def test_who_may_use_the_internals_of_jax():
+    none([
+        f"{relative(path)}:{node.lineno}: {name}"
+        for path in TEXTS if not relative(path).startswith(MAY_USE_JAX_INTERNALS)
+        for node, name in IMPORTED[path] if re.match(r"jax\._src|jaxlib|jax\.interpreters", name)
+    ])  # fmt: skip
+
+
+def test_files_are_short():
+    tests = Path(__file__).parents[1]
+    files = [*TEXTS, *tests.rglob("*.py"), *tests.rglob("*.txt")]
+    lengths = {path: len(path.read_text().splitlines()) for path in files}
+    none([f"{path}: {n} lines" for path, n in lengths.items() if n > MAX_LINES])
+
+
+def test_files_are_silent_and_evaluate_no_text():
+    broken = []
+    for path, tree in TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                where, name = f"{relative(path)}:{node.lineno}", node.func.id
+                if name == "print" or (name in ("eval", "exec") and relative(path) != EVALUATES):
+                    broken.append(f"{where}: library code calls {name}")
+    none(broken)
+
+
+def test_nothing_is_left_to_do():
+    found = {p: re.search(r"\b(TODO|FIXME|XXX|HACK)\b", text) for p, text in TEXTS.items()}
+    none([f"{relative(path)}: {left.group()}" for path, left in found.items() if left])
+
+
+def test_planted_faults_fit_the_code_that_they_spoil():
+    """At least three in each folder; each is one edit, and what it makes is Python."""
+    folders = [fault.file.split("/")[1] for fault in FAULTS.values()]
+    rooms = {layer(path) for path in TEXTS if path.parent != ROOT} - FACADES
+    assert {room: 3 for room in rooms} == {room: min(3, folders.count(room)) for room in rooms}
+    for fault in FAULTS.values():
+        assert fault.applied() != TEXTS[ROOT.parent / fault.file], fault.name

@@ -1,0 +1,472 @@
+"""`jit` and its relatives against `jax.jit`, option by option."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
+
+import functrans as ft
+import functrans.numpy as fnp
+from functrans.api.programs import make_ir
+from tests.support.closeness import assert_close
+
+pytestmark = pytest.mark.smoke
+
+X = np.array([0.5, -1.25, 2.0], "float32")
+Y = np.array([1.0, 0.25, -0.5], "float32")
+
+
+def assert_same(ours: Any, theirs: Any) -> None:
+    left, right = jax.tree_util.tree_flatten(ours), jax.tree_util.tree_flatten(theirs)
+    assert left[1] == right[1]
+    assert_close(left[0], right[0])
+    assert [y.weak_type for y in left[0]] == [y.weak_type for y in right[0]]
+
+
+class Counted:
+    """A function that counts how often Python runs it."""
+
+    def __init__(self, fun: Callable[..., Any]):
+        self.fun = fun
+        self.runs = 0
+        functools.update_wrapper(self, fun)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self.runs += 1
+        return self.fun(*args, **kwargs)
+
+
+# --- what is passed and returned ------------------------------------------------------------------
+
+
+class Model:
+    def __init__(self, scale: float):
+        self.scale = scale
+
+    def __call__(self, x: Any) -> Any:
+        return x * self.scale
+
+    def double(self, x: Any) -> Any:
+        return self(x) * 2
+
+    @staticmethod
+    def half(x: Any) -> Any:
+        return x / 2
+
+    @classmethod
+    def made(cls, x: Any) -> Any:
+        return cls(3.0)(x)
+
+
+def with_defaults(x, scale=2.0, *, shift=1.0):
+    """Scale and shift."""
+    return x * scale + shift
+
+
+SHAPES_OF_CALLS: dict[str, Callable[[Any, Any], Any]] = {
+    "defaults": lambda L, np: L.jit(with_defaults)(X),
+    "positional": lambda L, np: L.jit(with_defaults)(X, 3.0),
+    "keyword": lambda L, np: L.jit(with_defaults)(X, shift=Y, scale=3),
+    "keyword only": lambda L, np: L.jit(lambda *, a, b: a - b)(a=X, b=Y),
+    "variadic": lambda L, np: L.jit(lambda *xs, **ys: (xs, ys))(X, 1, k=Y),
+    "no arguments": lambda L, np: L.jit(lambda: np.ones(3))(),
+    "no results": lambda L, np: L.jit(lambda x: None)(X),
+    "no array in the result": lambda L, np: L.jit(lambda x: {"a": (), "b": [None]})(X),
+    "unchanged input": lambda L, np: L.jit(lambda x, n: (x, n, x))(X, 3),
+    "constants": lambda L, np: L.jit(lambda x: (1, 2.0, True, 1j, np.ones(2), X))(Y),
+    "constant closed over": lambda L, np: L.jit(lambda x: x + X)(Y),
+    "same result twice": lambda L, np: L.jit(lambda x: [y := x * 2, y])(X),
+    "unused": lambda L, np: L.jit(lambda x, y: y)(X, Y),
+    "nested pytrees": lambda L, np: L.jit(lambda t: {"s": t["a"][0] + t["a"][1]["b"], "t": (t,)})(
+        {"a": [X, {"b": Y}], "n": None}
+    ),
+    "method": lambda L, np: L.jit(Model(3.0).double)(X),
+    "static method": lambda L, np: L.jit(Model.half)(X),
+    "class method": lambda L, np: L.jit(Model.made)(X),
+    "callable object": lambda L, np: L.jit(Model(3.0))(X),
+    "partial": lambda L, np: L.jit(functools.partial(with_defaults, scale=4.0))(X),
+    "partial, positional": lambda L, np: L.jit(functools.partial(with_defaults, X))(4.0),
+    "library function": lambda L, np: L.jit(np.sin)(X),
+    "jit of jit": lambda L, np: L.jit(L.jit(L.jit(lambda x: x * 2)))(X),
+    "jit of grad": lambda L, np: L.jit(L.grad(lambda x: np.sum(x * x)))(X),
+    "jit of vmap": lambda L, np: L.jit(L.vmap(lambda x: x * 2))(X),
+    "NumPy scalars": lambda L, np: L.jit(lambda a, b: (a * 2, b * 2))(X[0], X.dtype.type(3)),
+    "bool": lambda L, np: L.jit(lambda a: (a, np.where(a, 1, 2)))(True),
+    "complex": lambda L, np: L.jit(lambda a: a * 2)(1.0 + 2j),
+    "decorator": lambda L, np: L.jit(static_argnames="n")(lambda x, n: x * n)(X, n=3),
+    "decorator without arguments": lambda L, np: L.jit()(lambda x: x * 2)(X),
+    # static
+    "static_argnums=1": lambda L, np: L.jit(lambda x, n: x * len(n), static_argnums=1)(X, "abc"),
+    "static_argnums=(0, 2)": lambda L, np: L.jit(lambda f, x, n: f(x) * n, static_argnums=(0, 2))(
+        np.sin, X, 3
+    ),
+    "static_argnums=-1": lambda L, np: L.jit(lambda x, n: x * len(n), static_argnums=-1)(X, (1, 2)),
+    "static_argnums by name": lambda L, np: L.jit(lambda x, n: x * len(n), static_argnums=1)(
+        X, n="abc"
+    ),
+    "static_argnames": lambda L, np: L.jit(lambda x, n: x * len(n), static_argnames="n")(X, n="ab"),
+    "static_argnames by position": lambda L, np: L.jit(
+        lambda x, n: x * len(n), static_argnames=("n",)
+    )(X, "ab"),
+    "static keyword only": lambda L, np: L.jit(lambda x, *, n: x * len(n), static_argnames="n")(
+        X, n="ab"
+    ),
+    "static with a default": lambda L, np: L.jit(
+        lambda x, n="abc": x * len(n), static_argnames="n"
+    )(X),
+    "static of a method": lambda L, np: L.jit(lambda model, x: model(x), static_argnums=0)(
+        Model(2.0), X
+    ),
+    "static shape": lambda L, np: L.jit(lambda shape: np.zeros(shape), static_argnums=0)((2, 3)),
+    "static axis inside": lambda L, np: L.jit(
+        lambda y: L.jit(lambda x, axis: np.sum(x, axis), static_argnums=1)(y, 0)
+    )(X),
+    # other options
+    "donate_argnums": lambda L, np: L.jit(lambda x, y: x + y, donate_argnums=0)(jnp.asarray(X), Y),
+    "keep_unused": lambda L, np: L.jit(lambda x, y: y, keep_unused=True)(X, Y),
+    "inline": lambda L, np: L.jit(lambda x: L.jit(lambda y: y * 2, inline=True)(x))(X),
+    "compiler_options": lambda L, np: L.jit(
+        lambda x: x * 2, compiler_options={"xla_cpu_enable_fast_math": False}
+    )(X),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES_OF_CALLS)
+def test_calls(name: str):
+    build = SHAPES_OF_CALLS[name]
+    assert_same(build(ft, fnp), build(jax, jnp))
+
+
+def test_it_looks_like_the_function():
+    f = ft.jit(with_defaults)
+    assert f.__name__ == "with_defaults"
+    assert f.__doc__ == "Scale and shift."
+    assert f.__wrapped__ is with_defaults
+
+
+def test_a_method_can_be_decorated():
+    class Layer:
+        def __init__(self, w: Any):
+            self.w = w
+
+        @functools.partial(ft.jit, static_argnums=0)
+        def apply(self, x: Any) -> Any:
+            return x * self.w
+
+    assert_close(Layer(2.0).apply(X), X * 2)
+
+
+def test_a_jitted_method_binds_its_object():
+    @jax.tree_util.register_pytree_node_class
+    class Layer:
+        def __init__(self, w: Any):
+            self.w = w
+
+        def tree_flatten(self) -> tuple:
+            return (self.w,), None
+
+        @classmethod
+        def tree_unflatten(cls, _: Any, children: Any) -> Layer:
+            return cls(*children)
+
+        @ft.jit
+        def apply(self, x: Any) -> Any:
+            return x * self.w
+
+    assert_close(Layer(Y).apply(X), X * Y)
+
+
+# --- how often it traces --------------------------------------------------------------------------
+
+
+def test_one_trace_per_signature():
+    counted = Counted(lambda x: x * 2)
+    f = ft.jit(counted)
+    for _ in range(3):
+        f(X)
+    assert counted.runs == 1
+    f(X[:2])
+    f(X.astype("int32"))
+    assert counted.runs == 3
+    f(1.0)
+    f(2.0)
+    assert counted.runs == 4  # weak: another signature, whatever the number
+    f(jnp.asarray(X))
+    assert counted.runs == 4
+
+
+def test_one_trace_per_static_value():
+    counted = Counted(lambda x, n: x * n)
+    f = ft.jit(counted, static_argnums=1)
+    f(X, 2), f(X, 2), f(X, 3), f(X, 2)
+    assert counted.runs == 2
+
+
+def test_inside_other_transformations():
+    counted = Counted(lambda x: x * 2)
+    f = ft.jit(counted)
+    ft.vmap(f)(X)
+    ft.grad(f)(1.0)
+    ft.grad(f)(2.0)
+    runs = counted.runs
+    ft.grad(f)(3.0)
+    assert counted.runs == runs
+
+
+def test_clear_cache():
+    counted = Counted(lambda x: x * 2)
+    f = ft.jit(counted)
+    f(X)
+    f.clear_cache()
+    f(X)
+    assert counted.runs == 2
+
+
+def test_clear_caches():
+    counted = Counted(lambda x: x * 2)
+    f = ft.jit(counted)
+    f(X), ft.vmap(f)(X)
+    runs = counted.runs
+    ft.clear_caches()
+    assert_close(f(X), X * 2)
+    assert_close(ft.vmap(f)(X), X * 2)
+    assert counted.runs == 2 * runs
+    assert_close(fnp.sin(X), np.sin(X))
+
+
+# --- buffers and devices --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options", [{"donate_argnums": 0}, {"donate_argnums": (0,)}, {"donate_argnames": "x"}]
+)
+def test_a_donated_buffer_is_gone(options: dict):
+    f = ft.jit(lambda x, y: x + y, **options)
+    x, y = jnp.asarray(X) + 0, jnp.asarray(Y) + 0
+    assert_close(f(x, y), X + Y)
+    assert x.is_deleted()
+    assert not y.is_deleted()
+
+
+def test_donation_inside_a_transformation_keeps_the_buffer():
+    f = ft.jit(lambda x: fnp.sum(x * x), donate_argnums=0)
+    x = jnp.asarray(X) + 0
+    ft.grad(f)(x)
+    assert not x.is_deleted()
+
+
+def test_shardings():
+    mesh = Mesh(np.array(jax.devices()[:1]), ("i",))
+    rows = NamedSharding(mesh, PartitionSpec("i"))
+    whole = NamedSharding(mesh, PartitionSpec())
+    f = ft.jit(lambda x, y: (x + y, x * 2), in_shardings=(rows, whole), out_shardings=(whole, rows))
+    a, b = f(X, Y)
+    assert_close((a, b), (X + Y, X * 2))
+    assert a.sharding.is_equivalent_to(whole, 1)
+    assert b.sharding.is_equivalent_to(rows, 1)
+    text = f.lower(X, Y).as_text()
+    assert "sharding" in text
+    one = SingleDeviceSharding(jax.devices()[0])
+    assert ft.jit(lambda x: x * 2, out_shardings=one)(X).sharding == one
+
+
+def test_device():
+    with pytest.warns(DeprecationWarning, match="device argument on jit"):
+        f = ft.jit(lambda x: x * 2, device=jax.devices()[0])
+    assert f(X).devices() == {jax.devices()[0]}
+
+
+def test_unused_arguments():
+    def names(**options: Any) -> int:
+        text = ft.jit(lambda x, y: y * 2, **options).lower(X, Y).as_text()
+        main = next(line for line in text.splitlines() if "@main" in line)
+        return main.count("tensor<3xf32>") - 1  # one of them is the result
+
+    assert names() == 1
+    assert names(keep_unused=True) == 2
+
+
+# --- ahead of time --------------------------------------------------------------------------------
+
+
+def test_ahead_of_time():
+    f = ft.jit(lambda x, y: {"out": fnp.sin(x) @ y})
+    lowered = f.lower(X, Y)
+    assert "stablehlo.sine" in lowered.as_text()
+    assert lowered.out_info["out"].shape == ()
+    compiled = lowered.compile()
+    assert_close(compiled(X, Y)["out"], np.sin(X) @ Y)
+    assert compiled.cost_analysis()["flops"] > 0
+    assert compiled.memory_analysis().argument_size_in_bytes >= 24
+    assert "sine" in compiled.as_text()
+    with pytest.raises(TypeError):
+        compiled(X[:2], Y[:2])
+
+
+def test_trace():
+    traced = ft.jit(lambda x: x * 2).trace(ft.ShapeDtypeStruct((3,), "float32"))
+    assert traced.out_info.shape == (3,)
+    assert_close(traced.lower().compile()(X), X * 2)
+
+
+def test_lowering_for_another_platform():
+    f = ft.jit(lambda x: fnp.sin(x) * 2)
+    text = f.trace(X).lower(lowering_platforms=("tpu",)).as_text()
+    assert "stablehlo.sine" in text
+    text = f.trace(X).lower(lowering_platforms=("cpu", "cuda")).as_text()
+    assert "stablehlo.sine" in text
+
+
+def test_lower_with_static_arguments():
+    f = ft.jit(lambda x, n: x * len(n), static_argnames="n")
+    assert_close(f.lower(X, n="ab").compile()(X), X * 2)
+
+
+def test_the_program_can_be_read():
+    program = ft.jit(lambda x: fnp.sin(x) * 2).program(X)
+    assert [e.primitive.name for e in program.equations] == ["sin", "mul"]
+
+
+def test_a_nested_function_is_emitted_once():
+    inner = ft.jit(lambda x: fnp.sin(x) * 2)
+
+    def model(x):
+        return inner(inner(inner(x)))
+
+    text = ft.jit(model).lower(X).as_text()
+    assert text.count("stablehlo.sine") == 1
+    assert text.count("call @") == 3
+
+
+# --- eval_shape, make_ir --------------------------------------------------------------------------
+
+SHAPES: dict[str, Callable[[Any, Any], Any]] = {
+    "array": lambda L, np: L.eval_shape(lambda x: np.outer(x, x), X),
+    "struct": lambda L, np: L.eval_shape(
+        lambda x: {"y": x @ x}, jax.ShapeDtypeStruct((3, 3), "float32")
+    ),
+    "pytree": lambda L, np: L.eval_shape(lambda p, *, k: (p["a"] * k, None, 2), {"a": X}, k=3),
+    "grad": lambda L, np: L.eval_shape(L.grad(lambda x: np.sum(x)), X),
+    "vmap": lambda L, np: L.eval_shape(L.vmap(lambda x: x > 0), X),
+    "jit": lambda L, np: L.jit(lambda x, y: (x, y * 2)).eval_shape(X, 1),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_eval_shape(name: str):
+    ours, theirs = SHAPES[name](ft, fnp), SHAPES[name](jax, jnp)
+    assert jax.tree_util.tree_structure(ours) == jax.tree_util.tree_structure(theirs)
+    for x, y in zip(*map(jax.tree_util.tree_leaves, (ours, theirs)), strict=True):
+        assert (x.shape, x.dtype, x.weak_type) == (y.shape, y.dtype, y.weak_type)
+
+
+def test_eval_shape_computes_nothing():
+    huge = ft.ShapeDtypeStruct((1 << 20, 1 << 20), "float32")
+    assert ft.eval_shape(lambda x: fnp.sum(x @ x, 0), huge).shape == (1 << 20,)
+
+
+def test_make_ir_takes_static_arguments():
+    program = make_ir(lambda x, n: x * len(n), static_argnums=1)(X, "ab")
+    assert len(program.inputs) == 1
+    assert_close(ft.interpret(program, X), [X * 2])
+
+
+# --- misuse ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("misuse", "error"),
+    [
+        (lambda L: L.jit(3), TypeError),
+        (lambda L: L.jit(lambda x: x)("text"), TypeError),
+        (lambda L: L.jit(lambda x: "text")(X), TypeError),
+        (lambda L: L.jit(lambda x, n: x, static_argnums=1)(X, [1]), ValueError),
+        (lambda L: L.jit(lambda x: x)(X, X), TypeError),
+        (lambda L: L.jit(lambda x: x, static_argnums=5), ValueError),
+        (lambda L: L.jit(lambda x: x, static_argnames="q"), ValueError),
+        (lambda L: L.jit(lambda x: x, donate_argnums=0, static_argnums=0), ValueError),
+        (lambda L: L.jit(lambda x: x + undefined)(X), NameError),  # noqa: F821
+    ],
+    ids=[
+        "not a function", "text", "returns text", "unhashable", "too many", "static out of range",
+        "static name unknown", "donated and static", "the user's own error",
+    ],
+)  # fmt: skip
+def test_misuse_raises_what_jax_raises(misuse: Callable[[Any], Any], error: type):
+    for library in (jax, ft):
+        with pytest.raises(error):
+            misuse(library)
+    assert_close(ft.jit(lambda x: x * 2)(X), X * 2)
+
+
+def test_the_switch_of_jax_runs_python():
+    def f(x):
+        return fnp.sum(fnp.sin(x)) if float(x[0]) > 0 else x
+
+    with jax.disable_jit():
+        assert_close(ft.jit(f)(jnp.ones(3)), np.sum(np.sin(np.ones(3, "float32"))))
+        assert_close(ft.grad(f)(jnp.ones(3)), np.cos(np.ones(3, "float32")))
+    with pytest.raises(ft.errors.AbstractValueError):
+        ft.jit(f)(jnp.ones(3))
+
+
+def test_jit_of_one_function_traces_once_and_keeps_nothing_alive():
+    traces = []
+
+    def made():
+        big = jnp.ones(3)
+
+        def f(x, k=1):
+            traces.append(k)
+            return x * k + big
+
+        for _ in range(3):
+            ft.jit(f)(jnp.ones(3))
+            ft.jit(f, static_argnames="k")(jnp.ones(3), k=2)
+            ft.jit(f, static_argnums=1)(jnp.ones(3), 2)
+        assert traces == [1, 2, 2]  # by position is another signature, as in JAX
+        for _ in range(3):
+            ft.grad(lambda x: ft.jit(f)(x).sum())(jnp.ones(3))
+        assert traces == [1, 2, 2, 1]  # inside a transformation it has a program of its own
+        ft.jit(f, passes=())(jnp.ones(3))
+        assert len(traces) == 5
+        return weakref.ref(f), ft.jit(lambda x: x * 3).lower
+
+    function, lower = made()
+    gc.collect()
+    assert function() is None
+    assert lower(2.0).compile()(2.0) == 6.0  # what is still there keeps its function
+
+
+@pytest.mark.parametrize(
+    "transform", [ft.grad, ft.value_and_grad, ft.jacfwd, ft.jacrev, ft.vmap, ft.checkpoint]
+)
+def test_what_is_made_of_a_jitted_function_does_not_pass_for_it(transform):
+    made = transform(ft.jit(jnp.sin))
+    for name in ("lower", "program", "trace", "clear_cache"):
+        assert not hasattr(made, name)
+    assert made.__name__ == "sin"
+
+
+def test_messages_name_arguments_behind_static_ones():
+    @functools.partial(ft.jit, static_argnums=0, static_argnames="p")
+    def f(n, x, y, *, p=2, z=0.0):
+        return x if y + z > n else -x
+
+    for call in (
+        lambda: f(3, 1.0, 2.0),
+        lambda: f(3, 1.0, 2.0, p=1, z=1.0),
+        lambda: ft.jit(lambda a: f(3, a, a, p=1))(1.0),
+        lambda: f.program(3, 1.0, 2.0),
+    ):
+        with pytest.raises(ft.errors.AbstractBoolError, match=r"depends on y(, z)?\)"):
+            call()

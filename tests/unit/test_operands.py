@@ -1,0 +1,230 @@
+"""Operators of traced arrays with what is no array: who is asked, and when it is an error."""
+
+from __future__ import annotations
+
+import operator
+from array import array
+from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
+from datetime import timedelta
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import functrans as ft
+from functrans import errors
+
+pytestmark = pytest.mark.smoke
+
+X = np.array([1.0, 2.0, 3.0], np.float32)
+BINARY = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
+    "//": operator.floordiv, "%": operator.mod, "**": operator.pow, "@": operator.matmul,
+    "&": operator.and_, "|": operator.or_, "^": operator.xor, "<<": operator.lshift,
+    ">>": operator.rshift, "divmod": divmod,
+}  # fmt: skip
+ORDER = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+NAMES = {
+    "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow",
+    "@": "matmul", "&": "and", "|": "or", "^": "xor", "<<": "lshift", ">>": "rshift",
+    "divmod": "divmod",
+}  # fmt: skip
+NO_ARRAYS = [None, {}, {"w": X}, {1}, "text", [1.0], (1.0, 2.0), len, object(), int]
+
+
+def message(f, x=X):
+    with pytest.raises(errors.NotAnArray) as found:
+        ft.jit(f)(x)
+    return str(found.value)
+
+
+@pytest.mark.parametrize("sign", [*BINARY, *ORDER])
+@pytest.mark.parametrize("other", NO_ARRAYS, ids=lambda x: type(x).__name__)
+def test_the_operator_both_types_and_the_line_are_named(sign, other):
+    function = (BINARY | ORDER)[sign]
+    kind = "None" if other is None else type(other).__qualname__
+    said = message(lambda x: function(x, other))
+    assert (f"divmod(f32[3], {kind})" if sign == "divmod" else f"f32[3] {sign} {kind}: ") in said
+    assert "test_operands.py" in said
+    if sign == "%" and isinstance(other, str):
+        return  # formats
+    said = message(lambda x: function(other, x))
+    wanted = f"f32[3] {MIRRORED[sign]} {kind}" if sign in ORDER else f"{kind} {sign} f32[3]"
+    assert (f"divmod({kind}, f32[3])" if sign == "divmod" else f"{wanted}: ") in said
+
+
+TRANSFORMATIONS = {
+    "grad": lambda f: ft.grad(f)(1.0),
+    "vmap": lambda f: ft.vmap(f)(X),
+    "make_ir": lambda f: ft.make_ir(f)(X),
+    "jvp": lambda f: ft.jvp(f, (X,), (X,)),
+    "scan": lambda f: ft.lax.scan(lambda c, x: (f(c), x), X, None, length=2),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMATIONS)
+def test_under_each_transformation(name):
+    with pytest.raises(errors.NotAnArray, match=r"\+ dict"):
+        TRANSFORMATIONS[name](lambda v: v + {})
+
+
+class Answers:
+    """Defines every operator of both sides."""
+
+    def __eq__(self, other):
+        return ("==", other)
+
+    __hash__ = None
+
+
+class Declines:
+    """Defines every operator, and does not know traced arrays."""
+
+
+for _sign, _name in NAMES.items():
+    setattr(Answers, f"__{_name}__", lambda self, other, s=_sign: (s, "left"))
+    setattr(Answers, f"__r{_name}__", lambda self, other, s=_sign: (s, "right"))
+    setattr(Declines, f"__{_name}__", lambda self, other: NotImplemented)
+    setattr(Declines, f"__r{_name}__", lambda self, other: NotImplemented)
+for _sign, _name in zip(ORDER, ("lt", "le", "gt", "ge"), strict=True):
+    setattr(Answers, f"__{_name}__", lambda self, other, s=_sign: (s, "order"))
+    setattr(Declines, f"__{_name}__", lambda self, other: NotImplemented)
+
+
+@pytest.mark.parametrize("sign", [*BINARY, *ORDER])
+def test_a_class_with_the_operator_gets_its_turn(sign):
+    function = (BINARY | ORDER)[sign]
+    found = []
+
+    def f(x):
+        found.append(function(x, Answers()))
+        found.append(function(Answers(), x))
+        with pytest.raises(errors.NotAnArray, match="Declines"):
+            function(x, Declines())
+        with pytest.raises(errors.NotAnArray, match="Declines"):
+            function(Declines(), x)
+        return x
+
+    ft.jit(f)(X)
+    if sign in ORDER:
+        assert found == [(MIRRORED[sign], "order"), (sign, "order")]
+    else:
+        assert found == [(sign, "right"), (sign, "left")]
+
+
+Pair = namedtuple("Pair", "a b")
+OF_OTHER_LIBRARIES = [
+    Fraction(1, 2), Decimal(1), OrderedDict(a=1), Counter("a"), defaultdict(int), Pair(1, 2),
+    deque([1]), array("d", [1.0]), Path("a"), timedelta(1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("sign", [*BINARY, *ORDER])
+@pytest.mark.parametrize("other", OF_OTHER_LIBRARIES, ids=lambda x: type(x).__name__)
+def test_classes_of_other_libraries_that_decline(sign, other):
+    """Whatever of JAX works does, as a power by a fraction; the rest is an error of ours."""
+    operate = (BINARY | ORDER)[sign]
+    for swapped in (False, True):
+
+        def f(x, swapped=swapped):
+            if sign == "+":
+                return other + x if swapped else x + other
+            return operate(other, x) if swapped else operate(x, other)
+
+        try:
+            wanted = jax.jit(f)(X)
+        except TypeError:
+            with pytest.raises((errors.NotAnArray, errors.AbstractIndexError)) as found:
+                ft.jit(f)(X)
+            assert "test_operands.py" in str(found.value)
+        else:
+            assert_allclose(ft.jit(f)(X), wanted)
+
+
+def test_a_sequence_that_is_extended_by_an_array_takes_its_rows():
+    def f(x):
+        rows = deque()
+        rows += x
+        return rows[2]
+
+    assert ft.jit(f)(X) == jax.jit(f)(X) == 3
+
+    def g(x):
+        rows = array("d")
+        rows += x
+        return rows
+
+    assert "array + f32[3]: " in message(g)
+
+
+def test_a_call_of_an_operator_is_left_to_python():
+    def f(x):
+        rows = operator.iadd(deque(), x)
+        with pytest.raises(TypeError, match="concatenate"):
+            operator.add(rows, x)
+        assert "%s" % x  # noqa: UP031
+        return rows[2]
+
+    assert ft.jit(f)(X) == 3
+
+
+class Blocks:
+    """Python's way to say that there is no such operator."""
+
+    __radd__ = None
+
+
+def test_an_operator_that_is_none():
+    assert "f32[3] + Blocks: " in message(lambda x: x + Blocks())
+
+
+def test_a_sequence_asks_an_integer_how_often_it_is_repeated():
+    for repeated in (lambda n: [0] * n, lambda n: n * (0,), lambda n: "a" * n):
+        with pytest.raises(errors.AbstractIndexError, match="static_argnums"):
+            ft.jit(repeated)(2)
+
+
+@pytest.mark.parametrize("other", [None, "text", object()])
+def test_equality_with_what_is_no_array_is_identity(other):
+    found = []
+
+    def f(x):
+        found.extend([x == other, x != other, other == x, other != x, x == Answers()])
+        return x
+
+    ft.jit(f)(X)
+    assert found[:4] == [False, True, False, True]
+    assert found[4][0] == "=="
+
+
+@pytest.mark.parametrize("other", [{}, [1.0], (1.0,), {1.0}])
+def test_equality_with_a_container_is_refused(other):
+    for compared in (lambda x: x == other, lambda x: other == x, lambda x: x != other):
+        with pytest.raises(errors.NotAnArray, match="="):
+            ft.jit(compared)(X)
+        with pytest.raises(TypeError):
+            jax.jit(compared)(X)
+
+
+def test_augmented_assignment():
+    def f(x):
+        y = x
+        y += {}
+        return y
+
+    assert "f32[3] + dict" in message(f)
+
+
+def test_what_is_said_to_do():
+    assert "['a'][0], ['a'][1], ['b'], ['c'], ..." in message(
+        lambda x: x + {"a": (1, 2), "b": 3, "c": 4, "d": 5}
+    )
+    assert "list of numbers" in message(lambda x: x + {1: 1, "a": 2})  # has no order
+    assert "write float(...)" in message(lambda x: x + Fraction(1, 2))
+    assert "call it" in message(lambda x: x + len)
+    assert "entry" in message(lambda x: x - (x, x))

@@ -1,0 +1,432 @@
+"""The other passes: text before and after, and the pipeline."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import functrans as ft
+import functrans.lax as lax
+import functrans.numpy as fnp
+from functrans import errors
+from functrans.ir import Equation, Program, Var, check, equal, parse, show
+from functrans.ir.text import with_nested
+from functrans.passes import pipeline
+from functrans.primitives.transcendental import sin
+from tests.unit.rewriting import ALONE, XY, X, becomes, body
+
+pytestmark = pytest.mark.smoke
+
+# --- fold -----------------------------------------------------------------------------------------
+
+NONE = "program () {"
+FOLDED = {
+    "add": (f"{NONE} a: f32[3] = add 0.1:f32[3] 0.2:f32[3]; return a", "return 0.3:f32[3]"),
+    "wrapping": (f"{NONE} a: i8[3] = add 100:i8[3] 100:i8[3]; return a", "return -56:i8[3]"),
+    "a chain": (
+        f"{NONE} a: f32[] = div 1.0:f32[] 4.0:f32[]; b: f32[] = neg a; "
+        "c: f32[2] = broadcast_in_dim[shape=(2,), dimensions=()] b; return c",
+        "return -0.25:f32[2]",
+    ),
+    "compare": (f"{NONE} a: bool[] = lt 1.0:f32[] 2.0:f32[]; return a", "return True:bool[]"),
+    "saturating": (
+        f"{NONE} a: u8[] = convert_element_type[dtype=u8, weak_type=False] 300.5:f32[]; return a",
+        "return 255:u8[]",
+    ),
+    "sum": (
+        f"{NONE} a: f32[] = reduce_sum[axes=(0,)] 3.0:f32[4]; return a", "return 12.0:f32[]"
+    ),
+    "sum of -0.0": (
+        f"{NONE} a: f32[] = reduce_sum[axes=(0,)] -0.0:f32[4]; return a", "return 0.0:f32[]"
+    ),
+    "pad": (
+        f"{NONE} a: f32[4] = pad[config=((1, 0, 0),)] 0.0:f32[3] 0.0:f32[]; return a",
+        "return 0.0:f32[4]",
+    ),
+    "constant": (
+        f"{NONE} a: f32[2] = constant[values=(1.5, 1.5), shape=(2,), dtype=f32]; return a",
+        "return 1.5:f32[2]",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FOLDED)
+def test_fold(case):
+    becomes("fold", *FOLDED[case])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{NONE} a: f32[] = exp 1.0:f32[]; return a }}",
+        f"{NONE} a: f32[] = mul 1e-30:f32[] 1e-10:f32[]; return a }}",
+        f"{NONE} a: f32[] = max 0.0:f32[] -0.0:f32[]; return a }}",
+        f"{NONE} a: i32[] = div 1:i32[] 0:i32[]; return a }}",
+        f"{NONE} a: f32[] = reduce_sum[axes=(0,)] 0.1:f32[4]; return a }}",
+        f"{NONE} a: f32[2] = pad[config=((1, 0, 0),)] 0.0:f32[1] -0.0:f32[]; return a }}",
+        f"{NONE} a: f32[2] = constant[values=(0.0, -0.0), shape=(2,), dtype=f32]; return a }}",
+        f"{X} a: f32[3] = add x 1.0:f32[3]; return a }}",
+    ],
+)
+def test_what_fold_leaves_alone(text):
+    program = parse(text)
+    assert ft.passes.fold(program) is program
+
+
+# --- common subexpressions ------------------------------------------------------------------------
+
+
+def test_equal_equations_become_one():
+    becomes(
+        "common_subexpressions",
+        f"{XY} a: f32[3] = sin x; b: f32[3] = sin x; c: f32[3] = mul a y; d: f32[3] = mul y b; "
+        "e: f32[3] = sub c d; return e",
+        "c = sin a;d = mul c b;e = sub d d;return e",
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{X} a: f32[3] = add x 0.0:f32[3]; b: f32[3] = add x -0.0:f32[3]; return a, b }}",
+        f"{XY} a: f32[3] = max x y; b: f32[3] = max y x; return a, b }}",
+        f"{XY} a: f32[3] = sub x y; b: f32[3] = sub y x; return a, b }}",
+        f"{X} a: f32[3] = integer_pow[y=2] x; b: f32[3] = integer_pow[y=3] x; return a, b }}",
+        f"{X} a: f32[3] = optimization_barrier x; b: f32[3] = optimization_barrier x; "
+        "return a, b }",
+        "program () { a: f32[1] = constant[values=(0.0,), shape=(1,), dtype=f32]; "
+        "b: f32[1] = constant[values=(-0.0,), shape=(1,), dtype=f32]; return a, b }",
+        f"{X} a: f32[3] = convert_element_type[dtype=f32, weak_type=False] x; "
+        "b: ~f32[3] = convert_element_type[dtype=f32, weak_type=True] x; return a, b }",
+    ],
+)
+def test_what_is_not_the_same(text):
+    program = parse(text)
+    check(program)
+    assert ft.passes.common_subexpressions(program) is program
+
+
+def test_what_a_checkpoint_computes_again_stays():
+    def loss(x):
+        f = ft.checkpoint(lambda x: fnp.sin(fnp.sin(x)))
+        return fnp.sum(f(f(x)))
+
+    program = ft.make_ir(ft.grad(loss))(np.ones(3, np.float32))
+    sines = [e for p in with_nested(program) for e in p.equations if e.primitive is sin]
+    made = ft.passes.optimize(program, ("default",))
+    assert len([e for p in with_nested(made) for e in p.equations if e.primitive is sin]) == len(
+        sines
+    )
+
+
+# --- loops ----------------------------------------------------------------------------------------
+
+LOOPS = {
+    "what nobody reads": (
+        "program (x: f32[], y: f32[], z: f32[4]) { "
+        "a: f32[], b: f32[], c: f32[4], d: f32[4] = scan[length=4, consts=0, carry=2] x y z { "
+        "program (e: f32[], f: f32[], g: f32[]) { "
+        "h: f32[] = mul e g; i: f32[] = sin f; return h, i, h, i } }; return a, c }",
+        """\
+program (a: f32[], b: f32[], c: f32[4]) {
+  d: f32[], e: f32[4] = scan[length=4, consts=0, carry=1] a c {
+    program (f: f32[], g: f32[]) { h: f32[] = mul f g; return h, h }
+  }
+  return d, e
+}""",
+    ),
+    "what no step changes": (
+        "program (x: f32[], y: f32[]) { "
+        "a: f32[], b: f32[] = scan[length=4, consts=0, carry=2] x y { "
+        "program (c: f32[], d: f32[]) { e: f32[] = mul c d; return e, d } }; return a, b }",
+        """\
+program (a: f32[], b: f32[]) {
+  c: f32[] = scan[length=4, consts=1, carry=1] b a {
+    program (d: f32[], e: f32[]) { f: f32[] = mul e d; return f }
+  }
+  return c, b
+}""",
+    ),
+    "what every step computes": (
+        "program (x: f32[], y: f32[]) { a: f32[] = scan[length=4, consts=1, carry=1] y x { "
+        "program (c: f32[], d: f32[]) { "
+        "e: f32[] = sin c; f: f32[] = exp e; g: f32[] = mul d f; return g } }; return a }",
+        """\
+program (a: f32[], b: f32[]) {
+  c: f32[] = sin b
+  d: f32[] = exp c
+  e: f32[] = scan[length=4, consts=1, carry=1] d a {
+    program (f: f32[], g: f32[]) { h: f32[] = mul g f; return h }
+  }
+  return e
+}""",
+    ),
+    "not what is moved alone": (
+        "program (x: f32[], y: f32[3]) { a: f32[3] = scan[length=4, consts=1, carry=1] x y { "
+        "program (c: f32[], d: f32[3]) { e: f32[3] = broadcast_in_dim[shape=(3,), dimensions=()] c;"
+        " g: f32[3] = mul d e; return g } }; return a }",
+        None,
+    ),
+    "nothing from a loop of no steps": (
+        "program (x: f32[], y: f32[]) { a: f32[] = scan[length=0, consts=1, carry=1] y x { "
+        "program (c: f32[], d: f32[]) { e: f32[] = sin c; g: f32[] = mul d e; return g } }; "
+        "return a }",
+        None,
+    ),
+    "literals": (
+        "program (x: f32[]) { a: f32[] = scan[length=4, consts=1, carry=1] 2.0:f32[] x 3.0:f32[4] {"
+        " program (c: f32[], d: f32[], e: f32[]) { "
+        "f: f32[] = mul d c; g: f32[] = add f e; return g } }; return a }",
+        """\
+program (a: f32[]) {
+  b: f32[] = scan[length=4, consts=0, carry=1] a {
+    program (c: f32[]) {
+      d: f32[] = mul c 2.0:f32[]
+      e: f32[] = add d 3.0:f32[]
+      return e
+    }
+  }
+  return b
+}""",
+    ),
+    "while": (
+        "program (x: f32[], y: f32[]) { a: f32[], b: f32[], c: f32[] = "
+        "while[cond_consts=0, body_consts=1] y x y x { "
+        "cond: program (d: f32[], e: f32[], f: f32[]) { "
+        "g: f32[] = sin e; h: bool[] = lt d g; return h }; "
+        "body: program (i: f32[], j: f32[], k: f32[], l: f32[]) { m: f32[] = exp i; "
+        "n: f32[] = add j m; o: f32[] = add l 1.0:f32[]; return n, k, o } }; return a, b }",
+        """\
+program (a: f32[], b: f32[]) {
+  c: f32[] = exp b
+  d: f32[] = sin b
+  e: f32[] = while[cond_consts=1, body_consts=1] d c a {
+    cond: program (f: f32[], g: f32[]) { h: bool[] = lt g f; return h }
+    body: program (i: f32[], j: f32[]) { k: f32[] = add j i; return k }
+  }
+  return e, b
+}""",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LOOPS)
+def test_loops(case):
+    before, after = LOOPS[case]
+    program = parse(before)
+    check(program)
+    made = ft.passes.loops(program)
+    check(made)
+    if after is None:
+        assert made is program
+    else:
+        assert show(made) == after
+        assert equal(parse(after), made)
+
+
+def test_effects_keep_a_carry_and_their_order():
+    seen: list[Any] = []
+
+    def f(x):
+        def step(c, _):
+            ft.debug.callback(lambda v: seen.append(float(v)), c[1], ordered=True)
+            return (c[0] + fnp.sin(x), c[1] + 1.0), None
+
+        return lax.scan(step, (x, 0.0), None, length=3)[0][0]
+
+    made = ft.jit(f, passes=("default",))(1.0)
+    jax.effects_barrier()
+    assert seen == [0.0, 1.0, 2.0]
+    np.testing.assert_allclose(made, 1 + 3 * np.sin(1.0), rtol=1e-6)
+
+
+# --- calls ----------------------------------------------------------------------------------------
+
+
+def test_calls_of_short_programs_and_single_calls_are_replaced():
+    @ft.jit
+    def short(x):
+        return fnp.sin(x)
+
+    @ft.jit
+    def long(x):
+        for _ in range(5):
+            x = fnp.cos(fnp.sin(x))
+        return x
+
+    program = ft.make_ir(lambda x: short(short(x)) + long(x))(np.ones(3, np.float32))
+    assert not [e for e in ft.passes.inline_calls(program).equations if e.primitive.holds_programs]
+    program = ft.make_ir(lambda x: long(long(x)))(np.ones(3, np.float32))
+    assert ft.passes.inline_calls(program) is program
+
+
+def test_marks_and_rules_are_gone_when_nothing_is_differentiated_any_more():
+    @ft.custom_jvp
+    def f(x):
+        return fnp.sin(x)
+
+    f.defjvp(lambda p, t: (f(*p), t[0] * fnp.cos(p[0])))
+    program = ft.make_ir(lambda x: lax.stop_gradient(f(x)))(1.0)
+    made = ft.passes.optimize(program, ("resolve", "inline_calls"))
+    check(made)
+    assert body(made) == ["b = sin a", "return b"]
+
+
+# --- nested programs ------------------------------------------------------------------------------
+
+
+def nest(depth: int, inner: Program) -> Program:
+    for _ in range(depth):
+        v, y = Var(inner.in_types[0]), Var(inner.out_types[0])
+        call = Equation(ft.ir.PRIMITIVES["jit"], (v,), (y,), {"program": inner})
+        inner = Program([v], [call], [y])
+    return inner
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_programs_nested_900_deep(name):
+    program = nest(900, parse(f"{X} a: f32[3] = neg x; b: f32[3] = neg a; return b }}"))
+    start = time.perf_counter()
+    made = ALONE[name](program)
+    assert time.perf_counter() - start < 5
+    check(made)
+    assert (made is program) == (name not in ("simplify", "inline_calls"))
+
+
+def test_a_nested_program_is_rewritten_once():
+    inner = parse(f"{X} a: f32[3] = neg x; b: f32[3] = neg a; return b }}")
+    both = [nest(1, inner) for _ in range(2)]
+    made = [ft.passes.simplify(p) for p in both]
+    assert made[0].equations[0].params["program"] is made[1].equations[0].params["program"]
+    assert not made[0].equations[0].params["program"].equations
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ALONE)
+def test_long_programs_take_linear_time(name):
+    def chain(n):
+        v = Var(parse(f"{X} return x }}").in_types[0])
+        first, equations = v, []
+        for i in range(n):
+            y = Var(v.type)
+            two = ft.ir.PRIMITIVES["neg" if i % 3 else "sin"]
+            equations.append(Equation(two, (v,), (y,), {}))
+            v = y
+        return Program([first], equations, [v])
+
+    start = time.perf_counter()
+    made = ALONE[name](chain(50_000))
+    assert time.perf_counter() - start < 10
+    assert len(made.equations) <= 50_000
+
+
+# --- sources --------------------------------------------------------------------------------------
+
+
+def test_rewritten_equations_keep_the_users_line_and_say_what_they_were():
+    program = ft.make_ir(lambda x: -(x * 3.0))(np.ones(3, np.float32))
+    made = ft.passes.simplify(program)
+    (e,) = made.equations
+    assert e.source is program.equations[1].source
+    assert e.origin is not None
+    assert (e.origin.how, e.origin.equation) == ("simplify of", program.equations[1])
+    assert "simplify of neg" in show(made, sources=True)
+
+
+# --- the pipeline ---------------------------------------------------------------------------------
+
+
+def test_jit_takes_the_passes_that_it_is_to_run():
+    def f(x):
+        return fnp.negative(-x) * 1.0 + fnp.sin(x) - fnp.sin(x)
+
+    x = np.ones(3, np.float32)
+    counts = {
+        passes: len(ft.jit(f, passes=passes).program(x).equations)
+        for passes in ((), ("simplify",), ("simplify", "common_subexpressions"), ("default",))
+    }
+    assert list(counts.values()) == [7, 4, 3, 3]
+    assert len(ft.jit(f, passes="simplify").program(x).equations) == 4
+    text = ft.jit(f, passes=("simplify",)).lower(x).as_text()
+    assert text.count("sine") == 2
+    for passes in counts:
+        np.testing.assert_allclose(ft.jit(f, passes=passes)(x), f(x))
+
+
+def test_a_function_may_be_a_pass():
+    def sines_to_zero(program: Program) -> Program:
+        return parse("program (x: f32[3]) { return 0.0:f32[3] }")
+
+    x = np.ones(3, np.float32)
+    assert not np.any(np.asarray(ft.jit(fnp.sin, passes=("simplify", sines_to_zero))(x)))
+
+
+@pytest.mark.parametrize("passes", [("simplfy",), ("default", 3), "dead code"])
+def test_an_unknown_pass_is_an_error_that_lists_them(passes):
+    with pytest.raises(errors.InvalidArgument, match=r"dead_code; .*exact") as info:
+        ft.jit(fnp.sin, passes=passes)
+    assert "test_passes.py" in str(info.value)
+
+
+@pytest.mark.parametrize("name", [*ALONE, "optimize"])
+@pytest.mark.parametrize("given", [fnp.sin, "program () { return }", None])
+def test_a_pass_takes_a_program(name, given):
+    with pytest.raises(errors.InvalidArgument, match=f"passes.{name} takes a Program, got") as e:
+        getattr(ft.passes, name)(given)
+    assert "test_passes.py" in str(e.value)
+
+
+def test_exact_keeps_the_order_of_sums():
+    def f(x):
+        return fnp.sum(fnp.sum(fnp.broadcast_to(x, (4, 3)) * 0.5, axis=0))
+
+    x = np.ones(3, np.float32)
+    kept = [e.primitive.name for e in ft.jit(f, passes=("exact",)).program(x).equations]
+    assert kept.count("reduce_sum") == 2
+
+
+def test_donated_and_unused_arguments():
+    f = ft.jit(lambda x, y, z: (x + y * 1.0, z * 0), donate_argnums=0, passes=("default",))
+    x, y, z = fnp.ones(3), fnp.ones(3), fnp.ones(3, "int32")
+    out, zero = f(x, y, z)
+    assert x.is_deleted()
+    np.testing.assert_array_equal(out, 2 * np.ones(3))
+    np.testing.assert_array_equal(zero, np.zeros(3))
+
+
+# --- explain --------------------------------------------------------------------------------------
+
+
+def test_explain_tells_what_was_joined():
+    def f(x):
+        a = fnp.sin(x)
+        b = fnp.sin(x)
+        return fnp.negative(-a) + b
+
+    report = ft.passes.explain(f, ("default",))(np.ones(1000, np.float32))
+    steps = {s.name: s for s in report.steps}
+    assert list(steps) == [p.name for p in pipeline.TABLE]
+    cse = steps["common_subexpressions"]
+    assert (cse.before.equations, cse.after.equations) == (3, 2)
+    assert (cse.before.flops, cse.after.flops) == (21000, 11000)  # a sine counts as ten
+    assert (cse.before.bytes, cse.after.bytes) == (28000, 20000)
+    text = str(report)
+    print(text)
+    line = f.__code__.co_firstlineno
+    assert f"sin: test_passes.py:{line + 1} (test_explain_tells_what_was_joined.<locals>.f)" in text
+    assert f"and test_passes.py:{line + 2}" in text
+    assert text.splitlines()[0].split() == ["pass", "equations", "FLOPs", "bytes"]
+    assert text.splitlines()[-1].split()[0] == "together"
+    assert "5 -> 2" in text.splitlines()[-1]
+
+
+def test_explain_counts_the_steps_of_a_scan():
+    def f(x):
+        return lax.scan(lambda c, _: (c * fnp.exp(x), None), x, None, length=100)[0]
+
+    report = ft.passes.explain(ft.jit(f), ("default",))(np.ones(10, np.float32))
+    assert (report.steps[0].before.flops, report.steps[-1].after.flops) == (11000, 1100)

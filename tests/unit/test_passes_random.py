@@ -1,0 +1,231 @@
+"""Random programs before and after every pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import functrans as ft
+import functrans.lax as lax
+import functrans.numpy as fnp
+from functrans.backends import reference
+from functrans.ir import Program, check
+from functrans.ir.types import dtype_class
+from tests.matrix.test_random_programs import (
+    COMPOSABLE,
+    EVERY,
+    OURS,
+    SETTINGS,
+    Steps,
+    composed,
+    inputs,
+    programs,
+)
+from tests.unit.rewriting import ALONE, EXACT
+
+TOGETHER = {
+    "default": lambda p: ft.passes.optimize(p, ("default",)),
+    "exact": lambda p: ft.passes.optimize(p, ("exact",)),
+}
+
+
+# --- random programs ------------------------------------------------------------------------------
+
+
+def agree(after: Any, before: Any, what: str, tolerance: float, wanted: Any = None) -> None:
+    """NaN, infinities and the signs of zeros alike; other numbers up to a tolerance, relative to
+    the largest. `wanted`: the reference's results; a zero may have its sign, because XLA takes the
+    sum of n constants -0.0 for n * -0.0."""
+    assert len(after) == len(before)
+    for x, y, z in zip(after, before, before if wanted is None else wanted, strict=True):
+        x, y = np.asarray(x), np.asarray(y)
+        assert (x.shape, x.dtype) == (y.shape, y.dtype), what
+        if dtype_class(x.dtype) == "float":
+            x, y = (v.astype(np.promote_types(v.dtype, np.float32)) for v in (x, y))
+        else:
+            np.testing.assert_array_equal(x, y, what)
+            continue
+        np.testing.assert_array_equal(np.isnan(x), np.isnan(y), what)
+        ok = np.isfinite(y)
+        largest = max(1.0, float(np.max(np.abs(y[ok]), initial=0.0)))
+        np.testing.assert_allclose(x, y, rtol=0, atol=tolerance * largest, err_msg=what)
+        zeros = (x == 0) & (y == 0)
+        zeros &= np.signbit(x) != np.signbit(np.asarray(z).astype(x.dtype))
+        np.testing.assert_array_equal(np.signbit(x)[zeros], np.signbit(y)[zeros], what)
+
+
+def try_all(program: Program, xs: list[Any], tolerance: float, compiled: bool) -> None:
+    """Each pass alone, and all together, against the program as it is."""
+    wanted = reference.run(program, xs)
+    for kind, group in (("alone", ALONE), ("exact", EXACT), ("all", TOGETHER)):
+        for name, run in group.items():
+            made = run(program)
+            if made is program:
+                continue
+            check(made)
+            assert made.children == list(
+                dict.fromkeys([p for e in made.equations for p in e.programs])
+            )
+            assert made.in_types == program.in_types
+            assert made.out_types == program.out_types
+            agree(reference.run(made, xs), wanted, f"{kind} {name}\n{program}\n{made}", tolerance)
+    if compiled:
+        plain = ft.jit(lambda *ys: ft.evaluate(program, ys), passes=())(*xs)
+        for group in ("default", "exact"):
+            run = ft.jit(lambda *ys: ft.evaluate(program, ys), passes=(group,))
+            agree(run(*xs), plain, f"XLA, {group}\n{program}", tolerance, wanted)
+
+
+def try_steps(steps: Steps, names: list[str]) -> None:
+    rng = np.random.default_rng(len(steps.steps))
+    with jax.enable_x64(True):
+        xs = [rng.normal(size=shape) for shape in steps.inputs]
+        program = ft.make_ir(composed(OURS, steps, names))(xs)
+        try_all(program, xs, 1e-9, compiled=True)
+
+
+@pytest.mark.parametrize("last", COMPOSABLE)
+def test_random_programs(last: str):
+    @settings(max_examples=4, derandomize=True, database=None, **SETTINGS)
+    @given(
+        inputs.flatmap(lambda shapes: programs(shapes, 1, 7, EVERY)),
+        st.lists(st.sampled_from(sorted(COMPOSABLE)), max_size=2),
+    )
+    def run(steps: Steps, names: list[str]) -> None:
+        try_steps(steps, [*names, last])
+
+    run()
+
+
+@pytest.mark.heavy
+@settings(max_examples=1000, **SETTINGS)
+@given(
+    inputs.flatmap(lambda shapes: programs(shapes, 1, 12, EVERY)),
+    st.lists(st.sampled_from(sorted(COMPOSABLE)), max_size=3),
+)
+def test_many_random_programs(steps: Steps, names: list[str]):
+    try_steps(steps, names)
+
+
+# Algebra on special numbers: operations that rules speak of, literals that they look for.
+
+SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 2.5, -3.25, 1e30]
+LITERALS = [0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 4.0, 0.5, 3.0, 0.1]
+WHOLE = [0, 1, -1, 2, 3, 7]
+P = ft.ir.PRIMITIVES
+
+
+@st.composite
+def algebra(draw: Any, dtype: str, length: int) -> Program:
+    """A program of arithmetic, moves and conversions over one vector of special numbers."""
+    whole = dtype.startswith(("int", "uint"))
+    small = np.dtype(dtype)
+
+    def trace(*given: Any) -> list[Any]:
+        values = list(given)
+        for _ in range(draw(st.integers(1, length))):
+            values.append(one(values))
+        return values[len(given) :][-3:]
+
+    def literal(x: Any) -> Any:
+        number = draw(st.sampled_from(WHOLE if whole else LITERALS))
+        return fnp.full(x.shape, number, x.dtype)
+
+    def one(values: list[Any]) -> Any:
+        x = draw(st.sampled_from(values))
+        same = [v for v in values if v.shape == x.shape]
+        y = literal(x) if draw(st.booleans()) else draw(st.sampled_from(same))
+        if draw(st.booleans()):
+            x, y = y, x
+        kind = draw(st.sampled_from(KINDS))
+        if kind in ("add", "sub", "mul", "max", "min"):
+            return P[kind](x, y)
+        if kind == "div":
+            return x if whole else P["div"](x, y)
+        if kind == "neg":
+            return P["neg"](x)
+        if kind == "abs":
+            return x if dtype.startswith("uint") else P["abs"](x)
+        if kind == "power":
+            return P["integer_pow"](x, y=draw(st.integers(0, 3)))
+        if kind == "select":
+            return P["select_n"](P["lt"](x, y), x, y)
+        if kind == "convert":
+            wide = draw(st.sampled_from(["float64", "int32", "uint8", "float32", "bfloat16"]))
+            there = lax.convert_element_type(x, wide)
+            return lax.convert_element_type(there, small)
+        if kind == "broadcast":
+            return fnp.broadcast_to(x, (2, *x.shape)) if x.ndim < 3 else x
+        if kind == "transpose":
+            return fnp.transpose(x, draw(st.permutations(range(x.ndim))))
+        if kind == "slice":
+            return x[::2] if x.ndim and x.shape[0] > 2 else x
+        if kind == "sum":
+            return fnp.sum(x, axis=draw(st.integers(0, x.ndim - 1))) if x.ndim > 1 else x
+        return x.reshape(-1) if kind == "flatten" else fnp.max(x, axis=tuple(range(x.ndim - 1)))
+
+    t = ft.ShapeDtypeStruct((len(SPECIAL),), small)
+    return ft.make_ir(trace)(t, t)
+
+
+KINDS = [
+    "add", "add", "sub", "sub", "mul", "mul", "mul", "neg", "neg", "div", "abs", "power", "max",
+    "select", "convert", "broadcast", "transpose", "slice", "sum", "flatten", "largest",
+]  # fmt: skip
+
+
+def try_algebra(program: Program, dtype: str, compiled: bool = False) -> None:
+    tolerance = {"float32": 1e-5, "float64": 1e-12, "bfloat16": 0.1}.get(dtype, 0)
+    with np.errstate(all="ignore"):
+        xs = [np.asarray(SPECIAL).astype(dtype), np.asarray(SPECIAL[::-1]).astype(dtype)]
+        try_all(program, xs, tolerance, compiled)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint8"])
+def test_special_numbers(dtype):
+    @settings(max_examples=60, derandomize=True, database=None, **SETTINGS)
+    @given(st.data())
+    def run(data: Any) -> None:
+        with jax.enable_x64(True):
+            try_algebra(data.draw(algebra(dtype, 8)), dtype)
+
+    run()
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint8", "bfloat16"])
+def test_many_special_numbers(dtype):
+    @settings(max_examples=200, **SETTINGS)
+    @given(st.data())
+    def run(data: Any) -> None:
+        with jax.enable_x64(True):
+            try_algebra(data.draw(algebra(dtype, 15)), dtype, compiled=True)
+
+    run()
+
+
+@pytest.mark.parametrize("shape", [(0,), (1,), (0, 3), (1, 1), (3, 1)])
+def test_zero_size_and_one_size_axes(shape):
+    def f(x):
+        y = fnp.broadcast_to(x[None], (2, *shape)).sum(0) * 2.0 * 4.0
+        z = fnp.transpose(fnp.transpose(y)).reshape(-1)[::-1][::-1]
+        w = fnp.concatenate([z, z[:0]])
+        return fnp.sum(w), fnp.sum(fnp.broadcast_to(w, (0, *w.shape)), 0), lax.squeeze(y[None], [0])
+
+    x = np.linspace(-1, 1, int(np.prod(shape)), dtype=np.float32).reshape(shape)
+    try_all(ft.make_ir(f)(x), [x], 1e-6, compiled=True)
+
+
+def test_a_rectifier_is_a_maximum():
+    x = np.array([-np.inf, -1.0, -0.0, 0.0, 2.0, np.inf, np.nan], np.float32)
+    program = ft.make_ir(ft.nn.relu)(x)
+    made = ft.passes.dead_code(ft.passes.simplify(program))
+    assert [e.primitive.name for e in made.equations] == ["max"]
+    np.testing.assert_array_equal(ft.interpret(made, x), ft.interpret(program, x))
+    np.testing.assert_array_equal(ft.jit(ft.nn.relu)(x), jax.nn.relu(x))
+    assert ft.passes.simplify(program, exact=True) is program

@@ -1,0 +1,115 @@
+"""What vjp returns is a pytree of residuals; fwd_and_bwd is vjp in two compiled functions."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jax_numpy
+import numpy as np
+import pytest
+
+import functrans as ft
+import functrans.numpy as ft_numpy
+from functrans import lax
+
+pytestmark = pytest.mark.smoke
+
+MINE, JAX = (ft, ft_numpy), (jax, jax_numpy)
+X = np.arange(3.0, dtype=np.float32)
+W = np.ones((4, 4), np.float32) * 0.3
+
+
+def compare(of):
+    got, want = of(*MINE), of(*JAX)
+    assert jax.tree.structure(got) == jax.tree.structure(want)
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_through_jit():
+    def of(m, n):
+        out, pullback = m.jit(lambda x: m.vjp(lambda y: n.sin(y) * y, x))(X)
+        return pullback(out), m.jit(pullback)(out), m.jit(lambda p, ct: p(ct))(pullback, out)
+
+    compare(of)
+
+
+def test_through_vmap_and_scan():
+    def of(m, n):
+        outs, pullbacks = m.vmap(lambda x: m.vjp(n.sin, x))(X)
+        y, kept = m.lax.scan(lambda c, _: m.vjp(n.sin, c), np.float32(1), None, length=3)
+        back = m.lax.scan(lambda ct, p: (p(ct)[0], None), np.float32(1), kept, reverse=True)[0]
+        return m.vmap(lambda p, ct: p(ct))(pullbacks, outs), y, back
+
+    compare(of)
+
+
+def test_as_the_residual_of_a_custom_rule():
+    def of(m, n):
+        f = m.custom_vjp(lambda x: n.sin(x))
+        f.defvjp(lambda x: m.vjp(n.sin, x), lambda pullback, ct: pullback(ct))
+        return m.grad(f)(1.0), m.jit(m.grad(f))(1.0), m.grad(m.grad(f))(1.0)
+
+    compare(of)
+
+
+def test_its_leaves_are_the_residuals():
+    _, pullback = ft.vjp(lambda x, n: ft_numpy.sin(x) * n, X, 3)
+    leaves, structure = ft.tree.flatten(pullback)
+    assert leaves
+    assert all(isinstance(x, jax.Array) for x in leaves)
+    assert structure == ft.tree.structure(pullback)
+    again = ft.tree.unflatten(structure, [x * 2 for x in leaves])
+    x_bar, n_bar = again(ft_numpy.ones(3))
+    assert n_bar.dtype == jax.dtypes.float0
+    assert not np.allclose(x_bar, pullback(ft_numpy.ones(3))[0])
+
+
+@pytest.mark.parametrize("argnums", [0, 1, -1, (0, 1), [1]])
+@pytest.mark.parametrize("has_aux", [False, True])
+@pytest.mark.parametrize("jitted", [False, True])
+def test_fwd_and_bwd(argnums, has_aux, jitted):
+    def of(m, n):
+        def f(x, w):
+            out = {"y": n.tanh(x["a"] @ w)}
+            return (out, {"sum": x["a"].sum()}) if has_aux else out
+
+        fwd, bwd = m.fwd_and_bwd(f, argnums, has_aux, jitted)
+        out, residuals, *aux = fwd({"a": W}, W)
+        return out, bwd(residuals, out), aux
+
+    compare(of)
+
+
+def test_each_is_traced_once():
+    traced = []
+
+    def f(x):
+        traced.append(x)
+        return ft_numpy.sin(x)
+
+    fwd, bwd = ft.fwd_and_bwd(f, 0)
+    for k in range(3):
+        out, residuals = fwd(X * k)
+        np.testing.assert_allclose(bwd(residuals, out), np.cos(X * k) * out, rtol=1e-6)
+    assert len(traced) == ft.explain_cache(fwd).count == ft.explain_cache(bwd).count == 1
+
+
+def test_under_other_transformations():
+    fwd, bwd = ft.fwd_and_bwd(lambda x: x**3, 0)
+
+    def slope(x):
+        return bwd(fwd(x)[1], 1.0)
+
+    assert float(ft.grad(slope)(2.0)) == 12.0
+    np.testing.assert_allclose(ft.vmap(slope)(X), 3 * X**2)
+    np.testing.assert_allclose(lax.map(ft.jit(slope), X), 3 * X**2)
+
+
+def test_annotations_name_traced_values_too():
+    assert isinstance(X, ft.typing.ArrayLike)
+    assert isinstance(2.0, ft.typing.ArrayLike)
+    assert not isinstance("text", ft.typing.ArrayLike)
+    known = []
+    ft.jit(lambda x: known.append(isinstance(x, ft.typing.ArrayLike)))(X)
+    assert known == [True]
+    assert ft.typing.DTypeLike == jax.typing.DTypeLike

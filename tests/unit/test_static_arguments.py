@@ -1,0 +1,236 @@
+"""Static arguments: values that are equal and not the same, every way to give them, and donation
+of the arguments that stand among them; for all that takes static arguments, inside of others.
+
+The functions are traced and run by the reference, so nothing is compiled but where a buffer is
+donated. Each result tells by its number with which values the function was traced.
+"""
+
+from __future__ import annotations
+
+import enum
+import itertools
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jax_numpy
+import ml_dtypes
+import numpy as np
+import pytest
+
+import functrans as ft
+from functrans import lax
+from functrans.interop import from_jax
+from tests.support.wide import each
+
+X = np.float32(1.0)
+
+
+class Mode(enum.IntEnum):
+    ONE = 1
+
+
+class Pair(NamedTuple):
+    a: Any
+    b: Any
+
+
+class Other(NamedTuple):
+    a: Any
+    b: Any
+
+
+# To Python many of them are equal; a function may do another thing for each.
+VALUES = [
+    1, True, 1.0, 1 + 0j, complex(1, -0.0), Mode.ONE, 0, False, 0.0, -0.0, complex(-0.0, 0.0),
+    None, "1", b"1", float("nan"), float("inf"), 2**70, "float32", np.float32, jax_numpy.float32,
+    np.dtype("float32"), abs, slice, Ellipsis,
+    (), (1,), (True,), (1.0,), (0.0,), (-0.0,), ((1,), 1.0), ((1.0,), 1), ((-0.0,),), ((0.0,),),
+    (1, 2), Pair(1, 2), Pair(1.0, 2), Other(1, 2), frozenset({1}), frozenset({True}),
+    frozenset({0.0}), frozenset({-0.0}),
+    *[t(x) for t in (np.float16, np.float32, np.float64, np.complex64, ml_dtypes.bfloat16)
+      for x in (1, 0.0, -0.0)],
+    np.int32(1), np.int64(1), np.uint8(1), np.bool_(True),
+]  # fmt: skip
+
+
+def number(*values: Any) -> float:
+    """What a function does with static values."""
+    return float(zlib.crc32(f"{[type(x) for x in values]} {values}".encode()) % 8191 + 1)
+
+
+def told(x: Any, n: Any) -> Any:
+    return x * number(n)
+
+
+KINDS: dict[str, Callable[[], Callable[[Any, Any], Any]]] = {
+    "jit, by position": lambda: ft.jit(told, static_argnums=1),
+    "jit, a number by name": lambda: by_name(ft.jit(told, static_argnums=-1)),
+    "jit, by name": lambda: by_name(ft.jit(told, static_argnames="n")),
+    "jit, a name by position": lambda: ft.jit(told, static_argnames=["n"]),
+    "jit, inline": lambda: ft.jit(told, static_argnums=1, inline=True),
+    "jit in jit": lambda: ft.jit(ft.jit(told, static_argnums=1), static_argnums=1),
+    "checkpoint": lambda: ft.checkpoint(told, static_argnums=1),
+    "checkpoint, by name": lambda: by_name(ft.checkpoint(told, static_argnames="n")),
+    "pmap": lambda: one_device(ft.pmap(told, static_broadcasted_argnums=1)),
+    "from_jax": lambda: from_jax(told, static_argnums=1),
+    "from_jax, by name": lambda: by_name(from_jax(told, static_argnames="n")),
+    "custom_jvp": lambda: custom_jvp(),
+}
+
+
+def by_name(f: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+    return lambda x, n: f(x, n=n)
+
+
+def one_device(f: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+    return lambda x, n: f(x[None], n)[0]
+
+
+def custom_jvp() -> Callable[[Any, Any], Any]:
+    f = ft.custom_jvp(told, nondiff_argnums=(1,))
+    f.defjvp(lambda n, primals, tangents: (f(*primals, n), told(*tangents, n)))
+    return f
+
+
+Each = Callable[[Callable[[Any, Any], Any], list[Any]], Callable[[Any], Any]]
+INSIDE: dict[str, Each] = {
+    "nothing": lambda f, values: lambda x: [f(x, v) for v in values],
+    "grad": lambda f, values: lambda x: [ft.grad(f)(x, v) for v in values],
+    "one grad": lambda f, values: ft.jacrev(lambda x: [f(x, v) for v in values]),
+    "jvp": lambda f, values: lambda x: ft.jvp(lambda y: [f(y, v) for v in values], (x,), (x,))[1],
+    "vmap": lambda f, values: (
+        lambda x: [y[1] for y in ft.vmap(lambda y: [f(y, v) for v in values])(x + np.zeros(2))]
+    ),
+    "jit": lambda f, values: ft.jit(lambda x: [f(x, v) for v in values]),
+    "checkpoint": lambda f, values: ft.grad(
+        ft.checkpoint(lambda x: sum(f(x, v) / len(values) for v in values))
+    ),
+    "scan": lambda f, values: (
+        lambda x: lax.scan(lambda c, _: (c, [f(c, v) for v in values]), x, None, length=1)[1]
+    ),
+    "cond": lambda f, values: (
+        lambda x: lax.cond(x > 0, lambda: [f(x, v) for v in values], lambda: [x] * len(values))
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_equal_values_that_are_not_the_same(kind: str):
+    """Each value is met first by itself and after all the others: forwards and backwards."""
+
+    def check(row: tuple[str, bool]) -> None:
+        values = VALUES[::-1] if row[1] else VALUES
+        program = ft.make_ir(INSIDE[row[0]](KINDS[kind](), values))(X)
+        outs = [float(np.ravel(y)[0]) for y in ft.interpret(program, X)]
+        want = [number(v) for v in values]
+        if row[0] == "checkpoint":
+            assert outs == pytest.approx([sum(want) / len(want)], rel=1e-5)
+        else:
+            wrong = [v for v, y, w in zip(values, outs, want, strict=True) if y != w]
+            assert not wrong
+
+    each(itertools.product(INSIDE, [False, True]), check)
+
+
+# --- every way to give them -----------------------------------------------------------------------
+
+
+def of_many(a, x, b="b", y=1.0, *rest, c="c", z=2.0, **more):
+    """a, b, c and w may be static, the others are arrays."""
+    n = number(a, b, c, more.pop("w", "w"))
+    return (x + 2 * y + 4 * sum(rest) + 8 * z + 16 * sum(more.values())) * n
+
+
+# what is static -> the options of jit and checkpoint that say so
+MANY: dict[str, dict[str, Any]] = {
+    "positions": {"static_argnums": (0, 2), "static_argnames": ("c", "w")},
+    "positions from the end": {"static_argnums": (-4, -2), "static_argnames": ("w", "c")},
+    "names": {"static_argnames": ("w", "c", "b", "a")},
+    "one of each": {"static_argnums": 2, "static_argnames": ("c", "a", "w")},
+    "both of one": {"static_argnums": (0, 2), "static_argnames": ("a", "b", "c", "w")},
+}
+
+
+def ways() -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
+    """Calls of `of_many`: each static argument left out, by position or by name, of two values."""
+    for a, b, c, w in itertools.product(
+        (1, True), (None, 1, True), (None, 1, 1.0), (None, 0, -0.0)
+    ):
+        named = {k: v for k, v in (("c", c), ("w", w)) if v is not None}
+        by_name = {} if b is None else {"b": b}
+        yield (a, X), {**by_name, **named}
+        yield (a, X), {**named, "z": X * 2, **by_name, "v": X, "y": X * 3}
+        yield (), {"x": X, **by_name, **named, "a": a}
+        if b is not None:
+            yield (a, X, b), named
+            yield (a, X, b, 2 * X, 3 * X, 4 * X), {"z": X * 5, **named, "v": X, "u": X}
+
+
+MAKERS = [(m, o) for m in (ft.jit, ft.checkpoint) for o in MANY] + [(from_jax, "one of each")]
+
+
+@pytest.mark.parametrize(("make", "options"), MAKERS)
+def test_every_way_to_give_them(make: Any, options: str):
+    calls = list(ways())
+    want = [float(of_many(*args, **kwargs)) for args, kwargs in calls]
+    for order in (1, -1):
+        f = make(of_many, **MANY[options])
+
+        def g(x: Any, f: Any = f, calls: Any = calls[::order]) -> list[Any]:
+            def given(tree: Any) -> Any:
+                return jax.tree.map(lambda v: v * x if v.__class__ is np.float32 else v, tree)
+
+            return [f(*given(args), **given(kwargs)) for args, kwargs in calls]
+
+        outs = ft.interpret(ft.make_ir(g)(X), X)
+        assert list(map(float, outs)) == want[::order]
+
+
+# --- donation among static arguments --------------------------------------------------------------
+
+
+def donations() -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Which of three arguments are static, which are donated: all choices of both."""
+    choices = [c for n in range(4) for c in itertools.combinations(range(3), n)]
+    for static, donated in itertools.product(choices, choices[1:]):
+        if not {*static} & {*donated}:
+            yield static, donated
+
+
+def deleted(f: Callable[..., Any], static: tuple[int, ...]) -> list[int]:
+    """The arguments whose buffers are gone after a call; each is a pair of arrays."""
+    args: list[Any] = []
+    for i in range(3):
+        pair = {"p": jax_numpy.full((1, 3), i + 1.0), "q": jax_numpy.full((1, 3), i + 2.0)}
+        args.append(i if i in static else pair)
+    f(*args)
+    gone = [[x.is_deleted() for x in jax.tree.leaves(a) if not isinstance(x, int)] for a in args]
+    assert all(len({*pair}) <= 1 for pair in gone), gone
+    return [i for i, pair in enumerate(gone) if pair and pair[0]]
+
+
+def doubled(*args: Any) -> Any:
+    return [jax.tree.map(lambda x: x * 2, a) for a in args if isinstance(a, dict)]
+
+
+def doubled_three(a: Any, b: Any, c: Any) -> Any:
+    return doubled(a, b, c)
+
+
+@pytest.mark.parametrize("make", [
+    lambda static, d: ft.jit(doubled_three, static_argnums=static, donate_argnums=d),
+    lambda static, d: ft.jit(
+        doubled_three, static_argnums=[i - 3 for i in static], donate_argnames=["abc"[i] for i in d]
+    ),
+    lambda static, d: ft.pmap(
+        doubled_three, static_broadcasted_argnums=static, donate_argnums=[i - 3 for i in d]
+    ),
+], ids=["jit, by position", "jit, by name", "pmap"])  # fmt: skip
+def test_what_is_donated_beside_static_arguments(make: Any):
+    def check(row: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+        static, donated = row
+        assert deleted(make(static, donated), static) == list(donated)
+
+    each(donations(), check)

@@ -1,0 +1,323 @@
+"""`debug.step`: transcripts; and `disable_jit`, under which Python runs as it is written."""
+
+from __future__ import annotations
+
+import bdb
+import inspect
+import io
+import re
+
+import jax
+import numpy as np
+import pytest
+
+import functrans as ft
+import functrans.numpy as jnp
+from functrans import lax
+
+pytestmark = pytest.mark.smoke
+
+X = np.array([1.0, 2.0, 3.0], "float32")
+
+
+def f(x):
+    y = jnp.sin(x)
+    z = y * 2.0
+    return {"sum": jnp.sum(z), "y": y}
+
+
+def looped(xs):
+    def body(carry, x):
+        y = carry * x
+        return y + 1.0, y
+
+    return lax.scan(body, 1.0, xs)
+
+
+def line_number(function, text):
+    lines, first = inspect.getsourcelines(function)
+    return first + next(i for i, line in enumerate(lines) if text in line)
+
+
+def walk(function, *args, commands):
+    """The result, and what was shown with the file's name left out."""
+    output = io.StringIO()
+    out = ft.debug.step(function, commands=commands, output=output)(*args)
+    return out, output.getvalue().replace(__file__, "FILE")
+
+
+def test_next_print_and_list():
+    out, seen = walk(f, X, commands=["n", "print b", "next", "list", "p zz", "nonsense"])
+    n = line_number(f, "jnp.sin")
+    start = seen.splitlines()
+    assert start[0] == f"equation 0 (sin)  FILE:{n} (f)  y = jnp.sin(x)"
+    assert start[1:4] == [
+        "    b: f32[3] = sin a",
+        "(step) n",
+        "    b = f32[3] [0.84147096, 0.9092974 , 0.14112   ]",
+    ]
+    assert "(step) print b\nb = f32[3] [0.84147096, 0.9092974 , 0.14112   ]\n" in seen
+    assert "->    2  d: f32[] = reduce_sum[axes=(0,)] c" in seen
+    assert "no variable 'zz' has a value here; there are a, b, c, x, y, z\n" in seen
+    assert "no command 'nonsense'" in seen
+    assert isinstance(out["y"], jax.Array)
+    np.testing.assert_allclose(out["sum"], f(X)["sum"], rtol=1e-6)
+
+
+def test_arguments_by_their_paths():
+    def scaled(params, x):
+        return jnp.sin(x) * params["w"]["scale"]
+
+    commands = ["args", "print x", "p params['w']['scale']", 'p params["w"]["scale"]']
+    _, seen = walk(scaled, {"w": {"scale": X}}, 2.0, commands=commands)
+    assert "(step) args\na = params['w']['scale']: f32[3]\nb = x: ~f32[]\n" in seen
+    assert "(step) print x\nx, which is b here, = ~f32[] 2." in seen
+    assert "\nparams['w']['scale'], which is a here, = f32[3] [1., 2., 3.]" in seen
+    assert '\nparams["w"]["scale"], which is a here, = f32[3] [1., 2., 3.]' in seen
+    _, seen = walk(ft.ir.parse("program (a: f32[]) { b: f32[] = sin a; return b }"), 1.0,
+                   commands=["args"])  # fmt: skip
+    assert "the arguments of this program have no names" in seen
+
+
+def test_the_names_of_the_users_code():
+    def cell(h, x):
+        h = jnp.tanh(h * x)  # the carry is `h` in the text too
+        return h, h[0] - h
+
+    commands = ["b sub", "c", "c", "print h"]
+    _, seen = walk(lambda xs: lax.scan(cell, jnp.zeros(2) + 1.0, xs), X, commands=commands)
+    after = seen.rpartition("(step) print h\n")[2]
+    assert re.search(r"^h, which is \w+ here, = f32\[2\] \[0\.909", after, re.MULTILINE)
+
+
+def test_breakpoints_where_nothing_stands():
+    _, seen = walk(f, X, commands=["b 1", "b other.py:3", "b matmul", "b sin"])
+    for at in ("1", "other.py:3", "matmul"):
+        assert f"(step) b {at}\nno equation stands at {at};" in seen
+    assert seen.count("breakpoints: none") == 3
+    assert "breakpoints: sin" in seen
+
+
+def test_nan_says_if_there_was_none():
+    _, seen = walk(f, X, commands=["nan"])
+    assert seen.endswith("no equation made a NaN or an infinity\n")
+
+
+def test_into_out_and_where_in_a_loop():
+    (carry, ys), seen = walk(looped, X, commands=["into", "next", "next", "where", "out", "c"])
+    assert "equation 0 (scan) > body, step 1 (counted from 0) > equation 0 (mul)" in seen
+    place = f"equation 0 (scan) > body, step 1\n    FILE:{line_number(looped, 'lax.scan')} (looped)"
+    assert place in seen
+    expected = looped(X)
+    np.testing.assert_array_equal(ys, expected[1])
+    np.testing.assert_array_equal(carry, expected[0])
+
+
+def test_next_goes_over_what_a_loop_holds():
+    _, seen = walk(lambda x: jnp.sin(looped(x)[0]), X, commands=["next"])
+    assert "step 0" not in seen
+    assert "equation 1 (sin)" in seen
+
+
+def test_breakpoints_at_lines_and_operations():
+    n = line_number(looped, "y + 1.0")
+    _, seen = walk(looped, X, commands=[f"break {n}", "c", "p carry", "c", f"clear {n}", "c"])
+    assert f"breakpoints: {n}" in seen
+    assert "step 0 (counted from 0) > equation 1 (add)" in seen
+    assert "step 1 (counted from 0) > equation 1 (add)" in seen
+    assert "step 2" not in seen
+    assert "breakpoints: none" in seen
+    at = f"test_step.py:{line_number(f, 'jnp.sum(z)')}"
+    _, seen = walk(f, X, commands=[f"b {at}", "c", "b", "clear"])
+    assert "equation 2 (reduce_sum)" in seen
+    assert "equation 1 (mul)" not in seen
+    _, seen = walk(ft.grad(lambda x: jnp.sum(jnp.tanh(x))), X, commands=["b tanh", "c"])
+    assert "(tanh)" in seen
+    assert (
+        "elsewhere.py:1"
+        not in walk(f, X, commands=["b elsewhere.py:1", "c"])[1].split("(step) c")[1]
+    )
+
+
+def test_run_to_nan():
+    xs = np.array([1.0, np.inf, 0.0], "float32")
+
+    def g(xs):
+        return lax.scan(lambda c, x: (c + x, jnp.log(x) * 0.0), 0.0, xs)
+
+    _, seen = walk(g, xs, commands=["nan", "print c", "c"])
+    assert "NaN made by\nequation 0 (scan) > <lambda>, step 1" in seen.replace(
+        "program", "<lambda>"
+    )
+    assert "result   f32[] nan" in seen
+    assert walk(f, X, commands=["nan"])[1].count("made by") == 0
+
+
+def reassigned(x, y):
+    y = x + y
+    x = jnp.sin(x)
+    y = y * x
+    z = jnp.cos(y)
+    y = z - y
+    x = z * 2.0
+    z = y + x
+    return z
+
+
+def reassigned_in_a_loop(x, y):
+    y = y * 3.0
+
+    def body(c, v):
+        c = c * v
+        v = c + 1.0
+        c = jnp.sin(v)
+        v = c - v
+        return c, v
+
+    return lax.scan(body, y, x)
+
+
+@pytest.mark.smoke
+def test_a_name_is_what_the_user_s_lines_gave_it_last():
+    """Before each equation each name, beside the letters of the equations so far."""
+    assigned = ["y", "x", "y", "z", "y", "x", "z"]
+    for i in range(1, len(assigned)):
+        commands = [*["n"] * i, *[f"p {name}" for name in "xyz"]]
+        _, seen = walk(reassigned, np.float32(2.0), np.float32(0.5), commands=commands)
+        for name in "xyz":
+            told = re.findall(rf"^{name}, which is (\w) here,", seen, re.MULTILINE)
+            given = ["ab"["xy".index(name)]] if name in "xy" else []
+            made = [letter for letter, n in zip("cdefghi"[:i], assigned, strict=False) if n == name]
+            assert told == given + made[-1:], (i, name)
+        for name in set("xyz") - {*assigned[:i]} - {"x", "y"}:
+            assert f"no variable {name!r} has a value here" in seen
+
+
+def test_a_name_in_a_step_of_a_loop_is_what_this_step_gave_it():
+    xs, carry = np.array([2.0, 0.5], "float32"), 1.5
+    for step, x in enumerate(xs):
+        first, second = carry * x, carry * x + 1.0
+        carry = np.sin(second)
+        known = [{"c": first}, {"c": first, "v": second}, {"c": carry, "v": second}]
+        for i, values in enumerate(known):
+            to_it = ["break mul", *["c"] * (1 + step), "clear", *["into"] * (1 + i)]
+            commands = [*to_it, "p c", "p v"]
+            _, seen = walk(reassigned_in_a_loop, xs, np.float32(0.5), commands=commands)
+            for name, value in values.items():
+                shown = rf"^{name}, which is \w+ here, = f32\[\] (.*)"
+                told = re.findall(shown, seen, re.MULTILINE)
+                assert float(told[-1]) == pytest.approx(value, rel=1e-5), (step, i, name)
+
+
+def test_typed_commands_repeat_and_end():
+    output = io.StringIO()
+    typed = io.StringIO("next\n\nprint c\n")
+    out = ft.debug.step(f, input=typed, output=output)(X)
+    assert output.getvalue().count("equation") == 3
+    assert "c = f32[3]" in output.getvalue()
+    np.testing.assert_allclose(out["y"], np.sin(X), rtol=1e-6)
+    output = io.StringIO()
+    with pytest.raises(bdb.BdbQuit):
+        ft.debug.step(f, commands=["help", "quit"], output=output)(X)
+    assert "run until an equation makes a NaN" in output.getvalue()
+
+
+def test_a_gradient_of_a_jitted_function():
+    g = ft.grad(ft.jit(lambda x: jnp.sum(jnp.sin(x) ** 2)))
+    out, seen = walk(g, X, commands=["into", "into", "w", "c"])
+    np.testing.assert_allclose(out, np.sin(2 * X), rtol=1e-5, atol=1e-6)
+    assert "equation 0 (jit) > " in seen
+
+
+# --- without jit ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("of", [lambda f: f, ft.jit])
+def test_results_keep_their_weak_types(of):
+    def counted(x, strong):
+        steps = lax.while_loop(lambda i: i < 3, lambda i: i + 1, 0)
+        return x * 2, strong * 2, steps, 1.0, lax.scan(lambda c, v: (c + 1, c), 0, strong)
+
+    counted = of(counted)
+    out, _ = walk(counted, 2.0, X, commands=[])
+    wanted = ft.jit(counted)(2.0, X)
+    assert ft.tree.structure(out) == ft.tree.structure(wanted)
+    for mine, other in zip(ft.tree.leaves(out), ft.tree.leaves(wanted), strict=True):
+        assert (mine.dtype, mine.weak_type) == (other.dtype, other.weak_type)
+        np.testing.assert_array_equal(mine, other)
+
+
+def test_python_runs_as_it_is_written():
+    seen = []
+
+    @ft.jit
+    def g(x):
+        if float(x) > 0:  # which jit would not know
+            seen.append(float(x))
+        return x * 2
+
+    with ft.disable_jit():
+        assert g(1.5) == 3.0
+        assert ft.grad(g)(2.5) == 2.0
+        assert ft.jit(lambda x, n: x**n, static_argnums=1)(3, 2) == 9
+        with ft.disable_jit(False), pytest.raises(ft.errors.AbstractValueError):
+            g(1.0)
+    assert seen == [1.5, 2.5]
+    with pytest.raises(ft.errors.AbstractValueError):
+        g(1.0)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_loops_and_branches_are_python(reverse):
+    seen = []
+
+    def body(carry, x):
+        seen.append(float(carry))
+        return carry * 2.0 + x["a"], {"s": carry, "t": x["a"] * carry}
+
+    def quiet(carry, x):
+        return carry * 2.0 + x["a"], {"s": carry, "t": x["a"] * carry}
+
+    def h(body, xs):
+        last, rows = lax.scan(body, 1.0, {"a": xs}, reverse=reverse)
+        last = lax.fori_loop(0, 3, lambda i, v: v + i, last)
+        last = lax.while_loop(lambda v: v < 50.0, lambda v: v * 3.0, last)
+        last = lax.cond(last > 0, lambda v: v + (seen.append(-1.0) or 1.0), lambda v: v / 0.0, last)
+        last = lax.switch(1, [lambda v: v, lambda v: v * 2.0], last)
+        return last, rows, lax.map(lambda x: x + len(seen) * 0.0, xs)
+
+    with ft.disable_jit():
+        plain = h(body, X)
+    assert len(seen) == 4
+    seen.clear()
+    usual = h(quiet, X)
+    for mine, other in zip(jax.tree.leaves(plain), jax.tree.leaves(usual), strict=True):
+        np.testing.assert_array_equal(mine, other)
+        assert (mine.dtype, mine.shape) == (other.dtype, other.shape)
+
+
+def test_derivatives_and_vmap_without_jit():
+    def h(x):
+        c, ys = lax.scan(lambda c, x: (jnp.sin(c) + x, c * x), x[0], x)
+        return lax.cond(c > 0, lambda: jnp.sum(ys), lambda: c)
+
+    expected = ft.grad(h)(X), ft.vmap(h)(np.stack([X, -X]))
+    with ft.disable_jit():
+        found = ft.grad(h)(X), ft.vmap(h)(np.stack([X, -X]))
+        empty = lax.scan(lambda c, x: (c, x), 1.0, jnp.zeros((0, 2)))
+    for mine, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(mine, other, rtol=1e-6)
+    assert empty[1].shape == (0, 2)
+    assert ft.debug.disable_jit is ft.disable_jit
+
+
+def test_functions_of_several_operations_without_jit():
+    """They are not traced by JAX either, whose tracers our own rules do not know."""
+    a, x = jnp.diag(jnp.array([2.0, -3.0, 4.0])), jnp.arange(-2.0, 3.0)
+    ft.clear_caches()
+    with ft.disable_jit():
+        found = jnp.linalg.slogdet(a), jnp.clip(x, -1, 1), jnp.median(x)
+    assert jax.tree.all(jax.tree.map(lambda y: isinstance(y, jax.Array), found))
+    assert [*map(float, found[0])] == pytest.approx([-1.0, np.log(24.0)])
+    np.testing.assert_array_equal(found[1], [-1, -1, 0, 1, 1])
+    np.testing.assert_array_equal(jnp.clip(x, -1, 1), found[1])

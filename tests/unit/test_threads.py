@@ -1,0 +1,235 @@
+"""Tracing is per thread, and whatever happens in user code leaves no trace active."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import functrans as ft
+from functrans import errors
+from functrans.ir.program import PRIMITIVES as P
+from functrans.trace import state
+
+pytestmark = pytest.mark.smoke
+
+X = np.array([1.0, 2.0, 3.0], np.float32)
+
+
+def total(x):
+    return P["reduce_sum"](x, axes=(0,))
+
+
+def run_together(*functions):
+    """Run functions at once, each in a thread; their results, or the first exception."""
+    with ThreadPoolExecutor(len(functions)) as pool:
+        return [f.result(timeout=60) for f in [pool.submit(g) for g in functions]]
+
+
+def test_two_threads_trace_at_once_and_do_not_see_each_other():
+    barrier = threading.Barrier(2, timeout=60)
+
+    def traced(first, second):
+        def f(x):
+            assert state.trace is not None
+            for name in (first, second) * 10:
+                barrier.wait()
+                x = P[name](x)
+            return x
+
+        return lambda: ft.make_ir(f)(X)
+
+    one, two = run_together(traced("sin", "cos"), traced("exp", "neg"))
+    assert [e.primitive.name for e in one.equations] == ["sin", "cos"] * 10
+    assert [e.primitive.name for e in two.equations] == ["exp", "neg"] * 10
+
+
+def test_a_thread_computes_while_another_traces():
+    inside, done = threading.Event(), threading.Event()
+
+    def tracing():
+        def f(x):
+            inside.set()
+            assert done.wait(60)
+            return P["sin"](x)
+
+        return ft.jit(f)(X)
+
+    def computing():
+        assert inside.wait(60)
+        try:
+            y = P["cos"](X)
+            assert isinstance(y, jax.Array)
+            return y, ft.grad(lambda x: total(P["sin"](x)))(X), state.trace
+        finally:
+            done.set()
+
+    traced, (computed, gradient, trace) = run_together(tracing, computing)
+    np.testing.assert_allclose(traced, np.sin(X), rtol=1e-6)
+    np.testing.assert_allclose(computed, np.cos(X), rtol=1e-6)
+    np.testing.assert_allclose(gradient, np.cos(X), rtol=1e-6)
+    assert trace is None
+
+
+@pytest.mark.parametrize("transform", ["grad", "vmap", "jit", "jvp", "hessian"])
+def test_transformations_in_many_threads(transform):
+    barrier = threading.Barrier(4, timeout=60)
+    step = ft.jit(lambda x: P["sin"](x))  # traced by all of them at once
+
+    def f(x):
+        barrier.wait()
+        y = total(step(P["mul"](x, x)))
+        return y
+
+    def job():
+        g = {
+            "grad": ft.grad(f),
+            "vmap": lambda x: ft.vmap(f, in_axes=None, axis_size=2)(x),
+            "jit": ft.jit(lambda x: f(x)),  # of one function the others would wait for the first
+            "jvp": lambda x: ft.jvp(f, (x,), (x,))[1],
+            "hessian": ft.hessian(f),
+        }[transform]
+        return np.asarray(g(jnp.asarray(X)))
+
+    results = run_together(*[job] * 4)
+    for result in results[1:]:
+        np.testing.assert_array_equal(result, results[0])
+
+
+def test_a_tracer_of_another_thread_is_refused():
+    def f(x):
+        def use():
+            with pytest.raises(errors.LeakedTracer, match="another thread"):
+                P["sin"](x)
+            with pytest.raises(errors.LeakedTracer, match="another thread"):
+                ft.grad(lambda y: total(P["mul"](x, y)))(X)
+            return state.trace
+
+        assert run_together(use) == [None]
+        return P["cos"](x)
+
+    np.testing.assert_allclose(ft.jit(f)(X), np.cos(X), rtol=1e-6)
+    np.testing.assert_allclose(ft.grad(lambda x: total(f(x)))(X), -np.sin(X), rtol=1e-6)
+
+
+# --- exceptions -----------------------------------------------------------------------------------
+
+
+class Stop(Exception):
+    pass
+
+
+TRANSFORMS = {
+    "make_ir": lambda f: ft.make_ir(f),
+    "jit": lambda f: ft.jit(f),
+    "grad": lambda f: ft.grad(f),
+    "value_and_grad": lambda f: ft.value_and_grad(f),
+    "vmap": lambda f: ft.vmap(f, in_axes=None, axis_size=2),
+    "jvp": lambda f: lambda x: ft.jvp(f, (x,), (x,)),
+    "vjp": lambda f: lambda x: ft.vjp(f, x),
+    "linearize": lambda f: lambda x: ft.linearize(f, x),
+    "linear_transpose": lambda f: lambda x: ft.linear_transpose(f, x)(1.0),
+    "jacfwd": lambda f: ft.jacfwd(f),
+    "jacrev": lambda f: ft.jacrev(f),
+    "hessian": lambda f: ft.hessian(f),
+    "eval_shape": lambda f: lambda x: ft.eval_shape(f, x),
+    "jit of grad": lambda f: ft.jit(ft.grad(f)),
+    "grad of jit": lambda f: ft.grad(ft.jit(f)),
+    "vmap of grad of jit": lambda f: ft.vmap(ft.grad(ft.jit(f)), in_axes=None, axis_size=2),
+    "jit in grad in vmap in jit": lambda f: ft.jit(
+        ft.vmap(ft.grad(lambda x: ft.jit(f)(x)), in_axes=None, axis_size=2)
+    ),
+}
+
+
+@pytest.mark.parametrize("error", [Stop, KeyboardInterrupt, SystemExit, RecursionError])
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_an_exception_in_user_code_leaves_nothing_active(name, error):
+    fail = True
+
+    def f(x):
+        y = total(P["mul"](x, 3.0))
+        if fail:
+            raise error("from the user")
+        return y
+
+    g = TRANSFORMS[name](f)
+    with pytest.raises(error, match="from the user"):
+        g(X)
+    assert state.trace is None
+    assert state.derived is None
+    fail = False
+    if name != "make_ir":
+        g(X)  # the same function again, now without the exception
+    np.testing.assert_allclose(ft.grad(f)(X), [3.0, 3.0, 3.0])
+
+
+def test_an_exception_that_is_caught_inside_goes_on_in_the_outer_trace():
+    def inner(x):
+        P["sin"](x)
+        raise Stop
+
+    def f(x):
+        for transform in (ft.jit(inner), ft.grad(inner), ft.vmap(inner)):
+            with pytest.raises(Stop):
+                transform(x)
+        return total(P["mul"](x, x))
+
+    np.testing.assert_allclose(ft.grad(f)(X), 2 * X)
+    np.testing.assert_allclose(ft.jit(f)(X), (X * X).sum())
+    program = ft.make_ir(f)(X)
+    assert [e.primitive.name for e in program.equations] == ["mul", "reduce_sum"]
+
+
+def test_a_type_error_inside_an_operation_leaves_nothing_active():
+    def f(x):
+        return total(P["add"](x, P["concatenate"](x, x, dimension=0)))
+
+    for transform in TRANSFORMS.values():
+        with pytest.raises(errors.TypeMismatch):
+            transform(f)(X)
+        assert state.trace is None
+        assert state.derived is None
+
+
+def test_functions_that_call_themselves_through_transformations_without_end():
+    def f(x):
+        return ft.grad(f)(x) if x is not None else x
+
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(400)
+    try:
+        with pytest.raises(RecursionError):
+            f(1.0)
+        assert state.trace is None
+        with pytest.raises(RecursionError):
+            ft.jit(f)(1.0)
+        assert state.trace is None
+    finally:
+        sys.setrecursionlimit(limit)
+    np.testing.assert_allclose(ft.grad(lambda x: P["sin"](x))(1.0), np.cos(1.0), rtol=1e-6)
+
+
+def test_exceptions_of_exceptions():
+    """An exception raised while another is handled, in a transformation inside a transformation."""
+
+    def inner(x):
+        raise Stop("first")
+
+    def f(x):
+        try:
+            ft.grad(inner)(x)
+        except Stop as first:
+            ft.vmap(lambda y: ft.jit(inner)(y), in_axes=None, axis_size=2)(x)
+            raise AssertionError("not reached") from first
+
+    with pytest.raises(Stop) as caught:
+        ft.jit(ft.grad(f))(1.0)
+    assert isinstance(caught.value.__context__, Stop)
+    assert state.trace is None
+    np.testing.assert_allclose(ft.jit(lambda x: P["sin"](x))(1.0), np.sin(1.0), rtol=1e-6)

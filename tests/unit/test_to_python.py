@@ -1,0 +1,351 @@
+"""Programs as NumPy source: it parses, runs on NumPy alone, and gives the reference's numbers."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import keyword
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import pytest
+
+import functrans as ft
+import functrans.numpy as jnp
+from functrans import errors, lax, random
+from functrans.backends import reference
+from functrans.inspect.python_source.entry import to_python
+from functrans.ir.program import Program
+from functrans.passes.rewrite import children_first
+from functrans.primitives.base import PRIMITIVES
+from functrans.trace import stage, typeof
+from tests.matrix.cases import CASES
+from tests.matrix.cases.case import Case
+from tests.matrix.primitive_rows import EVERY_DTYPE, Row, apply, by_primitive, is_wide
+from tests.support.closeness import assert_close, plain
+from tests.support.wide import each
+
+pytestmark = pytest.mark.smoke
+
+MODULES = {"numpy", "ml_dtypes", "scipy", "base64", "math"}
+
+
+def written(text: str) -> Callable[..., Any]:
+    """The function that a file defines last; the file may import no more than it is allowed."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            assert {alias.name.partition(".")[0] for alias in node.names} <= MODULES
+        assert not isinstance(node, ast.ImportFrom)
+    scope: dict[str, Any] = {}
+    exec(compile(tree, "<written>", "exec"), scope)
+    return scope[tree.body[-1].name]  # type: ignore[attr-defined]
+
+
+def agrees(program: Program, args: Any, tolerance: float | None = None, **kwargs: Any) -> str:
+    """The program's source, after it has run on the same arguments beside the reference."""
+    leaves = jax.tree_util.tree_leaves((args, kwargs))
+    text = to_python(program)
+    expected = [plain(y) for y in reference.run(program, leaves)]
+    args, kwargs = jax.tree_util.tree_map(plain, (tuple(args), kwargs))
+    kwargs = {f"{k}_2" if keyword.iskeyword(k) else k: v for k, v in kwargs.items()}
+    made = jax.tree_util.tree_leaves(written(text)(*args, **kwargs))
+    assert_close([np.asarray(y) for y in made], expected, tolerance)
+    return text
+
+
+# --- every primitive ------------------------------------------------------------------------------
+
+THROUGH_JAX = "partitionable"  # bits of generators that run through jax.random
+
+
+def check(case: Case, dtype: str) -> None:
+    with jax.enable_x64(is_wide(case, dtype)):
+        operands = case.make(case.rng(), dtype)
+        program = stage(apply(case), [typeof(x) for x in operands], "f")
+        if THROUGH_JAX in case.label:
+            with pytest.raises(errors.NotSupported, match=r"ft\.interpret"):
+                to_python(program)
+            return
+        agrees(program, operands)
+
+
+@by_primitive([(case, case.dtypes[0]) for case in CASES])
+def test_case(rows: Sequence[Row]):
+    each(rows, lambda row: check(*row))
+
+
+@pytest.mark.sweep
+@by_primitive(EVERY_DTYPE)
+def test_case_at_every_dtype(rows: Sequence[Row]):
+    each(rows, lambda row: check(*row))
+
+
+# --- programs -------------------------------------------------------------------------------------
+
+
+def normal(*shape: int) -> np.ndarray:
+    return np.random.default_rng(len(shape) + sum(shape)).normal(size=shape).astype(np.float32)
+
+
+def mlp(params: Any, x: Any, y: Any) -> Any:
+    (w1, b1), (w2, b2) = params
+    h = jnp.tanh(x @ w1 + b1)
+    logits = h @ w2 + b2
+    return -jnp.mean(jnp.sum(ft.nn.log_softmax(logits) * y, axis=1))
+
+
+def rnn(w: Any, xs: Any, h0: Any) -> Any:
+    def step(h: Any, x: Any) -> Any:
+        h = jnp.tanh(w @ h + x)
+        return h, jnp.sum(h**2)
+
+    h, ys = lax.scan(step, h0, xs)
+    return jnp.sum(ys) + h[0]
+
+
+def squares(w: Any, x: Any, y: Any) -> Any:
+    return jnp.mean((jnp.tanh(x @ w) - y) ** 2)
+
+
+def clipped(w: Any, x: Any, y: Any) -> Any:
+    g = ft.vmap(ft.grad(squares), (None, 0, 0))(w, x, y)
+    norms = jnp.sqrt(jnp.sum(g**2, axis=1))
+    return jnp.sum(g * jnp.minimum(1.0, 1.0 / norms)[:, None], axis=0) / len(x)
+
+
+def keys(seed: Any) -> Any:
+    key = random.key(seed)
+    one, two = random.split(key)
+    both = jnp.stack([one, two])
+    picked = jnp.where(seed > 0, both[0], two)
+    return random.normal(picked, (3,)), random.permutation(one, 5), random.fold_in(two, 3)
+
+
+@ft.custom_jvp
+def odd(x):
+    return jnp.sin(x)
+
+
+odd.defjvp(lambda primals, tangents: (odd(primals[0]), 2 * tangents[0]))
+
+
+@ft.custom_vjp
+def even(x):
+    return jnp.cos(x)
+
+
+even.defvjp(lambda x: (even(x), x), lambda x, ct: (3 * ct * x,))
+
+
+@ft.custom_batching.custom_vmap
+def mapped(x):
+    return x * 2
+
+
+mapped.def_vmap(lambda size, batched, x: (x * 2, batched[0]))
+
+
+def gram(w: Any) -> Any:
+    return jnp.sum(jnp.tanh(w @ w.T) * 2 + 1)
+
+
+def custom(x: Any) -> Any:
+    return odd(x) + even(x) + mapped(x) + ft.checkpoint(jnp.sin)(x)
+
+
+def until(x: Any) -> Any:
+    return lax.while_loop(lambda v: v < 100.0, lambda v: v * v, x)
+
+
+def branches(i: Any, x: Any) -> Any:
+    chosen = lax.switch(i, [jnp.sin, jnp.cos, lambda t: t * t], x)
+    return chosen + lax.cond(x > 1.0, lambda t: t * 2, lambda t: t, x)
+
+
+def solvers(a: Any, b: Any) -> Any:
+    x = lax.custom_linear_solve(lambda v: a @ v, b, lambda _, v: jnp.linalg.solve(a, v))
+    root = lax.custom_root(
+        lambda r: r * r - 2.0,
+        1.0,
+        lambda f, r: r - (r * r - 2.0) / (2.0 * r),
+        lambda g, y: y / g(1.0),
+    )
+    return x, root
+
+
+def gammas(a: Any, x: Any) -> Any:
+    slope = ft.grad(lambda a: jnp.sum(lax.random_gamma_grad(a, x)))(a)
+    return lax.igamma(a, x), lax.igammac(a, x), lax.igamma_grad_a(a, x), slope
+
+
+def gamma_samples(seed: Any, a: Any) -> Any:
+    keys = random.split(random.key(seed), 2)
+    moved = ft.vmap(ft.grad(lambda a, k: jnp.sum(random.loggamma(k, a, (5,)))), (None, 0))(a, keys)
+    return random.dirichlet(keys[0], jnp.stack([a, a + 1])), moved
+
+
+def odds(x: Any) -> Any:
+    folded = lax.reduce_window(x, 0.0, lambda a, b: a + 2 * b, (2, 2), (1, 1), "VALID")
+    platform = lax.platform_dependent(x, cpu=jnp.sin, default=jnp.cos)
+    top = lax.approx_max_k(x, 2)
+    return folded, platform, top, ft.ad_checkpoint.checkpoint_name(x, "x")
+
+
+def written_down(x: Any) -> Any:
+    numbers = {"values": (1.0, 2.0), "shape": (2,), "dtype": np.dtype("float32")}
+    return PRIMITIVES["constant"](**numbers) * x
+
+
+LONG = normal(20, 20)
+PARAMS = ((normal(4, 8), normal(8)), (normal(8, 3), normal(3)))
+SAMPLES = (normal(3), normal(4, 3), normal(4))
+PROGRAMS: dict[str, tuple[Callable[..., Any], tuple]] = {
+    "gradient of an MLP's loss": (ft.grad(mlp), (PARAMS, normal(5, 4), normal(5, 3))),
+    "gradient of a scan": (ft.grad(rnn, (0, 1, 2)), (normal(3, 3), normal(5, 3), normal(3))),
+    "per-example gradients": (ft.vmap(ft.grad(squares), (None, 0, 0)), SAMPLES),
+    "per-example norms": (clipped, SAMPLES),
+    "hessian": (ft.hessian(lambda x: jnp.sum(jnp.sin(x) ** 3)), (normal(3),)),
+    "keys": (keys, (3,)),
+    "custom rules": (custom, (0.5,)),
+    "their derivatives": (ft.grad(custom), (0.5,)),
+    "forward through a custom_vjp": (lambda x: ft.jvp(even, (x,), (x,)), (0.5,)),
+    "while": (until, (3.0,)),
+    "reverse through while": (ft.grad(until), (3.0,)),
+    "linear in a while's tangents": (lambda x: ft.linearize(until, x)[1](1.0), (3.0,)),
+    "branches": (branches, (2, 3.0)),
+    "batched branches": (ft.vmap(ft.grad(branches, 1), (0, 0)), (np.arange(3), normal(3))),
+    "solvers": (solvers, (np.eye(3, dtype=np.float32) * 2, normal(3))),
+    "gammas": (gammas, (np.float32([0.5, 3.0]), np.float32([1.0, 20.0]))),
+    "samples of gamma": (gamma_samples, (3, 0.7)),
+    "odds": (odds, (normal(3, 4),)),
+    "a long constant": (lambda x: x @ LONG, (normal(20),)),
+    "bfloat16": (ft.grad(gram), (normal(2, 3).astype(jnp.bfloat16),)),
+    "nested jit": (ft.grad(lambda x: jnp.sum(ft.jit(lambda t: jnp.sin(t) * t)(x))), (normal(3),)),
+    "indexing": (ft.grad(lambda t: jnp.sum(t[np.array([2, 1])] ** 2) + t[0, 1]), (normal(4, 3),)),
+    "nothing": (lambda x: (), (1.0,)),
+    "numbers": (lambda x: (jnp.zeros(3), x, x, 2.0), (1.0,)),
+    "a constant in a program": (written_down, (1.0,)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program(name: str):
+    function, args = PROGRAMS[name]
+    agrees(ft.make_ir(function)(*args), args)
+
+
+def test_program_after_the_passes():
+    args = (normal(3), normal(4, 3), normal(4))
+    agrees(ft.jit(clipped).program(*args), args)
+
+
+# What has no NumPy source: Python, XLA's generator, and what is only written inside a vmap.
+NOT_WRITTEN = {
+    "debug_callback", "pure_callback", "io_callback", "rng_bit_generator",
+    "all_gather", "all_to_all", "axis_index", "pmax", "pmin", "ppermute", "psum", "psum_scatter",
+}  # fmt: skip
+ELSEWHERE = {"rng_uniform", "sharding_constraint"}  # other numbers each time; needs a mesh
+
+
+def test_every_primitive_is_written():
+    met = {case.primitive for case in CASES}
+    for function, args in PROGRAMS.values():
+        programs = children_first(ft.make_ir(function)(*args))
+        met |= {e.primitive.name for p in programs for e in p.equations}
+    assert set(PRIMITIVES) - met - NOT_WRITTEN - ELSEWHERE == set()
+
+
+def test_random_bits_of_a_generator_are_numpy_s_own():
+    program = ft.make_ir(lambda a: lax.rng_uniform(a, 2.0, (5,)))(1.0)
+    made = written(to_python(program))(1.0)
+    assert made.shape == (5,)
+    assert made.dtype == np.float32
+    assert np.all((made >= 1) & (made < 2))
+
+
+class Pair(NamedTuple):
+    a: Any
+    b: Any
+
+
+def test_results_stand_in_the_tree_of_the_function():
+    x = np.float32(2.0)
+
+    def ran(f: Callable[..., Any], optimised: bool = False) -> Any:
+        program = ft.jit(f).program(x) if optimised else ft.make_ir(f)(x)
+        return written(to_python(program))(x)
+
+    assert ran(lambda x: x * 2) == 4
+    assert ran(lambda x: [x * 2]) == [4]
+    assert ran(lambda x: {"w": x * 2, "b": {3: [(x, None), ()]}}) == {
+        "w": 4, "b": {3: [(2, None), ()]},
+    }  # fmt: skip
+    assert ran(lambda x: {"w": x * 2, "b": {}}, optimised=True) == {"w": 4, "b": {}}
+    assert ran(lambda x: ()) == ()
+    assert ran(lambda x: None) is None
+    # of classes that plain Python does not know: the leaves
+    assert ran(lambda x: Pair(x, {"w": x * 2})) == (2, 4)
+    assert ran(lambda x: {Pair(1, 2): x, Pair(2, 3): x}) == (2, 2)
+    # nested programs return their values flat, as they are called
+    assert ran(lambda x: ft.jit(lambda y: {"a": y, "b": (y * 2,)}, inline=False)(x)) == {
+        "a": 2, "b": (4,),
+    }  # fmt: skip
+    # an output more than the function returns: a tangent
+    moved = ft.make_ir(lambda x: ft.jvp(lambda x: {"a": x * x}, (x,), (x,)))(x)
+    assert written(to_python(moved))(x) == ({"a": 4}, {"a": 8})
+
+
+# --- what it looks like ---------------------------------------------------------------------------
+
+
+def test_samplers_that_run_through_jax_are_refused():
+    for draw in (
+        lambda key: random.gamma(key, 2.0, dtype="bfloat16"),
+        lambda _: random.gamma(random.key(0, impl="rbg"), 2.0),
+    ):
+        with pytest.raises(errors.NotSupported, match=r"(?s)random_.*ft\.interpret"):
+            to_python(ft.make_ir(draw)(random.key(0)))
+
+
+def test_readable():
+    text = to_python(ft.make_ir(ft.grad(squares))(normal(3), normal(4, 3), normal(4)), "slope")
+    line = squares.__code__.co_firstlineno + 1
+    shown = "return jnp.mean((jnp.tanh(x @ w) - y) ** 2)"
+    assert text.startswith("import numpy as np\n")
+    assert "def slope(w, x, y):" in text
+    assert "    w = np.asarray(w, np.float32)  # (3,)" in text
+    assert "a = x @ w" in text
+    assert "np.tanh(a)" in text
+    assert text.count(f"# {line}:  {shown}") == 1
+    assert text.count(f"# {line}, backward:  {shown}") == 1
+
+
+def test_the_users_names():
+    text = to_python(ft.make_ir(rnn)(normal(3, 3), normal(5, 3), normal(3)))
+    assert "h = np.tanh(" in text
+    assert "def step(" in text
+    assert "for " in text
+    assert " in range(5):" in text
+
+
+def test_an_object_is_called_by_its_class_and_a_partial_by_its_function():
+    class Layer:
+        def __call__(self, x):
+            return jnp.tanh(x)
+
+    def scaled(c, x):
+        return c * x
+
+    for fun, name in ((Layer(), "Layer"), (functools.partial(scaled, np.ones(3)), "scaled")):
+        assert f"def {name}(" in to_python(ft.make_ir(fun)(normal(3)))
+
+
+def test_errors():
+    with pytest.raises(errors.InvalidArgument, match=r"make_ir\(f\)"):
+        to_python(squares)  # type: ignore[arg-type]
+    program = ft.make_ir(lambda x: ft.pure_callback(np.sin, x, x))(normal(3))
+    with pytest.raises(errors.NotSupported, match=r"pure_callback.*\n.*test_to_python\.py"):
+        to_python(program)

@@ -1,0 +1,386 @@
+"""The functions of pytrees: JAX's results where trees fit, our errors where they do not, and the
+user's own errors as they are."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import operator
+import pickle
+import random
+import traceback
+from collections import OrderedDict, defaultdict, namedtuple
+
+import jax
+import numpy as np
+import pytest
+
+import functrans as ft
+from functrans import errors, pytrees
+from functrans.ir.tracebacks import hide_frames
+
+pytestmark = pytest.mark.smoke
+
+Point = namedtuple("Point", "x y")
+X = np.ones(3, np.float32)
+
+
+class Box:
+    """A container with static data and without names for its parts."""
+
+    def __init__(self, part, kind):
+        self.part, self.kind = part, kind
+
+    def __eq__(self, other):
+        return isinstance(other, Box) and (self.part, self.kind) == (other.part, other.kind)
+
+    __hash__ = None
+
+
+jax.tree_util.register_pytree_node(
+    Box, lambda b: ((b.part,), b.kind), lambda kind, parts: Box(*parts, kind)
+)
+TREES = [
+    3, None, (), {}, [1, (2, None)], {"b": [1, 2], "a": {"c": 3}}, Point(1, [2]), Box((1, 2), "k"),
+    OrderedDict(b=1, a=2), defaultdict(list, x=1), [[], [None], {}],
+]  # fmt: skip
+
+
+def is_list(x):
+    return isinstance(x, list)
+
+
+@pytest.mark.parametrize("x", TREES, ids=lambda x: type(x).__name__)
+def test_where_trees_fit_the_results_are_those_of_jax(x):
+    def both(run):
+        ours, theirs = run(ft.tree), run(jax.tree)
+        assert ours == theirs
+        assert jax.tree.structure(ours) == jax.tree.structure(theirs)
+
+    both(lambda t: t.map(lambda a: a + 1, x))
+    both(lambda t: t.map(lambda a, b: (a, b), x, x))
+    both(lambda t: t.map(repr, x, is_leaf=is_list))
+    both(lambda t: t.map_with_path(lambda p, a, b: (str(p), a, b), x, x))
+    both(lambda t: t.map_with_path(
+        lambda p, a: (len(p), a), x, is_leaf=lambda p, a: len(p) > 0, is_leaf_takes_path=True
+    ))  # fmt: skip
+    both(lambda t: t.flatten(x))
+    both(lambda t: t.flatten(x, is_leaf=is_list))
+    both(lambda t: t.leaves(x, is_list))
+    both(lambda t: t.structure(x))
+    both(lambda t: t.flatten_with_path(x))
+    both(lambda t: t.leaves_with_path(x, is_list))
+    both(lambda t: t.unflatten(t.structure(x), iter(range(t.structure(x).num_leaves))))
+    both(lambda t: t.reduce(operator.add, x, 0))
+    both(lambda t: t.reduce_associative(operator.add, x, identity=0))
+    both(lambda t: t.all(x))
+    both(lambda t: t.broadcast(7, x))
+    both(lambda t: t.broadcast(x, x))
+    outer = jax.tree.structure(x)
+    if outer.num_leaves:
+        pairs = jax.tree.map(lambda a: {"p": a, "q": -a}, x)
+        both(lambda t: t.transpose(outer, None, pairs))
+        both(lambda t: t.transpose(outer, t.structure({"p": 0, "q": 0}), pairs))
+    mine, theirs = ft.tree_util, jax.tree_util
+    assert mine.treedef_children(outer) == theirs.treedef_children(outer)
+    assert mine.treedef_tuple([outer]) == theirs.treedef_tuple([outer])
+    assert mine.treedef_is_leaf(outer) == theirs.treedef_is_leaf(outer)
+    if x != 3:
+        for name in ("flatten_one_level", "flatten_one_level_with_keys"):
+            (parts, data), (wanted, of_jax) = getattr(mine, name)(x), getattr(theirs, name)(x)
+            assert (list(parts), data) == (list(wanted), of_jax)
+
+
+def test_both_modules_have_the_same_functions():
+    ours = [n for n in vars(ft.tree) if inspect.isfunction(vars(ft.tree)[n]) and n[0] != "_"]
+    for name in set(ours) - {"static"}:
+        assert getattr(ft.tree, name) is getattr(ft.tree_util, f"tree_{name}")
+    for mine, theirs in ((ft.tree, jax.tree), (ft.tree_util, jax.tree_util)):
+        names = [[n for n in dir(module) if n[0].isalpha()] for module in (mine, theirs)]
+        assert names[0] == names[1]
+    assert ft.tree_util.Partial is jax.tree_util.Partial
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["map", "flatten", "leaves", "structure", "unflatten", "transpose", "reduce", "broadcast"],
+)
+def test_they_are_functions_like_any_other(name):
+    function = getattr(ft.tree, name)
+    assert pickle.loads(pickle.dumps(function)) is function
+    assert copy.deepcopy(function) is function
+    assert inspect.signature(function) == inspect.signature(getattr(jax.tree, name))
+    assert (function.__module__, function.__qualname__) == ("functrans.tree", name)
+    assert function.__doc__
+
+
+# --- where trees differ ---------------------------------------------------------------------------
+
+
+def some_tree(rng, depth):
+    kinds = ["leaf", "leaf", "none"] + ["dict", "list", "tuple", "point", "box"] * (depth > 0)
+    parts = [some_tree(rng, depth - 1) for _ in range(rng.choice([0, 1, 2]))] if depth else []
+    match rng.choice(kinds):
+        case "leaf":
+            return 1
+        case "none":
+            return None
+        case "dict":
+            return dict(zip(rng.sample("ab", len(parts)), parts, strict=True))
+        case "list":
+            return parts
+        case "tuple":
+            return tuple(parts)
+        case "point":
+            return Point(*[*parts, 1, 1][:2])
+        case "box":
+            return Box(parts, rng.choice("kl"))
+
+
+def one_down(tree, key):
+    if isinstance(tree, Box):
+        return tree.part
+    if isinstance(key, jax.tree_util.GetAttrKey):
+        return getattr(tree, key.name)
+    return tree[getattr(key, "key", getattr(key, "idx", None))]
+
+
+@pytest.mark.parametrize("is_leaf", [None, is_list, lambda x: x is None])
+def test_the_place_is_one_and_found_exactly_where_jax_fails(is_leaf):
+    """Against JAX's own comparison, over random trees: some that fit and some that do not."""
+    rng = random.Random(0)
+    fitting = 0
+    for _ in range(1500):
+        x, y = some_tree(rng, 2), some_tree(rng, 2)
+        try:
+            jax.tree.map(lambda a, b: None, x, y, is_leaf=is_leaf)
+            fits = True
+        except ValueError:
+            fits = False
+        stop = None if is_leaf is None else lambda path, part: is_leaf(part)
+        found = pytrees.where_differing(x, y, stop)
+        assert (found is None) == fits
+        fitting += fits
+        if fits:
+            continue
+        path, a, b = found
+        for part, tree in ((a, x), (b, y)):
+            for key in path:
+                tree = one_down(tree, key)
+            assert tree is part
+        with pytest.raises(errors.TreeMismatch) as told:
+            ft.tree.map(lambda a, b: None, x, y, is_leaf=is_leaf)
+        where = f"at {jax.tree_util.keystr(path)}:" if path else "at the root:"
+        assert where in str(told.value)
+    assert 300 < fitting < 1200
+
+
+def test_static_data_and_named_parts_are_told_apart():
+    with pytest.raises(errors.TreeMismatch, match="a Box that holds other static data"):
+        ft.tree.map(operator.add, [Box(1, "k")], [Box(1, "l")])
+    with pytest.raises(errors.TreeMismatch, match=r"at \[0\]\.y: a list of 1 in tree 1, of 2 in"):
+        ft.tree.map(operator.add, [Point(1, [2])], [Point(1, [2, 3])])
+    many = {f"layer{i:03}": i for i in range(200)}
+    with pytest.raises(errors.TreeMismatch) as told:
+        ft.tree.map(operator.add, many, {"w": many})
+    assert "only tree 2 has ['w']" in str(told.value)
+    assert max(len(line) for line in str(told.value).split("\n")) < 180
+
+
+def test_the_counts_of_what_can_be_read_once():
+    structure = jax.tree.structure((0, 0, 0))
+    for n, count in ((2, "fewer"), (4, "more")):
+        with pytest.raises(errors.TreeMismatch, match=f"3 leaves, got {count}"):
+            ft.tree.unflatten(structure, iter(range(n)))
+        with pytest.raises(errors.TreeMismatch, match=f"3 leaves, got {n}"):
+            ft.tree.unflatten(structure, tuple(range(n)))
+    assert ft.tree.unflatten(structure, iter("abc")) == ("a", "b", "c")
+
+
+MISTAKES = {
+    "both directions of transpose": lambda t, u: t.transpose(
+        t.structure([0, 0]), t.structure((0, 0)), [(1, 2), (3, (4, 5))]
+    ),
+    "transpose, outer": lambda t, u: t.transpose(t.structure([0, 0]), None, (1, 2)),
+    "transpose, inner": lambda t, u: t.transpose(t.structure([0, 0]), None, [(1, 2), 3]),
+    "transpose, no structure": lambda t, u: t.transpose([0, 0], None, [1, 2]),
+    "broadcast with is_leaf": lambda t, u: t.broadcast(
+        {"a": None, "b": 1}, {"a": 1}, is_leaf=lambda x: x is None
+    ),
+    "reduce_associative of nothing": lambda t, u: t.reduce_associative(operator.add, {}),
+    "no function": lambda t, u: t.reduce([1, 2], [operator.add, 1]),
+    "is_leaf": lambda t, u: t.map(operator.neg, [1], is_leaf=1),
+    "leaves": lambda t, u: t.unflatten(t.structure([0]), 1),
+    "keys": lambda t, u: t.map(operator.neg, [defaultdict(int, {1: 1, "a": 1})]),
+    "keys of a tree that is flattened": lambda t, u: t.flatten([{1: 1, "a": 1}]),
+    "keys of a tree of leaves": lambda t, u: u.tree_leaves([{1: 1, "a": 1}]),
+    "keys of a structure": lambda t, u: t.structure([{1j: 1, 2j: 1}]),
+    "keys of the second tree": lambda t, u: t.map(operator.add, {"a": 1}, {"a": 1, 1: 2}),
+    "children of no structure": lambda t, u: u.treedef_children([1]),
+    "is no structure a leaf": lambda t, u: u.treedef_is_leaf(1),
+    "tuple of no structure": lambda t, u: u.treedef_tuple([1]),
+    "parts of a leaf": lambda t, u: u.flatten_one_level(1),
+    "parts of a leaf with keys": lambda t, u: u.flatten_one_level_with_keys("text"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes_are_of_the_class_of_jax(name):
+    run = MISTAKES[name]
+    with pytest.raises(Exception) as theirs:
+        run(jax.tree, jax.tree_util)
+    with pytest.raises(errors.FunctransError) as ours:
+        run(ft.tree, ft.tree_util)
+    assert isinstance(ours.value, theirs.type)
+    assert "test_tree.py" in str(ours.value)
+    assert "\n" + " " * 4 in str(ours.value)
+
+
+UNSORTED = {1: 1.0, "a": 2.0}
+MEETING_KEYS = {
+    "jit": lambda: ft.jit(lambda x: x)(UNSORTED),
+    "jit by name": lambda: ft.jit(lambda x: x)(x=defaultdict(int, UNSORTED)),
+    "lower": lambda: ft.jit(lambda x: x).lower(UNSORTED),
+    "trace": lambda: ft.jit(lambda x: x).trace(UNSORTED),
+    "eval_shape": lambda: ft.jit(lambda x: x).eval_shape(UNSORTED),
+    "program": lambda: ft.jit(lambda x: x).program(UNSORTED),
+    "nested jit": lambda: ft.jit(lambda x: ft.jit(lambda y: y)({1: x, "a": x}))(1.0),
+    "a result of jit": lambda: ft.jit(lambda x: [{1: x, "a": x}])(1.0),
+    "grad": lambda: ft.grad(lambda x: x[1])(UNSORTED),
+    "aux": lambda: ft.grad(lambda x: (x, {1: x, "a": x}), has_aux=True)(1.0),
+    "vmap": lambda: ft.vmap(lambda x: x)({1: X, "a": X}),
+    "out_axes": lambda: ft.vmap(lambda x: x, out_axes={1: 0, "a": 0})(X),
+    "tangents": lambda: ft.jvp(lambda x: x, (1.0,), (UNSORTED,)),
+    "a cotangent": lambda: ft.vjp(lambda x: x, 1.0)[1](UNSORTED),
+    "make_ir": lambda: ft.make_ir(lambda x: x)(UNSORTED),
+    "checkpoint": lambda: ft.checkpoint(lambda x: x)(UNSORTED),
+    "a carry": lambda: ft.lax.scan(lambda c, x: (c, x), UNSORTED, X),
+    "an operand": lambda: ft.lax.cond(True, lambda x: x, lambda x: x, UNSORTED),
+    "device_put": lambda: ft.device_put(UNSORTED),
+}
+
+
+@pytest.mark.parametrize("name", MEETING_KEYS)
+def test_transformed_functions_name_keys_without_an_order(name, monkeypatch):
+    monkeypatch.delenv("FUNCTRANS_TRACEBACK", raising=False)
+    with pytest.raises(errors.TreeMismatch) as found:
+        MEETING_KEYS[name]()
+    assert "the keys of a dict cannot be sorted: 1 (int), 'a' (str), at" in str(found.value)
+    assert "test_tree.py" in str(found.value)
+    text = "".join(traceback.format_exception(found.value))
+    assert "Comparator" not in text
+    assert "During handling" not in text
+
+
+def test_of_many_keys_each_type_is_named():
+    with pytest.raises(
+        errors.TreeMismatch, match=r"0 \(int\), 'a' \(str\), 1 \(int\), 2 .*, \.\.\."
+    ):
+        ft.tree.leaves({**dict.fromkeys(range(9)), "a": 1})
+    with pytest.raises(errors.TreeMismatch, match=r"1j \(complex\), 2j \(complex\), at"):
+        ft.tree.leaves({1j: 1, 2j: 1})
+
+
+@pytest.mark.parametrize("function", ["flatten", "leaves", "structure", "map"])
+def test_the_librarys_own_functions_are_those_of_jax(function):
+    mine, theirs = getattr(pytrees, function), getattr(jax.tree, function)
+    f = (operator.neg,) if function == "map" else ()
+    assert inspect.signature(mine).parameters.keys() == inspect.signature(theirs).parameters.keys()
+    assert mine(*f, {"b": 1, "a": [2, 3]}) == theirs(*f, {"b": 1, "a": [2, 3]})
+    wrong = ValueError("mine")
+
+    def is_leaf(x):
+        raise wrong
+
+    with pytest.raises(ValueError, match="mine") as found:
+        mine(*f, [1], is_leaf=is_leaf)
+    assert found.value is wrong
+    assert not wrong.__suppress_context__
+
+
+# --- errors of the user's own ---------------------------------------------------------------------
+
+
+def failing(*_):
+    raise ValueError("mine")
+
+
+class Picky:
+    """A container that cannot be built of everything."""
+
+    def __init__(self, part):
+        if not isinstance(part, (int, float)):
+            raise TypeError("mine")
+        self.part = part
+
+
+jax.tree_util.register_pytree_node(Picky, lambda p: ((p.part,), None), lambda _, p: Picky(*p))
+OWN = {
+    "a function": lambda t: t.map(failing, [1], [2]),
+    "with a path": lambda t: t.map_with_path(failing, [1]),
+    "of a reduction": lambda t: t.reduce(failing, [1, 2]),
+    "of none of Python's": lambda t: t.map(int, ["x"]),
+    "of an operator": lambda t: t.map(operator.add, [1, "a"], [2, []]),
+    "the wrong number of arguments": lambda t: t.map(lambda x, y: x, [1]),
+    "is_leaf": lambda t: t.map(operator.add, [1], [1, 2], is_leaf=failing),
+    "is_leaf of none of Python's": lambda t: t.map(operator.add, ["a"], [1, 2], is_leaf=int),
+    "leaves": lambda t: t.unflatten(t.structure([0]), (failing() for _ in range(1))),
+    "leaves of none of Python's": lambda t: t.unflatten(t.structure([0]), map(int, "x")),
+    "a container": lambda t: t.unflatten(t.structure(Picky(1)), ["x"]),
+    "missing arguments": lambda t: t.map(),
+    "unknown arguments": lambda t: t.map(int, [1], leaf=1),
+}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_errors_of_the_user_pass(name, monkeypatch):
+    monkeypatch.delenv("FUNCTRANS_TRACEBACK", raising=False)
+    with pytest.raises((TypeError, ValueError)) as theirs:
+        OWN[name](jax.tree)
+    with pytest.raises((TypeError, ValueError)) as ours:
+        OWN[name](ft.tree)
+    assert ours.type is theirs.type
+    assert str(ours.value) == str(theirs.value)
+    assert ours.value.__cause__ is None
+    files = {frame.filename for frame in traceback.extract_tb(ours.value.__traceback__)}
+    assert files == {__file__}
+
+
+def test_the_same_error_comes_out():
+    mine = ValueError("mine")
+
+    def f(x):
+        raise mine
+
+    with pytest.raises(ValueError, match="mine") as found:
+        ft.tree.map(f, [1])
+    assert found.value is mine
+    assert not isinstance(mine, errors.FunctransError)
+
+
+def test_an_error_of_ours_shows_the_frames_of_the_user(monkeypatch):
+    monkeypatch.delenv("FUNCTRANS_TRACEBACK", raising=False)
+    with pytest.raises(errors.TreeMismatch) as found:
+        ft.tree.map(operator.add, [1], [1, 2])
+    hide_frames(found.value)
+    text = "".join(traceback.format_exception(found.value))
+    assert "tree_checks.py" not in text
+    assert "During handling" not in text
+    assert "jax" not in text.replace("TreeMismatch", "")
+
+
+def test_a_mismatch_inside_a_function_that_is_mapped_is_its_own():
+    def inner(x):
+        return ft.tree.map(operator.add, (x,), [x])
+
+    with pytest.raises(errors.TreeMismatch, match="a tuple in tree 1, a list in tree 2"):
+        ft.tree.map(inner, {"a": 1})
+
+
+def test_trees_of_traced_values():
+    def step(params, grads):
+        return ft.tree.map(lambda p, g: p - g, params, grads)
+
+    assert ft.jit(step)({"w": 3.0}, {"w": 1.0}) == {"w": 2.0}
+    with pytest.raises(errors.TreeMismatch, match="only tree 2 has"):
+        ft.jit(step)({"w": 3.0}, {"v": 1.0})

@@ -1,0 +1,337 @@
+"""Callbacks in all that holds programs, where what these give is read, or in part, or by nobody.
+
+What is shown is what Python shows that runs the function as it is written (`disable_jit`): by the
+program as it is traced, optimised, differentiated, and by all of them compiled as one.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import functrans as ft
+import functrans.numpy as jnp
+from functrans import lax
+from functrans.passes.pipeline import optimize
+from tests.support.wide import each
+
+Seen = list[tuple[str, float]]
+Show = Callable[[str, Any], None]  # a word and a number
+Function = Callable[[Any], Any]
+
+
+def with_show(show: Show, word: str, value: Any) -> Any:
+    show(word, jnp.sum(value))
+    return value
+
+
+# --- what holds callbacks -------------------------------------------------------------------------
+
+
+def condition(show: Show) -> Function:
+    return lambda x: lax.while_loop(lambda c: with_show(show, "test", c) < 3, lambda c: c + 1, x)
+
+
+def condition_alone(show: Show) -> Function:
+    """Of a loop whose carry is not changed and not even a number."""
+    return lambda x: lax.while_loop(
+        lambda c: with_show(show, "test", c[0]) < 2, lambda c: (c[0] + 1, c[1]), (0, x * np.ones(2))
+    )[1][0]
+
+
+def body(show: Show) -> Function:
+    return lambda x: lax.while_loop(lambda c: c < 3, lambda c: with_show(show, "body", c) + 1, x)
+
+
+def condition_and_body(show: Show) -> Function:
+    return lambda x: lax.while_loop(
+        lambda c: with_show(show, "test", c) < 2, lambda c: with_show(show, "body", c) + 1, x
+    )
+
+
+def counted(show: Show) -> Function:
+    return lambda x: lax.fori_loop(0, 2, lambda i, c: with_show(show, "step", c) * 2, x)
+
+
+def bounded(show: Show) -> Function:
+    return lambda x: lax.fori_loop(
+        0, (x > 0) + 1, lambda i, c: with_show(show, "step", i) * c, x, max_steps=4
+    )
+
+
+def scanned(show: Show) -> Function:
+    return lambda x: lax.scan(
+        lambda c, y: (with_show(show, "carry", c) * y, with_show(show, "row", y)),
+        x, np.arange(1.0, 3.0, dtype="float32"),
+    )[0]  # fmt: skip
+
+
+def scanned_by_itself(show: Show) -> Function:
+    """Steps that read nothing and give nothing."""
+
+    def f(x: Any) -> Any:
+        lax.scan(lambda c, _: (with_show(show, "alone", 7.0) and None, None), None, None, length=2)
+        return x
+
+    return f
+
+
+def mapped(show: Show) -> Function:
+    return lambda x: lax.map(lambda y: with_show(show, "map", y), np.ones(2, "float32") * x)[0]
+
+
+def chosen(show: Show) -> Function:
+    return lambda x: lax.cond(
+        x > 0, lambda v: with_show(show, "then", v) * 2, lambda v: with_show(show, "else", v), x
+    )
+
+
+def switched(show: Show) -> Function:
+    """The other branches show nothing."""
+    return lambda x: lax.switch(
+        (x > 0) * 2, [lambda v: v, lambda v: -v, lambda v: with_show(show, "third", v)], x
+    )
+
+
+def called(show: Show) -> Function:
+    return ft.jit(lambda x: with_show(show, "call", x) * 2)
+
+
+def called_twice(show: Show) -> Function:
+    """The same of the same: each is shown."""
+    f = called(show)
+    return lambda x: f(x) + f(x) + with_show(show, "x", x) + with_show(show, "x", x)
+
+
+def custom_jvp(show: Show) -> Function:
+    f = ft.custom_jvp(lambda x: with_show(show, "custom", x) * 2)
+    f.defjvp(lambda primals, tangents: (f(*primals), tangents[0] * 2))
+    return f
+
+
+def custom_vjp(show: Show) -> Function:
+    f = ft.custom_vjp(lambda x: with_show(show, "custom", x) * 2)
+    f.defvjp(lambda x: (with_show(show, "custom", x) * 2, None), lambda _, ct: (ct * 2,))
+    return f
+
+
+def solver(show: Show) -> Function:
+    return lambda x: lax.custom_linear_solve(
+        lambda v: v * 2, x, lambda _, b: with_show(show, "solve", b) / 2, symmetric=True
+    )
+
+
+def all_in_all(show: Show) -> Function:
+    """A condition in a branch in a step in a call."""
+    inner = condition(show)
+    return ft.jit(
+        lambda x: lax.scan(
+            lambda c, _: (lax.cond(c > 0, inner, lambda v: v, c) - 2.0, None), x, None, length=2
+        )[0]
+    )
+
+
+HOLDERS = [
+    condition, condition_alone, body, condition_and_body, counted, bounded, scanned,
+    scanned_by_itself, mapped, chosen, switched, called, called_twice, custom_jvp, custom_vjp,
+    solver, all_in_all,
+]  # fmt: skip
+
+
+# --- who reads what they give ---------------------------------------------------------------------
+
+READERS: dict[str, Callable[[Function], Function]] = {
+    "all": lambda f: f,
+    "nobody": lambda f: lambda x: (f(x), x * 3)[1],
+    "nobody in a call": lambda f: ft.jit(lambda x: (f(x), x * 3)[1]),
+    "nobody around a call": lambda f: lambda x: (ft.jit(lambda y: (f(y), y * 3))(x), x)[1],
+    "nobody in a step": lambda f: (
+        lambda x: lax.scan(lambda c, y: ((f(c), c)[1] * y, None), x, np.full(2, 0.5, "float32"))[0]
+    ),
+    "nobody in a branch": lambda f: (
+        lambda x: lax.cond(x > 0, lambda v: (f(v), v)[1], lambda v: v * 2, x)
+    ),
+    "nobody in a loop": lambda f: (
+        lambda x: lax.while_loop(
+            lambda c: c[0] < 2, lambda c: (c[0] + 1, c[1] + 1, f(c[1])), (0, x, x)
+        )[1]
+    ),
+    "a product with zero": lambda f: lambda x: f(x) * 0.0 + x,
+    "nobody, as nothing of it is returned": lambda f: lambda x: (f(x), None)[1],
+}
+ROWS = list(itertools.product(HOLDERS, READERS))
+X = np.float32(0.5)
+
+
+class Shown:
+    """What was shown by each of several functions."""
+
+    def __init__(self, ordered: bool):
+        self.ordered = ordered
+        self.seen: dict[str, Seen] = {}
+
+    def function(self, row: tuple[Any, str]) -> Function:
+        holder, reader = row
+        seen = self.seen.setdefault(f"{holder.__name__}, read by {reader}", [])
+
+        def show(word: str, value: Any) -> None:
+            def log(v: Any) -> None:
+                seen.append((word, float(v)))
+
+            ft.debug.callback(log, value, ordered=self.ordered)
+
+        return READERS[reader](holder(show))
+
+    def take(self, run: Callable[[], Any]) -> dict[str, Seen]:
+        for seen in self.seen.values():
+            seen.clear()
+        run()
+        jax.effects_barrier()
+        return {k: list(v) if self.ordered else sorted(v) for k, v in self.seen.items()}
+
+
+def wanted(row: tuple[Any, str], ordered: bool) -> dict[str, Seen]:
+    shown = Shown(ordered)
+    f = shown.function(row)
+    with ft.disable_jit():
+        found = shown.take(lambda: f(X))
+    assert all(found.values())
+    return found
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_programs_show_what_python_shows(ordered: bool):
+    """As they are traced, optimised, and pushed forwards."""
+
+    def check(row: tuple[Any, str]) -> None:
+        want = wanted(row, ordered)
+        shown = Shown(ordered)
+        f = shown.function(row)
+        program = ft.make_ir(f)(X)
+        tangents = ft.make_ir(lambda x: ft.jvp(f, (x,), (x,)))(X)
+        pushed = [] if row[0] is solver else [tangents, optimize(tangents)]  # solved for, too
+        for p in (program, optimize(program), *pushed):
+            ft.ir.check(p)
+            assert shown.take(lambda p=p: ft.interpret(p, X)) == want
+
+    each(ROWS, check)
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_gradients_show_it_once(ordered: bool):
+    """The way back has nothing to show."""
+
+    def check(row: tuple[Any, str]) -> None:
+        want = wanted(row, ordered)
+        shown = Shown(ordered)
+        f = shown.function(row)
+        program = ft.make_ir(ft.grad(lambda x: sum(ft.tree.leaves(f(x)), x)))(X)
+        for p in (program, optimize(program)):
+            assert shown.take(lambda p=p: ft.interpret(p, X)) == want
+
+    each([row for row in ROWS if row[0] is not solver], check)
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_compiled_programs_show_what_python_shows(ordered: bool):
+    """All as one, so that the order among functions shows nothing."""
+    shown = Shown(ordered)
+    functions = [shown.function(row) for row in ROWS]
+    found = shown.take(lambda: ft.jit(lambda x: [f(x) for f in functions])(X))
+
+    def check(row: tuple[Any, str]) -> None:
+        for name, seen in wanted(row, ordered).items():
+            assert found[name] == seen
+
+    each(ROWS, check)
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_batched_programs_show_it_whoever_reads(ordered: bool):
+    """What is shown of several examples does not depend on what is done with the results."""
+    xs = np.array([0.5, -0.5, 1.5], "float32")
+
+    def shown_by(holder: Any, reader: str, optimized: bool) -> list[Seen]:
+        shown = Shown(ordered)
+        program = ft.make_ir(ft.vmap(shown.function((holder, reader))))(xs)
+        program = optimize(program) if optimized else program
+        return list(shown.take(lambda: ft.interpret(program, xs)).values())
+
+    def check(holder: Any) -> None:
+        want = shown_by(holder, "all", False)
+        assert any(want)
+        for reader in ("all", "nobody", "nobody in a call", "a product with zero"):
+            for optimized in (False, True):
+                assert shown_by(holder, reader, optimized) == want, reader
+
+    each(HOLDERS, check)
+
+
+def steps_that_show(show: Show) -> dict[str, Callable[[Any, Any], Any]]:
+    """Of a count and a number that is doubled: in calls, branches and loops, which show or not."""
+
+    def next_of(i: Any) -> Any:
+        return with_show(show, "count", i) + 1
+
+    def twice(y: Any) -> Any:
+        return with_show(show, "number", y) * 2.0
+
+    return {
+        "where it stands": lambda i, y: (next_of(i), twice(y)),
+        "the count in a call": lambda i, y: (ft.jit(next_of)(i), y * 2.0),
+        "the number in a call": lambda i, y: (i + 1, ft.jit(twice)(y)),
+        "both in a call": lambda i, y: ft.jit(lambda i, y: (next_of(i), twice(y)))(i, y),
+        "a branch": lambda i, y: lax.cond(
+            i < 9, lambda: (next_of(i), twice(y)), lambda: (i, y)
+        ),
+        "a loop": lambda i, y: (
+            lax.fori_loop(0, 1, lambda _, k: next_of(k), i),
+            lax.fori_loop(0, 1, lambda _, v: twice(v), y),
+        ),
+        "a loop while": lambda i, y: lax.while_loop(
+            lambda c: c[0] < i + 1, lambda c: (next_of(c[0]), twice(c[1])), (i, y)
+        ),
+    }  # fmt: skip
+
+
+LOOPS: dict[str, Callable[[Any, Any], Any]] = {
+    "while": lambda step, x: lax.while_loop(lambda c: c[0] < 3, lambda c: step(*c), (0, x))[1],
+    "fori": lambda step, x: lax.fori_loop(0, 3, lambda i, c: step(*c), (0, x))[1],
+    "scan": lambda step, x: lax.scan(lambda c, _: (step(*c), c), (0, x), None, length=3)[0][1],
+    "bounded": lambda step, x: lax.fori_loop(
+        0, 3 + (x > 100), lambda i, c: step(*c), (0, x), max_steps=5
+    )[1],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("ordered", [None, False, True], ids=["silent", "any order", "ordered"])
+def test_derivatives_of_steps_that_show(loop: str, ordered: bool | None):
+    """Of what is linear in the steps and what is not, which are taken apart on the way back."""
+
+    def show(word: str, value: Any) -> None:
+        if ordered is not None:
+            ft.debug.callback(lambda v: None, value, ordered=ordered)
+
+    def check(name: str) -> None:
+        def f(x: Any) -> Any:
+            return LOOPS[loop](steps_that_show(show)[name], x)
+
+        ways = [
+            ft.grad(f), ft.grad(ft.grad(lambda x: f(x) ** 2 / 16)),
+            lambda x: ft.jvp(f, (x,), (x * 2,))[1], lambda x: ft.linearize(f, x)[1](x * 2),
+        ]  # fmt: skip
+        if loop != "bounded":  # whose condition is not linear
+            ways.append(lambda x: ft.linear_transpose(f, x)(x * 2)[0])
+        for way in ways:
+            program = ft.make_ir(way)(X)
+            ft.ir.check(program)
+            for p in (program, optimize(program)):
+                assert ft.interpret(p, X) == [8.0]
+
+    each(steps_that_show(show), check)
