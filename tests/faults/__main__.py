@@ -75,11 +75,11 @@ def _try(fault: Fault, options: argparse.Namespace, catcher: Outcome) -> Verdict
         copy = Path(folder)
         _copy_checkout(copy)
         (copy / fault.file).write_text(fault.applied())
+        which = ["-m", options.marker] if options.marker else []
         by = None
         if catcher:
-            by = _first_failure(copy, [catcher.partition("[")[0]], options.limit)
+            by = _first_failure(copy, [*which, catcher.partition("[")[0]], options.limit)
         if by is None:
-            which = ["-m", options.marker] if options.marker else []
             by = _first_failure(copy, which, options.limit)
     return Verdict(fault.name, by, time.monotonic() - begun)
 

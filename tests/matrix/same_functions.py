@@ -264,6 +264,32 @@ ROWS: dict[str, tuple[Callable[[Any, Any], Any], tuple]] = {
 
 # --- perturbation confusion and closures ----------------------------------------------------------
 
+# Derivatives with respect to y of functions that give x alone, or x beside something of y.
+_INNER: dict[str, Callable[..., Any]] = {
+    "jvp": lambda L, f: L.jvp(f, (3.0,), (1.0,))[1],
+    "grad": lambda L, f: L.grad(lambda y: sum(f(y)))(3.0),
+    "vjp": lambda L, f: L.vjp(f, 3.0)[1]((1.0, 1.0, 1.0)),
+    "linearize": lambda L, f: L.linearize(f, 3.0)[1](1.0),
+    "jacfwd": lambda L, f: L.jacfwd(f)(3.0),
+}
+_OUTER: dict[str, Callable[..., Any]] = {
+    "jvp": lambda L, f: lambda v: L.jvp(f, (v,), (1.0,)),
+    "grad": lambda L, f: L.grad(lambda x: sum(f(x))),
+    "linearize": lambda L, f: lambda v: L.linearize(f, v)[1](1.0),
+}
+
+
+def _returned(inner: str, outer: str) -> Callable[[Any, Any], Callable[[Any], Any]]:
+    def build(L: Any, np: Any) -> Callable[[Any], Any]:
+        def f(x: Any) -> list[Any]:
+            made = _INNER[inner](L, lambda y: (x, y * x, x * x))
+            return [x * z for z in jax.tree_util.tree_leaves(made)]
+
+        return _OUTER[outer](L, f)
+
+    return build
+
+
 CLOSURES: dict[str, Callable[[Any, Any], Callable[[Any], Any]]] = {
     "Siskind and Pearlmutter": lambda L, np: L.grad(lambda x: x * L.grad(lambda y: x + y)(1.0)),
     "with jvp inside": lambda L, np: L.grad(
@@ -309,7 +335,9 @@ CLOSURES: dict[str, Callable[[Any, Any], Callable[[Any], Any]]] = {
     "Hessian-vector product": lambda L, np: (
         lambda v: L.grad(lambda x: np.vdot(L.grad(lambda y: np.sum(y**3) * v)(x), V))(X)
     ),
-}
+    **{f"{outer} of {inner} of another's variable": _returned(inner, outer)
+       for inner in _INNER for outer in _OUTER},
+}  # fmt: skip
 
 
 # --- Python that looks at values ------------------------------------------------------------------

@@ -88,6 +88,20 @@ def test_infinities_stop_a_program():
         assert ft.jit(inverse)(0.0) == 1.0
 
 
+@pytest.mark.parametrize("call", [ft.jit(jnp.log), jnp.log, lambda x: ft.jit(jnp.log)(x) * 2])
+@pytest.mark.parametrize("nans", [False, True])
+@pytest.mark.parametrize("infs", [False, True])
+def test_each_flag_stops_what_it_is_for(call, nans, infs):
+    """Alone, with the other, and neither."""
+    with jax.debug_nans(nans), jax.debug_infs(infs):
+        for x, stops, word in ((-1.0, nans, "NaN"), (0.0, infs, "infinity")):
+            if stops:
+                with pytest.raises(errors.NotFinite, match=rf"(?s){word}.*test_flags.py"):
+                    call(np.float32(x))
+            else:
+                call(np.float32(x))
+
+
 def test_what_looks_for_nans_is_not_stopped():
     f = ft.jit(lambda x: jnp.log(x))
     with jax.debug_nans(True):

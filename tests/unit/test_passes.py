@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from typing import Any
 
@@ -355,6 +356,24 @@ def test_jit_takes_the_passes_that_it_is_to_run():
     assert text.count("sine") == 2
     for passes in counts:
         np.testing.assert_allclose(ft.jit(f, passes=passes)(x), f(x))
+
+
+@pytest.mark.parametrize("order", [*itertools.permutations(["default", "exact", "fast_math"])])
+def test_functions_that_share_a_program_share_no_options(order):
+    """A body is rewritten for each set of options, whoever came first."""
+    inner = ft.jit(lambda x: x * 0.0 + fnp.sum(fnp.sum(x[None] * 0.5, 0)))
+
+    def loops(x):
+        return lax.scan(lambda c, _: (inner(c), c), x, None, length=2)[0] + inner(x)
+
+    program = ft.make_ir(loops)(np.ones(3, np.float32))
+
+    def shown(which, program):
+        return ft.ir.show(pipeline.optimize(program, which))
+
+    fresh = {w: shown(w, ft.ir.parse(ft.ir.show(program), program.values)) for w in order}
+    assert len({*fresh.values()}) == 3
+    assert {which: shown(which, program) for which in order} == fresh
 
 
 def test_a_function_may_be_a_pass():

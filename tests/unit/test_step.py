@@ -321,3 +321,16 @@ def test_functions_of_several_operations_without_jit():
     assert [*map(float, found[0])] == pytest.approx([-1.0, np.log(24.0)])
     np.testing.assert_array_equal(found[1], [-1, -1, 0, 1, 1])
     np.testing.assert_array_equal(jnp.clip(x, -1, 1), found[1])
+
+
+@pytest.mark.parametrize(
+    "numbers", [(0.0, -0.0), (-0.0, 0.0), (0j, -0j, complex(0, -0.0)), (1, 1.0, True)]
+)
+def test_numbers_that_are_equal_are_not_the_same(numbers):
+    """An operation alone is given the number that stands there, whichever came first."""
+    ft.clear_caches()
+    x = np.float32(2.0)
+    for number in numbers:
+        stepped = ft.debug.step(lambda x, n=number: x * n, commands=["continue"])(x)
+        wanted = ft.interpret(ft.make_ir(lambda x, n=number: x * n)(x), x)[0]
+        assert (str(np.asarray(stepped)), stepped.dtype) == (str(wanted), wanted.dtype)
