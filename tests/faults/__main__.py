@@ -28,6 +28,7 @@ from typing import NamedTuple
 from tests.faults.planted import FAULTS, ROOT, Fault
 
 RECORD = Path(__file__).parent / "caught.md"
+FIT = "tests/unit/test_house.py::test_planted_faults_fit_the_code_that_they_spoil"  # not in a copy
 FAILED = re.compile(r"^(?:FAILED|ERROR) (.*?)(?: - .*)?$", re.MULTILINE)
 Outcome = str | None  # the test that failed; None: none did
 
@@ -99,7 +100,8 @@ def _first_failure(copy: Path, which: list[str], limit: float) -> Outcome:
     """The first test that fails; one that ends the process has failed too."""
     environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
     environment.setdefault("FUNCTRANS_TEST_CACHE", str(ROOT / ".test_cache"))
-    command = [sys.executable, "-m", "pytest", "-x", "-n", "1", "-p", "no:cacheprovider", *which]
+    options = ["-x", "-n", "1", "-p", "no:cacheprovider", "--deselect", FIT]
+    command = [sys.executable, "-m", "pytest", *options, *which]
     child = subprocess.Popen(
         command, cwd=copy, env=environment, text=True, start_new_session=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

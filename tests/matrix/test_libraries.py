@@ -64,6 +64,7 @@ TRACED_LONG = re.compile(r"hyp2f1|hyp1f1|expi\(|exp1\(|csd\(|optimize\.|sparse\.
 SHARES = 3  # of the rows, each a test
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("share", range(SHARES))
 def test_types(kind: str, share: int):

@@ -63,6 +63,7 @@ def function(name: str, root: str) -> Callable[..., Any]:
     return getattr(functions(root)[module], short)
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("arity", [1, 2])
 def test_derivatives(arity: int):
     names = [n for n in called(arity) if is_elementwise(n, arity)]

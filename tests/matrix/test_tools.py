@@ -313,6 +313,7 @@ def blamed(operands: list[Any], outs: list[Any]) -> str:
     return "infinity" if wild and all(np.isfinite(x).all() for x in given) else ""
 
 
+@pytest.mark.smoke
 def test_what_an_operation_is_blamed_for():
     """Of each row, with infinities, NaNs and both, or with what makes them, by the reference."""
     seen: Counter[str] = Counter()

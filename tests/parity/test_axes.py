@@ -181,6 +181,7 @@ def test_values(table: str):
     each(calls, check)
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("table", TABLES)
 def test_axes_beside_one_that_is_mapped(table: str):
     """vmap over each axis gives what the examples give alone."""

@@ -112,6 +112,7 @@ def test_patches_and_local_convolutions():
     assert_close(jax.jit(ft.jit(lambda: both(ft)))(), jax.jit(lambda: both(jax))(), 1e-5)
 
 
+@pytest.mark.long
 def test_a_preset_of_products_leaves_a_convolution_as_it_is():
     """XLA has no algorithms for convolutions."""
     x, kernel = floats(2, 3, 4, 5), floats(4, 3, 2, 2)
@@ -155,6 +156,7 @@ def test_approximate_search():
         lax.approx_max_k(x, 9)
 
 
+@pytest.mark.long
 def test_generators_of_the_platform():
     key = np.arange(4, dtype=np.uint32)
     assert_close(lax.rng_bit_generator(key, (3,)), jax.lax.rng_bit_generator(key, (3,)))

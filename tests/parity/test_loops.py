@@ -297,6 +297,7 @@ def test_nodes_that_check_their_children():
     assert each.x.shape == (3,)
 
 
+@pytest.mark.long
 def test_functions_and_what_they_close_over_are_freed():
     class Big:
         pass

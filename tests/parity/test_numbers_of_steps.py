@@ -98,6 +98,7 @@ def assert_right(n: int, out: Any, cotangents: Sequence[Any]) -> None:
         np.testing.assert_allclose(mine, its, rtol=1e-8, atol=1e-12, err_msg=str(n))
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("way", WAYS)
 def test_reverse_mode_of_every_number_of_steps(way: str):
     with jax.enable_x64(True):

@@ -105,6 +105,7 @@ def types_of(library: Any, f: Callable[..., Any], pair: tuple[Point, Point]) -> 
     return [(tuple(y.shape), str(y.dtype), bool(y.weak_type)) for y in outs]
 
 
+@pytest.mark.smoke
 @pytest.mark.filterwarnings("ignore")
 def test_types_of_two_operands():
     """Also after 64-bit types were enabled and are not any more: nothing of them is remembered."""

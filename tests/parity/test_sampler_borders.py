@@ -90,6 +90,7 @@ def is_key(x: Any) -> bool:
     return jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key)
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("table", [ROWS, WIDE, LONG], ids=["32 bits", "64 bits", "loops"])
 def test_the_same_bits(table: list[Row]):
     with jax.enable_x64(table is WIDE):

@@ -366,6 +366,7 @@ def test_callbacks(capfd):
     assert capfd.readouterr().out.count("x = 0.3") == 2
 
 
+@pytest.mark.long
 def test_keys_and_generators():
     for impl in ("threefry2x32", "rbg"):
         key = R.key(3, impl=impl)

@@ -219,6 +219,7 @@ def doubled_three(a: Any, b: Any, c: Any) -> Any:
     return doubled(a, b, c)
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("make", [
     lambda static, d: ft.jit(doubled_three, static_argnums=static, donate_argnums=d),
     lambda static, d: ft.jit(

@@ -204,6 +204,7 @@ def wanted(row: tuple[Any, str], ordered: bool) -> dict[str, Seen]:
     return found
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("ordered", [False, True])
 def test_programs_show_what_python_shows(ordered: bool):
     """As they are traced, optimised, and pushed forwards."""
