@@ -46,7 +46,7 @@ def _keep_compilations() -> None:
         jax.config.update(name, value)
 
 
-if not NEWER:  # a process of JAX 0.11 that loads what another has compiled may crash
+if not NEWER:  # workers of JAX 0.11 crash late in long runs; the cause is not known
     _keep_compilations()
 
 
