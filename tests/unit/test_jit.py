@@ -470,3 +470,11 @@ def test_messages_name_arguments_behind_static_ones():
     ):
         with pytest.raises(ft.errors.AbstractBoolError, match=r"depends on y(, z)?\)"):
             call()
+
+
+def test_numbers_kept_for_later_are_not_values_of_someones_jit():
+    """The array that a single operation keeps of a Python number outlives that `jax.jit`."""
+    ft.clear_caches()
+    jax.jit(lambda x: fnp.log(-1.25) + x)(1.0)
+    with jax.debug_nans(True), pytest.raises(ft.errors.NotFinite, match="NaN"):
+        fnp.log(-1.25)
