@@ -388,3 +388,15 @@ def test_shardings_are_accepted():
         return jax.device_put(jax.jit(J.sin, out_shardings=where)(x), where)
 
     np.testing.assert_allclose(ft.jit(from_jax(f))(V), np.sin(2 * V), rtol=1e-6)
+
+
+def test_constants_of_programs_that_jax_made_with_wide_types():
+    """JAX finds its program of a matrix product again, whose constants are float64 then."""
+    x = jax.ShapeDtypeStruct((3, 4), np.float32)
+    ft.clear_caches()
+    try:
+        with jax.enable_x64(True):
+            assert ft.eval_shape(from_jax(jax.scipy.special.owens_t), x, x).dtype == np.float64
+        assert ft.eval_shape(from_jax(jax.scipy.special.owens_t), x, x).dtype == np.float32
+    finally:
+        ft.clear_caches()  # JAX would not run it now

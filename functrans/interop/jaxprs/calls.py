@@ -11,6 +11,7 @@ from jax.extend.core import Primitive, primitives
 from functrans import lax
 from functrans.interop.jaxprs.walk import (
     closed_like,
+    constants_of,
     means,
     plain,
     program,
@@ -45,7 +46,7 @@ def _call(eqn: Any, *operands: Any) -> Any:
     closed = inner if hasattr(inner, "consts") else closed_like(inner)
     values = _laid_out(operands, p.get("in_shardings", ()))
     if p.get("inline") or _is_short(closed.jaxpr):
-        outs = run(closed.jaxpr, closed.consts, values)
+        outs = run(closed.jaxpr, constants_of(closed), values)
     else:
         made, consts = program(closed, p.get("name", ""))
         outs = jit(*consts, *values, program=made)
@@ -145,7 +146,7 @@ def _cond(eqn: Any, index: Any, *values: Any) -> Any:
     if isinstance(known, Literal):
         which: Any = known.value
         chosen = branches[min(max(int(which), 0), len(branches) - 1)]
-        return run(chosen.jaxpr, chosen.consts, values)
+        return run(chosen.jaxpr, constants_of(chosen), values)
     made = [program(b, f"branch_{i}") for i, b in enumerate(branches)]
     consts: list[Any] = []
     programs: list[Program] = []
@@ -268,6 +269,6 @@ def _reduce(eqn: Any, *values: Any) -> Any:
     body, n = eqn.params["jaxpr"], len(values) // 2
 
     def step(xs: Sequence[Any], ys: Sequence[Any]) -> Sequence[Any]:
-        return run(body.jaxpr, body.consts, [*xs, *ys])
+        return run(body.jaxpr, constants_of(body), [*xs, *ys])
 
     return lax.reduce(list(values[:n]), list(values[n:]), step, plain(eqn.params["dimensions"]))

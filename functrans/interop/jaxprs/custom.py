@@ -16,7 +16,15 @@ import numpy as np
 from jax._src.config import eager_constant_folding
 from jax.extend.core import ClosedJaxpr, DropVar, Jaxpr, jaxpr_as_fun
 
-from functrans.interop.jaxprs.walk import abstract, exactly, means, read_literal, run, type_of_aval
+from functrans.interop.jaxprs.walk import (
+    abstract,
+    constants_of,
+    exactly,
+    means,
+    read_literal,
+    run,
+    type_of_aval,
+)
 from functrans.ir.program import Literal, Program, hoist_constants
 from functrans.ir.types import ArrayType, is_inexact
 from functrans.primitives.custom import custom_jvp_call, custom_lin, custom_vjp_call
@@ -55,14 +63,15 @@ class Imported:
     __slots__ = ("consts", "out_tree", "program")
 
     def __init__(self, closed: Any, out_tree: Any, name: str):
-        n = len(closed.consts)
+        consts = constants_of(closed)
+        n = len(consts)
 
         def body(*values: Any) -> list[Any]:
             return exactly(run(closed.jaxpr, values[:n], values[n:]), closed.out_avals)
 
-        types = [*map(typeof, closed.consts), *map(type_of_aval, closed.in_avals)]
+        types = [*map(typeof, consts), *map(type_of_aval, closed.in_avals)]
         self.program, captured = hoist_constants(stage(body, types, name))
-        self.consts: tuple[Any, ...] = (*captured, *closed.consts)
+        self.consts: tuple[Any, ...] = (*captured, *consts)
         self.out_tree = out_tree
 
     def __call__(self, values: Flat) -> list[Any]:
@@ -109,7 +118,8 @@ class Call:
 
     def program(self) -> tuple[Program, tuple[Any, ...]]:
         """What it computes, with its constants as first inputs; and these."""
-        n = len(self.closed.consts)
+        consts = constants_of(self.closed)
+        n = len(consts)
 
         def body(*values: Any) -> list[Any]:
             env = dict(zip(self.inputs, values[n:], strict=True))
@@ -119,9 +129,9 @@ class Call:
             )
             return exactly([outs[v] for v in self.outputs], [v.aval for v in self.outputs])
 
-        types = [*map(typeof, self.closed.consts), *self.types]
+        types = [*map(typeof, consts), *self.types]
         made, captured = hoist_constants(stage(body, types, self.name))
-        return made, (*captured, *self.closed.consts)
+        return made, (*captured, *consts)
 
     def known(self, key: Any, make: Callable[[], Any]) -> Any:
         """What `make` makes, once for a key and the named axes in scope."""

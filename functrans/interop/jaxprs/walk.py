@@ -122,6 +122,18 @@ def abstract(t: ArrayType) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(t.shape, t.dtype, weak_type=t.weak_type)
 
 
+def constants_of(closed: Any) -> list[Any]:
+    """The constants of JAX's program, at the types that it names: JAX may have made it while 64-bit
+    types were enabled, and find it again when they are not."""
+    made = []
+    for x, v in zip(closed.consts, closed.jaxpr.constvars, strict=True):
+        if typeof(x).dtype != v.aval.dtype:
+            with jax.enable_x64(True), jax.ensure_compile_time_eval():
+                x = jax.numpy.asarray(x, v.aval.dtype)
+        made.append(x)
+    return made
+
+
 def run(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
     """The outputs of a jaxpr."""
     env: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
@@ -175,16 +187,17 @@ def program(closed: Any, name: str = "") -> tuple[Program, tuple[Any, ...]]:
     the same jaxpr to each call of a function, so this is made once."""
     found = _PROGRAMS.get(id(closed))
     if found is None:
-        n, avals = len(closed.consts), closed.out_avals
+        consts, avals = constants_of(closed), closed.out_avals
+        n = len(consts)
 
         def body(*values: Any) -> list[Any]:
             return exactly(run(closed.jaxpr, values[:n], values[n:]), avals)
 
-        types = [*map(typeof, closed.consts), *map(type_of_aval, closed.in_avals)]
+        types = [*map(typeof, consts), *map(type_of_aval, closed.in_avals)]
         made, captured = hoist_constants(stage(body, types, name))
         if len(_PROGRAMS) >= _KEPT:
             _PROGRAMS.clear()
-        found = _PROGRAMS[id(closed)] = closed, made, (*captured, *closed.consts)
+        found = _PROGRAMS[id(closed)] = closed, made, (*captured, *consts)
     return found[1:]
 
 
