@@ -105,10 +105,13 @@ class Eig(MatrixOperation):
         self, x: Any, *, compute_left_eigenvectors: bool, compute_right_eigenvectors: bool,
         **how: Any,
     ) -> Any:  # fmt: skip
+        kind = complex_dtype(x.dtype)
+        if not np.isfinite(x).all():  # LAPACK writes beyond its arrays
+            vectors = compute_left_eigenvectors + compute_right_eigenvectors
+            return [np.full(shape, np.nan, kind) for shape in (x.shape[:1], *[x.shape] * vectors)]
         *w, left, right, _ = lapack("geev", x)(
             x, compute_vl=compute_left_eigenvectors, compute_vr=compute_right_eigenvectors
         )
-        kind = complex_dtype(x.dtype)
         values = w[0] if len(w) == 1 else (w[0] + 1j * w[1]).astype(kind)
         made = [values]
         for vectors, wanted in (
