@@ -58,7 +58,7 @@ def _scalar(x: Literal) -> jax.Array:
         key = (str(value), *key[1:])
     found = _SCALARS.get(key)
     if found is None:
-        # outlives what it was made under: the flag, and someone's `jax.jit`, which would give its own
+        # it outlives what it is made under: the flag, and someone's `jax.jit` with its own values
         with jax.enable_x64(True), jax.ensure_compile_time_eval():
             found = jax.numpy.asarray(np.asarray(value, x.type.dtype))
         if len(_SCALARS) < 4096:

@@ -31,6 +31,7 @@ from functrans.ir.program import Literal, Program, results_by_age
 from functrans.ir.source import Source, line_of, scope_of
 from functrans.ir.text import with_nested
 from functrans.ir.types import ArrayType, dtype_class
+from functrans.passes.kernels import kernels
 from functrans.primitives.callback import calls_of
 
 # --- the JAX primitive that a program becomes -----------------------------------------------------
@@ -142,6 +143,7 @@ for _primitive in (_program_p, _calling_p):  # in place, where each operation ke
 
 # --- lowering -------------------------------------------------------------------------------------
 
+_ONE_KERNEL = {"xla_cpu_small_call": "true", "inlineable": "false"}
 _source = operator.attrgetter("source")
 _type = operator.attrgetter("type")
 _constant_folding = getattr(_config, "eager_constant_folding", nullcontext)
@@ -164,7 +166,7 @@ class Lowering:
         self.in_types: Sequence[ArrayType] = ()
         self.out_types: Sequence[ArrayType] = ()
         self.tokens = jax_ctx.tokens_in  # by which ordered effects follow each other
-        self._called: list[tuple[Program, Any]] = []  # declared, body still to be emitted
+        self._called: list[tuple[Program, Any, Any]] = []  # declared, body still to be emitted
         self._calls: dict[Program, Any] = {}
         self._types: dict[ArrayType, Any] = {}
         self._attributes: dict[Any, Any] = {}
@@ -175,7 +177,8 @@ class Lowering:
 
     def emit(self, program: Program, operands: Sequence[Any]) -> list[Any]:
         """The operations of a program in the function that is being built."""
-        program = repeated.apart(program) if self.platform == "cpu" else program
+        if self.platform == "cpu":
+            program = kernels(repeated.apart(program))
         env: dict[Any, Any] = dict(
             zip((*program.constants, *program.inputs), operands, strict=True)
         )
@@ -227,24 +230,43 @@ class Lowering:
             cache[key] = self._declare(ordered)
         return {"callee": cache[key]}, [self.type(t) for t in ordered.out_types], places
 
-    def _declare(self, program: Program) -> Any:
-        kind = ir.FunctionType.get(
-            [self.type(t) for t in program.in_types], [self.type(t) for t in program.out_types]
+    def kernel(self, program: Program, operands: Sequence[Any]) -> list[Any]:
+        """A call of the program that XLA:CPU compiles into one kernel."""
+        if self.platform != "cpu":
+            return self.call(program, operands)
+        kinds = list(dict.fromkeys([x.type.element_type for x in operands]))
+        results = [self.type(t) for t in program.out_types]
+        firsts = [
+            ir.RankedTensorType.get([sum(x.type.element_type == kind for x in operands)], kind)
+            for kind in kinds
+        ]
+        name = self._declare(program, firsts)
+        made = ir.Operation.create("func.call", [*results, *firsts], operands, {"callee": name})
+        made.attributes["mhlo.frontend_attributes"] = ir.DictAttr.get(
+            {name: ir.StringAttr.get(value) for name, value in _ONE_KERNEL.items()}
         )
+        return list(made.results)[: len(results)]
+
+    def _declare(self, program: Program, firsts: Sequence[Any] = ()) -> Any:
+        """`firsts`: types of vectors of the first elements of all operands, which it gives too."""
+        results = [*[self.type(t) for t in program.out_types], *firsts]
+        kind = ir.FunctionType.get([self.type(t) for t in program.in_types], results)
         function = func_dialect.FuncOp(program.name or "call", kind, ip=self.module_ctx.ip)
         function.attributes["sym_visibility"] = ir.StringAttr.get("private")
         name = self.module_ctx.symbol_table.insert(function)
-        self._called.append((program, function))
+        self._called.append((program, function, firsts))
         return ir.FlatSymbolRefAttr.get(name.value)
 
     def emit_called(self) -> None:
         """The bodies of the functions that were called; a list, so that nesting has no limit."""
         self.tokens = mlir.TokenSet()
         while self._called:
-            program, function = self._called.pop()
+            program, function, firsts = self._called.pop()
             block = function.add_entry_block()
             with ir.InsertionPoint(block):
-                func_dialect.ReturnOp(self.emit(program, block.arguments))
+                outs = self.emit(program, block.arguments)
+                outs += [_first_elements(block.arguments, kind) for kind in firsts]
+                func_dialect.ReturnOp(outs)
 
     def _location(self, source: Source | None) -> Any:
         if source is None:
@@ -498,3 +520,16 @@ class Lowering:
         if context.tokens_out:
             self.tokens = context.tokens_out
         return outs
+
+
+def _first_elements(values: Sequence[Any], made: Any) -> Any:
+    """The first element of each value of one element type, as a vector. A kernel gives these so
+    that it reads all its operands: XLA ends the process over one that does not."""
+    kind, integers = made.element_type, ir.DenseI64ArrayAttr.get
+    one, parts = ir.RankedTensorType.get([1], kind), []
+    for x in values:
+        if x.type.element_type == kind:
+            if n := x.type.rank:
+                x = hlo.slice(x, integers([0] * n), integers([1] * n), integers([1] * n))
+            parts.append(hlo.reshape(one, x))
+    return hlo.concatenate(parts, 0) if len(parts) > 1 else parts[0]

@@ -60,6 +60,7 @@ class Primitive:
     holds_programs = False  # parameters hold Programs: rules get the transformation as `t`
     runs_now = False  # outside of programs `run_now` gives its results, not a compiled operation
     holds_functions = False  # `program` is a Python function until a trace records the equation
+    in_kernel = False  # may be a part of a loop that is one kernel (passes/kernels.py)
     at_own_dtype = False  # in float64 its results would be other ones: it draws bits of its dtype
     linear_in: tuple[int, ...] = ()  # operands in which it is linear; the rest have no derivative
     multilinear = (

@@ -32,6 +32,7 @@ from functrans.tracer import CONCRETE
 class Jit(Primitive):
     """Run `program` on the operands."""
 
+    in_kernel = True
     name, multiple, holds_programs = "jit", True, True
 
     def type(self, *types: Any, program: Program) -> Any:
@@ -112,7 +113,18 @@ class Jit(Primitive):
         return program.cache["effects"]
 
 
+class OneKernel(Jit):
+    """Run `program`, on a CPU as one kernel; passes/kernels.py puts it there when a program is
+    lowered."""
+
+    name = "one_kernel"
+
+    def lower(self, ctx: Any, *operands: Any, program: Program, **how: Any) -> Any:
+        return ctx.kernel(program, operands)
+
+
 jit = Jit()
+one_kernel = OneKernel()
 
 
 # --- functions of several operations, called as one where nothing is recorded ---------------------

@@ -124,6 +124,7 @@ def _kept(part: Any, n: int, keep: Callable[..., bool]) -> tuple[Program, Progra
 class Name(Primitive):
     """The operand, under a name that policies know it by."""
 
+    in_kernel = True
     name, linear_in = "name", (0,)
 
     def type(self, x: ArrayType, *, name: str) -> ArrayType:

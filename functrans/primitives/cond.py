@@ -32,6 +32,7 @@ INDEX = ArrayType((), np.dtype(np.int32))
 class Cond(Primitive):
     """Run the branch that the index names."""
 
+    in_kernel = True
     name, multiple, holds_programs = "cond", True, True
 
     def type(self, index: Any, *types: Any, branches: tuple[Program, ...]) -> Any:
@@ -182,6 +183,7 @@ class OnlyWhere(Primitive):
     """x, with a derivative only where a mask over its first axes is true: what happens elsewhere is
     thrown away later, and its derivative, that may be infinite, must not reach x."""
 
+    in_kernel = True
     name, linear_in = "only_where", (1,)
 
     def type(self, own: ArrayType, x: ArrayType) -> ArrayType:

@@ -40,6 +40,7 @@ class Held:
 class Constant(Primitive):
     """An array; `values` are its elements, or a `Held`."""
 
+    in_kernel = True
     name = "constant"
 
     def type(self, *, values: Any, shape: tuple[int, ...], dtype: Any, weak: bool = False) -> Any:

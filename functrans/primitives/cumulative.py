@@ -35,6 +35,7 @@ class Cumulative(Primitive):
     `combine((x, dx), (y, dy))` is the fold of two values and its tangent.
     """
 
+    in_kernel = True
     takes: tuple[str, ...] = ew.NUMBERS
     start: Callable[[Any], Any]
     numpy: Any

@@ -26,6 +26,8 @@ from functrans.trace import bind, literal, typeof
 class Window(Primitive):
     """Shared by the two: the check of window and starts, and the starts as backends want them."""
 
+    in_kernel = True
+
     def numpy_source(self, w: Any, x: Any, *rest: Any, **params: Any) -> Any:
         if is_key_dtype(w.equation.inputs[0].type.dtype):  # the words are read whole
             rest = (*rest, type(x)("0", w.in_types[-1], literal=True))

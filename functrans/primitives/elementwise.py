@@ -52,6 +52,7 @@ def full_like(x: Any, value: Any) -> Literal:
 class Elementwise(Primitive):
     """Shared by the families: batching by lining up the batch axes, cost by counting elements."""
 
+    in_kernel = True
     takes: tuple[str, ...] = ANY
     flops = 1  # per element
 

@@ -184,6 +184,7 @@ class Gather(Indexed):
     `unique_indices`, `indices_are_sorted`: promises of the caller, about the transpose too.
     """
 
+    in_kernel = True
     name, linear_in = "gather", (0,)
 
     def numpy_source(self, w: Any, x: Any, i: Any, **params: Any) -> Any:

@@ -28,6 +28,7 @@ class Pad(Primitive):
     """Put `(low, high, interior)` copies of a scalar before, after and between the elements along
     each axis; negative low and high remove elements."""
 
+    in_kernel = True
     name, linear_in = "pad", (0, 1)
 
     def type(self, x: ArrayType, value: ArrayType, *, config: tuple) -> ArrayType:
@@ -104,6 +105,7 @@ class Pad(Primitive):
 class Concatenate(Primitive):
     """Any number of operands one after the other along an axis."""
 
+    in_kernel = True
     name, linear_in = "concatenate", (0,)  # and in all others
 
     def linear_positions(self, n_args: int) -> Sequence[int]:
@@ -200,6 +202,7 @@ class Split(Structural):
 class Iota(Primitive):
     """0, 1, 2, ... along one axis, the same along the others. No operands."""
 
+    in_kernel = True
     name = "iota"
 
     def type(self, *, dtype: Any, shape: tuple[int, ...], dimension: int) -> ArrayType:

@@ -28,6 +28,7 @@ from functrans.trace import evaluate, literal, materialize, state
 class Solver(Primitive):
     """What is found by a program `solve`, and differentiated implicitly."""
 
+    in_kernel = True
     multiple, holds_programs, runs_now = True, True, True
 
     def type(self, *types: Any, solve: Program, consts: int, **programs: Any) -> Any:

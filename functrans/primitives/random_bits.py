@@ -65,6 +65,8 @@ def _impl_of(_: str, dtype: Any) -> str:
 class Random(Primitive):
     """Shared by the family: nothing has a derivative, and batches of keys stand at the front."""
 
+    in_kernel = True
+
     def jvp(self, primals: Any, tangents: Any, out: Any, **params: Any) -> Any:
         return None
 

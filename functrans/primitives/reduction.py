@@ -26,6 +26,7 @@ class Reduction(Primitive):
     numpy : the NumPy ufunc;  op : the StableHLO operation
     """
 
+    in_kernel = True
     takes: tuple[str, ...] = ew.ANY
     start: Callable[[Any], Any]
     numpy: Any
@@ -230,6 +231,7 @@ class ReduceXor(Reduction):
 class Arg(Primitive):
     """Where the largest or smallest element stands along one axis: the first, or the first NaN."""
 
+    in_kernel = True
     direction: str
     start: Callable[[Any], Any]
     numpy: Callable[..., Any]

@@ -36,6 +36,7 @@ from functrans.trace import evaluate, literal, stage, typeof
 class Scan(Primitive):
     """Run `program` for each slice, in order or from the last."""
 
+    in_kernel = True
     name, multiple, holds_programs = "scan", True, True
 
     def type(

@@ -216,6 +216,7 @@ class StopGradient(Same):
 class OptimizationBarrier(Primitive):
     """The operands, all computed before any of the results is used; nothing is fused across."""
 
+    in_kernel = True
     name, multiple = "optimization_barrier", True
 
     def linear_positions(self, n_args: int) -> Sequence[int]:

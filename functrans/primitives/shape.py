@@ -27,6 +27,7 @@ class Structural(Primitive):
     backends hold `uint32[*shape, n]` and run it with the parameters of `under_trailing_axis`.
     """
 
+    in_kernel = True
     linear_in = (0,)
 
     def __call__(self, x: Any, **params: Any) -> Any:

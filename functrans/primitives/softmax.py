@@ -29,6 +29,7 @@ Axes = tuple[int, ...]
 class Softmax(Primitive):
     """exp(x) / sum(exp(x)) over axes, without overflow."""
 
+    in_kernel = True
     name = "softmax"
 
     def type(self, x: ArrayType, *, axes: Axes) -> ArrayType:

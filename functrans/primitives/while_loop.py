@@ -41,6 +41,7 @@ from functrans.trace import bind_in, evaluate, literal, stage, typeof
 class While(Primitive):
     """Run `body` while `cond` holds."""
 
+    in_kernel = True
     name, multiple, holds_programs = "while", True, True
 
     def type(
@@ -373,6 +374,7 @@ class TangentLoop(Primitive):
     other operands are values. `push` takes (consts, carry, tangents) one step on.
     """
 
+    in_kernel = True
     name, multiple, holds_programs = "tangent_loop", True, True
 
     def type(self, *types: Any, body: Program, push: Program, consts: int, moving: int) -> Any:

@@ -151,6 +151,7 @@ class Windowed(Primitive):
 class WindowFold(Windowed):
     """One number per window, by an operation and the number it starts from."""
 
+    in_kernel = True
     takes: tuple[str, ...] = ew.NUMBERS
     start: Callable[[Any], Any]
     numpy: Any

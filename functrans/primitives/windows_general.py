@@ -51,6 +51,7 @@ class ReduceWindow(Windowed):
     """Fold n arrays by `computation`, a program of 2n scalars (of the fold so far, of an element)
     to n, from n scalars. It has no constants and must be associative."""
 
+    in_kernel = True
     name, multiple, holds_programs = "reduce_window", True, True
 
     def type(self, *types: ArrayType, computation: Program, **w: Any) -> Sequence[ArrayType]:

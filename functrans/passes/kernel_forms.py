@@ -1,0 +1,268 @@
+"""What stands in a kernel in place of a library's call: products as sums, factorizations of small
+matrices step by step. Ordinary traced code, for stacks of matrices `[*stack, n, n]`.
+
+A matrix is taken apart into rows `[*stack, n]` or elements `[*stack]`, and each step works on all
+matrices of the stack at once. Pivots and the order of the steps are LAPACK's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from functrans.ir.program import Equation
+from functrans.ir.types import dtype_class
+from functrans.primitives.bitwise import and_
+from functrans.primitives.complex_numbers import abs_, imag, real
+from functrans.primitives.contraction import dot_general
+from functrans.primitives.elementwise import add, div, eq, full_like, gt, mul, sub
+from functrans.primitives.joining import concatenate
+from functrans.primitives.linalg import INT32
+from functrans.primitives.linalg_factors import lu
+from functrans.primitives.linalg_products import conj, is_complex, lower_part, transposed
+from functrans.primitives.linalg_systems import solve
+from functrans.primitives.linalg_triangular import cholesky, triangular_solve
+from functrans.primitives.reduction import reduce_sum
+from functrans.primitives.selection import select_n
+from functrans.primitives.shape import (
+    broadcast_in_dim,
+    broadcast_to_axis,
+    reshape,
+    slice_axis,
+    transpose,
+)
+from functrans.primitives.transcendental import sqrt
+from functrans.trace import literal, typeof
+
+LARGEST = 6  # rows of a matrix that is factorized step by step
+
+Values = Sequence[Any]
+
+
+class Form:
+    """Another way to write an operation.
+
+    write             : operands, parameters -> what the operation gives
+    takes(equation)   : can this one be written so?
+    elements(equation): how many it works on
+    """
+
+    def __init__(
+        self,
+        write: Callable[..., Any],
+        takes: Callable[[Equation], bool],
+        elements: Callable[[Equation], int],
+    ):
+        self.write = write
+        self.takes = takes
+        self.elements = elements
+
+
+# --- products -------------------------------------------------------------------------------------
+
+
+def _product(x: Any, y: Any, *, lhs: Values, rhs: Values, out: Values, **how: Any) -> Any:
+    """The sum of the products, each element of the result from the first to the last."""
+    names = [*out, *[n for n in lhs if n not in out]]
+    size = dict(zip((*lhs, *rhs), (*typeof(x).shape, *typeof(y).shape), strict=True))
+    shape = tuple([size[n] for n in names])
+
+    def spread(value: Any, axes: Values) -> Any:
+        order = sorted(range(len(axes)), key=lambda i: names.index(axes[i]))
+        if order != [*range(len(axes))]:
+            value = transpose(value, permutation=tuple(order))
+        at = tuple([names.index(axes[i]) for i in order])
+        return broadcast_in_dim(value, shape=shape, dimensions=at)
+
+    summed = tuple(range(len(out), len(names)))
+    made = mul(spread(x, lhs), spread(y, rhs))
+    return reduce_sum(made, axes=summed) if summed else made
+
+
+def _is_plain(e: Equation) -> bool:
+    """Sums of small floats are kept in wider ones."""
+    t = e.inputs[0].type
+    how = [e.params.get("precision"), e.params.get("preferred")]
+    plain = how[1] in (None, t.dtype) and not isinstance(how[0], str)
+    return plain and (t.dtype.itemsize >= 4 or dtype_class(t.dtype) not in ("float", "complex"))
+
+
+def _products(e: Equation) -> int:
+    size: dict[Any, int] = {}
+    for v, axes in zip(e.inputs, (e.params["lhs"], e.params["rhs"]), strict=True):
+        size.update(zip(axes, v.type.shape, strict=True))
+    return prod(size.values())
+
+
+# --- matrices -------------------------------------------------------------------------------------
+
+
+def _rows(x: Any) -> list[Any]:
+    *stack, n, m = typeof(x).shape
+    parts = [slice_axis(x, len(stack), i, i + 1) for i in range(n)]
+    return [reshape(part, shape=(*stack, m)) for part in parts]
+
+
+def _element(row: Any, j: int) -> Any:
+    shape = typeof(row).shape
+    return reshape(slice_axis(row, len(shape) - 1, j, j + 1), shape=shape[:-1])
+
+
+def _along(element: Any, row: Any) -> Any:
+    """An element at each place of a row."""
+    shape = typeof(row).shape
+    return broadcast_to_axis(element, len(shape) - 1, shape[-1])
+
+
+def _stacked(parts: Iterable[Any], axis: int) -> Any:
+    """Parts as rows (axis -2 of the result) or elements (-1)."""
+    made = []
+    for x in parts:
+        shape = list(typeof(x).shape)
+        shape.insert(len(shape) + 1 + axis, 1)
+        made.append(reshape(x, shape=tuple(shape)))
+    return concatenate(*made, dimension=typeof(made[0]).ndim + axis)
+
+
+def _chosen(row: Any, index: Any, others: Iterable[tuple[int, Any]]) -> Any:
+    """The row of which `index` is the number, of each matrix of the stack; else `row`."""
+    for i, other in others:
+        here = eq(index, full_like(index, i))
+        row = select_n(_along(here, row) if typeof(row).ndim > typeof(here).ndim else here,
+                       row, other)  # fmt: skip
+    return row
+
+
+def _size(x: Any) -> Any:
+    """What LAPACK compares to find a pivot."""
+    return add(abs_(real(x)), abs_(imag(x))) if is_complex(x) else abs_(x)
+
+
+def _lu(x: Any) -> list[Any]:
+    rows = _rows(x)
+    n, width = len(rows), typeof(x).shape[-1]
+    index = typeof(_element(rows[0], 0)).update(dtype=INT32, weak_type=False)
+    order = [literal(i, index) for i in range(n)]
+    pivots = []
+    for j in range(min(n, width)):
+        at, best = literal(j, index), _size(_element(rows[j], j))
+        for i in range(j + 1, n):
+            size = _size(_element(rows[i], j))
+            larger = gt(size, best)
+            best, at = select_n(larger, best, size), select_n(larger, at, literal(i, index))
+        pivots.append(at)
+        below = range(j + 1, n)
+        for list_ in (rows, order):
+            old = list_[j]
+            list_[j] = _chosen(old, at, [(i, list_[i]) for i in below])
+            for i in below:
+                list_[i] = _chosen(list_[i], at, [(i, old)])
+        pivot, rest = _element(rows[j], j), slice_axis(rows[j], len(index.shape), j + 1, width)
+        for i in below:
+            head = _element(rows[i], j)
+            factor = select_n(eq(pivot, full_like(pivot, 0)), div(head, pivot), head)
+            parts = [slice_axis(rows[i], len(index.shape), 0, j), _stacked([factor], -1)]
+            if j + 1 < width:
+                tail = slice_axis(rows[i], len(index.shape), j + 1, width)
+                parts.append(sub(tail, mul(_along(factor, rest), rest)))
+            rows[i] = concatenate(*parts[j == 0 :], dimension=len(index.shape))
+    return [_stacked(rows, -2), _stacked(pivots, -1), _stacked(order, -1)]
+
+
+def _substituted(
+    a: Callable[[int, int], Any], b: Sequence[Any], forwards: bool, unit_diagonal: bool
+) -> list[Any]:
+    """The rows x with a x = b, `a(i, j)` an element of a triangular matrix."""
+    x: dict[int, Any] = {}
+    for i in range(len(b)) if forwards else reversed(range(len(b))):
+        row = b[i]
+        for j, known in x.items():
+            row = sub(row, mul(_along(a(i, j), row), known))
+        x[i] = row if unit_diagonal else div(row, _along(a(i, i), row))
+    return [x[i] for i in range(len(b))]
+
+
+def _triangular_solve(
+    a: Any, b: Any, *, left_side: bool, lower: bool, transpose_a: bool, conjugate_a: bool,
+    unit_diagonal: bool,
+) -> Any:  # fmt: skip
+    if not left_side:  # x a = b says a^T x^T = b^T
+        how = {"lower": lower, "conjugate_a": conjugate_a, "unit_diagonal": unit_diagonal}
+        turned = _triangular_solve(
+            a, transposed(b), left_side=True, transpose_a=not transpose_a, **how
+        )
+        return transposed(turned)
+    a = transposed(a) if transpose_a else a
+    rows = _rows(conj(a) if conjugate_a else a)
+    forwards = lower != transpose_a
+    x = _substituted(lambda i, j: _element(rows[i], j), _rows(b), forwards, unit_diagonal)
+    return _stacked(x, -2)
+
+
+def _solve(a: Any, lu: Any, order: Any, b: Any, *, transposed: bool) -> Any:
+    rows, places, b = _rows(lu), [_element(order, i) for i in range(len(_rows(lu)))], _rows(b)
+    if not transposed:
+        b = [_chosen(b[0], place, [*enumerate(b)][1:]) for place in places]
+        x = _substituted(lambda i, j: _element(rows[i], j), b, True, True)
+        return _stacked(_substituted(lambda i, j: _element(rows[i], j), x, False, False), -2)
+    x = _substituted(lambda i, j: _element(rows[j], i), b, True, False)
+    x = _substituted(lambda i, j: _element(rows[j], i), x, False, True)
+    made = []
+    for j in range(len(x)):
+        row = x[0]
+        for place, other in zip(places[1:], x[1:], strict=True):
+            row = _chosen(row, place, [(j, other)])
+        made.append(row)
+    return _stacked(made, -2)
+
+
+def _cholesky(x: Any) -> Any:
+    rows = _rows(x)
+    n = len(rows)
+    l: list[list[Any]] = []  # noqa: E741 - its name
+    positive = None
+    for i in range(n):
+        row: list[Any] = []
+        for j in range(i + 1):
+            rest = _element(rows[i], j)
+            for k in range(j):
+                rest = sub(rest, mul(row[k], (l[j] if j < i else row)[k]))
+            if j < i:
+                row.append(div(rest, l[j][j]))
+            else:
+                here = gt(rest, full_like(rest, 0))
+                positive = here if positive is None else and_(positive, here)
+                row.append(sqrt(rest))
+        l.append(row)
+    zero = full_like(l[0][0], 0)
+    made = _stacked([_stacked([*row, *[zero] * (n - len(row))], -1) for row in l], -2)
+    nan = lower_part(full_like(made, np.nan))
+    spread = broadcast_in_dim(
+        positive, shape=typeof(made).shape, dimensions=tuple(range(typeof(positive).ndim))
+    )
+    return select_n(spread, nan, made)
+
+
+def _is_small(e: Equation) -> bool:
+    t = e.inputs[0].type
+    return max(t.shape[-2:]) <= LARGEST and t.dtype.itemsize >= 4
+
+
+def _is_small_and_real(e: Equation) -> bool:
+    return _is_small(e) and dtype_class(e.inputs[0].type.dtype) == "float"
+
+
+def _whole(e: Equation) -> int:
+    return max([prod(v.type.shape) for v in (*e.inputs, *e.outputs)])
+
+
+FORMS: dict[Any, Form] = {
+    dot_general: Form(_product, _is_plain, _products),
+    lu: Form(_lu, _is_small, _whole),
+    solve: Form(_solve, _is_small, _whole),
+    triangular_solve: Form(_triangular_solve, _is_small, _whole),
+    cholesky: Form(_cholesky, _is_small_and_real, _whole),
+}

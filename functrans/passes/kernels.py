@@ -1,0 +1,135 @@
+"""Loops of small operations, each put behind one call that XLA:CPU compiles into one kernel.
+
+    scan[...] *operands   ->   one_kernel[program] *operands
+
+XLA:CPU starts every operation of a loop anew in every step, which takes longer than a small
+operation itself: simulators, filters, rollouts run many times slower than they could. A call marked
+as small becomes one function of machine code, the loop and all it holds, with the same operations
+in the same order. Outermost loops are taken first. A loop that cannot be a kernel may hold one.
+
+In a kernel are no library calls: products are written as sums, factorizations of small matrices
+step by step (kernel_forms.py). So a loop is chosen if each of its operations
+- can stand there, as the operation says itself (`Primitive.in_kernel`), or has a form for it;
+- is small: there is one thread, and a library's product of large matrices is faster than any loop.
+
+Run when a program is lowered for a CPU, after all other passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+from typing import NamedTuple
+
+from functrans.ir.program import Equation, Literal, Program
+from functrans.ir.source import location
+from functrans.passes.kernel_forms import FORMS
+from functrans.passes.rewrite import everywhere
+from functrans.primitives.call import one_kernel
+from functrans.primitives.dynamic_slice import dynamic_slice, dynamic_update_slice
+from functrans.primitives.indexing import gather
+from functrans.primitives.scan import scan
+from functrans.primitives.while_loop import while_loop
+from functrans.trace import bind, evaluate, stage
+
+# Elements that one operation may read or write. From 4096 on XLA hands sums to a library and
+# divides the work among threads.
+SMALL = 2048
+
+LOOPS = (scan, while_loop)
+_KEPT = "kernels"  # in Program.cache: the program after this pass
+_READ_IN_PART = (dynamic_slice, gather)  # of the first operand
+_KEYS = "key<fry>"  # other generators' bits are made by a call of XLA's
+
+
+def kernels(program: Program) -> Program:
+    """The program with its loops of small operations as kernels; the same object if there are none.
+    Nested programs are left as they are, and lowered by themselves."""
+    import os
+    if os.environ.get("FT_PLAIN"): return program
+    found = program.cache.get(_KEPT)
+    if found is None:
+        found = program
+        if any([e.primitive in LOOPS for e in program.equations]):
+            found = program.replace(equations=[_behind_a_call(e) for e in program.equations])
+        program.cache[_KEPT] = found.cache[_KEPT] = found
+    return found
+
+
+def _behind_a_call(e: Equation) -> Equation:
+    if e.primitive not in LOOPS or why_not(e) is not None:
+        return e
+    operands = tuple([v for v in dict.fromkeys(e.inputs) if v.__class__ is not Literal])
+    alone = Program(operands, [e], e.outputs, name=f"loop_{e.primitive.name}")
+    params = {"program": everywhere(_in_forms, alone, _KEPT)}
+    return Equation(one_kernel, operands, e.outputs, params, e.source, e.origin)
+
+
+def _in_forms(program: Program) -> Program:
+    """The program with the forms that a kernel needs, which is not to be looked through again."""
+
+    def written(e: Equation, values: list) -> object:
+        form = FORMS.get(e.primitive)
+        if form is None:
+            return bind(e.primitive, values, e.params)
+        return form.write(*values, **e.params)
+
+    made = program.replace(equations=program.equations)
+    if any([e.primitive in FORMS for e in program.equations]):
+        made = stage(lambda *xs: evaluate(program, xs, written), program.in_types, program.name)
+    made.cache[_KEPT] = made
+    return made
+
+
+# --- the choice -----------------------------------------------------------------------------------
+
+
+class Obstacle(NamedTuple):
+    """Why a loop is not one kernel: the operation that cannot be part of it, and what is wrong."""
+
+    equation: Equation
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.equation.primitive.name} {self.problem}, at {location(self.equation.source)}"
+
+
+def why_not(loop: Equation) -> Obstacle | None:
+    """What keeps a loop from being one kernel, if anything does."""
+    for program in loop.programs:
+        if _KEPT + "?" not in program.cache:
+            program.cache[_KEPT + "?"] = next(_obstacles(program), None)
+        if program.cache[_KEPT + "?"] is not None:
+            return program.cache[_KEPT + "?"]
+    return None
+
+
+def _obstacles(program: Program) -> Iterator[Obstacle]:
+    for e in program.equations:
+        form = FORMS.get(e.primitive)
+        types = [*[v.type for v in e.inputs], *[v.type for v in e.outputs]]
+        if not (e.primitive.in_kernel if form is None else form.takes(e)):
+            yield Obstacle(e, "is a call of a library")
+        elif e.primitive.has_effects(e.params):
+            yield Obstacle(e, "has an effect")
+        elif any([0 in t.shape or "key" in str(t.dtype) != _KEYS for t in types]):
+            yield Obstacle(e, "has operands that are empty, or keys of another generator")
+        elif e.primitive.holds_programs:
+            found = why_not(e)
+            if found is not None:
+                yield found
+        elif (n := _elements(e)) > SMALL:
+            yield Obstacle(e, f"works on {n} elements")
+
+
+def _elements(e: Equation) -> int:
+    """The most elements of an operand or result that it reads or writes whole."""
+    form = FORMS.get(e.primitive)
+    if form is not None:
+        return form.elements(e)
+    values = [*e.inputs, *e.outputs]
+    if e.primitive in _READ_IN_PART:
+        values = values[1:]
+    elif e.primitive is dynamic_update_slice:
+        values = values[1:-1]
+    return max([prod(v.type.shape) for v in values if v.__class__ is not Literal], default=1)
