@@ -115,6 +115,7 @@ if TYPE_CHECKING:
     from functrans.inspect.cost import cost as cost
     from functrans.inspect.explore.entry import explore as explore
     from functrans.inspect.nans import find_nan as find_nan
+    from functrans.inspect.profile.entry import profile as profile
     from functrans.inspect.python_source.entry import to_python as to_python
     from functrans.numpy import ndarray as Array  # noqa: F401
     from functrans.trace import typeof as typeof
@@ -157,6 +158,7 @@ else:
         "functrans.inspect.cost": "cost",
         "functrans.inspect.explore.entry": "explore",
         "functrans.inspect.nans": "find_nan",
+        "functrans.inspect.profile.entry": "profile",
         "functrans.inspect.python_source.entry": "to_python",
         "functrans.numpy": "ndarray=Array",
         "functrans.trace": "typeof",

@@ -50,6 +50,10 @@ class NotFinite(FunctransError, FloatingPointError):
     """A result holds a NaN or an infinity, which `debug_nans` or `debug_infs` forbids."""
 
 
+class NotMeasured(FunctransError, RuntimeError):
+    """A profile cannot be recorded, or tells of nothing that the device ran."""
+
+
 class ImplicitPromotion(InvalidArgument):
     """Dtypes or numbers of axes are mixed where the promotion flags forbid it."""
 

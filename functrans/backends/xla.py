@@ -505,17 +505,17 @@ class Lowering:
         return self.via_jax(lambda x, y: cpu.by_places(x, y, sizes, axes), x, y)[0]
 
     def via_jax(self, function: Callable[..., Any], *operands: Any) -> Any:
-        """Lower through a JAX function of the operands; for operations with long lowerings. Results
-        as a list."""
+        """Lower through a JAX function of the operands, for long lowerings; results as a list."""
         context = self.jax_ctx.replace(
             avals_in=[abstract(t) for t in self.in_types],
             avals_out=[abstract(t) for t in self.out_types],
             tokens_in=self.tokens,
             tokens_out=None,
         )
-        rule = mlir.lower_fun(
-            lambda *xs: jax.tree_util.tree_leaves(function(*xs)), multiple_results=True
-        )
+        stack = f"{self.jax_ctx.name_stack}/"  # JAX's operations are named after our equation too
+        name = getattr(ir.Location.current, "name_str", "").removeprefix(stack)
+        named = jax.named_scope(name)(function)
+        rule = mlir.lower_fun(lambda *xs: jax.tree.leaves(named(*xs)), multiple_results=True)
         outs = list(rule(context, *operands))
         if context.tokens_out:
             self.tokens = context.tokens_out

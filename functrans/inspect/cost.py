@@ -13,8 +13,8 @@ from functrans.inspect.observe import letters
 from functrans.inspect.page import Saved, columns, page, table
 from functrans.inspect.schedule import Schedule, own_cost, schedule, used_around
 from functrans.inspect.staged import check_given, passes_of, staged
-from functrans.ir.program import Program
-from functrans.ir.source import location, text_of
+from functrans.ir.program import Equation, Program
+from functrans.ir.source import line_text
 from functrans.ir.text import show_equation
 from functrans.ir.tracebacks import boundary
 from functrans.passes.explain import measured, short
@@ -84,7 +84,7 @@ class CostReport(Saved):
         self.results = bytes_of(*program.out_types)
         self.peak = self.arguments + plan.peak
         self.live = _live(program, plan)
-        self.equations = _equations(program)
+        self.equations = [cost for _, cost in equation_costs(program)]
         self.lines = _lines(self.equations)
         self.xla = xla_says
 
@@ -221,11 +221,11 @@ def _by_xla(program: Program, values: Sequence[Any]) -> dict[str, float]:
 # --- per equation, per line -----------------------------------------------------------------------
 
 
-def _equations(program: Program) -> list[EquationCost]:
+def equation_costs(program: Program) -> list[tuple[Equation, EquationCost]]:
     """Every equation that computes, those in nested programs with what their holder costs in all,
-    shared out by what each of them costs once."""
+    shared out by what each of them costs once; again for each place that it is called at."""
     names = letters(program)
-    found: list[EquationCost] = []
+    found: list[tuple[Equation, EquationCost]] = []
     inputs = bytes_of(*program.in_types, *[v.type for v in program.constants])
     # A program, how often its FLOPs and its bytes count, and the bytes in use around it.
     todo = [(program, 1.0, 1.0, inputs)]
@@ -240,10 +240,9 @@ def _equations(program: Program) -> list[EquationCost]:
                 more = often * own.flops / max(flops, 1), passed * own.bytes / max(size, 1)
                 todo += [(q, *more, around + used_around(e, used, q)) for q in inside]
                 continue
-            line = f"{location(e.source)}  {text_of(e.source)}".rstrip()
-            text = show_equation(e, names)
+            about = show_equation(e, names), e.primitive.name, line_text(e.source)
             costs = often * own.flops, passed * own.bytes
-            found.append(EquationCost(text, e.primitive.name, line, *costs, around + used))
+            found.append((e, EquationCost(*about, *costs, around + used)))
     return found
 
 
@@ -263,8 +262,4 @@ def _lines(equations: Sequence[EquationCost]) -> list[LineCost]:
 
 def _live(program: Program, plan: Schedule) -> list[tuple[str, int, str]]:
     made_by = {v: e for e in program.equations for v in e.outputs}
-    return [
-        (str(v.type), bytes_of(v.type), f"{location(s)}  {text_of(s)}".rstrip())
-        for v in plan.live
-        for s in [made_by[v].source]
-    ]
+    return [(str(v.type), bytes_of(v.type), line_text(made_by[v].source)) for v in plan.live]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from functrans.inspect.observe import Place
 from functrans.inspect.page import Block, Saved, columns, curve, page, table, verdict
 from functrans.ir.program import Program
-from functrans.ir.source import location, text_of
+from functrans.ir.source import line_text
 
 ROWS = 20  # of a table
 
@@ -48,7 +48,7 @@ class Finding(NamedTuple):
         place: Place, ulps: float, limit: float, actual: str, expected: str, note: str = ""
     ) -> Finding:
         eqn = place.equation
-        line = f"{location(eqn.source)}  {text_of(eqn.source)}".rstrip()
+        line = line_text(eqn.source)
         return Finding(
             str(place), place.steps, eqn.primitive.name, place.text, line, place.source,
             ulps, limit, actual, expected, note, place.arguments,

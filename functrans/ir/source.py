@@ -127,6 +127,11 @@ def text_of(source: Source | None) -> str:
     return linecache.getline(source[0].co_filename, line_of(source)).strip()
 
 
+def line_text(source: Source | None) -> str:
+    """`file.py:12 (loss)  y = jnp.tanh(x @ w)`: the line in one line."""
+    return f"{location(source)}  {text_of(source)}".rstrip()
+
+
 def columns_of(source: Source) -> tuple[int, int] | None:
     """First column of the expression in its line and the column after its last, in characters; of
     one over several lines, up to the end of the first. None where Python kept none."""

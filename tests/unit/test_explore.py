@@ -21,7 +21,7 @@ from functrans.inspect.explore.stages import stages
 
 pytestmark = pytest.mark.smoke
 
-COLUMNS = ("text", "depth", "source", "how", "flops", "bytes", "inside")
+COLUMNS = ("text", "depth", "source", "how", "flops", "bytes", "inside", "ms")
 Stages = dict[str, dict[str, list[Any]]]
 
 

@@ -12,19 +12,24 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from functrans import errors
 from functrans import pytrees as tree
 from functrans.api.programs import evaluate
 from functrans.flat import function_name
 from functrans.inspect.assets import asset, embedded, filled
 from functrans.inspect.explore.stages import Lines, Stage, stages
 from functrans.inspect.page import file_to_write
+from functrans.inspect.profile.report import ProfileReport
 from functrans.inspect.staged import check_given
 from functrans.ir.program import Program
+from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import boundary
 
 
 @boundary
-def explore(fun: Callable[..., Any], path: str | Path) -> Callable[..., Path]:
+def explore(
+    fun: Callable[..., Any], path: str | Path, *, profile: ProfileReport | None = None
+) -> Callable[..., Path]:
     """Make a function that writes a page about `fun` instead of running it.
 
     The page shows the user's source, the program as traced, as differentiated or batched, after
@@ -36,6 +41,8 @@ def explore(fun: Callable[..., Any], path: str | Path) -> Callable[..., Path]:
       fun: function of pytrees of arrays; may itself be a transformed or jitted function; or a
         Program.
       path: the HTML file to write.
+      profile: what `ft.profile` returned for the same function and arguments: source and optimised
+        program are coloured by milliseconds too.
 
     Returns:
       A function of arrays, scalars, pytrees or `ft.ShapeDtypeStruct`s that returns the file's Path.
@@ -43,7 +50,7 @@ def explore(fun: Callable[..., Any], path: str | Path) -> Callable[..., Path]:
 
     Raises:
       NotAnArray: `fun` is not a function.
-      InvalidArgument: the path does not end in `.html`.
+      InvalidArgument: the path does not end in `.html`; the profile is of other types, or none.
       TypeMismatch: `fun` is a Program that takes other values.
 
     Example:
@@ -56,11 +63,17 @@ def explore(fun: Callable[..., Any], path: str | Path) -> Callable[..., Path]:
     """
     check_given(fun, "explore")
     written = file_to_write(path, "the page", ".html")
+    if not isinstance(profile, ProfileReport | None):
+        raise errors.InvalidArgument(
+            f"explore: profile= must be a report of ft.profile, got {profile!r:.60} of type "
+            f"{type(profile).__qualname__}, at\n    {describe(user_source())}\n"
+            "Write profile=ft.profile(f)(*args)."
+        )
     shown = _running(fun) if isinstance(fun, Program) else fun
 
     @boundary
     def explored(*args: Any, **kwargs: Any) -> Path:
-        made, lines = stages(shown, args, kwargs)
+        made, lines = stages(shown, args, kwargs, profile)
         written.write_text(page(function_name(shown), made, lines), encoding="utf-8")
         return written
 

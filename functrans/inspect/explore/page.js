@@ -35,7 +35,8 @@ function coloured(stage, text) {
 
 class Column {
   constructor(stage, number) {
-    [this.text, this.depth, this.source, this.how, this.flops, this.bytes, this.inside] = stage.columns;
+    [this.text, this.depth, this.source, this.how, this.flops, this.bytes, this.inside, this.ms] =
+      stage.columns;
     this.stage = stage;
     this.closed = new Set();
     this.text.forEach((t, i) => { if (this.inside[i] && /^\d+ arguments$/.test(t)) this.closed.add(i); });
@@ -48,7 +49,7 @@ class Column {
     });
     // A row that holds others has their cost; it takes no part in the scale.
     this.top = {};
-    for (const what of ["flops", "bytes"]) {
+    for (const what of ["flops", "bytes", "ms"]) {
       this.top[what] = this[what].reduce((m, v, i) => (this.inside[i] ? m : Math.max(m, v)), 0);
     }
     this.build(number);
@@ -216,6 +217,7 @@ const rowOf = (e) => {
 };
 
 const columns = data.stages.map((s, n) => new Column(s, n));
+if (!columns.some((c) => c.top.ms)) measure.querySelector("[value=ms]").remove();
 const renderAll = () => columns.forEach((c) => c.render(false));
 
 function point(column, i, click) {
@@ -247,6 +249,7 @@ function describe(column, i) {
   if (column.flops[i] || column.bytes[i]) {
     parts.push(short(column.flops[i]) + " FLOPs", short(column.bytes[i]) + "B moved");
   }
+  if (column.ms[i]) parts.push(column.ms[i].toPrecision(3) + " ms");
   detail.innerHTML = `<code>${plain(column.text[i].trim())}</code>` +
     parts.map((p) => `<span>${plain(p)}</span>`).join("");
 }

@@ -19,13 +19,15 @@ from collections.abc import Callable, Iterator, Sequence
 from types import CodeType
 from typing import Any, NamedTuple
 
+from functrans import errors
 from functrans.api.jit import how_jitted, jit
 from functrans.api.programs import make_ir
+from functrans.inspect.profile.report import ProfileReport
 from functrans.ir.arguments import argument_names
 from functrans.ir.program import Equation, Program
-from functrans.ir.source import is_users, line_of
-from functrans.ir.text import Names, nested, show_equation, show_type
-from functrans.ir.types import ArrayType
+from functrans.ir.source import describe, is_users, line_of, user_source
+from functrans.ir.text import Names, nested, show_equation, show_type, with_nested
+from functrans.ir.types import ArrayType, same_types
 
 LONGEST = 400  # characters of a line that are kept
 _ARGUMENTS = 8  # that are listed without folding them
@@ -33,7 +35,7 @@ _ARGUMENTS = 8  # that are listed without folding them
 
 class Row(NamedTuple):
     """One line of a stage. `source`: its number in Lines, -1 for none; `how`: what made it;
-    `inside`: how many rows below it belong to it."""
+    `inside`: how many rows below it belong to it; `ms`: milliseconds measured."""
 
     text: str
     depth: int = 0
@@ -42,6 +44,7 @@ class Row(NamedTuple):
     flops: int = 0
     bytes: int = 0
     inside: int = 0
+    ms: float = 0
 
 
 class Stage(NamedTuple):
@@ -53,9 +56,11 @@ class Stage(NamedTuple):
 
 
 class Lines:
-    """The user's lines that equations stand in, numbered as they are met."""
+    """The user's lines that equations stand in, numbered as they are met. `times`: milliseconds of
+    equations, if they were measured."""
 
-    def __init__(self) -> None:
+    def __init__(self, times: dict[Equation, float] | None = None) -> None:
+        self.times = times or {}
         self.numbers: dict[tuple[str, int], int] = {}
         self.codes: dict[CodeType, None] = {}
 
@@ -68,10 +73,25 @@ class Lines:
         self.codes[e.source[0]] = None
         return self.number(e.source[0].co_filename, line_of(e.source))
 
+    def time(self, e: Equation) -> float:
+        """Milliseconds of an equation, those of the programs that it holds too."""
+        inner = [x for p in e.programs for q in with_nested(p) for x in q.equations]
+        return sum([self.times.get(x, 0.0) for x in (e, *inner)]) if self.times else 0.0
 
-def stages(fun: Callable[..., Any], args: tuple, kwargs: dict) -> tuple[list[Stage], Lines]:
-    """All stages of a function for these arguments, and the lines that they share."""
-    lines = Lines()
+    def times_by_line(self) -> dict[int, float]:
+        """Milliseconds by the numbers of lines."""
+        found: dict[int, float] = {}
+        for e, ms in self.times.items():
+            found[self.of(e)] = found.get(self.of(e), 0.0) + ms
+        return found
+
+
+def stages(
+    fun: Callable[..., Any], args: tuple, kwargs: dict, profile: ProfileReport | None = None
+) -> tuple[list[Stage], Lines]:
+    """All stages of a function for these arguments, and the lines that they share. Of a function
+    that was profiled the optimised program is that which was run."""
+    lines = Lines(None if profile is None else profile.times)
     jitted = how_jitted(fun)
     whole: Any = jit(fun) if jitted is None else fun
     static = ((), ()) if jitted is None else (sorted(jitted[0].numbers), jitted[0].names)
@@ -81,10 +101,26 @@ def stages(fun: Callable[..., Any], args: tuple, kwargs: dict) -> tuple[list[Sta
     if inner is not None:
         found.append(of_program("traced", make_ir(inner, *static)(*args, **kwargs), lines))
     found.append(of_program(" and ".join(_made_by(fun)) or "traced", derived, lines))
-    found.append(of_program("optimised", whole.program(*args, **kwargs), lines))
+    optimised = whole.program(*args, **kwargs)
+    if profile is not None:
+        check_same(profile.program, optimised)
+        optimised = profile.program
+    found.append(of_program("optimised", optimised, lines))
     text = whole.lower(*args, **kwargs).as_text(debug_info=True)
     found.append(of_stablehlo(text, lines))
     return [of_source(lines, found[-3]), *found], lines
+
+
+def check_same(profiled: Program, shown: Program) -> None:
+    """Raise unless a profile is of a program with these inputs and results."""
+    types = (profiled.in_types, profiled.out_types), (shown.in_types, shown.out_types)
+    if not all(same_types(x, y) for x, y in zip(*types, strict=True)):
+        was, now = (f"({', '.join(map(str, x))}) -> ({', '.join(map(str, y))})" for x, y in types)
+        raise errors.InvalidArgument(
+            f"explore: profile= is of a program {was}, but the function that is shown is {now}, "
+            f"at\n    {describe(user_source())}\n"
+            "Profile the same function with the same arguments: ft.profile(f)(*args)."
+        )
 
 
 # --- which function is below ----------------------------------------------------------------------
@@ -160,7 +196,8 @@ def _write(
         flops, moved = _cost(e)
         here = len(rows)
         text = _cut(show_equation(e, names))
-        rows.append(Row(text, depth + 1, lines.of(e), _how(e), flops * times, moved * times))
+        costs = flops * times, moved * times, 0, round(lines.time(e), 6)
+        rows.append(Row(text, depth + 1, lines.of(e), _how(e), *costs))
         if e.primitive.holds_programs:
             again = times * int(e.params.get("length", 1))
             for inner_label, inner in nested(e.params):
@@ -196,6 +233,7 @@ def _cut(text: str) -> str:
 def of_source(lines: Lines, cost: Stage) -> Stage:
     """The functions that the equations of all stages stand in, with the cost of one stage."""
     totals: dict[int, tuple[int, int]] = {}
+    took = lines.times_by_line()
     for r in cost.rows:
         if r.source >= 0 and not r.inside:
             flops, moved = totals.get(r.source, (0, 0))
@@ -220,7 +258,8 @@ def of_source(lines: Lines, cost: Stage) -> Stage:
                 rows.append(Row("⋯", 1, -2))
             text = linecache.getline(file, n).rstrip("\n").expandtabs(4)
             source = lines.numbers.get((file, n), -2)
-            rows.append(Row(f"{n:>4}  {_cut(text)}", 1, source, "", *totals.get(source, (0, 0))))
+            costs = *totals.get(source, (0, 0)), 0, round(took.get(source, 0.0), 6)
+            rows.append(Row(f"{n:>4}  {_cut(text)}", 1, source, "", *costs))
             before = n
         rows[at] = rows[at]._replace(inside=len(rows) - at - 1)
     return Stage("source", rows or [Row("(no source: the file cannot be read)", 0, -2)])

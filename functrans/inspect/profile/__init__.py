@@ -1,0 +1,1 @@
+"""Measured milliseconds by line; `entry.profile` measures them."""

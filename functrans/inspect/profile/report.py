@@ -1,0 +1,198 @@
+"""What `profile` found, as text, as one HTML page, as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from functrans.inspect.observe import letters
+from functrans.inspect.page import Saved, columns, page, table
+from functrans.inspect.profile.machine import Machine
+from functrans.inspect.profile.placing import Kernel, Piece, Work
+from functrans.ir.program import Equation, Program
+from functrans.ir.source import line_text, location
+from functrans.ir.text import show_equation
+from functrans.passes.explain import short
+from functrans.primitives.base import bytes_of
+
+ROWS = 20  # of a table
+NOT_PLACED = "(not placed)"
+_HEAD = ("ms", "share", "calls", "FLOP/s", "bytes/s", "of peak")
+
+
+class Measured(NamedTuple):
+    """What a line, an operation or an equation took in one run.
+
+    name         : the line, the operation's name or the equation's text; "(not placed)" for what
+                   XLA added (copies) and nobody can tell of whom
+    milliseconds : at work; share : of all that was measured
+    calls        : how often the kernels that it is in ran
+    flops, bytes : of its equations: floating point operations, and what they read from memory and
+                   write there; 0 where they are not known
+    of_peak      : the larger part of what the machine can do, of FLOP/s or of bytes per second;
+                   of FLOP/s alone where bytes came faster than from memory, so from caches
+    inside       : of a loop as one kernel the lines that are in it
+    """
+
+    name: str
+    milliseconds: float
+    share: float
+    calls: float
+    flops: float
+    bytes: float
+    of_peak: float
+    inside: tuple[str, ...] = ()
+
+    @property
+    def flops_per_second(self) -> float:
+        """Floating point operations per second, reached."""
+        return 1e3 * self.flops / self.milliseconds if self.milliseconds else 0.0
+
+    @property
+    def bytes_per_second(self) -> float:
+        """Bytes read and written per second, reached."""
+        return 1e3 * self.bytes / self.milliseconds if self.milliseconds else 0.0
+
+
+class ProfileReport(Saved):
+    """Where a program spends its time; its text is for people.
+
+    milliseconds : of one run by the clock, without the profiler
+    profiled     : of one run by the clock, under the profiler
+    busy         : those in which an operation was seen at work; the sum of each table below
+    repeats      : how many runs were recorded, whose medians these are
+    lines, operations, equations : a `Measured` each, the longest first
+    kernels      : a `Kernel` for each operation that XLA made of the program
+    machine      : the most that the machine can do: platform, flops, bytes
+    program      : that was run, after the passes
+    times        : milliseconds by equations of the program; of a loop, what it took itself or, as
+                   one kernel, in all
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        found: tuple[Sequence[Kernel], Sequence[Piece], dict[Equation, Work]],
+        clock: tuple[float, float],
+        repeats: int,
+        machine: Machine,
+    ):
+        self.kernels, self._pieces, self._costs = found
+        self.program, self.repeats, self.machine = program, repeats, machine
+        self.milliseconds, self.profiled = clock
+        self.busy = sum([k.milliseconds for k in self.kernels])
+        self.times: dict[Equation, float] = {}
+        for p in self._pieces:
+            if p.equation is not None:
+                before = self.times.get(p.equation, 0.0)
+                self.times[p.equation] = before + p.milliseconds
+        names = letters(program)
+        self.lines = self._grouped(_line, lambda e: line_text(e.source))
+        self.operations = self._grouped(
+            lambda e: f"{e.primitive.name} (one kernel)", lambda e: e.primitive.name
+        )
+        self.equations = self._grouped(
+            lambda e: f"one kernel: {show_equation(e, names)}", lambda e: show_equation(e, names)
+        )
+
+    def _grouped(
+        self, hidden: Callable[[Equation], str], plain: Callable[[Equation], str]
+    ) -> list[Measured]:
+        """Pieces by names: `hidden` names a loop that is one kernel, `plain` another equation."""
+        groups: dict[str, list[Piece]] = {}
+        for p in self._pieces:
+            e = p.equation
+            name = NOT_PLACED if e is None else (hidden if p.kernel.hides else plain)(e)
+            groups.setdefault(name, []).append(p)
+        rows = [self._measured(name, group) for name, group in groups.items()]
+        return sorted(rows, key=lambda r: (-r.milliseconds, r.name))
+
+    def _measured(self, name: str, group: Sequence[Piece]) -> Measured:
+        took = sum([p.milliseconds for p in group])
+        calls = sum({p.kernel: p.kernel.calls for p in group}.values())
+        hidden = dict.fromkeys([e for p in group if p.kernel.hides for e in p.kernel.equations])
+        plain = dict.fromkeys([p.equation for p in group if not p.kernel.hides and p.equation])
+        flops = sum([self._costs[e].flops for e in (*hidden, *plain) if e in self._costs])
+        moved = sum([self._costs[e].bytes for e in plain if e in self._costs])
+        loops = [e for e in hidden if e.programs]
+        moved += sum([bytes_of(*[v.type for v in (*e.inputs, *e.outputs)]) for e in loops[:1]])
+        inside = tuple(dict.fromkeys([line_text(e.source) for e in hidden]))
+        share = took / self.busy if self.busy else 0.0
+        made = Measured(name, took, share, calls, flops, moved, 0.0, inside)
+        computed = made.flops_per_second / self.machine.flops
+        read = made.bytes_per_second / self.machine.bytes
+        return made._replace(of_peak=max(computed, read) if read <= 1 else computed)
+
+    # --- shown
+
+    def __str__(self) -> str:
+        parts = [self._summary(), columns(*self._table("line", self.lines))]
+        parts.append(columns(*self._table("operation", self.operations)))
+        if any(row.inside for row in self.lines):
+            parts.append(_HIDES)
+        return "\n\n".join(parts)
+
+    __repr__ = __str__
+
+    def as_dict(self) -> dict[str, Any]:
+        names = ("milliseconds", "profiled", "busy", "repeats")
+        tables = ("lines", "operations", "equations")
+        return {
+            **{name: getattr(self, name) for name in names},
+            "machine": self.machine._asdict(),
+            **{name: [row._asdict() for row in getattr(self, name)] for name in tables},
+            "kernels": [
+                k._asdict() | {"equations": [line_text(e.source) for e in k.equations]}
+                for k in self.kernels
+            ],
+        }
+
+    def as_html(self) -> str:
+        names = letters(self.program)
+        kernels = [
+            (f"{k.milliseconds:.3g}", f"{k.calls:g}", k.name, k.kind,
+             "; ".join([show_equation(e, names) for e in k.equations]))
+            for k in self.kernels[: 10 * ROWS]
+        ]  # fmt: skip
+        head = "ms", "calls", "name", "kind", "equations"
+        hides = [f"<p>{_HIDES}</p>"] if any(row.inside for row in self.lines) else []
+        return page("profile", [
+            f"<p>{self._summary()}</p>", table("Lines", *self._table("line", self.lines)), *hides,
+            table("Operations", *self._table("operation", self.operations)),
+            table("Equations", *self._table("equation", self.equations, 10 * ROWS)),
+            table("As XLA ran it", head, kernels),
+        ])  # fmt: skip
+
+    def _summary(self) -> str:
+        m = self.machine
+        return (
+            f"{self.milliseconds:.3g} ms a run on {m.platform}, {self.profiled:.3g} ms under the "
+            f"profiler (medians of {self.repeats}), {self.busy:.3g} ms of it at work in "
+            f"{len(self.kernels)} operations of XLA. This machine can do {short(int(m.flops))}"
+            f"FLOP/s (float32) and {short(int(m.bytes))}B/s."
+        )
+
+    def _table(
+        self, what: str, rows: Sequence[Measured], most: int = ROWS
+    ) -> tuple[Sequence[str], list[Sequence[str]]]:
+        shown: list[Sequence[str]] = []
+        for r in rows[:most]:
+            shown.append((
+                f"{r.milliseconds:.3g}", f"{100 * r.share:.1f} %", f"{r.calls:g}",
+                short(int(r.flops_per_second)) if r.flops else "",
+                short(int(r.bytes_per_second)) if r.bytes else "",
+                f"{100 * r.of_peak:.1f} %" if r.of_peak else "", r.name,
+            ))  # fmt: skip
+            if what == "line":
+                shown += [("", "", "", "", "", "", f"    {line}") for line in r.inside]
+        return (*_HEAD, what), shown
+
+
+_HIDES = (
+    "One kernel: XLA runs this loop as one piece of machine code, and the profiler does not see "
+    "into it. The lines inside are listed below it; their time is not told apart."
+)
+
+
+def _line(loop: Equation) -> str:
+    return f"one kernel (loop at {location(loop.source)})"
