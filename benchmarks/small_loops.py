@@ -29,7 +29,7 @@ Make = Callable[[Library], Callable[..., Any]]
 TURN = 0.01  # seconds of calls in one measurement
 COMPILATIONS = 2  # of each side; the faster one counts
 
-# Our `jit` without loops as single kernels, where there is one: a third column.
+# Our `jit` without loops as single kernels, once there is one: it fills a third column.
 plain: Callable[[Callable[..., Any]], Any] | None = None
 
 
@@ -53,7 +53,7 @@ class Line:
     name: str
     ours: float = math.nan
     peer: float = math.nan
-    plain: float | None = None
+    plain: float = math.nan
     ratio: float = math.nan
     low: float = math.nan
     high: float = math.nan
@@ -206,7 +206,7 @@ def _measured(program: Program, repeats: int) -> Line:
     times = turns([(run, _calls(run), None) for run in runs], repeats)
     line.low, line.ratio, line.high = quartiles([a / b for a, b in zip(*times[:2], strict=True)])
     line.ours, line.peer, *rest = (statistics.median(t) * 1e3 for t in times)
-    line.plain = rest[0] if rest else None
+    line.plain = rest[0] if rest else math.nan
     return line
 
 
@@ -261,7 +261,7 @@ def header() -> str:
 
 def shown(line: Line) -> str:
     """The line as Markdown."""
-    third = f" {line.plain:.4g} |" if line.plain is not None else ""
+    third = f" {line.plain:.4g} |" if plain is not None else ""
     text = (
         f"| {line.name} | {line.ours:.4g} | {line.peer:.4g} |{third} {line.ratio:.3f} "
         f"({line.low:.3f}-{line.high:.3f}) | {line.compilation:.2f} "
