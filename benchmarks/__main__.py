@@ -296,7 +296,7 @@ def main() -> None:
     loops = parser.add_argument_group("loops")
     loops.add_argument("--rows", default="", help="run the rows whose name holds this word")
     loops.add_argument("--x64", action="store_true", help="run all rows in float64")
-    loops.add_argument("--repeats", type=int, default=9, help="measurements of each row")
+    loops.add_argument("--repeats", type=int, default=15, help="measurements of each row")
     options = parser.parse_args()
     word = options.word or options.only
     device = jax.devices()[0]
