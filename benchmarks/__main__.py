@@ -1,6 +1,7 @@
-"""`python -m benchmarks [--only WORD] [--json FILE]`: functrans against JAX, as ratios.
+"""`python -m benchmarks [WORD] [--json FILE]`: functrans against JAX, as ratios.
 
 Every row alternates the two in one process; a ratio below 1 means functrans takes less time.
+`python -m benchmarks loops` is a table of its own, `small_loops`.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 
@@ -16,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import functrans as ft
+from benchmarks import small_loops
 from benchmarks.models import (
     JAX,
     OURS,
@@ -173,7 +176,7 @@ def growth() -> Iterator[Row]:
     )
 
 
-def loops() -> Iterator[Row]:
+def scans() -> Iterator[Row]:
     """Scans, and one jitted layer called many times."""
     rng = np.random.default_rng(0)
     w, x = (jnp.asarray(rng.normal(size=(64, 64)) / 8, "float32") for _ in range(2))
@@ -277,7 +280,7 @@ GROUPS = (
     steps,
     unjitted,
     growth,
-    loops,
+    scans,
     inspection,
     optimiser_private,
     optimiser_algebra,
@@ -287,24 +290,42 @@ GROUPS = (
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", help="run the groups whose name holds this word")
+    parser.add_argument("word", nargs="?", default="", help="run the groups whose name holds it")
+    parser.add_argument("--only", default="", help="the same")
     parser.add_argument("--json", default="benchmarks.json", help="where the figures go")
+    loops = parser.add_argument_group("loops")
+    loops.add_argument("--rows", default="", help="run the rows whose name holds this word")
+    loops.add_argument("--x64", action="store_true", help="run all rows in float64")
+    loops.add_argument("--repeats", type=int, default=15, help="measurements of each row")
     options = parser.parse_args()
-    rows = []
-    for group in GROUPS:
-        if options.only in group.__name__:
-            for row in group():
-                print(table([row]).splitlines()[-1], flush=True)
-                rows.append(row)
+    word = options.word or options.only
     device = jax.devices()[0]
     about = {
         "jax": jax.__version__,
         "python": platform.python_version(),
         "device": f"{device.platform} {device.device_kind}",
     }
-    print(f"\n{about}\n{table(rows)}")
+    if word == "loops":
+        lines = small_loops.run(options.rows, options.x64, options.repeats)
+        rows = [asdict(line) for line in lines]
+        failed = any(line.failure for line in lines)
+    else:
+        rows, failed = [asdict(r) | {"met": r.met} for r in groups(word, about)], False
     with open(options.json, "w") as file:
-        json.dump({**about, "rows": [asdict(r) | {"met": r.met} for r in rows]}, file, indent=1)
+        json.dump({**about, "rows": rows}, file, indent=1)
+    sys.exit(failed)
+
+
+def groups(word: str, about: dict[str, str]) -> list[Row]:
+    """Run the groups whose name holds the word, and print their rows one by one, then together."""
+    rows = []
+    for group in GROUPS:
+        if word in group.__name__:
+            for row in group():
+                print(table([row]).splitlines()[-1], flush=True)
+                rows.append(row)
+    print(f"\n{about}\n{table(rows)}")
+    return rows
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import contextlib
 import gc
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,8 @@ import jax
 
 import functrans as ft
 
+# What runs, how many calls make one measurement, what runs untimed ahead of it.
+Side = tuple[Callable[[], Any], int, Callable[[], Any] | None]
 GARBAGE = 8  # pairs between collections: one takes longer than a short step
 
 
@@ -52,32 +54,34 @@ def pair(
     if before is None:
         jax.block_until_ready((ours(), peer()))
     first = before if isinstance(before, tuple) else (before, before)
-    calls_ours, calls_peer = (calls, calls) if isinstance(calls, int) else calls
-    sides = ((ours, calls_ours), (peer, calls_peer))
-    times: tuple[list[float], list[float]] = ([], [])
+    count = (calls, calls) if isinstance(calls, int) else calls
+    times = turns(((ours, count[0], first[0]), (peer, count[1], first[1])), repeats)
+    low, ratio, high = quartiles([a / b for a, b in zip(*times, strict=True)])
+    a, b = (statistics.median(side) * 1e3 for side in times)
+    return Row(name, a, b, ratio, low, high, goal)
+
+
+def turns(sides: Sequence[Side], repeats: int) -> list[list[float]]:
+    """Seconds of a call of each side, `repeats` of them, taken in turn: forth, back, forth."""
+    times: list[list[float]] = [[] for _ in sides]
     gc.collect()
     gc.disable()
     try:
         for i in range(repeats):
-            for side in (0, 1) if i % 2 == 0 else (1, 0):
-                run, n = sides[side]
-                times[side].append(_time(run, n, first[side]))
+            for k in range(len(sides))[:: 1 if i % 2 == 0 else -1]:
+                times[k].append(_time(*sides[k]))
             if i % GARBAGE == 0:
                 gc.collect()
     finally:
         gc.enable()
-    a, b = times
-    ratios = sorted(x / y for x, y in zip(a, b, strict=True))
-    quarter = len(ratios) // 4
-    return Row(
-        name,
-        statistics.median(a) * 1e3,
-        statistics.median(b) * 1e3,
-        statistics.median(ratios),
-        ratios[quarter],
-        ratios[-1 - quarter],
-        goal,
-    )
+    return times
+
+
+def quartiles(ratios: list[float]) -> tuple[float, float, float]:
+    """The lower quartile, the median and the upper quartile."""
+    ordered = sorted(ratios)
+    quarter = len(ordered) // 4
+    return ordered[quarter], statistics.median(ordered), ordered[-1 - quarter]
 
 
 def counted(name: str, ours: float, peer: float, *, unit: str, goal: float | None = None) -> Row:

@@ -1,0 +1,307 @@
+"""`python -m benchmarks loops [--rows WORD] [--repeats N] [--x64]`: small loops on the CPU.
+
+Simulators, filters and small networks, each written once and compiled by both libraries: what a
+loop of many tiny operations costs in time, compilation and memory, and whether the answers agree.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import functrans as ft
+from benchmarks import recurrences, simulators
+from benchmarks.models import JAX, OURS, Library, rnn_loss, rnn_params
+from benchmarks.recurrences import regression, track
+from benchmarks.simulators import arm, bump, cable, cluster, near, normal, policy_params
+from benchmarks.timing import clear, quartiles, turns
+
+Make = Callable[[Library], Callable[..., Any]]
+TURN = 0.005  # seconds of calls in one measurement
+COMPILATIONS = 2  # of each side; the faster one counts
+
+# Our `jit` without loops as single kernels, once there is one: it fills a third column.
+plain: Callable[[Callable[..., Any]], Any] | None = None
+
+
+@dataclass(frozen=True)
+class Program:
+    """What is compiled, and what it is called with; `args` are NumPy's and take the width that is
+    switched on. `amplifies`: how many times its rounding an answer may be off, relative to its
+    largest number."""
+
+    name: str
+    make: Make
+    args: tuple[Any, ...]
+    x64: bool = False
+    amplifies: float = 1000.0
+
+
+@dataclass
+class Line:
+    """One line of the table; times in ms, `ratio` and its kin are ours / JAX's."""
+
+    name: str
+    ours: float = math.nan
+    peer: float = math.nan
+    plain: float = math.nan
+    ratio: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    fastest: float = math.nan  # of the fastest measurements, which a busy machine disturbs least
+    compilation: float = math.nan
+    temporaries: tuple[int, int] = (0, 0)
+    difference: float = math.nan
+    failure: str | None = None
+
+
+# --- the programs ---------------------------------------------------------------------------------
+
+
+def transformed(make: Make, name: str, **options: Any) -> Make:
+    """What `make` makes, through the library's transformation of that name."""
+    return lambda lib: getattr(lib.ft, name)(make(lib), **options)
+
+
+def mapped(make: Make, args: tuple[Any, ...]) -> Make:
+    """Over the rows of the first argument."""
+    return transformed(make, "vmap", in_axes=(0, *[None] * (len(args) - 1)))
+
+
+def both(
+    name: str, make: Make, *args: Any, rows: bool = False, **options: Any
+) -> Iterator[Program]:
+    """The value and its gradient by the first argument, for each of its `rows` if asked."""
+    for about, made in (("value", make), ("gradient", transformed(make, "grad"))):
+        yield Program(f"{name}, {about}", mapped(made, args) if rows else made, args, **options)
+
+
+def differential_equations() -> Iterator[Program]:
+    rates, start = np.array([1.1, 0.4, 0.4, 0.1]), np.array([1.0, 2.0, 20.0])
+    observed = simulators.observed_animals()
+    for name, make, args in (
+        ("Lotka-Volterra{}, 1000 steps", simulators.lotka_volterra, (rates, observed)),
+        ("Lorenz{}, 300 steps", simulators.lorenz, (start,)),
+    ):
+        yield from both(name.format(""), make, *args)
+        yield from both(name.format(" x 64"), make, near(args[0], 64), *args[1:], rows=True)
+    for n, steps in ((3, 500), (30, 100)):
+        make = partial(simulators.bodies, steps=steps)
+        yield from both(f"{n} bodies, {steps} steps", make, *cluster(n))
+    for n, steps in ((1, 1000), (20, 1000), (200, 200)):
+        name = f"Hodgkin-Huxley, {n} compartment{'s' * (n > 1)}, {steps} steps"
+        yield from both(name, simulators.hodgkin_huxley, *cable(n, steps))
+
+
+def control() -> Iterator[Program]:
+    for name, rollout, inputs, start in (
+        ("cart-pole", simulators.cart_pole, 4, np.array([0.0, 0.0, 0.1, 0.0])),
+        ("pendulum", simulators.pendulum, 3, np.array([3.0, 0.0])),
+    ):
+        params = policy_params(inputs)
+        yield from both(f"{name}, 200 steps", rollout, params, start)
+        for n in (16, 256):
+            make = simulators.many(rollout)
+            yield from both(f"{name} x {n}, 200 steps", make, params, near(start, n))
+
+
+def robots() -> Iterator[Program]:
+    angles = np.linspace(-1, 1, 7)
+    alone, many = (angles, arm()), (near(angles, 64), arm())
+    for name, make in (
+        ("kinematics, value", simulators.kinematics),
+        ("kinematics, jacobian", transformed(simulators.kinematics, "jacfwd")),
+        ("mass matrix, value", simulators.mass_matrix),
+        ("kinetic energy, gradient", transformed(simulators.kinetic_energy, "grad")),
+        ("log det mass matrix, gradient", transformed(simulators.log_volume, "grad")),
+    ):
+        yield Program(f"7 joints: {name}", make, alone)
+        yield Program(f"7 joints x 64: {name}", mapped(make, many), many)
+
+
+def time_series() -> Iterator[Program]:
+    noise = np.array([-3.0, -2.0])
+    yield from both("Kalman filter, 4 x 4, 200 steps", recurrences.kalman, noise, track())
+    yield from both("RTS smoother, 4 x 4, 200 steps", recurrences.smoother, noise, track())
+    yield from both(
+        "hidden Markov model, 6 states, 500 steps",
+        recurrences.hidden_markov,
+        recurrences.markov_params(),
+        recurrences.symbols(),
+    )
+    yield from both("GARCH, 2000 steps", recurrences.garch, np.array([-2, -2, -0.3]), normal(2000))
+    rate = np.array(-3.0)
+    yield from both("HMC, 200 x 5, 10 x 20 steps", recurrences.hmc, rate, *regression())
+
+
+def fields() -> Iterator[Program]:
+    for n, steps in ((16, 200), (128, 50)):
+        make = partial(simulators.heat, steps=steps)
+        yield from both(f"heat, {n} x {n}, {steps} steps", make, bump(n, n))
+    yield from both("wave, 40 points, 300 steps", simulators.wave, bump(40))
+
+
+def roots() -> Iterator[Program]:
+    slope = transformed(simulators.kepler, "jacfwd")
+    for name, make in (("value", simulators.kepler), ("forward derivative", slope)):
+        yield Program(f"Newton, Kepler's equation, {name}", make, (np.array(1.0), np.array(0.6)))
+    a, b = 0.3 * normal(4, 4), normal(4, seed=1)
+    yield from both("Newton, 4 unknowns", simulators.newton, a, b)
+
+
+def networks() -> Iterator[Program]:
+    xs = normal(200, 8)
+    yield from both("GRU, hidden 16, 200 steps", recurrences.gru, recurrences.gru_params(), xs)
+    yield from both("LSTM, hidden 16, 200 steps", recurrences.lstm, recurrences.gated_params(4), xs)
+    for batch, hidden in ((1, 8), (1, 32), (8, 16), (8, 64), (32, 32), (32, 128)):
+        params = jax.tree.map(lambda a: np.asarray(a, float), rnn_params(8, hidden))
+        data = normal(100, batch, 8), normal(batch, 1, seed=1)
+        yield from both(f"RNN, batch {batch}, hidden {hidden}, 100 steps", rnn_loss, params, *data)
+
+
+def carries() -> Iterator[Program]:
+    for n in (4, 8, 16, 32, 80):
+        make = partial(recurrences.scalars, n=n)
+        yield from both(f"{n} scalars, 300 steps", make, np.linspace(0, 3, n), np.array(0.5))
+    spin = np.array([0.3, -0.5, 0.8])
+    yield from both("3 x 3 matrix, float64, 1000 steps", recurrences.attitude, spin, x64=True)
+
+
+GROUPS = (differential_equations, control, robots, time_series, fields, roots, networks, carries)
+
+
+# --- measurement ----------------------------------------------------------------------------------
+
+
+def measured(program: Program, x64: bool, repeats: int) -> Line:
+    """The row of a program; what goes wrong is written into it."""
+    with jax.enable_x64(x64 or program.x64):
+        try:
+            return _measured(program, repeats)
+        except Exception as error:  # a table of a hundred rows goes on
+            first = str(error).strip().splitlines() or [""]
+            return Line(program.name, failure=f"{type(error).__name__}: {first[0][:200]}")
+
+
+def _measured(program: Program, repeats: int) -> Line:
+    args = jax.tree.map(jnp.asarray, program.args)
+    compilation, temporaries = _compiled(program, args)
+    jits = [ft.jit(program.make(OURS)), jax.jit(program.make(JAX))]
+    if plain is not None:
+        jits.append(plain(program.make(OURS)))
+    ours, peer, *third = (jax.block_until_ready(jit(*args)) for jit in jits)
+    line = Line(program.name, compilation=compilation, temporaries=temporaries)
+    line.difference = max(difference(out, peer) for out in (ours, *third))
+    if not line.difference <= program.amplifies * np.finfo(_width(args)).eps:
+        line.failure = f"WRONG: differs by {line.difference:.1e} of the largest number"
+    runs = [lambda jit=jit: jax.block_until_ready(jit(*args)) for jit in jits]
+    times = turns([(run, _calls(run), None) for run in runs], repeats)
+    line.low, line.ratio, line.high = quartiles([a / b for a, b in zip(*times[:2], strict=True)])
+    line.fastest = min(times[0]) / min(times[1])
+    line.ours, line.peer, *rest = (statistics.median(t) * 1e3 for t in times)
+    line.plain = rest[0] if rest else math.nan
+    return line
+
+
+def _compiled(program: Program, args: tuple[Any, ...]) -> tuple[float, tuple[int, int]]:
+    """Trace, lower and compile, ours / JAX's; bytes of temporaries of both."""
+    seconds: tuple[list[float], list[float]] = ([], [])
+    for _ in range(COMPILATIONS):
+        sizes = []
+        for lib, taken in zip((OURS, JAX), seconds, strict=True):
+            clear()
+            start = time.perf_counter()
+            compiled = lib.ft.jit(program.make(lib)).lower(*args).compile()
+            taken.append(time.perf_counter() - start)
+            sizes.append(compiled.memory_analysis().temp_size_in_bytes)
+    return min(seconds[0]) / min(seconds[1]), (sizes[0], sizes[1])
+
+
+def _calls(run: Callable[[], Any]) -> int:
+    """How many calls make a measurement, by the fastest of a few."""
+
+    def seconds() -> float:
+        start = time.perf_counter()
+        run()
+        return time.perf_counter() - start
+
+    return max(1, round(TURN / min(seconds() for _ in range(4))))
+
+
+def _width(args: Any) -> Any:
+    return next(a.dtype for a in jax.tree.leaves(args) if jnp.issubdtype(a.dtype, jnp.floating))
+
+
+def difference(ours: Any, peer: Any) -> float:
+    """The largest difference, relative to each array's largest number; NaN where one has a NaN."""
+    a, b = jax.tree.leaves(ours), jax.tree.leaves(peer)
+    if jax.tree.structure(ours) != jax.tree.structure(peer):
+        return math.inf
+    if [(x.shape, x.dtype) for x in a] != [(x.shape, x.dtype) for x in b]:
+        return math.inf
+    pairs = [(np.asarray(x), np.asarray(y)) for x, y in zip(a, b, strict=True)]
+    off = [float(np.max(np.abs(x - y)) / max(np.max(np.abs(y)), 1e-30)) for x, y in pairs]
+    return math.nan if any(math.isnan(d) for d in off) else max(off)
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+def header() -> str:
+    third = " plain, ms |" if plain is not None else ""
+    titles = (
+        f"| program | functrans, ms | JAX, ms |{third} ratio (quartiles) | fastest "
+        "| compilation | temporaries | difference |"
+    )
+    return f"{titles}\n|---|{'---:|' * (titles.count('|') - 2)}"
+
+
+def shown(line: Line) -> str:
+    """The line as Markdown."""
+    third = f" {line.plain:.4g} |" if plain is not None else ""
+    text = (
+        f"| {line.name} | {line.ours:.4g} | {line.peer:.4g} |{third} {line.ratio:.3f} "
+        f"({line.low:.3f}-{line.high:.3f}) | {line.fastest:.3f} "
+        f"| {line.compilation:.2f} | {share(*line.temporaries)} | {line.difference:.0e} |"
+    )
+    return text if line.failure is None else f"{text} **{line.failure}**"
+
+
+def share(ours: int, peer: int) -> str:
+    if peer:
+        return f"{ours / peer:.2f}"
+    return f"{ours} B : 0" if ours else "both 0"
+
+
+def geometric_mean(ratios: list[float]) -> float:
+    return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else math.nan
+
+
+def run(rows: str = "", x64: bool = False, repeats: int = 15) -> list[Line]:
+    """Measure the rows whose name holds `rows`, and print the table line by line."""
+    jax.config.update("jax_enable_compilation_cache", False)
+    programs = [p for group in GROUPS for p in group() if rows in p.name]
+    for lib in (OURS, JAX):  # what is loaded once belongs to no row
+        lib.ft.jit(lib.ft.grad(lambda x: x * x)).lower(1.0).compile()
+    print(header(), flush=True)
+    lines = []
+    for program in programs:
+        lines.append(measured(program, x64, repeats))
+        print(shown(lines[-1]), flush=True)
+    failed = [line for line in lines if line.failure is not None]
+    held = [line for line in lines if line.failure is None]
+    medians = geometric_mean([line.ratio for line in held])
+    fastest = geometric_mean([line.fastest for line in held])
+    print(f"\ngeometric mean of {len(held)} ratios: {medians:.3f}; of the fastest: {fastest:.3f}")
+    for line in failed:
+        print(f"FAILED {line.name}: {line.failure}")
+    return lines
