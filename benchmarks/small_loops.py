@@ -29,8 +29,7 @@ Make = Callable[[Library], Callable[..., Any]]
 TURN = 0.005  # seconds of calls in one measurement
 COMPILATIONS = 2  # of each side; the faster one counts
 
-# Our `jit` without loops as single kernels, once there is one: it fills a third column.
-plain: Callable[[Callable[..., Any]], Any] | None = None
+plain = partial(ft.jit, cpu="plain")  # without loops as single kernels: a third column
 
 
 @dataclass(frozen=True)

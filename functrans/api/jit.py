@@ -28,7 +28,7 @@ from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import boundary, hide_frames
 from functrans.lax import staging
 from functrans.lax.arguments import check_fits
-from functrans.passes import pipeline
+from functrans.passes import kernels, pipeline
 from functrans.passes.dead_code import without_unused_inputs
 from functrans.primitives.call import clear_composites
 from functrans.primitives.call import jit as jit_call
@@ -54,6 +54,7 @@ def jit(
     inline: bool = False,
     compiler_options: dict[str, Any] | None = None,
     passes: Iterable[str | Callable[[Program], Program]] | None = None,
+    cpu: str = "fast",
 ) -> Any:
     """Compile a function with XLA the first time it meets a signature, and run it from then on.
 
@@ -69,6 +70,10 @@ def jit(
         were no NaN and no infinities; `("dead_code", "simplify")`: these two; `()`: nothing.
         Functions `Program -> Program` may stand among them. Those of the outermost jitted function
         count. See `ft.passes`.
+      cpu: `"plain"`: on a CPU, what XLA makes of the program by itself, as in JAX; else loops of
+        small operations become one kernel each, see `ft.passes.explain`. The operations and their
+        order are the same, but sums of products and factorizations, which are a library's
+        otherwise. Of the outermost jitted function too.
 
     Returns:
       A function like `fun`, with `.trace(*args)`, `.lower(*args)` (then `.compile()`,
@@ -78,7 +83,7 @@ def jit(
     Raises:
       UnhashableStatic: a static argument is not hashable.
       NotAnArray: an argument or result is not an array, a scalar or a pytree of these.
-      InvalidArgument: a name among `passes` is not that of a pass.
+      InvalidArgument: a name among `passes` is not that of a pass; `cpu` is another word.
 
     Source: `jax.jit`.
 
@@ -95,7 +100,7 @@ def jit(
         return functools.partial(jit, **options)
     check_callable(fun, "jit")
     inline = options.pop("inline")
-    del options["passes"]
+    del options["passes"], options["cpu"]
     run = pipeline.DEFAULT if passes is None else pipeline.chosen(passes)
     if options.pop("compiler_options") is None:
         compiler_options = {}
@@ -104,7 +109,13 @@ def jit(
     for name in ("in_shardings", "out_shardings", "device", "backend"):
         if options[name] is None:
             del options[name]
-    statics, entry, nested = _shared(fun, static_argnums, static_argnames, run, inline)
+    if cpu not in ("fast", "plain"):
+        raise errors.InvalidArgument(
+            f'jit takes "fast" or "plain" for cpu, got {cpu!r:.80}, at\n'
+            f"    {describe(user_source())}\nIt says how loops are compiled on a CPU."
+        )
+    plain = cpu == "plain"
+    statics, entry, nested = _shared(fun, static_argnums, static_argnames, run, inline, plain)
     statics.donated(donate_argnums, donate_argnames)
     jitted: Any = jax.jit(entry, **options)
     jitted.jitted_function = fun  # what is shared knows it weakly
@@ -117,6 +128,9 @@ def jit(
             try:
                 return jitted(*args, **kwargs)
             except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+                if xla.without_kernel(error):
+                    jitted.clear_cache()
+                    return call(*args, **kwargs)
                 explain(error, fun, statics, args, kwargs)
                 raise
         except Exception as error:
@@ -143,7 +157,17 @@ def jit(
         return pipeline.optimize(statics.staged(args, kwargs).program, run)
 
     call.jitted_function = program.jitted_function = fun  # type: ignore[attr-defined]
-    call.lower = told("lower")  # type: ignore[attr-defined]
+
+    @boundary
+    def lower(*args: Any, **kwargs: Any) -> Any:
+        def again() -> Any:
+            jitted.clear_cache()
+            return lower(*args, **kwargs)
+
+        return xla.recompiling(lowered(*args, **kwargs), again)
+
+    lowered = told("lower")
+    call.lower = lower  # type: ignore[attr-defined]
     call.trace = told("trace")  # type: ignore[attr-defined]
     call.eval_shape = told("eval_shape")  # type: ignore[attr-defined]
     call.program = program  # type: ignore[attr-defined]
@@ -207,19 +231,19 @@ class _Shared(NamedTuple):
 _SHARED: weakref.WeakKeyDictionary[Any, dict[Any, _Shared]] = weakref.WeakKeyDictionary()
 
 
-def _shared(fun: Any, argnums: Any, argnames: Any, run: Any, inline: bool) -> _Shared:
+def _shared(fun: Any, argnums: Any, argnames: Any, run: Any, inline: bool, plain: bool) -> _Shared:
     statics = Statics(fun, argnums, argnames)
-    key = (frozenset(statics.numbers), frozenset(statics.names), tuple(run), inline)
+    key = (frozenset(statics.numbers), frozenset(statics.names), tuple(run), inline, plain)
     found = _SHARED.setdefault(fun, {}) if fun.__class__ is FunctionType else {}
     if key not in found:
         serial = retraces.new_serial()
         nested = Nested(statics, inline, serial)
-        found[key] = _Shared(statics, _entry(run, statics, serial), nested)
+        found[key] = _Shared(statics, _entry(run, statics, serial, plain), nested)
         forget_with_caches(nested)
     return found[key]
 
 
-def _entry(passes: Any, statics: Statics, serial: int) -> Callable[..., Any]:
+def _entry(passes: Any, statics: Statics, serial: int, plain: bool) -> Callable[..., Any]:
     """What `jax.jit` traces: our tracing, our program, one JAX equation."""
 
     def entry(*args: Any, **kwargs: Any) -> Any:
@@ -243,6 +267,7 @@ def _entry(passes: Any, statics: Statics, serial: int) -> Callable[..., Any]:
         with jax.ensure_compile_time_eval():  # constants are arrays, not JAX's tracers
             program = stage(only_arrays, [typeof(x) for x in arrays], function_name(fun))
         program, kept = without_unused_inputs(pipeline.optimize(program, passes))
+        program = kernels.plain(program) if plain else program
         outs = xla.run_program(program, [arrays[i] for i in kept])
         return tree.unflatten(flat.out_tree, outs)
 

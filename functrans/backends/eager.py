@@ -40,7 +40,10 @@ def run_one(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         run = _COMPILED[key] = _jitted(primitive, splats, params)
     try:
         return run(*args)
-    except (TypeError, ValueError, RuntimeError):
+    except (TypeError, ValueError, RuntimeError) as error:
+        if xla.without_kernel(error):
+            run.clear_cache()  # type: ignore[attr-defined]
+            return run(*args)
         for x in args:
             if isinstance(x, Tracer):
                 raise leaked(x) from None

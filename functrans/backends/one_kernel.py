@@ -9,18 +9,16 @@ compilation we do not see fail, each is tried before it is put there.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
-import jaxlib
 from jax.extend.mlir import ir
 from jax.extend.mlir.dialects import stablehlo as hlo
 
+from functrans.flags import flags
 from functrans.ir.program import Program
 from functrans.ir.source import location
 from functrans.passes import kernels
@@ -33,14 +31,15 @@ _fine: set[str] = set()  # names of kernels that were tried
 _read: set[Path] = set()
 
 
-def start() -> None:
-    """A module begins."""
+def start(compile_alone: Callable[[Program], Any]) -> Callable[[Program], bool] | None:
+    """A module begins -> what is asked of each kernel before it is put there, if anything is."""
     _lowered.kernels = []
     folder = _folder()
     if folder is not None and folder not in _read:
         _read.add(folder)
         if (folder / _FILE).exists():
             kernels.refuse(*[line.split()[0] for line in (folder / _FILE).open()])
+    return (lambda program: can_be(program, compile_alone)) if _is_someone_elses() else None
 
 
 def may_be_used(jax_ctx: Any) -> bool:
@@ -51,32 +50,37 @@ def may_be_used(jax_ctx: Any) -> bool:
     return devices == 1 and not module.lowering_parameters.for_export
 
 
-def is_someone_elses() -> bool:
+def _is_someone_elses() -> bool:
     """Is the function being lowered called by one that is not ours?"""
     function = ir.InsertionPoint.current.block.owner
     return "sym_name" not in function.attributes or function.attributes["sym_name"].value != "main"
 
 
-def can_be(program: Program, compile: Callable[[Program], Any]) -> bool:
+def can_be(program: Program, compile_alone: Callable[[Program], Any]) -> bool:
     """Does XLA compile it? Asked once."""
-    name = name_of(program)
-    if name in _fine:
-        return True
-    try:
-        compile(program)
-    except RuntimeError as error:
-        _refuse(program, error)
-        return False
-    _fine.add(name)
+    name = kernels.name_of(program)
+    if name not in _fine:
+        outer = last()
+        try:
+            compile_alone(program)
+        except RuntimeError as error:
+            _refuse(program, error)
+            return False
+        finally:
+            _lowered.kernels = outer
+        _fine.add(name)
     return True
 
 
-def refuse(compile: Callable[[Program], Any]) -> bool:
-    """After a failure: was it that of a kernel in the last module? Then it will not be one again,
-    and the compilation may be repeated."""
-    found = getattr(_lowered, "kernels", ())
-    _lowered.kernels = []
-    return not all([can_be(program, compile) for program in found])
+def last() -> list[Program]:
+    """The kernels of the last module of this thread."""
+    return getattr(_lowered, "kernels", [])
+
+
+def refuse(found: Sequence[Program], compile_alone: Callable[[Program], Any]) -> bool:
+    """After a failure: was it that of one of these? Then it will not be a kernel again, and the
+    compilation may be repeated."""
+    return not all([can_be(program, compile_alone) for program in found])
 
 
 def lowered(program: Program) -> None:
@@ -85,10 +89,12 @@ def lowered(program: Program) -> None:
 
 
 def _refuse(program: Program, error: Exception) -> None:
-    name, where = name_of(program), location(program.equations[0].source)
+    name, where = kernels.name_of(program), location(program.equations[0].source)
     kernels.refuse(name)
     said = str(error).partition("\n")[0]
-    _log.warning("XLA cannot compile the loop at %s as one kernel (%s): it runs as in JAX", where, said)
+    _log.warning(
+        "XLA cannot make one kernel of the loop at %s: %s. It runs as in JAX.", where, said
+    )
     folder = _folder()
     if folder is not None and folder.is_dir():
         with (folder / _FILE).open("a") as file:
@@ -96,14 +102,14 @@ def _refuse(program: Program, error: Exception) -> None:
 
 
 def _folder() -> Path | None:
-    folder = jax.config.jax_compilation_cache_dir
+    folder = flags.jax_compilation_cache_dir
     return Path(folder) if folder and "://" not in folder else None
 
 
 # --- StableHLO ------------------------------------------------------------------------------------
 
 
-def call(name: Any, results: list[Any], operands: list[Any]) -> Any:
+def call(name: Any, results: Sequence[Any], operands: Sequence[Any]) -> Any:
     """The operation that calls a function as a kernel."""
     made = ir.Operation.create("func.call", results, operands, {"callee": name})
     made.attributes["mhlo.frontend_attributes"] = ir.DictAttr.get(

@@ -8,9 +8,6 @@ are JAX's own. This file and `interop/` are the only ones that touch JAX's inter
 from __future__ import annotations
 
 import functools
-import inspect
-import itertools
-import operator
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -21,30 +18,21 @@ from jax._src import config as _config
 from jax._src.dispatch import prim_requires_devices_during_lowering
 from jax.experimental import io_callback
 from jax.extend.core import Primitive as JaxPrimitive
-from jax.extend.mlir import ir
-from jax.extend.mlir.dialects import func as func_dialect
-from jax.extend.mlir.dialects import stablehlo as hlo
 from jax.interpreters import mlir
 
-from functrans.backends import cpu, not_finite, repeated
-from functrans.ir.program import Literal, Program, results_by_age
-from functrans.ir.source import Source, line_of, scope_of
+from functrans.backends import not_finite, one_kernel
+from functrans.backends.lowering import Lowering, abstract
+from functrans.ir.program import Program
 from functrans.ir.text import with_nested
-from functrans.ir.types import ArrayType, dtype_class
-from functrans.passes.kernels import kernels
+from functrans.passes import kernels
 from functrans.primitives.callback import calls_of
 
-# --- the JAX primitive that a program becomes -----------------------------------------------------
+_constant_folding = getattr(_config, "eager_constant_folding", nullcontext)
 
 # The second is for a program that calls Python: it is lowered for known devices.
 _program_p, _calling_p = JaxPrimitive("functrans"), JaxPrimitive("functrans_calling")
 _program_p.multiple_results = _calling_p.multiple_results = True
 prim_requires_devices_during_lowering.add(_calling_p)
-
-
-def abstract(t: ArrayType) -> Any:
-    """The JAX abstract value of a type."""
-    return jax.core.ShapedArray(t.shape, t.dtype, weak_type=t.weak_type)
 
 
 def run_program(program: Program, args: Sequence[Any]) -> list[Any]:
@@ -110,8 +98,15 @@ def _effect(kind: str) -> Any:
 @_program_p.def_impl
 @_calling_p.def_impl
 def _impl(*args: Any, program: Program) -> list[Any]:
+    run: Any = executable(program)
     with jax.disable_jit(False):  # single operations are compiled always
-        return executable(program)(*args)
+        try:
+            return run(*args)
+        except RuntimeError as error:
+            if not without_kernel(error):
+                raise
+            run.clear_cache()
+            return run(*args)
 
 
 def executable(program: Program) -> Callable[..., list[Any]]:
@@ -128,8 +123,38 @@ def executable(program: Program) -> Callable[..., list[Any]]:
     return made
 
 
+def _compiled_alone(program: Program) -> None:
+    """Compile a program as a kernel."""
+    run: Any = executable(kernels.called(program))
+    run.lower(*[jax.ShapeDtypeStruct(t.shape, t.dtype) for t in program.in_types]).compile()
+
+
+def without_kernel(error: Exception) -> bool:
+    """Is this XLA's error over a loop as one kernel, in the module that was compiled last? Then it
+    is not one any more, and the call may be repeated when what JAX keeps of it is cleared."""
+    found = one_kernel.last() if isinstance(error, RuntimeError) else []
+    return bool(found) and one_kernel.refuse(found, _compiled_alone)
+
+
+def recompiling(lowered: Any, again: Callable[[], Any]) -> Any:
+    """What JAX lowered, made so that `compile` asks for it again if a kernel is what fails."""
+    kind, found = type(lowered), one_kernel.last()
+
+    def compile(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return kind.compile(self, *args, **kwargs)
+        except RuntimeError:
+            if not one_kernel.refuse(found, _compiled_alone):
+                raise
+        return again().compile(*args, **kwargs)
+
+    if found:
+        lowered.__class__ = type(kind.__name__, (kind,), {"__slots__": (), "compile": compile})
+    return lowered
+
+
 def _lower_rule(jax_ctx: Any, *operands: Any, program: Program) -> Any:
-    lowering = Lowering(jax_ctx)
+    lowering = Lowering(jax_ctx, _compiled_alone)
     outs = lowering.emit(program, operands)
     if lowering.tokens:
         jax_ctx.set_tokens_out(lowering.tokens)
@@ -139,397 +164,3 @@ def _lower_rule(jax_ctx: Any, *operands: Any, program: Program) -> Any:
 
 for _primitive in (_program_p, _calling_p):  # in place, where each operation keeps its location
     mlir.register_lowering(_primitive, _lower_rule, cacheable=False)
-
-
-# --- lowering -------------------------------------------------------------------------------------
-
-_ONE_KERNEL = {"xla_cpu_small_call": "true", "inlineable": "false"}
-_source = operator.attrgetter("source")
-_type = operator.attrgetter("type")
-_constant_folding = getattr(_config, "eager_constant_folding", nullcontext)
-_TAKES_CONTEXT = "ctx" in inspect.signature(mlir.aval_to_ir_type).parameters
-
-
-class Lowering:
-    """What a primitive's `lower` is given: types of its operands and results, and common snippets.
-
-    in_types, out_types : of the equation being lowered
-    platform            : "cpu", "gpu", "tpu", ..., or None when it is lowered for several at once
-    """
-
-    def __init__(self, jax_ctx: Any):
-        self.jax_ctx = jax_ctx
-        self.module_ctx = jax_ctx.module_context
-        platforms = jax_ctx.platforms or self.module_ctx.platforms
-        known = [{"cuda": "gpu", "rocm": "gpu"}.get(p, p) for p in platforms]
-        self.platform = known[0] if len(known) == 1 else None
-        self.in_types: Sequence[ArrayType] = ()
-        self.out_types: Sequence[ArrayType] = ()
-        self.tokens = jax_ctx.tokens_in  # by which ordered effects follow each other
-        self._called: list[tuple[Program, Any, Any]] = []  # declared, body still to be emitted
-        self._calls: dict[Program, Any] = {}
-        self._types: dict[ArrayType, Any] = {}
-        self._attributes: dict[Any, Any] = {}
-        self._starts: dict[Any, Any] = {}  # of reductions, in the function being emitted
-        self._locations: dict[Source, Any] = {}
-
-    # --- whole programs
-
-    def emit(self, program: Program, operands: Sequence[Any]) -> list[Any]:
-        """The operations of a program in the function that is being built."""
-        if self.platform == "cpu":
-            program = kernels(repeated.apart(program))
-        env: dict[Any, Any] = dict(
-            zip((*program.constants, *program.inputs), operands, strict=True)
-        )
-        literals: dict[tuple, Any] = {}
-        outer, self._starts = self._starts, {}
-
-        def filled(v: Literal) -> Any:
-            key = (v.value, v.value.__class__, v.type, str(v.value))
-            if key not in literals:
-                literals[key] = self.full(v.value, v.type)
-            return literals[key]
-
-        for source, equations in itertools.groupby(program.equations, _source):
-            with self._location(source):  # entered once for a run of equations of one line
-                for eqn in equations:
-                    primitive, inputs, outputs = eqn.primitive, eqn.inputs, eqn.outputs
-                    self.in_types = [*map(_type, inputs)]
-                    self.out_types = [*map(_type, outputs)]
-                    given = [filled(v) if v.__class__ is Literal else env[v] for v in inputs]
-                    outs = primitive.lower(self, *given, **eqn.params)
-                    if primitive.multiple:
-                        env.update(zip(outputs, outs, strict=True))
-                    else:
-                        env[outputs[0]] = outs
-        self._starts = outer
-        return [filled(v) if v.__class__ is Literal else env[v] for v in program.outputs]
-
-    def call(self, program: Program, operands: Sequence[Any]) -> list[Any]:
-        """A call of the program as a function of its own, emitted once per module. One with ordered
-        effects is put in place; on other platforms each call of Python is an operation of its own.
-        """
-        found = self._calls.get(program)
-        if found is None:
-            found = self._calls[program] = self._callee(program)
-        name, results, places = found
-        if name is None:
-            return self.emit(program, operands)
-        made = ir.Operation.create("func.call", results, operands, name).results
-        return [*map(made.__getitem__, places)]
-
-    def _callee(self, program: Program) -> tuple[dict[str, Any] | None, list[Any], list[int]]:
-        """Of a function: its name (None: it is put in place), types, and where each result is."""
-        calls = calls_of(program)
-        if calls.ordered or (calls.any and self.platform not in ("cpu", "gpu")):
-            return None, [], []
-        cache, key = self.module_ctx.cached_primitive_lowerings, (_program_p, program)
-        ordered, places = results_by_age(program)
-        if key not in cache:
-            cache[key] = self._declare(ordered)
-        return {"callee": cache[key]}, [self.type(t) for t in ordered.out_types], places
-
-    def kernel(self, program: Program, operands: Sequence[Any]) -> list[Any]:
-        """A call of the program that XLA:CPU compiles into one kernel."""
-        if self.platform != "cpu":
-            return self.call(program, operands)
-        kinds = list(dict.fromkeys([x.type.element_type for x in operands]))
-        results = [self.type(t) for t in program.out_types]
-        firsts = [
-            ir.RankedTensorType.get([sum(x.type.element_type == kind for x in operands)], kind)
-            for kind in kinds
-        ]
-        name = self._declare(program, firsts)
-        made = ir.Operation.create("func.call", [*results, *firsts], operands, {"callee": name})
-        made.attributes["mhlo.frontend_attributes"] = ir.DictAttr.get(
-            {name: ir.StringAttr.get(value) for name, value in _ONE_KERNEL.items()}
-        )
-        return list(made.results)[: len(results)]
-
-    def _declare(self, program: Program, firsts: Sequence[Any] = ()) -> Any:
-        """`firsts`: types of vectors of the first elements of all operands, which it gives too."""
-        results = [*[self.type(t) for t in program.out_types], *firsts]
-        kind = ir.FunctionType.get([self.type(t) for t in program.in_types], results)
-        function = func_dialect.FuncOp(program.name or "call", kind, ip=self.module_ctx.ip)
-        function.attributes["sym_visibility"] = ir.StringAttr.get("private")
-        name = self.module_ctx.symbol_table.insert(function)
-        self._called.append((program, function, firsts))
-        return ir.FlatSymbolRefAttr.get(name.value)
-
-    def emit_called(self) -> None:
-        """The bodies of the functions that were called; a list, so that nesting has no limit."""
-        self.tokens = mlir.TokenSet()
-        while self._called:
-            program, function, firsts = self._called.pop()
-            block = function.add_entry_block()
-            with ir.InsertionPoint(block):
-                outs = self.emit(program, block.arguments)
-                outs += [_first_elements(block.arguments, kind) for kind in firsts]
-                func_dialect.ReturnOp(outs)
-
-    def _location(self, source: Source | None) -> Any:
-        if source is None:
-            return ir.Location.unknown()
-        found = self._locations.get(source)
-        if found is None:
-            code = source[0]
-            at = ir.Location.file(code.co_filename, line_of(source), 0)
-            name = f"{self.jax_ctx.name_stack}/{scope_of(source)}{code.co_name}"
-            found = self._locations[source] = ir.Location.name(name, at)
-        return found
-
-    # --- control flow
-
-    def case(self, index: Any, branches: Sequence[Program], operands: Sequence[Any]) -> list[Any]:
-        """The results of the branch that an int32 scalar names."""
-        kind = ArrayType((), np.dtype(np.int32))
-        last = self.full(len(branches) - 1, kind)
-        index = hlo.clamp(self.full(0, kind), index, last)
-        tokens = self.tokens
-        results = [self.type(t) for t in branches[0].out_types]
-        results += [x.type for _, x in tokens.items()]
-        made = ir.Operation.create("stablehlo.case", results, [index], None, None, len(branches))
-        for region, branch in zip(made.regions, branches, strict=True):
-            with ir.InsertionPoint(region.blocks.append()):
-                hlo.return_(self._with_tokens(self.emit(branch, operands)))
-            self.tokens = tokens
-        return self._take_tokens(made.results)
-
-    def loop(
-        self,
-        test: Callable[[Sequence[Any]], Any],
-        body: Callable[[Sequence[Any]], Sequence[Any]],
-        carry: Sequence[Any],
-    ) -> list[Any]:
-        """`while test(carry): carry = body(carry)`; both emit operations for the values given."""
-
-        def testing(xs: Sequence[Any]) -> Sequence[Any]:
-            return [test(xs)]
-
-        def stepping(xs: Sequence[Any]) -> Sequence[Any]:
-            return self._with_tokens(body(xs))
-
-        carry = self._with_tokens(carry)
-        kinds = [x.type for x in carry]
-        made = ir.Operation.create("stablehlo.while", kinds, carry, None, None, 2)
-        places = [ir.Location.unknown()] * len(kinds)
-        for region, emit in zip(made.regions, (testing, stepping), strict=True):
-            block = region.blocks.append(*kinds, arg_locs=places)
-            with ir.InsertionPoint(block):
-                hlo.return_(emit(self._take_tokens(block.arguments)))
-        return self._take_tokens(made.results)
-
-    def _with_tokens(self, values: Sequence[Any]) -> list[Any]:
-        """Values with the tokens of the ordered effects behind them."""
-        return [*values, *[x for _, x in self.tokens.items()]]
-
-    def _take_tokens(self, values: Sequence[Any]) -> list[Any]:
-        """Values without the tokens behind them, which are those in force from here on."""
-        n = len(values) - len(self.tokens)
-        effects = [effect for effect, _ in self.tokens.items()]
-        self.tokens = mlir.TokenSet(dict(zip(effects, values[n:], strict=True)))
-        return list(values[:n])
-
-    def counted_loop(
-        self,
-        program: Program,
-        length: int,
-        consts: Sequence[Any],
-        state: Sequence[Any],
-        arrays: Sequence[Any],
-        written: Sequence[Any],
-        reverse: bool,
-        unroll: int,
-    ) -> list[Any]:
-        """`for i in range(length): *state, *row = program(*consts, *state, *arrays[i])`, each row
-        written to `written[i]`; -> the last state and what was written. `unroll` steps stand in
-        one turn of the loop."""
-        c, s, a = len(consts), len(state), len(arrays)
-        kind = ArrayType((), np.dtype(np.int32))
-
-        def step(i: Any, values: Sequence[Any]) -> list[Any]:
-            if reverse:
-                i = hlo.subtract(self.full(length - 1, kind), i)
-            fixed, state = values[:c], values[c + a : c + a + s]
-            rows = [self._row(x, i) for x in values[c : c + a]]
-            outs = self.emit(program, [*fixed, *state, *rows])
-            made = [
-                self._write(w, y, i) for w, y in zip(values[c + a + s :], outs[s:], strict=True)
-            ]
-            return [*values[: c + a], *outs[:s], *made]
-
-        def turn(values: Sequence[Any]) -> list[Any]:
-            i, rest = values[0], list(values[1:])
-            for _ in range(unroll):
-                rest = step(i, rest)
-                i = hlo.add(i, self.full(1, kind))
-            return [i, *rest]
-
-        unroll = max(1, min(unroll, length))
-        turns, values = length // unroll, [*consts, *arrays, *state, *written]
-        if turns > 1:
-            stop = self.full(turns * unroll, kind)
-            direction = hlo.ComparisonDirectionAttr.get("LT")
-            done = self.loop(
-                lambda xs: hlo.compare(xs[0], xs[1], direction),
-                lambda xs: [*(t := turn([xs[0], *xs[2:]]))[:1], xs[1], *t[1:]],
-                [self.full(0, kind), stop, *values],
-            )
-            values = done[2:]
-        for i in range(turns * unroll if turns > 1 else 0, length):
-            values = step(self.full(i, kind), values)
-        return values[c + a :]
-
-    def _row(self, x: Any, i: Any) -> Any:
-        shape = ir.RankedTensorType(x.type).shape
-        zero = self.full(0, ArrayType((), np.dtype(np.int32)))
-        sizes = ir.DenseI64ArrayAttr.get([1, *shape[1:]])
-        row = hlo.dynamic_slice(x, [i, *[zero] * (len(shape) - 1)], sizes)
-        kind = ir.RankedTensorType(x.type).element_type
-        return hlo.reshape(ir.RankedTensorType.get(shape[1:], kind), row)
-
-    def _write(self, x: Any, row: Any, i: Any) -> Any:
-        shape = ir.RankedTensorType(x.type).shape
-        zero = self.full(0, ArrayType((), np.dtype(np.int32)))
-        kind = ir.RankedTensorType(x.type).element_type
-        row = hlo.reshape(ir.RankedTensorType.get([1, *shape[1:]], kind), row)
-        return hlo.dynamic_update_slice(x, row, [i, *[zero] * (len(shape) - 1)])
-
-    # --- types and snippets
-
-    def type(self, t: ArrayType) -> Any:
-        """The MLIR type of a value."""
-        found = self._types.get(t)
-        if found is None:
-            args = (self.module_ctx, abstract(t)) if _TAKES_CONTEXT else (abstract(t),)
-            found = self._types[t] = mlir.aval_to_ir_type(*args)
-        return found
-
-    def constant(self, array: np.ndarray) -> Any:
-        """A constant array."""
-        return mlir.ir_constant(np.asarray(array))
-
-    def op(
-        self,
-        name: str,
-        operands: Sequence[Any],
-        attributes: dict[str, Any] | None = None,
-        type: ArrayType | None = None,
-    ) -> Any:
-        """One operation by its name (`"stablehlo.add"`), of the equation's result type unless
-        another is given. Saying the type, not having it inferred, takes a third to a tenth of the
-        time of the functions of the dialect's module."""
-        made = self.type(self.out_types[0] if type is None else type)
-        return ir.Operation.create(name, [made], operands, attributes).result
-
-    def full(self, value: Any, t: ArrayType) -> Any:
-        """An array filled with one number."""
-        kind = dtype_class(t.dtype)
-        if kind not in ("float", "int", "uint", "bool"):
-            scalar = mlir.ir_constant(np.full((), value, t.dtype))
-            return self.op("stablehlo.broadcast_in_dim", [scalar], self.axes(()), t)
-        array = self.type(t)
-        if kind == "float":
-            number: Any = ir.FloatAttr.get(array.element_type, float(value))
-        else:
-            whole = int(bool(value) if kind == "bool" else value)
-            signed = whole - 2**64 if whole >= 2**63 else whole  # the attribute takes int64
-            number = ir.IntegerAttr.get(array.element_type, signed)
-        splat = ir.DenseElementsAttr.get_splat(array, number)
-        return ir.Operation.create("stablehlo.constant", [array], [], {"value": splat}).result
-
-    def uninitialized(self, t: ArrayType) -> Any:
-        """An array to be written to: zeros."""
-        if dtype_class(t.dtype) != "key":
-            return self.full(0, t)
-        array = self.type(t)
-        zero = ir.IntegerAttr.get(array.element_type, 0)
-        splat = ir.DenseElementsAttr.get_splat(array, zero)
-        return ir.Operation.create("stablehlo.constant", [array], [], {"value": splat}).result
-
-    def axes(self, axes: Sequence[int], name: str = "broadcast_dimensions") -> dict[str, Any]:
-        """A list of axes as the attribute of an operation."""
-        return {name: ir.DenseI64ArrayAttr.get(axes)}
-
-    def attribute(self, key: Any, make: Callable[[], Any]) -> Any:
-        """What `make` makes, once for all equations lowered here that ask with the same key."""
-        found = self._attributes.get(key)
-        if found is None:
-            found = self._attributes[key] = make()
-        return found
-
-    def transpose(self, x: Any, order: Sequence[int]) -> Any:
-        """x with its axes permuted."""
-        return hlo.transpose(x, ir.DenseI64ArrayAttr.get(order))
-
-    def reduce(self, op: Any, x: Any, start: Any, axes: Sequence[int]) -> Any:
-        """Fold `axes` of x, of the first operand's type, with a binary operation such as
-        `hlo.AddOp`, from `start`."""
-        dtype = self.in_types[0].dtype
-        if self.platform == "cpu" and (sizes := cpu.folds_long_rows(self.in_types[0], axes)):
-            return cpu.by_halves(op, x, sizes, self.type(self.out_types[0]))
-        scalar = self.type(ArrayType((), dtype))
-        key = (start, dtype)
-        if key not in self._starts:
-            self._starts[key] = self.full(start, ArrayType((), dtype))
-        made = ir.Operation.create(
-            "stablehlo.reduce",
-            [self.type(self.out_types[0])],
-            [x, self._starts[key]],
-            self.axes(axes, "dimensions"),
-            None,
-            1,
-        )
-        block = made.regions[0].blocks.append(scalar, scalar)
-        with ir.InsertionPoint(block):
-            ir.Operation.create("stablehlo.return", [], [op(*block.arguments).result])
-        return made.result
-
-    def crossed(self, x: Any, y: Any, lhs: Sequence[int], rhs: Sequence[int], out: Any) -> Any:
-        """The contraction of large matrices over axes that stand the other way round in y, where
-        the platform has a faster form; else None."""
-        a, b = self.in_types
-        if self.platform != "cpu" or not cpu.crosses(a, lhs, rhs, out):
-            return None
-        if out == (lhs[1],):
-            x, y, self.in_types = y, x, (b, a)
-        return self.via_jax(cpu.crossed if out else cpu.crossed_sum, x, y)[0]
-
-    def by_places(self, x: Any, y: Any, axes: dict[str, Any]) -> Any:
-        """A convolution as products of matrices, where the platform is faster so; else None."""
-        kernel, t = self.in_types[1], self.out_types[0]
-        if self.platform != "cpu" or not cpu.has_few_places(kernel, t, axes):
-            return None
-        sizes = [t.shape[axes["out"].index(n)] for n in axes["spatial"]]
-        return self.via_jax(lambda x, y: cpu.by_places(x, y, sizes, axes), x, y)[0]
-
-    def via_jax(self, function: Callable[..., Any], *operands: Any) -> Any:
-        """Lower through a JAX function of the operands, for long lowerings; results as a list."""
-        context = self.jax_ctx.replace(
-            avals_in=[abstract(t) for t in self.in_types],
-            avals_out=[abstract(t) for t in self.out_types],
-            tokens_in=self.tokens,
-            tokens_out=None,
-        )
-        stack = f"{self.jax_ctx.name_stack}/"  # JAX's operations are named after our equation too
-        name = getattr(ir.Location.current, "name_str", "").removeprefix(stack)
-        named = jax.named_scope(name)(function)
-        rule = mlir.lower_fun(lambda *xs: jax.tree.leaves(named(*xs)), multiple_results=True)
-        outs = list(rule(context, *operands))
-        if context.tokens_out:
-            self.tokens = context.tokens_out
-        return outs
-
-
-def _first_elements(values: Sequence[Any], made: Any) -> Any:
-    """The first element of each value of one element type, as a vector. A kernel gives these so
-    that it reads all its operands: XLA ends the process over one that does not."""
-    kind, integers = made.element_type, ir.DenseI64ArrayAttr.get
-    one, parts = ir.RankedTensorType.get([1], kind), []
-    for x in values:
-        if x.type.element_type == kind:
-            if n := x.type.rank:
-                x = hlo.slice(x, integers([0] * n), integers([1] * n), integers([1] * n))
-            parts.append(hlo.reshape(one, x))
-    return hlo.concatenate(parts, 0) if len(parts) > 1 else parts[0]

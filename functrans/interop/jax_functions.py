@@ -139,6 +139,10 @@ class _Imported:
                 return self.compiled(*args, **kwargs)  # JAX finds the signature itself, and faster
             except (TypeError, ValueError, IndexError):  # below it is said what is wrong
                 failed = True
+            except RuntimeError as error:
+                if not xla.without_kernel(error):
+                    raise
+                self.compiled.clear_cache()
         found, leaves = self.find(args, kwargs)
         if found.__class__ is not _Entry:
             out = self._with_values(found, leaves, args, kwargs)

@@ -7,6 +7,7 @@ matrices of the stack at once. Pivots and the order of the steps are LAPACK's.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from math import prod
 from typing import Any
@@ -26,17 +27,19 @@ from functrans.primitives.linalg_products import conj, is_complex, lower_part, t
 from functrans.primitives.linalg_systems import solve
 from functrans.primitives.linalg_triangular import cholesky, triangular_solve
 from functrans.primitives.reduction import reduce_sum
-from functrans.primitives.selection import select_n
+from functrans.primitives.selection import optimization_barrier, select_n
 from functrans.primitives.shape import (
     broadcast_in_dim,
     broadcast_to_axis,
     reshape,
     slice_axis,
     transpose,
+    without,
 )
 from functrans.primitives.transcendental import sqrt
 from functrans.trace import literal, typeof
 
+FEW = 8  # terms of a sum that are written one by one
 LARGEST = 6  # rows of a matrix that is factorized step by step
 
 Values = Sequence[Any]
@@ -65,21 +68,48 @@ class Form:
 
 
 def _product(x: Any, y: Any, *, lhs: Values, rhs: Values, out: Values, **how: Any) -> Any:
-    """The sum of the products, each element of the result from the first to the last."""
-    names = [*out, *[n for n in lhs if n not in out]]
+    """The sum of the products, each element of the result from the first to the last. Few terms are
+    added one after the other, whole results at once: of large reductions a library takes its part.
+    """
+    summed = [n for n in lhs if n not in out]
+    if _are_few(summed, lhs, rhs, typeof(x).shape):
+        (name,) = summed
+        i, j = lhs.index(name), rhs.index(name)
+        left, right = [n for n in lhs if n != name], [n for n in rhs if n != name]
+        terms = [
+            _multiplied(_at(x, i, k), _at(y, j, k), left, right, out)
+            for k in range(typeof(x).shape[i])
+        ]
+        return functools.reduce(add, terms)
+    made = _multiplied(x, y, lhs, rhs, [*out, *summed])
+    return reduce_sum(made, axes=tuple(range(len(out), len(out) + len(summed))))
+
+
+def _are_few(summed: Values, lhs: Values, rhs: Values, shape: tuple[int, ...]) -> bool:
+    """Is it a product of two matrices over a short axis? A vector is read row by row instead."""
+    if len(summed) != 1 or not 0 < shape[lhs.index(summed[0])] <= FEW:
+        return False
+    return not set(lhs) <= set(rhs) and not set(rhs) <= set(lhs)
+
+
+def _at(x: Any, axis: int, i: int) -> Any:
+    """x at one place along an axis."""
+    return reshape(slice_axis(x, axis, i, i + 1), shape=without(typeof(x).shape, axis))
+
+
+def _multiplied(x: Any, y: Any, lhs: Values, rhs: Values, out: Values) -> Any:
+    """Products of elements, no sums."""
     size = dict(zip((*lhs, *rhs), (*typeof(x).shape, *typeof(y).shape), strict=True))
-    shape = tuple([size[n] for n in names])
+    shape = tuple([size[n] for n in out])
 
     def spread(value: Any, axes: Values) -> Any:
-        order = sorted(range(len(axes)), key=lambda i: names.index(axes[i]))
+        order = sorted(range(len(axes)), key=lambda i: out.index(axes[i]))
         if order != [*range(len(axes))]:
             value = transpose(value, permutation=tuple(order))
-        at = tuple([names.index(axes[i]) for i in order])
+        at = tuple([out.index(axes[i]) for i in order])
         return broadcast_in_dim(value, shape=shape, dimensions=at)
 
-    summed = tuple(range(len(out), len(names)))
-    made = mul(spread(x, lhs), spread(y, rhs))
-    return reduce_sum(made, axes=summed) if summed else made
+    return mul(spread(x, lhs), spread(y, rhs))
 
 
 def _is_plain(e: Equation) -> bool:
@@ -91,10 +121,13 @@ def _is_plain(e: Equation) -> bool:
 
 
 def _products(e: Equation) -> int:
-    size: dict[Any, int] = {}
-    for v, axes in zip(e.inputs, (e.params["lhs"], e.params["rhs"]), strict=True):
-        size.update(zip(axes, v.type.shape, strict=True))
-    return prod(size.values())
+    lhs, rhs, out = (e.params[name] for name in ("lhs", "rhs", "out"))
+    x, y = (v.type.shape for v in e.inputs)
+    size = dict(zip((*lhs, *rhs), (*x, *y), strict=True))
+    summed = [n for n in lhs if n not in out]
+    if _are_few(summed, lhs, rhs, x):
+        return prod([size[n] for n in out])
+    return prod(size.values()) + bool(summed)  # a reduction stays below the limit
 
 
 # --- matrices -------------------------------------------------------------------------------------
@@ -169,6 +202,9 @@ def _lu(x: Any) -> list[Any]:
                 tail = slice_axis(rows[i], len(index.shape), j + 1, width)
                 parts.append(sub(tail, mul(_along(factor, rest), rest)))
             rows[i] = concatenate(*parts[j == 0 :], dimension=len(index.shape))
+        if j + 1 < n:  # else XLA computes each step again for each element of the next
+            kept = optimization_barrier(*rows, *order)
+            rows, order = kept[:n], kept[n:]
     return [_stacked(rows, -2), _stacked(pivots, -1), _stacked(order, -1)]
 
 

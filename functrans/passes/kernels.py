@@ -17,24 +17,29 @@ Run when a program is lowered for a CPU, after all other passes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from functrans.ir.program import Equation, Literal, Program
+import jaxlib
+
+from functrans.ir.program import Equation, Literal, Program, Var
 from functrans.ir.source import location
 from functrans.passes.kernel_forms import FORMS
 from functrans.passes.rewrite import everywhere
 from functrans.primitives.call import one_kernel
 from functrans.primitives.dynamic_slice import dynamic_slice, dynamic_update_slice
+from functrans.primitives.elementwise import Elementwise
 from functrans.primitives.indexing import gather
 from functrans.primitives.scan import scan
+from functrans.primitives.shape import Structural
 from functrans.primitives.while_loop import while_loop
 from functrans.trace import bind, evaluate, stage
 
-# Elements that one operation may read or write. From 4096 on XLA hands sums to a library and
-# divides the work among threads.
-SMALL = 2048
+# Elements that one operation may read or write. Above, XLA divides the work among threads; sums of
+# as many it hands to a library.
+SMALL = 4096
 
 LOOPS = (scan, while_loop)
 _KEPT = "kernels"  # in Program.cache: the program after this pass
@@ -42,43 +47,82 @@ _READ_IN_PART = (dynamic_slice, gather)  # of the first operand
 _KEYS = "key<fry>"  # other generators' bits are made by a call of XLA's
 
 
-def kernels(program: Program) -> Program:
+_REFUSED: set[str] = set()  # names of kernels that XLA cannot compile
+
+
+def kernels(program: Program, can_be: Callable[[Program], bool] | None = None) -> Program:
     """The program with its loops of small operations as kernels; the same object if there are none.
-    Nested programs are left as they are, and lowered by themselves."""
-    import os
-    if os.environ.get("FT_PLAIN"): return program
-    found = program.cache.get(_KEPT)
+    Nested programs are left as they are, and lowered by themselves.
+
+    Arguments:
+      program: a program that is being lowered.
+      can_be: is asked of each kernel, if XLA compiles it, where that is not found out later.
+    """
+    if program.cache.get(_KEPT) is program:
+        return program
+    key = _KEPT, can_be is None, len(_REFUSED)
+    found = program.cache.get(key)
     if found is None:
         found = program
         if any([e.primitive in LOOPS for e in program.equations]):
-            found = program.replace(equations=[_behind_a_call(e) for e in program.equations])
-        program.cache[_KEPT] = found.cache[_KEPT] = found
+            equations = [_behind_a_call(e, can_be) for e in program.equations]
+            if equations != program.equations:
+                found = program.replace(equations=equations)
+        program.cache[key] = found
     return found
 
 
-def _behind_a_call(e: Equation) -> Equation:
+def plain(program: Program) -> Program:
+    """The program, of which no loop becomes a kernel."""
+    return everywhere(_kept, program, "plain")
+
+
+def _kept(program: Program) -> Program:
+    made = program.replace(equations=program.equations)
+    made.cache[_KEPT] = made
+    return made
+
+
+def refuse(*names: str) -> None:
+    """Let these not be kernels any more."""
+    _REFUSED.update(names)
+
+
+def called(program: Program) -> Program:
+    """One that only calls this program as a kernel."""
+    outputs = [Var(t) for t in program.out_types]
+    call = Equation(one_kernel, program.inputs, tuple(outputs), {"program": program})
+    return Program(program.inputs, [call], outputs, name=program.name)
+
+
+def name_of(program: Program) -> str:
+    """What tells a kernel from others, in other processes too."""
+    return hashlib.sha256(f"{jaxlib.__version__} {program}".encode()).hexdigest()[:32]
+
+
+def _behind_a_call(e: Equation, can_be: Callable[[Program], bool] | None) -> Equation:
     if e.primitive not in LOOPS or why_not(e) is not None:
         return e
     operands = tuple([v for v in dict.fromkeys(e.inputs) if v.__class__ is not Literal])
     alone = Program(operands, [e], e.outputs, name=f"loop_{e.primitive.name}")
-    params = {"program": everywhere(_in_forms, alone, _KEPT)}
-    return Equation(one_kernel, operands, e.outputs, params, e.source, e.origin)
+    alone = everywhere(_in_forms, alone, _KEPT)
+    if (_REFUSED and name_of(alone) in _REFUSED) or (can_be is not None and not can_be(alone)):
+        return e
+    return Equation(one_kernel, operands, e.outputs, {"program": alone}, e.source, e.origin)
 
 
 def _in_forms(program: Program) -> Program:
     """The program with the forms that a kernel needs, which is not to be looked through again."""
+    if not any([e.primitive in FORMS for e in program.equations]):
+        return _kept(program)
 
-    def written(e: Equation, values: list) -> object:
+    def written(e: Equation, values: Sequence[Any]) -> Any:
         form = FORMS.get(e.primitive)
         if form is None:
             return bind(e.primitive, values, e.params)
         return form.write(*values, **e.params)
 
-    made = program.replace(equations=program.equations)
-    if any([e.primitive in FORMS for e in program.equations]):
-        made = stage(lambda *xs: evaluate(program, xs, written), program.in_types, program.name)
-    made.cache[_KEPT] = made
-    return made
+    return _kept(stage(lambda *xs: evaluate(program, xs, written), program.in_types, program.name))
 
 
 # --- the choice -----------------------------------------------------------------------------------
@@ -123,7 +167,8 @@ def _obstacles(program: Program) -> Iterator[Obstacle]:
 
 
 def _elements(e: Equation) -> int:
-    """The most elements of an operand or result that it reads or writes whole."""
+    """The most elements of an operand or result that it reads or writes whole; one more where there
+    may be a reduction, so that it stays below the limit."""
     form = FORMS.get(e.primitive)
     if form is not None:
         return form.elements(e)
@@ -132,4 +177,5 @@ def _elements(e: Equation) -> int:
         values = values[1:]
     elif e.primitive is dynamic_update_slice:
         values = values[1:-1]
-    return max([prod(v.type.shape) for v in values if v.__class__ is not Literal], default=1)
+    most = max([prod(v.type.shape) for v in values if v.__class__ is not Literal], default=1)
+    return most if isinstance(e.primitive, (Elementwise, Structural)) else most + 1
