@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from functrans import errors
 from functrans.numpy import linalg, prims
 from functrans.numpy.creation import zeros
 from functrans.numpy.grids import diag, vander
@@ -270,7 +271,7 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Any:
     if value is None:
         raise invalid(
             "roots", "which coefficients of a traced polynomial are zero is unknown",
-            "Pass strip_zeros=False.",
+            "Pass strip_zeros=False.", errors.AbstractValueError,
         )  # fmt: skip
     places = np.flatnonzero(np.asarray(value))
     if not places.size or typeof(p).shape[0] - places[0] < 2:

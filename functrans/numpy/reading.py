@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from functrans import errors
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.lax.arguments import promises
 from functrans.numpy.index_plans import (
@@ -107,6 +108,7 @@ def fill_of(fill_value: Any, dtype: Any, name: str) -> Any:
         raise invalid(
             name, f"fill_value must be a concrete scalar, got {fill_value!r:.60}",
             "Use jnp.where(in_bounds, x.at[i].get(mode='clip'), value) for a computed one.",
+            errors.AbstractValueError if value is None else errors.InvalidArgument,
         )  # fmt: skip
     number = literal(value, ArrayType((), dtype)).value
     return None if number != number else number  # NaN is the usual one

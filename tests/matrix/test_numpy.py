@@ -22,6 +22,7 @@ import pytest
 
 import functrans as ft
 import functrans.numpy as ft_numpy
+from functrans import errors
 from tests.support.versions import EXPRESSIONS, QUICK
 
 _rng = np.random.default_rng(0)
@@ -384,6 +385,19 @@ def test_isinstance_and_containers():
     assert isinstance(jax_numpy.ones(3), ft_numpy.ndarray)
     assert not isinstance(np.ones(3), ft_numpy.ndarray)
     assert ft.Array is ft_numpy.ndarray
+
+
+def test_values_that_are_known_while_a_gradient_is_taken():
+    seen = []
+
+    def f(x):
+        seen.append((2.0 in x, 7.0 in x, x.block_until_ready() is x, x.to_device(None) is x))
+        return (x * x).sum()
+
+    np.testing.assert_array_equal(ft.grad(f)(np.float32([1, 2])), [2, 4])
+    assert seen == [(True, False, True, True)]
+    with pytest.raises(errors.AbstractBoolError, match=r"bool\[\]"):
+        ft.jit(f)(np.float32([1, 2]))
 
 
 def test_the_method_trace():

@@ -263,3 +263,24 @@ WRONG: dict[str, tuple[Any, type[Exception]]] = {
 @pytest.mark.parametrize("name", WRONG)
 def test_misuse(name: str):
     refused_by_both(*WRONG[name])
+
+
+# --- products of complex numbers, systems of half precision ---------------------------------------
+
+
+def test_a_product_of_complex_numbers_whose_real_part_is_asked_for():
+    x = jax.numpy.array([[1 + 2j, 3], [1j, 2]])
+    for name in ("matmul", "dot", "inner", "vdot"):
+        made = getattr(ft.numpy, name)(x, x, preferred_element_type="float32")
+        assert_close(made, getattr(jax.numpy, name)(x, x, preferred_element_type="float32"), 1e-5)
+    made = ft.grad(lambda x: ft.numpy.vdot(x, x, preferred_element_type="float32"))(x)
+    np.testing.assert_allclose(made, jax.grad(lambda x: jax.numpy.vdot(x, x).real)(x), rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_the_reference_solves_triangular_systems_of_half_precision(dtype: str):
+    a, b = jax.numpy.array([[2, 1], [9, 4]], dtype), jax.numpy.ones((2, 2), dtype)
+    program = ft.make_ir(ft.lax.linalg.triangular_solve)(a, b)
+    (made,) = ft.interpret(program, a, b)
+    assert made.dtype == dtype
+    np.testing.assert_array_equal(made, ft.lax.linalg.triangular_solve(a, b))

@@ -296,30 +296,12 @@ def test_an_identity_of_negative_size():
         ft.numpy.eye(-1)
 
 
-def test_a_product_of_complex_numbers_whose_real_part_is_asked_for():
-    x = jax.numpy.array([[1 + 2j, 3], [1j, 2]])
-    for name in ("matmul", "dot", "inner", "vdot"):
-        made = getattr(ft.numpy, name)(x, x, preferred_element_type="float32")
-        _close(made, getattr(jax.numpy, name)(x, x, preferred_element_type="float32"))
-    made = ft.grad(lambda x: ft.numpy.vdot(x, x, preferred_element_type="float32"))(x)
-    np.testing.assert_allclose(made, jax.grad(lambda x: jax.numpy.vdot(x, x).real)(x), rtol=1e-6)
-
-
 def test_the_factors_of_a_matrix_come_as_a_list():
     x = jax.numpy.eye(2)
     structure = jax.tree_util.tree_structure
     for name in ("lu", "hessenberg", "tridiagonal"):
         made = getattr(ft.lax.linalg, name)(x)
         assert structure(made) == structure(getattr(jax.lax.linalg, name)(x))
-
-
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_the_reference_solves_triangular_systems_of_half_precision(dtype: str):
-    a, b = jax.numpy.array([[2, 1], [9, 4]], dtype), jax.numpy.ones((2, 2), dtype)
-    program = ft.make_ir(ft.lax.linalg.triangular_solve)(a, b)
-    (made,) = ft.interpret(program, a, b)
-    assert made.dtype == dtype
-    np.testing.assert_array_equal(made, ft.lax.linalg.triangular_solve(a, b))
 
 
 @pytest.mark.parametrize("wide", [False, True])

@@ -226,6 +226,20 @@ def test_the_condition_of_an_operation_counts_and_its_fault_does_not():
     assert not judge(steep, [big], [np.sin(big.astype("float64") + 1e-2)]).right
 
 
+def test_products_whose_terms_cancel():
+    """Sums in another order differ by more than ULPs of a result near 0, and are right."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2, 40, 40)).astype("float32")
+    x, y = np.hstack([x, x]), np.vstack([y, -y * np.float32(1 + 1e-6)])
+    (product,) = ft.make_ir(lambda x, y: x @ y)(x, y).equations
+    found = x[:, ::-1] @ y[::-1]
+    exact = x.astype("float64") @ y.astype("float64")
+    assert ulps(found, exact.astype("float32"), exact).max() > 1000
+    assert judge(product, [x, y], [found]).right
+    assert not judge(product, [x, y], [found + 1e-3]).right
+    assert not judge(product, [x, y], [found[:, :7]]).right
+
+
 def test_the_reference_in_float64_keeps_what_speaks_of_bits():
     x = np.array([1.5, -2.0], "float32")
     (bits,) = by_float64(equation("bitcast_convert_type", x, dtype=np.dtype("int32")), [x])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import runpy
 import subprocess
 import sys
 
@@ -76,6 +77,15 @@ def test_everything_on_this_machine():
 def test_elementwise_operations_are_found_by_themselves():
     single = {name for name, _, _ in ALL if isinstance(PRIMITIVES.get(name), Elementwise)}
     assert len(single) > 60
+
+
+@pytest.mark.parametrize("well", [True, False])
+def test_the_status_of_the_command_says_if_all_is_well(well, monkeypatch):
+    monkeypatch.setattr("functrans.inspect.doctor.doctor", lambda: well)
+    monkeypatch.setattr(sys, "argv", ["functrans"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("functrans", run_name="__main__")
+    assert ended.value.code == (0 if well else 1)
 
 
 @pytest.mark.long

@@ -1,0 +1,68 @@
+"""Calls of the libraries with wrong arguments, `wrong_calls_*.txt`: an error says what is wrong in
+the words of the table and shows the call. JAX refuses it too, with an error of a class of ours;
+where it does something else, the table says what: the class of its error, or nothing."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import functrans as ft
+from functrans import errors
+from tests.support.libraries import ARRAYS, functions
+from tests.support.versions import NEWER
+from tests.support.wide import each
+
+HERE = Path(__file__).parent
+ROWS = [
+    [part.strip() for part in line.split(" ; ")]
+    for path in sorted(HERE.glob("wrong_calls_*.txt"))
+    for line in path.read_text().splitlines()
+    if not line.startswith("#")
+]
+SHARES = 3  # of the rows, each a test
+
+
+def raised(row: str, library: Any) -> Exception:
+    scope = {"ft": library, "np": np, "key": jax.random.key(3), **functions(library.__name__)}
+    arrays = {name: jax.numpy.asarray(x) for name, x in ARRAYS.items()}
+    code = compile(row, row, "eval")
+    try:
+        eval(code, {**scope, **arrays})
+    except Exception as error:
+        return error
+    raise AssertionError(f"{library.__name__} does it")
+
+
+def classes(error: Exception) -> set[type]:
+    """Those that a user would name: JAX's public ones, and Python's."""
+    own = (Exception, BaseException, object)
+    return {
+        c
+        for c in type(error).__mro__
+        if c not in own and (c.__module__ == "builtins" or hasattr(jax.errors, c.__name__))
+    }
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+def test_what_is_said(share: int):
+    def check(row: list[str]) -> None:
+        call, words, *jax_differs = row
+        error = raised(call, ft)
+        assert isinstance(error, errors.FunctransError)
+        assert words in re.sub(r"\s+", " ", str(error)), error
+        assert f"{call}:1" in str(error), error
+        if NEWER or jax_differs == ["nothing"]:
+            return
+        theirs = raised(call, jax)
+        if jax_differs:
+            assert [type(theirs).__name__] == jax_differs
+        else:
+            assert classes(error) & classes(theirs)
+
+    each(ROWS[share::SHARES], check)
