@@ -112,8 +112,9 @@ def _folder() -> Path | None:
 def call(name: Any, results: Sequence[Any], operands: Sequence[Any]) -> Any:
     """The operation that calls a function as a kernel. Behind a barrier, because XLA puts operands
     that it knows into the function instead of reading them; see `first_elements`."""
-    operands = hlo.optimization_barrier(operands) if operands else []
-    operands = [operands] if isinstance(operands, ir.Value) else list(operands)
+    if operands:
+        kinds = [x.type for x in operands]
+        operands = ir.Operation.create("stablehlo.optimization_barrier", kinds, operands).results
     made = ir.Operation.create("func.call", results, operands, {"callee": name})
     made.attributes["mhlo.frontend_attributes"] = ir.DictAttr.get(
         {key: ir.StringAttr.get(value) for key, value in _SAYS_SO.items()}

@@ -17,6 +17,7 @@ from functrans.flat import FlatFunction, function_name
 from functrans.ir.program import Equation, Program
 from functrans.ir.source import describe, line_of, text_of, user_source
 from functrans.ir.tracebacks import boundary
+from functrans.passes import kernels
 from functrans.passes.pipeline import DEFAULT, Choice, chosen
 from functrans.passes.rewrite import REWRITES, Rewrite, children_first
 from functrans.primitives.call import jit
@@ -45,12 +46,15 @@ class Report:
 
     steps  : a Step per pass, in order
     before : the program as it was traced;  after : as it is lowered
+    loops  : of each loop what keeps it from being one kernel on a CPU, None if it is one;
+             loops in a kernel are part of it (passes/kernels.py)
     """
 
     def __init__(self, steps: Sequence[Step], before: Program, after: Program):
         self.steps = steps
         self.before = before
         self.after = after
+        self.loops = list(kernels.choices(after))
 
     def __str__(self) -> str:
         rows: list[tuple[str, ...]] = [("pass", "equations", "FLOPs", "bytes")]
@@ -64,6 +68,13 @@ class Report:
         text = [lines[0], *lines[-1:]]
         for step, line in zip(self.steps, lines[1:], strict=False):
             text[-1:-1] = [line, *_described(step.rewrites)]
+        if self.loops:
+            text.append("loops, on a CPU")
+        for loop, obstacle in self.loops:
+            text.append(
+                f"    {'one kernel' if obstacle is None else 'not one kernel'}: {_place(loop)}"
+            )
+            text += [] if obstacle is None else [f"        {obstacle}"]
         return "\n".join([line.rstrip() for line in text])
 
     __repr__ = __str__

@@ -14,17 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from functrans.ir.program import Equation
+from functrans.ir.program import PRIMITIVES, Equation
 from functrans.ir.types import dtype_class
 from functrans.primitives.bitwise import and_
 from functrans.primitives.complex_numbers import abs_, imag, real
 from functrans.primitives.contraction import dot_general
-from functrans.primitives.elementwise import add, div, eq, full_like, gt, mul, sub
+from functrans.primitives.dynamic_slice import dynamic_slice, dynamic_update_slice
+from functrans.primitives.elementwise import add, div, eq, full_like, ge, gt, le, mul, sub
+from functrans.primitives.indexing import highest_starts
 from functrans.primitives.joining import concatenate
 from functrans.primitives.linalg import INT32
 from functrans.primitives.linalg_factors import lu
 from functrans.primitives.linalg_products import conj, is_complex, lower_part, transposed
-from functrans.primitives.linalg_systems import solve
+from functrans.primitives.linalg_systems import det, slogdet, solve
 from functrans.primitives.linalg_triangular import cholesky, triangular_solve
 from functrans.primitives.reduction import reduce_sum
 from functrans.primitives.selection import optimization_barrier, select_n
@@ -40,9 +42,11 @@ from functrans.primitives.transcendental import sqrt
 from functrans.trace import literal, typeof
 
 FEW = 8  # terms of a sum that are written one by one
+WINDOWS = 16  # of a scatter that are written one by one
 LARGEST = 6  # rows of a matrix that is factorized step by step
 
 Values = Sequence[Any]
+Names = tuple[int, ...]  # of axes
 
 
 class Form:
@@ -51,6 +55,7 @@ class Form:
     write             : operands, parameters -> what the operation gives
     takes(equation)   : can this one be written so?
     elements(equation): how many it works on
+    sums(equation)    : is there a reduction in it?
     """
 
     def __init__(
@@ -58,10 +63,12 @@ class Form:
         write: Callable[..., Any],
         takes: Callable[[Equation], bool],
         elements: Callable[[Equation], int],
+        sums: Callable[[Equation], bool] = lambda e: False,
     ):
         self.write = write
         self.takes = takes
         self.elements = elements
+        self.sums = sums
 
 
 # --- products -------------------------------------------------------------------------------------
@@ -72,6 +79,8 @@ def _product(x: Any, y: Any, *, lhs: Values, rhs: Values, out: Values, **how: An
     added one after the other, whole results at once: of large reductions a library takes its part.
     """
     summed = [n for n in lhs if n not in out]
+    if not summed:
+        return _multiplied(x, y, lhs, rhs, out)
     if _are_few(summed, lhs, rhs, typeof(x).shape):
         (name,) = summed
         i, j = lhs.index(name), rhs.index(name)
@@ -121,13 +130,19 @@ def _is_plain(e: Equation) -> bool:
 
 
 def _products(e: Equation) -> int:
-    lhs, rhs, out = (e.params[name] for name in ("lhs", "rhs", "out"))
-    x, y = (v.type.shape for v in e.inputs)
-    size = dict(zip((*lhs, *rhs), (*x, *y), strict=True))
-    summed = [n for n in lhs if n not in out]
-    if _are_few(summed, lhs, rhs, x):
-        return prod([size[n] for n in out])
-    return prod(size.values()) + bool(summed)  # a reduction stays below the limit
+    size = dict(zip(_axes(e, 0), e.inputs[0].type.shape, strict=True))
+    size.update(zip(_axes(e, 1), e.inputs[1].type.shape, strict=True))
+    return prod([size[n] for n in (size if _sums(e) else e.params["out"])])
+
+
+def _sums(e: Equation) -> bool:
+    lhs, rhs = _axes(e, 0), _axes(e, 1)
+    summed = [n for n in lhs if n not in e.params["out"]]
+    return bool(summed) and not _are_few(summed, lhs, rhs, e.inputs[0].type.shape)
+
+
+def _axes(e: Equation, operand: int) -> Values:
+    return e.params[("lhs", "rhs")[operand]]
 
 
 # --- matrices -------------------------------------------------------------------------------------
@@ -282,6 +297,14 @@ def _cholesky(x: Any) -> Any:
     return select_n(spread, nan, made)
 
 
+def _det(a: Any, lu: Any, order: Any, sign: Any) -> Any:
+    return functools.reduce(mul, [_element(row, i) for i, row in enumerate(_rows(lu))], sign)
+
+
+def _slogdet(a: Any, lu: Any, order: Any, sign: Any, logabs: Any) -> list[Any]:
+    return [sign, logabs]
+
+
 def _is_small(e: Equation) -> bool:
     t = e.inputs[0].type
     return max(t.shape[-2:]) <= LARGEST and t.dtype.itemsize >= 4
@@ -295,10 +318,69 @@ def _whole(e: Equation) -> int:
     return max([prod(v.type.shape) for v in (*e.inputs, *e.outputs)])
 
 
+# --- places ---------------------------------------------------------------------------------------
+
+
+def _scatter(combine: str | None) -> Callable[..., Any]:
+    """One window after the other, read, changed and written back where it lies in x."""
+
+    def write(
+        x: Any, indices_: Any, updates: Any, *, operand: Names, indices: Names, slices: Names,
+        indexed: Names, sizes: tuple[int, ...], mode: str, **how: Any,
+    ) -> Any:  # fmt: skip
+        kind = typeof(indices_).update(shape=(), weak_type=False)
+        last = highest_starts(typeof(x).shape, kind.dtype, operand, indexed, sizes)
+        for place in np.ndindex(typeof(indices_).shape[:-1]):
+            at = dict(zip(indices, place, strict=True))
+            index = _picked(indices_, {d: i for d, i in enumerate(place)})
+            starts = [_element(index, k) for k in range(len(indexed))]
+            inside = [
+                test(start, literal(int(bound), kind))
+                for start, top in zip(starts, last, strict=True)
+                for test, bound in ((ge, 0), (le, top))
+            ]
+            found = dict(zip(indexed, starts, strict=True))
+            where = [found.get(name, literal(0, kind)) for name in operand]
+            new = _picked(updates, {d: at[n] for d, n in enumerate(slices) if n in at})
+            new = reshape(new, shape=sizes)
+            old = dynamic_slice(x, *where, sizes=sizes)
+            if combine is not None:
+                new = PRIMITIVES[combine](old, new)
+            if mode != "clip" and inside:
+                lies = functools.reduce(and_, inside)
+                new = select_n(broadcast_in_dim(lies, shape=sizes, dimensions=()), old, new)
+            x = dynamic_update_slice(x, new, *where)
+        return x
+
+    return write
+
+
+def _picked(x: Any, at: dict[int, int]) -> Any:
+    """x at places along some axes, which it then has no more."""
+    for axis in sorted(at, reverse=True):
+        x = _at(x, axis, at[axis])
+    return x
+
+
+def _writes_little(e: Equation) -> bool:
+    x, i, _ = (v.type for v in e.inputs)
+    windows = prod(i.shape[:-1])
+    alone = not set(e.params["operand"]) & set(e.params["indices"])
+    return alone and 0 < windows <= WINDOWS and bool(x.shape) and dtype_class(x.dtype) != "key"
+
+
+SCATTERS = ("scatter", "scatter_add", "scatter_sub", "scatter_mul", "scatter_min", "scatter_max")
+
 FORMS: dict[Any, Form] = {
-    dot_general: Form(_product, _is_plain, _products),
+    dot_general: Form(_product, _is_plain, _products, _sums),
     lu: Form(_lu, _is_small, _whole),
     solve: Form(_solve, _is_small, _whole),
     triangular_solve: Form(_triangular_solve, _is_small, _whole),
+    det: Form(_det, _is_small, _whole),
+    slogdet: Form(_slogdet, _is_small, _whole),
     cholesky: Form(_cholesky, _is_small_and_real, _whole),
+    **{
+        p: Form(_scatter(p.combine), _writes_little, lambda e: prod(e.inputs[2].type.shape))
+        for p in map(PRIMITIVES.__getitem__, SCATTERS)
+    },
 }

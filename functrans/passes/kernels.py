@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
-import jaxlib
+import jax
 
 from functrans.ir.program import Equation, Literal, Program, Var
 from functrans.ir.source import location
@@ -37,7 +37,7 @@ from functrans.primitives.shape import Structural
 from functrans.primitives.while_loop import while_loop
 from functrans.trace import bind, evaluate, stage
 
-# Elements that one operation may read or write. Above, XLA divides the work among threads; sums of
+# Elements that one operation may read or write. Above, XLA divides the work among threads; a sum of
 # as many it hands to a library.
 SMALL = 4096
 
@@ -45,6 +45,7 @@ LOOPS = (scan, while_loop)
 _KEPT = "kernels"  # in Program.cache: the program after this pass
 _READ_IN_PART = (dynamic_slice, gather)  # of the first operand
 _KEYS = "key<fry>"  # other generators' bits are made by a call of XLA's
+_EMPTY = "has operands that are empty, or keys of another generator"
 
 
 _REFUSED: set[str] = set()  # names of kernels that XLA cannot compile
@@ -97,7 +98,7 @@ def called(program: Program) -> Program:
 
 def name_of(program: Program) -> str:
     """What tells a kernel from others, in other processes too."""
-    return hashlib.sha256(f"{jaxlib.__version__} {program}".encode()).hexdigest()[:32]
+    return hashlib.sha256(f"{jax.__version__} {program}".encode()).hexdigest()[:32]
 
 
 def _behind_a_call(e: Equation, can_be: Callable[[Program], bool] | None) -> Equation:
@@ -140,6 +141,8 @@ class Obstacle(NamedTuple):
 
 def why_not(loop: Equation) -> Obstacle | None:
     """What keeps a loop from being one kernel, if anything does."""
+    if not _has_elements(loop):
+        return Obstacle(loop, _EMPTY)
     for program in loop.programs:
         if _KEPT + "?" not in program.cache:
             program.cache[_KEPT + "?"] = next(_obstacles(program), None)
@@ -148,27 +151,42 @@ def why_not(loop: Equation) -> Obstacle | None:
     return None
 
 
+def choices(program: Program) -> Iterator[tuple[Equation, Obstacle | None]]:
+    """The loops that are asked, outermost first, and what keeps them from being one kernel."""
+    for e in program.equations:
+        obstacle = None
+        if e.primitive in LOOPS:
+            obstacle = why_not(e)
+            yield e, obstacle
+        if e.primitive not in LOOPS or obstacle is not None:
+            for inner in e.programs:
+                yield from choices(inner)
+
+
 def _obstacles(program: Program) -> Iterator[Obstacle]:
     for e in program.equations:
         form = FORMS.get(e.primitive)
-        types = [*[v.type for v in e.inputs], *[v.type for v in e.outputs]]
         if not (e.primitive.in_kernel if form is None else form.takes(e)):
             yield Obstacle(e, "is a call of a library")
         elif e.primitive.has_effects(e.params):
             yield Obstacle(e, "has an effect")
-        elif any([0 in t.shape or "key" in str(t.dtype) != _KEYS for t in types]):
-            yield Obstacle(e, "has operands that are empty, or keys of another generator")
+        elif not _has_elements(e):
+            yield Obstacle(e, _EMPTY)
         elif e.primitive.holds_programs:
             found = why_not(e)
             if found is not None:
                 yield found
-        elif (n := _elements(e)) > SMALL:
+        elif (n := _elements(e)) >= _limit(e):
             yield Obstacle(e, f"works on {n} elements")
 
 
+def _has_elements(e: Equation) -> bool:
+    types = [v.type for v in (*e.inputs, *e.outputs)]
+    return not any([0 in t.shape or "key" in str(t.dtype) != _KEYS for t in types])
+
+
 def _elements(e: Equation) -> int:
-    """The most elements of an operand or result that it reads or writes whole; one more where there
-    may be a reduction, so that it stays below the limit."""
+    """The most elements of an operand or result that it reads or writes whole."""
     form = FORMS.get(e.primitive)
     if form is not None:
         return form.elements(e)
@@ -177,5 +195,11 @@ def _elements(e: Equation) -> int:
         values = values[1:]
     elif e.primitive is dynamic_update_slice:
         values = values[1:-1]
-    most = max([prod(v.type.shape) for v in values if v.__class__ is not Literal], default=1)
-    return most if isinstance(e.primitive, (Elementwise, Structural)) else most + 1
+    return max([prod(v.type.shape) for v in values if v.__class__ is not Literal], default=1)
+
+
+def _limit(e: Equation) -> int:
+    """How many elements are too many: one less where there may be a reduction."""
+    form = FORMS.get(e.primitive)
+    sums = not isinstance(e.primitive, (Elementwise, Structural)) if form is None else form.sums(e)
+    return SMALL if sums else SMALL + 1

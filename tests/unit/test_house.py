@@ -56,7 +56,7 @@ FACADES = {
     "experimental",
 }
 
-MAY_USE_JAX_INTERNALS = ("backends/xla.py", "interop/")
+MAY_USE_JAX_INTERNALS = ("backends/xla.py", "backends/lowering.py", "interop/")
 MAX_LINES = 500
 # Runs pieces of the library's own references with what is known of their arguments.
 EVALUATES = "inspect/python_source/expressions.py"

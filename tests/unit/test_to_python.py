@@ -247,7 +247,8 @@ NOT_WRITTEN = {
     "debug_callback", "pure_callback", "io_callback", "rng_bit_generator",
     "all_gather", "all_to_all", "axis_index", "pmax", "pmin", "ppermute", "psum", "psum_scatter",
 }  # fmt: skip
-ELSEWHERE = {"rng_uniform", "sharding_constraint"}  # other numbers each time; needs a mesh
+# Other numbers each time; needs a mesh; stands only where a program is lowered.
+ELSEWHERE = {"rng_uniform", "sharding_constraint", "one_kernel"}
 
 
 def test_every_primitive_is_written():

@@ -1,0 +1,42 @@
+"""Random loops as kernels and plainly (tests/matrix/loop_programs.py). The sweep and the heavy run
+draw many more; one that ends the process is found by the worker that is gone."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+
+import functrans as ft
+from tests.matrix.loop_programs import drawn
+
+SEEDS = 16
+
+
+def check(seed: int) -> None:
+    """Equal up to the last bits: the compiler joins a product and a sum here and not there."""
+    run, args, exact = drawn(seed)
+    plain = ft.tree.leaves(ft.jit(lambda *xs: run(*xs), cpu="plain")(*args))
+    found = ft.tree.leaves(ft.jit(run)(*args))
+    wide = [y for y in plain if y.dtype == np.float32 and np.isfinite(y).any()]
+    size = max(
+        [1e-3, *[float(np.nanmax(np.abs(y), where=np.isfinite(y), initial=0)) for y in wide]]
+    )
+    tolerance = 1e-4 if exact else 2e-3
+    for x, y in zip(found, plain, strict=True):
+        assert x.dtype == y.dtype
+        if x.dtype != jax.dtypes.float0:
+            np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance * size)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_random_loops(seed: int):
+    check(seed)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("block", range(80))
+def test_two_thousand_random_loops(block: int):
+    for seed in range(25 * block, 25 * block + 25):
+        check(seed)
+    ft.clear_caches()

@@ -1,0 +1,291 @@
+"""Loops of small operations as one kernel each: which are chosen, that results stay, and that what
+XLA cannot compile is compiled plainly."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import functrans as ft
+import functrans.numpy as jnp
+from functrans import errors, lax
+from functrans.backends import one_kernel
+from functrans.interop import from_jax
+from functrans.passes import kernels
+from functrans.primitives.sorting import Sort
+from tests.support.closeness import assert_close
+
+pytestmark = pytest.mark.smoke
+
+X = np.linspace(-1, 1, 4, dtype="float32")
+M = (np.eye(4) + 0.1 * np.arange(16).reshape(4, 4)).astype("float32")
+MANY = np.ones((80, 60), "float32")
+KEY = ft.random.key(1)
+STEPS = np.linspace(0, 1, 30, dtype="float32")
+
+
+def swing(state: Any, force: Any) -> tuple[Any, Any]:
+    x, v = state
+    v = v - 0.1 * jnp.sin(x) + force
+    return (x + 0.1 * v, v), x
+
+
+def simulated(x: Any, forces: Any = STEPS) -> Any:
+    return lax.scan(swing, (x, x * 0), forces)[1]
+
+
+def count_kernels(f: Callable[..., Any], *args: Any) -> int:
+    return ft.jit(f).lower(*args).as_text().count('xla_cpu_small_call = "true"')
+
+
+# --- the choice -----------------------------------------------------------------------------------
+
+
+def repeated(step: Callable[[Any, Any], Any], n: int = 9) -> Callable[[Any], Any]:
+    return lambda x: lax.fori_loop(0, n, lambda i, x: step(i, x), x)
+
+
+CHOSEN: dict[str, tuple[Callable[[Any], Any], Any]] = {
+    "scan": (simulated, X),
+    "fori_loop": (repeated(lambda i, x: jnp.sin(x) + i), X),
+    "while_loop": (lambda x: lax.while_loop(lambda x: x[0] < 3, lambda x: x + 0.5, x), X),
+    "map": (lambda x: lax.map(lambda v: jnp.exp(v) * x, x), X),
+    "a product": (repeated(lambda i, x: jnp.tanh(x @ M)), M),
+    "a solution": (repeated(lambda i, x: jnp.linalg.solve(M, x)), X),
+    "a factor": (repeated(lambda i, x: jnp.linalg.cholesky(x @ x.T + M @ M.T)), M),
+    "a determinant": (repeated(lambda i, x: x / (1 + jnp.linalg.det(x))), M),
+    "branches": (repeated(lambda i, x: lax.cond(i < 3, jnp.sin, jnp.cos, x)), X),
+    "a place in a large array": (repeated(lambda i, x: x.at[i].set(x[i + 1] + 1)), MANY),
+    "draws": (
+        lambda x: lax.map(lambda k: ft.random.normal(k, (3,)), ft.random.split(KEY, 5)),
+        X,
+    ),
+    "a loop in a loop": (repeated(lambda i, x: lax.fori_loop(0, 3, lambda j, x: x * 0.9, x)), X),
+    "one of many operations": (repeated(lambda i, x: x * 0.5), np.ones(kernels.SMALL, "float32")),
+}  # fmt: skip
+
+LEFT: dict[str, tuple[Callable[[Any], Any], Any, str]] = {
+    "a large product": (repeated(lambda i, x: x @ x.T @ x), MANY, "dot_general works on"),
+    "many elements": (repeated(lambda i, x: x * 0.5), MANY, "mul works on 4800 elements"),
+    "a sum of many": (
+        repeated(lambda i, x: x + jnp.sum(x)), np.ones(kernels.SMALL, "float32"),
+        "reduce_sum works on 4096 elements",
+    ),
+    "a sort": (repeated(lambda i, x: jnp.sort(x) + i), X, "sort is a call of a library"),
+    "a transform": (repeated(lambda i, x: jnp.abs(jnp.fft.fft(x))), X, "fft is a call"),
+    "large factors": (
+        repeated(lambda i, x: jnp.linalg.cholesky(x @ x.T)), np.eye(7, dtype="float32"),
+        "cholesky is a call",
+    ),
+    "small floats": (
+        repeated(lambda i, x: x @ x), np.eye(4, dtype="bfloat16"), "dot_general is a call"
+    ),
+    "an effect": (
+        repeated(lambda i, x: (ft.debug.callback(lambda: None), x * 2)[1]), X, "debug_callback",
+    ),
+    "keys of another generator": (
+        lambda x: lax.map(
+            lambda k: ft.random.normal(k), ft.random.split(ft.random.key(1, impl="rbg"), 5)
+        ), X, "keys of another generator",
+    ),
+    "nothing": (repeated(lambda i, x: x * 2), np.ones((0, 3), "float32"), "empty"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_loops_of_small_operations_are_kernels(name: str):
+    f, x = CHOSEN[name]
+    assert count_kernels(f, x) == 1
+    assert_close(ft.jit(f)(x), ft.jit(f, cpu="plain")(x), 1e-4)
+    assert [obstacle for _, obstacle in ft.passes.explain(f)(x).loops] == [None]
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_loops_that_are_left(name: str):
+    f, x, why = LEFT[name]
+    assert count_kernels(f, x) == 0
+    (said,) = [str(obstacle) for _, obstacle in ft.passes.explain(f)(x).loops]
+    assert why in said
+    assert "test_kernels.py" in said
+
+
+def test_loops_inside_of_one_that_is_left():
+    def f(x: Any) -> Any:
+        return lax.fori_loop(0, 3, lambda i, x: jnp.sort(simulated(x)[-1]), x)
+
+    assert count_kernels(f, X) == 1
+    text = str(ft.passes.explain(f)(X))
+    assert "not one kernel: test_kernels.py" in text
+    assert "    one kernel: test_kernels.py" in text
+
+
+def test_plainly():
+    plain = ft.jit(simulated, cpu="plain")
+    assert "small_call" not in plain.lower(X).as_text()
+    nested = ft.jit(lambda x: ft.jit(simulated)(jnp.sort(x)), cpu="plain")
+    assert "small_call" not in nested.lower(X).as_text()
+    with pytest.raises(errors.InvalidArgument, match=r"(?s)fast.*plain.*'quick'.*test_kernels.py"):
+        ft.jit(simulated, cpu="quick")
+
+
+# --- results --------------------------------------------------------------------------------------
+
+
+def total(x: Any) -> Any:
+    return jnp.sum(jnp.sin(simulated(x)))
+
+
+@ft.custom_vjp
+def clipped(x: Any) -> Any:
+    return jnp.sin(x)
+
+
+clipped.defvjp(lambda x: (jnp.sin(x), x), lambda x, ct: (jnp.clip(ct * jnp.cos(x), -0.5, 0.5),))
+
+WAYS: dict[str, Callable[[Any], Any]] = {
+    "jvp": lambda x: ft.jvp(simulated, (x,), (x,)),
+    "grad": ft.grad(total),
+    "hessian": ft.hessian(total),
+    "jacfwd(grad)": ft.jacfwd(ft.grad(total)),
+    "vmap(grad)": lambda x: ft.vmap(ft.grad(total))(jnp.stack([x, 2 * x])),
+    "checkpoint": ft.grad(ft.checkpoint(total)),
+    "cond": lambda x: lax.cond(x[0] > 0, simulated, lambda x: simulated(-x), x),
+    "custom rule": ft.grad(lambda x: jnp.sum(repeated(lambda i, x: clipped(x) * 1.1)(x))),
+    "while, by checkpoints": ft.grad(
+        lambda x: jnp.sum(lax.fori_loop(0, jnp.int32(x[3] * 9), lambda i, x: jnp.sin(x) * x, x))
+    ),
+    "linearize": lambda x: ft.linearize(simulated, x)[1](x),
+}
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_transformations(name: str):
+    f = WAYS[name]
+    assert count_kernels(f, X) > 0
+    wanted = ft.interpret(ft.make_ir(f)(X), X)
+    for found in (ft.jit(f)(X), ft.jit(f, cpu="plain")(X)):
+        assert_close(ft.tree.leaves(found), wanted, 1e-4)
+
+
+def test_integers_wrap_and_what_is_not_finite_stays():
+    def f(x: Any, n: Any) -> Any:
+        return lax.scan(lambda s, v: ((s[0] * v, s[1] * 1664525 + 7), s), (x, n), jnp.arange(40.0))
+
+    x = np.array([np.inf, np.nan, -0.0, 1e30], "float32")
+    n = np.array([1, -5, 2**31 - 1], "int32")
+    found, plain = ft.jit(f)(x, n), ft.jit(f, cpu="plain")(x, n)
+    for a, b in zip(ft.tree.leaves(found), ft.tree.leaves(plain), strict=True):
+        np.testing.assert_array_equal(a, b)
+    with jax.debug_nans(True), pytest.raises(errors.NotFinite, match=r"test_kernels\.py"):
+        ft.jit(f)(x[2:] * 0 + np.float32(np.inf), n)
+
+
+def test_donated_operands():
+    state = jax.numpy.array(X)
+    step = ft.jit(lambda x: simulated(x)[-1], donate_argnums=0)
+    assert_close(step(state), ft.jit(lambda x: simulated(x)[-1], cpu="plain")(X), 1e-6)
+    assert state.is_deleted()
+
+
+KNOWN = np.arange(12, dtype="int32").reshape(4, 3)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: repeated(lambda i, s: s + jnp.asarray(KNOWN)[i % 4, 0])(x),
+        lambda x: lax.scan(lambda s, v: (s + v[0], v * 0), x, KNOWN * (x[0] > 9).astype("int32")),
+        lambda x: lax.scan(lambda s, v: (s + 1, jnp.ones(3)), x, jnp.stack([x, x]) * 0),
+        lambda x: lax.scan(lambda s, v: (s, s[0]), x, jnp.zeros((5, 2)).at[0, 0].set(0.0)),
+        lambda x: lax.fori_loop(0, 0, lambda i, s: s * x, x),
+        lambda x: lax.scan(lambda s, _: (s, 1.0), 0.0, None, length=3),
+    ],
+)
+def test_operands_that_xla_knows(f: Callable[[Any], Any]):
+    """XLA puts them into the kernel, and ends the process if none is left to read."""
+    for passes in (("default",), ("dead_code",)):
+        run, plain = ft.jit(f, passes=passes), ft.jit(f, passes=passes, cpu="plain")
+        for a, b in zip(ft.tree.leaves(run(X)), ft.tree.leaves(plain(X)), strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+# --- where kernels are not, and where XLA has none ------------------------------------------------
+
+
+def test_someone_elses_jit_has_kernels_and_what_is_exported_has_none():
+    def outer(x: Any) -> Any:
+        return ft.jit(simulated)(x) * 2
+
+    assert 'xla_cpu_small_call = "true"' in jax.jit(outer).lower(X).as_text()
+    assert_close(jax.jit(outer)(X), 2 * ft.jit(simulated, cpu="plain")(X), 1e-6)
+    exported = jax.export.export(jax.jit(outer), platforms=("cpu", "cuda"))(X)
+    assert "small_call" not in exported.mlir_module()
+
+
+def sorted_step(np_: Any, lax_: Any) -> Callable[[Any], Any]:
+    return lambda x: lax_.scan(lambda c, v: (c + v, np_.sort(v) * c), x[0], x)[1]
+
+
+def UNJITTED(f: Any, x: Any) -> Any:
+    return f(x)
+
+
+@pytest.fixture
+def refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Any:
+    """A sort is taken for what may stand in a kernel, which XLA then does not compile."""
+    monkeypatch.setattr(Sort, "in_kernel", True)
+    monkeypatch.setattr(kernels, "_REFUSED", set())
+    monkeypatch.setattr(one_kernel, "_fine", set())
+    monkeypatch.setattr(one_kernel, "_read", set())
+    monkeypatch.setattr(one_kernel, "_folder", lambda: tmp_path)
+    ft.clear_caches()
+    yield tmp_path
+    ft.clear_caches()
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda f, x: ft.jit(f)(x),
+        lambda f, x: jax.jit(lambda x: ft.jit(f)(x))(x),
+        lambda f, x: ft.jit(f).lower(x).compile()(x),
+        UNJITTED,
+        lambda f, x: ft.checkpoint(f)(x),
+        lambda f, x: from_jax(sorted_step(jax.numpy, jax.lax))(x),
+    ],
+)
+def test_a_kernel_that_xla_does_not_compile(run: Any, refused: Any, caplog: Any):
+    f, x = sorted_step(jnp, lax), M + MANY[:4, :4]
+    with caplog.at_level(logging.WARNING, "functrans"):
+        found = run(f, x)
+    assert_close(found, sorted_step(jax.numpy, jax.lax)(x), 1e-6)
+    (said,) = caplog.messages
+    assert "cannot make one kernel of the loop at" in said
+    assert "test_kernels.py" in said or run is UNJITTED
+    (line,) = (refused / one_kernel._FILE).read_text().splitlines()
+    kernels._REFUSED.clear()  # another process
+    one_kernel._read.clear()
+    ft.clear_caches()
+    caplog.clear()
+    assert_close(run(f, x), found, 1e-6)
+    assert not caplog.messages
+    assert line.split()[0] in kernels._REFUSED
+
+
+def test_other_errors_stay(refused: Any):
+    def failing(x: Any) -> Any:
+        y = simulated(x)
+        return ft.pure_callback(_fail, y[0], y[0])
+
+    with pytest.raises(RuntimeError, match="on purpose"):
+        ft.jit(failing)(X)
+    assert not kernels._REFUSED
+
+
+def _fail(x: Any) -> Any:
+    raise RuntimeError("on purpose")
