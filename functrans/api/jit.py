@@ -19,9 +19,11 @@ from functrans import errors
 from functrans import pytrees as tree
 from functrans.api import retraces
 from functrans.api.checks import check_callable
+from functrans.api.compiled import Compiled, Shared
 from functrans.api.flat import FlatFunction, function_name
 from functrans.api.statics import Statics, exactly
 from functrans.backends import eager, not_finite, xla
+from functrans.backends.options import Other, choice, local
 from functrans.flags import decisive, flags
 from functrans.ir.program import Program, hoist_constants
 from functrans.ir.source import describe, user_source
@@ -115,10 +117,11 @@ def jit(
             f"    {describe(user_source())}\nIt says how loops are compiled on a CPU."
         )
     plain = cpu == "plain"
-    statics, entry, nested = _shared(fun, static_argnums, static_argnames, run, inline, plain)
+    chooses = not plain and not {"compiler_options", "device", "backend"} & set(options)
+    shared = _shared(fun, static_argnums, static_argnames, run, inline, plain, chooses)
+    statics, nested = shared.statics, shared.nested
     statics.donated(donate_argnums, donate_argnames)
-    jitted: Any = jax.jit(entry, **options)
-    jitted.jitted_function = fun  # what is shared knows it weakly
+    compiled = Compiled(fun, shared, options)
 
     @wraps(fun)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -126,10 +129,12 @@ def jit(
             if state.trace is not None or state.no_jit:
                 return nested(args, kwargs)
             try:
-                return jitted(*args, **kwargs)
+                return compiled.run(*args, **kwargs)
+            except Other as other:
+                return compiled.switched(other, lambda jitted: jitted, args, kwargs)
             except (TypeError, ValueError, RuntimeError, OverflowError) as error:
                 if xla.without_kernel(error):
-                    jitted.clear_cache()
+                    compiled.clear_cache()
                     return call(*args, **kwargs)
                 explain(error, fun, statics, args, kwargs)
                 raise
@@ -139,7 +144,7 @@ def jit(
 
     def told(name: str) -> Callable[..., Any]:
         """A method of JAX's function, with our errors about arguments."""
-        method = getattr(jitted, name)
+        method = getattr(compiled, name)
 
         @boundary
         def asked(*args: Any, **kwargs: Any) -> Any:
@@ -158,22 +163,13 @@ def jit(
 
     call.jitted_function = program.jitted_function = fun  # type: ignore[attr-defined]
 
-    @boundary
-    def lower(*args: Any, **kwargs: Any) -> Any:
-        def again() -> Any:
-            jitted.clear_cache()
-            return lower(*args, **kwargs)
-
-        return xla.recompiling(lowered(*args, **kwargs), again)
-
-    lowered = told("lower")
-    call.lower = lower  # type: ignore[attr-defined]
+    call.lower = told("lower")  # type: ignore[attr-defined]
     call.trace = told("trace")  # type: ignore[attr-defined]
     call.eval_shape = told("eval_shape")  # type: ignore[attr-defined]
     call.program = program  # type: ignore[attr-defined]
 
     def clear_cache() -> None:
-        jitted.clear_cache()
+        compiled.clear_cache()
         nested.clear()
 
     call.clear_cache = clear_cache  # type: ignore[attr-defined]
@@ -219,32 +215,35 @@ def how_jitted(fun: Any) -> tuple[Statics, Any] | None:
         return None
 
 
-class _Shared(NamedTuple):
-    """What all calls of `jit` on one function with the same options have in common, so that
-    `jit(f)(x)` in a loop traces once."""
-
-    statics: Statics
-    entry: Callable[..., Any]
-    nested: Nested
+_SHARED: weakref.WeakKeyDictionary[Any, dict[Any, Shared]] = weakref.WeakKeyDictionary()
 
 
-_SHARED: weakref.WeakKeyDictionary[Any, dict[Any, _Shared]] = weakref.WeakKeyDictionary()
-
-
-def _shared(fun: Any, argnums: Any, argnames: Any, run: Any, inline: bool, plain: bool) -> _Shared:
+def _shared(
+    fun: Any, argnums: Any, argnames: Any, run: Any, inline: bool, plain: bool, chooses: bool
+) -> Shared:
     statics = Statics(fun, argnums, argnames)
-    key = (frozenset(statics.numbers), frozenset(statics.names), tuple(run), inline, plain)
+    key = (frozenset(statics.numbers), frozenset(statics.names), tuple(run), inline, plain, chooses)
     found = _SHARED.setdefault(fun, {}) if fun.__class__ is FunctionType else {}
     if key not in found:
         serial = retraces.new_serial()
         nested = Nested(statics, inline, serial)
-        found[key] = _Shared(statics, _entry(run, statics, serial, plain), nested)
+        entry = functools.partial(_entry, run, statics, serial, plain, chooses)
+        found[key] = Shared(statics, entry, nested)
         forget_with_caches(nested)
     return found[key]
 
 
-def _entry(passes: Any, statics: Statics, serial: int, plain: bool) -> Callable[..., Any]:
-    """What `jax.jit` traces: our tracing, our program, one JAX equation."""
+def _entry(
+    passes: Any,
+    statics: Statics,
+    serial: int,
+    plain: bool,
+    chooses: bool,
+    name: str,
+    shared: Shared,
+) -> Callable[..., Any]:
+    """What `jax.jit` traces, for a set of the compiler's options: our tracing, our program, one JAX
+    equation."""
 
     def entry(*args: Any, **kwargs: Any) -> Any:
         fun = statics.fun
@@ -254,8 +253,19 @@ def _entry(passes: Any, statics: Statics, serial: int, plain: bool) -> Callable[
         if not_finite.is_asked():
             made = statics.staged(args, kwargs)
             not_finite.say_where(made.program, made.leaves)
-        retraces.record(serial, fun, statics, args, kwargs, False)
         leaves, in_tree = tree.flatten((args, kwargs))
+        arrays = [x for x in leaves if _is_array(x)]
+        staged, local.staged = local.staged, None
+        if staged is None:
+            retraces.record(serial, fun, statics, args, kwargs, False)
+            staged = traced(fun, leaves, in_tree, arrays)
+            wanted = choice(staged.program).name if chooses and shared.chooses else name
+            if wanted != name:
+                raise Other(wanted, staged)
+        outs = xla.run_program(staged.program, [arrays[i] for i in staged.kept])
+        return tree.unflatten(staged.out_tree, outs)
+
+    def traced(fun: Any, leaves: list[Any], in_tree: Any, arrays: list[Any]) -> _Staged:
         flat = FlatFunction(fun, in_tree)
         dynamic = [_is_array(x) for x in leaves]
 
@@ -263,19 +273,24 @@ def _entry(passes: Any, statics: Statics, serial: int, plain: bool) -> Callable[
             rest = iter(arrays)
             return flat(*[next(rest) if d else x for x, d in zip(leaves, dynamic, strict=True)])
 
-        arrays = [x for x, d in zip(leaves, dynamic, strict=True) if d]
         with jax.ensure_compile_time_eval():  # constants are arrays, not JAX's tracers
             program = stage(only_arrays, [typeof(x) for x in arrays], function_name(fun))
         program, kept = without_unused_inputs(pipeline.optimize(program, passes))
-        program = kernels.plain(program) if plain else program
-        outs = xla.run_program(program, [arrays[i] for i in kept])
-        return tree.unflatten(flat.out_tree, outs)
+        return _Staged(kernels.plain(program) if plain else program, kept, flat.out_tree)
 
     functools.update_wrapper(entry, statics.fun, updated=())
     if statics.signature is not None:
         entry.__signature__ = statics.signature  # type: ignore[attr-defined]
     del entry.__wrapped__  # type: ignore[attr-defined]  # which would keep the function alive
     return entry
+
+
+class _Staged(NamedTuple):
+    """An optimised program, the arguments it reads, the structure of its result."""
+
+    program: Program
+    kept: Sequence[int]
+    out_tree: Any
 
 
 def _is_array(x: Any) -> bool:

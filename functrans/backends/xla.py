@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax._src import config as _config
+from jax._src.core import trace_state_clean
 from jax._src.dispatch import prim_requires_devices_during_lowering
 from jax.experimental import io_callback
 from jax.extend.core import Primitive as JaxPrimitive
@@ -22,6 +23,7 @@ from jax.interpreters import mlir
 
 from functrans.backends import not_finite, one_kernel
 from functrans.backends.lowering import Lowering, abstract
+from functrans.backends.options import choice
 from functrans.ir.program import Program
 from functrans.ir.text import with_nested
 from functrans.passes import kernels
@@ -119,7 +121,9 @@ def executable(program: Program) -> Callable[..., list[Any]]:
                 not_finite.say_where(program, args[len(program.constants) :])
             return _bind(program, args)
 
-        made = program.cache["executable"] = jax.jit(run)
+        chosen = choice(program).options
+        made = jax.jit(run, compiler_options=chosen) if chosen else jax.jit(run)
+        program.cache["executable"] = made
     return made
 
 
@@ -134,6 +138,11 @@ def without_kernel(error: Exception) -> bool:
     is not one any more, and the call may be repeated when what JAX keeps of it is cleared."""
     found = one_kernel.last() if isinstance(error, RuntimeError) else []
     return bool(found) and one_kernel.refuse(found, _compiled_alone)
+
+
+def is_outermost() -> bool:
+    """Is JAX tracing nothing in this thread?"""
+    return trace_state_clean()
 
 
 def recompiling(lowered: Any, again: Callable[[], Any]) -> Any:

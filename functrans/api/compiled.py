@@ -1,0 +1,120 @@
+"""What `jax.jit` makes of a function: one callable by default, and one more where its program is
+compiled with other options (backends/options.py).
+
+Which options a program wants is known when it is traced, but JAX wants them before. So the first
+trace of a function starts with the default; where its program wants others, `options.Other` ends
+it, and the program found goes to the function with these options, which later calls ask first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from functrans.api.statics import Statics
+from functrans.backends import options, xla
+
+_SWITCHES = 8  # of a function whose signatures want different options; then they all keep the last
+
+
+class Shared:
+    """What all calls of `jit` on one function with the same options have in common, so that
+    `jit(f)(x)` in a loop traces once.
+
+    entry(name) : what `jax.jit` traces, for a set of options
+    preferred   : the set that the function's last program wanted
+    """
+
+    def __init__(self, statics: Statics, make: Callable[[str, Shared], Any], nested: Any):
+        self.statics = statics
+        self.nested = nested
+        self.preferred = options.DEFAULT
+        self.switches = 0
+        self._make = make
+        self._entries: dict[str, Any] = {}
+
+    def entry(self, name: str) -> Any:
+        """The function that is traced, once for each set."""
+        if name not in self._entries:
+            self._entries[name] = self._make(name, self)
+        return self._entries[name]
+
+    @property
+    def chooses(self) -> bool:
+        """May a trace end with `options.Other`?"""
+        return self.switches < _SWITCHES and not options.local.fixed
+
+
+class Compiled:
+    """A function as `jax.jit` compiles it; `run` is to be called, `given` are JAX's own options."""
+
+    __slots__ = ("_all", "_fun", "_given", "_shared", "base", "run")
+
+    def __init__(self, fun: Any, shared: Shared, given: dict[str, Any]):
+        self._fun, self._shared, self._given = fun, shared, given
+        self._all: dict[str, Any] = {}
+        self.base = self._jitted(options.DEFAULT)
+        self.run: Any = self._with(shared.preferred)
+
+    def _jitted(self, name: str) -> Any:
+        if name not in self._all:
+            given = dict(self._given)
+            if options.SETS[name]:
+                given["compiler_options"] = options.SETS[name]
+            made: Any = jax.jit(self._shared.entry(name), **given)
+            made.jitted_function = self._fun  # what is shared knows it weakly
+            self._all[name] = made
+        return self._all[name]
+
+    def _with(self, name: str) -> Any:
+        """To be called: in someone else's function, whose options count, it is the default's."""
+        if name == options.DEFAULT:
+            return self.base
+        made, base = self._jitted(name), self.base
+        return lambda *args, **kwargs: (made if xla.is_outermost() else base)(*args, **kwargs)
+
+    def switched(
+        self, other: options.Other, ask: Callable[[Any], Callable[..., Any]], args: Any, kwargs: Any
+    ) -> Any:
+        """What is asked of the right function, after a trace for a wrong one."""
+        right = self.base
+        if xla.is_outermost():
+            self._shared.preferred = other.name
+            self._shared.switches += 1
+            self.run = self._with(other.name)
+            right = self._jitted(other.name)
+        options.local.staged = other.staged
+        try:
+            return ask(right)(*args, **kwargs)
+        finally:
+            options.local.staged = None
+
+    def lower(self, *args: Any, **kwargs: Any) -> Any:
+        """As `jax.jit`'s, with the options that the program wants."""
+
+        def again() -> Any:
+            self.clear_cache()
+            return self.lower(*args, **kwargs)
+
+        try:
+            lowered = self._jitted(self._shared.preferred).lower(*args, **kwargs)
+        except options.Other as other:
+            lowered = self.switched(other, lambda jitted: jitted.lower, args, kwargs)
+        return xla.recompiling(lowered, again)
+
+    def trace(self, *args: Any, **kwargs: Any) -> Any:
+        """As `jax.jit`'s, with its default options."""
+        with options.fixed():
+            return self.base.trace(*args, **kwargs)
+
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """As `jax.jit`'s."""
+        with options.fixed():
+            return self.base.eval_shape(*args, **kwargs)
+
+    def clear_cache(self) -> None:
+        """As `jax.jit`'s."""
+        for made in self._all.values():
+            made.clear_cache()
