@@ -46,15 +46,15 @@ class Report:
 
     steps  : a Step per pass, in order
     before : the program as it was traced;  after : as it is lowered
-    loops  : of each loop what keeps it from being one kernel on a CPU, None if it is one;
-             loops in a kernel are part of it (passes/kernels.py)
+    kernels: the loops and stretches of small operations that are one kernel on a CPU, and the
+             loops that are not, with the obstacle (`Group`s of passes/kernels.py)
     """
 
     def __init__(self, steps: Sequence[Step], before: Program, after: Program):
         self.steps = steps
         self.before = before
         self.after = after
-        self.loops = list(kernels.choices(after))
+        self.kernels = list(kernels.choices(after))
 
     def __str__(self) -> str:
         rows: list[tuple[str, ...]] = [("pass", "equations", "FLOPs", "bytes")]
@@ -68,13 +68,14 @@ class Report:
         text = [lines[0], *lines[-1:]]
         for step, line in zip(self.steps, lines[1:], strict=False):
             text[-1:-1] = [line, *_described(step.rewrites)]
-        if self.loops:
-            text.append("loops, on a CPU")
-        for loop, obstacle in self.loops:
-            text.append(
-                f"    {'one kernel' if obstacle is None else 'not one kernel'}: {_place(loop)}"
-            )
-            text += [] if obstacle is None else [f"        {obstacle}"]
+        if self.kernels:
+            text.append("kernels, on a CPU")
+        for group in self.kernels:
+            n = len(group.equations)
+            what = "one kernel" if n == 1 else f"one kernel of {n} operations"
+            what = what if group.is_kernel else "not one kernel"
+            text.append(f"    {what}: {_place(group.equations[0])}")
+            text += [] if group.obstacle is None else [f"        {group.obstacle}"]
         return "\n".join([line.rstrip() for line in text])
 
     __repr__ = __str__

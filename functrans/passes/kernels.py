@@ -1,4 +1,5 @@
-"""Loops of small operations, each put behind one call that XLA:CPU compiles into one kernel.
+"""Loops of small operations, each put behind one call that XLA:CPU compiles into one kernel; and
+stretches of many small operations without a loop.
 
     scan[...] *operands   ->   one_kernel[program] *operands
 
@@ -18,7 +19,9 @@ Run when a program is lowered for a CPU, after all other passes.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from math import prod
 from typing import Any, NamedTuple
 
@@ -27,7 +30,7 @@ import jax
 from functrans.ir.program import Equation, Literal, Program, Var
 from functrans.ir.source import location
 from functrans.passes.kernel_forms import FORMS
-from functrans.passes.rewrite import everywhere
+from functrans.passes.rewrite import everywhere, uses
 from functrans.primitives.call import one_kernel
 from functrans.primitives.dynamic_slice import dynamic_slice, dynamic_update_slice
 from functrans.primitives.elementwise import Elementwise
@@ -40,12 +43,15 @@ from functrans.trace import bind, evaluate, stage
 # Elements that one operation may read or write. Above, XLA divides the work among threads; a sum of
 # as many it hands to a library.
 SMALL = 4096
+# Operations of a stretch that is a kernel. Fewer are fused by XLA as well; of more the compiler
+# takes longer than of their parts.
+MANY, TOO_MANY = 100, 2000
 
 LOOPS = (scan, while_loop)
 _KEPT = "kernels"  # in Program.cache: the program after this pass
 _READ_IN_PART = (dynamic_slice, gather)  # of the first operand
 _KEYS = "key<fry>"  # other generators' bits are made by a call of XLA's
-_EMPTY = "has operands that are empty, or keys of another generator"
+_OBSTACLE = "obstacle"  # in Program.cache: what keeps it from being part of a kernel
 
 
 _REFUSED: set[str] = set()  # names of kernels that XLA cannot compile
@@ -64,11 +70,11 @@ def kernels(program: Program, can_be: Callable[[Program], bool] | None = None) -
     key = _KEPT, can_be is None, len(_REFUSED)
     found = program.cache.get(key)
     if found is None:
-        found = program
-        if any([e.primitive in LOOPS for e in program.equations]):
-            equations = [_behind_a_call(e, can_be) for e in program.equations]
-            if equations != program.equations:
-                found = program.replace(equations=equations)
+        found, groups = program, list(_groups(program))
+        if any([group.is_kernel for group in groups]):
+            read = uses(program)
+            equations = [_behind_a_call(group, read, can_be) for group in groups]
+            found = program.replace(equations=list(chain(*equations)))
         program.cache[key] = found
     return found
 
@@ -101,15 +107,25 @@ def name_of(program: Program) -> str:
     return hashlib.sha256(f"{jax.__version__} {program}".encode()).hexdigest()[:32]
 
 
-def _behind_a_call(e: Equation, can_be: Callable[[Program], bool] | None) -> Equation:
-    if e.primitive not in LOOPS or why_not(e) is not None:
-        return e
-    operands = tuple([v for v in dict.fromkeys(e.inputs) if v.__class__ is not Literal])
-    alone = Program(operands, [e], e.outputs, name=f"loop_{e.primitive.name}")
+def _behind_a_call(
+    group: Group, read: Counter, can_be: Callable[[Program], bool] | None
+) -> Sequence[Equation]:
+    """`read`: how often each value is read in the whole program."""
+    equations = group.equations
+    made = [v for e in equations for v in e.outputs]
+    inside = Counter([v for e in equations for v in e.inputs])
+    outputs = [v for v in made if read[v] > inside[v]]
+    if not group.is_kernel or not outputs:
+        return equations
+    own = {*made}
+    given = dict.fromkeys([v for v in inside if v.__class__ is not Literal and v not in own])
+    alone = Program(given, equations, outputs, name=f"kernel_{equations[0].primitive.name}")
     alone = everywhere(_in_forms, alone, _KEPT)
     if (_REFUSED and name_of(alone) in _REFUSED) or (can_be is not None and not can_be(alone)):
-        return e
-    return Equation(one_kernel, operands, e.outputs, {"program": alone}, e.source, e.origin)
+        return equations
+    first = equations[0]
+    params = {"program": alone}
+    return [Equation(one_kernel, (*given,), tuple(outputs), params, first.source, first.origin)]
 
 
 def _in_forms(program: Program) -> Program:
@@ -139,45 +155,71 @@ class Obstacle(NamedTuple):
         return f"{self.equation.primitive.name} {self.problem}, at {location(self.equation.source)}"
 
 
-def why_not(loop: Equation) -> Obstacle | None:
-    """What keeps a loop from being one kernel, if anything does."""
-    if not _has_elements(loop):
-        return Obstacle(loop, _EMPTY)
-    for program in loop.programs:
-        if _KEPT + "?" not in program.cache:
-            program.cache[_KEPT + "?"] = next(_obstacles(program), None)
-        if program.cache[_KEPT + "?"] is not None:
-            return program.cache[_KEPT + "?"]
-    return None
+class Group(NamedTuple):
+    """Equations that follow each other: a loop, or a stretch of others.
+
+    is_kernel : do they become one kernel?
+    obstacle  : of a loop, why not
+    """
+
+    equations: Sequence[Equation]
+    is_kernel: bool
+    obstacle: Obstacle | None = None
 
 
-def choices(program: Program) -> Iterator[tuple[Equation, Obstacle | None]]:
-    """The loops that are asked, outermost first, and what keeps them from being one kernel."""
-    for e in program.equations:
-        obstacle = None
-        if e.primitive in LOOPS:
-            obstacle = why_not(e)
-            yield e, obstacle
-        if e.primitive not in LOOPS or obstacle is not None:
-            for inner in e.programs:
+def choices(program: Program) -> Iterator[Group]:
+    """The loops, outermost first, and the stretches that are kernels."""
+    for group in _groups(program):
+        if group.is_kernel or group.obstacle is not None:
+            yield group
+        if not group.is_kernel:
+            for inner in [p for e in group.equations for p in e.programs]:
                 yield from choices(inner)
 
 
-def _obstacles(program: Program) -> Iterator[Obstacle]:
+def _groups(program: Program) -> Iterator[Group]:
+    """The equations of a program in their order, in groups."""
+    stretch: list[Equation] = []
+    work = 0
+
+    def ended() -> Iterator[Group]:
+        nonlocal stretch, work
+        if stretch:
+            yield Group(stretch, MANY <= work <= TOO_MANY)
+        stretch, work = [], 0
+
     for e in program.equations:
-        form = FORMS.get(e.primitive)
-        if not (e.primitive.in_kernel if form is None else form.takes(e)):
-            yield Obstacle(e, "is a call of a library")
-        elif e.primitive.has_effects(e.params):
-            yield Obstacle(e, "has an effect")
-        elif not _has_elements(e):
-            yield Obstacle(e, _EMPTY)
-        elif e.primitive.holds_programs:
-            found = why_not(e)
-            if found is not None:
-                yield found
-        elif (n := _elements(e)) >= _limit(e):
-            yield Obstacle(e, f"works on {n} elements")
+        obstacle = why_not(e)
+        if e.primitive in LOOPS:
+            yield from ended()
+            yield Group([e], obstacle is None, obstacle)
+        elif obstacle is not None:
+            yield from ended()
+            yield Group([e], False)
+        else:
+            stretch.append(e)
+            work += not isinstance(e.primitive, Structural)
+    yield from ended()
+
+
+def why_not(e: Equation) -> Obstacle | None:
+    """What keeps an equation from being part of a kernel, if anything does."""
+    form = FORMS.get(e.primitive)
+    if not (e.primitive.in_kernel if form is None else form.takes(e)):
+        return Obstacle(e, "is a call of a library")
+    if not _has_elements(e):
+        return Obstacle(e, "has operands that are empty, or keys of another generator")
+    for program in e.programs:
+        if _OBSTACLE not in program.cache:
+            found = (why_not(inner) for inner in program.equations)
+            program.cache[_OBSTACLE] = next((x for x in found if x is not None), None)
+        if program.cache[_OBSTACLE] is not None:
+            return program.cache[_OBSTACLE]
+    if e.primitive.has_effects(e.params):
+        return Obstacle(e, "has an effect")
+    if not e.primitive.holds_programs and (n := _elements(e)) >= _limit(e):
+        return Obstacle(e, f"works on {n} elements")
+    return None
 
 
 def _has_elements(e: Equation) -> bool:
