@@ -23,7 +23,7 @@ from functrans.api.compiled import Compiled, Shared
 from functrans.api.flat import FlatFunction, function_name
 from functrans.api.statics import Statics, exactly
 from functrans.backends import eager, not_finite, xla
-from functrans.backends.options import Other, choice, local
+from functrans.backends.options import Other, choice, explain_option, local
 from functrans.flags import decisive, flags
 from functrans.ir.program import Program, hoist_constants
 from functrans.ir.source import describe, user_source
@@ -404,6 +404,7 @@ def explain(
     """Raise our own error if the arguments are what is wrong."""
     if isinstance(error, errors.FunctransError):
         return
+    explain_option(error, xla.option_names)
     statics.check(args, kwargs)
     _, dynamic = statics.split(args, kwargs)
     leaves = tree.leaves(dynamic)

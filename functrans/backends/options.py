@@ -9,17 +9,20 @@ is asked once for each set whether it takes it.
 
 from __future__ import annotations
 
+import difflib
 import functools
+import re
 import statistics
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import jax
 
+from functrans import errors
 from functrans.ir.program import Equation, Program
-from functrans.ir.source import location
+from functrans.ir.source import describe, location, user_source
 from functrans.ir.text import with_nested
 from functrans.primitives.contraction import dot_general
 from functrans.primitives.convolution import conv_general_dilated
@@ -89,6 +92,23 @@ def _is_taken(name: str) -> bool:
     except RuntimeError:
         return False
     return True
+
+
+def explain_option(error: Exception, known: Callable[[], Sequence[str]]) -> None:
+    """Raise our own error if XLA's is about an option that the user gave; `known` lists some."""
+    said = re.search(
+        r"No such compile option: '(\w+)'|While setting option (\w+), (.*)", str(error)
+    )
+    if said is None:
+        return
+    name = said[1] or said[2]
+    problem = f"has no value {said[3]}" if said[2] else "does not exist"
+    names = [x for x in (*known(), _LIBRARY) if x != name]
+    shown = difflib.get_close_matches(name, names, 5, 0.5) or names[:9]
+    raise errors.InvalidArgument(
+        f"jit: the compiler option {name} {problem} in this jaxlib (JAX {jax.__version__}), at\n"
+        f"    {describe(user_source())}\nSome that exist: {', '.join(shown)}."
+    ) from None
 
 
 # --- switching to them ----------------------------------------------------------------------------

@@ -17,6 +17,7 @@ import numpy as np
 from jax._src import config as _config
 from jax._src.core import trace_state_clean
 from jax._src.dispatch import prim_requires_devices_during_lowering
+from jax._src.lib import xla_client
 from jax.experimental import io_callback
 from jax.extend.core import Primitive as JaxPrimitive
 from jax.interpreters import mlir
@@ -138,6 +139,12 @@ def without_kernel(error: Exception) -> bool:
     is not one any more, and the call may be repeated when what JAX keeps of it is cleared."""
     found = one_kernel.last() if isinstance(error, RuntimeError) else []
     return bool(found) and one_kernel.refuse(found, _compiled_alone)
+
+
+def option_names() -> list[str]:
+    """The options of the compiler that jaxlib shows by name; it takes more."""
+    built = xla_client.CompileOptions().executable_build_options
+    return [name for name in dir(built.debug_options) if name.startswith("xla")]
 
 
 def is_outermost() -> bool:

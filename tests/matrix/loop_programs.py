@@ -1,4 +1,4 @@
-"""Random programs with loops of small operations, by their seed.
+"""Random programs with loops, or stretches, of small operations, by their seed.
 
 A loop carries a few arrays of mixed shapes; its step is a handful of operations of all kinds that
 may stand in a kernel, among them such that XLA computes when it compiles (constants, products with
@@ -122,7 +122,7 @@ def drawn(seed: int) -> Drawn:
     shapes = [SHAPES[k] for k in rng.integers(len(SHAPES), size=rng.integers(1, 7))]
     start = tuple([rng.normal(size=shape).astype("float32") for shape in shapes])
     step = _step_of(rng, exact, 2)
-    length, form = int(rng.integers(2, 60)), int(rng.integers(6))
+    length, form = int(rng.integers(2, 60)), int(rng.integers(7))
     reads = rng.normal(size=(length, 3)).astype("float32")
     seed_of_keys = int(rng.integers(1000))
 
@@ -148,7 +148,11 @@ def drawn(seed: int) -> Drawn:
                 stepped(1, [v + 0.1 * random.uniform(k, v.shape) for v in s]), s[0]
             )  # fmt: skip
             return lax.scan(drawing, state, random.split(random.key(seed_of_keys), length))
-        return lax.map(lambda x: stepped(2, [v * x[0] for v in state]), reads)
+        if form == 5:
+            return lax.map(lambda x: stepped(2, [v * x[0] for v in state]), reads)
+        for i in range(12):  # a stretch of many operations
+            state = stepped(i, state)
+        return state
 
     def floats(results: Any) -> list[Any]:
         return [x for x in ft.tree.leaves(results) if x.dtype == np.float32]
