@@ -173,7 +173,7 @@ def jit(
         nested.clear()
 
     call.clear_cache = clear_cache  # type: ignore[attr-defined]
-    _HOW[call] = statics, run
+    _HOW[call] = How(statics, run, plain)
     has_own_methods(call)
     return call
 
@@ -203,12 +203,20 @@ def has_own_methods(made: Any) -> None:
     _WITH_METHODS.add(made)
 
 
+class How(NamedTuple):
+    """How a function was jitted: its static arguments, its passes, whether `cpu="plain"`."""
+
+    statics: Statics
+    passes: Any
+    plain: bool
+
+
 # Of each jitted function; not an attribute, which a user's `functools.wraps` gives to others.
-_HOW: weakref.WeakKeyDictionary[Any, tuple[Statics, Any]] = weakref.WeakKeyDictionary()
+_HOW: weakref.WeakKeyDictionary[Any, How] = weakref.WeakKeyDictionary()
 
 
-def how_jitted(fun: Any) -> tuple[Statics, Any] | None:
-    """The static arguments and the passes of a jitted function; None for another one."""
+def how_jitted(fun: Any) -> How | None:
+    """How a function was jitted; None for one that was not."""
     try:
         return _HOW.get(fun)
     except TypeError:  # a callable that cannot be hashed or referred to weakly

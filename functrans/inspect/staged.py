@@ -38,7 +38,7 @@ def staged(fun: Any, args: tuple, kwargs: dict[str, Any], passes: Choice = ()) -
         check_takes(fun, leaves)
         return Staged(inline(fun), leaves, list)
     jitted = how_jitted(fun)
-    statics = Statics(fun, None, None) if jitted is None else jitted[0]
+    statics = Statics(fun, None, None) if jitted is None else jitted.statics
     program, leaves, out_tree = statics.staged(args, kwargs)
     made = optimize(program, passes)
     return Staged(made, leaves, lambda outs: tree.unflatten(out_tree, outs))
@@ -75,7 +75,7 @@ def check_values(values: Sequence[Any], name: str) -> None:
 def passes_of(fun: Any, otherwise: Choice) -> Choice:
     """The passes of a jitted function."""
     jitted = how_jitted(fun)
-    return otherwise if jitted is None else jitted[1]
+    return otherwise if jitted is None else jitted.passes
 
 
 def named_summary(x: Any, v: Any, names: dict[Var, str]) -> str:

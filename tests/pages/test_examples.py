@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -115,6 +116,38 @@ def test_mixed_precision_inside_of_loops(own):
     (low,) = ft.evaluate(program, [w, xs])
     full = f(w, xs)
     assert 1e-6 < np.abs(low - full).max() < 0.05
+
+
+@pytest.fixture
+def simulator(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    import fit_simulator
+
+    yield fit_simulator
+    sys.modules.pop("fit_simulator", None)
+
+
+def test_fitted_simulator(simulator, monkeypatch, capsys, tmp_path):
+    """Of fewer steps, whose cell fires once."""
+    monkeypatch.setattr(simulator, "STEPS", 250)
+    exact = np.asarray(ft.jit(partial(simulator.voltages, ft))(np.log(simulator.TRUE)))
+    recorded = exact + np.random.default_rng(0).normal(size=exact.shape).astype("float32")
+    monkeypatch.setattr(simulator, "NOISE", 1.0)
+    step = ft.jit(partial(simulator.adam, ft))
+    fitted, uncertainty, errors = simulator.fit(step, recorded, 200)
+    assert errors[0] > 50
+    assert 0.9 < errors[-1] < 1.1
+    assert (abs(np.log(fitted / simulator.TRUE)) < 4 * uncertainty).all()
+
+    args = simulator.START, np.float32(0.05), recorded
+    assert simulator.in_turn([step], args, rounds=2) > 0
+    simulator.show_profile("a step", step, args)
+    shown = capsys.readouterr().out
+    assert "one kernel; in it are" in shown
+    assert int(shown.split()[2]) < 100
+    picture = tmp_path / "fit.png"
+    simulator.draw(str(picture), recorded, fitted)
+    assert picture.stat().st_size > 10_000
 
 
 @pytest.fixture

@@ -159,6 +159,17 @@ def test_a_loop_as_one_kernel_is_one_row_with_its_lines():
     assert all(line in str(report) for line in row.inside)
 
 
+def test_a_function_compiled_plainly_is_profiled_so():
+    def f(x):
+        return lax.fori_loop(0, 5, lambda i, c: jnp.sin(c @ c), x)
+
+    rows = {
+        cpu: texts(profiled(ft.jit(f, cpu=cpu), W[:8, :8]).operations) for cpu in ("fast", "plain")
+    }
+    assert "scan (one kernel)" in rows["fast"]
+    assert {"dot_general", "sin"} <= rows["plain"]
+
+
 def test_nobody_knows_the_steps_of_a_while_inside_of_one_kernel():
     report = profiled(lambda x: lax.while_loop(lambda c: c < 7.0, lambda c: c * 1.5, x), 1.0)
     (row,) = [row for row in report.lines if row.inside]

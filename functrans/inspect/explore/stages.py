@@ -94,7 +94,7 @@ def stages(
     lines = Lines(None if profile is None else profile.times)
     jitted = how_jitted(fun)
     whole: Any = jit(fun) if jitted is None else fun
-    static = ((), ()) if jitted is None else (sorted(jitted[0].numbers), jitted[0].names)
+    static = ((), ()) if jitted is None else (sorted(jitted.statics.numbers), jitted.statics.names)
     derived = make_ir(fun, *static)(*args, **kwargs)
     inner = underlying(fun)
     found = []

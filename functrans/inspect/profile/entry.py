@@ -8,7 +8,7 @@ was seen is led back (`placing`).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from statistics import median
 from typing import Any
@@ -16,17 +16,19 @@ from typing import Any
 import jax
 
 from functrans import errors
+from functrans.api.jit import How, how_jitted
 from functrans.backends.xla import executable
 from functrans.inspect.profile.compiled import FREE, Compiled, numbered
 from functrans.inspect.profile.events import MOST, Span, recorded
 from functrans.inspect.profile.machine import machine
 from functrans.inspect.profile.placing import costs_of, kernels, pieces
 from functrans.inspect.profile.report import ProfileReport
-from functrans.inspect.staged import check_given, check_values, passes_of, staged
+from functrans.inspect.staged import Staged, check_given, check_values, passes_of, staged
 from functrans.ir.program import Program
 from functrans.ir.source import describe, user_source
 from functrans.ir.text import with_nested
 from functrans.ir.tracebacks import boundary
+from functrans.passes.kernels import plain
 from functrans.passes.pipeline import DEFAULT, Choice
 from functrans.primitives.callback import Callback
 
@@ -64,7 +66,7 @@ def profile(
       each operation that it records: compare `milliseconds` and `profiled`.
 
       It runs on the devices that the arguments are on, which stay as they are, donated or not;
-      options of `ft.jit` about devices and the compiler do not count here.
+      options of `ft.jit` about devices and the compiler do not count here; `cpu="plain"` does.
 
     Raises:
       TypeMismatch: `fun` is a Program that takes other values.
@@ -95,26 +97,29 @@ def profile(
         made = staged(fun, args, kwargs, passes_of(fun, DEFAULT) if passes is None else passes)
         check_values(made.values, "profile")
         _check_repeatable(made.program, repeats)
-        return _profiled(made.program, made.values, repeats)
+        return _profiled(made, repeats, how_jitted(fun))
 
     return profiled
 
 
-def _profiled(program: Program, values: Sequence[Any], repeats: int) -> ProfileReport:
+def _profiled(made: Staged, repeats: int, how: How | None) -> ProfileReport:
+    program = made.program
     marked, equations = numbered(program)
-    operands = [*marked.values, *values]
+    if how is not None and how.plain:
+        marked = plain(marked)
+    operands = [*marked.values, *made.values]
     function: Any = executable(marked)  # of jax.jit, which donates nothing
     with _names_kept():
-        made = function.lower(*operands).compile()
+        xla = function.lower(*operands).compile()
 
     def run() -> Any:
-        return made(*operands)
+        return xla(*operands)
 
     results = jax.block_until_ready(run())
     device = next((d for x in results for d in x.devices()), jax.devices()[0])
     repeats = min(repeats, max(1, int(_LONG / _clock(run, 1))))
     plainly = _clock(run, repeats)
-    compiled = Compiled(made.as_text())
+    compiled = Compiled(xla.as_text())
     spans, under, times = _seen(run, repeats, compiled, device)
     found = kernels(compiled, spans, equations)
     costs = costs_of(program, compiled, found)
