@@ -97,16 +97,16 @@ def _is_taken(name: str) -> bool:
 def explain_option(error: Exception, known: Callable[[], Sequence[str]]) -> None:
     """Raise our own error if XLA's is about an option that the user gave; `known` lists some."""
     said = re.search(
-        r"No such compile option: '(\w+)'|While setting option (\w+), (.*)", str(error)
+        r"No such compile option: '(\w+)'|While setting option (\w+), '([^']*)'", str(error)
     )
     if said is None:
         return
     name = said[1] or said[2]
-    problem = f"has no value {said[3]}" if said[2] else "does not exist"
+    problem = f"does not take {said[3]!r}" if said[2] else "does not exist"
     names = [x for x in (*known(), _LIBRARY) if x != name]
     shown = difflib.get_close_matches(name, names, 5, 0.5) or names[:9]
     raise errors.InvalidArgument(
-        f"jit: the compiler option {name} {problem} in this jaxlib (JAX {jax.__version__}), at\n"
+        f"jit: the compiler option {name} {problem} (JAX {jax.__version__}), at\n"
         f"    {describe(user_source())}\nSome that exist: {', '.join(shown)}."
     ) from None
 

@@ -1,0 +1,128 @@
+"""Options of XLA's compiler that a program's operations choose: which, once, and nobody else's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import functrans as ft
+import functrans.numpy as jnp
+from functrans import errors, lax
+from functrans.api.programs import make_ir
+from functrans.backends import options
+from tests.support.closeness import assert_close
+
+pytestmark = pytest.mark.smoke
+
+X = np.linspace(-1, 1, 2 * 3 * 8 * 8, dtype="float32").reshape(2, 3, 8, 8)
+W = np.linspace(1, 2, 4 * 3 * 3 * 3, dtype="float32").reshape(4, 3, 3, 3)
+SET = "products and sums"
+
+
+def convolved(x: Any, w: Any = W) -> Any:
+    return jnp.tanh(lax.conv_general_dilated(x, w, (1, 1), "SAME"))
+
+
+@pytest.fixture
+def traces() -> Any:
+    """A function with a convolution, and the list of its traces."""
+    seen: list[Any] = []
+
+    def f(x: Any) -> Any:
+        seen.append(x)
+        return convolved(x) if x.ndim == 4 else x * 2
+
+    return f, seen
+
+
+def test_the_choice():
+    chosen = options.choice(ft.jit(convolved).program(X))
+    assert chosen.name == SET
+    assert "test_compiler_options.py" in str(chosen)
+    assert options.choice(make_ir(jnp.sin)(X)).name == options.DEFAULT
+    loop = make_ir(lambda x: lax.map(lambda x: convolved(x[None]), x))(X)
+    assert options.choice(loop).name == SET
+
+
+def test_a_function_is_traced_once_and_compiled_with_its_options(traces: Any):
+    f, seen = traces
+    run = ft.jit(f)
+    plain = ft.jit(convolved, cpu="plain")(X)
+    for _ in range(3):
+        assert_close(run(X), plain, 1e-5)
+    assert_close(ft.jit(f)(X), plain, 1e-5)  # it is shared
+    assert len(seen) == 1
+    text = run.lower(X).compile().as_text()
+    assert len(seen) == 1
+    assert "tanh" in text
+
+
+def test_signatures_that_want_others_each(traces: Any):
+    f, seen = traces
+    run = ft.jit(f)
+    for i in range(20):
+        np.testing.assert_array_equal(run(X[0, 0, 0]), 2 * X[0, 0, 0])
+        assert run(X).shape == (2, 4, 8, 8)
+        if i == 10:
+            count = len(seen)
+    assert len(seen) == count  # no longer to and fro
+
+
+def test_inside_of_someone_elses_jit(traces: Any):
+    f, seen = traces
+    run = ft.jit(f)
+    want = 2 * ft.jit(convolved, cpu="plain")(X)
+    assert_close(jax.jit(lambda x: run(x) * 2)(X), want, 1e-5)
+    assert len(seen) == 1
+    run(X)  # now compiled with options, which nobody may give inside another function
+    assert_close(jax.jit(lambda x: run(x) + run(x))(X), want, 1e-5)
+    assert run.eval_shape(X).shape == (2, 4, 8, 8)
+    assert ft.jit(ft.grad(lambda x: jnp.sum(run(x))))(X).shape == X.shape
+
+
+def test_a_user_s_options_count(monkeypatch: pytest.MonkeyPatch):
+    def refuse(*_: Any) -> Any:
+        raise AssertionError("no choice is to be made")
+
+    monkeypatch.setattr(options, "_candidates", refuse)
+    given = {"xla_cpu_enable_fast_math": False}
+    for how in ({"compiler_options": given}, {"cpu": "plain"}):
+        ft.jit(lambda x: convolved(x) + 1, **how)(X)
+
+
+def test_a_set_that_this_jaxlib_does_not_take(monkeypatch: pytest.MonkeyPatch):
+    options._is_taken.cache_clear()
+    monkeypatch.setitem(options.SETS, SET, {"xla_cpu_of_another_version": "x"})
+    try:
+        assert options.choice(make_ir(convolved)(X)).name == options.DEFAULT
+        assert ft.jit(lambda x: convolved(x) * 3)(X).shape == (2, 4, 8, 8)
+    finally:
+        options._is_taken.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"xla_cpu_enable_fast_mth": True}, "xla_cpu_enable_fast_mth does not exist"),
+        ({options._LIBRARY: "MUCH"}, "fusion_type does not take 'MUCH'"),
+    ],
+)
+def test_options_that_do_not_exist(given: dict[str, Any], words: str):
+    with pytest.raises(errors.InvalidArgument, match=words) as caught:
+        ft.jit(lambda x: x + 1, compiler_options=given)(1.0)
+    assert "test_compiler_options.py" in str(caught.value)
+    assert "Some that exist: xla_" in str(caught.value)
+
+
+def test_errors_of_the_function_itself_stay():
+    def failing(x: Any) -> Any:
+        raise RuntimeError("on purpose")
+
+    run = ft.jit(failing)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="on purpose"):
+            run(X)
+    assert options.local.staged is None
