@@ -23,7 +23,6 @@ import pytest
 import functrans as ft
 from functrans.trace import state
 from tests.support.reporting import described
-from tests.support.versions import NEWER
 
 HERE = Path(__file__).parent
 _ran = count(1)
@@ -46,8 +45,7 @@ def _keep_compilations() -> None:
         jax.config.update(name, value)
 
 
-if not NEWER:  # workers of JAX 0.11 crash late in long runs; the cause is not known
-    _keep_compilations()
+_keep_compilations()
 
 
 @pytest.fixture(autouse=True)
