@@ -267,7 +267,7 @@ def _entry(
         if staged is None:
             retraces.record(serial, fun, statics, args, kwargs, False)
             staged = traced(fun, leaves, in_tree, arrays)
-            wanted = choice(staged.program).name if chooses and shared.chooses else name
+            wanted = choice(staged.program) if chooses and shared.chooses else name
             if wanted != name:
                 raise Other(wanted, staged)
         outs = xla.run_program(staged.program, [arrays[i] for i in staged.kept])

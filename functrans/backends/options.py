@@ -4,7 +4,7 @@ XLA:CPU hands parts of a program to a library (YNNPACK); which kinds of parts is
 compilation, and no choice is best for all programs: the wrong one costs up to three times the time.
 A set of options has a name here, and a rule says which programs surely win by it; all others are
 compiled by JAX's default. The options are experimental and differ between versions, so this jaxlib
-is asked once for each set whether it takes it.
+is asked once for each set whether it takes it. Measured by `python -m benchmarks options`.
 """
 
 from __future__ import annotations
@@ -12,75 +12,32 @@ from __future__ import annotations
 import difflib
 import functools
 import re
-import statistics
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 
 from functrans import errors
-from functrans.ir.program import Equation, Program
-from functrans.ir.source import describe, location, user_source
-from functrans.ir.text import with_nested
-from functrans.primitives.contraction import dot_general
-from functrans.primitives.convolution import conv_general_dilated
+from functrans.ir.program import Program
+from functrans.ir.source import describe, user_source
+from functrans.passes.wanted_options import wanted
 
 _LIBRARY = "xla_cpu_experimental_ynn_fusion_type"  # which kinds of parts the library gets
+_KIND = "LIBRARY_FUSION_TYPE_"
 DEFAULT = "default"
 SETS: dict[str, dict[str, Any]] = {
     DEFAULT: {},
-    "no library": {_LIBRARY: ""},
-    "products and sums": {_LIBRARY: "LIBRARY_FUSION_TYPE_DOT,LIBRARY_FUSION_TYPE_REDUCE"},
+    "products and sums": {_LIBRARY: f"{_KIND}DOT,{_KIND}REDUCE"},
+    "all but convolutions": {_LIBRARY: f"{_KIND}DOT,{_KIND}REDUCE,{_KIND}ELTWISE"},
 }
 
-SMALL_PRODUCT = 200_000  # floating point operations; below, the library takes longer to be called
-MANY = 8  # products
 
-
-class Choice(NamedTuple):
-    """A set of options by its name, the equation that decided, and why."""
-
-    name: str
-    equation: Equation | None = None
-    why: str = "no set is known to be faster"
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """As `jax.jit` takes them."""
-        return SETS[self.name]
-
-    def __str__(self) -> str:
-        where = "" if self.equation is None else f", at {location(self.equation.source)}"
-        return f"{self.name}: {self.why}{where}"
-
-
-def choice(program: Program) -> Choice:
-    """The options for an optimised program, where it is compiled for this process's CPU."""
-    found = program.cache.get("options")
-    if found is None:
-        found = Choice(DEFAULT)
-        if jax.default_backend() == "cpu":
-            found = next((c for c in _candidates(program) if _is_taken(c.name)), found)
-        program.cache["options"] = found
-    return found
-
-
-def _candidates(program: Program) -> Iterator[Choice]:
-    equations = [e for p in with_nested(program) for e in p.equations]
-    for e in equations:
-        if e.primitive is conv_general_dilated:
-            yield Choice("products and sums", e, "convolutions, which the library slows down")
-            return
-    products = [e for e in equations if e.primitive is dot_general]
-    if len(products) >= MANY and statistics.median(map(_flops, products)) < SMALL_PRODUCT:
-        yield Choice("no library", products[0], "small products, sooner done than handed over")
-
-
-def _flops(e: Equation) -> int:
-    types = ([v.type for v in values] for values in (e.inputs, e.outputs))
-    return e.primitive.cost(*types, **e.params).flops
+def choice(program: Program) -> str:
+    """The name of the set for an optimised program that is compiled for this process's devices."""
+    found = wanted(program) if jax.default_backend() == "cpu" else None
+    return found.name if found is not None and _is_taken(found.name) else DEFAULT
 
 
 @functools.cache

@@ -24,7 +24,7 @@ from jax.interpreters import mlir
 
 from functrans.backends import not_finite, one_kernel
 from functrans.backends.lowering import Lowering, abstract
-from functrans.backends.options import choice
+from functrans.backends.options import SETS, choice
 from functrans.ir.program import Program
 from functrans.ir.text import with_nested
 from functrans.passes import kernels
@@ -122,7 +122,7 @@ def executable(program: Program) -> Callable[..., list[Any]]:
                 not_finite.say_where(program, args[len(program.constants) :])
             return _bind(program, args)
 
-        chosen = choice(program).options
+        chosen = SETS[choice(program)]
         made = jax.jit(run, compiler_options=chosen) if chosen else jax.jit(run)
         program.cache["executable"] = made
     return made

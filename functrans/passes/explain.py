@@ -20,6 +20,7 @@ from functrans.ir.tracebacks import boundary
 from functrans.passes import kernels
 from functrans.passes.pipeline import DEFAULT, Choice, chosen
 from functrans.passes.rewrite import REWRITES, Rewrite, children_first
+from functrans.passes.wanted_options import wanted
 from functrans.primitives.call import jit
 from functrans.trace import stage, typeof
 
@@ -48,6 +49,7 @@ class Report:
     before : the program as it was traced;  after : as it is lowered
     kernels: the loops and stretches of small operations that are one kernel on a CPU, and the
              loops that are not, with the obstacle (`Group`s of passes/kernels.py)
+    options: which options of XLA it wants there (passes/wanted_options.py); None: JAX's default
     """
 
     def __init__(self, steps: Sequence[Step], before: Program, after: Program):
@@ -55,6 +57,7 @@ class Report:
         self.before = before
         self.after = after
         self.kernels = list(kernels.choices(after))
+        self.options = wanted(after)
 
     def __str__(self) -> str:
         rows: list[tuple[str, ...]] = [("pass", "equations", "FLOPs", "bytes")]
@@ -76,6 +79,7 @@ class Report:
             what = what if group.is_kernel else "not one kernel"
             text.append(f"    {what}: {_place(group.equations[0])}")
             text += [] if group.obstacle is None else [f"        {group.obstacle}"]
+        text += [] if self.options is None else [f"options, on a CPU\n    {self.options}"]
         return "\n".join([line.rstrip() for line in text])
 
     __repr__ = __str__

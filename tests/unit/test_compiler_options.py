@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -11,6 +12,7 @@ import pytest
 import functrans as ft
 import functrans.numpy as jnp
 from functrans import errors, lax
+from functrans.api import jit as jit_module
 from functrans.api.programs import make_ir
 from functrans.backends import options
 from tests.support.closeness import assert_close
@@ -19,7 +21,7 @@ pytestmark = pytest.mark.smoke
 
 X = np.linspace(-1, 1, 2 * 3 * 8 * 8, dtype="float32").reshape(2, 3, 8, 8)
 W = np.linspace(1, 2, 4 * 3 * 3 * 3, dtype="float32").reshape(4, 3, 3, 3)
-SET = "products and sums"
+SET = "all but convolutions"
 
 
 def convolved(x: Any, w: Any = W) -> Any:
@@ -39,12 +41,21 @@ def traces() -> Any:
 
 
 def test_the_choice():
-    chosen = options.choice(ft.jit(convolved).program(X))
-    assert chosen.name == SET
-    assert "test_compiler_options.py" in str(chosen)
-    assert options.choice(make_ir(jnp.sin)(X)).name == options.DEFAULT
+    assert options.choice(ft.jit(convolved).program(X)) == SET
+    text = str(ft.passes.explain(convolved)(X))
+    assert "options, on a CPU\n    all but convolutions: convolutions without groups, at" in text
+    assert "test_compiler_options.py" in text.partition("options, on a CPU")[2]
+    assert options.choice(make_ir(jnp.sin)(X)) == options.DEFAULT
+    grouped = lambda x: lax.conv_general_dilated(  # noqa: E731
+        x, W[:3, :1], (1, 1), "SAME", feature_group_count=3
+    )  # fmt: skip
+    assert options.choice(make_ir(lambda x: grouped(x) + convolved(x)[:, :3])(X)) == "default"
+    square = np.eye(256, dtype="float32")
+    for n, name in ((39, "default"), (40, "products and sums")):
+        chain = make_ir(lambda x, n=n: functools.reduce(lambda y, _: jnp.tanh(y @ x), range(n), x))
+        assert options.choice(chain(square)) == name
     loop = make_ir(lambda x: lax.map(lambda x: convolved(x[None]), x))(X)
-    assert options.choice(loop).name == SET
+    assert options.choice(loop) == SET
 
 
 def test_a_function_is_traced_once_and_compiled_with_its_options(traces: Any):
@@ -87,7 +98,7 @@ def test_a_user_s_options_count(monkeypatch: pytest.MonkeyPatch):
     def refuse(*_: Any) -> Any:
         raise AssertionError("no choice is to be made")
 
-    monkeypatch.setattr(options, "_candidates", refuse)
+    monkeypatch.setattr(jit_module, "choice", refuse)
     given = {"xla_cpu_enable_fast_math": False}
     for how in ({"compiler_options": given}, {"cpu": "plain"}):
         ft.jit(lambda x: convolved(x) + 1, **how)(X)
@@ -97,7 +108,7 @@ def test_a_set_that_this_jaxlib_does_not_take(monkeypatch: pytest.MonkeyPatch):
     options._is_taken.cache_clear()
     monkeypatch.setitem(options.SETS, SET, {"xla_cpu_of_another_version": "x"})
     try:
-        assert options.choice(make_ir(convolved)(X)).name == options.DEFAULT
+        assert options.choice(make_ir(convolved)(X)) == options.DEFAULT
         assert ft.jit(lambda x: convolved(x) * 3)(X).shape == (2, 4, 8, 8)
     finally:
         options._is_taken.cache_clear()

@@ -1,0 +1,57 @@
+"""Which of XLA's options a program wants on a CPU, seen from its operations. The options themselves
+stand in backends/options.py."""
+
+from __future__ import annotations
+
+import statistics
+from typing import NamedTuple
+
+from functrans.ir.program import Equation, Program
+from functrans.ir.source import location
+from functrans.ir.text import with_nested
+from functrans.primitives.contraction import dot_general
+from functrans.primitives.convolution import conv_general_dilated
+
+# A transformer's step: so many products, half of them of so many floating point operations.
+MANY, LARGE = 40, 16_000_000
+
+
+class Wanted(NamedTuple):
+    """A set of options by its name, the equation that decided, and why."""
+
+    name: str
+    equation: Equation
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.why}, at {location(self.equation.source)}"
+
+
+def wanted(program: Program) -> Wanted | None:
+    """The options that are surely faster than JAX's default, if there are some."""
+    if "wanted options" not in program.cache:
+        program.cache["wanted options"] = _wanted(program)
+    return program.cache["wanted options"]
+
+
+def _wanted(program: Program) -> Wanted | None:
+    equations = [e for p in with_nested(program) for e in p.equations]
+    convolutions = [e for e in equations if e.primitive is conv_general_dilated]
+    products = [e for e in equations if e.primitive is dot_general]
+    if convolutions and not any(map(_has_groups, convolutions)):
+        return Wanted("all but convolutions", convolutions[0], "convolutions without groups")
+    if convolutions:  # with groups each set takes half as long again
+        return None
+    if len(products) >= MANY and statistics.median(map(_flops, products)) >= LARGE:
+        return Wanted("products and sums", products[0], "many large products")
+    return None
+
+
+def _has_groups(e: Equation) -> bool:
+    lhs, rhs, out, spatial = (e.params[name] for name in ("lhs", "rhs", "out", "spatial"))
+    return any(n in rhs and n in out and n not in spatial for n in lhs)
+
+
+def _flops(e: Equation) -> int:
+    types = ([v.type for v in values] for values in (e.inputs, e.outputs))
+    return e.primitive.cost(*types, **e.params).flops
