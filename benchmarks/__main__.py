@@ -1,7 +1,7 @@
 """`python -m benchmarks [WORD] [--json FILE]`: functrans against JAX, as ratios.
 
 Every row alternates the two in one process; a ratio below 1 means functrans takes less time.
-`python -m benchmarks loops` is a table of its own, `small_loops`.
+`python -m benchmarks loops` and `training` are tables of their own, `small_loops` and `training`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import functrans as ft
-from benchmarks import small_loops
+from benchmarks import small_loops, training
 from benchmarks.models import (
     JAX,
     OURS,
@@ -293,10 +293,10 @@ def main() -> None:
     parser.add_argument("word", nargs="?", default="", help="run the groups whose name holds it")
     parser.add_argument("--only", default="", help="the same")
     parser.add_argument("--json", default="benchmarks.json", help="where the figures go")
-    loops = parser.add_argument_group("loops")
-    loops.add_argument("--rows", default="", help="run the rows whose name holds this word")
-    loops.add_argument("--x64", action="store_true", help="run all rows in float64")
-    loops.add_argument("--repeats", type=int, default=15, help="measurements of each row")
+    own = parser.add_argument_group("loops, training")
+    own.add_argument("--rows", default="", help="run the rows whose name holds this word")
+    own.add_argument("--repeats", type=int, default=15, help="measurements of each row")
+    own.add_argument("--x64", action="store_true", help="loops: run all rows in float64")
     options = parser.parse_args()
     word = options.word or options.only
     device = jax.devices()[0]
@@ -305,8 +305,11 @@ def main() -> None:
         "python": platform.python_version(),
         "device": f"{device.platform} {device.device_kind}",
     }
-    if word == "loops":
-        lines = small_loops.run(options.rows, options.x64, options.repeats)
+    if word in ("loops", "training"):
+        if word == "loops":
+            lines = small_loops.run(options.rows, options.x64, options.repeats)
+        else:
+            lines = training.run(options.rows, options.repeats)
         rows = [asdict(line) for line in lines]
         failed = any(line.failure for line in lines)
     else:
