@@ -62,7 +62,7 @@ CLASSES = 10
 
 
 def _convolution(lib: Library, layout: str) -> Function:
-    """Of stride 1, which keeps the size; kernels stand as in PyTorch (OIHW) or TensorFlow (HWIO)."""
+    """Of stride 1, which keeps the size; kernels as in PyTorch (OIHW) or in TensorFlow (HWIO)."""
     kernels = "OIHW" if layout == "NCHW" else "HWIO"
 
     def conv(x, kernel, groups=1):
