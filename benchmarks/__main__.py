@@ -1,7 +1,7 @@
 """`python -m benchmarks [WORD] [--json FILE]`: functrans against JAX, as ratios.
 
 Every row alternates the two in one process; a ratio below 1 means functrans takes less time.
-`python -m benchmarks loops` is a table of its own, `small_loops`.
+`loops`, `training` and `options` are tables of their own: `small_loops`, `training`, `options`.
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ import argparse
 import json
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 import functrans as ft
-from benchmarks import small_loops
+from benchmarks import options, small_loops, training
 from benchmarks.models import (
     JAX,
     OURS,
@@ -293,25 +294,30 @@ def main() -> None:
     parser.add_argument("word", nargs="?", default="", help="run the groups whose name holds it")
     parser.add_argument("--only", default="", help="the same")
     parser.add_argument("--json", default="benchmarks.json", help="where the figures go")
-    loops = parser.add_argument_group("loops")
-    loops.add_argument("--rows", default="", help="run the rows whose name holds this word")
-    loops.add_argument("--x64", action="store_true", help="run all rows in float64")
-    loops.add_argument("--repeats", type=int, default=15, help="measurements of each row")
-    options = parser.parse_args()
-    word = options.word or options.only
+    own = parser.add_argument_group("loops, training, options")
+    own.add_argument("--rows", default="", help="run the rows whose name holds this word")
+    own.add_argument("--repeats", type=int, default=15, help="measurements of each row")
+    own.add_argument("--x64", action="store_true", help="loops: run all rows in float64")
+    given = parser.parse_args()
+    word = given.word or given.only
     device = jax.devices()[0]
     about = {
         "jax": jax.__version__,
         "python": platform.python_version(),
         "device": f"{device.platform} {device.device_kind}",
     }
-    if word == "loops":
-        lines = small_loops.run(options.rows, options.x64, options.repeats)
+    tables: dict[str, Callable[[], Sequence[Any]]] = {
+        "loops": lambda: small_loops.run(given.rows, given.x64, given.repeats),
+        "training": lambda: training.run(given.rows, given.repeats),
+        "options": lambda: options.run(given.rows, given.repeats),
+    }
+    if word in tables:
+        lines = tables[word]()
         rows = [asdict(line) for line in lines]
         failed = any(line.failure for line in lines)
     else:
         rows, failed = [asdict(r) | {"met": r.met} for r in groups(word, about)], False
-    with open(options.json, "w") as file:
+    with open(given.json, "w") as file:
         json.dump({**about, "rows": rows}, file, indent=1)
     sys.exit(failed)
 

@@ -47,17 +47,22 @@ def mlp_params(sizes: tuple[int, ...]) -> list[tuple[jax.Array, jax.Array]]:
     ]
 
 
+def mlp(lib: Library) -> Callable[..., Any]:
+    """A tanh network."""
+
+    def predict(params, x):
+        for w, b in params[:-1]:
+            x = lib.np.tanh(x @ w + b)
+        w, b = params[-1]
+        return x @ w + b
+
+    return predict
+
+
 def mlp_loss(lib: Library) -> Callable[..., Any]:
     """Mean squared error of a tanh network."""
-    jnp = lib.np
-
-    def loss(params, x, y):
-        for w, b in params[:-1]:
-            x = jnp.tanh(x @ w + b)
-        w, b = params[-1]
-        return jnp.mean((x @ w + b - y) ** 2)
-
-    return loss
+    predict = mlp(lib)
+    return lambda params, x, y: lib.np.mean((predict(params, x) - y) ** 2)
 
 
 def conv_params(channels: int = 16) -> dict[str, jax.Array]:
@@ -87,8 +92,11 @@ def conv_loss(lib: Library) -> Callable[..., Any]:
     return loss
 
 
-def transformer_params(layers: int, width: int, vocabulary: int = 64) -> dict[str, Any]:
-    """A decoder without dropout: embedding, `layers` blocks, tied output."""
+def transformer_params(
+    layers: int, width: int, vocabulary: int = 64, rms: bool = False
+) -> dict[str, Any]:
+    """A decoder without dropout: embedding, `layers` blocks, tied output. `rms`: for RMS norm,
+    which has no shift."""
     rng = np.random.default_rng(0)
     names = ("qkv", "proj", "up", "down")
     shapes = ((width, 3 * width), (width, width), (width, 4 * width), (4 * width, width))
@@ -96,7 +104,8 @@ def transformer_params(layers: int, width: int, vocabulary: int = 64) -> dict[st
     for _ in range(layers):
         block = dict(zip(names, _arrays(rng, *shapes), strict=True))
         for norm in ("norm1", "norm2"):
-            block[norm] = (jax.numpy.ones(width), jax.numpy.zeros(width))
+            scale, shift = jax.numpy.ones(width), jax.numpy.zeros(width)
+            block[norm] = (scale,) if rms else (scale, shift)
         blocks.append(block)
     (embedding,) = _arrays(rng, (vocabulary, width))
     return {"embedding": embedding, "blocks": blocks}
@@ -107,7 +116,9 @@ def transformer_loss(lib: Library, heads: int = 4, scanned: bool = False) -> Cal
     parameters of the blocks are stacked, and a scan runs over them."""
     jnp, nn = lib.np, lib.nn
 
-    def norm(x, scale, shift):
+    def norm(x, scale, shift=None):
+        if shift is None:
+            return x / jnp.sqrt(jnp.mean(x**2, axis=-1, keepdims=True) + 1e-5) * scale
         mean = jnp.mean(x, axis=-1, keepdims=True)
         var = jnp.mean((x - mean) ** 2, axis=-1, keepdims=True)
         return (x - mean) / jnp.sqrt(var + 1e-5) * scale + shift
@@ -141,15 +152,19 @@ def transformer_loss(lib: Library, heads: int = 4, scanned: bool = False) -> Cal
     return loss
 
 
-def sgd_step(lib: Library, loss: Callable[..., Any], rate: float = 0.1) -> Callable[..., Any]:
-    """A jitted training step: parameters and batch to new parameters and loss."""
+def training_step(lib: Library, loss: Callable[..., Any], rate: float = 0.1) -> Callable[..., Any]:
+    """Parameters and batch to new parameters and loss."""
 
-    @lib.ft.jit
     def step(params, *batch):
         value, grads = lib.ft.value_and_grad(loss)(params, *batch)
         return jax.tree.map(lambda p, g: p - rate * g, params, grads), value
 
     return step
+
+
+def sgd_step(lib: Library, loss: Callable[..., Any], rate: float = 0.1) -> Callable[..., Any]:
+    """A jitted training step."""
+    return lib.ft.jit(training_step(lib, loss, rate))
 
 
 def rnn_params(inputs: int = 32, width: int = 128) -> dict[str, jax.Array]:

@@ -1,0 +1,155 @@
+"""`python -m benchmarks options [--rows WORD] [--repeats N]`: what XLA hands to YNNPACK on a CPU.
+
+The training steps of `training`, compiled by functrans under each set of the option that decides
+it, beside JAX's step as it is; then what the programs hold, to choose a set by. No set is the best
+one everywhere, and a wrong one costs up to three times.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+import functrans as ft
+from benchmarks.models import JAX, OURS
+from benchmarks.simulators import Function
+from benchmarks.small_loops import difference
+from benchmarks.training import ROUNDING, Program, programs
+from functrans.ir.program import Equation
+
+SECONDS = 12.0  # of measurements of a program; each side is called `repeats` times at least
+OPTION = "xla_cpu_experimental_ynn_fusion_type"
+SETS: dict[str, tuple[str, ...] | None] = {
+    "default": None,
+    "nothing": (),
+    "REDUCE": ("REDUCE",),
+    "single DOT + REDUCE": ("INDIVIDUAL_DOT", "REDUCE"),  # the default without convolutions
+    "DOT + REDUCE": ("DOT", "REDUCE"),
+    "ELTWISE": ("ELTWISE",),
+    "all three": ("DOT", "REDUCE", "ELTWISE"),
+}
+
+
+@dataclass(frozen=True)
+class Line:
+    """A program under each set and in JAX: ms of a call, and how far results are from the default's
+    at most, which is a `failure` if they are far; `holds`: what its optimised program is made of.
+    """
+
+    name: str
+    median: dict[str, float]
+    fastest: dict[str, float]
+    threads: dict[str, float]  # the median of what all threads together took
+    difference: float
+    holds: dict[str, float]
+    failure: str | None
+
+
+def under(chosen: tuple[str, ...] | None) -> dict[str, Any] | None:
+    """The options of a compilation that hands these kinds of fusions to YNNPACK."""
+    if chosen is None:
+        return None
+    return {OPTION: ",".join(f"LIBRARY_FUSION_TYPE_{kind}" for kind in chosen)}
+
+
+def measured(program: Program, repeats: int) -> Line:
+    """The row of a program, all its sides in turn."""
+    args = program.arrays()
+    step = program.make(OURS)
+    jits = {name: ft.jit(step, compiler_options=under(chosen)) for name, chosen in SETS.items()}
+    jits["JAX"] = jax.jit(program.make(JAX))
+    results = [program.result(jit(*args)) for jit in jits.values()]
+    clock, threads = (dict(zip(jits, t, strict=True)) for t in timed(jits.values(), args, repeats))
+    off = max(difference(result, results[0]) for result in results[1:])
+    return Line(
+        program.name,
+        {name: statistics.median(t) for name, t in clock.items()},
+        {name: min(t) for name, t in clock.items()},
+        {name: statistics.median(t) for name, t in threads.items()},
+        off,
+        held(jits["default"].program(*args)),
+        None if off <= ROUNDING else f"WRONG: differs by {off:.1e} of the largest number",
+    )
+
+
+def timed(
+    jits: Collection[Function], args: tuple[Any, ...], repeats: int
+) -> tuple[list[list[float]], list[list[float]]]:
+    """Milliseconds of single calls in turn, forth and back: by the clock, and of all threads."""
+    clock: list[list[float]] = [[] for _ in jits]
+    threads: list[list[float]] = [[] for _ in jits]
+    sides = list(zip(jits, clock, threads, strict=True))
+    gc.collect()
+    end = time.perf_counter() + SECONDS
+    while len(clock[0]) < repeats or time.perf_counter() < end:
+        for jitted, by_clock, of_threads in sides:
+            start, work = time.perf_counter(), time.process_time()
+            jax.block_until_ready(jitted(*args))
+            by_clock.append((time.perf_counter() - start) * 1e3)
+            of_threads.append((time.process_time() - work) * 1e3)
+        sides.reverse()
+    return clock, threads
+
+
+def held(program: Any) -> dict[str, float]:
+    """What a rule could look at: how many equations of which kind, and the FLOPs of products."""
+    equations = list(_equations(program))
+    kinds = [e.primitive.name for e in equations]
+    products = sorted(_flops(e) for e in equations if e.primitive.name == "dot_general")
+    return {
+        "equations": len(equations),
+        "convolutions": kinds.count("conv_general_dilated"),
+        "loops": kinds.count("scan") + kinds.count("while"),
+        "reductions": sum(kind.startswith("reduce_") for kind in kinds),
+        "products": len(products),
+        "median MFLOP": statistics.median(products or [0]) / 1e6,
+        "largest MFLOP": max(products, default=0) / 1e6,
+    }
+
+
+def _equations(program: Any) -> Iterator[Equation]:
+    for e in program.equations:
+        yield e
+        for inner in e.programs:
+            yield from _equations(inner)
+
+
+def _flops(e: Equation) -> int:
+    types = [[v.type for v in side] for side in (e.inputs, e.outputs)]
+    return e.primitive.cost(*types, **e.params).flops
+
+
+def markdown(head: list[str], rows: list[list[str]]) -> str:
+    ruled = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(row)} |" for row in ruled)
+
+
+def run(rows: str = "", repeats: int = 15) -> list[Line]:
+    """Measure the rows whose name holds `rows`, and print both tables."""
+    jax.config.update("jax_enable_compilation_cache", False)
+    lines = []
+    for program in programs(rows):
+        lines.append(measured(program, repeats))
+        print(f"{program.name}, ms: {lines[-1].median}", flush=True)
+    times = [
+        [
+            line.name,
+            *[
+                f"{line.median[side]:.3g} ({line.fastest[side]:.3g}; {line.threads[side]:.3g})"
+                for side in line.median
+            ],
+            f"{line.difference:.0e}" + (f" **{line.failure}**" if line.failure else ""),
+        ]
+        for line in lines
+    ]
+    print(f"\nmilliseconds, median (fastest; of all threads); JAX {jax.__version__}\n")
+    print(markdown(["training step", *SETS, "JAX", "difference"], times))
+    holds = [[line.name, *[f"{n:.4g}" for n in line.holds.values()]] for line in lines]
+    print(f"\n{markdown(['program', *(lines[0].holds if lines else ())], holds)}")
+    return lines

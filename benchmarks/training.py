@@ -1,0 +1,182 @@
+"""`python -m benchmarks training [--rows WORD] [--repeats N]`: whole training steps.
+
+Models as people train them, each written once and compiled by both libraries: a gradient and a step
+of SGD in float32, and whether the steps agree.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import functrans as ft
+from benchmarks import training_models as models
+from benchmarks.models import JAX, OURS, Library, mlp_params, training_step
+from benchmarks.recurrences import gated_params
+from benchmarks.simulators import Function, normal
+from benchmarks.small_loops import difference, geometric_mean
+from benchmarks.timing import Side, quartiles, turns
+
+TURN = 0.005  # seconds of calls in one measurement
+# What sums in another order may change, relative to an array's largest number: a relu lets a number
+# through or not that is 0 but for rounding.
+ROUNDING = 1e-2
+
+
+@dataclass(frozen=True)
+class Program:
+    """What is compiled, and what it is called with; `moves`: its result begins with a new version
+    of its first argument, and what it changes there is what has to agree."""
+
+    name: str
+    make: Callable[[Library], Function]
+    args: tuple[Any, ...]
+    moves: bool = True
+
+    def arrays(self) -> tuple[Any, ...]:
+        """The arguments, with numbers in float32."""
+        return jax.tree.map(
+            lambda a: jnp.asarray(a, "float32" if a.dtype.kind == "f" else a.dtype), self.args
+        )
+
+    def result(self, out: Any) -> Any:
+        """The part of its result that has to agree."""
+        if not self.moves:
+            return out
+        params, value = out
+        return jax.tree.map(lambda new, old: np.subtract(new, old), params, self.arrays()[0]), value
+
+
+@dataclass
+class Line:
+    """One line of the table; times in ms, `ratio` and its kin are ours / JAX's."""
+
+    name: str
+    ours: float = math.nan
+    peer: float = math.nan
+    ratio: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    fastest: float = math.nan  # of the fastest measurements, which a busy machine disturbs least
+    difference: float = math.nan
+    failure: str | None = None
+
+
+# --- the programs ---------------------------------------------------------------------------------
+
+
+def trained(name: str, loss: Callable[[Library], Function], *args: Any) -> Program:
+    """A step of SGD on the loss."""
+    return Program(name, lambda lib: training_step(lib, loss(lib)), args)
+
+
+def transformers() -> Iterator[Program]:
+    tokens = models.integers(512, 8, 65)
+    yield trained("GPT, layer norm", models.gpt, models.gpt_params(rms=False), tokens)
+    yield trained("GPT, RMS norm", models.gpt, models.gpt_params(rms=True), tokens)
+
+
+def vision() -> Iterator[Program]:
+    for layout in ("NCHW", "NHWC"):
+        loss, params = partial(models.resnet, layout=layout), models.resnet_params(layout)
+        yield trained(f"ResNet, {layout}", loss, params, *models.images(layout))
+    yield trained("MobileNet", models.mobilenet, models.mobilenet_params(), *models.images())
+
+
+def structures() -> Iterator[Program]:
+    yield trained("LSTM, 64 steps", models.lstm, gated_params(4, 64, 128), normal(32, 64, 64))
+    yield trained("graph net", models.graph_net, models.graph_params(), *models.graph())
+    tokens = normal(256, 64), normal(256, 64, seed=1)
+    for about, loss in (("soft", models.soft_experts), ("top-1", models.routed_experts)):
+        yield trained(f"mixture of experts, {about}", loss, models.expert_params(), *tokens)
+
+
+def dense() -> Iterator[Program]:
+    pictures = np.random.default_rng(0).uniform(size=(128, models.PICTURE))
+    yield trained("VAE", models.vae, models.vae_params(), pictures, normal(128, models.LATENT))
+    points = np.random.default_rng(0).uniform(-1, 1, (200, 2))
+    for about, how in (("grad of grad", models.by_reverse), ("jvp of jvp", models.by_forward)):
+        loss = partial(models.pinn, derivatives=how)
+        yield trained(f"PINN, {about}", loss, mlp_params((2, 32, 32, 32, 1)), points)
+    yield trained("MAML", models.maml, mlp_params((4, 64, 64, 1)), *models.tasks())
+    args = mlp_params((8, 64, 64, 1)), normal(64, 8), normal(64, seed=1)
+    yield Program("NTK", models.ntk_step, args, moves=False)
+
+
+GROUPS = (transformers, vision, structures, dense)
+
+
+def programs(rows: str) -> list[Program]:
+    """Those whose name holds the word."""
+    return [program for group in GROUPS for program in group() if rows in program.name]
+
+
+# --- measurement ----------------------------------------------------------------------------------
+
+
+def side(jitted: Function, args: tuple[Any, ...]) -> Side:
+    """A compiled function to be timed, as many calls at a time as fill a turn."""
+
+    def run() -> Any:
+        return jax.block_until_ready(jitted(*args))
+
+    def seconds() -> float:
+        start = time.perf_counter()
+        run()
+        return time.perf_counter() - start
+
+    return run, max(1, round(TURN / min(seconds() for _ in range(4)))), None
+
+
+def measured(program: Program, repeats: int) -> Line:
+    """The row of a program."""
+    args = program.arrays()
+    jits = [ft.jit(program.make(OURS)), jax.jit(program.make(JAX))]
+    ours, peer = (program.result(jit(*args)) for jit in jits)
+    line = Line(program.name, difference=difference(ours, peer))
+    if not line.difference <= ROUNDING:
+        line.failure = f"WRONG: differs by {line.difference:.1e} of the largest number"
+    times = turns([side(jit, args) for jit in jits], repeats)
+    line.low, line.ratio, line.high = quartiles([a / b for a, b in zip(*times, strict=True)])
+    line.fastest = min(times[0]) / min(times[1])
+    line.ours, line.peer = (statistics.median(t) * 1e3 for t in times)
+    return line
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+HEADER = """\
+| training step | functrans, ms | JAX, ms | ratio (quartiles) | fastest | difference |
+|---|---:|---:|---:|---:|---:|"""
+
+
+def shown(line: Line) -> str:
+    """The line as Markdown."""
+    text = (
+        f"| {line.name} | {line.ours:.4g} | {line.peer:.4g} | {line.ratio:.3f} "
+        f"({line.low:.3f}-{line.high:.3f}) | {line.fastest:.3f} | {line.difference:.0e} |"
+    )
+    return text if line.failure is None else f"{text} **{line.failure}**"
+
+
+def run(rows: str = "", repeats: int = 15) -> list[Line]:
+    """Measure the rows whose name holds `rows`, and print the table line by line."""
+    jax.config.update("jax_enable_compilation_cache", False)
+    print(HEADER, flush=True)
+    lines = []
+    for program in programs(rows):
+        lines.append(measured(program, repeats))
+        print(shown(lines[-1]), flush=True)
+    mean = geometric_mean([line.ratio for line in lines])
+    fastest = geometric_mean([line.fastest for line in lines])
+    print(f"\ngeometric mean of {len(lines)} ratios: {mean:.3f}; of the fastest: {fastest:.3f}")
+    return lines
