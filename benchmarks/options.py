@@ -101,16 +101,26 @@ def held(program: Any) -> dict[str, float]:
     """What a rule could look at: how many equations of which kind, and the FLOPs of products."""
     equations = list(_equations(program))
     kinds = [e.primitive.name for e in equations]
-    products = sorted(_flops(e) for e in equations if e.primitive.name == "dot_general")
+    convolutions = [e for e in equations if e.primitive.name == "conv_general_dilated"]
+    products = [e for e in equations if e.primitive.name == "dot_general"]
+    flops = [_flops(e) for e in products]
     return {
         "equations": len(equations),
-        "convolutions": kinds.count("conv_general_dilated"),
         "loops": kinds.count("scan") + kinds.count("while"),
         "reductions": sum(kind.startswith("reduce_") for kind in kinds),
+        "convolutions": len(convolutions),
+        "of groups": sum(map(_batched, convolutions)),
         "products": len(products),
-        "median MFLOP": statistics.median(products or [0]) / 1e6,
-        "largest MFLOP": max(products, default=0) / 1e6,
+        "batched": sum(map(_batched, products)),
+        "median MFLOP": statistics.median(flops or [0]) / 1e6,
+        "largest MFLOP": max(flops, default=0) / 1e6,
     }
+
+
+def _batched(e: Equation) -> bool:
+    """Whether an axis stands in both operands and in the result, and no window moves along it."""
+    shared = set(e.params["lhs"]) & set(e.params["rhs"]) & set(e.params["out"])
+    return bool(shared - set(e.params.get("spatial", ())))
 
 
 def _equations(program: Any) -> Iterator[Equation]:
