@@ -11,6 +11,7 @@ from functrans.ir.source import location
 from functrans.ir.text import with_nested
 from functrans.primitives.contraction import dot_general
 from functrans.primitives.convolution import conv_general_dilated
+from functrans.primitives.reduction import Reduction
 
 # A transformer's step: so many products, half of them of so many floating point operations.
 MANY, LARGE = 40, 16_000_000
@@ -38,10 +39,11 @@ def _wanted(program: Program) -> Wanted | None:
     equations = [e for p in with_nested(program) for e in p.equations]
     convolutions = [e for e in equations if e.primitive is conv_general_dilated]
     products = [e for e in equations if e.primitive is dot_general]
-    if convolutions and not any(map(_has_groups, convolutions)):
-        return Wanted("all but convolutions", convolutions[0], "convolutions without groups")
+    sums = [e for e in equations if isinstance(e.primitive, Reduction)]
     if convolutions:  # with groups each set takes half as long again
-        return None
+        if any(map(_has_groups, convolutions)) or len(sums) <= len(convolutions):
+            return None
+        return Wanted("all but convolutions", convolutions[0], "normalised convolutions")
     if len(products) >= MANY and statistics.median(map(_flops, products)) >= LARGE:
         return Wanted("products and sums", products[0], "many large products")
     return None
