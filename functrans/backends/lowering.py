@@ -121,7 +121,7 @@ class Lowering:
         if not self.on_this_cpu:
             return self.call(program, operands)
         one_kernel.lowered(program)
-        firsts = one_kernel.first_types(operands)
+        firsts = one_kernel.first_types([self.type(t) for t in program.in_types])
         results = [self.type(t) for t in program.out_types]
         name = self._declare(program, firsts)
         made = one_kernel.call(name, [*results, *firsts], operands)

@@ -122,9 +122,9 @@ def call(name: Any, results: Sequence[Any], operands: Sequence[Any]) -> Any:
     return made
 
 
-def first_types(operands: Any) -> list[Any]:
-    """The types of `first_elements` of these operands: one for each element type."""
-    kinds = [x.type.element_type for x in operands]
+def first_types(types: Sequence[Any]) -> list[Any]:
+    """The types of `first_elements` of operands of these: one for each element type."""
+    kinds = [t.element_type for t in types]
     return [ir.RankedTensorType.get([kinds.count(k)], k) for k in dict.fromkeys(kinds)]
 
 

@@ -47,8 +47,8 @@ class Report:
 
     steps  : a Step per pass, in order
     before : the program as it was traced;  after : as it is lowered
-    kernels: the loops and stretches of small operations that are one kernel on a CPU, and the
-             loops that are not, with the obstacle (`Group`s of passes/kernels.py)
+    loops  : of each loop what keeps it from being one kernel on a CPU, None if it is one; loops in
+             a kernel are part of it (passes/kernels.py)
     options: which options of XLA it wants there (passes/wanted_options.py); None: JAX's default
     """
 
@@ -56,7 +56,7 @@ class Report:
         self.steps = steps
         self.before = before
         self.after = after
-        self.kernels = list(kernels.choices(after))
+        self.loops = list(kernels.choices(after))
         self.options = wanted(after)
 
     def __str__(self) -> str:
@@ -71,14 +71,12 @@ class Report:
         text = [lines[0], *lines[-1:]]
         for step, line in zip(self.steps, lines[1:], strict=False):
             text[-1:-1] = [line, *_described(step.rewrites)]
-        if self.kernels:
-            text.append("kernels, on a CPU")
-        for group in self.kernels:
-            n = len(group.equations)
-            what = "one kernel" if n == 1 else f"one kernel of {n} operations"
-            what = what if group.is_kernel else "not one kernel"
-            text.append(f"    {what}: {_place(group.equations[0])}")
-            text += [] if group.obstacle is None else [f"        {group.obstacle}"]
+        if self.loops:
+            text.append("loops, on a CPU")
+        for loop, obstacle in self.loops:
+            is_one = "one kernel" if obstacle is None else "not one kernel"
+            text.append(f"    {is_one}: {_place(loop)}")
+            text += [] if obstacle is None else [f"        {obstacle}"]
         text += [] if self.options is None else [f"options, on a CPU\n    {self.options}"]
         return "\n".join([line.rstrip() for line in text])
 

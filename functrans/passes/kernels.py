@@ -1,5 +1,4 @@
-"""Loops of small operations, each put behind one call that XLA:CPU compiles into one kernel; and
-stretches of many small operations without a loop.
+"""Loops of small operations, each put behind one call that XLA:CPU compiles into one kernel.
 
     scan[...] *operands   ->   one_kernel[program] *operands
 
@@ -22,16 +21,15 @@ import functools
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
 from math import prod
 from typing import Any, NamedTuple
 
 import jax
 
-from functrans.ir.program import PRIMITIVES, Equation, Literal, Program, Var
+from functrans.ir.program import Equation, Literal, Program, Var
 from functrans.ir.source import location
 from functrans.ir.types import ArrayType
-from functrans.passes.kernel_forms import FORMS, SCATTERS
+from functrans.passes.kernel_forms import FORMS
 from functrans.passes.rewrite import everywhere, uses
 from functrans.primitives.call import one_kernel
 from functrans.primitives.dynamic_slice import dynamic_slice, dynamic_update_slice
@@ -45,14 +43,10 @@ from functrans.trace import bind, evaluate, stage
 # Elements that one operation may read or write. Above, XLA divides the work among threads; a sum of
 # as many it hands to a library.
 SMALL = 4096
-# Operations of a stretch that is a kernel. Fewer are fused by XLA as well; of more the compiler
-# takes longer than of their parts.
-MANY, TOO_MANY = 100, 2000
 
 LOOPS = (scan, while_loop)
 _KEPT = "kernels"  # in Program.cache: the program after this pass
 _READ_IN_PART = (dynamic_slice, gather)  # of the first operand
-_WRITTEN_IN_PART = {dynamic_update_slice, *map(PRIMITIVES.__getitem__, SCATTERS)}
 _KEYS = "key<fry>"  # other generators' bits are made by a call of XLA's
 _OBSTACLE = "obstacle"  # in Program.cache: what keeps it from being part of a kernel
 
@@ -72,11 +66,12 @@ def kernels(program: Program, can_be: Callable[[Program], bool] | None = None) -
     key = _KEPT, can_be is None, len(_REFUSED)
     found = program.cache.get(key)
     if found is None:
-        found, groups = program, list(_groups(program))
-        if any([group.is_kernel for group in groups]):
+        found = program
+        if any([e.primitive in LOOPS for e in program.equations]):
             read = uses(program)
-            equations = [_behind_a_call(group, read, can_be) for group in groups]
-            found = program.replace(equations=list(chain(*equations)))
+            equations = [_behind_a_call(e, read, can_be) for e in program.equations]
+            if equations != program.equations:
+                found = program.replace(equations=equations)
         program.cache[key] = found
     return found
 
@@ -110,24 +105,21 @@ def name_of(program: Program) -> str:
 
 
 def _behind_a_call(
-    group: Group, read: Counter, can_be: Callable[[Program], bool] | None
-) -> Sequence[Equation]:
+    e: Equation, read: Counter, can_be: Callable[[Program], bool] | None
+) -> Equation:
     """`read`: how often each value is read in the whole program."""
-    equations = group.equations
-    made = [v for e in equations for v in e.outputs]
-    inside = Counter([v for e in equations for v in e.inputs])
-    outputs = [v for v in made if read[v] > inside[v]]
-    if not group.is_kernel or not outputs:
-        return equations
-    own = {*made}
-    given = dict.fromkeys([v for v in inside if v.__class__ is not Literal and v not in own])
-    alone = Program(given, equations, outputs, name=f"kernel_{equations[0].primitive.name}")
+    if e.primitive not in LOOPS or why_not(e) is not None:
+        return e
+    outputs = [v for v in e.outputs if read[v]]
+    if not outputs:
+        return e
+    given = dict.fromkeys([v for v in e.inputs if v.__class__ is not Literal])
+    alone = Program(given, [e], outputs, name=f"loop_{e.primitive.name}")
     alone = everywhere(_in_forms, alone, _KEPT)
     if (_REFUSED and name_of(alone) in _REFUSED) or (can_be is not None and not can_be(alone)):
-        return equations
-    first = equations[0]
+        return e
     params = {"program": alone}
-    return [Equation(one_kernel, (*given,), tuple(outputs), params, first.source, first.origin)]
+    return Equation(one_kernel, (*given,), tuple(outputs), params, e.source, e.origin)
 
 
 def _in_forms(program: Program) -> Program:
@@ -157,63 +149,22 @@ class Obstacle(NamedTuple):
         return f"{self.equation.primitive.name} {self.problem}, at {location(self.equation.source)}"
 
 
-class Group(NamedTuple):
-    """Equations that follow each other: a loop, or a stretch of others.
+class Loop(NamedTuple):
+    """A loop, and what keeps it from being one kernel: None if it is one."""
 
-    is_kernel : do they become one kernel?
-    obstacle  : of a loop, why not
-    """
-
-    equations: Sequence[Equation]
-    is_kernel: bool
-    obstacle: Obstacle | None = None
+    equation: Equation
+    obstacle: Obstacle | None
 
 
-def choices(program: Program) -> Iterator[Group]:
-    """The loops, outermost first, and the stretches that are kernels."""
-    for group in _groups(program):
-        if group.is_kernel or group.obstacle is not None:
-            yield group
-        if not group.is_kernel:
-            for inner in [p for e in group.equations for p in e.programs]:
-                yield from choices(inner)
-
-
-def _groups(program: Program) -> Iterator[Group]:
-    """The equations of a program in their order, in groups."""
-    stretch: list[Equation] = []
-    work = 0
-
-    def ended() -> Iterator[Group]:
-        nonlocal stretch, work
-        if stretch:
-            yield Group(stretch, MANY <= work <= TOO_MANY)
-        stretch, work = [], 0
-
+def choices(program: Program) -> Iterator[Loop]:
+    """The loops that are looked at, outermost first."""
     for e in program.equations:
+        obstacle = why_not(e) if e.primitive in LOOPS else None
         if e.primitive in LOOPS:
-            yield from ended()
-            obstacle = why_not(e)
-            yield Group([e], obstacle is None, obstacle)
-        elif _fits(e):
-            stretch.append(e)
-            work += not isinstance(e.primitive, Structural)
-        else:
-            yield from ended()
-            yield Group([e], False)
-    yield from ended()
-
-
-def _fits(e: Equation) -> bool:
-    """`why_not(e) is None`, in a fraction of the time for almost all equations."""
-    primitive = e.primitive
-    if primitive not in _WRITTEN_IN_PART and not primitive.holds_programs:
-        for v in e.outputs:
-            if not 0 < _size(v.type) <= SMALL:
-                return False
-        if isinstance(primitive, Elementwise):
-            return True
-    return why_not(e) is None
+            yield Loop(e, obstacle)
+        if e.primitive not in LOOPS or obstacle is not None:
+            for inner in e.programs:
+                yield from choices(inner)
 
 
 @functools.lru_cache(4096)
