@@ -163,6 +163,7 @@ WAYS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", WAYS)
 def test_transformations(name: str):
     f = WAYS[name]
@@ -248,6 +249,7 @@ def refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Any:
     ft.clear_caches()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "run",
     [
