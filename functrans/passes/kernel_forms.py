@@ -35,7 +35,6 @@ from functrans.primitives.shape import (
     broadcast_to_axis,
     reshape,
     slice_axis,
-    transpose,
     without,
 )
 from functrans.primitives.transcendental import sqrt
@@ -77,21 +76,18 @@ class Form:
 def _product(x: Any, y: Any, *, lhs: Values, rhs: Values, out: Values, **how: Any) -> Any:
     """The sum of the products, each element of the result from the first to the last. Few terms are
     added one after the other, whole results at once: of large reductions a library takes its part.
-    """
-    summed = [n for n in lhs if n not in out]
-    if not summed:
-        return _multiplied(x, y, lhs, rhs, out)
+    Products without a sum are no library's."""
+    summed = tuple([n for n in lhs if n not in out])
     if _are_few(summed, lhs, rhs, typeof(x).shape):
         (name,) = summed
         i, j = lhs.index(name), rhs.index(name)
-        left, right = [n for n in lhs if n != name], [n for n in rhs if n != name]
-        terms = [
-            _multiplied(_at(x, i, k), _at(y, j, k), left, right, out)
-            for k in range(typeof(x).shape[i])
-        ]
+        axes = {"lhs": without(lhs, i), "rhs": without(rhs, j), "out": out}
+        size = typeof(x).shape[i]
+        terms = [dot_general(_at(x, i, k), _at(y, j, k), **axes) for k in range(size)]
         return functools.reduce(add, terms)
-    made = _multiplied(x, y, lhs, rhs, [*out, *summed])
-    return reduce_sum(made, axes=tuple(range(len(out), len(out) + len(summed))))
+    made = dot_general(x, y, lhs=lhs, rhs=rhs, out=(*out, *summed))
+    last = tuple(range(len(out), len(out) + len(summed)))
+    return reduce_sum(made, axes=last) if summed else made
 
 
 def _are_few(summed: Values, lhs: Values, rhs: Values, shape: tuple[int, ...]) -> bool:
@@ -104,21 +100,6 @@ def _are_few(summed: Values, lhs: Values, rhs: Values, shape: tuple[int, ...]) -
 def _at(x: Any, axis: int, i: int) -> Any:
     """x at one place along an axis."""
     return reshape(slice_axis(x, axis, i, i + 1), shape=without(typeof(x).shape, axis))
-
-
-def _multiplied(x: Any, y: Any, lhs: Values, rhs: Values, out: Values) -> Any:
-    """Products of elements, no sums."""
-    size = dict(zip((*lhs, *rhs), (*typeof(x).shape, *typeof(y).shape), strict=True))
-    shape = tuple([size[n] for n in out])
-
-    def spread(value: Any, axes: Values) -> Any:
-        order = sorted(range(len(axes)), key=lambda i: out.index(axes[i]))
-        if order != [*range(len(axes))]:
-            value = transpose(value, permutation=tuple(order))
-        at = tuple([out.index(axes[i]) for i in order])
-        return broadcast_in_dim(value, shape=shape, dimensions=at)
-
-    return mul(spread(x, lhs), spread(y, rhs))
 
 
 def _is_plain(e: Equation) -> bool:
@@ -149,14 +130,12 @@ def _axes(e: Equation, operand: int) -> Values:
 
 
 def _rows(x: Any) -> list[Any]:
-    *stack, n, m = typeof(x).shape
-    parts = [slice_axis(x, len(stack), i, i + 1) for i in range(n)]
-    return [reshape(part, shape=(*stack, m)) for part in parts]
+    axis = typeof(x).ndim - 2
+    return [_at(x, axis, i) for i in range(typeof(x).shape[axis])]
 
 
 def _element(row: Any, j: int) -> Any:
-    shape = typeof(row).shape
-    return reshape(slice_axis(row, len(shape) - 1, j, j + 1), shape=shape[:-1])
+    return _at(row, typeof(row).ndim - 1, j)
 
 
 def _along(element: Any, row: Any) -> Any:
@@ -273,23 +252,23 @@ def _solve(a: Any, lu: Any, order: Any, b: Any, *, transposed: bool) -> Any:
 def _cholesky(x: Any) -> Any:
     rows = _rows(x)
     n = len(rows)
-    l: list[list[Any]] = []  # noqa: E741 - its name
+    factor: list[list[Any]] = []
     positive = None
     for i in range(n):
         row: list[Any] = []
         for j in range(i + 1):
             rest = _element(rows[i], j)
             for k in range(j):
-                rest = sub(rest, mul(row[k], (l[j] if j < i else row)[k]))
+                rest = sub(rest, mul(row[k], (factor[j] if j < i else row)[k]))
             if j < i:
-                row.append(div(rest, l[j][j]))
+                row.append(div(rest, factor[j][j]))
             else:
                 here = gt(rest, full_like(rest, 0))
                 positive = here if positive is None else and_(positive, here)
                 row.append(sqrt(rest))
-        l.append(row)
-    zero = full_like(l[0][0], 0)
-    made = _stacked([_stacked([*row, *[zero] * (n - len(row))], -1) for row in l], -2)
+        factor.append(row)
+    zero = full_like(factor[0][0], 0)
+    made = _stacked([_stacked([*row, *[zero] * (n - len(row))], -1) for row in factor], -2)
     nan = lower_part(full_like(made, np.nan))
     spread = broadcast_in_dim(
         positive, shape=typeof(made).shape, dimensions=tuple(range(typeof(positive).ndim))

@@ -159,18 +159,13 @@ class Loop(NamedTuple):
 def choices(program: Program) -> Iterator[Loop]:
     """The loops that are looked at, outermost first."""
     for e in program.equations:
-        obstacle = why_not(e) if e.primitive in LOOPS else None
         if e.primitive in LOOPS:
-            yield Loop(e, obstacle)
-        if e.primitive not in LOOPS or obstacle is not None:
-            for inner in e.programs:
-                yield from choices(inner)
-
-
-@functools.lru_cache(4096)
-def _size(t: ArrayType) -> int:
-    """Elements; none are counted of keys whose bits are made by a call of XLA's."""
-    return 0 if "key" in str(t.dtype) != _KEYS else prod(t.shape)
+            loop = Loop(e, why_not(e))
+            yield loop
+            if loop.obstacle is None:
+                continue
+        for inner in e.programs:
+            yield from choices(inner)
 
 
 def why_not(e: Equation) -> Obstacle | None:
@@ -191,6 +186,12 @@ def why_not(e: Equation) -> Obstacle | None:
     if not e.primitive.holds_programs and (n := _elements(e)) >= _limit(e):
         return Obstacle(e, f"works on {n} elements")
     return None
+
+
+@functools.lru_cache(4096)
+def _size(t: ArrayType) -> int:
+    """Elements; none are counted of keys whose bits are made by a call of XLA's."""
+    return 0 if "key" in str(t.dtype) != _KEYS else prod(t.shape)
 
 
 def _has_elements(e: Equation) -> bool:
