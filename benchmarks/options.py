@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import statistics
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,9 @@ from benchmarks.simulators import Function
 from benchmarks.small_loops import difference
 from benchmarks.training import ROUNDING, Program, programs
 from functrans.ir.program import Equation
+from functrans.ir.text import with_nested
+from functrans.passes.wanted_options import flops_of
+from functrans.primitives.convolution import is_group
 
 SECONDS = 12.0  # of measurements of a program; each side is called `repeats` times at least
 OPTION = "xla_cpu_experimental_ynn_fusion_type"
@@ -51,10 +54,11 @@ class Line:
     failure: str | None
 
 
-def under(chosen: tuple[str, ...] | None) -> dict[str, Any] | None:
-    """The options of a compilation that hands these kinds of fusions to YNNPACK."""
+def under(chosen: tuple[str, ...] | None) -> dict[str, Any]:
+    """The options of a compilation that hands these kinds of fusions to YNNPACK; none: JAX's
+    default, which says too that functrans is not to choose."""
     if chosen is None:
-        return None
+        return {}
     return {OPTION: ",".join(f"LIBRARY_FUSION_TYPE_{kind}" for kind in chosen)}
 
 
@@ -99,11 +103,11 @@ def timed(
 
 def held(program: Any) -> dict[str, float]:
     """What a rule could look at: how many equations of which kind, and the FLOPs of products."""
-    equations = list(_equations(program))
+    equations = [e for p in with_nested(program) for e in p.equations]
     kinds = [e.primitive.name for e in equations]
     convolutions = [e for e in equations if e.primitive.name == "conv_general_dilated"]
     products = [e for e in equations if e.primitive.name == "dot_general"]
-    flops = [_flops(e) for e in products]
+    flops = [flops_of(e) for e in products]
     return {
         "equations": len(equations),
         "loops": kinds.count("scan") + kinds.count("while"),
@@ -119,20 +123,8 @@ def held(program: Any) -> dict[str, float]:
 
 def _batched(e: Equation) -> bool:
     """Whether an axis stands in both operands and in the result, and no window moves along it."""
-    shared = set(e.params["lhs"]) & set(e.params["rhs"]) & set(e.params["out"])
-    return bool(shared - set(e.params.get("spatial", ())))
-
-
-def _equations(program: Any) -> Iterator[Equation]:
-    for e in program.equations:
-        yield e
-        for inner in e.programs:
-            yield from _equations(inner)
-
-
-def _flops(e: Equation) -> int:
-    types = [[v.type for v in side] for side in (e.inputs, e.outputs)]
-    return e.primitive.cost(*types, **e.params).flops
+    params = {"spatial": (), **e.params}
+    return any(is_group(params, name) for name in params["lhs"])
 
 
 def markdown(head: list[str], rows: list[list[str]]) -> str:

@@ -15,6 +15,7 @@ from jax.extend.mlir import ir
 from jax.extend.mlir.dialects import stablehlo as hlo
 
 from functrans.ir.types import ArrayType, dtype_class
+from functrans.primitives.convolution import is_group
 
 # Up to this many bytes of consecutive results XLA:CPU folds with vector instructions; above it
 # takes result by result and strides through memory for each.
@@ -130,7 +131,7 @@ def has_few_places(y: ArrayType, t: ArrayType, axes: dict[str, Any]) -> bool:
     kernel = dict(zip(axes["rhs"], y.shape, strict=True))
     size = dict(zip(axes["out"], t.shape, strict=True))
     places = prod([size[n] for n in axes["spatial"]])
-    groups = prod([n for name, n in size.items() if _is_group(axes, name)])
+    groups = prod([n for name, n in size.items() if is_group(axes, name)])
     window = prod([kernel[n] for n in axes["spatial"]])
     return places <= min(_PLACES, window) and groups >= _GROUPS and (
         t.size >= _PRODUCTS * places * groups
@@ -143,7 +144,7 @@ def by_places(x: jax.Array, y: jax.Array, sizes: Sequence[int], axes: dict[str, 
     lhs, rhs, out, spatial = (list(axes[name]) for name in ("lhs", "rhs", "out", "spatial"))
     kernel = dict(zip(rhs, y.shape, strict=True))
     sums = [n for n in lhs if n in rhs and (n in spatial or n not in out)]
-    groups = [n for n in lhs if _is_group(axes, n)]
+    groups = [n for n in lhs if is_group(axes, n)]
     numbers = (
         ([lhs.index(n) for n in sums], [rhs.index(n) for n in sums]),
         ([lhs.index(n) for n in groups], [rhs.index(n) for n in groups]),
@@ -166,8 +167,3 @@ def by_places(x: jax.Array, y: jax.Array, sizes: Sequence[int], axes: dict[str, 
     kept = [n for side in (lhs, rhs) for n in side if n not in sums and n not in groups]
     names = [*spatial, *groups, *kept]
     return jax.lax.transpose(made, [names.index(n) for n in out])
-
-
-def _is_group(axes: dict[str, Any], name: int) -> bool:
-    here = [name in axes[side] for side in ("lhs", "rhs", "out")]
-    return all(here) and name not in axes["spatial"]

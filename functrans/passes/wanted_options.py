@@ -10,7 +10,7 @@ from functrans.ir.program import Equation, Program
 from functrans.ir.source import location
 from functrans.ir.text import with_nested
 from functrans.primitives.contraction import dot_general
-from functrans.primitives.convolution import conv_general_dilated
+from functrans.primitives.convolution import conv_general_dilated, is_group
 from functrans.primitives.reduction import Reduction
 
 # A transformer's step: so many products, half of them of so many floating point operations.
@@ -44,16 +44,16 @@ def _wanted(program: Program) -> Wanted | None:
         if any(map(_has_groups, convolutions)) or len(sums) <= len(convolutions):
             return None
         return Wanted("all but convolutions", convolutions[0], "normalised convolutions")
-    if len(products) >= MANY and statistics.median(map(_flops, products)) >= LARGE:
+    if len(products) >= MANY and statistics.median(map(flops_of, products)) >= LARGE:
         return Wanted("products and sums", products[0], "many large products")
     return None
 
 
 def _has_groups(e: Equation) -> bool:
-    lhs, rhs, out, spatial = (e.params[name] for name in ("lhs", "rhs", "out", "spatial"))
-    return any(n in rhs and n in out and n not in spatial for n in lhs)
+    return any(is_group(e.params, name) for name in e.params["lhs"])
 
 
-def _flops(e: Equation) -> int:
+def flops_of(e: Equation) -> int:
+    """Floating point operations by the operation's own estimate."""
     types = ([v.type for v in values] for values in (e.inputs, e.outputs))
     return e.primitive.cost(*types, **e.params).flops

@@ -181,6 +181,12 @@ class Convolution(Primitive):
 conv_general_dilated = Convolution()
 
 
+def is_group(params: dict[str, Any], name: int) -> bool:
+    """Has a convolution this axis in both operands and the result, and no window along it?"""
+    everywhere = all([name in params[side] for side in ("lhs", "rhs", "out")])
+    return everywhere and name not in params["spatial"]
+
+
 def _meetings(
     n: int, k: int, o: int, stride: int, padding: tuple[int, int], spread: int, dilation: int
 ) -> int:
