@@ -15,6 +15,7 @@ import jax
 
 from functrans.api.statics import Statics
 from functrans.backends import options, xla
+from functrans.ir.program import Program
 
 _SWITCHES = 8  # of a function whose signatures want different options; then they all keep the last
 
@@ -24,12 +25,16 @@ class Shared:
     `jit(f)(x)` in a loop traces once.
 
     entry(name) : what `jax.jit` traces, for a set of options
+    chooses     : may the program choose? Not if the user does, or for another device
     preferred   : the set that the function's last program wanted
     """
 
-    def __init__(self, statics: Statics, make: Callable[[str, Shared], Any], nested: Any):
+    def __init__(
+        self, statics: Statics, make: Callable[[str, Shared], Any], nested: Any, chooses: bool
+    ):
         self.statics = statics
         self.nested = nested
+        self.chooses = chooses
         self.preferred = options.DEFAULT
         self.switches = 0
         self._make = make
@@ -41,10 +46,11 @@ class Shared:
             self._entries[name] = self._make(name, self)
         return self._entries[name]
 
-    @property
-    def chooses(self) -> bool:
-        """May a trace end with `options.Other`?"""
-        return self.switches < _SWITCHES and not options.local.fixed
+    def wanted(self, program: Program, name: str) -> str:
+        """The set for a program that is traced for the set `name`; another one ends the trace."""
+        if not self.chooses or self.switches >= _SWITCHES or options.local.fixed:
+            return name
+        return options.choice(program)
 
 
 class Compiled:

@@ -23,7 +23,7 @@ from functrans.api.compiled import Compiled, Shared
 from functrans.api.flat import FlatFunction, function_name
 from functrans.api.statics import Statics, exactly
 from functrans.backends import eager, not_finite, xla
-from functrans.backends.options import Other, choice, explain_option, local
+from functrans.backends.options import Other, explain_option, local
 from functrans.flags import decisive, flags
 from functrans.ir.program import Program, hoist_constants
 from functrans.ir.source import describe, user_source
@@ -162,7 +162,6 @@ def jit(
         return pipeline.optimize(statics.staged(args, kwargs).program, run)
 
     call.jitted_function = program.jitted_function = fun  # type: ignore[attr-defined]
-
     call.lower = told("lower")  # type: ignore[attr-defined]
     call.trace = told("trace")  # type: ignore[attr-defined]
     call.eval_shape = told("eval_shape")  # type: ignore[attr-defined]
@@ -235,23 +234,16 @@ def _shared(
     if key not in found:
         serial = retraces.new_serial()
         nested = Nested(statics, inline, serial)
-        entry = functools.partial(_entry, run, statics, serial, plain, chooses)
-        found[key] = Shared(statics, entry, nested)
+        entry = functools.partial(_entry, run, serial, plain)
+        found[key] = Shared(statics, entry, nested, chooses)
         forget_with_caches(nested)
     return found[key]
 
 
-def _entry(
-    passes: Any,
-    statics: Statics,
-    serial: int,
-    plain: bool,
-    chooses: bool,
-    name: str,
-    shared: Shared,
-) -> Callable[..., Any]:
+def _entry(passes: Any, serial: int, plain: bool, name: str, shared: Shared) -> Callable[..., Any]:
     """What `jax.jit` traces, for a set of the compiler's options: our tracing, our program, one JAX
     equation."""
+    statics = shared.statics
 
     def entry(*args: Any, **kwargs: Any) -> Any:
         fun = statics.fun
@@ -267,7 +259,7 @@ def _entry(
         if staged is None:
             retraces.record(serial, fun, statics, args, kwargs, False)
             staged = traced(fun, leaves, in_tree, arrays)
-            wanted = choice(staged.program) if chooses and shared.chooses else name
+            wanted = shared.wanted(staged.program, name)
             if wanted != name:
                 raise Other(wanted, staged)
         outs = xla.run_program(staged.program, [arrays[i] for i in staged.kept])

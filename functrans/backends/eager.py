@@ -7,7 +7,7 @@ at the types itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -20,7 +20,7 @@ from functrans.passes.calls import inline
 from functrans.trace import out_types, set_evaluator
 from functrans.tracer import Tracer, check_kept, leaked, typeof
 
-_COMPILED: dict[tuple, Callable[..., Any]] = {}
+_COMPILED: dict[tuple, Any] = {}  # functions of `jax.jit`
 _SCALARS: dict[tuple, jax.Array] = {}
 
 
@@ -42,7 +42,7 @@ def run_one(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         return run(*args)
     except (TypeError, ValueError, RuntimeError) as error:
         if xla.without_kernel(error):
-            run.clear_cache()  # type: ignore[attr-defined]
+            run.clear_cache()
             return run(*args)
         for x in args:
             if isinstance(x, Tracer):
@@ -81,7 +81,7 @@ def _whole(values: Sequence[Any], splats: Sequence[ArrayType | None] | None) -> 
 
 def _jitted(
     primitive: Any, splats: Sequence[ArrayType | None] | None, params: dict[str, Any]
-) -> Callable[..., Any]:
+) -> Any:
     def call(*values: Any) -> Any:
         types = tuple([typeof(x) for x in values])
         if splats is not None:  # literals were given as scalars and are repeated here

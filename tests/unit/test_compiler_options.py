@@ -12,7 +12,6 @@ import pytest
 import functrans as ft
 import functrans.numpy as jnp
 from functrans import errors, lax
-from functrans.api import jit as jit_module
 from functrans.api.programs import make_ir
 from functrans.backends import options
 from tests.support.closeness import assert_close
@@ -101,7 +100,7 @@ def test_a_user_s_options_count(monkeypatch: pytest.MonkeyPatch):
     def refuse(*_: Any) -> Any:
         raise AssertionError("no choice is to be made")
 
-    monkeypatch.setattr(jit_module, "choice", refuse)
+    monkeypatch.setattr(options, "choice", refuse)
     given = {"xla_cpu_enable_fast_math": False}
     for how in ({"compiler_options": given}, {"cpu": "plain"}):
         ft.jit(lambda x: convolved(x) + 1, **how)(X)
