@@ -17,9 +17,9 @@ from typing import Any
 import jax
 
 import functrans as ft
+from benchmarks.compared import difference
 from benchmarks.models import JAX, OURS
 from benchmarks.simulators import Function
-from benchmarks.small_loops import difference
 from benchmarks.training import ROUNDING, Program, programs
 from functrans.ir.program import Equation
 from functrans.ir.text import with_nested

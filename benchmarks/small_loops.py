@@ -7,7 +7,6 @@ loop of many tiny operations costs in time, compilation and memory, and whether 
 from __future__ import annotations
 
 import math
-import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,13 +19,13 @@ import numpy as np
 
 import functrans as ft
 from benchmarks import recurrences, simulators
+from benchmarks.compared import Line, difference, means
 from benchmarks.models import JAX, OURS, Library, rnn_loss, rnn_params
 from benchmarks.recurrences import regression, track
 from benchmarks.simulators import arm, bump, cable, cluster, near, normal, policy_params
-from benchmarks.timing import clear, quartiles, turns
+from benchmarks.timing import clear
 
 Make = Callable[[Library], Callable[..., Any]]
-TURN = 0.005  # seconds of calls in one measurement
 COMPILATIONS = 2  # of each side; the faster one counts
 
 plain = partial(ft.jit, cpu="plain")  # without loops as single kernels: a third column
@@ -46,21 +45,12 @@ class Program:
 
 
 @dataclass
-class Line:
-    """One line of the table; times in ms, `ratio` and its kin are ours / JAX's."""
+class LoopLine(Line):
+    """A line with a third side, and what compilation took."""
 
-    name: str
-    ours: float = math.nan
-    peer: float = math.nan
     plain: float = math.nan
-    ratio: float = math.nan
-    low: float = math.nan
-    high: float = math.nan
-    fastest: float = math.nan  # of the fastest measurements, which a busy machine disturbs least
     compilation: float = math.nan
     temporaries: tuple[int, int] = (0, 0)
-    difference: float = math.nan
-    failure: str | None = None
 
 
 # --- the programs ---------------------------------------------------------------------------------
@@ -181,33 +171,25 @@ GROUPS = (differential_equations, control, robots, time_series, fields, roots, n
 # --- measurement ----------------------------------------------------------------------------------
 
 
-def measured(program: Program, x64: bool, repeats: int) -> Line:
+def measured(program: Program, x64: bool, repeats: int) -> LoopLine:
     """The row of a program; what goes wrong is written into it."""
     with jax.enable_x64(x64 or program.x64):
         try:
             return _measured(program, repeats)
         except Exception as error:  # a table of a hundred rows goes on
             first = str(error).strip().splitlines() or [""]
-            return Line(program.name, failure=f"{type(error).__name__}: {first[0][:200]}")
+            return LoopLine(program.name, failure=f"{type(error).__name__}: {first[0][:200]}")
 
 
-def _measured(program: Program, repeats: int) -> Line:
+def _measured(program: Program, repeats: int) -> LoopLine:
     args = jax.tree.map(jnp.asarray, program.args)
     compilation, temporaries = _compiled(program, args)
-    jits = [ft.jit(program.make(OURS)), jax.jit(program.make(JAX))]
-    if plain is not None:
-        jits.append(plain(program.make(OURS)))
-    ours, peer, *third = (jax.block_until_ready(jit(*args)) for jit in jits)
-    line = Line(program.name, compilation=compilation, temporaries=temporaries)
-    line.difference = max(difference(out, peer) for out in (ours, *third))
-    if not line.difference <= program.amplifies * np.finfo(_width(args)).eps:
-        line.failure = f"WRONG: differs by {line.difference:.1e} of the largest number"
-    runs = [lambda jit=jit: jax.block_until_ready(jit(*args)) for jit in jits]
-    times = turns([(run, _calls(run), None) for run in runs], repeats)
-    line.low, line.ratio, line.high = quartiles([a / b for a, b in zip(*times[:2], strict=True)])
-    line.fastest = min(times[0]) / min(times[1])
-    line.ours, line.peer, *rest = (statistics.median(t) * 1e3 for t in times)
-    line.plain = rest[0] if rest else math.nan
+    jits = [ft.jit(program.make(OURS)), jax.jit(program.make(JAX)), plain(program.make(OURS))]
+    ours, peer, third = (jax.block_until_ready(jit(*args)) for jit in jits)
+    line = LoopLine(program.name, compilation=compilation, temporaries=temporaries)
+    off = max(difference(out, peer) for out in (ours, third))
+    line.check(off, program.amplifies * float(np.finfo(_width(args)).eps))
+    (line.plain,) = line.time(jits, args, repeats)
     return line
 
 
@@ -225,50 +207,23 @@ def _compiled(program: Program, args: tuple[Any, ...]) -> tuple[float, tuple[int
     return min(seconds[0]) / min(seconds[1]), (sizes[0], sizes[1])
 
 
-def _calls(run: Callable[[], Any]) -> int:
-    """How many calls make a measurement, by the fastest of a few."""
-
-    def seconds() -> float:
-        start = time.perf_counter()
-        run()
-        return time.perf_counter() - start
-
-    return max(1, round(TURN / min(seconds() for _ in range(4))))
-
-
 def _width(args: Any) -> Any:
     return next(a.dtype for a in jax.tree.leaves(args) if jnp.issubdtype(a.dtype, jnp.floating))
-
-
-def difference(ours: Any, peer: Any) -> float:
-    """The largest difference, relative to each array's largest number; NaN where one has a NaN."""
-    a, b = jax.tree.leaves(ours), jax.tree.leaves(peer)
-    if jax.tree.structure(ours) != jax.tree.structure(peer):
-        return math.inf
-    if [(x.shape, x.dtype) for x in a] != [(x.shape, x.dtype) for x in b]:
-        return math.inf
-    pairs = [(np.asarray(x), np.asarray(y)) for x, y in zip(a, b, strict=True)]
-    off = [float(np.max(np.abs(x - y)) / max(np.max(np.abs(y)), 1e-30)) for x, y in pairs]
-    return math.nan if any(math.isnan(d) for d in off) else max(off)
 
 
 # --- the table ------------------------------------------------------------------------------------
 
 
-def header() -> str:
-    third = " plain, ms |" if plain is not None else ""
-    titles = (
-        f"| program | functrans, ms | JAX, ms |{third} ratio (quartiles) | fastest "
-        "| compilation | temporaries | difference |"
-    )
-    return f"{titles}\n|---|{'---:|' * (titles.count('|') - 2)}"
+HEADER = """\
+| program | functrans, ms | JAX, ms | plain, ms | ratio (quartiles) | fastest | compilation | \
+temporaries | difference |
+|---|---:|---:|---:|---:|---:|---:|---:|---:|"""
 
 
-def shown(line: Line) -> str:
+def shown(line: LoopLine) -> str:
     """The line as Markdown."""
-    third = f" {line.plain:.4g} |" if plain is not None else ""
     text = (
-        f"| {line.name} | {line.ours:.4g} | {line.peer:.4g} |{third} {line.ratio:.3f} "
+        f"| {line.name} | {line.ours:.4g} | {line.peer:.4g} | {line.plain:.4g} | {line.ratio:.3f} "
         f"({line.low:.3f}-{line.high:.3f}) | {line.fastest:.3f} "
         f"| {line.compilation:.2f} | {share(*line.temporaries)} | {line.difference:.0e} |"
     )
@@ -281,26 +236,20 @@ def share(ours: int, peer: int) -> str:
     return f"{ours} B : 0" if ours else "both 0"
 
 
-def geometric_mean(ratios: list[float]) -> float:
-    return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else math.nan
-
-
-def run(rows: str = "", x64: bool = False, repeats: int = 15) -> list[Line]:
+def run(rows: str = "", x64: bool = False, repeats: int = 15) -> list[LoopLine]:
     """Measure the rows whose name holds `rows`, and print the table line by line."""
     jax.config.update("jax_enable_compilation_cache", False)
     programs = [p for group in GROUPS for p in group() if rows in p.name]
     for lib in (OURS, JAX):  # what is loaded once belongs to no row
         lib.ft.jit(lib.ft.grad(lambda x: x * x)).lower(1.0).compile()
-    print(header(), flush=True)
+    print(HEADER, flush=True)
     lines = []
     for program in programs:
         lines.append(measured(program, x64, repeats))
         print(shown(lines[-1]), flush=True)
     failed = [line for line in lines if line.failure is not None]
     held = [line for line in lines if line.failure is None]
-    medians = geometric_mean([line.ratio for line in held])
-    fastest = geometric_mean([line.fastest for line in held])
-    print(f"\ngeometric mean of {len(held)} ratios: {medians:.3f}; of the fastest: {fastest:.3f}")
+    print(f"\n{means(held)}")
     for line in failed:
         print(f"FAILED {line.name}: {line.failure}")
     return lines

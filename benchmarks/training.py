@@ -6,9 +6,6 @@ of SGD in float32, and whether the steps agree.
 
 from __future__ import annotations
 
-import math
-import statistics
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -20,13 +17,11 @@ import numpy as np
 
 import functrans as ft
 from benchmarks import training_models as models
+from benchmarks.compared import Line, difference, means
 from benchmarks.models import JAX, OURS, Library, mlp_params, training_step
 from benchmarks.recurrences import gated_params
 from benchmarks.simulators import Function, normal
-from benchmarks.small_loops import difference, geometric_mean
-from benchmarks.timing import Side, quartiles, turns
 
-TURN = 0.005  # seconds of calls in one measurement
 # What sums in another order may change, relative to an array's largest number: a relu lets a number
 # through or not that is 0 but for rounding.
 ROUNDING = 1e-2
@@ -54,21 +49,6 @@ class Program:
             return out
         params, value = out
         return jax.tree.map(lambda new, old: np.subtract(new, old), params, self.arrays()[0]), value
-
-
-@dataclass
-class Line:
-    """One line of the table; times in ms, `ratio` and its kin are ours / JAX's."""
-
-    name: str
-    ours: float = math.nan
-    peer: float = math.nan
-    ratio: float = math.nan
-    low: float = math.nan
-    high: float = math.nan
-    fastest: float = math.nan  # of the fastest measurements, which a busy machine disturbs least
-    difference: float = math.nan
-    failure: str | None = None
 
 
 # --- the programs ---------------------------------------------------------------------------------
@@ -123,32 +103,14 @@ def programs(rows: str) -> list[Program]:
 # --- measurement ----------------------------------------------------------------------------------
 
 
-def side(jitted: Function, args: tuple[Any, ...]) -> Side:
-    """A compiled function to be timed, as many calls at a time as fill a turn."""
-
-    def run() -> Any:
-        return jax.block_until_ready(jitted(*args))
-
-    def seconds() -> float:
-        start = time.perf_counter()
-        run()
-        return time.perf_counter() - start
-
-    return run, max(1, round(TURN / min(seconds() for _ in range(4)))), None
-
-
 def measured(program: Program, repeats: int) -> Line:
     """The row of a program."""
     args = program.arrays()
     jits = [ft.jit(program.make(OURS)), jax.jit(program.make(JAX))]
     ours, peer = (program.result(jit(*args)) for jit in jits)
-    line = Line(program.name, difference=difference(ours, peer))
-    if not line.difference <= ROUNDING:
-        line.failure = f"WRONG: differs by {line.difference:.1e} of the largest number"
-    times = turns([side(jit, args) for jit in jits], repeats)
-    line.low, line.ratio, line.high = quartiles([a / b for a, b in zip(*times, strict=True)])
-    line.fastest = min(times[0]) / min(times[1])
-    line.ours, line.peer = (statistics.median(t) * 1e3 for t in times)
+    line = Line(program.name)
+    line.check(difference(ours, peer), ROUNDING)
+    line.time(jits, args, repeats)
     return line
 
 
@@ -176,7 +138,5 @@ def run(rows: str = "", repeats: int = 15) -> list[Line]:
     for program in programs(rows):
         lines.append(measured(program, repeats))
         print(shown(lines[-1]), flush=True)
-    mean = geometric_mean([line.ratio for line in lines])
-    fastest = geometric_mean([line.fastest for line in lines])
-    print(f"\ngeometric mean of {len(lines)} ratios: {mean:.3f}; of the fastest: {fastest:.3f}")
+    print(f"\n{means(lines)}")
     return lines

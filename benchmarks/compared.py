@@ -1,0 +1,86 @@
+"""A program written once and compiled by both libraries: a line that says how they compare."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from benchmarks.timing import Side, quartiles, turns
+
+TURN = 0.005  # seconds of calls in one measurement
+
+
+@dataclass
+class Line:
+    """One line of a table; times in ms, `ratio` and its kin are ours / JAX's."""
+
+    name: str
+    ours: float = math.nan
+    peer: float = math.nan
+    ratio: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    fastest: float = math.nan  # of the fastest measurements, which a busy machine disturbs least
+    difference: float = math.nan
+    failure: str | None = None
+
+    def check(self, difference: float, limit: float) -> None:
+        """Note how far the answers are apart, a failure if it is further than that."""
+        self.difference = difference
+        if not difference <= limit:
+            self.failure = f"WRONG: differs by {difference:.1e} of the largest number"
+
+    def time(self, jits: Sequence[Callable[..., Any]], args: tuple[Any, ...], repeats: int) -> Any:
+        """Time calls in turn, ours first, JAX's second -> ms of the others."""
+        times = turns([side(jit, args) for jit in jits], repeats)
+        self.low, self.ratio, self.high = quartiles(
+            [a / b for a, b in zip(times[0], times[1], strict=True)]
+        )
+        self.fastest = min(times[0]) / min(times[1])
+        self.ours, self.peer, *others = (statistics.median(t) * 1e3 for t in times)
+        return others
+
+
+def side(jitted: Callable[..., Any], args: tuple[Any, ...]) -> Side:
+    """A compiled function to be timed, as many calls at a time as fill a turn."""
+
+    def run() -> Any:
+        return jax.block_until_ready(jitted(*args))
+
+    def seconds() -> float:
+        start = time.perf_counter()
+        run()
+        return time.perf_counter() - start
+
+    return run, max(1, round(TURN / min(seconds() for _ in range(4)))), None
+
+
+def difference(ours: Any, peer: Any) -> float:
+    """The largest difference, relative to each array's largest number; NaN where one has a NaN."""
+    a, b = jax.tree.leaves(ours), jax.tree.leaves(peer)
+    if jax.tree.structure(ours) != jax.tree.structure(peer):
+        return math.inf
+    if [(x.shape, x.dtype) for x in a] != [(x.shape, x.dtype) for x in b]:
+        return math.inf
+    pairs = [(np.asarray(x), np.asarray(y)) for x, y in zip(a, b, strict=True)]
+    off = [float(np.max(np.abs(x - y)) / max(np.max(np.abs(y)), 1e-30)) for x, y in pairs]
+    return math.nan if any(math.isnan(d) for d in off) else max(off)
+
+
+def means(lines: Sequence[Line]) -> str:
+    """The last line of a table."""
+    ratios, fastest = (
+        geometric_mean([getattr(line, name) for line in lines]) for name in ("ratio", "fastest")
+    )
+    return f"geometric mean of {len(lines)} ratios: {ratios:.3f}; of the fastest: {fastest:.3f}"
+
+
+def geometric_mean(ratios: Sequence[float]) -> float:
+    return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else math.nan
