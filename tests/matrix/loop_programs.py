@@ -97,9 +97,9 @@ def _step_of(rng: Random, exact: bool, depth: int) -> Callable[[Any, list[Any]],
             elif kind == 6 and x.ndim == 0 and exact:
                 y = lax.cond(x > 0.3, lambda v: v * 0.5, lambda v: jnp.sin(v) + i, x)
             elif kind == 6 and inner is not None:
-                times = 2 + i % 2
-                body = lambda j, s: tuple(inner(i + j, s))  # noqa: E731
-                state = list(lax.fori_loop(0, times, body, tuple(state)))
+                state = list(
+                    lax.fori_loop(0, 2 + i % 2, lambda j, s: tuple(inner(i + j, s)), tuple(state))
+                )
                 continue
             elif x.ndim == 1:
                 y = OF_A_VECTOR[b % len(OF_A_VECTOR)](x, i)
@@ -129,24 +129,31 @@ def drawn(seed: int) -> Drawn:
     def stepped(i: Any, state: Any) -> tuple[Any, ...]:
         return tuple(step(i, list(state)))
 
+    def numbered(state: Any, i: Any) -> Any:
+        made = stepped(i, state)
+        return made, made[0]
+
+    def reading(state: Any, x: Any) -> Any:
+        return stepped(0, [v + x[0] * 0.1 for v in state]), (x[1] * state[0], state[-1])
+
+    def drawing(state: Any, key: Any) -> Any:
+        noisy = [v + 0.1 * random.uniform(key, v.shape) for v in state]
+        return stepped(1, noisy), state[0]
+
     def looped(*state: Any) -> Any:
         if form == 0:
             return lax.fori_loop(0, length, stepped, state)
         if form == 1:
-            numbered = lambda s, i: ((made := stepped(i, s)), made[0])  # noqa: E731
             return lax.scan(numbered, state, jnp.arange(length))
         if form == 2:
-            reading = lambda s, x: (  # noqa: E731
-                stepped(0, [v + x[0] * 0.1 for v in s]), (x[1] * s[0], s[-1])
-            )  # fmt: skip
             return lax.scan(reading, state, reads, reverse=bool(seed % 2))
         if form == 3:  # as long as a number is small, which it may not be
-            small = lambda c: (c[0] < length) & (jnp.sum(c[1][0]) < 30)  # noqa: E731
-            return lax.while_loop(small, lambda c: (c[0] + 1, stepped(c[0], c[1])), (0, state))
+            return lax.while_loop(
+                lambda c: (c[0] < length) & (jnp.sum(c[1][0]) < 30),
+                lambda c: (c[0] + 1, stepped(c[0], c[1])),
+                (0, state),
+            )
         if form == 4:
-            drawing = lambda s, k: (  # noqa: E731
-                stepped(1, [v + 0.1 * random.uniform(k, v.shape) for v in s]), s[0]
-            )  # fmt: skip
             return lax.scan(drawing, state, random.split(random.key(seed_of_keys), length))
         if form == 5:
             return lax.map(lambda x: stepped(2, [v * x[0] for v in state]), reads)
@@ -164,8 +171,9 @@ def drawn(seed: int) -> Drawn:
         return looped(*floats(looped(*state))) if form == 0 else looped(*state)
 
     def branching(*state: Any) -> Any:
-        other = lambda *s: looped(*[x * 2 for x in s])  # noqa: E731
-        return lax.cond(jnp.sum(state[0]) > 0, looped, other, *state)
+        return lax.cond(
+            jnp.sum(state[0]) > 0, looped, lambda *s: looped(*[x * 2 for x in s]), *state
+        )
 
     one = tuple([np.ones(shape, "float32") for shape in shapes])
     each = tuple([np.stack([x, 0.5 * x]) for x in start])

@@ -28,6 +28,11 @@ def convolved(x: Any, w: Any = W) -> Any:
     return (y - jnp.mean(y, 0)) / jnp.sqrt(jnp.var(y, (0, 2, 3), keepdims=True) + 1e-5)
 
 
+def grouped(x: Any) -> Any:
+    alone = lax.conv_general_dilated(x, W[:3, :1], (1, 1), "SAME", feature_group_count=3)
+    return alone + convolved(x)[:, :3]
+
+
 @pytest.fixture
 def traces() -> Any:
     """A function with a convolution, and the list of its traces."""
@@ -48,10 +53,7 @@ def test_the_choice():
     assert options.choice(make_ir(jnp.sin)(X)) == options.DEFAULT
     alone = make_ir(lambda x: lax.conv_general_dilated(x, W, (1, 1), "SAME"))(X)
     assert options.choice(alone) == options.DEFAULT
-    grouped = lambda x: lax.conv_general_dilated(  # noqa: E731
-        x, W[:3, :1], (1, 1), "SAME", feature_group_count=3
-    )  # fmt: skip
-    assert options.choice(make_ir(lambda x: grouped(x) + convolved(x)[:, :3])(X)) == "default"
+    assert options.choice(make_ir(grouped)(X)) == options.DEFAULT
     square = np.eye(256, dtype="float32")
     for n, name in ((39, "default"), (40, "products and sums")):
         chain = make_ir(lambda x, n=n: functools.reduce(lambda y, _: jnp.tanh(y @ x), range(n), x))
