@@ -20,12 +20,14 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import isfinite
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from functrans.flags import deciding, decisive
+from functrans.interop import jax_trace
+from functrans.interop.jax_trace import is_above
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, prune
 from functrans.ir.source import Source, user_source
 from functrans.ir.types import ArrayType
@@ -38,14 +40,29 @@ from functrans.tracer import register_type as register_type
 from functrans.tracer import typeof as typeof
 
 
+class Level(NamedTuple):
+    """Traces of functrans that stand on one bridge, with a trace of JAX's above them."""
+
+    innermost: Any
+    bridge: Any
+    below: Level | None
+
+
 class _State(threading.local):
     """What this thread is tracing, and what the equations it records now are derived from."""
 
-    trace: Any = None
+    innermost: Any = None  # trace of functrans
+    below: Level | None = None  # what stands under a trace of JAX's that is under `innermost`
     derived: tuple[Source | None, Origin | None] | None = None
     depth: int = 0  # of nested programs being staged
     axes: tuple[tuple[Any, int], ...] = ()  # named axes in scope and their sizes, innermost last
     no_jit: bool = False  # jitted functions, and the functions of loops and branches, are Python
+
+    @property
+    def trace(self) -> Any:
+        """The trace that operations go to; None: they run at once, or in JAX's trace above ours."""
+        trace = self.innermost
+        return None if trace is None or jax_trace.is_above() else trace
 
 
 state = _State()
@@ -132,7 +149,7 @@ class Trace:
         found = self.captures.get(id(x))
         if found is None:
             if isinstance(x, Tracer):
-                check_alive(x, self.parent)
+                check_alive(x, self.parent, state.below)
             found = self.captures[id(x)] = (Var(typeof(x)), x)
         return found[0]
 
@@ -183,27 +200,37 @@ def set_evaluator(run: Callable[[Any, Sequence[Any], dict[str, Any]], Any]) -> N
 
 def bind(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
     """Apply a primitive to values: one result, or a list for a primitive with `multiple`."""
-    trace = state.trace
+    trace = state.innermost
     if trace is None:
         return _evaluate(primitive, args, params)
+    if is_above() and any([_is_foreign(x) for x in args]):
+        return _evaluate(primitive, args, params)  # by JAX's trace, which calls ours in its turn
     return trace.bind(primitive, args, params)
+
+
+def _is_foreign(x: Any) -> bool:
+    """Is it a tracer of JAX's?"""
+    return x.__class__ not in ARRAYS and isinstance(x, jax.core.Tracer)
 
 
 def bind_in(trace: Any, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
     """`bind` as if `trace` were the innermost one."""
-    outer = state.trace
-    state.trace = trace
+    outer = state.innermost
+    state.innermost = trace
     try:
         if trace is None:
             return _evaluate(primitive, args, params)
         return trace.bind(primitive, args, params)
     finally:
-        state.trace = outer
+        state.innermost = outer
 
 
 # What traced arrays can do stands in later layers: their operators and methods, and that jax arrays
 # take them as indices. It is loaded before the first trace begins, whatever was imported first.
-_ABILITIES = ["functrans.numpy.operators", "functrans.numpy.methods", "functrans.interop.arrays"]
+_ABILITIES = [
+    "functrans.numpy.operators", "functrans.numpy.methods", "functrans.interop.arrays",
+    "functrans.interop.bridge",
+]  # fmt: skip
 
 
 def _load_abilities() -> None:
@@ -214,17 +241,61 @@ def _load_abilities() -> None:
 
 @contextmanager
 def tracing(trace: Any) -> Iterator[Any]:
-    """Make `trace` the innermost one; whatever happens inside, the former one comes back."""
+    """Make `trace` the innermost one, for JAX too; whatever happens inside, the former one comes
+    back."""
     if _ABILITIES:
         _load_abilities()
-    outer, derived = state.trace, state.derived
-    state.trace, state.derived = trace, None
+    outer, derived, below = state.innermost, state.derived, state.below
+    place = jax_trace.place()
+    if is_above():
+        state.below = Level(outer, place[1], below)
+    if trace is None:
+        jax_trace.leave()
+    else:
+        jax_trace.enter(staging_trace(trace) is not None)
+    state.innermost, state.derived = trace, None
     try:
         yield trace
     finally:
-        state.trace, state.derived = outer, derived
+        jax_trace.go_to(place)
+        state.innermost, state.derived, state.below = outer, derived, below
         if trace is not None:
             trace.alive = False
+
+
+@contextmanager
+def at_once() -> Iterator[None]:
+    """Stand where nothing is traced: what is made here are arrays. The values of the traces around
+    may be captured still."""
+    outer, derived, below = state.innermost, state.derived, state.below
+    if outer is not None:
+        state.below = Level(outer, jax_trace.bridge(), below)
+    state.innermost, state.derived = None, None
+    try:
+        with jax_trace.evaluating():
+            yield
+    finally:
+        state.innermost, state.derived, state.below = outer, derived, below
+
+
+@contextmanager
+def on_bridge(bridge: Any) -> Iterator[None]:
+    """Stand where the traces of a bridge do that may be below: JAX's trace above it calls it."""
+    here, derived, level = (state.innermost, state.below), state.derived, state.below
+    while level is not None and level.bridge is not bridge:
+        level = level.below
+    if level is None:  # a trace of JAX's that was kept after its end
+        yield
+        return
+    place = jax_trace.place()
+    state.innermost, _, state.below = level
+    state.derived = None
+    jax_trace.go_to((place[0], bridge))
+    try:
+        yield
+    finally:
+        jax_trace.go_to(place)
+        (state.innermost, state.below), state.derived = here, derived
 
 
 @contextmanager
@@ -266,16 +337,19 @@ def _stage(
 # limit on recursion is not ours, every so many levels go on in a thread, which has a stack of its
 # own.
 _LEVELS_PER_STACK = 25
+_STATE = ("innermost", "below", "derived", "depth", "axes", "no_jit")
 
 
 def _on_new_stack(run: Callable[[], Program]) -> Program:
-    here = state.trace, state.derived, state.depth, state.axes, state.no_jit
+    here = {k: getattr(state, k) for k in _STATE}
+    place = jax_trace.place()
     decided = decisive()
     made: list[Program] = []
     failed: list[BaseException] = []
 
     def work() -> None:
-        state.trace, state.derived, state.depth, state.axes, state.no_jit = here
+        state.__dict__.update(here)
+        jax_trace.go_to(place)
         try:
             with deciding(decided):
                 made.append(run())
@@ -339,9 +413,9 @@ def _python_number(value: Any, dtype: Any) -> Any:
     return to(value)
 
 
-def staging_trace() -> Any:
+def staging_trace(innermost: Any = None) -> Any:
     """The innermost trace that records everything, or None if concrete arrays can be made now."""
-    trace = state.trace
+    trace = state.trace if innermost is None else innermost
     while trace is not None and not trace.stages:
         trace = trace.parent
     return trace
@@ -351,11 +425,12 @@ def full(value: Any, type: ArrayType) -> Any:
     """An array filled with one number: a tracer of a literal while staging, else a jax array."""
     trace = staging_trace()
     if trace is None:
-        if type.weak_type:
-            made = jax.lax.full(type.shape, _python_number(value, type.dtype))
-            if made.dtype == type.dtype:  # a weak type that Python numbers have by themselves
-                return made
-        return jax.numpy.full(type.shape, value, type.dtype)
+        with jax_trace.outside():
+            if type.weak_type:
+                made = jax.lax.full(type.shape, _python_number(value, type.dtype))
+                if made.dtype == type.dtype:  # a weak type that Python numbers have by themselves
+                    return made
+            return jax.numpy.full(type.shape, value, type.dtype)
     return Tracer(trace, type, literal(value, type))
 
 

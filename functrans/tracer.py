@@ -18,21 +18,22 @@ import numpy as np
 
 from functrans import errors
 from functrans.flags import flags
+from functrans.interop import jax_trace
 from functrans.ir.program import Literal, Var
 from functrans.ir.source import describe, location, user_source
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType, canonical_dtype
 
 
-class Tracer:
-    """Stands for an array while a function is traced. Behaves as a `jax.Array`; its operators and
-    methods are given to it by `functrans.numpy`.
+class Tracer(jax.core.Tracer):
+    """Stands for an array while a function is traced. Behaves as a `jax.Array`, and as a tracer of
+    JAX's where JAX meets it; its operators and methods are given to it by `functrans.numpy`.
 
     `owner` is its trace; `ref` is what the trace knows it by: a Var or Literal of the program being
     recorded.
     """
 
-    __slots__ = ("__weakref__", "owner", "ref", "type")
+    __slots__ = ("owner", "ref", "type")
 
     __array_priority__ = 1000
 
@@ -50,9 +51,24 @@ class Tracer:
     nbytes = property(lambda self: self.type.size * self.type.dtype.itemsize)
 
     @property
-    def aval(self) -> Any:
+    def aval(self) -> Any:  # type: ignore[override]
         """The abstract value, as JAX spells it."""
-        return jax.core.ShapedArray(self.shape, self.dtype, weak_type=self.weak_type)
+        return aval_of(self.type)
+
+    @property
+    def _trace(self) -> Any:  # type: ignore[override]
+        """The trace to which JAX's operations on it go."""
+        if not self.owner.alive:
+            raise leaked(self)
+        return jax_trace.bridge()
+
+    @property
+    def __jax_array__(self) -> Any:
+        raise AttributeError("__jax_array__")  # it is an array
+
+    def to_concrete_value(self) -> Any:
+        """The array behind it, as JAX asks for it."""
+        return self.concrete()
 
     def concrete(self) -> Any:
         """The array behind it, or None where only the type is known."""
@@ -126,6 +142,19 @@ class Tracer:
             f"    {describe(user_source())}\n"
             "It cannot be a key of a dict, a member of a set or a static argument."
         )
+
+
+_AVALS: dict[ArrayType, Any] = {}
+
+
+def aval_of(t: ArrayType) -> Any:
+    """A type as JAX spells it; made once, for JAX asks for it at each operation."""
+    found = _AVALS.get(t)
+    if found is None:
+        if len(_AVALS) > 20_000:
+            _AVALS.clear()
+        found = _AVALS[t] = jax.core.ShapedArray(t.shape, t.dtype, weak_type=t.weak_type)
+    return found
 
 
 # --- types of values ------------------------------------------------------------------------------
@@ -260,14 +289,24 @@ def check_kept(x: Any) -> None:
 # --- misuse ---------------------------------------------------------------------------------------
 
 
-def check_alive(x: Tracer, innermost: Any) -> None:
-    """Raise LeakedTracer unless the tracer belongs to a trace that is active in this thread."""
+def is_active(owner: Any, innermost: Any, below: Any) -> bool:
+    """Is a trace active in this thread: `innermost`, one around it, or one below a trace of
+    JAX's?"""
     trace = innermost
-    while trace is not None:
-        if trace is x.owner:
-            return
-        trace = trace.parent
-    raise leaked(x)
+    while True:
+        while trace is not None:
+            if trace is owner:
+                return True
+            trace = trace.parent
+        if below is None:
+            return False
+        trace, _, below = below
+
+
+def check_alive(x: Tracer, innermost: Any, below: Any) -> None:
+    """Raise LeakedTracer unless the tracer belongs to an active trace."""
+    if not is_active(x.owner, innermost, below):
+        raise leaked(x)
 
 
 _OF_VALUES = ("numpy", "tolist", "cpu", "detach", "data", "values", "to_py", "tobytes")

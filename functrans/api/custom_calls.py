@@ -24,6 +24,7 @@ from functrans.primitives.conversion import convert_element_type
 from functrans.primitives.custom import closed_over
 from functrans.primitives.rules import JvpRule, Pullback, VjpRule
 from functrans.trace import Tracer, bind, literal, materialize, state, typeof
+from functrans.tracer import is_active
 
 CustomVJPPrimal = jax.custom_derivatives.CustomVJPPrimal
 
@@ -148,9 +149,7 @@ class Call:
         try:
             outs = bind(primitive, operands, {"program": self.function, "rule": rule})
         except errors.LeakedTracer as error:
-            while around is not None and around is not error.owner:
-                around = around.parent
-            if around is None:
+            if not is_active(error.owner, around, state.below):
                 raise
             raise closed_over(self.name) from None
         return tree.unflatten(self.out_tree, outs)

@@ -34,8 +34,8 @@ from functrans.passes import kernels, pipeline
 from functrans.passes.dead_code import without_unused_inputs
 from functrans.primitives.call import clear_composites
 from functrans.primitives.call import jit as jit_call
-from functrans.trace import Tracer, clear_types, leaked, stage, state, typeof
-from functrans.tracer import check_kept, not_an_array
+from functrans.trace import Tracer, at_once, clear_types, leaked, stage, state, typeof
+from functrans.tracer import check_kept, is_active, not_an_array
 from functrans.transforms import jet, jvp, transpose
 
 
@@ -273,7 +273,7 @@ def _entry(passes: Any, serial: int, plain: bool, name: str, shared: Shared) -> 
             rest = iter(arrays)
             return flat(*[next(rest) if d else x for x, d in zip(leaves, dynamic, strict=True)])
 
-        with jax.ensure_compile_time_eval():  # constants are arrays, not JAX's tracers
+        with at_once():  # constants are arrays, not JAX's tracers
             program = stage(only_arrays, [typeof(x) for x in arrays], function_name(fun))
         program, kept = without_unused_inputs(pipeline.optimize(program, passes))
         return _Staged(kernels.plain(program) if plain else program, kept, flat.out_tree)
@@ -360,12 +360,8 @@ class Nested:
 def _still_active(captured: Iterable[Any]) -> bool:
     """May a program that captured these values be used here? Not when a trace has ended."""
     for x in captured:
-        if isinstance(x, Tracer):
-            trace = state.trace
-            while trace is not None and trace is not x.owner:
-                trace = trace.parent
-            if trace is None:
-                return False
+        if isinstance(x, Tracer) and not is_active(x.owner, state.trace, state.below):
+            return False
     return True
 
 

@@ -123,11 +123,11 @@ def ensure_compile_time_eval() -> Iterator[None]:
       >>> print(f(jnp.arange(5)))
       [0 1 2]
     """
-    outer = state.trace
-    if outer is not None:
-        state.trace = _AtOnce(outer)
+    outer = state.innermost
+    if state.trace is not None:
+        state.innermost = _AtOnce(outer)
     try:
         with jax.ensure_compile_time_eval():
             yield
     finally:
-        state.trace = outer
+        state.innermost = outer

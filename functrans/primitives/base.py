@@ -26,6 +26,7 @@ from collections.abc import Callable, Container, Sequence
 from typing import Any, NamedTuple
 
 from functrans import errors
+from functrans.interop.jax_trace import is_above
 from functrans.ir.program import PRIMITIVES, Equation, Literal, Program
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType
@@ -77,8 +78,10 @@ class Primitive:
         PRIMITIVES[self.name] = self
 
     def __call__(self, *args: Any, **params: Any) -> Any:
-        trace = state.trace
-        return bind(self, args, params) if trace is None else trace.bind(self, args, params)
+        trace = state.innermost
+        if trace is None or is_above():
+            return bind(self, args, params)
+        return trace.bind(self, args, params)
 
     def __repr__(self) -> str:
         return self.name

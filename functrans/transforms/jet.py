@@ -100,11 +100,11 @@ class JetTrace:
         try:
             if derived is None:
                 state.derived = (user_source(), None)
-            state.trace = self.parent
+            state.innermost = self.parent
             outs, terms = self.expand(primitive, primals, series, params)
             pairs = [self.pair(y, c) for y, c in zip(outs, terms, strict=True)]
         finally:
-            state.trace = self
+            state.innermost = self
             state.derived = derived
         return pairs if primitive.multiple else pairs[0]
 
@@ -227,7 +227,7 @@ def _run(primitive: Any, primals: Sequence[Any], params: dict[str, Any]) -> Any:
     """The operation itself; what is added from here on derives from it."""
     outs = bind(primitive, primals, params)
     source, origin = state.derived or (None, None)
-    recorded = getattr(state.trace, "equations", None)
+    recorded = getattr(state.innermost, "equations", None)
     ran = recorded[-1] if recorded else Equation(primitive, (), (), params, source, origin)
     state.derived = (source, Origin("jet of", ran))
     return outs
@@ -308,7 +308,7 @@ def _by_own_rule(
     t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: dict[str, Any]
 ) -> Expanded:
     """`_by_jvp` of a function with a rule that are Python still, and may ask for values."""
-    inner = JetTrace(state.trace, t.order - 1)
+    inner = JetTrace(state.innermost, t.order - 1)
     xs = [inner.pair(x, c[:-1]) for x, c in zip(primals, series, strict=True)]
     dxs = [
         inner.pair(*_derivative(x, c)) if any(pattern_of(c)) else None

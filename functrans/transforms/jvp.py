@@ -126,10 +126,10 @@ class Differentiation:
         try:
             if derived is None:
                 state.derived = (user_source(), None)
-            state.trace = self.rules_in
+            state.innermost = self.rules_in
             outs, out_tangents = primitive.differentiate(self, primals, tangents, params)
         finally:
-            state.trace = self
+            state.innermost = self
             state.derived = derived
         if primitive.multiple:
             return [self.pair(y, dy) for y, dy in zip(outs, out_tangents, strict=True)]

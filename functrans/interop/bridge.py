@@ -1,0 +1,218 @@
+"""JAX's operations on functrans's traced values.
+
+While functrans traces, a `Bridge` is JAX's current trace (jax_trace.py), and what it does stands
+here. A primitive of JAX's that meets one of our tracers, or anything while a program is recorded,
+is what the table of `interop/jaxprs/` says that it is here; all else is done by the trace around
+functrans. So jax.numpy, and every library on top of it, runs in our transformations as it is
+written, and JAX's own transformations stand above the bridge and call it.
+
+    jax.jit, scan, cond, checkpoint   JAX has staged their functions before: the table knows them
+    jax.custom_jvp, jax.custom_vjp    calls of ours with the same rules, run when we differentiate
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from jax._src import dtypes
+from jax._src.ad_util import SymbolicZero, Zero, instantiate
+from jax._src.config import eager_constant_folding
+from jax._src.core import Trace, pytype_aval_mappings, set_current_trace, trace_ctx
+from jax._src.core import typeof as aval_of
+
+from functrans.interop.jax_trace import Bridge, bridge
+from functrans.interop.jaxprs import walk
+from functrans.primitives.custom import as_type, custom_jvp_call, custom_vjp_call
+from functrans.primitives.rules import JvpRule, Pullback, VjpRule
+from functrans.trace import Tracer, bind, on_bridge, state, typeof
+from functrans.tracer import aval_of as aval_of_type
+from functrans.tracer import is_active
+from functrans.transforms.jet import Jet
+from functrans.transforms.jvp import Dual
+
+_OURS = {Tracer, Dual, Jet}
+
+
+class _Value:
+    """An operand or a result, as a jaxpr has variables for them."""
+
+    __slots__ = ("aval",)
+
+    def __init__(self, aval: Any):
+        self.aval = aval
+
+
+class _Traceback:
+    """Where an equation of JAX's comes from: we stand there ourselves."""
+
+    traceback = None
+
+
+class _Equation:
+    """One application of a primitive of JAX's, like an equation of a jaxpr."""
+
+    __slots__ = ("effects", "invars", "outvars", "params", "primitive")
+
+    source_info = _Traceback()
+
+    def __init__(self, primitive: Any, params: dict[str, Any], operands: Sequence[Any]):
+        self.primitive = primitive
+        self.params = params
+        avals = [aval_of(x) for x in operands]
+        outs, self.effects = primitive.abstract_eval(*avals, **params)
+        self.invars = [_Value(a) for a in avals]
+        self.outvars = [_Value(a) for a in (outs if primitive.multiple_results else [outs])]
+
+
+def _is_ours(bridge: Bridge, values: Sequence[Any]) -> bool:
+    """Is it for the traces on this bridge to do? Else it is for the trace around them."""
+    ours = [x for x in values if x.__class__ in _OURS]
+    if ours and (
+        state.below is None or any([is_active(x.owner, state.innermost, None) for x in ours])
+    ):
+        return True
+    if not bridge.stages:
+        return False
+    traced = any([isinstance(x, jax.core.Tracer) for x in values])
+    return traced or not eager_constant_folding.value
+
+
+def _process_primitive(
+    self: Bridge, primitive: Any, values: Sequence[Any], params: dict[str, Any], /
+) -> Any:
+    if bridge() is not self:
+        with on_bridge(self):
+            return _apply(self, primitive, values, params)
+    return _apply(self, primitive, values, params)
+
+
+def _apply(self: Bridge, primitive: Any, values: Sequence[Any], params: dict[str, Any]) -> Any:
+    if not _is_ours(self, values):
+        return self.parent.process_primitive(primitive, values, params)
+    equation = _Equation(primitive, params, values)
+    if trace_ctx.trace is self.parent:
+        outs = walk.apply(equation, values)
+    else:
+        with set_current_trace(self.parent):
+            outs = walk.apply(equation, values)
+    outs = [
+        as_type(y, walk.type_of_aval(v.aval)) for y, v in zip(outs, equation.outvars, strict=True)
+    ]
+    return outs if primitive.multiple_results else outs[0]
+
+
+# --- functions with rules of their own ------------------------------------------------------------
+
+
+def _process_custom_jvp_call(
+    self: Bridge, primitive: Any, fun: Any, jvp: Any, values: Sequence[Any], /,
+    *, symbolic_zeros: bool,
+) -> Any:  # fmt: skip
+    if not _is_ours(self, values):
+        return self.parent.process_custom_jvp_call(
+            primitive, fun, jvp, values, symbolic_zeros=symbolic_zeros
+        )
+
+    def pushed(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        zeros = [_zero(aval_of(x).to_tangent_aval(), symbolic_zeros) for x in primals]
+        given = [z if t is None else t for t, z in zip(tangents, zeros, strict=True)]
+        outs = _again(jvp, [*primals, *given])
+        n = len(outs) // 2
+        return outs[:n], [_nothing_if_zero(t) for t in outs[n:]]
+
+    name = fun.debug_info.func_name
+    return _called(self, custom_jvp_call, fun, jvp, values, JvpRule(pushed, name))
+
+
+def _process_custom_vjp_call(
+    self: Bridge, primitive: Any, fun: Any, fwd: Any, bwd: Any, values: Sequence[Any], /,
+    *, out_trees: Callable[[], Any], symbolic_zeros: bool,
+) -> Any:  # fmt: skip
+    if not _is_ours(self, values):
+        return self.parent.process_custom_vjp_call(
+            primitive, fun, fwd, bwd, values, out_trees=out_trees, symbolic_zeros=symbolic_zeros
+        )
+    name = fun.debug_info.func_name
+
+    def forward(primals: Sequence[Any], active: Sequence[bool]) -> tuple[list, list, Pullback]:
+        given = [x for pair in zip(primals, active, strict=True) for x in pair]
+        found = _again(fwd, given)
+        _, res_tree, places = out_trees()  # places: of the residuals that are arguments
+        n = res_tree.num_leaves - sum(i is not None for i in places)
+        own, outs = iter(found[:n]), found[n:]
+        residuals = [next(own) if i is None else primals[i] for i in places]
+        types = tuple([typeof(x) for x in outs])
+
+        def backward(residuals: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
+            zeros = [_zero(aval_of_type(t.tangent()), symbolic_zeros) for t in types]
+            given = [z if c is None else c for c, z in zip(cts, zeros, strict=True)]
+            found = bwd.call_wrapped(*residuals, *given)
+            return [_nothing_if_zero(c) for c in found]
+
+        return outs, residuals, Pullback(backward, tuple(map(typeof, primals)), types, name)
+
+    return _called(self, custom_vjp_call, fun, fwd, values, VjpRule(forward, name))
+
+
+def _called(
+    bridge: Bridge, primitive: Any, fun: Any, rule: Any, values: Sequence[Any], made: Any
+) -> list[Any]:
+    """Our call of a function with a rule. JAX asks later for the structure of the result, of the
+    function or of its rule, whichever ran: only one may have."""
+    with set_current_trace(bridge):
+        outs = bind(primitive, values, {"program": lambda *xs: _again(fun, xs), "rule": made})
+    if any(map(_is_full, fun.stores)):
+        _forget(rule)
+    return outs
+
+
+def _again(fun: Any, values: Sequence[Any]) -> list[Any]:
+    """Call a function that keeps the structure of its result, as if for the first time."""
+    _forget(fun)
+    return list(fun.call_wrapped(*values))
+
+
+def _forget(fun: Any) -> None:
+    for store in fun.stores:
+        if store is not None:
+            store.reset()
+
+
+def _is_full(store: Any) -> bool:
+    return bool(getattr(store, "_store", store))
+
+
+def _zero(aval: Any, symbolic: bool) -> Any:
+    """A tangent that is zero, as a rule of JAX's takes it."""
+    return SymbolicZero(aval) if symbolic else instantiate(Zero(aval))
+
+
+def _nothing_if_zero(t: Any) -> Any:
+    """A tangent or cotangent of JAX's as our rules give it."""
+    if isinstance(t, (Zero, SymbolicZero)) or aval_of(t).dtype == dtypes.float0:
+        return None
+    return t
+
+
+# --- what JAX asks of its current trace, and of values --------------------------------------------
+
+
+def _attach() -> None:
+    methods: dict[str, Any] = {
+        "process_primitive": _process_primitive,
+        "process_custom_jvp_call": _process_custom_jvp_call,
+        "process_custom_vjp_call": _process_custom_vjp_call,
+        "stage_value": lambda self, x: x if x.__class__ in _OURS else self.parent.stage_value(x),
+        "cur_qdd": lambda self, x: x.cur_qdd(),
+    }
+    for name, method in methods.items():
+        assert hasattr(Trace, name) or name == "cur_qdd", name
+        setattr(Bridge, name, method)
+    for kind in _OURS:  # which JAX would find by their base, slower
+        pytype_aval_mappings[kind] = lambda x: x.aval
+        dtypes.register_canonicalize_value_handler(kind, None)
+
+
+_attach()
