@@ -30,7 +30,7 @@ from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import boundary, hide_frames
 from functrans.lax import staging
 from functrans.lax.arguments import check_fits
-from functrans.passes import kernels, pipeline
+from functrans.passes import pipeline
 from functrans.passes.dead_code import without_unused_inputs
 from functrans.primitives.call import clear_composites
 from functrans.primitives.call import jit as jit_call
@@ -244,6 +244,7 @@ def _entry(passes: Any, serial: int, plain: bool, name: str, shared: Shared) -> 
     """What `jax.jit` traces, for a set of the compiler's options: our tracing, our program, one JAX
     equation."""
     statics = shared.statics
+    preparation = xla.Preparation(tuple(passes), plain)
 
     def entry(*args: Any, **kwargs: Any) -> Any:
         fun = statics.fun
@@ -259,10 +260,12 @@ def _entry(passes: Any, serial: int, plain: bool, name: str, shared: Shared) -> 
         if staged is None:
             retraces.record(serial, fun, statics, args, kwargs, False)
             staged = traced(fun, leaves, in_tree, arrays)
-            wanted = shared.wanted(staged.program, name)
+            wanted = shared.wanted(xla.prepared(staged.program, preparation), name)
             if wanted != name:
                 raise Other(wanted, staged)
-        outs = xla.run_program(staged.program, [arrays[i] for i in staged.kept])
+        operands = [*staged.captured, *arrays]
+        kept = [operands[i] for i in staged.kept]
+        outs = xla.run_program(staged.program, kept, preparation)
         return tree.unflatten(staged.out_tree, outs)
 
     def traced(fun: Any, leaves: list[Any], in_tree: Any, arrays: list[Any]) -> _Staged:
@@ -275,8 +278,9 @@ def _entry(passes: Any, serial: int, plain: bool, name: str, shared: Shared) -> 
 
         with jax.ensure_compile_time_eval():  # constants are arrays, not JAX's tracers
             program = stage(only_arrays, [typeof(x) for x in arrays], function_name(fun))
-        program, kept = without_unused_inputs(pipeline.optimize(program, passes))
-        return _Staged(kernels.plain(program) if plain else program, kept, flat.out_tree)
+        program, captured = hoist_constants(program)
+        program, kept = without_unused_inputs(program)
+        return _Staged(program, captured, kept, flat.out_tree)
 
     functools.update_wrapper(entry, statics.fun, updated=())
     if statics.signature is not None:
@@ -286,9 +290,11 @@ def _entry(passes: Any, serial: int, plain: bool, name: str, shared: Shared) -> 
 
 
 class _Staged(NamedTuple):
-    """An optimised program, the arguments it reads, the structure of its result."""
+    """A program, the values that its function closed over, which of these and of the arguments it
+    reads, the structure of its result."""
 
     program: Program
+    captured: tuple[Any, ...]
     kept: Sequence[int]
     out_tree: Any
 
