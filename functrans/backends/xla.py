@@ -63,7 +63,9 @@ def prepared(program: Program, preparation: Preparation) -> Program:
     return program.cache[key]
 
 
-def run_program(program: Program, args: Sequence[Any], preparation: Preparation = AS_IT_IS) -> list[Any]:
+def run_program(
+    program: Program, args: Sequence[Any], preparation: Preparation = AS_IT_IS
+) -> list[Any]:
     """Apply a program to JAX values: called while `jax.jit` traces, it adds one equation there."""
     operands = [*program.values, *args]
     mesh = mesh_of(program)
@@ -79,7 +81,9 @@ def run_program(program: Program, args: Sequence[Any], preparation: Preparation 
     return bind(closed, operands, preparation)
 
 
-def bind(program: Program, operands: Sequence[Any], preparation: Preparation = AS_IT_IS) -> list[Any]:
+def bind(
+    program: Program, operands: Sequence[Any], preparation: Preparation = AS_IT_IS
+) -> list[Any]:
     """One equation of JAX's, of a program without constants."""
     if _RULES:
         importlib.import_module(_RULES.pop())

@@ -57,7 +57,7 @@ def derivative(
     moved = iter(_nonzero(part.linear, [*residuals, *given], preparation))
     found = [next(moved) if a else None for a in part.out_active]
     return outs, [
-        ad.Zero.from_primal_value(y) if dy is None else dy
+        ad.Zero(core.typeof(y).to_tangent_aval()) if dy is None else dy
         for y, dy in zip(outs, found, strict=True)
     ]
 
