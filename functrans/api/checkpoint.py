@@ -6,13 +6,13 @@ import contextlib
 import functools
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
 from typing import Any
 
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.api.checks import check_callable, here
 from functrans.api.flat import FlatFunction, function_name
-from functrans.api.jit import wraps
 from functrans.api.statics import Statics, exactly
 from functrans.ir.program import Equation, Program, Var
 from functrans.ir.source import location

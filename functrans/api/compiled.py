@@ -8,7 +8,9 @@ it, and the program found goes to the function with these options, which later c
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from types import MethodType
 from typing import Any
 
 import jax
@@ -51,6 +53,28 @@ class Shared:
         if not self.chooses or self.switches >= _SWITCHES or options.local.fixed:
             return name
         return options.choice(program)
+
+
+class Jitted(functools.partial):  # type: ignore[type-arg]
+    """What `jit` and `pmap` return: a call, with methods that speak of itself. They are no
+    attributes of a function, which `functools.wraps` and JAX's would give to what is made of it;
+    to call it costs hardly more than a function."""
+
+    __slots__ = ("clear_cache", "eval_shape", "jitted_function", "lower", "program", "trace")
+
+    jitted_function: Any
+
+    def __new__(cls, call: Callable[..., Any], fun: Callable[..., Any]) -> Any:
+        made = super().__new__(cls, call)
+        functools.update_wrapper(made, fun)
+        made.jitted_function = fun
+        return made
+
+    def __get__(self, owner: Any, kind: Any = None) -> Any:
+        return self if owner is None else MethodType(self, owner)
+
+    def __repr__(self) -> str:
+        return f"<jitted {self.jitted_function!r}>"
 
 
 class Compiled:

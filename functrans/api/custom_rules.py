@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
 from typing import Any
 
 from jax import tree_util
@@ -14,7 +15,6 @@ from functrans import pytrees as tree
 from functrans.api.checks import check_callable
 from functrans.api.custom_calls import JvpCall, VjpCall, unflatten
 from functrans.api.flat import FlatFunction, as_array, function_name
-from functrans.api.jit import wraps
 from functrans.ir.program import Program, hoist_constants
 from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import boundary

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any
 
 import jax
@@ -31,7 +32,6 @@ from functrans.api.flat import (
     float0_zeros,
     instantiate,
 )
-from functrans.api.jit import wraps
 from functrans.api.pullback import Pullback, Signature
 from functrans.api.vmap import vmap
 from functrans.ir.program import prune

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any
 
 from functrans import errors
 from functrans.api.checks import check_callable, choose, here, of_chosen, positions
 from functrans.api.derivatives import vjp
-from functrans.api.jit import jit, wraps
+from functrans.api.jit import jit
 from functrans.api.pullback import Pullback
 from functrans.ir.tracebacks import boundary
 

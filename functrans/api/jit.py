@@ -19,7 +19,7 @@ from functrans import errors
 from functrans import pytrees as tree
 from functrans.api import retraces
 from functrans.api.checks import check_callable
-from functrans.api.compiled import Compiled, Shared
+from functrans.api.compiled import Compiled, Jitted, Shared
 from functrans.api.flat import FlatFunction, function_name
 from functrans.api.statics import Statics, exactly
 from functrans.backends import eager, not_finite, xla
@@ -30,7 +30,7 @@ from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import boundary, hide_frames
 from functrans.lax import staging
 from functrans.lax.arguments import check_fits
-from functrans.passes import kernels, pipeline
+from functrans.passes import pipeline
 from functrans.passes.dead_code import without_unused_inputs
 from functrans.primitives.call import clear_composites
 from functrans.primitives.call import jit as jit_call
@@ -103,7 +103,7 @@ def jit(
     check_callable(fun, "jit")
     inline = options.pop("inline")
     del options["passes"], options["cpu"]
-    run = pipeline.DEFAULT if passes is None else pipeline.chosen(passes)
+    chain = pipeline.DEFAULT if passes is None else pipeline.chosen(passes)
     if options.pop("compiler_options") is None:
         compiler_options = {}
     else:
@@ -118,13 +118,13 @@ def jit(
         )
     plain = cpu == "plain"
     chooses = not plain and not {"compiler_options", "device", "backend"} & set(options)
-    shared = _shared(fun, static_argnums, static_argnames, run, inline, plain, chooses)
+    shared = _shared(fun, static_argnums, static_argnames, chain, inline, plain, chooses)
     statics, nested = shared.statics, shared.nested
     statics.donated(donate_argnums, donate_argnames)
     compiled = Compiled(fun, shared, options)
 
-    @wraps(fun)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    @functools.wraps(fun)
+    def run(*args: Any, **kwargs: Any) -> Any:
         try:
             if state.trace is not None or state.no_jit:
                 return nested(args, kwargs)
@@ -135,7 +135,7 @@ def jit(
             except (TypeError, ValueError, RuntimeError, OverflowError) as error:
                 if xla.without_kernel(error):
                     compiled.clear_cache()
-                    return call(*args, **kwargs)
+                    return run(*args, **kwargs)
                 explain(error, fun, statics, args, kwargs)
                 raise
         except Exception as error:
@@ -159,47 +159,19 @@ def jit(
     @boundary
     def program(*args: Any, **kwargs: Any) -> Program:
         """The optimised program for these arguments."""
-        return pipeline.optimize(statics.staged(args, kwargs).program, run)
+        return pipeline.optimize(statics.staged(args, kwargs).program, chain)
 
-    call.jitted_function = program.jitted_function = fun  # type: ignore[attr-defined]
-    call.lower = told("lower")  # type: ignore[attr-defined]
-    call.trace = told("trace")  # type: ignore[attr-defined]
-    call.eval_shape = told("eval_shape")  # type: ignore[attr-defined]
-    call.program = program  # type: ignore[attr-defined]
+    program.jitted_function = fun  # type: ignore[attr-defined]
 
     def clear_cache() -> None:
         compiled.clear_cache()
         nested.clear()
 
-    call.clear_cache = clear_cache  # type: ignore[attr-defined]
-    _HOW[call] = How(statics, run, plain)
-    has_own_methods(call)
+    call = Jitted(run, fun)
+    call.lower, call.trace, call.eval_shape = map(told, ("lower", "trace", "eval_shape"))
+    call.program, call.clear_cache = program, clear_cache
+    _HOW[call] = How(statics, chain, plain)
     return call
-
-
-_WITH_METHODS: weakref.WeakSet[Any] = weakref.WeakSet()
-_OWN = ("jitted_function", "lower", "trace", "eval_shape", "program", "clear_cache")
-
-
-def wraps(fun: Any) -> Callable[[Any], Any]:
-    """`functools.wraps` for what is made of a function, without what `jit` gave that function."""
-    try:
-        own = _OWN if fun in _WITH_METHODS else ()
-    except TypeError:  # a callable that cannot be hashed or referred to weakly
-        own = ()
-
-    def finish(made: Any) -> Any:
-        functools.update_wrapper(made, fun)
-        for name in own:
-            made.__dict__.pop(name, None)
-        return made
-
-    return finish
-
-
-def has_own_methods(made: Any) -> None:
-    """Say of what `jit` or `pmap` returns that its attributes speak of itself: see `wraps`."""
-    _WITH_METHODS.add(made)
 
 
 class How(NamedTuple):
@@ -244,6 +216,7 @@ def _entry(passes: Any, serial: int, plain: bool, name: str, shared: Shared) -> 
     """What `jax.jit` traces, for a set of the compiler's options: our tracing, our program, one JAX
     equation."""
     statics = shared.statics
+    preparation = xla.Preparation(tuple(passes), plain)
 
     def entry(*args: Any, **kwargs: Any) -> Any:
         fun = statics.fun
@@ -259,10 +232,12 @@ def _entry(passes: Any, serial: int, plain: bool, name: str, shared: Shared) -> 
         if staged is None:
             retraces.record(serial, fun, statics, args, kwargs, False)
             staged = traced(fun, leaves, in_tree, arrays)
-            wanted = shared.wanted(staged.program, name)
+            wanted = shared.wanted(xla.prepared(staged.program, preparation), name)
             if wanted != name:
                 raise Other(wanted, staged)
-        outs = xla.run_program(staged.program, [arrays[i] for i in staged.kept])
+        operands = [*staged.captured, *arrays]
+        kept = [operands[i] for i in staged.kept]
+        outs = xla.run_program(staged.program, kept, preparation)
         return tree.unflatten(staged.out_tree, outs)
 
     def traced(fun: Any, leaves: list[Any], in_tree: Any, arrays: list[Any]) -> _Staged:
@@ -275,8 +250,9 @@ def _entry(passes: Any, serial: int, plain: bool, name: str, shared: Shared) -> 
 
         with at_once():  # constants are arrays, not JAX's tracers
             program = stage(only_arrays, [typeof(x) for x in arrays], function_name(fun))
-        program, kept = without_unused_inputs(pipeline.optimize(program, passes))
-        return _Staged(kernels.plain(program) if plain else program, kept, flat.out_tree)
+        program, captured = hoist_constants(program)
+        program, kept = without_unused_inputs(program)
+        return _Staged(program, captured, kept, flat.out_tree)
 
     functools.update_wrapper(entry, statics.fun, updated=())
     if statics.signature is not None:
@@ -286,9 +262,11 @@ def _entry(passes: Any, serial: int, plain: bool, name: str, shared: Shared) -> 
 
 
 class _Staged(NamedTuple):
-    """An optimised program, the arguments it reads, the structure of its result."""
+    """A program, the values that its function closed over, which of these and of the arguments it
+    reads, the structure of its result."""
 
     program: Program
+    captured: tuple[Any, ...]
     kept: Sequence[int]
     out_tree: Any
 

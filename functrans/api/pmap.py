@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from functools import partial, wraps
 from types import FunctionType
 from typing import Any
 
@@ -21,8 +21,9 @@ from functrans import errors
 from functrans import pytrees as tree
 from functrans.api import retraces
 from functrans.api.checks import here
+from functrans.api.compiled import Jitted
 from functrans.api.flat import FlatFunction, as_array, as_arrays, function_name
-from functrans.api.jit import has_own_methods, jit, wraps
+from functrans.api.jit import jit
 from functrans.api.mapped_axes import MappedAxes, argument_names
 from functrans.api.statics import Statics, exactly, joined
 from functrans.api.vmap import vmap
@@ -132,10 +133,9 @@ def pmap(
         whole = jit(call, static_argnums=static, donate_argnums=tuple(donated))
         return whole.lower(*args, **kwargs)
 
-    call.jitted_function = fun  # type: ignore[attr-defined]
-    call.lower = lower  # type: ignore[attr-defined]
-    has_own_methods(call)
-    return call
+    whole = Jitted(call, fun)
+    whole.lower = lower
+    return whole
 
 
 # So that `pmap(f)(x)` in a loop compiles once. What is kept knows the function weakly.

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import wraps
 from typing import Any
 
 import jax
@@ -13,7 +14,6 @@ from functrans import errors
 from functrans import pytrees as tree
 from functrans.api.checks import check_callable
 from functrans.api.flat import as_array
-from functrans.api.jit import wraps
 from functrans.api.statics import Staged, Statics
 from functrans.backends import reference
 from functrans.ir.check import check_program

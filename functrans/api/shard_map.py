@@ -12,6 +12,7 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import wraps
 from typing import Any
 
 import jax
@@ -20,7 +21,6 @@ from functrans import errors
 from functrans import pytrees as tree
 from functrans.api.checks import check_callable, here
 from functrans.api.flat import FlatFunction, function_name
-from functrans.api.jit import wraps
 from functrans.ir.program import Program, hoist_constants
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType

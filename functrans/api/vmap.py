@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.api.checks import here
 from functrans.api.flat import FlatFunction, as_arrays
-from functrans.api.jit import wraps
 from functrans.api.mapped_axes import MappedAxes, argument_names
 from functrans.ir.tracebacks import boundary
 from functrans.primitives.reduction import reduce_sum

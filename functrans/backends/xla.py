@@ -8,9 +8,10 @@ are JAX's own. This file and `interop/` are the only ones that touch JAX's inter
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -25,9 +26,9 @@ from jax.interpreters import mlir
 from functrans.backends import not_finite, one_kernel
 from functrans.backends.lowering import Lowering, abstract
 from functrans.backends.options import SETS, choice
-from functrans.ir.program import Program
+from functrans.ir.program import Program, hoist_constants
 from functrans.ir.text import with_nested
-from functrans.passes import kernels
+from functrans.passes import kernels, pipeline
 from functrans.primitives.callback import calls_of
 
 _constant_folding = getattr(_config, "eager_constant_folding", nullcontext)
@@ -36,9 +37,35 @@ _constant_folding = getattr(_config, "eager_constant_folding", nullcontext)
 _program_p, _calling_p = JaxPrimitive("functrans"), JaxPrimitive("functrans_calling")
 _program_p.multiple_results = _calling_p.multiple_results = True
 prim_requires_devices_during_lowering.add(_calling_p)
+PRIMITIVES = (_program_p, _calling_p)
+
+# Their rules for JAX's transformations stand in a later layer, loaded before the first equation.
+_RULES = ["functrans.interop.outward"]
 
 
-def run_program(program: Program, args: Sequence[Any]) -> list[Any]:
+class Preparation(NamedTuple):
+    """What is done to a program, and to what JAX's transformations make of it, when it is lowered:
+    the passes, and whether it is left to XLA alone how loops are compiled on a CPU."""
+
+    passes: tuple[Any, ...] = ()
+    plain: bool = False
+
+
+AS_IT_IS = Preparation()
+
+
+def prepared(program: Program, preparation: Preparation) -> Program:
+    """The program as it is lowered; made once."""
+    key = ("prepared", preparation)
+    if key not in program.cache:
+        made = pipeline.optimize(program, preparation.passes)
+        program.cache[key] = kernels.plain(made) if preparation.plain else made
+    return program.cache[key]
+
+
+def run_program(
+    program: Program, args: Sequence[Any], preparation: Preparation = AS_IT_IS
+) -> list[Any]:
     """Apply a program to JAX values: called while `jax.jit` traces, it adds one equation there."""
     operands = [*program.values, *args]
     mesh = mesh_of(program)
@@ -50,13 +77,19 @@ def run_program(program: Program, args: Sequence[Any]) -> list[Any]:
             )
             for x in operands
         ]
-    return _bind(program, operands)
+    closed, _ = hoist_constants(program)  # JAX keeps what stands in its equations
+    return bind(closed, operands, preparation)
 
 
-def _bind(program: Program, operands: Sequence[Any]) -> list[Any]:
+def bind(
+    program: Program, operands: Sequence[Any], preparation: Preparation = AS_IT_IS
+) -> list[Any]:
+    """One equation of JAX's, of a program without constants."""
+    if _RULES:
+        importlib.import_module(_RULES.pop())
     primitive = _calling_p if calls_of(program).any else _program_p
     with _constant_folding(False):  # which would run a program without operands while it is traced
-        return primitive.bind(*operands, program=program)
+        return primitive.bind(*operands, program=program, preparation=preparation)
 
 
 def mesh_of(program: Program) -> Any:
@@ -75,12 +108,14 @@ def mesh_of(program: Program) -> Any:
 
 
 @_program_p.def_abstract_eval
-def _abstract_eval(*avals: Any, program: Program) -> list[Any]:
+def _abstract_eval(*avals: Any, program: Program, preparation: Preparation = AS_IT_IS) -> list[Any]:
     return [abstract(t) for t in program.out_types]
 
 
 @_calling_p.def_effectful_abstract_eval
-def _effectful_eval(*avals: Any, program: Program) -> tuple[list[Any], set[Any]]:
+def _effectful_eval(
+    *avals: Any, program: Program, preparation: Preparation
+) -> tuple[list[Any], set[Any]]:
     return _abstract_eval(program=program), {_effect(kind) for kind in calls_of(program).effects}
 
 
@@ -100,8 +135,8 @@ def _effect(kind: str) -> Any:
 
 @_program_p.def_impl
 @_calling_p.def_impl
-def _impl(*args: Any, program: Program) -> list[Any]:
-    run: Any = executable(program)
+def _impl(*args: Any, program: Program, preparation: Preparation) -> list[Any]:
+    run: Any = executable(prepared(program, preparation))
     with jax.disable_jit(False):  # single operations are compiled always
         try:
             return run(*args)
@@ -120,7 +155,7 @@ def executable(program: Program) -> Callable[..., list[Any]]:
         def run(*args: Any) -> list[Any]:
             if not_finite.is_asked():
                 not_finite.say_where(program, args[len(program.constants) :])
-            return _bind(program, args)
+            return bind(hoist_constants(program)[0], args)
 
         chosen = SETS[choice(program)]
         made = jax.jit(run, compiler_options=chosen) if chosen else jax.jit(run)
@@ -169,14 +204,14 @@ def recompiling(lowered: Any, again: Callable[[], Any]) -> Any:
     return lowered
 
 
-def _lower_rule(jax_ctx: Any, *operands: Any, program: Program) -> Any:
+def _lower_rule(jax_ctx: Any, *operands: Any, program: Program, preparation: Preparation) -> Any:
     lowering = Lowering(jax_ctx, _compiled_alone)
-    outs = lowering.emit(program, operands)
+    outs = lowering.emit(prepared(program, preparation), operands)
     if lowering.tokens:
         jax_ctx.set_tokens_out(lowering.tokens)
     lowering.emit_called()
     return outs
 
 
-for _primitive in (_program_p, _calling_p):  # in place, where each operation keeps its location
+for _primitive in PRIMITIVES:  # in place, where each operation keeps its location
     mlir.register_lowering(_primitive, _lower_rule, cacheable=False)

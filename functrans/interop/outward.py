@@ -1,0 +1,129 @@
+"""Programs of ours under JAX's transformations.
+
+In: an equation of JAX's primitive `functrans` (`functrans_calling` where it calls Python), which
+holds a program. Out: what `jax.grad`, `jax.vmap` and the others make of it, by our own
+transformations: again equations of that primitive.
+
+    derivative  two equations: the program with the residuals among its results, and its linear
+                part, of residuals and tangents. JAX's partial evaluation divides between the two,
+                so nothing is computed twice
+    transpose   of an equation that is linear in the operands whose cotangents are wanted: the
+                program walked backwards
+    batch       the batched program
+    dead code   the part of the program whose results are read
+
+A derived program is kept by the one it was made of. It is prepared for XLA when it is lowered, by
+the passes that the user asked of the function. While ours transform, JAX evaluates: what the trace
+around them records is the equations that are bound here, and no constant on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from jax._src import core
+from jax._src.interpreters import ad, batching
+from jax._src.interpreters import partial_eval as pe
+
+from functrans.backends import xla
+from functrans.backends.xla import Preparation
+from functrans.ir.program import Literal, Program
+from functrans.ir.types import float0
+from functrans.primitives.parts import reading, restricted
+from functrans.primitives.residuals import fewer, take
+from functrans.transforms.batch import Batching
+from functrans.transforms.jvp import split
+from functrans.transforms.transpose import Transposition
+
+
+def _evaluating() -> AbstractContextManager[Any]:
+    return core.set_current_trace(core.eval_trace)
+
+
+def derivative(
+    primals: Sequence[Any], tangents: Sequence[Any], *, program: Program, preparation: Preparation
+) -> tuple[list[Any], list[Any]]:
+    """JAX's jvp rule."""
+    active = tuple([_moves(dx) for dx in tangents])
+    with _evaluating():
+        part = fewer(split(program, active))
+    n = len(program.outputs)
+    results = xla.bind(part.forward, primals, preparation)
+    outs, extras = results[:n], results[n:]
+    residuals = take(part.residuals, primals, outs, extras)
+    given = [dx for dx, a in zip(tangents, active, strict=True) if a]
+    moved = iter(_nonzero(part.linear, [*residuals, *given], preparation))
+    found = [next(moved) if a else None for a in part.out_active]
+    return outs, [
+        ad.Zero(core.typeof(y).to_tangent_aval()) if dy is None else dy
+        for y, dy in zip(outs, found, strict=True)
+    ]
+
+
+def _moves(tangent: Any) -> bool:
+    return tangent.__class__ is not ad.Zero and tangent.dtype != float0
+
+
+def transpose(
+    cts: Sequence[Any], *operands: Any, program: Program, preparation: Preparation
+) -> list[Any]:
+    """JAX's transpose rule: None for operands that are known, and for zeros."""
+    linear = tuple([ad.is_undefined_primal(x) for x in operands])
+    given = tuple([ct.__class__ is not ad.Zero for ct in cts])
+    with _evaluating():
+        back = Transposition().program(program, linear, given, called=True)
+    known = [x for x, wanted in zip(operands, linear, strict=True) if not wanted]
+    active = [ct for ct, g in zip(cts, given, strict=True) if g]
+    found = iter(_nonzero(back, [*known, *active], preparation))
+    return [next(found) if wanted else None for wanted in linear]
+
+
+def _nonzero(program: Program, operands: Sequence[Any], preparation: Preparation) -> list[Any]:
+    """The results of a program, None for those that are written in it as zeros."""
+    moving = [not (y.__class__ is Literal and y.value == 0) for y in program.outputs]
+    if not any(moving):
+        return [None] * len(moving)
+    if not all(moving):
+        program = restricted(program, [True] * len(program.inputs), moving)
+    outs = iter(xla.bind(program, operands, preparation))
+    return [next(outs) if m else None for m in moving]
+
+
+def batch(
+    axis: Any, operands: Sequence[Any], dims: Sequence[int | None], *,
+    program: Program, preparation: Preparation,
+) -> tuple[list[Any], Sequence[int | None]]:  # fmt: skip
+    """JAX's batching rule, given the axis with its names."""
+    name = None if axis.name is core.no_axis_name else axis.name
+    spmd = axis.spmd_name or ()
+    with _evaluating():
+        running = Batching(axis.size, name, spmd if isinstance(spmd, tuple) else (spmd,))
+        made, out_dims = running.program(program, tuple(dims))
+    return xla.bind(made, operands, preparation), out_dims
+
+
+def without_unread(used: list[bool], eqn: Any) -> tuple[list[bool], Any]:
+    """JAX's rule for dead code: which operands are read, and the equation (None: it is dead)."""
+    if eqn.effects:
+        return [True] * len(eqn.invars), eqn
+    if not any(used):
+        return [False] * len(eqn.invars), None
+    program = eqn.params["program"]
+    read = reading(program, used)
+    if all(used) and all(read):
+        return read, eqn
+    smaller = restricted(program, read, used)
+    return read, eqn.replace(
+        invars=[v for v, r in zip(eqn.invars, read, strict=True) if r],
+        outvars=[v for v, u in zip(eqn.outvars, used, strict=True) if u],
+        params={**eqn.params, "program": smaller},
+    )
+
+
+for _primitive in xla.PRIMITIVES:
+    ad.primitive_jvps[_primitive] = derivative
+    ad.primitive_transposes[_primitive] = transpose
+    batching.fancy_primitive_batchers[_primitive] = batch
+    pe.dce_rules[_primitive] = without_unread
