@@ -203,9 +203,22 @@ def bind(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
     trace = state.innermost
     if trace is None:
         return _evaluate(primitive, args, params)
-    if is_above() and any([_is_foreign(x) for x in args]):
-        return _evaluate(primitive, args, params)  # by JAX's trace, which calls ours in its turn
+    if is_above():
+        return _bind_below(trace, primitive, args, params)
     return trace.bind(primitive, args, params)
+
+
+def _bind_below(trace: Any, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    """`bind` where a trace of JAX's stands above ours. An operation that touches its tracers is for
+    JAX to do, which calls us in its turn; else it is done below."""
+    if any([_is_foreign(x) for x in args]):
+        return _evaluate(primitive, args, params)
+    place = jax_trace.place()
+    jax_trace.go_to((place[1], place[1]))
+    try:
+        return trace.bind(primitive, args, params)
+    finally:
+        jax_trace.go_to(place)
 
 
 def _is_foreign(x: Any) -> bool:

@@ -149,6 +149,8 @@ def _process_custom_vjp_call(
             zeros = [_zero(aval_of_type(t.tangent()), symbolic_zeros) for t in types]
             given = [z if c is None else c for c, z in zip(cts, zeros, strict=True)]
             found = bwd.call_wrapped(*residuals, *given)
+            if isinstance(found, tuple):  # since JAX 0.11, with logs of the way back
+                found = found[0]
             return [_nothing_if_zero(c) for c in found]
 
         return outs, residuals, Pullback(backward, tuple(map(typeof, primals)), types, name)

@@ -86,7 +86,7 @@ def enter(stages: bool) -> None:
 
 
 def return_to_bridge() -> Place:
-    """Stand on the bridge again, where a rule is run while its parent is current; the place left."""
+    """Stand on the bridge again, to run a rule while its parent is current; the place left."""
     before = place()
     top, bridge = before
     if bridge is not None and top is bridge.parent:

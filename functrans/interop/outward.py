@@ -20,7 +20,6 @@ around them records is the equations that are bound here, and no constant on the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 from jax._src import core
@@ -33,13 +32,10 @@ from functrans.ir.program import Literal, Program
 from functrans.ir.types import float0
 from functrans.primitives.parts import reading, restricted
 from functrans.primitives.residuals import fewer, take
+from functrans.trace import at_once
 from functrans.transforms.batch import Batching
 from functrans.transforms.jvp import split
 from functrans.transforms.transpose import Transposition
-
-
-def _evaluating() -> AbstractContextManager[Any]:
-    return core.set_current_trace(core.eval_trace)
 
 
 def derivative(
@@ -47,7 +43,7 @@ def derivative(
 ) -> tuple[list[Any], list[Any]]:
     """JAX's jvp rule."""
     active = tuple([_moves(dx) for dx in tangents])
-    with _evaluating():
+    with at_once():
         part = fewer(split(program, active))
     n = len(program.outputs)
     results = xla.bind(part.forward, primals, preparation)
@@ -72,7 +68,7 @@ def transpose(
     """JAX's transpose rule: None for operands that are known, and for zeros."""
     linear = tuple([ad.is_undefined_primal(x) for x in operands])
     given = tuple([ct.__class__ is not ad.Zero for ct in cts])
-    with _evaluating():
+    with at_once():
         back = Transposition().program(program, linear, given, called=True)
     known = [x for x, wanted in zip(operands, linear, strict=True) if not wanted]
     active = [ct for ct, g in zip(cts, given, strict=True) if g]
@@ -98,7 +94,7 @@ def batch(
     """JAX's batching rule, given the axis with its names."""
     name = None if axis.name is core.no_axis_name else axis.name
     spmd = axis.spmd_name or ()
-    with _evaluating():
+    with at_once():
         running = Batching(axis.size, name, spmd if isinstance(spmd, tuple) else (spmd,))
         made, out_dims = running.program(program, tuple(dims))
     return xla.bind(made, operands, preparation), out_dims
