@@ -98,10 +98,6 @@ class NotAnArray(FunctransError, TypeError):
     """Something that is not an array or a scalar was given or returned where one is needed."""
 
 
-class FunctionOfJax(FunctransError, TypeError):
-    """A function of JAX, which knows arrays alone, was given a traced value of functrans."""
-
-
 class NonScalarLoss(FunctransError, TypeError):
     """`grad` was asked to differentiate a function whose result is not a scalar."""
 

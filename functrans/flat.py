@@ -7,11 +7,15 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+import jax
+
 from functrans import errors
 from functrans import pytrees as tree
 from functrans import tree_checks as tree_checks  # whose errors flattening has from there on
 from functrans.ir.source import definition, describe, is_users, user_source
 from functrans.tracer import CALLS, typeof
+
+_NEEDS_VALUE = (jax.errors.ConcretizationTypeError, jax.errors.NonConcreteBooleanIndexError)
 
 
 class FlatFunction:
@@ -37,23 +41,26 @@ class FlatFunction:
         """What the function returns."""
         try:
             return self.fun(*args, **kwargs)
-        except TypeError as error:
-            if "<class 'functrans." in str(error) and not isinstance(error, errors.FunctransError):
-                raise _given_to_jax(error) from None
-            raise
+        except _NEEDS_VALUE as error:
+            if isinstance(error, errors.FunctransError):
+                raise
+            raise _needs_value(error) from error
 
 
-def _given_to_jax(error: TypeError) -> Exception:
-    """Our error for JAX's about a value that it does not know."""
+def _needs_value(error: Exception) -> Exception:
+    """Our error for that of a function of JAX's that needs the value of a traced array."""
     source, tb = user_source(), error.__traceback__
     while tb is not None:
         if is_users(tb.tb_frame.f_code):
             source = tb.tb_frame.f_code, tb.tb_lasti
         tb = tb.tb_next
-    return errors.FunctionOfJax(
-        f"a function of JAX was given a traced value of functrans, at\n    {describe(source)}\n"
-        "Call the one of functrans (import functrans.numpy as jnp), or translate it:\n"
-        "functrans.interop.from_jax(f)."
+    index = isinstance(error, jax.errors.NonConcreteBooleanIndexError)
+    return (errors.NonConcreteMask if index else errors.AbstractValueError)(
+        "a function of JAX needs the value of a traced array, of which only the type is known, at\n"
+        f"    {describe(source)}\n"
+        f"JAX says: {str(error).partition(chr(10))[0]}\n"
+        "Mark the argument that it comes from static (static_argnums), or use a function whose "
+        "shapes do not depend on values."
     )
 
 

@@ -13,6 +13,7 @@ from functrans import pytrees as tree
 from functrans.flat import FlatFunction as FlatFunction
 from functrans.flat import check_result as check_result
 from functrans.flat import function_name as function_name
+from functrans.interop.jax_trace import outside
 from functrans.ir.source import describe, user_source
 from functrans.primitives.conversion import convert_element_type
 from functrans.trace import ARRAYS, Tracer, literal, materialize, typeof
@@ -73,7 +74,8 @@ def as_array(x: Any) -> Any:
     if x.__class__ in ARRAYS or isinstance(x, (jax.Array, Tracer)):
         return x
     typeof(x)  # raises for what is not an array
-    return jax.numpy.asarray(x)
+    with outside():
+        return jax.numpy.asarray(x)
 
 
 def as_arrays(

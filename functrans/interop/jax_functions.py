@@ -57,7 +57,6 @@ def from_jax(
     Raises:
       MissingRule: it uses a JAX primitive that functrans does not have; the message names it.
       AbstractValueError: it needs the value of a traced argument.
-      ClosedOverTracer: it closes over a traced value, which must be an argument.
       UnhashableStatic: a static argument is not hashable.
 
     Source: the inverse of `jax.make_jaxpr`.
@@ -185,6 +184,8 @@ class _Imported:
         return inner
 
     def _keep(self, key: Any, value: Any) -> Any:
+        if any(isinstance(x, Tracer) for x in getattr(value, "consts", ())):
+            return value  # what a function closes over is another one at the next call
         if len(self.cache) >= _KEPT:
             del self.cache[next(iter(self.cache))]
         self.cache[key] = value
@@ -206,22 +207,12 @@ class _Imported:
         places = tuple([i for i, d in enumerate(dynamic) if d])
         try:
             closed, out_tree = traced(flat, [typeof(leaves[i]) for i in places])
-        except errors.LeakedTracer:
-            raise self._closed_over() from None
         except errors.FunctransError:
             raise
         except (TypeError, ValueError, IndexError) as error:
-            if f"{Tracer.__module__}.{Tracer.__qualname__}" in str(error):
-                raise self._closed_over() from None
             return _NeedsValues(error.with_traceback(None))
         made = Imported(closed, out_tree, self.name)
         return _Entry(made.program, made.consts, None if all(dynamic) else places, out_tree)
-
-    def _closed_over(self) -> errors.ClosedOverTracer:
-        return errors.ClosedOverTracer(
-            f"{self.name}, imported by from_jax, closes over a traced value, which JAX cannot "
-            f"compute with, at\n    {describe(user_source())}\nHand it over as an argument."
-        )
 
     def _with_values(self, found: Any, leaves: list, args: tuple, kwargs: dict) -> Any:
         """What cannot be traced still runs on concrete arrays, as JAX runs it."""

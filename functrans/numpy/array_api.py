@@ -27,4 +27,4 @@ def _array_namespace(self: Tracer, *, api_version: str | None = None) -> ModuleT
     return sys.modules["functrans.numpy"]
 
 
-Tracer.__array_namespace__ = _array_namespace  # type: ignore[attr-defined]
+setattr(Tracer, "__array_namespace__", _array_namespace)  # noqa: B010  # its type is JAX's

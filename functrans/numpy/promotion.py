@@ -32,6 +32,7 @@ from functrans.lax.arguments import invalid as invalid
 from functrans.lax.arguments import mismatch as mismatch
 from functrans.numpy.prims import broadcast_in_dim, convert_element_type, squeeze
 from functrans.trace import Tracer, full, literal, staging_trace, typeof
+from functrans.tracer import CONCRETE
 
 BOOL = np.dtype(bool)
 
@@ -129,6 +130,8 @@ def array_of(x: Any, name: str, position: int = 0) -> Any:
 
 def captured(x: Any) -> Any:
     """A concrete array: while staging captured, as a value that tracers can index."""
+    if isinstance(x, Tracer):
+        return x
     trace = staging_trace()
     if trace is None:
         return x if isinstance(x, jax.Array) else jax.numpy.asarray(x)
@@ -154,7 +157,7 @@ def cast(x: Any, dtype: Any, weak_type: bool = False) -> Any:
 
 def another(made: Any, given: Any) -> Any:
     """What was made, as an array of its own where it is the concrete one that was given."""
-    return made.copy() if made is given and isinstance(made, jax.Array) else made
+    return made.copy() if made is given and made.__class__ is CONCRETE else made
 
 
 def strong(x: Any) -> Any:

@@ -181,10 +181,13 @@ def test_a_policy_of_ones_own():
     assert [where.split()[0] for _, where in kept] == ["exp"]
 
 
+CONSTANT = jax_numpy.arange(3.0)
+
+
 def test_saved_residuals_are_named_by_the_users_line(capsys):
     def f(p, x):
         y = ft.jit(lambda v: ft_numpy.sin(v) * p["w"])(x)
-        return (y * jax_numpy.arange(3.0)).sum()
+        return (y * CONSTANT).sum()
 
     print_saved_residuals(f, {"w": X[0]}, X[1])
     lines = capsys.readouterr().out.splitlines()

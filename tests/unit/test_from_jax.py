@@ -135,10 +135,23 @@ def test_an_unknown_primitive_is_named(monkeypatch):
             assert part in message
 
 
-def test_a_traced_value_in_a_closure_is_refused():
-    for f in (lambda x, y: J.sin(x) + y, lambda x, y: y + x, lambda x, y: x):
-        with pytest.raises(ft.errors.ClosedOverTracer, match="Hand it over as an argument"):
-            ft.jit(lambda x, f=f: from_jax(lambda y: f(x, y))(x))(V)
+def test_a_function_closes_over_traced_values():
+    for f in (lambda x, y: J.sin(x) + y, lambda x, y: y + x, lambda x, y: x * y):
+        inner: list = []
+
+        def imported(x, f=f, inner=inner):
+            held = [x]
+            inner.append(from_jax(lambda y: f(held[0], y)))
+            first = inner[-1](x)
+            held[0] = 2 * x
+            return first + inner[-1](x)
+
+        np.testing.assert_allclose(ft.jit(imported)(V), f(V, V) + f(2 * V, V), rtol=1e-6)
+        np.testing.assert_allclose(
+            ft.grad(lambda x, g=imported: g(x).sum())(V),
+            jax.grad(lambda x, f=f: (f(x, x) + f(2 * x, x)).sum())(V),
+            rtol=1e-6,
+        )
 
 
 # --- programs -------------------------------------------------------------------------------------
