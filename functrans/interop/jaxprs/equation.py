@@ -12,7 +12,15 @@ from typing import Any
 
 import jax
 from jax._src.config import eager_constant_folding, trace_context
-from jax.extend.core import ClosedJaxpr, DropVar, Jaxpr, jaxpr_as_fun
+from jax.extend.core import (
+    ClosedJaxpr,
+    DropVar,
+    Jaxpr,
+    JaxprEqn,
+    Var,
+    jaxpr_as_fun,
+    new_jaxpr_eqn,
+)
 
 from functrans.interop.jaxprs.walk import abstract, constants_of, exactly, run, type_of_aval
 from functrans.ir.program import Literal, hoist_constants
@@ -78,12 +86,22 @@ def context() -> tuple:
 # --- one equation ---------------------------------------------------------------------------------
 
 
+def in_jaxpr(eqn: Any) -> Any:
+    """An equation as a jaxpr has it, of a record of one: a primitive, its parameters and effects,
+    and what has the `aval` of each operand and result."""
+    if isinstance(eqn, JaxprEqn):
+        return eqn
+    inputs, outputs = ([Var(v.aval) for v in vs] for vs in (eqn.invars, eqn.outvars))
+    return new_jaxpr_eqn(inputs, outputs, eqn.primitive, eqn.params, eqn.effects)
+
+
 class OneEquation:
     """One equation, with its rules, as a JAX function `fun` of its operands: each once, and without
     the literals among them."""
 
     def __init__(self, eqn: Any, name: str, known: Any):
         self.name = name
+        eqn = in_jaxpr(eqn)
         self.atoms, self.all_outputs = eqn.invars, eqn.outvars
         self.inputs = list(dict.fromkeys([v for v in eqn.invars if not hasattr(v, "val")]))
         dropped = DropVar

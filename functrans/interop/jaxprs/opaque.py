@@ -18,7 +18,15 @@ from jax.extend.core import ClosedJaxpr, DebugInfo, DropVar, jaxpr_as_fun
 
 from functrans import errors
 from functrans.api.statics import exactly
-from functrans.interop.jaxprs.equation import Flat, Imported, OneEquation, context, only, traced
+from functrans.interop.jaxprs.equation import (
+    Flat,
+    Imported,
+    OneEquation,
+    context,
+    in_jaxpr,
+    only,
+    traced,
+)
 from functrans.interop.jaxprs.walk import (
     OTHER,
     WHOLE,
@@ -203,8 +211,22 @@ def _signature(eqn: Any) -> tuple:
 
 @means(OTHER)
 def _other(eqn: Any, *values: Any) -> Flat:
-    body = body_of(eqn)
+    kind = jax.core.ShapedArray
+    if not all([isinstance(v.aval, kind) for v in (*eqn.invars, *eqn.outvars)]):
+        raise no_arrays(eqn)
+    body = body_of(in_jaxpr(eqn))
     return body.results(jax_call(*body.operands(values), body=body))
+
+
+def no_arrays(eqn: Any) -> errors.NotSupported:
+    """The error for an equation of something else than arrays, on its own."""
+    kinds = [str(v.aval) for v in (*eqn.invars, *eqn.outvars)]
+    return errors.NotSupported(
+        f"the JAX operation {eqn.primitive.name} ({', '.join(kinds)}) has to do with what is no "
+        f"array, at\n    {describe(source_of(eqn) or user_source())}\n"
+        "Put all that works with it into one function of jax.jit, whose arguments and results are "
+        "arrays: functrans takes that as a whole."
+    )
 
 
 # --- what is no array -----------------------------------------------------------------------------
