@@ -95,15 +95,9 @@ def bind(
 def mesh_of(program: Program) -> Any:
     """The mesh of devices that a program lays arrays out on, or None."""
     if "mesh" not in program.cache:
-        program.cache["mesh"] = next(
-            (
-                e.params["sharding"].mesh
-                for p in with_nested(program)
-                for e in p.equations
-                if hasattr(e.params.get("sharding"), "mesh")
-            ),
-            None,
-        )
+        equations = [e for p in with_nested(program) for e in p.equations]
+        meshes = [e.primitive.mesh(e.params) for e in equations]
+        program.cache["mesh"] = next((m for m in meshes if m is not None), None)
     return program.cache["mesh"]
 
 
@@ -120,8 +114,10 @@ def _effectful_eval(
 
 
 @functools.cache
-def _effect(kind: str) -> Any:
+def _effect(kind: Any) -> Any:
     """JAX's object for an effect, of a program that has this one alone."""
+    if not isinstance(kind, str):
+        return kind
     ordered = kind.startswith("ordered")
 
     def program() -> Any:

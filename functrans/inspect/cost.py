@@ -5,6 +5,7 @@ In: a function and the types of its arguments. Out: a `CostReport`. Nothing is r
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from functrans.inspect.schedule import Schedule, own_cost, schedule, used_around
 from functrans.inspect.staged import check_given, passes_of, staged
 from functrans.ir.program import Equation, Program
 from functrans.ir.source import line_text
-from functrans.ir.text import show_equation
+from functrans.ir.text import show_equation, with_nested
 from functrans.ir.tracebacks import boundary
 from functrans.passes.explain import measured, short
 from functrans.passes.pipeline import DEFAULT, Choice
@@ -69,6 +70,8 @@ class CostReport(Saved):
     peak      : bytes in use at the worst moment, arguments, results and all
     live      : the largest values then: (type, bytes, the user's line)
     equations : an `EquationCost` for each, those of nested programs too
+    unknown   : the operations whose work nobody knows, by name, and how many equations are of each:
+                calls of Python, and of JAX's operations that have no counterpart here
     lines     : a `LineCost` per line of the user's, the dearest in flops first
     xla       : "flops", "bytes", "arguments", "results", "temporary", "peak" by XLA's own analyses
                 of the compiled program; empty if it was not asked
@@ -86,6 +89,7 @@ class CostReport(Saved):
         self.live = _live(program, plan)
         self.equations = [cost for _, cost in equation_costs(program)]
         self.lines = _lines(self.equations)
+        self.unknown = _unknown(program)
         self.xla = xla_says
 
     @property
@@ -98,12 +102,16 @@ class CostReport(Saved):
         parts.append(
             "Largest values in memory at the worst moment\n" + columns(*self._live_table())
         )
+        if self.unknown:
+            counts = ", ".join([f"{n} of {name}" for name, n in self.unknown.items()])
+            parts.append(f"Not counted, because nobody knows what they compute: {counts}")
         return "\n\n".join(parts)
 
     __repr__ = __str__
 
     def as_dict(self) -> dict[str, Any]:
-        names = ("flops", "bytes", "moved", "intensity", "arguments", "results", "peak", "xla")
+        names = ("flops", "bytes", "moved", "intensity", "arguments", "results", "peak", "xla",
+                 "unknown")  # fmt: skip
         return {name: getattr(self, name) for name in names} | {
             "lines": [line._asdict() for line in self.lines],
             "equations": [e._asdict() for e in self.equations],
@@ -165,7 +173,8 @@ def cost(fun: Any, *, passes: Choice | None = None, xla: bool = True) -> Callabl
 
     Returns:
       A function of arrays, scalars, pytrees or `ft.ShapeDtypeStruct`s that returns a `CostReport`:
-      print it; `flops`, `bytes`, `moved`, `intensity`, `peak`, `lines`, `equations`, `xla`.
+      print it; `flops`, `bytes`, `moved`, `intensity`, `peak`, `lines`, `equations`, `unknown`,
+      `xla`.
 
       Counted are the operations of the program after the passes: a multiplication and an addition
       in each term of a contraction, one for each element of most others. For the gradients of a
@@ -258,6 +267,12 @@ def _lines(equations: Sequence[EquationCost]) -> list[LineCost]:
         for line, es in by_line.items()
     ]  # fmt: skip
     return sorted(lines, key=lambda x: (-x.flops, -x.bytes))
+
+
+def _unknown(program: Program) -> dict[str, int]:
+    """How many equations there are of each operation whose cost nobody knows."""
+    equations = [e for p in with_nested(program) for e in p.equations if not e.primitive.counted]
+    return dict(Counter([e.primitive.called(e.params) for e in equations]))
 
 
 def _live(program: Program, plan: Schedule) -> list[tuple[str, int, str]]:

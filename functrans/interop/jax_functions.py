@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax._src.config import eager_constant_folding, trace_context
 
 from functrans import errors
 from functrans import pytrees as tree
@@ -22,8 +21,8 @@ from functrans.api.flat import function_name
 from functrans.api.jit import forget_with_caches
 from functrans.api.statics import Statics, exactly
 from functrans.backends import xla
-from functrans.interop.jaxprs import walk
-from functrans.interop.jaxprs.custom import Imported, traced
+from functrans.interop.jaxprs import opaque, walk
+from functrans.interop.jaxprs.equation import Imported, context, traced
 from functrans.ir.program import Program
 from functrans.ir.source import describe, user_source
 from functrans.lax.arguments import as_array
@@ -43,7 +42,9 @@ def from_jax(
 
     It can be called un-jitted and inside of `grad`, `vmap`, `jit`, `make_ir` and all others.
     JAX traces it once for each signature: types of arrays, structure of the arguments, values of
-    those that are static. Its custom rules, loops and nested jitted functions are kept.
+    those that are static. Its custom rules, loops and nested jitted functions are kept. A primitive
+    of JAX's that has no counterpart here (a Pallas kernel, a call of `jax.ffi`, one of your own)
+    stays JAX's, with JAX's rules: `jax_call` in the program.
 
     Arguments:
       fun: function of pytrees of arrays, returning a pytree of arrays, that JAX can trace.
@@ -55,7 +56,7 @@ def from_jax(
       A function like `fun`; `.clear_cache()` forgets what was traced.
 
     Raises:
-      MissingRule: it uses a JAX primitive that functrans does not have; the message names it.
+      MissingRule: a transformation needs a rule that JAX does not have for one of its primitives.
       AbstractValueError: it needs the value of a traced argument.
       UnhashableStatic: a static argument is not hashable.
 
@@ -130,6 +131,7 @@ class _Imported:
         self.cache.clear()
         self.compiled.clear_cache()
         walk.clear()
+        opaque.clear()
 
     def __call__(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         failed = False
@@ -158,7 +160,7 @@ class _Imported:
             self.statics.check(args, kwargs)
         leaves, in_tree = tree.flatten(dynamic)
         kinds = tuple([typeof(x) if x.__class__ in ARRAYS else _kind(x) for x in leaves])
-        key: tuple = (in_tree, kinds, state.axes, _context())
+        key: tuple = (in_tree, kinds, state.axes, context())
         if static:
             key = (*key, exactly(static))
         found = self.cache.get(key)
@@ -251,21 +253,6 @@ def _called(entry: _Entry, leaves: list[Any]) -> list[Any]:
 
 
 # --- signatures -----------------------------------------------------------------------------------
-
-
-def _contexts(folding: bool) -> tuple:
-    with eager_constant_folding(folding):
-        return trace_context()
-
-
-# Where among JAX's flags the one stands that our jit sets and that `traced` sets itself.
-_FOLDING = [a is b for a, b in zip(_contexts(False), _contexts(True), strict=True)].index(False)
-
-
-def _context() -> tuple:
-    """JAX's flags, as far as programs depend on them."""
-    context = trace_context()
-    return context[:_FOLDING] + context[_FOLDING + 1 :]
 
 
 class _Option(NamedTuple):

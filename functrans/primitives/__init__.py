@@ -27,6 +27,7 @@ from functrans.primitives import linalg_spectral as linalg_spectral
 from functrans.primitives import linalg_systems as linalg_systems
 from functrans.primitives import linalg_triangular as linalg_triangular
 from functrans.primitives import linear_solve as linear_solve
+from functrans.primitives import opaque as opaque
 from functrans.primitives import platforms as platforms
 from functrans.primitives import random_bits as random_bits
 from functrans.primitives import random_gamma as random_gamma

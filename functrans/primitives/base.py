@@ -62,6 +62,7 @@ class Primitive:
     runs_now = False  # outside of programs `run_now` gives its results, not a compiled operation
     holds_functions = False  # `program` is a Python function until a trace records the equation
     in_kernel = False  # may be a part of a loop that is one kernel (passes/kernels.py)
+    counted = True  # is its cost known?
     at_own_dtype = False  # in float64 its results would be other ones: it draws bits of its dtype
     linear_in: tuple[int, ...] = ()  # operands in which it is linear; the rest have no derivative
     multilinear = (
@@ -168,6 +169,22 @@ class Primitive:
     def has_effects(self, params: dict[str, Any]) -> bool:
         """Must it run even if nobody uses its results?"""
         return False
+
+    def mesh(self, params: dict[str, Any]) -> Any:
+        """The mesh of devices that it lays its operands out on, or None."""
+        return getattr(params.get("sharding"), "mesh", None)
+
+    def calls(self, params: dict[str, Any]) -> Any:
+        """What it has to do with Python, a `Calls` (callback.py); None for nothing."""
+        return None
+
+    def called(self, params: dict[str, Any]) -> str:
+        """What messages call the function that it calls, where `calls` tells of one."""
+        return self.name
+
+    def listing(self, params: dict[str, Any]) -> Sequence[str]:
+        """Lines that show what it holds, where that is no program of ours."""
+        return ()
 
     def named_axes(self, params: dict[str, Any]) -> Container[Any]:
         """The names of mapped axes that it speaks of: a vmap with one of these must see it, even

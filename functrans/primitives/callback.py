@@ -73,6 +73,7 @@ class Callback(Primitive):
     # The program that it holds is Python's: the rules are given the transformation, nothing is
     # kept per signature, and it is never linearised as an operation with a rule.
     multiple = holds_programs = runs_now = True
+    counted = False
     user_name = ""  # what messages call it
 
     def type(
@@ -122,6 +123,13 @@ class Callback(Primitive):
 
     def has_effects(self, params: dict[str, Any]) -> bool:
         return bool(self.effect(params))
+
+    def calls(self, params: dict[str, Any]) -> Calls:
+        effect = self.effect(params)
+        return Calls(True, frozenset([effect] if effect else ()), effect.startswith("ordered"))
+
+    def called(self, params: dict[str, Any]) -> str:
+        return f"{self.user_name} of {params['callback'].name}"
 
     def where(self) -> str:
         """The user's line that called it, as far as the running transformation knows it."""
@@ -331,24 +339,18 @@ def _structs(types: Sequence[ArrayType]) -> list[Any]:
 class Calls(NamedTuple):
     """What a program and those it holds have to do with Python."""
 
-    any: bool  # does it call Python at all?
-    effects: frozenset[str]  # "debug", "ordered debug", "io", "ordered io"
-
-    @property
-    def ordered(self) -> bool:
-        return not self.effects.isdisjoint(("ordered debug", "ordered io"))
+    any: bool  # does it call Python at all, or is it lowered for known devices?
+    effects: frozenset[Any]  # "debug", "ordered debug", "io", "ordered io"; others are JAX's own
+    ordered: bool  # do some of them follow each other?
 
 
 def calls_of(program: Program) -> Calls:
     """The calls of Python in a program, nested ones included; found once."""
     found = program.cache.get("calls")
     if found is None:
-        parts = []
-        for eqn in program.equations:
-            if isinstance(eqn.primitive, Callback):
-                effect = eqn.primitive.effect(eqn.params)
-                parts.append(Calls(True, frozenset([effect] if effect else ())))
-        parts += map(calls_of, program.children)
+        own = [e.primitive.calls(e.params) for e in program.equations]
+        parts = [p for p in (*own, *map(calls_of, program.children)) if p is not None]
         effects = frozenset().union(*[p.effects for p in parts])
-        found = program.cache["calls"] = Calls(any(p.any for p in parts), effects)
+        ordered = any(p.ordered for p in parts)
+        found = program.cache["calls"] = Calls(any(p.any for p in parts), effects, ordered)
     return found

@@ -23,6 +23,7 @@ from tests.matrix.custom_functions import (
     composed,
     functions,
 )
+from tests.support.closeness import assert_close
 
 pytestmark = pytest.mark.smoke
 
@@ -266,6 +267,29 @@ def test_linear_transpose_of_a_custom_function():
         return f
 
     both(make, X, transform=lambda m, f: lambda ct: m.linear_transpose(f, X)(ct))
+
+
+def test_a_rule_may_be_the_function_applied_to_the_tangent():
+    """Of a linear function: its transpose is that of what it computes, as in JAX."""
+
+    def derivatives(module, np_):
+        @module.custom_jvp
+        def tripled(x):
+            return 3 * x
+
+        tripled.defjvp(lambda primals, tangents: (tripled(*primals), tripled(*tangents)))
+
+        def loss(x):
+            return np_.sum(np_.sin(tripled(x)))
+
+        return (
+            module.grad(loss)(X),
+            module.jit(module.hessian(loss))(X),
+            module.jit(module.vmap(module.grad(loss)))(np.stack([X, X])),
+            module.jvp(tripled, (X,), (X,)),
+        )
+
+    assert_close(derivatives(ft, jnp), derivatives(jax, jax_numpy), 2e-5)
 
 
 def test_an_endless_chain_of_rules():

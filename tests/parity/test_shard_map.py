@@ -104,7 +104,7 @@ def loss(f):
 if not INSIDE:
 
     def test_on_eight_virtual_devices():
-        passes_on_eight(__file__, len(CASES) * 2 + 5)
+        passes_on_eight(__file__, len(CASES) * 2 + 6)
 
     def test_on_one_device():
         one = ft.make_mesh((1,), ("i",))
@@ -162,6 +162,24 @@ else:
         with pytest.raises(ValueError, match=r"may differ along the mesh axis 'i'"):
             ft.shard_map(lambda x: x, **how)(X)
         same(ft.shard_map(lambda x: x, **how, check_vma=False)(X), X[:4])
+
+    def test_one_of_jax_s_is_an_operation_of_its_own():
+        """By from_jax: the devices of its mesh are those of the program that holds it."""
+
+        def f(x):
+            def part(x):
+                return jax.lax.psum(jax_numpy.sin(x).sum(), "i") * x * jax.lax.axis_index("i")
+
+            return jax.shard_map(part, mesh=mesh(), in_specs=P("i"), out_specs=P("i"))(x)
+
+        ours = ft.interop.from_jax(f)
+        np.testing.assert_allclose(ours(X), f(X), rtol=1e-5)
+        np.testing.assert_allclose(ft.interpret(ft.make_ir(ours)(X), X)[0], f(X), rtol=1e-5)
+        mine = ft.jit(ft.grad(lambda x: (ours(x) ** 2).sum()))(X)
+        theirs = jax.jit(jax.grad(lambda x: (f(x) ** 2).sum()))(X)
+        np.testing.assert_allclose(mine, theirs, rtol=1e-4)
+        two = jax_numpy.stack([X, X / 2])
+        np.testing.assert_allclose(ft.jit(ft.vmap(ours))(two), jax.vmap(f)(two), rtol=1e-5)
 
     def test_misuse():
         def call(f=lambda x: x, x=X, **how):

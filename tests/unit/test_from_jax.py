@@ -124,15 +124,14 @@ def test_errors_of_the_function_are_its_own():
         from_jax(X)
 
 
-def test_an_unknown_primitive_is_named(monkeypatch):
+def test_an_unknown_primitive_stays_jax_s(monkeypatch):
     monkeypatch.delitem(walk.TABLE, "cbrt")
-    f = from_jax(lambda x: J.cbrt(x) + 1)  # the line of the user
-    for run in (f, ft.jit(f), ft.grad(lambda x: f(x).sum())):
-        with pytest.raises(ft.errors.MissingRule) as error:
-            run(V)
-        message = str(error.value)
-        for part in ("primitive 'cbrt'", "# the line of the user", "= cbrt", "table"):
-            assert part in message
+    f = from_jax(lambda x: J.cbrt(x) + 1)
+    assert '= jax_call["cbrt ' in str(ft.make_ir(f)(V))
+    for run in (f, ft.jit(f)):
+        np.testing.assert_allclose(run(V), J.cbrt(V) + 1, rtol=1e-6)
+    found = ft.jit(ft.grad(lambda x: f(x).sum()))(V)
+    np.testing.assert_allclose(found, jax.grad(lambda x: J.cbrt(x).sum())(V), rtol=1e-5)
 
 
 def test_a_function_closes_over_traced_values():

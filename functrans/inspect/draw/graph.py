@@ -49,7 +49,8 @@ def of_equations(program: Program, counter: list[int] | None = None) -> Graph:
             elif v in used:
                 made[v] = add(kind, typed, about=kind)
     for e in program.equations:
-        about = f"{show_equation(e, names)}\n{provenance(e)}\n{text_of(e.source)}".strip()
+        told = [show_equation(e, names), provenance(e), text_of(e.source)]
+        about = "\n".join([*told, *e.primitive.listing(e.params)]).strip()
         inside: list[dict[str, Any]] = [
             {"label": label.rstrip(": ") or inner.name, "graph": of_equations(inner, counter)}
             for label, inner in nested(e.params)

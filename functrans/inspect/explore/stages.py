@@ -202,6 +202,7 @@ def _write(
             again = times * int(e.params.get("length", 1))
             for inner_label, inner in nested(e.params):
                 _write(inner, inner_label, depth + 2, again, lines, rows, seen)
+            rows += [Row(_cut(line), depth + 2, -2) for line in e.primitive.listing(e.params)]
             rows[here] = rows[here]._replace(inside=len(rows) - here - 1)
     outs = ", ".join([names.atom(v) for v in program.outputs])
     rows.append(Row(_cut(f"return {outs}"), depth + 1, -2))

@@ -30,7 +30,6 @@ from functrans.ir.text import with_nested
 from functrans.ir.tracebacks import boundary
 from functrans.passes.kernels import plain
 from functrans.passes.pipeline import DEFAULT, Choice
-from functrans.primitives.callback import Callback
 
 _LONG = 10_000  # milliseconds that all runs may take together, if it is more than one
 
@@ -178,11 +177,12 @@ def _names_kept() -> Iterator[None]:
 
 def _check_repeatable(program: Program, repeats: int) -> None:
     for e in [e for p in with_nested(program) for e in p.equations]:
-        if not isinstance(e.primitive, Callback) or not e.primitive.effect(e.params):
+        calls = e.primitive.calls(e.params)
+        if calls is None or not calls.effects:
             continue
         raise errors.InvalidArgument(
             f"profile runs the program more than {repeats} times, and so would what it does "
-            f"besides computing: {e.primitive.user_name} of {e.params['callback'].name}, at\n"
+            f"besides computing: {e.primitive.called(e.params)}, at\n"
             f"    {describe(e.source)}\n"
             "Leave that out of the function that is profiled. A ft.pure_callback may stay."
         )

@@ -340,10 +340,11 @@ class Writer:
     def unwritable(self) -> errors.NotSupported:
         """The error for an operation that NumPy source cannot hold."""
         e = self.equation
+        inside = "".join([f"\n    {line}" for line in e.primitive.listing(e.params)])
         return errors.NotSupported(
             f"to_python: {e.primitive.name} runs Python or JAX code that a file of NumPy source "
-            f"cannot hold, at\n    {describe(e.source)}\nLeave that operation out of the function, "
-            "or run the program with ft.interpret."
+            f"cannot hold, at\n    {describe(e.source)}{inside}\n"
+            "Leave that operation out of the function, or run the program with ft.interpret."
         )
 
     def _interpreted(self, primitive: Any, xs: Sequence[Operand], params: dict[str, Any]) -> str:

@@ -11,12 +11,12 @@ from functrans import lax
 from functrans.interop.jaxprs.walk import (
     like,
     means,
+    opaque,
     operation,
     plain,
     repeated,
     same,
     spread,
-    unknown,
 )
 from functrans.ir.types import dtype_class
 from functrans.primitives.bitwise import xor
@@ -70,7 +70,7 @@ def _in_total_order(eqn: Any, x: Any, y: Any) -> Any:
     for v in (spread(x, shape), spread(y, shape)):
         t = typeof(v)
         if dtype_class(t.dtype) == "complex":
-            raise unknown(eqn)
+            return opaque(eqn, x, y)
         if dtype_class(t.dtype) == "float":
             bits = np.dtype(f"int{8 * t.dtype.itemsize}")
             v = bitcast_convert_type(v, dtype=bits)
@@ -218,7 +218,7 @@ def _approx_top_k(eqn: Any, x: Any) -> Any:
     """Exactly: the recall asked for is a lower bound."""
     p = eqn.params
     if not p["aggregate_to_topk"]:
-        raise unknown(eqn)
+        return opaque(eqn, x)
     axis, largest = p["reduction_dimension"] % typeof(x).ndim, p["is_max_k"]
     values, places = top_k(x if largest else neg(x), k=int(p["k"]), axis=axis)
     return [values if largest else neg(values), places]

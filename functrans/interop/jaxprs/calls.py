@@ -27,6 +27,7 @@ from functrans.primitives.cond import INDEX
 from functrans.primitives.cond import cond as choose
 from functrans.primitives.conversion import cast
 from functrans.primitives.linear_solve import linear_solve
+from functrans.primitives.opaque import jax_call
 from functrans.primitives.reduction import reduce_or
 from functrans.primitives.scan import scan
 from functrans.primitives.selection import optimization_barrier, select_n
@@ -39,7 +40,8 @@ from functrans.trace import evaluate, full, stage, typeof
 _SHORT = 6  # equations; a call of so few is put in place
 
 
-@means("jit", "pjit", "closed_call", "core_call", "call", "composite", "custom_partitioning")
+@means("jit", "pjit", "closed_call", "core_call", "call", "eval_jaxpr", "composite",
+       "custom_partitioning")  # fmt: skip
 def _call(eqn: Any, *operands: Any) -> Any:
     p = eqn.params
     inner = p.get("jaxpr") or p.get("call_jaxpr") or p["call"]
@@ -116,6 +118,9 @@ class Policy:
     def __call__(self, primitive: Any, *types: ArrayType, **params: Any) -> bool:
         name = primitive.name
         theirs = _THEIRS.get(name) or Primitive(name)
+        if primitive is jax_call:
+            called = params["body"].equation
+            theirs, params = called.primitive, called.params
         if name == "dot_general":
             params = {"dimension_numbers": _numbers(**params)}
         avals = [jax.core.ShapedArray(t.shape, t.dtype) for t in types]

@@ -9,7 +9,7 @@ import jax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from functrans import lax
-from functrans.interop.jaxprs.custom import Imported, traced
+from functrans.interop.jaxprs.equation import Imported, traced
 from functrans.interop.jaxprs.walk import means, plain
 from functrans.primitives.conversion import cast
 from functrans.primitives.dynamic_slice import dynamic_slice, dynamic_update_slice

@@ -6,7 +6,7 @@ from typing import Any
 
 from jax.extend.core import ClosedJaxpr
 
-from functrans.interop.jaxprs.walk import like, means, operation, plain, program, unknown
+from functrans.interop.jaxprs.walk import like, means, opaque, operation, plain, program
 from functrans.lax import linalg
 
 # --- linear algebra -------------------------------------------------------------------------------
@@ -50,6 +50,8 @@ def _svd(eqn: Any, x: Any) -> Any:
 
 @means("schur")
 def _schur(eqn: Any, x: Any) -> Any:
+    if eqn.params.get("sort_eig_vals"):
+        return opaque(eqn, x)
     return operation(eqn, "schur")(x, compute_schur_vectors=eqn.params["compute_schur_vectors"])
 
 
@@ -89,5 +91,5 @@ def _select_in_windows(eqn: Any, x: Any, y: Any) -> Any:
 def _reduce_window(eqn: Any, *values: Any) -> Any:
     body, consts = program(ClosedJaxpr(eqn.params["jaxpr"], eqn.params["consts"]), "computation")
     if consts:
-        raise unknown(eqn)
+        return opaque(eqn, *values)
     return operation(eqn, "reduce_window")(*values, computation=body, **_window(eqn))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from functrans import lax
 from functrans.flags import flags
-from functrans.interop.jaxprs.walk import means, operation, plain, spread
+from functrans.interop.jaxprs.walk import means, opaque, operation, plain, spread
 from functrans.primitives import random_bits as prims
 from functrans.trace import typeof
 
@@ -76,3 +77,17 @@ def _threefry(eqn: Any, *words: Any) -> Sequence[Any]:
 def _gamma(eqn: Any, key: Any, a: Any) -> Any:
     data, log_space = prims.random_unwrap(key), eqn.params["log_space"]
     return operation(eqn, "random_gamma")(data, a, log_space=log_space, **_generator(key))
+
+
+@means("rng_bit_generator")
+def _generated(eqn: Any, key: Any) -> Any:
+    p = eqn.params
+    if typeof(key).ndim > 1:
+        return opaque(eqn, key)
+    return lax.rng_bit_generator(key, plain(p["shape"]), p["dtype"], p["algorithm"])
+
+
+@means("rng_uniform")
+def _drawn(eqn: Any, low: Any, high: Any) -> Any:
+    """An operation of its own for each: no two draw the same."""
+    return lax.rng_uniform(low, high, plain(eqn.params["shape"]))

@@ -4,7 +4,8 @@ In: a jaxpr and functrans values for its inputs. Out: the values of its outputs,
 functrans operations where we stand; or, `program`, the functrans Program of a nested jaxpr.
 
 `TABLE` says by name what a JAX primitive is: a function `(eqn, *values)` -> value or list of them.
-`same` and `like` make such a function of one line, `means` takes one that is written out.
+`same` and `like` make such a function of one line, `means` takes one that is written out. What it
+does not name, and what a function of it does not take, is `opaque`: JAX's own, as it is.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from jax.extend.core import ClosedJaxpr
 
 from functrans import errors
 from functrans.ir.program import PRIMITIVES, Program, hoist_constants
-from functrans.ir.source import Source, describe, is_users, user_source
+from functrans.ir.source import Source, is_users, user_source
 from functrans.ir.types import ArrayType, float0
 from functrans.primitives.custom import as_type
 from functrans.primitives.shape import broadcast_in_dim, reshape
@@ -27,6 +28,8 @@ from functrans.trace import full, materialize, stage, state, typeof
 Meaning = Callable[..., Any]
 
 TABLE: dict[str, Meaning] = {}
+# What is done with any other primitive, and with a jaxpr that makes something else than arrays.
+OTHER, WHOLE = "<any other>", "<no arrays>"
 
 
 # --- the table ------------------------------------------------------------------------------------
@@ -69,10 +72,7 @@ def like(name: str, ours: str | None = None, /, **params: str) -> None:
 
 def operation(eqn: Any, name: str) -> Any:
     """Our operation of a name, for an equation of JAX's."""
-    found = PRIMITIVES.get(name)
-    if found is None:
-        raise unknown(eqn)
-    return found
+    return PRIMITIVES[name]
 
 
 def plain(value: Any) -> Any:
@@ -102,6 +102,11 @@ def repeated(x: Any, shape: tuple[int, ...], dimensions: Sequence[int]) -> Any:
 def spread_front(x: Any, shape: tuple[int, ...]) -> Any:
     """x repeated along new last axes."""
     return repeated(x, shape, range(typeof(x).ndim))
+
+
+def opaque(eqn: Any, *values: Any) -> Any:
+    """The equation as it is, with JAX's own rules."""
+    return TABLE[OTHER](eqn, *values)
 
 
 # --- walking --------------------------------------------------------------------------------------
@@ -134,8 +139,16 @@ def constants_of(closed: Any) -> list[Any]:
     return made
 
 
+def makes_arrays(jaxpr: Any) -> bool:
+    """Are all values in it arrays? Others are tokens, references to memory, types of the user's."""
+    kind = jax.core.ShapedArray
+    return all([isinstance(v.aval, kind) for e in jaxpr.eqns for v in e.outvars])
+
+
 def run(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
     """The outputs of a jaxpr."""
+    if not makes_arrays(jaxpr):
+        return list(TABLE[WHOLE](jaxpr, *consts, *args))
     env: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
     env.update(zip(jaxpr.invars, args, strict=True))
 
@@ -157,10 +170,10 @@ def run(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
 
 def apply(eqn: Any, values: Sequence[Any]) -> list[Any]:
     """The results of one equation."""
-    rule = TABLE.get(eqn.primitive.name)
-    if rule is None:
-        raise unknown(eqn)
-    outs = rule(eqn, *values)
+    try:
+        outs = TABLE.get(eqn.primitive.name, opaque)(eqn, *values)
+    except errors.UnsupportedChoice:  # an option that JAX has and our operation has not
+        outs = opaque(eqn, *values)
     if not isinstance(outs, (list, tuple)):
         outs = [outs]
     outs = [materialize(y) for y in outs]
@@ -223,16 +236,3 @@ def source_of(eqn: Any) -> Source | None:
         if is_users(code):
             return code, offset
     return None
-
-
-def unknown(eqn: Any) -> errors.MissingRule:
-    """The error for a primitive that has no counterpart here."""
-    line = " ".join(str(eqn).split())
-    return errors.MissingRule(
-        f"from_jax: the JAX primitive {eqn.primitive.name!r} has no counterpart in functrans. It "
-        f"stands in the jaxpr as\n    {line:.300}\nand comes from\n"
-        f"    {describe(source_of(eqn) or user_source())}\n"
-        "Write this part with functions that from_jax knows, or call the JAX function through "
-        "ft.pure_callback; to teach from_jax the primitive, add a line to the table in "
-        "functrans/interop/jaxprs/."
-    )

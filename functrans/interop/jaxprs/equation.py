@@ -1,0 +1,169 @@
+"""One equation of JAX's as a function, and JAX's functions as programs.
+
+What an equation's rules are, JAX knows. They are asked of JAX itself: `jax.jvp`, `jax.vmap`, ... of
+a function that is this one equation run its rule, and what they give is traced, and imported, when
+our own transformation needs it. Nothing is traced for a rule that nobody asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from jax._src.config import eager_constant_folding, trace_context
+from jax.extend.core import (
+    ClosedJaxpr,
+    DropVar,
+    Jaxpr,
+    JaxprEqn,
+    Var,
+    jaxpr_as_fun,
+    new_jaxpr_eqn,
+)
+
+from functrans.interop.jaxprs.walk import abstract, constants_of, exactly, run, type_of_aval
+from functrans.ir.program import Literal, hoist_constants
+from functrans.ir.types import ArrayType, is_inexact
+from functrans.trace import evaluate, full, stage, state, tracing, typeof
+
+Flat = Sequence[Any]
+
+
+# --- JAX functions as programs --------------------------------------------------------------------
+
+
+def traced(fun: Callable[..., Any], types: Sequence[ArrayType]) -> tuple[Any, Any]:
+    """JAX's program of a function of flat values, and the structure of its result."""
+    trace = jax.make_jaxpr(fun, axis_env=list(state.axes), return_shape=True)
+    # jax arrays in there are JAX's alone, and what it fills or counts stays an operation
+    with tracing(None), eager_constant_folding(False):
+        closed, out = trace(*map(abstract, types))
+    return closed, jax.tree.structure(out)
+
+
+class Imported:
+    """A program of JAX's, with the structure of its result, as one of ours."""
+
+    __slots__ = ("consts", "out_tree", "program")
+
+    def __init__(self, closed: Any, out_tree: Any, name: str):
+        consts = constants_of(closed)
+        n = len(consts)
+
+        def body(*values: Any) -> list[Any]:
+            return exactly(run(closed.jaxpr, values[:n], values[n:]), closed.out_avals)
+
+        types = [*map(typeof, consts), *map(type_of_aval, closed.in_avals)]
+        self.program, captured = hoist_constants(stage(body, types, name))
+        self.consts: tuple[Any, ...] = (*captured, *consts)
+        self.out_tree = out_tree
+
+    def __call__(self, values: Flat) -> list[Any]:
+        return evaluate(self.program, [*self.consts, *values])
+
+    @property
+    def types(self) -> tuple[ArrayType, ...]:
+        """Of the results."""
+        return self.program.out_types
+
+
+def _contexts(folding: bool) -> tuple:
+    with eager_constant_folding(folding):
+        return trace_context()
+
+
+# Where among JAX's flags the one stands that our jit sets, and `traced` itself.
+_FOLDING = [a is b for a, b in zip(_contexts(False), _contexts(True), strict=True)].index(False)
+
+
+def context() -> tuple:
+    """JAX's flags, as far as programs depend on them."""
+    context = trace_context()
+    return context[:_FOLDING] + context[_FOLDING + 1 :]
+
+
+# --- one equation ---------------------------------------------------------------------------------
+
+
+def in_jaxpr(eqn: Any) -> Any:
+    """An equation as a jaxpr has it, of a record of one: a primitive, its parameters and effects,
+    and what has the `aval` of each operand and result."""
+    if isinstance(eqn, JaxprEqn):
+        return eqn
+    inputs, outputs = ([Var(v.aval) for v in vs] for vs in (eqn.invars, eqn.outvars))
+    return new_jaxpr_eqn(inputs, outputs, eqn.primitive, eqn.params, eqn.effects)
+
+
+class OneEquation:
+    """One equation, with its rules, as a JAX function `fun` of its operands: each once, and without
+    the literals among them."""
+
+    def __init__(self, eqn: Any, name: str, known: Any):
+        self.name = name
+        eqn = in_jaxpr(eqn)
+        self.atoms, self.all_outputs = eqn.invars, eqn.outvars
+        self.inputs = list(dict.fromkeys([v for v in eqn.invars if not hasattr(v, "val")]))
+        dropped = DropVar
+        self.outputs = [v for v in eqn.outvars if not isinstance(v, dropped)]
+        alone = Jaxpr([], self.inputs, self.outputs, [eqn], eqn.effects, debug_info=known)
+        self.closed_alone = ClosedJaxpr(alone, ())
+        self.fun = jaxpr_as_fun(self.closed_alone)
+        self.types = tuple([type_of_aval(v.aval) for v in self.inputs])
+        self.out_types = tuple([type_of_aval(v.aval) for v in self.outputs])
+        self.moving = [i for i, t in enumerate(self.out_types) if is_inexact(t.dtype)]
+        self.made: dict[Any, Any] = {}
+
+    def operands(self, values: Flat) -> list[Any]:
+        """The values of `inputs`, of those of all that the equation reads."""
+        env = {v: x for v, x in zip(self.atoms, values, strict=True) if not hasattr(v, "val")}
+        return [env[v] for v in self.inputs]
+
+    def results(self, found: Flat) -> list[Any]:
+        """All results of the equation; those that nobody reads are zeros."""
+        outs, used = iter(found), set(self.outputs)
+        return [
+            next(outs) if v in used else full(0, type_of_aval(v.aval)) for v in self.all_outputs
+        ]
+
+    def known(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What `make` makes, once for a key and the named axes in scope."""
+        key = (*key, state.axes)
+        if key not in self.made:
+            self.made[key] = make()
+        return self.made[key]
+
+    def of_some(self, active: Sequence[bool], primals: Flat) -> Callable[..., Any]:
+        """The function of its active operands alone."""
+
+        def fun(*moving: Any) -> Any:
+            rest = iter(moving)
+            return self.fun(*[
+                next(rest) if a else x for a, x in zip(active, primals, strict=True)
+            ])  # fmt: skip
+
+        return fun
+
+    def pushing(self, active: Sequence[bool]) -> tuple[Callable[..., Any], list[ArrayType]]:
+        """`jax.jvp` as a function of primals and the tangents of the active ones, which gives the
+        results and the tangents of those that have one; and the types that it takes."""
+        n = len(self.types)
+
+        def pushed(*values: Any) -> Any:
+            given = only(values[:n], active)
+            outs, moved = jax.jvp(self.of_some(active, values[:n]), given, list(values[n:]))
+            return outs, [moved[i] for i in self.moving]
+
+        return pushed, [*self.types, *only(self.types, active)]
+
+
+def only(values: Sequence[Any], chosen: Sequence[bool]) -> list[Any]:
+    return [x for x, c in zip(values, chosen, strict=True) if c]
+
+
+def at_places(values: Flat, places: Sequence[int], n: int) -> list[Any]:
+    """A list of n with these values at these places; None, and None for zeros, else."""
+    made: list[Any] = [None] * n
+    for i, x in zip(places, values, strict=True):
+        made[i] = None if x.__class__ is Literal and x.value == 0 else x
+    return made

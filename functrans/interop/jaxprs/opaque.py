@@ -1,0 +1,255 @@
+"""What the table does not know: equations that stay JAX's, with JAX's own rules.
+
+In: an equation. Out: a `jax_call` of it. The same equation met again is the same body, so what was
+traced for its rules is there, and two equal calls are recognised as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from jax._src.core import NamedAxisEffect, internal_mutable_array_effect
+from jax._src.dispatch import get_intermediate_shardings, jaxpr_has_prim_requiring_devices
+from jax._src.effects import ordered_effects
+from jax._src.state.discharge import discharge_state
+from jax.extend.core import ClosedJaxpr, DebugInfo, DropVar, jaxpr_as_fun
+
+from functrans import errors
+from functrans.api.statics import exactly
+from functrans.interop.jaxprs.equation import (
+    Flat,
+    Imported,
+    OneEquation,
+    context,
+    in_jaxpr,
+    only,
+    traced,
+)
+from functrans.interop.jaxprs.walk import (
+    OTHER,
+    WHOLE,
+    abstract,
+    constants_of,
+    makes_arrays,
+    means,
+    read_literal,
+    run,
+    source_of,
+)
+from functrans.ir.source import describe, user_source
+from functrans.ir.types import ArrayType
+from functrans.primitives.callback import Calls
+from functrans.primitives.opaque import jax_call
+from functrans.trace import state, typeof
+
+Active = tuple[bool, ...]
+
+
+class Body(OneEquation):
+    """One equation as what `jax_call` takes; see primitives/opaque.py."""
+
+    def __init__(self, eqn: Any):
+        name = eqn.primitive.name
+        super().__init__(eqn, name, DebugInfo("jax_call", name, None, None))
+        self.equation = eqn
+        effects = [e for e in eqn.effects if not isinstance(e, NamedAxisEffect)]
+        self.axes = frozenset([e.name for e in eqn.effects if isinstance(e, NamedAxisEffect)])
+        self.calls = Calls(
+            bool(effects) or jaxpr_has_prim_requiring_devices(self.closed_alone.jaxpr),
+            frozenset(effects),
+            any(map(ordered_effects.contains, effects)),
+        )
+        shardings = [s for s, _ in get_intermediate_shardings(self.closed_alone.jaxpr)]
+        meshes = [s.mesh for s in shardings if isinstance(s, jax.sharding.NamedSharding)]
+        self.mesh = next((m for m in meshes if isinstance(m, jax.sharding.Mesh)), None)
+        self.compiled: Any = jax.jit(self.fun)
+
+    def listing(self) -> str:
+        return str(self.closed_alone)
+
+    # --- rules
+
+    def pushed(self, active: Active) -> Imported:
+        """Primals, tangents of the active ones -> results, tangents of the inexact results."""
+        return self.rule("differentiated", ("jvp", active), *self.pushing(active))
+
+    def linearized(self, active: Active) -> tuple[Imported, Imported]:
+        """Primals -> results, residuals; and residuals, tangents -> tangents."""
+
+        def forward(*primals: Any) -> Any:
+            return jax.linearize(self.of_some(active, primals), *only(primals, active))
+
+        run = self.rule("linearised", ("linearize", active), forward, self.types)
+        push_tree = run.out_tree.children()[1]
+        types = run.types[len(self.out_types) :]
+        n = len(types)
+
+        def pushed(*values: Any) -> list[Any]:
+            moved = jax.tree.unflatten(push_tree, values[:n])(*values[n:])
+            return [moved[i] for i in self.moving]
+
+        push = self.rule(
+            "linearised", ("push", active), pushed, [*types, *only(self.types, active)]
+        )
+        return run, push
+
+    def transposed(self, linear: Active) -> Imported:
+        """The operands that are not linear, cotangents of the inexact results -> cotangents of the
+        linear ones."""
+        n = len(linear) - sum(linear)
+
+        def back(*values: Any) -> Any:
+            rest = iter(values[:n])
+            fun = self.of_some(linear, [None if lin else next(rest) for lin in linear])
+
+            def forth(*moving: Any) -> list[Any]:
+                outs = fun(*moving)
+                return [outs[i] for i in self.moving]
+
+            given = map(abstract, only(self.types, linear))
+            return jax.linear_transpose(forth, *given)(list(values[n:]))
+
+        known = [t for t, lin in zip(self.types, linear, strict=True) if not lin]
+        types = [*known, *[self.out_types[i] for i in self.moving]]
+        return self.rule("transposed", ("transpose", linear), back, types)
+
+    def mapped(self, t: Any, dims: tuple[int | None, ...]) -> tuple[Imported, list[int | None]]:
+        """The operands, batched along `dims` -> the results; and where these are batched."""
+        name, spmd = t.axis_name, t.spmd_axis_name or None
+        types = [
+            x if d is None else x.update(shape=(*x.shape[:d], t.size, *x.shape[d:]))
+            for x, d in zip(self.types, dims, strict=True)
+        ]
+        found: list[bool] = []
+
+        def noting(*values: Any) -> list[Any]:
+            outs = self.fun(*values)
+            found[:] = [getattr(y, "batch_dim", None) is not None for y in outs]
+            return outs
+
+        def over(out_axes: Any) -> Callable[..., Any]:
+            return jax.vmap(
+                noting, in_axes=dims, out_axes=out_axes, axis_size=t.size, axis_name=name,
+                spmd_axis_name=spmd,
+            )  # fmt: skip
+
+        def made() -> tuple[Imported, list[int | None]]:
+            closed, tree = traced(over(0), types)
+            axes = [0 if b else None for b in found]
+            if not all(found):  # what is the same for all examples stays as it is
+                closed, tree = traced(over(axes), types)
+            return Imported(closed, tree, self.name), axes
+
+        return self.told("batched", lambda: self.known(("vmap", t.size, name, spmd, dims), made))
+
+    def rule(
+        self, done: str, key: Any, function: Callable[..., Any], types: Sequence[ArrayType]
+    ) -> Imported:
+        """What a rule of JAX's gives, imported once."""
+
+        def made() -> Imported:
+            return Imported(*traced(function, types), self.name)
+
+        return self.told(done, lambda: self.known(key, made))
+
+    def told(self, done: str, make: Callable[[], Any]) -> Any:
+        """What a rule of JAX's gives; or JAX's reason, and the user's line."""
+        try:
+            return make()
+        except errors.FunctransError:
+            raise
+        except Exception as error:
+            source = state.derived[0] if state.derived is not None else None
+            reason = str(error).strip() or type(error).__name__
+            raise errors.MissingRule(
+                f"the JAX operation {self.name} cannot be {done}: {reason}\nIt comes from\n"
+                f"    {describe(source or source_of(self.equation) or user_source())}\n"
+                "Its rules are JAX's own: what JAX cannot do with it, functrans cannot either. "
+                "Give the function that uses it a rule (custom_jvp, custom_vjp, custom_vmap), or "
+                "give the operation stop_gradient(x)."
+            ) from error
+
+
+# --- bodies ---------------------------------------------------------------------------------------
+
+_KEPT = 4096
+_BODIES: dict[Any, Body] = {}
+
+
+def clear() -> None:
+    """Forget which equations were met."""
+    _BODIES.clear()
+
+
+def body_of(eqn: Any) -> Body:
+    """The body of an equation, the same for equal ones."""
+    try:
+        key = _signature(eqn)
+        found = _BODIES.get(key)
+    except TypeError:  # a parameter that is not hashable
+        return Body(eqn)
+    if found is None:
+        if len(_BODIES) >= _KEPT:
+            _BODIES.clear()
+        found = _BODIES[key] = Body(eqn)
+    return found
+
+
+def _signature(eqn: Any) -> tuple:
+    """Equal for equations that differ in their variables at most."""
+    number: dict[Any, int] = {}
+    inputs = []
+    for v in eqn.invars:
+        literal = hasattr(v, "val")
+        inputs.append((exactly(v.val) if literal else number.setdefault(v, len(number)), v.aval))
+    outputs = [(isinstance(v, DropVar), v.aval) for v in eqn.outvars]
+    params = [(k, exactly(v)) for k, v in sorted(eqn.params.items())]
+    return (eqn.primitive, *inputs, *outputs, *params, eqn.ctx, context())
+
+
+@means(OTHER)
+def _other(eqn: Any, *values: Any) -> Flat:
+    kind = jax.core.ShapedArray
+    if not all([isinstance(v.aval, kind) for v in (*eqn.invars, *eqn.outvars)]):
+        raise no_arrays(eqn)
+    body = body_of(in_jaxpr(eqn))
+    return body.results(jax_call(*body.operands(values), body=body))
+
+
+def no_arrays(eqn: Any) -> errors.NotSupported:
+    """The error for an equation of something else than arrays, on its own."""
+    kinds = [str(v.aval) for v in (*eqn.invars, *eqn.outvars)]
+    return errors.NotSupported(
+        f"the JAX operation {eqn.primitive.name} ({', '.join(kinds)}) has to do with what is no "
+        f"array, at\n    {describe(source_of(eqn) or user_source())}\n"
+        "Put all that works with it into one function of jax.jit, whose arguments and results are "
+        "arrays: functrans takes that as a whole."
+    )
+
+
+# --- what is no array -----------------------------------------------------------------------------
+
+
+@means(WHOLE)
+def _whole(jaxpr: Any, *values: Any) -> Flat:
+    """A jaxpr in which something else than arrays is made. References to memory become the values
+    that stand there; with anything else it is one equation, a call of JAX's."""
+    names = DebugInfo("jax_call", jaxpr.debug_info.func_src_info, None, None)
+    inputs = [*jaxpr.constvars, *jaxpr.invars]
+    closed = ClosedJaxpr(jaxpr.replace(constvars=[], invars=inputs, debug_info=names), ())
+    if internal_mutable_array_effect in jaxpr.effects:
+        closed = discharge_state(closed)
+        if makes_arrays(closed.jaxpr):
+            return run(closed.jaxpr, constants_of(closed), values)
+    called, _ = traced(jax.jit(jaxpr_as_fun(closed)), [typeof(x) for x in values])
+    env = dict(zip(called.jaxpr.constvars, constants_of(called), strict=True))
+    env.update(zip(called.jaxpr.invars, values, strict=True))
+
+    def read(v: Any) -> Any:
+        return read_literal(v) if hasattr(v, "val") else env[v]
+
+    for eqn in called.jaxpr.eqns:
+        env.update(zip(eqn.outvars, _other(eqn, *map(read, eqn.invars)), strict=True))
+    return [*map(read, called.jaxpr.outvars)]

@@ -1,0 +1,457 @@
+"""What the table of `from_jax` lacks stays JAX's: `jax_call`. Its transformations beside JAX's,
+text, passes, effects, tools, and what is said where JAX has no rule."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import jax.numpy as J
+import numpy as np
+import pytest
+from jax import lax as L
+from jax.experimental import checkify, io_callback, sparse
+from jax.experimental import pallas as pl
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+
+import functrans as ft
+import functrans.numpy as jnp
+from functrans import errors, lax
+from functrans.experimental.jet import jet
+from functrans.interop import from_jax
+from functrans.interop.jaxprs import walk
+from functrans.ir.program import Program
+from tests.support.closeness import assert_close
+from tests.support.wide import each
+
+X = np.linspace(0.1, 1.2, 6, dtype=np.float32).reshape(2, 3)
+V = X[0]
+SPD = (3 * np.eye(3) + 1).astype(np.float32)
+
+
+def held(program: Program) -> list[str]:
+    """The JAX primitives that stand in a program, calls of it included."""
+    found, todo = [], [program]
+    while todo:
+        p = todo.pop()
+        found += [e.params["body"].name for e in p.equations if e.primitive.name == "jax_call"]
+        todo += p.children
+    return found
+
+
+# --- primitives of a user's -----------------------------------------------------------------------
+
+
+def primitive(name: str, function: Callable[..., Any]) -> Primitive:
+    """A primitive that computes a function of arrays of one shape, without any other rule."""
+    made = Primitive(name)
+    made.def_impl(jax.jit(function))
+    made.def_abstract_eval(lambda x, *_: jax.core.ShapedArray(x.shape, x.dtype))
+    mlir.register_lowering(made, mlir.lower_fun(function, multiple_results=False))
+    return made
+
+
+def batched(made: Primitive) -> None:
+    """A rule for vmap: elementwise."""
+
+    def rule(args: Sequence[Any], dims: Sequence[Any]) -> tuple[Any, int]:
+        size = next(x.shape[d] for x, d in zip(args, dims, strict=True) if d is not None)
+        front = [batching.bdim_at_front(x, d, size) for x, d in zip(args, dims, strict=True)]
+        return made.bind(*front), 0
+
+    batching.primitive_batchers[made] = rule
+
+
+wave = primitive("wave", J.sin)
+slope = primitive("slope", lambda x, dx: J.cos(x) * dx)  # linear in dx
+bare = primitive("bare", lambda x: 2 * x)
+stuck = primitive("stuck", lambda x: 2 * x)  # linear, but nobody says how it is transposed
+
+
+def _slope_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+    (x, t), (dx, dt) = primals, map(ad.instantiate_zeros, tangents)
+    return slope.bind(x, t), slope.bind(x, dt) - wave.bind(x) * t * dx
+
+
+ad.primitive_jvps[wave] = lambda x, dx: (wave.bind(*x), slope.bind(*x, *dx))
+ad.primitive_jvps[slope] = _slope_jvp
+ad.primitive_transposes[slope] = lambda ct, x, _: (None, slope.bind(x, ct))
+ad.primitive_jvps[stuck] = lambda x, dx: (stuck.bind(*x), stuck.bind(*dx))
+batched(wave)
+batched(slope)
+
+
+def waves(x: Any) -> Any:
+    return wave.bind(x) * 2 + wave.bind(x)
+
+
+# --- functions ------------------------------------------------------------------------------------
+
+
+def _kernel(x: Any, out: Any) -> None:
+    out[...] = x[...] * 2 + J.sin(x[...])
+
+
+def kernel(x: Any) -> Any:
+    shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
+    return pl.pallas_call(_kernel, out_shape=shape, interpret=True)(x)
+
+
+def by_lapack(x: Any) -> Any:
+    """The lower triangle of a Cholesky factor, by a function that jaxlib registers."""
+    jax.jit(J.linalg.cholesky).lower(SPD)  # registers them
+    made = jax.ffi.ffi_call(
+        "lapack_spotrf_ffi",
+        (jax.ShapeDtypeStruct(x.shape, x.dtype), jax.ShapeDtypeStruct(x.shape[:-2], np.int32)),
+        input_layouts=[(0, 1)], output_layouts=[(0, 1), ()], vmap_method="sequential",
+    )  # fmt: skip
+    return J.tril(made(x, uplo=np.uint8(ord("L")))[0])
+
+
+MATRIX = sparse.BCOO.fromdense(J.asarray(X * (X > 0.5)))
+MESH = jax.make_mesh((1,), ("i",), axis_types=(jax.sharding.AxisType.Auto,))
+
+
+def times_vector(data: Any, v: Any) -> Any:
+    return sparse.BCOO((data, MATRIX.indices), shape=MATRIX.shape) @ v
+
+
+def sparsified(data: Any) -> Any:
+    def total(m: Any, v: Any) -> Any:
+        return J.sum(m * 2.0) + (m @ v).sum()
+
+    return sparse.sparsify(total)(sparse.BCOO((data, MATRIX.indices), shape=MATRIX.shape), V)
+
+
+def mapped(x: Any) -> Any:
+    total = jax.shard_map(
+        lambda v: L.psum(J.sin(v), "i"), mesh=MESH, in_specs=jax.P("i"), out_specs=jax.P()
+    )
+    return total(x) * x
+
+
+def in_memory(x: Any) -> Any:
+    """By references: what stands there goes from step to step."""
+    ref = jax.new_ref(J.zeros_like(x))
+
+    def step(c: Any, y: Any) -> tuple[Any, Any]:
+        ref[...] += y * c
+        return 2 * c, ref[0]
+
+    _, first = L.scan(step, 1.0, J.stack([x, x * x]))
+    return ref[...], first
+
+
+def without_memory(x: Any) -> Any:
+    """What `in_memory` computes."""
+    return x + 2 * x * x, J.stack([x[0], x[0] + 2 * x[0] ** 2])
+
+
+def with_token(x: Any) -> Any:
+    L.after_all(L.create_token(x))
+    return J.sin(x)
+
+
+def nearly_largest(x: Any) -> Any:
+    return L.approx_max_k(x, 2, aggregate_to_topk=False)[0]
+
+
+def checked(x: Any) -> Any:
+    def root(x: Any) -> Any:
+        checkify.check(x[0] > 0, "below zero")
+        return J.sqrt(x)
+
+    return checkify.checkify(root)(J.asarray(x))[1]
+
+
+# function, arguments, the primitives that stay JAX's, words of the MODES for which JAX has no rule
+ROWS: dict[str, tuple[Any, tuple, list[str], str]] = {
+    "a user's": (waves, (V,), ["wave", "wave"], ""),
+    "a user's, without rules": (bare.bind, (V,), ["bare"], "jvp vmap grad"),
+    "a user's, without transpose": (stuck.bind, (V,), ["stuck"], "vmap grad"),
+    "Pallas": (kernel, (X,), ["pallas_call"], "grad"),
+    "ffi": (by_lapack, (SPD,), ["ffi_call"], "jvp grad"),
+    "BCOO": (times_vector, (MATRIX.data, V), ["bcoo_dot_general"], ""),
+    "BCOO from dense": (lambda x: sparse.BCOO.fromdense(x, nse=6) @ x.T, (X,),
+                        ["bcoo_dot_general", "bcoo_fromdense"], ""),
+    "sparsify": (sparsified, (MATRIX.data,), ["bcoo_dot_general"], ""),
+    "shard_map": (mapped, (V,), ["shard_map"], ""),
+    "token": (with_token, (V,), ["jit"], ""),
+    "an option": (nearly_largest, (X,), ["approx_top_k"], ""),
+    "checkify": (checked, (V,), [], ""),
+}  # fmt: skip
+
+
+def total(function: Any) -> Any:
+    """The sum of the sines of all that it gives."""
+    return lambda *args: sum([J.sin(y).sum() for y in jax.tree.leaves(function(*args))])
+
+
+def two(args: tuple) -> list[np.ndarray]:
+    return [np.stack([x, np.asarray(x) / 2]) for x in args]
+
+
+def ones(args: tuple) -> tuple:
+    return tuple([np.ones_like(x) for x in args])
+
+
+# Of a transformation of ours and the same of JAX's, a function (of results if it is no gradient).
+MODES: dict[str, Callable[[Any, Any, tuple], Any]] = {
+    "value": lambda t, f, a: f(*a),
+    "jit": lambda t, f, a: t.jit(f)(*a),
+    "jvp": lambda t, f, a: t.jvp(f, a, ones(a)),
+    "vmap": lambda t, f, a: t.jit(t.vmap(f))(*two(a)),
+    "grad": lambda t, f, a: t.grad(f)(*a),
+    "vmap of grad": lambda t, f, a: t.jit(t.vmap(t.grad(f)))(*two(a)),
+    "grad twice": lambda t, f, a: t.jit(t.jacfwd(t.grad(f)))(*a),
+    "grad back twice": lambda t, f, a: t.jit(t.jacrev(t.grad(f)))(*a),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_transformations_are_those_of_jax(name: str):
+    function, args, names, lacks = ROWS[name]
+    scalar = total(function)
+
+    def check(mode: str) -> None:
+        run, given = MODES[mode], scalar if "grad" in mode else function
+        if set(lacks.split()).isdisjoint(mode.split()):
+            assert_close(run(ft, from_jax(given), args), run(jax, given, args), 2e-5, mode)
+            return
+        with pytest.raises((NotImplementedError, ValueError)):
+            run(jax, given, args)
+        with pytest.raises(errors.MissingRule, match=f"JAX operation {names[0]} cannot be"):
+            run(ft, from_jax(given), args)
+
+    program = ft.make_ir(from_jax(function))(*args)
+    assert sorted(held(program)) == names
+    each(MODES, check)
+    expected = jax.tree.leaves(function(*args))
+    assert_close(ft.interpret(program, *args), expected, 2e-5, "reference")
+
+
+def test_references_to_memory_become_values():
+    """JAX 0.10 has no second derivative of these; the oracle is the function without them."""
+    scalar = total(without_memory)
+    for mode, run in MODES.items():
+        given, pure = (total(in_memory), scalar) if "grad" in mode else (in_memory, without_memory)
+        assert_close(run(ft, from_jax(given), (V,)), run(jax, pure, (V,)), 2e-5, mode)
+
+
+# --- inside ours ----------------------------------------------------------------------------------
+
+
+def test_inside_loops_branches_and_custom_rules():
+    ours, theirs = from_jax(waves), waves
+
+    def steps(f: Any, scan: Any, cond: Any, np_: Any) -> Any:
+        def step(c: Any, y: Any) -> Any:
+            c = cond(y[0] > 0.2, f, np_.cos, c * y)
+            return c, c.sum()
+
+        return lambda x: (lambda c, ys: c.sum() + (ys * ys).sum())(*scan(step, x, x + X))
+
+    mine, other = steps(ours, lax.scan, lax.cond, jnp), steps(theirs, L.scan, L.cond, J)
+    assert_close(ft.jit(mine)(V), other(V), 2e-5)
+    assert_close(ft.jit(ft.grad(mine))(V), jax.grad(other)(V), 2e-5)
+    two = np.stack([V, V / 2])
+    assert_close(ft.jit(ft.vmap(ft.grad(mine)))(two), jax.vmap(jax.grad(other))(two), 2e-5)
+    assert_close(
+        ft.grad(ft.checkpoint(lambda x: ours(x).sum()))(V),
+        jax.grad(lambda x: waves(x).sum())(V),
+        2e-5,
+    )
+
+
+def test_taylor_series_follow_from_the_rules_for_tangents():
+    series = [np.ones_like(V), np.zeros_like(V)]
+    mine = jet(from_jax(waves), (V,), (series,))
+    expected = jet(lambda x: 3 * jnp.sin(x), (V,), (series,))
+    assert_close(mine, expected, 2e-5)
+
+
+def test_named_axes_are_seen():
+    """A JAX operation under a vmap of ours that it speaks of."""
+
+    def spread(x: Any) -> Any:
+        return x + sparse.BCOO.fromdense(L.psum(x, "i") * x, nse=3).todense()
+
+    mine = ft.jit(ft.vmap(from_jax(spread), axis_name="i"))(X)
+    assert_close(mine, jax.vmap(spread, axis_name="i")(X), 2e-5)
+
+
+# --- programs -------------------------------------------------------------------------------------
+
+
+def test_text_is_read_back():
+    program = ft.jit(ft.grad(lambda x: from_jax(waves)(x).sum())).program(V)
+    text = ft.ir.show(program)
+    assert 'jax_call["slope ' in text
+    again = ft.ir.parse(text, program.values)
+    assert ft.ir.equal(program, ft.ir.check(again))
+    assert_close(ft.interpret(again, V), [3 * np.cos(V)], 2e-5)
+    with pytest.raises(errors.CheckError, match=r"JAX's slope was traced for \(f32\[3\], "):
+        ft.ir.check(ft.ir.parse(text.replace("f32[3]", "f32[4]")))
+
+
+def test_text_of_another_process_is_refused():
+    text = ft.ir.show(ft.make_ir(from_jax(bare.bind))(V))
+    script = f"import functrans as ft; ft.ir.parse({text!r})"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert "ParseError: line 2, column" in done.stderr
+    assert "bare" in done.stderr
+    assert "only in the process that wrote it" in done.stderr
+    for wrong in ("bare 0-000000", "bare", "other " + text.partition("bare ")[2].partition('"')[0]):
+        with pytest.raises(errors.ParseError, match="is not known here"):
+            ft.ir.parse(f'program (a: f32[3]) {{ b: f32[3] = jax_call["{wrong}"] a; return b }}')
+
+
+def test_passes():
+    """Equal equations are one, those that nobody reads are none, and nothing is computed ahead."""
+    f = from_jax(lambda x: (wave.bind(x) + wave.bind(x), bare.bind(x))[0])
+    assert held(ft.jit(f).program(V)) == ["wave"]
+    g = from_jax(lambda x: x + bare.bind(J.ones(3)))
+    assert held(ft.jit(g).program(V)) == ["bare"]
+    h = from_jax(lambda x: L.rng_uniform(0.0, 1.0, (3,)) - L.rng_uniform(0.0, 1.0, (3,)) + x)
+    assert np.any(ft.jit(h)(V) != V)
+
+
+def test_rules_are_asked_of_jax_once():
+    calls: list[int] = []
+    counted = primitive("counted", J.sin)
+
+    def rule(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+        calls.append(1)
+        return counted.bind(*primals), J.cos(primals[0]) * tangents[0]
+
+    ad.primitive_jvps[counted] = rule
+    for f in (lambda x: counted.bind(x).sum(), lambda y: 2 * counted.bind(y).sum()):
+        ft.grad(from_jax(f))(V)
+        ft.jit(ft.grad(from_jax(f)))(V)
+    assert len(calls) == 1
+
+
+def test_a_policy_knows_the_jax_primitive():
+    def saved(policy: Any) -> int:
+        f = from_jax(lambda x: jax.checkpoint(waves, policy=policy)(x).sum())
+        return held(ft.jit(ft.grad(f)).program(V)).count("wave")
+
+    asked: list[Any] = []
+
+    def never(prim: Any, *types: Any, **params: Any) -> bool:
+        asked.append(prim)
+        return False
+
+    saved(never)
+    assert wave in asked
+
+
+# --- effects --------------------------------------------------------------------------------------
+
+
+def ordered(x: Any, seen: list[float]) -> Any:
+    """An ordered call of Python beside a token, which makes all of it one equation of JAX's."""
+    L.after_all(L.create_token(x))
+    return io_callback(lambda v: (seen.append(float(v)), v)[1], x, x, ordered=True)
+
+
+def test_effects_stay_and_keep_their_order():
+    seen: list[float] = []
+    f = from_jax(lambda x: ordered(x, seen))
+
+    def run(x: Any) -> Any:
+        f(x)  # nobody reads it
+
+        def step(c: Any, y: Any) -> Any:
+            f(c + y)
+            return c + 10, None
+
+        return lax.scan(step, x, jnp.arange(3.0))[0] + f(x)
+
+    assert held(ft.jit(run).program(np.float32(1))) == ["jit"] * 3
+    assert float(ft.jit(run)(np.float32(1))) == 32
+    jax.effects_barrier()
+    assert seen == [1, 1, 12, 23, 1]
+    seen.clear()
+    f(np.float32(4))
+    jax.effects_barrier()
+    assert seen == [4]
+    with pytest.raises(errors.InvalidArgument, match="what it does besides computing: JAX's jit"):
+        ft.profile(run)(np.float32(1))
+    with pytest.raises(errors.MissingRule, match=r"jit cannot be batched: .*ordered"):
+        ft.vmap(f)(V)
+
+
+# --- tools ----------------------------------------------------------------------------------------
+
+
+def test_cost_says_what_it_does_not_know():
+    report = ft.cost(from_jax(waves), passes=(), xla=False)(V)
+    assert report.unknown == {"JAX's wave": 2}
+    assert "Not counted, because nobody knows what they compute: 2 of JAX's wave" in str(report)
+    assert report.flops == 6
+
+
+def test_tools_show_what_jax_computes(tmp_path):
+    f = from_jax(waves)
+    assert "f32[3] = wave " in ft.explore(f, tmp_path / "page.html")(V).read_text()
+    ft.make_ir(f)(V).draw(tmp_path / "picture.html")
+    assert "f32[3] = wave " in (tmp_path / "picture.html").read_text()
+    with pytest.raises(errors.NotSupported, match=r"(?s)jax_call runs .*f32\[3\] = wave "):
+        ft.to_python(ft.make_ir(f)(V))
+    report = ft.compare(f)(V)
+    assert report.ok
+
+
+# --- what is not there ----------------------------------------------------------------------------
+
+
+def test_an_equation_may_stand_in_no_jaxpr():
+    """As it does where JAX's operations are applied to our traced values one by one."""
+
+    def applied(p: Any, params: dict, x: Any) -> Any:
+        aval = jax.core.ShapedArray(x.shape, x.dtype)
+        out, effects = p.abstract_eval(aval, **params)
+        record = SimpleNamespace(
+            primitive=p, params=params, effects=effects, invars=[SimpleNamespace(aval=aval)],
+            outvars=[SimpleNamespace(aval=out)], source_info=SimpleNamespace(traceback=None),
+        )  # fmt: skip
+        return walk.apply(record, [x])[0]
+
+    def f(x: Any) -> Any:
+        return applied(wave, {}, x) + applied(wave, {}, x)
+
+    assert held(ft.jit(f).program(V)) == ["wave"]
+    for run in (ft.jit(f), f):
+        assert_close(ft.grad(lambda x, run=run: run(x).sum())(V), 2 * np.cos(V), 2e-5)
+    p = ref_operation()
+    with pytest.raises(
+        errors.NotSupported, match=r"new_ref .*Ref(?s:.*)test_opaque.*(?s:.*)jax\.jit"
+    ):
+        ft.jit(lambda x: applied(*p, x))(V)
+
+
+def ref_operation() -> tuple[Primitive, dict]:
+    eqn = jax.make_jaxpr(lambda x: jax.new_ref(x)[...])(V).eqns[0]
+    return eqn.primitive, eqn.params
+
+
+def test_what_jax_cannot_do_is_told_with_its_reason_and_the_line():
+    f = from_jax(lambda x: stuck.bind(x).sum())  # the line
+    for run in (ft.grad(f), ft.jit(ft.grad(f))):
+        with pytest.raises(errors.MissingRule) as error:
+            run(V)
+        told = str(error.value)
+        for part in (
+            "the JAX operation stuck cannot be transposed: ",
+            "Transpose rule (for reverse-mode differentiation) for 'stuck' not implemented",
+            "# the line",
+            "custom_vjp",
+        ):
+            assert part in told
+    assert isinstance(error.value, NotImplementedError)
