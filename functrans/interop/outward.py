@@ -63,7 +63,7 @@ def derivative(
 
 
 def _moves(tangent: Any) -> bool:
-    return tangent.__class__ is not ad.Zero and tangent.dtype != float0
+    return tangent.__class__ is not ad.Zero and core.typeof(tangent).dtype != float0
 
 
 def transpose(

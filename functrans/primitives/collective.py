@@ -26,11 +26,14 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any, NamedTuple
 
+import jax
+
 from functrans import errors
+from functrans.ir.program import Program
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.primitives import elementwise as ew
-from functrans.primitives.base import PRIMITIVES, Cost, Primitive, bytes_of
+from functrans.primitives.base import PRIMITIVES, Cost, Primitive, axes_inside, bytes_of
 from functrans.primitives.dynamic_slice import dynamic_slice
 from functrans.primitives.joining import concatenate, iota
 from functrans.primitives.reduction import reduce_max, reduce_min, reduce_sum
@@ -357,11 +360,21 @@ axis_index = AxisIndex()
 
 
 def size_of(operation: str, name: Any) -> int:
-    """The size of the innermost axis of a name; UnboundAxis if there is none."""
+    """The size of the innermost axis of a name, of those that our transformations give and then of
+    JAX's; UnboundAxis if there is none."""
     for known, size in reversed(state.axes):
         if known == name:
             return size
-    raise unbound(operation, (name,))
+    try:
+        return jax.lax.axis_size(name)
+    except NameError:
+        raise unbound(operation, (name,)) from None
+
+
+def speaks_of_others_axes(program: Program) -> bool:
+    """Does it speak of an axis that JAX has named? Then its sizes are not in our signatures."""
+    given = {name for name, _ in state.axes}
+    return not axes_inside(program) <= given
 
 
 def unbound(operation: str, axes: Sequence[Any]) -> errors.UnboundAxis:
