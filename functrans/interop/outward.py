@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from itertools import compress
 from typing import Any
 
 from jax._src import core
@@ -29,8 +30,9 @@ from jax._src.interpreters import partial_eval as pe
 
 from functrans.backends import xla
 from functrans.backends.xla import Preparation
-from functrans.ir.program import Literal, Program
-from functrans.ir.types import float0
+from functrans.ir.program import Equation, Literal, Program, Var, prune
+from functrans.ir.types import ArrayType, float0
+from functrans.primitives.conversion import convert_element_type
 from functrans.primitives.parts import reading, restricted
 from functrans.primitives.residuals import fewer, take
 from functrans.transforms.batch import Batching
@@ -54,7 +56,8 @@ def derivative(
     outs, extras = results[:n], results[n:]
     residuals = take(part.residuals, primals, outs, extras)
     given = [dx for dx, a in zip(tangents, active, strict=True) if a]
-    moved = iter(_nonzero(part.linear, [*residuals, *given], preparation))
+    moving = [t for t, a in zip(program.out_types, part.out_active, strict=True) if a]
+    moved = iter(_nonzero(part.linear, moving, [*residuals, *given], preparation))
     found = [next(moved) if a else None for a in part.out_active]
     return outs, [
         ad.Zero(core.typeof(y).to_tangent_aval()) if dy is None else dy
@@ -74,21 +77,37 @@ def transpose(
     given = tuple([ct.__class__ is not ad.Zero for ct in cts])
     with _evaluating():
         back = Transposition().program(program, linear, given, called=True)
-    known = [x for x, wanted in zip(operands, linear, strict=True) if not wanted]
+    known = [x for x, is_linear in zip(operands, linear, strict=True) if not is_linear]
     active = [ct for ct, g in zip(cts, given, strict=True) if g]
-    found = iter(_nonzero(back, [*known, *active], preparation))
-    return [next(found) if wanted else None for wanted in linear]
+    wanted = [t for t, is_linear in zip(program.in_types, linear, strict=True) if is_linear]
+    found = iter(_nonzero(back, wanted, [*known, *active], preparation))
+    return [next(found) if is_linear else None for is_linear in linear]
 
 
-def _nonzero(program: Program, operands: Sequence[Any], preparation: Preparation) -> list[Any]:
-    """The results of a program, None for those that are written in it as zeros."""
-    moving = [not (y.__class__ is Literal and y.value == 0) for y in program.outputs]
-    if not any(moving):
-        return [None] * len(moving)
-    if not all(moving):
-        program = restricted(program, [True] * len(program.inputs), moving)
-    outs = iter(xla.bind(program, operands, preparation))
+def _nonzero(
+    program: Program, types: Sequence[ArrayType], operands: Sequence[Any], preparation: Preparation
+) -> list[Any]:
+    """The results of a program, of types that may differ from its own in their weak flags; None
+    for those that are written in it as zeros."""
+    key = ("nonzero", *types)
+    if key not in program.cache:
+        program.cache[key] = _without_zeros(program, types)
+    made, moving = program.cache[key]
+    outs = iter(xla.bind(made, operands, preparation) if any(moving) else ())
     return [next(outs) if m else None for m in moving]
+
+
+def _without_zeros(program: Program, types: Sequence[ArrayType]) -> tuple[Program, list[bool]]:
+    moving = [not (y.__class__ is Literal and y.value == 0) for y in program.outputs]
+    equations, outs = list(program.equations), []
+    for y, t in zip(compress(program.outputs, moving), compress(types, moving), strict=True):
+        if y.type is not t:
+            params = {"dtype": t.dtype, "weak_type": t.weak_type}
+            equations.append(Equation(convert_element_type, (y,), (Var(t),), params))
+            (y,) = equations[-1].outputs
+        outs.append(y)
+    equations = prune(equations, outs)
+    return program.replace(equations=equations, outputs=outs), moving
 
 
 def batch(
