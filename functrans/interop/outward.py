@@ -11,6 +11,8 @@ transformations: again equations of that primitive.
                 program walked backwards
     batch       the batched program
     dead code   the part of the program whose results are read
+    checkpoint  the program with what the policy keeps among its results, and the part that computes
+                the rest again
 
 A derived program is kept by the one it was made of. It is prepared for XLA when it is lowered, by
 the passes that the user asked of the function. While ours transform, JAX evaluates: what the trace
@@ -29,9 +31,12 @@ from jax._src.interpreters import ad, batching
 from jax._src.interpreters import partial_eval as pe
 
 from functrans.backends import xla
+from functrans.backends.lowering import abstract
 from functrans.backends.xla import Preparation
+from functrans.interop.policies import Policy
 from functrans.ir.program import Equation, Literal, Program, Var, prune
 from functrans.ir.types import ArrayType, float0
+from functrans.primitives.checkpoint import divided
 from functrans.primitives.conversion import convert_element_type
 from functrans.primitives.parts import reading, restricted
 from functrans.primitives.residuals import fewer, take
@@ -141,8 +146,36 @@ def without_unread(used: list[bool], eqn: Any) -> tuple[list[bool], Any]:
     )
 
 
+def partly_kept(
+    saveable: Any, unknown: Sequence[bool], there: Sequence[bool], eqn: Any
+) -> tuple[Any, Any, list[bool], list[bool], list[Any]]:
+    """JAX's rule for the body of `jax.checkpoint`: the equation for the way forward, that for the
+    way back, which results are unknown before that, which are there then, and what is kept. The
+    policy is asked about the operations of the program. `there`: operands known on the way back.
+    """
+    n = len(eqn.outvars)
+    missing = [v for v, t in zip(eqn.invars, there, strict=True) if not t]
+    if any(unknown):
+        return None, eqn, [True] * n, [True] * n, missing
+    program = eqn.params["program"]
+    key = ("divided", saveable)
+    if key not in program.cache:
+        outs = program.outputs
+        program.cache[key] = divided(program, outs, outs, Policy(saveable))
+    first, rerun, read = program.cache[key]
+    if eqn.effects or not rerun.equations:
+        return eqn, None, [False] * n, [False] * n, []
+    kept = [core.Var(abstract(t)) for t in first.out_types[n:]]
+    inputs = [eqn.invars[i] for i in read]
+    forward = eqn.replace(outvars=[*eqn.outvars, *kept], params={**eqn.params, "program": first})
+    again = eqn.replace(invars=[*kept, *inputs], params={**eqn.params, "program": rerun})
+    missing = [eqn.invars[i] for i in read if not there[i]]
+    return forward, again, [False] * n, [True] * n, [*kept, *missing]
+
+
 for _primitive in xla.PRIMITIVES:
     ad.primitive_jvps[_primitive] = derivative
     ad.primitive_transposes[_primitive] = transpose
     batching.fancy_primitive_batchers[_primitive] = batch
     pe.dce_rules[_primitive] = without_unread
+    pe.partial_eval_jaxpr_custom_rules[_primitive] = partly_kept
