@@ -32,6 +32,7 @@ from functrans.ir.program import Equation, Literal, Origin, Program, Var, prune
 from functrans.ir.source import Source, user_source
 from functrans.ir.types import ArrayType
 from functrans.tracer import ARRAYS as ARRAYS
+from functrans.tracer import TRACERS as TRACERS
 from functrans.tracer import Tracer as Tracer
 from functrans.tracer import check_alive as check_alive
 from functrans.tracer import concrete_value as concrete_value

@@ -201,6 +201,8 @@ def _class_of_arrays() -> type:
 
 
 CONCRETE: Any = _class_of_arrays()
+# What stands for an array that has no value yet, ours or JAX's.
+TRACERS = (Tracer, jax.core.Tracer)
 # The classes of almost all arrays: asked before `isinstance`, which takes four times as long.
 ARRAYS: set[type] = {Tracer, CONCRETE}
 
@@ -355,8 +357,10 @@ def _no_derivative(x: Tracer) -> Any:
 
 
 def concrete_value(x: Any) -> Any:
-    """The concrete array behind a value, or None."""
-    return x.concrete() if isinstance(x, Tracer) else x
+    """The concrete array behind a value, or None: of a tracer of JAX's no value is known."""
+    if isinstance(x, Tracer):
+        return x.concrete()
+    return None if isinstance(x, jax.core.Tracer) else x
 
 
 # code that calls a user's function -> the values it is given and their names, by its frame's locals

@@ -15,6 +15,7 @@ from functrans import pytrees as tree
 from functrans.api.checks import check_callable
 from functrans.api.custom_calls import JvpCall, VjpCall, unflatten
 from functrans.api.flat import FlatFunction, as_array, function_name
+from functrans.backends import xla
 from functrans.ir.program import Program, hoist_constants
 from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import boundary
@@ -22,7 +23,7 @@ from functrans.ir.types import is_inexact
 from functrans.lax.elementwise import stop_gradient
 from functrans.numpy.ufuncs import add
 from functrans.primitives.custom import custom_jvp_call, custom_vjp_call
-from functrans.trace import Tracer, evaluate, stage, state, typeof
+from functrans.trace import TRACERS, evaluate, stage, state, typeof
 
 
 class CustomFunction:
@@ -202,10 +203,11 @@ class custom_jvp(CustomFunction):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.jvp is None:
             raise self.undefined("defjvp or defjvps")
-        if state.trace is None and not kwargs:
+        at_once = state.trace is None and xla.is_outermost()
+        if at_once and not kwargs:
             return self.fun(*args)
         args = self.positional(args, kwargs)
-        if state.trace is None:
+        if at_once:
             return self.fun(*args)
         call = JvpCall(self.fun, self.jvp, self.symbolic_zeros, args, self.nondiff_argnums)
         return call.bind(custom_jvp_call, call.operands(stop_gradient), call.rule())
@@ -295,10 +297,11 @@ class custom_vjp(CustomFunction):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.fwd is None or self.bwd is None:
             raise self.undefined("defvjp")
-        if state.trace is None and not kwargs:
+        at_once = state.trace is None and xla.is_outermost()
+        if at_once and not kwargs:
             return self.fun(*args)
         args = self.positional(args, kwargs)
-        if state.trace is None:
+        if at_once:
             return self.fun(*args)
         call = VjpCall(
             self.fun, self.fwd, self.bwd, self.symbolic_zeros, args, self.nondiff_argnums
@@ -391,7 +394,7 @@ def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Callab
     wanted: Any = in_tree
     flat = FlatFunction(fun, in_tree)
     closed, captured = hoist_constants(stage(flat, [typeof(x) for x in leaves], function_name(fun)))
-    moving = [isinstance(x, Tracer) and is_inexact(typeof(x).dtype) for x in captured]
+    moving = [isinstance(x, TRACERS) and is_inexact(typeof(x).dtype) for x in captured]
     hoisted = [x for x, m in zip(captured, moving, strict=True) if m]
     fixed = [None if m else x for x, m in zip(captured, moving, strict=True)]
 

@@ -10,6 +10,7 @@ from functrans import pytrees as tree
 from functrans.api.custom_calls import unflatten, where_defined
 from functrans.api.custom_rules import CustomFunction
 from functrans.api.flat import FlatFunction, as_array, function_name
+from functrans.backends import xla
 from functrans.ir.program import hoist_constants
 from functrans.ir.tracebacks import boundary
 from functrans.lax.loops import map as lax_map
@@ -76,7 +77,7 @@ class custom_vmap(CustomFunction):
         args = self.positional(args, kwargs)
         leaves, in_tree = tree.flatten((args, {}))
         flat = FlatFunction(self.fun, in_tree)
-        if state.trace is None:
+        if state.trace is None and xla.is_outermost():
             outs = flat(*[as_array(x) for x in leaves])
             return tree.unflatten(flat.out_tree, [as_array(y) for y in outs])
         program = stage(flat, [typeof(x) for x in leaves], function_name(self.fun))

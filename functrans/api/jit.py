@@ -34,6 +34,7 @@ from functrans.passes import pipeline
 from functrans.passes.dead_code import without_unused_inputs
 from functrans.primitives.call import clear_composites
 from functrans.primitives.call import jit as jit_call
+from functrans.primitives.collective import speaks_of_others_axes
 from functrans.trace import Tracer, at_once, clear_types, leaked, stage, state, typeof
 from functrans.tracer import check_kept, is_active, not_an_array
 from functrans.transforms import jet, jvp, transpose
@@ -329,7 +330,9 @@ class Nested:
         if found is None or not _still_active(found[1]):
             retraces.record(self.serial, fun, self.statics, args, kwargs, True)
             program, out_tree = self.statics.traced(static, in_tree, types)
-            found = self.cache[key] = (*hoist_constants(program), out_tree)
+            found = (*hoist_constants(program), out_tree)
+            if not speaks_of_others_axes(program):
+                self.cache[key] = found
         program, captured, out_tree = found
         outs = jit_call(*captured, *leaves, program=program)
         return tree.unflatten(out_tree, outs)
@@ -338,6 +341,8 @@ class Nested:
 def _still_active(captured: Iterable[Any]) -> bool:
     """May a program that captured these values be used here? Not when a trace has ended."""
     for x in captured:
+        if isinstance(x, jax.core.Tracer) and not isinstance(x, Tracer):
+            return False
         if isinstance(x, Tracer) and not is_active(x.owner, state.trace, state.below):
             return False
     return True

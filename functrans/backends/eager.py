@@ -14,13 +14,15 @@ import jax
 import numpy as np
 
 from functrans.backends import not_finite, xla
-from functrans.ir.program import Equation, Literal, Program, Var
+from functrans.ir.program import Equation, Literal, Program, Var, programs_among
+from functrans.ir.source import user_source
 from functrans.ir.types import ArrayType
 from functrans.passes.calls import inline
 from functrans.trace import out_types, set_evaluator
-from functrans.tracer import Tracer, check_kept, leaked, typeof
+from functrans.tracer import CONCRETE, Tracer, check_kept, leaked, typeof
 
 _COMPILED: dict[tuple, Any] = {}  # functions of `jax.jit`
+_PROGRAMS: dict[tuple, Program] = {}  # of one operation that holds none, for JAX to transform
 _SCALARS: dict[tuple, jax.Array] = {}
 
 
@@ -28,14 +30,21 @@ def run_one(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
     """The result of one operation on arrays and literals."""
     splats: tuple | None = None
     for x in args:
+        if x.__class__ is CONCRETE:
+            continue
         if x.__class__ is Literal:
-            splats = tuple([x.type if x.__class__ is Literal else None for x in args])
-            args = [_scalar(x) if x.__class__ is Literal else x for x in args]
-            break
+            if splats is None:
+                splats = tuple([y.type if y.__class__ is Literal else None for y in args])
+        elif isinstance(x, jax.core.Tracer) and not isinstance(x, Tracer):
+            return run_in_jax(primitive, args, params)
+    if splats is not None:
+        args = [_scalar(x) if x.__class__ is Literal else x for x in args]
     key = (primitive, splats, *params.items()) if params else (primitive, splats)
     run = _COMPILED.get(key)
     if run is None:
         if primitive.runs_now:
+            if not xla.is_outermost():
+                return run_in_jax(primitive, _whole(args, splats), params)
             return primitive.run_now(_whole(args, splats), params)
         run = _COMPILED[key] = _jitted(primitive, splats, params)
     try:
@@ -50,6 +59,35 @@ def run_one(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
             check_kept(x)
             typeof(x)  # raises for what is not an array
         raise
+
+
+def run_in_jax(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    """One operation on values of which some belong to a trace of JAX's, or while JAX traces: an
+    equation there, whose program is kept, as is what JAX's transformations make of it."""
+    if primitive.holds_functions and params["program"].__class__ is not Program:
+        return primitive.record(None, True, args, params)
+    types = tuple([typeof(x) for x in args])
+    numbers = tuple([_number(x) if x.__class__ is Literal else None for x in args])
+    held = programs_among(params)
+    cache = held[0].cache if held else _PROGRAMS
+    key = ("alone", primitive, types, numbers, *params.items())
+    program = cache.get(key)
+    if program is None:
+        if len(_PROGRAMS) > 20_000:
+            _PROGRAMS.clear()
+        inputs = [Var(t) for t, n in zip(types, numbers, strict=True) if n is None]
+        rest = iter(inputs)
+        operands = tuple([x if x.__class__ is Literal else next(rest) for x in args])
+        outputs = tuple([Var(t) for t in out_types(primitive, types, params)])
+        equation = Equation(primitive, operands, outputs, params, user_source())
+        program = cache[key] = Program(inputs, [equation], outputs, name=primitive.name)
+    outs = xla.run_program(program, [x for x in args if x.__class__ is not Literal])
+    return outs if primitive.multiple else outs[0]
+
+
+def _number(x: Literal) -> tuple:
+    """What tells the numbers of literals apart: 0.0 == -0.0 == False, NaN != NaN."""
+    return x.value.__class__, str(x.value)
 
 
 def _scalar(x: Literal) -> jax.Array:
@@ -106,4 +144,5 @@ set_evaluator(run_one)
 def clear() -> None:
     """Forget the compiled operations."""
     _COMPILED.clear()
+    _PROGRAMS.clear()
     _SCALARS.clear()

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 from jax._src import config as _config
-from jax._src.core import trace_state_clean
+from jax._src.core import ManualAxisType, auto_insert_reshard, trace_state_clean
 from jax._src.dispatch import prim_requires_devices_during_lowering
 from jax._src.lib import xla_client
 from jax.experimental import io_callback
@@ -29,6 +29,7 @@ from functrans.backends.options import SETS, choice
 from functrans.ir.program import Program, hoist_constants
 from functrans.ir.text import with_nested
 from functrans.passes import kernels, pipeline
+from functrans.primitives.base import axes_inside
 from functrans.primitives.callback import calls_of
 
 _constant_folding = getattr(_config, "eager_constant_folding", nullcontext)
@@ -78,6 +79,9 @@ def run_program(
             for x in operands
         ]
     closed, _ = hoist_constants(program)  # JAX keeps what stands in its equations
+    if not axes_inside(closed).isdisjoint(jax.sharding.get_abstract_mesh().manual_axes):
+        shards: Any = importlib.import_module("functrans.interop.shards")
+        return shards.run(closed, operands, preparation)
     return bind(closed, operands, preparation)
 
 
@@ -87,6 +91,7 @@ def bind(
     """One equation of JAX's, of a program without constants."""
     if _RULES:
         importlib.import_module(_RULES.pop())
+    operands = auto_insert_reshard(*operands)  # in shard_map: to values that vary over one set
     primitive = _calling_p if calls_of(program).any else _program_p
     with _constant_folding(False):  # which would run a program without operands while it is traced
         return primitive.bind(*operands, program=program, preparation=preparation)
@@ -103,14 +108,26 @@ def mesh_of(program: Program) -> Any:
 
 @_program_p.def_abstract_eval
 def _abstract_eval(*avals: Any, program: Program, preparation: Preparation = AS_IT_IS) -> list[Any]:
-    return [abstract(t) for t in program.out_types]
+    varying = frozenset().union(*[a.mat.varying for a in avals])
+    if not varying:
+        return [abstract(t) for t in program.out_types]
+    mesh, how = jax.sharding.get_abstract_mesh(), ManualAxisType(varying=varying)
+    return [
+        jax.core.ShapedArray(
+            t.shape, t.dtype, t.weak_type, manual_axis_type=how,
+            sharding=jax.sharding.NamedSharding(mesh, jax.P(*[None] * t.ndim)),
+        )
+        for t in program.out_types
+    ]  # fmt: skip
 
 
 @_calling_p.def_effectful_abstract_eval
 def _effectful_eval(
     *avals: Any, program: Program, preparation: Preparation
 ) -> tuple[list[Any], set[Any]]:
-    return _abstract_eval(program=program), {_effect(kind) for kind in calls_of(program).effects}
+    return _abstract_eval(*avals, program=program), {
+        _effect(kind) for kind in calls_of(program).effects
+    }
 
 
 @functools.cache

@@ -11,6 +11,8 @@ transformations: again equations of that primitive.
                 program walked backwards
     batch       the batched program
     dead code   the part of the program whose results are read
+    checkpoint  the program with what the policy keeps among its results, and the part that computes
+                the rest again
 
 A derived program is kept by the one it was made of. It is prepared for XLA when it is lowered, by
 the passes that the user asked of the function. While ours transform, JAX evaluates: what the trace
@@ -20,6 +22,7 @@ around them records is the equations that are bound here, and no constant on the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
 from typing import Any
 
 from jax._src import core
@@ -27,9 +30,13 @@ from jax._src.interpreters import ad, batching
 from jax._src.interpreters import partial_eval as pe
 
 from functrans.backends import xla
+from functrans.backends.lowering import abstract
 from functrans.backends.xla import Preparation
-from functrans.ir.program import Literal, Program
-from functrans.ir.types import float0
+from functrans.interop.policies import Policy
+from functrans.ir.program import Equation, Literal, Program, Var, prune
+from functrans.ir.types import ArrayType, float0
+from functrans.primitives.checkpoint import divided
+from functrans.primitives.conversion import convert_element_type
 from functrans.primitives.parts import reading, restricted
 from functrans.primitives.residuals import fewer, take
 from functrans.trace import at_once
@@ -50,7 +57,8 @@ def derivative(
     outs, extras = results[:n], results[n:]
     residuals = take(part.residuals, primals, outs, extras)
     given = [dx for dx, a in zip(tangents, active, strict=True) if a]
-    moved = iter(_nonzero(part.linear, [*residuals, *given], preparation))
+    moving = [t for t, a in zip(program.out_types, part.out_active, strict=True) if a]
+    moved = iter(_nonzero(part.linear, moving, [*residuals, *given], preparation))
     found = [next(moved) if a else None for a in part.out_active]
     return outs, [
         ad.Zero(core.typeof(y).to_tangent_aval()) if dy is None else dy
@@ -59,7 +67,7 @@ def derivative(
 
 
 def _moves(tangent: Any) -> bool:
-    return tangent.__class__ is not ad.Zero and tangent.dtype != float0
+    return tangent.__class__ is not ad.Zero and core.typeof(tangent).dtype != float0
 
 
 def transpose(
@@ -70,21 +78,37 @@ def transpose(
     given = tuple([ct.__class__ is not ad.Zero for ct in cts])
     with at_once():
         back = Transposition().program(program, linear, given, called=True)
-    known = [x for x, wanted in zip(operands, linear, strict=True) if not wanted]
+    known = [x for x, is_linear in zip(operands, linear, strict=True) if not is_linear]
     active = [ct for ct, g in zip(cts, given, strict=True) if g]
-    found = iter(_nonzero(back, [*known, *active], preparation))
-    return [next(found) if wanted else None for wanted in linear]
+    wanted = [t for t, is_linear in zip(program.in_types, linear, strict=True) if is_linear]
+    found = iter(_nonzero(back, wanted, [*known, *active], preparation))
+    return [next(found) if is_linear else None for is_linear in linear]
 
 
-def _nonzero(program: Program, operands: Sequence[Any], preparation: Preparation) -> list[Any]:
-    """The results of a program, None for those that are written in it as zeros."""
-    moving = [not (y.__class__ is Literal and y.value == 0) for y in program.outputs]
-    if not any(moving):
-        return [None] * len(moving)
-    if not all(moving):
-        program = restricted(program, [True] * len(program.inputs), moving)
-    outs = iter(xla.bind(program, operands, preparation))
+def _nonzero(
+    program: Program, types: Sequence[ArrayType], operands: Sequence[Any], preparation: Preparation
+) -> list[Any]:
+    """The results of a program, of types that may differ from its own in their weak flags; None
+    for those that are written in it as zeros."""
+    key = ("nonzero", *types)
+    if key not in program.cache:
+        program.cache[key] = _without_zeros(program, types)
+    made, moving = program.cache[key]
+    outs = iter(xla.bind(made, operands, preparation) if any(moving) else ())
     return [next(outs) if m else None for m in moving]
+
+
+def _without_zeros(program: Program, types: Sequence[ArrayType]) -> tuple[Program, list[bool]]:
+    moving = [not (y.__class__ is Literal and y.value == 0) for y in program.outputs]
+    equations, outs = list(program.equations), []
+    for y, t in zip(compress(program.outputs, moving), compress(types, moving), strict=True):
+        if y.type is not t:
+            params = {"dtype": t.dtype, "weak_type": t.weak_type}
+            equations.append(Equation(convert_element_type, (y,), (Var(t),), params))
+            (y,) = equations[-1].outputs
+        outs.append(y)
+    equations = prune(equations, outs)
+    return program.replace(equations=equations, outputs=outs), moving
 
 
 def batch(
@@ -118,8 +142,36 @@ def without_unread(used: list[bool], eqn: Any) -> tuple[list[bool], Any]:
     )
 
 
+def partly_kept(
+    saveable: Any, unknown: Sequence[bool], there: Sequence[bool], eqn: Any
+) -> tuple[Any, Any, list[bool], list[bool], list[Any]]:
+    """JAX's rule for the body of `jax.checkpoint`: the equation for the way forward, that for the
+    way back, which results are unknown before that, which are there then, and what is kept. The
+    policy is asked about the operations of the program. `there`: operands known on the way back.
+    """
+    n = len(eqn.outvars)
+    missing = [v for v, t in zip(eqn.invars, there, strict=True) if not t]
+    if any(unknown):
+        return None, eqn, [True] * n, [True] * n, missing
+    program = eqn.params["program"]
+    key = ("divided", saveable)
+    if key not in program.cache:
+        outs = program.outputs
+        program.cache[key] = divided(program, outs, outs, Policy(saveable))
+    first, rerun, read = program.cache[key]
+    if eqn.effects or not rerun.equations:
+        return eqn, None, [False] * n, [False] * n, []
+    kept = [core.Var(abstract(t)) for t in first.out_types[n:]]
+    inputs = [eqn.invars[i] for i in read]
+    forward = eqn.replace(outvars=[*eqn.outvars, *kept], params={**eqn.params, "program": first})
+    again = eqn.replace(invars=[*kept, *inputs], params={**eqn.params, "program": rerun})
+    missing = [eqn.invars[i] for i in read if not there[i]]
+    return forward, again, [False] * n, [True] * n, [*kept, *missing]
+
+
 for _primitive in xla.PRIMITIVES:
     ad.primitive_jvps[_primitive] = derivative
     ad.primitive_transposes[_primitive] = transpose
     batching.fancy_primitive_batchers[_primitive] = batch
     pe.dce_rules[_primitive] = without_unread
+    pe.partial_eval_jaxpr_custom_rules[_primitive] = partly_kept

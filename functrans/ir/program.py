@@ -78,7 +78,7 @@ class Equation:
         """The programs among its parameters."""
         found: list[Program] = []
         if self.primitive.holds_programs:
-            _programs_among(self.params, found)
+            found += programs_among(self.params)
         return found
 
     def __repr__(self) -> str:
@@ -86,12 +86,15 @@ class Equation:
         return f"<{to} = {self.primitive.name} {from_}>"
 
 
-def _programs_among(params: dict[str, Any], found: list[Program]) -> None:
+def programs_among(params: dict[str, Any]) -> list[Program]:
+    """The programs in an equation's parameters."""
+    found: list[Program] = []
     for value in params.values():
         if value.__class__ is Program:
             found.append(value)
         elif value.__class__ is tuple and value and value[0].__class__ is Program:
             found += value
+    return found
 
 
 class Program:
@@ -147,7 +150,7 @@ class Program:
             held: list[Program] = []
             for e in self.equations:
                 if e.primitive.holds_programs:
-                    _programs_among(e.params, held)
+                    held += programs_among(e.params)
             found = self.cache["children"] = list(dict.fromkeys(held))
         return found
 

@@ -22,7 +22,7 @@ from functrans.numpy.promotion import (
     invalid,
 )
 from functrans.numpy.shaping import ndim, ravel, reshape, swapaxes
-from functrans.trace import Tracer, literal, typeof
+from functrans.trace import concrete_value, literal, typeof
 
 __all__ = [
     "flip", "fliplr", "flipud", "repeat", "roll", "rot90", "tile",
@@ -79,7 +79,7 @@ def repeat(
 def _repeat_each(a: Any, repeats: Any, axis: int, total: int | None) -> Any:
     """By an index array: concrete, or the running sum of traced repeats searched."""
     n = typeof(a).shape[axis]
-    concrete = repeats.concrete() if isinstance(repeats, Tracer) else repeats
+    concrete = concrete_value(repeats)
     if concrete is not None:
         counts = np.broadcast_to(np.asarray(concrete), (n,))
         counts = counts.astype(np.int64) if counts.dtype == np.uint64 else counts
@@ -174,7 +174,7 @@ def _roll_one(a: Any, shift: Any, axis: int) -> Any:
     n = typeof(a).shape[axis]
     if n == 0:
         return a
-    value = shift.concrete() if isinstance(shift, Tracer) else shift
+    value = concrete_value(shift)
     if value is None:
         return _roll_traced(a, shift, axis, n)
     k = int(value) % n

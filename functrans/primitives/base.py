@@ -189,7 +189,7 @@ class Primitive:
     def named_axes(self, params: dict[str, Any]) -> Container[Any]:
         """The names of mapped axes that it speaks of: a vmap with one of these must see it, even
         where no operand is batched."""
-        return _axes_inside(tuple(params.values())) if self.holds_programs else ()
+        return axes_inside(tuple(params.values())) if self.holds_programs else ()
 
     def reached(self, params: dict[str, Any], moving: Sequence[bool]) -> Sequence[bool]:
         """Which results depend on the `moving` operands, of an operation with several. Where it is
@@ -252,10 +252,10 @@ class Primitive:
         )
 
 
-def _axes_inside(value: Any) -> set[Any]:
+def axes_inside(value: Any) -> set[Any]:
     """The names of mapped axes in a program, or in those among the elements of a tuple."""
     if isinstance(value, tuple):
-        return set().union(*[_axes_inside(v) for v in value])
+        return set().union(*[axes_inside(v) for v in value])
     if not isinstance(value, Program):
         return set()
     if "axes" not in value.cache:

@@ -273,7 +273,8 @@ def _recorded(
         outs, out_tree = tree.flatten(out)
         return outs
 
-    program = stage(flat, [typeof(x) for x in arrays], function.__name__)
+    with jax.ensure_compile_time_eval():  # it is kept: constants are arrays, not JAX's tracers
+        program = stage(flat, [typeof(x) for x in arrays], function.__name__)
     return (*hoist_constants(program), out_tree)
 
 

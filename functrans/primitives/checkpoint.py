@@ -84,6 +84,22 @@ def _kept(part: Any, n: int, keep: Callable[..., bool]) -> tuple[Program, Progra
     the second reads."""
     forward, linear = part.forward, part.linear
     needed = take(part.residuals, forward.inputs, forward.outputs[:n], forward.outputs[n:])
+    first, rerun, read = divided(forward, forward.outputs[:n], needed, keep)
+    fixed = len(rerun.inputs)
+    types = (*rerun.in_types, *linear.in_types[len(needed) :])
+
+    def run(*values: Any) -> list[Any]:
+        residuals = evaluate(rerun, values[:fixed])
+        return evaluate(linear, [*residuals, *values[fixed:]])
+
+    return first, stage(run, types, linear.name), read
+
+
+def divided(
+    forward: Program, outs: Sequence[Any], needed: Sequence[Any], keep: Callable[..., bool]
+) -> tuple[Program, Program, list[int]]:
+    """args -> outs, what is kept; (what was kept, args) -> the values needed; which of the args the
+    second reads."""
     allowed = set(forward.inputs)
     settled = set()  # what is not run again; effects happen again unless the policy keeps them
     for e in forward.equations:
@@ -106,19 +122,11 @@ def _kept(part: Any, n: int, keep: Callable[..., bool]) -> tuple[Program, Progra
                     if v in allowed and v not in forward.inputs:
                         kept.append(v)
     again.reverse()
-    first = forward.replace(outputs=(*forward.outputs[:n], *kept))
+    first = forward.replace(outputs=(*outs, *kept))
     first.equations = prune(first.equations, first.outputs)
     read = [i for i, v in enumerate(forward.inputs) if v in wanted]
     inputs = [forward.inputs[i] for i in read]
-    rerun = Program((*kept, *inputs), again, needed, name=forward.name)
-    fixed = len(rerun.inputs)
-    types = (*rerun.in_types, *linear.in_types[len(needed) :])
-
-    def run(*values: Any) -> list[Any]:
-        residuals = evaluate(rerun, values[:fixed])
-        return evaluate(linear, [*residuals, *values[fixed:]])
-
-    return first, stage(run, types, linear.name), read
+    return first, Program((*kept, *inputs), again, needed, name=forward.name), read
 
 
 class Name(Primitive):

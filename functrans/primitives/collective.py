@@ -17,7 +17,8 @@ Parameters of all
 
 A vmap that has one of the names replaces the operation by ordinary ones along its batch axis
 (`along`), and leaves the other names to the vmaps around it. So no name is left when a program is
-complete.
+complete, but for those that JAX has given: inside of `jax.shard_map` it is JAX's operation
+(`by_jax`).
 """
 
 from __future__ import annotations
@@ -26,11 +27,14 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any, NamedTuple
 
+import jax
+
 from functrans import errors
+from functrans.ir.program import Program
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.primitives import elementwise as ew
-from functrans.primitives.base import PRIMITIVES, Cost, Primitive, bytes_of
+from functrans.primitives.base import PRIMITIVES, Cost, Primitive, axes_inside, bytes_of
 from functrans.primitives.dynamic_slice import dynamic_slice
 from functrans.primitives.joining import concatenate, iota
 from functrans.primitives.reduction import reduce_max, reduce_min, reduce_sum
@@ -65,8 +69,12 @@ class Collective(Primitive):
     def reference(self, *arrays: Any, axes: Any, **params: Any) -> Any:
         raise unbound(self.name, axes)
 
-    def lower(self, ctx: Any, *operands: Any, axes: Any, **params: Any) -> Any:
-        raise unbound(self.name, axes)
+    def lower(self, ctx: Any, *operands: Any, axes: Any, sizes: Any, **params: Any) -> Any:
+        return lowered(self, ctx, operands, axes, params)
+
+    def by_jax(self, x: Any, *, axes: Any, groups: Groups, **params: Any) -> Any:
+        """JAX's operation, on values of its own."""
+        raise self.missing("by_jax")
 
     def batch(self, t: Any, args: Any, dims: Any, *, axes: Any, sizes: Any, groups: Groups,
               **params: Any) -> Any:  # fmt: skip
@@ -145,6 +153,9 @@ class PSum(Collective):
     def along(self, t: Any, x: Any, d: Any, major: Names, minor: Names) -> Any:
         return self.beside(total(t, x, d), None, joined(major, minor))
 
+    def by_jax(self, x: Any, *, axes: Any, groups: Groups) -> Any:
+        return jax.lax.psum(x, axes, axis_index_groups=groups)
+
     def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
         return Cost(in_types[0].size, bytes_of(*in_types, *out_types))
 
@@ -170,6 +181,9 @@ class Extreme(Collective):
     def along(self, t: Any, x: Any, d: Any, major: Names, minor: Names) -> Any:
         y = x if d is None else type(self).fold(x, axes=(d,))
         return self.beside(y, None, joined(major, minor))
+
+    def by_jax(self, x: Any, *, axes: Any, groups: Groups) -> Any:
+        return getattr(jax.lax, self.name)(x, axes, axis_index_groups=groups)
 
 
 class PMax(Extreme):
@@ -207,6 +221,9 @@ class AllGather(Collective):
         y = fold(t.at(x, d, dimension), dimension, 2)
         return self.beside(y, None, major, dimension=dimension)
 
+    def by_jax(self, x: Any, *, axes: Any, groups: Groups, dimension: int) -> Any:
+        return jax.lax.all_gather(x, axes, axis_index_groups=groups, axis=dimension, tiled=True)
+
 
 class PSumScatter(Collective):
     """Of the sum over the examples each has its own part along `dimension`."""
@@ -228,6 +245,11 @@ class PSumScatter(Collective):
         x, d = self.beside(x, d, major, dimension=dimension)
         parts = unfold(total(t, x, d), dimension, (t.size,))
         return self.beside(parts, dimension, minor, dimension=dimension)
+
+    def by_jax(self, x: Any, *, axes: Any, groups: Groups, dimension: int) -> Any:
+        return jax.lax.psum_scatter(
+            x, axes, axis_index_groups=groups, scatter_dimension=dimension, tiled=True
+        )
 
 
 class AllToAll(Collective):
@@ -266,6 +288,9 @@ class AllToAll(Collective):
         rest = [i for i in range(1, typeof(x).ndim) if i not in (a, to, b)]
         y = transpose(x, permutation=(to, *rest[:concat], a, 0, b, *rest[concat:]))
         return fold(y, 1 + concat, 4), 0
+
+    def by_jax(self, x: Any, *, axes: Any, groups: Groups, split: int, concat: int) -> Any:
+        return jax.lax.all_to_all(x, axes, split, concat, axis_index_groups=groups, tiled=True)
 
 
 class PPermute(Collective):
@@ -309,6 +334,9 @@ class PPermute(Collective):
         (y,), (d,) = t.run(program, [x], [d])
         return y, d
 
+    def by_jax(self, x: Any, *, axes: Any, groups: Groups, perm: Any) -> Any:
+        return jax.lax.ppermute(x, axes, perm)
+
 
 _INDEX = ArrayType((), "int32")
 
@@ -328,10 +356,23 @@ class AxisIndex(Primitive):
         raise unbound(self.name, axes)
 
     def lower(self, ctx: Any, *, axes: Any, sizes: Any) -> Any:
-        raise unbound(self.name, axes)
+        return lowered(self, ctx, (), axes, {})
+
+    def by_jax(self, *, axes: Any) -> Any:
+        return jax.lax.axis_index(axes)
 
     def batch(self, t: Any, args: Any, dims: Any, *, axes: Any, sizes: Any) -> Any:
         return iota(dtype=_INDEX.dtype, shape=(t.size,), dimension=0), 0
+
+
+def lowered(
+    primitive: Any, ctx: Any, operands: Sequence[Any], axes: Any, params: dict[str, Any]
+) -> Any:
+    """A collective as JAX lowers its own, where the names are of axes that JAX knows."""
+    try:
+        return ctx.via_jax(lambda *xs: primitive.by_jax(*xs, axes=axes, **params), *operands)[0]
+    except NameError:
+        raise unbound(primitive.name, axes) from None
 
 
 def index_of(names: Names) -> Any:
@@ -357,11 +398,21 @@ axis_index = AxisIndex()
 
 
 def size_of(operation: str, name: Any) -> int:
-    """The size of the innermost axis of a name; UnboundAxis if there is none."""
+    """The size of the innermost axis of a name, of those that our transformations give and then of
+    JAX's; UnboundAxis if there is none."""
     for known, size in reversed(state.axes):
         if known == name:
             return size
-    raise unbound(operation, (name,))
+    try:
+        return jax.lax.axis_size(name)
+    except NameError:
+        raise unbound(operation, (name,)) from None
+
+
+def speaks_of_others_axes(program: Program) -> bool:
+    """Does it speak of an axis that JAX has named? Then its sizes are not in our signatures."""
+    given = {name for name, _ in state.axes}
+    return not axes_inside(program) <= given
 
 
 def unbound(operation: str, axes: Sequence[Any]) -> errors.UnboundAxis:

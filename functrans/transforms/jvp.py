@@ -23,6 +23,7 @@ from functrans.primitives.residuals import placed
 from functrans.trace import (
     Tracer,
     bind_in,
+    concrete_value,
     evaluate,
     literal,
     out_types,
@@ -47,7 +48,7 @@ class Dual(Tracer):
         self.tangent = tangent
 
     def concrete(self) -> Any:
-        return self.ref.concrete() if isinstance(self.ref, Tracer) else self.ref
+        return concrete_value(self.ref)
 
 
 register_type(Dual, lambda x: x.type)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-from jax.extend.core import Primitive, primitives
 
 from functrans import lax
 from functrans.interop.jaxprs.walk import (
@@ -19,6 +18,7 @@ from functrans.interop.jaxprs.walk import (
     spread_front,
     type_of_aval,
 )
+from functrans.interop.policies import Policy
 from functrans.ir.program import Literal, Program, Var, hoist_constants
 from functrans.ir.types import ArrayType
 from functrans.primitives.call import jit
@@ -27,7 +27,6 @@ from functrans.primitives.cond import INDEX
 from functrans.primitives.cond import cond as choose
 from functrans.primitives.conversion import cast
 from functrans.primitives.linear_solve import linear_solve
-from functrans.primitives.opaque import jax_call
 from functrans.primitives.reduction import reduce_or
 from functrans.primitives.scan import scan
 from functrans.primitives.selection import optimization_barrier, select_n
@@ -98,47 +97,6 @@ def _checkpoint(eqn: Any, *values: Any) -> Any:
     if not p["prevent_cse"]:
         options["prevent_cse"] = False
     return checkpoint(*consts, *values, program=made, **options)
-
-
-class Policy:
-    """A policy of JAX's, which speaks of JAX's primitives, as one of ours."""
-
-    def __init__(self, policy: Any):
-        self.policy = policy
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Policy) and self.policy == other.policy
-
-    def __hash__(self) -> int:
-        return hash(self.policy)
-
-    def __repr__(self) -> str:
-        return f"<{getattr(self.policy, '__name__', type(self.policy).__name__)}>"
-
-    def __call__(self, primitive: Any, *types: ArrayType, **params: Any) -> bool:
-        name = primitive.name
-        theirs = _THEIRS.get(name) or Primitive(name)
-        if primitive is jax_call:
-            called = params["body"].equation
-            theirs, params = called.primitive, called.params
-        if name == "dot_general":
-            params = {"dimension_numbers": _numbers(**params)}
-        avals = [jax.core.ShapedArray(t.shape, t.dtype) for t in types]
-        found = self.policy(theirs, *avals, **params)
-        return found if isinstance(found, bool) else "recompute" not in repr(found).lower()
-
-
-_THEIRS: dict[str, Any] = {p.name: p for p in vars(primitives).values() if isinstance(p, Primitive)}
-
-
-def _numbers(*, lhs: Any, rhs: Any, out: Any, **_: Any) -> Any:
-    """The axes of a `dot_general` as JAX names them."""
-    batch = [n for n in out if n in lhs and n in rhs]
-    summed = [n for n in lhs if n in rhs and n not in out]
-    pairs = [
-        [tuple([axes.index(n) for n in names]) for axes in (lhs, rhs)] for names in (summed, batch)
-    ]
-    return tuple(map(tuple, pairs))
 
 
 # --- choices --------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from functrans.ir.tracebacks import guard_methods
 from functrans.numpy.promotion import invalid
 from functrans.scipy.spatial.transform import arguments
 from functrans.scipy.spatial.transform.rotation import Rotation, quaternions_of
-from functrans.trace import Tracer, typeof
+from functrans.trace import concrete_value, typeof
 
 __all__ = ["Slerp"]
 
@@ -120,7 +120,7 @@ def _known(times: Any) -> np.ndarray | None:
     if isinstance(times, (list, tuple)):
         found = [_known(t) for t in times]
         return None if any(x is None for x in found) else np.array(found)
-    value = times.concrete() if isinstance(times, Tracer) else times
+    value = concrete_value(times)
     return None if value is None else np.asarray(value)
 
 

@@ -1,0 +1,52 @@
+"""JAX's policies of `checkpoint`, which speak of JAX's primitives, asked about our operations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+from jax.extend.core import Primitive, primitives
+
+from functrans.ir.types import ArrayType
+from functrans.primitives.opaque import jax_call
+
+
+class Policy:
+    """A policy of JAX's, which speaks of JAX's primitives, as one of ours."""
+
+    def __init__(self, policy: Any):
+        self.policy = policy
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Policy) and self.policy == other.policy
+
+    def __hash__(self) -> int:
+        return hash(self.policy)
+
+    def __repr__(self) -> str:
+        return f"<{getattr(self.policy, '__name__', type(self.policy).__name__)}>"
+
+    def __call__(self, primitive: Any, *types: ArrayType, **params: Any) -> bool:
+        name = primitive.name
+        theirs = _THEIRS.get(name) or Primitive(name)
+        if primitive is jax_call:
+            called = params["body"].equation
+            theirs, params = called.primitive, called.params
+        if name == "dot_general":
+            params = {"dimension_numbers": _numbers(**params)}
+        avals = [jax.core.ShapedArray(t.shape, t.dtype) for t in types]
+        found = self.policy(theirs, *avals, **params)
+        return found if isinstance(found, bool) else "recompute" not in repr(found).lower()
+
+
+_THEIRS: dict[str, Any] = {p.name: p for p in vars(primitives).values() if isinstance(p, Primitive)}
+
+
+def _numbers(*, lhs: Any, rhs: Any, out: Any, **_: Any) -> Any:
+    """The axes of a `dot_general` as JAX names them."""
+    batch = [n for n in out if n in lhs and n in rhs]
+    summed = [n for n in lhs if n in rhs and n not in out]
+    pairs = [
+        [tuple([axes.index(n) for n in names]) for axes in (lhs, rhs)] for names in (summed, batch)
+    ]
+    return tuple(map(tuple, pairs))

@@ -1,0 +1,104 @@
+"""Programs inside of `jax.shard_map`, where the axes of a mesh have names.
+
+In: a program with collectives over such axes, values of JAX's. Out: its results, by JAX's own
+collectives and, between them, equations that hold the rest of the program. So JAX knows over which
+axes each value varies, and its derivatives, which depend on that, are right.
+
+A collective inside of a loop, a branch or a function with a rule of its own stays there, and is
+JAX's when it is lowered (primitives/collective.py). JAX takes the results for values that vary over
+the axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from functrans.backends import xla
+from functrans.backends.xla import Preparation
+from functrans.ir.program import Equation, Program, Var, copied
+from functrans.primitives.base import axes_inside
+from functrans.primitives.call import jit
+from functrans.trace import materialize
+
+
+class Part(NamedTuple):
+    """A program of some equations, which reads and gives these variables of the whole."""
+
+    program: Program
+    reads: tuple[Var, ...]
+    gives: tuple[Var, ...]
+
+
+def run(program: Program, operands: Sequence[Any], preparation: Preparation) -> list[Any]:
+    """Bind the parts of a program without constants in JAX's current trace."""
+    parts, outputs = _parts(program)
+    env: dict[Any, Any] = dict(zip(program.inputs, operands, strict=True))
+    for part in parts:
+        if part.__class__ is Part:
+            outs = xla.bind(part.program, [env[v] for v in part.reads], preparation)
+            env.update(zip(part.gives, outs, strict=True))
+        else:
+            params = {k: v for k, v in part.params.items() if k != "sizes"}
+            values = [env[v] if v.__class__ is Var else materialize(v) for v in part.inputs]
+            env[part.outputs[0]] = part.primitive.by_jax(*values, **params)
+    return [env[v] if v.__class__ is Var else materialize(v) for v in outputs]
+
+
+def _parts(program: Program) -> tuple[list[Any], Sequence[Any]]:
+    """A program's collectives and the `Part`s between them, in their order; and its results."""
+    if "parts" not in program.cache:
+        equations, names = _written_out(program.equations, {})
+        outputs = [names.get(v, v) for v in program.outputs]
+        program.cache["parts"] = _divided(equations, outputs), outputs
+    return program.cache["parts"]
+
+
+def _written_out(
+    equations: Sequence[Equation], names: dict[Any, Any]
+) -> tuple[list[Equation], dict[Any, Any]]:
+    """The equations with those of the calls that hold collectives in place of the calls, and what
+    is called otherwise then."""
+    made: list[Equation] = []
+    for e in equations:
+        (renamed,) = copied([e], names)
+        called: Any = e.params.get("program")
+        if e.primitive is not jit or not axes_inside(called):
+            made.append(renamed)
+            continue
+        inner = dict(zip(called.inputs, renamed.inputs, strict=True))
+        inside, inner = _written_out(called.equations, inner)
+        made += inside
+        names.update(zip(e.outputs, [inner.get(v, v) for v in called.outputs], strict=True))
+    return made, names
+
+
+def _divided(equations: Sequence[Equation], outputs: Sequence[Any]) -> list[Any]:
+    """Runs of equations between collectives as `Part`s."""
+    parts: list[Any] = []
+    between: list[Equation] = []
+    read_later = set(outputs)
+    for e in reversed(equations):
+        if hasattr(e.primitive, "by_jax"):
+            parts += [*_part(between, read_later), e]
+            read_later.update(e.inputs)
+            between = []
+        else:
+            between.append(e)
+    parts += _part(between, read_later)
+    parts.reverse()
+    return parts
+
+
+def _part(backwards: list[Equation], read_later: set[Any]) -> list[Part]:
+    """The part of these equations, if there are any; what it reads is added."""
+    if not backwards:
+        return []
+    equations = backwards[::-1]
+    made = dict.fromkeys([v for e in equations for v in e.outputs])
+    inputs = [v for e in equations for v in e.inputs]
+    read = dict.fromkeys([v for v in inputs if v.__class__ is Var and v not in made])
+    gives = tuple([v for v in made if v in read_later])
+    read_later.update(read)
+    program = Program(tuple(read), equations, gives)
+    return [Part(program, tuple(read), gives)]
