@@ -14,6 +14,7 @@ import jax.numpy as J
 import numpy as np
 import pytest
 from jax import lax as L
+from jax._src.core import NamedAxisEffect
 from jax.experimental import checkify, io_callback, sparse
 from jax.experimental import pallas as pl
 from jax.extend.core import Primitive
@@ -276,7 +277,18 @@ def test_taylor_series_follow_from_the_rules_for_tangents():
 
 
 def test_named_axes_are_seen():
-    """A JAX operation under a vmap of ours that it speaks of."""
+    """A JAX operation under a vmap of ours that it speaks of, whether it reads batched values or
+    not."""
+    counted = primitive("times_size", lambda x: x * L.axis_size("i"))
+    counted.def_effectful_abstract_eval(lambda x: (x, {NamedAxisEffect("i")}))
+    batching.fancy_primitive_batchers[counted] = lambda axis, args, dims: (
+        args[0] * axis.size, dims[0]
+    )  # fmt: skip
+
+    def sized(x: Any) -> Any:
+        return counted.bind(J.ones(())) * counted.bind(x)
+
+    assert_close(ft.vmap(from_jax(sized), axis_name="i")(V), 9 * V)
 
     def spread(x: Any) -> Any:
         return x + sparse.BCOO.fromdense(L.psum(x, "i") * x, nse=3).todense()
@@ -358,6 +370,36 @@ def ordered(x: Any, seen: list[float]) -> Any:
     """An ordered call of Python beside a token, which makes all of it one equation of JAX's."""
     L.after_all(L.create_token(x))
     return io_callback(lambda v: (seen.append(float(v)), v)[1], x, x, ordered=True)
+
+
+def noted(x: Any, seen: list[float], ordered: bool) -> Any:
+    L.after_all(L.create_token(x))
+    jax.debug.callback(lambda v: seen.append(float(np.sum(v))), x, ordered=ordered)
+    return J.sin(x)
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_derivatives_have_the_effects_of_jax_s(ordered: bool):
+    seen: list[float] = []
+
+    def product(x: Any) -> Any:
+        return (noted(x, seen, ordered) * noted(2 * x, seen, ordered)).sum()
+
+    def effects(t: Any, f: Any) -> list[list[float]]:
+        found = []
+        for run in (t.grad(f), t.jit(t.grad(f)), t.jit(t.hessian(f))):
+            run(np.float32([1, 2]))
+            jax.effects_barrier()
+            found.append(list(seen) if ordered else sorted(seen))
+            seen.clear()
+        return found
+
+    assert effects(ft, from_jax(product)) == effects(jax, product)
+    if not ordered:
+        f = from_jax(lambda x: noted(x, seen, False))
+        ft.jit(ft.vmap(ft.grad(f)))(V)
+        jax.effects_barrier()
+        assert sorted(seen) == sorted(V.tolist())
 
 
 def test_effects_stay_and_keep_their_order():

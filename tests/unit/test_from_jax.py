@@ -362,6 +362,21 @@ def test_collectives(name):
     np.testing.assert_allclose(ours, theirs, rtol=1e-6)
 
 
+def test_collectives_that_jax_does_not_batch():
+    """JAX has no vmap of these; ours are compared with theirs on devices in test_shard_map.py."""
+    one = from_jax(lambda x: L.pbroadcast(x, "i", 2))
+    np.testing.assert_array_equal(ft.vmap(one, axis_name="i")(V), [V[2]] * 4)
+    step = np.arange(4, dtype=np.int32)
+    once = np.ones(4, np.int32)
+    each = from_jax(
+        lambda x, i: L.ragged_all_to_all(
+            x, J.zeros(4), step, once, J.full(4, i), once, axis_name="i"
+        )
+    )
+    square = np.arange(16, dtype=np.float32).reshape(4, 4)
+    np.testing.assert_array_equal(ft.vmap(each, axis_name="i")(square, step), square.T)
+
+
 def test_callbacks(capfd):
     seen = []
 

@@ -138,6 +138,18 @@ def _ppermute(eqn: Any, *values: Any) -> Any:
     return [lax.ppermute(x, plain(p["axis_name"]), p["perm"]) for x in values]
 
 
+@means("pbroadcast")
+def _pbroadcast(eqn: Any, x: Any) -> Any:
+    return lax.pbroadcast(x, plain(eqn.params["axis_name"]), eqn.params["source"])
+
+
+@means("ragged_all_to_all")
+def _ragged_all_to_all(eqn: Any, *values: Any) -> Any:
+    p = eqn.params
+    name, groups = plain(p["axis_name"]), p["axis_index_groups"]
+    return lax.ragged_all_to_all(*values, axis_name=name, axis_index_groups=groups)
+
+
 @means("axis_index")
 def _axis_index(eqn: Any) -> Any:
     return lax.axis_index(plain(eqn.params["axis_name"]))
