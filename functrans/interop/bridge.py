@@ -26,7 +26,7 @@ from functrans.interop.jax_trace import Bridge, bridge
 from functrans.interop.jaxprs import walk
 from functrans.primitives.custom import as_type, custom_jvp_call, custom_vjp_call
 from functrans.primitives.rules import JvpRule, Pullback, VjpRule
-from functrans.trace import Tracer, bind, on_bridge, state, typeof
+from functrans.trace import Tracer, bind, materialize, on_bridge, state, typeof
 from functrans.tracer import aval_of as aval_of_type
 from functrans.tracer import is_active
 from functrans.transforms.jet import Jet
@@ -148,7 +148,7 @@ def _process_custom_vjp_call(
         def backward(residuals: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
             zeros = [_zero(aval_of_type(t.tangent()), symbolic_zeros) for t in types]
             given = [z if c is None else c for c, z in zip(cts, zeros, strict=True)]
-            found = bwd.call_wrapped(*residuals, *given)
+            found = bwd.call_wrapped(*map(materialize, [*residuals, *given]))
             if isinstance(found, tuple):  # since JAX 0.11, with logs of the way back
                 found = found[0]
             return [_nothing_if_zero(c) for c in found]
@@ -156,6 +156,26 @@ def _process_custom_vjp_call(
         return outs, residuals, Pullback(backward, tuple(map(typeof, primals)), types, name)
 
     return _called(self, custom_vjp_call, fun, fwd, values, VjpRule(forward, name))
+
+
+def _process_shard_map(
+    self: Bridge, primitive: Any, fun: Any, values: Sequence[Any], /, **params: Any
+) -> Any:
+    """JAX stages it, as under its jit, and it is an equation like others. The result is a flat tree
+    of JAX's, which is asked for again when the values are known."""
+    if not _is_ours(self, values):
+        return self.parent.process_shard_map(primitive, fun, values, **params)
+    made: list[Any] = []
+
+    def whole(*xs: Any) -> list[Any]:
+        made.append(primitive.bind(*xs, subfuns=(fun,), **params))
+        return list(made[-1])
+
+    avals = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in map(aval_of, values)]
+    with eager_constant_folding(False):
+        closed = jax.make_jaxpr(whole, axis_env=list(state.axes))(*avals)
+    outs = walk.run(closed.jaxpr, walk.constants_of(closed), values)
+    return made[-1].update(outs)
 
 
 def _called(
@@ -173,7 +193,7 @@ def _called(
 def _again(fun: Any, values: Sequence[Any]) -> list[Any]:
     """Call a function that keeps the structure of its result, as if for the first time."""
     _forget(fun)
-    return list(fun.call_wrapped(*values))
+    return list(fun.call_wrapped(*map(materialize, values)))
 
 
 def _forget(fun: Any) -> None:
@@ -206,11 +226,12 @@ def _attach() -> None:
         "process_primitive": _process_primitive,
         "process_custom_jvp_call": _process_custom_jvp_call,
         "process_custom_vjp_call": _process_custom_vjp_call,
+        "process_shard_map": _process_shard_map,
         "stage_value": lambda self, x: x if x.__class__ in _OURS else self.parent.stage_value(x),
         "cur_qdd": lambda self, x: x.cur_qdd(),
     }
     for name, method in methods.items():
-        assert hasattr(Trace, name) or name == "cur_qdd", name
+        assert hasattr(Trace, name) or name in ("cur_qdd", "process_shard_map"), name
         setattr(Bridge, name, method)
     for kind in _OURS:  # which JAX would find by their base, slower
         pytype_aval_mappings[kind] = lambda x: x.aval
