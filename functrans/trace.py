@@ -187,16 +187,27 @@ class Trace:
 def _first_evaluate(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
     """Load what runs operations, which names itself by `set_evaluator`, and ask it."""
     importlib.import_module("functrans.backends.eager")
-    return _evaluate(primitive, args, params)
+    return _run(primitive, args, params)
 
 
-_evaluate: Callable[[Any, Sequence[Any], dict[str, Any]], Any] = _first_evaluate
+_run: Callable[[Any, Sequence[Any], dict[str, Any]], Any] = _first_evaluate
 
 
 def set_evaluator(run: Callable[[Any, Sequence[Any], dict[str, Any]], Any]) -> None:
     """Name the function that runs one operation on concrete arrays (backends/eager.py)."""
-    global _evaluate
-    _evaluate = run
+    global _run
+    _run = run
+
+
+def _evaluate(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    """Run one operation, in JAX's trace around ours: only there JAX dispatches it fast."""
+    bridge = jax_trace.leave()
+    if bridge is None:
+        return _run(primitive, args, params)
+    try:
+        return _run(primitive, args, params)
+    finally:
+        jax_trace.come_back(bridge)
 
 
 def bind(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:

@@ -1,20 +1,25 @@
-"""jax arrays that meet traced values: `table[i]` and `zeros.at[0].set(y)`.
+"""jax arrays that meet traced values: `table @ x`, `table[i]` and `zeros.at[0].set(y)`.
 
-A concrete array in a user's function is a `jax.Array`, whose operators hand an unknown operand
-over to ours; but for indexing Python asks only the array. So that `table[i]` works with a traced
-`i`, and `.at` with traced indices or values, the two are wrapped here: an index that holds a
-tracer, and `.at` while something is traced, are ours; everything else is JAX's own, unchanged.
+A concrete array in a user's function is a `jax.Array`. Its operators would take our tracers by
+jax.numpy, which is slower than ours: here they leave such an operand to our own. For indexing
+Python asks only the array: an index that holds a tracer, and `.at` while something is traced, are
+ours; everything else is JAX's own, unchanged.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from functrans.numpy.indexing import At, getitem
+from functrans.numpy.operators import OPERATORS
 from functrans.trace import Tracer, state
 from functrans.tracer import CONCRETE
+from functrans.transforms.jet import Jet
+from functrans.transforms.jvp import Dual
 
 _Array: Any = CONCRETE
+_TRACED = {Tracer, Dual, Jet}
 _jax_getitem = _Array.__getitem__
 _jax_at = _Array.at
 
@@ -35,8 +40,20 @@ def _at(self: Any) -> Any:
     return _jax_at.__get__(self) if state.trace is None else At(self)
 
 
+def _leaving(theirs: Any) -> Any:
+    """An operator of jax arrays that leaves traced values on its right to their own."""
+
+    @functools.wraps(theirs)
+    def operator(self: Any, other: Any) -> Any:
+        return NotImplemented if other.__class__ in _TRACED else theirs(self, other)
+
+    return operator
+
+
 def install() -> None:
-    """Teach jax arrays to be indexed by traced values; done once, before the first trace."""
+    """Teach jax arrays to meet traced values; done once, before the first trace."""
+    for name in OPERATORS:
+        setattr(_Array, name, _leaving(getattr(_Array, name)))
     _getitem.__doc__ = _jax_getitem.__doc__
     _Array.__getitem__ = _getitem
     _Array.at = property(_at, doc=getattr(_jax_at, "__doc__", None))

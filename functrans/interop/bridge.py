@@ -51,19 +51,41 @@ class _Traceback:
 
 
 class _Equation:
-    """One application of a primitive of JAX's, like an equation of a jaxpr."""
+    """One application of a primitive of JAX's, like an equation of a jaxpr. What JAX says of its
+    results is asked when it is needed, for that takes longer than the rest."""
 
-    __slots__ = ("effects", "invars", "outvars", "params", "primitive")
+    __slots__ = ("_avals", "_made", "params", "primitive")
 
     source_info = _Traceback()
 
     def __init__(self, primitive: Any, params: dict[str, Any], operands: Sequence[Any]):
         self.primitive = primitive
         self.params = params
-        avals = [aval_of(x) for x in operands]
-        outs, self.effects = primitive.abstract_eval(*avals, **params)
-        self.invars = [_Value(a) for a in avals]
-        self.outvars = [_Value(a) for a in (outs if primitive.multiple_results else [outs])]
+        self._avals = [aval_of(x) for x in operands]
+        self._made: Any = None
+
+    @property
+    def invars(self) -> list[_Value]:
+        return [_Value(a) for a in self._avals]
+
+    @property
+    def outvars(self) -> list[_Value]:
+        outs = self._abstract()[0]
+        return [_Value(a) for a in (outs if self.primitive.multiple_results else [outs])]
+
+    @property
+    def effects(self) -> Any:
+        return self._abstract()[1]
+
+    def _abstract(self) -> Any:
+        if self._made is None:
+            self._made = self.primitive.abstract_eval(*self._avals, **self.params)
+        return self._made
+
+    def is_strong(self) -> bool:
+        """Are its results surely not weakly typed in JAX?"""
+        plain = self.primitive.name in walk.PLAIN
+        return plain and not all([getattr(a, "weak_type", False) for a in self._avals])
 
 
 def _is_ours(bridge: Bridge, values: Sequence[Any]) -> bool:
@@ -93,13 +115,13 @@ def _apply(self: Bridge, primitive: Any, values: Sequence[Any], params: dict[str
         return self.parent.process_primitive(primitive, values, params)
     equation = _Equation(primitive, params, values)
     if trace_ctx.trace is self.parent:
-        outs = walk.apply(equation, values)
+        outs = walk.results(equation, values)
     else:
         with set_current_trace(self.parent):
-            outs = walk.apply(equation, values)
-    outs = [
-        as_type(y, walk.type_of_aval(v.aval)) for y, v in zip(outs, equation.outvars, strict=True)
-    ]
+            outs = walk.results(equation, values)
+    if not (equation.is_strong() and all([not typeof(y).weak_type for y in outs])):
+        wanted = [walk.type_of_aval(v.aval) for v in equation.outvars]
+        outs = [as_type(y, t) for y, t in zip(outs, wanted, strict=True)]
     return outs if primitive.multiple_results else outs[0]
 
 

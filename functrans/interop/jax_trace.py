@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from jax._src.core import Trace, eval_trace, trace_ctx
-from jax._src.core import trace_state_strong_ref as _current
+from jax._src.core import trace_state_strong_ref as current  # `current.value`
 
 
 class Bridge(Trace):
@@ -49,7 +49,7 @@ Place = tuple[Any, Any]  # JAX's current trace, the bridge
 
 def is_above() -> bool:
     """Does a trace of JAX's stand above those of functrans?"""
-    top = _current.value
+    top = current.value
     if top.__class__ is Bridge:
         return False
     bridge = _thread.bridge
@@ -63,7 +63,7 @@ def bridge() -> Any:
 
 def place() -> Place:
     """Where this thread stands."""
-    return _current.value, _thread.bridge
+    return current.value, _thread.bridge
 
 
 def go_to(place: Place) -> None:
@@ -74,7 +74,7 @@ def go_to(place: Place) -> None:
 
 def enter(stages: bool) -> None:
     """Stand on a bridge: on JAX's current trace, or on the parent of the bridge that is there."""
-    top = _current.value
+    top = current.value
     parent = top
     if top.__class__ is Bridge:
         if top.stages is stages:
@@ -94,22 +94,27 @@ def return_to_bridge() -> Place:
     return before
 
 
-def leave() -> None:
-    """Stand on the parent."""
-    top = _current.value
-    if top.__class__ is Bridge:
-        trace_ctx.set_trace(top.parent)
+def leave() -> Bridge | None:
+    """Stand on the parent of the bridge that is JAX's current trace, which is returned."""
+    top = current.value
+    if top.__class__ is not Bridge:
+        return None
+    come_back(top.parent)
+    return top
+
+
+come_back = trace_ctx.set_trace  # to what `leave` returned
 
 
 @contextmanager
 def outside() -> Iterator[None]:
     """Compute by JAX what does not concern functrans's traces: constants, keys, concrete values."""
-    before = _current.value
-    leave()
+    left = leave()
     try:
         yield
     finally:
-        trace_ctx.set_trace(before)
+        if left is not None:
+            come_back(left)
 
 
 @contextmanager

@@ -180,6 +180,10 @@ _COMPARISONS: dict[str, tuple[str, Callable[..., Any]]] = {  # with what the oth
 }
 
 
+# Those that Python asks of the left operand.
+OPERATORS = tuple([f"__{name}__" for name in (*_BINARY, *_COMPARISONS)])
+
+
 def _rounded(x: Any, ndigits: int | None = None) -> Any:
     """round(x): integers, as Python's of a float; round(x, n) has x's dtype."""
     y = floating.round(x, ndigits or 0)

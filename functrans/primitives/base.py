@@ -26,7 +26,7 @@ from collections.abc import Callable, Container, Sequence
 from typing import Any, NamedTuple
 
 from functrans import errors
-from functrans.interop.jax_trace import is_above
+from functrans.interop.jax_trace import Bridge, current
 from functrans.ir.program import PRIMITIVES, Equation, Literal, Program
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType
@@ -80,9 +80,9 @@ class Primitive:
 
     def __call__(self, *args: Any, **params: Any) -> Any:
         trace = state.innermost
-        if trace is None or is_above():
-            return bind(self, args, params)
-        return trace.bind(self, args, params)
+        if trace is not None and current.value.__class__ is Bridge:  # nothing of JAX's is above
+            return trace.bind(self, args, params)
+        return bind(self, args, params)
 
     def __repr__(self) -> str:
         return self.name

@@ -22,13 +22,13 @@ def dispatches(monkeypatch):
     """The names of the operations that run one by one."""
     ft.numpy.add(X, X)  # loads what runs operations
     ran = []
-    run = trace._evaluate
+    run = trace._run
 
     def spy(primitive, args, params):
         ran.append(primitive.name)
         return run(primitive, args, params)
 
-    monkeypatch.setattr(trace, "_evaluate", spy)
+    monkeypatch.setattr(trace, "_run", spy)
     return ran
 
 

@@ -28,6 +28,7 @@ from functrans.trace import full, materialize, stage, state, typeof
 Meaning = Callable[..., Any]
 
 TABLE: dict[str, Meaning] = {}
+PLAIN: set[str] = set()  # those whose results are weakly typed if all operands are
 # What is done with any other primitive, and with a jaxpr that makes something else than arrays.
 OTHER, WHOLE = "<any other>", "<no arrays>"
 
@@ -54,9 +55,13 @@ def same(*names: str) -> None:
 
 def _elementwise(name: str) -> Meaning:
     def apply(eqn: Any, *values: Any) -> Any:
-        shape = eqn.outvars[0].aval.shape
-        return operation(eqn, name)(*[spread(x, shape) for x in values])
+        shapes = [typeof(x).shape for x in values]
+        if any([s != shapes[0] for s in shapes]):
+            shape = eqn.outvars[0].aval.shape
+            values = tuple([spread(x, shape) for x in values])
+        return operation(eqn, name)(*values)
 
+    PLAIN.add(name)
     return apply
 
 
@@ -68,6 +73,7 @@ def like(name: str, ours: str | None = None, /, **params: str) -> None:
         return operation(eqn, ours or name)(*values, **given)
 
     means(name)(apply)
+    PLAIN.add(name)
 
 
 def operation(eqn: Any, name: str) -> Any:
@@ -168,15 +174,20 @@ def run(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
     return [read(v) for v in jaxpr.outvars]
 
 
-def apply(eqn: Any, values: Sequence[Any]) -> list[Any]:
-    """The results of one equation."""
+def results(eqn: Any, values: Sequence[Any]) -> list[Any]:
+    """The results of one equation; their weak types may be others than JAX's."""
     try:
         outs = TABLE.get(eqn.primitive.name, opaque)(eqn, *values)
     except errors.UnsupportedChoice:  # an option that JAX has and our operation has not
         outs = opaque(eqn, *values)
     if not isinstance(outs, (list, tuple)):
         outs = [outs]
-    outs = [materialize(y) for y in outs]
+    return [materialize(y) for y in outs]
+
+
+def apply(eqn: Any, values: Sequence[Any]) -> list[Any]:
+    """The same for an equation of a jaxpr, which says of what types they are."""
+    outs = results(eqn, values)
     for y, v in zip(outs, eqn.outvars, strict=True):
         want = type_of_aval(v.aval)
         if want.dtype != float0:  # the tangents of integers: nobody computes with them
