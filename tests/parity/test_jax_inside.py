@@ -1,0 +1,365 @@
+"""JAX's functions and transformations inside of ours: each row beside JAX alone.
+
+A row is a function of one matrix, written with `J` (jax.numpy) and JAX's transformations; where it
+says `ft`, JAX alone has its own of the same name.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import types
+
+import jax
+import jax.numpy as J
+import numpy as np
+import pytest
+from jax import lax as L
+
+import functrans as ft
+from tests.support.closeness import assert_close
+
+pytestmark = pytest.mark.smoke
+
+X = J.arange(1.0, 7.0).reshape(2, 3) / 4
+KEY = jax.random.key(3)
+
+
+@jax.custom_jvp
+def tripled(x):
+    return J.sin(x)
+
+
+tripled.defjvp(lambda primals, tangents: (J.sin(primals[0]), 3.0 * tangents[0]))
+
+
+@jax.custom_vjp
+def fivefold(x, y):
+    return J.sin(x) * y
+
+
+fivefold.defvjp(
+    lambda x, y: (fivefold(x, y), (x, y)), lambda kept, ct: (5.0 * ct * kept[0], ct * kept[1])
+)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def applied(f, x):
+    return f(x)
+
+
+@applied.defjvp
+def _(f, primals, tangents):
+    return f(primals[0]), 2.0 * tangents[0]
+
+
+@jax.custom_batching.custom_vmap
+def mapped_differently(x):
+    return J.sin(x)
+
+
+@mapped_differently.def_vmap
+def _(size, batched, x):
+    return 3.0 * J.sin(x), True
+
+
+ROWS = {
+    "operators": lambda x: (x @ x.T).sum() + 2.0 * x[0] - x**2 / (1 + x),
+    "a jax array on the left": lambda x: J.ones((3, 2)) @ x * 2 + np.ones((3, 3)),
+    "nn": lambda x: jax.nn.softmax(x) * jax.nn.gelu(x) + jax.nn.relu(x - 0.7),
+    "reductions": lambda x: x.mean() + J.std(x, axis=0) + jax.nn.logsumexp(x) + x.max(1)[:, None],
+    "einsum": lambda x: J.einsum("ij,kj->ik", x, x),
+    "indices": lambda x: x.at[0].set(x[1] * 2)[:, ::-1] + J.zeros(3).at[1].add(x[1, 2]),
+    "an index from a table": lambda x: J.arange(4.0)[J.argmax(x, axis=1)] * x[:, 0],
+    "where": lambda x: J.where(x > 1, x, 0.0) + J.clip(x, 0.4, 1.2),
+    "sorted": lambda x: J.sort(-x) + J.cumsum(x, 0),
+    "matrices": lambda x: J.linalg.solve(x @ x.T + J.eye(2), x) + J.linalg.norm(x),
+    "Cholesky": lambda x: J.linalg.cholesky(x @ x.T + J.eye(2)),
+    "special functions": lambda x: jax.scipy.special.gammaln(x) + jax.scipy.stats.norm.logpdf(x),
+    "draws": lambda x: x * jax.random.normal(KEY, (3,)) + jax.random.bernoulli(KEY, 0.5, (2, 3)),
+    "jax.jit": lambda x: jax.jit(lambda v: J.sin(v) * v)(x) * jax.jit(J.tanh)(x),
+    "jax.grad": lambda x: jax.grad(lambda v: J.sum(v**3 * x[0]))(x),
+    "jax.vmap": lambda x: jax.vmap(lambda v: v / J.sum(v + x[0]))(x),
+    "jax.vmap(jax.grad)": lambda x: jax.vmap(jax.grad(lambda v: J.sum(J.tanh(v) ** 2)))(x),
+    "jax.jvp": lambda x: jax.jvp(J.cosh, (x,), (x + 1,))[1],
+    "jax.hessian": lambda x: jax.hessian(lambda v: J.sum(J.sin(v) ** 3))(x[0]),
+    "jax.linearize": lambda x: jax.linearize(J.sin, x)[1](x) + jax.vjp(J.cos, x)[1](x)[0],
+    "jax.checkpoint": lambda x: jax.checkpoint(lambda v: J.sin(J.cos(v)))(x),
+    "jax.lax.scan": lambda x: L.scan(lambda c, y: (c + J.sin(y) * x[0], c * 2), x[0], x),
+    "jax.lax.fori_loop": lambda x: L.fori_loop(0, 3, lambda i, c: c * x + i, x),
+    "jax.lax.cond": lambda x: L.cond(x.sum() > 3, lambda v: v * x, lambda v: v - 1, x),
+    "jax.lax.map": lambda x: L.map(lambda v: J.exp(v) * x[1], x),
+    "custom_jvp": lambda x: tripled(x) + applied(J.sin, x),
+    "custom_vjp": lambda x: L.stop_gradient(x) + fivefold(x, x[0]),
+    "custom_vmap": lambda x: jax.vmap(mapped_differently)(x),
+    "ours and theirs": lambda x: ft.numpy.sin(J.cos(x)) * J.exp(ft.numpy.tanh(x)),
+    "ours in jax.vmap": lambda x: jax.vmap(lambda v: ft.numpy.sin(v) * J.cos(v) + x[0])(x),
+    "ours in jax.grad": lambda x: jax.grad(lambda v: ft.numpy.sum(ft.numpy.sin(v) * v))(x),
+    "ours in jax.lax.scan": lambda x: L.scan(
+        lambda c, y: (c + ft.numpy.sin(y) * x[0], c * ft.numpy.cos(c)), x[0], x
+    ),
+    "ft.grad in jax.lax.scan": lambda x: L.scan(
+        lambda c, y: (c + ft.grad(lambda v: ft.numpy.sum(J.sin(v) * x[1]))(y), c), x[0], x
+    ),
+    "ft.vmap in jax.grad": lambda x: jax.grad(
+        lambda v: J.sum(ft.vmap(lambda r: ft.numpy.sin(r) * x[0])(v))
+    )(x),
+    "ft.jit in jax.vmap": lambda x: jax.vmap(ft.jit(lambda v: J.sin(v) * x[0]))(x),
+    "ft.lax.scan": lambda x: ft.lax.scan(lambda c, y: (c + J.sin(y) * x[0], c), x[0], x),
+    "ft.checkpoint": lambda x: ft.checkpoint(lambda v: J.sin(J.cos(v) * x))(x),
+}  # fmt: skip
+FORWARD = {name for name in ROWS if "custom_vjp" not in name}  # what JAX has forward mode of
+
+
+class _OfJax:
+    """What stands for `ft` in JAX's version of a row."""
+
+    numpy, lax = J, L
+    grad, vmap, jit, checkpoint = jax.grad, jax.vmap, jax.jit, jax.checkpoint
+
+
+def of_jax(f):
+    closure = {**f.__globals__, "ft": _OfJax}
+    return types.FunctionType(f.__code__, closure, closure=f.__closure__)
+
+
+def weighted(f):
+    """A scalar that depends on every element of the result."""
+
+    def loss(x):
+        leaves = jax.tree.leaves(f(x))
+        return sum(J.sum(y * J.arange(1.0, 1 + y.size).reshape(y.shape)) for y in leaves)
+
+    return loss
+
+
+def transformed(library, f, forward):
+    """The function and its transformations by one library, as one function."""
+    loss = weighted(f)
+    made = {
+        "value": f,
+        "grad": library.grad(loss),
+        "jax.grad": jax.grad(loss),
+        "vmap": lambda x: library.vmap(f)(J.stack([x, x + 0.1])),
+        "vmap(grad)": lambda x: library.vmap(library.grad(loss))(J.stack([x, x + 0.1])),
+    }
+    if forward:
+        made["jvp"] = lambda x: library.jvp(f, (x,), (x + 1,))
+        made["hessian"] = library.hessian(loss)
+    return lambda x: {name: g(x) for name, g in made.items()}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_inside_of_ours(name):
+    f, forward = ROWS[name], name in FORWARD
+    expected = jax.jit(transformed(jax, of_jax(f), forward))(X)
+    assert_close(ft.jit(transformed(ft, f, forward))(X), expected, rtol=2e-4, atol=2e-4)
+    assert_close(ft.grad(weighted(f))(X), expected["grad"], rtol=2e-4, atol=2e-4)
+
+
+# --- rules are kept -------------------------------------------------------------------------------
+
+
+def test_a_custom_rule_is_not_lost():
+    assert_close(ft.grad(lambda x: tripled(x).sum())(X), np.full((2, 3), 3.0))
+    for how in (lambda f: f, ft.jit, jax.jit):
+        g = how(ft.grad(lambda x: how(lambda v: fivefold(v, 1.0))(x).sum()))
+        assert_close(g(X), 5 * X)
+        assert_close(how(ft.vmap(ft.grad(lambda x: how(tripled)(x))))(X[0]), np.full(3, 3.0))
+
+
+def test_symbolic_zeros_reach_rules_as_in_jax():
+    seen = []
+
+    @jax.custom_jvp
+    def f(x, y):
+        return x * y
+
+    @functools.partial(f.defjvp, symbolic_zeros=True)
+    def _(primals, tangents):
+        zero = [isinstance(t, jax.custom_derivatives.SymbolicZero) for t in tangents]
+        seen.append(zero)
+        return f(*primals), tangents[0] * primals[1]
+
+    ft.grad(lambda x: f(x, 2.0))(3.0)
+    assert seen == [[False, True]]
+
+    @jax.custom_vjp
+    def g(x, y):
+        return x * y, x + y
+
+    def forward(x, y):
+        seen.append([x.perturbed, y.perturbed])
+        return g(x.value, y.value), y.value
+
+    def backward(y, cts):
+        seen.append([isinstance(c, jax.custom_derivatives.SymbolicZero) for c in cts])
+        return cts[0] * y, None
+
+    g.defvjp(forward, backward, symbolic_zeros=True)
+    assert float(ft.grad(lambda x: g(x, 2.0)[0])(3.0)) == 2.0
+    assert seen[1:] == [[True, False], [False, True]]
+
+
+def test_a_rule_may_look_at_values_where_there_are_some():
+    @jax.custom_jvp
+    def f(x):
+        return x * 2 if x > 0 else x
+
+    f.defjvp(lambda p, t: (f(p[0]), t[0] * (7.0 if p[0] > 0 else 1.0)))
+    assert float(ft.grad(f)(1.0)) == 7.0
+    assert float(ft.grad(f)(-1.0)) == 1.0
+
+
+def test_un_jitted_gradients_of_jnp_code_see_values():
+    seen = []
+
+    def f(x):
+        y = J.sum(J.sin(x))
+        seen.append(float(y))
+        return y * 2 if y > 0 else y
+
+    assert_close(ft.grad(f)(X), 2 * np.cos(X))
+    assert seen == [pytest.approx(float(np.sin(X).sum()), rel=1e-6)]
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+def test_traced_values_are_arrays_and_tracers_of_jax():
+    def look(x):
+        assert isinstance(x, jax.Array)
+        assert isinstance(x, jax.core.Tracer)
+        assert jax.typeof(x).shape == x.shape
+        assert jax.typeof(x).sharding is not None
+        assert not jax.typeof(x).vma
+        assert J.shape(x) == (2, 3) and J.ndim(x) == 2 and J.size(x) == 6
+        assert J.result_type(x, 1.0) == np.float32
+        assert not J.iscomplexobj(x)
+        assert jax.eval_shape(lambda v: v @ v.T, x).shape == (2, 2)
+        assert not hasattr(x, "sharding") and not hasattr(x, "__jax_array__")
+        assert jax.tree.leaves({"a": x})[0] is x
+        return x * 2
+
+    for transform in (ft.jit, ft.vmap, lambda f: ft.grad(lambda x: f(x).sum()), ft.make_ir):
+        value = X[None] if transform is ft.vmap else X
+        transform(look)(value)
+
+
+class Weight:
+    def __init__(self, value):
+        self.value = value
+
+    def __jax_array__(self):
+        return self.value
+
+
+def test_objects_that_are_arrays_of_jax():
+    assert_close(ft.jit(lambda x: J.sin(Weight(x)) + Weight(x) * 2)(X), J.sin(X) + 2 * X)
+
+
+def test_what_is_filled_is_no_constant():
+    program = ft.make_ir(lambda x: x + J.zeros((1000, 1000)).sum())(1.0)
+    assert not any(np.size(v) > 1 for p in ft.ir.text.with_nested(program) for v in p.values)
+
+
+# --- tools ----------------------------------------------------------------------------------------
+
+
+def test_tools_know_the_lines_of_jnp_code():
+    def f(x):
+        y = J.log(x - 1)  # here
+        return J.sum(y * 2)
+
+    found = ft.find_nan(f)(J.array([0.5, 2.0]))
+    assert "# here" in str(found)
+    assert "# here" in str(ft.cost(f)(X))
+    assert ft.compare(f)(X + 1) is not None
+    program = ft.make_ir(f)(X)
+    assert any("# here" in (ft.ir.source.text_of(e.source) or "") for e in program.equations)
+
+
+# --- mistakes -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (lambda x: J.arange(x[0, 0]), "concrete value"),
+        (lambda x: J.nonzero(x)[0], "size"),
+        (lambda x: J.zeros(3) if J.sum(x) > 0 else x, "jnp.where"),
+        (lambda x: np.sin(J.sin(x)), "numpy"),
+        (lambda x: x[x > 1], "mask"),
+    ],
+)  # fmt: skip
+def test_what_needs_a_value_is_said_at_the_users_line(wrong, words):
+    with pytest.raises(ft.errors.FunctransError, match=words) as raised:
+        ft.jit(wrong)(X)
+    assert "test_jax_inside.py" in str(raised.value)
+    assert_close(J.sin(X), np.sin(X))
+    assert_close(ft.jit(J.sin)(X), np.sin(X))
+
+
+def test_a_value_of_ours_kept_by_jax_code_is_a_leak():
+    kept = []
+    ft.jit(lambda x: kept.append(J.sin(x)) or x)(X)
+    for use in (lambda: J.sin(kept[0]), lambda: kept[0] + 1, lambda: ft.jit(lambda x: x + kept[0])(X)):
+        with pytest.raises(jax.errors.UnexpectedTracerError, match="made at .*test_jax_inside"):
+            use()
+
+
+def test_a_value_of_jax_kept_by_ours_is_a_leak():
+    kept = []
+    jax.jit(lambda x: kept.append(J.sin(x)) or x)(X)
+    for use in (lambda: ft.numpy.sin(kept[0]), lambda: ft.jit(lambda x: x + kept[0])(X)):
+        with pytest.raises(jax.errors.UnexpectedTracerError):
+            use()
+    inner = []
+    ft.jit(lambda x: jax.vmap(lambda v: inner.append(v) or v)(x))(X)
+    with pytest.raises(jax.errors.UnexpectedTracerError):
+        ft.jit(lambda x: x[0] + inner[0])(X)
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt])
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda stop: ft.jit(lambda x: jax.vmap(lambda v: stop(v))(x))(X),
+        lambda stop: ft.grad(lambda x: L.scan(lambda c, y: (stop(c), y), x[0], x)[0].sum())(X),
+        lambda stop: jax.jit(lambda x: ft.vmap(lambda v: jax.jit(stop)(v))(x))(X),
+        lambda stop: jax.grad(lambda x: ft.jit(lambda v: stop(v).sum())(x))(X),
+    ],
+)
+def test_an_exception_leaves_both_worlds_as_they_were(run, error):
+    def stop(x):
+        J.sin(x)
+        raise error
+
+    with pytest.raises(error):
+        run(stop)
+    assert_close(J.sin(X) + ft.numpy.sin(X), 2 * np.sin(X))
+    assert_close(jax.jit(lambda x: J.sin(x))(X), np.sin(X))
+    assert_close(ft.grad(lambda x: J.sin(x).sum())(X), np.cos(X))
+
+
+def test_threads_of_both_worlds_do_not_meet():
+    inside, done = threading.Event(), threading.Event()
+    found = []
+
+    def slow(x):
+        y = J.sin(x)
+        inside.set()
+        assert done.wait(30)
+        return y + J.cos(x)
+
+    thread = threading.Thread(target=lambda: found.append(ft.jit(slow)(X)))
+    thread.start()
+    try:
+        assert inside.wait(30)
+        assert not isinstance(J.sin(X), jax.core.Tracer)
+        assert_close(jax.jit(lambda x: J.sin(x))(X), np.sin(X))
+        assert_close(ft.numpy.sin(X), np.sin(X))
+    finally:
+        done.set()
+        thread.join()
+    assert_close(found[0], np.sin(X) + np.cos(X))
