@@ -227,6 +227,14 @@ def test_a_value_of_jax_that_outlives_its_trace(world):
         world.jit(lambda x: world.np.cos(x))(kept)
 
 
+@OURS
+def test_where_a_nan_is_made(world):
+    grad = jax.grad(world.jit(lambda x: world.np.sum(world.np.log(x))))
+    with jax.debug_nans(True), pytest.raises(FloatingPointError) as caught:
+        grad(-(X**2))
+    assert Path(__file__).name in str(caught.value)
+
+
 def test_methods_are_of_the_function_itself():
     f = ft.jit(lambda x: ft.numpy.sin(x))
     grad = jax.grad(f)
