@@ -51,7 +51,13 @@ def operand(x: Any) -> Any:
         return x
     if isinstance(x, _Numbers):
         return splat(x, _number_type(x))
-    return x.__jax_array__() if hasattr(x, "__jax_array__") else x
+    return _array_in(x)
+
+
+def _array_in(x: Any) -> Any:
+    """What an object says is its array; of JAX's tracers the attribute is None."""
+    made = getattr(x, "__jax_array__", None)
+    return x if made is None else made()
 
 
 def _number_type(x: Any) -> ArrayType:
@@ -402,8 +408,7 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Any:
             np.exceptions.ComplexWarning,
             stacklevel=2,
         )
-    x = operand.__jax_array__() if hasattr(operand, "__jax_array__") else operand
-    return PRIMITIVES["convert_element_type"](x, dtype=dtype, weak_type=False)
+    return PRIMITIVES["convert_element_type"](_array_in(operand), dtype=dtype, weak_type=False)
 
 
 def _number(x: Any, dtype: Any) -> Any:

@@ -1,0 +1,292 @@
+"""JAX's transformations of functions of functrans, jitted and un-jitted, beside JAX's own.
+
+Each function is written once, over a `World`: functrans's names or JAX's. What JAX makes of the one
+must be what it makes of the other: values, dtypes, weak types, shapes and structure.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.extend.core import jaxpr_as_fun
+
+import functrans as ft
+from tests.support.closeness import assert_close
+from tests.support.worlds import JAX, JITTED, OURS, Function, M, V, World, X, assert_same
+
+float0 = jax.dtypes.float0
+
+
+def with_rule(w: World, reverse: bool) -> Function:
+    """The sine, whose derivative is said to be twice what it is."""
+    if reverse:
+        sine = w.top.custom_vjp(lambda x: w.np.sin(x))
+        sine.defvjp(lambda x: (sine(x), x), lambda x, ct: (2 * ct * w.np.cos(x),))
+    else:
+        sine = w.top.custom_jvp(lambda x: w.np.sin(x))
+        sine.defjvp(lambda p, t: (sine(*p), 2 * t[0] * w.np.cos(p[0])))
+    return sine
+
+
+# --- functions of a vector ------------------------------------------------------------------------
+
+FUNCTIONS: dict[str, Callable[[World], Function]] = {
+    "operations": lambda w: lambda x: w.np.sum(w.np.tanh(x @ M) ** 2 * w.np.exp(x)),
+    "several results": lambda w: lambda x: {
+        "a": w.np.sin(x)[:2], "rank": w.np.argsort(x), "one": 2.0 * w.np.ones(()), "x": x,
+    },
+    "a scan": lambda w: lambda x: w.lax.scan(lambda c, y: (w.np.sin(c) * y + x[0], c), x[1], x),
+    "a while loop": lambda w: lambda x: w.lax.while_loop(
+        lambda c: c[0] < 3, lambda c: (c[0] + 1, w.np.sin(c[1]) * x), (0, x)
+    ),
+    "a branch": lambda w: lambda x: w.lax.cond(
+        x[0] > 0, lambda y: w.np.sin(y) * x, lambda y: y * y, x
+    ),
+    "its own gradient": lambda w: lambda x: w.top.grad(lambda y: w.np.sum(w.np.sin(y) ** 3))(x),
+    "its own map": lambda w: lambda x: w.top.vmap(lambda y: w.np.cos(y) * x)(x),
+    "a jvp rule": lambda w: lambda x: with_rule(w, False)(x) * x,
+    "checkpoint": lambda w: w.top.checkpoint(lambda x: w.np.exp(w.np.sin(w.np.sin(x)))),
+    "calls": lambda w: lambda x: w.top.jit(lambda y: w.np.sin(y) * x)(w.top.jit(w.np.cos)(x)),
+}  # fmt: skip
+
+
+def loss(fun: Function) -> Function:
+    """The sum of what a function computes."""
+
+    def total(x: Any) -> Any:
+        outs = [y for y in jax.tree.leaves(fun(x)) if jnp.issubdtype(y.dtype, jnp.inexact)]
+        return functools.reduce(jnp.add, [jnp.sum(y) for y in outs])
+
+    return total
+
+
+def cotangents(outs: Any) -> Any:
+    def ones(y: Any) -> Any:
+        inexact = jnp.issubdtype(y.dtype, jnp.inexact)
+        return jnp.ones_like(y) if inexact else np.zeros(y.shape, float0)
+
+    return jax.tree.map(ones, outs)
+
+
+def vjp(f: Function) -> Any:
+    outs, pull = jax.vjp(f, X)
+    return outs, pull(cotangents(outs))
+
+
+def with_own_rule(f: Function) -> Any:
+    """A custom_vjp function of JAX's, all of whose parts call f."""
+    g = jax.custom_vjp(loss(f))
+    g.defvjp(lambda x: (loss(f)(x), x), lambda x, ct: (3 * ct * jax.grad(loss(f))(x),))
+    return jax.grad(g)(X)
+
+
+REVERSE = {"a while loop"}  # of which JAX has no reverse mode
+TRANSFORMATIONS: dict[str, Callable[[Function], Any]] = {
+    "jit": lambda f: jax.jit(f)(X),
+    "grad": lambda f: jax.grad(loss(f))(X),
+    "value_and_grad in jit": lambda f: jax.jit(jax.value_and_grad(loss(f)))(X),
+    "jvp": lambda f: jax.jvp(f, (X,), (V,)),
+    "linearize": lambda f: jax.linearize(f, X)[1](V),
+    "vjp": vjp,
+    "vmap": lambda f: jax.vmap(f)(M),
+    "vmap of vmap": lambda f: jax.vmap(jax.vmap(lambda x, y: f(x + y), (0, None)), (None, 0))(M, M),
+    "vmap of grad": lambda f: jax.vmap(jax.grad(loss(f)))(M),
+    "hessian": lambda f: jax.hessian(loss(f))(X),
+    "jacrev of jacfwd": lambda f: jax.jacrev(jax.jacfwd(loss(f)))(X),
+    "jvp of grad of checkpoint": lambda f: jax.jvp(
+        jax.grad(jax.checkpoint(loss(f), policy=jax.checkpoint_policies.dots_saveable)), (X,), (V,)
+    ),
+    "scan": lambda f: jax.grad(
+        lambda x: jax.lax.scan(lambda c, y: (c + loss(f)(x * y), c), 0.0, X)[0]
+    )(X),
+    "while_loop": lambda f: jax.lax.while_loop(
+        lambda c: c[0] < 2, lambda c: (c[0] + 1, c[1] * loss(f)(c[1])), (0, X)
+    ),
+    "cond": lambda f: jax.vmap(
+        lambda x: jax.lax.cond(x[0] > 0.2, loss(f), lambda x: jnp.sum(x), x)
+    )(M),
+    "map": lambda f: jax.lax.map(f, M, batch_size=2),
+    "custom_vjp": with_own_rule,
+    "make_jaxpr": lambda f: jaxpr_as_fun(jax.make_jaxpr(f)(X))(X),
+    "export": lambda f: jax.export.export(jax.jit(f))(X).call(X),
+}
+IN_REVERSE = {"grad", "value_and_grad in jit", "linearize", "vjp", "vmap of grad", "hessian",
+    "jacrev of jacfwd", "jvp of grad of checkpoint", "scan", "custom_vjp"}  # fmt: skip
+ROWS = [
+    (f, t) for f in FUNCTIONS for t in TRANSFORMATIONS if f not in REVERSE or t not in IN_REVERSE
+]
+
+
+@functools.cache
+def wanted(function: str, transformation: str) -> Any:
+    """What JAX makes of the function in its own names."""
+    return TRANSFORMATIONS[transformation](FUNCTIONS[function](JAX))
+
+
+@OURS
+@pytest.mark.parametrize(("function", "transformation"), ROWS)
+def test_table(function, transformation, world):
+    f = world.jit(FUNCTIONS[function](world))
+    assert_same(TRANSFORMATIONS[transformation](f), wanted(function, transformation))
+
+
+# --- what is special in its arguments, its results or its surroundings ----------------------------
+
+
+def two_batches(w: World) -> Any:
+    f = w.jit(lambda a, b: (a @ b, w.np.sum(b), a.T))
+    return jax.vmap(f, (1, None), (1, None, 0))(jnp.ones((3, 4, 2)), M[:2])
+
+
+def training(w: World) -> Any:
+    """An optimised step in someone's training loop."""
+    step = w.jit(w.top.value_and_grad(lambda p, x: w.np.mean((w.np.tanh(x @ p["w"]) - 1) ** 2)))
+
+    def body(p: Any, x: Any) -> Any:
+        value, g = step(p, x)
+        return jax.tree.map(lambda a, b: a - 0.1 * b, p, g), value
+
+    return jax.jit(lambda p, xs: jax.lax.scan(body, p, xs))({"w": M}, jnp.stack([M, M + 1]))
+
+
+def linear_transpose_of_jvps(w: World) -> Any:
+    f = w.jit(lambda x: w.np.sin(x) * x)
+    inner = lambda v: jax.jvp(lambda x: jax.jvp(f, (x,), (v,))[1], (X,), (V,))[1]  # noqa: E731
+    return jax.linear_transpose(inner, X)(V)
+
+
+def rule_around(w: World, reverse: bool) -> Any:
+    """JAX's custom function, whose function and rule are ours."""
+    f = w.jit(lambda x: w.np.sin(x))
+    pushed = w.jit(lambda x, t: 3 * t * w.np.cos(x))
+    g = (jax.custom_vjp if reverse else jax.custom_jvp)(f)
+    if reverse:
+        g.defvjp(lambda x: (f(x), x), lambda x, ct: (pushed(x, ct),))
+    else:
+        g.defjvp(lambda p, t: (f(*p), pushed(*p, *t)))
+    return jax.vmap(jax.grad(g))(X), jax.jit(jax.grad(lambda x: jnp.sum(g(x))))(X)
+
+
+def own_rule(w: World) -> Any:
+    f = with_rule(w, True)
+    g = w.jit(f)
+    total = w.jit(lambda x: w.np.sum(f(x) * x))
+    return jax.vmap(jax.grad(g))(X), jax.jit(jax.grad(total))(X), jax.vjp(total, X)[1](2.0)
+
+
+def static(w: World) -> Any:
+    power = lambda x, n: w.np.sum(x**n)  # noqa: E731
+    f = ft.jit(power, static_argnums=1) if w is JITTED else power
+    return jax.grad(f)(X, 3), jax.jit(f, static_argnums=1)(X, 2)
+
+
+def donated(w: World) -> Any:
+    f = lambda x: w.np.sum(w.np.sin(x))  # noqa: E731
+    return jax.grad(ft.jit(f, donate_argnums=0) if w is JITTED else f)(X + 0)
+
+
+def names(w: World) -> Any:
+    share = w.jit(lambda x: x**2 / w.lax.psum(x * x, "i"))
+    mean = w.jit(lambda x: x - w.lax.pmean(x, ("i", "j")))
+    place = w.jit(lambda x: x * w.lax.axis_index("i") + w.lax.psum(1, "i"))
+    folded = w.jit(lambda x, y: (w.lax.psum(y, "i"), w.lax.all_gather(x, "i")))
+    steps = w.jit(lambda x: w.lax.scan(lambda c, y: (c + w.lax.psum(y * x, "i"), c), 0.0, V))
+    return (
+        jax.vmap(share, axis_name="i")(X),
+        jax.vmap(jax.grad(share), axis_name="i")(X),
+        jax.grad(lambda x: jnp.sum(jax.vmap(share, axis_name="i")(x) ** 2))(X),
+        jax.vmap(jax.vmap(mean, axis_name="j"), axis_name="i")(M),
+        jax.vmap(place, axis_name="i")(X),
+        jax.vmap(folded, (0, None), axis_name="i")(X, 2.0),
+        jax.vmap(steps, axis_name="i")(X),
+        jax.vmap(steps, axis_name="i")(X[:2]),  # an axis of the same name, of another size
+    )
+
+
+def keys(w: World) -> Any:
+    draw = w.jit(lambda k: w.random.normal(k, (2,)))
+    many = jax.random.split(jax.random.key(0), 3)
+    return (
+        jax.vmap(draw)(many),
+        jax.grad(lambda x, k: jnp.sum(x * draw(k)))(1.0, many[0]),
+        jax.vmap(w.jit(lambda k: w.random.split(k)))(many),
+        jax.jit(w.jit(lambda seed: w.random.bits(w.random.key(seed), (2,))))(7),
+    )
+
+
+SPECIAL: dict[str, Callable[[World], Any]] = {
+    "operands that are not mapped": two_batches,
+    "a training loop": training,
+    "a transposed derivative of a derivative": linear_transpose_of_jvps,
+    "linear_transpose": lambda w: jax.linear_transpose(w.jit(lambda x: w.np.cumsum(x) @ M), X)(V),
+    "a custom_jvp of JAX's": lambda w: rule_around(w, False),
+    "a custom_vjp of JAX's": lambda w: rule_around(w, True),
+    "a custom_vjp of its own": own_rule,
+    "static arguments": static,
+    "donated arguments": donated,
+    "named axes": names,
+    "keys": keys,
+    "weak types": lambda w: (
+        jax.value_and_grad(w.jit(lambda x: x * x))(2.0),
+        jax.jvp(w.jit(lambda x: x * 3), (2.0,), (1.0,)),
+        jax.hessian(w.jit(lambda x: x**3))(2.0),
+        jax.grad(lambda v: w.jit(lambda x: w.np.sum(w.np.sin(x) * v))(X))(2.0),
+    ),
+    "integers": lambda w: (
+        jax.grad(w.jit(lambda x, n: w.np.sum(x * n)), (0, 1), allow_int=True)(X, 3),
+        jax.jvp(w.jit(lambda x: (x * 2, w.np.argmax(x))), (X,), (V,)),
+        jax.vjp(w.jit(lambda x, n: w.np.sum(x) * n), X, 3)[1](1.0),
+    ),
+    "complex numbers": lambda w: (
+        jax.grad(w.jit(lambda z: w.np.sum(w.np.sin(z) * z)), holomorphic=True)(X + 1j),
+        jax.grad(w.jit(lambda z: w.np.sum(w.np.abs(w.np.sin(z) * z))))(X + 1j),
+    ),
+    "an argument that is not used": lambda w: jax.grad(
+        w.jit(lambda x, y: w.np.sum(x * x)), (0, 1)
+    )(X, V),
+    "a closure over JAX's values": lambda w: jax.grad(
+        lambda v: jnp.sum(w.jit(lambda x: w.np.sin(x) * v["a"])(X))
+    )({"a": V}),
+    "a step of fori_loop": lambda w: jax.grad(lambda x: jnp.sum(
+        jax.lax.fori_loop(0, 3, w.jit(lambda i, c: w.np.sin(c) * i + c), x)
+    ))(X),
+    "eval_shape": lambda w: jax.tree.map(
+        lambda s: jnp.zeros(s.shape, s.dtype),
+        jax.eval_shape(w.jit(lambda x: (w.np.sin(x), w.np.sum(x))), X),
+    ),
+    "lower and compile": lambda w: jax.jit(
+        jax.grad(w.jit(lambda x: w.np.sum(w.np.sin(x))))
+    ).lower(X).compile()(X),
+    "a gradient of a map of a hessian": lambda w: jax.vmap(jax.grad(
+        lambda x: jax.hessian(w.jit(lambda x: w.np.sin(x) * x**3))(x)
+    ))(X),
+}  # fmt: skip
+
+
+@OURS
+@pytest.mark.smoke
+@pytest.mark.parametrize("case", SPECIAL)
+def test_special(case, world):
+    assert_same(SPECIAL[case](world), SPECIAL[case](JAX))
+
+
+@OURS
+def test_reverse_mode_of_a_loop_of_unknown_length(world):
+    """Which JAX does not have of its own."""
+    f = FUNCTIONS["a while loop"](world)
+    expected = jax.grad(lambda x: jnp.sum(jnp.sin(jnp.sin(jnp.sin(x) * x) * x) * x))(X)
+    assert_close(jax.grad(world.jit(lambda x: world.np.sum(f(x)[1])))(X), expected, 2e-5)
+
+
+@OURS
+def test_random_numbers_of_a_batch_of_seeds(world):
+    draw = world.jit(lambda s: world.random.uniform(world.random.key(s), (2,)))
+    expected = jax.vmap(lambda s: jax.random.uniform(jax.random.key(s), (2,)))(jnp.arange(3))
+    assert_same(jax.vmap(draw)(jnp.arange(3)), expected)

@@ -1,0 +1,283 @@
+"""Functions of functrans inside of JAX's transformations: their effects, how often what is
+computed, the libraries they work in, what misuse is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.interpreters import partial_eval
+
+import functrans as ft
+from functrans import errors, trace
+from functrans.backends import xla
+from functrans.ir.text import with_nested
+from tests.support.closeness import assert_close
+from tests.support.worlds import JAX, OURS, Function, M, V, World, X, assert_same
+
+# --- effects --------------------------------------------------------------------------------------
+
+
+@OURS
+@pytest.mark.smoke
+def test_callbacks_are_called_as_often(world):
+    def called(w: World) -> tuple[Any, list[float]]:
+        seen: list[float] = []
+
+        def f(x: Any) -> Any:
+            w.top.debug.callback(lambda v: seen.append(float(v)), w.np.sum(x))
+            w.top.debug.callback(lambda: seen.append(100.0))
+            return w.np.sum(w.np.sin(x) * x)
+
+        g = w.jit(f)
+        outs = [
+            jax.grad(g)(X), jax.jit(jax.value_and_grad(g))(X), jax.vmap(g)(M),
+            jax.lax.scan(lambda c, y: (c + g(X * y), None), 0.0, X)[0],
+        ]  # fmt: skip
+        jax.effects_barrier()
+        return outs, sorted(seen)
+
+    (outs, seen), (expected, theirs) = called(world), called(JAX)
+    assert_same(outs, expected)
+    np.testing.assert_allclose(seen, theirs, rtol=1e-5)
+
+
+@OURS
+def test_ordered_and_pure_callbacks(world):
+    def run(w: World) -> tuple[Any, list[float]]:
+        seen: list[float] = []
+        like = jax.ShapeDtypeStruct((), "float32")
+
+        def note(v: Any) -> Any:
+            seen.append(float(v))
+            return np.float32(v) * 2
+
+        io = ft.experimental.io_callback if w.top is ft else jax.experimental.io_callback
+        step = w.jit(lambda x: io(note, like, x, ordered=True) + x)
+        pure = w.jit(lambda x: w.top.pure_callback(
+            np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x, vmap_method="expand_dims"
+        ))  # fmt: skip
+        outs = (
+            jax.jit(lambda x: step(step(x)))(1.0),
+            jax.lax.fori_loop(0, 2, lambda i, c: step(c), 1.0), jax.vmap(pure)(X), jax.jit(pure)(X),
+        )  # fmt: skip
+        jax.effects_barrier()
+        return outs, seen
+
+    (outs, seen), (expected, theirs) = run(world), run(JAX)
+    assert_same(outs, expected)
+    assert seen == theirs
+
+
+# --- what is computed, and how often --------------------------------------------------------------
+
+
+def operations(fun: Function, *args: Any) -> list[str]:
+    """The names of the operations that compute a function's results, also in our programs as they
+    are lowered."""
+    jaxpr = jax.make_jaxpr(fun)(*args).jaxpr
+    return _names(partial_eval.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))[0])
+
+
+def _names(jaxpr: Any) -> list[str]:
+    found = []
+    for eqn in jaxpr.eqns:
+        if "functrans" in eqn.primitive.name:
+            lowered = xla.prepared(eqn.params["program"], eqn.params["preparation"])
+            found += [e.primitive.name for p in with_nested(lowered) for e in p.equations]
+        else:
+            found.append(eqn.primitive.name)
+        for inner in jax.tree.leaves(list(eqn.params.values())):
+            found += _names(getattr(inner, "jaxpr", inner)) if hasattr(inner, "eqns") else []
+    return found
+
+
+def network(w: World) -> Function:
+    def f(ws: Any, x: Any) -> Any:
+        for m in ws:
+            x = w.name(w.np.tanh(x @ m), "layer")
+        return w.np.sum(w.np.exp(x))
+
+    return f
+
+
+@OURS
+@pytest.mark.smoke
+def test_reverse_mode_computes_nothing_twice(world):
+    f = world.jit(network(world))
+    made = operations(jax.value_and_grad(f), [M, M, M], X)
+    assert made.count("tanh") == 3
+    assert made.count("exp") == 1
+    assert made.count("dot_general") == 3 + 3 + 2  # forwards; of the weights; of what came before
+
+
+@OURS
+def test_second_derivatives_compute_nothing_twice(world):
+    f = world.jit(lambda x: world.np.sum(world.np.sin(world.np.tanh(x))))
+    made = operations(lambda x: jax.jvp(jax.grad(f), (x,), (V,))[1], X)
+    assert [made.count(name) for name in ("tanh", "sin", "cos")] == [1, 1, 1]
+
+
+@OURS
+def test_what_is_not_asked_for_is_not_computed(world):
+    f = world.jit(lambda x, y: (world.np.sin(x), world.np.exp(y)))
+    made = operations(jax.grad(lambda x, y: jnp.sum(f(x, y)[0])), X, V)
+    assert "exp" not in made
+
+
+@OURS
+@pytest.mark.parametrize("policy", [
+    None, "dots_saveable", "everything_saveable", ("save_only_these_names", "layer"),
+    ("save_anything_except_these_names", "layer"),
+])  # fmt: skip
+def test_policies_of_checkpoint_see_the_operations(policy, world):
+    known = jax.checkpoint_policies
+    how = getattr(known, policy[0])(*policy[1:]) if isinstance(policy, tuple) else policy
+    how = getattr(known, how) if isinstance(how, str) else how
+
+    def made(w: World) -> tuple[Any, list[str]]:
+        grad = jax.grad(jax.checkpoint(w.jit(network(w)), policy=how))
+        return grad([M, M, M], X), operations(grad, [M, M, M], X)
+
+    (value, mine), (expected, theirs) = made(world), made(JAX)
+    assert_same(value, expected)
+    for name in ("tanh", "dot_general"):
+        assert mine.count(name) == theirs.count(name)
+
+
+def test_what_is_derived_is_kept_by_the_program(monkeypatch):
+    f = ft.jit(lambda x: ft.numpy.sum(ft.numpy.sin(x)))
+    f(X)
+    jax.vmap(jax.grad(f))(M)
+    made = []
+    monkeypatch.setattr(trace, "_stage", lambda *args: made.append(args))
+    jax.jit(jax.vmap(jax.grad(lambda x: f(x))))(M)
+    assert not made
+
+
+# --- ours around JAX around ours ------------------------------------------------------------------
+
+
+@OURS
+@pytest.mark.smoke
+def test_jax_functions_of_ours_inside_of_ours(world):
+    cube = world.jit(lambda x: world.np.sin(x) ** 3)
+    expected = lambda x: jnp.sin(x) ** 3  # noqa: E731
+    imported = ft.interop.from_jax(jax.grad(cube))
+    assert_close(ft.grad(imported)(0.3), jax.grad(jax.grad(expected))(0.3), 2e-5)
+    assert_close(ft.jit(ft.vmap(imported))(X), jax.vmap(jax.grad(expected))(X), 2e-5)
+    mapped = ft.interop.from_jax(jax.vmap(jax.hessian(cube)))
+    assert_close(ft.jit(mapped)(X), jax.vmap(jax.hessian(expected))(X), 2e-5)
+
+
+# --- misuse ---------------------------------------------------------------------------------------
+
+
+def leaving(f: Function) -> list[Any]:
+    kept: list[Any] = []
+    jax.jit(lambda x: (kept.append(f(x)), x)[1])(X)
+    return kept
+
+
+WRONG: dict[str, tuple[type[Exception], str, Callable[[World], Any]]] = {
+    "a condition on a value of JAX's": (
+        jax.errors.TracerBoolConversionError, "",
+        lambda w: jax.jit(w.top.grad(lambda x: x * x if x > 0 else x))(1.0),
+    ),
+    "a function that is not linear": (
+        errors.NotLinear, "sin.* is not linear",
+        lambda w: jax.linear_transpose(w.jit(lambda x: w.np.sin(x)), X)(V),
+    ),
+    "a callback without derivative": (
+        errors.OpaqueCallback, "custom_jvp",
+        lambda w: jax.grad(w.jit(lambda x: w.top.pure_callback(
+            np.sin, jax.ShapeDtypeStruct((), "float32"), x
+        )))(1.0),
+    ),
+    "an axis without a name": (
+        errors.UnboundAxis, "'i'",
+        lambda w: jax.vmap(w.jit(lambda x: w.lax.psum(x, "i")))(X),
+    ),
+    "shapes that do not fit": (
+        errors.TypeMismatch, "dot", lambda w: jax.vmap(w.jit(lambda x: w.np.dot(x, V[:2])))(M),
+    ),
+}  # fmt: skip
+
+
+@OURS
+@pytest.mark.smoke
+@pytest.mark.parametrize("case", WRONG)
+def test_misuse(case, world):
+    kind, says, call = WRONG[case]
+    with pytest.raises(kind, match=says) as caught:
+        call(world)
+    assert Path(__file__).name in str(caught.value)
+    assert_close(jax.grad(world.jit(lambda x: world.np.sin(x)))(0.0), jnp.float32(1))  # all is well
+
+
+@OURS
+def test_a_value_of_jax_that_outlives_its_trace(world):
+    (kept,) = leaving(world.jit(lambda x: world.np.sin(x)))
+    with pytest.raises(jax.errors.UnexpectedTracerError):
+        world.jit(lambda x: world.np.cos(x))(kept)
+
+
+@OURS
+def test_where_a_nan_is_made(world):
+    grad = jax.grad(world.jit(lambda x: world.np.sum(world.np.log(x))))
+    with jax.debug_nans(True), pytest.raises(FloatingPointError) as caught:
+        grad(-(X**2))
+    assert Path(__file__).name in str(caught.value)
+
+
+def test_methods_are_of_the_function_itself():
+    f = ft.jit(lambda x: ft.numpy.sin(x))
+    grad = jax.grad(f)
+    assert not hasattr(grad, "lower")
+    assert "cosine" in jax.jit(grad).lower(1.0).as_text()
+    assert "cos" in operations(grad, 1.0)
+
+
+# --- libraries ------------------------------------------------------------------------------------
+
+
+@OURS
+def test_a_layer_of_equinox(world):
+    eqx = pytest.importorskip("equinox")
+
+    class Layer(eqx.Module):
+        w: jax.Array
+        run: Any = eqx.field(static=True)
+
+        def __call__(self, x: Any) -> Any:
+            return self.run(x, self.w)
+
+    def results(w: World) -> Any:
+        layer = Layer(M, w.jit(lambda x, m: w.np.tanh(x @ m)))
+        step = eqx.filter_jit(eqx.filter_grad(lambda layer, x: jnp.sum(layer(x))))
+        return step(layer, X).w, eqx.filter_vmap(layer)(M)
+
+    assert_same(results(world), results(JAX))
+
+
+@OURS
+def test_a_layer_of_flax(world):
+    nn = pytest.importorskip("flax.linen")
+
+    def results(w: World) -> Any:
+        class Layer(nn.Module):
+            @nn.compact
+            def __call__(self, x: Any) -> Any:
+                x = w.jit(lambda x: w.top.nn.gelu(x))(nn.Dense(3)(x))
+                return w.np.sum(w.top.nn.softmax(x), where=w.np.arange(3) > 0)
+
+        layer = Layer()
+        weights = layer.init(jax.random.key(0), X)
+        return jax.jit(jax.value_and_grad(lambda p: layer.apply(p, X)))(weights)
+
+    assert_same(results(world), results(JAX))

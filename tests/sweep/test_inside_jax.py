@@ -1,0 +1,90 @@
+"""Every row of the tables, un-jitted inside of JAX's transformations.
+
+Traced there it has the types that it has in a program of ours; it is differentiated and mapped
+wherever ours do that.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import functrans as ft
+from tests.matrix import test_numpy
+from tests.support import libraries
+
+GROUPS = [
+    *[("numpy", group) for group in test_numpy.TABLE],
+    *[("library", group) for group in libraries.LIBRARIES],
+]
+
+
+def rows(table: str, group: str) -> list[tuple[str, Callable[..., Any], list[Any]]]:
+    """Of those that take arrays: the row, its function, its arguments."""
+    made: list[tuple[str, Callable[..., Any], list[Any]]] = []
+    if table == "numpy":
+        for row in test_numpy.TABLE[group]:
+            made.append((row, test_numpy.function_of(row, ft.numpy), test_numpy.arguments(row)))
+    else:
+        for row in libraries.LIBRARIES[group]:
+            arrays = [libraries.ARRAYS[name] for name in libraries.names_in(row)]
+            made.append((row, libraries.function_of(row, "functrans"), arrays))
+    return [(row, f, [*map(jnp.asarray, arrays)]) for row, f, arrays in made if arrays]
+
+
+def only(f: Callable[..., Any], kind: Any) -> Callable[..., list[Any]]:
+    """The arrays of one kind among the results."""
+
+    def chosen(*args: Any) -> list[Any]:
+        found = [y for y in jax.tree.leaves(f(*args)) if hasattr(y, "dtype")]
+        return [y for y in found if jnp.issubdtype(y.dtype, kind)]
+
+    return chosen
+
+
+def traced(run: Callable[..., Any], args: list[Any]) -> Any:
+    """The program of a function; None where a row needs a value, or an operation lacks a rule."""
+    try:
+        return ft.make_ir(run)(*args)
+    except (TypeError, ValueError, IndexError, NotImplementedError):
+        return None
+
+
+def check(f: Callable[..., Any], args: list[Any]) -> int:
+    """Trace, differentiate and map a row; how many of the three there was to do."""
+    whole, floats = only(f, np.generic), only(f, np.floating)
+    program = traced(whole, args)
+    if program is None:
+        return 0
+    inside = jax.make_jaxpr(whole)(*args).jaxpr.outvars
+    wanted = [jax.core.ShapedArray(t.shape, t.dtype, weak_type=t.weak_type)
+              for t in program.out_types]  # fmt: skip
+    assert [v.aval for v in inside] == wanted
+    if not all(jnp.issubdtype(x.dtype, np.floating) for x in args):
+        return 1
+    if traced(lambda *xs: ft.jvp(floats, xs, xs)[1], args) is None:
+        return 1
+    jax.make_jaxpr(lambda *xs: jax.jvp(floats, xs, xs))(*args)
+    jax.eval_shape(lambda *xs: jax.vjp(floats, *xs)[1](floats(*xs)), *args)
+    jax.eval_shape(jax.vmap(whole), *[jnp.stack([x, x]) for x in args])
+    return 3
+
+
+@pytest.mark.parametrize(("table", "group"), GROUPS)
+def test_rows(table, group):
+    wrong, done = [], 0
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        for row, f, args in rows(table, group):
+            try:
+                done += check(f, args)
+            except Exception as error:  # of all rows, to see them together
+                wrong.append(f"{row}: {type(error).__name__}: {error}"[:300])
+    assert not wrong, "\n".join(wrong)
+    assert done or len(rows(table, group)) < 3
