@@ -66,6 +66,11 @@ class Tracer(jax.core.Tracer):
     def __jax_array__(self) -> Any:
         raise AttributeError("__jax_array__")  # it is an array
 
+    @property
+    def _debug_info(self) -> Any:
+        """JAX asks for it to say which function a value has leaked from: we know better."""
+        raise leaked(self)
+
     def to_concrete_value(self) -> Any:
         """The array behind it, as JAX asks for it."""
         return self.concrete()

@@ -90,7 +90,7 @@ ROWS = {
     "jax.lax.cond": lambda x: L.cond(x.sum() > 3, lambda v: v * x, lambda v: v - 1, x),
     "jax.lax.map": lambda x: L.map(lambda v: J.exp(v) * x[1], x),
     "custom_jvp": lambda x: tripled(x) + applied(J.sin, x),
-    "custom_vjp": lambda x: L.stop_gradient(x) + fivefold(x, x[0]),
+    "custom_vjp": lambda x: L.stop_gradient(x) + fivefold(x, x * x),
     "custom_vmap": lambda x: jax.vmap(mapped_differently)(x),
     "ours and theirs": lambda x: ft.numpy.sin(J.cos(x)) * J.exp(ft.numpy.tanh(x)),
     "ours in jax.vmap": lambda x: jax.vmap(lambda v: ft.numpy.sin(v) * J.cos(v) + x[0])(x),
@@ -153,19 +153,19 @@ def transformed(library, f, forward):
 def test_inside_of_ours(name):
     f, forward = ROWS[name], name in FORWARD
     expected = jax.jit(transformed(jax, of_jax(f), forward))(X)
-    assert_close(ft.jit(transformed(ft, f, forward))(X), expected, rtol=2e-4, atol=2e-4)
-    assert_close(ft.grad(weighted(f))(X), expected["grad"], rtol=2e-4, atol=2e-4)
+    assert_close(ft.jit(transformed(ft, f, forward))(X), expected, 2e-4)
+    assert_close(ft.grad(weighted(f))(X), expected["grad"], 2e-4)
 
 
 # --- rules are kept -------------------------------------------------------------------------------
 
 
-def test_a_custom_rule_is_not_lost():
-    assert_close(ft.grad(lambda x: tripled(x).sum())(X), np.full((2, 3), 3.0))
-    for how in (lambda f: f, ft.jit, jax.jit):
-        g = how(ft.grad(lambda x: how(lambda v: fivefold(v, 1.0))(x).sum()))
-        assert_close(g(X), 5 * X)
-        assert_close(how(ft.vmap(ft.grad(lambda x: how(tripled)(x))))(X[0]), np.full(3, 3.0))
+@pytest.mark.parametrize("how", [lambda f: f, ft.jit, jax.jit], ids=["at once", "ft", "jax"])
+def test_a_custom_rule_is_not_lost(how):
+    assert_close(how(ft.grad(lambda x: how(tripled)(x).sum()))(X), J.full((2, 3), 3.0))
+    g = how(ft.grad(lambda x: how(lambda v: fivefold(v, J.ones((2, 3))))(x).sum()))
+    assert_close(g(X), 5 * X)
+    assert_close(how(ft.vmap(ft.grad(lambda x: how(tripled)(x))))(X[0]), J.full(3, 3.0))
 
 
 def test_symbolic_zeros_reach_rules_as_in_jax():
@@ -232,12 +232,12 @@ def test_traced_values_are_arrays_and_tracers_of_jax():
         assert isinstance(x, jax.core.Tracer)
         assert jax.typeof(x).shape == x.shape
         assert jax.typeof(x).sharding is not None
-        assert not jax.typeof(x).vma
-        assert J.shape(x) == (2, 3) and J.ndim(x) == 2 and J.size(x) == 6
+        assert (J.shape(x), J.ndim(x), J.size(x)) == ((2, 3), 2, 6)
         assert J.result_type(x, 1.0) == np.float32
         assert not J.iscomplexobj(x)
         assert jax.eval_shape(lambda v: v @ v.T, x).shape == (2, 2)
-        assert not hasattr(x, "sharding") and not hasattr(x, "__jax_array__")
+        assert not hasattr(x, "sharding")
+        assert not hasattr(x, "__jax_array__")
         assert jax.tree.leaves({"a": x})[0] is x
         return x * 2
 
@@ -255,7 +255,10 @@ class Weight:
 
 
 def test_objects_that_are_arrays_of_jax():
-    assert_close(ft.jit(lambda x: J.sin(Weight(x)) + Weight(x) * 2)(X), J.sin(X) + 2 * X)
+    def f(x):
+        return J.sin(J.asarray(Weight(x))) + x @ J.array(Weight(x)).T
+
+    assert_close(ft.jit(f)(X[0]), f(X[0]))
 
 
 def test_what_is_filled_is_no_constant():
@@ -303,8 +306,12 @@ def test_what_needs_a_value_is_said_at_the_users_line(wrong, words):
 def test_a_value_of_ours_kept_by_jax_code_is_a_leak():
     kept = []
     ft.jit(lambda x: kept.append(J.sin(x)) or x)(X)
-    for use in (lambda: J.sin(kept[0]), lambda: kept[0] + 1, lambda: ft.jit(lambda x: x + kept[0])(X)):
-        with pytest.raises(jax.errors.UnexpectedTracerError, match="made at .*test_jax_inside"):
+    for use in (
+        lambda: J.sin(kept[0]),
+        lambda: kept[0] + 1,
+        lambda: ft.jit(lambda x: x + kept[0])(X),
+    ):
+        with pytest.raises(jax.errors.UnexpectedTracerError, match=r"made at .*test_jax_inside"):
             use()
 
 

@@ -1,0 +1,381 @@
+"""Libraries of the JAX world as their users have them: one word changed, `jax.` to `ft.`.
+
+A row is a function of the library that jits, differentiates and maps: of `jax`, for what is
+expected, and of `ft`. What it returns is compared leaf by leaf.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import functrans as ft
+from tests.support.closeness import assert_close
+
+KEY = jax.random.key(0)
+X, Y = jnp.arange(6.0).reshape(2, 3) / 5, jnp.ones((2, 4))
+PARAMS = {"w": jnp.full((3, 4), 0.3), "b": jnp.arange(4.0) / 10}
+
+
+def extra(name: str) -> Any:
+    why = f"{name} is not installed: pip install 'functrans[libraries]'"
+    return pytest.importorskip(name, reason=why)
+
+
+def same(f: Any, tolerance: float = 2e-3) -> None:
+    """The same by ft as by jax. Keys and what is no array are left out."""
+    assert_close(_arrays(f(ft)), _arrays(f(jax)), tolerance)
+
+
+def _arrays(tree: Any) -> list[Any]:
+    leaves = [x for x in jax.tree.leaves(tree) if isinstance(x, (jax.Array, float, int))]
+    keys = jax.dtypes.prng_key
+    return [x for x in leaves if not jax.dtypes.issubdtype(jnp.result_type(x), keys)]
+
+
+def loss(p, x, y):
+    return jnp.mean((jnp.tanh(x @ p["w"] + p["b"]) - y) ** 2)
+
+
+# --- optax ----------------------------------------------------------------------------------------
+
+OPTIMIZERS = [
+    "adabelief",
+    "adadelta",
+    "adafactor",
+    "adagrad",
+    "adam",
+    "adamax",
+    "adamaxw",
+    "adamw",
+    "adan",
+    "amsgrad",
+    "fromage",
+    "lamb",
+    "lars",
+    "lion",
+    "nadam",
+    "nadamw",
+    "noisy_sgd",
+    "novograd",
+    "optimistic_adam_v2",
+    "optimistic_gradient_descent",
+    "radam",
+    "rmsprop",
+    "sgd",
+    "sign_sgd",
+    "sm3",
+    "yogi",
+]
+CONTRIB = [
+    "acprop",
+    "ademamix",
+    "cocob",
+    "dadapt_adamw",
+    "dog",
+    "dowg",
+    "momo",
+    "momo_adam",
+    "muon",
+    "prodigy",
+    "schedule_free_adamw",
+]
+
+
+def two_steps(D: Any, optimizer: Any) -> Any:
+    p, state = PARAMS, optimizer.init(PARAMS)
+    for _ in range(2):
+        value, g = D.value_and_grad(loss)(p, X, Y)
+        given = {"value": value, "grad": g, "value_fn": lambda q: loss(q, X, Y)}
+        updates, state = optimizer.update(g, state, p, **given)
+        p = jax.tree.map(lambda a, b: a + b, p, updates)
+    return p
+
+
+@pytest.mark.parametrize("of", ["optax", "contrib", "wrapped"])
+def test_optax(of):
+    optax = extra("optax")
+    made: dict[str, Any] = {}
+    if of == "wrapped":
+        decay = optax.exponential_decay(0.1, 2, 0.9)
+        made = {
+            "hyperparameters": optax.inject_hyperparams(optax.adam)(decay),
+            "finite": optax.apply_if_finite(optax.adam(0.1), 3),
+            "several": optax.MultiSteps(optax.adam(0.1), 2),
+            "line search": optax.lbfgs(),
+            "polyak": optax.polyak_sgd(),
+            "chain": optax.chain(
+                optax.clip_by_global_norm(0.1), optax.add_noise(0.1, 0.5, 0),
+                optax.scale_by_schedule(optax.warmup_cosine_decay_schedule(0.0, 0.1, 2, 10)),
+                optax.ema(0.9),
+            ),
+        }  # fmt: skip
+    else:
+        module = optax if of == "optax" else optax.contrib
+        for name in OPTIMIZERS if of == "optax" else CONTRIB:
+            if hasattr(module, name):
+                without = name in ("adafactor", "cocob", "momo", "momo_adam", "dadapt_adamw")
+                made[name] = getattr(module, name)(*() if without else (0.1,))
+    assert len(made) >= (6 if of == "wrapped" else 9)
+    made = {name: optax.with_extra_args_support(one) for name, one in made.items()}
+    same(lambda D: D.jit(lambda: {k: two_steps(D, o) for k, o in made.items()})())
+
+
+@pytest.mark.smoke
+def test_optax_differentially_private():
+    optax = extra("optax")
+    private = optax.contrib.differentially_private_aggregate(1.0, 0.1, 0)
+
+    def step(D):
+        @D.jit
+        def updates(p, state):
+            per_example = D.grad(lambda p, x, y: loss(p, x[None], y[None]))
+            return private.update(D.vmap(per_example, (None, 0, 0))(p, X, Y), state, p)[0]
+
+        return updates(PARAMS, private.init(PARAMS))
+
+    same(step)
+
+
+# --- flax -----------------------------------------------------------------------------------------
+
+
+def linen_models() -> dict[str, Any]:
+    nn = extra("flax.linen")
+
+    class Classifier(nn.Module):
+        @nn.compact
+        def __call__(self, x):
+            x = nn.relu(nn.BatchNorm(use_running_average=False)(nn.Dense(5)(x)))
+            x = nn.Dropout(0.3, deterministic=False)(nn.LayerNorm()(x))
+            return nn.remat(nn.Dense)(2)(x)
+
+    class Block(nn.Module):
+        @nn.compact
+        def __call__(self, carry, _):
+            return nn.tanh(nn.Dense(3)(carry)), None
+
+    class Scanned(nn.Module):
+        @nn.compact
+        def __call__(self, x):
+            options = {"variable_axes": {"params": 0}, "split_rngs": {"params": True}}
+            return nn.scan(Block, length=3, **options)()(x, None)[0]
+
+    pool = functools.partial(nn.avg_pool, window_shape=(2, 2))
+    conv = nn.Sequential([nn.Conv(3, (3, 3)), nn.gelu, pool, nn.GroupNorm(num_groups=1)])
+    sequence = jnp.arange(24.0).reshape(2, 4, 3) / 9
+    return {
+        "classifier": (Classifier(), X),
+        "convolution": (conv, jnp.arange(72.0).reshape(1, 6, 6, 2) / 72),
+        "attention": (nn.MultiHeadDotProductAttention(2, qkv_features=4), sequence),
+        "LSTM": (nn.RNN(nn.OptimizedLSTMCell(4)), sequence),
+        "GRU": (nn.RNN(nn.GRUCell(4)), sequence),
+        "embedding": (nn.Embed(7, 3), jnp.array([1, 2, 3])),
+        "scanned": (Scanned(), X),
+    }
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("classifier", marks=pytest.mark.smoke), "convolution", "attention", "LSTM",
+        "GRU", "embedding", "scanned",
+    ],
+)  # fmt: skip
+def test_linen(name):
+    model, x = linen_models()[name]
+    keys = {"params": KEY, "dropout": KEY}
+
+    def trained(D):
+        def run(x):
+            variables = model.init(keys, x)
+
+            def cost(p):
+                given = {**variables, "params": p}
+                out, state = model.apply(given, x, rngs={"dropout": KEY}, mutable=["batch_stats"])
+                return sum(jnp.sum(o * o) for o in jax.tree.leaves(out)), state
+
+            return D.value_and_grad(cost, has_aux=True)(variables["params"])
+
+        return D.jit(run)(x)
+
+    same(trained)
+
+
+def test_nnx():
+    nnx = extra("flax.nnx")
+
+    class Model(nnx.Module):
+        def __init__(self, rngs):
+            self.first = nnx.Linear(3, 5, rngs=rngs)
+            self.norm = nnx.BatchNorm(5, rngs=rngs)
+            self.dropout = nnx.Dropout(0.2, rngs=rngs)
+            self.last = nnx.Linear(5, 2, rngs=rngs)
+
+        def __call__(self, x):
+            return self.last(self.dropout(nnx.relu(self.norm(self.first(x)))))
+
+    graph, state = nnx.split(Model(nnx.Rngs(0)))
+
+    def trained(D):
+        def step(state, x):
+            model = nnx.merge(graph, state)
+            found = nnx.value_and_grad(lambda m: jnp.sum(m(x) ** 2))(model)
+            return found, nnx.jit(lambda m, x: m.last(m.first(x)))(model, x)
+
+        return D.jit(step)(state, X)
+
+    same(trained)
+
+
+# --- equinox, haiku -------------------------------------------------------------------------------
+
+
+@pytest.mark.smoke
+def test_equinox():
+    eqx = extra("equinox")
+    mlp = eqx.nn.MLP(3, 2, 8, 2, key=KEY)
+    arrays, static = eqx.partition(mlp, eqx.is_array)
+    attend = eqx.nn.MultiheadAttention(2, 4, key=KEY)
+    rows = jnp.arange(12.0).reshape(3, 4) / 5
+
+    def run(D):
+        def of(arrays, x):
+            model = eqx.combine(arrays, static)
+            return eqx.filter_value_and_grad(lambda m: jnp.sum(jax.vmap(m)(x) ** 2))(model)
+
+        linear = eqx.nn.Linear(3, 2, key=KEY)
+        return (
+            D.jit(of)(arrays, X),
+            D.jit(D.grad(lambda m, x: jnp.sum(eqx.filter_vmap(m)(x) ** 2)))(linear, X),
+            D.grad(lambda x: jnp.sum(eqx.filter_jit(lambda m, x: jax.vmap(m)(x))(mlp, x)))(X),
+            D.jit(D.grad(lambda x: jnp.sum(attend(x, x, x) ** 2)))(rows),
+        )
+
+    same(run)
+
+
+def test_haiku():
+    hk = extra("haiku")
+    seed = jax.random.PRNGKey(0)
+
+    def net(x):
+        norm, mlp = hk.LayerNorm(-1, True, True), hk.nets.MLP([5, 2])
+        return hk.BatchNorm(True, True, 0.9)(mlp(norm(x)), True)
+
+    def recurrent(x):
+        core = hk.LSTM(4)
+        out, _ = hk.dynamic_unroll(core, x, core.initial_state(2))
+        return hk.dropout(hk.next_rng_key(), 0.2, out)
+
+    first, second = hk.transform_with_state(net), hk.transform(recurrent)
+    rows = jnp.arange(24.0).reshape(4, 2, 3) / 9
+
+    def run(D):
+        def both(seed):
+            p, state = first.init(seed, X)
+            q = second.init(seed, rows)
+            cost = D.grad(lambda p: jnp.sum(first.apply(p, state, seed, X)[0][0] ** 2))
+            return cost(p), D.grad(lambda q: jnp.sum(second.apply(q, seed, rows) ** 2))(q)
+
+        return D.jit(both)(seed)
+
+    same(run)
+
+
+# --- solvers --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("adjoint", ["RecursiveCheckpointAdjoint", "BacksolveAdjoint"])
+def test_diffrax(adjoint):
+    diffrax = extra("diffrax")
+    term = diffrax.ODETerm(lambda t, y, a: -a * y)
+
+    def solved(a):
+        found = diffrax.diffeqsolve(
+            term, diffrax.Tsit5(), 0.0, 1.0, 0.1, jnp.array([1.0, 2.0]), args=a,
+            stepsize_controller=diffrax.PIDController(1e-4, 1e-5),
+            adjoint=getattr(diffrax, adjoint)(),
+        )  # fmt: skip
+        return jnp.sum(found.ys)
+
+    same(lambda D: D.jit(D.value_and_grad(solved))(jnp.array([0.5, 0.7])))
+
+
+def test_lineax_and_optimistix():
+    lx, optx = extra("lineax"), extra("optimistix")
+    matrix, b = jnp.array([[3.0, 1.0], [1.0, 2.0]]), jnp.array([1.0, 2.0])
+
+    def solve(m):
+        return jnp.sum(lx.linear_solve(lx.MatrixLinearOperator(m), b).value)
+
+    def root(a):
+        newton = optx.Newton(1e-5, 1e-5)
+        return jnp.sum(
+            optx.root_find(lambda y, a: y**3 - a * y - 1, newton, jnp.array([2.0]), args=a).value
+        )
+
+    same(lambda D: (D.jit(D.grad(solve))(matrix), D.jit(D.grad(root))(1.5)))
+
+
+def test_jaxopt():
+    jaxopt = extra("jaxopt")
+    descent = jaxopt.GradientDescent(
+        lambda x, a: jnp.sum((x - a**2) ** 2), maxiter=50, implicit_diff=True
+    )
+    lbfgs = jaxopt.LBFGS(lambda x, a: jnp.sum((x - a) ** 2), maxiter=10)
+
+    def run(D):
+        implicit = D.grad(lambda a: jnp.sum(descent.run(jnp.zeros(2), a).params))
+        return D.jit(lambda a: (implicit(a), lbfgs.run(jnp.zeros(2), a).params))(
+            jnp.array([1.0, 2.0])
+        )
+
+    same(run)
+
+
+# --- distributions, assertions --------------------------------------------------------------------
+
+
+def test_distributions():
+    numpyro, distrax = extra("numpyro"), extra("distrax")
+    dist = numpyro.distributions
+    log_density = numpyro.infer.util.log_density
+
+    def model(y):
+        m = numpyro.sample("m", dist.Normal(0, 1))
+        numpyro.sample("y", dist.Normal(m, numpyro.sample("s", dist.HalfNormal(1.0))), obs=y)
+
+    def run(D):
+        density = D.value_and_grad(lambda p: log_density(model, (jnp.array([0.1, 0.3]),), {}, p)[0])
+        normal = D.grad(
+            lambda m: (
+                distrax.MultivariateNormalDiag(m, jnp.ones(3)).log_prob(jnp.zeros(3))
+                + distrax.Categorical(m).entropy()
+            )
+        )
+        draws = lambda m: distrax.Normal(m, 1.0).sample(seed=KEY, sample_shape=(2,))  # noqa: E731
+        means = jnp.arange(3.0)
+        return D.jit(lambda: (density({"m": 0.3, "s": 1.2}), normal(means), draws(means)))()
+
+    same(run)
+
+
+@pytest.mark.smoke
+def test_chex():
+    chex = extra("chex")
+
+    def checked(x):
+        chex.assert_shape(x, (2, 3))
+        chex.assert_rank(x, 2)
+        chex.assert_type(x, float)
+        chex.assert_equal_shape([x, x])
+        return x * 2
+
+    same(lambda D: D.jit(checked)(X))
+    with pytest.raises(AssertionError, match="shape"):
+        ft.jit(lambda x: chex.assert_shape(x, (3, 3)) or x)(X)
