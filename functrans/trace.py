@@ -325,12 +325,16 @@ def on_bridge(bridge: Any) -> Iterator[None]:
 
 @contextmanager
 def naming(axis_name: Any, size: int) -> Iterator[None]:
-    """Put a named axis in scope, where collectives find its size; None is no name."""
-    outer = state.axes
-    if axis_name is not None:
-        state.axes = (*outer, (axis_name, size))
-    try:
+    """Put a named axis in scope, where collectives, ours and JAX's, find its size; None is no
+    name."""
+    if axis_name is None:
         yield
+        return
+    outer = state.axes
+    state.axes = (*outer, (axis_name, size))
+    try:
+        with jax_trace.named_axis(axis_name, size):
+            yield
     finally:
         state.axes = outer
 

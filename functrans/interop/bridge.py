@@ -88,8 +88,10 @@ class _Equation:
         return plain and not all([getattr(a, "weak_type", False) for a in self._avals])
 
 
-def _is_ours(bridge: Bridge, values: Sequence[Any]) -> bool:
+def _is_ours(bridge: Bridge, values: Sequence[Any], params: dict[str, Any] | None = None) -> bool:
     """Is it for the traces on this bridge to do? Else it is for the trace around them."""
+    if state.axes and params and _names_an_axis(params):
+        return True
     ours = [x for x in values if x.__class__ in _OURS]
     if ours and (
         state.below is None or any([is_active(x.owner, state.innermost, None) for x in ours])
@@ -99,6 +101,13 @@ def _is_ours(bridge: Bridge, values: Sequence[Any]) -> bool:
         return False
     traced = any([isinstance(x, jax.core.Tracer) for x in values])
     return traced or not eager_constant_folding.value
+
+
+def _names_an_axis(params: dict[str, Any]) -> bool:
+    """Does a collective of JAX's speak of an axis that functrans maps? It may have no operand."""
+    asked = params.get("axis_name", params.get("axes", ()))
+    asked = asked if isinstance(asked, tuple) else (asked,)
+    return any([name in asked for name, _ in state.axes])
 
 
 def _process_primitive(
@@ -111,7 +120,7 @@ def _process_primitive(
 
 
 def _apply(self: Bridge, primitive: Any, values: Sequence[Any], params: dict[str, Any]) -> Any:
-    if not _is_ours(self, values):
+    if not _is_ours(self, values, params):
         return self.parent.process_primitive(primitive, values, params)
     equation = _Equation(primitive, params, values)
     if trace_ctx.trace is self.parent:

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from jax._src.core import Trace, eval_trace, trace_ctx
+from jax._src.core import Trace, eval_trace, extend_axis_env_nd, trace_ctx
 from jax._src.core import trace_state_strong_ref as current  # `current.value`
 
 
@@ -104,6 +104,11 @@ def leave() -> Bridge | None:
 
 
 come_back = trace_ctx.set_trace  # to what `leave` returned
+
+
+def named_axis(name: Any, size: int) -> AbstractContextManager[Any]:
+    """Let JAX's collectives know a mapped axis."""
+    return extend_axis_env_nd([(name, size)])
 
 
 @contextmanager

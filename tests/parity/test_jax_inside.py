@@ -104,10 +104,29 @@ ROWS = {
     "ft.vmap in jax.grad": lambda x: jax.grad(
         lambda v: J.sum(ft.vmap(lambda r: ft.numpy.sin(r) * x[0])(v))
     )(x),
+    "ft.jit in jax.grad": lambda x: jax.grad(lambda v: ft.jit(lambda u: J.sin(u) * v)(v).sum())(x),
     "ft.jit in jax.vmap": lambda x: jax.vmap(ft.jit(lambda v: J.sin(v) * x[0]))(x),
     "ft.lax.scan": lambda x: ft.lax.scan(lambda c, y: (c + J.sin(y) * x[0], c), x[0], x),
     "ft.checkpoint": lambda x: ft.checkpoint(lambda v: J.sin(J.cos(v) * x))(x),
 }  # fmt: skip
+ROWS |= {
+    "an axis of ft.vmap": lambda x: ft.vmap(
+        lambda v: J.sin(v) / L.psum(v, "i") + L.axis_index("i") * L.axis_size("i"), axis_name="i"
+    )(x),
+    "two axes": lambda x: ft.vmap(
+        lambda v: jax.vmap(lambda u: u * L.pmean(J.cos(u), ("i", "j")), axis_name="j")(v),
+        axis_name="i",
+    )(x),
+    "a hidden axis": lambda x: ft.vmap(
+        lambda v: v * jax.vmap(lambda u: L.psum(u, "i"), axis_name="i")(v), axis_name="i"
+    )(x),
+    "an axis in a loop": lambda x: ft.vmap(
+        lambda v: L.scan(lambda c, _: (c * L.psum(v, "i"), None), v, None, 2)[0], axis_name="i"
+    )(x),
+    "an axis of jax.vmap": lambda x: jax.vmap(
+        lambda v: ft.grad(lambda u: (u * ft.lax.psum(J.sin(u), "k")).sum())(v), axis_name="k"
+    )(x),
+}
 FORWARD = {name for name in ROWS if "custom_vjp" not in name}  # what JAX has forward mode of
 
 
