@@ -17,6 +17,7 @@ from functrans.passes.order import PER_BYTE_READ, PER_OPERATION, Order
 from functrans.passes.products import Expansion, Factor, NotSeparable, Term, squared
 from functrans.primitives.arithmetic import max_
 from functrans.primitives.base import bytes_of
+from functrans.primitives.contraction import dot_general
 from functrans.primitives.elementwise import mul
 from functrans.primitives.reduction import reduce_sum
 from functrans.primitives.scan import scan
@@ -31,7 +32,7 @@ class ByExample:
     def __init__(self, expansion: Expansion, e: Equation, gram: bool):
         (v,) = e.outputs
         u = squared(expansion.made_by, e)
-        if u is None or len(v.type.shape) != 1 or 0 in e.params["axes"]:
+        if u is None or len(v.type.shape) != 1 or not _keeps_first(e):
             raise NotSeparable
         dims, terms = expansion.whole(v if gram else u)
         if expansion.multiplied_out != gram or len(dims[0]) != 1:
@@ -94,3 +95,10 @@ class ByExample:
             consts=len(captured) + len(fixed), carry=0,
         )  # fmt: skip
         return n
+
+
+def _keeps_first(e: Equation) -> bool:
+    """Is the first axis of what it sums none that it sums over?"""
+    if e.primitive is dot_general:
+        return bool(e.params["lhs"][0] in e.params["out"])
+    return 0 not in e.params["axes"]

@@ -36,6 +36,7 @@ import numpy as np
 
 from functrans.ir.program import Equation, Literal, Origin, Program, Var
 from functrans.ir.types import ArrayType, dtype_class
+from functrans.passes.accumulated import accumulated
 from functrans.passes.by_example import ByExample
 from functrans.passes.common_subexpressions import common_subexpressions
 from functrans.passes.least import Least
@@ -84,6 +85,7 @@ def contract(program: Program) -> Program:
 
 
 def _contract(program: Program) -> Program:
+    program = accumulated(program)
     for _ in range(MOST_ROUNDS):
         made = _Search(program).rewritten()
         if made is program:
