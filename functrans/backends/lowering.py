@@ -374,8 +374,7 @@ class Lowering:
             return None
         types = [t.update(shape=(prod(t.shape[:n]), *t.shape[n:])) for t in self.in_types]
         x, y = [
-            self.op("stablehlo.reshape", [v], None, t)
-            for v, t in zip((x, y), types, strict=True)
+            self.op("stablehlo.reshape", [v], None, t) for v, t in zip((x, y), types, strict=True)
         ]
         return x, y, types
 

@@ -87,9 +87,7 @@ def _leaving(e: Equation) -> list[Sum]:
     return _worth(sums, there, carry, e, body) if sums else []
 
 
-def _worth(
-    sums: list[Sum], there: set[Any], carry: Any, e: Equation, body: Program
-) -> list[Sum]:
+def _worth(sums: list[Sum], there: set[Any], carry: Any, e: Equation, body: Program) -> list[Sum]:
     """Those that write little. `there`: the values of which the scan has arrays anyway."""
     n, m, length = e.params["consts"], e.params["carry"], e.params["length"]
     budget = SHARE * sum([bytes_of(v.type) for v in body.inputs[n + m :]])

@@ -51,7 +51,7 @@ def parts_of(w: Rewriter, v: Any, deep: int = _DEEP) -> Parts | None:
     found = None
     if e is not None:
         if e.primitive is concatenate and len(e.inputs) <= _MOST:
-            grown = any([_is_grown(w.made_by, x) for x in e.inputs])
+            grown = any([is_grown(w.made_by, x) for x in e.inputs])
             found = Parts(e.params["dimension"], list(e.inputs), grown)
         elif isinstance(e.primitive, Elementwise) and e.primitive.flops <= 1:
             found = _elementwise(w, e, deep)
@@ -112,11 +112,11 @@ def _anywhere(w: Rewriter) -> Anywhere:
         equations = w.program.equations
         parts = [v for e in equations if e.primitive is concatenate for v in e.inputs]
         made_by = {e.outputs[0]: e for e in equations if e.primitive in _LOOKED_AT} if parts else {}
-        w.joins = Anywhere(bool(parts), any([_is_grown(made_by, v) for v in parts]))
+        w.joins = Anywhere(bool(parts), any([is_grown(made_by, v) for v in parts]))
     return w.joins
 
 
-def _is_grown(made_by: dict[Any, Equation], v: Any) -> bool:
+def is_grown(made_by: dict[Any, Equation], v: Any) -> bool:
     """Is it a contraction, or rows added to zeros, larger than the operands?"""
     e = made_by.get(v)
     while e is not None and e.primitive in _MOVES:
@@ -205,7 +205,7 @@ def _is_by_example(made_by: dict[Any, Equation], v: Any) -> bool:
     e = made_by.get(v)
     while e is not None and e.primitive is transpose:
         e = made_by.get(e.inputs[0])
-    if e is None or e.primitive is not dot_general or not _is_grown(made_by, v):
+    if e is None or e.primitive is not dot_general or not is_grown(made_by, v):
         return False
     return not {*e.params["lhs"]}.intersection(e.params["rhs"]).isdisjoint(e.params["out"])
 
