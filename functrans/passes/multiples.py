@@ -31,7 +31,7 @@ def chosen_multiple(w: Rewriter, e: Equation) -> Any:
         return None
     chains = [_multiples(w, v) for v in cases]
     starts = [v for v, _ in chains[0] if any([v is u for u, _ in chains[1]])]
-    if not starts or not is_grown(w.made_by, starts[0]):
+    if not starts or not is_grown(w.made_by, starts[-1]):
         return None
     made = starts[0]
     for case, chain in enumerate(chains):
