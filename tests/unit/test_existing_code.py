@@ -316,7 +316,7 @@ def test_library_steps():
 
         return step
 
-    for spelled in (by_optax, aggregated, clipped, by_factor(optax.global_norm)):
+    for spelled in (by_optax, aggregated, clipped, by_factor(optax.tree.norm)):
         step = spelled(jax.grad(loss))
         args = dense("float32")
         _, made = optimised(step, args)
