@@ -1,12 +1,14 @@
 """`python -m benchmarks [WORD] [--json FILE]`: functrans against JAX, as ratios.
 
 Every row alternates the two in one process; a ratio below 1 means functrans takes less time.
-`loops`, `training` and `options` are tables of their own: `small_loops`, `training`, `options`.
+`loops`, `training`, `options` and `existing` are tables of their own: `small_loops`, `training`,
+`options`, `existing`.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import platform
 import sys
@@ -294,7 +296,7 @@ def main() -> None:
     parser.add_argument("word", nargs="?", default="", help="run the groups whose name holds it")
     parser.add_argument("--only", default="", help="the same")
     parser.add_argument("--json", default="benchmarks.json", help="where the figures go")
-    own = parser.add_argument_group("loops, training, options")
+    own = parser.add_argument_group("loops, training, options, existing")
     own.add_argument("--rows", default="", help="run the rows whose name holds this word")
     own.add_argument("--repeats", type=int, default=15, help="measurements of each row")
     own.add_argument("--x64", action="store_true", help="loops: run all rows in float64")
@@ -310,6 +312,7 @@ def main() -> None:
         "loops": lambda: small_loops.run(given.rows, given.x64, given.repeats),
         "training": lambda: training.run(given.rows, given.repeats),
         "options": lambda: options.run(given.rows, given.repeats),
+        "existing": lambda: existing().run(given.rows, given.repeats),
     }
     if word in tables:
         lines = tables[word]()
@@ -320,6 +323,11 @@ def main() -> None:
     with open(given.json, "w") as file:
         json.dump({**about, "rows": rows}, file, indent=1)
     sys.exit(failed)
+
+
+def existing() -> Any:
+    """The table of existing JAX code; flax, haiku, optax and diffrax are loaded for it alone."""
+    return importlib.import_module("benchmarks.existing")
 
 
 def groups(word: str, about: dict[str, str]) -> list[Row]:

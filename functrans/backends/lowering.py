@@ -6,6 +6,7 @@ import inspect
 import itertools
 import operator
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import jax
@@ -366,6 +367,17 @@ class Lowering:
         with ir.InsertionPoint(block):
             ir.Operation.create("stablehlo.return", [], [op(*block.arguments).result])
         return made.result
+
+    def with_rows(self, x: Any, y: Any, n: int) -> tuple[Any, Any, list[ArrayType]] | None:
+        """Two operands whose first n axes are summed, with one such axis, and their types. XLA:CPU
+        may transpose one of them for each product otherwise, element by element."""
+        if self.platform != "cpu" or n < 2:
+            return None
+        types = [t.update(shape=(prod(t.shape[:n]), *t.shape[n:])) for t in self.in_types]
+        x, y = [
+            self.op("stablehlo.reshape", [v], None, t) for v, t in zip((x, y), types, strict=True)
+        ]
+        return x, y, types
 
     def crossed(self, x: Any, y: Any, lhs: Sequence[int], rhs: Sequence[int], out: Any) -> Any:
         """The contraction of large matrices over axes that stand the other way round in y, where

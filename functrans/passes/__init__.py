@@ -17,3 +17,4 @@ from functrans.passes.pipeline import chosen as chosen
 from functrans.passes.pipeline import optimize as optimize
 from functrans.passes.simplify import simplify as simplify
 from functrans.passes.weighted_sums import weighted_sums as weighted_sums
+from functrans.passes.written_sums import written_sums as written_sums

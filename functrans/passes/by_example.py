@@ -8,30 +8,44 @@ matrices that stay in the cache. The memory is that of one example.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from functrans.ir.program import Equation, Var, hoist_constants
 from functrans.ir.types import ArrayType
-from functrans.passes.order import PER_BYTE_READ, PER_OPERATION, Order
+from functrans.passes.order import PER_BYTE_READ, PER_OPERATION, Leaf, Order, Pair
 from functrans.passes.products import Expansion, Factor, NotSeparable, Term, squared
 from functrans.primitives.arithmetic import max_
 from functrans.primitives.base import bytes_of
+from functrans.primitives.contraction import dot_general
 from functrans.primitives.elementwise import mul
 from functrans.primitives.reduction import reduce_sum
 from functrans.primitives.scan import scan
 from functrans.primitives.shape import transpose
 from functrans.trace import literal, stage, typeof
 
+NAME = "by_example"  # of the loops' programs
+
+
+def _once(v: Any) -> int:
+    return 1
+
 
 class ByExample:
     """The loop for a sum of squares; NotSeparable if the equation is none over a leading axis.
-    `gram`: with the squares multiplied out."""
+    `gram`: with the squares multiplied out. `readers`: in how many sums a value's products with
+    itself are wanted, which loops side by side compute once (passes/side_by_side.py)."""
 
-    def __init__(self, expansion: Expansion, e: Equation, gram: bool):
+    def __init__(
+        self,
+        expansion: Expansion,
+        e: Equation,
+        gram: bool,
+        readers: Callable[[Any], int] = _once,
+    ):
         (v,) = e.outputs
         u = squared(expansion.made_by, e)
-        if u is None or len(v.type.shape) != 1 or 0 in e.params["axes"]:
+        if u is None or len(v.type.shape) != 1 or not _keeps_first(e):
             raise NotSeparable
         dims, terms = expansion.whole(v if gram else u)
         if expansion.multiplied_out != gram or len(dims[0]) != 1:
@@ -47,7 +61,8 @@ class ByExample:
         self.plans = [self.order.plan(t, self.order.groups(t)) for t in inner]
         self.leaves = list(dict.fromkeys([f.value for t in terms for f in t.factors]))
         self.type = ArrayType(tuple([expansion.size[a] for a in self.order.out]), v.type.dtype)
-        one = sum([p.cost for p in self.plans]) + 2 * PER_OPERATION
+        shared = sum([self._shared(p.tree, readers) for p in self.plans]) if gram else 0.0
+        one = sum([p.cost for p in self.plans]) - shared + 2 * PER_OPERATION
         self.cost = self.length * (one + PER_BYTE_READ * bytes_of(self.type))
 
     def _one(self, f: Factor) -> Factor:
@@ -70,6 +85,17 @@ class ByExample:
             raise NotSeparable
         return {v: at for v, (at,) in found.items() if at is not None}
 
+    def _shared(self, node: Any, readers: Callable[[Any], int]) -> float:
+        """The share of other sums in the cost of a value's products with itself."""
+        if not isinstance(node, Pair):
+            return 0.0
+        x, y = node.left, node.right
+        leaves = isinstance(x, Leaf) and isinstance(y, Leaf)
+        if leaves and [f.value for f in x.factors] == [f.value for f in y.factors]:
+            cost = self.order.pair_cost(x, y, node.axes) + self.order.leaf_cost(x)
+            return cost * (1 - 1 / max([1, *[readers(f.value) for f in x.factors]]))
+        return self._shared(x, readers) + self._shared(y, readers)
+
     def emit(self, values: dict[Var, Any], t: ArrayType) -> Any:
         """The loop's result, of type t."""
         fixed = [v for v in self.leaves if v not in self.sliced]
@@ -87,10 +113,17 @@ class ByExample:
             return [reduce_sum(mul(x, x), axes=tuple(range(len(self.type.shape))))]
 
         slices = [typeof(x).update(shape=typeof(x).shape[1:]) for x in moved]
-        program = stage(step, [*[v.type for v in fixed], *slices], "by_example")
+        program = stage(step, [*[v.type for v in fixed], *slices], NAME)
         program, captured = hoist_constants(program)
         (n,) = scan(
             *captured, *[values[v] for v in fixed], *moved, program=program, length=self.length,
             consts=len(captured) + len(fixed), carry=0,
         )  # fmt: skip
         return n
+
+
+def _keeps_first(e: Equation) -> bool:
+    """Is the first axis of what it sums none that it sums over?"""
+    if e.primitive is dot_general:
+        return bool(e.params["lhs"][0] in e.params["out"])
+    return 0 not in e.params["axes"]

@@ -36,12 +36,14 @@ import numpy as np
 
 from functrans.ir.program import Equation, Literal, Origin, Program, Var
 from functrans.ir.types import ArrayType, dtype_class
+from functrans.passes.accumulated import accumulated
 from functrans.passes.by_example import ByExample
 from functrans.passes.common_subexpressions import common_subexpressions
 from functrans.passes.least import Least
 from functrans.passes.order import PER_BYTE_READ, PER_BYTE_WRITTEN, PER_OPERATION, Order, per_flop
 from functrans.passes.products import (
     ALIASES,
+    MOST_VALUES,
     POINTWISE,
     Expansion,
     NotSeparable,
@@ -54,6 +56,7 @@ from functrans.passes.products import (
     sums_squares,
 )
 from functrans.passes.rewrite import everywhere, finished, program_pass, renamed, renamed_all
+from functrans.passes.side_by_side import side_by_side
 from functrans.primitives.arithmetic import max_
 from functrans.primitives.base import bytes_of
 from functrans.primitives.contraction import dot_general, flops
@@ -84,12 +87,13 @@ def contract(program: Program) -> Program:
 
 
 def _contract(program: Program) -> Program:
+    program = accumulated(program)
     for _ in range(MOST_ROUNDS):
         made = _Search(program).rewritten()
         if made is program:
             break
         program = common_subexpressions(made)  # the sums of a cluster often begin alike
-    return program
+    return side_by_side(program)
 
 
 class AtOnce:
@@ -140,6 +144,7 @@ class _Search:
         self.read_by: defaultdict[Var, list[Equation]] = defaultdict(list)
         self.outputs = set(program.outputs)
         self.settled: set[Var] = set()  # what belongs to a cluster, or cannot be removed
+        self.multiplied: set[Var] = set()  # with themselves, example by example
         self.costs: dict[Equation, float] = {}
         self.refused_shapes: set[tuple] = set()  # of clusters that no order makes cheaper
 
@@ -166,6 +171,8 @@ class _Search:
             sinks = self.cheaper(cluster)
             if sinks and not any([s.equation in plans for s in sinks]):
                 plans.update([(s.equation, s) for s in sinks])
+                ways = [s.way for s in sinks if isinstance(s.way, ByExample) and s.way.gram]
+                self.multiplied.update([v for way in ways for v in way.leaves])
                 removed = [self.made_by[v] for v in cluster.values]
                 notes += [(s.equation.primitive.name, (s.equation, *removed)) for s in sinks]
         return self._replaced(plans, notes) if plans else self.program
@@ -319,9 +326,20 @@ class _Search:
             ways.append(AtOnce(Expansion(self.made_by, through), e, made, limit))
         for gram in (False, True) if squared(self.made_by, e) is not None else ():
             with suppress(NotSeparable):
-                ways.append(ByExample(Expansion(self.made_by, through), e, gram))
+                ways.append(ByExample(Expansion(self.made_by, through), e, gram, self.readers))
         way = min(ways, key=lambda way: way.cost, default=None)
         return way if way is not None and way.cost <= limit else None
+
+    def readers(self, v: Any) -> int:
+        """In how many sums are a value's products with itself wanted? A great many, if they are
+        computed anyway; else as many as contractions, or sums of rows, that read it or a move."""
+        if v in self.multiplied:
+            return MOST_VALUES
+        read = list(self.read_by[v])
+        for e in read:  # grows
+            if e.primitive in ALIASES:
+                read += self.read_by[e.outputs[0]]
+        return sum(map(_is_source, read))
 
     def cost(self, e: Equation) -> float:
         """`_cost`, computed once."""

@@ -7,7 +7,9 @@ gradients of a model flattened into one vector become gradients of its weights a
     g = concatenate a b;  n = reduce_sum(g ** 2)   ->   n = reduce_sum(a ** 2) + reduce_sum(b ** 2)
 
 Sums and contractions are taken apart only where a part is larger than what it was made of, as the
-gradient of one example is: then it may never be made (passes/contract.py).
+gradient of one example is: then it may never be made (passes/contract.py). For the same reason a
+part of such a contraction is the contraction of a part: so that of weights that were joined for one
+product, as the gates of an LSTM are, becomes the product of a gate's.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ def parts_of(w: Rewriter, v: Any, deep: int = _DEEP) -> Parts | None:
     found = None
     if e is not None:
         if e.primitive is concatenate and len(e.inputs) <= _MOST:
-            grown = any([_is_grown(w.made_by, x) for x in e.inputs])
+            grown = any([is_grown(w.made_by, x) for x in e.inputs])
             found = Parts(e.params["dimension"], list(e.inputs), grown)
         elif isinstance(e.primitive, Elementwise) and e.primitive.flops <= 1:
             found = _elementwise(w, e, deep)
@@ -88,11 +90,9 @@ def _pieces(w: Rewriter, v: Any, axis: int, sizes: Sequence[int]) -> list[Any]:
         return [w.make(broadcast_in_dim, x, shape=s, dimensions=dimensions) for s in shapes]
     made, at = [], 0
     for s in shapes:
-        start, limit = [0] * len(s), list(s)
-        start[axis], limit[axis] = at, at + s[axis]
-        at += s[axis]
-        strides = (1,) * len(s)
-        made.append(w.make(slice_, v, start=tuple(start), limit=tuple(limit), strides=strides))
+        n = s[axis]
+        made.append(_slice(w, v, [(at, at + n) if i == axis else (0, m) for i, m in enumerate(s)]))
+        at += n
     return made
 
 
@@ -112,11 +112,11 @@ def _anywhere(w: Rewriter) -> Anywhere:
         equations = w.program.equations
         parts = [v for e in equations if e.primitive is concatenate for v in e.inputs]
         made_by = {e.outputs[0]: e for e in equations if e.primitive in _LOOKED_AT} if parts else {}
-        w.joins = Anywhere(bool(parts), any([_is_grown(made_by, v) for v in parts]))
+        w.joins = Anywhere(bool(parts), any([is_grown(made_by, v) for v in parts]))
     return w.joins
 
 
-def _is_grown(made_by: dict[Any, Equation], v: Any) -> bool:
+def is_grown(made_by: dict[Any, Equation], v: Any) -> bool:
     """Is it a contraction, or rows added to zeros, larger than the operands?"""
     e = made_by.get(v)
     while e is not None and e.primitive in _MOVES:
@@ -184,6 +184,60 @@ def slice_of_joined(w: Rewriter, e: Equation) -> Any:
             return w.make(slice_, v, start=tuple(low), limit=tuple(high), strides=strides)
         before += n
     return None
+
+
+def split_of_joined(w: Rewriter, e: Equation) -> Any:
+    """The parts of what was joined, or of a contraction that is larger than its operands; None
+    unless all are found."""
+    (x,), axis = e.inputs, e.params["axis"]
+    if not _is_by_example(w.made_by, x) and parts_of(w, x) is None:
+        return None
+    shape = list(enumerate(x.type.shape))
+    made, at = [], 0
+    for n in e.params["sizes"]:
+        made.append(_slice(w, x, [(at, at + n) if i == axis else (0, m) for i, m in shape]))
+        at += n
+    return tuple(made)
+
+
+def _is_by_example(made_by: dict[Any, Equation], v: Any) -> bool:
+    """Is it a transposed contraction, one for each of a batch, larger than the operands?"""
+    e = made_by.get(v)
+    while e is not None and e.primitive is transpose:
+        e = made_by.get(e.inputs[0])
+    if e is None or e.primitive is not dot_general or not is_grown(made_by, v):
+        return False
+    return not {*e.params["lhs"]}.intersection(e.params["rhs"]).isdisjoint(e.params["out"])
+
+
+def slice_of_grown(w: Rewriter, e: Equation) -> Any:
+    """A slice of such a contraction: the contraction of slices."""
+    (x,) = e.inputs
+    by = w.made_by.get(x)
+    if by is None or not _is_by_example(w.made_by, x) or set(e.params["strides"]) != {1}:
+        return None
+    w.seen.append(by)
+    cut = list(zip(e.params["start"], e.params["limit"], strict=True))
+    if by.primitive is transpose:
+        order = by.params["permutation"]
+        inner = _slice(w, by.inputs[0], [cut[order.index(i)] for i in range(len(order))])
+        return w.make(transpose, inner, permutation=order)
+    of = dict(zip(by.params["out"], cut, strict=True))
+    operands = [
+        _slice(w, v, [of.get(a, (0, n)) for a, n in zip(names, v.type.shape, strict=True)])
+        for v, names in zip(by.inputs, (by.params["lhs"], by.params["rhs"]), strict=True)
+    ]
+    return w.make(dot_general, *operands, **by.params)
+
+
+def _slice(w: Rewriter, v: Any, cut: Sequence[tuple[int, int]]) -> Any:
+    """The elements of v between two places along each axis."""
+    start, limit = tuple([a for a, _ in cut]), tuple([b for _, b in cut])
+    if v.__class__ is Literal:
+        return Literal(v.value, v.type.update(shape=tuple([b - a for a, b in cut])))
+    if limit == v.type.shape and not any(start):
+        return v
+    return w.make(slice_, v, start=start, limit=limit, strides=(1,) * len(cut))
 
 
 def _total(w: Rewriter, values: Sequence[Any]) -> Any:

@@ -11,9 +11,9 @@ from typing import Any
 
 from functrans.ir.program import Equation, Literal
 from functrans.ir.types import is_key_dtype
-from functrans.passes.joined import slice_of_joined
+from functrans.passes.joined import slice_of_grown, slice_of_joined, split_of_joined
 from functrans.passes.rewrite import Rewriter
-from functrans.primitives.joining import concatenate, pad
+from functrans.primitives.joining import concatenate, pad, split
 from functrans.primitives.shape import (
     Structural,
     broadcast_in_dim,
@@ -140,9 +140,10 @@ def _slice(w: Rewriter, e: Equation) -> Any:
     inner = w.made(x, slice_)
     if inner is not None:
         return _slice_of_slice(w, inner, shape, e.params["start"], e.params["strides"])
-    found = slice_of_joined(w, e)
-    if found is not None:
-        return found
+    for rule in (slice_of_joined, slice_of_grown):
+        found = rule(w, e)
+        if found is not None:
+            return found
     inner = w.made(x, broadcast_in_dim)
     if inner is None:
         return None
@@ -217,4 +218,5 @@ def before_repeating(w: Rewriter, e: Equation) -> Any:
 RULES: dict[Any, Any] = {
     transpose: _transpose, reshape: _reshape, squeeze: _squeeze, broadcast_in_dim: _broadcast,
     rev: _rev, slice_: _slice, pad: _pad, concatenate: _concatenate,
+    split: split_of_joined,
 }  # fmt: skip

@@ -168,13 +168,13 @@ class Order:
         (f, *_) = factors
         if f.kind != "one_hot":
             leaf = Leaf(tuple(factors), kept, axes)
-            return self._leaf_cost(leaf), leaf
+            return self.leaf_cost(leaf), leaf
         if len(f.dims[-1]) != 1 or any([a not in kept for d in f.dims[:-1] for a in d]):
             raise NotSeparable
         (counted,) = f.dims[-1]
         return 0.0, OneHot(f, tuple([a for d in f.dims[:-1] for a in d]), counted, kept)
 
-    def _leaf_cost(self, leaf: Leaf) -> float:
+    def leaf_cost(self, leaf: Leaf) -> float:
         volume = self.volume(leaf.own)
         cost = 0.0
         if len(leaf.factors) > 1 or self.wide:

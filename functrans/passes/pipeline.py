@@ -23,6 +23,7 @@ from functrans.passes.loops import loops
 from functrans.passes.rewrite import program_pass
 from functrans.passes.simplify import simplify
 from functrans.passes.weighted_sums import weighted_sums
+from functrans.passes.written_sums import written_sums
 
 Run = Callable[[Program], Program]
 
@@ -45,6 +46,7 @@ TABLE = (
     Pass("simplify", simplify, partial(simplify, exact=True)),
     Pass("common_subexpressions", common_subexpressions, common_subexpressions),
     Pass("loops", loops, loops),
+    Pass("written_sums", written_sums, None),
     Pass("contract", contract, None),
     Pass("weighted_sums", weighted_sums, None),
     Pass("dead_code", dead_code, dead_code),

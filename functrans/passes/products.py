@@ -281,6 +281,9 @@ def keeps_numbers(e: Equation) -> bool:
 
 def squared(made_by: dict[Var, Equation], e: Equation) -> Any:
     """The value whose squares the equation sums, or None if it is no such sum."""
+    if e.primitive is dot_general:
+        by_itself = e.inputs[0] is e.inputs[1] and e.params["lhs"] == e.params["rhs"]
+        return e.inputs[0] if by_itself else None
     if e.primitive is not reduce_sum:
         return None
     inside = made_by.get(e.inputs[0])
@@ -295,8 +298,6 @@ def squared(made_by: dict[Var, Equation], e: Equation) -> Any:
 
 def sums_squares(made_by: dict[Var, Equation], e: Equation) -> bool:
     """Does the equation sum squares, so that its value is not negative?"""
-    if e.primitive is dot_general:
-        return e.inputs[0] is e.inputs[1] and e.params["lhs"] == e.params["rhs"]
     return squared(made_by, e) is not None
 
 

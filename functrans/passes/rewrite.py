@@ -190,7 +190,8 @@ class Rewriter:
     """One walk over a program, from its first equation to its last.
 
     A rule is given the walk and an equation whose operands are already rewritten, and returns what
-    its result is equal to (a Var or Literal; `make` makes new ones), or None to leave it.
+    its result is equal to (a Var or Literal; `make` makes new ones; a tuple for several results),
+    or None to leave it.
     """
 
     __slots__ = ("_count", "at", "equations", "exact", "fast_math", "how", "joins", "known",
@@ -245,6 +246,8 @@ class Rewriter:
     def _replace(self, e: Equation, found: Any, before: int) -> bool:
         """Put what it is equal to in place of its result, if it is of the same type. `before`: so
         many equations were there before its rule made new ones."""
+        if found.__class__ is tuple:
+            return self._replace_all(e, found)
         v = e.outputs[0]
         if found.type is not v.type:
             if found.__class__ is not Literal or not found.type.same(v.type):
@@ -258,6 +261,17 @@ class Rewriter:
             self.known[v] = found
             if self._count is not None:
                 self._count[found] += self._count[v]
+        self.notes.append((e.primitive.name, (e, *self.seen)))
+        return True
+
+    def _replace_all(self, e: Equation, found: tuple[Any, ...]) -> bool:
+        """`_replace` for an equation with several results."""
+        if any([x.type is not v.type for x, v in zip(found, e.outputs, strict=True)]):
+            return False
+        for v, x in zip(e.outputs, found, strict=True):
+            self.known[v] = x
+            if self._count is not None:
+                self._count[x] += self._count[v]
         self.notes.append((e.primitive.name, (e, *self.seen)))
         return True
 

@@ -2,7 +2,8 @@
 
 `simplify` never changes what NaN, infinities and negative zeros give, unless it is asked for fast
 mathematics: x * 0 is 0 and x - x is 0 for integers only, x + 0.0 is not x for -0.0 (but x - 0.0 and
-x + -0.0 are). `exact` keeps every rounding too: no sum is taken in another order.
+x + -0.0 are, and x + 0.0 where x is a square or else never -0.0, see signs.py). `exact` keeps every
+rounding too: no sum is taken in another order.
 
 The rules of arithmetic stand here, those of shapes and sums in layout.py and sums.py. A rule is
 given the walk `w` and an equation, see rewrite.py.
@@ -20,6 +21,7 @@ from functrans.ir.program import Equation, Literal, Program
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.passes.layout import RULES as LAYOUT
 from functrans.passes.layout import before_repeating
+from functrans.passes.multiples import chosen_multiple
 from functrans.passes.rewrite import (
     Rewriter,
     everywhere,
@@ -27,6 +29,7 @@ from functrans.passes.rewrite import (
     program_pass,
     smallest_normal,
 )
+from functrans.passes.signs import never_negative_zero
 from functrans.passes.sums import RULES as SUMS
 from functrans.primitives.arithmetic import integer_pow, max_, min_, pow_
 from functrans.primitives.bitwise import and_, not_, or_
@@ -105,7 +108,8 @@ def _add(w: Rewriter, e: Equation) -> Any:
     if y.__class__ is Literal:
         if y.value != 0 or not _is_real(y.type):
             return None
-        return x if _is_int(y.type) or _is_negative_zero(y.value) or w.fast_math else None
+        whole = _is_int(y.type) or _is_negative_zero(y.value) or w.fast_math
+        return x if whole or never_negative_zero(w.made_by, x) else None
     positive = _negative(w, y)
     if positive is not None:
         return w.make(sub, x, positive)
@@ -251,7 +255,7 @@ def _select_n(w: Rewriter, e: Equation) -> Any:
     inverse = w.made(which, not_) if dtype_class(which.type.dtype) == "bool" else None
     if inverse is not None and len(cases) == 2:
         return w.make(select_n, inverse.inputs[0], cases[1], cases[0])
-    return None
+    return None if w.exact else chosen_multiple(w, e)
 
 
 def _is_rectified(w: Rewriter, which: Any, x: Any, zero: Any) -> bool:

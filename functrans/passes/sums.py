@@ -15,6 +15,7 @@ from functrans.ir.types import dtype_class
 from functrans.passes.joined import contraction_of_joined, sum_of_joined
 from functrans.passes.layout import moved
 from functrans.passes.rewrite import Rewriter, is_power_of_two
+from functrans.passes.signs import never_negative_zero
 from functrans.primitives.contraction import dot_general
 from functrans.primitives.elementwise import add, mul
 from functrans.primitives.reduction import (
@@ -25,7 +26,7 @@ from functrans.primitives.reduction import (
     reduce_prod,
     reduce_sum,
 )
-from functrans.primitives.shape import broadcast_in_dim, kept_axes, transpose
+from functrans.primitives.shape import broadcast_in_dim, kept_axes, reshape, transpose
 from functrans.trace import literal
 
 _IDEMPOTENT = (reduce_max, reduce_min, reduce_and, reduce_or)
@@ -41,10 +42,12 @@ def _any_order(w: Rewriter, e: Equation) -> bool:
 def _reduce(w: Rewriter, e: Equation) -> Any:
     (x,), axes = e.inputs, e.params["axes"]
     if not axes:
-        # a sum starts with 0.0, and 0.0 + -0.0 is 0.0
-        whole = dtype_class(x.type.dtype) in ("int", "uint") or w.fast_math
-        return x if whole or e.primitive is not reduce_sum else None
-    if x.__class__ is Literal or not _any_order(w, e):
+        return x if e.primitive is not reduce_sum or _is_whole(w, x) else None
+    if x.__class__ is Literal:
+        return None
+    if x.type.size == e.outputs[0].type.size and (e.primitive is not reduce_sum or _is_whole(w, x)):
+        return w.make(reshape, x, shape=e.outputs[0].type.shape)
+    if not _any_order(w, e):
         return None
     if e.primitive is reduce_sum:
         for rule in (_scaled_sum, sum_of_joined):
@@ -68,6 +71,12 @@ def _reduce(w: Rewriter, e: Equation) -> Any:
             before = tuple(sorted([order[a] for a in axes]))
             return w.make(e.primitive, inner.inputs[0], axes=before)
     return None
+
+
+def _is_whole(w: Rewriter, x: Any) -> bool:
+    """Is the sum of x alone x? A sum starts with 0.0, and 0.0 + -0.0 is 0.0."""
+    kind = dtype_class(x.type.dtype)
+    return kind in ("int", "uint") or w.fast_math or never_negative_zero(w.made_by, x)
 
 
 def _neighbours(axes: Sequence[int], shape: Sequence[int]) -> bool:

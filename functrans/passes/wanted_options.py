@@ -39,14 +39,23 @@ def _wanted(program: Program) -> Wanted | None:
     equations = [e for p in with_nested(program) for e in p.equations]
     convolutions = [e for e in equations if e.primitive is conv_general_dilated]
     products = [e for e in equations if e.primitive is dot_general]
-    sums = [e for e in equations if isinstance(e.primitive, Reduction)]
     if convolutions:  # with groups each set takes half as long again
+        rank = convolutions[0].outputs[0].type.ndim
+        sums = [e for e in equations if _is_statistic(e, rank)]
         if any(map(_has_groups, convolutions)) or len(sums) <= len(convolutions):
             return None
         return Wanted("all but convolutions", convolutions[0], "normalised convolutions")
     if len(products) >= MANY and statistics.median(map(flops_of, products)) >= LARGE:
         return Wanted("products and sums", products[0], "many large products")
     return None
+
+
+def _is_statistic(e: Equation, rank: int) -> bool:
+    """Is it a reduction of images to fewer numbers?"""
+    if not isinstance(e.primitive, Reduction):
+        return False
+    t = e.inputs[0].type
+    return bool(t.ndim >= rank and e.outputs[0].type.size < t.size)
 
 
 def _has_groups(e: Equation) -> bool:

@@ -109,12 +109,18 @@ class DotGeneral(Primitive):
             crossed = ctx.crossed(x, y, lhs, rhs, out)
             if crossed is not None:
                 return crossed
+        in_types = ctx.in_types
+        n = len(summed)
+        as_rows = not batch and lhs[:n] == rhs[:n] and ctx.with_rows(x, y, n)
+        if as_rows:
+            x, y, in_types = as_rows
+            lhs, rhs, summed = lhs[n - 1 :], rhs[n - 1 :], summed[-1:]
 
         def natural(first: Axes, second: Axes) -> list[int]:
             return [*batch, *[n for n in (*first, *second) if n in out and n not in batch]]
 
-        in_types = ctx.in_types
-        if natural(lhs, rhs) != list(out) == natural(rhs, lhs):  # saves a transposition
+        turned = natural(lhs, rhs) != list(out) == natural(rhs, lhs)  # saves a transposition
+        if in_types[0].size > in_types[1].size if as_rows else turned:
             x, y, lhs, rhs, in_types = y, x, rhs, lhs, in_types[::-1]
             precision = precision[::-1] if precision.__class__ is tuple else precision
         made_in = natural(lhs, rhs)

@@ -1,0 +1,222 @@
+"""Contractions that a loop only adds up: one contraction behind it, over the steps too.
+
+In: a `scan` that carries a sum, as that of a recurrent network's backward pass carries the gradient
+of its weights. Out: the scan writes what the terms are made of, where it did not read it from
+arrays, and the sum over steps and everything else is taken at once.
+
+    carry' = carry + dot_general["bi,bj->ij"] x d     in each step, x read from X, d computed
+    ->   carry + dot_general["tbi,tbj->ij"] X D       D: the d of all steps, written
+
+A step then neither reads nor writes the sum, and the contraction is as large as it can be; of the
+gradient of one example it may never be made (passes/contract.py). What is written must be smaller
+than the sums that are gone, and take little memory beside the arrays that the loop reads, or beside
+the sums: loops that recompute, or go through a batch piece by piece, do so to save memory.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from functrans.ir.program import Equation, Literal, Origin, Program, Var, copied, prune
+from functrans.passes.rewrite import Rewrite, finished, renamed_all, renaming, uses
+from functrans.primitives.base import bytes_of, is_zero
+from functrans.primitives.contraction import dot_general
+from functrans.primitives.elementwise import add, neg
+from functrans.primitives.joining import split
+from functrans.primitives.scan import scan
+from functrans.primitives.shape import reshape, slice_, squeeze, transpose
+from functrans.trace import out_types
+
+HOW = "accumulated of"
+SHARE = 0.5  # of the bytes that a step reads, which it may write more
+_MOVES = frozenset([transpose, reshape, squeeze, slice_, split, neg])  # sums commute with these
+
+
+def accumulated(program: Program) -> Program:
+    """The program with the contractions that its scans add up behind them; programs nested in it
+    stay as they are."""
+    if not any([e.primitive is scan for e in program.equations]):
+        return program
+    equations: list[Equation] = []
+    known: dict[Var, Any] = {}
+    notes: list[Rewrite] = []
+    for e in renaming(program.equations, known):
+        sums = _leaving(e) if e.primitive is scan else []
+        if not sums:
+            equations.append(e)
+            continue
+        equations += _without(e, sums, known)
+        notes.append((e.primitive.name, (e, *[root for s in sums for root in s.roots])))
+    if not notes:
+        return program
+    return finished(program, equations, renamed_all(program.outputs, known), notes)
+
+
+class Sum(NamedTuple):
+    """A carry that is only added to.
+
+    place : among the carries
+    terms : what is added in a step
+    roots : the contractions that make these, up to moves
+    moves : the equations between
+    """
+
+    place: int
+    terms: list[Var]
+    roots: list[Equation]
+    moves: list[Equation]
+
+    @property
+    def operands(self) -> list[Var]:
+        return [v for e in self.roots for v in e.inputs]
+
+
+def _leaving(e: Equation) -> list[Sum]:
+    """The sums that are better taken behind a scan."""
+    n, m, body = e.params["consts"], e.params["carry"], e.params["program"]
+    read = uses(body)
+    made_by = {v: b for b in body.equations for v in b.outputs}
+    carry = body.inputs[n : n + m]
+    found = [_sum(i, v, body.outputs[i], made_by, read) for i, v in enumerate(carry)]
+    sums = [s for s in found if s is not None]
+    fixed = _fixed(body, n)
+    sums = [s for s in sums if fixed.isdisjoint(s.operands)]
+    there = {*body.inputs[n + m :], *body.outputs[m:]}
+    return _worth(sums, there, carry, e, body) if sums else []
+
+
+def _worth(sums: list[Sum], there: set[Any], carry: Any, e: Equation, body: Program) -> list[Sum]:
+    """Those that write little. `there`: the values of which the scan has arrays anyway."""
+    n, m, length = e.params["consts"], e.params["carry"], e.params["length"]
+    budget = SHARE * sum([bytes_of(v.type) for v in body.inputs[n + m :]])
+    groups: dict[frozenset[Any], list[Sum]] = {}
+    for s in sums:
+        groups.setdefault(frozenset(s.operands) - there, []).append(s)
+    kept: list[Sum] = []
+    for more, group in sorted(groups.items(), key=lambda g: len(g[0])):
+        gone = sum([bytes_of(carry[s.place].type) for s in group])
+        written = sum([bytes_of(v.type) for v in more - there])
+        if written > gone or (written > budget and length * written > gone):
+            continue
+        if written <= budget:
+            budget -= written
+        there = there | more
+        kept += group
+    return sorted(kept, key=lambda s: s.place)
+
+
+def _fixed(body: Program, consts: int) -> set[Any]:
+    """What is the same in all steps."""
+    found: set[Any] = set(body.inputs[:consts])
+    for b in body.equations:
+        if found.issuperset([v for v in b.inputs if v.__class__ is Var]):
+            found.update(b.outputs)
+    return found
+
+
+def _sum(
+    place: int, v: Var, result: Any, made_by: dict[Var, Equation], read: Counter
+) -> Sum | None:
+    """The carry v as a sum, if it is one of contractions, and is read for nothing else."""
+    terms: list[Var] = []
+    at = result
+    while at is not v:
+        e = made_by.get(at)
+        if e is None or e.primitive is not add or read[at] != 1:
+            return None
+        rest = [x for x in e.inputs if _leads_to(x, v, made_by)]
+        if len(rest) != 1:
+            return None
+        terms += [x for x in e.inputs if x is not rest[0]]
+        at = rest[0]
+    if not terms or read[v] != 1:
+        return None
+    roots: dict[Equation, None] = {}
+    moves: dict[Equation, None] = {}
+    for x in terms:
+        e = made_by.get(x)
+        while e is not None and e.primitive in _MOVES:
+            moves[e] = None
+            e = made_by.get(e.inputs[0])
+        if e is None or e.primitive is not dot_general:
+            return None
+        if any([x.__class__ is Literal for x in e.inputs]):
+            return None
+        roots[e] = None
+    return Sum(place, terms, list(roots), list(moves))
+
+
+def _leads_to(x: Any, v: Var, made_by: dict[Var, Equation]) -> bool:
+    """Is x the carry v, or a sum with it? Sums are walked along their first such operand."""
+    todo = [x]
+    while todo:
+        x = todo.pop()
+        if x is v:
+            return True
+        e = made_by.get(x)
+        if e is not None and e.primitive is add:
+            todo += e.inputs
+    return False
+
+
+# --- the scan without them, and what stands behind it ---------------------------------------------
+
+
+def _without(e: Equation, sums: list[Sum], known: dict[Var, Any]) -> Iterable[Equation]:
+    """The equations in place of a scan; what its sums are now is added to `known`."""
+    n, m, body = e.params["consts"], e.params["carry"], e.params["program"]
+    gone = {s.place for s in sums}
+    stays = [i for i in range(m) if i not in gone]
+    arrays = dict(zip(body.inputs[n + m :], e.inputs[n + m :], strict=True))
+    for v, x in zip(body.outputs[m:], e.outputs[m:], strict=True):
+        arrays.setdefault(v, x)
+    operands = dict.fromkeys([v for s in sums for v in s.operands])
+    more = [v for v in operands if v not in arrays]
+    length = e.params["length"]
+    new = [Var(v.type.update(shape=(length, *v.type.shape))) for v in more]
+    arrays.update(zip(more, new, strict=True))
+    results = [*[body.outputs[i] for i in stays], *body.outputs[m:], *more]
+    inner = Program(
+        [*body.inputs[:n], *[body.inputs[n + i] for i in stays], *body.inputs[n + m :]],
+        prune(body.equations, results), results, name=body.name,
+    )  # fmt: skip
+    inputs = (*e.inputs[:n], *[e.inputs[n + i] for i in stays], *e.inputs[n + m :])
+    outs = (*[e.outputs[i] for i in stays], *e.outputs[m:], *new)
+    params = {**e.params, "program": inner, "carry": len(stays)}
+    yield Equation(scan, inputs, outs, params, e.source, Origin(HOW, e))
+    yield from _behind(e, sums, arrays, known)
+
+
+def _behind(
+    e: Equation, sums: list[Sum], arrays: dict[Any, Any], known: dict[Var, Any]
+) -> Iterable[Equation]:
+    """The sums over all steps."""
+    n, body = e.params["consts"], e.params["program"]
+    names: dict[Any, Any] = {}
+    for root in dict.fromkeys([root for s in sums for root in s.roots]):
+        total = Var(root.outputs[0].type)
+        names[root.outputs[0]] = total
+        yield Equation(
+            dot_general, tuple([arrays[v] for v in root.inputs]), (total,), _over_steps(root),
+            root.source, Origin(HOW, root),
+        )  # fmt: skip
+    moves = {b for s in sums for b in s.moves}
+    yield from copied([b for b in body.equations if b in moves], names)
+    for s in sums:
+        start, *rest = e.inputs[n + s.place], *[names[v] for v in s.terms]
+        total = rest.pop(0) if is_zero(start) else start
+        for x in rest:
+            (t,) = out_types(add, (total.type, x.type), {})
+            made = Var(t)
+            yield Equation(add, (total, x), (made,), {}, e.source, Origin(HOW, e))
+            total = made
+        known[e.outputs[s.place]] = total
+
+
+def _over_steps(root: Equation) -> dict[str, Any]:
+    """The parameters of a contraction whose operands have the steps along a new first axis."""
+    lhs, rhs = root.params["lhs"], root.params["rhs"]
+    step = 1 + max((*lhs, *rhs), default=-1)
+    return {**root.params, "lhs": (step, *lhs), "rhs": (step, *rhs)}

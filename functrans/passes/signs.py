@@ -1,0 +1,51 @@
+"""Which values are never -0.0, so that adding 0.0 to them changes nothing.
+
+In: a value and the equations before it. Out: whether its sign of zero is known: a square, a sum
+over axes or windows (which starts with 0.0), a magnitude, a sum with such a term, and what is
+moved, repeated or chosen of these. Where nothing is seen the answer is no.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from functrans.ir.program import Equation, Literal, Var
+from functrans.ir.types import dtype_class
+from functrans.primitives import transcendental
+from functrans.primitives.arithmetic import integer_pow
+from functrans.primitives.complex_numbers import abs_
+from functrans.primitives.elementwise import add, mul, square
+from functrans.primitives.reduction import reduce_sum
+from functrans.primitives.selection import select_n
+from functrans.primitives.shape import broadcast_in_dim, reshape, rev, slice_, squeeze, transpose
+from functrans.primitives.windows import select_and_scatter_add
+
+_DEEP = 8  # equations behind each other that are looked at
+_NEVER = frozenset([square, abs_, reduce_sum, select_and_scatter_add, transcendental.exp])
+_MOVES = frozenset([broadcast_in_dim, reshape, rev, slice_, squeeze, transpose])
+
+
+def never_negative_zero(made_by: Mapping[Var, Equation], v: Any, deep: int = _DEEP) -> bool:
+    """Is it known that no element of a real value is -0.0?"""
+    if v.__class__ is Literal:
+        number: Any = v.value
+        return not (number == 0 and math.copysign(1.0, number) < 0)
+    e = made_by.get(v)
+    if e is None or not deep or dtype_class(v.type.dtype) != "float":
+        return False
+    p, xs = e.primitive, e.inputs
+    if p in _NEVER:
+        return True
+    if p is mul:
+        return xs[0] is xs[1]
+    if p is integer_pow:
+        return bool(e.params["y"] % 2 == 0 and e.params["y"] > 0)
+    if p is add:  # -0.0 is the sum of two of them only
+        return any([never_negative_zero(made_by, x, deep - 1) for x in xs])
+    if p in _MOVES:
+        return never_negative_zero(made_by, xs[0], deep - 1)
+    if p is select_n:
+        return all([never_negative_zero(made_by, x, deep - 1) for x in xs[1:]])
+    return False

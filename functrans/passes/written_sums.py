@@ -1,0 +1,165 @@
+"""What a loop writes only to be summed: the loop sums it up.
+
+In: a `scan` that stacks large values, and a `reduce_sum` over the steps that is all that reads
+them, behind a reshape that joins steps and rows of a step, or none. Out: the scan carries the sum.
+
+    y = scan(...)  each step writes g[b, i];  reduce_sum over t and b of y[t, b, i]
+    ->   a scan that carries  c[i] + reduce_sum over b of g[b, i]
+
+So the gradients of examples that `lax.map` computes a batch at a time, each clipped, are never all
+in memory at once, and within a step their sum is one that `contract` sees.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any, NamedTuple
+
+from functrans.ir.program import Equation, Origin, Program, Var, prune
+from functrans.ir.types import dtype_class
+from functrans.passes.rewrite import (
+    Rewrite,
+    everywhere,
+    finished,
+    program_pass,
+    renamed_all,
+    renaming,
+)
+from functrans.primitives.base import bytes_of
+from functrans.primitives.elementwise import add
+from functrans.primitives.reduction import reduce_sum
+from functrans.primitives.scan import scan
+from functrans.primitives.shape import reshape
+from functrans.trace import literal
+
+HOW = "written_sums of"
+LARGE = 1 << 18  # bytes of what is written; below, nothing is to be gained
+Readers = dict[Any, list[Equation]]
+
+
+class Sum(NamedTuple):
+    """A sum of what a scan writes: of which of its results, over which axes of a step's slice."""
+
+    written: int
+    axes: tuple[int, ...]
+    equation: Equation
+
+
+@program_pass
+def written_sums(program: Program) -> Program:
+    """The program with sums over what loops write taken within the loops.
+
+    Arguments:
+      program: any Program; nested ones are rewritten too.
+
+    Returns:
+      A Program with the same inputs and outputs; the same object if nothing was to do. Sums are
+      taken step by step.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> program = ft.make_ir(lambda x: ft.lax.map(jnp.sin, x).sum(0))(jnp.ones((128, 512)))
+      >>> print(ft.passes.optimize(program, ("inline_calls", "written_sums", "dead_code")))
+      program (a: f32[128,512]) {
+        b: f32[512] = scan[length=128, consts=0, carry=1] 0.0:f32[512] a {
+          program sin (c: f32[512], d: f32[512]) {
+            e: f32[512] = sin d
+            f: f32[512] = add c e
+            return f
+          }
+        }
+        return b
+      }
+    """
+    return everywhere(_each, program, "written_sums")
+
+
+def _each(program: Program) -> Program:
+    if not any([e.primitive is scan for e in program.equations]):
+        return program
+    readers: Readers = defaultdict(list)
+    for e in program.equations:
+        for v in e.inputs:
+            readers[v].append(e)
+    outputs = set(program.outputs)
+    equations: list[Equation] = []
+    known: dict[Var, Any] = {}
+    notes: list[Rewrite] = []
+    for e in renaming(program.equations, known):
+        sums = _sums(e, readers, outputs) if e.primitive is scan else []
+        if not sums:
+            equations.append(e)
+            continue
+        equations.append(_with_sums(e, sums, known))
+        notes.append((e.primitive.name, (e, *[s.equation for s in sums])))
+    if not notes:
+        return program
+    return finished(program, equations, renamed_all(program.outputs, known), notes)
+
+
+def _sums(e: Equation, readers: Readers, outputs: set[Any]) -> list[Sum]:
+    """The sums that a scan had better carry."""
+    made: list[Sum] = []
+    m = e.params["carry"]
+    for i, v in enumerate(e.outputs[m:]):
+        if v in outputs or bytes_of(v.type) < LARGE or dtype_class(v.type.dtype) != "float":
+            continue
+        found = _of(i, v, readers, outputs)
+        smaller = sum([bytes_of(s.equation.outputs[0].type) for s in found]) < bytes_of(v.type)
+        made += found if smaller else []
+    return made
+
+
+def _of(i: int, v: Var, readers: Readers, outputs: set[Any]) -> list[Sum]:
+    """The sums over the steps of a written value; none if anything else reads it."""
+    found = []
+    for e in readers[v]:
+        if e.primitive is reduce_sum:
+            inside, sums = 1, [e]
+        elif e.primitive is reshape and _joins_rows(e) and e.outputs[0] not in outputs:
+            inside, sums = 0, readers[e.outputs[0]]
+        else:
+            return []
+        for s in sums:
+            if s.primitive is not reduce_sum or 0 not in s.params["axes"]:
+                return []
+            axes = tuple([a - inside for a in s.params["axes"] if a >= inside])
+            found.append(Sum(i, axes, s))
+    return found
+
+
+def _joins_rows(e: Equation) -> bool:
+    """Does the reshape join the first two axes?"""
+    before, after = e.inputs[0].type.shape, e.outputs[0].type.shape
+    return len(before) > 1 and after == (before[0] * before[1], *before[2:])
+
+
+def _with_sums(e: Equation, sums: list[Sum], known: dict[Var, Any]) -> Equation:
+    """The scan that carries the sums, which are added to `known`."""
+    n, m, body = e.params["consts"], e.params["carry"], e.params["program"]
+    gone = {s.written for s in sums}
+    stays = [i for i in range(len(e.outputs) - m) if i not in gone]
+    equations, carried, after, finals = list(body.equations), [], [], []
+    for s in sums:
+        v, t = body.outputs[m + s.written], s.equation.outputs[0].type
+        source, origin = s.equation.source, Origin(HOW, s.equation)
+        if s.axes:
+            part = Var(t)
+            equations.append(Equation(reduce_sum, (v,), (part,), {"axes": s.axes}, source, origin))
+            v = part
+        before, total, final = Var(t), Var(t), Var(t)
+        equations.append(Equation(add, (before, v), (total,), {}, source, origin))
+        carried.append(before)
+        after.append(total)
+        finals.append(final)
+        known[s.equation.outputs[0]] = final
+    results = [*body.outputs[:m], *after, *[body.outputs[m + i] for i in stays]]
+    inner = Program(
+        [*body.inputs[: n + m], *carried, *body.inputs[n + m :]],
+        prune(equations, results), results, name=body.name,
+    )  # fmt: skip
+    starts = [literal(0, v.type) for v in carried]
+    inputs = (*e.inputs[: n + m], *starts, *e.inputs[n + m :])
+    outs = (*e.outputs[:m], *finals, *[e.outputs[m + i] for i in stays])
+    params = {**e.params, "program": inner, "carry": m + len(sums)}
+    return Equation(scan, inputs, outs, params, e.source, Origin(HOW, e))

@@ -1,0 +1,348 @@
+"""Private training as JAX's users and libraries write it: no gradient of one example is made, and
+the numbers are JAX's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.flatten_util
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import functrans as ft
+from functrans.backends import reference
+from functrans.ir import Program, check
+from functrans.ir.text import with_nested
+
+BATCH, WIDTH, CLIP = 16, 128, 0.5
+
+
+def loss(params: Any, x: Any, y: Any) -> Any:
+    (w1, b1), (w2, b2) = params
+    return -jax.nn.log_softmax(jnp.tanh(x @ w1 + b1) @ w2 + b2)[y]
+
+
+def lstm_loss(params: Any, x: Any, y: Any) -> Any:
+    """The gates are joined for one product, and taken apart, as flax does."""
+    gates, out = params
+
+    def step(carry, x):
+        c, h = carry
+        joined = jnp.concatenate([w for w, _ in gates], axis=1)
+        bias = jnp.concatenate([b for _, b in gates])
+        i, f, g, o = jnp.split(jnp.concatenate([x, h]) @ joined + bias, 4)
+        c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+        return (c, jax.nn.sigmoid(o) * jnp.tanh(c)), None
+
+    (_, h), _ = jax.lax.scan(step, (jnp.zeros(WIDTH), jnp.zeros(WIDTH)), x)
+    return -jax.nn.log_softmax(h @ out)[y]
+
+
+def normal(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng((seed, *shape)).normal(size=shape) / shape[0] ** 0.5
+
+
+def dense(dtype: str) -> tuple[Any, ...]:
+    params = [(normal(WIDTH, WIDTH), normal(WIDTH)), (normal(WIDTH, 4), normal(4))]
+    return typed(dtype, params, normal(BATCH, WIDTH), np.arange(BATCH, dtype="int32") % 4)
+
+
+def recurrent(dtype: str) -> tuple[Any, ...]:
+    gates = [(normal(2 * WIDTH, WIDTH, seed=i), normal(WIDTH, seed=i)) for i in range(4)]
+    params = gates, normal(WIDTH, 4)
+    x = normal(BATCH, 6, WIDTH, seed=1)
+    return typed(dtype, params, x, np.arange(BATCH, dtype="int32") % 4)
+
+
+def typed(dtype: str, *args: Any) -> tuple[Any, ...]:
+    return jax.tree.map(lambda a: jnp.asarray(a, dtype if a.dtype.kind == "f" else a.dtype), args)
+
+
+# --- spellings ------------------------------------------------------------------------------------
+
+Gradient = Callable[..., Any]
+Spelling = Callable[[Gradient], Callable[..., Any]]
+
+
+def by_factor(norm: Callable[[list[Any]], Any]) -> Spelling:
+    """One example's gradient times the factor that its norm asks for."""
+
+    def spelled(gradient):
+        def step(params, x, y):
+            def clipped(x, y):
+                grads = gradient(params, x, y)
+                factor = jnp.minimum(1.0, CLIP / norm(jax.tree.leaves(grads)))
+                return jax.tree.map(lambda g: g * factor, grads)
+
+            return jax.tree.map(lambda g: g.mean(0), jax.vmap(clipped)(x, y))
+
+        return step
+
+    return spelled
+
+
+def complex_square(g: Any) -> Any:
+    return jnp.square(g.real) + jnp.square(g.imag)
+
+
+def by_choice(gradient: Gradient) -> Callable[..., Any]:
+    """The gradient as it is, or scaled."""
+
+    def step(params, x, y):
+        def clipped(x, y):
+            grads = gradient(params, x, y)
+            norm = jnp.sqrt(sum([jnp.sum(complex_square(g)) for g in jax.tree.leaves(grads)]))
+            return jax.tree.map(lambda g: jnp.where(norm < CLIP, g, g / norm * CLIP), grads)
+
+        return jax.tree.map(lambda g: g.mean(0), jax.vmap(clipped)(x, y))
+
+    return step
+
+
+def by_cond(gradient: Gradient) -> Callable[..., Any]:
+    def step(params, x, y):
+        def clipped(x, y):
+            g, unravel = jax.flatten_util.ravel_pytree(gradient(params, x, y))
+            norm = jnp.linalg.norm(g)
+            g = jax.lax.cond(norm < CLIP, lambda g: g, lambda g: g * (CLIP / norm), g)
+            return unravel(g)
+
+        return jax.tree.map(lambda g: g.mean(0), jax.vmap(clipped)(x, y))
+
+    return step
+
+
+def by_tree(gradient: Gradient) -> Callable[..., Any]:
+    """Arguments in a tree, `in_axes` a tree, and an axis with a name for shardings."""
+
+    def step(params, x, y):
+        def of_batch(params, batch):
+            return gradient(params, batch["x"], batch["y"])
+
+        axes = (None, {"x": 0, "y": 0})
+        grads = jax.vmap(of_batch, axes)(params, {"x": x, "y": y})
+        squares = [jnp.sum(g**2, axis=range(1, g.ndim)) for g in jax.tree.leaves(grads)]
+        c = jnp.nan_to_num(jnp.minimum(CLIP / jnp.sqrt(sum(squares)), 1.0), nan=1.0)
+        return jax.tree.map(lambda g: jnp.einsum("b...,b->...", g, c) / BATCH, grads)
+
+    return step
+
+
+def each_leaf(gradient: Gradient) -> Callable[..., Any]:
+    def step(params, x, y):
+        def clipped(x, y):
+            def of_leaf(g):
+                return g / jnp.maximum(1.0, jnp.linalg.norm(g) / CLIP)
+
+            return jax.tree.map(of_leaf, gradient(params, x, y))
+
+        return jax.tree.map(lambda g: g.mean(0), jax.vmap(clipped)(x, y))
+
+    return step
+
+
+def by_map(gradient: Gradient) -> Callable[..., Any]:
+    def step(params, x, y):
+        def clipped(example):
+            grads = gradient(params, *example)
+            norm = jnp.sqrt(sum([jnp.vdot(g, g) for g in jax.tree.leaves(grads)]))
+            return jax.tree.map(lambda g: g * jnp.minimum(1.0, CLIP / norm), grads)
+
+        grads = jax.lax.map(clipped, (x, y), batch_size=4)
+        return jax.tree.map(lambda g: g.mean(0), grads)
+
+    return step
+
+
+def by_scan(gradient: Gradient) -> Callable[..., Any]:
+    """A sum over microbatches, carried."""
+    clip = by_factor(NORMS["vdot"])(gradient)
+
+    def step(params, x, y):
+        def add(total, part):
+            return jax.tree.map(jnp.add, total, clip(params, *part)), None
+
+        parts = [a.reshape(4, 4, *a.shape[1:]) for a in (x, y)]
+        return jax.lax.scan(add, jax.tree.map(jnp.zeros_like, params), tuple(parts))[0]
+
+    return step
+
+
+NORMS: dict[str, Callable[[list[Any]], Any]] = {
+    "vdot": lambda gs: jnp.sqrt(sum([jnp.vdot(g, g) for g in gs])),
+    "square": lambda gs: jnp.sqrt(sum([jnp.sum(jnp.square(g)) for g in gs])),
+    "real and imaginary": lambda gs: jnp.sqrt(sum([jnp.sum(complex_square(g)) for g in gs])),
+    "conjugate": lambda gs: jnp.sqrt(sum([jnp.sum((g.conj() * g).real) for g in gs])),
+    "from zero": lambda gs: jnp.sqrt(0.0 + sum([jnp.sum(g**2 + 0.0) for g in gs])),
+    "norm of norms": lambda gs: jnp.linalg.norm(jnp.stack([jnp.linalg.norm(g) for g in gs])),
+    "raveled": lambda gs: jnp.linalg.norm(jax.flatten_util.ravel_pytree(gs)[0]),
+}
+SPELLINGS: dict[str, Spelling] = {
+    **{name: by_factor(norm) for name, norm in NORMS.items()},
+    "where": by_choice, "cond": by_cond, "trees": by_tree, "each leaf": each_leaf,
+    "lax.map": by_map, "scan": by_scan,
+}  # fmt: skip
+
+
+def optimised(step: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Program, Program]:
+    """The program as it was traced, and as it is lowered."""
+    program = ft.make_ir(ft.interop.from_jax(step))(*args)
+    made = ft.passes.optimize(program)
+    check(made)
+    return program, made
+
+
+def largest(program: Program) -> int:
+    """The elements of the largest value that is made."""
+    return max([v.type.size for p in with_nested(program) for e in p.equations for v in e.outputs])
+
+
+def agree(made: Any, expected: Any, tolerance: float) -> None:
+    for a, b in zip(jax.tree.leaves(made), jax.tree.leaves(expected), strict=True):
+        a, b = np.asarray(a, "float64"), np.asarray(b, "float64")
+        np.testing.assert_allclose(a, b, rtol=0, atol=tolerance * np.abs(b).max())
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_no_gradient_of_an_example_is_made(name):
+    args = dense("float32")
+    before, made = optimised(SPELLINGS[name](jax.grad(loss)), args)
+    assert largest(before) >= 4 * WIDTH * WIDTH  # four examples' at the least
+    assert largest(made) <= WIDTH * WIDTH + WIDTH * 5 + 4  # the parameters in a row
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_the_numbers_are_those_of_float64(name):
+    step = SPELLINGS[name](jax.grad(loss))
+    made = ft.jit(ft.interop.from_jax(step))(*dense("float32"))
+    with jax.enable_x64(True):
+        agree(made, jax.jit(step)(*dense("float64")), 2e-6)
+
+
+@pytest.mark.parametrize("name", ["vdot", "real and imaginary", "where", "each leaf"])
+def test_recurrent_network(name):
+    """Neither the gradients of a step's weights nor those of one example are made."""
+    step = SPELLINGS[name](jax.grad(lstm_loss))
+    args = recurrent("float32")
+    _, made = optimised(step, args)
+    carried = [
+        v.type.size
+        for p in with_nested(made)
+        for e in p.equations
+        if e.primitive.name == "scan"
+        for v in e.outputs[: e.params["carry"]]
+    ]
+    assert max(carried) <= BATCH * WIDTH
+    assert largest(made) <= 2 * WIDTH * 4 * WIDTH  # all gates' weights in one matrix
+    with jax.enable_x64(True):
+        expected = jax.jit(step)(*recurrent("float64"))
+    agree(ft.jit(ft.interop.from_jax(step))(*args), expected, 5e-6)
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 0.0])
+def test_numbers_that_are_none(name, bad):
+    """An example of NaN or infinity spoils what it spoils in JAX; one without a gradient, too."""
+    params, x, y = dense("float32")
+    x = x.at[3].set(bad)
+    if bad == 0.0:
+        params = [(jnp.zeros_like(params[0][0]), params[0][1]), params[1]]
+    step = SPELLINGS[name](jax.grad(loss))
+    made = ft.jit(ft.interop.from_jax(step))(params, x, y)
+    peer = jax.jit(step)(params, x, y)
+    for a, b in zip(jax.tree.leaves(made), jax.tree.leaves(peer), strict=True):
+        np.testing.assert_array_equal(np.isnan(a), np.isnan(b))
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_reference_agrees():
+    args = dense("float32")
+    program, made = optimised(by_choice(jax.grad(loss)), args)
+    leaves = jax.tree.leaves(args)
+    agree(reference.run(made, leaves), reference.run(program, leaves), 1e-5)
+
+
+def test_narrow_gradients_with_wide_norms():
+    """Gradients in bfloat16, norms and sums in float32."""
+
+    def step(params, x, y):
+        narrow = jax.tree.map(lambda v: v.astype("bfloat16"), (params, x))
+        grads = jax.vmap(jax.grad(loss), (None, 0, 0))(*narrow, y)
+        grads = jax.tree.map(lambda g: g.astype("float32"), grads)
+        squares = [jnp.sum(g**2, axis=range(1, g.ndim)) for g in jax.tree.leaves(grads)]
+        c = jnp.minimum(1.0, CLIP / jnp.sqrt(sum(squares)))
+        return jax.tree.map(lambda g: jnp.einsum("b...,b->...", g, c), grads)
+
+    args = dense("float32")
+    _, made = optimised(step, args)
+    assert largest(made) <= WIDTH * WIDTH
+    peer = jax.jit(step)(*args)
+    agree(ft.jit(ft.interop.from_jax(step))(*args), peer, 2e-2)
+
+
+def test_library_steps():
+    """optax's clipping of haiku's and flax's models."""
+    optax = pytest.importorskip("optax")
+
+    def by_optax(gradient):
+        def step(params, x, y):
+            grads = jax.vmap(gradient, (None, 0, 0))(params, x, y)
+            leaves, tree = jax.tree.flatten(grads)
+            sums, count = optax.per_example_global_norm_clip(leaves, CLIP)
+            return tree.unflatten(sums), count
+
+        return step
+
+    def aggregated(gradient):
+        aggregate = optax.contrib.differentially_private_aggregate(CLIP, 0.1, jax.random.key(0))
+
+        def step(params, x, y):
+            grads = jax.vmap(gradient, (None, 0, 0))(params, x, y)
+            return aggregate.update(grads, aggregate.init(params))[0]
+
+        return step
+
+    def clipped(gradient):
+        clip = optax.clip_by_global_norm(CLIP)
+
+        def step(params, x, y):
+            def one(x, y):
+                return clip.update(gradient(params, x, y), clip.init(params))[0]
+
+            return jax.tree.map(lambda g: g.mean(0), jax.vmap(one)(x, y))
+
+        return step
+
+    for spelled in (by_optax, aggregated, clipped, by_factor(optax.tree.norm)):
+        step = spelled(jax.grad(loss))
+        args = dense("float32")
+        _, made = optimised(step, args)
+        assert largest(made) <= WIDTH * WIDTH, spelled
+        agree(ft.jit(ft.interop.from_jax(step))(*args), jax.jit(step)(*args), 1e-5)
+
+
+@pytest.mark.parametrize("library", ["flax", "haiku"])
+def test_models_of_libraries(library):
+    pytest.importorskip(library)
+    x, y = normal(BATCH, WIDTH).astype("float32"), np.arange(BATCH, dtype="int32") % 4
+    if library == "flax":
+        import flax.linen as nn
+
+        net = nn.Sequential([nn.Dense(WIDTH), nn.relu, nn.Dense(4)])
+        params, apply = net.init(jax.random.key(0), x[0]), net.apply
+    else:
+        import haiku as hk
+
+        made = hk.without_apply_rng(hk.transform(lambda x: hk.nets.MLP([WIDTH, 4])(x)))
+        params, apply = made.init(jax.random.key(0), x[0]), made.apply
+
+    def of_example(params, x, y):
+        return -jax.nn.log_softmax(apply(params, x))[y]
+
+    step = by_factor(NORMS["vdot"])(jax.grad(of_example))
+    _, optimal = optimised(step, (params, x, y))
+    assert largest(optimal) <= WIDTH * WIDTH
+    agree(ft.jit(ft.interop.from_jax(step))(params, x, y), jax.jit(step)(params, x, y), 1e-5)
