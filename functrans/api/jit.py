@@ -173,6 +173,8 @@ def jit(
 
     call.clear_cache = clear_cache  # type: ignore[attr-defined]
     _HOW[call] = How(statics, run, plain)
+    if plain:
+        kernels.compiled_plainly(call)
     has_own_methods(call)
     return call
 
