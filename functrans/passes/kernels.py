@@ -202,6 +202,9 @@ def obstacle(e: Equation, whole: Program) -> Obstacle | None:
         return Obstacle(e, 'is left to XLA by cpu="plain"')
     if (found := why_not(e)) is not None:
         return found
+    if "length" in e.params and e.params["length"] < 2 * e.params.get("unroll", 1):
+        # Of what is then no loop, LLVM computes what it knows, and takes exp(NaN) for any number.
+        return Obstacle(e, "has one turn")
     return Obstacle(e, "has few steps for its factorizations") if _is_slower(e, whole) else None
 
 

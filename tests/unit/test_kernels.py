@@ -144,6 +144,23 @@ def test_a_loop_of_few_steps_that_would_need_another_thread():
     assert "has few steps for its factorizations, at" in str(obstacle)
 
 
+@pytest.mark.parametrize("turns", [1, 2])
+def test_what_is_known_and_not_finite_stays(turns: int):
+    """Of a loop that is none LLVM knows the operands, and computes exp(NaN) as any number."""
+    x = np.array([-np.inf, -25, -2, -1, -0.0, 0, 9, np.inf, np.nan], "float32")
+
+    def f() -> Any:
+        step = lambda c, _: ((ft.nn.sigmoid(c[0]), jnp.exp((x - x) / (x - x))), None)  # noqa: E731
+        return lax.scan(step, (x, x), None, length=3 * turns, unroll=3)[0]
+
+    ((_, obstacle),) = ft.passes.explain(f)().loops
+    assert count_kernels(f) == turns - 1
+    assert obstacle is None or "scan has one turn, at" in str(obstacle)
+    for a, b in zip(ft.jit(f)(), ft.jit(f, cpu="plain")(), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert np.isnan(ft.jit(f)()[0][-1])
+
+
 def test_explain_says_what_is_plain():
     plain = ft.jit(simulated, cpu="plain")
     report = ft.passes.explain(plain)(X)
