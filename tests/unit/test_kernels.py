@@ -150,7 +150,9 @@ def test_what_is_known_and_not_finite_stays(turns: int):
     x = np.array([-np.inf, -25, -2, -1, -0.0, 0, 9, np.inf, np.nan], "float32")
 
     def f() -> Any:
-        step = lambda c, _: ((ft.nn.sigmoid(c[0]), jnp.exp((x - x) / (x - x))), None)  # noqa: E731
+        def step(c: Any, _: Any) -> tuple[Any, None]:
+            return (ft.nn.sigmoid(c[0]), jnp.exp((c[1] - c[1]) / (c[1] - c[1]))), None
+
         return lax.scan(step, (x, x), None, length=3 * turns, unroll=3)[0]
 
     ((_, obstacle),) = ft.passes.explain(f)().loops
