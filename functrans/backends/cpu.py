@@ -31,7 +31,7 @@ _NARROW = 512  # rows or columns; below, the form wins nothing
 _PLACES, _GROUPS, _PRODUCTS = 32, 8, 16
 # Products of matrices with at most so many terms in each sum and so short rows in the result go
 # to a library that takes 2 to 50 times as long as a loop over the elements, alone or in stacks.
-_TERMS, _COLUMNS = 6, 8
+_TERMS, _TERMS_IN_STACKS, _COLUMNS = 6, 7, 8
 
 
 def folds_long_rows(t: ArrayType, axes: Sequence[int]) -> tuple[int, int, int] | None:
@@ -132,7 +132,8 @@ def has_few_terms(
         return False
     size = dict(zip((*lhs, *rhs), (*x.shape, *y.shape), strict=True))
     summed = [n for n in lhs if n in rhs and n not in out]
-    if len(summed) != 1 or not 2 <= size[summed[0]] <= _TERMS:
+    most = _TERMS_IN_STACKS if any([n in lhs and n in rhs for n in out]) else _TERMS
+    if len(summed) != 1 or not 2 <= size[summed[0]] <= most:
         return False
     of_x, of_y = (
         prod([size[n] for n in axes if n not in others])

@@ -89,10 +89,12 @@ SMALL_PRODUCTS = {
     "stacks": ("bij,bjk->bik", (9, 4, 4), (9, 4, 4)),
     "a stack behind": ("ijb,jkb->ikb", (4, 6, 9), (6, 2, 9)),
     "a stack between": ("ibj,kjb->bki", (5, 9, 3), (4, 3, 9)),
+    "stacks of sevens": ("bij,bjk->bik", (9, 7, 7), (9, 7, 7)),
     "two axes kept": ("aij,jk->kai", (2, 3, 5), (5, 30)),
 }
 OTHER_PRODUCTS = {
     "long sums": ("ij,jk->ik", (50, 7), (7, 3)),
+    "stacks with long sums": ("bij,bjk->bik", (9, 8, 8), (9, 8, 8)),
     "long rows": ("ij,jk->ik", (50, 3), (3, 9)),
     "a vector": ("ij,j->i", (50, 3), (3,)),
     "two sums": ("aij,ija->a", (5, 2, 2), (2, 2, 5)),
