@@ -136,8 +136,13 @@ class Compiled:
 
     def trace(self, *args: Any, **kwargs: Any) -> Any:
         """As `jax.jit`'s, with its default options."""
+
+        def again() -> Any:
+            self.clear_cache()
+            return self.trace(*args, **kwargs)
+
         with options.fixed():
-            return self.base.trace(*args, **kwargs)
+            return xla.relowering(self.base.trace(*args, **kwargs), again)
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         """As `jax.jit`'s."""

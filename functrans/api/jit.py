@@ -30,7 +30,7 @@ from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import boundary, hide_frames
 from functrans.lax import staging
 from functrans.lax.arguments import check_fits
-from functrans.passes import pipeline
+from functrans.passes import kernels, pipeline
 from functrans.passes.dead_code import without_unused_inputs
 from functrans.primitives.call import clear_composites
 from functrans.primitives.call import jit as jit_call
@@ -172,6 +172,8 @@ def jit(
     call.lower, call.trace, call.eval_shape = map(told, ("lower", "trace", "eval_shape"))
     call.program, call.clear_cache = program, clear_cache
     _HOW[call] = How(statics, chain, plain)
+    if plain:
+        kernels.compiled_plainly(call)
     return call
 
 

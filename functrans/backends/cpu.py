@@ -29,6 +29,9 @@ _NARROW = 512  # rows or columns; below, the form wins nothing
 # A convolution in groups is one product of matrices for each of its places, where there are few
 # places (the kernel's gradient has one for each element of the kernel) and many groups.
 _PLACES, _GROUPS, _PRODUCTS = 32, 8, 16
+# Products of matrices with at most so many terms in each sum and so short rows in the result go
+# to a library that takes 2 to 50 times as long as a loop over the elements, alone or in stacks.
+_TERMS, _TERMS_IN_STACKS, _COLUMNS = 6, 7, 8
 
 
 def folds_long_rows(t: ArrayType, axes: Sequence[int]) -> tuple[int, int, int] | None:
@@ -119,6 +122,35 @@ def crossed(x: jax.Array, y: jax.Array) -> jax.Array:
 def crossed_sum(x: jax.Array, y: jax.Array) -> jax.Array:
     """`sum_ij x[i, j] y[j, i]`."""
     return jax.numpy.sum(crossed(x, y))
+
+
+def has_few_terms(
+    x: ArrayType, y: ArrayType, lhs: Sequence[int], rhs: Sequence[int], out: Sequence[int]
+) -> bool:
+    """Is it a product of matrices, of which one is small? Points turned by a matrix are one."""
+    if dtype_class(x.dtype) != "float" or x.dtype.itemsize < 4:
+        return False
+    size = dict(zip((*lhs, *rhs), (*x.shape, *y.shape), strict=True))
+    summed = [n for n in lhs if n in rhs and n not in out]
+    most = _TERMS_IN_STACKS if any([n in lhs and n in rhs for n in out]) else _TERMS
+    if len(summed) != 1 or not 2 <= size[summed[0]] <= most:
+        return False
+    of_x, of_y = (
+        prod([size[n] for n in axes if n not in others])
+        for axes, others in ((lhs, rhs), (rhs, lhs))
+    )
+    columns, rows = (of_x, of_y) if out and out[-1] not in rhs else (of_y, of_x)
+    return rows > 1 and 1 < columns <= _COLUMNS
+
+
+def part(x: Any, axis: int, i: int) -> Any:
+    """x at one place along an axis."""
+    shape, integers = list(x.type.shape), ir.DenseI64ArrayAttr.get
+    start, limit = [0] * len(shape), list(shape)
+    start[axis], limit[axis] = i, i + 1
+    row = hlo.slice(x, integers(start), integers(limit), integers([1] * len(shape)))
+    del shape[axis]
+    return hlo.reshape(ir.RankedTensorType.get(shape, x.type.element_type), row)
 
 
 def has_few_places(y: ArrayType, t: ArrayType, axes: dict[str, Any]) -> bool:

@@ -389,6 +389,17 @@ class Lowering:
             x, y, self.in_types = y, x, (b, a)
         return self.via_jax(cpu.crossed if out else cpu.crossed_sum, x, y)[0]
 
+    def few_terms(
+        self, x: Any, y: Any, lhs: Sequence[int], rhs: Sequence[int], out: Sequence[int]
+    ) -> list[tuple[Any, Any]] | None:
+        """The pairs of parts of x and y whose products are to be added, where the platform has no
+        product of matrices that is as fast; else None."""
+        a, b = self.in_types
+        if self.platform != "cpu" or not cpu.has_few_terms(a, b, lhs, rhs, out):
+            return None
+        ((i, j),) = [(lhs.index(n), rhs.index(n)) for n in lhs if n in rhs and n not in out]
+        return [(cpu.part(x, i, k), cpu.part(y, j, k)) for k in range(a.shape[i])]
+
     def by_places(self, x: Any, y: Any, axes: dict[str, Any]) -> Any:
         """A convolution as products of matrices, where the platform is faster so; else None."""
         kernel, t = self.in_types[1], self.out_types[0]

@@ -217,6 +217,18 @@ def recompiling(lowered: Any, again: Callable[[], Any]) -> Any:
     return lowered
 
 
+def relowering(traced: Any, again: Callable[[], Any]) -> Any:
+    """What JAX traced, made so that what it lowers to asks for it again if a kernel fails."""
+    kind = type(traced)
+
+    def lower(self: Any, *args: Any, **kwargs: Any) -> Any:
+        lowered = kind.lower(self, *args, **kwargs)
+        return recompiling(lowered, lambda: again().lower(*args, **kwargs))
+
+    traced.__class__ = type(kind.__name__, (kind,), {"__slots__": (), "lower": lower})
+    return traced
+
+
 def _lower_rule(jax_ctx: Any, *operands: Any, program: Program, preparation: Preparation) -> Any:
     lowering = Lowering(jax_ctx, _compiled_alone)
     outs = lowering.emit(prepared(program, preparation), operands)

@@ -57,7 +57,7 @@ class Report:
         self.before = before
         self.after = after
         self.loops = list(kernels.choices(after))
-        self.options = wanted(after)
+        self.options = None if kernels.is_kept(after) else wanted(after)
 
     def __str__(self) -> str:
         rows: list[tuple[str, ...]] = [("pass", "equations", "FLOPs", "bytes")]
@@ -115,7 +115,7 @@ def explain(fun: Callable[..., Any], passes: Choice = DEFAULT) -> Callable[..., 
             f"explain takes a function, got {fun!r:.60} of type {type(fun).__qualname__}, at\n"
             f"    {describe(user_source())}\nWrite explain(f)(x), not explain(f(x))."
         )
-    run = chosen(passes)
+    run, plain = chosen(passes), kernels.is_plain(fun)
 
     @boundary
     def explained(*args: Any, **kwargs: Any) -> Report:
@@ -127,7 +127,7 @@ def explain(fun: Callable[..., Any], passes: Choice = DEFAULT) -> Callable[..., 
             made = one.run(program)
             steps.append(Step(one.name, measured(program), measured(made), _new(program, made)))
             program = made
-        return Report(steps, first, program)
+        return Report(steps, first, kernels.plain(program) if plain else program)
 
     return explained
 

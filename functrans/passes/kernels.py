@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
@@ -32,6 +33,7 @@ from functrans.ir.types import ArrayType
 from functrans.passes.kernel_forms import FORMS
 from functrans.passes.rewrite import everywhere, uses
 from functrans.primitives.call import one_kernel
+from functrans.primitives.contraction import dot_general
 from functrans.primitives.dynamic_slice import dynamic_slice, dynamic_update_slice
 from functrans.primitives.elementwise import Elementwise
 from functrans.primitives.indexing import gather
@@ -45,12 +47,20 @@ from functrans.trace import bind, evaluate, stage
 SMALL = 4096
 
 LOOPS = (scan, while_loop)
+# A program that does at least so many operations on elements is run by another thread, which takes
+# as long as starting this many operations. XLA does not count those of a library; in a kernel they
+# are, this many times, because it computes some anew for each element that they are needed for.
+_SHORT, _ANOTHER_THREAD, _ANEW = 1000, 200, 10
+_STEPS = 8  # of a loop whose length is not known
+
 _KEPT = "kernels"  # in Program.cache: the program after this pass
 _READ_IN_PART = (dynamic_slice, gather)  # of the first operand
 _KEYS = "key<fry>"  # other generators' bits are made by a call of XLA's
+_COUNTED = "counted"  # in Program.cache
 _OBSTACLE = "obstacle"  # in Program.cache: what keeps it from being part of a kernel
 
 _REFUSED: set[str] = set()  # names of kernels that XLA cannot compile
+_PLAINLY: weakref.WeakSet[Any] = weakref.WeakSet()  # functions whose loops never become kernels
 
 
 def kernels(program: Program, can_be: Callable[[Program], bool] | None = None) -> Program:
@@ -61,7 +71,7 @@ def kernels(program: Program, can_be: Callable[[Program], bool] | None = None) -
       program: a program that is being lowered.
       can_be: is asked of each kernel, if XLA compiles it, where that is not found out later.
     """
-    if program.cache.get(_KEPT) is program:
+    if is_kept(program):
         return program
     key = _KEPT, can_be is None, len(_REFUSED)
     found = program.cache.get(key)
@@ -69,7 +79,7 @@ def kernels(program: Program, can_be: Callable[[Program], bool] | None = None) -
         found = program
         if any([e.primitive in LOOPS for e in program.equations]):
             read = uses(program)
-            equations = [_behind_a_call(e, read, can_be) for e in program.equations]
+            equations = [_behind_a_call(e, program, read, can_be) for e in program.equations]
             if equations != program.equations:
                 found = program.replace(equations=equations)
         program.cache[key] = found
@@ -79,6 +89,24 @@ def kernels(program: Program, can_be: Callable[[Program], bool] | None = None) -
 def plain(program: Program) -> Program:
     """The program, of which no loop becomes a kernel."""
     return everywhere(_kept, program, "plain")
+
+
+def is_kept(program: Program) -> bool:
+    """Is it one that `plain` or this pass made?"""
+    return program.cache.get(_KEPT) is program
+
+
+def is_plain(fun: Any) -> bool:
+    """Was a function jitted with `cpu="plain"`?"""
+    try:
+        return fun in _PLAINLY
+    except TypeError:  # a callable that cannot be hashed or referred to weakly
+        return False
+
+
+def compiled_plainly(fun: Any) -> None:
+    """Say of a function that no loop of its becomes a kernel."""
+    _PLAINLY.add(fun)
 
 
 def _kept(program: Program) -> Program:
@@ -105,10 +133,10 @@ def name_of(program: Program) -> str:
 
 
 def _behind_a_call(
-    e: Equation, read: Counter, can_be: Callable[[Program], bool] | None
+    e: Equation, whole: Program, read: Counter, can_be: Callable[[Program], bool] | None
 ) -> Equation:
     """`read`: how often each value is read in the whole program."""
-    if e.primitive not in LOOPS or why_not(e) is not None:
+    if e.primitive not in LOOPS or obstacle(e, whole) is not None:
         return e
     outputs = [v for v in e.outputs if read[v]]
     if not outputs:
@@ -160,12 +188,24 @@ def choices(program: Program) -> Iterator[Loop]:
     """The loops that are looked at, outermost first."""
     for e in program.equations:
         if e.primitive in LOOPS:
-            loop = Loop(e, why_not(e))
+            loop = Loop(e, obstacle(e, program))
             yield loop
             if loop.obstacle is None:
                 continue
         for inner in e.programs:
             yield from choices(inner)
+
+
+def obstacle(e: Equation, whole: Program) -> Obstacle | None:
+    """What keeps a loop of a program from being one kernel, if anything does."""
+    if is_kept(whole):
+        return Obstacle(e, 'is left to XLA by cpu="plain"')
+    if (found := why_not(e)) is not None:
+        return found
+    if "length" in e.params and e.params["length"] < 2 * e.params.get("unroll", 1):
+        # Of what is then no loop, LLVM computes what it knows, and takes exp(NaN) for any number.
+        return Obstacle(e, "has one turn")
+    return Obstacle(e, "has few steps for its factorizations") if _is_slower(e, whole) else None
 
 
 def why_not(e: Equation) -> Obstacle | None:
@@ -216,3 +256,52 @@ def _limit(e: Equation) -> int:
     form = FORMS.get(e.primitive)
     sums = not isinstance(e.primitive, (Elementwise, Structural)) if form is None else form.sums(e)
     return SMALL if sums else SMALL + 1
+
+
+# --- short programs -------------------------------------------------------------------------------
+
+
+def _is_slower(e: Equation, whole: Program) -> bool:
+    """Are the steps of a loop so few that what another thread costs is not made up for, which runs
+    the whole program only because factorizations count in a kernel?"""
+    more = _ANEW * _factorized(e)
+    if not more or not _counted(whole) < _SHORT <= _counted(whole) + more:
+        return False
+    steps = e.params.get("length", _STEPS)
+    return steps * sum([len(p.equations) for p in e.programs]) < _ANOTHER_THREAD
+
+
+def _counted(program: Program) -> int:
+    """Operations on elements as XLA counts them: those of a loop once, none of functions such as
+    `exp`, none in a library."""
+    if _COUNTED not in program.cache:
+        program.cache[_COUNTED] = sum(map(_counted_of, program.equations))
+    return program.cache[_COUNTED]
+
+
+def _counted_of(e: Equation) -> int:
+    primitive = e.primitive
+    if e.programs:
+        return sum(map(_counted, e.programs))
+    free = (
+        _is_in_library(e)
+        or isinstance(primitive, Structural)
+        or (getattr(primitive, "flops", 1) > 1)
+    )
+    return 0 if free else _cost(e)
+
+
+def _factorized(e: Equation) -> int:
+    """Operations on elements in factorizations and what follows them."""
+    if e.programs:
+        return sum([_factorized(inner) for p in e.programs for inner in p.equations])
+    return _cost(e) if _is_in_library(e) else 0
+
+
+def _is_in_library(e: Equation) -> bool:
+    return e.primitive in FORMS and not e.primitive.in_kernel and e.primitive is not dot_general
+
+
+def _cost(e: Equation) -> int:
+    types = [[v.type for v in values] for values in (e.inputs, e.outputs)]
+    return e.primitive.cost(types[0], types[1], **e.params).flops

@@ -17,6 +17,7 @@ from functrans.primitives.shape import (
     broadcast_in_dim,
     key_words,
     keys_of,
+    move_axis,
     slice_,
     slice_axis,
     without,
@@ -152,6 +153,9 @@ class Concatenate(Primitive):
     def batch(self, t: Any, args: Any, dims: Any, *, dimension: int) -> Any:
         to = next(d for d in dims if d is not None)
         args = [t.at(x, d, to) for x, d in zip(args, dims, strict=True)]
+        if dimension == to and all([typeof(x).shape[to + 1] == 1 for x in args]):
+            # a stack: one example's numbers beside each other would be written one by one
+            return self(*[move_axis(x, to, to + 1) for x in args], dimension=to), to + 1
         return self(*args, dimension=dimension + (dimension >= to)), to
 
 

@@ -83,6 +83,82 @@ def test_large_matrices_read_against_their_layout(shape, out, dtype):
     assert error < (3e-6 if dtype == "float32" else 1e-13)
 
 
+SMALL_PRODUCTS = {
+    "points turned": ("ij,jk->ik", (50, 3), (3, 3)),
+    "turned the other way": ("ij,kj->ki", (3, 3), (50, 3)),
+    "stacks": ("bij,bjk->bik", (9, 4, 4), (9, 4, 4)),
+    "a stack behind": ("ijb,jkb->ikb", (4, 6, 9), (6, 2, 9)),
+    "a stack between": ("ibj,kjb->bki", (5, 9, 3), (4, 3, 9)),
+    "stacks of sevens": ("bij,bjk->bik", (9, 7, 7), (9, 7, 7)),
+    "two axes kept": ("aij,jk->kai", (2, 3, 5), (5, 30)),
+}
+OTHER_PRODUCTS = {
+    "long sums": ("ij,jk->ik", (50, 7), (7, 3)),
+    "stacks with long sums": ("bij,bjk->bik", (9, 8, 8), (9, 8, 8)),
+    "long rows": ("ij,jk->ik", (50, 3), (3, 9)),
+    "a vector": ("ij,j->i", (50, 3), (3,)),
+    "two sums": ("aij,ija->a", (5, 2, 2), (2, 2, 5)),
+    "one term": ("ij,jk->ik", (50, 1), (1, 3)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", [*SMALL_PRODUCTS, *OTHER_PRODUCTS])
+def test_products_of_small_matrices(name, dtype):
+    spec, *shapes = (SMALL_PRODUCTS | OTHER_PRODUCTS)[name]
+    rng = np.random.default_rng(0)
+    x, y = (rng.normal(size=s).astype(dtype) for s in shapes)
+    with jax.enable_x64(True):
+        f = ft.jit(lambda x, y: jnp.einsum(spec, x, y))
+        found = np.asarray(f(x, y))
+        product = "stablehlo.dot_general" in f.lower(x, y).as_text()
+    assert product == (name in OTHER_PRODUCTS)
+    assert found.dtype == dtype
+    wanted = np.einsum(spec, x.astype(np.float64), y.astype(np.float64))
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 if dtype == "float32" else 1e-14)
+
+
+def test_small_products_of_other_numbers_are_products():
+    def text(dtype, **how):
+        x, y = np.ones((50, 3), dtype), np.ones((3, 3), dtype)
+        return ft.jit(lambda x, y: jnp.matmul(x, y, **how)).lower(x, y).as_text()
+
+    assert "stablehlo.dot_general" not in text("float32")
+    assert "stablehlo.dot_general" not in text("float32", precision="highest")
+    assert "stablehlo.dot_general" in text("float16")
+    assert "stablehlo.dot_general" in text("int32")
+    assert "stablehlo.dot_general" in text("complex64")
+    assert "stablehlo.dot_general" in text("float32", preferred_element_type="float64")
+
+
+def test_nan_and_infinity_stay_in_small_products():
+    x = np.ones((5, 3), np.float32)
+    x[1, 2], x[2, 0], x[3, 1] = np.nan, np.inf, -np.inf
+    y = np.array([[1, 0, 2], [1, 1, 0], [0, 1, 1]], np.float32)
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(ft.jit(jnp.matmul)(x, y), np.matmul(x, y))
+
+
+@pytest.mark.parametrize("in_axis", [0, 1])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_a_stack_is_mapped_row_by_row(in_axis, axis):
+    """Where the numbers of one example are stacked, all examples' first numbers come first."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(4, 5, 6)[: 2 + (axis != 0)]).astype("float32")
+
+    def stacked(np_):
+        return lambda x: np_.stack([np_.sin(x[0]), np_.cos(x[1]), x[2]], axis)
+
+    f = ft.vmap(stacked(jnp), in_axis, in_axis)
+    wanted = np.stack([stacked(np)(a) for a in np.moveaxis(x, in_axis, 0)], in_axis)
+    np.testing.assert_allclose(f(x), wanted, rtol=1e-6)
+    (made,) = [e for e in ft.jit(f).program(x).equations if e.primitive.name == "concatenate"]
+    assert made.params["dimension"] == (0 if axis == 0 else made.outputs[0].type.ndim - 1)
+    numpy_grad = jax.grad(lambda x: jax.numpy.sum(jax.vmap(stacked(jax.numpy), in_axis)(x) ** 2))
+    ours = ft.grad(lambda x: jnp.sum(ft.vmap(stacked(jnp), in_axis)(x) ** 2))
+    np.testing.assert_allclose(ours(x), numpy_grad(x), rtol=1e-5, atol=1e-6)
+
+
 CONVOLUTIONS = {  # examples, side, features, kernel, features made, strides, padding, dilation
     "same": (9, 14, 3, (3, 3), 8, (2, 2), "SAME", (1, 1)),
     "uneven": (16, 11, 4, (3, 3), 8, (1, 2), ((0, 2), (1, 0)), (2, 1)),

@@ -3,6 +3,7 @@ XLA cannot compile is compiled plainly."""
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -57,8 +58,8 @@ CHOSEN: dict[str, tuple[Callable[[Any], Any], Any]] = {
     "map": (lambda x: lax.map(lambda v: jnp.exp(v) * x, x), X),
     "a product": (repeated(lambda i, x: jnp.tanh(x @ M)), M),
     "a solution": (repeated(lambda i, x: jnp.linalg.solve(M, x)), X),
-    "a factor": (repeated(lambda i, x: jnp.linalg.cholesky(x @ x.T + M @ M.T)), M),
-    "a determinant": (repeated(lambda i, x: x / (1 + jnp.linalg.det(x))), M),
+    "a factor": (repeated(lambda i, x: jnp.linalg.cholesky(x @ x.T + M @ M.T), 99), M),
+    "a determinant": (repeated(lambda i, x: x / (1 + jnp.linalg.det(x)), 99), M),
     "branches": (repeated(lambda i, x: lax.cond(i < 3, jnp.sin, jnp.cos, x)), X),
     "a place in a large array": (repeated(lambda i, x: x.at[i].set(x[i + 1] + 1)), MANY),
     "draws": (
@@ -122,6 +123,54 @@ def test_loops_inside_of_one_that_is_left():
     text = str(ft.passes.explain(f)(X))
     assert "not one kernel: test_kernels.py" in text
     assert "    one kernel: test_kernels.py" in text
+
+
+def test_a_loop_of_few_steps_that_would_need_another_thread():
+    """A program that does little is run by the thread that calls it, and stays so."""
+    a = np.eye(5, dtype="float32") * 3 + 0.1
+
+    def solved(n: int, x: Any) -> Any:
+        return lax.fori_loop(0, n, lambda i, x: jnp.sin(jnp.linalg.solve(a + i * x, x)), x)
+
+    few, many, larger = (
+        functools.partial(solved, 4),
+        functools.partial(solved, 100),
+        lambda x: solved(4, x) + jnp.sum(x[:, None, None] + np.ones((5, 20, 20), "float32")),
+    )
+    x = np.ones(5, "float32")
+    assert [count_kernels(f, x) for f in (few, many, larger)] == [0, 1, 1]
+    assert_close(ft.jit(few)(x), ft.jit(few, cpu="plain")(x), 1e-5)
+    ((_, obstacle),) = ft.passes.explain(few)(x).loops
+    assert "has few steps for its factorizations, at" in str(obstacle)
+
+
+@pytest.mark.parametrize("turns", [1, 2])
+def test_what_is_known_and_not_finite_stays(turns: int):
+    """Of a loop that is none LLVM knows the operands, and computes exp(NaN) as any number."""
+    x = np.array([-np.inf, -25, -2, -1, -0.0, 0, 9, np.inf, np.nan], "float32")
+
+    def f() -> Any:
+        def step(c: Any, _: Any) -> tuple[Any, None]:
+            return (ft.nn.sigmoid(c[0]), jnp.exp((c[1] - c[1]) / (c[1] - c[1]))), None
+
+        return lax.scan(step, (x, x), None, length=3 * turns, unroll=3)[0]
+
+    ((_, obstacle),) = ft.passes.explain(f)().loops
+    assert count_kernels(f) == turns - 1
+    assert obstacle is None or "scan has one turn, at" in str(obstacle)
+    for a, b in zip(ft.jit(f)(), ft.jit(f, cpu="plain")(), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert np.isnan(ft.jit(f)()[0][-1])
+
+
+def test_explain_says_what_is_plain():
+    plain = ft.jit(simulated, cpu="plain")
+    report = ft.passes.explain(plain)(X)
+    assert all("cpu=" in str(obstacle) for _, obstacle in report.loops)
+    assert 'is left to XLA by cpu="plain", at' in str(report)
+    assert report.options is None
+    report = ft.passes.explain(ft.jit(simulated))(X)
+    assert [obstacle for _, obstacle in report.loops] == [None]
 
 
 def test_plainly():
@@ -256,6 +305,7 @@ def refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Any:
         lambda f, x: ft.jit(f)(x),
         lambda f, x: jax.jit(lambda x: ft.jit(f)(x))(x),
         lambda f, x: ft.jit(f).lower(x).compile()(x),
+        lambda f, x: ft.jit(f).trace(x).lower().compile()(x),
         UNJITTED,
         lambda f, x: ft.checkpoint(f)(x),
         lambda f, x: from_jax(sorted_step(jax.numpy, jax.lax))(x),
