@@ -32,7 +32,7 @@ ROUNDING = 1e-2  # as in training.py
 
 def one_word(fun: Callable[..., Any]) -> Any:
     """`ft.jit` in place of `jax.jit`."""
-    return ft.jit(ft.interop.from_jax(fun))
+    return ft.jit(fun)
 
 
 class Program(NamedTuple):

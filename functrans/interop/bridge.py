@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 from jax._src import dtypes
 from jax._src.ad_util import SymbolicZero, Zero, instantiate
 from jax._src.config import eager_constant_folding
@@ -24,11 +25,12 @@ from jax._src.core import typeof as aval_of
 
 from functrans.interop.jax_trace import Bridge, bridge
 from functrans.interop.jaxprs import walk
+from functrans.ir.types import is_key_dtype
 from functrans.primitives.custom import as_type, custom_jvp_call, custom_vjp_call
 from functrans.primitives.rules import JvpRule, Pullback, VjpRule
-from functrans.trace import Tracer, bind, materialize, on_bridge, state, typeof
+from functrans.trace import Tracer, bind, full, materialize, on_bridge, state, typeof
+from functrans.tracer import CONCRETE, is_active
 from functrans.tracer import aval_of as aval_of_type
-from functrans.tracer import is_active
 from functrans.transforms.jet import Jet
 from functrans.transforms.jvp import Dual
 
@@ -123,6 +125,7 @@ def _apply(self: Bridge, primitive: Any, values: Sequence[Any], params: dict[str
     if not _is_ours(self, values, params):
         return self.parent.process_primitive(primitive, values, params)
     equation = _Equation(primitive, params, values)
+    values = [x if x.__class__ in _OURS else _known(x, self.stages) for x in values]
     if trace_ctx.trace is self.parent:
         outs = walk.results(equation, values)
     else:
@@ -132,6 +135,18 @@ def _apply(self: Bridge, primitive: Any, values: Sequence[Any], params: dict[str
         wanted = [walk.type_of_aval(v.aval) for v in equation.outvars]
         outs = [as_type(y, t) for y, t in zip(outs, wanted, strict=True)]
     return outs if primitive.multiple_results else outs[0]
+
+
+def _known(x: Any, stages: bool) -> Any:
+    """A number as a literal, which the optimiser sees. A jax array is read only where a program is
+    recorded, as JAX reads it there."""
+    kind = x.__class__
+    if kind is CONCRETE:
+        if not stages or x.shape or is_key_dtype(x.dtype):
+            return x
+    elif not isinstance(x, (bool, int, float, complex, np.generic, np.ndarray)) or np.ndim(x):
+        return x
+    return full(np.asarray(x).item(), walk.type_of_aval(aval_of(x)))
 
 
 # --- functions with rules of their own ------------------------------------------------------------

@@ -189,7 +189,7 @@ SPELLINGS: dict[str, Spelling] = {
 
 def optimised(step: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Program, Program]:
     """The program as it was traced, and as it is lowered."""
-    program = ft.make_ir(ft.interop.from_jax(step))(*args)
+    program = ft.make_ir(step)(*args)
     made = ft.passes.optimize(program)
     check(made)
     return program, made
@@ -217,7 +217,7 @@ def test_no_gradient_of_an_example_is_made(name):
 @pytest.mark.parametrize("name", SPELLINGS)
 def test_the_numbers_are_those_of_float64(name):
     step = SPELLINGS[name](jax.grad(loss))
-    made = ft.jit(ft.interop.from_jax(step))(*dense("float32"))
+    made = ft.jit(step)(*dense("float32"))
     with jax.enable_x64(True):
         agree(made, jax.jit(step)(*dense("float64")), 2e-6)
 
@@ -239,7 +239,7 @@ def test_recurrent_network(name):
     assert largest(made) <= 2 * WIDTH * 4 * WIDTH  # all gates' weights in one matrix
     with jax.enable_x64(True):
         expected = jax.jit(step)(*recurrent("float64"))
-    agree(ft.jit(ft.interop.from_jax(step))(*args), expected, 5e-6)
+    agree(ft.jit(step)(*args), expected, 5e-6)
 
 
 @pytest.mark.parametrize("name", SPELLINGS)
@@ -251,7 +251,7 @@ def test_numbers_that_are_none(name, bad):
     if bad == 0.0:
         params = [(jnp.zeros_like(params[0][0]), params[0][1]), params[1]]
     step = SPELLINGS[name](jax.grad(loss))
-    made = ft.jit(ft.interop.from_jax(step))(params, x, y)
+    made = ft.jit(step)(params, x, y)
     peer = jax.jit(step)(params, x, y)
     for a, b in zip(jax.tree.leaves(made), jax.tree.leaves(peer), strict=True):
         np.testing.assert_array_equal(np.isnan(a), np.isnan(b))
@@ -280,7 +280,7 @@ def test_narrow_gradients_with_wide_norms():
     _, made = optimised(step, args)
     assert largest(made) <= WIDTH * WIDTH
     peer = jax.jit(step)(*args)
-    agree(ft.jit(ft.interop.from_jax(step))(*args), peer, 2e-2)
+    agree(ft.jit(step)(*args), peer, 2e-2)
 
 
 def test_library_steps():
@@ -321,7 +321,7 @@ def test_library_steps():
         args = dense("float32")
         _, made = optimised(step, args)
         assert largest(made) <= WIDTH * WIDTH, spelled
-        agree(ft.jit(ft.interop.from_jax(step))(*args), jax.jit(step)(*args), 1e-5)
+        agree(ft.jit(step)(*args), jax.jit(step)(*args), 1e-5)
 
 
 @pytest.mark.parametrize("library", ["flax", "haiku"])
@@ -345,4 +345,4 @@ def test_models_of_libraries(library):
     step = by_factor(NORMS["vdot"])(jax.grad(of_example))
     _, optimal = optimised(step, (params, x, y))
     assert largest(optimal) <= WIDTH * WIDTH
-    agree(ft.jit(ft.interop.from_jax(step))(params, x, y), jax.jit(step)(params, x, y), 1e-5)
+    agree(ft.jit(step)(params, x, y), jax.jit(step)(params, x, y), 1e-5)
