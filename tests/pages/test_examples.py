@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from functools import partial
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
 import functrans as ft
+from functrans.passes.pipeline import optimize
+from tests.support.closeness import assert_close
 
 ROOT = Path(__file__).parents[2]
 
@@ -215,3 +219,34 @@ def test_epsilon_of_known_settings(private):
     older = min(steps * private.renyi(*sampled, a) + np.log(1e5) / (a - 1) for a in range(2, 257))
     assert round(older, 2) == 1.18
     assert 0.75 * older < private.epsilon(*sampled, steps, 1e-5) < older
+
+
+@pytest.fixture
+def example(monkeypatch, request):
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    yield importlib.import_module(request.param)
+    sys.modules.pop(request.param, None)
+
+
+@pytest.mark.parametrize("example", ["private_flax"], indirect=True)
+def test_existing_private_training(example):
+    """A program of JAX's, flax's and optax's: one word changed, and the step is the same."""
+    accuracy, params, batch = example.train(60)
+    assert accuracy > 0.85
+    steps = {}
+    for name, jit in (("ours", ft.jit), ("theirs", jax.jit)):
+        optimizer, step = example.private(jit)
+        steps[name] = step(params, optimizer.init(params), *batch)[0]
+    assert_close(steps["ours"], steps["theirs"], 1e-4)
+    optimizer, step = example.private(lambda step: step)
+    program = ft.make_ir(step)(params, optimizer.init(params), *batch)
+    largest = max(v.type.size for e in optimize(program).equations for v in e.outputs)
+    assert largest < example.BATCH * 512 * 512 / 8  # no gradient of an example is made
+
+
+@pytest.mark.parametrize("example", ["equinox_kernel"], indirect=True)
+def test_existing_kernel(example, capsys):
+    error, apart, _ = example.main(48, steps=150, rounds=1)
+    assert error < 0.2
+    assert apart < 1e-5
+    assert "ft.jit" in capsys.readouterr().out
