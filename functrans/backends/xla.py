@@ -89,8 +89,9 @@ def bind(
     program: Program, operands: Sequence[Any], preparation: Preparation = AS_IT_IS
 ) -> list[Any]:
     """One equation of JAX's, of a program without constants."""
-    if _RULES:
-        importlib.import_module(_RULES.pop())
+    for module in tuple(_RULES):
+        importlib.import_module(module)
+        _RULES.clear()  # only now: another thread must wait until they are there
     operands = auto_insert_reshard(*operands)  # in shard_map: to values that vary over one set
     primitive = _calling_p if calls_of(program).any else _program_p
     with _constant_folding(False):  # which would run a program without operands while it is traced
