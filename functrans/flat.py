@@ -15,7 +15,14 @@ from functrans import tree_checks as tree_checks  # whose errors flattening has 
 from functrans.ir.source import definition, describe, is_users, user_source
 from functrans.tracer import CALLS, typeof
 
-_NEEDS_VALUE = (jax.errors.ConcretizationTypeError, jax.errors.NonConcreteBooleanIndexError)
+_NEEDS_VALUE = {  # JAX's error -> ours
+    jax.errors.TracerBoolConversionError: errors.AbstractBoolError,
+    jax.errors.TracerIntegerConversionError: errors.AbstractIndexError,
+    jax.errors.TracerArrayConversionError: errors.AbstractArrayError,
+    jax.errors.ConcretizationTypeError: errors.AbstractValueError,
+    jax.errors.NonConcreteBooleanIndexError: errors.NonConcreteMask,
+}
+_NEED_VALUES = tuple(_NEEDS_VALUE)
 
 
 class FlatFunction:
@@ -41,7 +48,7 @@ class FlatFunction:
         """What the function returns."""
         try:
             return self.fun(*args, **kwargs)
-        except _NEEDS_VALUE as error:
+        except _NEED_VALUES as error:
             if isinstance(error, errors.FunctransError):
                 raise
             raise _needs_value(error) from error
@@ -54,9 +61,9 @@ def _needs_value(error: Exception) -> Exception:
         if is_users(tb.tb_frame.f_code):
             source = tb.tb_frame.f_code, tb.tb_lasti
         tb = tb.tb_next
-    index = isinstance(error, jax.errors.NonConcreteBooleanIndexError)
-    return (errors.NonConcreteMask if index else errors.AbstractValueError)(
-        "a function of JAX needs the value of a traced array, of which only the type is known, at\n"
+    kind = next(ours for theirs, ours in _NEEDS_VALUE.items() if isinstance(error, theirs))
+    return kind(
+        "a value is needed that JAX knows only the type of while it traces, at\n"
         f"    {describe(source)}\n"
         f"JAX says: {str(error).partition(chr(10))[0]}\n"
         "Mark the argument that it comes from static (static_argnums), or use a function whose "

@@ -70,7 +70,8 @@ def run_in_jax(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> A
     numbers = tuple([_number(x) if x.__class__ is Literal else None for x in args])
     held = programs_among(params)
     cache = held[0].cache if held else _PROGRAMS
-    key = ("alone", primitive, types, numbers, *params.items())
+    source = user_source()
+    key = ("alone", primitive, types, numbers, source, *params.items())
     program = cache.get(key)
     if program is None:
         if len(_PROGRAMS) > 20_000:
@@ -79,7 +80,7 @@ def run_in_jax(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> A
         rest = iter(inputs)
         operands = tuple([x if x.__class__ is Literal else next(rest) for x in args])
         outputs = tuple([Var(t) for t in out_types(primitive, types, params)])
-        equation = Equation(primitive, operands, outputs, params, user_source())
+        equation = Equation(primitive, operands, outputs, params, source)
         program = cache[key] = Program(inputs, [equation], outputs, name=primitive.name)
     outs = xla.run_program(program, [x for x in args if x.__class__ is not Literal])
     return outs if primitive.multiple else outs[0]

@@ -314,5 +314,5 @@ _PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 # ones once the axis is mapped. And what has no right answer: draws from a state nobody can set.
 NOT_RUN = frozenset((
     "all_gather", "all_to_all", "axis_index", "pmax", "pmin", "ppermute", "psum", "psum_scatter",
-    "rng_uniform", "one_kernel",
+    "rng_uniform", "one_kernel", "jax_call",
 ))  # fmt: skip
