@@ -229,6 +229,7 @@ def _called(
 ) -> list[Any]:
     """Our call of a function with a rule. JAX asks later for the structure of the result, of the
     function or of its rule, whichever ran: only one may have."""
+    values = [x if x.__class__ in _OURS else _known(x, bridge.stages) for x in values]
     with set_current_trace(bridge):
         outs = bind(primitive, values, {"program": lambda *xs: _again(fun, xs), "rule": made})
     if any(map(_is_full, fun.stores)):

@@ -267,8 +267,10 @@ def test_the_table_is_long_enough():
     assert len([r for g in GROUPS if g[0].name not in HEAVY for r in g]) >= 120
 
 
+@pytest.mark.parametrize("how", ["called", pytest.param("imported", marks=pytest.mark.sweep)])
 @pytest.mark.parametrize("rows", params())
-def test_imported_functions_are_the_originals(rows):
+def test_functions_are_the_originals(rows, how):
+    """As they are, inside ours; and as `from_jax` makes one program of each."""
     originals = [r.function for r in rows]
-    imported = [from_jax(f) for f in originals]
-    assert_alike(everything(rows, imported, ft), everything(rows, originals, jax))
+    functions = [from_jax(f) for f in originals] if how == "imported" else originals
+    assert_alike(everything(rows, functions, ft), everything(rows, originals, jax))
