@@ -12,6 +12,7 @@ written, and JAX's own transformations stand above the bridge and call it.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -112,34 +113,48 @@ def _names_an_axis(params: dict[str, Any]) -> bool:
     return any([name in asked for name, _ in state.axes])
 
 
+def _at_home(process: Callable[..., Any]) -> Callable[..., Any]:
+    """What a bridge does, done where its own traces stand: they may be below others."""
+
+    @functools.wraps(process)
+    def done(self: Bridge, *args: Any, **kwargs: Any) -> Any:
+        if bridge() is self:
+            return process(self, *args, **kwargs)
+        with on_bridge(self):
+            return process(self, *args, **kwargs)
+
+    return done
+
+
+@_at_home
 def _process_primitive(
     self: Bridge, primitive: Any, values: Sequence[Any], params: dict[str, Any], /
 ) -> Any:
-    if bridge() is not self:
-        with on_bridge(self):
-            return _apply(self, primitive, values, params)
-    return _apply(self, primitive, values, params)
+    if not _is_ours(self, values, params):
+        return self.parent.process_primitive(primitive, values, params)
+    if trace_ctx.trace is self.parent:
+        return _apply(self, primitive, values, params)
+    with set_current_trace(self.parent):
+        return _apply(self, primitive, values, params)
 
 
 def _apply(self: Bridge, primitive: Any, values: Sequence[Any], params: dict[str, Any]) -> Any:
-    if not _is_ours(self, values, params):
-        return self.parent.process_primitive(primitive, values, params)
+    """The results of our operations for a primitive, of the types that JAX's would have."""
     equation = _Equation(primitive, params, values)
-    values = [x if x.__class__ in _OURS else _known(x, self.stages) for x in values]
-    if trace_ctx.trace is self.parent:
-        outs = walk.results(equation, values)
-    else:
-        with set_current_trace(self.parent):
-            outs = walk.results(equation, values)
+    outs = walk.results(equation, _literals(values, self.stages))
     if not (equation.is_strong() and all([not typeof(y).weak_type for y in outs])):
         wanted = [walk.type_of_aval(v.aval) for v in equation.outvars]
         outs = [as_type(y, t) for y, t in zip(outs, wanted, strict=True)]
     return outs if primitive.multiple_results else outs[0]
 
 
+def _literals(values: Sequence[Any], stages: bool) -> list[Any]:
+    """Values with numbers as literals, which the optimiser sees."""
+    return [x if x.__class__ in _OURS else _known(x, stages) for x in values]
+
+
 def _known(x: Any, stages: bool) -> Any:
-    """A number as a literal, which the optimiser sees. A jax array is read only where a program is
-    recorded, as JAX reads it there."""
+    """A jax array is read only where a program is recorded, as JAX reads it there."""
     kind = x.__class__
     if kind is CONCRETE:
         if not stages or x.shape or is_key_dtype(x.dtype):
@@ -152,6 +167,7 @@ def _known(x: Any, stages: bool) -> Any:
 # --- functions with rules of their own ------------------------------------------------------------
 
 
+@_at_home
 def _process_custom_jvp_call(
     self: Bridge, primitive: Any, fun: Any, jvp: Any, values: Sequence[Any], /,
     *, symbolic_zeros: bool,
@@ -172,6 +188,7 @@ def _process_custom_jvp_call(
     return _called(self, custom_jvp_call, fun, jvp, values, JvpRule(pushed, name))
 
 
+@_at_home
 def _process_custom_vjp_call(
     self: Bridge, primitive: Any, fun: Any, fwd: Any, bwd: Any, values: Sequence[Any], /,
     *, out_trees: Callable[[], Any], symbolic_zeros: bool,
@@ -204,6 +221,7 @@ def _process_custom_vjp_call(
     return _called(self, custom_vjp_call, fun, fwd, values, VjpRule(forward, name))
 
 
+@_at_home
 def _process_shard_map(
     self: Bridge, primitive: Any, fun: Any, values: Sequence[Any], /, **params: Any
 ) -> Any:
@@ -218,9 +236,10 @@ def _process_shard_map(
         return list(made[-1])
 
     avals = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in map(aval_of, values)]
-    with eager_constant_folding(False):
+    with set_current_trace(self), eager_constant_folding(False):
         closed = jax.make_jaxpr(whole, axis_env=list(state.axes))(*avals)
-    outs = walk.run(closed.jaxpr, walk.constants_of(closed), values)
+    with set_current_trace(self.parent):
+        outs = walk.run(closed.jaxpr, walk.constants_of(closed), values)
     return made[-1].update(outs)
 
 
@@ -229,8 +248,8 @@ def _called(
 ) -> list[Any]:
     """Our call of a function with a rule. JAX asks later for the structure of the result, of the
     function or of its rule, whichever ran: only one may have."""
-    values = [x if x.__class__ in _OURS else _known(x, bridge.stages) for x in values]
     with set_current_trace(bridge):
+        values = _literals(values, bridge.stages)
         outs = bind(primitive, values, {"program": lambda *xs: _again(fun, xs), "rule": made})
     if any(map(_is_full, fun.stores)):
         _forget(rule)
