@@ -127,7 +127,7 @@ def jit(
     @functools.wraps(fun)
     def run(*args: Any, **kwargs: Any) -> Any:
         try:
-            if state.trace is not None or state.no_jit:
+            if (state.innermost is not None and state.trace is not None) or state.no_jit:
                 return nested(args, kwargs)
             try:
                 return compiled.run(*args, **kwargs)
