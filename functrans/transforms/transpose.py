@@ -150,14 +150,14 @@ def _backward_group(group: list[Equation], held: dict[Any, Any]) -> None:
                     i = number[v] = len(number)
                     key.append(v.type)
                 key.append(i)
-            elif v.__class__ is Literal:
+            elif _is_written(v):
                 key += (v.value.__class__, str(v.value), v.type)
             else:
                 key.append(typeof(v))
                 values.append(v)
     for v in number:
         ct = held.get(v)
-        if ct.__class__ is Literal:
+        if _is_written(ct):
             key += (ct.value.__class__, str(ct.value), ct.type)
         else:
             key.append(None if ct is None else typeof(ct))
@@ -177,20 +177,30 @@ def _backward_group(group: list[Equation], held: dict[Any, Any]) -> None:
     held.update([(names[i], ct) for i, ct in zip(places, cts, strict=True)])
 
 
+def _is_written(x: Any) -> bool:
+    """Is it a number that stands in the program? Others are operands: of a number that changes from
+    call to call nothing is to be compiled anew."""
+    return x.__class__ is Literal and x.value in (0, 1, -1)
+
+
+def _is_residual(x: Any) -> bool:
+    return x.__class__ is not Var and not _is_written(x)
+
+
 def _group_program(
     group: list[Equation], number: dict[Any, int], held: dict[Any, Any]
 ) -> tuple[Program, list[int]]:
     """Residuals, cotangents that are there -> cotangents after the group; and which these are."""
-    known = [v for e in group for v in e.inputs if v.__class__ not in (Var, Literal)]
-    given = [v for v in number if held.get(v) is not None and held[v].__class__ is not Literal]
+    known = [v for e in group for v in e.inputs if _is_residual(v)]
+    given = [v for v in number if held.get(v) is not None and not _is_written(held[v])]
     places: list[int] = []
 
     def run(*values: Any) -> list[Any]:
         residuals = iter(values[: len(known)])
-        now = {v: held[v] for v in number if held.get(v).__class__ is Literal}
+        now = {v: held[v] for v in number if _is_written(held.get(v))}
         now.update(zip(given, values[len(known) :], strict=True))
         for e in group:
-            inputs = [v if v.__class__ in (Var, Literal) else next(residuals) for v in e.inputs]
+            inputs = [next(residuals) if _is_residual(v) else v for v in e.inputs]
             named = Equation(e.primitive, tuple(inputs), e.outputs, e.params, e.source, e.origin)
             _backward_one(named, now)
         places.extend([i for v, i in number.items() if now.get(v) is not None])
