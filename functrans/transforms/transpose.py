@@ -156,7 +156,7 @@ def _backward_group(group: list[Equation], held: dict[Any, Any]) -> None:
                 key.append(typeof(v))
                 values.append(v)
     for v in number:
-        ct = held.get(v)
+        ct: Any = held.get(v)
         if _is_written(ct):
             key += (ct.value.__class__, str(ct.value), ct.type)
         else:
