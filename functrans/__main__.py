@@ -1,11 +1,20 @@
-"""`python -m functrans`: is everything here, and does it compute what it should?"""
+"""`python -m functrans`: is everything here, and does it compute what it should? `python -m
+functrans run SCRIPT` runs a JAX script with `jax.jit` taken over."""
 
 import argparse
+import importlib
 import sys
 
-from functrans.inspect.doctor import doctor
+from functrans.interop.scripts import run
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["run"]:
+        run(sys.argv[2:])  # before JAX is imported: the script says how
+        sys.exit()
     about = "Say what is installed, and compare every operation with the reference on each device."
-    argparse.ArgumentParser(prog="python -m functrans", description=about).parse_args()
+    parser = argparse.ArgumentParser(prog="python -m functrans", description=about)
+    told = "doctor, also if nothing is said; run --help tells of the other"
+    parser.add_argument("command", nargs="?", choices=("doctor", "run"), help=told)
+    parser.parse_args()
+    doctor = importlib.import_module("functrans.inspect.doctor").doctor
     sys.exit(0 if doctor() else 1)

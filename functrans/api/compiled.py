@@ -60,7 +60,9 @@ class Jitted(functools.partial):  # type: ignore[type-arg]
     attributes of a function, which `functools.wraps` and JAX's would give to what is made of it;
     to call it costs hardly more than a function."""
 
-    __slots__ = ("clear_cache", "eval_shape", "jitted_function", "lower", "program", "trace")
+    __slots__ = (
+        "cache_size", "clear_cache", "eval_shape", "jitted_function", "lower", "program", "trace",
+    )  # fmt: skip
 
     jitted_function: Any
 
@@ -153,3 +155,7 @@ class Compiled:
         """As `jax.jit`'s."""
         for made in self._all.values():
             made.clear_cache()
+
+    def cache_size(self) -> int:
+        """How many signatures are compiled."""
+        return sum([made._cache_size() for made in self._all.values()])

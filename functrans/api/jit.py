@@ -170,7 +170,7 @@ def jit(
 
     call = Jitted(run, fun)
     call.lower, call.trace, call.eval_shape = map(told, ("lower", "trace", "eval_shape"))
-    call.program, call.clear_cache = program, clear_cache
+    call.program, call.clear_cache, call.cache_size = program, clear_cache, compiled.cache_size
     _HOW[call] = How(statics, chain, plain)
     if plain:
         kernels.compiled_plainly(call)

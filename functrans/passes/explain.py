@@ -18,7 +18,7 @@ from functrans.ir.program import Equation, Program
 from functrans.ir.source import describe, line_of, text_of, user_source
 from functrans.ir.tracebacks import boundary
 from functrans.passes import kernels
-from functrans.passes.pipeline import DEFAULT, Choice, chosen
+from functrans.passes.pipeline import DEFAULT, Choice, Pass, chosen
 from functrans.passes.rewrite import REWRITES, Rewrite, children_first
 from functrans.passes.wanted_options import wanted
 from functrans.primitives.call import jit
@@ -64,8 +64,8 @@ class Report:
         total = Step("together", measured(self.before), measured(self.after), ())
         for step in (*self.steps, total):
             (n, *costs), (m, *later) = step.before, step.after
-            shown = [_change(short(a), short(b)) for a, b in zip(costs, later, strict=True)]
-            rows.append((step.name, _change(str(n), str(m)), *shown))
+            shown = [change(short(a), short(b)) for a, b in zip(costs, later, strict=True)]
+            rows.append((step.name, change(str(n), str(m)), *shown))
         widths = [max([len(row[i]) for row in rows]) for i in range(4)]
         lines = ["  ".join([c.ljust(n) for c, n in zip(row, widths, strict=True)]) for row in rows]
         text = [lines[0], *lines[-1:]]
@@ -121,15 +121,20 @@ def explain(fun: Callable[..., Any], passes: Choice = DEFAULT) -> Callable[..., 
     def explained(*args: Any, **kwargs: Any) -> Report:
         leaves, in_tree = tree.flatten((args, kwargs))
         flat = FlatFunction(fun, in_tree)
-        program = first = stage(flat, [typeof(x) for x in leaves], function_name(fun))
-        steps = []
-        for one in run:
-            made = one.run(program)
-            steps.append(Step(one.name, measured(program), measured(made), _new(program, made)))
-            program = made
-        return Report(steps, first, kernels.plain(program) if plain else program)
+        program = stage(flat, [typeof(x) for x in leaves], function_name(fun))
+        return reported(program, run, plain)
 
     return explained
+
+
+def reported(program: Program, passes: Sequence[Pass], plain: bool = False) -> Report:
+    """What the passes do to a program; plain: loops are left to XLA then."""
+    first, steps = program, []
+    for one in passes:
+        made = one.run(program)
+        steps.append(Step(one.name, measured(program), measured(made), _new(program, made)))
+        program = made
+    return Report(steps, first, kernels.plain(program) if plain else program)
 
 
 def measured(program: Program) -> Size:
@@ -149,7 +154,8 @@ def _new(before: Program, after: Program) -> list[Rewrite]:
 # --- text -----------------------------------------------------------------------------------------
 
 
-def _change(before: str, after: str) -> str:
+def change(before: str, after: str) -> str:
+    """`12 -> 7`, or `12` if it is the same."""
     return before if before == after else f"{before} -> {after}"
 
 

@@ -1,0 +1,123 @@
+"""`python -m functrans run`: a script or module as Python runs it, with `jax.jit` taken over.
+
+In: the words after `run`. What the script sees is what it would see without us: `sys.argv`,
+`__name__`, `sys.path[0]`, its own tracebacks and exit code; and JAX is imported by the script
+itself, so that what it says to JAX in the environment before that counts. At the end the report of
+`take_over` goes to standard error, if there is anything to say.
+"""
+
+from __future__ import annotations
+
+import argparse
+import builtins
+import importlib
+import os
+import runpy
+import sys
+from collections.abc import Callable, Sequence
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.util import find_spec
+from types import CodeType, ModuleType, TracebackType
+from typing import Any
+
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
+def run(words: Sequence[str]) -> None:
+    """Run what the words after `python -m functrans run` say."""
+    about = "Run an unchanged JAX script with the outermost jax.jit meaning ft.jit."
+    parser = argparse.ArgumentParser(
+        prog="python -m functrans run", description=about,
+        epilog="FUNCTRANS_TAKE_OVER=0 in the environment runs it with JAX alone.",
+        usage="%(prog)s [-h] [--explain] (SCRIPT | -m MODULE) [ARGUMENTS ...]",
+    )  # fmt: skip
+    explained = "tell at the end what became of each function"
+    parser.add_argument("--explain", action="store_true", help=explained)
+    parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="a module's name")
+    parser.add_argument("script", nargs="?", help="a file")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="what the script is given")
+    given = parser.parse_args(words)
+    if not given.module and given.script is None:
+        parser.error("give a script, or -m and a module")
+    if given.script is not None and not os.path.exists(given.script):
+        parser.error(f"can't open file {given.script!r}")
+    _when_jax_is_there(lambda: _take_over(given.explain))
+    try:
+        if given.module:
+            sys.argv[:] = given.module
+            runpy.run_module(given.module[0], run_name="__main__", alter_sys=True)
+        else:
+            sys.argv[:] = [given.script, *given.arguments]
+            _run_script(given.script)
+    except BaseException:
+        sys.excepthook = _without_ours(sys.excepthook)
+        raise
+
+
+def _run_script(path: str) -> None:
+    if not sys.flags.safe_path:
+        sys.path[0] = os.path.dirname(os.path.realpath(path))
+    if os.path.isdir(path):
+        runpy.run_path(path, run_name="__main__")
+        return
+    main = ModuleType("__main__")
+    main.__file__ = os.path.abspath(path)
+    main.__loader__ = _Script("__main__", main.__file__)
+    main.__dict__.update(__builtins__=builtins, __annotations__={}, __cached__=None)
+    sys.modules["__main__"] = main
+    main.__loader__.exec_module(main)
+
+
+class _Script(SourceFileLoader):
+    """Loads a script, of which nothing is kept beside it."""
+
+    def get_code(self, _name: str) -> CodeType:
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
+def _take_over(explain: bool) -> None:
+    importlib.import_module("functrans.interop.taking_over").take_over(explain=explain)
+
+
+def _when_jax_is_there(act: Callable[[], None]) -> None:
+    """Do it as soon as the program has imported JAX."""
+    if os.environ.get("FUNCTRANS_TAKE_OVER") == "0":
+        return
+    if "jax" in sys.modules:
+        act()
+    else:
+        sys.meta_path.insert(0, _AfterJax(act))
+
+
+class _AfterJax:
+    """Finds JAX, once, as Python does, and acts when it is loaded."""
+
+    def __init__(self, act: Callable[[], None]):
+        self._act = act
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if name != "jax":
+            return None
+        sys.meta_path.remove(self)  # type: ignore[arg-type]
+        spec = find_spec(name)
+        loader: Any = spec and spec.loader
+        if loader is not None:
+            load = loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                load(module)
+                self._act()
+
+            loader.exec_module = exec_module
+        return spec
+
+
+def _without_ours(show: Callable[..., None]) -> Callable[..., None]:
+    """What shows an error that ends the program, without the frames around it."""
+
+    def shown(kind: Any, error: BaseException, tb: TracebackType | None) -> None:
+        while tb is not None and tb.tb_frame.f_code.co_filename.startswith((_OURS, "<frozen ")):
+            tb = tb.tb_next
+        show(kind, error.with_traceback(tb), tb)
+
+    return shown

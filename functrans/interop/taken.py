@@ -1,0 +1,147 @@
+"""What became of the functions that a program jitted while `jax.jit` was taken over.
+
+In: functions, errors. Out: for each a record: its name, its place in the program, why it is JAX's
+or what the passes did to it; and its text.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import site
+import sys
+import sysconfig
+import weakref
+from collections import Counter
+from types import CodeType, FrameType, FunctionType, MethodType
+from typing import Any
+
+from functrans.flat import function_name
+from functrans.ir.source import is_users, line_of, text_of
+from functrans.passes.explain import Report, change, measured, short
+
+_INSTALLED = tuple([
+    os.path.join(path, "")
+    for path in {
+        *[sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")],
+        *site.getsitepackages(), site.getusersitepackages(),
+    }
+])  # fmt: skip
+_WIDTH = 200  # of a reason
+
+
+class Function:
+    """A function of the program, or all those that were made at one place and have one name.
+
+    place   : the user's line
+    called  : was it called, or lowered, where nothing was traced?
+    refused : why it is JAX's; "" if it is ours
+    reports : of each program what the passes did, if that was asked for
+    """
+
+    def __init__(self, name: str, place: str):
+        self.name = name
+        self.place = place
+        self.called = False
+        self.refused = ""
+        self.reports: list[Report] = []
+        self._refused: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def refuse(self, why: str, fun: Any) -> None:
+        """It is JAX's, and so is what is jitted of the same function again."""
+        self.refused = self.refused or why
+        if fun.__class__ is FunctionType:
+            self._refused.add(fun)
+
+    def refusal_of(self, fun: Any) -> str:
+        """Why a function was refused before, or ""."""
+        return self.refused if fun.__class__ is FunctionType and fun in self._refused else ""
+
+    def text(self, explain: bool) -> str:
+        """Some lines of a report."""
+        lines = [f"    {self.name}, {self.place}"]
+        if self.refused:
+            lines.append(f"        as JAX runs it: {self.refused}")
+        elif explain:
+            lines.append("        taken over")
+        for report, n in _counted(self.reports).items():
+            lines += [f"        {line}" for line in report.split("\n")]
+            lines[-1] += f" ({n} times)" if n > 1 else ""
+        return "\n".join(lines)
+
+
+def _counted(reports: list[Report]) -> Counter[str]:
+    return Counter(map(_told, reports))
+
+
+def _told(report: Report) -> str:
+    """A report in short: the sizes, and how often there was which rewrite."""
+    (n, *costs), (m, *later) = measured(report.before), measured(report.after)
+    flops, moved = [change(short(a), short(b)) for a, b in zip(costs, later, strict=True)]
+    lines = [f"equations {change(str(n), str(m))}, FLOPs {flops}, bytes {moved}"]
+    for step in report.steps:
+        found = Counter([what for what, _ in step.rewrites]).most_common()
+        if found:
+            lines.append(f"    {step.name}: " + ", ".join([f"{n} x {what}" for what, n in found]))
+    return "\n".join(lines)
+
+
+def record_of(fun: Any) -> tuple[str, str]:
+    """The name of a function that is being jitted, and its place: where the program defines it, or
+    else the innermost line of the program's that brought it there."""
+    code = _code_of(fun)
+    if code is None or not is_own(code):
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and not is_own(frame.f_code):
+            frame = frame.f_back
+        if frame is not None:
+            return function_name(fun), _shown(frame.f_code, frame.f_lineno)
+    if code is None:
+        return function_name(fun), "<unknown>"
+    return function_name(fun), _shown(code, code.co_firstlineno)
+
+
+def why(error: Exception) -> str:
+    """An error in one line, with the last line of the program's that it came from."""
+    said = (str(error).strip().split("\n")[0])[:_WIDTH].rstrip(".,: ").removesuffix(", at")
+    text = f"{type(error).__name__}: {said}"
+    tb, last = error.__traceback__, None
+    while tb is not None:
+        if is_own(tb.tb_frame.f_code):
+            last = tb
+        tb = tb.tb_next
+    if last is None:
+        return text
+    source = last.tb_frame.f_code, last.tb_lasti
+    return f"{text}, at {_shown(source[0], line_of(source))}  {text_of(source)}"
+
+
+def is_own(code: CodeType) -> bool:
+    """Does it stand in the program itself, in no library?"""
+    return _is_own_file(code.co_filename)
+
+
+@functools.cache
+def _is_own_file(name: str) -> bool:
+    return is_users(compile("", name, "exec")) and not name.startswith((*_INSTALLED, "<frozen "))
+
+
+def _shown(code: CodeType, line: int) -> str:
+    name = code.co_filename
+    near = os.path.relpath(name) if os.path.isabs(name) else name
+    return f"{name if near.startswith('..') else near}:{line}"
+
+
+def _code_of(fun: Any) -> CodeType | None:
+    """The code that a callable runs, if it is Python's."""
+    while True:
+        if isinstance(fun, functools.partial):
+            fun = fun.func
+        elif isinstance(fun, MethodType):
+            fun = fun.__func__
+        elif isinstance(getattr(fun, "__wrapped__", None), FunctionType):
+            fun = fun.__wrapped__
+        else:
+            break
+    code = getattr(fun, "__code__", None) or getattr(type(fun).__call__, "__code__", None)
+    return code if isinstance(code, CodeType) else None
