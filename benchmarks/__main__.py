@@ -2,7 +2,7 @@
 
 Every row alternates the two in one process; a ratio below 1 means functrans takes less time.
 `loops`, `training`, `options` and `existing` are tables of their own: `small_loops`, `training`,
-`options`, `existing`.
+`options`, `existing`. `namespace` counts the public names of JAX that are here.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ import argparse
 import importlib
 import json
 import platform
+import runpy
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -41,6 +43,7 @@ from benchmarks.models import (
 from benchmarks.optimiser import optimiser_algebra, optimiser_controls, optimiser_private
 from benchmarks.timing import Row, clear, pair, table
 
+NAMESPACE = Path(__file__).parents[1] / "docs" / "make_namespace.py"
 TOKENS = jnp.asarray(np.random.default_rng(1).integers(0, 64, (8, 33)), "int32")
 
 
@@ -308,6 +311,8 @@ def main() -> None:
         "python": platform.python_version(),
         "device": f"{device.platform} {device.device_kind}",
     }
+    if word == "namespace":
+        sys.exit(names())
     tables: dict[str, Callable[[], Sequence[Any]]] = {
         "loops": lambda: small_loops.run(given.rows, given.x64, given.repeats),
         "training": lambda: training.run(given.rows, given.repeats),
@@ -328,6 +333,13 @@ def main() -> None:
 def existing() -> Any:
     """The table of existing JAX code; flax, haiku, optax and diffrax are loaded for it alone."""
     return importlib.import_module("benchmarks.existing")
+
+
+def names() -> bool:
+    """Print how many of the public names of JAX are here; are some lacking?"""
+    lines, all_there = runpy.run_path(str(NAMESPACE))["coverage"]()
+    print("\n".join(["| module | names here |", "|---|---|", *lines]))
+    return not all_there
 
 
 def groups(word: str, about: dict[str, str]) -> list[Row]:

@@ -1,36 +1,52 @@
-"""`python docs/make_namespace.py` writes docs/namespace.md: for every public name of JAX's
-libraries, whether functrans has it written natively, by JAX's program, as
-JAX's own object, or not.
+"""`python docs/make_namespace.py` writes docs/namespace.md: for every public name of JAX's modules
+that functrans has a module for, whether it is written natively, by JAX's program, or JAX's own
+object; and which modules are JAX's own. `python -m benchmarks namespace` counts all names.
 
-tests/test_namespace_table.py holds that none is absent, and that the file is up to date.
+tests/pages/test_namespace_table.py holds that none is absent, and that the file is up to date.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
+import pkgutil
 import textwrap
+import warnings
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import jax
+
 PAGE = Path(__file__).parent / "namespace.md"
+NOT_IMPORTED = ("collect_profile", "cloud_tpu_init", "tools")  # scripts
 
-_DISTRIBUTIONS = """
-bernoulli beta betabinom binom cauchy chi2 dirichlet expon gamma gennorm geom gumbel_l gumbel_r
-laplace logistic multinomial multivariate_normal nbinom norm pareto poisson t truncnorm uniform
-vonmises wrapcauchy
-"""
-NAMESPACES = [
-    "numpy", "numpy.linalg", "numpy.fft", "lax", "lax.linalg", "nn", "nn.initializers", "random",
-    "image", "ops", "tree", "tree_util", "dtypes", "scipy.cluster.vq", "scipy.fft",
-    "scipy.integrate", "scipy.interpolate", "scipy.linalg", "scipy.ndimage", "scipy.optimize",
-    "scipy.signal", "scipy.sparse.linalg", "scipy.spatial.transform", "scipy.special",
-    "scipy.stats", *[f"scipy.stats.{name}" for name in _DISTRIBUTIONS.split()],
-]  # fmt: skip
-
-# JAX's primitives (`lax.add_p`) are objects of its own interpreters; ours are in `ft.primitives`.
+# JAX's primitives (`lax.add_p`) are JAX's own, and not listed; ours are in `ft.primitives`.
 KINDS = ("native", "imported", "JAX's own", "absent")
+
+
+def spaces(package: ModuleType = jax) -> Iterator[str]:
+    """The public modules of JAX, without `jax.`, "" for itself; whether they can be loaded or not.
+    Those of which we have none are not looked into."""
+    yield package.__name__[4:]
+    for found in sorted(pkgutil.iter_modules(package.__path__, package.__name__ + ".")):
+        name = found.name[4:]
+        if name.rpartition(".")[2].startswith("_") or name in NOT_IMPORTED:
+            continue
+        if found.ispkg and ours(name) is not None:
+            yield from spaces(importlib.import_module(found.name))
+        else:
+            yield name
+
+
+def ours(space: str) -> ModuleType | None:
+    """Our own module of that name."""
+    try:
+        module = importlib.import_module(f"functrans.{space}".rstrip("."))
+    except ImportError:
+        return None
+    return module if module.__name__.startswith("functrans") else None
 
 
 def public(theirs: ModuleType) -> list[str]:
@@ -42,15 +58,6 @@ def public(theirs: ModuleType) -> list[str]:
         and not name.endswith("_p")
         and not inspect.ismodule(getattr(theirs, name))
     ]
-
-
-def modules(namespace: str) -> tuple[ModuleType, ModuleType | None]:
-    """JAX's and ours, which may be lacking."""
-    theirs = importlib.import_module(f"jax.{namespace}")
-    try:
-        return theirs, importlib.import_module(f"functrans.{namespace}")
-    except ModuleNotFoundError:
-        return theirs, None
 
 
 def kind_of(theirs: Any, ours: Any) -> str:
@@ -66,18 +73,50 @@ def kind_of(theirs: Any, ours: Any) -> str:
 
 
 def survey() -> dict[str, dict[str, list[str]]]:
-    """namespace -> kind -> names."""
+    """The names of the modules that we have: module -> kind -> names."""
     found = {}
-    for namespace in NAMESPACES:
-        theirs, ours = modules(namespace)
+    for space in spaces():
+        module = ours(space)
+        if module is None:
+            continue
+        theirs = importlib.import_module(f"jax.{space}".rstrip("."))
         kinds: dict[str, list[str]] = {kind: [] for kind in KINDS}
         for name in public(theirs):
-            if ours is None or not hasattr(ours, name):
+            if not hasattr(module, name):
                 kinds["absent"].append(name)
             else:
-                kinds[kind_of(getattr(theirs, name), getattr(ours, name))].append(name)
-        found[namespace] = kinds
+                kinds[kind_of(getattr(theirs, name), getattr(module, name))].append(name)
+        found[space] = kinds
     return found
+
+
+def covered(space: str) -> tuple[int, list[str]]:
+    """How many public names a module of JAX has, modules and primitives too, and those we lack."""
+    theirs = importlib.import_module(f"jax.{space}".rstrip("."))
+    module = importlib.import_module(f"functrans.{space}".rstrip("."))
+    names = [name for name in dir(theirs) if not name.startswith("_")]
+    return len(names), [name for name in names if not hasattr(module, name)]
+
+
+def coverage() -> tuple[list[str], bool]:
+    """Lines that say how many of the names of JAX's modules can be had here; are all?"""
+    warnings.simplefilter("ignore")
+    lines, total, lacking = [], 0, 0
+    for space in spaces():
+        name = f"jax.{space}".rstrip(".")
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            lines.append(f"| `{name}` | JAX cannot load it here: {str(error)[:60]} |")
+            continue
+        n, absent = covered(space)
+        if n == 0:
+            continue
+        total, lacking = total + n, lacking + len(absent)
+        said = f"{(n - len(absent)) / n:.1%} of {n}" + "; absent: " * bool(absent)
+        lines.append(f"| `{name}` | {said}{' '.join(absent)} |")
+    part = (total - lacking) / total
+    return [*lines, f"| all | {part:.1%} of {total} |"], lacking == 0
 
 
 def page(found: dict[str, dict[str, list[str]]]) -> str:
@@ -85,30 +124,35 @@ def page(found: dict[str, dict[str, list[str]]]) -> str:
     lines = [
         "# Native or imported",
         "",
-        *textwrap.wrap(
+        *_wrapped(
             "Made by `python docs/make_namespace.py`. For every public name of JAX's libraries: "
             "*native* functions are written over functrans' operations; *imported* ones run JAX's "
             "own program, translated once for each signature (`ft.interop.from_jax`); *JAX's own* "
-            "are the same object (constants, classes, functions of files and of no arrays); "
+            "are the same object, whose operations are ours where our values meet them; "
             "*absent* ones we lack. JAX's primitives (`lax.add_p`) are not counted: ours stand in "
-            "`functrans.primitives`.",
-            100,
+            "`functrans.primitives`, theirs are there too."
         ),
         "",
         f"| namespace | {' | '.join(KINDS)} |",
         "|---|---:|---:|---:|---:|",
     ]
-    for namespace, kinds in found.items():
-        lines.append(f"| `{namespace}` | {' | '.join(str(len(kinds[k])) for k in KINDS)} |")
+    for space, kinds in found.items():
+        counts = " | ".join(str(len(kinds[k])) for k in KINDS)
+        lines.append(f"| `{space or 'functrans'}` | {counts} |")
     total = [str(sum(len(kinds[k]) for kinds in found.values())) for k in KINDS]
     lines.append(f"| all | {' | '.join(total)} |")
-    for namespace, kinds in found.items():
-        lines += ["", f"## {namespace}"]
+    whole = [f"`{space}`" for space in spaces() if space not in found]
+    lines += ["", *_wrapped(f"Whole modules that are JAX's own, with theirs: {' '.join(whole)}.")]
+    for space, kinds in found.items():
+        lines += ["", f"## {space or 'functrans'}"]
         for kind in KINDS:
             if kinds[kind]:
-                names = " ".join(kinds[kind])
-                lines += ["", *textwrap.wrap(f"{kind}: {names}", 100, break_on_hyphens=False)]
+                lines += ["", *_wrapped(f"{kind}: {' '.join(kinds[kind])}")]
     return "\n".join(lines) + "\n"
+
+
+def _wrapped(text: str) -> Iterable[str]:
+    return textwrap.wrap(text, 100, break_on_hyphens=False)
 
 
 if __name__ == "__main__":

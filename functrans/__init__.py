@@ -13,11 +13,16 @@ if TYPE_CHECKING:
     from jax import Device as Device
     from jax import NamedSharding as NamedSharding
     from jax import P as P
+    from jax import Ref as Ref
     from jax import ShapeDtypeStruct as ShapeDtypeStruct
+    from jax import Shard as Shard
     from jax import block_until_ready as block_until_ready
+    from jax import check_tracer_leaks as check_tracer_leaks
+    from jax import checking_leaks as checking_leaks
     from jax import config as config
     from jax import copy_to_host_async as copy_to_host_async
     from jax import debug_infs as debug_infs
+    from jax import debug_key_reuse as debug_key_reuse
     from jax import debug_nans as debug_nans
     from jax import default_backend as default_backend
     from jax import default_device as default_device
@@ -28,9 +33,20 @@ if TYPE_CHECKING:
     from jax import devices as devices
     from jax import distributed as distributed
     from jax import dlpack as dlpack
+    from jax import ds as ds
     from jax import effects_barrier as effects_barrier
+    from jax import empty_ref as empty_ref
+    from jax import enable_checks as enable_checks
+    from jax import enable_custom_prng as enable_custom_prng
     from jax import enable_x64 as enable_x64
+    from jax import explain_cache_misses as explain_cache_misses
     from jax import float0 as float0
+    from jax import free_ref as free_ref
+    from jax import freeze as freeze
+    from jax import host_count as host_count
+    from jax import host_id as host_id
+    from jax import host_ids as host_ids
+    from jax import legacy_prng_key as legacy_prng_key
     from jax import live_arrays as live_arrays
     from jax import local_device_count as local_device_count
     from jax import local_devices as local_devices
@@ -39,7 +55,12 @@ if TYPE_CHECKING:
     from jax import make_array_from_process_local_data as make_array_from_process_local_data
     from jax import make_array_from_single_device_arrays as make_array_from_single_device_arrays
     from jax import make_mesh as make_mesh
+    from jax import make_user_context as make_user_context
+    from jax import memory as memory
     from jax import monitoring as monitoring
+    from jax import new_ref as new_ref
+    from jax import no_execution as no_execution
+    from jax import no_tracing as no_tracing
     from jax import numpy_dtype_promotion as numpy_dtype_promotion
     from jax import numpy_rank_promotion as numpy_rank_promotion
     from jax import print_environment_info as print_environment_info
@@ -47,8 +68,14 @@ if TYPE_CHECKING:
     from jax import process_index as process_index
     from jax import process_indices as process_indices
     from jax import profiler as profiler
+    from jax import ref as ref
+    from jax import reshard as reshard
+    from jax import set_mesh as set_mesh
     from jax import sharding as sharding
+    from jax import smap as smap
+    from jax import softmax_custom_jvp as softmax_custom_jvp
     from jax import stages as stages
+    from jax import thread_guard as thread_guard
     from jax import threefry_partitionable as threefry_partitionable
     from jax import transfer_guard as transfer_guard
     from jax import transfer_guard_device_to_device as transfer_guard_device_to_device
@@ -122,16 +149,20 @@ if TYPE_CHECKING:
 else:
     __getattr__, __dir__, __all__ = _lazily(__name__, {
         "jax": (
-            "Device NamedSharding P ShapeDtypeStruct block_until_ready config copy_to_host_async "
-            "debug_infs debug_nans default_backend default_device default_matmul_precision "
-            "default_prng_impl device_count device_get devices distributed dlpack effects_barrier "
-            "enable_x64 float0 live_arrays local_device_count local_devices log_compiles "
+            "Device NamedSharding P Ref ShapeDtypeStruct Shard block_until_ready "
+            "check_tracer_leaks checking_leaks config copy_to_host_async debug_infs "
+            "debug_key_reuse debug_nans default_backend default_device default_matmul_precision "
+            "default_prng_impl device_count device_get devices distributed dlpack ds "
+            "effects_barrier empty_ref enable_checks enable_custom_prng enable_x64 "
+            "explain_cache_misses float0 free_ref freeze host_count host_id host_ids "
+            "legacy_prng_key live_arrays local_device_count local_devices log_compiles "
             "make_array_from_callback make_array_from_process_local_data "
-            "make_array_from_single_device_arrays make_mesh monitoring numpy_dtype_promotion "
-            "numpy_rank_promotion print_environment_info process_count process_index "
-            "process_indices profiler sharding stages threefry_partitionable transfer_guard "
-            "transfer_guard_device_to_device transfer_guard_device_to_host "
-            "transfer_guard_host_to_device"
+            "make_array_from_single_device_arrays make_mesh make_user_context memory monitoring "
+            "new_ref no_execution no_tracing numpy_dtype_promotion numpy_rank_promotion "
+            "print_environment_info process_count process_index process_indices profiler ref "
+            "reshard set_mesh sharding smap softmax_custom_jvp stages thread_guard "
+            "threefry_partitionable transfer_guard transfer_guard_device_to_device "
+            "transfer_guard_device_to_host transfer_guard_host_to_device"
         ),
         "functrans": (
             "ad_checkpoint custom_batching custom_derivatives debug dtypes errors "

@@ -6,3 +6,6 @@ from functrans.api.checkpoint import checkpoint_policies as checkpoint_policies
 from functrans.api.checkpoint import print_saved_residuals as print_saved_residuals
 from functrans.api.checkpoint import remat as remat
 from functrans.api.checkpoint import saved_residuals as saved_residuals
+from functrans.loading import hand_on as _hand_on
+
+_hand_on(__name__)

@@ -9,6 +9,7 @@ from functrans.api.custom_rules import closure_convert as closure_convert
 from functrans.api.custom_rules import custom_gradient as custom_gradient
 from functrans.api.custom_rules import custom_jvp as custom_jvp
 from functrans.api.custom_rules import custom_vjp as custom_vjp
+from functrans.loading import hand_on as _hand_on
 
 __all__ = [
     "CustomVJPPrimal",
@@ -20,3 +21,5 @@ __all__ = [
     "custom_vjp_primal_tree_values",
     "zero_from_primal",
 ]
+
+_hand_on(__name__)

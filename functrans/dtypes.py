@@ -15,6 +15,7 @@ from jax.dtypes import itemsize_bits as itemsize_bits
 from jax.dtypes import prng_key as prng_key
 from jax.dtypes import scalar_type_of as scalar_type_of
 
+from functrans.loading import hand_on as _hand_on
 from functrans.numpy.dtypes import untraced as _untraced
 
 
@@ -32,3 +33,6 @@ def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
       (dtype('int32'), True)
     """
     return _dtypes.result_type(*_untraced(args), return_weak_type_flag=return_weak_type_flag)
+
+
+_hand_on(__name__)

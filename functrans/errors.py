@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import jax
 
+from functrans.loading import hand_on as _hand_on
+
 
 class FunctransError(Exception):
     """Base of every error that functrans raises about a user's program."""
@@ -221,3 +223,6 @@ class ParseError(FunctransError, ValueError):
 class CheckError(FunctransError, TypeError):
     """A program is malformed: a variable used before it is assigned, or a type that is not what its
     operation gives."""
+
+
+_hand_on(__name__)

@@ -10,6 +10,7 @@ from functrans import errors
 from functrans import numpy as jnp
 from functrans import pytrees as tree
 from functrans.ir.source import describe, user_source
+from functrans.loading import hand_on as _hand_on
 
 
 def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
@@ -60,3 +61,6 @@ def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
         )
 
     return jnp.concatenate(rows) if rows else jnp.zeros(0, common), unravel
+
+
+_hand_on(__name__)

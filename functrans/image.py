@@ -20,6 +20,7 @@ from functrans import errors
 from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import guard as _guard
 from functrans.lax import Precision
+from functrans.loading import hand_on as _hand_on
 from functrans.numpy.promotion import array_of, axes_of, cast, invalid, promote_inexact
 from functrans.primitives.call import composite
 from functrans.trace import concrete_value, typeof
@@ -298,3 +299,5 @@ def _nearest(image: Any, shape: tuple[int, ...], axes: list[int]) -> Any:
 
 
 _guard(_sys.modules[__name__])
+
+_hand_on(__name__)

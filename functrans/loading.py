@@ -1,17 +1,31 @@
-"""Packages whose attributes are loaded when they are first asked for (PEP 562).
+"""Names that are loaded when they are first asked for, and what JAX has under names that we lack.
 
-In: a package's name, and where each of its attributes stands. Out: its `__getattr__`, `__dir__` and
-`__all__`. An attribute found once is a plain one from then on. Python's import locks make this safe
-in several threads. Type checkers and editors read the imports that the package has beside it under
-`if TYPE_CHECKING:`; a test holds the two equal.
+In: a module's name, and where each of its attributes stands. Out: its `__getattr__` (PEP 562),
+`__dir__` and `__all__`. An attribute found once is a plain one from then on. Python's import locks
+make this safe in several threads. Type checkers and editors read the imports that a package has
+beside it under `if TYPE_CHECKING:`; a test holds the two equal.
+
+What a module of ours lacks and JAX's module of that name has (`functrans.lax`, `jax.lax`) is JAX's
+own object: functions, classes, whole modules. JAX's functions run on our traced values as they are
+(interop/bridge.py), so nothing is put around them.
 """
 
 from __future__ import annotations
 
+import difflib
 import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import pkgutil
 import sys
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
 from typing import Any
+
+_OURS = "functrans"
+_JAXS = "jax"
 
 
 def lazily(
@@ -42,7 +56,7 @@ def lazily(
 
     def load(name: str) -> Any:
         if name not in found:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            return _of_jax(package, name, found)
         module, attribute = found[name]
         if module == package:
             value = importlib.import_module(f"{package}.{attribute}")
@@ -51,7 +65,129 @@ def lazily(
         namespace[name] = value
         return value
 
-    def listed() -> list[str]:
-        return sorted({*namespace, *found})
+    return load, lambda: _listed(package, found), list(found)
 
-    return load, listed, list(found)
+
+def hand_on(*modules: str) -> None:
+    """Let modules of ours show what JAX's modules of the same names have beside.
+
+    Arguments:
+      modules: their full names.
+
+    Example:
+      >>> import jax, functrans.lax
+      >>> functrans.lax.add_p is jax.lax.add_p
+      True
+    """
+    for module in modules:
+        load, listed, _ = lazily(module, {})
+        vars(sys.modules[module]).update(__getattr__=load, __dir__=listed)
+
+
+# --- attributes -----------------------------------------------------------------------------------
+
+
+def _twin(module: str) -> ModuleType | None:
+    """JAX's module of the same name."""
+    name = _JAXS + module.removeprefix(_OURS)
+    if name in sys.modules:
+        return sys.modules[name]
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{name}.".startswith(f"{error.name}."):
+            return None
+        raise  # it is there and needs a library that is not
+
+
+def _of_jax(module: str, name: str, more: Sequence[str] | Mapping[str, Any] = ()) -> Any:
+    """What JAX's module has under a name, if it is for users; `more` are names of ours."""
+    if name.startswith("_"):
+        raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name)
+    twin = _twin(module)
+    if twin is None:
+        raise _missing(module, name, more)
+    if name in vars(twin):
+        value = vars(twin)[name]
+    elif _has_module(twin, name):
+        try:
+            value = importlib.import_module(f"{module}.{name}")
+        except ImportError as error:
+            raise AttributeError(f"module {module!r} cannot load {name!r}: {error}") from error
+    else:
+        return _late(module, twin, name, more)
+    vars(sys.modules[module])[name] = value
+    return value
+
+
+def _late(module: str, twin: ModuleType, name: str, more: Any) -> Any:
+    """What JAX gives by a `__getattr__` of its own: deprecated names, with its warning at the line
+    that asks, and the reason why others are gone."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        try:
+            value = getattr(twin, name)
+        except AttributeError as error:
+            if f"has no attribute {name!r}" in str(error):
+                raise _missing(module, name, more) from None
+            raise
+    for warning in said:  # above are `_of_jax` and the module's `__getattr__`
+        warnings.warn(warning.message, warning.category, stacklevel=4)
+    return value
+
+
+def _has_module(twin: ModuleType, name: str) -> bool:
+    path = getattr(twin, "__path__", None)
+    return path is not None and importlib.util.find_spec(f"{twin.__name__}.{name}") is not None
+
+
+def _missing(module: str, name: str, more: Any) -> AttributeError:
+    names = [n for n in _listed(module, more) if not n.startswith("_")]
+    near = difflib.get_close_matches(name, names, n=3)
+    hint = f". Did you mean {' or '.join(map(repr, near))}?" if near else ""
+    return AttributeError(f"module {module!r} has no attribute {name!r}{hint}", name=name)
+
+
+def _listed(module: str, more: Sequence[str] | Mapping[str, Any] = ()) -> list[str]:
+    """What `dir` says of a module: names of ours, loaded or not, and JAX's."""
+    names = {*vars(sys.modules[module]), *more}
+    twin = _twin(module)
+    if twin is not None:
+        modules = pkgutil.iter_modules(getattr(twin, "__path__", ()))
+        theirs = {*dir(twin), *[m.name for m in modules]}
+        names |= {name for name in theirs if not name.startswith("_")}
+    return sorted(names)
+
+
+# --- modules --------------------------------------------------------------------------------------
+
+
+class _Modules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """`import functrans.experimental.ode`: a module that we lack is JAX's of that name.
+
+    It is asked first, for the modules of a package that is JAX's: Python would find their files and
+    load them a second time. And it is asked last, for what nobody has found.
+    """
+
+    def __init__(self, last: bool):
+        self.last = last
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        package, _, module = name.rpartition(".")
+        if not package.startswith(_OURS) or module.startswith("_"):
+            return None
+        ours = sys.modules[package].__name__.startswith(_OURS)
+        theirs = _JAXS + name.removeprefix(_OURS)
+        if ours != self.last or importlib.util.find_spec(theirs) is None:
+            return None
+        return importlib.machinery.ModuleSpec(name, self, origin=theirs)
+
+    def exec_module(self, module: ModuleType) -> None:
+        theirs = _JAXS + module.__name__.removeprefix(_OURS)
+        sys.modules[module.__name__] = importlib.import_module(theirs)
+
+
+sys.meta_path.insert(0, _Modules(last=False))
+sys.meta_path.append(_Modules(last=True))

@@ -14,6 +14,7 @@ from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import guard
 from functrans.ir.types import dtype_class
 from functrans.lax.arguments import integer, placed
+from functrans.loading import hand_on as _hand_on
 from functrans.numpy import reductions
 from functrans.numpy.indexing import At, getitem
 from functrans.numpy.joining import stack
@@ -135,3 +136,5 @@ segment_min = _segmented(
 
 
 guard(sys.modules[__name__])
+
+_hand_on(__name__)

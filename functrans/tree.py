@@ -4,6 +4,7 @@ from jax import tree as _jax
 from jax.tree import static as static
 
 from functrans import tree_checks as _checks
+from functrans.loading import hand_on as _hand_on
 from functrans.tree_checks import checked as _checked
 
 all = _checked(_jax.all, _checks.of_all, __name__)
@@ -19,3 +20,5 @@ reduce_associative = _checked(_jax.reduce_associative, _checks.of_reduce_associa
 structure = _checked(_jax.structure, _checks.of_walk, __name__)
 transpose = _checked(_jax.transpose, _checks.of_transpose, __name__)
 unflatten = _checked(_jax.unflatten, _checks.of_unflatten, __name__)
+
+_hand_on(__name__)

@@ -22,6 +22,7 @@ from jax.tree_util import register_static as register_static
 
 from functrans import tree as _tree
 from functrans import tree_checks as _checks
+from functrans.loading import hand_on as _hand_on
 from functrans.tree_checks import checked as _checked
 
 tree_all = _tree.all
@@ -44,3 +45,5 @@ flatten_one_level_with_keys = _checked(_jax.flatten_one_level_with_keys, _contai
 treedef_children = _checked(_jax.treedef_children, _checks.of_structure, __name__)
 treedef_is_leaf = _checked(_jax.treedef_is_leaf, _checks.of_structure, __name__)
 treedef_tuple = _checked(_jax.treedef_tuple, _checks.of_structures, __name__)
+
+_hand_on(__name__)

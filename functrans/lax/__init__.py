@@ -28,6 +28,9 @@ from functrans.lax.special import *
 from functrans.lax.stacking import *
 from functrans.lax.tokens import *
 from functrans.lax.windows import *
+from functrans.loading import hand_on as _hand_on
 
 for _package in (linalg, _sys.modules[__name__]):
     _guard(_package)
+
+_hand_on(__name__, linalg.__name__)

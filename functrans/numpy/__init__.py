@@ -5,6 +5,7 @@ import sys as _sys
 from jax import numpy as _jax_numpy
 
 from functrans.ir.tracebacks import guard as _guard
+from functrans.loading import hand_on as _hand_on
 from functrans.numpy import fft as fft
 from functrans.numpy import linalg as linalg
 from functrans.numpy import methods as methods
@@ -59,3 +60,5 @@ newaxis = _jax_numpy.newaxis
 _run_at_once(globals())
 for _package in (linalg, fft, _sys.modules[__name__]):
     _guard(_package)
+
+_hand_on(__name__, linalg.__name__, fft.__name__)

@@ -3,6 +3,7 @@
 import sys as _sys
 
 from functrans.ir.tracebacks import guard as _guard
+from functrans.loading import hand_on as _hand_on
 from functrans.random.continuous import *
 from functrans.random.counts import *
 from functrans.random.discrete import *
@@ -12,3 +13,5 @@ from functrans.random.matrices import *
 from functrans.random.uniform import *
 
 _guard(_sys.modules[__name__])
+
+_hand_on(__name__)

@@ -18,6 +18,7 @@ from functrans import errors
 from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import guard as _guard
 from functrans.ir.types import dtype_class
+from functrans.loading import hand_on as _hand_on
 from functrans.numpy import fft, joining, prims
 from functrans.numpy.padding import pad
 from functrans.numpy.promotion import array_of, axes_of, captured, cast, invalid, to_inexact
@@ -161,3 +162,5 @@ def _along(values: np.ndarray, like: Any, axis: int) -> Any:
 
 
 _guard(_sys.modules[__name__])
+
+_hand_on(__name__)

@@ -13,6 +13,7 @@ import functrans.numpy as jnp
 from functrans import errors
 from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import guard_methods
+from functrans.loading import hand_on as _hand_on
 from functrans.numpy.promotion import array_of, invalid, promote_inexact
 from functrans.trace import typeof
 
@@ -149,3 +150,6 @@ def _unflattened(
     made.grid, made.values, made.fill_value = grid, values, fill_value
     made.method, made.bounds_error = method, bounds_error
     return made
+
+
+_hand_on(__name__)

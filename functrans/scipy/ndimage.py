@@ -3,6 +3,7 @@
 import sys as _sys
 
 from functrans.ir.tracebacks import guard as _guard
+from functrans.loading import hand_on as _hand_on
 from functrans.scipy.arguments import imported
 
 map_coordinates = imported(
@@ -11,3 +12,5 @@ map_coordinates = imported(
 )  # fmt: skip
 
 _guard(_sys.modules[__name__])
+
+_hand_on(__name__)

@@ -4,6 +4,7 @@ import sys as _sys
 from functools import partial
 
 from functrans.ir.tracebacks import guard as _guard
+from functrans.loading import hand_on as _hand_on
 from functrans.scipy.arguments import imported
 
 _of = partial(imported, module="signal")
@@ -25,3 +26,5 @@ stft = _of("stft", "The short-time Fourier transform of a signal.", "x")
 istft = _of("istft", "The signal of a short-time Fourier transform.", "z")
 
 _guard(_sys.modules[__name__])
+
+_hand_on(__name__)

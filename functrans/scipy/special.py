@@ -22,6 +22,7 @@ from functrans.api.custom_rules import custom_jvp
 from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import guard as _guard
 from functrans.ir.types import dtype_class
+from functrans.loading import hand_on as _hand_on
 from functrans.nn import log_softmax as _log_softmax
 from functrans.nn import logsumexp as logsumexp
 from functrans.nn import softmax as _softmax
@@ -491,3 +492,5 @@ def sph_harm_y(
 
 
 _guard(_sys.modules[__name__])
+
+_hand_on(__name__)

@@ -9,6 +9,7 @@ from pathlib import Path
 import jax.scipy
 import pytest
 
+import functrans.numpy.fft
 from tests.support.versions import NEWER
 
 pytestmark = pytest.mark.smoke
@@ -31,6 +32,24 @@ def test_nothing_is_absent(found):
     assert absent == set()
 
 
+def test_every_public_name_of_jax_is_here():
+    """Also of modules that are JAX's own, its primitives, and what it loads late."""
+    lines, all_there = make.coverage()
+    assert all_there, "\n".join(lines)
+    assert len(lines) > 90
+    assert {"experimental.checkify", "experimental.ode", "export", ""} <= set(make.spaces())
+
+
+def test_a_name_that_is_lacking_is_counted(monkeypatch):
+    monkeypatch.setattr(jax.numpy.fft, "newest", 1, raising=False)
+    monkeypatch.setattr(functrans.numpy.fft, "__getattr__", lambda name: lacks(name))
+    assert make.covered("numpy.fft") == (19, ["newest"])
+
+
+def lacks(name):
+    raise AttributeError(name)
+
+
 @pytest.mark.skipif(NEWER, reason="the page is of JAX 0.10")
 def test_the_page_is_up_to_date(found):
     stale = "docs/namespace.md is stale: run python docs/make_namespace.py"
@@ -43,7 +62,7 @@ def test_every_module_of_jax_scipy_is_surveyed():
         for module in pkgutil.walk_packages(jax.scipy.__path__, "jax.scipy.")
         if not module.ispkg or module.name.endswith("stats")
     }
-    assert names <= set(make.NAMESPACES)
+    assert names <= set(make.spaces())
 
 
 def test_kinds_are_told_apart(found):

@@ -16,6 +16,7 @@ from functrans import pytrees as tree
 from functrans.flatten_util import ravel_pytree
 from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import guard as _guard
+from functrans.loading import hand_on as _hand_on
 from functrans.numpy.promotion import array_of, invalid, strong
 from functrans.primitives.call import composite
 from functrans.scipy.sparse import krylov
@@ -231,3 +232,5 @@ _SOLVERS: dict[str, Callable[..., Any]] = {
 }
 
 _guard(_sys.modules[__name__])
+
+_hand_on(__name__)

@@ -4,6 +4,7 @@ import sys as _sys
 from types import ModuleType as _ModuleType
 
 from functrans.ir.tracebacks import guard as _guard
+from functrans.loading import hand_on as _hand_on
 from functrans.scipy.stats import bernoulli as bernoulli
 from functrans.scipy.stats import beta as beta
 from functrans.scipy.stats import betabinom as betabinom
@@ -38,3 +39,4 @@ from functrans.scipy.stats.summaries import sem as sem
 for _module in (*vars().copy().values(), _sys.modules[__name__]):
     if isinstance(_module, _ModuleType) and _module.__name__.startswith(__name__):
         _guard(_module)
+        _hand_on(_module.__name__)
