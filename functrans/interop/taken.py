@@ -28,6 +28,7 @@ _INSTALLED = tuple([
     }
 ])  # fmt: skip
 _WIDTH = 200  # of a reason
+_KINDS = 5  # of rewrites of one pass
 
 
 class Function:
@@ -82,7 +83,9 @@ def _told(report: Report) -> str:
     for step in report.steps:
         found = Counter([what for what, _ in step.rewrites]).most_common()
         if found:
-            lines.append(f"    {step.name}: " + ", ".join([f"{n} x {what}" for what, n in found]))
+            more = ["..."] if len(found) > _KINDS else []
+            kinds = [f"{n} x {what}" for what, n in found[:_KINDS]] + more
+            lines.append(f"    {step.name}: {', '.join(kinds)}")
     return "\n".join(lines)
 
 
@@ -123,7 +126,9 @@ def is_own(code: CodeType) -> bool:
 
 @functools.cache
 def _is_own_file(name: str) -> bool:
-    return is_users(compile("", name, "exec")) and not name.startswith((*_INSTALLED, "<frozen "))
+    return is_users(compile("", name, "exec")) and not name.startswith(
+        (*_INSTALLED, "<frozen ", "<string>")
+    )
 
 
 def _shown(code: CodeType, line: int) -> str:

@@ -58,9 +58,9 @@ _RAISE = opmap["RAISE_VARARGS"]
 _RUNNING = (jax.errors.JaxRuntimeError, FloatingPointError)  # what is raised while a program runs
 
 
-class TakenOver(Jitted):
+class PjitFunction(Jitted):
     """A function that the program jitted: ours where nothing is traced, else JAX's, of which it has
-    everything that is not said here.
+    everything that is not said here. The class has the name of JAX's, by which libraries know it.
 
     ours   : what is called where nothing is traced; None: JAX's, as everywhere
     theirs : JAX's
@@ -154,10 +154,10 @@ class TakenOver(Jitted):
     def __reduce__(self) -> Any:  # in another process it is JAX's
         return _itself, (self.theirs,)
 
-    def __copy__(self) -> TakenOver:
+    def __copy__(self) -> PjitFunction:
         return self
 
-    def __deepcopy__(self, _memo: Any) -> TakenOver:
+    def __deepcopy__(self, _memo: Any) -> PjitFunction:
         return self
 
 
@@ -208,7 +208,7 @@ class TakeOver:
 
     __repr__ = __str__
 
-    def jitted(self, fun: Any, theirs: Any, options: dict[str, Any]) -> TakenOver:
+    def jitted(self, fun: Any, theirs: Any, options: dict[str, Any]) -> PjitFunction:
         """What the program gets in place of JAX's function."""
         key = record_of(fun)
         function = self._by_place.get(key)
@@ -230,7 +230,7 @@ class TakeOver:
                 function.refuse(why(error), fun)
                 return None
 
-        made = TakenOver(fun, theirs, function, make)
+        made = PjitFunction(fun, theirs, function, make)
         self._made.add(made)
         return made
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import sys
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 import functrans as ft
+from functrans.passes.explain import measured
 from functrans.passes.pipeline import optimize
 from tests.support.closeness import assert_close
 
@@ -250,3 +252,16 @@ def test_existing_kernel(example, capsys):
     assert error < 0.2
     assert apart < 1e-5
     assert "ft.jit" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("example", ["noise_scale"], indirect=True)
+def test_script_of_jax_alone(example):
+    """A script that is not changed, with `jax.jit` taken over."""
+    theirs = example.train(2)[:3]
+    with ft.interop.take_over(explain=True, output=io.StringIO()) as taken:
+        example = importlib.reload(example)
+        assert_close(np.array(example.train(2)[:3]), np.array(theirs), 1e-3)
+    (function,) = taken.functions
+    (report,) = function.reports
+    assert not function.refused
+    assert measured(report.after).bytes < measured(report.before).bytes / 10
