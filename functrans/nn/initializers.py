@@ -20,7 +20,7 @@ from functrans.numpy.grids import diag
 from functrans.numpy.indexing import At
 from functrans.numpy.promotion import axes_of, invalid, user_dtype
 from functrans.numpy.selecting import astype
-from functrans.numpy.shaping import moveaxis, reshape, sizes_of, transpose
+from functrans.numpy.shaping import expand_dims, moveaxis, reshape, sizes_of, transpose
 from functrans.numpy.ufuncs import divide, exp, log, multiply, negative, sign, sqrt, subtract
 
 __all__ = [
@@ -303,7 +303,7 @@ he_normal, kaiming_normal = _scaled(
 def _matrix(key: Any, n: int, m: int, to: Any) -> Any:
     """A uniformly distributed [n, m] matrix with orthonormal rows or columns."""
     q, r = linalg.qr(random.normal(key, (max(n, m), min(n, m)), to))
-    q = multiply(q, sign(diag(r)))  # so that the distribution is uniform
+    q = multiply(q, expand_dims(sign(diag(r)), 0))  # so that the distribution is uniform
     return transpose(q) if n <= m else q
 
 

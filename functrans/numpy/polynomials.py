@@ -344,7 +344,7 @@ def polyfit(
         lhs = multiply(lhs, expand_dims(w, 1))
         rhs = multiply(rhs, w if ty.ndim == 1 else expand_dims(w, 1))
     scale = sqrt(sum_over(square(lhs), axis=0))
-    lhs = divide(lhs, scale)
+    lhs = divide(lhs, expand_dims(scale, 0))
     c, residuals, rank, s = linalg.lstsq(lhs, rhs, rcond)
     c = divide(c, scale if ty.ndim == 1 else expand_dims(scale, 1))
     if full:
@@ -359,6 +359,8 @@ def polyfit(
         if t.shape[0] <= deg + 1:
             raise invalid("polyfit", "the covariance needs more points than coefficients")
         factor = divide(residuals, t.shape[0] - deg - 1)
-    if ty.ndim == 1:
-        return c, multiply(gram, factor)
-    return c, multiply(expand_dims(gram, 2), factor)
+    if ty.ndim == 2:
+        gram = expand_dims(gram, 2)
+    if cov != "unscaled":  # one for each polynomial
+        factor = expand_dims(factor, (0, 1)[: ty.ndim])
+    return c, multiply(gram, factor)

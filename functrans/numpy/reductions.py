@@ -387,6 +387,7 @@ def _less(n: Any, ddof: Any, kind: ArrayType) -> Any:
         if ddof.__class__ in SCALARS:
             return scalar(operator.sub(n, ddof) if operator.sub(n, ddof) > 0 else math.nan, kind)
         n = literal(n, kind)
+    ddof = ddof if ddof.__class__ in SCALARS else cast(array_of(ddof, "var"), kind.dtype)
     left = prims.sub(*align(n, ddof, "var"))
     none, nan = (literal(x, typeof(left)) for x in (0, math.nan))
     return prims.select_n(prims.gt(left, none), nan, left)

@@ -212,7 +212,9 @@ def array_equiv(a1: Any, a2: Any) -> Any:
     Source: `jax.numpy.array_equiv`.
     """
     try:
-        x, y = align(a1, a2, "array_equiv")
+        a1, a2 = array_of(a1, "array_equiv"), array_of(a2, "array_equiv", 1)
+        shape = broadcast_shape([typeof(a1).shape, typeof(a2).shape], "array_equiv")
+        x, y = align(expand(a1, shape), expand(a2, shape), "array_equiv")
     except errors.TypeMismatch:
         return full(False, ArrayType((), BOOL))
     return _all(prims.eq(x, y))

@@ -245,7 +245,7 @@ def _weighted_cov(x: Any, bias: bool, ddof: int | None, fweights: Any, aweights:
         lost = divide(multiply(ddof, sum_over(multiply(w, reliabilities))), total)
     factor = subtract(total, lost)
     centred = subtract(x, expand_dims(centre, 1))
-    return _squeezed(_product(multiply(centred, w), centred, factor))
+    return _squeezed(_product(multiply(centred, expand_dims(w, 0)), centred, factor))
 
 
 def corrcoef(x: Any, y: Any = None, rowvar: bool = True, dtype: Any = None) -> Any:

@@ -251,7 +251,9 @@ class ufunc(metaclass=_Ufuncs):
         """
         self._check_binary("outer", None)
         A, B = array_of(A, f"{self.said}.outer"), array_of(B, f"{self.said}.outer", 1)
-        A = reshape(A, (*typeof(A).shape, *(1,) * typeof(B).ndim))
+        n, m = typeof(A).ndim, typeof(B).ndim
+        A = reshape(A, (*typeof(A).shape, *(1,) * m))
+        B = reshape(B, (*(1,) * n, *typeof(B).shape))
         return self._call(A, B)
 
     def reduceat(

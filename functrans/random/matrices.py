@@ -105,6 +105,7 @@ def _multivariate_normal(
     """mean + root(cov) z."""
     root = _ROOTS[method](cov)
     z = real_normal(source, shape, dtype)
+    mean = jnp.expand_dims(mean, tuple(range(len(shape) - typeof(mean).ndim)))
     return jnp.add(mean, jnp.einsum("...ij,...j->...i", root, z))
 
 

@@ -267,6 +267,7 @@ def multigammaln(a: Any, d: Any) -> Any:
     log_pi = lax.log(constant(math.pi, a))
     volume = jnp.multiply(constant(0.25, a), d) * jnp.subtract(d, constant(1, a)) * log_pi
     steps = jnp.divide(jnp.arange(count, dtype=typeof(d).dtype), constant(2, a))
+    steps = jnp.expand_dims(steps, tuple(range(typeof(a).ndim)))
     total = jnp.sum(gammaln(jnp.expand_dims(a, -1) - steps), axis=-1)
     return total + volume
 

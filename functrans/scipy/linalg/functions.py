@@ -205,7 +205,7 @@ def _triangular_root(t: Any) -> Any:
         above = expand((places < j), typeof(roots).shape)
         pivots = roots + roots[..., j][..., None]
         pivots = where(above & (pivots != 0), pivots, 1)
-        known = where((places < j) & (places[:, None] < places), u, 0)
+        known = where((places < j)[None, :] & (places[:, None] < places[None, :]), u, 0)
         a = known + prims.mul(identity_like(known), per_column(pivots, known))
         x = lax.linalg.triangular_solve(a, where(above, t[..., j], 0), left_side=True)
         x = where(expand(places == j, typeof(x).shape), roots, x)

@@ -103,14 +103,14 @@ class gaussian_kde:
 
     def evaluate(self, points: Any) -> Any:
         """The density at points."""
-        return jnp.sum(self.weights * jnp.exp(self._log_kernels(points)), axis=1)
+        return jnp.sum(self.weights[None] * jnp.exp(self._log_kernels(points)), axis=1)
 
     __call__ = evaluate
     pdf = evaluate
 
     def logpdf(self, x: Any) -> Any:
         """The logarithm of the density at points."""
-        return special.logsumexp(jnp.log(self.weights) + self._log_kernels(x), axis=1)
+        return special.logsumexp(jnp.log(self.weights)[None] + self._log_kernels(x), axis=1)
 
     def integrate_gaussian(self, mean: Any, cov: Any) -> Any:
         """The integral of the density times a normal density."""
@@ -178,7 +178,7 @@ class gaussian_kde:
         root = jnp.linalg.cholesky(precision)
         x, y = jnp.dot(points.T, root), jnp.dot(dataset.T, root)
         log_norm = jnp.sum(jnp.log(jnp.diag(root))) - 0.5 * self.d * math.log(2 * math.pi)
-        return log_norm - 0.5 * jnp.sum(jnp.square(x[:, None] - y), axis=-1)
+        return log_norm - 0.5 * jnp.sum(jnp.square(x[:, None] - y[None, :]), axis=-1)
 
 
 def _factor(kde: gaussian_kde, method: Any) -> Any:

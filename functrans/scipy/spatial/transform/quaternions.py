@@ -68,7 +68,7 @@ def product(p: Any, q: Any) -> Any:
 @composite
 def conjugate(q: Any) -> Any:
     """The rotation back."""
-    return q * jnp.array([-1, -1, -1, 1], q.dtype)
+    return jnp.concatenate([-q[..., :3], q[..., 3:]], axis=-1)
 
 
 @composite
@@ -136,7 +136,7 @@ def turned(q: Any, vectors: Any, back: Any) -> Any:
 def mean(q: Any, weights: Any) -> Any:
     """[n, 4] -> [4]: the unit vector with the greatest weighted sum of squared products with all,
     for which q and -q count alike."""
-    _, vectors = jnp.linalg.eigh((weights * q.T) @ q)
+    _, vectors = jnp.linalg.eigh((weights[None] * q.T) @ q)
     return vectors[:, -1]
 
 
