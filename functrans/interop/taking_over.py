@@ -44,6 +44,7 @@ from functrans.errors import FunctransError
 from functrans.flags import flags
 from functrans.interop.taken import Function, is_own, record_of, why
 from functrans.ir.program import Program
+from functrans.ir.source import is_library
 from functrans.ir.tracebacks import boundary, hide_frames
 from functrans.passes.explain import reported
 from functrans.passes.pipeline import DEFAULT, chosen
@@ -300,8 +301,7 @@ def _is_asked_by_program() -> bool:
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and frame.f_code in _ENTRANCES:
         frame = frame.f_back
-    name = "" if frame is None else frame.f_globals.get("__name__", "")
-    return name.partition(".")[0] not in ("jax", "jaxlib", "functrans")
+    return frame is not None and not is_library(frame.f_code)
 
 
 def _given(x: Any) -> Any:
