@@ -41,7 +41,7 @@ def run(words: Sequence[str]) -> None:
         parser.error("give a script, or -m and a module")
     if given.script is not None and not os.path.exists(given.script):
         parser.error(f"can't open file {given.script!r}")
-    _when_jax_is_there(lambda: _take_over(given.explain))
+    _take_over_later(given.explain)
     try:
         if given.module:
             sys.argv[:] = given.module
@@ -79,8 +79,13 @@ def _take_over(explain: bool) -> None:
     importlib.import_module("functrans.interop.taking_over").take_over(explain=explain)
 
 
-def _when_jax_is_there(act: Callable[[], None]) -> None:
-    """Do it as soon as the program has imported JAX."""
+def _take_over_later(explain: bool) -> None:
+    """Take over when the program, having imported JAX, first asks for `jax.jit`."""
+
+    def act() -> None:
+        asking = importlib.import_module("functrans.interop.asking")
+        asking.when_first_asked(lambda: _take_over(explain))
+
     if os.environ.get("FUNCTRANS_TAKE_OVER") == "0":
         return
     if "jax" in sys.modules:

@@ -30,7 +30,7 @@ import sys
 import weakref
 from collections.abc import Callable
 from dis import opmap
-from types import CodeType, FrameType, TracebackType
+from types import TracebackType
 from typing import Any, TextIO
 
 import jax
@@ -42,6 +42,7 @@ from functrans.api.compiled import Jitted
 from functrans.api.jit import jit
 from functrans.errors import FunctransError
 from functrans.flags import flags
+from functrans.interop.asking import is_programs
 from functrans.interop.taken import Function, is_own, record_of, why
 from functrans.ir.program import Program
 from functrans.ir.tracebacks import boundary, hide_frames
@@ -283,25 +284,7 @@ def take_over(*, explain: bool = False, output: TextIO | None = None) -> TakeOve
 def _made_jit(fun: Callable[..., Any], **options: Any) -> Any:
     """JAX's `make_jit`, while it is taken over."""
     theirs = _make_jit(fun, **options)
-    return _active[-1].jitted(fun, theirs, options) if _is_asked_by_program() else theirs
-
-
-def _entrances(fun: Any) -> list[CodeType]:
-    """The codes of a public function of JAX's whose frames stand between who calls and us."""
-    inner = fun.__wrapped__.__code__
-    return [fun.__code__, inner, *[c for c in inner.co_consts if isinstance(c, CodeType)]]
-
-
-_ENTRANCES = {*_entrances(jax.jit), *_entrances(pjit.pjit)}
-
-
-def _is_asked_by_program() -> bool:
-    """Did a function that is neither JAX's nor ours call `jax.jit`?"""
-    frame: FrameType | None = sys._getframe(2)
-    while frame is not None and frame.f_code in _ENTRANCES:
-        frame = frame.f_back
-    name = "" if frame is None else frame.f_globals.get("__name__", "")
-    return name.partition(".")[0] not in ("jax", "jaxlib", "functrans")
+    return _active[-1].jitted(fun, theirs, options) if is_programs(sys._getframe(1)) else theirs
 
 
 def _given(x: Any) -> Any:

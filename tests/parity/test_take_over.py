@@ -398,15 +398,14 @@ SCRIPT = """
     import os, sys
     os.environ["JAX_ENABLE_X64"] = "1"  # read by JAX when it is imported
     import beside
-    import jax, jax.numpy as jnp
+    import jax.numpy as jnp
 
-    @jax.jit
+    @beside.jax.jit
     def f(x):
         return jnp.sum(jnp.sin(x) + jnp.sin(x))
 
     print(sys.argv, __name__, __file__, sys.path[0], sys.modules["__main__"].f is f)
     print(f(jnp.zeros(3)).dtype, __spec__, __doc__)
-    print(type(f).__name__, file=sys.stderr)
     if __name__ == "__main__":
         sys.exit(3)
 """
@@ -414,7 +413,7 @@ SCRIPT = """
 
 def test_a_script_is_run_as_python_runs_it(tmp_path):
     (tmp_path / "scripts").mkdir()
-    written(tmp_path / "scripts", script=SCRIPT, beside="")
+    written(tmp_path / "scripts", script=SCRIPT, beside="import functrans.lax, jax")
     given = ("scripts/script.py", "--explain", "-m", "x")
     alone, ours = (
         python(*given, cwd=tmp_path, ours=False),
