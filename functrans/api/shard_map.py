@@ -28,26 +28,43 @@ from functrans.lax.arguments import as_array
 from functrans.primitives.call import jit
 from functrans.primitives.shape import reshape, slice_axis, transpose
 from functrans.primitives.sharding import sharding_constraint
-from functrans.trace import evaluate, materialize, naming, stage, typeof
+from functrans.trace import (
+    at_once,
+    evaluate,
+    materialize,
+    naming,
+    stage,
+    state,
+    typeof,
+)
 from functrans.transforms.batch import Batching
 
 Spec = tuple[tuple[str, ...], ...]  # for each axis of an array, the mesh axes it is split over
 
 
+class _Infer:
+    def __repr__(self) -> str:
+        return "from the arguments"
+
+
+INFER = _Infer()
+
+
 @boundary
 def shard_map(
-    f: Callable[..., Any] | None = None, /, *, mesh: Any = None, in_specs: Any, out_specs: Any,
-    axis_names: Any = frozenset(), check_vma: bool = True,
+    f: Callable[..., Any] | None = None, /, *, out_specs: Any, in_specs: Any = INFER,
+    mesh: Any = None, axis_names: Any = frozenset(), check_vma: bool = True,
 ) -> Any:  # fmt: skip
     """Make a function of whole arrays of one of the parts that the devices of a mesh hold.
 
     Arguments:
       f: function of pytrees of arrays, each the part of one device. Left out: a decorator. In it
         the mesh's axes are names for the collectives of `functrans.lax`.
-      mesh: a `jax.sharding.Mesh`.
+      mesh: a `jax.sharding.Mesh`; None: that of `ft.set_mesh` around the call.
       in_specs, out_specs: pytrees (or prefixes) of `PartitionSpec`s: over which mesh axes each axis
         of an argument or result is split. An argument that does not speak of a mesh axis is given
-        whole to all devices along it; such a result must be the same on all of them.
+        whole to all devices along it; such a result must be the same on all of them. in_specs left
+        out: as the arguments are laid out over the mesh, whose axes must be explicit.
       axis_names: the mesh axes that f is written for; others are XLA's to use. Empty: all.
       check_vma: raise an error for a result that is not the same where it must be, instead of
         taking the first.
@@ -57,6 +74,9 @@ def shard_map(
 
     Raises:
       InvalidArgument: a size that does not divide by the mesh's, a spec that does not fit.
+      MissingArgument: there is no mesh.
+      NotSupported: in_specs is left out, or a mesh of explicit axes is set, where functrans traces:
+        its types do not say how arrays are laid out.
 
     Source: `jax.shard_map`. Parts are laid out by XLA's partitioner, not by hand: the results are
       the same, the messages between devices are XLA's choice.
@@ -76,24 +96,35 @@ def shard_map(
             check_vma=check_vma,
         )  # fmt: skip
     check_callable(f, "shard_map")
-    if not isinstance(mesh, jax.sharding.Mesh):
-        kind = errors.MissingArgument if mesh is None else errors.NotAnArray
-        raise kind(
+    if mesh is not None and not isinstance(mesh, jax.sharding.Mesh):
+        raise errors.NotAnArray(
             f"shard_map: mesh must be a jax.sharding.Mesh, got {mesh!r:.60} of type "
             f"{type(mesh).__qualname__}, {here()}\nMake one with ft.make_mesh((8,), ('i',))."
         )
-    layout = _Layout(mesh, axis_names)
+    inferred = in_specs is INFER
+    given = {} if inferred else {"in_specs": in_specs}
+    by_jax = jax.shard_map(
+        f, mesh=mesh, out_specs=out_specs, axis_names=axis_names, check_vma=check_vma, **given
+    )
     programs: dict[Any, tuple[Program, tuple, Any]] = {}
 
     @boundary
     @wraps(f)
     def call(*args: Any) -> Any:
+        if inferred or _laid_out_by_type():
+            if state.trace is not None:
+                raise _unknown_layout(inferred)
+            if mesh is None:
+                _mesh_around()
+            return by_jax(*args)
         leaves, in_tree = tree.flatten((args, {}))
         leaves = [materialize(as_array(x)) for x in leaves]
         types = tuple([typeof(x) for x in leaves])
-        key = in_tree, types
+        over = _mesh_around() if mesh is None else mesh
+        key = in_tree, types, over
         found = programs.get(key)
         if found is None:
+            layout = _Layout(over, axis_names)
             specs = layout.specs(in_specs, args, "in_specs", "args")
             found = _whole(f, layout, in_tree, types, specs, out_specs, check_vma)
             if not found[1]:
@@ -102,6 +133,33 @@ def shard_map(
         return tree.unflatten(out_tree, jit(*captured, *leaves, program=program))
 
     return call
+
+
+def _laid_out_by_type() -> bool:
+    """Is a mesh set under which the types of JAX's arrays say how they are laid out?"""
+    mesh = jax.sharding.get_abstract_mesh()
+    return not mesh.empty and jax.sharding.AxisType.Explicit in mesh.axis_types
+
+
+def _unknown_layout(inferred: bool) -> errors.NotSupported:
+    what = "in_specs is left out" if inferred else "a mesh with explicit axes is set"
+    return errors.NotSupported(
+        f"shard_map: {what} inside of a transformation of functrans, whose types do not say "
+        f"how arrays are laid out, {here()}\n"
+        "Pass in_specs=, and mesh= one whose axes are AxisType.Auto, or transform with jax.jit, "
+        "jax.grad, ... there."
+    )
+
+
+def _mesh_around() -> Any:
+    with at_once():
+        mesh = jax.sharding.get_mesh()
+    if mesh.empty:
+        raise errors.MissingArgument(
+            f"shard_map: mesh is None, and there is none around the call, {here()}\n"
+            "Pass mesh=ft.make_mesh((8,), ('i',)), or call it within ft.set_mesh(mesh)."
+        )
+    return mesh
 
 
 class _Layout:

@@ -27,11 +27,11 @@ from functrans.lax.elementwise import operand as number_or_array
 from functrans.lax.shape import concatenate, expand_dims, index_in_dim
 from functrans.primitives.base import PRIMITIVES
 from functrans.primitives.shape import broadcast_in_dim, reshape
-from functrans.trace import TRACERS, Tracer, full, typeof
+from functrans.trace import TRACERS, full, typeof
 
 __all__ = [
     "ConvGeneralDilatedDimensionNumbers", "DotAlgorithm", "DotDimensionNumbers", "PrecisionLike",
-    "broadcast_like", "composite", "dce_sink", "dtype", "shape_as_value", "stack", "stage", "tile",
+    "broadcast_like", "composite", "dce_sink", "shape_as_value", "stack", "stage", "tile",
     "unstack",
 ]  # fmt: skip
 
@@ -110,17 +110,6 @@ def broadcast_like(arr: Any, like_arr: Any) -> Any:
     kept = tuple([i for i, n in enumerate(have) if n == shape[lead + i]])
     x = reshape(x, shape=tuple([have[i] for i in kept]))
     return broadcast_in_dim(x, shape=shape, dimensions=tuple([lead + i for i in kept]))
-
-
-def dtype(x: Any) -> Any:
-    """The dtype of an array or a Python number.
-
-    Source: `jax.lax.dtype`.
-
-    >>> dtype(1.0)
-    dtype('float32')
-    """
-    return x.dtype if isinstance(x, Tracer) else typeof(x).dtype
 
 
 def shape_as_value(shape: Sequence[int]) -> Any:

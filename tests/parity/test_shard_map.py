@@ -104,7 +104,7 @@ def loss(f):
 if not INSIDE:
 
     def test_on_eight_virtual_devices():
-        passes_on_eight(__file__, len(CASES) * 2 + 6)
+        passes_on_eight(__file__, len(CASES) * 2 + 7)
 
     def test_on_one_device():
         one = ft.make_mesh((1,), ("i",))
@@ -202,6 +202,31 @@ else:
         with pytest.raises(NameError, match="nowhere"):
             call(lambda x: lax.psum(x, "nowhere"))
         assert ft.jit(lambda x: x + 1)(1) == 2
+
+    def test_specs_and_mesh_that_are_left_out():
+        explicit = jax.make_mesh((4, 2), ("i", "j"))
+        x = jax.device_put(X, jax.NamedSharding(explicit, P("i")))
+
+        def part(n):
+            return lambda x: x * n.sin(x).sum()
+
+        with jax.set_mesh(explicit):
+            want = jax.shard_map(part(jax_numpy), out_specs=P("i"))(x)
+            same(ft.shard_map(part(ft_numpy), out_specs=P("i"))(x), want)
+            same(ft.shard_map(out_specs=P("i"))(part(ft_numpy))(x), want)
+            same(jax.jit(ft.shard_map(part(ft_numpy), out_specs=P("i")))(x), want)
+            same(ft.shard_map(part(ft_numpy), in_specs=P("i"), out_specs=P("i"))(x), want)
+            for specs in ({}, {"in_specs": P("i")}):
+                with pytest.raises(NotImplementedError, match="do not say how arrays are laid out"):
+                    ft.jit(ft.shard_map(part(ft_numpy), out_specs=P("i"), **specs))(x)
+        around = ft.shard_map(part(ft_numpy), in_specs=P("i"), out_specs=P("i"))
+        with jax.set_mesh(mesh()):
+            same(around(X), want)
+            same(ft.jit(around)(X), want)
+        with pytest.raises(TypeError, match="there is none around the call"):
+            around(X)
+        with pytest.raises(TypeError, match="there is none around the call"):
+            ft.shard_map(part(ft_numpy), out_specs=P("i"))(X)
 
     def test_spmd_axis_name_lays_the_batch_out():
         sharding = jax.sharding.NamedSharding(mesh(), P("j"))
