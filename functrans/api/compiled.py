@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import MethodType
 from typing import Any
 
-import jax
+from jax import jit as jax_jit  # the program may exchange the name in JAX's module
 
 from functrans.api.statics import Statics
 from functrans.backends import options, xla
@@ -95,7 +95,7 @@ class Compiled:
             given = dict(self._given)
             if options.SETS[name]:
                 given["compiler_options"] = options.SETS[name]
-            made: Any = jax.jit(self._shared.entry(name), **given)
+            made: Any = jax_jit(self._shared.entry(name), **given)
             made.jitted_function = self._fun  # what is shared knows it weakly
             self._all[name] = made
         return self._all[name]

@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax import jit as jax_jit  # the program may exchange the name in JAX's module
 
 from functrans.backends import not_finite, xla
 from functrans.ir.program import Equation, Literal, Program, Var, programs_among
@@ -136,7 +137,7 @@ def _jitted(
         return outs if primitive.multiple else outs[0]
 
     call.__name__ = primitive.name
-    return jax.jit(call)
+    return jax_jit(call)
 
 
 set_evaluator(run_one)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax import jit as jax_jit  # the program may exchange the name in JAX's module
 from jax._src import config as _config
 from jax._src.core import ManualAxisType, auto_insert_reshard, trace_state_clean
 from jax._src.dispatch import prim_requires_devices_during_lowering
@@ -172,7 +173,7 @@ def executable(program: Program) -> Callable[..., list[Any]]:
             return bind(hoist_constants(program)[0], args)
 
         chosen = SETS[choice(program)]
-        made = jax.jit(run, compiler_options=chosen) if chosen else jax.jit(run)
+        made = jax_jit(run, compiler_options=chosen) if chosen else jax_jit(run)
         program.cache["executable"] = made
     return made
 

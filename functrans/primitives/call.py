@@ -15,6 +15,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax import jit as jax_jit  # the program may exchange the name in JAX's module
 
 from functrans import errors
 from functrans import pytrees as tree
@@ -254,7 +255,7 @@ def _jitted(
     fixed = [None if x.__class__ in operands else (x,) for x in values]  # holds no arrays
     n, names = len(args), list(kwargs)
     run.__name__ = function.__name__
-    return jax.jit(run)
+    return jax_jit(run)
 
 
 def _recorded(

@@ -84,6 +84,15 @@ def test_what_jax_jits_for_itself_stays_its_own(taken):
     assert taken.functions == []
 
 
+def test_the_program_may_exchange_the_name_itself(taken, monkeypatch):
+    asked, jit = [], jax.jit
+    monkeypatch.setattr(jax, "jit", lambda fun: asked.append(fun) or jit(fun))
+    jax.jit(lambda x: jnp.sort(x) + 1)(jnp.ones((1, 2, 1, 3)))
+    ft.numpy.cumsum(jnp.ones((1, 2, 1, 3)))
+    assert len(asked) == 1
+    assert is_ours(taken)
+
+
 def test_outside_all_is_jax(taken):
     before = type(jax.jit(power)), api.jit
     with ft.interop.take_over():
