@@ -6,6 +6,7 @@ While a program is staged, `zeros`, `ones`, `full` and their kin are literals an
 
 from __future__ import annotations
 
+import array as array_module
 from collections.abc import Sequence
 from numbers import Number
 from typing import Any
@@ -71,6 +72,8 @@ def array(
       dtype('int32')
     """
     check_order("array", order)
+    if isinstance(object, np.ma.MaskedArray):
+        object = object.data
     made = _array(object, dtype)
     made = another(made, object) if copy else made
     n = typeof(made).ndim
@@ -92,6 +95,7 @@ def asarray(
 
 
 INTEGERS = ("int", "uint")
+_BUFFERS = (bytearray, memoryview, array_module.array)
 
 
 def _array(object: Any, dtype: Any) -> Any:
@@ -99,7 +103,7 @@ def _array(object: Any, dtype: Any) -> Any:
         return _nested(object, dtype)
     if object.__class__ is int and dtype is not None and dtype_class(user_dtype(dtype)) in INTEGERS:
         _nested([object], dtype)  # raises if it does not fit
-    if isinstance(object, (bytearray, memoryview)):
+    if isinstance(object, _BUFFERS):
         object = np.asarray(object)
     if isinstance(object, jax.Array):
         x = captured(object)
@@ -125,8 +129,8 @@ def _is_wide(x: Any) -> bool:
 
 def _nested(items: Sequence[Any], dtype: Any) -> Any:
     leaves = tree.leaves(items)
-    if any(isinstance(x, range) for x in leaves):
-        items = tree.map(lambda x: list(x) if isinstance(x, range) else x, items)
+    if any(isinstance(x, (range, *_BUFFERS)) for x in leaves):
+        items = tree.map(_unpacked, items)
         leaves = tree.leaves(items)
     if any(isinstance(x, (Tracer, jax.Array)) or hasattr(x, "__jax_array__") for x in leaves):
         to = user_dtype(dtype) if dtype is not None else promote(tuple(map(typeof, leaves)))[0]
@@ -159,6 +163,10 @@ def _nested(items: Sequence[Any], dtype: Any) -> Any:
             "array", f"the lists have different lengths: {items!r:.60}",
             "Pad them to one length, or keep a list of arrays.",
         ) from None  # fmt: skip
+
+
+def _unpacked(x: Any) -> Any:
+    return np.asarray(x) if isinstance(x, _BUFFERS) else list(x) if isinstance(x, range) else x
 
 
 def _stacked(items: Any, dtype: Any) -> Any:

@@ -32,7 +32,7 @@ from functrans.lax.arguments import invalid as invalid
 from functrans.lax.arguments import mismatch as mismatch
 from functrans.numpy.prims import broadcast_in_dim, convert_element_type, squeeze
 from functrans.trace import Tracer, full, literal, staging_trace, typeof
-from functrans.tracer import CONCRETE
+from functrans.tracer import ARRAYS, CONCRETE
 
 BOOL = np.dtype(bool)
 
@@ -105,7 +105,11 @@ def value_of(x: Any, name: str, position: int = 0) -> Any:
     if kind in SCALARS:
         return scalar(x, typeof(x))
     t = type_of(x, name, position)
-    return literal(x, t) if isinstance(x, np.generic) and dtype_class(t.dtype) != "key" else x
+    if kind is CONCRETE or isinstance(x, (jax.Array, np.ndarray)):
+        return x
+    if isinstance(x, np.generic):
+        return x if dtype_class(t.dtype) == "key" else literal(x, t)
+    return value_of(x.__jax_array__(), name, position) if hasattr(x, "__jax_array__") else x
 
 
 def array_of(x: Any, name: str, position: int = 0) -> Any:
@@ -202,11 +206,11 @@ def align(x: Any, y: Any, name: str) -> tuple[Any, Any]:
     if y.__class__ in SCALARS:
         t = x.type if isinstance(x, Tracer) else type_of(x, name)
         if SCALARS[y.__class__] <= _height(t.dtype) and x.__class__ not in SCALARS:
-            return x, scalar(y, t)
+            return x if x.__class__ in ARRAYS else value_of(x, name), scalar(y, t)
     elif x.__class__ in SCALARS:
         t = y.type if isinstance(y, Tracer) else type_of(y, name, 1)
         if SCALARS[x.__class__] <= _height(t.dtype):
-            return scalar(x, t), y
+            return scalar(x, t), y if y.__class__ in ARRAYS else value_of(y, name, 1)
     elif isinstance(x, Tracer) and isinstance(y, Tracer) and x.type is y.type:
         return x, y
     x, y = align_all((x, y), name)

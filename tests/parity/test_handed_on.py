@@ -1,0 +1,287 @@
+"""What functrans shows of JAX's without having it: names, modules, and that they work in both.
+
+One row for each function that people meet: its value, gradient, batch and jitted form under ours
+equal JAX's. What takes functions is given ours as well.
+"""
+
+from __future__ import annotations
+
+import array
+import importlib
+import inspect
+import sys
+import warnings
+
+import functrans.experimental.checkify as checkify
+import jax
+import jax.experimental.checkify
+import jax.experimental.multihost_utils
+import jax.experimental.ode
+import jax.experimental.rnn
+import jax.experimental.sparse
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import functrans as ft
+import functrans.numpy as fnp
+from functrans.experimental import ode
+
+X = jnp.array([0.5, -1.0, 2.0])
+MATRIX = jax.experimental.sparse.BCOO.fromdense(jnp.array([[0.0, 2, 0], [1, 0, 3], [0, 0, 4]]))
+NOT_BATCHED = ("linear_call",)  # by JAX
+TIMES = jnp.linspace(0.0, 1.0, 4)
+
+
+def close(found, wanted):
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-6), found, wanted)
+
+
+# name -> function of (library, numpy) -> function of an array [3] that gives a number
+CALLS = {
+    "checkify": lambda lib, n: lambda x: checked(lib, n)(x)[1],
+    "checkify, of floats": lambda lib, n: lambda x: lib.experimental.checkify.checkify(
+        lambda x: (x * x).sum(), errors=checkify.float_checks
+    )(x)[1],
+    "odeint": lambda lib, n: lambda x: lib.experimental.ode.odeint(
+        lambda y, t, a: n.sin(y) * a[0] - t * y, x, TIMES, x
+    ).sum(),
+    "sparse product": lambda lib, n: lambda x: (n.sin(MATRIX @ x) * x).sum(),
+    "sparse function": lambda lib, n: lambda x: lib.experimental.sparse.sparsify(
+        lambda m, v: m @ v
+    )(MATRIX, x * x).sum(),
+    "LSTM": lambda lib, n: lambda x: lib.experimental.rnn.lstm_ref(
+        x[None, None], jnp.zeros((1, 1, 3)), jnp.zeros((1, 1, 3)), *weights(),
+        jnp.ones(1, "int32"), 3, 3, 1, 0.0, False,
+    )[0].sum(),
+    "linear_call": lambda lib, n: lambda x: lib.custom_derivatives.linear_call(
+        lambda a, v: a * v, lambda a, v: a * v, X, x
+    ).sum(),
+    "reshard": lambda lib, n: lambda x: (lib.reshard(x, one_device()) * x).sum(),
+    "Ref": lambda lib, n: jax.jit(lambda x: added(lib, n, x)),
+    "named": lambda lib, n: lib.named_call(lambda x: n.sin(x).sum(), name="wave"),
+    "user's context": lambda lib, n: lambda x: within(lib, n)(x),
+    "policies": lambda lib, n: lib.checkpoint(
+        lambda x: n.sin(n.sin(x)).sum(), policy=lib.checkpoint_policies.nothing_saveable
+    ),
+    "a primitive": lambda lib, n: lambda x: lib.lax.tanh_p.bind(x, accuracy=None).sum(),
+    "debug": lambda lib, n: lambda x: shown(lib, x) * x.sum(),
+    "smap": lambda lib, n: lambda x: lib.vmap(lambda x: n.cos(x) * x)(x).sum(),
+}  # fmt: skip
+
+
+def checked(lib, n):
+    def f(x):
+        lib.experimental.checkify.check((x < 10).all(), "too large: {}", x)
+        return (x * n.sin(x)).sum()
+
+    return lib.experimental.checkify.checkify(f)
+
+
+def weights():
+    size = jax.experimental.rnn.get_num_params_in_lstm(3, 3, 1, False)
+    return jax.experimental.rnn.unpack_lstm_weights(jnp.arange(float(size)) / size, 3, 3, 1, False)
+
+
+def one_device():
+    return jax.NamedSharding(jax.make_mesh((1,), ("i",)), jax.P("i"))
+
+
+def added(lib, n, x):
+    ref = lib.new_ref(jnp.zeros(()))
+    ref[...] += (x * x).sum()
+    return lib.freeze(ref)
+
+
+CONTEXT = ft.make_user_context(1.0)
+
+
+def within(lib, n):
+    with CONTEXT(3.0):
+        return lambda x: n.sin(x * CONTEXT.value).sum()
+
+
+def shown(lib, x):
+    lib.debug.inspect_array_sharding(x, callback=lambda sharding: None)
+    return 2.0
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_handed_on_functions(name):
+    ours, theirs = CALLS[name](ft, fnp), CALLS[name](jax, jnp)
+    many = jnp.stack([X, X * X])
+    close(ours(X), theirs(X))
+    close(ft.jit(ours)(X), jax.jit(theirs)(X))
+    close(ft.grad(ours)(X), jax.grad(theirs)(X))
+    close(ft.jit(ft.grad(ours))(X), jax.jit(jax.grad(theirs))(X))
+    if name not in NOT_BATCHED:
+        close(ft.vmap(ours)(many), jax.vmap(theirs)(many))
+    close(jax.jit(jax.grad(ours))(X), jax.jit(jax.grad(theirs))(X))
+
+
+def test_checks_are_made_in_ours_and_of_ours():
+    f = checked(ft, fnp)
+    for make in (ft.jit, ft.vmap, lambda f: ft.jit(ft.vmap(f))):
+        error, _ = make(f)(jnp.stack([X, X * 100]))
+        assert "too large" in error.get()
+    error, _ = ft.jit(f)(X)
+    assert error.get() is None
+    error.throw()
+
+
+def test_functions_of_ours_are_given_to_jax_s():
+    solved = ode.odeint(ft.jit(lambda y, t: -y), X, TIMES)
+    close(solved[-1], X * np.exp(-1.0))
+    sharded = ft.experimental.multihost_utils.process_allgather(ft.jit(fnp.sin)(X))
+    close(sharded.ravel(), np.sin(X))
+    keep = ft.checkpoint_policies.save_only_these_names("kept")
+    f = jax.checkpoint(ft.jit(lambda x: fnp.sin(x).sum()), policy=keep)
+    close(ft.grad(f)(X), jnp.cos(X))
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+def test_names_are_jax_s_own():
+    assert ft.reshard is jax.reshard
+    assert ft.experimental.checkify is checkify is jax.experimental.checkify
+    assert sys.modules["functrans.experimental.checkify"] is checkify
+    assert ode is ft.experimental.ode is jax.experimental.ode
+    assert ft.debug.breakpoint is jax.debug.breakpoint
+    assert ft.debug_key_reuse is jax.debug_key_reuse
+    assert ft.errors.KeyReuseError is jax.errors.KeyReuseError
+    assert ft.lax.sin_p is jax.lax.sin_p
+    assert inspect.getdoc(ft.reshard) == inspect.getdoc(jax.reshard)
+
+
+@pytest.mark.parametrize(
+    "name", ["export", "ffi", "experimental.sparse.linalg", "experimental.pallas.ops.tpu", "stages"]
+)
+def test_modules_are_loaded_once(name):
+    ours = importlib.import_module(f"functrans.{name}")
+    assert ours is importlib.import_module(f"jax.{name}")
+    assert ours.__spec__.name == f"jax.{name}"
+    assert "sparse" in dir(ft.experimental)
+
+
+def test_what_jax_adds_is_here(monkeypatch):
+    monkeypatch.setattr(jax.numpy, "newest", lambda x: jnp.sin(x) * 2, raising=False)
+    assert "newest" in dir(fnp)
+    try:
+        close(ft.grad(lambda x: fnp.newest(x).sum())(X), 2 * jnp.cos(X))
+    finally:
+        del fnp.newest
+
+
+def test_deprecated_names_are_as_jax_treats_them(monkeypatch):
+    monkeypatch.setattr(jax.numpy, "__getattr__", deprecations, raising=False)
+    for _ in range(2):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            assert fnp.old is jnp.sin
+        (warning,) = said
+        assert warning.category is DeprecationWarning
+        assert warning.filename == __file__
+    with pytest.raises(AttributeError, match=r"^gone: write new$"):
+        fnp.gone  # noqa: B018
+
+
+def deprecations(name):
+    if name == "old":
+        warnings.warn("old: write new", DeprecationWarning, stacklevel=2)
+        return jnp.sin
+    if name == "gone":
+        raise AttributeError("gone: write new")
+    raise AttributeError(f"module 'jax.numpy' has no attribute {name!r}")
+
+
+def test_misspelt_names():
+    with pytest.raises(AttributeError, match=r"'functrans.numpy' has no attribute 'sine'.* 'sin'"):
+        fnp.sine  # noqa: B018
+    with pytest.raises(AttributeError, match=r"attribute 'chekify'\. Did you mean 'checkify'"):
+        ft.experimental.chekify  # noqa: B018
+    with pytest.raises(AttributeError, match=r"has no attribute '_private'$"):
+        ft.lax._private  # noqa: B018
+    with pytest.raises(ImportError, match="cannot import name 'reshart'"):
+        exec("from functrans import reshart")
+    with pytest.raises(ModuleNotFoundError, match=r"'functrans\.experimental\.odee'"):
+        importlib.import_module("functrans.experimental.odee")
+    with pytest.raises(ModuleNotFoundError, match=r"'functrans\._src'"):
+        importlib.import_module("functrans._src")
+
+
+# --- what JAX takes for an array ------------------------------------------------------------------
+
+
+class Holder:
+    """What says of itself that it is an array."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __jax_array__(self):
+        return self.value
+
+
+UNARY = (
+    "sin sum ravel median cumsum argmax linalg.norm fft.fft var round asarray array sort "
+    "zeros_like exp max mean negative clip diff nan_to_num isfinite"
+)
+BINARY = "add dot where_true maximum matmul interp_at polyval searchsorted equal outer"
+SPECIAL = {
+    "where_true": lambda x, y: fnp.where(True, x, y),
+    "interp_at": lambda x, y: fnp.interp(0.5, fnp.sort(x), y),
+}
+
+
+def function_of(name):
+    found = fnp
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+@pytest.mark.parametrize("name", UNARY.split())
+def test_functions_of_what_holds_an_array(name):
+    f = function_of(name)
+    close(f(Holder(X)), f(X))
+    close(ft.jit(lambda x: f(Holder(x)))(X), f(X))
+    close(ft.jit(lambda: f(Holder(X)))(), f(X))
+
+
+@pytest.mark.parametrize("name", BINARY.split())
+def test_functions_of_two_that_hold_arrays(name):
+    f = SPECIAL.get(name) or function_of(name)
+    for x, y in ((Holder(X), Holder(X)), (Holder(X), X), (X, Holder(X)), (Holder(X), 2.0)):
+        x_, y_ = [getattr(v, "value", v) for v in (x, y)]
+        if name in ("matmul", "interp_at") and y.__class__ is float:
+            continue
+        close(f(x, y), f(x_, y_))
+        close(ft.jit(lambda x=x, y=y: f(x, y))(), f(x_, y_))
+    close(ft.grad(lambda x: (x * Holder(X) + Holder(x)).sum())(X), X + 1)
+
+
+def test_masked_arrays_and_buffers_as_jax_takes_them():
+    masked = np.ma.masked_array([1.0, 2.0], mask=[False, True])
+    buffer = array.array("f", [1.0, 2.0])
+    for make in (fnp.array, jnp.array):
+        close(make(masked), np.array([1.0, 2.0], "f"))
+        close(make(buffer), np.array([1.0, 2.0], "f"))
+        close(make([buffer, memoryview(buffer)]), np.array([[1.0, 2.0]] * 2, "f"))
+        assert make(buffer, dtype="float16").dtype == "float16"
+    close(fnp.asarray(buffer), jnp.asarray(buffer))
+    for library in (fnp, jnp):
+        with pytest.raises(ValueError, match="masked"):
+            library.asarray(masked)
+        with pytest.raises(ValueError, match="masked"):
+            library.sin(masked)
+        with pytest.raises(TypeError):
+            library.sin(buffer)
+
+
+def test_types_in_place_of_arrays():
+    for given in (jnp.float32, np.dtype("int8"), float, "float32", 1.0, np.int16(2), X):
+        assert ft.lax.dtype(given) == jax.lax.dtype(given)
+    assert ft.jit(lambda x: ft.lax.dtype(x) == "float32")(X)
+    transposed = ft.linear_transpose(lambda x: 2 * x, jax.ShapeDtypeStruct((3,), jnp.float32))
+    close(transposed(X), (2 * X,))
