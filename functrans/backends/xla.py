@@ -42,7 +42,7 @@ prim_requires_devices_during_lowering.add(_calling_p)
 PRIMITIVES = (_program_p, _calling_p)
 
 # Their rules for JAX's transformations stand in a later layer, loaded before the first equation.
-_RULES = ["functrans.interop.outward"]
+_RULES = ["functrans.interop.outward", "functrans.interop.checks"]
 
 
 class Preparation(NamedTuple):
@@ -90,8 +90,9 @@ def bind(
     program: Program, operands: Sequence[Any], preparation: Preparation = AS_IT_IS
 ) -> list[Any]:
     """One equation of JAX's, of a program without constants."""
-    for module in tuple(_RULES):
-        importlib.import_module(module)
+    if _RULES:
+        for module in tuple(_RULES):
+            importlib.import_module(module)
         _RULES.clear()  # only now: another thread must wait until they are there
     operands = auto_insert_reshard(*operands)  # in shard_map: to values that vary over one set
     primitive = _calling_p if calls_of(program).any else _program_p

@@ -11,7 +11,7 @@ the axes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from functrans.backends import xla
@@ -50,7 +50,8 @@ def _parts(program: Program) -> tuple[list[Any], Sequence[Any]]:
     if "parts" not in program.cache:
         equations, names = _written_out(program.equations, {})
         outputs = [names.get(v, v) for v in program.outputs]
-        program.cache["parts"] = _divided(equations, outputs), outputs
+        parts = divided(equations, outputs, lambda e: hasattr(e.primitive, "by_jax"))
+        program.cache["parts"] = parts, outputs
     return program.cache["parts"]
 
 
@@ -73,13 +74,15 @@ def _written_out(
     return made, names
 
 
-def _divided(equations: Sequence[Equation], outputs: Sequence[Any]) -> list[Any]:
-    """Runs of equations between collectives as `Part`s."""
+def divided(
+    equations: Sequence[Equation], outputs: Sequence[Any], stands_alone: Callable[[Equation], bool]
+) -> list[Any]:
+    """Runs of equations between those that stand alone as `Part`s."""
     parts: list[Any] = []
     between: list[Equation] = []
     read_later = set(outputs)
     for e in reversed(equations):
-        if hasattr(e.primitive, "by_jax"):
+        if stands_alone(e):
             parts += [*_part(between, read_later), e]
             read_later.update(e.inputs)
             between = []
