@@ -20,6 +20,7 @@ from functrans.lax.loops import scan
 from functrans.numpy.creation import full_like
 from functrans.numpy.indexing import At, getitem, take
 from functrans.numpy.joining import concatenate
+from functrans.numpy.prims import broadcast_in_dim
 from functrans.numpy.promotion import (
     array_of,
     axes_of,
@@ -251,9 +252,9 @@ class ufunc(metaclass=_Ufuncs):
         """
         self._check_binary("outer", None)
         A, B = array_of(A, f"{self.said}.outer"), array_of(B, f"{self.said}.outer", 1)
-        n, m = typeof(A).ndim, typeof(B).ndim
-        A = reshape(A, (*typeof(A).shape, *(1,) * m))
-        B = reshape(B, (*(1,) * n, *typeof(B).shape))
+        first, shape = typeof(A).ndim, (*typeof(A).shape, *typeof(B).shape)
+        A = broadcast_in_dim(A, shape=shape, dimensions=tuple(range(first)))
+        B = broadcast_in_dim(B, shape=shape, dimensions=tuple(range(first, len(shape))))
         return self._call(A, B)
 
     def reduceat(

@@ -226,7 +226,7 @@ def test_a_call_of_a_ufunc_records_one_equation():
         return len(ft.make_ir(f)(*[ft.ShapeDtypeStruct((3,), "float32")] * 2).equations)
 
     assert equations(ft_numpy.add) == 1
-    assert equations(ft_numpy.add.outer) == equations(lambda x, y: x[:, None] + y)
+    assert equations(ft_numpy.add.outer) == 3  # of it two broadcasts
     assert equations(lambda x, y: ft_numpy.maximum.reduce(x)) == 1
 
 
