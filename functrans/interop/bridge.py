@@ -142,6 +142,8 @@ def _apply(self: Bridge, primitive: Any, values: Sequence[Any], params: dict[str
     """The results of our operations for a primitive, of the types that JAX's would have."""
     equation = _Equation(primitive, params, values)
     outs = walk.results(equation, _literals(values, self.stages))
+    # JAX's code does with a NumPy array what NumPy does
+    outs = [jax.numpy.asarray(y) if isinstance(y, np.ndarray) else y for y in outs]
     if not (equation.is_strong() and all([not typeof(y).weak_type for y in outs])):
         wanted = [walk.type_of_aval(v.aval) for v in equation.outvars]
         outs = [as_type(y, t) for y, t in zip(outs, wanted, strict=True)]

@@ -165,6 +165,7 @@ def _spliced(program: Program, open_: dict[Program, int]) -> Program:
     equations: list[Equation] = []
     known: dict[Var, Any] = {}  # results of calls, by what they are now
     notes: list[Rewrite] = []
+    taken = {v for e in program.equations for v in e.outputs} if open_ else set()
     for e in renaming(program.equations, known):
         if e.primitive is not jit or e.params["program"] not in open_:
             equations.append(e)
@@ -173,7 +174,9 @@ def _spliced(program: Program, open_: dict[Program, int]) -> Program:
         names: dict[Any, Any] = {
             v: _at_type(x, v, e, equations) for v, x in zip(called.inputs, e.inputs, strict=True)
         }
-        if open_[called] == 1:  # its results keep their names
+        results = [v for one in called.equations for v in one.outputs]
+        if open_[called] == 1 and taken.isdisjoint(results):  # its results keep their names
+            taken.update(results)
             equations += [renamed(one, names) for one in called.equations]
         else:
             equations += copied(called.equations, names)

@@ -74,6 +74,10 @@ ROWS = {
     "where": lambda x: J.where(x > 1, x, 0.0) + J.clip(x, 0.4, 1.2),
     "sorted": lambda x: J.sort(-x) + J.cumsum(x, 0),
     "matrices": lambda x: J.linalg.solve(x @ x.T + J.eye(2), x) + J.linalg.norm(x),
+    "two equations": lambda x: [J.linalg.solve(a, x[0, :2]) for a in (x[:, :2], x[:, 1:])],
+    "a NumPy array that JAX casts": lambda x: jax.scipy.interpolate.RegularGridInterpolator(
+        (np.arange(3.0), np.arange(4.0)), np.arange(12.0).reshape(3, 4) ** 2
+    )(x[:, :2] / 2),
     "Cholesky": lambda x: J.linalg.cholesky(x @ x.T + J.eye(2)),
     "special functions": lambda x: jax.scipy.special.gammaln(x) + jax.scipy.stats.norm.logpdf(x),
     "draws": lambda x: x * jax.random.normal(KEY, (3,)) + jax.random.bernoulli(KEY, 0.5, (2, 3)),

@@ -17,6 +17,7 @@ from functrans import errors
 from functrans.ir import Equation, Program, Var, check, equal, parse, show
 from functrans.ir.text import with_nested
 from functrans.passes import pipeline
+from functrans.primitives.call import jit
 from functrans.primitives.transcendental import sin
 from tests.unit.rewriting import ALONE, XY, X, becomes, body
 
@@ -263,6 +264,20 @@ def test_calls_of_short_programs_and_single_calls_are_replaced():
     assert not [e for e in ft.passes.inline_calls(program).equations if e.primitive.holds_programs]
     program = ft.make_ir(lambda x: long(long(x)))(np.ones(3, np.float32))
     assert ft.passes.inline_calls(program) is program
+
+
+def test_programs_that_share_equations_are_each_put_in_place_of_their_call():
+    """Such as a function of JAX's that is called twice: each call has results of its own."""
+    one = ft.make_ir(lambda x, y: fnp.sin(x) * fnp.cos(x))(1.0, 1.0)
+    other = one.replace(inputs=one.inputs[::-1])
+    program = ft.make_ir(lambda x, y: (jit(x, y, program=one)[0], jit(x, y, program=other)[0]))(
+        1.0, 2.0
+    )
+    made = ft.passes.inline_calls(program)
+    check(made)
+    assert not [e for e in made.equations if e.primitive.holds_programs]
+    wanted = np.sin([1.0, 2.0]) * np.cos([1.0, 2.0])
+    np.testing.assert_allclose(ft.interpret(made, 1.0, 2.0), wanted, rtol=1e-6)
 
 
 def test_marks_and_rules_are_gone_when_nothing_is_differentiated_any_more():
