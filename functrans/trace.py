@@ -222,8 +222,8 @@ def bind(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
 
 def _bind_below(trace: Any, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
     """`bind` where a trace of JAX's stands above ours. An operation that touches its tracers is for
-    JAX to do, which calls us in its turn; else it is done below."""
-    if any([_is_foreign(x) for x in args]):
+    JAX to do, which calls us in its turn, and so is any where it records; else it is done below."""
+    if jax_trace.is_recording() or any([_is_foreign(x) for x in args]):
         return _evaluate(primitive, args, params)
     place = jax_trace.place()
     jax_trace.go_to((place[1], place[1]))

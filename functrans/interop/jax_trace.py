@@ -17,6 +17,7 @@ from typing import Any
 
 from jax._src.core import Trace, eval_trace, extend_axis_env_nd, trace_ctx
 from jax._src.core import trace_state_strong_ref as current  # `current.value`
+from jax._src.interpreters.partial_eval import DynamicJaxprTrace
 
 
 class Bridge(Trace):
@@ -54,6 +55,11 @@ def is_above() -> bool:
         return False
     bridge = _thread.bridge
     return bridge is not None and top is not bridge.parent and top is not eval_trace
+
+
+def is_recording() -> bool:
+    """Is JAX's current trace one that records everything, the body of a loop or a jitted function?"""
+    return isinstance(current.value, DynamicJaxprTrace)
 
 
 def bridge() -> Any:

@@ -104,3 +104,13 @@ def test_indices_are_not_looked_at_and_it_is_said():
     with pytest.warns(UserWarning, match="no index that is out of range"):
         error, _ = checkify.checkify(f, errors=checkify.index_checks)(X, jnp.int32(7))
     assert error.get() is None
+
+
+def test_operators_of_ours_are_seen_inside_of_ours():
+    """checkify closes over our traced values; where JAX records, what is done to them is JAX's."""
+
+    def error_of(jit):
+        return jit(lambda x: checkify.checkify(lambda x: 1 / x, errors=checkify.all_checks)(x)[0])
+
+    for x in (jnp.array([0.0, 1.0]), jnp.array([2.0, 1.0])):
+        assert error_of(ft.jit)(x).get() == error_of(jax.jit)(x).get()
