@@ -58,7 +58,7 @@ def is_above() -> bool:
 
 
 def is_recording() -> bool:
-    """Is JAX's current trace one that records everything, the body of a loop or a jitted function?"""
+    """Does JAX's current trace record everything, as in the body of a loop or a jitted function?"""
     return isinstance(current.value, DynamicJaxprTrace)
 
 
