@@ -179,13 +179,16 @@ def linen_models() -> dict[str, Any]:
     }
 
 
+_MORE = ["convolution", "attention", "LSTM", "GRU", "embedding", "scanned"]
+
+
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param("classifier", marks=pytest.mark.smoke), "convolution", "attention", "LSTM",
-        "GRU", "embedding", "scanned",
+        pytest.param("classifier", marks=pytest.mark.smoke),
+        *[pytest.param(name, marks=pytest.mark.sweep) for name in _MORE],
     ],
-)  # fmt: skip
+)
 def test_linen(name):
     model, x = linen_models()[name]
     keys = {"params": KEY, "dropout": KEY}
@@ -290,7 +293,10 @@ def test_haiku():
 # --- solvers --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("adjoint", ["RecursiveCheckpointAdjoint", "BacksolveAdjoint"])
+@pytest.mark.parametrize(
+    "adjoint",
+    ["RecursiveCheckpointAdjoint", pytest.param("BacksolveAdjoint", marks=pytest.mark.sweep)],
+)
 def test_diffrax(adjoint):
     diffrax = extra("diffrax")
     term = diffrax.ODETerm(lambda t, y, a: -a * y)
@@ -322,6 +328,7 @@ def test_lineax_and_optimistix():
     same(lambda D: (D.jit(D.grad(solve))(matrix), D.jit(D.grad(root))(1.5)))
 
 
+@pytest.mark.sweep
 def test_jaxopt():
     jaxopt = extra("jaxopt")
     descent = jaxopt.GradientDescent(

@@ -14,6 +14,8 @@ from tests.parity.test_opaque import MODES, SPD, V, held, total
 from tests.support.closeness import assert_close
 from tests.support.wide import each
 
+pytestmark = pytest.mark.sweep  # each traces a solver many times
+
 
 def library(name: str) -> Any:
     return pytest.importorskip(
