@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, copied, prune
-from functrans.passes.rewrite import Rewrite, finished, renamed_all, renaming, uses
+from functrans.passes.rewrite import Replaced, replacing, uses
 from functrans.primitives.base import bytes_of, is_zero
 from functrans.primitives.contraction import dot_general
 from functrans.primitives.elementwise import add, neg
@@ -37,21 +37,14 @@ _MOVES = frozenset([transpose, reshape, squeeze, slice_, split, neg])  # sums co
 def accumulated(program: Program) -> Program:
     """The program with the contractions that its scans add up behind them; programs nested in it
     stay as they are."""
-    if not any([e.primitive is scan for e in program.equations]):
-        return program
-    equations: list[Equation] = []
-    known: dict[Var, Any] = {}
-    notes: list[Rewrite] = []
-    for e in renaming(program.equations, known):
-        sums = _leaving(e) if e.primitive is scan else []
+
+    def without(e: Equation, known: dict[Var, Any]) -> Replaced:
+        sums = _leaving(e)
         if not sums:
-            equations.append(e)
-            continue
-        equations += _without(e, sums, known)
-        notes.append((e.primitive.name, (e, *[root for s in sums for root in s.roots])))
-    if not notes:
-        return program
-    return finished(program, equations, renamed_all(program.outputs, known), notes)
+            return None
+        return _without(e, sums, known), [root for s in sums for root in s.roots]
+
+    return replacing(program, scan, without)
 
 
 class Sum(NamedTuple):

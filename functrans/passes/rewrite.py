@@ -152,6 +152,31 @@ def uses(program: Program) -> Counter:
     return Counter(chain(program.outputs, *[e.inputs for e in program.equations]))
 
 
+# The equations in place of one, and the others that went with it; None: it stays.
+Replaced = tuple[Iterable[Equation], Sequence[Equation]] | None
+
+
+def replacing(
+    program: Program, primitive: Any, replaced: Callable[[Equation, dict[Var, Any]], Replaced]
+) -> Program:
+    """The program with `replaced(equation, known)` in place of each equation of a primitive; the
+    same object if all stay. To `known` is added what their results are now."""
+    equations: list[Equation] = []
+    known: dict[Var, Any] = {}
+    notes: list[Rewrite] = []
+    for e in renaming(program.equations, known):
+        found = replaced(e, known) if e.primitive is primitive else None
+        if found is None:
+            equations.append(e)
+            continue
+        made, others = found
+        equations += made
+        notes.append((e.primitive.name, (e, *others)))
+    if not notes:
+        return program
+    return finished(program, equations, renamed_all(program.outputs, known), notes)
+
+
 def finished(
     program: Program, equations: Sequence[Equation], outputs: Sequence[Any], notes: list[Rewrite]
 ) -> Program:

@@ -17,14 +17,7 @@ from typing import Any, NamedTuple
 
 from functrans.ir.program import Equation, Origin, Program, Var, prune
 from functrans.ir.types import dtype_class
-from functrans.passes.rewrite import (
-    Rewrite,
-    everywhere,
-    finished,
-    program_pass,
-    renamed_all,
-    renaming,
-)
+from functrans.passes.rewrite import Replaced, everywhere, program_pass, replacing
 from functrans.primitives.base import bytes_of
 from functrans.primitives.elementwise import add
 from functrans.primitives.reduction import reduce_sum
@@ -82,19 +75,14 @@ def _each(program: Program) -> Program:
         for v in e.inputs:
             readers[v].append(e)
     outputs = set(program.outputs)
-    equations: list[Equation] = []
-    known: dict[Var, Any] = {}
-    notes: list[Rewrite] = []
-    for e in renaming(program.equations, known):
-        sums = _sums(e, readers, outputs) if e.primitive is scan else []
+
+    def with_sums(e: Equation, known: dict[Var, Any]) -> Replaced:
+        sums = _sums(e, readers, outputs)
         if not sums:
-            equations.append(e)
-            continue
-        equations.append(_with_sums(e, sums, known))
-        notes.append((e.primitive.name, (e, *[s.equation for s in sums])))
-    if not notes:
-        return program
-    return finished(program, equations, renamed_all(program.outputs, known), notes)
+            return None
+        return [_with_sums(e, sums, known)], [s.equation for s in sums]
+
+    return replacing(program, scan, with_sums)
 
 
 def _sums(e: Equation, readers: Readers, outputs: set[Any]) -> list[Sum]:
