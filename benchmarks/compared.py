@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -72,6 +72,20 @@ def difference(ours: Any, peer: Any) -> float:
     pairs = [(np.asarray(x), np.asarray(y)) for x, y in zip(a, b, strict=True)]
     off = [float(np.max(np.abs(x - y)) / max(np.max(np.abs(y)), 1e-30)) for x, y in pairs]
     return math.nan if any(math.isnan(d) for d in off) else max(off)
+
+
+LineT = TypeVar("LineT", bound="Line")
+
+
+def printed(header: str, lines: Iterable[LineT], shown: Callable[[LineT], str]) -> list[LineT]:
+    """Print a table line by line as they are measured, nothing of them from the cache."""
+    jax.config.update("jax_enable_compilation_cache", False)
+    print(header, flush=True)
+    made = []
+    for line in lines:
+        made.append(line)
+        print(shown(line), flush=True)
+    return made
 
 
 def means(lines: Sequence[Line]) -> str:

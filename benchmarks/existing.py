@@ -21,7 +21,7 @@ import functrans as ft
 from benchmarks import existing_models as models
 from benchmarks import existing_steps as steps
 from benchmarks import training_models
-from benchmarks.compared import Line, difference, means, side
+from benchmarks.compared import Line, difference, means, printed, side
 from benchmarks.existing_models import Model
 from benchmarks.models import JAX, training_step
 from benchmarks.timing import clear, quartiles, turns
@@ -234,11 +234,6 @@ def shown(line: Steps) -> str:
 
 def run(rows: str = "", repeats: int = 15) -> list[Steps]:
     """Measure the rows whose name holds `rows`, and print the table line by line."""
-    jax.config.update("jax_enable_compilation_cache", False)
-    print(HEADER, flush=True)
-    lines = []
-    for program in programs(rows):
-        lines.append(measured(program, repeats))
-        print(shown(lines[-1]), flush=True)
+    lines = printed(HEADER, (measured(program, repeats) for program in programs(rows)), shown)
     print(f"\n{means([line for line in lines if line.ours > 0])}")
     return lines

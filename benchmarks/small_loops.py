@@ -19,7 +19,7 @@ import numpy as np
 
 import functrans as ft
 from benchmarks import recurrences, simulators
-from benchmarks.compared import Line, difference, means
+from benchmarks.compared import Line, difference, means, printed
 from benchmarks.models import JAX, OURS, Library, rnn_loss, rnn_params
 from benchmarks.recurrences import regression, track
 from benchmarks.simulators import arm, bump, cable, cluster, near, normal, policy_params
@@ -238,15 +238,10 @@ def share(ours: int, peer: int) -> str:
 
 def run(rows: str = "", x64: bool = False, repeats: int = 15) -> list[LoopLine]:
     """Measure the rows whose name holds `rows`, and print the table line by line."""
-    jax.config.update("jax_enable_compilation_cache", False)
     programs = [p for group in GROUPS for p in group() if rows in p.name]
     for lib in (OURS, JAX):  # what is loaded once belongs to no row
         lib.ft.jit(lib.ft.grad(lambda x: x * x)).lower(1.0).compile()
-    print(HEADER, flush=True)
-    lines = []
-    for program in programs:
-        lines.append(measured(program, x64, repeats))
-        print(shown(lines[-1]), flush=True)
+    lines = printed(HEADER, (measured(program, x64, repeats) for program in programs), shown)
     failed = [line for line in lines if line.failure is not None]
     held = [line for line in lines if line.failure is None]
     print(f"\n{means(held)}")

@@ -17,7 +17,7 @@ import numpy as np
 
 import functrans as ft
 from benchmarks import training_models as models
-from benchmarks.compared import Line, difference, means
+from benchmarks.compared import Line, difference, means, printed
 from benchmarks.models import JAX, OURS, Library, mlp_params, training_step
 from benchmarks.recurrences import gated_params
 from benchmarks.simulators import Function, normal
@@ -132,11 +132,6 @@ def shown(line: Line) -> str:
 
 def run(rows: str = "", repeats: int = 15) -> list[Line]:
     """Measure the rows whose name holds `rows`, and print the table line by line."""
-    jax.config.update("jax_enable_compilation_cache", False)
-    print(HEADER, flush=True)
-    lines = []
-    for program in programs(rows):
-        lines.append(measured(program, repeats))
-        print(shown(lines[-1]), flush=True)
+    lines = printed(HEADER, (measured(program, repeats) for program in programs(rows)), shown)
     print(f"\n{means(lines)}")
     return lines
