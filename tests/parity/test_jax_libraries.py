@@ -15,15 +15,11 @@ import pytest
 
 import functrans as ft
 from tests.support.closeness import assert_close
+from tests.support.extras import library
 
 KEY = jax.random.key(0)
 X, Y = jnp.arange(6.0).reshape(2, 3) / 5, jnp.ones((2, 4))
 PARAMS = {"w": jnp.full((3, 4), 0.3), "b": jnp.arange(4.0) / 10}
-
-
-def extra(name: str) -> Any:
-    why = f"{name} is not installed: pip install 'functrans[libraries]'"
-    return pytest.importorskip(name, reason=why)
 
 
 def same(f: Any, tolerance: float = 2e-3) -> None:
@@ -98,7 +94,7 @@ def two_steps(D: Any, optimizer: Any) -> Any:
 
 @pytest.mark.parametrize("of", ["optax", "contrib", "wrapped"])
 def test_optax(of):
-    optax = extra("optax")
+    optax = library("optax")
     made: dict[str, Any] = {}
     if of == "wrapped":
         decay = optax.exponential_decay(0.1, 2, 0.9)
@@ -127,7 +123,7 @@ def test_optax(of):
 
 @pytest.mark.smoke
 def test_optax_differentially_private():
-    optax = extra("optax")
+    optax = library("optax")
     private = optax.contrib.differentially_private_aggregate(1.0, 0.1, 0)
 
     def step(D):
@@ -145,7 +141,7 @@ def test_optax_differentially_private():
 
 
 def linen_models() -> dict[str, Any]:
-    nn = extra("flax.linen")
+    nn = library("flax.linen")
 
     class Classifier(nn.Module):
         @nn.compact
@@ -210,7 +206,7 @@ def test_linen(name):
 
 
 def test_nnx():
-    nnx = extra("flax.nnx")
+    nnx = library("flax.nnx")
 
     class Model(nnx.Module):
         def __init__(self, rngs):
@@ -240,7 +236,7 @@ def test_nnx():
 
 @pytest.mark.smoke
 def test_equinox():
-    eqx = extra("equinox")
+    eqx = library("equinox")
     mlp = eqx.nn.MLP(3, 2, 8, 2, key=KEY)
     arrays, static = eqx.partition(mlp, eqx.is_array)
     attend = eqx.nn.MultiheadAttention(2, 4, key=KEY)
@@ -263,7 +259,7 @@ def test_equinox():
 
 
 def test_haiku():
-    hk = extra("haiku")
+    hk = library("haiku")
     seed = jax.random.PRNGKey(0)
 
     def net(x):
@@ -298,7 +294,7 @@ def test_haiku():
     ["RecursiveCheckpointAdjoint", pytest.param("BacksolveAdjoint", marks=pytest.mark.sweep)],
 )
 def test_diffrax(adjoint):
-    diffrax = extra("diffrax")
+    diffrax = library("diffrax")
     term = diffrax.ODETerm(lambda t, y, a: -a * y)
 
     def solved(a):
@@ -313,7 +309,7 @@ def test_diffrax(adjoint):
 
 
 def test_lineax_and_optimistix():
-    lx, optx = extra("lineax"), extra("optimistix")
+    lx, optx = library("lineax"), library("optimistix")
     matrix, b = jnp.array([[3.0, 1.0], [1.0, 2.0]]), jnp.array([1.0, 2.0])
 
     def solve(m):
@@ -330,7 +326,7 @@ def test_lineax_and_optimistix():
 
 @pytest.mark.sweep
 def test_jaxopt():
-    jaxopt = extra("jaxopt")
+    jaxopt = library("jaxopt")
     descent = jaxopt.GradientDescent(
         lambda x, a: jnp.sum((x - a**2) ** 2), maxiter=50, implicit_diff=True
     )
@@ -349,7 +345,7 @@ def test_jaxopt():
 
 
 def test_distributions():
-    numpyro, distrax = extra("numpyro"), extra("distrax")
+    numpyro, distrax = library("numpyro"), library("distrax")
     dist = numpyro.distributions
     log_density = numpyro.infer.util.log_density
 
@@ -374,7 +370,7 @@ def test_distributions():
 
 @pytest.mark.smoke
 def test_chex():
-    chex = extra("chex")
+    chex = library("chex")
 
     def checked(x):
         chex.assert_shape(x, (2, 3))

@@ -12,15 +12,10 @@ import functrans as ft
 from functrans.interop import from_jax
 from tests.parity.test_opaque import MODES, SPD, V, held, total
 from tests.support.closeness import assert_close
+from tests.support.extras import library
 from tests.support.wide import each
 
 pytestmark = pytest.mark.sweep  # each traces a solver many times
-
-
-def library(name: str) -> Any:
-    return pytest.importorskip(
-        name, reason=f"{name} is not installed: pip install 'functrans[libraries]'"
-    )
 
 
 def agrees(function: Any, args: tuple, some: str, modes: str, tolerance: float = 2e-5) -> None:

@@ -25,6 +25,7 @@ from jax.sharding import PartitionSpec, SingleDeviceSharding
 
 import functrans as ft
 from functrans.interop.taking_over import PjitFunction
+from tests.support import extras
 
 ROOT = Path(ft.__file__).parents[1]
 PARTIAL = functools.partial(jax.jit, static_argnames=("n",))
@@ -68,7 +69,7 @@ def test_every_way_to_jit(taken, ways):
 
 @pytest.mark.parametrize(("library", "name"), TESTED_LIBRARIES.items())
 def test_libraries_are_taken_over(taken, library, name):
-    jit = getattr(pytest.importorskip(library), name)
+    jit = getattr(extras.library(library), name)
     f = jit(lambda x: jnp.sin(x) * 2)
     np.testing.assert_allclose(f(jnp.ones(2)), 2 * np.sin(np.ones(2)), rtol=1e-6)
     assert taken.functions[-1].called

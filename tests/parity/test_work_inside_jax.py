@@ -18,6 +18,7 @@ from functrans import errors, trace
 from functrans.backends import xla
 from functrans.ir.text import with_nested
 from tests.support.closeness import assert_close
+from tests.support.extras import library
 from tests.support.worlds import JAX, OURS, Function, M, V, World, X, assert_same
 
 # --- effects --------------------------------------------------------------------------------------
@@ -248,7 +249,7 @@ def test_methods_are_of_the_function_itself():
 
 @OURS
 def test_a_layer_of_equinox(world):
-    eqx = pytest.importorskip("equinox")
+    eqx = library("equinox")
 
     class Layer(eqx.Module):
         w: jax.Array
@@ -267,7 +268,7 @@ def test_a_layer_of_equinox(world):
 
 @OURS
 def test_a_layer_of_flax(world):
-    nn = pytest.importorskip("flax.linen")
+    nn = library("flax.linen")
 
     def results(w: World) -> Any:
         class Layer(nn.Module):

@@ -16,6 +16,7 @@ import functrans as ft
 from functrans.backends import reference
 from functrans.ir import Program, check
 from functrans.ir.text import with_nested
+from tests.support import extras
 
 BATCH, WIDTH, CLIP = 16, 128, 0.5
 
@@ -285,7 +286,7 @@ def test_narrow_gradients_with_wide_norms():
 
 def test_library_steps():
     """optax's clipping of haiku's and flax's models."""
-    optax = pytest.importorskip("optax")
+    optax = extras.library("optax")
 
     def by_optax(gradient):
         def step(params, x, y):
@@ -326,7 +327,7 @@ def test_library_steps():
 
 @pytest.mark.parametrize("library", ["flax", "haiku"])
 def test_models_of_libraries(library):
-    pytest.importorskip(library)
+    extras.library(library)
     x, y = normal(BATCH, WIDTH).astype("float32"), np.arange(BATCH, dtype="int32") % 4
     if library == "flax":
         import flax.linen as nn
