@@ -32,10 +32,11 @@ from functrans.ir.program import Equation, Literal, Origin, Program, Var, prune
 from functrans.ir.source import Source, user_source
 from functrans.ir.types import ArrayType
 from functrans.tracer import ARRAYS as ARRAYS
-from functrans.tracer import TRACERS as TRACERS
+from functrans.tracer import AnyTracer as AnyTracer
 from functrans.tracer import Tracer as Tracer
 from functrans.tracer import check_alive as check_alive
 from functrans.tracer import concrete_value as concrete_value
+from functrans.tracer import is_foreign as is_foreign
 from functrans.tracer import leaked as leaked
 from functrans.tracer import register_type as register_type
 from functrans.tracer import typeof as typeof
@@ -223,7 +224,7 @@ def bind(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
 def _bind_below(trace: Any, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
     """`bind` where a trace of JAX's stands above ours. An operation that touches its tracers is for
     JAX to do, which calls us in its turn, and so is any where it records; else it is done below."""
-    if jax_trace.is_recording() or any([_is_foreign(x) for x in args]):
+    if jax_trace.is_recording() or any([is_foreign(x) for x in args]):
         return _evaluate(primitive, args, params)
     place = jax_trace.place()
     jax_trace.go_to((place[1], place[1]))
@@ -231,11 +232,6 @@ def _bind_below(trace: Any, primitive: Any, args: Sequence[Any], params: dict[st
         return trace.bind(primitive, args, params)
     finally:
         jax_trace.go_to(place)
-
-
-def _is_foreign(x: Any) -> bool:
-    """Is it a tracer of JAX's?"""
-    return x.__class__ not in ARRAYS and isinstance(x, jax.core.Tracer)
 
 
 def bind_in(trace: Any, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:

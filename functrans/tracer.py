@@ -206,10 +206,16 @@ def _class_of_arrays() -> type:
 
 
 CONCRETE: Any = _class_of_arrays()
-# What stands for an array that has no value yet, ours or JAX's.
-TRACERS = (Tracer, jax.core.Tracer)
+AnyTracer = jax.core.Tracer  # ours, or one of JAX's own
+OURS: set[Any] = {Tracer}  # and its subclasses
 # The classes of almost all arrays: asked before `isinstance`, which takes four times as long.
 ARRAYS: set[type] = {Tracer, CONCRETE}
+
+
+def is_foreign(x: Any) -> bool:
+    """Is it a tracer of JAX's own?"""
+    return x.__class__ not in ARRAYS and isinstance(x, AnyTracer)
+
 
 _TYPE_OF: dict[type, Callable[[Any], ArrayType]] = {
     Tracer: lambda x: x.type,
@@ -223,9 +229,10 @@ _TYPE_OF: dict[type, Callable[[Any], ArrayType]] = {
 
 
 def register_type(kind: type, handler: Callable[[Any], ArrayType]) -> None:
-    """Say how `typeof` reads arrays of a class."""
+    """Say how `typeof` reads tracers of a subclass."""
     _TYPE_OF[kind] = handler
     ARRAYS.add(kind)
+    OURS.add(kind)
 
 
 def typeof(x: Any) -> ArrayType:
@@ -365,7 +372,7 @@ def concrete_value(x: Any) -> Any:
     """The concrete array behind a value, or None: of a tracer of JAX's no value is known."""
     if isinstance(x, Tracer):
         return x.concrete()
-    return None if isinstance(x, jax.core.Tracer) else x
+    return None if isinstance(x, AnyTracer) else x
 
 
 # code that calls a user's function -> the values it is given and their names, by its frame's locals

@@ -23,7 +23,7 @@ from functrans.ir.types import ArrayType, dtype_class, is_inexact
 from functrans.primitives.conversion import convert_element_type
 from functrans.primitives.custom import closed_over
 from functrans.primitives.rules import JvpRule, Pullback, VjpRule
-from functrans.trace import TRACERS, bind, literal, materialize, state, typeof
+from functrans.trace import AnyTracer, bind, literal, materialize, state, typeof
 from functrans.tracer import is_active
 
 CustomVJPPrimal = jax.custom_derivatives.CustomVJPPrimal
@@ -164,7 +164,7 @@ class JvpCall(Call):
         self.jvp = jvp
         self.symbolic = symbolic
         self.static_leaves, self.static_tree = tree.flatten(super().statics())
-        self.traced = [i for i, x in enumerate(self.static_leaves) if isinstance(x, TRACERS)]
+        self.traced = [i for i, x in enumerate(self.static_leaves) if isinstance(x, AnyTracer)]
 
     def operands(self, stop_gradient: Callable[[Any], Any]) -> list[Any]:
         return [*[stop_gradient(self.static_leaves[i]) for i in self.traced], *self.leaves]
@@ -238,7 +238,7 @@ class VjpCall(Call):
         self.bwd = bwd
         self.symbolic = symbolic
         for x in tree.leaves(self.statics()):
-            if isinstance(x, TRACERS):
+            if isinstance(x, AnyTracer):
                 raise errors.ClosedOverTracer(
                     f"{self.name} was given a traced {typeof(x)} for an argument of "
                     f"nondiff_argnums={tuple(static)}, at\n    {describe(self.source)}\n"

@@ -23,7 +23,7 @@ from functrans.ir.types import is_inexact
 from functrans.lax.elementwise import stop_gradient
 from functrans.numpy.ufuncs import add
 from functrans.primitives.custom import custom_jvp_call, custom_vjp_call
-from functrans.trace import TRACERS, evaluate, stage, state, typeof
+from functrans.trace import AnyTracer, evaluate, stage, state, typeof
 
 
 class CustomFunction:
@@ -394,7 +394,7 @@ def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Callab
     wanted: Any = in_tree
     flat = FlatFunction(fun, in_tree)
     closed, captured = hoist_constants(stage(flat, [typeof(x) for x in leaves], function_name(fun)))
-    moving = [isinstance(x, TRACERS) and is_inexact(typeof(x).dtype) for x in captured]
+    moving = [isinstance(x, AnyTracer) and is_inexact(typeof(x).dtype) for x in captured]
     hoisted = [x for x, m in zip(captured, moving, strict=True) if m]
     fixed = [None if m else x for x, m in zip(captured, moving, strict=True)]
 

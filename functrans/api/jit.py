@@ -36,7 +36,7 @@ from functrans.primitives.call import clear_composites
 from functrans.primitives.call import jit as jit_call
 from functrans.primitives.collective import speaks_of_others_axes
 from functrans.trace import Tracer, at_once, clear_types, leaked, stage, state, typeof
-from functrans.tracer import check_kept, is_active, not_an_array
+from functrans.tracer import check_kept, is_active, is_foreign, not_an_array
 from functrans.transforms import jet, jvp, transpose
 
 
@@ -343,7 +343,7 @@ class Nested:
 def _still_active(captured: Iterable[Any]) -> bool:
     """May a program that captured these values be used here? Not when a trace has ended."""
     for x in captured:
-        if isinstance(x, jax.core.Tracer) and not isinstance(x, Tracer):
+        if is_foreign(x):
             return False
         if isinstance(x, Tracer) and not is_active(x.owner, state.trace, state.below):
             return False

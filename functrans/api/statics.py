@@ -21,7 +21,7 @@ from functrans.ir.arguments import Arguments, Parameters
 from functrans.ir.program import Program
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType
-from functrans.trace import TRACERS, stage, typeof
+from functrans.trace import AnyTracer, stage, typeof
 
 
 class Staged(NamedTuple):
@@ -182,7 +182,7 @@ def _spelled(value: Any) -> str:
 
 def _hashable_instead(value: Any) -> str:
     """What to give instead of a static argument that cannot be hashed."""
-    if isinstance(value, TRACERS):
+    if isinstance(value, AnyTracer):
         return (
             "It is traced, so it has no value yet: make it static in the function around too, or "
             "let it be traced here."

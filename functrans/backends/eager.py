@@ -20,7 +20,7 @@ from functrans.ir.source import user_source
 from functrans.ir.types import ArrayType
 from functrans.passes.calls import inline
 from functrans.trace import out_types, set_evaluator
-from functrans.tracer import CONCRETE, Tracer, check_kept, leaked, typeof
+from functrans.tracer import CONCRETE, Tracer, check_kept, is_foreign, leaked, typeof
 
 _COMPILED: dict[tuple, Any] = {}  # functions of `jax.jit`
 _PROGRAMS: dict[tuple, Program] = {}  # of one operation that holds none, for JAX to transform
@@ -36,7 +36,7 @@ def run_one(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         if x.__class__ is Literal:
             if splats is None:
                 splats = tuple([y.type if y.__class__ is Literal else None for y in args])
-        elif isinstance(x, jax.core.Tracer) and not isinstance(x, Tracer):
+        elif is_foreign(x):
             return run_in_jax(primitive, args, params)
     if splats is not None:
         args = [_scalar(x) if x.__class__ is Literal else x for x in args]

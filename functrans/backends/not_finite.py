@@ -15,7 +15,7 @@ from typing import Any
 
 from functrans.flags import flags
 from functrans.ir.program import Program
-from functrans.trace import TRACERS
+from functrans.trace import AnyTracer
 
 
 def is_asked() -> bool:
@@ -28,6 +28,6 @@ def is_asked() -> bool:
 def say_where(program: Program, args: Sequence[Any]) -> None:
     """Raise NotFinite for the first equation that makes one. Where a transformation of JAX's stands
     around, that runs programs on arrays, and these are asked."""
-    if any(isinstance(x, TRACERS) for x in args):
+    if any(isinstance(x, AnyTracer) for x in args):
         return
     importlib.import_module("functrans.inspect.nans").stop_at_first(program, args)

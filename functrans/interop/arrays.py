@@ -14,12 +14,9 @@ from typing import Any
 from functrans.numpy.indexing import At, getitem
 from functrans.numpy.operators import OPERATORS
 from functrans.trace import Tracer, state
-from functrans.tracer import CONCRETE
-from functrans.transforms.jet import Jet
-from functrans.transforms.jvp import Dual
+from functrans.tracer import CONCRETE, OURS
 
 _Array: Any = CONCRETE
-_TRACED = {Tracer, Dual, Jet}
 _jax_getitem = _Array.__getitem__
 _jax_at = _Array.at
 
@@ -45,7 +42,7 @@ def _leaving(theirs: Any) -> Any:
 
     @functools.wraps(theirs)
     def operator(self: Any, other: Any) -> Any:
-        return NotImplemented if other.__class__ in _TRACED else theirs(self, other)
+        return NotImplemented if other.__class__ in OURS else theirs(self, other)
 
     return operator
 

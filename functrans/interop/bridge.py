@@ -29,13 +29,11 @@ from functrans.interop.jaxprs import walk
 from functrans.ir.types import is_key_dtype
 from functrans.primitives.custom import as_type, custom_jvp_call, custom_vjp_call
 from functrans.primitives.rules import JvpRule, Pullback, VjpRule
-from functrans.trace import Tracer, bind, full, materialize, on_bridge, state, typeof
-from functrans.tracer import CONCRETE, is_active
+from functrans.trace import Tracer, bind, materialize, on_bridge, state, typeof
+from functrans.tracer import CONCRETE, OURS, AnyTracer, is_active
 from functrans.tracer import aval_of as aval_of_type
 from functrans.transforms.jet import Jet
 from functrans.transforms.jvp import Dual
-
-_OURS = {Tracer, Dual, Jet}
 
 
 class _Value:
@@ -95,14 +93,14 @@ def _is_ours(bridge: Bridge, values: Sequence[Any], params: dict[str, Any] | Non
     """Is it for the traces on this bridge to do? Else it is for the trace around them."""
     if state.axes and params and _names_an_axis(params):
         return True
-    ours = [x for x in values if x.__class__ in _OURS]
+    ours = [x for x in values if x.__class__ in OURS]
     if ours and (
         state.below is None or any([is_active(x.owner, state.innermost, None) for x in ours])
     ):
         return True
     if not bridge.stages:
         return False
-    traced = any([isinstance(x, jax.core.Tracer) for x in values])
+    traced = any([isinstance(x, AnyTracer) for x in values])
     return traced or not eager_constant_folding.value
 
 
@@ -152,7 +150,7 @@ def _apply(self: Bridge, primitive: Any, values: Sequence[Any], params: dict[str
 
 def _literals(values: Sequence[Any], stages: bool) -> list[Any]:
     """Values with numbers as literals, which the optimiser sees."""
-    return [x if x.__class__ in _OURS else _known(x, stages) for x in values]
+    return [x if x.__class__ in OURS else _known(x, stages) for x in values]
 
 
 def _known(x: Any, stages: bool) -> Any:
@@ -163,7 +161,7 @@ def _known(x: Any, stages: bool) -> Any:
             return x
     elif not isinstance(x, (bool, int, float, complex, np.generic, np.ndarray)) or np.ndim(x):
         return x
-    return full(np.asarray(x).item(), walk.type_of_aval(aval_of(x)))
+    return walk.number(x, aval_of(x))
 
 
 # --- functions with rules of their own ------------------------------------------------------------
@@ -295,13 +293,13 @@ def _attach() -> None:
         "process_custom_jvp_call": _process_custom_jvp_call,
         "process_custom_vjp_call": _process_custom_vjp_call,
         "process_shard_map": _process_shard_map,
-        "stage_value": lambda self, x: x if x.__class__ in _OURS else self.parent.stage_value(x),
+        "stage_value": lambda self, x: x if x.__class__ in OURS else self.parent.stage_value(x),
         "cur_qdd": lambda self, x: x.cur_qdd(),
     }
     for name, method in methods.items():
         assert hasattr(Trace, name) or name in ("cur_qdd", "process_shard_map"), name
         setattr(Bridge, name, method)
-    for kind in _OURS:  # which JAX would find by their base, slower
+    for kind in (Tracer, Dual, Jet):  # which JAX would find by their base, slower
         pytype_aval_mappings[kind] = lambda x: x.aval
         dtypes.register_canonicalize_value_handler(kind, None)
 

@@ -20,7 +20,7 @@ from functrans.lax.arguments import axis_index as place
 from functrans.lax.elementwise import convert_element_type
 from functrans.primitives import collective as prims
 from functrans.primitives.base import PRIMITIVES
-from functrans.trace import TRACERS, full, literal, typeof
+from functrans.trace import AnyTracer, full, literal, typeof
 
 __all__ = ["axis_index", "axis_size", "pmax", "pmean", "pmin", "psum"]
 
@@ -96,7 +96,7 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     names, axes = _positions("psum", axis_name, axis_index_groups)
     group = over("psum", names, axis_index_groups)
     leaves = [_folded("reduce_sum", v, axes) for v in leaves]
-    if any([isinstance(v, TRACERS) for v in leaves]) or _uneven(group):
+    if any([isinstance(v, AnyTracer) for v in leaves]) or _uneven(group):
         sums = [prims.psum(as_array(v), **group) for v in leaves] if names else leaves
     else:
         sums = [_times(v, members("psum", group)) for v in leaves]

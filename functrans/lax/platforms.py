@@ -22,7 +22,7 @@ from functrans.lax.arguments import (
 from functrans.lax.control_flow import switch
 from functrans.lax.elementwise import operands
 from functrans.primitives import platforms as _platforms
-from functrans.trace import TRACERS, typeof
+from functrans.trace import AnyTracer, typeof
 
 __all__ = [
     "RandomAlgorithm", "approx_max_k", "approx_min_k", "platform_dependent", "rng_bit_generator",
@@ -71,7 +71,7 @@ def platform_dependent(
     if not branches:
         raise invalid("platform_dependent", "needs a function for some platform")
     index = _platforms.platform_index(platforms=tuple(platforms))
-    if isinstance(index, TRACERS):
+    if isinstance(index, AnyTracer):
         return switch(index, branches, *args)
     return branches[int(index)](*args)
 

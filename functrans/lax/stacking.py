@@ -27,7 +27,7 @@ from functrans.lax.elementwise import operand as number_or_array
 from functrans.lax.shape import concatenate, expand_dims, index_in_dim
 from functrans.primitives.base import PRIMITIVES
 from functrans.primitives.shape import broadcast_in_dim, reshape
-from functrans.trace import TRACERS, full, typeof
+from functrans.trace import AnyTracer, full, typeof
 
 __all__ = [
     "ConvGeneralDilatedDimensionNumbers", "DotAlgorithm", "DotDimensionNumbers", "PrecisionLike",
@@ -158,7 +158,7 @@ def composite(decomposition: Callable[..., Any], name: str, version: int = 0) ->
 
     @functools.wraps(decomposition)
     def call(*args: Any, **attributes: Any) -> Any:
-        if any(isinstance(v, TRACERS) for v in attributes.values()):
+        if any(isinstance(v, AnyTracer) for v in attributes.values()):
             raise invalid(
                 f"composite {name}", "an attribute is a traced value",
                 "Pass it as a positional argument.",

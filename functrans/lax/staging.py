@@ -21,7 +21,7 @@ from functrans.ir.types import ArrayType, promote
 from functrans.lax.arguments import as_array
 from functrans.primitives.collective import speaks_of_others_axes
 from functrans.primitives.conversion import convert_element_type
-from functrans.trace import TRACERS, evaluate, materialize, stage, state, typeof
+from functrans.trace import AnyTracer, evaluate, materialize, stage, state, typeof
 
 
 class Staged(NamedTuple):
@@ -68,7 +68,7 @@ def staged(
                 f"{name}: {error}. It is {given_to(name, fun)}\n{name} calls {_CALLS[name]}."
             ) from None
         found = (*hoist_constants(program), flat.out_tree)
-        traced = any(isinstance(x, TRACERS) for x in found[1])
+        traced = any(isinstance(x, AnyTracer) for x in found[1])
         if not traced and not speaks_of_others_axes(program):
             known[key] = found
     return Staged(found[0], found[1], found[2], fun)

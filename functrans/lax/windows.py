@@ -20,7 +20,7 @@ from functrans.primitives import windows as _windows
 from functrans.primitives.conversion import convert_element_type
 from functrans.primitives.reduction import highest, lowest
 from functrans.primitives.windows_general import reduce_window as _any_fold
-from functrans.trace import TRACERS, literal, stage, typeof
+from functrans.trace import AnyTracer, literal, stage, typeof
 
 __all__ = ["reduce_window", "reduce_window_shape_tuple"]
 
@@ -182,8 +182,8 @@ def _closed(program: Program) -> Program:
         return program
     known: dict[Any, Any] = {}
     for var, x in zip(program.constants, program.values, strict=True):
-        if isinstance(x, TRACERS) or var.type.shape:
-            error = errors.ClosedOverTracer if isinstance(x, TRACERS) else errors.InvalidArgument
+        if isinstance(x, AnyTracer) or var.type.shape:
+            error = errors.ClosedOverTracer if isinstance(x, AnyTracer) else errors.InvalidArgument
             raise error(
                 f"reduce_window: the computation closes over a value {var.type}; it may close over "
                 f"concrete scalars only, at\n    {describe(user_source())}\n"
@@ -209,7 +209,7 @@ _FOLDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
 
 def _known(program: Program, start: Any) -> str | None:
     """The primitive for a computation that is one operation, from the start that is its own."""
-    if len(program.equations) != 1 or isinstance(start, TRACERS):
+    if len(program.equations) != 1 or isinstance(start, AnyTracer):
         return None
     (eqn,) = program.equations
     mine = eqn.outputs[0] is program.outputs[0] and set(eqn.inputs) == set(program.inputs)

@@ -32,7 +32,7 @@ from functrans.numpy.promotion import (
 )
 from functrans.numpy.selecting import astype
 from functrans.numpy.shaping import broadcast_to, check_order, reshape
-from functrans.trace import TRACERS, Tracer, literal, typeof
+from functrans.trace import AnyTracer, Tracer, literal, typeof
 from functrans.trace import full as filled
 from functrans.tracer import not_an_array
 
@@ -187,7 +187,7 @@ def canonical_float() -> Any:
 
 def _filled(value: Any, t: ArrayType) -> Any:
     made = filled(value, t)
-    if t.weak_type and not isinstance(made, TRACERS):  # a jax array: only jax makes a weak one
+    if t.weak_type and not isinstance(made, AnyTracer):  # a jax array: only jax makes a weak one
         return jax.numpy.full(t.shape, literal(value, t).value)
     return made
 

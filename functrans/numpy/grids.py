@@ -26,7 +26,7 @@ from functrans.numpy.promotion import (
 from functrans.numpy.ranges import arange, known
 from functrans.numpy.reductions import computed_in
 from functrans.numpy.shaping import diagonal, ravel, reshape
-from functrans.trace import TRACERS, literal, typeof
+from functrans.trace import AnyTracer, literal, typeof
 from functrans.trace import full as filled
 
 __all__ = [
@@ -40,7 +40,7 @@ def _band(n: int, m: int, k: Any, compare: Any) -> Any:
     """compare(i + k, j) for all places i, j of an [n, m] matrix."""
     i = prims.iota(dtype=np.dtype("int32"), shape=(n, m), dimension=0)
     j = prims.iota(dtype=np.dtype("int32"), shape=(n, m), dimension=1)
-    if isinstance(k, TRACERS):
+    if isinstance(k, AnyTracer):
         i = prims.add(i, expand(cast(k, np.dtype("int32")), (n, m)))
     elif k:
         i = prims.add(i, literal(operator.index(k), typeof(i)))
@@ -98,7 +98,7 @@ def _triangle(name: str, m: Any, k: Any) -> Any:
     if t.ndim < 2:
         raise invalid(name, f"needs at least two axes, got {t}")
     below = name == "tril"
-    if isinstance(k, TRACERS):
+    if isinstance(k, AnyTracer):
         shift = k if below else prims.sub(k, literal(1, typeof(k)))
     else:
         shift = k if below else k - 1

@@ -20,7 +20,7 @@ from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, is_key_dtype
 from functrans.primitives.base import Primitive
 from functrans.primitives.random_bits import UINT32, impl_of, key_shape, random_wrap
-from functrans.trace import TRACERS, literal
+from functrans.trace import AnyTracer, literal
 
 WRITTEN_OUT = 64  # elements
 
@@ -94,7 +94,7 @@ def closed(program: Program) -> Program:
 
 
 def _written(t: ArrayType, value: Any) -> dict[str, Any]:
-    if isinstance(value, TRACERS):
+    if isinstance(value, AnyTracer):
         raise errors.ClosedOverTracer(
             f"a custom rule uses a traced {t} of an enclosing function without being given it, "
             f"while a nested program (a jitted function, the body of a loop) is transformed, at\n"

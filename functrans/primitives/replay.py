@@ -16,7 +16,7 @@ from functrans import pytrees as tree
 from functrans.flags import decisive
 from functrans.ir.program import Equation, Literal, Var, prune
 from functrans.ir.source import user_source
-from functrans.trace import TRACERS, Trace, Tracer, state
+from functrans.trace import AnyTracer, Trace, Tracer, state
 
 _SMALL = 1024  # elements of a constant
 OPTIONS = {bool, int, str, type(None), type(tree.structure(0))}
@@ -75,7 +75,7 @@ class Replay:
         constants = []
         for v, x in trace.captures.values():
             made_here = v in read and v not in places  # an operand may be a constant too
-            if made_here and not isinstance(x, TRACERS) and v.type.size <= _SMALL:
+            if made_here and not isinstance(x, AnyTracer) and v.type.size <= _SMALL:
                 places[v] = len(places)
                 constants.append(x)
         steps = []

@@ -25,7 +25,7 @@ from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType
 from functrans.primitives.reduction import reduce_sum
 from functrans.primitives.scan import linear_inputs
-from functrans.trace import TRACERS, Tracer, bind_in, literal, naming, stage, state, typeof
+from functrans.trace import AnyTracer, Tracer, bind_in, literal, naming, stage, state, typeof
 
 Flat = Sequence[Any]
 Active = tuple[bool, ...]
@@ -329,7 +329,7 @@ class VjpRule:
 
 
 def _uses_tracers(program: Program) -> bool:
-    return any(isinstance(x, TRACERS) for x in program.values)
+    return any(isinstance(x, AnyTracer) for x in program.values)
 
 
 def staged_call(

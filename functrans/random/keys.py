@@ -20,7 +20,7 @@ from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_key_d
 from functrans.numpy.promotion import captured, cast, invalid, mismatch, value_of
 from functrans.primitives import random_bits as prims
 from functrans.random.staged import Source, key_type, sampler
-from functrans.trace import TRACERS, Tracer, literal, materialize, staging_trace, typeof
+from functrans.trace import AnyTracer, Tracer, literal, materialize, staging_trace, typeof
 
 UINT32 = np.dtype(np.uint32)
 
@@ -95,7 +95,7 @@ def check_seed(name: str, seed: Any) -> None:
 
 
 def _can_be_made_now(seed: Any) -> bool:
-    return not isinstance(seed, TRACERS) and staging_trace() is None
+    return not isinstance(seed, AnyTracer) and staging_trace() is None
 
 
 def _seed_data(seed: Any, impl: str) -> Any:

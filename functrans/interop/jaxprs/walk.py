@@ -123,9 +123,14 @@ def type_of_aval(aval: Any) -> ArrayType:
     return ArrayType(tuple(aval.shape), aval.dtype, bool(getattr(aval, "weak_type", False)))
 
 
+def number(x: Any, aval: Any) -> Any:
+    """A number that JAX has as an operand, of the type that it has there."""
+    return full(np.asarray(x).item(), type_of_aval(aval))
+
+
 def read_literal(v: Any) -> Any:
     """The value of a literal of JAX's."""
-    return full(np.asarray(v.val).item(), type_of_aval(v.aval))
+    return number(v.val, v.aval)
 
 
 def abstract(t: ArrayType) -> jax.ShapeDtypeStruct:
