@@ -236,26 +236,34 @@ def _entry(passes: Any, serial: int, plain: bool, name: str, shared: Shared) -> 
             retraces.record(serial, fun, statics, args, kwargs, False)
             staged = traced(fun, leaves, in_tree, arrays)
             wanted = shared.wanted(xla.prepared(staged.program, preparation), name)
-            if wanted != name:
+            if wanted != name and not staged.references:  # these belong to this trace of JAX's
                 raise Other(wanted, staged)
         operands = [*staged.captured, *arrays]
         kept = [operands[i] for i in staged.kept]
         outs = xla.run_program(staged.program, kept, preparation)
+        for reference in staged.references:
+            reference[...] = outs.pop()
         return tree.unflatten(staged.out_tree, outs)
 
     def traced(fun: Any, leaves: list[Any], in_tree: Any, arrays: list[Any]) -> _Staged:
         flat = FlatFunction(fun, in_tree)
         dynamic = [_is_array(x) for x in leaves]
 
+        written: list[Any] = []
+
         def only_arrays(*arrays: Any) -> list[Any]:
             rest = iter(arrays)
-            return flat(*[next(rest) if d else x for x, d in zip(leaves, dynamic, strict=True)])
+            used = state.innermost.references = {}
+            outs = flat(*[next(rest) if d else x for x, d in zip(leaves, dynamic, strict=True)])
+            written.extend([r for r in used.values() if r.is_written])
+            return [*outs, *[r.value for r in reversed(written)]]
 
         with at_once():  # constants are arrays, not JAX's tracers
             program = stage(only_arrays, [typeof(x) for x in arrays], function_name(fun))
         program, captured = hoist_constants(program)
         program, kept = without_unused_inputs(program)
-        return _Staged(program, captured, kept, flat.out_tree)
+        captured = tuple([x[...] if isinstance(x, jax.Ref) else x for x in captured])
+        return _Staged(program, captured, kept, flat.out_tree, [r.outside for r in written])
 
     functools.update_wrapper(entry, statics.fun, updated=())
     if statics.signature is not None:
@@ -266,12 +274,14 @@ def _entry(passes: Any, serial: int, plain: bool, name: str, shared: Shared) -> 
 
 class _Staged(NamedTuple):
     """A program, the values that its function closed over, which of these and of the arguments it
-    reads, the structure of its result."""
+    reads, the structure of its result; the references (`new_ref`) made outside, to which its last
+    results are written, last first."""
 
     program: Program
     captured: tuple[Any, ...]
     kept: Sequence[int]
     out_tree: Any
+    references: list[Any]
 
 
 def _is_array(x: Any) -> bool:
@@ -326,12 +336,20 @@ class Nested:
         self.statics.check(args, kwargs)
         static, dynamic = self.statics.split(args, kwargs)
         leaves, in_tree = tree.flatten(dynamic)
-        types = tuple([typeof(x) for x in leaves])
+        try:
+            types = tuple([typeof(x) for x in leaves])
+        except errors.NotAnArray:
+            if any([isinstance(x, jax.Ref) for x in leaves]):
+                return fun(*args, **kwargs)
+            raise
         key = (exactly(static), in_tree, types, state.axes, decisive())
         found = self.cache.get(key)
         if found is None or not _still_active(found[1]):
             retraces.record(self.serial, fun, self.statics, args, kwargs, True)
-            program, out_tree = self.statics.traced(static, in_tree, types)
+            try:
+                program, out_tree = self.statics.traced(static, in_tree, types)
+            except errors.OutsideReference:
+                return fun(*args, **kwargs)
             found = (*hoist_constants(program), out_tree)
             if not speaks_of_others_axes(program):
                 self.cache[key] = found
