@@ -42,7 +42,7 @@ prim_requires_devices_during_lowering.add(_calling_p)
 PRIMITIVES = (_program_p, _calling_p)
 
 # Their rules for JAX's transformations stand in a later layer, loaded before the first equation.
-_RULES = ["functrans.interop.outward", "functrans.interop.checks"]
+_RULES = ["functrans.interop.outward", "functrans.interop.checks", "functrans.interop.key_reuse"]
 
 
 class Preparation(NamedTuple):

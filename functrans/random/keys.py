@@ -191,6 +191,8 @@ def clone(key: Any) -> Any:
       >>> print(ft.random.clone(k) == k)
       True
     """
+    if flags.jax_debug_key_reuse and not isinstance(key, np.ndarray) and is_key_dtype(key.dtype):
+        return jax.random.clone(key)
     return materialize(key)
 
 

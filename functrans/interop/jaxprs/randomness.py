@@ -67,6 +67,12 @@ def _fold_in(eqn: Any, key: Any, number: Any) -> Any:
     return _wrapped(prims.random_fold_in(prims.random_unwrap(key), number, **how), key)
 
 
+@means("random_clone")
+def _cloned(eqn: Any, key: Any) -> Any:
+    """The same key; an operation where it is looked for keys that are used twice."""
+    return opaque(eqn, key) if flags.jax_debug_key_reuse else key
+
+
 @means("threefry2x32")
 def _threefry(eqn: Any, *words: Any) -> Sequence[Any]:
     shape = eqn.outvars[0].aval.shape

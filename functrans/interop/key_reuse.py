@@ -1,0 +1,258 @@
+"""`jax_debug_key_reuse`: JAX's check that no random key is used twice, of programs of ours.
+
+In: an equation that holds a program of ours. Out: which of its keys it uses up, and which it makes,
+or JAX's `KeyReuseError`. JAX knows that of its own operations on typed keys. So the program is run,
+while JAX records, by JAX's operations on its keys alone, and JAX says it of what is recorded. The
+data of a key stands for the key until something other than our random operations looks at it; a key
+that is made of data is a new one, as in JAX.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import compress
+from typing import Any
+
+import jax
+import numpy as np
+from jax.experimental.key_reuse import _core as theirs
+
+from functrans.backends import xla
+from functrans.ir.program import Equation, Program, Var
+from functrans.ir.types import ArrayType, is_key_dtype
+from functrans.primitives.random_bits import impl_of, key_shape
+from functrans.trace import at_once
+
+Key = Any  # a key of JAX's while it records; None: no key
+
+
+@theirs.dynamic_key_reuse_signature
+def signature(eqn: Any) -> Any:
+    """JAX's rule."""
+    program: Program = eqn.params["program"]
+    if "key reuse" not in program.cache:
+        program.cache["key reuse"] = _signature(program)
+    return program.cache["key reuse"]
+
+
+for _primitive in xla.PRIMITIVES:
+    theirs.key_reuse_signatures[_primitive] = signature
+
+
+def _signature(program: Program) -> Any:
+    ins = [i for i, t in enumerate(program.in_types) if is_key_dtype(t.dtype)]
+    outs = [i for i, t in enumerate(program.out_types) if is_key_dtype(t.dtype)]
+
+    def keys(*given: Key) -> list[Key]:
+        env = dict(zip(ins, given, strict=True))
+        found = _run(program, [env.get(i) for i in range(len(program.inputs))])
+        return [found[i] for i in outs]
+
+    types = [program.in_types[i] for i in ins]
+    with at_once():
+        closed = jax.make_jaxpr(keys)(*[jax.ShapeDtypeStruct(t.shape, t.dtype) for t in types])
+    found = theirs.jaxpr_type_signature(closed.jaxpr)
+    return theirs.KeyReuseSignature(
+        *[theirs.Sink(ins[s.idx], s.mask) for s in found.sinks],
+        *[theirs.Source(outs[s.idx], s.mask) for s in found.sources],
+        *[theirs.Forward(ins[f.in_idx], outs[f.out_idx]) for f in found.forwards],
+    )
+
+
+def _run(program: Program, keys: Sequence[Key]) -> list[Key]:
+    """The keys that a program gives."""
+    env: dict[Any, Key] = dict(zip(program.inputs, keys, strict=True))
+    for v in program.constants:
+        env[v] = _new(v.type)
+    for e in program.equations:
+        outs = _equation(e, [env.get(v) if v.__class__ is Var else None for v in e.inputs])
+        for v, k in zip(e.outputs, outs, strict=True):
+            env[v] = _new(v.type) if k is None else k
+    return [env.get(v) if v.__class__ is Var else None for v in program.outputs]
+
+
+def _new(t: ArrayType) -> Key:
+    """A key that was not used before; None for what is no key."""
+    if not is_key_dtype(t.dtype):
+        return None
+    impl = impl_of(t.dtype)
+    words = jax.numpy.zeros((*t.shape, *key_shape(impl)), np.uint32)
+    return jax.random.wrap_key_data(words, impl=impl)
+
+
+def _equation(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
+    """The keys among the results of an equation; None where JAX would say nothing of one."""
+    rule = _RULES.get(e.primitive.name)
+    if rule is not None:
+        return rule(e, keys)
+    program = e.params.get("program")
+    if program.__class__ is Program and len(program.inputs) == len(keys):
+        return _run(program, keys)
+    return [None] * len(e.outputs)
+
+
+def _moved(rule: Callable[[Equation, Key, int], Sequence[Key]]) -> Callable[..., Sequence[Key]]:
+    """A rule of the first operand alone, given its number of axes that are no words of keys."""
+
+    def run(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
+        x, y = e.inputs[0].type, e.outputs[0].type
+        if keys[0] is None:
+            return [None] * len(e.outputs)
+        words = x.ndim - keys[0].ndim
+        if x.shape[keys[0].ndim :] != y.shape[y.ndim - words :]:  # words of a key, apart
+            return [None] * len(e.outputs)
+        return rule(e, keys[0], y.ndim - words)
+
+    return run
+
+
+@_moved
+def _reshaped(e: Equation, key: Key, n: int) -> Sequence[Key]:
+    return [jax.lax.reshape(key, e.outputs[0].type.shape[:n])]
+
+
+@_moved
+def _broadcast(e: Equation, key: Key, n: int) -> Sequence[Key]:
+    shape, dimensions = e.params["shape"], e.params["dimensions"]
+    return [jax.lax.broadcast_in_dim(key, shape[:n], dimensions[: key.ndim])]
+
+
+@_moved
+def _sliced(e: Equation, key: Key, n: int) -> Sequence[Key]:
+    return [jax.lax.slice(key, *[e.params[k][:n] for k in ("start", "limit", "strides")])]
+
+
+@_moved
+def _parted(e: Equation, key: Key, n: int) -> Sequence[Key]:
+    axis, stops = e.params["axis"], np.cumsum(e.params["sizes"])
+    parts = zip([0, *stops], stops, strict=False)
+    return [jax.lax.slice_in_dim(key, int(a), int(b), axis=axis) for a, b in parts]
+
+
+@_moved
+def _window(e: Equation, key: Key, n: int) -> Sequence[Key]:
+    return [jax.lax.dynamic_slice(key, [0] * n, e.outputs[0].type.shape[:n])]
+
+
+@_moved
+def _gathered(e: Equation, key: Key, n: int) -> Sequence[Key]:
+    return [key.reshape(-1)[jax.numpy.zeros(e.outputs[0].type.shape[:n], int)]]
+
+
+def _concatenated(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
+    if any(k is None for k in keys):
+        return [None]
+    return [jax.lax.concatenate(keys, e.params["dimension"])]
+
+
+def _used(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
+    if keys[0] is not None:
+        theirs.prng.random_bits_p.bind(keys[0], shape=(), bit_width=32)
+    return [None]
+
+
+def _split(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
+    return [
+        None
+        if keys[0] is None
+        else theirs.prng.random_split_p.bind(keys[0], shape=e.params["shape"])
+    ]
+
+
+def _folded_in(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
+    key = keys[0]
+    return [
+        None
+        if key is None
+        else theirs.prng.random_fold_in_p.bind(key, np.zeros(key.shape, np.uint32))
+    ]
+
+
+def _called(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
+    """JAX's own operation."""
+    body = e.params["body"]
+    given = [
+        jax.numpy.zeros(t.shape, t.dtype) if k is None else k
+        for k, t in zip(keys, body.types, strict=True)
+    ]
+    return [y if is_key_dtype(y.dtype) else None for y in body.fun(*given)]
+
+
+# --- loops and branches, by JAX's of the keys alone -----------------------------------------------
+
+
+def _all(keys: Sequence[Key], like: Sequence[Key]) -> list[Key]:
+    """The keys at the places where others are, a new one where there is none."""
+    made = []
+    for k, other in zip(keys, like, strict=True):
+        if other is not None:
+            made.append(jax.random.clone(other) if k is None else k)
+    return made
+
+
+def _spread(found: Sequence[Key], like: Sequence[Key]) -> list[Key]:
+    rest = iter(found)
+    return [None if k is None else next(rest) for k in like]
+
+
+def _looped(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
+    params: Any = e.params
+    n, m = params["consts"], params["carry"]
+    consts, carry, xs = keys[:n], keys[n : n + m], keys[n + m :]
+    program = params["program"]
+
+    def step(state: list[Key], rows: list[Key]) -> tuple[list[Key], list[Key]]:
+        given = [*consts, *_spread(state, carry), *_spread(rows, xs)]
+        outs = _run(program, given)
+        rows_out = [
+            k if is_key_dtype(t.dtype) else None
+            for k, t in zip(outs[m:], program.out_types[m:], strict=True)
+        ]
+        return _all(outs[:m], carry), rows_out
+
+    state, rows = jax.lax.scan(step, _all(carry, carry), _all(xs, xs), length=params["length"])
+    return [*_spread(state, carry), *rows]
+
+
+def _repeated(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
+    params: Any = e.params
+    n, m = params["cond_consts"], params["body_consts"]
+    test, consts, carry = keys[:n], keys[n : n + m], keys[n + m :]
+
+    def going(state: Sequence[Key]) -> Any:
+        _run(params["cond"], [*test, *_spread(state, carry)])
+        return False
+
+    def step(state: Sequence[Key]) -> Sequence[Key]:
+        return _all(_run(params["body"], [*consts, *_spread(state, carry)]), carry)
+
+    return _spread(jax.lax.while_loop(going, step, _all(carry, carry)), carry)
+
+
+def _chosen(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
+    operands = keys[1:]
+    types = [v.type for v in e.outputs]
+    wanted = [is_key_dtype(t.dtype) for t in types]
+
+    def of(branch: Program) -> Callable[..., Any]:
+        return lambda *given: list(compress(_run(branch, _spread(given, operands)), wanted))
+
+    branches = [of(b) for b in e.params["branches"]]
+    index = jax.numpy.int32(0)
+    found = iter(jax.lax.switch(index, branches, *_all(operands, operands)))
+    return [next(found) if w else None for w in wanted]
+
+
+def _same(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
+    return keys[: len(e.outputs)]
+
+
+_RULES: dict[str, Callable[[Equation, Sequence[Key]], Sequence[Key]]] = {
+    **dict.fromkeys(("random_unwrap", "sharding_constraint"), _same),
+    **dict.fromkeys(("reshape", "squeeze", "expand_dims"), _reshaped),
+    **dict.fromkeys(("random_bits", "random_gamma"), _used),
+    "random_split": _split, "random_fold_in": _folded_in, "broadcast_in_dim": _broadcast,
+    "slice": _sliced, "split": _parted, "dynamic_slice": _window, "gather": _gathered,
+    "concatenate": _concatenated, "jax_call": _called, "scan": _looped, "while": _repeated,
+    "cond": _chosen,
+}  # fmt: skip
