@@ -33,14 +33,4 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
       [0 1 2]
     """
     filled = jax.tree.broadcast(shardings, x)
-    return tree.map(
-        lambda leaf, s: sharding_constraint(as_array(leaf), sharding=_auto(s)), x, filled
-    )
-
-
-def _auto(sharding: Any) -> Any:
-    """The same with all mesh axes left to XLA, as a constraint asks for."""
-    if not isinstance(sharding, jax.sharding.NamedSharding):
-        return sharding
-    mesh = jax.sharding.Mesh(sharding.mesh.devices, sharding.mesh.axis_names)
-    return jax.sharding.NamedSharding(mesh, sharding.spec)
+    return tree.map(lambda leaf, s: sharding_constraint(as_array(leaf), sharding=s), x, filled)
