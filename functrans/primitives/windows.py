@@ -398,7 +398,8 @@ def _scatter_by_places(ct: jax.Array, x: jax.Array, select: str, w: Window) -> j
     wide = jax.lax.pad(x, outside, spread_out(w))
     strides, zero = w["window_strides"], ct.dtype.type(0)
     elements = places(w, ct.shape)
-    best = chosen = None
+    best: Any = None
+    chosen: Any = None
     for k, (start, limit) in enumerate(elements):
         element = jax.lax.slice(wide, start, limit, strides)
         if best is None:
