@@ -8,7 +8,7 @@ import jax
 
 from functrans import pytrees as tree
 from functrans.lax.arguments import as_array
-from functrans.primitives.sharding import sharding_constraint
+from functrans.primitives.sharding import laid_out_by_type, sharding_constraint
 
 __all__ = ["with_sharding_constraint"]
 
@@ -33,4 +33,19 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
       [0 1 2]
     """
     filled = jax.tree.broadcast(shardings, x)
-    return tree.map(lambda leaf, s: sharding_constraint(as_array(leaf), sharding=s), x, filled)
+    return tree.map(
+        lambda leaf, s: sharding_constraint(as_array(leaf), sharding=_auto(s)), x, filled
+    )
+
+
+def _auto(sharding: Any) -> Any:
+    """The same with all mesh axes left to XLA, as a constraint asks for; where types say how arrays
+    are laid out it is what they say."""
+    if not isinstance(sharding, jax.sharding.NamedSharding) or laid_out_by_type():
+        return sharding
+    mesh = sharding.mesh
+    if isinstance(mesh, jax.sharding.AbstractMesh):
+        mesh = mesh.update_axis_types(dict.fromkeys(mesh.axis_names, jax.sharding.AxisType.Auto))
+    else:
+        mesh = jax.sharding.Mesh(mesh.devices, mesh.axis_names)
+    return jax.sharding.NamedSharding(mesh, sharding.spec)
