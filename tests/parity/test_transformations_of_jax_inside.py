@@ -1,9 +1,10 @@
-"""`jax.grad` inside of functrans is ours: what it gives, and what stays JAX's."""
+"""`jax.grad` and `jax.vmap` inside of functrans are ours: what they give, and what stays JAX's."""
 
 from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import functrans as ft
@@ -43,6 +44,34 @@ ROWS = {
     "complex": jax.grad(lambda z: jnp.sum(jnp.sin(z) * z), holomorphic=True),
     "a closure": lambda x: jax.grad(lambda y: loss(y * x))(x + 1),
     "of numbers": lambda x: jax.grad(lambda y: y**3)(2.0) * x,
+    # mapped functions
+    "axes": lambda x: jax.vmap(lambda a, b: jnp.outer(a, b["k"]), (1, {"k": -2}), -1)(
+        x.T, {"k": x}
+    ),
+    "not mapped": lambda x: jax.vmap(lambda a, b: (a * b, b), (0, None), (1, None))(x, 3.0),
+    "by keyword": lambda x: jax.vmap(lambda a, *, b: a @ b)(x, b=x),
+    "a size": lambda x: jax.vmap(lambda: x[0], axis_size=4)(),
+    "no examples": lambda x: jax.vmap(jnp.sin)(x[:0]),
+    "constants": lambda x: jax.vmap(lambda a: (2.0, np.arange(2), a))(x),
+    "a named axis": lambda x: jax.vmap(
+        lambda a: a / jax.lax.psum(a, "i") + jax.lax.axis_index("i"), axis_name="i"
+    )(x),
+    "two named axes": lambda x: jax.vmap(
+        jax.vmap(lambda a: jax.lax.psum(a, ("i", "j")) * a, axis_name="j"), axis_name="i"
+    )(x),
+    "three deep": lambda x: jax.vmap(jax.vmap(jax.vmap(jnp.sin)), in_axes=1)(x[..., None] * x[0]),
+    "a gradient of a vmap of a gradient": jax.grad(
+        lambda x: jnp.sum(jax.vmap(jax.value_and_grad(loss))(x)[1] ** 2)
+    ),
+    "keys": lambda x: (
+        jax.vmap(lambda k: jax.random.normal(k, (2,)))(jax.random.split(jax.random.key(0), 3))
+        + x.sum()
+    ),
+    "numpy's": lambda x: jax.vmap(jnp.dot)(np.ones((2, 3), np.float32), x),
+    "jacfwd": jax.jacfwd(lambda x: jnp.sin(x) @ x.T),
+    "a control flow": lambda x: jax.vmap(
+        lambda r: jax.lax.cond(r[0] > 1, jnp.sin, lambda a: jax.lax.fori_loop(0, 3, jnp.add, a), r)
+    )(x),
 }
 
 
@@ -62,8 +91,12 @@ def test_values(name):
 
 
 def test_the_program_is_that_of_our_gradient():
-    ours, theirs = (ft.make_ir(how(loss))(X) for how in (ft.grad, jax.grad))
-    assert str(ours) == str(theirs)
+    for ours, theirs in (
+        (ft.grad(loss), jax.grad(loss)),
+        (ft.vmap(ft.grad(loss)), jax.vmap(jax.grad(loss))),
+        (ft.grad(lambda x: ft.vmap(loss)(x).sum()), jax.grad(lambda x: jax.vmap(loss)(x).sum())),
+    ):
+        assert str(ft.make_ir(ours)(X)) == str(ft.make_ir(theirs)(X))
 
 
 def test_a_pullback_by_name_is_jaxs():
@@ -95,6 +128,11 @@ def test_integers_get_gradients_without_values():
         (lambda x: jax.grad(loss, argnums=1)(x), TypeError, "argnums=1"),
         (lambda x: jax.grad(lambda x: loss(x) * 1j)(x), TypeError, "complex"),
         (lambda x: jax.value_and_grad(loss, has_aux=True)(x), TypeError, "aux"),
+        (lambda x: jax.vmap(lambda a: a, out_axes=None)(x), ValueError, "axis spec None"),
+        (lambda x: jax.vmap(lambda a: a, out_axes=3)(x), ValueError, "out of bounds"),
+        (lambda x: jax.vmap(lambda a: "text")(x), TypeError, "text"),
+        (lambda x: jax.vmap(lambda a, b: a)(x, x.T), ValueError, "inconsistent sizes"),
+        (lambda x: jax.vmap(lambda a: a, in_axes=2)(x), ValueError, "rank"),
     ],
 )
 def test_misuse(f, error, words):
