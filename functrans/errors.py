@@ -178,6 +178,10 @@ class NotSupported(FunctransError, TypeError, NotImplementedError):
     """What arrays of NumPy allow and traced arrays do not: assignment to elements, hashing."""
 
 
+class OutsideReference(NotSupported):
+    """A function whose program is kept uses a reference (`new_ref`) that was made outside."""
+
+
 class NotLinear(FunctransError, NotImplementedError):
     """A function that is to be transposed is not linear."""
 

@@ -51,23 +51,24 @@ class FlatFunction:
         except _NEED_VALUES as error:
             if isinstance(error, errors.FunctransError):
                 raise
-            raise _needs_value(error) from error
+            raise needs_value(error) from error
 
 
-def _needs_value(error: Exception) -> Exception:
-    """Our error for that of a function of JAX's that needs the value of a traced array."""
+def needs_value(error: Exception, name: str = "", static: str = "static_argnums") -> Exception:
+    """Our error for that of a function of JAX's that needs the value of a traced array: of which
+    function, if it is known, and where its arguments are said to be static."""
     source, tb = user_source(), error.__traceback__
     while tb is not None:
         if is_users(tb.tb_frame.f_code):
             source = tb.tb_frame.f_code, tb.tb_lasti
         tb = tb.tb_next
-    kind = next(ours for theirs, ours in _NEEDS_VALUE.items() if isinstance(error, theirs))
-    return kind(
-        "a value is needed that JAX knows only the type of while it traces, at\n"
-        f"    {describe(source)}\n"
+    kinds = [ours for theirs, ours in _NEEDS_VALUE.items() if isinstance(error, theirs)]
+    return (kinds or [errors.AbstractValueError])[0](
+        f"{f'{name} needs a value' if name else 'a value is needed'} that JAX knows only the type "
+        f"of while it traces, at\n    {describe(source)}\n"
         f"JAX says: {str(error).partition(chr(10))[0]}\n"
-        "Mark the argument that it comes from static (static_argnums), or use a function whose "
-        "shapes do not depend on values."
+        f"Mark the argument that it comes from static ({static}), or use a function whose shapes "
+        "do not depend on values."
     )
 
 

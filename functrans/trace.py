@@ -98,9 +98,12 @@ def clear_types() -> None:
 
 class Trace:
     """Records equations. `stages`: record everything, not only what touches its own tracers.
-    `axis_name`: of the vmap that it records for; collectives over it are its own."""
+    `axis_name`: of the vmap that it records for; collectives over it are its own. `references`: of
+    JAX's, made outside, that it may use (interop/references.py); None: it may not."""
 
-    __slots__ = ("alive", "axis_name", "captures", "equations", "parent", "stages")
+    __slots__ = (
+        "alive", "axis_name", "captures", "equations", "parent", "references", "stages",
+    )  # fmt: skip
 
     def __init__(self, parent: Any = None, stages: bool = False, axis_name: Any = None):
         self.parent = parent
@@ -108,6 +111,7 @@ class Trace:
         self.axis_name = axis_name
         self.equations: list[Equation] = []
         self.captures: dict[int, tuple[Var, Any]] = {}
+        self.references: dict[int, Any] | None = None
         self.alive = True
 
     def bind(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:

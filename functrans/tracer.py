@@ -258,7 +258,7 @@ def _typeof_other(x: Any) -> ArrayType:
     if isinstance(x, (bool, int, float, complex)):  # subclasses, IntEnum
         kind = next(k for k in (bool, int, float, complex) if isinstance(x, k))
         return _type_of_scalar(kind(x))  # type: ignore[arg-type]
-    if hasattr(x, "__jax_array__"):
+    if getattr(x, "__jax_array__", None) is not None:
         return typeof(x.__jax_array__())
     raise errors.NotAnArray(not_an_array(x))
 
@@ -281,6 +281,8 @@ def _instead_of(x: Any) -> str:
     """What to do about something that is not an array."""
     if x is None:
         return "Give an array or a number; to leave an operand out, leave the operation out."
+    if isinstance(x, jax.Ref):
+        return "Give what stands at the reference, ref[...]."
     if hasattr(x, "__next__"):
         return "Make a list or an array of it first: list(...), jnp.stack(list(...))."
     return (

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import Any
 
+import jax
+
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.api.checks import check_callable, here
@@ -79,7 +81,12 @@ def checkpoint(
         of_dynamic = statics.bound(static)
         with contextlib.suppress(TypeError):  # what cannot be hashed is traced anew
             of_dynamic = bound.setdefault(exactly(static), of_dynamic)
-        made = staged(of_dynamic, in_tree, [typeof(x) for x in leaves], "checkpoint")
+        try:
+            made = staged(of_dynamic, in_tree, [typeof(x) for x in leaves], "checkpoint")
+        except errors.OutsideReference:
+            if policy is not None:
+                raise
+            return jax.checkpoint(of_dynamic, prevent_cse=prevent_cse)(*dynamic[0], **dynamic[1])
         outs = _checkpoint(*made.captured, *leaves, program=made.program, **how)
         return tree.unflatten(made.out_tree, outs)
 

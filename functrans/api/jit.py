@@ -209,19 +209,29 @@ def _shared(
     if key not in found:
         serial = retraces.new_serial()
         nested = Nested(statics, inline, serial)
-        entry = functools.partial(_entry, run, serial, plain)
+        preparation = xla.Preparation(tuple(run), plain)
+        entry = functools.partial(_Entry, preparation, serial)
         found[key] = Shared(statics, entry, nested, chooses)
         forget_with_caches(nested)
     return found[key]
 
 
-def _entry(passes: Any, serial: int, plain: bool, name: str, shared: Shared) -> Callable[..., Any]:
+class _Entry:
     """What `jax.jit` traces, for a set of the compiler's options: our tracing, our program, one JAX
-    equation."""
-    statics = shared.statics
-    preparation = xla.Preparation(tuple(passes), plain)
+    equation. It is asked for the signature of the user's function, whose defaults it does not hold.
+    """
 
-    def entry(*args: Any, **kwargs: Any) -> Any:
+    def __init__(self, preparation: xla.Preparation, serial: int, name: str, shared: Shared):
+        self.preparation, self.serial, self.options, self.shared = preparation, serial, name, shared
+        functools.update_wrapper(self, shared.statics.fun, updated=())
+        del self.__wrapped__  # type: ignore[attr-defined]  # which would keep the function alive
+
+    @property
+    def __signature__(self) -> Any:
+        return self.shared.statics.signature
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        statics = self.shared.statics
         fun = statics.fun
         if flags.jax_disable_jit:  # then jax.jit does not trace, but calls us
             with disable_jit():
@@ -233,45 +243,50 @@ def _entry(passes: Any, serial: int, plain: bool, name: str, shared: Shared) -> 
         arrays = [x for x in leaves if _is_array(x)]
         staged, local.staged = local.staged, None
         if staged is None:
-            retraces.record(serial, fun, statics, args, kwargs, False)
-            staged = traced(fun, leaves, in_tree, arrays)
-            wanted = shared.wanted(xla.prepared(staged.program, preparation), name)
-            if wanted != name:
+            retraces.record(self.serial, fun, statics, args, kwargs, False)
+            staged = _traced(fun, leaves, in_tree, arrays)
+            prepared = xla.prepared(staged.program, self.preparation)
+            wanted = self.shared.wanted(prepared, self.options)
+            if wanted != self.options and not staged.references:  # these are this trace's of JAX's
                 raise Other(wanted, staged)
         operands = [*staged.captured, *arrays]
         kept = [operands[i] for i in staged.kept]
-        outs = xla.run_program(staged.program, kept, preparation)
+        outs = xla.run_program(staged.program, kept, self.preparation)
+        for reference in staged.references:
+            reference[...] = outs.pop()
         return tree.unflatten(staged.out_tree, outs)
-
-    def traced(fun: Any, leaves: list[Any], in_tree: Any, arrays: list[Any]) -> _Staged:
-        flat = FlatFunction(fun, in_tree)
-        dynamic = [_is_array(x) for x in leaves]
-
-        def only_arrays(*arrays: Any) -> list[Any]:
-            rest = iter(arrays)
-            return flat(*[next(rest) if d else x for x, d in zip(leaves, dynamic, strict=True)])
-
-        with at_once():  # constants are arrays, not JAX's tracers
-            program = stage(only_arrays, [typeof(x) for x in arrays], function_name(fun))
-        program, captured = hoist_constants(program)
-        program, kept = without_unused_inputs(program)
-        return _Staged(program, captured, kept, flat.out_tree)
-
-    functools.update_wrapper(entry, statics.fun, updated=())
-    if statics.signature is not None:
-        entry.__signature__ = statics.signature  # type: ignore[attr-defined]
-    del entry.__wrapped__  # type: ignore[attr-defined]  # which would keep the function alive
-    return entry
 
 
 class _Staged(NamedTuple):
     """A program, the values that its function closed over, which of these and of the arguments it
-    reads, the structure of its result."""
+    reads, the structure of its result; the references (`new_ref`) made outside, to which its last
+    results are written, last first."""
 
     program: Program
     captured: tuple[Any, ...]
     kept: Sequence[int]
     out_tree: Any
+    references: list[Any]
+
+
+def _traced(fun: Any, leaves: list[Any], in_tree: Any, arrays: list[Any]) -> _Staged:
+    flat = FlatFunction(fun, in_tree)
+    dynamic = [_is_array(x) for x in leaves]
+    written: list[Any] = []
+
+    def only_arrays(*arrays: Any) -> list[Any]:
+        rest = iter(arrays)
+        used = state.innermost.references = {}
+        outs = flat(*[next(rest) if d else x for x, d in zip(leaves, dynamic, strict=True)])
+        written.extend([r for r in used.values() if r.is_written])
+        return [*outs, *[r.value for r in reversed(written)]]
+
+    with at_once():  # constants are arrays, not JAX's tracers
+        program = stage(only_arrays, [typeof(x) for x in arrays], function_name(fun))
+    program, captured = hoist_constants(program)
+    program, kept = without_unused_inputs(program)
+    captured = tuple([x[...] if isinstance(x, jax.Ref) else x for x in captured])
+    return _Staged(program, captured, kept, flat.out_tree, [r.outside for r in written])
 
 
 def _is_array(x: Any) -> bool:
@@ -326,12 +341,20 @@ class Nested:
         self.statics.check(args, kwargs)
         static, dynamic = self.statics.split(args, kwargs)
         leaves, in_tree = tree.flatten(dynamic)
-        types = tuple([typeof(x) for x in leaves])
+        try:
+            types = tuple([typeof(x) for x in leaves])
+        except errors.NotAnArray:
+            if any([isinstance(x, jax.Ref) for x in leaves]):
+                return fun(*args, **kwargs)
+            raise
         key = (exactly(static), in_tree, types, state.axes, decisive())
         found = self.cache.get(key)
         if found is None or not _still_active(found[1]):
             retraces.record(self.serial, fun, self.statics, args, kwargs, True)
-            program, out_tree = self.statics.traced(static, in_tree, types)
+            try:
+                program, out_tree = self.statics.traced(static, in_tree, types)
+            except errors.OutsideReference:
+                return fun(*args, **kwargs)
             found = (*hoist_constants(program), out_tree)
             if not speaks_of_others_axes(program):
                 self.cache[key] = found

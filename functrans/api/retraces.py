@@ -176,8 +176,12 @@ def _signature(
             leaves[name] = _value(x, static=True)
             continue
         found, structures[name] = tree.flatten(x)
-        leaves.update(zip(tree.path_names(x, name), map(typeof, found), strict=True))
+        leaves.update(zip(tree.path_names(x, name), map(_type, found), strict=True))
     return structures, leaves
+
+
+def _type(x: Any) -> ArrayType:
+    return ArrayType(x.shape, x.dtype) if isinstance(x, jax.Ref) else typeof(x)
 
 
 def _closure(fun: Any) -> dict[str, Value]:

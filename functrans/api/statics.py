@@ -39,11 +39,8 @@ class Statics:
         numbers = _numbers(option, argnums)
         names = {argnames} if isinstance(argnames, str) else set(argnames or ())
         self._fun = weakref.ref(fun) if fun.__class__ is FunctionType else lambda: fun
-        try:
-            self.signature: inspect.Signature | None = inspect.signature(fun)
-        except (TypeError, ValueError):
-            self.signature = None
-        parameters = self.signature.parameters.values() if self.signature is not None else ()
+        signature = self.signature
+        parameters = signature.parameters.values() if signature is not None else ()
         self.positional = positional = [
             p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
         ]
@@ -58,9 +55,10 @@ class Statics:
 
     def _check_given(self, option: str, given: set[int] | set[str]) -> None:
         """Raise for numbers and names of arguments that the function has not."""
-        if self.signature is None or not given:
+        signature = self.signature if given else None
+        if signature is None:
             return
-        parameters = self.signature.parameters
+        parameters = signature.parameters
         kinds = [p.kind for p in parameters.values()]
         n = len(self.positional)
         if option.endswith("names"):
@@ -96,6 +94,14 @@ class Statics:
         """The function; a plain one is kept alive by what `jit` returned, not by this."""
         return self._fun()  # type: ignore[return-value]
 
+    @property
+    def signature(self) -> inspect.Signature | None:
+        """Of the function; made when it is asked for, for it holds the default values."""
+        try:
+            return inspect.signature(self.fun)
+        except (TypeError, ValueError):
+            return None
+
     def split(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, tuple]:
         """-> a hashable key with the static arguments, (dynamic args, dynamic kwargs)."""
         if not self.names and not self.numbers:
@@ -118,9 +124,10 @@ class Statics:
         def call(*args: Any, **kwargs: Any) -> Any:
             return self.fun(*joined(static_args, args), **kwargs, **dict(static_kwargs))
 
-        if self.signature is not None:  # by which messages name what `call` is given
-            left = [p for p in self.signature.parameters.values() if p.name not in self.names]
-            call.__signature__ = self.signature.replace(parameters=left)  # type: ignore[attr-defined]
+        signature = self.signature
+        if signature is not None:  # by which messages name what `call` is given
+            left = [p for p in signature.parameters.values() if p.name not in self.names]
+            call.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined]
         return call
 
     def check(self, args: tuple, kwargs: dict[str, Any]) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import partial, wraps
 from typing import Any
 
+import jax
+
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.api.checks import here
@@ -69,7 +71,12 @@ def vmap(
         dims = axes.of_arguments(args, kwargs)
         leaves, in_tree = tree.flatten((args, kwargs))
         names = partial(argument_names, args, kwargs)
-        leaves = as_arrays(leaves, names)
+        try:
+            leaves = as_arrays(leaves, names)
+        except errors.NotAnArray:
+            if not any([isinstance(x, jax.Ref) for x in leaves]):
+                raise
+            return by_values(leaves, dims, in_tree)
         dims, size = axes.sizes([typeof(x) for x in leaves], dims, names, axis_size)
 
         flat = FlatFunction(fun, in_tree)
@@ -81,6 +88,26 @@ def vmap(
             for y, d, to in zip(results, found, wanted, strict=True)
         ]
         return tree.unflatten(flat.out_tree, placed)
+
+    def by_values(leaves: Sequence[Any], dims: Sequence[int | None], in_tree: Any) -> Any:
+        """`mapped` where leaves are references (`new_ref`): one that has the axis is made inside,
+        of what stands there for an example, and what then stands there is written outside."""
+        references = {i: x for i, x in enumerate(leaves) if isinstance(x, jax.Ref)}
+        own = [i for i in references if dims[i] is not None]
+        arrays = [x if i not in references else x[...] if i in own else 0
+                  for i, x in enumerate(leaves)]  # fmt: skip
+
+        def one(*values: Any) -> Any:
+            made = {**references, **{i: jax.new_ref(values[i]) for i in own}}
+            args, kwargs = tree.unflatten(in_tree, [made.get(i, x) for i, x in enumerate(values)])
+            return fun(*args, **kwargs), [made[i][...] for i in own]
+
+        places = (out_axes, [dims[i] for i in own])
+        run = vmap(one, tuple(dims), places, axis_name, axis_size, spmd_axis_name, sum_match)
+        out, left = run(*arrays)
+        for i, y in zip(own, left, strict=True):
+            references[i][...] = y
+        return out
 
     return mapped
 

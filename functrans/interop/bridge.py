@@ -24,6 +24,7 @@ from jax._src.config import eager_constant_folding
 from jax._src.core import Trace, pytype_aval_mappings, set_current_trace, trace_ctx
 from jax._src.core import typeof as aval_of
 
+from functrans.interop import references
 from functrans.interop.jax_trace import Bridge, bridge
 from functrans.interop.jaxprs import walk
 from functrans.ir.types import is_key_dtype
@@ -129,7 +130,7 @@ def _at_home(process: Callable[..., Any]) -> Callable[..., Any]:
 def _process_primitive(
     self: Bridge, primitive: Any, values: Sequence[Any], params: dict[str, Any], /
 ) -> Any:
-    if not _is_ours(self, values, params):
+    if not (primitive in references.MAKING or _is_ours(self, values, params)):
         return self.parent.process_primitive(primitive, values, params)
     if trace_ctx.trace is self.parent:
         return _apply(self, primitive, values, params)
@@ -140,6 +141,9 @@ def _process_primitive(
 def _apply(self: Bridge, primitive: Any, values: Sequence[Any], params: dict[str, Any]) -> Any:
     """The results of our operations for a primitive, of the types that JAX's would have."""
     equation = _Equation(primitive, params, values)
+    if references.are_in(primitive, values):
+        outs = references.results(equation, _literals(values, self.stages))
+        return outs if primitive.multiple_results else outs[0]
     outs = walk.results(equation, _literals(values, self.stages))
     # JAX's code does with a NumPy array what NumPy does
     outs = [jax.numpy.asarray(y) if isinstance(y, np.ndarray) else y for y in outs]
@@ -166,6 +170,15 @@ def _known(x: Any, stages: bool) -> Any:
 
 
 # --- functions with rules of their own ------------------------------------------------------------
+
+
+@_at_home
+def _stage_value(self: Bridge, x: Any) -> Any:
+    """What JAX's code makes of a number, as a literal where a program is recorded."""
+    if x.__class__ not in OURS and _is_ours(self, [x]) and not isinstance(x, AnyTracer):
+        with set_current_trace(self.parent):
+            x = _known(x, self.stages)
+    return x if x.__class__ in OURS else self.parent.stage_value(x)
 
 
 @_at_home
@@ -199,25 +212,29 @@ def _process_custom_vjp_call(
             primitive, fun, fwd, bwd, values, out_trees=out_trees, symbolic_zeros=symbolic_zeros
         )
     name = fun.debug_info.func_name
+    arguments = references.Apart(values)
 
     def forward(primals: Sequence[Any], active: Sequence[bool]) -> tuple[list, list, Pullback]:
-        given = [x for pair in zip(primals, active, strict=True) for x in pair]
-        found = _again(fwd, given)
+        given = arguments(primals)
+        pairs = zip(given, arguments(active, other=False), strict=True)
+        found = _again(fwd, [x for pair in pairs for x in pair])
         _, res_tree, places = out_trees()  # places: of the residuals that are arguments
         n = res_tree.num_leaves - sum(i is not None for i in places)
         own, outs = iter(found[:n]), found[n:]
-        residuals = [next(own) if i is None else primals[i] for i in places]
+        residuals = [next(own) if i is None else given[i] for i in places]
+        kept = references.Apart(residuals)
         types = tuple([typeof(x) for x in outs])
 
         def backward(residuals: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
             zeros = [_zero(aval_of_type(t.tangent()), symbolic_zeros) for t in types]
             given = [z if c is None else c for c, z in zip(cts, zeros, strict=True)]
-            found = bwd.call_wrapped(*map(materialize, [*residuals, *given]))
+            found = bwd.call_wrapped(*map(materialize, [*kept(residuals), *given]))
             if isinstance(found, tuple):  # since JAX 0.11, with logs of the way back
                 found = found[0]
-            return [_nothing_if_zero(c) for c in found]
+            return [_nothing_if_zero(c) for c in arguments.arrays(found)]
 
-        return outs, residuals, Pullback(backward, tuple(map(typeof, primals)), types, name)
+        types_in = tuple(map(typeof, primals))
+        return outs, kept.arrays(residuals), Pullback(backward, types_in, types, name)
 
     return _called(self, custom_vjp_call, fun, fwd, values, VjpRule(forward, name))
 
@@ -251,9 +268,11 @@ def _called(
 ) -> list[Any]:
     """Our call of a function with a rule. JAX asks later for the structure of the result, of the
     function or of its rule, whichever ran: only one may have."""
+    arguments = references.Apart(values)
     with set_current_trace(bridge):
-        values = _literals(values, bridge.stages)
-        outs = bind(primitive, values, {"program": lambda *xs: _again(fun, xs), "rule": made})
+        arrays = _literals(arguments.arrays(values), bridge.stages)
+        params = {"program": lambda *xs: _again(fun, arguments(xs)), "rule": made}
+        outs = bind(primitive, arrays, params)
     if any(map(_is_full, fun.stores)):
         _forget(rule)
     return outs
@@ -296,7 +315,7 @@ def _attach() -> None:
         "process_custom_jvp_call": _process_custom_jvp_call,
         "process_custom_vjp_call": _process_custom_vjp_call,
         "process_shard_map": _process_shard_map,
-        "stage_value": lambda self, x: x if x.__class__ in OURS else self.parent.stage_value(x),
+        "stage_value": _stage_value,
         "cur_qdd": lambda self, x: x.cur_qdd(),
     }
     for name, method in methods.items():

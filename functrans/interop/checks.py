@@ -7,36 +7,39 @@ the program checks. Its equations are walked as JAX's are:
     jax_call                 `checkify.check` and all that JAX alone knows: by JAX's rule
     scan, while, cond        JAX's own loops of programs of ours, whose rules call us again
     div; others, for NaNs    by JAX's rules for a division, for any result
+    gather, scatter, ...     with JAX's error for a window that does not lie in the array
+    with a rule of its own   itself, for its results; what it calls is walked for errors alone
     all between              one equation, as it would be without checks
-
-Which indices are out of range is not looked for: a warning says so.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import jax
+import numpy as np
 from jax._src import checkify
 
 from functrans.backends import xla
 from functrans.backends.xla import Preparation
 from functrans.interop.shards import Part, divided
-from functrans.ir.program import Equation, Program, Var
+from functrans.ir.program import Equation, Program, Var, prune
 from functrans.ir.text import with_nested
 from functrans.ir.types import is_inexact
-from functrans.primitives.call import jit
+from functrans.primitives.call import Jit, jit
 from functrans.primitives.cond import cond
+from functrans.primitives.dynamic_slice import dynamic_slice, dynamic_update_slice
 from functrans.primitives.elementwise import div
+from functrans.primitives.indexing import Indexed
 from functrans.primitives.opaque import jax_call
 from functrans.primitives.scan import scan
 from functrans.primitives.while_loop import while_loop
 from functrans.trace import materialize
 
-_INDEXING = ("gather", "scatter", "dynamic_slice", "dynamic_update_slice")
+_WINDOWS = (dynamic_slice, dynamic_update_slice)
 _LOOPS = (scan, while_loop, cond)
+_with_error: Any = checkify.assert_func  # since JAX 0.11 it takes a context
 
 
 def checked(*given: Any, program: Program, preparation: Preparation) -> tuple[Any, list[Any]]:
@@ -44,19 +47,8 @@ def checked(*given: Any, program: Program, preparation: Preparation) -> tuple[An
     error, results."""
     i = next(i for i, x in enumerate(given) if isinstance(x, checkify.Error))
     checks = _Checks(given[:i], given[i], given[i + 1], preparation)
-    if checkify.OOBError in checks.kinds and _reads_by_index(program):
-        warnings.warn(
-            "checkify looks for no index that is out of range in what functrans has traced. Trace "
-            "the function that is checked with jax.jit, or say it by checkify.check.",
-            stacklevel=2,
-        )
     outs = checks.run(program, given[i + 2 :])
     return checks.error, outs
-
-
-def _reads_by_index(program: Program) -> bool:
-    nested = [e for p in with_nested(program) for e in p.equations]
-    return any(e.primitive.name.startswith(_INDEXING) for e in nested)
 
 
 class _Checks:
@@ -91,6 +83,8 @@ class _Checks:
             return True
         if checkify.DivisionByZeroError in self.kinds and e.primitive is div:
             return True
+        if checkify.OOBError in self.kinds and _is_indexing(e):
+            return True
         alone = Program((), [e], ())
         return any(self.stands_alone(x) for p in with_nested(alone)[1:] for x in p.equations)
 
@@ -104,10 +98,26 @@ class _Checks:
             return self.by_jax(jax.lax.div_p, values, {})
         if e.primitive in _LOOPS:
             return self.jaxpr(_loop(e, self.preparation), values)
+        if checkify.OOBError in self.kinds and _is_indexing(e):
+            self.indices(e, values)
+        elif isinstance(e.primitive, Jit) and "program" in e.params:
+            self.run(e.params["program"], values)
+            e = _without_checks(e)
         self.error, outs = checkify.nan_error_check(
             _Alone(e, self.preparation), *self.context, self.error, self.kinds, *values
         )
         return outs
+
+    def indices(self, e: Equation, values: Sequence[Any]) -> None:
+        """Add the error of the first window of an equation that does not lie in its array."""
+        starts, axes, sizes = _windows(e, values)
+        shape = e.inputs[0].type.shape
+        last = np.array([shape[d] - n for d, n in zip(axes, sizes, strict=True)], starts.dtype)
+        outside = (starts < 0) | (starts > last)
+        first = checkify.oob_payload(outside, starts, axes, shape)
+        name = e.primitive.name.replace("scatter_", "scatter-")
+        problem = checkify.OOBError(checkify.get_traceback(), name, shape, first)
+        self.error = _with_error(*self.context, self.error, outside.any(), problem)
 
     def jaxpr(self, fun: Any, values: Sequence[Any]) -> Any:
         """A function of JAX's that is one equation."""
@@ -130,6 +140,36 @@ class _Checks:
         else:
             self.error, outs = rule(*self.context, self.error, self.kinds, *values, **params)
         return list(outs) if primitive.multiple_results else [outs]
+
+
+def _is_indexing(e: Equation) -> bool:
+    return e.primitive in _WINDOWS or isinstance(e.primitive, Indexed)
+
+
+def _without_checks(e: Equation) -> Equation:
+    """A call without the calls of `checkify.check` in its program."""
+    program: Any = e.params["program"]
+    left = [x for x in program.equations if not _is_check(x)]
+    if len(left) == len(program.equations):
+        return e
+    params = {**e.params, "program": program.replace(equations=prune(left, program.outputs))}
+    return Equation(e.primitive, e.inputs, e.outputs, params, e.source, e.origin)
+
+
+def _is_check(e: Equation) -> bool:
+    return e.primitive is jax_call and e.params["body"].equation.primitive is checkify.check_p
+
+
+def _windows(e: Equation, values: Sequence[Any]) -> tuple[Any, Sequence[int], Sequence[int]]:
+    """Where the windows of an equation start: along the last axis of an array, for these axes of
+    its first operand; and of what size they are along these."""
+    params: Any = e.params
+    if e.primitive is dynamic_slice:
+        return jax.numpy.array(values[1:]), range(len(values) - 1), params["sizes"]
+    if e.primitive is dynamic_update_slice:
+        return jax.numpy.array(values[2:]), range(len(values) - 2), e.inputs[1].type.shape
+    axes = [params["operand"].index(name) for name in params["indexed"]]
+    return values[1], axes, [params["sizes"][d] for d in axes]
 
 
 class _Alone:

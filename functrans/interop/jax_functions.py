@@ -17,10 +17,10 @@ import numpy as np
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.api.flat import function_name
 from functrans.api.jit import forget_with_caches
 from functrans.api.statics import Statics, exactly
 from functrans.backends import xla
+from functrans.flat import function_name, needs_value
 from functrans.interop.jaxprs import opaque, walk
 from functrans.interop.jaxprs.equation import Imported, context, traced
 from functrans.ir.program import Program
@@ -224,13 +224,8 @@ class _Imported:
         error = found.error
         if not isinstance(error, (jax.errors.JAXTypeError, jax.errors.JAXIndexError)):
             raise error
-        problem = str(error).partition("\n")[0]
-        raise errors.AbstractValueError(
-            f"{self.name}, imported by from_jax, needs the value of an argument of which only the "
-            f"type is known while it is traced, at\n    {describe(user_source())}\n"
-            f"JAX says: {problem}\nMake that argument static (static_argnums, static_argnames of "
-            "from_jax) and give it a Python value, or call the function outside of jit, vmap and "
-            "grad."
+        raise needs_value(
+            error, f"{self.name}, imported by from_jax,", "static_argnums of from_jax"
         ) from error
 
 

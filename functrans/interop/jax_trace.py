@@ -10,14 +10,19 @@ comes to us (interop/bridge.py). Three levels stand above one another, to any ne
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
+from jax._src import traceback_util
 from jax._src.core import Trace, eval_trace, extend_axis_env_nd, trace_ctx
 from jax._src.core import trace_state_strong_ref as current  # `current.value`
 from jax._src.interpreters.partial_eval import DynamicJaxprTrace
+
+# Our frames are no user's: `jax.debug.breakpoint` shows, and hands to Python, what others hold.
+traceback_util.register_exclusion(os.path.dirname(os.path.dirname(__file__)) + os.sep)
 
 
 class Bridge(Trace):

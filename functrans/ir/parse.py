@@ -7,8 +7,10 @@
     typed    := name ":" type                    type    := f32[3] | ~f32[] | key<fry>[2] | ...
     operand  := name | number ":" type           nested  := [name ["." n] ":"] (program | $n)
     value    := None | True | 1 | 1.0-0.5j | "text" | dtype | type | (value, ...) | [value, ...]
+              | <name> | <name #n>
 
-`;` is a newline. `#` starts a comment. Nothing is evaluated: a text can only name operations.
+`;` is a newline. `#` starts a comment. Nothing is evaluated: a text can only name operations, and
+Python objects that this process has written.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from functrans import errors
 from functrans.ir.check import WRITTEN
 from functrans.ir.program import PRIMITIVES, Equation, Literal, Program, Var
 from functrans.ir.source import describe, user_source
-from functrans.ir.text import defaults, number_at
+from functrans.ir.text import defaults, number_at, object_shown
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, dtype_named
 
 _DIGITS = r"\d+(?:\.\d*)?(?:[eE][+-]?\d+)?"
@@ -353,13 +355,24 @@ class _Parser:
         if kind == "number" or word in ("True", "False"):
             return self.number()
         if kind == "object":
-            self.fail("a value; this is a Python object, which a text cannot hold")
+            return self.object()
         if kind not in ("name", "string"):
             self.fail("a value: a number, text, dtype, type, tuple, None, True or False")
         self.at += 1
         if kind == "string":
             return ast.literal_eval(word)
         return None if word == "None" else self.dtype(word)
+
+    def object(self) -> Any:
+        found = object_shown(self.words[self.at])
+        if found is None:
+            self.reject(
+                f"{self.words[self.at]} is a Python object, which a text cannot hold: it is read "
+                "back only in the process that wrote it, while the program that was written is "
+                "there. Make the program again from the function"
+            )
+        self.at += 1
+        return found
 
     def number(self) -> Any:
         word = self.words[self.at]

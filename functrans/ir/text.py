@@ -13,6 +13,8 @@
 Parameters that have their default are left out. Nested programs are preceded by the name of their
 parameter (`body: program ...`, `branches.0: program ...`), unless that is `program`. One that is
 called from several places is written once, as `program layer $1 (...)`, and is `$1` from then on.
+A Python object, such as the rule of a custom_vjp, is `<vjp rule of f>`, which is read back in the
+same process while the object is there.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ import json
 import os
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import jax
 import numpy as np
@@ -285,7 +288,7 @@ def provenance(eqn: Equation) -> str:
 
 
 def show_value(value: Any) -> str:
-    """A parameter as it is written; `<...>` for a Python object that text cannot hold."""
+    """A parameter as it is written."""
     if value is None or value.__class__ in (bool, int):
         return repr(value)
     if value.__class__ is str:
@@ -305,8 +308,33 @@ def show_value(value: Any) -> str:
         return show_number(value.item() if isinstance(value, np.inexact) else value)
     if hasattr(value, "itemsize") and is_key_dtype(value):
         return dtype_name(value)
+    return show_object(value)
+
+
+# Python objects, and how they were written, as long as they are there.
+_WRITTEN: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+_OBJECTS: WeakValueDictionary[str, Any] = WeakValueDictionary()
+_COUNTS: dict[str, int] = {}
+
+
+def show_object(value: Any) -> str:
+    """A Python object by its name, `<vjp rule of f>`; the second of that name is
+    `<vjp rule of f #2>`."""
     name = getattr(value, "__qualname__", None) or repr(value)
-    return f"<{' '.join(name.replace('<', '').replace('>', '').split())}>"
+    name = " ".join(name.replace("<", "").replace(">", "").split())
+    try:
+        if value not in _WRITTEN:
+            count = _COUNTS[name] = _COUNTS.get(name, 0) + 1
+            text = f"<{name}>" if count == 1 else f"<{name} #{count}>"
+            _WRITTEN[value], _OBJECTS[text] = text, value
+        return _WRITTEN[value]
+    except TypeError:  # it cannot be hashed or referred to weakly
+        return f"<{name}>"
+
+
+def object_shown(text: str) -> Any:
+    """The object that was written so in this process; None if it is not there."""
+    return _OBJECTS.get(text)
 
 
 def show_number(value: Any) -> str:

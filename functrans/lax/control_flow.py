@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
 from functrans import errors
@@ -21,6 +22,7 @@ from functrans.lax.staging import (
     given_to,
     made_of,
     operation_of,
+    or_by_jax,
     settled,
     stable,
     staged,
@@ -133,6 +135,7 @@ def switch(
     return _choice("switch", index, branches, given)
 
 
+@or_by_jax(lambda _, index, branches, operands: jax.lax.switch(index, branches, *operands))
 def _choice(name: str, index: Any, branches: Sequence[Callable[..., Any]], operands: Any) -> Any:
     known = concrete_value(index) if in_python.wanted() else None
     if known is not None:
@@ -162,6 +165,11 @@ def _choice(name: str, index: Any, branches: Sequence[Callable[..., Any]], opera
 # --- loops without a known number of steps --------------------------------------------------------
 
 
+def _whiles_of_jax(cond_fun: Any, body_fun: Any, init_val: Any, **_: Any) -> Any:
+    return jax.lax.while_loop(cond_fun, body_fun, init_val)
+
+
+@or_by_jax(_whiles_of_jax)
 def while_loop(
     cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any, *,
     max_steps: int | None = None,

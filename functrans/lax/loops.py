@@ -6,6 +6,8 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import jax
+
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.ir.source import describe, user_source
@@ -19,6 +21,7 @@ from functrans.lax.staging import (
     given_to,
     made_of,
     operation_of,
+    or_by_jax,
     stable,
     staged,
 )
@@ -33,6 +36,7 @@ from functrans.transforms.batch import Batching
 __all__ = ["associative_scan", "map", "scan"]
 
 
+@or_by_jax(jax.lax.scan)
 def scan(
     f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any = None, length: int | None = None,
     reverse: bool = False, unroll: int | bool = 1, _split_transpose: bool = False,

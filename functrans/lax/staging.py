@@ -7,6 +7,7 @@ traced again, unless it closed over traced values.
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -117,6 +118,23 @@ def users(fun: Callable[..., Any]) -> Callable[..., Any]:
 def operation_of(fun: Callable[..., Any], usual: str) -> str:
     """What the user called, for messages."""
     return fun.operation if fun.__class__ is Made else usual  # type: ignore[attr-defined]
+
+
+def or_by_jax(theirs: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """For an operation that is given functions: if one uses a reference (`new_ref`) that was made
+    outside of it, JAX's, which hands references on."""
+
+    def decorate(ours: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(ours)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return ours(*args, **kwargs)
+            except errors.OutsideReference:
+                return theirs(*args, **kwargs)
+
+        return call
+
+    return decorate
 
 
 def clear() -> None:

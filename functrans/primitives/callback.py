@@ -41,7 +41,7 @@ class FlatCall:
     Compared by identity. Printed as `<name>`.
     """
 
-    __slots__ = ("called", "fun", "in_tree", "name", "static")
+    __slots__ = ("__weakref__", "called", "fun", "in_tree", "name", "static")
 
     def __init__(self, fun: Callable[..., Any], in_tree: Any, static: dict[int, Any], name: str):
         self.called = user_source()

@@ -27,7 +27,7 @@ Flat = Sequence[Any]
 class BatchRule:
     """What `def_vmap` was given, as a function of flat lists."""
 
-    __slots__ = ("function", "name")
+    __slots__ = ("__weakref__", "function", "name")
 
     def __init__(self, function: Callable[[int, Flat, Flat], tuple[Flat, Flat]], name: str):
         self.function = function

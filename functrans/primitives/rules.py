@@ -136,7 +136,7 @@ class RuleTrace:
 class JvpRule:
     """What `defjvp` was given, as a function of flat lists."""
 
-    __slots__ = ("cache", "function", "name")
+    __slots__ = ("__weakref__", "cache", "function", "name")
 
     def __init__(self, function: Callable[[Flat, Flat], tuple[Flat, Flat]], name: str):
         self.function = function
@@ -206,7 +206,7 @@ class JvpRule:
 class Pullback:
     """What a bwd rule does to one set of residuals' types, as a function of flat lists."""
 
-    __slots__ = ("cache", "function", "in_types", "name", "out_types")
+    __slots__ = ("__weakref__", "cache", "function", "in_types", "name", "out_types")
 
     def __init__(
         self,
@@ -292,7 +292,7 @@ def longer(t: ArrayType, size: int) -> ArrayType:
 class VjpRule:
     """What `defvjp` was given, as a function of flat lists."""
 
-    __slots__ = ("function", "name")
+    __slots__ = ("__weakref__", "function", "name")
 
     def __init__(self, function: Callable[[Flat, Active], tuple[Flat, Flat, Pullback]], name: str):
         self.function = function

@@ -99,11 +99,89 @@ def test_only_what_is_checked_stands_apart():
     assert str(jaxpr).count("functrans[") == 1
 
 
-def test_indices_are_not_looked_at_and_it_is_said():
-    f = ft.jit(lambda x, i: x[i])
-    with pytest.warns(UserWarning, match="no index that is out of range"):
-        error, _ = checkify.checkify(f, errors=checkify.index_checks)(X, jnp.int32(7))
-    assert error.get() is None
+def ruled(lib, f):
+    """f with a rule of its own for derivatives."""
+    g = lib.custom_jvp(f)
+    g.defjvp(lambda primals, tangents: (f(*primals), tangents[0][0]))
+    return g
+
+
+TWO_OF = jnp.array([0, 1])
+# name -> function of (library, numpy) -> function of an array and an index
+INDEXED = {
+    "x[i]": lambda lib, n: lambda x, i: x[i],
+    "x[indices]": lambda lib, n: lambda x, i: x[TWO_OF + i],
+    "x[i, j]": lambda lib, n: lambda x, i: n.outer(x, x)[0 * i, i],
+    "a row": lambda lib, n: lambda x, i: n.outer(x, x)[i],
+    "dynamic_slice": lambda lib, n: lambda x, i: lib.lax.dynamic_slice(x, (i,), (2,)),
+    "dynamic_update_slice": (
+        lambda lib, n: lambda x, i: lib.lax.dynamic_update_slice(x, x[:2], (i,))
+    ),
+    "set": lambda lib, n: lambda x, i: x.at[i].set(1.0),
+    "add": lambda lib, n: lambda x, i: x.at[TWO_OF + i].add(1.0),
+    "multiply": lambda lib, n: lambda x, i: x.at[i].multiply(2.0),
+    "min": lambda lib, n: lambda x, i: n.outer(x, x).at[i].min(x),
+    "dropped": lambda lib, n: lambda x, i: x.at[i].set(2.0, mode="drop"),
+    "clipped": lambda lib, n: lambda x, i: x.at[i].get(mode="clip"),
+    "along an axis": lambda lib, n: lambda x, i: n.take_along_axis(x, i[None], 0),
+    "grad": lambda lib, n: lambda x, i: lib.grad(lambda x: x[i] ** 2)(x),
+    "vmap": lambda lib, n: lambda x, i: lib.vmap(lambda j: x[j])(TWO_OF + i),
+    "scan": (lambda lib, n: lambda x, i: lib.lax.scan(lambda c, y: (c + x[i], x[i]), 0.0, x)),
+    "while": (
+        lambda lib, n: (
+            lambda x, i: lib.lax.while_loop(lambda c: c < 3.0, lambda c: c + 1 + 0 * x[i], 0.0)
+        )
+    ),
+    "cond": lambda lib, n: lambda x, i: lib.lax.cond(x[0] > 0, lambda: x[i], lambda: x[0]),
+    "jit": lambda lib, n: lambda x, i: lib.jit(lambda x: x[i])(x) + lib.jit(lambda x: x[i])(x),
+    "custom_jvp": lambda lib, n: lambda x, i: ruled(lib, lambda x: x[i])(x),
+}
+
+
+@pytest.mark.parametrize("name", INDEXED)
+@pytest.mark.parametrize("kinds", [checkify.index_checks, checkify.all_checks], ids=["", "all"])
+def test_indices_that_are_found_are_those_that_jax_finds(name, kinds):
+    make, found = INDEXED[name], []
+    ours, mixed, theirs = (
+        checkify.checkify(jit(make(lib, n)), errors=kinds)
+        for jit, lib, n in ((ft.jit, ft, fnp), (ft.jit, jax, jnp), (jax.jit, jax, jnp))
+    )
+    for i in (1, 7, -9):
+        wanted, like = theirs(X, jnp.int32(i))
+        should = (wanted.get() or "").split(". ")[0]
+        for checked in (ours, mixed):
+            error, out = checked(X, jnp.int32(i))
+            jax.tree.map(lambda a, b: np.testing.assert_array_equal(a, b), out, like)
+            assert (error.get() or "").split(". ")[0] == should
+        found.append(bool(should))
+    assert found == [False, True, True]
+
+
+@pytest.mark.parametrize(("f", "shape", "axis"), [
+    (lambda i: ft.vmap(lambda y, j: y.at[j].set(0.0))(TWO, TWO_OF + i), "(2, 3)", 1),
+    (lambda i: ft.checkpoint(lambda x, i: fnp.sin(x[i]))(X, i), "(3,)", 0),
+], ids=["vmap of set", "checkpoint"])  # fmt: skip
+def test_indices_where_checkify_fails_in_jax(f, shape, axis):
+    checked = checkify.checkify(ft.jit(f), errors=checkify.index_checks)
+    assert checked(jnp.int32(1))[0].get() is None
+    said = f"array of shape {shape}: index 7 is out of bounds for axis {axis} with size 3"
+    assert said in checked(jnp.int32(7))[0].get()
+
+
+def test_what_has_a_rule_is_checked_inside_and_keeps_its_rule():
+    seventh = ruled(ft, lambda x: x[(x[0] * 0).astype(int) + 7] * x.sum())
+    held = checkify.checkify(ft.jit(seventh), errors=checkify.index_checks)
+    slope, error = jax.grad(lambda x: held(x)[::-1], has_aux=True)(X)
+    np.testing.assert_array_equal(slope, [1, 0, 0])
+    assert "index 7" in error.get()
+
+    def f(x):
+        checkify.check(x[0] > 0, "negative")
+        return x.sum()
+
+    checked = checkify.checkify(ft.jit(ruled(ft, f)))
+    assert checked(X)[0].get() is None
+    assert checked(-X)[0].get().startswith("negative")
 
 
 def test_operators_of_ours_are_seen_inside_of_ours():

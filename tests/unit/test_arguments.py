@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import weakref
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -161,6 +162,27 @@ def test_names_are_worked_out_when_asked_for_and_keep_no_function_alive():
     gc.collect()
     assert alive() is None
     assert names(program) == ["x['w']"]
+
+
+def test_a_default_value_that_knows_its_function_keeps_nothing_alive():
+    class Settings:
+        f: Any = None
+
+    def made():
+        settings = Settings()
+
+        def f(x, settings=settings):
+            return x * 2
+
+        settings.f = f
+        jitted = ft.jit(lambda x: f(x))
+        assert jitted(3.0) == ft.grad(lambda x: x * ft.jit(f)(x))(1.5) == 6.0
+        assert list(inspect.signature(ft.jit(f)).parameters) == ["x", "settings"]
+        return weakref.ref(settings)
+
+    alive = made()
+    gc.collect()
+    assert alive() is None
 
 
 def test_the_text_is_without_names():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -399,14 +400,14 @@ def test_a_program_shows_its_callbacks():
         return ft.io_callback(failing, NUMBER, y, ordered=True)
 
     program = ft.ir.check(ft.make_ir(f)(np.float32(1)))
-    assert str(program).splitlines()[1:-2] == [
+    shown = re.sub(r" #\d+>", ">", str(program))  # the second of a name has a number
+    assert shown.splitlines()[1:-2] == [
         "  debug_callback[callback=<print 'x = {}'>] a",
         "  b: f32[] = pure_callback[callback=<sin>, results=(f32[],)] a",
         "  c: f32[] = io_callback[callback=<failing>, results=(f32[],), ordered=True] b",
     ]
     ft.ir.check(ft.make_ir(ft.vmap(lambda x: ft.debug.print("{}", x)))(np.ones(3)))
-    with pytest.raises(errors.ParseError):
-        ft.ir.parse(str(program))
+    assert ft.ir.equal(ft.ir.parse(str(program)), program)
 
 
 def test_the_interpreter_computes_with_python():

@@ -92,6 +92,7 @@ def test_every_class_of_error_is_in_the_table_or_in_another_test():
     elsewhere |= {errors.UnsupportedDtype}  # test_linalg.py
     elsewhere |= {errors.UnboundAxis}  # test_collectives.py
     elsewhere |= {errors.NotMeasured}  # test_profile.py
+    elsewhere |= {errors.OutsideReference}  # test_references.py
     elsewhere |= {errors.IntegerOverflow, errors.NegativeSize}  # test_random.py
     elsewhere |= {errors.ImplicitPromotion, errors.NotFinite}  # test_flags.py
     elsewhere |= {  # test_misuses.py

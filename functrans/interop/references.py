@@ -1,0 +1,191 @@
+"""References to memory, `jax.new_ref`, in functions that functrans traces.
+
+A reference made there is a Python object that holds the value, traced or not, which stands in its
+memory: reading gives that, writing puts another in its place, in the order in which Python runs. So
+programs hold values alone. What an operation of JAX's does to references (an index read, written
+or added to; a loop, a branch, a jitted function that is given some) JAX says itself, as a function
+of the values that stand there which gives those that stand there afterwards.
+
+    made in the running trace       held by it
+    made outside of ft.jit          an argument of the program and, if it was written, a result,
+                                    which is put there when the program has run
+    made outside of grad, vmap      read; written with what does not belong to these
+    in a function that is staged    refused: its program is kept, and may run more than once
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+from jax._src.core import empty_ref_p, ref_p
+from jax._src.state.discharge import discharge_state
+from jax.extend.core import ClosedJaxpr, DebugInfo, Jaxpr
+
+from functrans import errors
+from functrans.interop import jax_trace
+from functrans.interop.jaxprs import walk
+from functrans.interop.jaxprs.equation import in_jaxpr
+from functrans.ir.program import Var
+from functrans.ir.source import describe, user_source
+from functrans.primitives.custom import as_type
+from functrans.trace import full, materialize, staging_trace, state
+from functrans.tracer import ARRAYS, OURS, Tracer, is_active
+
+
+class Reference(jax.core.Tracer):
+    """A reference of the trace `owner`, at which `value` stands.
+
+    outside    : JAX's reference, made outside, for which it stands
+    is_written : has another value been put there?
+    """
+
+    __slots__ = ("is_written", "outside", "owner", "value")
+
+    def __init__(self, owner: Any, aval: Any, value: Any, outside: Any = None):
+        self.owner = owner
+        self.aval = aval
+        self.value = value
+        self.outside = outside
+        self.is_written = False
+
+    @property
+    def _trace(self) -> Any:
+        self.check_alive()
+        return jax_trace.bridge()
+
+    @property
+    def __jax_array__(self) -> Any:
+        raise AttributeError("__jax_array__")  # it is none, and has none
+
+    @property
+    def _debug_info(self) -> Any:
+        """JAX asks for it to say which function a value has leaked from: we know better."""
+        raise self.ended()
+
+    def check_alive(self) -> None:
+        """Raise unless it belongs to an active trace."""
+        if self.owner is not None and not is_active(self.owner, state.innermost, state.below):
+            raise self.ended()
+
+    def ended(self) -> errors.LeakedTracer:
+        """The error for one that is used after its trace has ended."""
+        return errors.LeakedTracer(
+            f"a reference {_text(self)} was used after the transformation in which it "
+            f"was made had ended, at\n    {describe(user_source())}\n"
+            "Return what stands there, ref[...], and make the reference outside if it is to live "
+            "longer."
+        )
+
+    def __repr__(self) -> str:
+        return f"Traced<{_text(self)}>"
+
+
+OURS.add(Reference)
+MAKING = (ref_p, empty_ref_p)
+
+
+def are_in(primitive: Any, values: Sequence[Any]) -> bool:
+    """Is an equation about references?"""
+    return primitive.ref_primitive or any([_is_reference(x) for x in values])
+
+
+def _is_reference(x: Any) -> bool:
+    kind = x.__class__
+    return kind is Reference or (kind not in ARRAYS and isinstance(x, jax.Ref))
+
+
+class Apart:
+    """The references among values, kept apart from the arrays: a function of these, or of something
+    for each, that gives all. `other`: what there is for a reference; left out: it."""
+
+    def __init__(self, values: Sequence[Any]):
+        self.given = [(True, x) if _is_reference(x) else (False, None) for x in values]
+
+    def arrays(self, values: Sequence[Any]) -> list[Any]:
+        """The values that do not stand where there is a reference."""
+        return [x for x, (held, _) in zip(values, self.given, strict=True) if not held]
+
+    def __call__(self, arrays: Sequence[Any], **other: Any) -> list[Any]:
+        rest = iter(arrays)
+        return [other.get("other", x) if held else next(rest) for held, x in self.given]
+
+
+def results(eqn: Any, values: Sequence[Any]) -> list[Any]:
+    """The results of an equation that makes references or is given some."""
+    if eqn.primitive in MAKING:
+        (made,) = eqn.outvars
+        kind = walk.type_of_aval(made.aval.inner_aval)
+        value = as_type(values[0], kind) if values else full(0, kind)
+        return [Reference(state.innermost, made.aval, value)]
+    given = [_known(x) if _is_reference(x) else None for x in values]
+    stand = [x if r is None else r.value for x, r in zip(values, given, strict=True)]
+    closed = _of_values(in_jaxpr(eqn))
+    outs = walk.run(closed.jaxpr, walk.constants_of(closed), stand)
+    n = len(eqn.outvars)
+    left = iter(outs[n:])
+    for r in given:
+        if r is not None:
+            _put(r, materialize(next(left, r.value)))  # nothing for one that is freed
+    return outs[:n]
+
+
+def _of_values(eqn: Any) -> Any:
+    """An equation as a function of the values at its references, as JAX makes it: its results,
+    and what stands at the references then."""
+    names = DebugInfo("references", eqn.primitive.name, None, None)
+    alone = Jaxpr([], eqn.invars, eqn.outvars, [eqn], eqn.effects, debug_info=names)
+    return discharge_state(ClosedJaxpr(alone, ()))
+
+
+def _known(x: Any) -> Reference:
+    """Our reference for one that an operation is given, which may be JAX's."""
+    stages = staging_trace()
+    if x.__class__ is Reference:
+        x.check_alive()
+        if stages is not None and not is_active(stages, x.owner, None):
+            raise _staged(x)
+        return x
+    if stages is None:
+        return Reference(None, x.aval, x[...], x)
+    if stages.references is None:
+        raise _staged(x)
+    found = stages.references.get(id(x))
+    if found is None:
+        kind = walk.type_of_aval(x.aval.inner_aval)
+        var, _ = stages.captures[id(x)] = Var(kind), x
+        found = Reference(stages, x.aval, Tracer(stages, kind, var), x)
+        stages.references[id(x)] = found
+    return found
+
+
+def _put(reference: Reference, value: Any) -> None:
+    """Let a value stand there, unless it belongs to a transformation that ends before."""
+    if value is reference.value:
+        return
+    owner = value.owner if isinstance(value, Tracer) else None
+    if owner is not None and not is_active(owner, reference.owner, None):
+        raise errors.NotSupported(
+            f"a value that is differentiated or mapped here was written to a reference "
+            f"{_text(reference)} that was made outside of the function being transformed, at\n"
+            f"    {describe(user_source())}\n"
+            "Make the reference inside that function, or write what does not depend on its "
+            "arguments (stop_gradient(x))."
+        )
+    if reference.owner is None:
+        reference.outside[...] = value
+    reference.value, reference.is_written = value, True
+
+
+def _staged(x: Any) -> errors.OutsideReference:
+    return errors.OutsideReference(
+        f"a reference {_text(x)} that was made outside is used in a function whose program is "
+        f"kept, at\n    {describe(user_source())}\n"
+        "Make the reference inside that function, or hand it the value, ref[...], and return the "
+        "new one."
+    )
+
+
+def _text(x: Any) -> str:
+    return x.aval.str_short()

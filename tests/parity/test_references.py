@@ -1,0 +1,336 @@
+"""References to memory (`jax.new_ref`) in functions that functrans transforms, against JAX."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as J
+import numpy as np
+import pytest
+
+import functrans as ft
+from functrans import errors
+
+MINE, JAX = ft, jax
+X = J.array([0.5, -1.5, 2.0])
+
+
+def read_and_written(m: Any, x: Any) -> Any:
+    ref = jax.new_ref(x * 0)
+    ref[...] = x * 2
+    ref[0] = x[1]
+    ref[1:] = ref[:2] * x[2]
+    return (ref[...] * x).sum() + ref[2]
+
+
+def added_to(m: Any, x: Any) -> Any:
+    ref = jax.new_ref(J.zeros(3))
+    jax.ref.addupdate(ref, 1, x[2])
+    jax.ref.addupdate(ref, ..., J.sin(x))
+    before = jax.ref.swap(ref, 2, x[0])
+    return ref[...].prod() + before
+
+
+def at_traced_places(m: Any, x: Any) -> Any:
+    ref = jax.new_ref(J.zeros(3))
+    place = (x[0] > 0).astype("int32")
+    ref[place] = x[1]
+    ref[J.array([2, 0])] = x[:2] ** 2
+    return (ref[...] * J.arange(3.0)).sum() + ref[place]
+
+
+def frozen(m: Any, x: Any) -> Any:
+    ref = jax.new_ref(x)
+    ref[0] += 3.0
+    return jax.ref.freeze(ref).prod()
+
+
+def of_integers(m: Any, x: Any) -> Any:
+    count = jax.new_ref(J.zeros((), int))
+    for y in x:
+        count[...] += (y > 0).astype(int)
+    return count[...] * x.sum()
+
+
+def in_scan(m: Any, x: Any) -> Any:
+    ref = jax.new_ref(J.zeros(3))
+
+    def step(c: Any, y: Any) -> tuple[Any, Any]:
+        ref[...] = ref[...] * c + y
+        return c + y, ref[1]
+
+    c, ys = m.lax.scan(step, x[0], x)
+    return c * ref[...].sum() + ys.prod()
+
+
+def in_jaxs_scan(m: Any, x: Any) -> Any:
+    return in_scan(JAX, x)
+
+
+def in_fori_loop(m: Any, x: Any) -> Any:
+    ref = jax.new_ref(x)
+
+    def step(i: Any, total: Any) -> Any:
+        ref[i] = ref[i] * total
+        return total + ref[i]
+
+    return m.lax.fori_loop(0, 3, step, 1.0) + ref[...].prod()
+
+
+def in_cond(m: Any, x: Any) -> Any:
+    ref = jax.new_ref(x)
+
+    def double() -> Any:
+        ref[...] *= 2.0
+        return ref[0]
+
+    def last() -> Any:
+        ref[0] = x[2]
+        return x[1]
+
+    y = m.lax.cond(x[0] > 0, double, last)
+    z = m.lax.switch((x[0] > 0).astype(int) + 1, [double, last, double])
+    return ref[...].prod() + y * z
+
+
+def in_a_jitted_function(m: Any, x: Any) -> Any:
+    ref = jax.new_ref(x)
+
+    @m.jit
+    def step(y: Any) -> Any:
+        ref[...] = ref[...] * y
+        return ref[1]
+
+    return step(x[0]) + step(x[1]) * ref[...].sum()
+
+
+def given_to_a_jitted_function(m: Any, x: Any) -> Any:
+    ref = jax.new_ref(x)
+
+    @jax.jit
+    def step(ref: Any, y: Any) -> Any:
+        ref[0] = ref[1] * y
+        return ref[0] + y
+
+    return step(ref, x[2]) * step(ref, x[1]) + ref[...].prod()
+
+
+def in_a_gradient(m: Any, x: Any) -> Any:
+    ref = jax.new_ref(x)
+    g = m.grad(lambda y: (y * ref[...]).sum())(x)
+    ref[...] = ref[...] * g
+    h = m.grad(lambda y: read_and_written(m, y * ref[0]))(x)
+    return (g * h * ref[...]).sum()
+
+
+def in_a_map(m: Any, x: Any) -> Any:
+    ref = jax.new_ref(x)
+    return m.vmap(lambda y: read_and_written(m, y * ref[...]))(J.stack([x, 2 * x])).sum()
+
+
+def in_a_checkpoint(m: Any, x: Any) -> Any:
+    ref = jax.new_ref(x * 2)
+
+    @m.checkpoint
+    def body(y: Any) -> Any:
+        inner = jax.new_ref(y)
+        inner[1] = J.sin(y[0])
+        return (inner[...] * ref[...]).sum()
+
+    return body(x)
+
+
+def in_jaxs_gradient(m: Any, x: Any) -> Any:
+    return in_a_gradient(JAX, x) + in_a_map(JAX, x)
+
+
+ROWS = [
+    read_and_written, added_to, at_traced_places, frozen, of_integers, in_scan, in_jaxs_scan,
+    in_fori_loop, in_cond, in_a_jitted_function, given_to_a_jitted_function, in_a_gradient,
+    in_a_map, in_a_checkpoint, in_jaxs_gradient,
+]  # fmt: skip
+
+NOT_REVERSED = (in_a_gradient, in_a_checkpoint, in_jaxs_gradient)  # JAX's own rules fail
+
+
+def same(mine: Any, theirs: Any) -> None:
+    np.testing.assert_allclose(mine, theirs, rtol=2e-6)
+
+
+@pytest.mark.parametrize("function", ROWS)
+def test_inside(function: Any):
+    want = function(JAX, X)
+    slope = jax.grad(lambda x: function(JAX, x))(X) if function not in NOT_REVERSED else None
+
+    def mine(x: Any) -> Any:
+        return function(MINE, x)
+
+    same(mine(X), want)
+    same(ft.jit(mine)(X), want)
+    same(ft.interpret(ft.make_ir(mine)(X), X), want)
+    if slope is not None:
+        same(ft.grad(mine)(X), slope)
+        same(ft.jit(ft.grad(mine))(X), slope)
+        same(jax.grad(ft.jit(mine))(X), slope)
+        push = jax.jvp(jax.jit(lambda x: function(JAX, x)), (X,), (X,))[1]
+        same(ft.jvp(mine, (X,), (X,))[1], push)
+    xs = J.stack([X, X[::-1], -X])
+    every = J.stack([function(JAX, x) for x in xs])
+    same(ft.vmap(mine)(xs), every)
+    same(ft.jit(ft.vmap(mine))(xs), every)
+
+
+# --- made outside ---------------------------------------------------------------------------------
+
+
+def adding(ref: Any, x: Any) -> Any:
+    old = ref[0]
+    ref[...] += x
+    ref[0] = ref[0] * old
+    return ref[...].sum() * x
+
+
+def after(jit: Any, close: bool) -> tuple[Any, Any, Any]:
+    """The results of two calls, and what stands at the reference then."""
+    ref = jax.new_ref(X)
+    f = jit(lambda x: adding(ref, x)) if close else jit(adding)
+    args = () if close else (ref,)
+    first = f(*args, X)
+    ref[1] = 7.0
+    return first, f(*args, 2 * X), ref[...]
+
+
+@pytest.mark.parametrize("close", [True, False], ids=["closed over", "an argument"])
+def test_a_jitted_function_uses_a_reference_made_outside(close: bool):
+    for mine, theirs in zip(after(ft.jit, close), after(jax.jit, close), strict=True):
+        same(mine, theirs)
+
+
+def unjitted(m: Any) -> list[Any]:
+    """What transformations and loops do to references that were made outside of them."""
+    ref = jax.new_ref(X)
+
+    def read(x: Any) -> Any:
+        return (x * ref[...]).sum() * ref[(x[0] > 0).astype(int)]
+
+    def step(c: Any, y: Any) -> tuple[Any, Any]:
+        ref[...] += y
+        return c + y, ref[0]
+
+    def noting(x: Any) -> Any:
+        ref[...] = jax.lax.stop_gradient(x) * ref[1]
+        return x.sum()
+
+    found = [m.grad(read)(X), m.grad(m.jit(read))(X), m.jit(m.grad(read))(X)]
+    found += [m.vmap(read)(J.stack([X, -X])), m.jvp(read, (X,), (X,))]
+    found += [m.lax.scan(step, 0.0, X), m.jit(lambda x: m.lax.scan(step, 0.0, x))(X), ref[...]]
+    found += [m.grad(noting)(X), ref[...], m.grad(lambda x, r: (x * r[...]).sum())(X, ref)]
+    found += [m.lax.while_loop(lambda i: i < 3, lambda i: i + ref[i].astype(int) ** 0, 0)]
+    return found
+
+
+def test_transformations_use_a_reference_made_outside():
+    jax.tree.map(same, unjitted(ft), unjitted(jax))
+
+
+def mapped(m: Any, axis: int) -> Any:
+    """A reference as an argument of vmap: for each example its own, or one for all to read."""
+    ref, common = jax.new_ref(J.moveaxis(J.arange(9.0).reshape(3, 3), 0, axis)), jax.new_ref(X)
+
+    def f(x: Any, own: Any, common: Any) -> Any:
+        own[0] = x
+        own[...] *= common[...]
+        return own[1] + x
+
+    over = (0, axis, None)
+    found = m.vmap(f, in_axes=over)(X, ref, common)
+    again = m.jit(m.vmap(f, in_axes=over))(X, ref, common)
+    return found, again, J.moveaxis(ref[...], axis, 0)
+
+
+def test_vmap_takes_references():
+    want = mapped(jax, 0)
+    for axis in (0, 1):  # where JAX's writes elsewhere
+        jax.tree.map(same, mapped(ft, axis), want)
+
+
+def cotangents(m: Any, jit: Any) -> Any:
+    """A rule that writes the cotangent that comes by: JAX's guide to references."""
+
+    @jax.custom_vjp
+    def stash(ref: Any, x: Any) -> Any:
+        return x
+
+    def backward(ref: Any, g: Any) -> Any:
+        ref[...] = g
+        return None, g
+
+    stash.defvjp(lambda ref, x: (x, ref), backward)
+    ref = jax.new_ref(0.0)
+    slope = jit(lambda x: m.grad(lambda x: J.sin(stash(ref, J.sin(x))))(x))(1.0)
+    return slope, ref[...]
+
+
+def test_a_rule_of_a_custom_vjp_writes_to_a_reference():
+    want = cotangents(jax, jax.jit)
+    jax.tree.map(same, cotangents(ft, ft.jit), want)
+    jax.tree.map(same, cotangents(ft, lambda f: f), want)
+
+
+def test_a_reference_of_ours_and_its_trace_may_be_jaxs():
+    def f(x: Any) -> Any:
+        ref = jax.new_ref(x)
+        return ft.jit(adding)(ref, x).sum() + ref[...].prod()
+
+    want = adding(ref := jax.new_ref(X), X).sum() + ref[...].prod()
+    same(jax.jit(f)(X), want)
+    same(ft.jit(f)(X), want)
+
+
+# --- misuse ---------------------------------------------------------------------------------------
+
+
+def writing(x: Any) -> Any:
+    OUTSIDE[...] = x  # the write
+    return x.sum()
+
+
+OUTSIDE: Any = jax.new_ref(X)
+
+
+@pytest.mark.parametrize("transformed", [
+    ft.grad(writing), ft.jit(ft.grad(writing)), lambda x: ft.vmap(writing)(J.stack([x, x])),
+], ids=["grad", "jit of grad", "vmap"])  # fmt: skip
+def test_a_traced_value_is_not_written_outside(transformed: Any):
+    with pytest.raises(errors.NotSupported) as error:
+        transformed(X)
+    for part in ("Ref{float32[3]}", "differentiated or mapped", "# the write", "stop_gradient"):
+        assert part in str(error.value)
+    same(OUTSIDE[...], X)
+
+
+def test_a_program_alone_holds_no_reference():
+    with pytest.raises(errors.OutsideReference, match=r"(?s)Ref\{float32\[3\]\}.*return OUTSIDE"):
+        ft.make_ir(lambda x: OUTSIDE[...] * x)(X)  # return OUTSIDE
+
+
+@pytest.mark.parametrize("transform", [ft.jit, ft.grad, ft.make_ir])
+def test_a_reference_is_used_after_its_trace(transform: Any):
+    kept = []
+
+    def f(x: Any) -> Any:
+        kept.append(jax.new_ref(x))
+        return x.sum()
+
+    transform(f)(X)
+    with pytest.raises(errors.LeakedTracer, match=r"(?s)Ref\{float32\[3\]\}.*# too late"):
+        kept[0][...]  # too late
+
+
+def test_a_reference_is_no_array():
+    for use in (ft.numpy.sin, lambda ref: ref):
+        with pytest.raises(errors.NotAnArray, match=r"Ref\{float32\[3\]\}"):
+            ft.jit(lambda x, use=use: use(jax.new_ref(x)))(X)
+    with pytest.raises(errors.NotAnArray, match=r"ref\[\.\.\.\]"):
+        ft.grad(lambda ref: ref[...].sum())(OUTSIDE)
