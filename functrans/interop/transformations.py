@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 from jax._src import api
 from jax._src.core import no_axis_name
 from jax._src.interpreters import batching
@@ -55,6 +56,9 @@ class _Mapped:
 
     def call_wrapped(self, *values: Any) -> tuple[list[Any], list[Any]]:
         axis = self.axis
+        if any([isinstance(x, jax.Ref) for x in values]):  # JAX's reads and writes are mapped by it
+            jaxs = _jax_batch(self.fun, axis, self.dims, self.wanted, self.sum_match)
+            return jaxs.call_wrapped(*values)
         name = None if axis.name is no_axis_name else axis.name
         leaves = [as_array(x) for x in values]
         dims = [
