@@ -254,7 +254,7 @@ def bind_in(trace: Any, primitive: Any, args: Sequence[Any], params: dict[str, A
 # take them as indices. It is loaded before the first trace begins, whatever was imported first.
 _ABILITIES = [
     "functrans.numpy.operators", "functrans.numpy.methods", "functrans.interop.arrays",
-    "functrans.interop.bridge",
+    "functrans.interop.bridge", "functrans.interop.transformations",
 ]  # fmt: skip
 
 

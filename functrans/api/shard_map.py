@@ -27,7 +27,7 @@ from functrans.ir.types import ArrayType
 from functrans.lax.arguments import as_array
 from functrans.primitives.call import jit
 from functrans.primitives.shape import reshape, slice_axis, transpose
-from functrans.primitives.sharding import sharding_constraint
+from functrans.primitives.sharding import laid_out_by_type, sharding_constraint, unknown_layout
 from functrans.trace import (
     at_once,
     evaluate,
@@ -111,9 +111,10 @@ def shard_map(
     @boundary
     @wraps(f)
     def call(*args: Any) -> Any:
-        if inferred or _laid_out_by_type():
+        if inferred or laid_out_by_type():
             if state.trace is not None:
-                raise _unknown_layout(inferred)
+                what = "in_specs is left out" if inferred else "a mesh with explicit axes is set"
+                raise unknown_layout(what)
             if mesh is None:
                 _mesh_around()
             return by_jax(*args)
@@ -133,22 +134,6 @@ def shard_map(
         return tree.unflatten(out_tree, jit(*captured, *leaves, program=program))
 
     return call
-
-
-def _laid_out_by_type() -> bool:
-    """Is a mesh set under which the types of JAX's arrays say how they are laid out?"""
-    mesh = jax.sharding.get_abstract_mesh()
-    return not mesh.empty and jax.sharding.AxisType.Explicit in mesh.axis_types
-
-
-def _unknown_layout(inferred: bool) -> errors.NotSupported:
-    what = "in_specs is left out" if inferred else "a mesh with explicit axes is set"
-    return errors.NotSupported(
-        f"shard_map: {what} inside of a transformation of functrans, whose types do not say "
-        f"how arrays are laid out, {here()}\n"
-        "Pass in_specs=, and mesh= one whose axes are AxisType.Auto, or transform with jax.jit, "
-        "jax.grad, ... there."
-    )
 
 
 def _mesh_around() -> Any:

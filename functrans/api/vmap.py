@@ -80,17 +80,7 @@ def vmap(
         dims, size = axes.sizes([typeof(x) for x in leaves], dims, names, axis_size)
 
         flat = FlatFunction(fun, in_tree)
-        trace = Trace(state.trace, axis_name=axis_name)
-        inputs = [
-            trace.new_input(_without(typeof(x), d)) if d is not None else None
-            for x, d in zip(leaves, dims, strict=True)
-        ]
-        with tracing(trace), naming(axis_name, size):
-            outs = flat(*[x if t is None else t for x, t in zip(leaves, inputs, strict=True)])
-            program = trace.close([t for t in inputs if t is not None], outs)
-        values = [x for x, d in zip(leaves, dims, strict=True) if d is not None]
-        t = Batching(size, axis_name, spmd)
-        results, found = t.run(program, values, [d for d in dims if d is not None])
+        t, results, found = map_examples(flat, leaves, dims, size, axis_name, spmd)
 
         wanted = axes.of_result(tree.unflatten(flat.out_tree, results))
         placed = [
@@ -120,6 +110,37 @@ def vmap(
         return out
 
     return mapped
+
+
+def map_examples(
+    flat: Callable[..., Sequence[Any]], leaves: Sequence[Any], dims: Sequence[int | None],
+    size: int, axis_name: Any = None, spmd_axis_name: tuple[Any, ...] = (),
+) -> tuple[Batching, list[Any], list[int | None]]:  # fmt: skip
+    """Call a function of flat lists with one example, and run what it recorded for all.
+
+    Arguments:
+      flat: function of one example of each leaf.
+      leaves: arrays.
+      dims: the mapped axis of each, counted from the front, or None.
+      size: of that axis.
+      axis_name: its name.
+      spmd_axis_name: the axes of a mesh over which it is laid out.
+
+    Returns:
+      The batching, the results, and the mapped axis of each (None: the same for all examples).
+    """
+    trace = Trace(state.trace, axis_name=axis_name)
+    inputs = [
+        trace.new_input(_without(typeof(x), d)) if d is not None else None
+        for x, d in zip(leaves, dims, strict=True)
+    ]
+    with tracing(trace), naming(axis_name, size):
+        outs = flat(*[x if t is None else t for x, t in zip(leaves, inputs, strict=True)])
+        program = trace.close([t for t in inputs if t is not None], outs)
+    values = [x for x, d in zip(leaves, dims, strict=True) if d is not None]
+    t = Batching(size, axis_name, spmd_axis_name)
+    results, found = t.run(program, values, [d for d in dims if d is not None])
+    return t, results, found
 
 
 def _without(t: Any, d: int) -> Any:

@@ -408,6 +408,11 @@ class Lowering:
         sizes = [t.shape[axes["out"].index(n)] for n in axes["spatial"]]
         return self.via_jax(lambda x, y: cpu.by_places(x, y, sizes, axes), x, y)[0]
 
+    def has_small_windows(self, sizes: Sequence[int]) -> bool:
+        """Does the platform take longer to scatter to the chosen elements of windows of these sizes
+        than to add up each element's numbers?"""
+        return self.platform == "cpu" and cpu.has_small_windows(sizes)
+
     def via_jax(self, function: Callable[..., Any], *operands: Any) -> Any:
         """Lower through a JAX function of the operands, for long lowerings; results as a list."""
         context = self.jax_ctx.replace(

@@ -32,6 +32,7 @@ from functrans.ir.text import with_nested
 from functrans.passes import kernels, pipeline
 from functrans.primitives.base import axes_inside
 from functrans.primitives.callback import calls_of
+from functrans.primitives.sharding import laid_out_by_type
 
 _constant_folding = getattr(_config, "eager_constant_folding", nullcontext)
 
@@ -71,7 +72,7 @@ def run_program(
     """Apply a program to JAX values: called while `jax.jit` traces, it adds one equation there."""
     operands = [*program.values, *args]
     mesh = mesh_of(program)
-    if mesh is not None:  # so that jax.jit sees on which devices it runs
+    if mesh is not None and not laid_out_by_type():  # so that jax.jit sees on which devices it runs
         free = jax.P.UNCONSTRAINED
         operands = [
             jax.lax.with_sharding_constraint(

@@ -30,6 +30,7 @@ from functrans.interop.jaxprs import walk
 from functrans.ir.types import is_key_dtype
 from functrans.primitives.custom import as_type, custom_jvp_call, custom_vjp_call
 from functrans.primitives.rules import JvpRule, Pullback, VjpRule
+from functrans.primitives.sharding import laid_out_by_type, unknown_layout
 from functrans.trace import Tracer, bind, materialize, on_bridge, state, typeof
 from functrans.tracer import CONCRETE, OURS, AnyTracer, is_active
 from functrans.tracer import aval_of as aval_of_type
@@ -246,6 +247,8 @@ def _process_shard_map(
     of JAX's, which is asked for again when the values are known."""
     if not _is_ours(self, values):
         return self.parent.process_shard_map(primitive, fun, values, **params)
+    if laid_out_by_type():
+        raise unknown_layout("a mesh with explicit axes is set")
     made: list[Any] = []
 
     def whole(*xs: Any) -> list[Any]:

@@ -62,6 +62,11 @@ def is_above() -> bool:
     return bridge is not None and top is not bridge.parent and top is not eval_trace
 
 
+def is_innermost() -> bool:
+    """Does functrans trace, and no trace of JAX's stand above?"""
+    return current.value.__class__ is Bridge
+
+
 def is_recording() -> bool:
     """Does JAX's current trace record everything, as in the body of a loop or a jitted function?"""
     return isinstance(current.value, DynamicJaxprTrace)

@@ -31,7 +31,7 @@ from functrans.ir.program import Var
 from functrans.ir.source import describe, user_source
 from functrans.primitives.custom import as_type
 from functrans.trace import full, materialize, staging_trace, state
-from functrans.tracer import ARRAYS, OURS, Tracer, is_active
+from functrans.tracer import ARRAYS, OURS, AnyTracer, Tracer, is_active
 
 
 class Reference(jax.core.Tracer):
@@ -86,14 +86,25 @@ OURS.add(Reference)
 MAKING = (ref_p, empty_ref_p)
 
 
+# Classes of values none of which is a reference: to ask `isinstance` takes JAX microseconds.
+_OTHERS: set[type] = set()
+
+
 def are_in(primitive: Any, values: Sequence[Any]) -> bool:
     """Is an equation about references?"""
-    return primitive.ref_primitive or any([_is_reference(x) for x in values])
+    if primitive.ref_primitive:
+        return True
+    if _OTHERS.issuperset([x.__class__ for x in values]):
+        return False
+    return any([_is_reference(x) for x in values])
 
 
 def _is_reference(x: Any) -> bool:
     kind = x.__class__
-    return kind is Reference or (kind not in ARRAYS and isinstance(x, jax.Ref))
+    found = isinstance(x, jax.Ref)
+    if not found and (kind in ARRAYS or not issubclass(kind, AnyTracer)):
+        _OTHERS.add(kind)
+    return found
 
 
 class Apart:

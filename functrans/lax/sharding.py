@@ -8,7 +8,7 @@ import jax
 
 from functrans import pytrees as tree
 from functrans.lax.arguments import as_array
-from functrans.primitives.sharding import sharding_constraint
+from functrans.primitives.sharding import laid_out_by_type, sharding_constraint
 
 __all__ = ["with_sharding_constraint"]
 
@@ -39,8 +39,13 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
 
 
 def _auto(sharding: Any) -> Any:
-    """The same with all mesh axes left to XLA, as a constraint asks for."""
-    if not isinstance(sharding, jax.sharding.NamedSharding):
+    """The same with all mesh axes left to XLA, as a constraint asks for; where types say how arrays
+    are laid out it is what they say."""
+    if not isinstance(sharding, jax.sharding.NamedSharding) or laid_out_by_type():
         return sharding
-    mesh = jax.sharding.Mesh(sharding.mesh.devices, sharding.mesh.axis_names)
+    mesh = sharding.mesh
+    if isinstance(mesh, jax.sharding.AbstractMesh):
+        mesh = mesh.update_axis_types(dict.fromkeys(mesh.axis_names, jax.sharding.AxisType.Auto))
+    else:
+        mesh = jax.sharding.Mesh(mesh.devices, mesh.axis_names)
     return jax.sharding.NamedSharding(mesh, sharding.spec)

@@ -29,7 +29,8 @@ class ShardingConstraint(Primitive):
         return x
 
     def lower(self, ctx: Any, x: Any, *, sharding: Any) -> Any:
-        return ctx.via_jax(lambda v: jax.lax.with_sharding_constraint(v, sharding), x)[0]
+        by_jax = jax.sharding.reshard if laid_out_by_type() else jax.lax.with_sharding_constraint
+        return ctx.via_jax(lambda v: by_jax(v, sharding), x)[0]
 
     def transpose(self, ct: Any, x: Any, *, sharding: Any) -> Any:
         return (bind(self, (ct,), {"sharding": sharding}),)
@@ -45,6 +46,20 @@ class ShardingConstraint(Primitive):
 
     def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
         return Cost(0, bytes_of(*in_types))
+
+
+def laid_out_by_type() -> bool:
+    """Is a mesh set under which the types of JAX's arrays say how they are laid out?"""
+    return jax.sharding.AxisType.Explicit in jax.sharding.get_abstract_mesh().axis_types
+
+
+def unknown_layout(what: str) -> errors.NotSupported:
+    return errors.NotSupported(
+        f"shard_map: {what} inside of a transformation of functrans, whose types do not say "
+        f"how arrays are laid out, at\n    {describe(user_source())}\n"
+        "Pass in_specs=, and mesh= one whose axes are AxisType.Auto, or transform with jax.jit, "
+        "jax.grad, ... there."
+    )
 
 
 def _check_free(axes: Sequence[str], sharding: Any) -> None:

@@ -347,7 +347,8 @@ class SelectAndScatterAdd(Selecting):
         t = ctx.out_types[0]
         if 0 in (*ctx.in_types[0].shape, *t.shape):
             return ctx.full(0, t)
-        if any(d != 1 for d in w["window_dilation"]):  # which XLA's operation does not know
+        apart = any(d != 1 for d in w["window_dilation"])  # which XLA's operation does not know
+        if apart or ctx.has_small_windows(w["window_dimensions"]):
             return ctx.via_jax(lambda ct, x: _scatter_by_places(ct, x, select, w), ct, x)[0]
         attr, scalar = ir.DenseI64ArrayAttr.get, ArrayType((), t.dtype)
         zero, outside = ctx.full(0, scalar), ctx.full(_OUTSIDE[select], scalar)
@@ -386,22 +387,53 @@ def _pad(x: np.ndarray, value: Any, config: Any) -> np.ndarray:
     return joining.pad.reference(x, value, config=config)
 
 
-def _scatter_by_places(ct: Any, x: Any, select: str, w: Window) -> Any:
-    """The chosen places first, by a fold of pairs (x, place); then a scatter, in JAX."""
+def _scatter_by_places(ct: jax.Array, x: jax.Array, select: str, w: Window) -> jax.Array:
+    """The same in JAX, without a scatter: which element each window chooses, then for each element
+    of a window the numbers of those that chose it, moved to where it is and added up.
+
+    Elements whose places leave the same rest by the strides are added without gaps between them;
+    the rests are interleaved at the end.
+    """
     outside = x.dtype.type(_OUTSIDE[select])
     wide = jax.lax.pad(x, outside, spread_out(w))
-    numbers = jax.numpy.arange(wide.size, dtype=np.int32).reshape(wide.shape)
+    strides, zero = w["window_strides"], ct.dtype.type(0)
+    elements = places(w, ct.shape)
+    best: Any = None
+    chosen: Any = None
+    for k, (start, limit) in enumerate(elements):
+        element = jax.lax.slice(wide, start, limit, strides)
+        if best is None:
+            best, chosen = element, jax.numpy.zeros(ct.shape, np.int32)
+            continue
+        stays = (jax.lax.ge if select == "ge" else jax.lax.le)(best, element)
+        best = jax.lax.select(stays, best, element)
+        chosen = jax.numpy.where(stays, chosen, np.int32(k))
 
-    def better(left: Any, right: Any) -> Any:
-        first = (jax.lax.ge if select == "ge" else jax.lax.le)(left[0], right[0])
-        return tuple([jax.lax.select(first, a, b) for a, b in zip(left, right, strict=True)])
+    counts = [-(-n // s) for n, s in zip(wide.shape, strides, strict=True)]
+    sums: dict[tuple[int, ...], Any] = {}
+    for k, (start, _) in reversed([*enumerate(elements)]):  # in the order of XLA's operation
+        rest = tuple([a % s for a, s in zip(start, strides, strict=True)])
+        edges = [
+            (a // s, n - m - a // s, 0)
+            for a, s, n, m in zip(start, strides, counts, ct.shape, strict=True)
+        ]
+        moved = jax.lax.pad(jax.numpy.where(chosen == k, ct, zero), zero, edges)
+        sums[rest] = sums[rest] + moved if rest in sums else moved
+    nothing = jax.numpy.zeros(counts, ct.dtype)
 
-    _, where = jax.lax.reduce_window(
-        (wide, numbers), (outside, np.int32(wide.size)), better, w["window_dimensions"],
-        w["window_strides"], window_dilation=w["window_dilation"],
-    )  # fmt: skip
-    flat = jax.numpy.zeros(wide.size, ct.dtype).at[where.ravel()].add(ct.ravel(), mode="drop")
-    return _taken_back(flat.reshape(wide.shape), x.shape, w, jax.lax.pad)
+    def interleaved(rest: tuple[int, ...]) -> jax.Array:
+        axis = len(rest)
+        if axis == ct.ndim:
+            return sums.get(rest, nothing)
+        parts = [interleaved((*rest, i)) for i in range(strides[axis])]
+        if len(parts) == 1:
+            return parts[0]
+        sizes = list(parts[0].shape)
+        sizes[axis] *= strides[axis]
+        return jax.numpy.stack(parts, axis + 1).reshape(sizes)
+
+    made = jax.lax.slice(interleaved(()), [0] * ct.ndim, wide.shape)
+    return _taken_back(made, x.shape, w, jax.lax.pad)
 
 
 reduce_window_sum = ReduceWindowSum()

@@ -255,6 +255,22 @@ def test_vmap_takes_references():
         jax.tree.map(same, mapped(ft, axis), want)
 
 
+@pytest.mark.parametrize("jit", [jax.jit, ft.jit])
+def test_jaxs_vmap_and_grad_inside_take_references(jit):
+    def f(x: Any) -> Any:
+        own, common = jax.new_ref(J.outer(x, x)), jax.new_ref(x)
+
+        def one(own: Any, y: Any, common: Any) -> Any:
+            own[...] = own[...] * y + common[...]
+            return own[0]
+
+        out = jax.vmap(one, (0, 0, None))(own, x, common)
+        g = jax.grad(lambda y, r: (y * r[...]).sum())(x, common)
+        return out + own[...] @ g
+
+    same(jit(f)(X), f(X))
+
+
 def cotangents(m: Any, jit: Any) -> Any:
     """A rule that writes the cotangent that comes by: JAX's guide to references."""
 

@@ -219,6 +219,17 @@ else:
             for specs in ({}, {"in_specs": P("i")}):
                 with pytest.raises(NotImplementedError, match="do not say how arrays are laid out"):
                     ft.jit(ft.shard_map(part(ft_numpy), out_specs=P("i"), **specs))(x)
+            with pytest.raises(NotImplementedError, match="do not say how arrays are laid out"):
+                ft.jit(jax.shard_map(part(jax_numpy), out_specs=P("i")))(x)
+            for transform in (lambda f: ft.jit(f), ft.grad):
+                moved = jax.sharding.reshard(x, P(None, "j"))
+                got = transform(lambda x: jax.sharding.reshard(x * x, P(None, "j")).sum())(x)
+                same(got, transform(lambda x: (x * x).sum())(moved))
+            got = ft.jit(lambda x: jax.sharding.reshard(x * 2, P(None, "j")))(x)
+            assert got.sharding.is_equivalent_to(moved.sharding, 2)
+            where = jax.NamedSharding(explicit, P(None, "j"))
+            got = ft.jit(lambda x: lax.with_sharding_constraint(x * 2, where))(x)
+            assert got.sharding.is_equivalent_to(moved.sharding, 2)
         around = ft.shard_map(part(ft_numpy), in_specs=P("i"), out_specs=P("i"))
         with jax.set_mesh(mesh()):
             same(around(X), want)

@@ -224,3 +224,29 @@ def test_signed_integers_that_lose_their_upper_bytes(join, wide, narrow):
             np.testing.assert_array_equal(made, expected, strict=True)
         weak = getattr(jnp, join)(jax.numpy.full(12, 300), y)
         np.testing.assert_array_equal(weak, getattr(np, join)(44 if narrow == "int8" else 300, y))
+
+
+@pytest.mark.parametrize(
+    ("window", "strides", "padding"),
+    [
+        ((1, 2, 2, 1), (1, 1, 1, 1), "VALID"), ((1, 2, 2, 1), (1, 2, 2, 1), "SAME"),
+        ((1, 3, 3, 1), (1, 2, 2, 1), "SAME"), ((1, 3, 3, 1), (1, 2, 2, 1), "VALID"),
+        ((1, 1, 4, 1), (1, 1, 3, 1), ((0, 0), (0, 0), (2, 3), (0, 0))),
+        ((2, 1, 1, 2), (3, 1, 1, 1), "VALID"), ((1, 2, 2, 1), (1, 4, 3, 1), "VALID"),
+    ],
+)  # fmt: skip
+def test_gradients_of_maxima_over_small_windows_are_those_of_the_scatter(window, strides, padding):
+    def pooled(x):
+        return jax.lax.reduce_window(x, -np.inf, jax.lax.max, window, strides, padding)
+
+    def gradient(x, ct):
+        return jax.vjp(pooled, x)[1](ct)[0]
+
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 3, (5, 9, 8, 3)).astype(np.float32)  # windows with several largest
+    x[0, 2, 3], x[1, :3, :3], x[2, 4, 4] = np.nan, -np.inf, np.inf
+    ct = rng.normal(size=jax.eval_shape(pooled, x).shape).astype(np.float32)
+    wanted = jax.jit(gradient)(x, ct)
+    lowered = ft.jit(gradient).lower(x, ct)
+    assert "select_and_scatter" not in lowered.as_text()
+    np.testing.assert_array_equal(lowered.compile()(x, ct), wanted)

@@ -114,7 +114,7 @@ def _barrier(eqn: Any, *values: Any) -> Any:
     return optimization_barrier(*values)
 
 
-@means("copy_p", "pvary", "reshard", "dce_sink", "mesh_cast", "layout_constraint",
+@means("copy_p", "pvary", "dce_sink", "mesh_cast", "layout_constraint",
        "with_memory_space_constraint", "pin", "unpin")  # fmt: skip
 def _itself(eqn: Any, *values: Any) -> Any:
     """About places and copies of values, which are not ours to choose while they are traced."""

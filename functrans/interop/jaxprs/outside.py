@@ -163,6 +163,11 @@ def _sharding_constraint(eqn: Any, x: Any) -> Any:
     return sharding_constraint(x, sharding=eqn.params["sharding"])
 
 
+@means("reshard")
+def _reshard(eqn: Any, x: Any) -> Any:
+    return lax.with_sharding_constraint(x, eqn.params["dst_sharding"])
+
+
 @means("device_put")
 def _device_put(eqn: Any, *values: Any) -> Any:
     """A sharding is asked of XLA; on which device a traced value is, is not ours to choose."""

@@ -1,0 +1,95 @@
+"""JAX's `grad` and `vmap` inside of functrans are ours.
+
+JAX's own linearise, transpose and batch in Python, once more beside us. Where functrans stands
+innermost, `jax.grad`, `jax.value_and_grad`, `jax.jacrev` and `jax.vmap` check what they are given
+and return as ever; the pullback and the mapping between are ours, which are faster, and which our
+passes know. `jax.vjp` by its own name stays JAX's: callers look into the parts of its pullback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from jax._src import api
+from jax._src.core import no_axis_name
+from jax._src.interpreters import batching
+from numpy.lib.array_utils import normalize_axis_index
+
+from functrans.api.derivatives import vjp as our_vjp
+from functrans.api.vmap import map_examples
+from functrans.interop import jax_trace
+from functrans.lax.arguments import as_array
+from functrans.primitives.reduction import reduce_sum
+from functrans.trace import materialize, typeof
+
+_jax_vjp: Any = api.vjp
+_jax_batch = batching.batch
+
+
+def _vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, **how: Any) -> Any:
+    if how or not jax_trace.is_innermost():
+        return _jax_vjp(fun, *primals, has_aux=has_aux, **how)
+    return our_vjp(fun, *primals, has_aux=has_aux)
+
+
+def _batch(fun: Any, axis: Any, dims: Any, wanted: Any, sum_match: bool = False) -> Any:
+    plain = not callable(dims) and all([d is None or d.__class__ is int for d in dims])
+    if not plain or axis.explicit_mesh_axis is not None or not jax_trace.is_innermost():
+        return _jax_batch(fun, axis, dims, wanted, sum_match)
+    return _Mapped(fun, axis, dims, wanted, sum_match)
+
+
+class _Mapped:
+    """A function of flat lists that is mapped, as `jax.vmap` calls one.
+
+    axis      : JAX's name, size and mesh axes of the mapped axis
+    dims      : where each argument has it
+    wanted    : () -> where each result is to have it; asked after the call
+    sum_match : may results be summed that differ where one for all is wanted?
+    """
+
+    def __init__(self, fun: Any, axis: Any, dims: Sequence[Any], wanted: Any, sum_match: bool):
+        self.fun, self.axis, self.dims = fun, axis, dims
+        self.wanted, self.sum_match = wanted, sum_match
+
+    def call_wrapped(self, *values: Any) -> tuple[list[Any], list[Any]]:
+        axis = self.axis
+        if any([isinstance(x, jax.Ref) for x in values]):  # JAX's reads and writes are mapped by it
+            jaxs = _jax_batch(self.fun, axis, self.dims, self.wanted, self.sum_match)
+            return jaxs.call_wrapped(*values)
+        name = None if axis.name is no_axis_name else axis.name
+        leaves = [as_array(x) for x in values]
+        dims = [
+            d if d is None else normalize_axis_index(d, typeof(x).ndim)
+            for x, d in zip(leaves, self.dims, strict=True)
+        ]
+        t, results, found = map_examples(
+            self.fun.call_wrapped, leaves, dims, axis.size, name, tuple(axis.spmd_name or ())
+        )
+        wanted = self.wanted()
+        placed = [
+            self._placed(t, i, y, d, to)
+            for i, (y, d, to) in enumerate(zip(results, found, wanted, strict=True))
+        ]
+        return placed, [
+            d if to is batching.infer else to for d, to in zip(found, wanted, strict=True)
+        ]
+
+    def _placed(self, t: Any, i: int, y: Any, d: int | None, to: Any) -> Any:
+        """A result with the mapped axis where it is wanted."""
+        if to is batching.infer:
+            return materialize(y)
+        if to is not None:
+            return materialize(t.at(y, d, normalize_axis_index(to, typeof(y).ndim + (d is None))))
+        if d is None:
+            return materialize(y)
+        if not self.sum_match:
+            raise batching.SpecMatchError(i, d, to)
+        return materialize(reduce_sum(y, axes=(d,)))
+
+
+_api: Any = api
+_batching: Any = batching
+_api.vjp, _batching.batch = _vjp, _batch
