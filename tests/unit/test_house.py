@@ -36,7 +36,7 @@ LAYERS = [
     {"nn", "image"},
     {"api", "flatten_util"},
     {"interop", "inspect"},
-    {"scipy"},  # its long tail is imported from JAX
+    {"scipy"},  # JAX's functions, handed on
     {"__init__", "__main__"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
