@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+from jaxlib.mlir.ir import MLIRError
 
 from functrans import errors
 from functrans.api.jit import forget_with_caches
@@ -83,17 +84,19 @@ class _Delegated(JaxFunction):
         self.takes_functions = any(map(_MAY_BE_FUNCTION.search, notes.values()))
         self.in_python = not jitted and bool(_OF_PYTHON.search(str(signature.return_annotation)))
         self.compiled = fun if jitted else jax.jit(fun, static_argnames=options)
+        self.ways = (self.compiled, self.knowing, fun)
+        self.first: dict[Any, int] = {}  # for the classes of the arguments: which way is the first
 
-        def knowing(args: tuple, kwargs: dict[str, Any]) -> Any:
+        def known(args: tuple, kwargs: dict[str, Any]) -> Any:
             args, kwargs = jax.tree.map(_read, (args, kwargs), is_leaf=_is_known)
             return fun(*args, **kwargs)
 
-        knowing.__name__ = self.name
-        self.knowing: Any = jax.jit(knowing)
+        known.__name__ = self.name
+        self.known: Any = jax.jit(known)
 
     def clear(self) -> None:
         super().clear()
-        self.knowing.clear_cache()
+        self.known.clear_cache()
 
     def __call__(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         given_functions = self.takes_functions and any(map(_is_function, (*args, *kwargs.values())))
@@ -102,19 +105,28 @@ class _Delegated(JaxFunction):
         if state.trace is not None:
             try:
                 return self.by_program(args, kwargs)
-            except errors.UnhashableStatic:
+            except (errors.UnhashableStatic, errors.IntegerOverflow):
                 return self.fun(*args, **kwargs)
-        if self.at_once:
+        classes = (*map(type, args), *kwargs, *map(type, kwargs.values()))
+        first = self.first.get(classes, 0)
+        for i, way in enumerate(self.ways[first:], first):
             try:
-                return self.compiled(*args, **kwargs)
-            except _REFUSED:  # it needs values
-                pass
-        try:
-            out = self.knowing(_known(args), _known(kwargs))
-        except _REFUSED:  # it needs the values of arrays, or says what is wrong
-            return self.fun(*args, **kwargs)
-        self.at_once = False
-        return out
+                out = way(*args, **kwargs)
+            except OverflowError:  # a number of Python's, such as a seed, in more than 32 bits
+                return self.fun(*args, **kwargs)
+            except MLIRError:  # the check of our program says what is wrong
+                return self.by_program(args, kwargs)
+            except _REFUSED:  # it needs values, or says what is wrong
+                if i == len(self.ways) - 1:
+                    raise
+                continue
+            if i > first:
+                self.first[classes] = i
+            return out
+
+    def knowing(self, *args: Any, **kwargs: Any) -> Any:
+        """JAX's function, compiled for the integers, truth values and names that it is given."""
+        return self.known(_known(args), _known(kwargs))
 
     def with_values(self, error: Exception, leaves: list, args: tuple, kwargs: dict) -> Any:
         return self.fun(*args, **kwargs)

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from types import FunctionType, ModuleType, TracebackType
 from typing import Any, TypeVar
 
+import jax
 import numpy as np
 
 from functrans.errors import (
@@ -110,7 +111,7 @@ _OURS = {
     TypeError: TypeMismatch, ValueError: InvalidArgument, IndexError: InvalidIndex,
     OverflowError: IntegerOverflow, NotImplementedError: UnsupportedChoice,
     ZeroDivisionError: DivisionByZero, np.exceptions.AxisError: AxisOutOfBounds,
-    AttributeError: NotAnArray,
+    AttributeError: NotAnArray, jax.dtypes.TypePromotionError: InvalidArgument,
 }  # fmt: skip
 
 

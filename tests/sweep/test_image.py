@@ -88,7 +88,7 @@ def test_batches_and_methods():
 
 def test_misuse():
     x = jnp.ones((2, 3))
-    with pytest.raises(ValueError, match="unknown method 'gauss'"):
+    with pytest.raises(ValueError, match='Unknown resize method "gauss"'):
         ft.image.resize(x, (4, 4), "gauss")
     with pytest.raises(ValueError, match="is no new shape of"):
         ft.image.resize(x, (4,), "linear")

