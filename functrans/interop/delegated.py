@@ -87,12 +87,12 @@ class _Delegated(JaxFunction):
         self.ways = (self.compiled, self.knowing, fun)
         self.first: dict[Any, int] = {}  # for the classes of the arguments: which way is the first
 
-        def known(args: tuple, kwargs: dict[str, Any]) -> Any:
+        def read(args: tuple, kwargs: dict[str, Any]) -> Any:
             args, kwargs = jax.tree.map(_read, (args, kwargs), is_leaf=_is_known)
             return fun(*args, **kwargs)
 
-        known.__name__ = self.name
-        self.known: Any = jax.jit(known)
+        read.__name__ = self.name
+        self.known: Any = jax.jit(read)
 
     def clear(self) -> None:
         super().clear()
@@ -114,8 +114,8 @@ class _Delegated(JaxFunction):
                 out = way(*args, **kwargs)
             except OverflowError:  # a number of Python's, such as a seed, in more than 32 bits
                 return self.fun(*args, **kwargs)
-            except MLIRError:  # the check of our program says what is wrong
-                return self.by_program(args, kwargs)
+            except MLIRError as error:  # such as a negative size
+                raise ValueError(str(error).rpartition(": ")[2]) from error
             except _REFUSED:  # it needs values, or says what is wrong
                 if i == len(self.ways) - 1:
                     raise
