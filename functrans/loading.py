@@ -5,9 +5,10 @@ In: a module's name, and where each of its attributes stands. Out: its `__getatt
 make this safe in several threads. Type checkers and editors read the imports that a package has
 beside it under `if TYPE_CHECKING:`; a test holds the two equal.
 
-What a module of ours lacks and JAX's module of that name has (`functrans.lax`, `jax.lax`) is JAX's
-own object: functions, classes, whole modules. JAX's functions run on our traced values as they are
-(interop/bridge.py), so nothing is put around them.
+What a module of ours lacks and JAX's module of that name has (`functrans.lax`, `jax.lax`) is JAX's.
+Functions of the packages in `_MADE_OURS` are made ours when they are first asked for
+(interop/delegated.py). All else is JAX's own object: functions that run on our traced values as
+they are (interop/bridge.py), classes, whole modules.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from typing import Any
 
 _OURS = "functrans"
 _JAXS = "jax"
+_DELEGATED = "functrans.interop.delegated"
+_MADE_OURS = {"image", "lax", "nn", "numpy", "ops", "random", "scipy"}
 
 
 def lazily(
@@ -55,6 +58,8 @@ def lazily(
     namespace = sys.modules[package].__dict__
 
     def load(name: str) -> Any:
+        if name == "__all__":  # of a module that is handed on: what a star takes
+            return [n for n in _listed(package) if not n.startswith("_")]
         if name not in found:
             return _of_jax(package, name, found)
         module, attribute = found[name]
@@ -75,9 +80,9 @@ def hand_on(*modules: str) -> None:
       modules: their full names.
 
     Example:
-      >>> import jax, functrans.lax
-      >>> functrans.lax.add_p is jax.lax.add_p
-      True
+      >>> import jax, functrans.scipy.special
+      >>> print(functrans.scipy.special.entr(1.0))
+      -0.0
     """
     for module in modules:
         load, listed, _ = lazily(module, {})
@@ -107,17 +112,23 @@ def _of_jax(module: str, name: str, more: Sequence[str] | Mapping[str, Any] = ()
     twin = _twin(module)
     if twin is None:
         raise _missing(module, name, more)
-    if name in vars(twin):
-        value = vars(twin)[name]
-    elif _has_module(twin, name):
+    value = vars(twin).get(name, twin)
+    if isinstance(value, ModuleType) and _has_module(twin, name):
         try:
             value = importlib.import_module(f"{module}.{name}")
         except ImportError as error:
             raise AttributeError(f"module {module!r} cannot load {name!r}: {error}") from error
-    else:
+    elif value is twin:
         return _late(module, twin, name, more)
+    elif _is_made_ours(module):
+        value = importlib.import_module(_DELEGATED).delegated(value, name, module)
     vars(sys.modules[module])[name] = value
     return value
+
+
+def _is_made_ours(module: str) -> bool:
+    """Are the functions of JAX's that a module shows made ours?"""
+    return not _MADE_OURS.isdisjoint(module.split(".")[1:2])
 
 
 def _late(module: str, twin: ModuleType, name: str, more: Any) -> Any:
@@ -163,7 +174,8 @@ def _listed(module: str, more: Sequence[str] | Mapping[str, Any] = ()) -> list[s
 
 
 class _Modules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """`import functrans.experimental.ode`: a module that we lack is JAX's of that name.
+    """`import functrans.experimental.ode`: a module that we lack is JAX's of that name, or one that
+    hands it on.
 
     It is asked first, for the modules of a package that is JAX's: Python would find their files and
     load them a second time. And it is asked last, for what nobody has found.
@@ -185,6 +197,9 @@ class _Modules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.machinery.ModuleSpec(name, self, origin=theirs)
 
     def exec_module(self, module: ModuleType) -> None:
+        if _is_made_ours(module.__name__):
+            hand_on(module.__name__)
+            return
         theirs = _JAXS + module.__name__.removeprefix(_OURS)
         sys.modules[module.__name__] = importlib.import_module(theirs)
 

@@ -73,7 +73,7 @@ def from_jax(
             f"from_jax takes a function, got {fun!r:.80} of type {type(fun).__qualname__}, at\n"
             f"    {describe(user_source())}\nWrite from_jax(f)(x), not from_jax(f(x))."
         )
-    imported = _Imported(fun, static_argnums, static_argnames)
+    imported = JaxFunction(fun, static_argnums, static_argnames)
     forget_with_caches(imported)
 
     @functools.wraps(fun)
@@ -104,7 +104,7 @@ class _NeedsValues(NamedTuple):
     error: Exception
 
 
-class _Imported:
+class JaxFunction:
     """One JAX function with its programs."""
 
     def __init__(self, fun: Callable[..., Any], argnums: Any, argnames: Any):
@@ -144,14 +144,17 @@ class _Imported:
                 if not xla.without_kernel(error):
                     raise
                 self.compiled.clear_cache()
-        found, leaves = self.find(args, kwargs)
-        if found.__class__ is not _Entry:
-            out = self._with_values(found, leaves, args, kwargs)
-        else:
-            out = tree.unflatten(found.out_tree, _called(found, found.chosen(leaves)))
+        out = self.by_program(args, kwargs)
         if failed:
             self.at_once = False
         return out
+
+    def by_program(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """The result by the program of the signature, if it has one."""
+        found, leaves = self.find(args, kwargs)
+        if found.__class__ is not _Entry:
+            return self.with_values(found.error, leaves, args, kwargs)
+        return tree.unflatten(found.out_tree, _called(found, found.chosen(leaves)))
 
     def find(self, args: tuple, kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
         """What is known of the signature, and the leaves of the arguments that are not static."""
@@ -216,12 +219,11 @@ class _Imported:
         made = Imported(closed, out_tree, self.name)
         return _Entry(made.program, made.consts, None if all(dynamic) else places, out_tree)
 
-    def _with_values(self, found: Any, leaves: list, args: tuple, kwargs: dict) -> Any:
+    def with_values(self, error: Exception, leaves: list, args: tuple, kwargs: dict) -> Any:
         """What cannot be traced still runs on concrete arrays, as JAX runs it."""
         if not any(isinstance(x, Tracer) for x in leaves):
             with tracing(None):
                 return self.fun(*args, **kwargs)
-        error = found.error
         if not isinstance(error, (jax.errors.JAXTypeError, jax.errors.JAXIndexError)):
             raise error
         raise needs_value(

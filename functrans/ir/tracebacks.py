@@ -18,6 +18,7 @@ from collections.abc import Callable
 from types import FunctionType, ModuleType, TracebackType
 from typing import Any, TypeVar
 
+import jax
 import numpy as np
 
 from functrans.errors import (
@@ -38,6 +39,10 @@ from functrans.ir.types import ArrayType
 if os.environ.get("FUNCTRANS_TRACEBACK") == "full" and "JAX_TRACEBACK_FILTERING" not in os.environ:
     flags.update("jax_traceback_filtering", "off")
 
+_KEYS = (
+    "The key comes first. Make one with random.key(seed), and new ones of it with "
+    "random.split(key).\n"
+)
 _T = TypeVar("_T")
 _F = TypeVar("_F", bound=Callable[..., Any])
 _NOTE = "(frames of functrans and JAX are hidden: FUNCTRANS_TRACEBACK=full shows them)"
@@ -110,7 +115,8 @@ _OURS = {
     TypeError: TypeMismatch, ValueError: InvalidArgument, IndexError: InvalidIndex,
     OverflowError: IntegerOverflow, NotImplementedError: UnsupportedChoice,
     ZeroDivisionError: DivisionByZero, np.exceptions.AxisError: AxisOutOfBounds,
-    AttributeError: NotAnArray,
+    AttributeError: NotAnArray, jax.dtypes.TypePromotionError: InvalidArgument,
+    AssertionError: InvalidArgument,
 }  # fmt: skip
 
 
@@ -170,9 +176,10 @@ def _came_from_below(error: Exception) -> bool:
 
 
 def _told(name: str, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    what = str(error).split("\n")[0].rstrip(".")
+    what = str(error).split("\n")[0].rstrip(".") or "does not take these arguments"
     what = what if what.startswith(f"{name}()") else f"{name}: {what}"
-    return f"{what}, at\n    {describe(user_source())}\n{_call(name, args, kwargs)}"
+    advice = _KEYS if re.search("PRNG key (type|data)", what) else ""
+    return f"{what}, at\n    {describe(user_source())}\n{advice}{_call(name, args, kwargs)}"
 
 
 def _complete(error: Exception, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -30,10 +30,13 @@ from functrans.primitives.linalg_products import (
     lower_part,
     matmul,
     per_row,
+    plus_adjoint,
     transposed,
     upper_part,
 )
 from functrans.trace import literal, typeof
+
+_LOWER_ONLY = jax.__version_info__ >= (0, 11)
 
 
 class TriangularSolve(ColumnSolver):
@@ -111,7 +114,8 @@ def _without_zeros(a: np.ndarray, unit_diagonal: bool) -> np.ndarray:
 
 class Cholesky(MatrixOperation):
     """The lower triangular l with l l^H = x, of which the lower triangle is read; NaN if x is not
-    positive definite. Its derivative takes x for hermitian, so it reads both triangles of dx."""
+    positive definite. Its derivative reads both triangles of dx, taken for hermitian, until JAX
+    0.11, which reads the lower one, as of x."""
 
     name = "cholesky"
 
@@ -129,7 +133,10 @@ class Cholesky(MatrixOperation):
     def jvp(self, primals: Any, tangents: Any, l: Any) -> Any:  # noqa: E741 - its name
         """dl = l phi(l^-1 dx l^-H), phi the lower triangle with half the diagonal (Murray,
         Differentiation of the Cholesky decomposition, 2016)."""
-        m = solve_triangular(l, tangents[0])
+        dx = tangents[0]
+        if _LOWER_ONLY:
+            dx = plus_adjoint(mul(lower_part(dx), _halved_diagonal(dx)))
+        m = solve_triangular(l, dx)
         m = solve_triangular(l, m, left_side=False, transpose_a=True, conjugate_a=True)
         return matmul(l, lower_part(mul(m, _halved_diagonal(m))))
 

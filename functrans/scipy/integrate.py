@@ -1,11 +1,10 @@
-"""Integrals of samples."""
+"""Integrals of samples: the names of `jax.scipy.integrate`."""
 
-import sys as _sys
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from functrans.ir.tracebacks import guard as _guard
 from functrans.loading import hand_on as _hand_on
-from functrans.numpy import trapezoid as trapezoid
 
-_guard(_sys.modules[__name__])
+if _TYPE_CHECKING:
+    from jax.scipy.integrate import *
 
 _hand_on(__name__)

@@ -1,16 +1,10 @@
-"""Images read at places between their elements, by JAX's own program."""
+"""Images read at real coordinates: the names of `jax.scipy.ndimage`."""
 
-import sys as _sys
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from functrans.ir.tracebacks import guard as _guard
 from functrans.loading import hand_on as _hand_on
-from functrans.scipy.arguments import imported
 
-map_coordinates = imported(
-    "map_coordinates", "The elements of an array at real coordinates, interpolated.",
-    "np.eye(2), [np.array([0.5]), np.array([0.5])], order=1 -> [0.5]", (), "ndimage",
-)  # fmt: skip
-
-_guard(_sys.modules[__name__])
+if _TYPE_CHECKING:
+    from jax.scipy.ndimage import *
 
 _hand_on(__name__)

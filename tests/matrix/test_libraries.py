@@ -49,18 +49,16 @@ def silent() -> Iterator[None]:
 # the groups that have nothing of their own to show there.
 KINDS = {
     "bfloat16": (("bfloat16",), False, False, "linear algebra|transforms|numpy"),
-    "weak float32": (("float32",), True, False, "special|stat|density|random|transforms|others"),
-    "int32 beside 64 bits": (("int32", "float32"), False, True, "density"),
+    "weak float32": (("float32",), True, False, "random|transforms"),
+    "int32 beside 64 bits": (("int32", "float32"), False, True, "^$"),
 }
 # Where types differ because one of the two refuses, or where no kernel of XLA's has the dtype.
 UNTYPED = {
     r"cumlogsumexp.* int32": "JAX refuses when it compiles",
     r"polyfit.* bfloat16": "JAX refuses when it compiles",
-    r"(custom_linear_solve|sparse\.cg).* int32": "integers divided are no integers",
+    r"custom_linear_solve.* int32": "integers divided are no integers",
     r"shape_tuple": "Python's numbers",
 }
-# Their bodies are traced for tenths of a second; their types do not depend on much.
-TRACED_LONG = re.compile(r"hyp2f1|hyp1f1|expi\(|exp1\(|csd\(|optimize\.|sparse\.|spatial\.|cdf\(j")
 SHARES = 3  # of the rows, each a test
 
 
@@ -89,7 +87,7 @@ def test_types(kind: str, share: int):
             return
 
     chosen = [rows for group, rows in LIBRARIES.items() if not re.search(without, group)]
-    rows = [row for rows in chosen for row in rows if not TRACED_LONG.search(row)]
+    rows = [row for rows in chosen for row in rows]
     with jax.enable_x64(wide), silent():
         each([row for row in rows[share::SHARES] if row not in EXPRESSIONS], check)
 
@@ -117,11 +115,11 @@ def described(y: Any) -> tuple[Any, ...]:
 # --- values and gradients -------------------------------------------------------------------------
 
 # Groups whose programs are long: one row of so many.
-LONG = {"special": 4, "stats": 3, "random": 16, "scipy others": 2, "scipy linalg": 3}
-WITHOUT_GRADIENTS = ["special", "stats", "random", "scipy others"]
+LONG = {"random": 16}
+WITHOUT_GRADIENTS = ["random"]
 GROUPS = [g for g in LIBRARIES if "options" not in g] + ["options of lax"]
 IMPORTED = ["lax elementwise", "lax shapes and reductions", "nn", "options of lax"]
-COMPLEX = ["linalg", "scipy linalg", "fft"]
+COMPLEX = ["linalg", "fft"]
 NOT_COMPARED = {
     r"nn\.scaled_matmul": "JAX has no program for CPUs",
     r"lax\.reduce\(x, .* lambda": "no monoid: the order of terms counts",
@@ -207,7 +205,7 @@ def test_values_and_gradients(group: str, kind: str):
     with silent():
         rows = rows_of(group, kind)
         theirs = by_jax(rows, kind, kind == "real" and group not in WITHOUT_GRADIENTS)
-        assert len(theirs) > 0.8 * len(rows)
+        assert len(theirs) > 0.75 * len(rows)
 
         def check(row: str) -> None:
             arrays, (values, slopes) = arrays_of(row, kind), theirs[row]

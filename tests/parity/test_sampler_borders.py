@@ -10,7 +10,6 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from scipy import stats
 
 import functrans as ft
 from tests.support.versions import QUICK
@@ -103,42 +102,3 @@ def test_the_same_bits(table: list[Row]):
         np.testing.assert_array_equal(x, y, err_msg=str(table[drawn[1]]))
 
     each([(name, i) for i, (name, _, _) in enumerate(table)], check)
-
-
-# --- samples by a formula, which JAX 0.10 does not have -------------------------------------------
-
-SHAPES = np.array([0.2, 0.7, 3.0, 50.0], np.float32)
-MEANS = np.array([0.0, 0.2, 6.9, 7.1, 60.0, 1e6], np.float32)
-HOW = {"method": "approximate"}
-SAMPLES = 4000
-
-
-def interpreted(draw: Any) -> list[np.ndarray]:
-    return [np.asarray(x) for x in ft.interpret(ft.make_ir(draw)())]
-
-
-def test_gamma_by_a_formula_is_distributed_so():
-    random, shape = ft.random, (SAMPLES, len(SHAPES))
-    gamma, logs, beta, chi2 = interpreted(
-        lambda: (
-            random.gamma(KEY, SHAPES, shape, **HOW),
-            random.loggamma(KEY, SHAPES, shape, **HOW),
-            random.beta(KEY, SHAPES, 2.0, shape, **HOW),
-            random.chisquare(KEY, SHAPES, shape, **HOW),
-        )
-    )
-    np.testing.assert_allclose(np.exp(logs), gamma, rtol=1e-4, atol=1e-30)
-    for k, a in enumerate(SHAPES.tolist()):
-        laws = stats.gamma(a), stats.beta(a, 2.0), stats.chi2(a)
-        for x, law in zip((gamma, beta, chi2), laws, strict=True):
-            assert stats.kstest(x[:, k], law.cdf).pvalue > 1e-3, (a, law.dist.name)
-
-
-def test_counts_by_a_formula_are_distributed_so():
-    (counts,) = interpreted(lambda: ft.random.poisson(KEY, MEANS, (SAMPLES, len(MEANS)), **HOW))
-    for k, mean in enumerate(MEANS.tolist()):
-        law, x = stats.poisson(mean), counts[:, k]
-        assert abs(x.mean() - mean) <= 5 * np.sqrt(mean / SAMPLES)
-        for edge in np.unique(law.ppf([0.05, 0.2, 0.4, 0.6, 0.8, 0.95])):
-            p = law.cdf(edge)
-            assert abs((x <= edge).mean() - p) <= 5 * np.sqrt(p * (1 - p) / SAMPLES) + 1e-4

@@ -1,5 +1,5 @@
 """What searches for an answer, interpreted by NumPy beside the answer that is known: equations of
-sparse matrices, minima. `tests/sweep/` goes the same ways as JAX, compiled."""
+sparse matrices, minima."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-import scipy.sparse
 from jax.experimental.sparse import BCOO, BCSR
 
 import functrans as ft
@@ -30,23 +29,11 @@ SOLVERS: dict[str, tuple[Any, dict[str, Any], np.ndarray]] = {
 }
 
 
-class Product:
-    """An object with `@` and nothing else."""
-
-    def __init__(self, a: np.ndarray):
-        self.a = a
-
-    def __matmul__(self, x: Any) -> Any:
-        return jnp.asarray(self.a) @ x
-
-
 def forms(a: np.ndarray) -> dict[str, tuple[Any, dict[str, Any]]]:
     """A matrix as users write one, and the options of the search."""
     return {
         "function": (lambda x: jnp.asarray(a) @ x, {}),
         "array": (a, {"x0": GUESS}),
-        "object": (Product(a), {}),
-        "of SciPy": (scipy.sparse.csr_matrix(a), {}),
         "of JAX": (BCOO.fromdense(a), {}),
         "of JAX by rows": (BCSR.fromdense(a), {}),
         "preconditioned": (a, {"M": lambda x: x / np.diag(a)}),
@@ -118,3 +105,25 @@ def test_minima(method: str):
         assert (stopped["nit"], stopped["status"]) == (2 + late, 1)
         np.testing.assert_allclose(stopped["fun"], rosenbrock(stopped["x"]))
         assert stopped["fun"] < rosenbrock(np.array([-0.3, -0.7]))
+
+
+def test_a_minimum_beside_what_is_not_defined():
+    """The first steps go to where the logarithm is NaN."""
+
+    def run(x: Any) -> Any:
+        return minimize(lambda t: jnp.sum(t - jnp.log(t)), x, method="BFGS").x
+
+    start = np.array([8.0, 0.1])
+    with jax.enable_x64(True):
+        (x,) = ft.interpret(ft.make_ir(run)(start), start)
+    np.testing.assert_allclose(x, [1, 1], atol=1e-5)
+
+
+def test_the_derivative_of_a_search_that_is_at_its_end():
+    def run(c: Any) -> Any:
+        return minimize(lambda t: jnp.sum((t - c) ** 2), c, method="BFGS").x[0]
+
+    c = np.array([2.0, 3.0])
+    with jax.enable_x64(True):
+        (slope,) = ft.interpret(ft.make_ir(ft.grad(run))(c), c)
+    np.testing.assert_allclose(slope, [1, 0])

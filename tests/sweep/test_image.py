@@ -88,13 +88,13 @@ def test_batches_and_methods():
 
 def test_misuse():
     x = jnp.ones((2, 3))
-    with pytest.raises(ValueError, match="unknown method 'gauss'"):
+    with pytest.raises(ValueError, match='Unknown resize method "gauss"'):
         ft.image.resize(x, (4, 4), "gauss")
-    with pytest.raises(ValueError, match="is no new shape of"):
+    with pytest.raises(ValueError, match="shape must have length"):
         ft.image.resize(x, (4,), "linear")
-    with pytest.raises(ValueError, match="'nearest' is not supported"):
+    with pytest.raises(ValueError, match="Nearest neighbor resampling is not"):
         ft.image.scale_and_translate(x, (4, 4), (0,), jnp.ones(1), jnp.ones(1), "nearest")
-    with pytest.raises(ValueError, match="scale must be of shape"):
+    with pytest.raises(ValueError, match="does not take these arguments"):
         ft.image.scale_and_translate(x, (4, 4), (0, 1), jnp.ones(1), jnp.ones(2), "linear")
-    with pytest.raises(TypeError, match="the new shape must be known"):
+    with pytest.raises(TypeError, match="Shapes must be 1D sequences of concrete values"):
         ft.jit(lambda n: ft.image.resize(x, (n, 4), "linear"))(3)

@@ -1,16 +1,14 @@
-"""`scipy.optimize.minimize` and `scipy.interpolate`, against JAX's and against what is known."""
+"""`scipy.optimize.minimize`, against JAX's and against what is known."""
 
 from __future__ import annotations
 
 import jax
 import numpy as np
 import pytest
-from jax.scipy.interpolate import RegularGridInterpolator as TheirInterpolator
 from jax.scipy.optimize import minimize as their_minimize
 
 import functrans as ft
 import functrans.numpy as jnp
-from functrans.scipy.interpolate import RegularGridInterpolator
 from functrans.scipy.optimize import OptimizeResults, minimize
 
 BFGS, LBFGS = "BFGS", "l-bfgs-experimental-do-not-rely-on-this"
@@ -180,54 +178,3 @@ def test_misuse():
         minimize(bowl, jnp.ones((2, 2)), method=BFGS)
     with pytest.raises(TypeError, match="x0 must be floats"):
         minimize(bowl, jnp.arange(2), method=BFGS)
-
-
-# --- interpolation --------------------------------------------------------------------------------
-
-GRID = (np.array([0.0, 1.0, 2.5]), np.array([-1.0, 0.0, 2.0, 3.0]))
-VALUES = np.random.default_rng(0).normal(size=(3, 4, 2)).astype(np.float32)
-POINTS = np.array(
-    [[0.3, 0.1], [1.0, 2.0], [2.5, 3.0], [-0.5, 0.0], [1.2, 3.5], [0.0, -1.0]], np.float32
-)
-
-
-def test_interpolator():
-    def cases(make):
-        for method in ("linear", "nearest"):
-            for fill in (np.nan, 7.0, None):
-                f = make(GRID, VALUES, method, fill_value=fill)
-                yield from (f(POINTS), f(POINTS.reshape(3, 2, 2)), f(tuple(POINTS.T)))
-                yield f(POINTS, "nearest")
-
-    ours = ft.jit(lambda: list(cases(RegularGridInterpolator)))()
-    theirs = jax.jit(lambda: list(cases(TheirInterpolator)))()
-    for a, b in zip(ours, theirs, strict=True):
-        assert (a.dtype, a.shape) == (b.dtype, b.shape)
-        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
-
-
-def test_interpolator_is_a_pytree_with_derivatives():
-    def total(make, sin):
-        return lambda values, xi: sin(make(GRID, values, fill_value=0.0)(xi)).sum()
-
-    ours = ft.jit(ft.grad(total(RegularGridInterpolator, jnp.sin), (0, 1)))(VALUES, POINTS)
-    theirs = jax.jit(jax.grad(total(TheirInterpolator, jax.numpy.sin), (0, 1)))(VALUES, POINTS)
-    for a, b in zip(ours, theirs, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
-    f = RegularGridInterpolator(GRID, VALUES)
-    at, rows = ft.jit(lambda f, x: (f(x), ft.vmap(f)(x[:, None])[:, 0]))(f, POINTS)
-    np.testing.assert_allclose(at, jax.jit(TheirInterpolator(GRID, VALUES))(POINTS), rtol=1e-5)
-    np.testing.assert_allclose(rows, at, rtol=1e-6)
-
-
-def test_interpolator_misuse():
-    with pytest.raises(ValueError, match="unknown method 'cubic'"):
-        RegularGridInterpolator(GRID, VALUES, "cubic")
-    with pytest.raises(ValueError, match="2 points, but values have 1 axes"):
-        RegularGridInterpolator(GRID, np.ones(3))
-    with pytest.raises(NotImplementedError, match="bounds_error"):
-        RegularGridInterpolator(GRID, VALUES, bounds_error=True)
-    with pytest.raises(ValueError, match="3 coordinates, but the grid 2"):
-        RegularGridInterpolator(GRID, VALUES)(np.ones((4, 3)))
-    with pytest.raises(ValueError, match="fill_value"):
-        RegularGridInterpolator(GRID, VALUES, fill_value=1j)

@@ -142,13 +142,13 @@ def test_orthogonal_matrices():
 
 
 def test_bad_arguments():
-    with pytest.raises(ValueError, match="dtype must be float"):
+    with pytest.raises(ValueError, match="must be a float dtype"):
         random.gamma(KEY, 1.0, dtype="int32")
-    with pytest.raises(ValueError, match=r"does not broadcast to the shape \(3,\)"):
+    with pytest.raises(ValueError, match="Incompatible shapes"):
         random.beta(KEY, A, 1.0, (3,))
     with pytest.raises(ValueError, match="requires alpha"):
         random.dirichlet(KEY, 1.0)
     with jax.enable_x64(True), pytest.raises(ValueError, match="cannot safely cast"):
         random.t(KEY, np.float64(3), dtype="float32")
-    with pytest.raises(TypeError, match="dtype must be int or uint"):
+    with pytest.raises(ValueError, match="Invalid integer data type"):
         random.poisson(KEY, 1.0, dtype="float32")

@@ -22,6 +22,7 @@ TREES = {path: ast.parse(text) for path, text in TEXTS.items()}
 # A file may import from its own layer and from those before it.
 LAYERS = [
     {"errors", "flags", "loading", "pytrees", "jax_trace"},
+    {"image", "ops", "random"},  # which hand on JAX's names
     {"ir"},
     {"tracer", "tree_checks"},
     {"flat"},
@@ -32,11 +33,10 @@ LAYERS = [
     {"backends"},
     {"lax"},
     {"numpy"},
-    {"random", "ops"},
-    {"nn", "image"},
+    {"nn"},
     {"api", "flatten_util"},
     {"interop", "inspect"},
-    {"scipy"},  # its long tail is imported from JAX
+    {"scipy"},  # JAX's functions, handed on
     {"__init__", "__main__"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}

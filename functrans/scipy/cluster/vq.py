@@ -1,16 +1,10 @@
-"""Vector quantisation, by JAX's own program."""
+"""Vector quantisation: the names of `jax.scipy.cluster.vq`."""
 
-import sys as _sys
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from functrans.ir.tracebacks import guard as _guard
 from functrans.loading import hand_on as _hand_on
-from functrans.scipy.arguments import imported
 
-vq = imported(
-    "vq", "The nearest code of each observation, and its distance.", "obs, code_book",
-    (), "cluster.vq",
-)  # fmt: skip
-
-_guard(_sys.modules[__name__])
+if _TYPE_CHECKING:
+    from jax.scipy.cluster.vq import *
 
 _hand_on(__name__)

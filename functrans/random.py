@@ -1,0 +1,10 @@
+"""Random numbers: the names of `jax.random`."""
+
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+from functrans.loading import hand_on as _hand_on
+
+if _TYPE_CHECKING:
+    from jax.random import *
+
+_hand_on(__name__)

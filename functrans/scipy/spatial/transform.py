@@ -1,0 +1,10 @@
+"""Rotations: the names of `jax.scipy.spatial.transform`."""
+
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+from functrans.loading import hand_on as _hand_on
+
+if _TYPE_CHECKING:
+    from jax.scipy.spatial.transform import *
+
+_hand_on(__name__)

@@ -1,0 +1,139 @@
+"""Each function of `jax.scipy` as functrans hands it on: value, derivative, batch, beside JAX.
+
+JAX's side is one compiled program for many rows; ours is interpreted by NumPy, as in
+`test_libraries.py`, and compiled for a row of each module.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from types import ModuleType
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import functrans as ft
+from tests.matrix.test_libraries import TOLERANCE, by_jax, evaluation, silent
+from tests.matrix.test_numpy import read_table
+from tests.support.closeness import assert_close
+from tests.support.libraries import ARRAYS, MODULES, function_of, names_in
+from tests.support.wide import each
+
+TABLE = read_table("scipy")
+OPTIONS = TABLE.pop("options")
+ROWS = [row for rows in TABLE.values() for row in rows]
+FIRST = [rows[0] for rows in TABLE.values()]
+SCIPY = {short: name for short, name in MODULES.items() if name.startswith("scipy")}
+# What has no row: a class that `minimize` returns.
+WITHOUT = {"optimize.OptimizeResults"}
+# What takes a second to compile, with derivatives or without.
+LONG = re.compile(r"truncnorm|hyp2f1|sph_harm_y|gmres|betabinom|exp1|minimize|Slerp|logsf")
+QUICK = [row for row in ROWS if not LONG.search(row)]
+
+
+def arrays_of(row: str) -> list[np.ndarray]:
+    return [ARRAYS[name] for name in names_in(row)]
+
+
+def beside_jax(rows: list[str], gradients: bool) -> None:
+    """Values, and gradients or else values under vmap."""
+    with silent():
+        theirs = by_jax(rows, "real", gradients)
+        assert len(theirs) > 0.95 * len(rows)
+
+        def check(row: str) -> None:
+            arrays, (values, slopes) = arrays_of(row), theirs[row]
+            run = evaluation(row, "functrans", "real", bool(slopes))
+            found = ft.interpret(ft.make_ir(run)(*arrays), *arrays)
+            assert_close(found, [*values, *slopes], TOLERANCE)
+            chosen = next((i for i, x in enumerate(arrays) if x.dtype == np.float32), None)
+            if gradients or chosen is None:
+                return
+            axes = [0 if i == chosen else None for i in range(len(arrays))]
+            arrays[chosen] = np.stack([arrays[chosen]] * 2)
+            batched = ft.vmap(lambda *xs: run(*xs)[0], in_axes=axes)
+            for y, value in zip(
+                ft.interpret(ft.make_ir(batched)(*arrays), *arrays), values, strict=True
+            ):
+                assert_close(y, np.stack([value, value]), TOLERANCE, "under vmap,")
+
+        each([row for row in rows if row in theirs], check)
+
+
+def test_values_and_batches():
+    beside_jax(QUICK, False)
+
+
+def test_gradients():
+    beside_jax([*QUICK[::5], "special.expn(2, p)"], True)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("share", range(4))
+def test_all(share: int):
+    beside_jax(ROWS[share::4], True)
+    beside_jax([*filter(LONG.search, ROWS), *OPTIONS][share::4], False)
+
+
+def test_unjitted_and_jitted():
+    """One dispatch, or JAX's Python; types, weak ones too, are those of JAX's jitted function."""
+
+    def check(row: str) -> None:
+        f, theirs, arrays = function_of(row, "functrans"), function_of(row, "jax"), arrays_of(row)
+        wanted = jax.jit(theirs)(*arrays)
+        for made in (f(*arrays), ft.jit(f)(*arrays)):
+            for x, y in zip(jax.tree.leaves(made), jax.tree.leaves(wanted), strict=True):
+                assert (x.shape, x.dtype, x.weak_type) == (y.shape, y.dtype, y.weak_type)
+                assert_close(x, y, 1e-4)
+
+    with silent():
+        each(FIRST, check)
+
+
+def test_functions_may_close_over_what_is_traced():
+    b = np.arange(3, dtype=np.float32)
+
+    def solved(scale: Any) -> Any:
+        return ft.scipy.sparse.linalg.cg(lambda v: scale * v, b)[0].sum()
+
+    for scale in (2.0, 4.0):
+        np.testing.assert_allclose(ft.grad(solved)(scale), -3 / scale**2, rtol=1e-6)
+    np.testing.assert_allclose(ft.jit(ft.vmap(solved))(np.float32([1, 2])), [3, 1.5], rtol=1e-6)
+
+
+def test_functions_are_called_each_time():
+    """What they read may be another value by then."""
+    scales, b = [2.0], np.arange(3, dtype=np.float32)
+
+    def times(v: Any) -> Any:
+        return scales[-1] * v
+
+    slope = ft.grad(lambda b: ft.scipy.sparse.linalg.cg(times, b)[0].sum())
+    for scale in (2.0, 4.0):
+        scales.append(scale)
+        np.testing.assert_allclose(slope(b), np.full(3, 1 / scale), rtol=1e-6)
+
+
+def test_each_function_has_a_row():
+    text = "\n".join(ROWS)
+    missing = []
+    for short, name in SCIPY.items():
+        for called in names_of(importlib.import_module(f"jax.{name}"), short):
+            if not re.search(rf"\b{re.escape(called)}\b", text) and called not in WITHOUT:
+                missing.append(called)
+    assert not missing
+
+
+def names_of(module: ModuleType, prefix: str) -> list[str]:
+    found: list[str] = []
+    for name in dir(module):
+        value: Any = getattr(module, name)
+        if name.startswith("_"):
+            continue
+        inside = inspect.ismodule(value)
+        found += names_of(value, f"{prefix}.{name}") if inside else [f"{prefix}.{name}"]
+    return found
