@@ -427,3 +427,21 @@ def test_constants_of_programs_that_jax_made_with_wide_types():
         assert ft.eval_shape(from_jax(jax.scipy.special.owens_t), x, x).dtype == np.float32
     finally:
         ft.clear_caches()  # JAX would not run it now
+
+
+def test_that_a_value_is_needed_is_said_alike_imported_or_not():
+    def f(x: Any) -> Any:
+        return J.zeros(int(x[0, 0]))  # the value
+
+    with pytest.raises(ft.errors.AbstractValueError) as own:
+        ft.jit(lambda x: jax.jit(f)(x))(X)
+    with pytest.raises(ft.errors.AbstractValueError) as imported:
+        ft.jit(from_jax(f))(X)
+    for error in (own, imported):
+        told = str(error.value)
+        assert "that JAX knows only the type of while it traces, at" in told
+        assert "JAX says: " in told
+        assert "Mark the argument that it comes from static (static_argnums" in told
+    assert "# the value" in str(own.value)
+    assert str(imported.value).startswith("f, imported by from_jax, needs a value that JAX knows")
+    assert "static_argnums of from_jax" in str(imported.value)
