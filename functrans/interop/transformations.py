@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
 from jax._src import api
 from jax._src.core import no_axis_name
 from jax._src.interpreters import batching
 from numpy.lib.array_utils import normalize_axis_index
 
+from functrans import errors
 from functrans.api.derivatives import vjp as our_vjp
 from functrans.api.vmap import map_examples
 from functrans.interop import jax_trace
@@ -56,11 +56,12 @@ class _Mapped:
 
     def call_wrapped(self, *values: Any) -> tuple[list[Any], list[Any]]:
         axis = self.axis
-        if any([isinstance(x, jax.Ref) for x in values]):  # JAX's reads and writes are mapped by it
+        try:
+            leaves = [as_array(x) for x in values]
+        except errors.NotAnArray:  # references, sparse arrays: JAX maps them by rules of their own
             jaxs = _jax_batch(self.fun, axis, self.dims, self.wanted, self.sum_match)
             return jaxs.call_wrapped(*values)
         name = None if axis.name is no_axis_name else axis.name
-        leaves = [as_array(x) for x in values]
         dims = [
             d if d is None else normalize_axis_index(d, typeof(x).ndim)
             for x, d in zip(leaves, self.dims, strict=True)

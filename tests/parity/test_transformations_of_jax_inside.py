@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental import sparse
 
 import functrans as ft
 from tests.support.closeness import assert_close
@@ -69,6 +70,9 @@ ROWS = {
     ),
     "numpy's": lambda x: jax.vmap(jnp.dot)(np.ones((2, 3), np.float32), x),
     "jacfwd": jax.jacfwd(lambda x: jnp.sin(x) @ x.T),
+    "sparse arrays": lambda x: jax.vmap(lambda m: m @ jnp.ones(3))(
+        sparse.BCOO.fromdense(x[None] * x[:, None], nse=6, n_batch=1)
+    ),
     "a control flow": lambda x: jax.vmap(
         lambda r: jax.lax.cond(r[0] > 1, jnp.sin, lambda a: jax.lax.fori_loop(0, 3, jnp.add, a), r)
     )(x),
