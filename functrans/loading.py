@@ -93,10 +93,8 @@ def hand_on(*modules: str) -> None:
 
 
 def _twin(module: str) -> ModuleType | None:
-    """JAX's module of the same name."""
+    """JAX's module of the same name; where another thread imports it, when it is done."""
     name = _JAXS + module.removeprefix(_OURS)
-    if name in sys.modules:
-        return sys.modules[name]
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:

@@ -33,7 +33,7 @@ ROWS = {
     "has_aux": jax.value_and_grad(lambda x: (loss(x), {"aux": x + 1}), has_aux=True),
     "argnums": lambda x: jax.grad(lambda a, b, *, c: loss(a * b) + c.sum(), (0, 1))(x, x, c=x),
     "of a gradient": jax.grad(lambda x: jnp.sum(jax.grad(loss)(x) ** 2)),
-    "three times": jax.grad(jax.grad(jax.grad(lambda x: loss(x * X))))(1.0).__add__,
+    "three times": lambda x: jax.grad(jax.grad(jax.grad(lambda t: loss(t * x))))(1.0),
     "jacrev": jax.jacrev(lambda x: jnp.sin(x) @ x.T),
     "hessian": jax.hessian(loss),
     "under vmap": jax.vmap(jax.grad(lambda r: loss(r))),
