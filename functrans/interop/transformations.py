@@ -1,16 +1,20 @@
-"""JAX's `grad` and `vmap` inside of functrans are ours.
+"""JAX's `grad`, `vmap` and `einsum` inside of functrans are ours.
 
 JAX's own linearise, transpose and batch in Python, once more beside us. Where functrans stands
 innermost, `jax.grad`, `jax.value_and_grad`, `jax.jacrev` and `jax.vmap` check what they are given
 and return as ever; the pullback and the mapping between are ours, which are faster, and which our
 passes know. `jax.vjp` by its own name stays JAX's: callers look into the parts of its pullback.
+`jax.numpy.einsum` looks for its order and makes a jitted function at each call, half of the time
+that a transformer takes to trace; ours remembers both.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 from jax._src import api
 from jax._src.core import no_axis_name
 from jax._src.interpreters import batching
@@ -21,11 +25,14 @@ from functrans.api.derivatives import vjp as our_vjp
 from functrans.api.vmap import map_examples
 from functrans.interop import jax_trace
 from functrans.lax.arguments import as_array
+from functrans.numpy.einsums import einsum as our_einsum
 from functrans.primitives.reduction import reduce_sum
 from functrans.trace import materialize, typeof
 
 _jax_vjp: Any = api.vjp
 _jax_batch = batching.batch
+_jax_einsum = jax.numpy.einsum
+_OF_BOTH = {"optimize", "precision", "preferred_element_type"}
 
 
 def _vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, **how: Any) -> Any:
@@ -39,6 +46,13 @@ def _batch(fun: Any, axis: Any, dims: Any, wanted: Any, sum_match: bool = False)
     if not plain or axis.explicit_mesh_axis is not None or not jax_trace.is_innermost():
         return _jax_batch(fun, axis, dims, wanted, sum_match)
     return _Mapped(fun, axis, dims, wanted, sum_match)
+
+
+@functools.wraps(_jax_einsum)
+def _einsum(subscripts: Any, /, *operands: Any, **how: Any) -> Any:
+    if jax_trace.is_innermost() and _OF_BOTH.issuperset(how):
+        return our_einsum(subscripts, *operands, **how)
+    return _jax_einsum(subscripts, *operands, **how)
 
 
 class _Mapped:
@@ -93,4 +107,5 @@ class _Mapped:
 
 _api: Any = api
 _batching: Any = batching
-_api.vjp, _batching.batch = _vjp, _batch
+_numpy: Any = jax.numpy
+_api.vjp, _batching.batch, _numpy.einsum = _vjp, _batch, _einsum

@@ -73,6 +73,31 @@ ROWS = {
     "sparse arrays": lambda x: jax.vmap(lambda m: m @ jnp.ones(3))(
         sparse.BCOO.fromdense(x[None] * x[:, None], nse=6, n_batch=1)
     ),
+    # einsum
+    "einsum": lambda x: jnp.einsum("ij,kj->ik", x, x),
+    "einsum without a result": lambda x: jnp.einsum("ij,jk", x, x.T),
+    "einsum of lists": lambda x: jnp.einsum(x, [0, 1], x, [2, 1], [2, 0]),
+    "einsum of three": lambda x: jnp.einsum(
+        "...i,ij,kj->...k", x[None], x.T, x.T, optimize="greedy"
+    ),
+    "einsum in its order": lambda x: jnp.einsum("ij,jk,kl->il", x, x.T, x, optimize=False),
+    "einsum in the best order": lambda x: jnp.einsum("ij,jk,kl->il", x, x.T, x, optimize=True),
+    "einsum in this order": lambda x: jnp.einsum(
+        "ij,jk,kl->il", x, x.T, x, optimize=[(1, 2), (0, 1)]
+    ),
+    "einsum of a diagonal": lambda x: jnp.einsum("ii->i", x @ x.T),
+    "einsum of integers": lambda x: jnp.einsum("ij,j", x, np.arange(3)),
+    "einsum in another type": lambda x: jnp.einsum(
+        "ij,kj->ik",
+        x.astype("bfloat16"),
+        x.astype("bfloat16"),
+        preferred_element_type="float32",
+        precision="highest",
+    ),
+    "einsum by a product of the caller's": lambda x: jnp.einsum(
+        "ij,kj->ik", x, x, _dot_general=lambda *a, **k: 2 * jax.lax.dot_general(*a, **k)
+    ),
+    "einsum mapped": jax.vmap(lambda r: jnp.einsum("i,j", r, r)),
     "a control flow": lambda x: jax.vmap(
         lambda r: jax.lax.cond(r[0] > 1, jnp.sin, lambda a: jax.lax.fori_loop(0, 3, jnp.add, a), r)
     )(x),
@@ -137,6 +162,9 @@ def test_integers_get_gradients_without_values():
         (lambda x: jax.vmap(lambda a: "text")(x), TypeError, "text"),
         (lambda x: jax.vmap(lambda a, b: a)(x, x.T), ValueError, "inconsistent sizes"),
         (lambda x: jax.vmap(lambda a: a, in_axes=2)(x), ValueError, "rank"),
+        (lambda x: jnp.einsum("ij,jk", x, x), ValueError, "j"),
+        (lambda x: jnp.einsum("ij,ij->k", x, x), ValueError, "k"),
+        (lambda x: jnp.einsum("ij", x, out=x), NotImplementedError, "out"),
     ],
 )
 def test_misuse(f, error, words):
