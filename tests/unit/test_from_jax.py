@@ -427,3 +427,13 @@ def test_constants_of_programs_that_jax_made_with_wide_types():
         assert ft.eval_shape(from_jax(jax.scipy.special.owens_t), x, x).dtype == np.float32
     finally:
         ft.clear_caches()  # JAX would not run it now
+
+
+def test_the_gradient_of_a_loop_is_compiled_once(caplog):
+    """Un-jitted too: what a scan makes of its body for tangents is kept with the body."""
+    value = from_jax(J.polyval)
+    slope = ft.grad(lambda x: value(x[0], x).sum())
+    slope(X)
+    with jax.log_compiles():
+        slope(X)
+    assert not [r for r in caplog.records if "ompil" in r.getMessage()]
