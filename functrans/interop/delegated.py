@@ -26,7 +26,8 @@ from functrans.trace import state
 # Annotations of arguments that are, or may be, arrays or functions; all others are options.
 _OPERAND = re.compile(r"_empty|Array|Any|float|complex|Callable")
 _MAY_BE_FUNCTION = re.compile(r"_empty|Any|Callable")
-_OF_PYTHON = re.compile(r"\b(bool|int|float|str|DType)\b")  # in the annotation of a result
+# In the annotation of a result that is no array.
+_OF_PYTHON = re.compile(r"\b(bool|int|float|str|DType|Initializer)\b")
 _Jitted: Any = jax.jit(lambda: 0).__class__
 _REFUSED = (TypeError, ValueError, IndexError)
 
@@ -101,7 +102,9 @@ class _Delegated(JaxFunction):
     def __call__(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         given_functions = self.takes_functions and any(map(_is_function, (*args, *kwargs.values())))
         if given_functions or self.in_python:
-            return self.fun(*args, **kwargs)
+            out = self.fun(*args, **kwargs)
+            made = _is_function(out) and not given_functions
+            return named_boundary(out, self.name) if made else out
         if state.trace is not None:
             try:
                 return self.by_program(args, kwargs)
