@@ -66,8 +66,8 @@ def _needs_value(error: Exception) -> Exception:
         "a value is needed that JAX knows only the type of while it traces, at\n"
         f"    {describe(source)}\n"
         f"JAX says: {str(error).partition(chr(10))[0]}\n"
-        "Mark the argument that it comes from static (static_argnums), or use a function whose "
-        "shapes do not depend on values."
+        "Mark the argument that it comes from static (static_argnums), or say how large the result "
+        "is (size=, length=, num_segments=) where the function asks for it."
     )
 
 

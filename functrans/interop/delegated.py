@@ -62,6 +62,11 @@ def delegated(theirs: Any, name: str, module: str) -> Any:
     return shown
 
 
+def _held(x: Any) -> Any:
+    """The array that an object says it is, which jit does not take."""
+    return x.__jax_array__() if hasattr(x, "__jax_array__") else x
+
+
 def _is_function(x: Any) -> bool:
     return callable(x) and not isinstance(x, type)
 
@@ -100,6 +105,9 @@ class _Delegated(JaxFunction):
         self.known.clear_cache()
 
     def __call__(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+        if any([hasattr(x, "__jax_array__") for x in (*args, *kwargs.values())]):
+            args = tuple([_held(x) for x in args])
+            kwargs = {k: _held(x) for k, x in kwargs.items()}
         given_functions = self.takes_functions and any(map(_is_function, (*args, *kwargs.values())))
         if given_functions or self.in_python:
             out = self.fun(*args, **kwargs)
@@ -108,8 +116,13 @@ class _Delegated(JaxFunction):
         if state.trace is not None:
             try:
                 return self.by_program(args, kwargs)
-            except (errors.UnhashableStatic, errors.IntegerOverflow):
+            except (errors.UnhashableStatic, errors.IntegerOverflow, errors.NotAnArray):
                 return self.fun(*args, **kwargs)
+        if not self.first:  # all calls so far went the first way
+            try:
+                return self.compiled(*args, **kwargs)
+            except (OverflowError, MLIRError, *_REFUSED):
+                pass
         classes = (*map(type, args), *kwargs, *map(type, kwargs.values()))
         first = self.first.get(classes, 0)
         for i, way in enumerate(self.ways[first:], first):
