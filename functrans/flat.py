@@ -67,8 +67,8 @@ def needs_value(error: Exception, name: str = "", static: str = "static_argnums"
         f"{f'{name} needs a value' if name else 'a value is needed'} that JAX knows only the type "
         f"of while it traces, at\n    {describe(source)}\n"
         f"JAX says: {str(error).partition(chr(10))[0]}\n"
-        f"Mark the argument that it comes from static ({static}), or use a function whose shapes "
-        "do not depend on values."
+        f"Mark the argument that it comes from static ({static}), or say how large the result is "
+        "(size=, length=, num_segments=) where the function asks for it."
     )
 
 

@@ -28,6 +28,7 @@ from functrans.lax import linalg
 from functrans.primitives.constants import constant
 from functrans.primitives.elementwise import Elementwise
 from functrans.primitives.linalg_factors import geqrf, ormqr
+from functrans.primitives.linalg_systems import det, pinv, slogdet, solve
 from functrans.primitives.random_bits import threefry2x32
 from functrans.trace import typeof
 
@@ -38,6 +39,7 @@ X = _RNG.uniform(0.1, 0.9, (4, 4)).astype("float32")
 Y = _RNG.uniform(0.1, 0.9, (4, 4)).astype("float32")
 Z = (X + 1j * Y).astype("complex64")
 N = _RNG.integers(-9, 9, (4, 4)).astype("int32")
+ONE = np.float32(1.0)
 V = X[0]
 SPD = (X @ X.T + 4 * np.eye(4)).astype("float32")
 
@@ -70,6 +72,12 @@ def _operands(primitive: Any) -> tuple[Any, ...]:
                 continue
             return pool[:n]
     return ()
+
+
+def _factored(a: Any) -> tuple[Any, Any, Any]:
+    """A matrix, its factors and their order."""
+    factors, _, order = linalg.lu(a)
+    return a, factors, order
 
 
 def _reduce(op: Callable[..., Any], x: Any, init: Any) -> Any:
@@ -191,9 +199,10 @@ _LINALG: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "svd": (linalg.svd, (X,)),
     "lu": (linalg.lu, (X,)),
     "pivots": (lambda p: linalg.lu_pivots_to_permutation(p, 4), (np.array([2, 1, 3, 3], "int32"),)),
-    "determinants": (lambda x: (jnp.linalg.det(x), jnp.linalg.slogdet(x)), (SPD,)),
-    "solve": (jnp.linalg.solve, (SPD, Y)),
-    "pinv": (jnp.linalg.pinv, (SPD,)),
+    "det": (lambda x, sign: det(*_factored(x), sign), (SPD, ONE)),
+    "slogdet": (lambda x, sign: slogdet(*_factored(x), sign, sign), (SPD, ONE)),
+    "solve": (lambda a, b: solve(*_factored(a), b, transposed=False), (SPD, Y)),
+    "pinv": (lambda a: pinv(a, jnp.linalg.pinv(a)), (SPD,)),
     "triangular_solve": (
         lambda a, b: linalg.triangular_solve(a, b, left_side=True, lower=True), (SPD, Y),
     ),

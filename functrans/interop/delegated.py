@@ -26,7 +26,8 @@ from functrans.trace import state
 # Annotations of arguments that are, or may be, arrays or functions; all others are options.
 _OPERAND = re.compile(r"_empty|Array|Any|float|complex|Callable")
 _MAY_BE_FUNCTION = re.compile(r"_empty|Any|Callable")
-_OF_PYTHON = re.compile(r"\b(bool|int|float|str|DType)\b")  # in the annotation of a result
+# In the annotation of a result that is no array.
+_OF_PYTHON = re.compile(r"\b(bool|int|float|str|DType|Initializer)\b")
 _Jitted: Any = jax.jit(lambda: 0).__class__
 _REFUSED = (TypeError, ValueError, IndexError)
 
@@ -59,6 +60,11 @@ def delegated(theirs: Any, name: str, module: str) -> Any:
     shown.clear_cache = found.clear  # type: ignore[attr-defined]
     shown.__module__ = module
     return shown
+
+
+def _held(x: Any) -> Any:
+    """The array that an object says it is, which jit does not take."""
+    return x.__jax_array__() if hasattr(x, "__jax_array__") else x
 
 
 def _is_function(x: Any) -> bool:
@@ -99,14 +105,24 @@ class _Delegated(JaxFunction):
         self.known.clear_cache()
 
     def __call__(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+        if any([hasattr(x, "__jax_array__") for x in (*args, *kwargs.values())]):
+            args = tuple([_held(x) for x in args])
+            kwargs = {k: _held(x) for k, x in kwargs.items()}
         given_functions = self.takes_functions and any(map(_is_function, (*args, *kwargs.values())))
         if given_functions or self.in_python:
-            return self.fun(*args, **kwargs)
+            out = self.fun(*args, **kwargs)
+            made = _is_function(out) and not given_functions
+            return named_boundary(out, self.name) if made else out
         if state.trace is not None:
             try:
                 return self.by_program(args, kwargs)
-            except (errors.UnhashableStatic, errors.IntegerOverflow):
+            except (errors.UnhashableStatic, errors.IntegerOverflow, errors.NotAnArray):
                 return self.fun(*args, **kwargs)
+        if not self.first:  # all calls so far went the first way
+            try:
+                return self.compiled(*args, **kwargs)
+            except (OverflowError, MLIRError, *_REFUSED):
+                pass
         classes = (*map(type, args), *kwargs, *map(type, kwargs.values()))
         first = self.first.get(classes, 0)
         for i, way in enumerate(self.ways[first:], first):

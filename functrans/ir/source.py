@@ -21,6 +21,7 @@ import numpy
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _JAX = os.path.dirname(os.path.abspath(jax.__file__)) + os.sep
+_JAXLIB = os.path.join(os.path.dirname(os.path.dirname(_JAX)), "jaxlib") + os.sep
 _NUMPY = os.path.dirname(os.path.abspath(numpy.__file__)) + os.sep
 _STDLIB = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 
@@ -29,7 +30,7 @@ class _Internal(dict):
     """file name -> is it ours, JAX's, NumPy's, or the standard library's call machinery?"""
 
     def __missing__(self, filename: str) -> bool:
-        inside = filename.startswith((_HERE, _JAX, _NUMPY)) or filename in (
+        inside = filename.startswith((_HERE, _JAX, _JAXLIB, _NUMPY)) or filename in (
             _STDLIB + "functools.py",
             _STDLIB + "contextlib.py",
             _STDLIB + "threading.py",
@@ -88,7 +89,7 @@ def is_users(code: CodeType) -> bool:
 
 def is_library(code: CodeType) -> bool:
     """Is it ours or JAX's?"""
-    return code.co_filename.startswith((_HERE, _JAX))
+    return code.co_filename.startswith((_HERE, _JAX, _JAXLIB))
 
 
 def user_source() -> Source | None:

@@ -1,17 +1,20 @@
 """Functions of neural networks with the names and signatures of `jax.nn`."""
 
 import sys as _sys
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from functrans.ir.tracebacks import guard as _guard
 from functrans.loading import hand_on as _hand_on
-from functrans.nn import initializers as initializers
 from functrans.nn.activations import *
-from functrans.nn.attention import *
 from functrans.nn.normalizing import *
-from functrans.nn.quantizing import *
-from functrans.nn.scaled import *
 
-for _package in (initializers, _sys.modules[__name__]):
-    _guard(_package)
+if _TYPE_CHECKING:
+    from jax.nn import dot_product_attention as dot_product_attention
+    from jax.nn import get_scaled_dot_general_config as get_scaled_dot_general_config
+    from jax.nn import initializers as initializers
+    from jax.nn import scaled_dot_general as scaled_dot_general
+    from jax.nn import scaled_matmul as scaled_matmul
 
-_hand_on(__name__, initializers.__name__)
+_guard(_sys.modules[__name__])
+
+_hand_on(__name__)

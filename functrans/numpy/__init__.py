@@ -15,40 +15,28 @@ from functrans.numpy.arithmetic import *
 from functrans.numpy.array_api import *
 from functrans.numpy.at_once import run_at_once as _run_at_once
 from functrans.numpy.creation import *
-from functrans.numpy.differences import *
 from functrans.numpy.dtypes import *
 from functrans.numpy.einsums import *
 from functrans.numpy.files import *
 from functrans.numpy.floating import *
 from functrans.numpy.grids import *
-from functrans.numpy.histograms import *
 from functrans.numpy.index_tricks import *
 from functrans.numpy.indexing import *
 from functrans.numpy.integers import *
 from functrans.numpy.joining import *
 from functrans.numpy.linear import *
-from functrans.numpy.nan_reductions import *
-from functrans.numpy.padding import *
 from functrans.numpy.partitions import *
-from functrans.numpy.parts import *
 from functrans.numpy.placing import *
-from functrans.numpy.polynomials import *
-from functrans.numpy.quantiles import *
 from functrans.numpy.ranges import *
 from functrans.numpy.reductions import *
 from functrans.numpy.repeating import *
 from functrans.numpy.running import *
 from functrans.numpy.selecting import *
-from functrans.numpy.set_operations import *
-from functrans.numpy.sets import *
 from functrans.numpy.shaping import *
-from functrans.numpy.signals import *
 from functrans.numpy.sorting import *
-from functrans.numpy.statistics import *
 from functrans.numpy.ufunc_objects import *
 from functrans.numpy.ufuncs import *
 from functrans.numpy.vectorizing import *
-from functrans.numpy.windows import *
 
 pi = _jax_numpy.pi
 e = _jax_numpy.e
@@ -58,7 +46,6 @@ nan = _jax_numpy.nan
 newaxis = _jax_numpy.newaxis
 
 _run_at_once(globals())
-for _package in (linalg, fft, _sys.modules[__name__]):
-    _guard(_package)
+_guard(_sys.modules[__name__])
 
-_hand_on(__name__, linalg.__name__, fft.__name__)
+_hand_on(__name__)

@@ -20,22 +20,17 @@ from functrans.primitives.call import composite
 
 # Of arrays; a Python number among them is an operand.
 _ELEMENTWISE = (
-    "allclose arctan2 array_equal copysign divide divmod equal float_power floor_divide fmax "
-    "fmin fmod greater greater_equal heaviside hypot isclose ldexp less less_equal logaddexp "
-    "logaddexp2 mod nextafter not_equal remainder true_divide where"
+    "allclose arctan2 array_equal copysign divide divmod equal float_power floor_divide fmax fmin "
+    "fmod greater greater_equal heaviside hypot isclose less less_equal logaddexp logaddexp2 mod "
+    "nextafter not_equal remainder true_divide where"
 )
 # Of arrays and integers, names and None, which say what is computed; a float is an operand.
 _WITH_OPTIONS = (
     "angle append argmax argmin argpartition argsort atleast_1d atleast_2d atleast_3d average "
-    "bitwise_count broadcast_arrays convolve corrcoef correlate count_nonzero cov cumprod cumsum "
-    "deg2rad degrees diag diagonal diff digitize dot ediff1d gradient imag inner interp iscomplex "
-    "isinf isreal kron log10 log2 matvec median modf nan_to_num nanargmax nanargmin nancumprod "
-    "nancumsum nanmax nanmean nanmedian nanmin nanpercentile nanprod nanquantile nanstd nansum "
-    "nanvar outer percentile quantile clip poly polyder polyfit polyint "
-    "polymul polyval ptp rad2deg radians ravel resize rollaxis rot90 round intersect1d isin "
-    "searchsorted setdiff1d setxor1d signbit sinc sort_complex trace trapezoid tril triu trunc "
-    "union1d unique unique_all unique_counts unique_inverse unique_values unpackbits unstack "
-    "unwrap vander vdot vecmat"
+    "bitwise_count broadcast_arrays count_nonzero cumprod cumsum deg2rad degrees diag diagonal "
+    "digitize dot imag inner isinf kron log10 log2 matvec modf nan_to_num outer clip ptp rad2deg "
+    "radians ravel resize rollaxis rot90 round searchsorted signbit sinc sort_complex trace tril "
+    "triu trunc unpackbits unstack vander vdot vecmat"
 )
 # Of arrays and options; a float among these is no operand: what fills must be known.
 _WITH_FILLING = "take take_along_axis"

@@ -185,11 +185,14 @@ class Scan(Primitive):
         if not linear.outputs:
             return outs, []
         order = [*fixed, *moving[0], *moving[1], *sliced, *moving[2]]
+        key = ("scan tangents", active, needed, n, m)
+        if key not in program.cache:
+            program.cache[key] = linear.replace(inputs=[v for v, _ in order])
         found = self(
             *[x for _, x in order],
             **{
                 **params,
-                "program": linear.replace(inputs=[v for v, _ in order]),
+                "program": program.cache[key],
                 "consts": len(fixed) + len(moving[0]),
                 "carry": len(moving[1]),
             },

@@ -121,7 +121,6 @@ GROUPS = [g for g in LIBRARIES if "options" not in g] + ["options of lax"]
 IMPORTED = ["lax elementwise", "lax shapes and reductions", "nn", "options of lax"]
 COMPLEX = ["linalg", "fft"]
 NOT_COMPARED = {
-    r"nn\.scaled_matmul": "JAX has no program for CPUs",
     r"lax\.reduce\(x, .* lambda": "no monoid: the order of terms counts",
     r"return_residual": "JAX does not differentiate the residual",
     r"rng_|_shapes?\(|_shape_tuple|_to_pads|_numbers\(\(|permutations": "no arrays; the platform's",

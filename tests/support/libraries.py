@@ -43,9 +43,6 @@ LIBRARIES = test_numpy.read_table("library")
 DELIBERATE = [
     (r"^nn\.((log_)?softmax|log_sigmoid|log1mexp)\b.* uint",
      "unsigned numbers do not wrap around where they are subtracted or negated"),
-    (r"^nn\.dot_product_attention.* (bool|u?int|complex)",
-     "weights below 1 as integers are 0, and JAX takes the real part: refused"),
-    (r"^nn\.dot_product_attention.* float64", "computed in float64, by JAX in float32"),
     (r"^lla\.qdwh.* weak", "equal elements: the factors are not unique"),
     (r"^linalg\.vector_norm\(.*ord=(3|-1).* (bool|u?int\d+)$", "JAX cuts it to integers"),
     (r"^jnp\.geomspace.*dtype='float16'.* complex", "the real part of powers of complex numbers"),

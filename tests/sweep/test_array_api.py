@@ -176,11 +176,11 @@ def test_quantiles_with_weights():
     for k, (a, b) in enumerate(zip(ours, theirs, strict=True)):
         assert (a.dtype, a.shape) == (b.dtype, b.shape)
         np.testing.assert_array_equal(a, b, str(k))
-    with pytest.raises(NotImplementedError, match="weights need method='inverted_cdf'"):
+    with pytest.raises(NotImplementedError, match="Only method 'inverted_cdf' supports weights"):
         jnp.quantile(x, 0.5, weights=weights)
-    with pytest.raises(ValueError, match="weights must be of shape"):
+    with pytest.raises(ValueError, match="must match reduction axes"):
         jnp.quantile(x, 0.5, axis=0, weights=rows, method="inverted_cdf")
-    with pytest.raises(ValueError, match="neither out nor overwrite_input"):
+    with pytest.raises(ValueError, match="does not support overwrite_input"):
         jnp.median(x, overwrite_input=True)
 
 

@@ -14,6 +14,7 @@ import functrans as ft
 import functrans.numpy as fnp
 from functrans import lax
 from tests.support.closeness import assert_close
+from tests.support.versions import NEWER
 
 RNG = np.random.default_rng(0)
 
@@ -253,25 +254,18 @@ def test_products_of_weak_vectors():
         assert ours.weak_type == theirs.weak_type
 
 
-def test_one_matrix_solves_for_a_batch_at_once():
-    program = ft.make_ir(ft.vmap(fnp.linalg.solve, (None, 0)))(
-        np.float32(A.real), np.ones((5, 4, 2), np.float32)
-    )
-    (equation,) = [e for e in program.equations if e.primitive.name == "solve"]
-    assert equation.inputs[3].type.shape == (4, 10)
-
-
 # --- bad input ------------------------------------------------------------------------------------
 
+UNKNOWN_DTYPE = TypeError if NEWER else NotImplementedError
 SQUARE, FLAT = np.ones((3, 3), np.float32), np.ones((3, 2), np.float32)
 
 
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: fnp.linalg.inv(FLAT), ValueError, r"inv: takes square .* f32\[3,2\]"),
+        (lambda: fnp.linalg.inv(FLAT), ValueError, "inv: Argument to inv must have shape"),
         (lambda: fnp.linalg.det(FLAT), ValueError, "det: takes square"),
-        (lambda: fnp.linalg.cholesky(FLAT), ValueError, "takes square matrices"),
+        (lambda: fnp.linalg.cholesky(FLAT), TypeError, "incompatible shapes"),
         (lambda: fnp.linalg.eigh(SQUARE, "X"), ValueError, "UPLO must be"),
         (lambda: fnp.linalg.solve(SQUARE, FLAT.T), ValueError, "b with as many rows"),
         (lambda: fnp.linalg.qr(SQUARE, "other"), ValueError, "unsupported mode 'other'"),
@@ -286,7 +280,7 @@ SQUARE, FLAT = np.ones((3, 3), np.float32), np.ones((3, 2), np.float32)
         (lambda: fnp.linalg.cross(FLAT, FLAT), ValueError, "of three components"),
         (lambda: fnp.linalg.cross(SQUARE, SQUARE[:2]), TypeError, "incompatible shapes"),
         (lambda: fnp.linalg.vecdot(SQUARE, SQUARE, axis=5), IndexError, "axis 5 is out of bounds"),
-        (lambda: fnp.linalg.svd(SQUARE.astype("float16")), NotImplementedError, "not float16"),
+        (lambda: fnp.linalg.svd(SQUARE.astype("float16")), UNKNOWN_DTYPE, "dtype float16"),
         (
             lambda: lax.linalg.ormqr(FLAT, np.ones(3, "float32"), FLAT, left=True),
             ValueError, r"3 factors for f32\[3,2\] reflectors",

@@ -157,6 +157,8 @@ def test_everything_public_says_where_it_comes_from():
         for name in getattr(module, "__all__", public(module)):
             function = getattr(module, name)
             ours = inspect.isfunction(function) and function.__module__.startswith("functrans")
+            if hasattr(function, "clear_cache"):
+                continue  # JAX's, with its text
             if ours and "Source: `jax." not in (function.__doc__ or ""):
                 undocumented.append(f"{namespace}.{name}")
     assert not undocumented

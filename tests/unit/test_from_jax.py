@@ -445,3 +445,13 @@ def test_that_a_value_is_needed_is_said_alike_imported_or_not():
     assert "# the value" in str(own.value)
     assert str(imported.value).startswith("f, imported by from_jax, needs a value that JAX knows")
     assert "static_argnums of from_jax" in str(imported.value)
+
+
+def test_the_gradient_of_a_loop_is_compiled_once(caplog):
+    """Un-jitted too: what a scan makes of its body for tangents is kept with the body."""
+    value = from_jax(J.polyval)
+    slope = ft.grad(lambda x: value(x[0], x).sum())
+    slope(X)
+    with jax.log_compiles():
+        slope(X)
+    assert not [r for r in caplog.records if "ompil" in r.getMessage()]

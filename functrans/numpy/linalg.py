@@ -1,0 +1,10 @@
+"""Linear algebra: the names of `jax.numpy.linalg`."""
+
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+from functrans.loading import hand_on as _hand_on
+
+if _TYPE_CHECKING:
+    from jax.numpy.linalg import *
+
+_hand_on(__name__)
