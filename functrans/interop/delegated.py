@@ -64,7 +64,8 @@ def delegated(theirs: Any, name: str, module: str) -> Any:
 
 def _held(x: Any) -> Any:
     """The array that an object says it is, which jit does not take."""
-    return x.__jax_array__() if hasattr(x, "__jax_array__") else x
+    given = getattr(x, "__jax_array__", None)  # None: a tracer of JAX's
+    return x if given is None else given()
 
 
 def _is_function(x: Any) -> bool:
