@@ -8,6 +8,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from functrans.loading import lazily as _lazily
+from functrans.runtime import wire as _wire
+
+# Who answers what lower floors ask (runtime.py).
+_wire({
+    "run_operation": "functrans.backends.eager",
+    "transpose_program": "functrans.transforms.transpose",
+    "run_sharded": "functrans.interop.shards",
+    "stop_at_first": "functrans.inspect.nans",
+    "show": "functrans.ir.text",
+    "delegated": "functrans.interop.delegated",
+    "draw": "functrans.inspect.draw.entry",
+    "coloured": "functrans.inspect.draw.coloured",
+    "operations": "functrans.primitives.catalogue",
+    "tracers": (
+        "functrans.numpy.operators functrans.numpy.methods functrans.interop.arrays "
+        "functrans.interop.bridge functrans.interop.transformations"
+    ),
+    "rules in JAX": (
+        "functrans.interop.outward functrans.interop.checks functrans.interop.key_reuse"
+    ),
+})  # fmt: skip
 
 if TYPE_CHECKING:
     from jax import Device as Device
@@ -140,6 +161,7 @@ if TYPE_CHECKING:
     from functrans.inspect.cache import explain_cache as explain_cache
     from functrans.inspect.compare import compare as compare
     from functrans.inspect.cost import cost as cost
+    from functrans.inspect.doctor import doctor as doctor
     from functrans.inspect.explore.entry import explore as explore
     from functrans.inspect.nans import find_nan as find_nan
     from functrans.inspect.profile.entry import profile as profile
@@ -187,6 +209,7 @@ else:
         "functrans.inspect.cache": "explain_cache",
         "functrans.inspect.compare": "compare",
         "functrans.inspect.cost": "cost",
+        "functrans.inspect.doctor": "doctor",
         "functrans.inspect.explore.entry": "explore",
         "functrans.inspect.nans": "find_nan",
         "functrans.inspect.profile.entry": "profile",

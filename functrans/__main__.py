@@ -2,9 +2,9 @@
 functrans run SCRIPT` runs a JAX script with `jax.jit` taken over."""
 
 import argparse
-import importlib
 import sys
 
+import functrans
 from functrans.interop.scripts import run
 
 if __name__ == "__main__":
@@ -16,5 +16,4 @@ if __name__ == "__main__":
     told = "doctor, also if nothing is said; run --help tells of the other"
     parser.add_argument("command", nargs="?", choices=("doctor", "run"), help=told)
     parser.parse_args()
-    doctor = importlib.import_module("functrans.inspect.doctor").doctor
-    sys.exit(0 if doctor() else 1)
+    sys.exit(0 if functrans.doctor() else 1)

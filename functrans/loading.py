@@ -25,9 +25,10 @@ from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
+from functrans import runtime
+
 _OURS = "functrans"
 _JAXS = "jax"
-_DELEGATED = "functrans.interop.delegated"
 _MADE_OURS = {"image", "lax", "nn", "numpy", "ops", "random", "scipy"}
 
 
@@ -119,7 +120,7 @@ def _of_jax(module: str, name: str, more: Sequence[str] | Mapping[str, Any] = ()
     elif value is twin:
         return _late(module, twin, name, more)
     elif _is_made_ours(module):
-        value = importlib.import_module(_DELEGATED).delegated(value, name, module)
+        value = runtime.delegated(value, name, module)
     vars(sys.modules[module])[name] = value
     return value
 

@@ -3,7 +3,7 @@
 In: a function, the types of its arguments. Out: a `Program`.
 
 `bind(primitive, args, params)` is the one door. It looks at one thread-local, the innermost active
-trace. None: the operation runs now (`set_evaluator`). Else the trace decides:
+trace. None: the operation runs now (`runtime.run_operation`). Else the trace decides:
 
 - `Trace(stages=True)` (`jit`, `make_ir`) records everything;
 - `Trace()` (`vmap`) records what touches its own tracers and hands the rest to its parent;
@@ -15,7 +15,6 @@ a captured constant of its Program.
 
 from __future__ import annotations
 
-import importlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,12 +24,12 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from functrans import jax_trace, runtime
 from functrans.flags import deciding, decisive
-from functrans.interop import jax_trace
-from functrans.interop.jax_trace import is_above
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, prune
 from functrans.ir.source import Source, user_source
 from functrans.ir.types import ArrayType
+from functrans.jax_trace import is_above
 from functrans.tracer import ARRAYS as ARRAYS
 from functrans.tracer import AnyTracer as AnyTracer
 from functrans.tracer import Tracer as Tracer
@@ -189,28 +188,13 @@ class Trace:
 # --- the door -------------------------------------------------------------------------------------
 
 
-def _first_evaluate(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
-    """Load what runs operations, which names itself by `set_evaluator`, and ask it."""
-    importlib.import_module("functrans.backends.eager")
-    return _run(primitive, args, params)
-
-
-_run: Callable[[Any, Sequence[Any], dict[str, Any]], Any] = _first_evaluate
-
-
-def set_evaluator(run: Callable[[Any, Sequence[Any], dict[str, Any]], Any]) -> None:
-    """Name the function that runs one operation on concrete arrays (backends/eager.py)."""
-    global _run
-    _run = run
-
-
 def _evaluate(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
     """Run one operation, in JAX's trace around ours: only there JAX dispatches it fast."""
     bridge = jax_trace.leave()
     if bridge is None:
-        return _run(primitive, args, params)
+        return runtime.run_operation(primitive, args, params)
     try:
-        return _run(primitive, args, params)
+        return runtime.run_operation(primitive, args, params)
     finally:
         jax_trace.come_back(bridge)
 
@@ -250,26 +234,12 @@ def bind_in(trace: Any, primitive: Any, args: Sequence[Any], params: dict[str, A
         state.innermost = outer
 
 
-# What traced arrays can do stands in later layers: their operators and methods, and that jax arrays
-# take them as indices. It is loaded before the first trace begins, whatever was imported first.
-_ABILITIES = [
-    "functrans.numpy.operators", "functrans.numpy.methods", "functrans.interop.arrays",
-    "functrans.interop.bridge", "functrans.interop.transformations",
-]  # fmt: skip
-
-
-def _load_abilities() -> None:
-    for module in _ABILITIES:
-        importlib.import_module(module)
-    _ABILITIES.clear()  # only now: another thread must wait until they are there
-
-
 @contextmanager
 def tracing(trace: Any) -> Iterator[Any]:
     """Make `trace` the innermost one, for JAX too; whatever happens inside, the former one comes
     back."""
-    if _ABILITIES:
-        _load_abilities()
+    if "tracers" in runtime.waiting:
+        runtime.load("tracers")
     outer, derived, below = state.innermost, state.derived, state.below
     place = jax_trace.place()
     if is_above():

@@ -16,9 +16,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from functrans import errors
+from functrans import errors, jax_trace
 from functrans.flags import flags
-from functrans.interop import jax_trace
 from functrans.ir.program import Literal, Var
 from functrans.ir.source import describe, location, user_source
 from functrans.ir.tracebacks import boundary

@@ -13,8 +13,8 @@ from functrans import pytrees as tree
 from functrans.flat import FlatFunction as FlatFunction
 from functrans.flat import check_result as check_result
 from functrans.flat import function_name as function_name
-from functrans.interop.jax_trace import outside
 from functrans.ir.source import describe, user_source
+from functrans.jax_trace import outside
 from functrans.primitives.conversion import convert_element_type
 from functrans.trace import ARRAYS, Tracer, literal, materialize, typeof
 from functrans.tracer import not_an_array

@@ -14,12 +14,13 @@ import jax
 import numpy as np
 from jax import jit as jax_jit  # the program may exchange the name in JAX's module
 
+from functrans import runtime
 from functrans.backends import not_finite, xla
 from functrans.ir.program import Equation, Literal, Program, Var, programs_among
 from functrans.ir.source import user_source
 from functrans.ir.types import ArrayType
 from functrans.passes.calls import inline
-from functrans.trace import out_types, set_evaluator
+from functrans.trace import out_types
 from functrans.tracer import CONCRETE, Tracer, check_kept, is_foreign, leaked, typeof
 
 _COMPILED: dict[tuple, Any] = {}  # functions of `jax.jit`
@@ -27,6 +28,7 @@ _PROGRAMS: dict[tuple, Program] = {}  # of one operation that holds none, for JA
 _SCALARS: dict[tuple, jax.Array] = {}
 
 
+@runtime.answers(runtime.run_operation)
 def run_one(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
     """The result of one operation on arrays and literals."""
     splats: tuple | None = None
@@ -138,9 +140,6 @@ def _jitted(
 
     call.__name__ = primitive.name
     return jax_jit(call)
-
-
-set_evaluator(run_one)
 
 
 def clear() -> None:

@@ -8,11 +8,11 @@ a whole program, so whatever is given to `jax.jit` asks `is_asked` first and ans
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Sequence
 from typing import Any
 
+from functrans import runtime
 from functrans.flags import flags
 from functrans.ir.program import Program
 from functrans.trace import AnyTracer
@@ -30,4 +30,4 @@ def say_where(program: Program, args: Sequence[Any]) -> None:
     around, that runs programs on arrays, and these are asked."""
     if any(isinstance(x, AnyTracer) for x in args):
         return
-    importlib.import_module("functrans.inspect.nans").stop_at_first(program, args)
+    runtime.stop_at_first(program, args)

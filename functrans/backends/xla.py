@@ -8,7 +8,6 @@ are JAX's own. This file and `interop/` are the only ones that touch JAX's inter
 from __future__ import annotations
 
 import functools
-import importlib
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple
@@ -24,6 +23,7 @@ from jax.experimental import io_callback
 from jax.extend.core import Primitive as JaxPrimitive
 from jax.interpreters import mlir
 
+from functrans import runtime
 from functrans.backends import not_finite, one_kernel
 from functrans.backends.lowering import Lowering, abstract
 from functrans.backends.options import SETS, choice
@@ -41,9 +41,6 @@ _program_p, _calling_p = JaxPrimitive("functrans"), JaxPrimitive("functrans_call
 _program_p.multiple_results = _calling_p.multiple_results = True
 prim_requires_devices_during_lowering.add(_calling_p)
 PRIMITIVES = (_program_p, _calling_p)
-
-# Their rules for JAX's transformations stand in a later layer, loaded before the first equation.
-_RULES = ["functrans.interop.outward", "functrans.interop.checks", "functrans.interop.key_reuse"]
 
 
 class Preparation(NamedTuple):
@@ -82,8 +79,7 @@ def run_program(
         ]
     closed, _ = hoist_constants(program)  # JAX keeps what stands in its equations
     if not axes_inside(closed).isdisjoint(jax.sharding.get_abstract_mesh().manual_axes):
-        shards: Any = importlib.import_module("functrans.interop.shards")
-        return shards.run(closed, operands, preparation)
+        return runtime.run_sharded(closed, operands, preparation)
     return bind(closed, operands, preparation)
 
 
@@ -91,10 +87,8 @@ def bind(
     program: Program, operands: Sequence[Any], preparation: Preparation = AS_IT_IS
 ) -> list[Any]:
     """One equation of JAX's, of a program without constants."""
-    if _RULES:
-        for module in tuple(_RULES):
-            importlib.import_module(module)
-        _RULES.clear()  # only now: another thread must wait until they are there
+    if "rules in JAX" in runtime.waiting:
+        runtime.load("rules in JAX")
     operands = auto_insert_reshard(*operands)  # in shard_map: to values that vary over one set
     primitive = _calling_p if calls_of(program).any else _program_p
     with _constant_folding(False):  # which would run a program without operands while it is traced

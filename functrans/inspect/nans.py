@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from functrans import errors
+from functrans import errors, runtime
 from functrans.flags import flags, unchecked
 from functrans.inspect.closeness import plain
 from functrans.inspect.observe import Place, by_xla, observe
@@ -25,8 +25,7 @@ from functrans.inspect.staged import (
     staged,
     summary,
 )
-from functrans.ir.arguments import argument_names
-from functrans.ir.program import Equation, Program
+from functrans.ir.program import Equation, Program, argument_names
 from functrans.ir.source import describe, location, user_source
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import is_inexact
@@ -200,6 +199,7 @@ def _report(program: Program, values: Sequence[Any], infinities: bool) -> NanRep
     return NanReport(search.findings, inputs, results, search.count)
 
 
+@runtime.answers(runtime.stop_at_first)
 def stop_at_first(program: Program, values: Sequence[Any]) -> NoReturn:
     """Raise NotFinite with what makes the first NaN or infinity of a program; `debug_nans` and
     `debug_infs` ask for it where they find one in its results."""

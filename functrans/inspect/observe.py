@@ -18,8 +18,7 @@ import numpy as np
 
 from functrans.backends import eager, reference
 from functrans.backends.reference import as_numpy
-from functrans.ir.arguments import argument_names
-from functrans.ir.program import Equation, Literal, Program, Var
+from functrans.ir.program import Equation, Literal, Program, Var, argument_names
 from functrans.ir.source import equation_source, location, text_of
 from functrans.ir.text import Names, nested, show_equation
 from functrans.ir.types import is_key_dtype

@@ -23,8 +23,7 @@ from functrans.inspect.nans import Search
 from functrans.inspect.observe import Place, by_xla, letters, observe, value_of
 from functrans.inspect.python_source.naming import result_names
 from functrans.inspect.staged import check_given, check_values, passes_of, staged, summary
-from functrans.ir.arguments import argument_names
-from functrans.ir.program import Equation, Program, Var
+from functrans.ir.program import Equation, Program, Var, argument_names
 from functrans.ir.source import describe, line_of, user_source
 from functrans.ir.text import show_equation, with_nested
 from functrans.ir.tracebacks import boundary

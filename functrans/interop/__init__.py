@@ -8,11 +8,12 @@ from functrans.loading import lazily as _lazily
 
 if TYPE_CHECKING:
     from functrans.interop import arrays as arrays
+    from functrans.interop import asking as asking
     from functrans.interop.jax_functions import from_jax as from_jax
     from functrans.interop.taking_over import take_over as take_over
 else:
     __getattr__, __dir__, __all__ = _lazily(__name__, {
-        "functrans.interop": "arrays",
+        "functrans.interop": "arrays asking",
         "functrans.interop.jax_functions": "from_jax",
         "functrans.interop.taking_over": "take_over",
     })  # fmt: skip

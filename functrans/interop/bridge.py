@@ -25,9 +25,9 @@ from jax._src.core import Trace, pytype_aval_mappings, set_current_trace, trace_
 from jax._src.core import typeof as aval_of
 
 from functrans.interop import references
-from functrans.interop.jax_trace import Bridge, bridge
 from functrans.interop.jaxprs import walk
 from functrans.ir.types import is_key_dtype
+from functrans.jax_trace import Bridge, bridge
 from functrans.primitives.custom import as_type, custom_jvp_call, custom_vjp_call
 from functrans.primitives.rules import JvpRule, Pullback, VjpRule
 from functrans.primitives.sharding import laid_out_by_type, unknown_layout

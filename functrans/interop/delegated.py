@@ -17,7 +17,7 @@ from typing import Any
 import jax
 from jaxlib.mlir.ir import MLIRError
 
-from functrans import errors
+from functrans import errors, runtime
 from functrans.api.jit import forget_with_caches
 from functrans.interop.jax_functions import JaxFunction
 from functrans.ir.tracebacks import named_boundary
@@ -32,6 +32,7 @@ _Jitted: Any = jax.jit(lambda: 0).__class__
 _REFUSED = (TypeError, ValueError, IndexError)
 
 
+@runtime.answers(runtime.delegated)
 def delegated(theirs: Any, name: str, module: str) -> Any:
     """A function of JAX's as one of ours: its signature and text, our errors.
 

@@ -23,8 +23,7 @@ from jax._src.core import empty_ref_p, ref_p
 from jax._src.state.discharge import discharge_state
 from jax.extend.core import ClosedJaxpr, DebugInfo, Jaxpr
 
-from functrans import errors
-from functrans.interop import jax_trace
+from functrans import errors, jax_trace
 from functrans.interop.jaxprs import walk
 from functrans.interop.jaxprs.equation import in_jaxpr
 from functrans.ir.program import Var

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import builtins
-import importlib
 import os
 import runpy
 import sys
@@ -19,6 +18,8 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import find_spec
 from types import CodeType, ModuleType, TracebackType
 from typing import Any
+
+from functrans import interop
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
@@ -76,15 +77,14 @@ class _Script(SourceFileLoader):
 
 
 def _take_over(explain: bool) -> None:
-    importlib.import_module("functrans.interop.taking_over").take_over(explain=explain)
+    interop.take_over(explain=explain)
 
 
 def _take_over_later(explain: bool) -> None:
     """Take over when the program, having imported JAX, first asks for `jax.jit`."""
 
     def act() -> None:
-        asking = importlib.import_module("functrans.interop.asking")
-        asking.when_first_asked(lambda: _take_over(explain))
+        interop.asking.when_first_asked(lambda: _take_over(explain))
 
     if os.environ.get("FUNCTRANS_TAKE_OVER") == "0":
         return

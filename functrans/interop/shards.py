@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from functrans import runtime
 from functrans.backends import xla
 from functrans.backends.xla import Preparation
 from functrans.ir.program import Equation, Program, Var, copied
@@ -30,6 +31,7 @@ class Part(NamedTuple):
     gives: tuple[Var, ...]
 
 
+@runtime.answers(runtime.run_sharded)
 def run(program: Program, operands: Sequence[Any], preparation: Preparation) -> list[Any]:
     """Bind the parts of a program without constants in JAX's current trace."""
     parts, outputs = _parts(program)

@@ -20,10 +20,9 @@ from jax._src.core import no_axis_name
 from jax._src.interpreters import batching
 from numpy.lib.array_utils import normalize_axis_index
 
-from functrans import errors
+from functrans import errors, jax_trace
 from functrans.api.derivatives import vjp as our_vjp
 from functrans.api.vmap import map_examples
-from functrans.interop import jax_trace
 from functrans.lax.arguments import as_array
 from functrans.numpy.einsums import einsum as our_einsum
 from functrans.primitives.reduction import reduce_sum

@@ -8,8 +8,5 @@ from functrans.ir.program import Equation as Equation
 from functrans.ir.program import Literal as Literal
 from functrans.ir.program import Program as Program
 from functrans.ir.program import Var as Var
-from functrans.ir.program import set_printer as _set_printer
 from functrans.ir.text import show as show
 from functrans.ir.types import ArrayType as ArrayType
-
-_set_printer(show)

@@ -10,12 +10,9 @@ drops or adds inputs need not know of names.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from functrans import pytrees as tree
-
-if TYPE_CHECKING:
-    from functrans.ir.program import Program, Var
 
 
 class Parameters(NamedTuple):
@@ -50,17 +47,17 @@ class Arguments:
 
     __slots__ = ("inputs", "parameters", "results", "structure")
 
-    def __init__(self, parameters: Parameters, structure: Any, inputs: Sequence[Var], results: Any):
+    def __init__(self, parameters: Parameters, structure: Any, inputs: Sequence[Any], results: Any):
         self.parameters = parameters
         self.structure = structure
         self.inputs = inputs
         self.results = results
 
-    def moved(self, before: Sequence[Var], after: Sequence[Var]) -> Arguments:
+    def moved(self, before: Sequence[Any], after: Sequence[Any]) -> Arguments:
         """The arguments of a program that was made of this one: inputs `after` for `before`."""
         return _Moved(self, before, after)
 
-    def leaves(self) -> dict[Var, Leaf]:
+    def leaves(self) -> dict[Any, Leaf]:
         """Where each input stands, by its variable."""
         return {v: leaf for leaf, v in self._by_parameter()[1]}
 
@@ -68,7 +65,7 @@ class Arguments:
         """The parameters that a call gives, in order; `*rest` if there are more by position."""
         return self._by_parameter()[0]
 
-    def _by_parameter(self) -> tuple[list[str], list[tuple[Leaf, Var]]]:
+    def _by_parameter(self) -> tuple[list[str], list[tuple[Leaf, Any]]]:
         # A tree definition tells its paths only through a tree; a class whose tree may not hold
         # whatever stands for its arrays is without names.
         try:
@@ -93,41 +90,14 @@ class _Moved(Arguments):
 
     __slots__ = ("after", "before", "first")
 
-    def __init__(self, first: Arguments, before: Sequence[Var], after: Sequence[Var]):
+    def __init__(self, first: Arguments, before: Sequence[Any], after: Sequence[Any]):
         self.first, self.before, self.after = first, before, after
         self.results = None
 
-    def leaves(self) -> dict[Var, Leaf]:
+    def leaves(self) -> dict[Any, Leaf]:
         found = self.first.leaves()
         pairs = zip(self.before, self.after, strict=False)
         return {now: found[v] for v, now in pairs if v in found}
 
     def given(self) -> list[str]:
         return self.first.given()
-
-
-def keep_names(made: Program, of: Program) -> Program:
-    """The program `made` of another one, whose first inputs are that one's, with their names."""
-    if of.arguments is not None:
-        made.arguments = of.arguments.moved(of.inputs, made.inputs)
-    return made
-
-
-def argument_names(program: Program) -> dict[Var, str]:
-    """The names of the inputs that stand in the user's arguments, by variable; empty where none is
-    known, as of a program that was parsed.
-
-    Example:
-      >>> import functrans as ft
-      >>> program = ft.make_ir(lambda params, x: params["w"] * x)({"w": 1.0}, 2.0)
-      >>> list(argument_names(program).values())
-      ["params['w']", 'x']
-    """
-    if program.arguments is None:
-        return {}
-    found = program.cache.get("argument names")
-    if found is None:
-        leaves = program.arguments.leaves()
-        found = {v: leaves[v].name for v in program.inputs if v in leaves}
-        program.cache["argument names"] = found
-    return found

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import ast
 import difflib
-import importlib
 import re
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, NoReturn
@@ -196,9 +195,6 @@ class _Parser:
     def primitive(self) -> Any:
         name = self.words[self.at]
         found = PRIMITIVES.get(name)
-        if found is None:  # the operations stand in a later layer and may not be loaded yet
-            importlib.import_module("functrans.primitives")
-            found = PRIMITIVES.get(name)
         if found is None:
             near = difflib.get_close_matches(name, PRIMITIVES, 3)
             self.fail("an operation" + (f" (is it {' or '.join(near)}?)" if near else ""))

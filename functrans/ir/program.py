@@ -11,15 +11,52 @@ Layout of a Program
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from functrans import runtime
 from functrans.ir.arguments import Arguments
 from functrans.ir.types import ArrayType
 
-# Every operation by its name; filled by `functrans.primitives`, read by `parse`.
-PRIMITIVES: dict[str, Any] = {}
+
+class Operations(dict[str, Any]):
+    """Every operation by its name. The files of `primitives/` enter theirs when they are imported;
+    who asks for one that is not there yet, or for all, has them all loaded."""
+
+    def __missing__(self, name: str) -> Any:
+        runtime.load("operations")
+        if name in self:
+            return self[name]
+        raise KeyError(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            return default
+
+    def __iter__(self) -> Iterator[str]:
+        runtime.load("operations")
+        return super().__iter__()
+
+    def __len__(self) -> int:
+        runtime.load("operations")
+        return super().__len__()
+
+    def keys(self) -> Any:
+        runtime.load("operations")
+        return super().keys()
+
+    def values(self) -> Any:
+        runtime.load("operations")
+        return super().values()
+
+    def items(self) -> Any:
+        runtime.load("operations")
+        return super().items()
+
+
+PRIMITIVES = Operations()
 
 
 class Var:
@@ -129,18 +166,18 @@ class Program:
         self.arguments: Arguments | None = None
 
     def __str__(self) -> str:
-        return _printer(self)
+        return runtime.show(self)
 
     def __repr__(self) -> str:
-        return _printer(self)
+        return runtime.show(self)
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the text in colours."""
-        return _later("coloured")(self)
+        return runtime.coloured(self)
 
     def draw(self, path: Any) -> Any:
         """Draw the computation graph into an `.svg` or `.html` file; see inspect/draw."""
-        return _later("entry", "draw")(self, path)
+        return runtime.draw(self, path)
 
     @property
     def children(self) -> list[Program]:
@@ -174,21 +211,6 @@ class Program:
         made = Program(**{f: changes.get(f, getattr(self, f)) for f in fields})
         made.arguments = self.arguments
         return made
-
-
-_printer: Callable[[Program], str] = object.__repr__
-
-
-def set_printer(show: Callable[[Program], str]) -> None:
-    """Name the function that writes a program as text (ir/text.py)."""
-    global _printer
-    _printer = show
-
-
-def _later(module: str, name: str = "") -> Callable[..., Any]:
-    """A function of inspect/draw, a later layer that is loaded when a picture is asked for."""
-    made = importlib.import_module(f"functrans.inspect.draw.{module}")
-    return getattr(made, name or module)
 
 
 def prune(
@@ -237,3 +259,33 @@ def hoist_constants(program: Program) -> tuple[Program, tuple[Any, ...]]:
         return program, ()
     closed = program.replace(inputs=(*program.constants, *program.inputs), constants=(), values=())
     return closed, program.values
+
+
+# --- names of inputs ------------------------------------------------------------------------------
+
+
+def keep_names(made: Program, of: Program) -> Program:
+    """The program `made` of another one, whose first inputs are that one's, with their names."""
+    if of.arguments is not None:
+        made.arguments = of.arguments.moved(of.inputs, made.inputs)
+    return made
+
+
+def argument_names(program: Program) -> dict[Var, str]:
+    """The names of the inputs that stand in the user's arguments, by variable; empty where none is
+    known, as of a program that was parsed.
+
+    Example:
+      >>> import functrans as ft
+      >>> program = ft.make_ir(lambda params, x: params["w"] * x)({"w": 1.0}, 2.0)
+      >>> list(argument_names(program).values())
+      ["params['w']", 'x']
+    """
+    if program.arguments is None:
+        return {}
+    found = program.cache.get("argument names")
+    if found is None:
+        leaves = program.arguments.leaves()
+        found = {v: leaves[v].name for v in program.inputs if v in leaves}
+        program.cache["argument names"] = found
+    return found

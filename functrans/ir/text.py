@@ -30,6 +30,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 import jax
 import numpy as np
 
+from functrans import runtime
 from functrans.ir.program import Equation, Literal, Program, Var
 from functrans.ir.source import line_of
 from functrans.ir.types import ArrayType, dtype_class, dtype_name, is_key_dtype
@@ -40,6 +41,7 @@ WRITTEN_OUT = 8  # constants of up to this many elements are written out
 Entry = tuple[str, Program]  # label of a nested program, and it
 
 
+@runtime.answers(runtime.show)
 def show(program: Program, sources: bool = False) -> str:
     """The text of a program.
 

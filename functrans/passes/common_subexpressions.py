@@ -19,9 +19,8 @@ from functrans.passes.rewrite import (
     renaming,
     replaced,
 )
-from functrans.primitives.base import PRIMITIVES
 from functrans.primitives.bitwise import and_, or_, xor
-from functrans.primitives.callback import Callback
+from functrans.primitives.callback import debug_callback, io_callback, pure_callback
 from functrans.primitives.checkpoint import checkpoint
 from functrans.primitives.constants import constant
 from functrans.primitives.elementwise import add, eq, mul, ne
@@ -30,7 +29,7 @@ from functrans.primitives.selection import optimization_barrier
 # Not max and min: which of 0.0 and -0.0 they give may depend on the order.
 _COMMUTATIVE = frozenset([add, mul, and_, or_, xor, eq, ne])
 _KEPT_APART = frozenset(
-    [checkpoint, optimization_barrier, *[p for p in PRIMITIVES.values() if isinstance(p, Callback)]]
+    [checkpoint, optimization_barrier, pure_callback, io_callback, debug_callback]
 )
 
 

@@ -29,6 +29,14 @@ from functrans.primitives.linalg_products import conj, is_complex, lower_part, t
 from functrans.primitives.linalg_systems import det, slogdet, solve
 from functrans.primitives.linalg_triangular import cholesky, triangular_solve
 from functrans.primitives.reduction import reduce_sum
+from functrans.primitives.scatter import (
+    scatter,
+    scatter_add,
+    scatter_max,
+    scatter_min,
+    scatter_mul,
+    scatter_sub,
+)
 from functrans.primitives.selection import optimization_barrier, select_n
 from functrans.primitives.shape import (
     broadcast_in_dim,
@@ -348,7 +356,7 @@ def _writes_little(e: Equation) -> bool:
     return alone and 0 < windows <= WINDOWS and bool(x.shape) and dtype_class(x.dtype) != "key"
 
 
-SCATTERS = ("scatter", "scatter_add", "scatter_sub", "scatter_mul", "scatter_min", "scatter_max")
+SCATTERS = (scatter, scatter_add, scatter_sub, scatter_mul, scatter_min, scatter_max)
 
 FORMS: dict[Any, Form] = {
     dot_general: Form(_product, _is_plain, _products, _sums),
@@ -360,6 +368,6 @@ FORMS: dict[Any, Form] = {
     cholesky: Form(_cholesky, _is_small_and_real, _whole),
     **{
         p: Form(_scatter(p.combine), _writes_little, lambda e: prod(e.inputs[2].type.shape))
-        for p in map(PRIMITIVES.__getitem__, SCATTERS)
+        for p in SCATTERS
     },
 }

@@ -26,10 +26,10 @@ from collections.abc import Callable, Container, Sequence
 from typing import Any, NamedTuple
 
 from functrans import errors
-from functrans.interop.jax_trace import Bridge, current
 from functrans.ir.program import PRIMITIVES, Equation, Literal, Program
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType
+from functrans.jax_trace import Bridge, current
 from functrans.trace import bind, literal, state, typeof
 
 

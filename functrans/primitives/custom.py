@@ -15,10 +15,10 @@ bwd rule is linear in the cotangent, so run forwards it is the transpose of that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from functrans import errors
+from functrans import errors, runtime
 from functrans.ir.program import Equation, Origin, Program, hoist_constants
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, is_inexact
@@ -231,7 +231,7 @@ def forwards(pullback: Pullback, types: tuple[ArrayType, ...], active: tuple[boo
     linear = (False,) * (len(captured) + n) + (True,) * sum(given)
     wanted = tuple([a for a, f in zip(active, found, strict=True) if f])
     try:
-        pushed = _transpose(back, linear, wanted)
+        pushed = runtime.transpose_program(back, linear, wanted)
     except errors.NotLinear as error:
         raise errors.NotLinear(
             f"forward mode through the custom_vjp function {pullback.name} transposes its bwd "
@@ -245,19 +245,6 @@ def forwards(pullback: Pullback, types: tuple[ArrayType, ...], active: tuple[boo
 
     moving = [t for t, a in zip(pullback.in_types, active, strict=True) if a]
     return closed(stage(flat, [*types, *moving], pullback.name))
-
-
-def _no_transpose(program: Program, linear: tuple, ct_active: tuple) -> Program:
-    raise RuntimeError("no transposition is installed")
-
-
-_transpose: Callable[[Program, tuple, tuple], Program] = _no_transpose
-
-
-def set_transpose(function: Callable[[Program, tuple, tuple], Program]) -> None:
-    """Name the function that transposes a program (transforms/transpose.py)."""
-    global _transpose
-    _transpose = function
 
 
 def _without(t: ArrayType, d: int | None) -> ArrayType:

@@ -13,7 +13,6 @@ from jax.extend.mlir.dialects import stablehlo as hlo
 
 from functrans.ir.program import Literal
 from functrans.ir.types import ArrayType, is_key_dtype
-from functrans.primitives import reduction  # repeating and summing are each other's transposes
 from functrans.primitives.base import PRIMITIVES, Primitive
 from functrans.trace import Tracer, bind, literal, typeof
 
@@ -150,7 +149,7 @@ class BroadcastInDim(Structural):
 
     def transpose(self, ct: Any, x: Any, *, shape: Any, dimensions: Any) -> Any:
         repeated = tuple([i for i in range(len(shape)) if i not in dimensions])
-        return (reduction.reduce_sum(ct, axes=repeated),)
+        return (PRIMITIVES["reduce_sum"](ct, axes=repeated),)
 
     def batch(self, t: Any, args: Any, dims: Any, *, shape: Any, dimensions: Any) -> Any:
         x = t.move(args[0], dims[0], 0)

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from functrans.ir.arguments import keep_names
-from functrans.ir.program import Literal, Origin, Program
+from functrans.ir.program import Literal, Origin, Program, keep_names
 from functrans.primitives.constants import closed
 from functrans.primitives.shape import broadcast_to_axis, move_axis
 from functrans.trace import bind, stage, state

@@ -15,8 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from functrans.ir.arguments import keep_names
-from functrans.ir.program import PRIMITIVES, Equation, Literal, Origin, Program, Var
+from functrans.ir.program import PRIMITIVES, Equation, Literal, Origin, Program, Var, keep_names
 from functrans.ir.source import user_source
 from functrans.primitives.constants import closed
 from functrans.primitives.residuals import placed

@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from typing import Any
 
-from functrans import errors
+from functrans import errors, runtime
 from functrans.ir.program import Equation, Literal, Origin, Program, Var
 from functrans.ir.source import equation_source
 from functrans.primitives.base import LinearInput, sum_of
 from functrans.primitives.call import jit
 from functrans.primitives.constants import closed
-from functrans.primitives.custom import set_transpose
 from functrans.primitives.parts import apart
 from functrans.trace import literal, stage, state, typeof
 
@@ -40,7 +39,7 @@ class Transposition:
 
 
 _RUNNING = Transposition()
-set_transpose(_RUNNING.program)
+runtime.answers(runtime.transpose_program)(_RUNNING.program)
 
 
 def backward(

@@ -15,8 +15,7 @@ import functrans as ft
 import functrans.numpy as jnp
 from functrans import tree_util
 from functrans.inspect.python_source.entry import to_python
-from functrans.ir.arguments import argument_names
-from functrans.ir.program import Program, hoist_constants
+from functrans.ir.program import Program, argument_names, hoist_constants
 from functrans.passes.dead_code import without_unused_inputs
 from tests.unit.test_to_python import agrees, normal
 

@@ -81,7 +81,7 @@ def test_elementwise_operations_are_found_by_themselves():
 
 @pytest.mark.parametrize("well", [True, False])
 def test_the_status_of_the_command_says_if_all_is_well(well, monkeypatch):
-    monkeypatch.setattr("functrans.inspect.doctor.doctor", lambda: well)
+    monkeypatch.setattr("functrans.doctor", lambda: well)
     monkeypatch.setattr(sys, "argv", ["functrans"])
     with pytest.raises(SystemExit) as ended:
         runpy.run_module("functrans", run_name="__main__")

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import ast
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+from functrans import runtime
 from tests.faults.planted import FAULTS
 
 pytestmark = pytest.mark.smoke
@@ -21,7 +23,7 @@ TREES = {path: ast.parse(text) for path, text in TEXTS.items()}
 
 # A file may import from its own layer and from those before it.
 LAYERS = [
-    {"errors", "flags", "loading", "pytrees", "jax_trace"},
+    {"errors", "flags", "loading", "pytrees", "jax_trace", "runtime"},
     {"image", "ops", "random"},  # which hand on JAX's names
     {"ir"},
     {"tracer", "tree_checks"},
@@ -37,7 +39,8 @@ LAYERS = [
     {"api", "flatten_util"},
     {"interop", "inspect"},
     {"scipy"},  # JAX's functions, handed on
-    {"__init__", "__main__"},
+    {"__init__"},
+    {"__main__"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 # Public modules that only hand on names from other layers, as `tree_util` does.
@@ -56,7 +59,7 @@ FACADES = {
     "experimental",
 }
 
-MAY_USE_JAX_INTERNALS = ("backends/xla.py", "backends/lowering.py", "interop/")
+MAY_USE_JAX_INTERNALS = ("backends/xla.py", "backends/lowering.py", "interop/", "jax_trace.py")
 MAX_LINES = 500
 # Runs pieces of the library's own references with what is known of their arguments.
 EVALUATES = "inspect/python_source/expressions.py"
@@ -71,8 +74,6 @@ def layer(path: Path) -> str:
 
 
 def layer_of(module: str) -> str:
-    if module == "functrans.interop.jax_trace":  # which knows nothing of the rest of interop
-        return "jax_trace"
     return module.split(".")[1] if "." in module else "__init__"
 
 
@@ -125,6 +126,54 @@ def test_imports_point_to_the_left():
     none(broken)
 
 
+def circles(arrows: dict[str, set[str]]) -> list[list[str]]:
+    """Modules that can be reached from themselves, together with those on the way."""
+    reached: dict[str, set[str]] = {}
+    for start in arrows:
+        found, open_ = set(), [start]
+        while open_:
+            new = arrows.get(open_.pop(), set()) - found
+            found |= new
+            open_ += new
+        reached[start] = found
+    tied = {
+        m: frozenset(n for n in found if m in reached.get(n, ())) for m, found in reached.items()
+    }
+    return sorted(sorted(group) for group in set(tied.values()) if group)
+
+
+def test_no_circle_of_imports():
+    arrows = {
+        module_name(path): {name for _, name in IMPORTED[path] if name in MODULES}
+        for path in TEXTS
+        if path.name != "__init__.py"  # a package shows what its modules define
+    }
+    assert not circles(arrows)
+    assert circles({"a": {"b"}, "b": {"c", "d"}, "c": {"a"}, "d": set()}) == [["a", "b", "c"]]
+
+
+def test_modules_are_imported_by_their_names_where_packages_load_them_late_only():
+    """And where lower rooms ask upper ones, which the root package names (runtime.py)."""
+    broken = [
+        f"{relative(path)}:{node.lineno}: {ast.unparse(node)}"
+        for path, tree in TREES.items() if relative(path) not in ("loading.py", "runtime.py")
+        for node in ast.walk(tree) if isinstance(node, ast.Call)
+        if ast.unparse(node.func).endswith(("import_module", "__import__"))
+        if not isinstance(node.args[0], ast.Constant) or node.args[0].value.startswith("functrans")
+    ]  # fmt: skip
+    none(broken)
+
+
+def test_the_root_names_rooms_that_answer():
+    wired = next(n for n in ast.walk(TREES[ROOT / "__init__.py"]) if isinstance(n, ast.Dict))
+    for purpose, modules in ast.literal_eval(wired).items():
+        for module in modules.split():
+            assert module in MODULES
+            if hasattr(runtime, purpose):
+                text = Path(import_module(module).__file__).read_text()
+                assert f"runtime.answers(runtime.{purpose})" in text, purpose
+
+
 def test_no_import_inside_a_function():
     broken = []
     for path, tree in TREES.items():
@@ -172,7 +221,7 @@ def test_nothing_is_left_to_do():
 def test_planted_faults_fit_the_code_that_they_spoil():
     """At least three in each folder; each is one edit, and what it makes is Python."""
     folders = [fault.file.split("/")[1] for fault in FAULTS.values()]
-    rooms = {layer(path) for path in TEXTS if path.parent != ROOT} - FACADES - {"jax_trace"}
+    rooms = {layer(path) for path in TEXTS if path.parent != ROOT} - FACADES
     assert {room: 3 for room in rooms} == {room: min(3, folders.count(room)) for room in rooms}
     for fault in FAULTS.values():
         assert fault.applied() != TEXTS[ROOT.parent / fault.file], fault.name

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from html import escape
 
+from functrans import runtime
 from functrans.ir.program import Program
 from functrans.ir.text import show
 
@@ -23,6 +24,7 @@ _PARTS = re.compile(
 _COLOURS = {"number": _NUMBER, "type": _TYPE, "word": _WORD, "name": _NAME}
 
 
+@runtime.answers(runtime.coloured)
 def coloured(program: Program) -> str:
     """The HTML of a program's text, cut after 400 lines.
 

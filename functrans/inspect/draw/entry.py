@@ -20,7 +20,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from functrans import errors
+from functrans import errors, runtime
 from functrans.inspect.assets import asset, embedded, filled
 from functrans.inspect.draw.graph import Graph, of_equations, of_lines, size
 from functrans.inspect.page import file_to_write
@@ -33,6 +33,7 @@ from functrans.passes.rewrite import children_first
 BOXES = 200  # equations of a picture that has a box for each
 
 
+@runtime.answers(runtime.draw)
 @boundary
 def draw(program: Program, path: str | Path) -> Path:
     """Draw the computation graph of a program; also `program.draw(path)`.

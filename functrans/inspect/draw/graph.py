@@ -13,8 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from functrans.ir.arguments import argument_names
-from functrans.ir.program import Equation, Literal, Program
+from functrans.ir.program import Equation, Literal, Program, argument_names
 from functrans.ir.source import line_of, text_of
 from functrans.ir.text import Names, nested, provenance, show_equation, show_type
 

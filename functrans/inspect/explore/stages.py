@@ -23,8 +23,7 @@ from functrans import errors
 from functrans.api.jit import how_jitted, jit
 from functrans.api.programs import make_ir
 from functrans.inspect.profile.report import ProfileReport
-from functrans.ir.arguments import argument_names
-from functrans.ir.program import Equation, Program
+from functrans.ir.program import Equation, Program, argument_names
 from functrans.ir.source import describe, is_users, line_of, user_source
 from functrans.ir.text import Names, nested, show_equation, show_type, with_nested
 from functrans.ir.types import ArrayType, same_types

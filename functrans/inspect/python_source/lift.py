@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import math
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
@@ -166,7 +167,7 @@ def function_name(function: Any, imports: Imports) -> str | None:
     if home is None or home.partition(".")[0] not in ("scipy", "math", "ml_dtypes"):
         return None
     public = ".".join(home.split(".")[:2])
-    if getattr(__import__(public, fromlist=["_"]), name, None) is not function:
+    if getattr(sys.modules[public], name, None) is not function:
         return None
     imports.modules.add(public)
     return f"{public}.{name}"

@@ -14,8 +14,7 @@ from itertools import count
 from types import CodeType
 from typing import Any
 
-from functrans.ir.arguments import argument_names
-from functrans.ir.program import Equation, Program, Var
+from functrans.ir.program import Equation, Program, Var, argument_names
 from functrans.ir.source import line_of, text_of
 
 _ASSIGNED = re.compile(r"([A-Za-z]\w*)\s*(?::[^=]*)?=(?!=)")

@@ -22,7 +22,7 @@ from jax._src.core import trace_state_strong_ref as current  # `current.value`
 from jax._src.interpreters.partial_eval import DynamicJaxprTrace
 
 # Our frames are no user's: `jax.debug.breakpoint` shows, and hands to Python, what others hold.
-traceback_util.register_exclusion(os.path.dirname(os.path.dirname(__file__)) + os.sep)
+traceback_util.register_exclusion(os.path.dirname(__file__) + os.sep)
 
 
 class Bridge(Trace):
