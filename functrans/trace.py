@@ -5,8 +5,8 @@ In: a function, the types of its arguments. Out: a `Program`.
 `bind(primitive, args, params)` is the one door. It looks at one thread-local, the innermost active
 trace. None: the operation runs now (`runtime.run_operation`). Else the trace decides:
 
-- `Trace(stages=True)` (`jit`, `make_ir`) records everything;
-- `Trace()` (`vmap`) records what touches its own tracers and hands the rest to its parent;
+- `Recording(stages=True)` (`jit`, `make_ir`) records everything;
+- `Recording()` (`vmap`) records what touches its own tracers and hands the rest to its parent;
 - the traces of `transforms/` (`jvp`, `linearize`) run rules instead of recording.
 
 What a trace meets that is not its own, a concrete array or a tracer of an enclosing trace, becomes
@@ -16,6 +16,7 @@ a captured constant of its Program.
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import isfinite
@@ -95,23 +96,41 @@ def clear_types() -> None:
 # --- recording ------------------------------------------------------------------------------------
 
 
-class Trace:
-    """Records equations. `stages`: record everything, not only what touches its own tracers.
-    `axis_name`: of the vmap that it records for; collectives over it are its own. `references`: of
-    JAX's, made outside, that it may use (interop/references.py); None: it may not."""
+class Trace(ABC):
+    """One level of tracing: it is asked what an operation means while it is the innermost one.
 
-    __slots__ = (
-        "alive", "axis_name", "captures", "equations", "parent", "references", "stages",
-    )  # fmt: skip
+    parent : the trace around it, which does what does not touch its tracers; None: it runs at once
+    stages : does it record everything, not only what touches its tracers?
+    alive  : is the function that it traces still running?
+    """
 
-    def __init__(self, parent: Any = None, stages: bool = False, axis_name: Any = None):
+    __slots__ = ("alive", "parent", "stages")
+
+    def __init__(self, parent: Any = None, stages: bool = False):
         self.parent = parent
         self.stages = stages
+        self.alive = True
+
+    @abstractmethod
+    def bind(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        """The result of an operation: one value, or a list for a primitive with `multiple`."""
+
+
+class Recording(Trace):
+    """Records equations.
+
+    axis_name  : of the vmap that it records for; collectives over it are its own
+    references : of JAX's, made outside, that it may use (interop/references.py); None: it may not
+    """
+
+    __slots__ = ("axis_name", "captures", "equations", "references")
+
+    def __init__(self, parent: Any = None, stages: bool = False, axis_name: Any = None):
+        super().__init__(parent, stages)
         self.axis_name = axis_name
         self.equations: list[Equation] = []
         self.captures: dict[int, tuple[Var, Any]] = {}
         self.references: dict[int, Any] | None = None
-        self.alive = True
 
     def bind(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         inputs = []
@@ -325,7 +344,7 @@ def stage(
 def _stage(
     function: Callable[..., Sequence[Any]], types: Sequence[ArrayType], name: str
 ) -> Program:
-    trace = Trace(state.trace, stages=True)
+    trace = Recording(state.trace, stages=True)
     inputs = [trace.new_input(t) for t in types]
     with tracing(trace):
         outs = function(*inputs)

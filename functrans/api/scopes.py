@@ -15,7 +15,7 @@ from functrans.api.checks import check_callable
 from functrans.api.flat import function_name
 from functrans.ir.source import describe, scopes, user_source
 from functrans.ir.tracebacks import boundary
-from functrans.trace import bind_in, state
+from functrans.trace import Trace, bind_in, state
 from functrans.tracer import Tracer
 
 
@@ -88,15 +88,10 @@ def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[
     return call
 
 
-class _AtOnce:
+class _AtOnce(Trace):
     """A trace in which what touches no traced value is computed, not recorded."""
 
-    __slots__ = ("alive", "parent", "stages")
-
-    def __init__(self, parent: Any):
-        self.parent = parent
-        self.alive = True
-        self.stages = False
+    __slots__ = ()
 
     def bind(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         traced = any([isinstance(x, Tracer) for x in args])

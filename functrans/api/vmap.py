@@ -15,7 +15,7 @@ from functrans.api.flat import FlatFunction, as_arrays
 from functrans.api.mapped_axes import MappedAxes, argument_names
 from functrans.ir.tracebacks import boundary
 from functrans.primitives.reduction import reduce_sum
-from functrans.trace import Trace, materialize, naming, state, tracing, typeof
+from functrans.trace import Recording, materialize, naming, state, tracing, typeof
 from functrans.transforms.batch import Batching
 
 
@@ -129,7 +129,7 @@ def map_examples(
     Returns:
       The batching, the results, and the mapped axis of each (None: the same for all examples).
     """
-    trace = Trace(state.trace, axis_name=axis_name)
+    trace = Recording(state.trace, axis_name=axis_name)
     inputs = [
         trace.new_input(_without(typeof(x), d)) if d is not None else None
         for x, d in zip(leaves, dims, strict=True)

@@ -21,7 +21,7 @@ from functrans.numpy.creation import array
 from functrans.numpy.joining import unstack
 from functrans.numpy.promotion import array_of, axis_index, broadcast_shape, cast, expand, invalid
 from functrans.numpy.shaping import expand_dims, moveaxis
-from functrans.trace import Trace, literal, materialize, state, tracing, typeof
+from functrans.trace import Recording, literal, materialize, state, tracing, typeof
 from functrans.transforms.batch import Batching
 
 __all__ = ["apply_along_axis", "apply_over_axes", "piecewise", "vectorize"]
@@ -32,7 +32,7 @@ def mapped(
 ) -> Any:
     """Do to every example along axes `dims` of the arguments (None: all have it) what `function`
     does to one; the results, one or a tuple, hold the examples along axis 0."""
-    trace = Trace(state.trace)
+    trace = Recording(state.trace)
     moving = [x for x, d in zip(args, dims, strict=True) if d is not None]
     axes = [d for d in dims if d is not None]
     inputs = []

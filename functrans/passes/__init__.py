@@ -4,38 +4,17 @@ Each pass is a function `Program -> Program` that can be called alone; `optimize
 order, as `ft.jit` does before XLA sees a program; `explain` tells what each of them did.
 """
 
-from typing import TYPE_CHECKING
-
-from functrans.loading import lazily as _lazily
-
-if TYPE_CHECKING:
-    from functrans.passes.calls import inline as inline
-    from functrans.passes.calls import inline_calls as inline_calls
-    from functrans.passes.calls import resolve as resolve
-    from functrans.passes.common_subexpressions import (
-        common_subexpressions as common_subexpressions,
-    )
-    from functrans.passes.contract import contract as contract
-    from functrans.passes.dead_code import dead_code as dead_code
-    from functrans.passes.explain import explain as explain
-    from functrans.passes.fold import fold as fold
-    from functrans.passes.loops import loops as loops
-    from functrans.passes.pipeline import chosen as chosen
-    from functrans.passes.pipeline import optimize as optimize
-    from functrans.passes.simplify import simplify as simplify
-    from functrans.passes.weighted_sums import weighted_sums as weighted_sums
-    from functrans.passes.written_sums import written_sums as written_sums
-else:
-    __getattr__, __dir__, __all__ = _lazily(__name__, {
-        "functrans.passes.calls": "inline inline_calls resolve",
-        "functrans.passes.common_subexpressions": "common_subexpressions",
-        "functrans.passes.contract": "contract",
-        "functrans.passes.dead_code": "dead_code",
-        "functrans.passes.explain": "explain",
-        "functrans.passes.fold": "fold",
-        "functrans.passes.loops": "loops",
-        "functrans.passes.pipeline": "chosen optimize",
-        "functrans.passes.simplify": "simplify",
-        "functrans.passes.weighted_sums": "weighted_sums",
-        "functrans.passes.written_sums": "written_sums",
-    })  # fmt: skip
+from functrans.passes.calls import inline as inline
+from functrans.passes.calls import inline_calls as inline_calls
+from functrans.passes.calls import resolve as resolve
+from functrans.passes.common_subexpressions import common_subexpressions as common_subexpressions
+from functrans.passes.contract import contract as contract
+from functrans.passes.dead_code import dead_code as dead_code
+from functrans.passes.explain import explain as explain
+from functrans.passes.fold import fold as fold
+from functrans.passes.loops import loops as loops
+from functrans.passes.pipeline import chosen as chosen
+from functrans.passes.pipeline import optimize as optimize
+from functrans.passes.simplify import simplify as simplify
+from functrans.passes.weighted_sums import weighted_sums as weighted_sums
+from functrans.passes.written_sums import written_sums as written_sums

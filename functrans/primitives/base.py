@@ -53,14 +53,24 @@ class Cost(NamedTuple):
     bytes: int
 
 
+_OWED: list[Any] = []  # what stands for a mandatory rule in a base class
+
+
+def owed(rule: Any) -> Any:
+    """Mark a method of a base class as one that each operation must define."""
+    _OWED.append(rule)
+    return rule
+
+
 class Primitive:
     """Base of all operations. See the module's text for the rules and their conventions."""
 
     name: str = ""
     multiple = False  # more than one result: lists instead of values
-    holds_programs = False  # parameters hold Programs: rules get the transformation as `t`
-    runs_now = False  # outside of programs `run_now` gives its results, not a compiled operation
+    mandatory: tuple[str, ...] = ("type", "reference", "lower")
+    holds_programs = False  # a HigherOrderPrimitive
     holds_functions = False  # `program` is a Python function until a trace records the equation
+    runs_now = False  # outside of programs `run_now` gives its results, not a compiled operation
     in_kernel = False  # may be a part of a loop that is one kernel (passes/kernels.py)
     counted = True  # is its cost known?
     at_own_dtype = False  # in float64 its results would be other ones: it draws bits of its dtype
@@ -71,8 +81,8 @@ class Primitive:
 
     def __init__(self, name: str | None = None):
         self.name = name or self.name
-        for rule in ("type", "interpret" if self.holds_programs else "reference", "lower"):
-            if getattr(type(self), rule) is getattr(Primitive, rule):
+        for rule in self.mandatory:
+            if getattr(type(self), rule) in _OWED:
                 raise TypeError(f"primitive {self.name} lacks its mandatory rule `{rule}`")
         if self.name in PRIMITIVES:
             raise ValueError(f"two primitives are named {self.name!r}")
@@ -92,12 +102,15 @@ class Primitive:
 
     # --- the rules --------------------------------------------------------------------------------
 
+    @owed
     def type(self, *types: ArrayType, **params: Any) -> Any:
         raise self.missing("type")
 
+    @owed
     def reference(self, *arrays: Any, **params: Any) -> Any:
         raise self.missing("reference")
 
+    @owed
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
         raise self.missing("lower")
 
@@ -137,7 +150,7 @@ class Primitive:
         Given where it reads better than the reference specialised, which is what the rest get."""
         return w.reference(self, xs, params)
 
-    # --- higher-order operations override these, which are given the running transformation -------
+    # --- what operations that hold programs override (higher_order.py) ----------------------------
 
     def differentiate(
         self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
@@ -151,20 +164,6 @@ class Primitive:
     ) -> Sequence[Any]:
         """`transpose`, given the running transposition."""
         return self.transpose(ct, *args, **params)
-
-    def interpret(self, run: Any, values: Sequence[Any], params: dict[str, Any]) -> Sequence[Any]:
-        """`reference` of an operation that holds programs; `run(program, values)` runs one, and
-        `run(program, values, i)` one that is the step i of a loop."""
-        raise self.missing("interpret")
-
-    def run_now(self, values: Sequence[Any], params: dict[str, Any]) -> Any:
-        """The results on concrete arrays, where `runs_now` is set."""
-        raise self.missing("run_now")
-
-    def record(self, trace: Any, own: bool, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        """Bind with a Program for the function, where `holds_functions` is set. `own`: among the
-        operands is a tracer of the recording trace."""
-        raise self.missing("record")
 
     def has_effects(self, params: dict[str, Any]) -> bool:
         """Must it run even if nobody uses its results?"""
@@ -189,7 +188,7 @@ class Primitive:
     def named_axes(self, params: dict[str, Any]) -> Container[Any]:
         """The names of mapped axes that it speaks of: a vmap with one of these must see it, even
         where no operand is batched."""
-        return axes_inside(tuple(params.values())) if self.holds_programs else ()
+        return ()
 
     def reached(self, params: dict[str, Any], moving: Sequence[bool]) -> Sequence[bool]:
         """Which results depend on the `moving` operands, of an operation with several. Where it is

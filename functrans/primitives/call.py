@@ -22,19 +22,20 @@ from functrans import pytrees as tree
 from functrans.flags import decisive
 from functrans.ir.program import Equation, Program, hoist_constants
 from functrans.ir.types import same_types
-from functrans.primitives.base import Cost, LinearInput, Primitive
+from functrans.primitives.base import Cost, LinearInput
+from functrans.primitives.higher_order import HigherOrderPrimitive
 from functrans.primitives.parts import reached_outputs, reading, restricted, smaller
 from functrans.primitives.replay import OPTIONS, Replay, signature
 from functrans.primitives.residuals import fewer, take
-from functrans.trace import ARRAYS, Trace, Tracer, stage, staging_trace, state, typeof
+from functrans.trace import ARRAYS, Recording, Tracer, stage, staging_trace, state, typeof
 from functrans.tracer import CONCRETE
 
 
-class Jit(Primitive):
+class Jit(HigherOrderPrimitive):
     """Run `program` on the operands."""
 
     in_kernel = True
-    name, multiple, holds_programs = "jit", True, True
+    name = "jit"
 
     def type(self, *types: Any, program: Program) -> Any:
         wanted = program.in_types
@@ -183,7 +184,7 @@ def composite(function: Callable[..., Any], numbers: tuple[type, ...] = ()) -> C
 
     def record(*args: Any, **kwargs: Any) -> Any:
         trace = state.trace
-        if trace.__class__ is Trace and trace.stages and not state.no_jit:
+        if trace.__class__ is Recording and trace.stages and not state.no_jit:
             return write(trace, args, kwargs)
         if state.no_jit or staging_trace() is not None:
             return function(*args, **kwargs)
@@ -219,7 +220,7 @@ def composite(function: Callable[..., Any], numbers: tuple[type, ...] = ()) -> C
         outs = jit(*captured, *arrays, program=program)
         return outs[0] if out_tree is None else tree.unflatten(out_tree, outs)
 
-    def write(trace: Trace, args: Any, kwargs: dict[str, Any]) -> Any:
+    def write(trace: Recording, args: Any, kwargs: dict[str, Any]) -> Any:
         known = signature(trace, (*args, *kwargs.values()) if kwargs else args)
         if known is None:
             return function(*args, **kwargs)

@@ -26,7 +26,7 @@ from functrans import pytrees as tree
 from functrans.ir.program import Program
 from functrans.ir.source import describe, location, user_source
 from functrans.ir.types import ArrayType, is_key_dtype
-from functrans.primitives.base import Primitive
+from functrans.primitives.higher_order import HigherOrderPrimitive
 from functrans.primitives.shape import broadcast_to_axis
 from functrans.trace import state
 
@@ -67,12 +67,12 @@ class FlatCall:
         return f"<{self.name}>"
 
 
-class Callback(Primitive):
+class Callback(HigherOrderPrimitive):
     """Call a Python function. Its parameters are as those of the user's function, and `maps`."""
 
     # The program that it holds is Python's: the rules are given the transformation, nothing is
     # kept per signature, and it is never linearised as an operation with a rule.
-    multiple = holds_programs = runs_now = True
+    runs_now = True
     counted = False
     user_name = ""  # what messages call it
 

@@ -20,6 +20,7 @@ from functrans.primitives.base import Cost, LinearInput, Primitive, is_zero
 from functrans.primitives.call import jit
 from functrans.primitives.constants import zeros
 from functrans.primitives.elementwise import eq
+from functrans.primitives.higher_order import HigherOrderPrimitive
 from functrans.primitives.parts import reached_outputs, reading, restricted, smaller
 from functrans.primitives.residuals import fewer, take
 from functrans.primitives.selection import clamp, select_n
@@ -29,11 +30,11 @@ from functrans.trace import concrete_value, evaluate, literal, stage, staging_tr
 INDEX = ArrayType((), np.dtype(np.int32))
 
 
-class Cond(Primitive):
+class Cond(HigherOrderPrimitive):
     """Run the branch that the index names."""
 
     in_kernel = True
-    name, multiple, holds_programs = "cond", True, True
+    name = "cond"
 
     def type(self, index: Any, *types: Any, branches: tuple[Program, ...]) -> Any:
         if index.shape or index.dtype != INDEX.dtype:

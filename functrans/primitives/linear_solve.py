@@ -21,15 +21,16 @@ from functrans.ir.source import describe, user_source
 from functrans.primitives.base import Cost, LinearInput, Primitive, sum_of
 from functrans.primitives.call import jit
 from functrans.primitives.elementwise import neg
+from functrans.primitives.higher_order import HigherOrderPrimitive
 from functrans.primitives.rules import standing
 from functrans.trace import evaluate, literal, materialize, state
 
 
-class Solver(Primitive):
+class Solver(HigherOrderPrimitive):
     """What is found by a program `solve`, and differentiated implicitly."""
 
     in_kernel = True
-    multiple, holds_programs, runs_now = True, True, True
+    runs_now = True
 
     def type(self, *types: Any, solve: Program, consts: int, **programs: Any) -> Any:
         return solver_types(self, types, solve)

@@ -27,8 +27,9 @@ import numpy as np
 from functrans.ir.program import Equation, Literal, Origin
 from functrans.ir.source import user_source
 from functrans.ir.types import ArrayType, is_key_dtype, same_types
-from functrans.primitives.base import LinearInput, Primitive
+from functrans.primitives.base import LinearInput
 from functrans.primitives.callback import Calls, on_host
+from functrans.primitives.higher_order import HigherOrderPrimitive
 from functrans.trace import bind_in, literal, state
 
 _NUMBERS = itertools.count(1)
@@ -36,12 +37,12 @@ _BODIES: WeakValueDictionary[int, Any] = WeakValueDictionary()
 _WRITTEN: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
 
-class JaxCall(Primitive):
+class JaxCall(HigherOrderPrimitive):
     """One equation of JAX's, by JAX's own rules."""
 
     # What it holds is JAX's: the rules are given the transformation, nothing is kept per signature.
     name = "jax_call"
-    multiple = holds_programs = runs_now = True
+    runs_now = True
     counted = False
 
     def type(self, *types: ArrayType, body: Any) -> Any:

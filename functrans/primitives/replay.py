@@ -16,13 +16,13 @@ from functrans import pytrees as tree
 from functrans.flags import decisive
 from functrans.ir.program import Equation, Literal, Var, prune
 from functrans.ir.source import user_source
-from functrans.trace import AnyTracer, Trace, Tracer, state
+from functrans.trace import AnyTracer, Recording, Tracer, state
 
 _SMALL = 1024  # elements of a constant
 OPTIONS = {bool, int, str, type(None), type(tree.structure(0))}
 
 
-def signature(trace: Trace, values: Sequence[Any]) -> tuple[list[Any], list[Tracer]] | None:
+def signature(trace: Recording, values: Sequence[Any]) -> tuple[list[Any], list[Tracer]] | None:
     """What decides on the equations of a call, and its operands; None where that is not types and
     options alone: of a literal, of a concrete array or a value of another trace the function may
     know more."""
@@ -61,7 +61,7 @@ class Replay:
         self.out_tree = out_tree
 
     @staticmethod
-    def of(trace: Trace, start: int, operands: Sequence[Tracer], out: Any) -> Replay | None:
+    def of(trace: Recording, start: int, operands: Sequence[Tracer], out: Any) -> Replay | None:
         """What `trace` recorded from its equation number `start` on, of a call of distinct
         operands with this result; None if it reads other traces, large constants, which are not to
         be kept, or holds programs, whose equations know lines."""
@@ -91,7 +91,7 @@ class Replay:
         outs = [places.get(v) if v.__class__ is Var else v for v in refs]
         return None if None in outs else Replay(constants, steps, outs, out_tree)
 
-    def run(self, trace: Trace, operands: Sequence[Tracer]) -> Any:
+    def run(self, trace: Recording, operands: Sequence[Tracer]) -> Any:
         """Record the equations, and return the result."""
         source, origin = state.derived or (user_source(), None)
         values: list[Any] = [x.ref for x in operands]

@@ -24,7 +24,7 @@ from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType
 from functrans.primitives.reduction import reduce_sum
 from functrans.primitives.scan import linear_inputs
-from functrans.trace import AnyTracer, Tracer, bind_in, literal, naming, stage, state, typeof
+from functrans.trace import AnyTracer, Trace, Tracer, bind_in, literal, naming, stage, state, typeof
 
 Flat = Sequence[Any]
 Active = tuple[bool, ...]
@@ -60,22 +60,20 @@ def _derived_from(origin: Origin | None, first: Origin) -> Origin:
     return Origin(origin.how, Equation(e.primitive, e.inputs, e.outputs, e.params, e.source, begun))
 
 
-class RuleTrace:
+class RuleTrace(Trace):
     """The trace under which a jvp rule runs in `linearize`. Its own values are the tangents; what
     is done to them must be linear, and is recorded on the LinearTrace. The rest goes to the parent.
     """
 
-    __slots__ = ("alive", "inner", "linear", "name", "parent", "stages")
+    __slots__ = ("inner", "linear", "name")
 
     def __init__(self, t: Any, name: str):
-        self.parent = t.parent
+        super().__init__(t.parent)
         self.linear = t.linear
         # Operations that hold programs are linearised at a tangent of zero: it tells apart what
         # depends on the tangents and what does not.
         self.inner = t.__class__(t.parent, t.linear)
         self.name = name
-        self.alive = True
-        self.stages = False
 
     def own(self, x: Any) -> bool:
         return x.__class__ is Tracer and x.owner is self

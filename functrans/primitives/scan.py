@@ -18,8 +18,9 @@ import numpy as np
 
 from functrans.ir.program import Equation, Program, Var, prune
 from functrans.ir.types import ArrayType, is_key_dtype
-from functrans.primitives.base import Cost, LinearInput, Primitive, is_zero, sum_of
+from functrans.primitives.base import Cost, LinearInput, is_zero, sum_of
 from functrans.primitives.call import jit
+from functrans.primitives.higher_order import HigherOrderPrimitive
 from functrans.primitives.parts import (
     apart,
     depending,
@@ -33,11 +34,11 @@ from functrans.primitives.residuals import fewest, take
 from functrans.trace import evaluate, literal, stage, typeof
 
 
-class Scan(Primitive):
+class Scan(HigherOrderPrimitive):
     """Run `program` for each slice, in order or from the last."""
 
     in_kernel = True
-    name, multiple, holds_programs = "scan", True, True
+    name = "scan"
 
     def type(
         self, *types: Any, program: Program, length: int, consts: int, carry: int,

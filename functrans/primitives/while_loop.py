@@ -17,10 +17,11 @@ import numpy as np
 
 from functrans.ir.program import Equation, Program, Var, prune
 from functrans.ir.types import is_inexact, same_types
-from functrans.primitives.base import Cost, LinearInput, Primitive
+from functrans.primitives.base import Cost, LinearInput
 from functrans.primitives.call import jit
 from functrans.primitives.cond import only_where
 from functrans.primitives.elementwise import add, lt
+from functrans.primitives.higher_order import HigherOrderPrimitive
 from functrans.primitives.parts import (
     apart,
     reached_outputs,
@@ -38,11 +39,11 @@ from functrans.primitives.shape import broadcast_in_dim
 from functrans.trace import bind_in, evaluate, literal, stage, typeof
 
 
-class While(Primitive):
+class While(HigherOrderPrimitive):
     """Run `body` while `cond` holds."""
 
     in_kernel = True
-    name, multiple, holds_programs = "while", True, True
+    name = "while"
 
     def type(
         self, *types: Any, cond: Program, body: Program, cond_consts: int, body_consts: int
@@ -365,7 +366,7 @@ def _push(t: Any, body: Program, active: tuple[bool, ...], m: int) -> Program:
     return body.cache[key]
 
 
-class TangentLoop(Primitive):
+class TangentLoop(HigherOrderPrimitive):
     """The tangents of a carry that `body` was applied to a number of times.
 
     tangent_loop[body, push, consts=m, moving=k] count *consts(m) *carry *tangents -> *tangents
@@ -375,7 +376,7 @@ class TangentLoop(Primitive):
     """
 
     in_kernel = True
-    name, multiple, holds_programs = "tangent_loop", True, True
+    name = "tangent_loop"
 
     def type(self, *types: Any, body: Program, push: Program, consts: int, moving: int) -> Any:
         if not same_types(types, [COUNT, *push.in_types]):

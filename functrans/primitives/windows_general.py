@@ -24,6 +24,7 @@ from functrans.primitives.base import Primitive
 from functrans.primitives.bitwise import or_
 from functrans.primitives.call import jit
 from functrans.primitives.elementwise import Elementwise
+from functrans.primitives.higher_order import HigherOrderPrimitive
 from functrans.primitives.selection import select_n
 from functrans.primitives.shape import (
     Structural,
@@ -47,12 +48,12 @@ from functrans.primitives.windows import (
 from functrans.trace import bind, literal, stage, typeof
 
 
-class ReduceWindow(Windowed):
+class ReduceWindow(HigherOrderPrimitive, Windowed):
     """Fold n arrays by `computation`, a program of 2n scalars (of the fold so far, of an element)
     to n, from n scalars. It has no constants and must be associative."""
 
     in_kernel = True
-    name, multiple, holds_programs = "reduce_window", True, True
+    name = "reduce_window"
 
     def type(self, *types: ArrayType, computation: Program, **w: Any) -> Sequence[ArrayType]:
         n = len(types) // 2

@@ -29,6 +29,7 @@ from functrans.primitives.constants import closed
 from functrans.primitives.conversion import convert_element_type
 from functrans.primitives.elementwise import div, mul
 from functrans.trace import (
+    Trace,
     Tracer,
     bind,
     bind_in,
@@ -75,16 +76,14 @@ class Jet(Tracer):
 register_type(Jet, lambda x: x.type)
 
 
-class JetTrace:
+class JetTrace(Trace):
     """The trace of jet."""
 
-    __slots__ = ("alive", "at_once", "order", "parent", "stages")
+    __slots__ = ("at_once", "order")
 
     def __init__(self, parent: Any, order: int):
-        self.parent = parent
+        super().__init__(parent)
         self.order = order
-        self.alive = True
-        self.stages = False
         self.at_once = staging_trace() is None  # the coefficients of an operation are one call
 
     def bind(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:

@@ -20,6 +20,7 @@ from functrans.ir.source import user_source
 from functrans.primitives.constants import closed
 from functrans.primitives.residuals import placed
 from functrans.trace import (
+    Trace,
     Tracer,
     bind_in,
     concrete_value,
@@ -53,17 +54,15 @@ class Dual(Tracer):
 register_type(Dual, lambda x: x.type)
 
 
-class LinearTrace:
+class LinearTrace(Trace):
     """Records the operations on tangents. Residuals stand as they are in its equations' inputs;
     operations that touch no tangent go to the parent."""
 
-    __slots__ = ("alive", "equations", "parent", "stages")
+    __slots__ = ("equations",)
 
     def __init__(self, parent: Any):
-        self.parent = parent
+        super().__init__(parent)
         self.equations: list[Equation] = []
-        self.alive = True
-        self.stages = False
 
     def bind(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         inputs, types = [], []
@@ -91,20 +90,18 @@ class LinearTrace:
         return Tracer(self, type, Var(type))
 
 
-class Differentiation:
+class Differentiation(Trace):
     """The trace of jvp, and of linearize when a LinearTrace is given."""
 
-    __slots__ = ("alive", "at_once", "linear", "parent", "rules_in", "stages")
+    __slots__ = ("at_once", "linear", "rules_in")
 
     def __init__(self, parent: Any, linear: LinearTrace | None = None):
-        self.parent = parent
+        super().__init__(parent)
         self.linear = linear
         self.at_once = (
             parent is None and linear is not None
         )  # operations are linearised as they run
         self.rules_in = parent if linear is None else linear  # the trace in which rules run
-        self.alive = True
-        self.stages = False
 
     def bind(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         if self.at_once and (not primitive.holds_programs or primitive.name == "jit"):
