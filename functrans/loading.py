@@ -191,7 +191,7 @@ class _Modules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             return None
         ours = sys.modules[package].__name__.startswith(_OURS)
         theirs = _JAXS + name.removeprefix(_OURS)
-        if ours != self.last or importlib.util.find_spec(theirs) is None:
+        if ours != self.last or not _is_there(theirs):
             return None
         return importlib.machinery.ModuleSpec(name, self, origin=theirs)
 
@@ -201,6 +201,13 @@ class _Modules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             return
         theirs = _JAXS + module.__name__.removeprefix(_OURS)
         sys.modules[module.__name__] = importlib.import_module(theirs)
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # its package is not
+        return False
 
 
 sys.meta_path.insert(0, _Modules(last=False))
