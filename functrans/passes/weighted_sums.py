@@ -10,6 +10,8 @@ the product of the user's. Products are those of the full dtype on every platfor
 A sum of an outer product, both of whose factors were repeated, is a contraction as well:
 
     sum over l of x[l, i] * y[l, j]   ->   dot_general["li,lj->ij"] x y
+
+Sums of what is scaled by the same weights elsewhere are taken of that (scaled_sums.py).
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from typing import Any
 from functrans.ir.program import Equation, Literal, Program
 from functrans.ir.types import dtype_class
 from functrans.passes.rewrite import Rewriter, everywhere, program_pass
+from functrans.passes.scaled_sums import scaled_sums
 from functrans.primitives.contraction import HIGHEST, dot_general
 from functrans.primitives.convolution import conv_general_dilated
 from functrans.primitives.elementwise import mul
@@ -53,9 +56,9 @@ def weighted_sums(program: Program) -> Program:
 
 
 def _rewritten(program: Program) -> Program:
-    if not _may_hold(program):
-        return program
-    return Rewriter(program, {reduce_sum: _sum}, "weighted_sums").run()
+    if _may_hold(program):
+        program = Rewriter(program, {reduce_sum: _sum}, "weighted_sums").run()
+    return scaled_sums(program)
 
 
 def _may_hold(program: Program) -> bool:

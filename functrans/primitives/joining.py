@@ -11,7 +11,6 @@ from jax.extend.mlir.dialects import stablehlo as hlo
 
 from functrans.ir.types import ArrayType, dtype_class, is_key_dtype
 from functrans.primitives.base import PRIMITIVES, LinearInput, Primitive, sum_of, type_of
-from functrans.primitives.reduction import reduce_sum
 from functrans.primitives.shape import (
     Structural,
     broadcast_in_dim,
@@ -81,8 +80,8 @@ class Pad(Primitive):
         ct_value = None
         if isinstance(value, LinearInput):  # what does not come from x comes from the value
             axes = tuple(range(t.ndim))
-            inside = reduce_sum(ct_x, axes=axes)
-            ct_value = sum_of(reduce_sum(ct, axes=axes), PRIMITIVES["neg"](inside))
+            total = PRIMITIVES["reduce_sum"]
+            ct_value = sum_of(total(ct, axes=axes), PRIMITIVES["neg"](total(ct_x, axes=axes)))
         return ct_x if isinstance(x, LinearInput) else None, ct_value
 
     def batch(self, t: Any, args: Any, dims: Any, *, config: Any) -> Any:

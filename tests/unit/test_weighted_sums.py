@@ -91,3 +91,43 @@ def test_jit_does_it_behind_contract_and_not_where_roundings_must_stay():
     assert "HIGHEST" not in str(exact)
     expected = jax.jit(lambda *a: clipped(*a, np_=jnp, grad=jax.grad, vmap=jax.vmap))(w, x, y)
     np.testing.assert_allclose(ft.jit(clipped)(w, x, y), expected, rtol=2e-5, atol=1e-6)
+
+
+SCALED = """program (c: f32[3], x: f32[3,1,4], g: f32[3,5]) {
+  a: f32[3,4] = reshape[shape=(3, 4)] x
+  b: f32[3,4] = reduce_sum[axes=(1,)] x
+  s: f32[3,4] = dot_general["i,ij->ij"] c a
+  w: f32[4,5] = dot_general["ij,ik->jk"] s g
+  e: f32[4] = dot_general["i,ij->j"] c b
+  return w, e
+}"""
+OTHER_WEIGHTS = SCALED.replace("(c: f32[3],", "(c: f32[3], d: f32[3],").replace(
+    '"i,ij->j"] c', '"i,ij->j"] d'
+)
+OTHER_ROWS = SCALED.replace("x: f32", "y: f32[3,2,4], x: f32").replace(
+    "axes=(1,)] x", "axes=(1,)] y"
+)
+
+
+@pytest.mark.parametrize("sum_first", [False, True])
+def test_a_weighted_sum_of_rows_that_are_scaled_anyway(sum_first):
+    program = parse(SCALED)
+    if sum_first:
+        *first, s, w, e = program.equations
+        program = program.replace(equations=[*first, e, s, w])
+    made = ft.passes.weighted_sums(program)
+    check(made)
+    at = {eqn.outputs[0]: eqn for eqn in made.equations}
+    scaled, summed = at[made.outputs[0]].inputs[0], at[made.outputs[1]]
+    assert summed.inputs[1] is scaled
+    assert summed.inputs[0].value == 1
+    rng = np.random.default_rng(0)
+    args = [rng.normal(size=t.shape).astype("f4") for t in program.in_types]
+    for got, want in zip(ft.interpret(made, *args), ft.interpret(program, *args), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5)
+
+
+@pytest.mark.parametrize("text", [OTHER_WEIGHTS, OTHER_ROWS])
+def test_weighted_sums_of_other_rows_stay(text):
+    program = parse(text)
+    assert ft.passes.weighted_sums(program) is program
