@@ -21,7 +21,7 @@ TREES = {path: ast.parse(text) for path, text in TEXTS.items()}
 
 # A file may import from its own layer and from those before it.
 LAYERS = [
-    {"errors", "flags", "loading", "pytrees", "jax_trace"},
+    {"caching", "errors", "flags", "loading", "pytrees", "jax_trace"},
     {"image", "ops", "random"},  # which hand on JAX's names
     {"ir"},
     {"tracer", "tree_checks"},
