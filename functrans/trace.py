@@ -26,6 +26,7 @@ import jax
 import numpy as np
 
 from functrans import jax_trace, runtime
+from functrans.caching import cached
 from functrans.flags import deciding, decisive
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, prune
 from functrans.ir.source import Source, user_source
@@ -72,25 +73,17 @@ state = _State()
 
 # --- what the operations of a program may be asked, computed once per signature -------------------
 
-_OUT_TYPES: dict[tuple, tuple[ArrayType, ...]] = {}
-
 
 def out_types(primitive: Any, types: tuple, params: dict[str, Any]) -> tuple[ArrayType, ...]:
     """The types of the results; raises the operation's own error where operands do not fit."""
     if primitive.holds_programs:
         return primitive.result_types(types, params)
-    key = (primitive, types, *params.items()) if params else (primitive, types)
-    found = _OUT_TYPES.get(key)
-    if found is None:
-        if len(_OUT_TYPES) > 200_000:
-            _OUT_TYPES.clear()
-        found = _OUT_TYPES[key] = primitive.result_types(types, params)
-    return found
+    return _out_types(primitive, types, *params.items()) if params else _out_types(primitive, types)
 
 
-def clear_types() -> None:
-    """Forget the computed signatures."""
-    _OUT_TYPES.clear()
+@cached("types of results", 16_384)
+def _out_types(primitive: Any, types: tuple, *params: tuple[str, Any]) -> tuple[ArrayType, ...]:
+    return primitive.result_types(types, dict(params))
 
 
 # --- recording ------------------------------------------------------------------------------------
@@ -417,18 +410,18 @@ def literal(value: Any, type: ArrayType) -> Literal:
     return Literal(_python_number(value, type.dtype), type)
 
 
-_NUMBERS: dict[Any, Callable[[Any], Any]] = {}
-
-
 def _python_number(value: Any, dtype: Any) -> Any:
-    to = _NUMBERS.get(dtype)
-    if to is None:
-        kind = np.dtype(dtype)
-        to = _NUMBERS[dtype] = lambda v: np.asarray(v).astype(kind).item()
+    to = _caster(dtype)
     if value.__class__ is float and not isfinite(value):
         with np.errstate(invalid="ignore"):  # integers have no infinities: silent, as XLA's cast is
             return to(value)
     return to(value)
+
+
+@cached("casts of numbers", 256)
+def _caster(dtype: Any) -> Callable[[Any], Any]:
+    kind = np.dtype(dtype)
+    return lambda v: np.asarray(v).astype(kind).item()
 
 
 def staging_trace(innermost: Any = None) -> Any:

@@ -17,6 +17,7 @@ import jax
 import numpy as np
 
 from functrans import errors, jax_trace
+from functrans.caching import Cache, cached
 from functrans.flags import flags
 from functrans.ir.program import Literal, Var
 from functrans.ir.source import describe, location, user_source
@@ -148,17 +149,10 @@ class Tracer(jax.core.Tracer):
         )
 
 
-_AVALS: dict[ArrayType, Any] = {}
-
-
+@cached("types as JAX spells them", 16_384)
 def aval_of(t: ArrayType) -> Any:
     """A type as JAX spells it; made once, for JAX asks for it at each operation."""
-    found = _AVALS.get(t)
-    if found is None:
-        if len(_AVALS) > 20_000:
-            _AVALS.clear()
-        found = _AVALS[t] = jax.core.ShapedArray(t.shape, t.dtype, weak_type=t.weak_type)
-    return found
+    return jax.core.ShapedArray(t.shape, t.dtype, weak_type=t.weak_type)
 
 
 # --- types of values ------------------------------------------------------------------------------
@@ -172,27 +166,22 @@ def _type_of_numpy(x: Any) -> ArrayType:
 
 # Arrays that one compiled operation makes share their abstract value, so its type is looked up by
 # identity; the abstract value is kept with it, so that the identity is not given away again.
-_OF_ABSTRACT: dict[int, tuple[Any, ArrayType]] = {}
+_OF_ABSTRACT = Cache("types of arrays", 4096)
 
 
 def _type_of_array(x: Any) -> ArrayType:
-    if len(_OF_ABSTRACT) > 20_000:
-        _OF_ABSTRACT.clear()
     made = ArrayType(x.shape, x.dtype, x.weak_type)
-    _OF_ABSTRACT[id(x.aval)] = x.aval, made
+    _OF_ABSTRACT.keep(id(x.aval), (x.aval, made))
     return made
 
 
-_SCALAR_TYPES: dict[tuple, ArrayType] = {}
-
-
 def _type_of_scalar(x: Any) -> ArrayType:
-    key = (x.__class__, flags.jax_enable_x64)
-    found = _SCALAR_TYPES.get(key)
-    if found is None:
-        weak = x.__class__ is not bool
-        found = _SCALAR_TYPES[key] = ArrayType((), jax.dtypes.result_type(x), weak)
-    return found
+    return _scalar_type(x.__class__, flags.jax_enable_x64)
+
+
+@cached("types of numbers", 16)
+def _scalar_type(kind: type, x64: bool) -> ArrayType:
+    return ArrayType((), jax.dtypes.result_type(kind), kind is not bool)
 
 
 def _class_of_arrays() -> type:

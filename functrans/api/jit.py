@@ -15,29 +15,27 @@ from typing import Any, NamedTuple
 
 import jax
 
-from functrans import errors
+from functrans import caching, errors
 from functrans import pytrees as tree
 from functrans.api import retraces
 from functrans.api.checks import check_callable
 from functrans.api.compiled import Compiled, Jitted, Shared
 from functrans.api.flat import FlatFunction, function_name
 from functrans.api.statics import Statics, exactly
-from functrans.backends import eager, not_finite, xla
+from functrans.backends import not_finite, xla
 from functrans.backends.options import Other, explain_option, local
+from functrans.caching import Cache, CachePerFunction
 from functrans.flags import decisive, flags
 from functrans.ir.program import Program, hoist_constants
 from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import boundary, hide_frames
-from functrans.lax import staging
 from functrans.lax.arguments import check_fits
 from functrans.passes import kernels, pipeline
 from functrans.passes.dead_code import without_unused_inputs
-from functrans.primitives.call import clear_composites
 from functrans.primitives.call import jit as jit_call
 from functrans.primitives.collective import speaks_of_others_axes
-from functrans.trace import Tracer, at_once, clear_types, leaked, stage, state, typeof
+from functrans.trace import Tracer, at_once, leaked, stage, state, typeof
 from functrans.tracer import check_kept, is_active, is_foreign, not_an_array
-from functrans.transforms import jet, jvp, transpose
 
 
 @boundary
@@ -197,7 +195,7 @@ def how_jitted(fun: Any) -> How | None:
         return None
 
 
-_SHARED: weakref.WeakKeyDictionary[Any, dict[Any, Shared]] = weakref.WeakKeyDictionary()
+_SHARED = CachePerFunction("functions jitted", 32)
 
 
 def _shared(
@@ -205,15 +203,17 @@ def _shared(
 ) -> Shared:
     statics = Statics(fun, argnums, argnames)
     key = (frozenset(statics.numbers), frozenset(statics.names), tuple(run), inline, plain, chooses)
-    found = _SHARED.setdefault(fun, {}) if fun.__class__ is FunctionType else {}
-    if key not in found:
+    known = _SHARED.of(fun) if fun.__class__ is FunctionType else None
+    found = None if known is None else known.get(key)
+    if found is None:
         serial = retraces.new_serial()
         nested = Nested(statics, inline, serial)
         preparation = xla.Preparation(tuple(run), plain)
         entry = functools.partial(_Entry, preparation, serial)
-        found[key] = Shared(statics, entry, nested, chooses)
-        forget_with_caches(nested)
-    return found[key]
+        found = Shared(statics, entry, nested, chooses)
+        if known is not None:
+            found = known.keep(key, found)
+    return found
 
 
 class _Entry:
@@ -329,7 +329,7 @@ class Nested:
         self.serial = serial
         self.statics = statics
         self.inline = inline
-        self.cache: dict[Any, tuple[Program, tuple, Any]] = {}
+        self.cache = Cache("jitted functions as programs", 1024)
 
     def clear(self) -> None:
         self.cache.clear()
@@ -357,7 +357,7 @@ class Nested:
                 return fun(*args, **kwargs)
             found = (*hoist_constants(program), out_tree)
             if not speaks_of_others_axes(program):
-                self.cache[key] = found
+                self.cache.replace(key, found)  # one whose trace ended may stand there
         program, captured, out_tree = found
         outs = jit_call(*captured, *leaves, program=program)
         return tree.unflatten(out_tree, outs)
@@ -373,14 +373,6 @@ def _still_active(captured: Iterable[Any]) -> bool:
     return True
 
 
-_ALL_NESTED: weakref.WeakSet[Any] = weakref.WeakSet()
-
-
-def forget_with_caches(holder: Any) -> None:
-    """Have `holder.clear()` called by `clear_caches`."""
-    _ALL_NESTED.add(holder)
-
-
 def clear_caches() -> None:
     """Forget every compiled program and operation, ours and JAX's.
 
@@ -390,15 +382,7 @@ def clear_caches() -> None:
       >>> import functrans as ft
       >>> ft.clear_caches()
     """
-    for nested in list(_ALL_NESTED):
-        nested.clear()
-    eager.clear()
-    jvp.clear()
-    transpose.clear()
-    jet.clear()
-    clear_types()
-    clear_composites()
-    staging.clear()
+    caching.clear()
     jax.clear_caches()
 
 

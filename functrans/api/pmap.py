@@ -8,7 +8,6 @@ mesh of one axis, and the whole is jitted. So derivatives, collectives and nesti
 from __future__ import annotations
 
 import re
-import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial, wraps
 from types import FunctionType
@@ -27,6 +26,7 @@ from functrans.api.jit import jit
 from functrans.api.mapped_axes import MappedAxes, argument_names
 from functrans.api.statics import Statics, exactly, joined
 from functrans.api.vmap import vmap
+from functrans.caching import Cache, CachePerFunction
 from functrans.ir.tracebacks import boundary
 from functrans.primitives.shape import move_axis, reshape, slice_axis
 from functrans.primitives.sharding import sharding_constraint
@@ -90,7 +90,7 @@ def pmap(
     chosen = None if devices is None else _checked(devices)
     prefix, prefix_tree = tree.flatten(out_axes, is_leaf=lambda d: d is None)
     options = axis_name, *prefix, prefix_tree, donated, frozenset(statics.numbers)
-    made = _MADE.setdefault(fun, {}) if fun.__class__ is FunctionType else {}
+    made = _MADE.of(fun) if fun.__class__ is FunctionType else Cache("functions of pmap", 256)
     serial = retraces.new_serial()
 
     def prepared(args: tuple, kwargs: dict[str, Any]) -> tuple[_Parallel, list[Any]]:
@@ -109,11 +109,13 @@ def pmap(
         dims, n = axes.sizes(as_arrays(leaves, names, typeof), dims, names, axis_size)
         over = _devices(axes, chosen, backend, n)
         key = options, exactly(static), in_tree, tuple(dims), over
-        if key not in made:
-            made[key] = _Parallel(
+        found = made.get(key)
+        if found is None:
+            new = _Parallel(
                 statics, static, in_tree, dims, axis_name, out_axes, donated, over, serial
             )
-        return made[key], leaves
+            found = made.keep(key, new)
+        return found, leaves
 
     @boundary
     @wraps(fun)
@@ -139,7 +141,7 @@ def pmap(
 
 
 # So that `pmap(f)(x)` in a loop compiles once. What is kept knows the function weakly.
-_MADE: weakref.WeakKeyDictionary[Any, dict[Any, _Parallel]] = weakref.WeakKeyDictionary()
+_MADE = CachePerFunction("functions of pmap", 256)
 
 
 class _Parallel:

@@ -22,6 +22,7 @@ import jax
 import numpy as np
 
 from functrans import pytrees as tree
+from functrans.caching import Cache
 from functrans.flags import DECISIVE, decisive
 from functrans.ir.source import Source, describe, is_library, location, user_source
 from functrans.ir.types import ArrayType
@@ -69,7 +70,8 @@ class History:
         return [(made, _reasons(made, records[:i])) for i, made in enumerate(records)]
 
 
-_HISTORIES: dict[Any, History] = {}
+# A log: `clear_caches` is one of the reasons that it tells.
+_HISTORIES = Cache("records of traces", 1024, lasting=True)
 
 
 def new_serial() -> int:
@@ -100,7 +102,7 @@ def history_of(fun: Any) -> History:
     if found is None:
         name = getattr(fun, "__qualname__", None) or (chain[-1].co_qualname if chain else repr(fun))
         defined = location((chain[-1], 0)) if chain else "<unknown>"
-        found = _HISTORIES[key] = History(name, defined)
+        found = _HISTORIES.keep(key, History(name, defined))
     return found
 
 

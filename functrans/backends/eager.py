@@ -16,16 +16,13 @@ from jax import jit as jax_jit  # the program may exchange the name in JAX's mod
 
 from functrans import runtime
 from functrans.backends import not_finite, xla
+from functrans.caching import Cache, cached
 from functrans.ir.program import Equation, Literal, Program, Var, programs_among
 from functrans.ir.source import user_source
 from functrans.ir.types import ArrayType
 from functrans.passes.calls import inline
 from functrans.trace import out_types
 from functrans.tracer import CONCRETE, Tracer, check_kept, is_foreign, leaked, typeof
-
-_COMPILED: dict[tuple, Any] = {}  # functions of `jax.jit`
-_PROGRAMS: dict[tuple, Program] = {}  # of one operation that holds none, for JAX to transform
-_SCALARS: dict[tuple, jax.Array] = {}
 
 
 @runtime.answers(runtime.run_operation)
@@ -42,14 +39,11 @@ def run_one(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
             return run_in_jax(primitive, args, params)
     if splats is not None:
         args = [_scalar(x) if x.__class__ is Literal else x for x in args]
-    key = (primitive, splats, *params.items()) if params else (primitive, splats)
-    run = _COMPILED.get(key)
-    if run is None:
-        if primitive.runs_now:
-            if not xla.is_outermost():
-                return run_in_jax(primitive, _whole(args, splats), params)
-            return primitive.run_now(_whole(args, splats), params)
-        run = _COMPILED[key] = _jitted(primitive, splats, params)
+    if primitive.runs_now:
+        if not xla.is_outermost():
+            return run_in_jax(primitive, _whole(args, splats), params)
+        return primitive.run_now(_whole(args, splats), params)
+    run = compiled(primitive, splats, *params.items()) if params else compiled(primitive, splats)
     try:
         return run(*args)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -64,6 +58,9 @@ def run_one(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         raise
 
 
+_ALONE = Cache("operations inside of JAX", 2048)
+
+
 def run_in_jax(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
     """One operation on values of which some belong to a trace of JAX's, or while JAX traces: an
     equation there, whose program is kept, as is what JAX's transformations make of it."""
@@ -72,19 +69,17 @@ def run_in_jax(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> A
     types = tuple([typeof(x) for x in args])
     numbers = tuple([_number(x) if x.__class__ is Literal else None for x in args])
     held = programs_among(params)
-    cache = held[0].cache if held else _PROGRAMS
     source = user_source()
-    key = ("alone", primitive, types, numbers, source, *params.items())
-    program = cache.get(key)
+    key = (primitive, types, numbers, source, *params.items())
+    program = held[0].known(run_in_jax, *key) if held else _ALONE.get(key)
     if program is None:
-        if len(_PROGRAMS) > 20_000:
-            _PROGRAMS.clear()
         inputs = [Var(t) for t, n in zip(types, numbers, strict=True) if n is None]
         rest = iter(inputs)
         operands = tuple([x if x.__class__ is Literal else next(rest) for x in args])
         outputs = tuple([Var(t) for t in out_types(primitive, types, params)])
         equation = Equation(primitive, operands, outputs, params, source)
-        program = cache[key] = Program(inputs, [equation], outputs, name=primitive.name)
+        program = Program(inputs, [equation], outputs, name=primitive.name)
+        program = held[0].keep(program, run_in_jax, *key) if held else _ALONE.keep(key, program)
     outs = xla.run_program(program, [x for x in args if x.__class__ is not Literal])
     return outs if primitive.multiple else outs[0]
 
@@ -97,18 +92,18 @@ def _number(x: Literal) -> tuple:
 def _scalar(x: Literal) -> jax.Array:
     """The literal's number as a (cached) array: cheaper to pass than a Python number."""
     value = x.value
-    name = value if value != 0 else str(value)  # 0.0 == -0.0, but they are two numbers
-    key = (name, value.__class__, x.type.dtype, x.type.weak_type)
-    if value.__class__ is complex:  # either part of which may be one of these
-        key = (str(value), *key[1:])
-    found = _SCALARS.get(key)
-    if found is None:
-        # it outlives what it is made under: the flag, and someone's `jax.jit` with its own values
-        with jax.enable_x64(True), jax.ensure_compile_time_eval():
-            found = jax.numpy.asarray(np.asarray(value, x.type.dtype))
-        if len(_SCALARS) < 4096:
-            _SCALARS[key] = found
-    return found
+    kind: Any = value.__class__
+    # 0.0 == -0.0, but they are two numbers, and either part of a complex one may be one of these
+    name = value if value != 0 and kind is not complex else str(value)
+    return _number_array(name, kind, x.type.dtype)
+
+
+@cached("numbers as arrays", 4096)
+def _number_array(name: Any, kind: Any, dtype: Any) -> jax.Array:
+    value = kind(name) if kind is not bool else name is True
+    # it outlives what it is made under: the flag, and someone's `jax.jit` with its own values
+    with jax.enable_x64(True), jax.ensure_compile_time_eval():
+        return jax.numpy.asarray(np.asarray(value, dtype))
 
 
 def _whole(values: Sequence[Any], splats: Sequence[ArrayType | None] | None) -> Sequence[Any]:
@@ -121,9 +116,13 @@ def _whole(values: Sequence[Any], splats: Sequence[ArrayType | None] | None) -> 
     ]
 
 
-def _jitted(
-    primitive: Any, splats: Sequence[ArrayType | None] | None, params: dict[str, Any]
+@cached("operations compiled", 2048)
+def compiled(
+    primitive: Any, splats: Sequence[ArrayType | None] | None, *items: tuple[str, Any]
 ) -> Any:
+    """A function of `jax.jit` that does the operation."""
+    params = dict(items)
+
     def call(*values: Any) -> Any:
         types = tuple([typeof(x) for x in values])
         if splats is not None:  # literals were given as scalars and are repeated here
@@ -140,10 +139,3 @@ def _jitted(
 
     call.__name__ = primitive.name
     return jax_jit(call)
-
-
-def clear() -> None:
-    """Forget the compiled operations."""
-    _COMPILED.clear()
-    _PROGRAMS.clear()
-    _SCALARS.clear()

@@ -10,7 +10,6 @@ is asked once for each set whether it takes it. Measured by `python -m benchmark
 from __future__ import annotations
 
 import difflib
-import functools
 import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +19,7 @@ from typing import Any
 import jax
 
 from functrans import errors
+from functrans.caching import cached
 from functrans.ir.program import Program
 from functrans.ir.source import describe, user_source
 from functrans.passes.wanted_options import wanted
@@ -40,7 +40,7 @@ def choice(program: Program) -> str:
     return found.name if found is not None and _is_taken(found.name) else DEFAULT
 
 
-@functools.cache
+@cached("options of the compiler", 64)
 def _is_taken(name: str) -> bool:
     """Does this jaxlib take the options of a set?"""
     try:

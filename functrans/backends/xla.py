@@ -7,7 +7,6 @@ are JAX's own. This file and `interop/` are the only ones that touch JAX's inter
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple
@@ -19,6 +18,7 @@ from jax._src import config as _config
 from jax._src.core import ManualAxisType, auto_insert_reshard, trace_state_clean
 from jax._src.dispatch import prim_requires_devices_during_lowering
 from jax._src.lib import xla_client
+from jax._src.util import weakref_cache_key_types
 from jax.experimental import io_callback
 from jax.extend.core import Primitive as JaxPrimitive
 from jax.interpreters import mlir
@@ -27,6 +27,7 @@ from functrans import runtime
 from functrans.backends import not_finite, one_kernel
 from functrans.backends.lowering import Lowering, abstract
 from functrans.backends.options import SETS, choice
+from functrans.caching import cached
 from functrans.ir.program import Program, hoist_constants
 from functrans.ir.text import with_nested
 from functrans.passes import kernels, pipeline
@@ -40,6 +41,7 @@ _constant_folding = getattr(_config, "eager_constant_folding", nullcontext)
 _program_p, _calling_p = JaxPrimitive("functrans"), JaxPrimitive("functrans_calling")
 _program_p.multiple_results = _calling_p.multiple_results = True
 prim_requires_devices_during_lowering.add(_calling_p)
+weakref_cache_key_types.add(Program)  # JAX's cache of types would keep thousands alive
 PRIMITIVES = (_program_p, _calling_p)
 
 
@@ -128,7 +130,7 @@ def _effectful_eval(
     }
 
 
-@functools.cache
+@cached("effects of callbacks", 256)
 def _effect(kind: Any) -> Any:
     """JAX's object for an effect, of a program that has this one alone."""
     if not isinstance(kind, str):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from importlib import resources
 from typing import Any
 
+from functrans.caching import cached
 
-@functools.cache
+
+@cached("files of pages", 64)
 def asset(package: str, name: str) -> str:
     """A file of a package."""
     return resources.files(package).joinpath(name).read_text(encoding="utf-8")

@@ -22,7 +22,6 @@ operation takes as long as a small one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from math import isfinite, sqrt
 from typing import Any, NamedTuple
 
@@ -30,6 +29,7 @@ import jax
 import numpy as np
 
 from functrans.backends import reference
+from functrans.caching import cached
 from functrans.inspect.observe import by_reference, is_key
 from functrans.ir.program import Equation
 from functrans.ir.text import defaults
@@ -133,7 +133,7 @@ def _is_plain_product(eqn: Equation, ref: Any) -> bool:
     return same and _share(eqn.params["lhs"], eqn.params["rhs"], eqn.params["out"])
 
 
-@cache
+@cached("contractions that share axes", 1024)
 def _share(lhs: tuple, rhs: tuple, out: tuple) -> bool:
     return set(lhs) - set(out) == set(rhs) - set(out)
 
@@ -232,17 +232,17 @@ def rounding(dtype: Any) -> float:
     return _limit(dtype) * float(_limits(dtype).eps)
 
 
-@cache
+@cached("limits of errors", 64)
 def _limit(dtype: Any) -> float:
     return LIMITS.get(np.dtype(dtype).name, 0.0)
 
 
-@cache
+@cached("limits of dtypes", 64)
 def _limits(dtype: Any) -> Any:
     return jax.numpy.finfo(dtype)
 
 
-@cache
+@cached("ends of dtypes", 64)
 def _numbers(dtype: Any) -> tuple[float, float, float]:
     """The smallest normal number, the largest one, and the distance from 1 to the next."""
     limits = _limits(dtype)
@@ -298,7 +298,7 @@ def is_dtype(x: Any) -> bool:
     return isinstance(x, np.dtype) or (isinstance(x, type) and issubclass(x, np.generic))
 
 
-@cache
+@cached("wide dtypes", 64)
 def _wide_dtype(dtype: Any) -> Any:
     kind = dtype_class(np.dtype(dtype))
     return {"float": np.dtype(np.float64), "complex": np.dtype(np.complex128)}.get(kind, dtype)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TextIO
 
 import jax
 
+from functrans import caching
 from functrans.inspect.compare import compare
 from functrans.inspect.page import columns
 from functrans.inspect.samples import Sample, samples
@@ -39,7 +40,7 @@ def doctor(
     devices: Sequence[Any] | None = None,
     chosen: Sequence[Sample] | None = None,
 ) -> bool:
-    """Say what is installed, compare every operation on each device; is all well?
+    """Say what is installed, compare every operation on each device, show the caches; is all well?
 
     Arguments:
       output: text stream; left out: the terminal.
@@ -59,7 +60,14 @@ def doctor(
         stream.write(_table(rows) + "\n")
         verdict = f"{len(bad)} of {len(rows)} operations are not well" if bad else "all well"
         stream.write(f"{len(rows)} operations in {seconds:.0f} s: {verdict}\n")
+    stream.write(f"\n{_caches()}\n")
     return well
+
+
+def _caches() -> str:
+    """What functrans remembers in this process."""
+    cells = [tuple(map(str, row)) for row in caching.report() if row.hits or row.misses]
+    return columns(("cache", "entries", "limit", "hits", "misses", "evictions"), cells)
 
 
 def _versions() -> str:

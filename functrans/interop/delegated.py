@@ -18,7 +18,7 @@ import jax
 from jaxlib.mlir.ir import MLIRError
 
 from functrans import errors, runtime
-from functrans.api.jit import forget_with_caches
+from functrans.caching import Cache
 from functrans.interop.jax_functions import JaxFunction
 from functrans.ir.tracebacks import named_boundary
 from functrans.trace import state
@@ -51,7 +51,6 @@ def delegated(theirs: Any, name: str, module: str) -> Any:
     if not of_jax or not _is_function(theirs):
         return theirs
     found = _Delegated(theirs)
-    forget_with_caches(found)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         return found(args, kwargs)
@@ -93,7 +92,8 @@ class _Delegated(JaxFunction):
         self.in_python = not jitted and bool(_OF_PYTHON.search(str(signature.return_annotation)))
         self.compiled = fun if jitted else jax.jit(fun, static_argnames=options)
         self.ways = (self.compiled, self.knowing, fun)
-        self.first: dict[Any, int] = {}  # for the classes of the arguments: which way is the first
+        # for the classes of the arguments: which way is the first
+        self.first = Cache("ways to call JAX's functions", 256)
 
         def read(args: tuple, kwargs: dict[str, Any]) -> Any:
             args, kwargs = jax.tree.map(_read, (args, kwargs), is_leaf=_is_known)
@@ -126,7 +126,7 @@ class _Delegated(JaxFunction):
             except (OverflowError, MLIRError, *_REFUSED):
                 pass
         classes = (*map(type, args), *kwargs, *map(type, kwargs.values()))
-        first = self.first.get(classes, 0)
+        first = self.first.get(classes) or 0
         for i, way in enumerate(self.ways[first:], first):
             try:
                 out = way(*args, **kwargs)
@@ -139,7 +139,7 @@ class _Delegated(JaxFunction):
                     raise
                 continue
             if i > first:
-                self.first[classes] = i
+                self.first.replace(classes, i)
             return out
 
     def knowing(self, *args: Any, **kwargs: Any) -> Any:

@@ -17,11 +17,10 @@ import numpy as np
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.api.jit import forget_with_caches
 from functrans.api.statics import Statics, exactly
 from functrans.backends import xla
+from functrans.caching import Cache
 from functrans.flat import function_name, needs_value
-from functrans.interop.jaxprs import opaque, walk
 from functrans.interop.jaxprs.equation import Imported, context, traced
 from functrans.ir.program import Program
 from functrans.ir.source import describe, user_source
@@ -29,7 +28,7 @@ from functrans.lax.arguments import as_array
 from functrans.primitives.call import jit as jit_call
 from functrans.trace import ARRAYS, Tracer, bind, materialize, state, tracing, typeof
 
-_KEPT = 1024  # signatures of one function
+_KEPT = 512  # signatures of one function
 
 
 def from_jax(
@@ -74,7 +73,6 @@ def from_jax(
             f"    {describe(user_source())}\nWrite from_jax(f)(x), not from_jax(f(x))."
         )
     imported = JaxFunction(fun, static_argnums, static_argnames)
-    forget_with_caches(imported)
 
     @functools.wraps(fun)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -111,7 +109,7 @@ class JaxFunction:
         self.fun = fun
         self.statics = Statics(fun, argnums, argnames)
         self.name = function_name(fun).rpartition(".")[2]
-        self.cache: dict[Any, Any] = {}
+        self.cache = Cache("functions of JAX", _KEPT)
         self.at_once = True  # does `compiled` take what it is called with?
 
         @functools.wraps(fun)
@@ -130,8 +128,6 @@ class JaxFunction:
     def clear(self) -> None:
         self.cache.clear()
         self.compiled.clear_cache()
-        walk.clear()
-        opaque.clear()
 
     def __call__(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         failed = False
@@ -191,10 +187,7 @@ class JaxFunction:
     def _keep(self, key: Any, value: Any) -> Any:
         if any(isinstance(x, Tracer) for x in getattr(value, "consts", ())):
             return value  # what a function closes over is another one at the next call
-        if len(self.cache) >= _KEPT:
-            del self.cache[next(iter(self.cache))]
-        self.cache[key] = value
-        return value
+        return self.cache.keep(key, value)
 
     def _traced(
         self, static: tuple, in_tree: Any, leaves: list, dynamic: list[bool]

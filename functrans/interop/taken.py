@@ -16,6 +16,7 @@ from collections import Counter
 from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any
 
+from functrans.caching import cached
 from functrans.flat import function_name
 from functrans.ir.source import is_users, line_of, text_of
 from functrans.passes.explain import Report, change, measured, short
@@ -124,7 +125,7 @@ def is_own(code: CodeType) -> bool:
     return _is_own_file(code.co_filename)
 
 
-@functools.cache
+@cached("files of the user's", 4096)
 def _is_own_file(name: str) -> bool:
     return is_users(compile("", name, "exec")) and not name.startswith(
         (*_INSTALLED, "<frozen ", "<string>")

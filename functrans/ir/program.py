@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from functrans import runtime
+from functrans.caching import Derivable
 from functrans.ir.arguments import Arguments
 from functrans.ir.types import ArrayType
 
@@ -134,7 +135,7 @@ def programs_among(params: dict[str, Any]) -> list[Program]:
     return found
 
 
-class Program:
+class Program(Derivable):
     """A straight-line program over arrays, with programs in the parameters of some equations.
 
     Compared by identity (it may be a parameter, and so a key); `ir.equal` compares structure.
@@ -143,8 +144,7 @@ class Program:
     """
 
     __slots__ = (
-        "__weakref__", "arguments", "cache", "constants", "equations", "inputs", "name", "outputs",
-        "values",
+        "arguments", "cache", "constants", "equations", "inputs", "name", "outputs", "values",
     )  # fmt: skip
 
     def __init__(
@@ -163,6 +163,7 @@ class Program:
         self.values = tuple(values)
         self.name = name
         self.cache: dict[Any, Any] = {}
+        self._derived = None
         self.arguments: Arguments | None = None
 
     def __str__(self) -> str:

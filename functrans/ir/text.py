@@ -19,7 +19,6 @@ same process while the object is there.
 
 from __future__ import annotations
 
-import functools
 import inspect
 import json
 import os
@@ -31,6 +30,7 @@ import jax
 import numpy as np
 
 from functrans import runtime
+from functrans.caching import Cache, cached
 from functrans.ir.program import Equation, Literal, Program, Var
 from functrans.ir.source import line_of
 from functrans.ir.types import ArrayType, dtype_class, dtype_name, is_key_dtype
@@ -257,7 +257,7 @@ def _holds_programs(value: Any) -> bool:
     return value.__class__ is Program
 
 
-@functools.cache
+@cached("defaults of parameters", 1024)
 def defaults(primitive: Any) -> dict[str, Any]:
     """The parameters of an operation that have a default, as its `type` declares them."""
     parameters = inspect.signature(primitive.type).parameters.values()
@@ -316,7 +316,7 @@ def show_value(value: Any) -> str:
 # Python objects, and how they were written, as long as they are there.
 _WRITTEN: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 _OBJECTS: WeakValueDictionary[str, Any] = WeakValueDictionary()
-_COUNTS: dict[str, int] = {}
+_COUNTS = Cache("names of objects in texts", 4096, lasting=True)
 
 
 def show_object(value: Any) -> str:
@@ -326,7 +326,7 @@ def show_object(value: Any) -> str:
     name = " ".join(name.replace("<", "").replace(">", "").split())
     try:
         if value not in _WRITTEN:
-            count = _COUNTS[name] = _COUNTS.get(name, 0) + 1
+            count = _COUNTS.replace(name, (_COUNTS.get(name) or 0) + 1)
             text = f"<{name}>" if count == 1 else f"<{name} #{count}>"
             _WRITTEN[value], _OBJECTS[text] = text, value
         return _WRITTEN[value]
@@ -352,7 +352,7 @@ def show_literal(literal: Literal) -> str:
     return f"{_number_of(literal.value, literal.type.dtype)}:{show_type(literal.type)}"
 
 
-@functools.cache
+@cached("texts of types", 4096)
 def show_type(type: ArrayType) -> str:
     """`f32[3]`, `~f32[]`, `key<fry>[2]`."""
     return repr(type)
@@ -361,16 +361,12 @@ def show_type(type: ArrayType) -> str:
 def _number_of(value: Any, dtype: Any) -> str:
     if value == 0 or value != value or value.__class__ is complex:
         return _shortest(value, dtype)  # 0.0 and -0.0 are one key, also as parts; NaN is none
-    key = (value, value.__class__, dtype)
-    text = _NUMBERS.get(key)
-    if text is None:
-        if len(_NUMBERS) > 10_000:
-            _NUMBERS.clear()
-        text = _NUMBERS[key] = _shortest(value, dtype)
-    return text
+    return _text_of(value, value.__class__, dtype)
 
 
-_NUMBERS: dict[tuple, str] = {}
+@cached("texts of numbers", 4096)
+def _text_of(value: Any, kind: type, dtype: Any) -> str:
+    return _shortest(value, dtype)
 
 
 def _shortest(value: Any, dtype: Any) -> str:

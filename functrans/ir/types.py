@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import math
 import operator
+import threading
 from collections.abc import Sequence
 from typing import Any
+from weakref import WeakValueDictionary
 
 import jax
 import numpy as np
 
 from functrans import errors
+from functrans.caching import cached
 from functrans.flags import flags
 from functrans.ir.source import describe, user_source
-
-_INTERNED: dict[tuple, ArrayType] = {}
 
 float0 = jax.dtypes.float0
 
@@ -38,19 +39,7 @@ class ArrayType:
     size: int
 
     def __new__(cls, shape: tuple[int, ...], dtype: Any, weak_type: bool = False) -> ArrayType:
-        key = (shape, dtype, weak_type)
-        found = _INTERNED.get(key)
-        if found is not None:
-            return found
-        shape = tuple(operator.index(d) for d in shape)
-        if not is_key_dtype(dtype):
-            dtype = np.dtype(dtype)
-        new = object.__new__(cls)
-        new.shape, new.dtype, new.weak_type = shape, dtype, bool(weak_type)
-        new.ndim, new.size = len(shape), math.prod(shape)
-        # Also under the caller's own spelling (np.float32, a list of sizes as np.int64, ...).
-        new = _INTERNED.setdefault((shape, dtype, new.weak_type), new)
-        return _INTERNED.setdefault(key, new)
+        return _interned(shape, dtype, weak_type)
 
     def __reduce__(self):
         return ArrayType, (self.shape, self.dtype, self.weak_type)
@@ -79,6 +68,26 @@ class ArrayType:
     def __repr__(self) -> str:
         mark = "~" if self.weak_type else ""
         return f"{mark}{dtype_name(self.dtype)}[{','.join(map(str, self.shape))}]"
+
+
+# Those that something holds: an equal one is the same object, whether the cache keeps it or not.
+_ALIVE: WeakValueDictionary[tuple, ArrayType] = WeakValueDictionary()
+_ADDING = threading.RLock()
+
+
+@cached("types", 16_384)  # by the caller's own spelling (np.float32, sizes as np.int64, ...)
+def _interned(shape: tuple[int, ...], dtype: Any, weak_type: bool) -> ArrayType:
+    shape = tuple([operator.index(d) for d in shape])
+    if not is_key_dtype(dtype):
+        dtype = np.dtype(dtype)
+    key = (shape, dtype, bool(weak_type))
+    with _ADDING:
+        found = _ALIVE.get(key)
+        if found is None:
+            found = _ALIVE[key] = object.__new__(ArrayType)
+            found.shape, found.dtype, found.weak_type = key
+            found.ndim, found.size = len(shape), math.prod(shape)
+    return found
 
 
 _SHORT = {
@@ -124,18 +133,9 @@ def is_key_dtype(dtype: Any) -> bool:
 
 
 # numpy's `kind` does not know ml_dtypes (bfloat16 is 'V'): the class is looked up once per dtype.
-_CLASS: dict[Any, str] = {}
-
-
+@cached("classes of dtypes", 256)
 def dtype_class(dtype: Any) -> str:
     """'bool', 'int', 'uint', 'float', 'complex', 'key' or 'float0'."""
-    found = _CLASS.get(dtype)
-    if found is None:
-        found = _CLASS[dtype] = _classify(dtype)
-    return found
-
-
-def _classify(dtype: Any) -> str:
     if is_key_dtype(dtype):
         return "key"
     if dtype == float0:
@@ -161,9 +161,6 @@ def canonical_dtype(dtype: Any) -> Any:
     return jax.dtypes.canonicalize_dtype(dtype, allow_extended_dtype=True)
 
 
-_PROMOTED: dict[tuple, tuple[Any, bool]] = {}
-
-
 def same_types(types: Sequence[ArrayType], others: Sequence[ArrayType]) -> bool:
     """As many types, equal up to weak flags."""
     return len(types) == len(others) and all(
@@ -173,12 +170,7 @@ def same_types(types: Sequence[ArrayType], others: Sequence[ArrayType]) -> bool:
 
 def promote(types: tuple[ArrayType, ...]) -> tuple[Any, bool]:
     """The dtype and weak flag to which JAX's promotion lattice takes operands of these types."""
-    mode = flags.jax_numpy_dtype_promotion
-    key = (*[(t.dtype, t.weak_type) for t in types], flags.jax_enable_x64, mode)
-    found = _PROMOTED.get(key)
-    if found is None:
-        found = _PROMOTED[key] = _promote(types)
-    return found
+    return _promote(types, flags.jax_enable_x64, flags.jax_numpy_dtype_promotion)
 
 
 # In the lattice a weak type is one of three points, whatever its width: those of Python's numbers.
@@ -186,11 +178,12 @@ def promote(types: tuple[ArrayType, ...]) -> tuple[Any, bool]:
 _WEAK = {"int": 0, "uint": 0, "float": 0.0, "complex": 0j}
 
 
-def _promote(types: tuple[ArrayType, ...]) -> tuple[Any, bool]:
+@cached("promotions", 4096)
+def _promote(types: tuple[ArrayType, ...], x64: bool, mode: str) -> tuple[Any, bool]:
     first = types[0].dtype
     if all([t.dtype == first for t in types]):
         return first, all([t.weak_type for t in types])
-    weak = flags.jax_numpy_dtype_promotion != "strict" and all([t.weak_type for t in types])
+    weak = mode != "strict" and all([t.weak_type for t in types])
     points = [
         _WEAK.get(dtype_class(t.dtype), t.dtype) if t.weak_type and not weak else t.dtype
         for t in types
@@ -199,7 +192,7 @@ def _promote(types: tuple[ArrayType, ...]) -> tuple[Any, bool]:
         dtype, found = jax.dtypes.result_type(*points, return_weak_type_flag=True)
         return dtype, found or weak
     except ValueError as error:
-        if flags.jax_numpy_dtype_promotion != "strict":  # an integer or float of few bits
+        if mode != "strict":  # an integer or float of few bits
             raise errors.ImplicitPromotion(
                 f"operands of types {', '.join(map(str, types))} have no common dtype: integers of "
                 "up to 4 bits and floats of up to 8 meet only their own kind, at\n"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import jax
@@ -13,6 +12,7 @@ from jax.lax import DotAlgorithmPreset as DotAlgorithmPreset
 from jax.lax import Precision as Precision
 
 from functrans import errors
+from functrans.caching import cached
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class
 from functrans.primitives import contraction
@@ -162,7 +162,7 @@ def _axes(axes: Any) -> tuple[int, ...]:
     return tuple(map(operator.index, axes)) if several else (operator.index(axes),)
 
 
-@lru_cache(4096)
+@cached("axes of dot_general", 4096)
 def _parameters(n: int, m: int, dimension_numbers: Any) -> dict[str, Any] | str:
     """The primitive's names for the axes of operands with n and m axes; or what is wrong."""
     try:
@@ -254,7 +254,7 @@ def _cast_to_common(lhs: Any, rhs: Any, x: ArrayType, y: ArrayType, preferred: A
     ]
 
 
-@lru_cache(256)
+@cached("widths of dtypes", 256)
 def _width(dtype: Any) -> tuple:
     """Complex above real above integer; then the larger exponent, mantissa, size; signed wins."""
     if jax.numpy.issubdtype(dtype, jax.numpy.inexact):

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from jax.lax import ConvDimensionNumbers
 
 from functrans import errors
+from functrans.caching import cached
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.lax.arguments import integers
@@ -98,13 +98,13 @@ def _bad_value(problem: str) -> errors.InvalidArgument:
     )
 
 
-@lru_cache(64)
+@cached("layouts of convolutions by rank", 64)
 def _default_numbers(n: int) -> ConvDimensionNumbers:
     axes = tuple(range(n))
     return ConvDimensionNumbers(axes, axes, axes)
 
 
-@lru_cache(256)
+@cached("layouts of convolutions", 256)
 def _numbers(n: int, layout: tuple) -> ConvDimensionNumbers:
     """Spatial axes are ordered as they stand in the kernel's string."""
     if len(layout) != 3 or not all(isinstance(s, str) and len(s) == n for s in layout):
@@ -156,7 +156,7 @@ class Plan(NamedTuple):
     merged_axis: int | None = None
 
 
-@lru_cache(4096)
+@cached("plans of convolutions", 4096)
 def plan_of(
     x: ArrayType, y: ArrayType, strides: Any, padding: Any, lhs_dilation: Any, rhs_dilation: Any,
     numbers: ConvDimensionNumbers, feature_groups: int, batch_groups: int,

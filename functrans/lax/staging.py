@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from functrans import errors
 from functrans import pytrees as tree
+from functrans.caching import CachePerFunction
 from functrans.flags import decisive
 from functrans.flat import FlatFunction, function_name, refused
 from functrans.ir.program import Program, Var, hoist_constants
@@ -35,7 +36,7 @@ class Staged(NamedTuple):
 
 
 # function -> its programs. What is held does not hold the function, or it would never be freed.
-_KNOWN: weakref.WeakKeyDictionary[Any, dict[tuple, tuple]] = weakref.WeakKeyDictionary()
+_KNOWN = CachePerFunction("functions of loops and branches", 1024)
 
 
 # How operations call what they are given, for messages.
@@ -52,10 +53,7 @@ def staged(
     """The program of a function of the positional arguments that `in_tree` describes, which an
     operation was given."""
     key = (in_tree, tuple(types), state.axes, decisive())
-    try:
-        known = _KNOWN.setdefault(fun, {})
-    except TypeError:  # it takes no weak references, or cannot be hashed
-        known = {}
+    known = _KNOWN.of(fun)
     found = known.get(key)
     if found is None:
         flat = FlatFunction(fun, in_tree, users(fun))
@@ -71,12 +69,12 @@ def staged(
         found = (*hoist_constants(program), flat.out_tree)
         traced = any(isinstance(x, AnyTracer) for x in found[1])
         if not traced and not speaks_of_others_axes(program):
-            known[key] = found
+            found = known.keep(key, found)
     return Staged(found[0], found[1], found[2], fun)
 
 
 # user's function -> {call: the function made of both}
-_MADE: weakref.WeakKeyDictionary[Any, dict[Callable[..., Any], Made]] = weakref.WeakKeyDictionary()
+_MADE = CachePerFunction("functions made of those of loops", 32)
 
 
 class Made:
@@ -101,13 +99,8 @@ def made_of(
 ) -> Callable[..., Any]:
     """`call` with `fun` as its first argument, for an operation made of another: the same function
     each time, so that its programs are found again."""
-    try:
-        known = _MADE.setdefault(fun, {})
-    except TypeError:
-        known = {}
-    if call not in known:
-        known[call] = Made(fun, call, operation)
-    return known[call]
+    known = _MADE.of(fun)
+    return known.get(call) or known.keep(call, Made(fun, call, operation))
 
 
 def users(fun: Callable[..., Any]) -> Callable[..., Any]:
@@ -135,12 +128,6 @@ def or_by_jax(theirs: Callable[..., Any]) -> Callable[[Callable[..., Any]], Call
         return call
 
     return decorate
-
-
-def clear() -> None:
-    """Forget the programs of functions."""
-    _KNOWN.clear()
-    _MADE.clear()
 
 
 def with_common_captures(parts: Sequence[Staged]) -> tuple[list[Any], list[Program]]:

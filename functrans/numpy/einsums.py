@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import opt_einsum
 
+from functrans.caching import cached
 from functrans.numpy import prims
 from functrans.numpy.linear import contract, diagonal
 from functrans.numpy.promotion import array_of, cast, invalid, promote_dtypes, user_dtype
@@ -96,7 +96,7 @@ def _hashable(optimize: Any) -> Any:
     return optimize
 
 
-@functools.lru_cache(maxsize=4096)
+@cached("steps of einsum", 4096)
 def _steps(subscripts: str, shapes: tuple, optimize: Any) -> list[tuple[tuple[int, ...], Any]]:
     """For each step which operands are taken away, and "ab,bc->ac" of what is put at the end; with
     the names of dot_general's axes where the step is no more than that."""

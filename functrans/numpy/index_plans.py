@@ -14,7 +14,6 @@ Writing is one scatter (or one dynamic_update_slice, where all is static and the
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -22,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from functrans import errors
+from functrans.caching import cached
 from functrans.ir.program import Literal
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, dtype_class
@@ -162,7 +162,7 @@ class Reading(NamedTuple):
     out: Shape | None
 
 
-@functools.lru_cache(20_000)
+@cached("indices that are read", 4096)
 def reading(shape: Shape, structure: Structure, by_window: bool, wrap: bool) -> Reading:
     """How to read an index. `by_window`: scalars among the indices may be clamped, as
     dynamic_slice does."""
@@ -271,7 +271,7 @@ class Writing(NamedTuple):
     after: int
 
 
-@functools.lru_cache(20_000)
+@cached("indices that are written", 4096)
 def writing(shape: Shape, structure: Structure, wrap: bool) -> Writing:
     """How to write to an index."""
     lay = layout(shape, structure)

@@ -5,12 +5,12 @@ matmul  [.. i k] [.. k j] -> [.. i j]      dot  [a.. k] [b.. k c] -> [a.. b.. c]
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
 
 from functrans import errors
+from functrans.caching import cached
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.lax.arguments import integer
@@ -107,7 +107,7 @@ def _matmul(name: str, a: Any, b: Any, precision: Any = None, preferred: Any = N
     return contract(a, b, lhs, rhs, out, precision, preferred)
 
 
-@functools.cache
+@cached("axes of matmul", 256)
 def _axes(n: int, m: int) -> tuple[Axes, Axes, Axes]:
     """Names of the axes of a product of arrays of n and m axes, and of its result: batch axes count
     from the right, 0, 1, ...; then rows, columns, summed."""

@@ -15,6 +15,7 @@ import jax
 import numpy as np
 
 from functrans import errors
+from functrans.caching import Cache, cached
 from functrans.flags import flags
 from functrans.ir.program import Literal
 from functrans.ir.source import describe, line_of, user_source
@@ -40,14 +41,11 @@ BOOL = np.dtype(bool)
 # of an array that stands as high or higher.
 SCALARS: dict[type, int] = {bool: 0, int: 1, float: 2, complex: 3}
 _HEIGHT = {"bool": 0, "int": 1, "uint": 1, "float": 2, "complex": 3}
-_HEIGHT_OF: dict[Any, int] = {}  # dtype -> height
 
 
+@cached("heights of dtypes", 256)
 def _height(dtype: Any) -> int:
-    found = _HEIGHT_OF.get(dtype)
-    if found is None:
-        found = _HEIGHT_OF[dtype] = _HEIGHT.get(dtype_class(dtype), -1)
-    return found
+    return _HEIGHT.get(dtype_class(dtype), -1)
 
 
 # --- one operand ----------------------------------------------------------------------------------
@@ -78,23 +76,19 @@ def mask_of(where: Any, name: str) -> Any:
     return where
 
 
-_LITERALS: dict[tuple, Literal] = {}
-
-
 def scalar(value: Any, type: ArrayType) -> Literal:
     """The literal of a Python number at a type, kept for the next time."""
-    key = (value, value.__class__, type)
-    found = _LITERALS.get(key)
-    if found is None:
-        if value.__class__ is int:
-            check_fits(value, type)
-        found = literal(value, type)
-        # as keys 0.0 and -0.0 are one
-        if value.__class__ is int or (value != 0 and value.__class__ is not complex):
-            if len(_LITERALS) > 50_000:
-                _LITERALS.clear()
-            _LITERALS[key] = found
-    return found
+    kind = value.__class__
+    if kind is int or (value != 0 and kind is not complex):  # as keys 0.0 and -0.0 are one
+        return _scalar(value, kind, type)
+    return literal(value, type)
+
+
+@cached("numbers as operands", 4096)
+def _scalar(value: Any, kind: type, type: ArrayType) -> Literal:
+    if kind is int:
+        check_fits(value, type)
+    return literal(value, type)
 
 
 def value_of(x: Any, name: str, position: int = 0) -> Any:
@@ -174,20 +168,17 @@ def cast_to(x: Any, dtype: Any) -> Any:
     return x if typeof(x).dtype == dtype else cast(x, dtype)
 
 
-_INEXACT: dict[tuple, tuple[Any, bool]] = {}
-
-
 def inexact_dtype(dtype: Any) -> Any:
     """The float dtype in which functions of integers are computed."""
     if is_inexact(dtype):
         return dtype
-    key = (dtype, flags.jax_enable_x64)
-    found = _INEXACT.get(key)
-    if found is None:
-        wide = dtype_class(dtype) in ("int", "uint") and np.dtype(dtype).itemsize == 8
-        name = "float64" if wide else "float32"
-        found = _INEXACT[key] = canonical_dtype(np.dtype(name))
-    return found
+    return _float_of(dtype, flags.jax_enable_x64)
+
+
+@cached("floats of integers", 256)
+def _float_of(dtype: Any, x64: bool) -> Any:
+    wide = dtype_class(dtype) in ("int", "uint") and np.dtype(dtype).itemsize == 8
+    return canonical_dtype(np.dtype("float64" if wide else "float32"))
 
 
 def to_inexact(x: Any) -> Any:
@@ -231,7 +222,7 @@ def align_all(
 
 # (operand types, are there 64-bit types?) -> what to do to each operand: None, or (type to cast to,
 # axes to drop, how to broadcast)
-_PLANS: dict[tuple[tuple[ArrayType, ...], bool], list[Any]] = {}
+_PLANS = Cache("plans of promotions", 8192)
 
 
 def _plan(types: tuple[ArrayType, ...], name: str, error: type[Exception]) -> list[Any]:
@@ -250,10 +241,7 @@ def _plan(types: tuple[ArrayType, ...], name: str, error: type[Exception]) -> li
         fits = t.dtype == dtype and t.weak_type >= weak
         to = None if fits else (dtype, weak)
         plan.append(None if fits and t.shape == shape else (to, *_growth(t.shape, shape)))
-    if len(_PLANS) > 50_000:
-        _PLANS.clear()
-    _PLANS[types, flags.jax_enable_x64] = plan
-    return plan
+    return _PLANS.keep((types, flags.jax_enable_x64), plan)
 
 
 _FREE = ("standard", "allow")

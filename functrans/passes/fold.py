@@ -8,12 +8,12 @@ folded are `exp` and its like, and floats near zero that hardware may flush to z
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
+from functrans.caching import cached
 from functrans.ir.program import Equation, Literal, Program, Var
 from functrans.ir.types import dtype_class
 from functrans.passes.rewrite import (
@@ -130,7 +130,7 @@ def _constant(e: Equation) -> Literal | None:
 # --- what numbers are safe ------------------------------------------------------------------------
 
 
-@cache
+@cached("dtypes that are folded", 64)
 def _is_exact(dtype: Any) -> bool:
     """May numbers of this dtype be computed here?"""
     return dtype_class(dtype) in ("bool", "int", "uint") or dtype.name in _FLOATS

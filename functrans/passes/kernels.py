@@ -17,7 +17,6 @@ Run when a program is lowered for a CPU, after all other passes.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import weakref
 from collections import Counter
@@ -27,6 +26,7 @@ from typing import Any, NamedTuple
 
 import jax
 
+from functrans.caching import cached
 from functrans.ir.program import Equation, Literal, Program, Var
 from functrans.ir.source import location
 from functrans.ir.types import ArrayType
@@ -228,7 +228,7 @@ def why_not(e: Equation) -> Obstacle | None:
     return None
 
 
-@functools.lru_cache(4096)
+@cached("sizes in kernels", 4096)
 def _size(t: ArrayType) -> int:
     """Elements; none are counted of keys whose bits are made by a call of XLA's."""
     return 0 if "key" in str(t.dtype) != _KEYS else prod(t.shape)

@@ -12,13 +12,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache, wraps
+from functools import wraps
 from itertools import chain
 from operator import attrgetter
 from typing import Any, TypeVar
 
 import ml_dtypes
 
+from functrans.caching import cached
 from functrans.ir.check import check_program
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, prune
 from functrans.ir.tracebacks import boundary
@@ -202,7 +203,7 @@ def is_power_of_two(value: Any) -> bool:
     return math.isfinite(value) and value != 0 and abs(math.frexp(value)[0]) == 0.5
 
 
-@cache
+@cached("smallest numbers", 64)
 def smallest_normal(dtype: Any) -> float:
     """The smallest positive number of a floating point dtype that is not subnormal."""
     return float(ml_dtypes.finfo(dtype).smallest_normal)

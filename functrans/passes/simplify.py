@@ -17,6 +17,7 @@ from typing import Any
 import jax
 import ml_dtypes
 
+from functrans.caching import cached
 from functrans.ir.program import Equation, Literal, Program
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.passes.layout import RULES as LAYOUT
@@ -307,19 +308,9 @@ def _convert(w: Rewriter, e: Equation) -> Any:
     return w.make(convert_element_type, source, **e.params)
 
 
-_LOSSLESS: dict[tuple, bool] = {}
-
-
+@cached("lossless casts", 1024)
 def is_lossless(small: Any, wide: Any) -> bool:
     """Is every number of the one dtype a number of the other?"""
-    key = (small, wide)
-    found = _LOSSLESS.get(key)
-    if found is None:
-        found = _LOSSLESS[key] = _holds(small, wide)
-    return found
-
-
-def _holds(small: Any, wide: Any) -> bool:
     from_, to = dtype_class(small), dtype_class(wide)
     if small == wide or from_ == "bool":
         return True

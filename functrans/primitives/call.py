@@ -19,6 +19,7 @@ from jax import jit as jax_jit  # the program may exchange the name in JAX's mod
 
 from functrans import errors
 from functrans import pytrees as tree
+from functrans.caching import Cache
 from functrans.flags import decisive
 from functrans.ir.program import Equation, Program, hoist_constants
 from functrans.ir.types import same_types
@@ -133,7 +134,9 @@ one_kernel = OneKernel()
 
 _ARRAYS = (Tracer, jax.Array, np.ndarray)
 _DIRECT: Any = object()  # stands for the compiled form of a call that needs its values
-_COMPOSITES: list[dict[tuple, Any]] = []
+_COMPILED = Cache("library functions compiled", 2048)
+_RECORDED = Cache("library functions as programs", 2048)
+_REPLAYS = Cache("library functions to record again", 4096)
 
 
 def composite(function: Callable[..., Any], numbers: tuple[type, ...] = ()) -> Callable[..., Any]:
@@ -143,17 +146,13 @@ def composite(function: Callable[..., Any], numbers: tuple[type, ...] = ()) -> C
     memory (replay.py) where the signature was met before. A call that needs the values of its
     arguments runs its operations one by one. Python numbers of the classes `numbers`
     are operands; others are part of the signature."""
-    programs: dict[tuple, Any] = {}
-    compiled: dict[tuple, Any] = {}
-    replays: dict[tuple, Replay | None] = {}
-    _COMPOSITES.extend((programs, compiled, replays))
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         if state.trace is not None or state.axes or state.no_jit:
             return record(*args, **kwargs)
         arrays = []
-        options: list[Any] = [len(args), *kwargs]
+        options: list[Any] = [function, len(args), *kwargs]
         for x in (*args, *kwargs.values()) if kwargs else args:
             kind = x.__class__
             options.append(kind)
@@ -168,16 +167,14 @@ def composite(function: Callable[..., Any], numbers: tuple[type, ...] = ()) -> C
         if not arrays:
             return function(*args, **kwargs)
         key = tuple(options)
-        run = compiled.get(key)
+        run = _COMPILED.get(key)
         if run is None:
-            if len(compiled) > 4096:
-                compiled.clear()
-            run = compiled[key] = _jitted(record, args, kwargs, (CONCRETE, *numbers))
+            run = _COMPILED.keep(key, _jitted(record, args, kwargs, (CONCRETE, *numbers)))
         if run is not _DIRECT:
             try:
                 return run(*arrays)
             except jax.errors.JAXTypeError:  # it needs their values
-                compiled[key] = _DIRECT
+                _COMPILED.replace(key, _DIRECT)
             except OverflowError:  # a Python integer beyond its dtype: the function says it better
                 pass
         return function(*args, **kwargs)
@@ -189,7 +186,7 @@ def composite(function: Callable[..., Any], numbers: tuple[type, ...] = ()) -> C
         if state.no_jit or staging_trace() is not None:
             return function(*args, **kwargs)
         arrays = []
-        signature: list[Any] = [decisive(), state.axes]
+        signature: list[Any] = [function, decisive(), state.axes]
         for x in (*args, *kwargs.values()) if kwargs else args:
             if x.__class__ in OPTIONS:
                 signature.append(x.__class__)
@@ -203,17 +200,15 @@ def composite(function: Callable[..., Any], numbers: tuple[type, ...] = ()) -> C
             return function(*args, **kwargs)
         key = (*signature, len(args), *kwargs)
         try:
-            found = programs.get(key)
+            found = _RECORDED.get(key)
         except TypeError:  # an option that is not hashable
             return function(*args, **kwargs)
         if found is None:
-            if len(programs) > 4096:
-                programs.clear()
             try:
                 found = _recorded(function, args, kwargs, arrays)
             except errors.AbstractValueError:
                 found = _DIRECT
-            programs[key] = found
+            found = _RECORDED.keep(key, found)
         if found is _DIRECT:
             return function(*args, **kwargs)
         program, captured, out_tree = found
@@ -225,17 +220,15 @@ def composite(function: Callable[..., Any], numbers: tuple[type, ...] = ()) -> C
         if known is None:
             return function(*args, **kwargs)
         found, operands = known
-        key = (*found, len(args), *kwargs)
-        replay = replays.get(key)
-        if replay is not None:
+        key = (function, *found, len(args), *kwargs)
+        replay = _REPLAYS.get(key)
+        if replay is not None and replay is not _DIRECT:
             return replay.run(trace, operands)
         start = len(trace.equations)
         out = function(*args, **kwargs)
         distinct = len({x.ref for x in operands}) == len(operands)
-        if distinct and key not in replays:  # f(x, x) says nothing of f(x, y)
-            if len(replays) > 4096:
-                replays.clear()
-            replays[key] = Replay.of(trace, start, operands, out)
+        if distinct and replay is None:  # f(x, x) says nothing of f(x, y)
+            _REPLAYS.keep(key, Replay.of(trace, start, operands, out) or _DIRECT)
         return out
 
     return call
@@ -278,9 +271,3 @@ def _recorded(
     with jax.ensure_compile_time_eval():  # it is kept: constants are arrays, not JAX's tracers
         program = stage(flat, [typeof(x) for x in arrays], function.__name__)
     return (*hoist_constants(program), out_tree)
-
-
-def clear_composites() -> None:
-    """Forget the programs of the functions called as one."""
-    for programs in _COMPOSITES:
-        programs.clear()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache, reduce
+from functools import reduce
 from math import prod
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from jax.extend.mlir import ir
 from jax.extend.mlir.dialects import stablehlo as hlo
 
+from functrans.caching import cached
 from functrans.ir.types import ArrayType, dtype_class, is_inexact
 from functrans.primitives.base import Cost, LinearInput, Primitive, bytes_of
 from functrans.primitives.conversion import cast
@@ -211,13 +212,13 @@ class DotGeneral(Primitive):
 dot_general = DotGeneral()
 
 
-@cache
+@cached("costs of contractions", 4096)
 def flops(x: tuple[int, ...], y: tuple[int, ...], lhs: Axes, rhs: Axes) -> int:
     """The operations of a `dot_general` of operands of these shapes."""
     return 2 * prod(dict(zip((*lhs, *rhs), (*x, *y), strict=True)).values())
 
 
-@cache
+@cached("orders of axes", 4096)
 def _orders(lhs: Axes, rhs: Axes, out: Axes) -> tuple[list[int], list[int], list[int], int, int]:
     """How the axes of both operands and of the result are ordered for a product of matrices,
 

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from functrans import errors, runtime
+from functrans.caching import memo
 from functrans.ir.program import Equation, Origin, Program, hoist_constants
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, is_inexact
@@ -166,10 +167,7 @@ class CustomLin(Jit):
         """The transpose of the bwd rule: `residuals, tangents of active -> out tangents`."""
         pullback, active = params["pullback"], params["active"]
         residuals = tuple(types[: len(types) - sum(active)])
-        key = ("forwards", residuals, active)
-        if key not in pullback.cache:
-            pullback.cache[key] = forwards(pullback, residuals, active)
-        return pullback.cache[key]
+        return memo(pullback, forwards, residuals, active)
 
     def interpret(self, run: Any, values: Sequence[Any], params: dict[str, Any]) -> Any:
         return run(self.program([typeof(x) for x in values], params), values)

@@ -14,6 +14,7 @@ import jax
 import numpy as np
 from jax.extend.mlir.dialects import stablehlo as hlo
 
+from functrans.caching import cached
 from functrans.ir.program import Literal
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.primitives.base import Cost, LinearInput, Primitive, bytes_of, sum_of
@@ -28,20 +29,18 @@ BITS = ("bool", *INTS)
 ORDERED = ("bool", *REAL)
 
 _SCALARS = frozenset((int, float, complex, bool))
-_SPLATS: dict[tuple, Literal] = {}
 
 
 def splat(value: Any, type: ArrayType) -> Literal:
     """The literal of a Python number, made once per number and type."""
     if value == 0 and value.__class__ is not int:  # -0.0 == 0.0, but they are two literals
         return literal(value, type)
-    key = (value, value.__class__, type)
-    found = _SPLATS.get(key)
-    if found is None:
-        if len(_SPLATS) > 10_000:
-            _SPLATS.clear()
-        found = _SPLATS[key] = literal(value, type)
-    return found
+    return _splat(value, value.__class__, type)
+
+
+@cached("numbers of rules", 4096)
+def _splat(value: Any, kind: type, type: ArrayType) -> Literal:
+    return literal(value, type)
 
 
 def full_like(x: Any, value: Any) -> Literal:

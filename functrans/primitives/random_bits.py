@@ -16,7 +16,6 @@ The default generator, threefry2x32 in its partitionable form, is written out he
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -25,6 +24,7 @@ import numpy as np
 from jax.extend.mlir import ir
 from jax.extend.mlir.dialects import stablehlo as hlo
 
+from functrans.caching import cached
 from functrans.ir.program import Equation, Program, Var
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.primitives.base import Cost, Primitive, bytes_of
@@ -38,13 +38,13 @@ _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
 
 
-@lru_cache
+@cached("dtypes of keys", 64)
 def key_dtype(impl: str) -> Any:
     """The dtype of typed keys of a generator."""
     return jax.random.key(0, impl=impl).dtype
 
 
-@lru_cache
+@cached("shapes of keys", 64)
 def key_shape(impl: str) -> tuple[int, ...]:
     """The shape of the data of one key: (2,) for threefry2x32."""
     if impl == DEFAULT:
@@ -57,7 +57,7 @@ def impl_of(dtype: Any) -> str:
     return _impl_of(dtype.name, dtype)
 
 
-@lru_cache
+@cached("generators of keys", 64)
 def _impl_of(_: str, dtype: Any) -> str:
     return str(jax.random.key_impl(jax.numpy.zeros((), dtype)))
 
@@ -340,7 +340,7 @@ def _hash_counts(data: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
     return np.broadcast_to(x, full), np.broadcast_to(y, full)
 
 
-@lru_cache
+@cached("programs of hashes", 256)
 def _hash_program(shape: tuple[int, ...]) -> Program:
     """The hash as a program of its own: a module holds it once per shape."""
     t = ArrayType(shape, UINT32)

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from functrans import errors, jax_trace
+from functrans.caching import Derivable
 from functrans.ir.program import Equation, Origin, Program, hoist_constants
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType
@@ -130,15 +131,15 @@ class RuleTrace(Trace):
             )
 
 
-class JvpRule:
+class JvpRule(Derivable):
     """What `defjvp` was given, as a function of flat lists."""
 
-    __slots__ = ("__weakref__", "cache", "function", "name")
+    __slots__ = ("function", "name")
 
     def __init__(self, function: Callable[[Flat, Flat], tuple[Flat, Flat]], name: str):
         self.function = function
         self.name = name
-        self.cache: dict[Any, tuple[Program, Active]] = {}
+        self._derived = None
 
     def __repr__(self) -> str:
         return f"jvp rule of {self.name}"
@@ -175,13 +176,12 @@ class JvpRule:
             return [*outs, *[dy for dy in moved if dy is not None]]
 
         key = (types, active, state.axes)
-        if key not in self.cache:
+        found = self.known(JvpRule.staged, *key)
+        if found is None:
             moving = [t for t, a in zip(types, active, strict=True) if a]
             made = stage(flat, [*types, *moving], self.name), out_active
-            if _uses_tracers(made[0]):
-                return made
-            self.cache[key] = made
-        return self.cache[key]
+            found = made if _uses_tracers(made[0]) else self.keep(made, JvpRule.staged, *key)
+        return found
 
     def batched(self, t: Any, types: tuple[ArrayType, ...], dims: Dims) -> JvpRule:
         """The rule of the batched function, whose results have the batch axis in front."""
@@ -200,10 +200,10 @@ class JvpRule:
         return JvpRule(function, self.name)
 
 
-class Pullback:
+class Pullback(Derivable):
     """What a bwd rule does to one set of residuals' types, as a function of flat lists."""
 
-    __slots__ = ("__weakref__", "cache", "function", "in_types", "name", "out_types")
+    __slots__ = ("function", "in_types", "name", "out_types")
 
     def __init__(
         self,
@@ -216,7 +216,7 @@ class Pullback:
         self.in_types = in_types
         self.out_types = out_types
         self.name = name
-        self.cache: dict[Any, Any] = {}
+        self._derived = None
 
     def __repr__(self) -> str:
         return f"bwd rule of {self.name}"
@@ -238,13 +238,12 @@ class Pullback:
             return [c for c in found if c is not None]
 
         key = (types, active, state.axes)
-        if key not in self.cache:
+        found = self.known(Pullback.staged, *key)
+        if found is None:
             given = [t for t, a in zip(self.out_types, active, strict=True) if a]
             made = stage(flat, [*types, *given], self.name), in_active
-            if _uses_tracers(made[0]):
-                return made
-            self.cache[key] = made
-        return self.cache[key]
+            found = made if _uses_tracers(made[0]) else self.keep(made, Pullback.staged, *key)
+        return found
 
     def batched(self, t: Any, types: tuple[ArrayType, ...], res_dims: Dims, dims: Dims) -> Pullback:
         """The rule of the batched function. Batched primals and all results have the batch axis in

@@ -8,11 +8,11 @@ around.
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
 
+from functrans.caching import cached
 from functrans.ir.program import Program
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.primitives import elementwise as ew
@@ -69,7 +69,7 @@ class Softmax(Primitive):
         return Cost(sum(c.flops for c in inner), bytes_of(*in_types, *out_types))
 
 
-@functools.lru_cache(maxsize=1024)
+@cached("programs of softmax", 1024)
 def _parts(t: ArrayType, axes: Axes) -> Program:
     kept = kept_axes(t.ndim, axes)
     wide = wide_dtype(t.dtype)

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from functrans.caching import Cache
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, prune
 from functrans.ir.source import user_source
 from functrans.ir.types import is_inexact
@@ -330,7 +331,7 @@ def _integral(rate: Any, terms: Terms) -> Terms:
     return rate, *[None if c is None else div(c, k) for k, c in enumerate(terms, 2)]
 
 
-_ONE: dict[tuple, tuple[Program, list[int]]] = {}
+_ONE = Cache("operations expanded in series", 2048)
 
 
 def one_operation(
@@ -343,19 +344,14 @@ def one_operation(
     ]  # fmt: skip
     key = (primitive, *signature, *params.items())
     nested = next((v for v in params.values() if v.__class__ is Program), None)
-    cache: dict[Any, Any] = _ONE if nested is None else nested.cache
-    found = cache.get(key)
-    if found is None:
-        if len(_ONE) > 20_000:
-            _ONE.clear()
-        names: list[Any] = [x if x.__class__ is Literal else Var(typeof(x)) for x in args]
-        outs = [Var(t) for t in out_types(primitive, tuple([v.type for v in names]), params)]
-        places = [i for i, v in enumerate(names) if v.__class__ is Var]
-        equation = Equation(primitive, tuple(names), tuple(outs), params)
-        found = cache[key] = Program([names[i] for i in places], [equation], outs), places
-    return found
-
-
-def clear() -> None:
-    """Forget the programs of single operations."""
-    _ONE.clear()
+    found = _ONE.get(key) if nested is None else nested.known(one_operation, *key)
+    if found is not None:
+        return found
+    names: list[Any] = [x if x.__class__ is Literal else Var(typeof(x)) for x in args]
+    outs = [Var(t) for t in out_types(primitive, tuple([v.type for v in names]), params)]
+    places = [i for i, v in enumerate(names) if v.__class__ is Var]
+    equation = Equation(primitive, tuple(names), tuple(outs), params)
+    found = Program([names[i] for i in places], [equation], outs), places
+    if nested is not None:
+        return nested.keep(found, one_operation, *key)
+    return _ONE.keep(key, found)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from functrans.caching import cached, memo
 from functrans.ir.program import PRIMITIVES, Equation, Literal, Origin, Program, Var, keep_names
 from functrans.ir.source import user_source
 from functrans.primitives.constants import closed
@@ -398,29 +399,24 @@ class AtOnce:
         ]
 
 
-_AT_ONCE: dict[tuple, AtOnce] = {}
-
-
 def at_once(primitive: Any, types: tuple, moving: tuple[bool, ...], params: dict) -> AtOnce:
     """How an operation, or a nested program, is linearised; made once."""
-    cache, key = _AT_ONCE, (primitive, types, moving, *params.items())
     if primitive.holds_programs:
-        cache, key = params["program"].cache, ("at once", moving)
-    found = cache.get(key)
-    if found is None:
-        ran = Equation(primitive, (), (), params)  # it was not recorded: it has no variables
-        if primitive.holds_programs:
-            program = params["program"]
-        else:
-            inputs = [Var(t) for t in types]
-            outs = tuple([Var(t) for t in out_types(primitive, types, params)])
-            program = Program(inputs, [Equation(primitive, inputs, outs, params)], outs)
-            if len(_AT_ONCE) > 20_000:
-                _AT_ONCE.clear()
-        found = cache[key] = AtOnce(program, moving, ran, primitive.holds_programs)
-    return found
+        return memo(params["program"], _program_at_once, primitive, moving)
+    return _operation_at_once(primitive, types, moving, *params.items())
 
 
-def clear() -> None:
-    """Forget how single operations are linearised."""
-    _AT_ONCE.clear()
+def _program_at_once(program: Program, primitive: Any, moving: tuple[bool, ...]) -> AtOnce:
+    # it was not recorded: it has no variables
+    return AtOnce(program, moving, Equation(primitive, (), (), {"program": program}), True)
+
+
+@cached("operations linearised", 4096)
+def _operation_at_once(
+    primitive: Any, types: tuple, moving: tuple[bool, ...], *items: tuple[str, Any]
+) -> AtOnce:
+    params = dict(items)
+    inputs = [Var(t) for t in types]
+    outs = tuple([Var(t) for t in out_types(primitive, types, params)])
+    program = Program(inputs, [Equation(primitive, inputs, outs, params)], outs)
+    return AtOnce(program, moving, Equation(primitive, (), (), params), False)

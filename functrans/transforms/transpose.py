@@ -11,6 +11,7 @@ from collections.abc import Container, Sequence
 from typing import Any
 
 from functrans import errors, runtime
+from functrans.caching import Cache
 from functrans.ir.program import Equation, Literal, Origin, Program, Var
 from functrans.ir.source import equation_source
 from functrans.primitives.base import LinearInput, sum_of
@@ -99,7 +100,7 @@ def _backward_one(eqn: Equation, held: dict[Any, Any], nested: bool = False) -> 
 # dispatch. More would save little, and take longer to compile for each new sequence of operations.
 _TOGETHER = 8
 
-_GROUPS: dict[tuple, tuple[Program, list[int]]] = {}
+_GROUPS = Cache("operations on the way back", 2048)
 
 
 def _backward_at_once(equations: Sequence[Equation], held: dict[Any, Any]) -> None:
@@ -165,9 +166,7 @@ def _backward_group(group: list[Equation], held: dict[Any, Any]) -> None:
     signature = tuple(key)
     found = _GROUPS.get(signature)
     if found is None:
-        if len(_GROUPS) > 4096:
-            _GROUPS.clear()
-        found = _GROUPS[signature] = _group_program(group, number, held)
+        found = _GROUPS.keep(signature, _group_program(group, number, held))
     program, places = found
     cts = jit(*values, program=program)
     for v in number:
@@ -207,11 +206,6 @@ def _group_program(
 
     types = [typeof(x) for x in (*known, *[held[v] for v in given])]
     return closed(stage(run, types, "backward")), places
-
-
-def clear() -> None:
-    """Forget the operations that ran together."""
-    _GROUPS.clear()
 
 
 # --- programs -------------------------------------------------------------------------------------

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+
+from functrans.caching import cached
 
 _LONG = 0.15  # seconds of calls, of which the fastest counts
 
@@ -21,7 +22,7 @@ class Machine(NamedTuple):
     bytes: float
 
 
-@functools.cache
+@cached("speeds of devices", 64, lasting=True)
 def machine(device: Any) -> Machine:
     """What a device of `jax.devices()` can do; measured once per process, in under a second."""
     small = device.platform == "cpu"

@@ -27,6 +27,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from functrans import errors
+from functrans.caching import cached
 from functrans.inspect.python_source.lift import Imports, NotLiftable, lift
 from functrans.inspect.python_source.statements import Body
 from functrans.inspect.python_source.unknown import Unknown, is_unknown, unknowns
@@ -193,7 +194,7 @@ class _Substitute(ast.NodeTransformer):
 # --- where a function is written ------------------------------------------------------------------
 
 
-@functools.cache
+@cached("files of Python", 64)
 def _parsed(filename: str) -> ast.Module:
     with open(filename, encoding="utf-8") as file:
         return ast.parse(file.read())

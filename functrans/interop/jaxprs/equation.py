@@ -22,6 +22,7 @@ from jax.extend.core import (
     new_jaxpr_eqn,
 )
 
+from functrans.caching import Cache
 from functrans.interop.jaxprs.walk import abstract, constants_of, exactly, run, type_of_aval
 from functrans.ir.program import Literal, hoist_constants
 from functrans.ir.types import ArrayType, is_inexact
@@ -112,7 +113,7 @@ class OneEquation:
         self.types = tuple([type_of_aval(v.aval) for v in self.inputs])
         self.out_types = tuple([type_of_aval(v.aval) for v in self.outputs])
         self.moving = [i for i, t in enumerate(self.out_types) if is_inexact(t.dtype)]
-        self.made: dict[Any, Any] = {}
+        self.made = Cache("rules of JAX's operations", 64)
 
     def operands(self, values: Flat) -> list[Any]:
         """The values of `inputs`, of those of all that the equation reads."""
@@ -129,9 +130,8 @@ class OneEquation:
     def known(self, key: Any, make: Callable[[], Any]) -> Any:
         """What `make` makes, once for a key and the named axes in scope."""
         key = (*key, state.axes)
-        if key not in self.made:
-            self.made[key] = make()
-        return self.made[key]
+        found = self.made.get(key)
+        return self.made.keep(key, make()) if found is None else found
 
     def of_some(self, active: Sequence[bool], primals: Flat) -> Callable[..., Any]:
         """The function of its active operands alone."""

@@ -18,6 +18,7 @@ from jax.extend.core import ClosedJaxpr, DebugInfo, DropVar, jaxpr_as_fun
 
 from functrans import errors
 from functrans.api.statics import exactly
+from functrans.caching import Cache
 from functrans.interop.jaxprs.equation import (
     Flat,
     Imported,
@@ -174,13 +175,7 @@ class Body(OneEquation):
 
 # --- bodies ---------------------------------------------------------------------------------------
 
-_KEPT = 4096
-_BODIES: dict[Any, Body] = {}
-
-
-def clear() -> None:
-    """Forget which equations were met."""
-    _BODIES.clear()
+_BODIES = Cache("equations that stay JAX's", 2048)
 
 
 def body_of(eqn: Any) -> Body:
@@ -191,9 +186,7 @@ def body_of(eqn: Any) -> Body:
     except TypeError:  # a parameter that is not hashable
         return Body(eqn)
     if found is None:
-        if len(_BODIES) >= _KEPT:
-            _BODIES.clear()
-        found = _BODIES[key] = Body(eqn)
+        found = _BODIES.keep(key, Body(eqn))
     return found
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr
 
 from functrans import errors
+from functrans.caching import CachePerFunction
 from functrans.ir.program import PRIMITIVES, Program, hoist_constants
 from functrans.ir.source import Source, is_users, user_source
 from functrans.ir.types import ArrayType, float0
@@ -206,15 +207,15 @@ def exactly(outs: Sequence[Any], avals: Sequence[Any]) -> list[Any]:
     return [as_type(y, type_of_aval(a)) for y, a in zip(outs, avals, strict=True)]
 
 
-# id of a closed jaxpr -> (that, its program, the values of the program's first inputs)
-_PROGRAMS: dict[int, tuple[Any, Program, tuple[Any, ...]]] = {}
-_KEPT = 4096
+# Of a closed jaxpr: its program, the values of the program's first inputs.
+_PROGRAMS = CachePerFunction("jaxprs as programs", 2)
 
 
 def program(closed: Any, name: str = "") -> tuple[Program, tuple[Any, ...]]:
     """The program of a nested jaxpr with its constants as first inputs, and their values. JAX hands
     the same jaxpr to each call of a function, so this is made once."""
-    found = _PROGRAMS.get(id(closed))
+    known = _PROGRAMS.of(closed)
+    found = known.get("program")
     if found is None:
         consts, avals = constants_of(closed), closed.out_avals
         n = len(consts)
@@ -224,15 +225,8 @@ def program(closed: Any, name: str = "") -> tuple[Program, tuple[Any, ...]]:
 
         types = [*map(typeof, consts), *map(type_of_aval, closed.in_avals)]
         made, captured = hoist_constants(stage(body, types, name))
-        if len(_PROGRAMS) >= _KEPT:
-            _PROGRAMS.clear()
-        found = _PROGRAMS[id(closed)] = closed, made, (*captured, *consts)
-    return found[1:]
-
-
-def clear() -> None:
-    """Forget the programs of nested jaxprs."""
-    _PROGRAMS.clear()
+        found = known.keep("program", (made, (*captured, *consts)))
+    return found
 
 
 def closed_like(jaxpr: Any) -> Any:

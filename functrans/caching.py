@@ -1,0 +1,275 @@
+"""What is remembered: every cache of functrans is one of these, bounded, counted, and emptied by
+`ft.clear_caches`.
+
+    @cached(name, limit)          a function of hashable arguments, computed once for each
+    Cache(name, limit)            values by keys, where a key alone does not say how to make a value
+    CachePerFunction(name, limit) a Cache for each of the user's functions, which dies with it
+    memo(program, derive, *key)   what is derived from a program, held by the program
+
+Where one is full, what was used least recently goes. The logger `functrans.caching` says so at
+level DEBUG; `ft.doctor` and `report()` show all of them. A hit is as cheap as a look-up in a dict:
+operations on arrays take some microseconds, and make several.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+import weakref
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar, TypeVarTuple
+
+_logger = logging.getLogger("functrans.caching")
+_turning = threading.RLock()  # what is dropped may run the user's `__del__`, and come back here
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Key = TypeVarTuple("Key")
+
+
+class Row(NamedTuple):
+    """What `report` says about the caches of one name; `limit` is that of each."""
+
+    name: str
+    entries: int
+    limit: int
+    hits: int
+    misses: int
+    evictions: int
+
+
+class _Listed(Protocol):
+    def row(self) -> Row: ...
+    def clear(self) -> None: ...
+
+
+_FUNCTIONS: list[_Listed] = []
+_CACHES: set[weakref.ref[Cache]] = set()
+
+
+# --- functions of hashable arguments --------------------------------------------------------------
+
+
+def cached(
+    name: str, limit: int, lasting: bool = False
+) -> Callable[[Callable[P, R]], functools._lru_cache_wrapper[R]]:
+    """Let a function of hashable arguments be computed once for each, the last `limit` of them.
+
+    Arguments:
+      name: what the table calls it.
+      limit: number of results that are kept.
+      lasting: `clear` leaves it, for what is costly, small and right for ever.
+    """
+
+    def decorate(make: Callable[P, R]) -> functools._lru_cache_wrapper[R]:
+        @functools.wraps(make)
+        def made(*args: P.args, **kwargs: P.kwargs) -> R:
+            if listed.is_full():
+                _told_full(name, limit)
+            return make(*args, **kwargs)
+
+        found = functools.lru_cache(limit)(made)
+        listed = _Function(name, limit, found, lasting)
+        _FUNCTIONS.append(listed)
+        return found
+
+    return decorate
+
+
+class _Function:
+    """A cached function, as `report` and `clear` see it."""
+
+    __slots__ = ("_found", "_lasting", "_limit", "_name")
+
+    def __init__(self, name: str, limit: int, found: Any, lasting: bool):
+        self._name, self._limit, self._found, self._lasting = name, limit, found, lasting
+
+    def is_full(self) -> bool:
+        return self._found.cache_info().currsize >= self._limit
+
+    def row(self) -> Row:
+        info = self._found.cache_info()
+        gone = max(0, info.misses - info.currsize)
+        return Row(self._name, info.currsize, self._limit, info.hits, info.misses, gone)
+
+    def clear(self) -> None:
+        if not self._lasting:
+            self._found.cache_clear()
+
+
+# --- values by keys -------------------------------------------------------------------------------
+
+
+class Cache:
+    """Values by hashable keys, at most `limit`. None is no value.
+
+    There are two generations. What is kept or found goes to the recent one; when that is half of
+    the limit it becomes the older one, and what was in the older one, not asked for since, goes.
+    """
+
+    __slots__ = ("__weakref__", "_lasting", "_older", "_recent", "evictions", "hits", "limit",
+                 "misses", "name")  # fmt: skip
+
+    def __init__(self, name: str, limit: int, lasting: bool = False):
+        self.name, self.limit = name, limit
+        self._lasting = lasting
+        self._recent: dict[Hashable, Any] = {}
+        self._older: dict[Hashable, Any] = {}
+        self.hits = self.misses = self.evictions = 0
+        _CACHES.add(weakref.ref(self, _CACHES.discard))
+
+    def __len__(self) -> int:
+        return len(self._recent) + len(self._older)
+
+    def get(self, key: Hashable) -> Any:
+        """The value of a key, or None."""
+        found = self._recent.get(key)
+        if found is None:
+            return self._from_older(key)
+        self.hits += 1
+        return found
+
+    def _from_older(self, key: Hashable) -> Any:
+        found = self._older.pop(key, None)
+        if found is None:
+            self.misses += 1
+            return None
+        self.hits += 1
+        return self.keep(key, found)
+
+    def keep(self, key: Hashable, value: R) -> R:
+        """Keep a value, unless another thread was first: the value that is kept."""
+        kept = self._recent.setdefault(key, value)
+        if 2 * len(self._recent) >= self.limit:
+            self._turn()
+        return kept
+
+    def replace(self, key: Hashable, value: R) -> R:
+        """Keep a value in the place of what was there."""
+        self._recent[key] = value
+        return value
+
+    def values(self) -> list[Any]:
+        """All that is kept."""
+        return [*self._older.copy().values(), *self._recent.copy().values()]
+
+    def _turn(self) -> None:
+        with _turning:
+            if 2 * len(self._recent) < self.limit:
+                return  # another thread did it
+            gone, self._older, self._recent = self._older, self._recent, {}
+            self.evictions += len(gone)
+        if gone:
+            _told_full(self.name, self.limit, len(gone))
+
+    def row(self) -> Row:
+        """What `report` says of it."""
+        return Row(self.name, len(self), self.limit, self.hits, self.misses, self.evictions)
+
+    def clear(self) -> None:
+        """Forget all, if it is not lasting."""
+        if not self._lasting:
+            self._recent, self._older = {}, {}
+
+
+class CachePerFunction:
+    """A Cache for each of the user's functions (or other objects), which dies with the function:
+    what is kept there must not hold it."""
+
+    __slots__ = ("_limit", "_name", "_of")
+
+    def __init__(self, name: str, limit: int):
+        self._name, self._limit = name, limit
+        self._of: weakref.WeakKeyDictionary[Any, Cache] = weakref.WeakKeyDictionary()
+
+    def of(self, function: Any) -> Cache:
+        """The function's cache; a new one where it takes no weak reference or cannot be hashed."""
+        try:
+            found = self._of.get(function)
+            return self._of.setdefault(function, self._new()) if found is None else found
+        except TypeError:
+            return self._new()
+
+    def _new(self) -> Cache:
+        return Cache(self._name, self._limit)
+
+
+# --- what is derived from a program ---------------------------------------------------------------
+
+_DERIVED = 256  # for each program: its batched forms for so many sizes, ...
+_NONE: Any = object()  # what was derived is None
+
+
+class Derivable:
+    """What `memo` keeps derived objects on: a program, a rule."""
+
+    __slots__ = ("__weakref__", "_derived")
+
+    _derived: Cache | None
+
+    def known(self, derive: Callable[..., Any], *key: Hashable) -> Any:
+        """What `memo` made of it and still keeps, or None."""
+        kept = self._derived
+        return None if kept is None else kept.get((derive, *key))
+
+    def keep(self, value: R, derive: Callable[..., R], *key: Hashable) -> R:
+        """Have `memo` find a value that is there already."""
+        kept = self._derived
+        if kept is None:
+            kept = self._derived = Cache("derived from programs", _DERIVED)
+        return kept.keep((derive, *key), value)
+
+
+D = TypeVar("D", bound=Derivable)
+
+
+def memo(
+    program: D, derive: Callable[[D, *Key], R], *key: *Key
+) -> R:  # the key is hashable, which a TypeVarTuple cannot say
+    """`derive(program, *key)`, made once, and kept as long as the program is."""
+    kept = program._derived
+    if kept is None:
+        kept = program._derived = Cache("derived from programs", _DERIVED)
+    name = (derive, *key)
+    found = kept.get(name)
+    if found is None:
+        made = derive(program, *key)
+        found = kept.keep(name, _NONE if made is None else made)
+    return None if found is _NONE else found  # type: ignore[return-value]
+
+
+# --- all of them ----------------------------------------------------------------------------------
+
+
+def report() -> list[Row]:
+    """A row for each name, those with most entries first; caches of one name are added up."""
+    rows: dict[str, Row] = {}
+    for listed in _all():
+        row = listed.row()
+        if row.name in rows:
+            before = rows[row.name]
+            counts = zip(before[1:], row[1:], strict=True)
+            entries, _, *rest = [a + b for a, b in counts]
+            row = Row(row.name, entries, row.limit, *rest)
+        rows[row.name] = row
+    return sorted(rows.values(), key=lambda row: (-row.entries, row.name))
+
+
+def clear() -> None:
+    """Empty all that is not lasting."""
+    rows = report() if _logger.isEnabledFor(logging.DEBUG) else []
+    for listed in _all():
+        listed.clear()
+    if rows:
+        _logger.debug("cleared, of %d entries", sum([row.entries for row in rows]))
+
+
+def _all() -> list[_Listed]:
+    alive = [ref() for ref in list(_CACHES)]
+    return [*_FUNCTIONS, *[cache for cache in alive if cache is not None]]
+
+
+def _told_full(name: str, limit: int, gone: int = 1) -> None:
+    if _logger.isEnabledFor(logging.DEBUG):
+        _logger.debug("%s: %d dropped, of at most %d", name, gone, limit)

@@ -1,0 +1,259 @@
+"""What is remembered: bounded, counted, emptied, and gone with the function that it is of."""
+
+from __future__ import annotations
+
+import gc
+import io
+import logging
+import threading
+import weakref
+
+import jax
+import numpy as np
+import pytest
+
+import functrans as ft
+import functrans.numpy as jnp
+from functrans import caching, lax
+from functrans.caching import Cache, CachePerFunction, cached, memo
+from functrans.inspect.doctor import doctor
+
+pytestmark = pytest.mark.smoke
+
+
+def row_of(name):
+    (row,) = [row for row in caching.report() if row.name == name]
+    return row
+
+
+def test_what_is_used_stays_and_the_rest_goes():
+    cache = Cache("test: values", 8)
+    for i in range(1000):
+        cache.keep(i, str(i))
+        cache.keep("often", "kept")
+        assert cache.get("often") == "kept"
+        assert len(cache) <= 8
+    assert cache.get(999) == "999"
+    assert cache.get(0) is None
+    row = row_of("test: values")
+    assert (row.entries, row.limit) == (len(cache), 8)
+    assert (row.hits, row.misses) == (1001, 1)
+    assert row.evictions >= 990
+    cache.clear()
+    assert len(cache) == 0
+    assert cache.get(999) is None
+
+
+def test_the_first_value_stays():
+    cache = Cache("test: first", 8)
+    assert cache.keep("x", 1) == 1
+    assert cache.keep("x", 2) == 1
+    assert cache.replace("x", 2) == 2
+    assert cache.get("x") == 2
+
+
+def test_a_cached_function_is_bounded_and_counted():
+    calls = []
+
+    @cached("test: squares", 4)
+    def square(x):
+        calls.append(x)
+        return x * x
+
+    for _ in range(3):
+        assert [square(i) for i in range(4)] == [0, 1, 4, 9]
+    assert calls == [0, 1, 2, 3]
+    assert square(4) == 16
+    assert row_of("test: squares") == ("test: squares", 4, 4, 8, 5, 1)
+    ft.clear_caches()
+    assert row_of("test: squares").entries == 0
+
+
+def test_what_lasts_is_not_cleared():
+    lasting = Cache("test: lasting", 8, lasting=True)
+    lasting.keep("x", 1)
+    caching.clear()
+    assert lasting.get("x") == 1
+
+
+def test_threads_share_a_cache():
+    cache = Cache("test: threads", 32)
+    failed = []
+
+    def work(seed):
+        try:
+            for i in np.random.default_rng(seed).integers(0, 100, 5000):
+                found = cache.get(int(i))
+                assert found in (None, int(i))
+                assert cache.keep(int(i), int(i)) == i
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    assert len(cache) <= 32 + 8  # each thread may be about to turn it
+
+
+def test_what_is_kept_of_a_function_dies_with_it():
+    per_function = CachePerFunction("test: per function", 8)
+
+    def made():
+        def f(): ...
+
+        return f
+
+    f, g = made(), made()
+    value = np.zeros(3)
+    per_function.of(f).keep("x", value)
+    assert per_function.of(f).get("x") is value
+    assert per_function.of(g).get("x") is None
+    held = weakref.ref(value)
+    del f, value
+    gc.collect()
+    assert held() is None
+    assert row_of("test: per function").entries == 0
+
+
+def test_what_is_derived_from_a_program_dies_with_it():
+    program = ft.make_ir(jnp.sin)(1.0)
+    made = []
+
+    def derive(p, *key):
+        made.append(key)
+        return None if key == ("none",) else p.replace(name=str(key))
+
+    assert memo(program, derive, 1, 2) is memo(program, derive, 1, 2)
+    assert memo(program, derive, "none") is memo(program, derive, "none") is None
+    assert made == [(1, 2), ("none",)]
+    derived = weakref.ref(memo(program, derive, 1, 2))
+    ft.clear_caches()
+    assert derived() is None
+    derived = weakref.ref(memo(program, derive, 1, 2))
+    del program
+    gc.collect()
+    assert derived() is None
+
+
+def test_a_program_keeps_so_many_batched_forms():
+    inner = ft.jit(lambda x: jnp.sin(x) * x)
+    program = ft.make_ir(ft.vmap(inner))(np.ones(3, "f"))
+    (called,) = program.children or [None]
+    assert called is not None
+    for n in range(4, 600):
+        ft.make_ir(ft.vmap(inner))(np.ones(n, "f"))
+    kept = [cache for ref in caching._CACHES if (cache := ref()) is not None]
+    assert all(len(cache) <= cache.limit for cache in kept)
+
+
+def test_the_log_and_the_doctor_tell_of_them(caplog):
+    cache = Cache("test: told", 4)
+    with caplog.at_level(logging.DEBUG, logger="functrans.caching"):
+        for i in range(5):
+            cache.keep(i, i)
+        caching.clear()
+    messages = [record.getMessage() for record in caplog.records]
+    assert any(m.startswith("test: told: ") and "at most 4" in m for m in messages)
+    assert any(m.startswith("cleared, of ") for m in messages)
+    output = io.StringIO()
+    jnp.sin(jnp.ones(3))
+    doctor(output, chosen=[])
+    text = output.getvalue()
+    assert "operations compiled" in text
+    assert "evictions" in text
+
+
+# --- user functions and arrays are let go ---------------------------------------------------------
+
+
+def big():
+    return jnp.ones(1000) * 2
+
+
+def in_jit(array):
+    f = ft.jit(lambda x: x + array)
+    f(array)
+    return f
+
+
+def in_grad_of_jit(array):
+    f = ft.grad(ft.jit(lambda x: jnp.sum(jnp.sin(x) * array)))
+    f(array)
+    return f
+
+
+def in_vmap_of_jit(array):
+    f = ft.jit(ft.vmap(ft.jit(lambda x: x * array[:3])))
+    f(jnp.ones((2, 3)))
+    return f
+
+
+def in_scan(array):
+    def body(c, _):
+        return c + array, None
+
+    lax.scan(body, array, None, length=3)
+    ft.grad(lambda x: jnp.sum(lax.scan(body, x, None, length=3)[0]))(array)
+    return body
+
+
+def in_cond(array):
+    def branch(x):
+        return x * array
+
+    lax.cond(array[0] > 0, branch, branch, array)
+    return branch
+
+
+def in_custom_jvp(array):
+    f = ft.custom_jvp(lambda x: x * array)
+    f.defjvp(lambda primals, tangents: (f(*primals), tangents[0] * array))
+    ft.grad(lambda x: jnp.sum(f(x)))(array)
+    ft.vmap(ft.grad(lambda x: jnp.sum(f(x))))(jnp.ones((2, 1000)))
+    return f
+
+
+def in_custom_vjp(array):
+    f = ft.custom_vjp(lambda x: x * array)
+    f.defvjp(lambda x: (x * array, None), lambda _, ct: (ct * array,))
+    ft.grad(lambda x: jnp.sum(f(x)))(array)
+    ft.jit(ft.vmap(ft.grad(lambda x: jnp.sum(f(x)))))(jnp.ones((2, 1000)))
+    return f
+
+
+def in_from_jax(array):
+    f = ft.interop.from_jax(lambda x: x * array)
+    f(array)
+    ft.grad(lambda x: jnp.sum(f(x)))(array)
+    return f
+
+
+def in_pure_callback(array):
+    def host(x):
+        return np.asarray(x) * np.asarray(array)
+
+    kind = jax.ShapeDtypeStruct((1000,), "float32")
+    f = ft.jit(lambda x: ft.pure_callback(host, kind, x))
+    f(array)
+    ft.pure_callback(host, kind, array)
+    return f
+
+
+USES = [in_jit, in_grad_of_jit, in_vmap_of_jit, in_scan, in_cond, in_custom_jvp, in_custom_vjp,
+        in_from_jax, in_pure_callback]  # fmt: skip
+
+
+@pytest.mark.parametrize("use", USES, ids=lambda use: use.__name__)
+def test_functions_and_what_they_close_over_are_let_go(use):
+    array = big()
+    held = weakref.ref(array)
+    f = use(array)
+    function = weakref.ref(f)
+    del array, f
+    gc.collect()
+    gc.collect()
+    assert function() is None
+    assert held() is None
