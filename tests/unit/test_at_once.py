@@ -9,7 +9,7 @@ import pytest
 
 import functrans as ft
 import functrans.numpy as jnp
-from functrans import caching, trace
+from functrans import caching, runtime
 from functrans.ir.source import equation_source
 from functrans.primitives.call import composite
 from tests.support.closeness import assert_close
@@ -23,13 +23,13 @@ def dispatches(monkeypatch):
     """The names of the operations that run one by one."""
     ft.numpy.add(X, X)  # loads what runs operations
     ran = []
-    run = trace._run
+    run = runtime.run_operation
 
     def spy(primitive, args, params):
         ran.append(primitive.name)
         return run(primitive, args, params)
 
-    monkeypatch.setattr(trace, "_run", spy)
+    monkeypatch.setattr(runtime, "run_operation", spy)
     return ran
 
 
