@@ -32,6 +32,7 @@ from functrans.primitives.cond import cond
 from functrans.primitives.dynamic_slice import dynamic_slice, dynamic_update_slice
 from functrans.primitives.elementwise import div
 from functrans.primitives.indexing import Indexed
+from functrans.primitives.loop_layout import LoopLayout
 from functrans.primitives.opaque import jax_call
 from functrans.primitives.scan import scan
 from functrans.primitives.while_loop import while_loop
@@ -205,16 +206,16 @@ def _loop(e: Equation, preparation: Preparation) -> Any:
         return lambda *xs: jax.lax.while_loop(
             lambda c: holds(*xs[:n], *c)[0], lambda c: step(*xs[n : n + m], *c), list(xs[n + m :])
         )
-    n, m = params["consts"], params["carry"]
-    body = of(params["program"])
+    layout, body = LoopLayout.of(params), of(params["program"])
 
     def scanned(*xs: Any) -> list[Any]:
+        consts, start, arrays = layout.operands(xs)
+
         def step(carry: Any, x: Any) -> tuple[list[Any], list[Any]]:
-            outs = body(*xs[:n], *carry, *x)
-            return outs[:m], outs[m:]
+            return layout.results(body(*consts, *carry, *x))
 
         how = {k: params[k] for k in ("length", "reverse", "unroll") if k in params}
-        carry, ys = jax.lax.scan(step, list(xs[n : n + m]), list(xs[n + m :]), **how)
+        carry, ys = jax.lax.scan(step, start, arrays, **how)
         return [*carry, *ys]
 
     return scanned

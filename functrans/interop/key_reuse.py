@@ -20,6 +20,7 @@ from jax.experimental.key_reuse import _core as theirs
 from functrans.backends import xla
 from functrans.ir.program import Equation, Program, Var
 from functrans.ir.types import ArrayType, is_key_dtype
+from functrans.primitives.loop_layout import LoopLayout
 from functrans.primitives.random_bits import impl_of, key_shape
 from functrans.trace import at_once
 
@@ -197,18 +198,17 @@ def _spread(found: Sequence[Key], like: Sequence[Key]) -> list[Key]:
 
 def _looped(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
     params: Any = e.params
-    n, m = params["consts"], params["carry"]
-    consts, carry, xs = keys[:n], keys[n : n + m], keys[n + m :]
-    program = params["program"]
+    layout, program = LoopLayout.of(params), params["program"]
+    consts, carry, xs = layout.operands(keys)
 
     def step(state: list[Key], rows: list[Key]) -> tuple[list[Key], list[Key]]:
         given = [*consts, *_spread(state, carry), *_spread(rows, xs)]
-        outs = _run(program, given)
+        after, written = layout.results(_run(program, given))
+        types = layout.results(program.out_types)[1]
         rows_out = [
-            k if is_key_dtype(t.dtype) else None
-            for k, t in zip(outs[m:], program.out_types[m:], strict=True)
+            k if is_key_dtype(t.dtype) else None for k, t in zip(written, types, strict=True)
         ]
-        return _all(outs[:m], carry), rows_out
+        return _all(after, carry), rows_out
 
     state, rows = jax.lax.scan(step, _all(carry, carry), _all(xs, xs), length=params["length"])
     return [*_spread(state, carry), *rows]

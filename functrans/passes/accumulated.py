@@ -16,7 +16,7 @@ the sums: loops that recompute, or go through a batch piece by piece, do so to s
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, copied, prune
@@ -25,6 +25,7 @@ from functrans.primitives.base import bytes_of, is_zero
 from functrans.primitives.contraction import dot_general
 from functrans.primitives.elementwise import add, neg
 from functrans.primitives.joining import split
+from functrans.primitives.loop_layout import LoopLayout
 from functrans.primitives.scan import scan
 from functrans.primitives.shape import reshape, slice_, squeeze, transpose
 from functrans.trace import out_types
@@ -68,22 +69,23 @@ class Sum(NamedTuple):
 
 def _leaving(e: Equation) -> list[Sum]:
     """The sums that are better taken behind a scan."""
-    n, m, body = e.params["consts"], e.params["carry"], e.params["program"]
+    layout, body = LoopLayout.of(e.params), e.params["program"]
     read = uses(body)
     made_by = {v: b for b in body.equations for v in b.outputs}
-    carry = body.inputs[n : n + m]
+    consts, carry, slices = layout.operands(body.inputs)
     found = [_sum(i, v, body.outputs[i], made_by, read) for i, v in enumerate(carry)]
     sums = [s for s in found if s is not None]
-    fixed = _fixed(body, n)
+    fixed = _fixed(body, consts)
     sums = [s for s in sums if fixed.isdisjoint(s.operands)]
-    there = {*body.inputs[n + m :], *body.outputs[m:]}
-    return _worth(sums, there, carry, e, body) if sums else []
+    there = {*slices, *layout.results(body.outputs)[1]}
+    return _worth(sums, there, carry, slices, e.params["length"]) if sums else []
 
 
-def _worth(sums: list[Sum], there: set[Any], carry: Any, e: Equation, body: Program) -> list[Sum]:
+def _worth(
+    sums: list[Sum], there: set[Any], carry: Sequence[Var], slices: Sequence[Var], length: int
+) -> list[Sum]:
     """Those that write little. `there`: the values of which the scan has arrays anyway."""
-    n, m, length = e.params["consts"], e.params["carry"], e.params["length"]
-    budget = SHARE * sum([bytes_of(v.type) for v in body.inputs[n + m :]])
+    budget = SHARE * sum([bytes_of(v.type) for v in slices])
     groups: dict[frozenset[Any], list[Sum]] = {}
     for s in sums:
         groups.setdefault(frozenset(s.operands) - there, []).append(s)
@@ -100,9 +102,9 @@ def _worth(sums: list[Sum], there: set[Any], carry: Any, e: Equation, body: Prog
     return sorted(kept, key=lambda s: s.place)
 
 
-def _fixed(body: Program, consts: int) -> set[Any]:
+def _fixed(body: Program, consts: Sequence[Var]) -> set[Any]:
     """What is the same in all steps."""
-    found: set[Any] = set(body.inputs[:consts])
+    found: set[Any] = set(consts)
     for b in body.equations:
         if found.issuperset([v for v in b.inputs if v.__class__ is Var]):
             found.update(b.outputs)
@@ -159,24 +161,28 @@ def _leads_to(x: Any, v: Var, made_by: dict[Var, Equation]) -> bool:
 
 def _without(e: Equation, sums: list[Sum], known: dict[Var, Any]) -> Iterable[Equation]:
     """The equations in place of a scan; what its sums are now is added to `known`."""
-    n, m, body = e.params["consts"], e.params["carry"], e.params["program"]
+    layout, body = LoopLayout.of(e.params), e.params["program"]
     gone = {s.place for s in sums}
-    stays = [i for i in range(m) if i not in gone]
-    arrays = dict(zip(body.inputs[n + m :], e.inputs[n + m :], strict=True))
-    for v, x in zip(body.outputs[m:], e.outputs[m:], strict=True):
+    stays = [i for i in range(layout.carry) if i not in gone]
+    consts, carry, slices = layout.operands(body.inputs)
+    fixed, starts, stacks = layout.operands(e.inputs)
+    after, written = layout.results(body.outputs)
+    ends, stacked = layout.results(e.outputs)
+    arrays = dict(zip(slices, stacks, strict=True))
+    for v, x in zip(written, stacked, strict=True):
         arrays.setdefault(v, x)
     operands = dict.fromkeys([v for s in sums for v in s.operands])
     more = [v for v in operands if v not in arrays]
     length = e.params["length"]
     new = [Var(v.type.update(shape=(length, *v.type.shape))) for v in more]
     arrays.update(zip(more, new, strict=True))
-    results = [*[body.outputs[i] for i in stays], *body.outputs[m:], *more]
+    results = [*[after[i] for i in stays], *written, *more]
     inner = Program(
-        [*body.inputs[:n], *[body.inputs[n + i] for i in stays], *body.inputs[n + m :]],
+        [*consts, *[carry[i] for i in stays], *slices],
         prune(body.equations, results), results, name=body.name,
     )  # fmt: skip
-    inputs = (*e.inputs[:n], *[e.inputs[n + i] for i in stays], *e.inputs[n + m :])
-    outs = (*[e.outputs[i] for i in stays], *e.outputs[m:], *new)
+    inputs = (*fixed, *[starts[i] for i in stays], *stacks)
+    outs = (*[ends[i] for i in stays], *stacked, *new)
     params = {**e.params, "program": inner, "carry": len(stays)}
     yield Equation(scan, inputs, outs, params, e.source, Origin(HOW, e))
     yield from _behind(e, sums, arrays, known)
@@ -186,7 +192,7 @@ def _behind(
     e: Equation, sums: list[Sum], arrays: dict[Any, Any], known: dict[Var, Any]
 ) -> Iterable[Equation]:
     """The sums over all steps."""
-    n, body = e.params["consts"], e.params["program"]
+    body, starts = e.params["program"], LoopLayout.of(e.params).operands(e.inputs)[1]
     names: dict[Any, Any] = {}
     for root in dict.fromkeys([root for s in sums for root in s.roots]):
         total = Var(root.outputs[0].type)
@@ -198,7 +204,7 @@ def _behind(
     moves = {b for s in sums for b in s.moves}
     yield from copied([b for b in body.equations if b in moves], names)
     for s in sums:
-        start, *rest = e.inputs[n + s.place], *[names[v] for v in s.terms]
+        start, *rest = starts[s.place], *[names[v] for v in s.terms]
         total = rest.pop(0) if is_zero(start) else start
         for x in rest:
             (t,) = out_types(add, (total.type, x.type), {})

@@ -34,6 +34,7 @@ from functrans.primitives.callback import Callback
 from functrans.primitives.checkpoint import checkpoint
 from functrans.primitives.constants import constant
 from functrans.primitives.joining import iota
+from functrans.primitives.loop_layout import LoopLayout
 from functrans.primitives.scan import scan
 from functrans.primitives.selection import optimization_barrier
 from functrans.primitives.shape import Structural
@@ -78,14 +79,14 @@ Shrunk = tuple[list[Equation], Equation, dict[Var, Any]] | None
 
 
 def _scan(e: Equation, used: Sequence[bool]) -> Shrunk:
-    n, m, body = e.params["consts"], e.params["carry"], e.params["program"]
-    inputs, outputs = body.inputs, body.outputs
-    consts = list(zip(inputs[:n], e.inputs[:n], strict=True))
-    carry = list(zip(inputs[n : n + m], e.inputs[n : n + m], outputs, e.outputs, strict=False))
-    arrays = list(zip(inputs[n + m :], e.inputs[n + m :], strict=True))
-    written = [
-        (y, v) for y, v, u in zip(outputs[m:], e.outputs[m:], used[m:], strict=True) if u
-    ]  # fmt: skip
+    layout, body = LoopLayout.of(e.params), e.params["program"]
+    inputs, outputs = layout.operands(body.inputs), layout.results(body.outputs)
+    operands, results = layout.operands(e.inputs), layout.results(e.outputs)
+    consts = list(zip(inputs[0], operands[0], strict=True))
+    carry = list(zip(inputs[1], operands[1], outputs[0], results[0], strict=True))
+    arrays = list(zip(inputs[2], operands[2], strict=True))
+    read = layout.results(used)[1]
+    written = [(y, v) for y, v, u in zip(outputs[1], results[1], read, strict=True) if u]
     replaced: dict[Var, Any] = {}
     carry = _unchanged(consts, carry, replaced)
     asked = {v for _, _, _, v in carry} & {v for v, u in zip(e.outputs, used, strict=True) if u}
@@ -93,25 +94,25 @@ def _scan(e: Equation, used: Sequence[bool]) -> Shrunk:
     known, consts = _literals(consts)
     slices, arrays = _literals(arrays)
     known.update(slices)
-    results = renamed_all([*[y for *_, y, _ in carry], *[y for y, _ in written]], known)
-    equations = prune([renamed(b, known) for b in body.equations], results)
+    ends = renamed_all([*[y for *_, y, _ in carry], *[y for y, _ in written]], known)
+    equations = prune([renamed(b, known) for b in body.equations], ends)
     may_leave = _may_leave_scan if e.params["length"] else None
-    before, equations, more = _invariant(equations, results, consts, may_leave)
+    before, equations, more = _invariant(equations, ends, consts, may_leave)
     consts += more
-    live = _live(equations, results)
+    live = _live(equations, ends)
     consts = [c for c in consts if c[0] in live]
     arrays = [a for a in arrays if a[0] in live]
-    sizes = len(consts) + len(carry) + len(arrays), len(results)
-    if sizes == (len(inputs), len(outputs)) and not before:
+    sizes = len(consts) + len(carry) + len(arrays), len(ends)
+    if sizes == (len(e.inputs), len(e.outputs)) and not before:
         return None
     made = Program(
         [*[v for v, _ in consts], *[v for v, *_ in carry], *[v for v, _ in arrays]],
-        equations, results, name=body.name,
+        equations, ends, name=body.name,
     )  # fmt: skip
-    operands = [*[x for _, x in consts], *[x for _, x, *_ in carry], *[x for _, x in arrays]]
+    given = [*[x for _, x in consts], *[x for _, x, *_ in carry], *[x for _, x in arrays]]
     outs = [*[v for *_, v in carry], *[v for _, v in written]]
     params = {**e.params, "program": made, "consts": len(consts), "carry": len(carry)}
-    return before, _again(e, operands, outs, params), replaced
+    return before, _again(e, given, outs, params), replaced
 
 
 # --- while ----------------------------------------------------------------------------------------

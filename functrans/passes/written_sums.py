@@ -20,6 +20,7 @@ from functrans.ir.types import dtype_class
 from functrans.passes.rewrite import Replaced, everywhere, program_pass, replacing
 from functrans.primitives.base import bytes_of
 from functrans.primitives.elementwise import add
+from functrans.primitives.loop_layout import LoopLayout
 from functrans.primitives.reduction import reduce_sum
 from functrans.primitives.scan import scan
 from functrans.primitives.shape import reshape
@@ -124,12 +125,16 @@ def _joins_rows(e: Equation) -> bool:
 
 def _with_sums(e: Equation, sums: list[Sum], known: dict[Var, Any]) -> Equation:
     """The scan that carries the sums, which are added to `known`."""
-    n, m, body = e.params["consts"], e.params["carry"], e.params["program"]
+    layout, body = LoopLayout.of(e.params), e.params["program"]
+    consts, carry, slices = layout.operands(body.inputs)
+    fixed, starts, arrays = layout.operands(e.inputs)
+    ends, written = layout.results(body.outputs)
+    results, stacked = layout.results(e.outputs)
     gone = {s.written for s in sums}
-    stays = [i for i in range(len(e.outputs) - m) if i not in gone]
+    stays = [i for i in range(len(written)) if i not in gone]
     equations, carried, after, finals = list(body.equations), [], [], []
     for s in sums:
-        v, t = body.outputs[m + s.written], s.equation.outputs[0].type
+        v, t = written[s.written], s.equation.outputs[0].type
         source, origin = s.equation.source, Origin(HOW, s.equation)
         if s.axes:
             part = Var(t)
@@ -141,13 +146,12 @@ def _with_sums(e: Equation, sums: list[Sum], known: dict[Var, Any]) -> Equation:
         after.append(total)
         finals.append(final)
         known[s.equation.outputs[0]] = final
-    results = [*body.outputs[:m], *after, *[body.outputs[m + i] for i in stays]]
+    outputs = [*ends, *after, *[written[i] for i in stays]]
     inner = Program(
-        [*body.inputs[: n + m], *carried, *body.inputs[n + m :]],
-        prune(equations, results), results, name=body.name,
-    )  # fmt: skip
-    starts = [literal(0, v.type) for v in carried]
-    inputs = (*e.inputs[: n + m], *starts, *e.inputs[n + m :])
-    outs = (*e.outputs[:m], *finals, *[e.outputs[m + i] for i in stays])
-    params = {**e.params, "program": inner, "carry": m + len(sums)}
+        [*consts, *carry, *carried, *slices], prune(equations, outputs), outputs, name=body.name
+    )
+    zeros = [literal(0, v.type) for v in carried]
+    inputs = (*fixed, *starts, *zeros, *arrays)
+    outs = (*results, *finals, *[stacked[i] for i in stays])
+    params = {**e.params, "program": inner, "carry": layout.carry + len(sums)}
     return Equation(scan, inputs, outs, params, e.source, Origin(HOW, e))

@@ -13,6 +13,7 @@ from typing import Any
 
 from functrans.ir.program import Program, Var
 from functrans.primitives.call import jit
+from functrans.primitives.loop_layout import LoopLayout
 from functrans.trace import literal, typeof
 
 Terms = tuple[Any, ...]
@@ -89,26 +90,24 @@ def _union(patterns: Sequence[Pattern]) -> Pattern:
 
 
 def _carried(
-    t: Any, program: Program, series: Sequence[Terms], n: int, m: int
+    t: Any, program: Program, series: Sequence[Terms], layout: LoopLayout
 ) -> tuple[Program, list[Pattern], tuple[Pattern, ...]]:
-    """The program of a step with coefficients, the patterns of its operands and of its results,
-    where inputs n to n + m are the carry, whose terms are those before a step and after it."""
-    patterns = [pattern_of(c) for c in series]
-    rest = ((False,) * t.order,) * (len(program.outputs) - m)
+    """The program of a step with coefficients, the patterns of its operands and of its results;
+    the terms of the carry are those before a step and after it."""
+    consts, carry, arrays = layout.operands([pattern_of(c) for c in series])
+    rest = ((False,) * t.order,) * (len(program.outputs) - layout.carry)
     while True:
-        needed = (*patterns[n : n + m], *rest)
-        made, after = t.program(program, tuple(patterns), needed)
-        if list(after[:m]) == patterns[n : n + m]:
+        patterns = [*consts, *carry, *arrays]
+        made, after = t.program(program, tuple(patterns), (*carry, *rest))
+        ends = layout.results(after)[0]
+        if ends == carry:
             return made, patterns, after
-        patterns[n : n + m] = after[:m]
+        carry = ends
 
 
-def _grouped(xs: Sequence[Any], series: Sequence[Terms], n: int, m: int) -> list[Any]:
-    """Values and their terms group by group: of the first n, of the next m, of the rest."""
-    made: list[Any] = []
-    for a, b in ((0, n), (n, n + m), (n + m, len(xs))):
-        made += [*xs[a:b], *given(series[a:b])]
-    return made
+def _grouped(parts: Sequence[Sequence[Any]], series: Sequence[Sequence[Terms]]) -> list[Any]:
+    """Values and their terms, group by group."""
+    return [y for xs, terms in zip(parts, series, strict=True) for y in (*xs, *given(terms))]
 
 
 def _with_zeros(
@@ -124,23 +123,24 @@ def _count(patterns: Sequence[Pattern]) -> int:
 def _scan(
     t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: dict[str, Any]
 ) -> Expanded:
-    program, n, m = params["program"], params["consts"], params["carry"]
-    made, patterns, after = _carried(t, program, series, n, m)
+    program, layout = params["program"], LoopLayout.of(params)
+    made, patterns, after = _carried(t, program, series, layout)
     k, outputs = len(program.inputs), len(program.outputs)
     names = taken(patterns, iter(made.inputs[k:]))
     ends = taken(after, iter(made.outputs[outputs:]))
+    parts, moving = layout.operands, layout.results
     step = made.replace(
-        inputs=_grouped(made.inputs[:k], names, n, m),
-        outputs=_grouped(made.outputs[:outputs], ends, m, 0),
+        inputs=_grouped(parts(made.inputs[:k]), parts(names)),
+        outputs=_grouped(moving(made.outputs[:outputs]), moving(ends)),
     )
-    carried = m + _count(after[:m])
-    sizes = {"consts": n + _count(patterns[:n]), "carry": carried}
-    args = _grouped(primals, _with_zeros(primals, series, patterns), n, m)
-    results = primitive(*args, **{**params, **sizes, "program": step})
-    last, written = results[:carried], results[carried:]
-    y = outputs - m
-    terms = [*taken(after[:m], iter(last[m:])), *taken(after[m:], iter(written[y:]))]
-    return [*last[:m], *written[:y]], terms
+    carried, written = moving(after)
+    wide = LoopLayout(layout.consts + _count(parts(patterns)[0]), layout.carry + _count(carried))
+    args = _grouped(parts(primals), parts(_with_zeros(primals, series, patterns)))
+    results = primitive(*args, **{**params, **wide._asdict(), "program": step})
+    last, ys = wide.results(results)
+    m, y = layout.carry, outputs - layout.carry
+    terms = [*taken(carried, iter(last[m:])), *taken(written, iter(ys[y:]))]
+    return [*last[:m], *ys[:y]], terms
 
 
 def _while(
@@ -150,13 +150,15 @@ def _while(
     first, n = params["cond_consts"], params["body_consts"]
     values, moving = primals[first:], series[first:]
     k = len(values)
-    made, patterns, after = _carried(t, body, moving, n, k - n)
+    layout = LoopLayout(n, k - n)
+    made, patterns, after = _carried(t, body, moving, layout)
     names = taken(patterns, iter(made.inputs[k:]))
-    step = made.replace(inputs=_grouped(made.inputs[:k], names, n, k - n))
+    parts = layout.operands
+    step = made.replace(inputs=_grouped(parts(made.inputs[:k]), parts(names)))
     moving = _with_zeros(values, moving, patterns)
     unread = [Var(typeof(c)) for c in given(moving[n:])]
     results = primitive(
-        *primals[:first], *_grouped(values, moving, n, k - n),
+        *primals[:first], *_grouped(parts(values), parts(moving)),
         cond=cond.replace(inputs=(*cond.inputs, *unread)), body=step, cond_consts=first,
         body_consts=n + _count(patterns[:n]),
     )  # fmt: skip
