@@ -3,9 +3,9 @@
 from jax import tree as _jax
 from jax.tree import static as static
 
-from functrans import tree_checks as _checks
 from functrans.loading import hand_on as _hand_on
-from functrans.tree_checks import checked as _checked
+from functrans.pytrees import checks as _checks
+from functrans.pytrees.checks import checked as _checked
 
 all = _checked(_jax.all, _checks.of_all, __name__)
 broadcast = _checked(_jax.broadcast, _checks.of_broadcast, __name__)

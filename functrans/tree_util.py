@@ -21,9 +21,9 @@ from jax.tree_util import register_pytree_with_keys_class as register_pytree_wit
 from jax.tree_util import register_static as register_static
 
 from functrans import tree as _tree
-from functrans import tree_checks as _checks
 from functrans.loading import hand_on as _hand_on
-from functrans.tree_checks import checked as _checked
+from functrans.pytrees import checks as _checks
+from functrans.pytrees.checks import checked as _checked
 
 tree_all = _tree.all
 tree_broadcast = _tree.broadcast

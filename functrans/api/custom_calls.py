@@ -17,12 +17,12 @@ import numpy as np
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.api.flat import as_array, check_result, float0_zeros, function_name
-from functrans.flat import refused
 from functrans.ir.source import describe, location, user_source
 from functrans.ir.types import ArrayType, dtype_class, is_inexact
 from functrans.primitives.conversion import convert_element_type
 from functrans.primitives.custom import closed_over
 from functrans.primitives.rules import JvpRule, Pullback, VjpRule
+from functrans.pytrees.functions import refused
 from functrans.trace import AnyTracer, bind, literal, materialize, state, typeof
 from functrans.tracer import is_active
 

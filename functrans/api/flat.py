@@ -10,12 +10,12 @@ import numpy as np
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.flat import FlatFunction as FlatFunction
-from functrans.flat import check_result as check_result
-from functrans.flat import function_name as function_name
 from functrans.ir.source import describe, user_source
 from functrans.jax_trace import outside
 from functrans.primitives.conversion import convert_element_type
+from functrans.pytrees.functions import FlatFunction as FlatFunction
+from functrans.pytrees.functions import check_result as check_result
+from functrans.pytrees.functions import function_name as function_name
 from functrans.trace import ARRAYS, Tracer, literal, materialize, typeof
 from functrans.tracer import not_an_array
 

@@ -16,11 +16,11 @@ import numpy as np
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.flat import FlatFunction, function_name
 from functrans.ir.arguments import Arguments, Parameters
 from functrans.ir.program import Program
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType
+from functrans.pytrees.functions import FlatFunction, function_name
 from functrans.trace import AnyTracer, stage, typeof
 
 

@@ -20,12 +20,12 @@ from functrans import pytrees as tree
 from functrans.api.statics import Statics, exactly
 from functrans.backends import xla
 from functrans.caching import Cache
-from functrans.flat import function_name, needs_value
 from functrans.interop.jaxprs.equation import Imported, context, traced
 from functrans.ir.program import Program
 from functrans.ir.source import describe, user_source
 from functrans.lax.arguments import as_array
 from functrans.primitives.call import jit as jit_call
+from functrans.pytrees.functions import function_name, needs_value
 from functrans.trace import ARRAYS, Tracer, bind, materialize, state, tracing, typeof
 
 _KEPT = 512  # signatures of one function

@@ -17,9 +17,9 @@ from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any
 
 from functrans.caching import cached
-from functrans.flat import function_name
 from functrans.ir.source import is_users, line_of, text_of
 from functrans.passes.explain import Report, change, measured, short
+from functrans.pytrees.functions import function_name
 
 _INSTALLED = tuple([
     os.path.join(path, "")

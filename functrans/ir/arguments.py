@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from functrans import pytrees as tree
+from jax import tree_util
 
 
 class Parameters(NamedTuple):
@@ -34,7 +34,7 @@ class Leaf(NamedTuple):
 
     @property
     def name(self) -> str:
-        return self.parameter + tree.path_text(self.keys)
+        return self.parameter + tree_util.keystr(self.keys)
 
 
 class Arguments:
@@ -69,14 +69,14 @@ class Arguments:
         # A tree definition tells its paths only through a tree; a class whose tree may not hold
         # whatever stands for its arrays is without names.
         try:
-            args, kwargs = tree.unflatten(self.structure, self.inputs)
+            args, kwargs = tree_util.tree_unflatten(self.structure, self.inputs)
             n = len(self.parameters.positional)
             trees: dict[str, Any] = dict(zip(self.parameters.positional, args, strict=False))
             rest = {self.parameters.rest: args[n:]} if len(args) > n else {}
             found = [
                 (Leaf(name, tuple(keys)), v)
                 for name, x in (trees | rest | kwargs).items()
-                for keys, v in tree.flatten_with_path(x)[0]
+                for keys, v in tree_util.tree_flatten_with_path(x)[0]
             ]
         except Exception:
             return [], []

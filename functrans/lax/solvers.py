@@ -9,7 +9,6 @@ from typing import Any
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.flat import FlatFunction, function_name
 from functrans.ir.program import hoist_constants
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, is_inexact
@@ -27,6 +26,7 @@ from functrans.lax.staging import (
 from functrans.primitives.conversion import convert_element_type
 from functrans.primitives.linear_solve import linear_solve as _linear_solve
 from functrans.primitives.root import root as _root
+from functrans.pytrees.functions import FlatFunction, function_name
 from functrans.trace import evaluate, materialize, stage, typeof
 from functrans.transforms.jvp import run_linearize
 from functrans.transforms.transpose import Transposition

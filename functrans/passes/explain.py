@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.flat import FlatFunction, function_name
 from functrans.ir.program import Equation, Program
 from functrans.ir.source import describe, line_of, text_of, user_source
 from functrans.ir.tracebacks import boundary
@@ -22,6 +21,7 @@ from functrans.passes.pipeline import DEFAULT, Choice, Pass, chosen
 from functrans.passes.rewrite import REWRITES, Rewrite, children_first
 from functrans.passes.wanted_options import wanted
 from functrans.primitives.call import jit
+from functrans.pytrees.functions import FlatFunction, function_name
 from functrans.trace import stage, typeof
 
 

@@ -23,11 +23,11 @@ TREES = {path: ast.parse(text) for path, text in TEXTS.items()}
 
 # A file may import from its own layer and from those before it.
 LAYERS = [
-    {"caching", "errors", "flags", "jax_trace", "loading", "pytrees", "runtime"},
+    {"caching", "errors", "flags", "jax_trace", "loading", "runtime"},
     {"image", "ops", "random"},  # which hand on JAX's names
     {"ir"},
-    {"tracer", "tree_checks"},
-    {"flat"},
+    {"tracer"},
+    {"pytrees"},
     {"trace"},
     {"primitives"},
     {"transforms"},

@@ -16,8 +16,8 @@ ROOT = Path(ft.__file__).parent
 LAZY = ["__init__.py", "interop/__init__.py", "scipy/__init__.py"]
 # Modules beside the public ones: what they define is reached by other names.
 NOT_SHOWN = {
-    "api", "backends", "caching", "flags", "flat", "flatten_util", "inspect", "jax_trace", "loading",
-    "primitives", "pytrees", "runtime", "trace", "tracer", "transforms", "tree_checks",
+    "api", "backends", "caching", "flags", "flatten_util", "inspect", "jax_trace", "loading",
+    "primitives", "pytrees", "runtime", "trace", "tracer", "transforms",
 }  # fmt: skip
 
 

@@ -15,7 +15,6 @@ from typing import Any
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.api.programs import evaluate
-from functrans.flat import function_name
 from functrans.inspect.assets import asset, embedded, filled
 from functrans.inspect.explore.stages import Lines, Stage, stages
 from functrans.inspect.page import file_to_write
@@ -24,6 +23,7 @@ from functrans.inspect.staged import check_given
 from functrans.ir.program import Program
 from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import boundary
+from functrans.pytrees.functions import function_name
 
 
 @boundary

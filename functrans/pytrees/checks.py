@@ -2,8 +2,7 @@
 
 In: a function of JAX and the check of what it is given. Out (`checked`): the same function. When it
 has failed, and only then, the check looks at the arguments: an error of ours if they do not fit,
-else the error passes as it is, as one that was raised by the user's own function does. Importing
-this module gives such a check to the library's own use of pytrees too.
+else the error passes as it is, as one that was raised by the user's own function does.
 """
 
 from __future__ import annotations
@@ -14,10 +13,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sized
 from typing import Any, NamedTuple, TypeVar
 
-from functrans import errors, pytrees
+from functrans import errors
 from functrans.ir.source import describe, is_users, user_source
 from functrans.ir.tracebacks import hide_frames
 from functrans.ir.types import ArrayType
+from functrans.pytrees import structure as trees
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _LONGEST = 88  # characters of a structure that are shown
@@ -74,7 +74,7 @@ def _looked_at(check: Check, failed: Failed, args: tuple, kwargs: dict) -> Excep
     return None
 
 
-def _explained(error: Exception, is_leaf: Any, *trees: Any) -> Exception:
+def explained(error: Exception, is_leaf: Any, *trees: Any) -> Exception:
     """What is raised where the library itself has flattened something of the user's in vain."""
 
     def check(failed: Failed, *trees: Any) -> Exception | None:
@@ -86,9 +86,6 @@ def _explained(error: Exception, is_leaf: Any, *trees: Any) -> Exception:
         return error
     ours.__suppress_context__ = True
     return ours
-
-
-pytrees.explained = _explained
 
 
 # --- the checks -----------------------------------------------------------------------------------
@@ -137,7 +134,7 @@ def of_all(failed: Failed, tree: Any, *, is_leaf: Any = None) -> Exception | Non
     wrong = of_walk(failed, tree, is_leaf)
     if wrong is not None:
         return wrong
-    for path, x in pytrees.flatten_with_path(tree, is_leaf)[0]:
+    for path, x in trees.flatten_with_path(tree, is_leaf)[0]:
         if getattr(x, "size", 1) != 1:
             return failed.told(
                 f"the leaf {_at(path)} is {ArrayType(x.shape, x.dtype)}, neither true nor false",
@@ -207,7 +204,7 @@ def of_transpose(
         wrong = _no_prefix(failed, outer, given, fix=fix)
         if wrong is not None:
             return wrong
-        inner_treedef = pytrees.structure(outer_treedef.flatten_up_to(pytree_to_transpose)[0])
+        inner_treedef = trees.structure(outer_treedef.flatten_up_to(pytree_to_transpose)[0])
     both = "outer of inner", _skeleton(outer_treedef.compose(inner_treedef))
     return _no_prefix(failed, both, given, fix=fix) or _no_prefix(failed, given, both, fix=fix)
 
@@ -225,7 +222,7 @@ def of_structures(failed: Failed, treedefs: Any) -> Exception | None:
 def of_container(failed: Failed, tree: Any) -> Exception | None:
     """A container, whose parts are asked for."""
     wrong = _unsorted(failed, tree, lambda path, x: bool(path))
-    if wrong is None and pytrees.is_leaf(tree):
+    if wrong is None and trees.is_leaf(tree):
         return failed.told(
             f"{tree!r:.60} of type {type(tree).__qualname__} is a leaf, it has no parts",
             "Containers are lists, tuples, dicts, None, and the classes that are registered as "
@@ -257,7 +254,7 @@ def _no_function(failed: Failed, f: Any = len, is_leaf: Any = None) -> Exception
 
 def _no_structure(failed: Failed, *structures: Any) -> Exception | None:
     for x in structures:
-        if not isinstance(x, pytrees.Structure):
+        if not isinstance(x, trees.Structure):
             return failed.told(
                 f"expected the structure of a pytree, got {x!r:.60} of type {type(x).__qualname__}",
                 "tree.structure(x) is the structure of x. Structures come first, then leaves or "
@@ -268,7 +265,7 @@ def _no_structure(failed: Failed, *structures: Any) -> Exception | None:
 
 
 def _no_leaves(failed: Failed, x: Any, is_leaf: Any, first: str) -> Exception | None:
-    found, structure = pytrees.flatten(x, is_leaf)
+    found, structure = trees.flatten(x, is_leaf)
     if found:
         return None
     return failed.told(
@@ -292,9 +289,9 @@ def _unsorted(
                 f"sorted: {_some_keys(x)}",
                 "The leaves of a dict stand in the order of its keys: let all be str, or all int.",
             )
-    if pytrees.is_leaf(x):
+    if trees.is_leaf(x):
         return None
-    found = [_unsorted(failed, part, stop, (*path, *key)) for key, part in pytrees.opened(x)[0]]
+    found = [_unsorted(failed, part, stop, (*path, *key)) for key, part in trees.opened(x)[0]]
     return next((error for error in found if error is not None), None)
 
 
@@ -307,7 +304,7 @@ def _no_prefix(
 ) -> Exception | None:
     """Two named trees of which the second has not all containers of the first."""
     try:
-        found = pytrees.where_differing(first[1], other[1], stop)
+        found = trees.where_differing(first[1], other[1], stop)
     except (TypeError, ValueError):
         return _unsorted(failed, other[1])
     if found is None:
@@ -315,8 +312,8 @@ def _no_prefix(
     path, x, y = found
     return failed.told(
         f"{other[0]} is not like {first[0]} {_at(path)}: {_contrast(x, y, first[0], other[0])}",
-        f"{first[0]}: {_spelled(pytrees.flatten_with_path(first[1], stop, True)[1])}\n"
-        f"{other[0]}: {_spelled(pytrees.structure(other[1]))}\n"
+        f"{first[0]}: {_spelled(trees.flatten_with_path(first[1], stop, True)[1])}\n"
+        f"{other[0]}: {_spelled(trees.structure(other[1]))}\n"
         + (fix or _like(x, y, first[0], other[0])),
     )
 
@@ -328,7 +325,7 @@ def _contrast(x: Any, y: Any, first: str, other: str) -> str:
     """How two containers differ, or a container and a leaf."""
     if type(x) is not type(y):
         return f"{_kind(x)} in {first}, {_kind(y)} in {other}"
-    keys, others = ([pytrees.path_text(key) for key, _ in pytrees.opened(z)[0]] for z in (x, y))
+    keys, others = ([trees.path_text(key) for key, _ in trees.opened(z)[0]] for z in (x, y))
     if keys == others:
         return f"a {type(x).__qualname__} that holds other static data"
     if isinstance(x, (list, tuple)):
@@ -347,7 +344,7 @@ def _like(x: Any, y: Any, first: str, other: str) -> str:
     """What to do about trees with different containers."""
     if x is None:
         return "None is a container without parts. To make it a leaf: is_leaf=lambda x: x is None."
-    if pytrees.is_leaf(y) and other != "full_tree":
+    if trees.is_leaf(y) and other != "full_tree":
         return f"To have a leaf of {other} for a container: tree.broadcast({other}, {first})."
     return f"Where {first} has a container, {other} needs one of its type, keys and length."
 
@@ -355,11 +352,11 @@ def _like(x: Any, y: Any, first: str, other: str) -> str:
 def _kind(x: Any) -> str:
     if x is None:
         return "None"
-    return "a leaf" if pytrees.is_leaf(x) else f"a {type(x).__qualname__}"
+    return "a leaf" if trees.is_leaf(x) else f"a {type(x).__qualname__}"
 
 
 def _at(path: tuple) -> str:
-    return f"at {pytrees.path_text(path)}" if path else "at the root"
+    return f"at {trees.path_text(path)}" if path else "at the root"
 
 
 def _some_keys(x: dict[Any, Any]) -> str:
@@ -371,7 +368,7 @@ def _some_keys(x: dict[Any, Any]) -> str:
 
 
 def _spelled(structure: Any) -> str:
-    text = pytrees.spelled(structure)
+    text = trees.spelled(structure)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4]} ..."
 
 
@@ -384,8 +381,8 @@ def _stop(is_leaf: Any, takes_path: bool = False) -> _Stop | None:
 
 def _skeleton(structure: Any) -> Any:
     """A tree of a structure."""
-    return pytrees.unflatten(structure, [object()] * structure.num_leaves)
+    return trees.unflatten(structure, [object()] * structure.num_leaves)
 
 
 def _paths(structure: Any) -> list[tuple]:
-    return [path for path, _ in pytrees.flatten_with_path(_skeleton(structure))[0]]
+    return [path for path, _ in trees.flatten_with_path(_skeleton(structure))[0]]

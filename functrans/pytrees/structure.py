@@ -1,5 +1,4 @@
-"""Pytrees as the library itself uses them: JAX's functions under short names, and paths for
-messages. Users have them as `tree` and `tree_util`, where a mistake is told at their line."""
+"""The structure of a pytree, as JAX tells it: its parts, their keys, where two differ."""
 
 from __future__ import annotations
 
@@ -12,55 +11,8 @@ Structure = _tree.PyTreeDef
 unflatten = _tree.tree_unflatten
 transpose = _tree.tree_transpose
 flatten_with_path = _tree.tree_flatten_with_path
-_flatten = _tree.default_registry.flatten  # what JAX's three functions call, as ours do
-
-
-def _as_it_is(error: Exception, is_leaf: Any, *trees: Any) -> Exception:
-    return error
-
-
-# What is raised for an error of JAX's about some trees: set by `tree_checks`, which can look into
-# them and knows the user's line.
-explained = _as_it_is
-
-
-def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], Any]:
-    """The leaves and the structure."""
-    try:
-        return _flatten(tree, is_leaf)
-    except (TypeError, ValueError) as error:
-        raise explained(error, is_leaf, tree)  # noqa: B904  # it may be the same
-
-
-def leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
-    """The leaves alone."""
-    return flatten(tree, is_leaf)[0]
-
-
-def structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
-    """The structure alone."""
-    return flatten(tree, is_leaf)[1]
-
-
-def map(
-    f: Callable[..., Any],
-    tree: Any,
-    *rest: Any,
-    is_leaf: Callable[[Any], bool] | None = None,
-) -> Any:
-    """A function of each leaf, or of those at one place in several trees."""
-    try:
-        return _tree.tree_map(f, tree, *rest, is_leaf=is_leaf)
-    except (TypeError, ValueError) as error:
-        raise explained(error, is_leaf, tree, *rest)  # noqa: B904
-
-
-def spread(prefix: Any, tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
-    """For each leaf of a tree the leaf of its prefix that stands for it; ValueError if it is none.
-    `is_leaf`: of the prefix."""
-    found: list[Any] = []
-    map(lambda x, part: found.extend([x] * len(leaves(part))), prefix, tree, is_leaf=is_leaf)
-    return found
+flatten = _tree.default_registry.flatten  # what JAX's own functions call
+structure = _tree.tree_structure
 
 
 def spelled(structure: Any) -> str:

@@ -11,7 +11,6 @@ import jax
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans import tree_checks as tree_checks  # whose errors flattening has from there on
 from functrans.ir.source import definition, describe, is_users, user_source
 from functrans.tracer import CALLS, typeof
 

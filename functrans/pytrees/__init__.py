@@ -1,0 +1,61 @@
+"""Pytrees as the library itself uses them: JAX's functions under short names, whose errors about
+trees of the user's are told at his line (checks.py). Users have them as `tree` and `tree_util`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from jax import tree_util as _tree
+
+from functrans.pytrees.checks import explained
+from functrans.pytrees.structure import Structure as Structure
+from functrans.pytrees.structure import flatten as _flatten
+from functrans.pytrees.structure import flatten_with_path as flatten_with_path
+from functrans.pytrees.structure import is_leaf as is_leaf
+from functrans.pytrees.structure import opened as opened
+from functrans.pytrees.structure import path_names as path_names
+from functrans.pytrees.structure import path_text as path_text
+from functrans.pytrees.structure import spelled as spelled
+from functrans.pytrees.structure import transpose as transpose
+from functrans.pytrees.structure import unflatten as unflatten
+from functrans.pytrees.structure import where_differing as where_differing
+
+
+def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], Any]:
+    """The leaves and the structure."""
+    try:
+        return _flatten(tree, is_leaf)
+    except (TypeError, ValueError) as error:
+        raise explained(error, is_leaf, tree)  # noqa: B904  # it may be the same
+
+
+def leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
+    """The leaves alone."""
+    return flatten(tree, is_leaf)[0]
+
+
+def structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
+    """The structure alone."""
+    return flatten(tree, is_leaf)[1]
+
+
+def map(
+    f: Callable[..., Any],
+    tree: Any,
+    *rest: Any,
+    is_leaf: Callable[[Any], bool] | None = None,
+) -> Any:
+    """A function of each leaf, or of those at one place in several trees."""
+    try:
+        return _tree.tree_map(f, tree, *rest, is_leaf=is_leaf)
+    except (TypeError, ValueError) as error:
+        raise explained(error, is_leaf, tree, *rest)  # noqa: B904
+
+
+def spread(prefix: Any, tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
+    """For each leaf of a tree the leaf of its prefix that stands for it; ValueError if it is none.
+    `is_leaf`: of the prefix."""
+    found: list[Any] = []
+    map(lambda x, part: found.extend([x] * len(leaves(part))), prefix, tree, is_leaf=is_leaf)
+    return found
