@@ -33,7 +33,7 @@ _MADE_OURS = {"image", "lax", "nn", "numpy", "ops", "random", "scipy"}
 
 
 def lazily(
-    package: str, where: Mapping[str, str]
+    package: str, where: Mapping[str, str], shown: str = ""
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Make the `__getattr__`, `__dir__` and `__all__` of a package.
 
@@ -41,6 +41,8 @@ def lazily(
       package: its full name.
       where: for each module the names that are taken from it, apart by spaces. Under the package's
         own name stand its modules. `name=here` is called `here` in the package.
+      shown: the module and name of a function `(package, name, value)` that makes of what was
+        loaded what users get.
 
     Returns: the three, for the package to assign.
 
@@ -54,13 +56,13 @@ def lazily(
     found: dict[str, tuple[str, str]] = {}
     for module, names in where.items():
         for word in names.split():
-            name, _, shown = word.partition("=")
-            found[shown or name] = (module, name)
+            name, _, here = word.partition("=")
+            found[here or name] = (module, name)
     namespace = sys.modules[package].__dict__
 
     def load(name: str) -> Any:
         if name == "__all__":  # of a module that is handed on: what a star takes
-            return [n for n in _listed(package) if not n.startswith("_")]
+            return [n for n in _listed(package, found) if not n.startswith("_")]
         if name not in found:
             return _of_jax(package, name, found)
         module, attribute = found[name]
@@ -68,6 +70,9 @@ def lazily(
             value = importlib.import_module(f"{package}.{attribute}")
         else:
             value = getattr(importlib.import_module(module), attribute)
+            if shown:
+                home, _, function = shown.rpartition(".")
+                value = getattr(importlib.import_module(home), function)(package, name, value)
         namespace[name] = value
         return value
 

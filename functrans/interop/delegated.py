@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -28,6 +29,8 @@ _OPERAND = re.compile(r"_empty|Array|Any|float|complex|Callable")
 _MAY_BE_FUNCTION = re.compile(r"_empty|Any|Callable")
 # In the annotation of a result that is no array.
 _OF_PYTHON = re.compile(r"\b(bool|int|float|str|DType|Initializer)\b")
+# What reads from outside reads again with each call.
+_READS = {"from_dlpack", "frombuffer", "fromfile", "fromiter", "fromstring", "load"}
 _Jitted: Any = jax.jit(lambda: 0).__class__
 _REFUSED = (TypeError, ValueError, IndexError)
 
@@ -68,6 +71,14 @@ def _held(x: Any) -> Any:
     return x if given is None else given()
 
 
+def _jaxs(x: Any) -> Any:
+    """JAX's function for one of ours of that name: it knows its own, such as lax.add in a fold."""
+    module = str(getattr(x, "__module__", ""))
+    twin = sys.modules.get(f"jax{module.removeprefix('functrans')}")
+    ours = module.startswith("functrans.") and _is_function(x)
+    return getattr(twin, getattr(x, "__name__", ""), x) if ours else x
+
+
 def _is_function(x: Any) -> bool:
     return callable(x) and not isinstance(x, type)
 
@@ -89,7 +100,8 @@ class _Delegated(JaxFunction):
             ])  # fmt: skip
         super().__init__(fun, None, options)
         self.takes_functions = any(map(_MAY_BE_FUNCTION.search, notes.values()))
-        self.in_python = not jitted and bool(_OF_PYTHON.search(str(signature.return_annotation)))
+        of_python = _OF_PYTHON.search(str(signature.return_annotation))
+        self.in_python = not jitted and (bool(of_python) or self.name in _READS)
         self.compiled = fun if jitted else jax.jit(fun, static_argnames=options)
         self.ways = (self.compiled, self.knowing, fun)
         # for the classes of the arguments: which way is the first
@@ -112,14 +124,15 @@ class _Delegated(JaxFunction):
             kwargs = {k: _held(x) for k, x in kwargs.items()}
         given_functions = self.takes_functions and any(map(_is_function, (*args, *kwargs.values())))
         if given_functions or self.in_python:
-            out = self.fun(*args, **kwargs)
-            made = _is_function(out) and not given_functions
-            return named_boundary(out, self.name) if made else out
+            out = self.fun(*map(_jaxs, args), **{k: _jaxs(x) for k, x in kwargs.items()})
+            return named_boundary(out, self.name) if inspect.isfunction(out) else out
         if state.trace is not None:
             try:
                 return self.by_program(args, kwargs)
             except (errors.UnhashableStatic, errors.IntegerOverflow, errors.NotAnArray):
                 return self.fun(*args, **kwargs)
+        if kwargs and kwargs.get("sharding") is not None:
+            return self.fun(*args, **kwargs)  # jitted, an array is not bound to its devices
         if not self.first:  # all calls so far went the first way
             try:
                 return self.compiled(*args, **kwargs)

@@ -15,7 +15,7 @@ import functools
 import os
 import re
 from collections.abc import Callable
-from types import FunctionType, ModuleType, TracebackType
+from types import FunctionType, TracebackType
 from typing import Any, TypeVar
 
 import jax
@@ -250,13 +250,11 @@ def _guarded_method(function: Any, owner: str, name: str) -> Callable[..., Any]:
     return call
 
 
-def guard(package: ModuleType) -> None:
-    """Put a `named_boundary` around the functions that a package shows to its users. Our own calls
-    go to the modules that define them, and pay nothing."""
-    for name in getattr(package, "__all__", list(vars(package))):
-        value: Any = vars(package).get(name)  # what is loaded when it is asked for is not there yet
-        ours = isinstance(value, FunctionType) and value.__module__.startswith("functrans")
-        if ours and not name.startswith("_"):
-            shown = named_boundary(value, name)
-            shown.__module__ = package.__name__  # where pickle finds it
-            setattr(package, name, shown)
+def shown(package: str, name: str, value: Any) -> Any:
+    """What a package shows to its users of what a module of ours defines: a function with a
+    `named_boundary`. Our own calls go to the modules that define them, and pay nothing."""
+    if not isinstance(value, FunctionType) or not value.__module__.startswith("functrans"):
+        return value
+    made = named_boundary(value, name)
+    made.__module__ = package  # where pickle finds it
+    return made

@@ -9,14 +9,13 @@ from jax.lax import ConvDimensionNumbers as ConvDimensionNumbers
 
 from functrans import errors
 from functrans.ir.source import describe, user_source
-from functrans.lax.arguments import integers, mismatch
+from functrans.lax.arguments import integers
 from functrans.lax.contraction import contraction_options
-from functrans.lax.convolution_arguments import check_preferred, fractional, pairs, plan_of
+from functrans.lax.convolution_arguments import check_preferred, pairs, plan_of
 from functrans.lax.convolution_arguments import conv_dimension_numbers as conv_dimension_numbers
 from functrans.lax.convolution_arguments import padtype_to_pads as padtype_to_pads
 from functrans.primitives.convolution import conv_general_dilated as _convolution
-from functrans.primitives.convolution import dilated
-from functrans.primitives.shape import reshape, rev, transpose
+from functrans.primitives.shape import reshape
 from functrans.trace import bind, typeof
 
 
@@ -142,73 +141,7 @@ def conv_with_general_padding(
     )  # fmt: skip
 
 
-def conv_transpose(
-    lhs: Any,
-    rhs: Any,
-    strides: Sequence[int],
-    padding: str | Sequence[tuple[int, int]],
-    rhs_dilation: Sequence[int] | None = None,
-    dimension_numbers: Any = None,
-    transpose_kernel: bool = False,
-    precision: Any = None,
-    preferred_element_type: Any = None,
-    use_consistent_padding: bool = False,
-) -> Any:
-    """Convolve with fractional strides, as the gradient of a convolution does.
-
-    Arguments:
-        lhs, rhs: input and kernel.
-        strides: factors by which the result is larger.
-        padding: "SAME" or "VALID" of the forward convolution, or pairs: of this one, or, with
-            `use_consistent_padding`, of the forward one.
-        dimension_numbers: None is ("NHWC", "HWIO", "NHWC") for two spatial axes.
-        transpose_kernel: read the kernel from its end and with its features exchanged, which makes
-            this the gradient of the convolution with the same kernel.
-
-    Returns:
-        The array of sums.
-
-    Source: jax.lax.conv_transpose
-
-    Example:
-        >>> import numpy as np
-        >>> conv_transpose(np.ones((1, 4, 4, 8)), np.ones((3, 3, 8, 5)), (2, 2), "SAME").shape
-        (1, 8, 8, 5)
-    """
-    x, y = typeof(lhs), typeof(rhs)
-    if dimension_numbers is None:
-        space = {2: "", 3: "H", 4: "HW", 5: "HWD"}.get(x.ndim)
-        if space is None:
-            raise errors.InvalidArgument(
-                f"conv_transpose({x}, {y}) needs dimension_numbers for these numbers of axes, at\n"
-                f"    {describe(user_source())}"
-            )
-        dimension_numbers = (f"N{space}C", f"{space}IO", f"N{space}C")
-    axes = conv_dimension_numbers(x.shape, y.shape, dimension_numbers)
-    if use_consistent_padding or padding in ("SAME", "VALID"):
-        dilation = rhs_dilation or (1,) * (y.ndim - 2)
-        if not len(strides) == len(dilation) == y.ndim - 2:
-            raise mismatch(
-                "conv_transpose",
-                f"strides {tuple(strides)} and rhs_dilation {rhs_dilation} need one number for "
-                f"each spatial axis of {y}",
-            )
-        widths = [dilated(y.shape[i], d) for i, d in zip(axes.rhs_spec[2:], dilation, strict=True)]
-        each = [padding] * len(widths) if isinstance(padding, str) else padding
-        padding = [fractional(k, s, p) for k, s, p in zip(widths, strides, each, strict=True)]
-    if transpose_kernel:
-        rhs = rev(rhs, dimensions=tuple(axes.rhs_spec[2:]))
-        order = list(range(y.ndim))
-        o, i = axes.rhs_spec[:2]
-        order[o], order[i] = i, o
-        rhs = transpose(rhs, permutation=tuple(order))
-    return conv_general_dilated(
-        lhs, rhs, (1,) * (x.ndim - 2), padding, strides, rhs_dilation, axes,
-        precision=precision, preferred_element_type=preferred_element_type,
-    )  # fmt: skip
-
-
 __all__ = [
     "ConvDimensionNumbers", "conv", "conv_dimension_numbers", "conv_general_dilated",
-    "conv_transpose", "conv_with_general_padding", "padtype_to_pads",
+    "conv_with_general_padding", "padtype_to_pads",
 ]  # fmt: skip

@@ -132,20 +132,6 @@ def pairs(padding: Any) -> tuple[tuple[int, int], ...]:
         ) from e
 
 
-def fractional(k: int, s: int, padding: Any) -> tuple[int, int]:
-    """The padding of a transposed convolution along one axis, from that of the forward one, for a
-    kernel of k elements and stride s."""
-    if padding == "SAME":
-        total = k + s - 2
-        low = k - 1 if s > k - 1 else -(-total // 2)
-    elif padding == "VALID":
-        total = k + s - 2 + max(k - s, 0)
-        low = k - 1
-    else:
-        return k - padding[0] - 1, k - padding[1] - 1
-    return low, total - low
-
-
 class Plan(NamedTuple):
     """The primitive's parameters; where there are groups, the shapes that split them off, and the
     axis of the result at which they are merged with the output features."""

@@ -14,8 +14,8 @@ from functrans.ir.source import describe, user_source
 from functrans.lax.arguments import as_array, invalid
 from functrans.lax.arguments import axis_index as place
 from functrans.lax.collective import members, names_of, over
-from functrans.lax.shape import expand_dims, slice_in_dim, squeeze
 from functrans.primitives import collective as prims
+from functrans.primitives.shape import reshape, slice_axis, squeeze
 from functrans.trace import typeof
 
 __all__ = [
@@ -70,7 +70,7 @@ def all_gather(
     def gather(x: Any) -> Any:
         x = as_array(x)
         d = place(axis, x.ndim + (not tiled), "all_gather")
-        return prims.all_gather(x if tiled else expand_dims(x, (d,)), **group, dimension=d)
+        return prims.all_gather(x if tiled else _with_axis(x, d), **group, dimension=d)
 
     return tree.map(gather, x)
 
@@ -118,7 +118,7 @@ def psum_scatter(
         d = place(scatter_dimension, x.ndim, "psum_scatter")
         _check_parts("psum_scatter", x, d, n, tiled)
         y = prims.psum_scatter(x, **group, dimension=d)
-        return y if tiled else squeeze(y, (d,))
+        return y if tiled else squeeze(y, dimensions=(d,))
 
     return tree.map(scatter, x)
 
@@ -172,8 +172,8 @@ def all_to_all(
         # the new axis stands at `concat` once the old one is gone
         new = concat + (split < concat)
         old = split + (new <= split)
-        y = prims.all_to_all(expand_dims(x, (new,)), **group, split=old, concat=new)
-        return squeeze(y, (old,))
+        y = prims.all_to_all(_with_axis(x, new), **group, split=old, concat=new)
+        return squeeze(y, dimensions=(old,))
 
     return tree.map(exchange, x)
 
@@ -304,7 +304,8 @@ def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
     if not 0 <= i < n:
         raise invalid("pbroadcast", f"source {i} must lie in 0..{n - 1}, the examples")
     return tree.map(
-        lambda rows: squeeze(slice_in_dim(rows, i, i + 1), (0,)), all_gather(x, axis_name)
+        lambda rows: squeeze(slice_axis(rows, 0, i, i + 1), dimensions=(0,)),
+        all_gather(x, axis_name),
     )
 
 
@@ -338,3 +339,9 @@ def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
             "psum takes the sum of values that are parts of one.",
         )  # fmt: skip
     return tree.map(as_array, x)
+
+
+def _with_axis(x: Any, axis: int) -> Any:
+    """x with a new axis of size 1."""
+    shape = typeof(x).shape
+    return reshape(x, shape=(*shape[:axis], 1, *shape[axis:]))

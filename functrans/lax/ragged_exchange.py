@@ -13,13 +13,13 @@ from functrans.lax.arguments import as_array, invalid, mismatch
 from functrans.lax.collective import members, over
 from functrans.lax.exchange import all_gather, all_to_all
 from functrans.lax.indexing import index_take
-from functrans.lax.shape import broadcast_in_dim, reshape
 from functrans.primitives.bitwise import and_
 from functrans.primitives.conversion import cast
 from functrans.primitives.elementwise import add, ge, lt, mul, sub
 from functrans.primitives.joining import iota
 from functrans.primitives.reduction import reduce_max
 from functrans.primitives.selection import clamp, select_n
+from functrans.primitives.shape import broadcast_in_dim, reshape
 from functrans.trace import literal, typeof
 
 __all__ = ["ragged_all_to_all"]
@@ -97,7 +97,7 @@ def ragged_all_to_all(
     shape = (m, k)
     row = iota(dtype=typeof(starts).dtype, shape=shape, dimension=0)
     number = iota(dtype=typeof(starts).dtype, shape=shape, dimension=1)
-    begin, size = (broadcast_in_dim(v, shape, (1,)) for v in (offsets, sizes))
+    begin, size = (broadcast_in_dim(v, shape=shape, dimensions=(1,)) for v in (offsets, sizes))
     inside = and_(ge(row, begin), lt(row, add(begin, size)))
     chosen = reduce_max(select_n(inside, literal(-1, typeof(number)), number), axes=(1,))
     received = ge(chosen, literal(0, typeof(chosen)))
@@ -106,11 +106,11 @@ def ragged_all_to_all(
     # And which of the rows of all examples it is.
     length = typeof(operand).shape[0]
     sender = iota(dtype=typeof(starts).dtype, shape=(n, k // n), dimension=0)
-    sender = reshape(sender, (k,))
+    sender = reshape(sender, shape=(k,))
     shift = add(mul(sender, literal(length, typeof(sender))), sub(starts, offsets))
     place = add(index_take(shift, (which,), (0,)), iota(dtype=shift.dtype, shape=(m,), dimension=0))
     found = index_take(rows, (place,), (0,))
-    received = broadcast_in_dim(received, typeof(output).shape, (0,))
+    received = broadcast_in_dim(received, shape=typeof(output).shape, dimensions=(0,))
     return select_n(received, output, found)
 
 

@@ -7,22 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from functrans import errors
-from functrans import pytrees as tree
-from functrans.ir.program import Program
-from functrans.ir.source import describe, user_source
-from functrans.ir.types import ArrayType, canonical_dtype
+from functrans.ir.types import canonical_dtype
 from functrans.lax.arguments import as_array, integer, integers, invalid, placed
-from functrans.lax.creation import full
-from functrans.lax.windows import reduce_window
-from functrans.primitives.base import PRIMITIVES, Primitive
+from functrans.primitives.base import PRIMITIVES
 from functrans.primitives.conversion import strong
-from functrans.trace import literal, stage, typeof
 
 __all__ = [
-    "argmax", "argmin", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "reduce",
-    "reduce_and", "reduce_max", "reduce_min", "reduce_or", "reduce_prod", "reduce_sum",
-    "reduce_xor",
+    "argmax", "argmin", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "reduce_and",
+    "reduce_max", "reduce_min", "reduce_or", "reduce_prod", "reduce_sum", "reduce_xor",
 ]  # fmt: skip
 
 
@@ -158,110 +150,3 @@ cumlogsumexp = _running(
     "log of running sums of exp",
     "print(cumlogsumexp(np.zeros(2, np.float32)).round(2))\n    [0.   0.69]",
 )
-
-
-# --- reduction by a function ----------------------------------------------------------------------
-
-_REDUCTION_OF = {
-    "add": "reduce_sum", "mul": "reduce_prod", "max": "reduce_max", "min": "reduce_min",
-    "and": "reduce_and", "or": "reduce_or", "xor": "reduce_xor",
-}  # fmt: skip
-
-
-def reduce(
-    operands: Any,
-    init_values: Any,
-    computation: Callable[[Any, Any], Any],
-    dimensions: Sequence[int],
-    out_sharding: Any = None,
-) -> Any:
-    """Fold axes with a function of two values.
-
-    Arguments:
-        operands: an array or a pytree of arrays of equal shapes.
-        init_values: a scalar for each operand, from which the fold starts.
-        computation: `(accumulated, value) -> accumulated`, associative, on scalars in pytrees like
-            `operands`.
-        dimensions: the axes to fold.
-
-    Returns:
-        A pytree like `operands` without these axes.
-
-    Raises:
-        InvalidArgument: the pytrees differ, or an axis does not exist.
-        TypeMismatch: dtypes differ.
-
-    Source: jax.lax.reduce
-
-    Example:
-        >>> print(reduce(np.array([1, 4, 2]), 0, lambda a, b: a + b, (0,)))
-        7
-    """
-    structure: Any
-    flat, structure = tree.flatten(operands)
-    starts, start_structure = tree.flatten(init_values)
-    if not (flat and structure == start_structure):
-        raise invalid("reduce", f"operands {structure} and init_values {start_structure} differ")
-    xs = [as_array(x) for x in flat]
-    types = [ArrayType((), typeof(x).dtype, typeof(x).weak_type) for x in xs]
-    program = stage(
-        lambda *values: tree.leaves(
-            computation(
-                tree.unflatten(structure, values[: len(xs)]),
-                tree.unflatten(structure, values[len(xs) :]),
-            )
-        ),
-        [*types, *types],
-    )
-    found = [_fold(program, i, len(xs)) for i in range(len(xs))]
-    folds = [fold for fold in found if fold is not None]
-    axes = _axes(dimensions, len(xs[0].shape), "reduce")
-    if len(folds) < len(xs):
-        return _folded_together(operands, init_values, computation, axes)
-    outs = [_folded(*one, axes) for one in zip(folds, xs, starts, strict=True)]
-    return tree.unflatten(structure, outs)
-
-
-def _folded_together(
-    operands: Any, starts: Any, computation: Callable[[Any, Any], Any], axes: tuple[int, ...]
-) -> Any:
-    """The fold of one window that is as large as the axes."""
-    shape = typeof(tree.leaves(operands)[0]).shape
-    kept = tuple([n for d, n in enumerate(shape) if d not in axes])
-    if 0 in shape:
-        return tree.map(lambda x, start: full(kept, start, typeof(x).dtype), operands, starts)
-    window = [n if d in axes else 1 for d, n in enumerate(shape)]
-    folded = reduce_window(operands, starts, computation, window)
-    return tree.map(lambda x: PRIMITIVES["reshape"](x, shape=kept), folded)
-
-
-def _fold(program: Program, i: int, n: int) -> Primitive | None:
-    """The operation that a program of two values applies to operand i of n, if it is one."""
-    if len(program.outputs) == n:
-        for eqn in program.equations:
-            given = {program.inputs[i], program.inputs[n + i]}
-            mine = eqn.outputs[0] is program.outputs[i] and set(eqn.inputs) == given
-            if mine and eqn.primitive.name in _REDUCTION_OF:
-                return eqn.primitive
-    return None
-
-
-def _folded(fold: Primitive, x: Any, start: Any, axes: tuple[int, ...]) -> Any:
-    out = PRIMITIVES[_REDUCTION_OF[fold.name]](x, axes=axes)
-    t = typeof(out)
-    if not isinstance(start, (bool, int, float, complex, np.generic)):
-        start = as_array(start)
-        if typeof(start).shape or typeof(start).dtype != t.dtype:
-            raise errors.TypeMismatch(
-                f"reduce: init_values must be scalars of the operands' dtypes, got {typeof(start)} "
-                f"for {typeof(x)}, at\n    {describe(user_source())}"
-            )
-        return fold(out, PRIMITIVES["broadcast_in_dim"](start, shape=t.shape, dimensions=()))
-    if start == _identity(fold, t):
-        return out
-    return fold(out, literal(start, t.strong()))
-
-
-def _identity(fold: Primitive, t: ArrayType) -> Any:
-    reduction: Any = PRIMITIVES[_REDUCTION_OF[fold.name]]
-    return type(reduction).start(t.dtype)

@@ -1,20 +1,26 @@
-"""Functions of neural networks with the names and signatures of `jax.nn`."""
+"""Functions of neural networks with the names and signatures of `jax.nn`.
 
-import sys as _sys
+What is not defined here is JAX's (loading.py).
+"""
+
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from functrans.ir.tracebacks import guard as _guard
-from functrans.loading import hand_on as _hand_on
-from functrans.nn.activations import *
-from functrans.nn.normalizing import *
+from functrans.loading import lazily as _lazily
 
 if _TYPE_CHECKING:
-    from jax.nn import dot_product_attention as dot_product_attention
-    from jax.nn import get_scaled_dot_general_config as get_scaled_dot_general_config
-    from jax.nn import initializers as initializers
-    from jax.nn import scaled_dot_general as scaled_dot_general
-    from jax.nn import scaled_matmul as scaled_matmul
+    from typing import Any
 
-_guard(_sys.modules[__name__])
+    from functrans.nn.activations import *
+    from functrans.nn.normalizing import *
 
-_hand_on(__name__)
+    def __getattr__(name: str) -> Any: ...
+
+else:
+    __getattr__, __dir__, _ = _lazily(__name__, {
+        "functrans.nn.activations": (
+            "celu elu gelu glu hard_sigmoid hard_silu hard_swish hard_tanh identity leaky_relu "
+            "log1mexp log_sigmoid mish relu relu6 selu sigmoid silu soft_sign softplus "
+            "sparse_plus sparse_sigmoid squareplus swish tanh"
+        ),
+        "functrans.nn.normalizing": "log_softmax logmeanexp logsumexp one_hot softmax standardize",
+    }, "functrans.ir.tracebacks.shown")  # fmt: skip

@@ -14,7 +14,6 @@ import numpy as np
 
 from functrans.ir.types import ArrayType, dtype_class, is_inexact
 from functrans.numpy import ufuncs
-from functrans.numpy.floating import logaddexp
 from functrans.numpy.promotion import (
     SCALARS,
     array_of,
@@ -25,6 +24,7 @@ from functrans.numpy.promotion import (
     to_inexact,
     value_of,
 )
+from functrans.numpy.rounding import logaddexp
 from functrans.numpy.selecting import where as select_where
 from functrans.primitives.arithmetic import integer_pow, max_, min_
 from functrans.primitives.call import composite

@@ -1,51 +1,84 @@
-"""NumPy functions of arrays and traced arrays, with the names and signatures of `jax.numpy`."""
+"""NumPy functions of arrays and traced arrays, with the names and signatures of `jax.numpy`.
 
-import sys as _sys
+What is not defined here is JAX's (loading.py).
+"""
 
-from jax import numpy as _jax_numpy
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from functrans.ir.tracebacks import guard as _guard
-from functrans.loading import hand_on as _hand_on
-from functrans.numpy import fft as fft
-from functrans.numpy import linalg as linalg
-from functrans.numpy import methods as methods
-from functrans.numpy import operators as operators
-from functrans.numpy import ufunc_methods as ufunc_methods
-from functrans.numpy.arithmetic import *
-from functrans.numpy.array_api import *
-from functrans.numpy.at_once import run_at_once as _run_at_once
-from functrans.numpy.creation import *
-from functrans.numpy.dtypes import *
-from functrans.numpy.einsums import *
-from functrans.numpy.files import *
-from functrans.numpy.floating import *
-from functrans.numpy.grids import *
-from functrans.numpy.index_tricks import *
-from functrans.numpy.indexing import *
-from functrans.numpy.integers import *
-from functrans.numpy.joining import *
-from functrans.numpy.linear import *
-from functrans.numpy.partitions import *
-from functrans.numpy.placing import *
-from functrans.numpy.ranges import *
-from functrans.numpy.reductions import *
-from functrans.numpy.repeating import *
-from functrans.numpy.running import *
-from functrans.numpy.selecting import *
-from functrans.numpy.shaping import *
-from functrans.numpy.sorting import *
-from functrans.numpy.ufunc_objects import *
-from functrans.numpy.ufuncs import *
-from functrans.numpy.vectorizing import *
+from jax.numpy import __array_api_version__ as __array_api_version__
+from jax.numpy import __array_namespace_info__ as __array_namespace_info__
 
-pi = _jax_numpy.pi
-e = _jax_numpy.e
-euler_gamma = _jax_numpy.euler_gamma
-inf = _jax_numpy.inf
-nan = _jax_numpy.nan
-newaxis = _jax_numpy.newaxis
+from functrans.loading import lazily as _lazily
 
-_run_at_once(globals())
-_guard(_sys.modules[__name__])
+if _TYPE_CHECKING:
+    from typing import Any
 
-_hand_on(__name__)
+    from functrans.numpy import fft as fft
+    from functrans.numpy import linalg as linalg
+    from functrans.numpy import methods as methods
+    from functrans.numpy import operators as operators
+    from functrans.numpy.arithmetic import *
+    from functrans.numpy.creation import *
+    from functrans.numpy.dtypes import *
+    from functrans.numpy.einsums import *
+    from functrans.numpy.joining import *
+    from functrans.numpy.linear import *
+    from functrans.numpy.ranges import *
+    from functrans.numpy.reading import *
+    from functrans.numpy.reductions import *
+    from functrans.numpy.rounding import *
+    from functrans.numpy.running import *
+    from functrans.numpy.selecting import *
+    from functrans.numpy.shaping import *
+    from functrans.numpy.taking import *
+    from functrans.numpy.ufunc_methods import *
+    from functrans.numpy.ufuncs import *
+    from functrans.numpy.writing import *
+
+    def __getattr__(name: str) -> Any: ...
+
+else:
+    __getattr__, __dir__, _ = _lazily(__name__, {
+        "functrans.numpy": "fft linalg methods operators",
+        "functrans.numpy.arithmetic": "divmod floor_divide mod pow power remainder",
+        "functrans.numpy.creation": (
+            "array asarray empty empty_like full full_like ones ones_like zeros zeros_like"
+        ),
+        "functrans.numpy.dtypes": (
+            "bfloat16 bool bool_ can_cast cdouble character complex128 complex64 complex_ "
+            "complexfloating ComplexWarning csingle double dtype finfo flexible float16 float32 "
+            "float4_e2m1fn float64 float6_e2m3fn float6_e3m2fn float8_e3m4 float8_e4m3 "
+            "float8_e4m3b11fnuz float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz "
+            "float8_e8m0fnu float_ floating generic iinfo inexact int1 int16 int2 int32 int4 "
+            "int64 int8 int_ integer isdtype issubdtype ndarray number object_ promote_types "
+            "result_type signedinteger single uint uint1 uint16 uint2 uint32 uint4 uint64 uint8 "
+            "unsignedinteger"
+        ),
+        "functrans.numpy.einsums": "einsum",
+        "functrans.numpy.joining": "concatenate split stack unstack",
+        "functrans.numpy.linear": "dot inner matmul outer tensordot vdot",
+        "functrans.numpy.ranges": "arange",
+        "functrans.numpy.reading": "getitem",
+        "functrans.numpy.reductions": (
+            "all amax amin any argmax argmin max mean min prod std sum var"
+        ),
+        "functrans.numpy.rounding": "around isnan logaddexp logaddexp2 round sinc trunc",
+        "functrans.numpy.running": "cumprod cumsum",
+        "functrans.numpy.selecting": "astype clip where",
+        "functrans.numpy.shaping": (
+            "broadcast_shapes broadcast_to copy diagonal expand_dims matrix_transpose moveaxis "
+            "ndim permute_dims ravel reshape shape size squeeze swapaxes transpose"
+        ),
+        "functrans.numpy.taking": "nonzero take take_along_axis",
+        "functrans.numpy.ufunc_methods": "frompyfunc ufunc",
+        "functrans.numpy.ufuncs": (
+            "abs absolute acos acosh add arccos arccosh arcsin arcsinh arctan arctan2 arctanh "
+            "asin asinh atan atan2 atanh bitwise_and bitwise_invert bitwise_left_shift "
+            "bitwise_not bitwise_or bitwise_right_shift bitwise_xor cbrt ceil conj conjugate cos "
+            "cosh divide equal exp exp2 expm1 floor greater greater_equal imag invert isfinite "
+            "left_shift less less_equal log log1p logical_and logical_not logical_or logical_xor "
+            "maximum minimum multiply negative nextafter not_equal positive real right_shift rint "
+            "sign sin sinh sqrt square subtract tan tanh true_divide"
+        ),
+        "functrans.numpy.writing": "At AtRef setitem",
+    }, "functrans.numpy.at_once.shown")  # fmt: skip

@@ -11,22 +11,17 @@ from functrans.numpy.prims import select_n
 from functrans.numpy.promotion import (
     BOOL,
     align,
-    align_inexact,
     broadcast_shape,
     cast,
     expand,
     mismatch,
     scalar,
-    to_inexact,
     value_of,
 )
 from functrans.numpy.ufuncs import numeric
 from functrans.trace import Tracer, concrete_value, typeof
 
-__all__ = [
-    "divmod", "float_power", "floor_divide", "fmod", "mod", "pow", "power", "reciprocal",
-    "remainder",
-]  # fmt: skip
+__all__ = ["divmod", "floor_divide", "mod", "pow", "power", "remainder"]
 
 
 def same(x: Any, value: Any) -> Any:
@@ -104,14 +99,6 @@ def remainder(x: Any, y: Any, /) -> Any:
 mod = remainder
 
 
-def fmod(x: Any, y: Any, /) -> Any:
-    """The rest of the division that rounds towards zero; it has the sign of x.
-
-    Source: `jax.numpy.fmod`.
-    """
-    return _rest(*numeric(*align(x, y, "fmod")))
-
-
 def divmod(x: Any, y: Any, /) -> tuple[Any, Any]:
     """(floor_divide, remainder).
 
@@ -121,14 +108,6 @@ def divmod(x: Any, y: Any, /) -> tuple[Any, Any]:
     if dtype_class(typeof(x).dtype) == "float":
         return _float_divmod(x, y)
     return floor_divide(x, y), remainder(x, y)
-
-
-def reciprocal(x: Any, /) -> Any:
-    """1 / x.
-
-    Source: `jax.numpy.reciprocal`.
-    """
-    return prims.integer_pow(to_inexact(value_of(x, "reciprocal")), y=-1)
 
 
 # --- powers ---------------------------------------------------------------------------------------
@@ -193,11 +172,3 @@ def _integer_power(x: Any, y: Any) -> Any:
             x = prims.mul(x, x)
             y = prims.shift_right_logical(y, one)
     return result
-
-
-def float_power(x: Any, y: Any, /) -> Any:
-    """x to the power y, in floats.
-
-    Source: `jax.numpy.float_power`.
-    """
-    return prims.pow_(*align_inexact((x, y), "float_power"))

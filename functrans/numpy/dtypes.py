@@ -32,20 +32,19 @@ from jax.numpy import uint as uint
 from jax.numpy import unsignedinteger as unsignedinteger
 
 from functrans.ir.types import dtype_class
-from functrans.numpy.promotion import array_of, cast, user_dtype
-from functrans.trace import Tracer, materialize, typeof
+from functrans.numpy.promotion import cast, user_dtype
+from functrans.trace import Tracer, materialize
 
 __all__ = [
-    "ComplexWarning", "bfloat16", "bool", "bool_", "can_cast", "cdouble", "character",
-    "complex64", "complex128", "complex_", "complexfloating", "csingle", "double", "dtype",
-    "finfo", "flexible", "float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn", "float8_e3m4",
-    "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2",
-    "float8_e5m2fnuz", "float8_e8m0fnu", "float16", "float32", "float64", "float_", "floating",
-    "generic", "iinfo", "inexact", "int1", "int2", "int4", "int8", "int16", "int32", "int64",
-    "int_", "integer", "iscomplexobj", "isdtype", "isrealobj", "isscalar", "issubdtype",
-    "iterable", "ndarray", "number", "object_", "promote_types", "result_type", "signedinteger",
-    "single", "uint", "uint1", "uint2", "uint4", "uint8", "uint16", "uint32", "uint64",
-    "unsignedinteger",
+    "ComplexWarning", "bfloat16", "bool", "bool_", "can_cast", "cdouble", "character", "complex64",
+    "complex128", "complex_", "complexfloating", "csingle", "double", "dtype", "finfo", "flexible",
+    "float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn", "float8_e3m4", "float8_e4m3",
+    "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
+    "float8_e8m0fnu", "float16", "float32", "float64", "float_", "floating", "generic", "iinfo",
+    "inexact", "int1", "int2", "int4", "int8", "int16", "int32", "int64", "int_", "integer",
+    "isdtype", "issubdtype", "ndarray", "number", "object_", "promote_types", "result_type",
+    "signedinteger", "single", "uint", "uint1", "uint2", "uint4", "uint8", "uint16", "uint32",
+    "uint64", "unsignedinteger",
 ]  # fmt: skip
 
 
@@ -122,43 +121,3 @@ def untraced(args: Any) -> list[Any]:
 def _point(x: Tracer) -> Any:
     kinds = {"int": int, "uint": int, "float": float, "complex": complex}
     return kinds[dtype_class(x.dtype)] if x.weak_type else x.dtype
-
-
-def iscomplexobj(x: Any) -> builtins.bool:
-    """Is the dtype complex?
-
-    Source: `jax.numpy.iscomplexobj`.
-    """
-    if isinstance(x, (list, tuple)):
-        return any([iscomplexobj(y) for y in x])
-    return x is not None and dtype_class(typeof(array_of(x, "iscomplexobj")).dtype) == "complex"
-
-
-def isrealobj(x: Any) -> builtins.bool:
-    """Is the dtype not complex?
-
-    Source: `jax.numpy.isrealobj`.
-    """
-    return not iscomplexobj(x)
-
-
-def isscalar(element: Any) -> builtins.bool:
-    """Is it a number, or an array without axes?
-
-    Source: `jax.numpy.isscalar`.
-    """
-    if isinstance(element, Tracer):
-        return element.ndim == 0
-    return jax.numpy.isscalar(element)
-
-
-def iterable(y: Any) -> builtins.bool:
-    """Can it be iterated over?
-
-    Source: `jax.numpy.iterable`.
-    """
-    try:
-        iter(y)
-    except TypeError:
-        return False
-    return True

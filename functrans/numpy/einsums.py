@@ -14,7 +14,7 @@ from functrans.numpy.linear import contract, diagonal
 from functrans.numpy.promotion import array_of, cast, invalid, promote_dtypes, user_dtype
 from functrans.trace import materialize, typeof
 
-__all__ = ["einsum", "einsum_path"]
+__all__ = ["einsum"]
 
 
 def einsum(
@@ -59,17 +59,6 @@ def einsum(
         xs.append(y)
     out = xs[0]
     return materialize(out if to is None else cast(out, to))
-
-
-def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> Any:
-    """The order of contractions that `einsum` takes, and a description of it.
-
-    Source: `jax.numpy.einsum_path`.
-    """
-    return opt_einsum.contract_path(
-        subscripts, *[typeof(x).shape for x in operands], shapes=True,
-        optimize="auto" if optimize is True else optimize,
-    )  # fmt: skip
 
 
 def _from_lists(given: tuple) -> tuple[str, tuple]:

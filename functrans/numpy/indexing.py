@@ -7,20 +7,9 @@ taking            functions
 """
 
 from functrans.numpy.reading import getitem as getitem
-from functrans.numpy.taking import argwhere as argwhere
-from functrans.numpy.taking import compress as compress
-from functrans.numpy.taking import extract as extract
-from functrans.numpy.taking import flatnonzero as flatnonzero
 from functrans.numpy.taking import nonzero as nonzero
-from functrans.numpy.taking import put as put
-from functrans.numpy.taking import put_along_axis as put_along_axis
 from functrans.numpy.taking import take as take
 from functrans.numpy.taking import take_along_axis as take_along_axis
 from functrans.numpy.writing import At as At
 from functrans.numpy.writing import AtRef as AtRef
 from functrans.numpy.writing import setitem as setitem
-
-__all__ = [
-    "argwhere", "compress", "extract", "flatnonzero", "nonzero", "put", "put_along_axis", "take",
-    "take_along_axis",
-]  # fmt: skip

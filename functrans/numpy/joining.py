@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import operator
 from collections.abc import Iterable
@@ -10,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from functrans import pytrees as tree
 from functrans.numpy import prims
 from functrans.numpy.indexing import getitem
 from functrans.numpy.promotion import (
@@ -21,22 +19,13 @@ from functrans.numpy.promotion import (
 )
 from functrans.numpy.selecting import astype
 from functrans.numpy.shaping import (
-    atleast_1d,
-    atleast_2d,
-    atleast_3d,
     cast_all,
     expand_dims,
     ravel,
-    reshape,
-    transpose,
 )
-from functrans.primitives.call import composite
 from functrans.trace import Tracer, typeof
 
-__all__ = [
-    "append", "array_split", "block", "column_stack", "concat", "concatenate", "dsplit", "dstack",
-    "hsplit", "hstack", "split", "stack", "unstack", "vsplit", "vstack",
-]  # fmt: skip
+__all__ = ["concatenate", "split", "stack", "unstack"]
 
 
 # --- together -------------------------------------------------------------------------------------
@@ -53,14 +42,6 @@ def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Any:
       [0. 0. 1.]
     """
     return _concatenate("concatenate", arrays, axis, dtype)
-
-
-def concat(arrays: Any, /, *, axis: int | None = 0) -> Any:
-    """`concatenate`, by the name of the array API.
-
-    Source: `jax.numpy.concat`.
-    """
-    return _concatenate("concat", arrays, axis, None)
 
 
 def _pieces(name: str, arrays: Any) -> list[Any]:
@@ -126,82 +107,6 @@ def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> An
     return _concatenate("stack", [expand_dims(x, i) for x in xs], i, dtype)
 
 
-def vstack(tup: Any, dtype: Any = None) -> Any:
-    """Join along the first axis; vectors as rows.
-
-    Source: `jax.numpy.vstack`.
-    """
-    return _concatenate("vstack", [atleast_2d(x) for x in _pieces("vstack", tup)], 0, dtype)
-
-
-def hstack(tup: Any, dtype: Any = None) -> Any:
-    """Join along the second axis; vectors along the first.
-
-    Source: `jax.numpy.hstack`.
-    """
-    xs = [atleast_1d(x) for x in _pieces("hstack", tup)]
-    return _concatenate("hstack", xs, 0 if typeof(xs[0]).ndim == 1 else 1, dtype)
-
-
-def dstack(tup: Any, dtype: Any = None) -> Any:
-    """Join along the third axis.
-
-    Source: `jax.numpy.dstack`.
-    """
-    return _concatenate("dstack", [atleast_3d(x) for x in _pieces("dstack", tup)], 2, dtype)
-
-
-def column_stack(tup: Any) -> Any:
-    """Join along the second axis; vectors as columns.
-
-    Source: `jax.numpy.column_stack`.
-    """
-    columns = []
-    for i, x in enumerate(_pieces("column_stack", tup)):
-        x = array_of(x, "column_stack", i)
-        columns.append(transpose(atleast_2d(x)) if typeof(x).ndim < 2 else x)
-    return _concatenate("column_stack", columns, 1, None)
-
-
-def append(arr: Any, values: Any, axis: int | None = None) -> Any:
-    """`concatenate` of two arrays.
-
-    Source: `jax.numpy.append`.
-    """
-    return _concatenate("append", [arr, values], axis, None)
-
-
-def block(arrays: Any) -> Any:
-    """Join nested lists of blocks, the innermost along the last axis.
-
-    Source: `jax.numpy.block`.
-    """
-    leaves, structure = tree.flatten(arrays)
-    return _blocks(structure, *leaves)
-
-
-@functools.partial(composite, numbers=(int, float, complex))
-def _blocks(structure: Any, *leaves: Any) -> Any:
-    joined, _ = _block(tree.unflatten(structure, leaves))
-    return joined
-
-
-def _block(arrays: Any) -> tuple[Any, int]:
-    if isinstance(arrays, tuple):
-        raise invalid("block", f"takes nested lists, got a tuple in them: {arrays!r:.80}")
-    if not isinstance(arrays, list):
-        return array_of(arrays, "block"), 0
-    if not arrays:
-        raise invalid("block", "lists must not be empty")
-    parts = [_block(a) for a in arrays]
-    depth = parts[0][1]
-    if any(d != depth for _, d in parts):
-        raise invalid("block", "lists must be nested equally deep")
-    n = max([depth + 1, *[typeof(x).ndim for x, _ in parts]])
-    grown = [reshape(x, (1,) * (n - typeof(x).ndim) + typeof(x).shape) for x, _ in parts]
-    return _concatenate("block", grown, n - 1 - depth, None), depth + 1
-
-
 # --- apart ----------------------------------------------------------------------------------------
 
 
@@ -228,14 +133,6 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     Source: `jax.numpy.split`.
     """
     return _split("split", ary, indices_or_sections, axis)
-
-
-def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
-    """`split` that allows parts of unequal size; the first ones are larger by one.
-
-    Source: `jax.numpy.array_split`.
-    """
-    return _split("array_split", ary, indices_or_sections, axis)
 
 
 def _split(name: str, ary: Any, sections: Any, axis: int) -> list[Any]:
@@ -265,28 +162,3 @@ def _split(name: str, ary: Any, sections: Any, axis: int) -> list[Any]:
             )
         sizes = [size + 1] * rest + [size] * (parts - rest)
     return list(prims.split(ary, sizes=tuple(sizes), axis=i))
-
-
-def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
-    """`split` along the first axis.
-
-    Source: `jax.numpy.vsplit`.
-    """
-    return _split("vsplit", ary, indices_or_sections, 0)
-
-
-def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
-    """`split` along the second axis; of vectors along the first.
-
-    Source: `jax.numpy.hsplit`.
-    """
-    ary = array_of(ary, "hsplit")
-    return _split("hsplit", ary, indices_or_sections, 0 if typeof(ary).ndim == 1 else 1)
-
-
-def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
-    """`split` along the third axis.
-
-    Source: `jax.numpy.dsplit`.
-    """
-    return _split("dsplit", ary, indices_or_sections, 2)

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from functrans import errors
 from functrans.caching import cached
 from functrans.ir.source import describe, user_source
-from functrans.ir.types import ArrayType, dtype_class
+from functrans.ir.types import ArrayType
 from functrans.lax.arguments import integer
 from functrans.lax.contraction import contraction_options, product_of
 from functrans.numpy import prims
@@ -22,18 +20,13 @@ from functrans.numpy.promotion import (
     axis_index,
     broadcast_shape,
     cast,
-    expand,
     invalid,
     mismatch,
     promote_dtypes,
 )
-from functrans.primitives.call import composite
-from functrans.trace import ARRAYS, full, materialize, typeof
+from functrans.trace import ARRAYS, materialize, typeof
 
-__all__ = [
-    "cross", "dot", "inner", "kron", "matmul", "matvec", "outer", "tensordot", "vdot",
-    "vecdot", "vecmat",
-]  # fmt: skip
+__all__ = ["dot", "inner", "matmul", "outer", "tensordot", "vdot"]
 
 Axes = tuple[int, ...]
 
@@ -221,68 +214,6 @@ def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any =
     )
 
 
-def vecdot(
-    x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None,
-    preferred_element_type: Any = None,
-) -> Any:  # fmt: skip
-    """The sum of conj(x1) * x2 over one axis; the others broadcast.
-
-    Source: `jax.numpy.vecdot`.
-    """
-    x1, x2, t1, t2 = _operands("vecdot", x1, x2)
-    if t1.ndim == 0 or t2.ndim == 0:
-        raise invalid("vecdot", f"operands need at least one axis, got {t1} and {t2}")
-    i, j = axis_index(axis, t1.ndim, "vecdot"), axis_index(axis, t2.ndim, "vecdot")
-    if t1.shape[i] != t2.shape[j]:
-        raise invalid("vecdot", f"axis {axis} of {t1} and {t2} must have equal sizes")
-    if t1.dtype.kind == "c":
-        x1 = prims.conj(x1)
-    x1, x2 = _axis_last(x1, i), _axis_last(x2, j)
-    s1, s2 = typeof(x1).shape, typeof(x2).shape
-    x1 = prims.broadcast_in_dim(
-        x1, shape=(*s1[:-1], 1, s1[-1]), dimensions=(*range(len(s1) - 1), len(s1))
-    )
-    x2 = prims.broadcast_in_dim(x2, shape=(*s2, 1), dimensions=tuple(range(len(s2))))
-    y = _matmul("vecdot", x1, x2, precision, preferred_element_type)
-    n = typeof(y).ndim
-    return prims.squeeze(y, dimensions=(n - 2, n - 1))
-
-
-def _axis_last(x: Any, axis: int) -> Any:
-    n = typeof(x).ndim
-    if axis == n - 1:
-        return x
-    return prims.transpose(x, permutation=(*[i for i in range(n) if i != axis], axis))
-
-
-def matvec(x1: Any, x2: Any, /) -> Any:
-    """Matrices [..., i, k] times vectors [..., k].
-
-    Source: `jax.numpy.matvec`.
-    """
-    x2 = array_of(x2, "matvec", 1)
-    t = typeof(x2)
-    column = prims.broadcast_in_dim(x2, shape=(*t.shape, 1), dimensions=tuple(range(t.ndim)))
-    y = _matmul("matvec", x1, column)
-    return prims.squeeze(y, dimensions=(typeof(y).ndim - 1,))
-
-
-def vecmat(x1: Any, x2: Any, /) -> Any:
-    """Conjugated vectors [..., k] times matrices [..., k, j].
-
-    Source: `jax.numpy.vecmat`.
-    """
-    x1 = array_of(x1, "vecmat")
-    t = typeof(x1)
-    if t.dtype.kind == "c":
-        x1 = prims.conj(x1)
-    row = prims.broadcast_in_dim(
-        x1, shape=(*t.shape[:-1], 1, t.shape[-1]), dimensions=(*range(t.ndim - 1), t.ndim)
-    )
-    y = _matmul("vecmat", row, x2)
-    return prims.squeeze(y, dimensions=(typeof(y).ndim - 2,))
-
-
 def tensordot(
     a: Any, b: Any, axes: Any = 2, *, precision: Any = None, preferred_element_type: Any = None,
     out_sharding: None = None,
@@ -316,76 +247,6 @@ def tensordot(
     lhs = tuple(range(n))
     out = tuple([k for k in (*lhs, *rhs) if not (k in lhs and k in rhs)])
     return contract(a, b, lhs, tuple(rhs), out, precision, preferred_element_type)
-
-
-def kron(a: Any, b: Any) -> Any:
-    """The Kronecker product: b times each element of a, in blocks.
-
-    Source: `jax.numpy.kron`.
-    """
-    a, b, ta, tb = _operands("kron", array_of(a, "kron"), array_of(b, "kron", 1))
-    n = max(ta.ndim, tb.ndim)
-    left = (1,) * (n - ta.ndim) + ta.shape
-    right = (1,) * (n - tb.ndim) + tb.shape
-    mixed = tuple([k for pair in zip(left, right, strict=True) for k in pair])
-    at_a = tuple([2 * i for i in range(n - ta.ndim, n)])
-    at_b = tuple([2 * i + 1 for i in range(n - tb.ndim, n)])
-    product = prims.mul(
-        prims.broadcast_in_dim(a, shape=mixed, dimensions=at_a),
-        prims.broadcast_in_dim(b, shape=mixed, dimensions=at_b),
-    )
-    return prims.reshape(product, shape=tuple([p * q for p, q in zip(left, right, strict=True)]))
-
-
-@composite
-def cross(
-    a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
-) -> Any:
-    """The cross product of vectors of 2 or 3 components along an axis.
-
-    Source: `jax.numpy.cross`.
-    """
-    if axis is not None:
-        axisa = axisb = axisc = axis
-    a, b, ta, tb = _operands("cross", array_of(a, "cross"), array_of(b, "cross", 1))
-    i, j = axis_index(axisa, ta.ndim, "cross"), axis_index(axisb, tb.ndim, "cross")
-    if ta.shape[i] not in (2, 3) or tb.shape[j] not in (2, 3):
-        raise invalid("cross", f"vectors must have 2 or 3 components, got {ta} and {tb}")
-    xs, ys = _components(a, i), _components(b, j)
-    shape = broadcast_shape([typeof(xs[0]).shape, typeof(ys[0]).shape], "cross", (ta, tb))
-    xs, ys = [expand(x, shape) for x in xs], [expand(y, shape) for y in ys]
-    if len(xs) == len(ys) == 2:
-        return prims.sub(prims.mul(xs[0], ys[1]), prims.mul(xs[1], ys[0]))
-    none = prims.sub(xs[0], xs[0]) if len(xs) != len(ys) else None
-    xs, ys = [v if len(v) == 3 else [*v, none] for v in (xs, ys)]
-    parts = [
-        prims.sub(prims.mul(xs[p], ys[q]), prims.mul(xs[q], ys[p]))
-        for p, q in ((1, 2), (2, 0), (0, 1))
-    ]
-    to = axis_index(axisc, len(shape) + 1, "cross")
-    wide = (*shape[:to], 1, *shape[to:])
-    kept = tuple([k for k in range(len(wide)) if k != to])
-    made = prims.concatenate(
-        *[prims.broadcast_in_dim(p, shape=wide, dimensions=kept) for p in parts], dimension=to
-    )
-    return cast(made, typeof(made).dtype)  # never of a weak type, as what is put together
-
-
-def _components(x: Any, axis: int) -> list[Any]:
-    n = typeof(x).shape[axis]
-    return [prims.squeeze(p, dimensions=(axis,)) for p in prims.split(x, sizes=(1,) * n, axis=axis)]
-
-
-def zero_beside(a: Any, offset: Any, axis1: int, axis2: int) -> Any:
-    """The array with zeros beside a diagonal of two axes, which may be traced."""
-    a = array_of(a, "diagonal")
-    t, index = typeof(a), np.dtype("int32")
-    if dtype_class(typeof(offset).dtype) not in ("int", "uint"):
-        raise invalid("diagonal", f"offset must be an integer, got {typeof(offset)}")
-    axes = [axis_index(axis, t.ndim, "diagonal") for axis in (axis1, axis2)]
-    row, column = [prims.iota(dtype=index, shape=t.shape, dimension=i) for i in axes]
-    moved = prims.add(row, expand(cast(offset, index), t.shape))
-    return prims.select_n(prims.eq(moved, column), full(0, t), a)
 
 
 def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:

@@ -6,7 +6,9 @@ the first argument.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import Any
 
 from functrans import errors
@@ -14,20 +16,16 @@ from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import boundary, named_boundary
 from functrans.ir.types import dtype_class
 from functrans.numpy import (
-    floating,
     indexing,
     joining,
     linear,
-    partitions,
-    placing,
     prims,
     promotion,
     reductions,
-    repeating,
+    rounding,
     running,
     selecting,
     shaping,
-    sorting,
     ufuncs,
 )
 from functrans.trace import Tracer
@@ -68,6 +66,27 @@ def _delete(self: Tracer, index: Any) -> None:
     )
 
 
+def _by_jax(name: str) -> Callable[..., Any]:
+    """A function that this package hands on from JAX, found when it is first called."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return getattr(sys.modules[__package__], name)(*args, **kwargs)
+
+    call.__name__ = name
+    call.__doc__ = f"Source: `jax.numpy.{name}`."
+    return call
+
+
+def _array_namespace(self: Tracer, *, api_version: str | None = None) -> ModuleType:
+    namespace = sys.modules[__package__]
+    if api_version not in (None, namespace.__array_api_version__):
+        raise promotion.invalid(
+            "__array_namespace__", f"api_version {api_version!r} is not there",
+            f"It is {namespace.__array_api_version__!r}.",
+        )  # fmt: skip
+    return namespace
+
+
 # --- methods whose arguments are not those of the function ----------------------------------------
 
 
@@ -99,7 +118,7 @@ def _view(self: Tracer, dtype: Any = None, type: None = None) -> Any:
 
 def _compress(self: Tracer, condition: Any, axis: int | None = None, **how: Any) -> Any:
     """Source: `jax.Array.compress`."""
-    return indexing.compress(condition, self, axis, **how)
+    return _by_jax("compress")(condition, self, axis, **how)
 
 
 def _byteswap(self: Tracer) -> Any:
@@ -109,7 +128,7 @@ def _byteswap(self: Tracer) -> Any:
     if self.itemsize == 1:
         return self
     parts = selecting.view(shaping.expand_dims(self, -1), "uint8")
-    swapped = selecting.view(repeating.flip(parts, -1), self.dtype)
+    swapped = selecting.view(prims.rev(parts, dimensions=(parts.ndim - 1,)), self.dtype)
     return shaping.squeeze(swapped, -1)
 
 
@@ -154,12 +173,12 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "any": reductions.any,
     "argmax": reductions.argmax,
     "argmin": reductions.argmin,
-    "argpartition": partitions.argpartition,
-    "argsort": sorting.argsort,
+    "argpartition": _by_jax("argpartition"),
+    "argsort": _by_jax("argsort"),
     "astype": _astype,
     "block_until_ready": _block_until_ready,
     "byteswap": _byteswap,
-    "choose": placing.choose,
+    "choose": _by_jax("choose"),
     "clip": _clip,
     "compress": _compress,
     "conj": ufuncs.conjugate,
@@ -175,20 +194,20 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "min": reductions.min,
     "nonzero": indexing.nonzero,
     "prod": reductions.prod,
-    "ptp": reductions.ptp,
+    "ptp": _by_jax("ptp"),
     "ravel": _flatten,
-    "repeat": repeating.repeat,
+    "repeat": _by_jax("repeat"),
     "reshape": _reshape,
-    "round": floating.round,
-    "searchsorted": sorting.searchsorted,
-    "sort": sorting.sort,
+    "round": rounding.round,
+    "searchsorted": _by_jax("searchsorted"),
+    "sort": _by_jax("sort"),
     "squeeze": shaping.squeeze,
     "std": reductions.std,
     "sum": reductions.sum,
     "swapaxes": shaping.swapaxes,
     "take": indexing.take,
     "to_device": _to_device,
-    "trace": reductions.trace,
+    "trace": _by_jax("trace"),
     "transpose": _transpose,
     "var": reductions.var,
     "view": _view,
@@ -208,6 +227,7 @@ def _attach() -> None:
         setattr(Tracer, name, named_boundary(ufuncs.refusing_out(function), name))
     for name, function in _PROPERTIES.items():
         setattr(Tracer, name, property(named_boundary(function, name)))
+    setattr(Tracer, "__array_namespace__", _array_namespace)  # noqa: B010  # its type is JAX's
     special: dict[str, Callable[..., Any]] = {
         "len": _len,
         "iter": _iter,
@@ -215,7 +235,7 @@ def _attach() -> None:
         "getitem": indexing.getitem,
         "setitem": _set,
         "delitem": _delete,
-        "trunc": floating.trunc,
+        "trunc": rounding.trunc,
         "floor": ufuncs.floor,
         "ceil": ufuncs.ceil,
         "copy": lambda self: self,

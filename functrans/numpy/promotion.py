@@ -306,13 +306,6 @@ def promote_inexact(xs: Sequence[Any], name: str) -> list[Any]:
     return [cast_operand(x, t, dtype, weak) for x, t in zip(xs, types, strict=True)]
 
 
-def promote_alike(xs: Sequence[Any], name: str) -> list[Any]:
-    """As `promote_inexact`, each weak only if all are: for results that come of one operand."""
-    xs = promote_inexact(xs, name)
-    weak = all([typeof(x).weak_type for x in xs])
-    return [cast(x, typeof(x).dtype, weak) for x in xs]
-
-
 def align_inexact(xs: Sequence[Any], name: str) -> list[Any]:
     """Operands as values of one shape and one inexact dtype."""
     xs = promote_inexact(xs, name)

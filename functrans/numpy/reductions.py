@@ -14,7 +14,6 @@ import numpy as np
 
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_inexact, promote
 from functrans.numpy import prims
-from functrans.numpy.linear import diagonal, zero_beside
 from functrans.numpy.promotion import (
     BOOL,
     SCALARS,
@@ -27,7 +26,6 @@ from functrans.numpy.promotion import (
     inexact_dtype,
     invalid,
     mask_of,
-    promote_inexact,
     scalar,
     strong,
     user_dtype,
@@ -38,11 +36,11 @@ from functrans.numpy.ufuncs import truth
 from functrans.primitives.base import Primitive
 from functrans.primitives.call import composite
 from functrans.primitives.conversion import real_dtype
-from functrans.trace import concrete_value, full, literal, materialize, typeof
+from functrans.trace import literal, materialize, typeof
 
 __all__ = [
-    "all", "amax", "amin", "any", "argmax", "argmin", "average", "count_nonzero", "max", "mean",
-    "min", "minmax", "prod", "ptp", "std", "sum", "trace", "var",
+    "all", "amax", "amin", "any", "argmax", "argmin", "max", "mean", "min", "prod", "std", "sum",
+    "var",
 ]  # fmt: skip
 
 
@@ -222,52 +220,6 @@ def min(
 amax, amin = max, min
 
 
-def trace(
-    a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: None = None
-) -> Any:
-    """The sum of a diagonal of two axes; `offset` may be traced.
-
-    Source: `jax.numpy.trace`.
-    """
-    if concrete_value(offset) is None:
-        return sum(zero_beside(a, offset, axis1, axis2), axis=(axis1, axis2), dtype=dtype)
-    d = diagonal(a, offset, axis1, axis2)
-    t = typeof(d)
-    return sum(d, axis=t.ndim - 1, dtype=dtype)
-
-
-def minmax(
-    a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
-    where: Any = None,
-) -> tuple[Any, Any]:  # fmt: skip
-    """The smallest and the largest element, over axes.
-
-    Arguments:
-      a, axis, keepdims, where: as in `min`.
-      initial: as in `min`, for both; or a pair of them.
-
-    Returns:
-      Two arrays.
-
-    Source: `jax.numpy.minmax`, from JAX 0.11 on.
-
-    Example:
-      >>> import functrans.numpy as jnp
-      >>> print(*jnp.minmax(jnp.array([3, -7, 4])))
-      -7 4
-    """
-    least, most = initial if isinstance(initial, tuple) else (initial, initial)
-    return min(a, axis, None, keepdims, least, where), max(a, axis, None, keepdims, most, where)
-
-
-def ptp(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> Any:
-    """The largest minus the smallest element.
-
-    Source: `jax.numpy.ptp`.
-    """
-    return prims.sub(max(a, axis, keepdims=keepdims), min(a, axis, keepdims=keepdims))
-
-
 def _where_extreme(name: str, primitive: Primitive, a: Any, axis: Any, keepdims: Any) -> Any:
     a = array_of(a, name)
     t = typeof(a)
@@ -331,14 +283,6 @@ def any(
     Source: `jax.numpy.any`.
     """
     return _truth_of_all("any", prims.reduce_or, False, a, axis, keepdims, where)
-
-
-def count_nonzero(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    """The number of elements that are not zero.
-
-    Source: `jax.numpy.count_nonzero`.
-    """
-    return sum(truth(a, "count_nonzero"), axis, canonical_dtype(np.dtype("int64")), None, keepdims)
 
 
 # --- moments --------------------------------------------------------------------------------------
@@ -460,41 +404,3 @@ def std(
     return prims.sqrt(
         var(a, axis, dtype, None, ddof, keepdims, where=where, mean=mean, correction=correction)
     )
-
-
-def average(
-    a: Any, axis: Any = None, weights: Any = None, returned: bool = False, keepdims: bool = False
-) -> Any:
-    """The weighted mean over axes.
-
-    Arguments:
-      a: array.
-      axis: an int, several, or None for all.
-      weights: of a's shape, or one per element of the axis.
-      returned: also return the sum of the weights.
-      keepdims: leave the axes there, with size 1.
-
-    Source: `jax.numpy.average`.
-    """
-    if weights is None:
-        result = mean(a, axis, keepdims=keepdims)
-        if not returned:
-            return result
-        n = _count(typeof(a), axes_of(axis, typeof(a).ndim, "average"))
-        return result, full(n, typeof(result))
-    a, weights = [cast(x, typeof(x).dtype) for x in promote_inexact((a, weights), "average")]
-    shape = typeof(a).shape
-    axes = axes_of(axis, len(shape), "average")
-    if typeof(weights).shape != shape:
-        if axis is None or typeof(weights).shape != tuple([shape[i] for i in axes]):
-            raise invalid(
-                "average",
-                f"weights {typeof(weights)} must have the shape of a, {shape}, or one number per "
-                "element of the axis",
-            )
-        order = sorted(range(len(axes)), key=lambda i: axes[i])
-        weights = prims.transpose(weights, permutation=tuple(order))
-        weights = prims.broadcast_in_dim(weights, shape=shape, dimensions=tuple(sorted(axes)))
-    total = sum(weights, axes, keepdims=keepdims)
-    result = prims.div(sum(prims.mul(a, weights), axes, keepdims=keepdims), total)
-    return (result, total) if returned else result

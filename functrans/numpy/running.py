@@ -10,18 +10,15 @@ from functrans.numpy.promotion import (
     array_of,
     axis_index,
     cast,
-    invalid,
     strong,
     user_dtype,
 )
 from functrans.numpy.reductions import wide_integer
 from functrans.numpy.ufuncs import truth
 from functrans.primitives.base import Primitive
-from functrans.trace import full, typeof
+from functrans.trace import typeof
 
-__all__ = [
-    "cumprod", "cumsum", "cumulative_prod", "cumulative_sum",
-]  # fmt: skip
+__all__ = ["cumprod", "cumsum"]
 
 
 def _running(name: str, primitive: Primitive, a: Any, axis: Any, dtype: Any) -> Any:
@@ -54,42 +51,3 @@ def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> An
     Source: `jax.numpy.cumprod`.
     """
     return _running("cumprod", prims.cumprod, a, axis, dtype)
-
-
-def _cumulative(
-    name: str, primitive: Primitive, unit: int, x: Any, axis: Any, dtype: Any, initial: bool
-) -> Any:
-    x = array_of(x, name)
-    t = typeof(x)
-    if axis is None:
-        if t.ndim != 1:
-            raise invalid(name, f"axis is needed for an array of {t.ndim} axes", "Pass axis=.")
-        axis = 0
-    if dtype is None and unit == 0:  # sums are widened, products are not
-        dtype = wide_integer(t.dtype)
-    y = _running(name, primitive, x, axis, dtype)
-    if include := initial:
-        i = axis_index(axis, t.ndim, name)
-        first = full(unit, typeof(y).update(shape=(*t.shape[:i], int(include), *t.shape[i + 1 :])))
-        y = prims.concatenate(first, y, dimension=i)
-    return y
-
-
-def cumulative_sum(
-    x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
-) -> Any:
-    """The running sum along an axis, with a leading 0 if `include_initial`.
-
-    Source: `jax.numpy.cumulative_sum`.
-    """
-    return _cumulative("cumulative_sum", prims.cumsum, 0, x, axis, dtype, include_initial)
-
-
-def cumulative_prod(
-    x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
-) -> Any:
-    """The running product along an axis, with a leading 1 if `include_initial`.
-
-    Source: `jax.numpy.cumulative_prod`.
-    """
-    return _cumulative("cumulative_prod", prims.cumprod, 1, x, axis, dtype, include_initial)

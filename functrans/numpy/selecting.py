@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
 from functrans import errors
-from functrans.ir.types import ArrayType, dtype_class, is_inexact
+from functrans.ir.types import ArrayType, dtype_class
 from functrans.lax.arguments import placeable
 from functrans.numpy import prims
 from functrans.numpy.indexing import nonzero
@@ -17,7 +15,6 @@ from functrans.numpy.promotion import (
     BOOL,
     SCALARS,
     align,
-    align_inexact,
     another,
     array_of,
     broadcast_shape,
@@ -32,12 +29,9 @@ from functrans.numpy.promotion import (
 from functrans.numpy.ufuncs import maximum, minimum, truth
 from functrans.primitives.conversion import real_dtype
 from functrans.primitives.shape import slice_axis
-from functrans.trace import full, literal, materialize, typeof
+from functrans.trace import materialize, typeof
 
-__all__ = [
-    "allclose", "array_equal", "array_equiv", "astype", "clip", "isclose", "nan_to_num",
-    "select", "where",
-]  # fmt: skip
+__all__ = ["astype", "clip", "where"]
 
 
 BYTE = np.dtype("uint8")
@@ -86,21 +80,6 @@ def where(
     return materialize(prims.select_n(condition, y, x))
 
 
-def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
-    """At each place the choice of the first condition that holds there, or the default.
-
-    Source: `jax.numpy.select`.
-    """
-    if len(condlist) != len(choicelist):
-        raise invalid("select", f"got {len(condlist)} conditions for {len(choicelist)} choices")
-    if not condlist:
-        raise invalid("select", "needs at least one condition")
-    *choices, result = promote_dtypes([*choicelist, default], "select")
-    for condition, choice in zip(reversed(condlist), reversed(choices), strict=True):
-        result = where(condition, choice, result)
-    return materialize(result)
-
-
 def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Any:
     """arr, but at least min and at most max; where both bind, max.
 
@@ -121,103 +100,6 @@ def _bound(choose: Any, bound: Any, arr: Any) -> Any:
     types = (typeof(value_of(bound, "clip")), typeof(arr))
     broadcast_shape([t.shape for t in types], "clip", types, errors.InvalidArgument)
     return choose(bound, arr)
-
-
-def nan_to_num(
-    x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
-) -> Any:
-    """NaN and infinities replaced by numbers.
-
-    Arguments:
-      x: array.
-      nan, posinf, neginf: the numbers; by default 0 and the largest and smallest of the dtype.
-
-    Source: `jax.numpy.nan_to_num`.
-    """
-    x = value_of(x, "nan_to_num")
-    t = typeof(x)
-    kind = dtype_class(t.dtype)
-    if kind not in ("float", "complex"):
-        return materialize(x)
-    if kind == "complex":
-        parts = [nan_to_num(p, copy, nan, posinf, neginf) for p in (prims.real(x), prims.imag(x))]
-        return prims.complex_(*parts)
-    info = finfo_of(t.dtype)
-    x = cast(x, t.dtype)
-    x = where(prims.ne(x, x), cast(value_of(nan, "nan_to_num"), t.dtype), x)
-    for infinity, given, limit in (
-        (np.inf, posinf, info.max),
-        (-np.inf, neginf, info.min),
-    ):
-        other = float(limit) if given is None else given
-        here = prims.eq(x, literal(infinity, typeof(x)))
-        x = where(here, cast(value_of(other, "nan_to_num"), t.dtype), x)
-    return x
-
-
-def finfo_of(dtype: Any) -> Any:
-    return jax.numpy.finfo(dtype)
-
-
-def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
-    """|a - b| <= atol + rtol |b|, at each place.
-
-    Source: `jax.numpy.isclose`.
-    """
-    a, b = align(a, b, "isclose")
-    if not is_inexact(typeof(a).dtype):
-        a, b = align_inexact((a, b), "isclose")
-    distance = prims.abs_(prims.sub(a, b))
-    size = prims.abs_(b)
-    t = typeof(size)
-    allowed = [expand(cast(value_of(v, "isclose"), t.dtype), t.shape) for v in (rtol, atol)]
-    near = prims.le(distance, prims.add(allowed[1], prims.mul(allowed[0], size)))
-    finite = prims.lt(size, literal(np.inf, t))
-    result = prims.or_(prims.and_(near, finite), prims.eq(a, b))
-    if equal_nan:
-        result = prims.or_(result, prims.and_(prims.ne(a, a), prims.ne(b, b)))
-    return result
-
-
-def _all(x: Any) -> Any:
-    return materialize(prims.reduce_and(cast(x, BOOL), axes=tuple(range(typeof(x).ndim))))
-
-
-def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
-    """Is `isclose` true everywhere?
-
-    Source: `jax.numpy.allclose`.
-    """
-    return _all(isclose(a, b, rtol, atol, equal_nan))
-
-
-def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
-    """Are shapes and all elements equal?
-
-    Source: `jax.numpy.array_equal`.
-    """
-    a1, a2 = array_of(a1, "array_equal"), array_of(a2, "array_equal", 1)
-    if typeof(a1).shape != typeof(a2).shape:
-        return full(False, ArrayType((), BOOL))
-    x, y = align(a1, a2, "array_equal")
-    same = prims.eq(x, y)
-    if equal_nan:
-        same = prims.or_(same, prims.and_(prims.ne(x, x), prims.ne(y, y)))
-    return _all(same)
-
-
-def array_equiv(a1: Any, a2: Any) -> Any:
-    """Are all elements equal after broadcasting?
-
-    Source: `jax.numpy.array_equiv`.
-    """
-    try:
-        a1, a2 = array_of(a1, "array_equiv"), array_of(a2, "array_equiv", 1)
-        shape = broadcast_shape([typeof(a1).shape, typeof(a2).shape], "array_equiv")
-        x, y = align(expand(a1, shape), expand(a2, shape), "array_equiv")
-    except errors.TypeMismatch:
-        return full(False, ArrayType((), BOOL))
-    return _all(prims.eq(x, y))
 
 
 @placeable

@@ -27,9 +27,8 @@ from functrans.numpy.promotion import (
 from functrans.trace import Tracer, materialize, typeof
 
 __all__ = [
-    "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_arrays", "broadcast_shapes",
-    "broadcast_to", "copy", "diagonal", "expand_dims", "matrix_transpose", "moveaxis", "ndim",
-    "permute_dims", "ravel", "reshape", "rollaxis", "shape", "size", "squeeze", "swapaxes",
+    "broadcast_shapes", "broadcast_to", "copy", "diagonal", "expand_dims", "matrix_transpose",
+    "moveaxis", "ndim", "permute_dims", "ravel", "reshape", "shape", "size", "squeeze", "swapaxes",
     "transpose",
 ]  # fmt: skip
 
@@ -210,19 +209,6 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Any:
     return _permuted(a, tuple(order))
 
 
-def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
-    """Put an axis before another one.
-
-    Source: `jax.numpy.rollaxis`.
-    """
-    n = ndim(a)
-    i = axis_index(axis, n, "rollaxis")
-    if not -n <= start <= n:
-        raise invalid("rollaxis", f"start {start} must lie in {-n}..{n}")
-    to = start + n if start < 0 else start
-    return moveaxis(a, i, to - 1 if i < to else to)
-
-
 def squeeze(a: Any, axis: Any = None) -> Any:
     """Drop axes of size 1: all, or those named.
 
@@ -260,41 +246,6 @@ def expand_dims(a: Any, axis: Any) -> Any:
     return a if not new else prims.broadcast_in_dim(a, shape=shape, dimensions=kept)
 
 
-def atleast_1d(*arys: Any) -> Any:
-    """Arrays with at least one axis.
-
-    Source: `jax.numpy.atleast_1d`.
-    """
-    return _at_least("atleast_1d", arys, lambda a, n: expand_dims(a, 0))
-
-
-def atleast_2d(*arys: Any) -> Any:
-    """Arrays with at least two axes, new ones in front.
-
-    Source: `jax.numpy.atleast_2d`.
-    """
-    return _at_least("atleast_2d", arys, lambda a, n: expand_dims(a, 0 if n else (0, 1)))
-
-
-def atleast_3d(*arys: Any) -> Any:
-    """Arrays with at least three axes; the new ones of a matrix at the end.
-
-    Source: `jax.numpy.atleast_3d`.
-    """
-    places = {0: (0, 1, 2), 1: (0, 2), 2: (2,)}
-    return _at_least("atleast_3d", arys, lambda a, n: expand_dims(a, places[n]))
-
-
-def _at_least(name: str, arys: Sequence[Any], grow: Any) -> Any:
-    least = int(name[8])
-    grown = []
-    for i, a in enumerate(arys):
-        a = array_of(a, name, i)
-        n = typeof(a).ndim
-        grown.append(a if n >= least else grow(a, n))
-    return grown[0] if len(grown) == 1 else grown
-
-
 # --- broadcasting ---------------------------------------------------------------------------------
 
 
@@ -324,19 +275,6 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
     return broadcast_shape(
         [sizes_of(s) for s in shapes], "broadcast_shapes", (), errors.InvalidArgument
     )
-
-
-def broadcast_arrays(*args: Any) -> list[Any]:
-    """Arrays broadcast against each other.
-
-    Source: `jax.numpy.broadcast_arrays`.
-    """
-    xs = [array_of(x, "broadcast_arrays", i) for i, x in enumerate(args)]
-    types = [typeof(x) for x in xs]
-    to = broadcast_shape(
-        [t.shape for t in types], "broadcast_arrays", types, errors.InvalidArgument
-    )
-    return [expand(x, to) for x in xs]
 
 
 # --- repeating and turning ------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from functrans.lax.arguments import mode_of, promises
 from functrans.numpy import prims
 from functrans.numpy.arithmetic import remainder
 from functrans.numpy.index_plans import index_dtype, wrapped
-from functrans.numpy.prims import broadcast_in_dim, reshape, select_n
+from functrans.numpy.prims import reshape, select_n
 from functrans.numpy.promotion import (
     array_of,
     axis_index,
@@ -25,7 +25,6 @@ from functrans.numpy.promotion import (
     expand,
     invalid,
     promote_dtypes,
-    strong,
 )
 from functrans.numpy.reading import fill_of, read
 from functrans.numpy.ufuncs import truth
@@ -170,74 +169,6 @@ def _gather_along(a: Any, i: Any, axis: int, how: dict[str, Any]) -> Any:
     )  # fmt: skip
 
 
-def put_along_axis(
-    arr: Any, indices: Any, values: Any, axis: int | None, inplace: bool = True, *,
-    mode: str | None = None,
-) -> Any:  # fmt: skip
-    """arr with values at indices along an axis: what `take_along_axis` would read. inplace=False is
-    required, since arrays are immutable.
-
-    Source: `jax.numpy.put_along_axis`.
-
-    Example:
-      >>> import functrans.numpy as jnp
-      >>> i = jnp.array([[1], [0]])
-      >>> print(jnp.put_along_axis(jnp.zeros((2, 2)), i, 9.0, 1, inplace=False))
-      [[0. 9.]
-       [9. 0.]]
-    """
-    name = "put_along_axis"
-    if inplace:
-        raise _immutable(name)
-    a, i = array_of(arr, name), array_of(indices, name, 1)
-    shape = typeof(a).shape
-    if axis is None:
-        a, axis = reshape(a, shape=(typeof(a).size,)), 0
-    t, ti = typeof(a), typeof(i)
-    if t.ndim != ti.ndim:
-        raise invalid(name, f"arr and indices must have as many axes, got {t} and {ti}")
-    axis = axis_index(axis, t.ndim, name)
-    index: list[Any] = []
-    for d, n in enumerate(t.shape):
-        along = [1] * t.ndim
-        along[d] = n
-        index.append(i if d == axis else np.arange(n).reshape(along))
-    out = AtRef(a, tuple(index)).set(values, mode=mode)
-    return out if typeof(out).shape == shape else reshape(out, shape=shape)
-
-
-def _immutable(name: str) -> Exception:
-    return invalid(
-        name, "arrays are immutable", "Pass inplace=False, and use the array that is returned."
-    )
-
-
-def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = True) -> Any:
-    """a with the values v, repeated as needed, at indices of a flattened; takes inplace=False.
-
-    Source: `jax.numpy.put`.
-
-    Example:
-      >>> import functrans.numpy as jnp
-      >>> print(jnp.put(jnp.zeros(3), jnp.array([0, 2]), jnp.array([1.0, 2.0]), inplace=False))
-      [1. 0. 2.]
-    """
-    if inplace:
-        raise _immutable("put")
-    a, i, v = array_of(a, "put"), array_of(ind, "put", 1), array_of(v, "put", 2)
-    t, n, m = typeof(a), typeof(ind).size, typeof(v).size
-    if not t.size or not n or not m:
-        return a
-    if mode == "wrap":
-        i = remainder(i, t.size)
-    elif mode not in (None, "clip"):
-        raise invalid("put", f"mode must be 'clip' or 'wrap', got {mode!r}")
-    v = read(reshape(v, shape=(m,)), np.arange(n) % m)
-    flat = AtRef(reshape(a, shape=(t.size,)), reshape(i, shape=(n,)))
-    out = flat.set(v, mode="clip", wrap_negative_indices=mode != "clip")
-    return reshape(out, shape=t.shape)
-
-
 # --- indices of elements --------------------------------------------------------------------------
 
 
@@ -324,105 +255,4 @@ def _split_places(flat: Any, shape: tuple[int, ...]) -> list[Any]:
     return made[::-1]
 
 
-def flatnonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
-    """The indices of the elements of a flattened that are not zero; the rest as in `nonzero`.
-
-    Source: `jax.numpy.flatnonzero`.
-
-    Example:
-      >>> import functrans.numpy as jnp
-      >>> print(jnp.flatnonzero(jnp.array([[0, 7], [8, 0]])))
-      [1 2]
-    """
-    a = array_of(a, "flatnonzero")
-    return nonzero(reshape(a, shape=(typeof(a).size,)), size=size, fill_value=fill_value)[0]
-
-
-def argwhere(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
-    """The indices of the elements that are not zero, a row each; size, fill_value as in `nonzero`.
-
-    Source: `jax.numpy.argwhere`.
-
-    Example:
-      >>> import functrans.numpy as jnp
-      >>> print(jnp.argwhere(jnp.array([[0, 7], [8, 0]])))
-      [[0 1]
-       [1 0]]
-    """
-    a = array_of(a, "argwhere")
-    shape = typeof(a).shape
-    found = nonzero(a if shape else reshape(a, shape=(1,)), size=size, fill_value=fill_value)
-    n = typeof(found[0]).shape[0]
-    if not shape:
-        return full(0, ArrayType((n, 0), typeof(found[0]).dtype))
-    columns = [broadcast_in_dim(f, shape=(n, 1), dimensions=(0,)) for f in found]
-    return prims.concatenate(*columns, dimension=1)
-
-
-def compress(
-    condition: Any, a: Any, axis: int | None = None, *, size: int | None = None,
-    fill_value: Any = 0, out: None = None,
-) -> Any:  # fmt: skip
-    """The parts of a along an axis (None: the elements of a flattened) where a condition holds.
-
-    Arguments:
-      condition: vector of truth values.
-      size: how many there are to be, required inside jit and vmap; missing ones are `fill_value`.
-      fill_value: number, traced or not.
-
-    Source: `jax.numpy.compress`.
-
-    Example:
-      >>> import functrans.numpy as jnp
-      >>> print(jnp.compress(jnp.array([True, False, True]), jnp.array([5, 6, 7])))
-      [5 7]
-    """
-    if out is not None:
-        raise _no_out("compress")
-    mask, a = truth(array_of(condition, "compress"), "compress"), array_of(a, "compress", 1)
-    if typeof(mask).ndim != 1:
-        raise invalid("compress", f"condition must be a vector, got {typeof(mask)}")
-    if axis is None:
-        a, axis = reshape(a, shape=(typeof(a).size,)), 0
-    axis = axis_index(axis, typeof(a).ndim, "compress")
-    n, length = typeof(a).shape[axis], typeof(mask).shape[0]
-    if size is None:
-        (chosen,) = np.nonzero(np.asarray(_known(mask, "compress")))
-        if chosen.size and chosen[-1] >= n:
-            raise invalid("compress", "condition contains entries that are out of bounds")
-        return materialize(read(a, (*[slice(None)] * axis, chosen)))
-    if not 0 <= size <= min(n, length):
-        raise invalid("compress", f"size must lie in 0..{min(n, length)}, got {size}")
-    mask = read(mask, slice(0, n))
-    places = nonzero(mask, size=size, fill_value=n)[0]
-    index = (*[slice(None)] * axis, places)
-    dtype = typeof(a).dtype
-    if concrete_value(fill_value) is not None:
-        found = read(a, index, FILL, fill_of(fill_value, dtype, "compress"))
-        return materialize(strong(found))
-    found = strong(read(a, index, "clip"))
-    shape = typeof(found).shape
-    there = prims.lt(places, literal(n, typeof(places)))
-    there = broadcast_in_dim(there, shape=shape, dimensions=(axis,))
-    return select_n(there, expand(cast(fill_value, dtype), shape), found)
-
-
-def extract(condition: Any, arr: Any, *, size: int | None = None, fill_value: Any = 0) -> Any:
-    """The elements of arr where a condition holds, both flattened; the rest as in `compress`.
-
-    Source: `jax.numpy.extract`.
-
-    Example:
-      >>> import functrans.numpy as jnp
-      >>> print(jnp.extract(jnp.array([[True, False], [True, True]]), jnp.array([[5, 6], [7, 8]])))
-      [5 7 8]
-    """
-    condition = array_of(condition, "extract")
-    flat = reshape(condition, shape=(typeof(condition).size,))
-    return compress(flat, arr, size=size, fill_value=fill_value)
-
-
-__all__ = [
-    "argwhere", "compress", "extract", "flatnonzero", "nonzero", "put", "put_along_axis", "take",
-    "take_along_axis",
-]  # fmt: skip
+__all__ = ["nonzero", "take", "take_along_axis"]

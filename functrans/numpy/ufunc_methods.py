@@ -1,112 +1,92 @@
-"""Which functions of this package have the methods of `ufunc`: those that JAX gives them to.
+"""What JAX's ufuncs have beside being functions: `jnp.add.reduce`, `jnp.maximum.at`, ...
 
-Importing this module gives them: `jnp.add.reduce`, `jnp.maximum.at`, ...
+Importing this module gives it to our functions of the same names. The methods are JAX's own, made
+ours (interop/delegated.py) when they are first called.
 """
 
 from __future__ import annotations
 
-import math
+import functools
 from collections.abc import Callable
+from inspect import isfunction, unwrap
 from typing import Any
 
-import numpy as np
+import jax
 
-from functrans.ir.types import dtype_class
-from functrans.lax.reduction import cumlogsumexp, cummax, cummin
-from functrans.numpy import floating, reductions, running, ufuncs
-from functrans.numpy.indexing import At
-from functrans.numpy.promotion import (
-    array_of,
-    axis_index,
-    cast,
-    promote_dtypes,
-    to_inexact,
-    user_dtype,
-)
-from functrans.numpy.selecting import astype
-from functrans.numpy.ufunc_objects import NATIVE, check_one_axis, ufunc
-from functrans.trace import typeof
+from functrans import runtime
+from functrans.ir.tracebacks import named_boundary
+from functrans.numpy import ufuncs
+from functrans.numpy.rounding import logaddexp, logaddexp2
 
-Function = Callable[..., Any]
+__all__ = ["frompyfunc", "ufunc"]
+
+_METHODS = ("reduce", "accumulate", "at", "outer", "reduceat")
 
 
-def _attach(function: Function, nin: int, identity: Any = None, **own: Any) -> None:
-    methods = ufunc(function, nin, 1, call=function, identity=identity, **own)
-    for name in ("nin", "nout", "nargs", "identity", "reduce", "accumulate", "at", "outer",
-                 "reduceat"):  # fmt: skip
-        setattr(function, name, getattr(methods, name))
-    NATIVE.add(function)
+def _method(theirs: Any, name: str) -> Callable[..., Any]:
+    shown = f"{theirs.__name__}.{name}"
+
+    @functools.cache
+    def made() -> Callable[..., Any]:
+        return runtime.delegated(getattr(theirs, name), shown, __package__)
+
+    @functools.wraps(getattr(theirs, name), updated=())
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return made()(*args, **kwargs)
+
+    return call
 
 
-def _cast_first(reduce: Function) -> Function:
-    """A reduction that has no argument dtype, with one."""
-
-    def of(a: Any, *, dtype: Any, **how: Any) -> Any:
-        return reduce(a if dtype is None else astype(a, user_dtype(dtype)), **how)
-
-    return of
+class _Ufuncs(type):
+    def __instancecheck__(cls, x: Any) -> bool:
+        return isinstance(x, jax.numpy.ufunc) or (isfunction(x) and unwrap(x) in _OURS)
 
 
-def _truth(reduce: Function) -> Function:
-    def of(a: Any, *, dtype: Any, initial: Any, **how: Any) -> Any:
-        found = reduce(a, **how)
-        return found if initial is None else _JOIN[reduce](found, initial)
+class ufunc(jax.numpy.ufunc, metaclass=_Ufuncs):
+    """JAX's, with our errors; and our functions that have its methods.
 
-    return of
-
-
-_JOIN = {reductions.all: ufuncs.logical_and, reductions.any: ufuncs.logical_or}
+    Source: `jax.numpy.ufunc`.
+    """
 
 
-def _running(cumulate: Function, name: str) -> Function:
-    """A running reduction of the lax library as `accumulate`."""
-
-    def of(a: Any, *, axis: Any, dtype: Any) -> Any:
-        check_one_axis(f"{name}.accumulate", axis)
-        a = array_of(a, f"{name}.accumulate")
-        a = a if dtype is None else astype(a, user_dtype(dtype))
-        a = to_inexact(a) if cumulate is cumlogsumexp else a
-        kind = typeof(a).dtype
-        number = astype(a, np.uint8) if dtype_class(kind) == "bool" else a
-        out = cumulate(number, axis_index(axis, typeof(a).ndim, f"{name}.accumulate"))
-        return cast(out, kind)
-
-    return of
+for _name in ("__call__", *_METHODS):
+    setattr(ufunc, _name, named_boundary(getattr(jax.numpy.ufunc, _name), f"ufunc.{_name}"))
 
 
-def _at(method: str) -> Function:
-    return lambda a, indices, b: getattr(At(a)[indices], method)(b)
+def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None) -> ufunc:
+    """Make an elementwise function, with the methods of `ufunc`, of a function of scalars.
+
+    Arguments:
+      func: function of `nin` scalars with `nout` results.
+      identity: what leaves other elements as they are, if there is such a value.
+
+    Source: `jax.numpy.frompyfunc`.
+
+    Example:
+      >>> import functrans.numpy as jnp
+      >>> f = jnp.frompyfunc(lambda x, y: x * y + 1, 2, 1)
+      >>> print(f(jnp.arange(3), 2))
+      [1 3 5]
+    """
+    return ufunc(func, nin, nout, identity=identity)
 
 
-def _extreme_at(method: str) -> Function:
-    """The same, of the common dtype of both operands."""
-
-    def of(a: Any, indices: Any, b: Any) -> Any:
-        a, b = promote_dtypes((a, b), f"{method}.at")
-        return getattr(At(cast(a, typeof(a).dtype))[indices], method)(b)
-
-    return of
+_OURS: set[Any] = set()
 
 
-_attach(ufuncs.add, 2, 0, reduce=reductions.sum, accumulate=running.cumsum, at=_at("add"))
+def _attach(*functions: Callable[..., Any]) -> None:
+    for function in functions:
+        _OURS.add(function)
+        theirs = getattr(jax.numpy, function.__name__)
+        for name in ("nin", "nout", "nargs", "identity"):
+            setattr(function, name, getattr(theirs, name))
+        for name in _METHODS:
+            setattr(function, name, _method(theirs, name))
+
+
 _attach(
-    ufuncs.multiply, 2, 1, reduce=reductions.prod, accumulate=running.cumprod, at=_at("multiply")
-)
-_attach(ufuncs.subtract, 2, at=_at("subtract"))
-_attach(
-    ufuncs.maximum, 2, reduce=_cast_first(reductions.max),
-    accumulate=_running(cummax, "maximum"), at=_extreme_at("max"),
+    ufuncs.add, ufuncs.multiply, ufuncs.subtract, ufuncs.maximum, ufuncs.minimum,
+    ufuncs.bitwise_and, ufuncs.bitwise_or, ufuncs.bitwise_xor, ufuncs.logical_and,
+    ufuncs.logical_or, ufuncs.logical_xor, ufuncs.negative, logaddexp,
+    logaddexp2,
 )  # fmt: skip
-_attach(
-    ufuncs.minimum, 2, reduce=_cast_first(reductions.min),
-    accumulate=_running(cummin, "minimum"), at=_extreme_at("min"),
-)  # fmt: skip
-_attach(ufuncs.bitwise_and, 2, -1)
-_attach(ufuncs.bitwise_or, 2, 0)
-_attach(ufuncs.bitwise_xor, 2, 0)
-_attach(ufuncs.logical_and, 2, True, reduce=_truth(reductions.all))
-_attach(ufuncs.logical_or, 2, False, reduce=_truth(reductions.any))
-_attach(ufuncs.logical_xor, 2, False)
-_attach(floating.logaddexp, 2, -math.inf, accumulate=_running(cumlogsumexp, "logaddexp"))
-_attach(floating.logaddexp2, 2, -math.inf)
-_attach(ufuncs.negative, 1)

@@ -24,7 +24,6 @@ from functrans.numpy.promotion import (
     align_inexact,
     array_of,
     cast,
-    mismatch,
     to_inexact,
     value_of,
 )
@@ -33,10 +32,10 @@ from functrans.trace import ARRAYS, Tracer, bind, literal, materialize, staging_
 
 __all__ = [
     "abs", "absolute", "acos", "acosh", "add", "arccos", "arccosh", "arcsin", "arcsinh", "arctan",
-    "arctan2", "arctanh", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_count",
+    "arctan2", "arctanh", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and",
     "bitwise_invert", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift",
     "bitwise_xor", "cbrt", "ceil", "conj", "conjugate", "cos", "cosh", "divide", "equal", "exp",
-    "exp2", "expm1", "fabs", "floor", "greater", "greater_equal", "imag", "invert", "isfinite",
+    "exp2", "expm1", "floor", "greater", "greater_equal", "imag", "invert", "isfinite",
     "left_shift", "less", "less_equal", "log", "log1p", "logical_and", "logical_not", "logical_or",
     "logical_xor", "maximum", "minimum", "multiply", "negative", "nextafter", "not_equal",
     "positive", "real", "right_shift", "rint", "sign", "sin", "sinh", "sqrt", "square", "subtract",
@@ -269,17 +268,6 @@ def absolute(x: Any, /) -> Any:
 abs = absolute
 
 
-def fabs(x: Any, /) -> Any:
-    """|x| of real numbers, as floats.
-
-    Source: `jax.numpy.fabs`.
-    """
-    x = to_inexact(value_of(x, "fabs"))
-    if dtype_class(typeof(x).dtype) == "complex":
-        raise mismatch("fabs", f"takes real numbers, not {typeof(x)}", "Use jnp.abs.")
-    return prims.abs_(x)
-
-
 def square(x: Any, /) -> Any:
     """x * x.
 
@@ -357,17 +345,6 @@ bitwise_left_shift, bitwise_right_shift = left_shift, right_shift
 logical_and = logical("logical_and", "Both are true.", prims.and_)
 logical_or = logical("logical_or", "At least one is true.", prims.or_)
 logical_xor = logical("logical_xor", "Exactly one is true.", prims.xor)
-
-
-def bitwise_count(x: Any, /) -> Any:
-    """The number of bits of |x| that are 1.
-
-    Source: `jax.numpy.bitwise_count`.
-    """
-    (x,) = numeric(value_of(x, "bitwise_count"))
-    if dtype_class(typeof(x).dtype) == "int":
-        x = prims.abs_(x)
-    return cast(prims.population_count(x), np.dtype("uint8"))
 
 
 def logical_not(x: Any, /) -> Any:

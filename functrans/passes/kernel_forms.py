@@ -26,7 +26,6 @@ from functrans.primitives.joining import concatenate
 from functrans.primitives.linalg import INT32
 from functrans.primitives.linalg_factors import lu
 from functrans.primitives.linalg_products import conj, is_complex, lower_part, transposed
-from functrans.primitives.linalg_systems import det, slogdet, solve
 from functrans.primitives.linalg_triangular import cholesky, triangular_solve
 from functrans.primitives.reduction import reduce_sum
 from functrans.primitives.scatter import (
@@ -240,23 +239,6 @@ def _triangular_solve(
     return _stacked(x, -2)
 
 
-def _solve(a: Any, lu: Any, order: Any, b: Any, *, transposed: bool) -> Any:
-    rows, places, b = _rows(lu), [_element(order, i) for i in range(len(_rows(lu)))], _rows(b)
-    if not transposed:
-        b = [_chosen(b[0], place, [*enumerate(b)][1:]) for place in places]
-        x = _substituted(lambda i, j: _element(rows[i], j), b, True, True)
-        return _stacked(_substituted(lambda i, j: _element(rows[i], j), x, False, False), -2)
-    x = _substituted(lambda i, j: _element(rows[j], i), b, True, False)
-    x = _substituted(lambda i, j: _element(rows[j], i), x, False, True)
-    made = []
-    for j in range(len(x)):
-        row = x[0]
-        for place, other in zip(places[1:], x[1:], strict=True):
-            row = _chosen(row, place, [(j, other)])
-        made.append(row)
-    return _stacked(made, -2)
-
-
 def _cholesky(x: Any) -> Any:
     rows = _rows(x)
     n = len(rows)
@@ -282,14 +264,6 @@ def _cholesky(x: Any) -> Any:
         positive, shape=typeof(made).shape, dimensions=tuple(range(typeof(positive).ndim))
     )
     return select_n(spread, nan, made)
-
-
-def _det(a: Any, lu: Any, order: Any, sign: Any) -> Any:
-    return functools.reduce(mul, [_element(row, i) for i, row in enumerate(_rows(lu))], sign)
-
-
-def _slogdet(a: Any, lu: Any, order: Any, sign: Any, logabs: Any) -> list[Any]:
-    return [sign, logabs]
 
 
 def _is_small(e: Equation) -> bool:
@@ -361,10 +335,7 @@ SCATTERS = (scatter, scatter_add, scatter_sub, scatter_mul, scatter_min, scatter
 FORMS: dict[Any, Form] = {
     dot_general: Form(_product, _is_plain, _products, _sums),
     lu: Form(_lu, _is_small, _whole),
-    solve: Form(_solve, _is_small, _whole),
     triangular_solve: Form(_triangular_solve, _is_small, _whole),
-    det: Form(_det, _is_small, _whole),
-    slogdet: Form(_slogdet, _is_small, _whole),
     cholesky: Form(_cholesky, _is_small_and_real, _whole),
     **{
         p: Form(_scatter(p.combine), _writes_little, lambda e: prod(e.inputs[2].type.shape))

@@ -24,7 +24,6 @@ from functrans.primitives import linalg as linalg
 from functrans.primitives import linalg_factors as linalg_factors
 from functrans.primitives import linalg_reductions as linalg_reductions
 from functrans.primitives import linalg_spectral as linalg_spectral
-from functrans.primitives import linalg_systems as linalg_systems
 from functrans.primitives import linalg_triangular as linalg_triangular
 from functrans.primitives import linear_solve as linear_solve
 from functrans.primitives import opaque as opaque

@@ -15,7 +15,7 @@ from functrans.ir.types import dtype_class
 from functrans.primitives import complex_numbers
 from functrans.primitives.contraction import HIGHEST, dot_general
 from functrans.primitives.conversion import cast
-from functrans.primitives.elementwise import add, eq, full_like, ge, gt, le, lt, mul, ne, sub
+from functrans.primitives.elementwise import add, eq, full_like, ge, gt, le, lt, mul, sub
 from functrans.primitives.indexing import PROMISE, gather
 from functrans.primitives.joining import iota
 from functrans.primitives.reduction import reduce_sum
@@ -103,11 +103,6 @@ def lower_part(x: Any, strict: bool = False) -> Any:
 def upper_part(x: Any, strict: bool = False) -> Any:
     """x with zeros below its diagonal; with `strict` on it too."""
     return kept_where(lt if strict else le, x)
-
-
-def off_diagonal(x: Any) -> Any:
-    """x with zeros on its diagonal."""
-    return kept_where(ne, x)
 
 
 def identity_like(x: Any) -> Any:

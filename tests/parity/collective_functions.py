@@ -19,16 +19,6 @@ def mean_of_square(m: Any, x: Any) -> Any:
     return m.lax.pmean(x * x, "i")
 
 
-BACK = [(b, a) for a, b in RING]
-
-
-def messages(m: Any, x: Any) -> Any:
-    """What went around the ring in both directions."""
-    token = m.lax.after_all(m.lax.psend(x, "i", RING), m.lax.psend(x * x, "i", BACK))
-    there = m.lax.precv(token, jax.ShapeDtypeStruct(x.shape, x.dtype), "i", RING)
-    return there * m.lax.precv(token, x, "i", BACK)
-
-
 SIZES = np.array([[1, 0, 2, 1], [0, 2, 1, 1], [1, 1, 1, 1], [2, 0, 0, 2]], np.int32)  # [from, to]
 
 
@@ -66,7 +56,6 @@ COLLECTIVES: dict[str, Callable[[Any, Any], Any]] = {
     "axis_size": lambda m, x: x / m.lax.axis_size("i"),
     "pbroadcast": lambda m, x: m.lax.pbroadcast(x, "i", 2) * x,
     "pcast": lambda m, x: m.lax.pcast(m.numpy.sin(x), "i", to="varying"),
-    "messages": lambda m, x: messages(m, x),
     "ragged_all_to_all": lambda m, x: slices(m, m.numpy.sin(x)),
     "gather of a scatter": lambda m, x: m.lax.all_gather(m.lax.psum_scatter(x, "i"), "i") * x,
     "softmax": lambda m, x: m.numpy.exp(x) / m.lax.psum(m.numpy.exp(x), "i"),
@@ -139,7 +128,7 @@ JAX_CANNOT = {
     "psum_scatter": {"named(vmap axis 1)"},
     "gather of a scatter": {"named(vmap axis 1)"},
     # On CPUs or under vmap not at all.
-    **{k: set(COMPOSITIONS) for k in ("pbroadcast", "pcast", "messages", "ragged_all_to_all")},
+    **{k: set(COMPOSITIONS) for k in ("pbroadcast", "pcast", "ragged_all_to_all")},
 }
 
 

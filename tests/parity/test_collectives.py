@@ -92,9 +92,6 @@ class JaxMended:
         ragged_all_to_all = staticmethod(slices_exchanged)
         pbroadcast = staticmethod(lambda x, name, source: gathered(x, name)[source])
         pcast = staticmethod(lambda x, name, to: x)
-        psend = staticmethod(lambda x, name, perm: {tuple(perm): permuted(x, name, perm)})
-        after_all = staticmethod(lambda a, b: a | b)
-        precv = staticmethod(lambda token, shape, name, perm: token[tuple(perm)])
         pswapaxes = staticmethod(lambda x, name, axis: exchanged(x, name, axis, axis))
 
 

@@ -285,3 +285,37 @@ def test_types_in_place_of_arrays():
     assert ft.jit(lambda x: ft.lax.dtype(x) == "float32")(X)
     transposed = ft.linear_transpose(lambda x: 2 * x, jax.ShapeDtypeStruct((3,), jnp.float32))
     close(transposed(X), (2 * X,))
+
+
+@pytest.mark.smoke
+def test_what_reads_a_file_reads_it_again(tmp_path):
+    path = str(tmp_path / "numbers.npy")
+    for numbers in (np.arange(3.0), np.arange(4.0)):
+        np.save(path, numbers)
+        assert fnp.load(path).shape == numbers.shape
+        assert ft.jit(lambda x: x * fnp.load(path))(1.0).shape == numbers.shape
+
+
+@pytest.mark.smoke
+def test_folds_of_windows_begin_where_they_are_told():
+    def folded(lib, n, start):
+        return lambda x: lib.lax.reduce_window(
+            x, start, lambda a, b: n.add(a, b), (2,), (1,), "SAME"
+        )
+
+    for start in (0.0, 1.0):
+        close(ft.jit(folded(ft, fnp, start))(X), jax.jit(folded(jax, jnp, start))(X))
+
+
+@pytest.mark.smoke
+def test_jax_knows_its_own_functions_by_our_names():
+    """A fold of what is weakly typed by lax.add itself is weak, as by JAX."""
+    weak = jnp.full(3, 1.5)
+    assert weak.weak_type
+    for f in (lambda lib: lib.lax.add, lambda lib: lambda a, b: a + b):
+        made, theirs = (
+            lib.lax.reduce_window(weak, 0.0, f(lib), (2,), (1,), "VALID") for lib in (ft, jax)
+        )
+        assert made.weak_type == theirs.weak_type
+    program = ft.make_ir(lambda x: ft.lax.reduce(x, 0.0, ft.lax.add, (0,)))(X)
+    assert [e.primitive.name for e in program.equations] == ["reduce_sum"]

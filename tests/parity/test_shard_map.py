@@ -52,10 +52,6 @@ CASES = {
             x.reshape(4, 4) * lx.axis_index("j"), "i", 0, 0, tiled=True
         ), P("i"), P(("i", "j")),
     ),
-    "a message": (
-        lambda lx, n: lambda x: lx.precv(lx.psend(n.sin(x), "i", RING), x, "i", RING)
-        if lx is lax else lx.ppermute(n.sin(x), "i", RING), P("i", "j"), P("i", "j"),
-    ),
     "pbroadcast": (
         lambda lx, n: lambda x: lx.pbroadcast(x, "i", 2) * x
         if lx is lax else lx.all_gather(x, "i")[2] * x, P("i"), P("i"),

@@ -18,10 +18,8 @@ from functrans.ir.program import hoist_constants
 from functrans.trace import state
 from functrans.transforms.batch import Batching
 from tests.parity.collective_functions import (
-    BACK,
     COLLECTIVES,
     EVEN,
-    RING,
     UNEVEN,
     N,
     X,
@@ -134,25 +132,6 @@ WRONG: dict[str, tuple[Callable[[], Any], type, list[str]]] = {
         ValueError, ["pcast", "'unreduced'", "varying"],
     ),
     "cast outside": (lambda: ft.lax.pcast(X, "i", to="varying"), NameError, ["pcast", "'i'"]),
-    "no token": (lambda: ft.lax.after_all(X), TypeError, ["after_all", "takes tokens"]),
-    "a message that was not sent": (
-        lambda: ft.vmap(
-            lambda x: ft.lax.precv(ft.lax.psend(x, "i", RING), x, "i", BACK), axis_name="i"
-        )(X),
-        ValueError, ["precv", "brings no f32[4,8]", "[(1, 0)", "it brings f32[4,8]", "[(0, 1)"],
-    ),
-    "a message of another type": (
-        lambda: ft.vmap(
-            lambda x: ft.lax.precv(ft.lax.psend(x, "i", RING), x[0], "i", RING), axis_name="i"
-        )(X),
-        ValueError, ["precv", "brings no f32[8]"],
-    ),
-    "nothing was sent": (
-        lambda: ft.vmap(
-            lambda x: ft.lax.precv(ft.lax.create_token(), x, "i", RING), axis_name="i"
-        )(X),
-        ValueError, ["precv", "no message"],
-    ),
     "slices of floats": (
         lambda: ft.vmap(
             lambda x: ft.lax.ragged_all_to_all(x, x, x[0], x[0], x[0], x[0], axis_name="i"),

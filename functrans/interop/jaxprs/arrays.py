@@ -21,12 +21,11 @@ from functrans.interop.jaxprs.walk import (
 from functrans.ir.types import dtype_class
 from functrans.primitives.bitwise import xor
 from functrans.primitives.conversion import bitcast_convert_type, convert_element_type
-from functrans.primitives.elementwise import full_like, lt, neg
+from functrans.primitives.elementwise import full_like, lt
 from functrans.primitives.joining import concatenate, iota
 from functrans.primitives.joining import split as cut
 from functrans.primitives.selection import optimization_barrier, select_n
 from functrans.primitives.shape import reshape, squeeze
-from functrans.primitives.sorting import top_k
 from functrans.trace import literal, typeof
 
 # --- elementwise ----------------------------------------------------------------------------------
@@ -215,13 +214,9 @@ like("top_k", k="k", axis="axis")
 
 @means("approx_top_k")
 def _approx_top_k(eqn: Any, x: Any) -> Any:
-    """Exactly: the recall asked for is a lower bound."""
-    p = eqn.params
-    if not p["aggregate_to_topk"]:
-        return opaque(eqn, x)
-    axis, largest = p["reduction_dimension"] % typeof(x).ndim, p["is_max_k"]
-    values, places = top_k(x if largest else neg(x), k=int(p["k"]), axis=axis)
-    return [values if largest else neg(values), places]
+    p = dict(eqn.params)
+    axis = p.pop("reduction_dimension") % typeof(x).ndim
+    return operation(eqn, "approx_top_k")(x, reduction_dimension=axis, **p)
 
 
 # --- products -------------------------------------------------------------------------------------

@@ -7,12 +7,10 @@ from typing import Any
 
 import jax
 
-from functrans import lax
 from functrans.interop.jaxprs.walk import (
     closed_like,
     constants_of,
     means,
-    plain,
     program,
     run,
     spread_front,
@@ -76,6 +74,8 @@ def _laid_out(values: Sequence[Any], shardings: Sequence[Any]) -> Sequence[Any]:
 def _ours(eqn: Any, *values: Any) -> Any:
     """A program of ours that a JAX function calls: constants first."""
     made, _ = hoist_constants(eqn.params["program"])
+    if len(made.equations) == 1:
+        return evaluate(made, values)
     return jit(*values, program=made)
 
 
@@ -130,6 +130,8 @@ def _platform(eqn: Any) -> Any:
     names = {here, *{"gpu": ("cuda", "rocm")}.get(here, ())}
     groups = eqn.params["platforms"]
     fits = [i for i, group in enumerate(groups) if group is None or names & set(group)]
+    if not fits:
+        raise NotImplementedError(f"no branch is for the platform {here}, only for {groups}")
     return full(fits[0], type_of_aval(eqn.outvars[0].aval))
 
 
@@ -192,7 +194,7 @@ def _one_by_one(test: Program, body: Program, n: int, m: int) -> tuple[Program, 
     return stage(some, test.in_types, "cond"), stage(step, types, "body")
 
 
-# --- solvers and folds ----------------------------------------------------------------------------
+# --- solvers --------------------------------------------------------------------------------------
 
 
 @means("custom_linear_solve")
@@ -225,13 +227,3 @@ def _of_some(program: Program, start: int, stop: int, types: Sequence[ArrayType]
     n = stop - start
     before, after = [Var(t) for t in types[:start]], [Var(t) for t in types[stop:]]
     return program.replace(inputs=[*before, *program.inputs[:n], *after, *program.inputs[n:]])
-
-
-@means("reduce")
-def _reduce(eqn: Any, *values: Any) -> Any:
-    body, n = eqn.params["jaxpr"], len(values) // 2
-
-    def step(xs: Sequence[Any], ys: Sequence[Any]) -> Sequence[Any]:
-        return run(body.jaxpr, constants_of(body), [*xs, *ys])
-
-    return lax.reduce(list(values[:n]), list(values[n:]), step, plain(eqn.params["dimensions"]))

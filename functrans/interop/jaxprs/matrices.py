@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from jax.extend.core import ClosedJaxpr
 
 from functrans.interop.jaxprs.walk import like, means, opaque, operation, plain, program
-from functrans.lax import linalg
+from functrans.ir.program import Literal, Program
+from functrans.ir.types import dtype_class
+from functrans.primitives.elementwise import add, mul
+from functrans.primitives.linalg_products import einsum
+from functrans.primitives.reduction import highest, lowest
+from functrans.primitives.shape import slice_axis
+from functrans.trace import concrete_value, typeof
 
 # --- linear algebra -------------------------------------------------------------------------------
 
@@ -25,27 +32,51 @@ like("triangular_solve", left_side="left_side", lower="lower", transpose_a="tran
 like("tridiagonal_solve", perturb_singular="perturb_singular")
 
 
-@means("qr", "eig")
-def _by_name(eqn: Any, x: Any) -> Any:
-    return getattr(linalg, eqn.primitive.name)(x, **eqn.params)
+def _chosen(name: str, algorithm: Any) -> dict[str, str]:
+    """An algorithm that the user chose, as a parameter; none for None."""
+    return {} if algorithm is None else {name: algorithm.name}
+
+
+def _part(x: Any, span: Any, *axes: int) -> Any:
+    """x from start to stop along some axes; all of it for None."""
+    for axis in axes if span is not None else ():
+        x = slice_axis(x, typeof(x).ndim + axis, *span)
+    return x
+
+
+@means("qr")
+def _qr(eqn: Any, x: Any) -> Any:
+    p = eqn.params
+    return operation(eqn, "qr")(x, pivoting=p["pivoting"], full_matrices=p["full_matrices"])
+
+
+@means("eig")
+def _eig(eqn: Any, x: Any) -> Any:
+    options = dict(eqn.params)
+    chosen = _chosen("implementation", options.pop("implementation", None))
+    return operation(eqn, "eig")(x, **options, **chosen)
 
 
 @means("eigh")
 def _eigh(eqn: Any, x: Any) -> Any:
-    options = dict(eqn.params)
-    for name in ("algorithm", "implementation"):  # its name in JAX changes
-        if name in options:
-            options["implementation"] = options.pop(name)
-    return linalg.eigh(x, symmetrize_input=False, **options)
+    p = eqn.params
+    chosen = p.get("algorithm", p.get("implementation"))  # its name in JAX changes
+    v, w = operation(eqn, "eigh")(
+        x, lower=p["lower"], sort_eigenvalues=p["sort_eigenvalues"],
+        **_chosen("implementation", chosen),
+    )  # fmt: skip
+    return _part(v, p["subset_by_index"], -1), _part(w, p["subset_by_index"], -1)
 
 
 @means("svd")
 def _svd(eqn: Any, x: Any) -> Any:
-    found = linalg.svd(x, **eqn.params)
-    if not eqn.params["compute_uv"]:
-        return found
-    u, s, vh = found
-    return s, u, vh
+    p, (m, n) = eqn.params, typeof(x).shape[-2:]
+    found = operation(eqn, "svd")(
+        x, full_matrices=p["full_matrices"] and m != n, compute_uv=p["compute_uv"],
+        **_chosen("algorithm", p["algorithm"]),
+    )  # fmt: skip
+    axes = ((-1,), (-1,), (-2,))  # of s, u, v^H
+    return [_part(y, p["subset_by_index"], *a) for y, a in zip(found, axes, strict=False)]
 
 
 @means("schur")
@@ -57,7 +88,9 @@ def _schur(eqn: Any, x: Any) -> Any:
 
 @means("symmetric_product")
 def _symmetric_product(eqn: Any, a: Any, c: Any) -> Any:
-    return linalg.symmetric_product(a, c, **eqn.params)
+    """alpha a a^T + beta c, which here has derivatives."""
+    made = mul(einsum("ij,kj->ik", a, a), eqn.params["alpha"])
+    return add(made, mul(c, eqn.params["beta"])) if eqn.params["beta"] else made
 
 
 # --- transforms and windows -----------------------------------------------------------------------
@@ -87,9 +120,32 @@ def _select_in_windows(eqn: Any, x: Any, y: Any) -> Any:
     return operation(eqn, eqn.primitive.name)(x, y, select=select, **_window(eqn))
 
 
+_FOLDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "add": ("reduce_window_sum", lambda dtype: 0),
+    "max": ("reduce_window_max", lowest),
+    "min": ("reduce_window_min", highest),
+}
+
+
 @means("reduce_window")
 def _reduce_window(eqn: Any, *values: Any) -> Any:
     body, consts = program(ClosedJaxpr(eqn.params["jaxpr"], eqn.params["consts"]), "computation")
     if consts:
         return opaque(eqn, *values)
+    name = _fold(body, values[-1]) if len(values) == 2 else None
+    if name is not None:
+        return operation(eqn, name)(values[0], **_window(eqn))
     return operation(eqn, "reduce_window")(*values, computation=body, **_window(eqn))
+
+
+def _fold(body: Program, start: Any) -> str | None:
+    """The operation for a computation that is one, of shorter derivatives, from its own start."""
+    if len(body.equations) != 1:
+        return None
+    (e,), known = body.equations, getattr(start, "ref", None)
+    mine = e.outputs[0] is body.outputs[0] and set(e.inputs) == set(body.inputs)
+    if not mine or e.primitive.name not in _FOLDS or dtype_class(typeof(start).dtype) == "bool":
+        return None
+    value = known.value if isinstance(known, Literal) else concrete_value(start)
+    name, identity = _FOLDS[e.primitive.name]
+    return name if value is not None and value == identity(typeof(start).dtype) else None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from functrans import lax
+import numpy as np
+
 from functrans.flags import flags
 from functrans.interop.jaxprs.walk import means, opaque, operation, plain, spread
 from functrans.primitives import random_bits as prims
@@ -90,10 +92,16 @@ def _generated(eqn: Any, key: Any) -> Any:
     p = eqn.params
     if typeof(key).ndim > 1:
         return opaque(eqn, key)
-    return lax.rng_bit_generator(key, plain(p["shape"]), p["dtype"], p["algorithm"])
+    return operation(eqn, "rng_bit_generator")(
+        key, shape=plain(p["shape"]), dtype=np.dtype(p["dtype"]), algorithm=int(p["algorithm"])
+    )
+
+
+_CALLS = itertools.count()
 
 
 @means("rng_uniform")
 def _drawn(eqn: Any, low: Any, high: Any) -> Any:
     """An operation of its own for each: no two draw the same."""
-    return lax.rng_uniform(low, high, plain(eqn.params["shape"]))
+    shape = plain(eqn.params["shape"])
+    return operation(eqn, "rng_uniform")(low, high, shape=shape, call=next(_CALLS))

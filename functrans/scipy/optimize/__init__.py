@@ -4,13 +4,14 @@ Ours, for JAX's line search gives up where it need not: of 200 starts in [-2, 2]
 the minimum of Rosenbrock's function from 66, this one from all. And this one has reverse mode.
 """
 
-import sys as _sys
+from typing import TYPE_CHECKING
 
-from functrans.ir.tracebacks import guard as _guard
-from functrans.loading import hand_on as _hand_on
-from functrans.scipy.optimize.minimize import OptimizeResults as OptimizeResults
-from functrans.scipy.optimize.minimize import minimize as minimize
+from functrans.loading import lazily as _lazily
 
-_guard(_sys.modules[__name__])
-
-_hand_on(__name__)
+if TYPE_CHECKING:
+    from functrans.scipy.optimize.minimizers import OptimizeResults as OptimizeResults
+    from functrans.scipy.optimize.minimizers import minimize as minimize
+else:
+    __getattr__, __dir__, __all__ = _lazily(__name__, {
+        "functrans.scipy.optimize.minimizers": "OptimizeResults minimize",
+    }, "functrans.ir.tracebacks.shown")  # fmt: skip

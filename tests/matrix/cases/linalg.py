@@ -15,8 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.lax import linalg
 
-from functrans.backends import reference
-from functrans.primitives.base import PRIMITIVES
 from tests.matrix.cases.case import COMPLEX, Case, fixed, normal
 
 REAL = ("float32", "float64")
@@ -110,27 +108,6 @@ def lu(label: str, x: Make, dtypes: Any, differentiable: Any = ()) -> Case:
     )
 
 
-SYSTEM = fixed([[4.0, 1.0, 0.5], [1.0, 3.0, 2.0], [2.0, 0.5, 5.0]])
-
-
-def factors(which: int) -> Make:
-    """A result of `lu` of SYSTEM: of the row's dtype, or of integers."""
-
-    def make(rng: np.random.Generator, dtype: Any) -> np.ndarray:
-        found = reference.run_one(PRIMITIVES["lu"], [SYSTEM(rng, "float64")], {})[which]
-        return found if which else found.astype(dtype)
-
-    return make
-
-
-def system(name: str, by_jax: Any, *rest: Make, differentiable: Any = (), **params: Any) -> Case:
-    return Case(
-        name, (SYSTEM, factors(0), factors(2), *rest), lambda a, lu, order, *rest: by_jax(a, *rest),
-        params, MIXED if name == "solve" else REAL[1:], differentiable, ONE,
-        "transposed" if params.get("transposed") else "",
-    )  # fmt: skip
-
-
 def fft(kind: str, label: str, x: Make, dtypes: Any, *lengths: int) -> Case:
     return Case(
         "fft", (x,), lambda x: jax.lax.fft(x, kind, lengths),
@@ -186,11 +163,6 @@ CASES: list[Case] = [
     svd("thin", spread(3, 2), MIXED),
     svd("wide", spread(2, 3), ("float64",)),
     svd("full", spread(3, 2), REAL[:1], full_matrices=True),
-    system("solve", jnp.linalg.solve, normal(3, 2), differentiable=(3,), transposed=False),
-    system("solve", lambda a, b: jnp.linalg.solve(a.T, b), normal(3, 2), transposed=True),
-    system("det", lambda a, sign: sign * jnp.linalg.det(a), fixed(1.0)),
-    system("slogdet", lambda a, *found: found, fixed(1.0), fixed(3.8)),
-    Case("pinv", (SYSTEM, SYSTEM), lambda a, p: p, {}, REAL),
     Case("schur", (spread(3, 3),), linalg.schur, {"compute_schur_vectors": True}, MIXED, (), STEEP),
     Case("hessenberg", (normal(3, 3),), linalg.hessenberg, {}, MIXED, (), STEEP),
     Case("tridiagonal", (hermitian(3, 3),), linalg.tridiagonal, {"lower": True}, MIXED, (), STEEP),
