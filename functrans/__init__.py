@@ -25,9 +25,9 @@ _wire({
         "functrans.numpy.operators functrans.numpy.methods functrans.interop.arrays "
         "functrans.interop.bridge functrans.interop.transformations"
     ),
-    "rules in JAX": (
-        "functrans.interop.outward functrans.interop.checks functrans.interop.key_reuse"
-    ),
+    "rules in JAX": "functrans.interop.outward",
+    "rules in checkify": "functrans.interop.checks",
+    "rules in key_reuse": "functrans.interop.key_reuse",
 })  # fmt: skip
 
 if TYPE_CHECKING:

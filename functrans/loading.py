@@ -191,6 +191,8 @@ class _Modules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
+        if name in _AWAITED and not self.last:
+            return _then(importlib.util.find_spec(name), _AWAITED.pop(name))
         package, _, module = name.rpartition(".")
         if not package.startswith(_OURS) or module.startswith("_"):
             return None
@@ -206,6 +208,39 @@ class _Modules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             return
         theirs = _JAXS + module.__name__.removeprefix(_OURS)
         sys.modules[module.__name__] = importlib.import_module(theirs)
+
+
+_AWAITED: dict[str, list[Callable[[], None]]] = {}
+
+
+def when_imported(module: str, act: Callable[[], None]) -> None:
+    """Do something once a module of JAX's is imported: now, if it is.
+
+    Example:
+      >>> when_imported("jax", lambda: print("there"))
+      there
+    """
+    if module in sys.modules:
+        act()
+    else:
+        _AWAITED.setdefault(module, []).append(act)
+
+
+def _then(
+    spec: importlib.machinery.ModuleSpec | None, acts: Sequence[Callable[[], None]]
+) -> importlib.machinery.ModuleSpec | None:
+    """A module's spec, by which the acts follow its execution."""
+    loader: Any = spec and spec.loader
+    if loader is not None:
+        execute = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            execute(module)
+            for act in acts:
+                act()
+
+        loader.exec_module = exec_module
+    return spec
 
 
 def _is_there(module: str) -> bool:

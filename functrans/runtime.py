@@ -12,8 +12,8 @@ rooms (`functrans/__init__.py`); it is loaded when it is first asked.
     Program                            show, draw, coloured     ir/text.py, inspect/draw
     loading.py                         delegated                interop/delegated.py
 
-Three rooms are not asked anything, but must be there, and fill tables of lower rooms: what tracers
-can do, before the first trace; the rules of our JAX primitive, before its first equation; all
+Others are not asked anything, but must be there, and fill tables of lower rooms: what tracers can
+do, before the first trace; the rules of our JAX primitive, before its first equation; all
 operations, before a program is read by their names (`load`).
 """
 

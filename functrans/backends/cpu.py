@@ -11,10 +11,9 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.extend.mlir import ir
-from jax.extend.mlir.dialects import stablehlo as hlo
 
 from functrans.ir.types import ArrayType, dtype_class
+from functrans.mlir import hlo, ir
 from functrans.primitives.convolution import is_group
 
 # Up to this many bytes of consecutive results XLA:CPU folds with vector instructions; above it

@@ -12,15 +12,14 @@ from typing import Any
 import jax
 import numpy as np
 from jax._src import config as _config
-from jax.extend.mlir import ir
-from jax.extend.mlir.dialects import func as func_dialect
-from jax.extend.mlir.dialects import stablehlo as hlo
 from jax.interpreters import mlir
 
 from functrans.backends import cpu, one_kernel, repeated
 from functrans.ir.program import Literal, Program, results_by_age
 from functrans.ir.source import Source, line_of, scope_of
 from functrans.ir.types import ArrayType, dtype_class
+from functrans.mlir import func as func_dialect
+from functrans.mlir import hlo, ir
 from functrans.passes.kernels import kernels
 from functrans.primitives.callback import calls_of
 

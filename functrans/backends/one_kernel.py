@@ -15,12 +15,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from jax.extend.mlir import ir
-from jax.extend.mlir.dialects import stablehlo as hlo
-
 from functrans.flags import flags
 from functrans.ir.program import Program
 from functrans.ir.source import location
+from functrans.mlir import hlo, ir
 from functrans.passes import kernels
 
 _SAYS_SO = {"xla_cpu_small_call": "true", "inlineable": "false"}

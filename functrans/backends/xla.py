@@ -16,11 +16,11 @@ import numpy as np
 from jax import jit as jax_jit  # the program may exchange the name in JAX's module
 from jax._src import config as _config
 from jax._src.core import ManualAxisType, auto_insert_reshard, trace_state_clean
+from jax._src.core import Primitive as JaxPrimitive
 from jax._src.dispatch import prim_requires_devices_during_lowering
 from jax._src.lib import xla_client
 from jax._src.util import weakref_cache_key_types
 from jax.experimental import io_callback
-from jax.extend.core import Primitive as JaxPrimitive
 from jax.interpreters import mlir
 
 from functrans import runtime

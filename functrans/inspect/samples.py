@@ -14,7 +14,7 @@ import numpy as np
 
 from functrans import lax as _lax
 from functrans import nn, ops, random
-from functrans import numpy as jnp
+from functrans import numpy as _jnp
 from functrans.api import callbacks
 from functrans.api.checkpoint import checkpoint, checkpoint_name
 from functrans.api.custom_rules import custom_jvp, custom_vjp
@@ -32,6 +32,7 @@ from functrans.primitives.random_bits import threefry2x32
 from functrans.trace import typeof
 
 lax: Any = _lax  # whose names are mostly JAX's
+jnp: Any = _jnp
 linalg: Any = lax.linalg
 Sample = tuple[str, Callable[..., Any], tuple[Any, ...]]
 

@@ -16,12 +16,12 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-from jaxlib.mlir.ir import MLIRError
 
 from functrans import errors, runtime
 from functrans.caching import Cache
 from functrans.interop.jax_functions import JaxFunction
 from functrans.ir.tracebacks import named_boundary
+from functrans.mlir import MLIRError
 from functrans.trace import state
 
 # Annotations of arguments that are, or may be, arrays or functions; all others are options.

@@ -29,12 +29,14 @@ from jax._src import core
 from jax._src.interpreters import ad, batching
 from jax._src.interpreters import partial_eval as pe
 
+from functrans import runtime
 from functrans.backends import xla
 from functrans.backends.lowering import abstract
 from functrans.backends.xla import Preparation
 from functrans.interop.policies import Policy
 from functrans.ir.program import Equation, Literal, Program, Var, prune
 from functrans.ir.types import ArrayType, float0
+from functrans.loading import when_imported
 from functrans.primitives.checkpoint import divided
 from functrans.primitives.conversion import convert_element_type
 from functrans.primitives.parts import reading, restricted
@@ -175,3 +177,7 @@ for _primitive in xla.PRIMITIVES:
     batching.fancy_primitive_batchers[_primitive] = batch
     pe.dce_rules[_primitive] = without_unread
     pe.partial_eval_jaxpr_custom_rules[_primitive] = partly_kept
+
+# Two more tables of rules stand in modules that JAX itself imports when they are asked for.
+when_imported("jax._src.checkify", lambda: runtime.load("rules in checkify"))
+when_imported("jax.experimental.key_reuse._core", lambda: runtime.load("rules in key_reuse"))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
 from typing import Any
 
 import jax
-from jax.extend.core import Primitive, primitives
+from jax._src.core import Primitive
 
 from functrans.ir.types import ArrayType
 from functrans.primitives.opaque import jax_call
@@ -28,7 +30,7 @@ class Policy:
 
     def __call__(self, primitive: Any, *types: ArrayType, **params: Any) -> bool:
         name = primitive.name
-        theirs = _THEIRS.get(name) or Primitive(name)
+        theirs = _theirs().get(name) or Primitive(name)
         if primitive is jax_call:
             called = params["body"].equation
             theirs, params = called.primitive, called.params
@@ -39,7 +41,11 @@ class Policy:
         return found if isinstance(found, bool) else "recompute" not in repr(found).lower()
 
 
-_THEIRS: dict[str, Any] = {p.name: p for p in vars(primitives).values() if isinstance(p, Primitive)}
+@functools.cache
+def _theirs() -> dict[str, Any]:
+    """JAX's primitives by their names. (Their module imports Pallas.)"""
+    primitives = importlib.import_module("jax.extend.core.primitives")
+    return {p.name: p for p in vars(primitives).values() if isinstance(p, Primitive)}
 
 
 def _numbers(*, lhs: Any, rhs: Any, out: Any, **_: Any) -> Any:

@@ -19,9 +19,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-from jax._src.core import empty_ref_p, ref_p
+from jax._src.core import ClosedJaxpr, DebugInfo, Jaxpr, empty_ref_p, ref_p
 from jax._src.state.discharge import discharge_state
-from jax.extend.core import ClosedJaxpr, DebugInfo, Jaxpr
 
 from functrans import errors, jax_trace
 from functrans.interop.jaxprs import walk

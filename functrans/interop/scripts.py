@@ -14,12 +14,12 @@ import os
 import runpy
 import sys
 from collections.abc import Callable, Sequence
-from importlib.machinery import ModuleSpec, SourceFileLoader
-from importlib.util import find_spec
+from importlib.machinery import SourceFileLoader
 from types import CodeType, ModuleType, TracebackType
 from typing import Any
 
 from functrans import interop
+from functrans.loading import when_imported
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
@@ -88,33 +88,7 @@ def _take_over_later(explain: bool) -> None:
 
     if os.environ.get("FUNCTRANS_TAKE_OVER") == "0":
         return
-    if "jax" in sys.modules:
-        act()
-    else:
-        sys.meta_path.insert(0, _AfterJax(act))
-
-
-class _AfterJax:
-    """Finds JAX, once, as Python does, and acts when it is loaded."""
-
-    def __init__(self, act: Callable[[], None]):
-        self._act = act
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        if name != "jax":
-            return None
-        sys.meta_path.remove(self)  # type: ignore[arg-type]
-        spec = find_spec(name)
-        loader: Any = spec and spec.loader
-        if loader is not None:
-            load = loader.exec_module
-
-            def exec_module(module: ModuleType) -> None:
-                load(module)
-                self._act()
-
-            loader.exec_module = exec_module
-        return spec
+    when_imported("jax", act)
 
 
 def _without_ours(show: Callable[..., None]) -> Callable[..., None]:

@@ -3,8 +3,9 @@ stand in backends/options.py."""
 
 from __future__ import annotations
 
-import statistics
 from typing import NamedTuple
+
+import numpy as np
 
 from functrans.ir.program import Equation, Program
 from functrans.ir.source import location
@@ -45,7 +46,7 @@ def _wanted(program: Program) -> Wanted | None:
         if any(map(_has_groups, convolutions)) or len(sums) <= len(convolutions):
             return None
         return Wanted("all but convolutions", convolutions[0], "normalised convolutions")
-    if len(products) >= MANY and statistics.median(map(flops_of, products)) >= LARGE:
+    if len(products) >= MANY and np.median([flops_of(e) for e in products]) >= LARGE:
         return Wanted("products and sums", products[0], "many large products")
     return None
 

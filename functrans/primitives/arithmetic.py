@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from jax.extend.mlir.dialects import chlo
-from jax.extend.mlir.dialects import stablehlo as hlo
 
 from functrans.ir.program import Literal
 from functrans.ir.types import ArrayType, dtype_class
+from functrans.mlir import chlo, hlo
 from functrans.primitives.base import sum_of
 from functrans.primitives.complex_numbers import abs_
 from functrans.primitives.conversion import cast

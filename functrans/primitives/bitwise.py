@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from jax.extend.mlir.dialects import stablehlo as hlo
 
 from functrans.ir.types import ArrayType, dtype_class
+from functrans.mlir import hlo
 from functrans.primitives.elementwise import BITS, INTS, Binary, Unary, compare
 
 

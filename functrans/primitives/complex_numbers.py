@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from jax.extend.mlir.dialects import stablehlo as hlo
 
 from functrans.ir.types import ArrayType, dtype_class
+from functrans.mlir import hlo
 from functrans.primitives.base import LinearInput
 from functrans.primitives.conversion import cast, real_dtype
 from functrans.primitives.elementwise import (

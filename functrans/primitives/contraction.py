@@ -8,11 +8,10 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.extend.mlir import ir
-from jax.extend.mlir.dialects import stablehlo as hlo
 
 from functrans.caching import cached
 from functrans.ir.types import ArrayType, dtype_class, is_inexact
+from functrans.mlir import hlo, ir
 from functrans.primitives.base import Cost, LinearInput, Primitive, bytes_of
 from functrans.primitives.conversion import cast
 from functrans.trace import typeof

@@ -6,12 +6,12 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.extend.mlir.dialects import stablehlo as hlo
 
 from functrans import errors
 from functrans.ir.program import Literal
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, dtype_class, is_inexact
+from functrans.mlir import hlo
 from functrans.primitives.elementwise import ANY, Elementwise, compare
 from functrans.trace import Tracer, bind, literal, typeof
 

@@ -7,12 +7,11 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from jax.extend.mlir import ir
-from jax.extend.mlir.dialects import stablehlo as hlo
 
 from functrans import errors
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, dtype_class
+from functrans.mlir import hlo, ir
 from functrans.primitives.base import Cost, LinearInput, Primitive, bytes_of
 from functrans.primitives.contraction import (
     Axes,

@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from jax.extend.mlir import ir
-from jax.extend.mlir.dialects import stablehlo as hlo
 
 from functrans.ir.program import Literal
 from functrans.ir.types import ArrayType, dtype_class, is_key_dtype
+from functrans.mlir import hlo, ir
 from functrans.primitives.base import Cost, LinearInput, Primitive, bytes_of, type_of
 from functrans.primitives.indexing import gather
 from functrans.primitives.joining import concatenate

@@ -12,11 +12,11 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.extend.mlir.dialects import stablehlo as hlo
 
 from functrans.caching import cached
 from functrans.ir.program import Literal
 from functrans.ir.types import ArrayType, dtype_class
+from functrans.mlir import hlo
 from functrans.primitives.base import Cost, LinearInput, Primitive, bytes_of, sum_of
 from functrans.trace import bind, literal, typeof
 

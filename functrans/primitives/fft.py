@@ -13,12 +13,11 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.extend.mlir import ir
-from jax.extend.mlir.dialects import stablehlo as hlo
 
 from functrans import errors
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType
+from functrans.mlir import hlo, ir
 from functrans.primitives.base import Cost, Primitive, bytes_of
 from functrans.primitives.complex_numbers import complex_dtype, conj, real
 from functrans.primitives.conversion import real_dtype

@@ -23,12 +23,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from jax.extend.mlir import ir
-from jax.extend.mlir.dialects import stablehlo as hlo
 
 from functrans import errors
 from functrans.ir.program import Literal
 from functrans.ir.types import ArrayType, dtype_class, is_key_dtype
+from functrans.mlir import hlo, ir
 from functrans.primitives.base import PRIMITIVES, Cost, Primitive, bytes_of
 from functrans.primitives.shape import key_words, keys_of
 from functrans.trace import bind, literal

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from jax.extend.mlir import ir
-from jax.extend.mlir.dialects import stablehlo as hlo
 
 from functrans.ir.types import ArrayType, dtype_class, is_key_dtype
+from functrans.mlir import hlo, ir
 from functrans.primitives.base import PRIMITIVES, LinearInput, Primitive, sum_of, type_of
 from functrans.primitives.shape import (
     Structural,

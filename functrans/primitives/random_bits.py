@@ -21,12 +21,11 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.extend.mlir import ir
-from jax.extend.mlir.dialects import stablehlo as hlo
 
 from functrans.caching import cached
 from functrans.ir.program import Equation, Program, Var
 from functrans.ir.types import ArrayType, dtype_class
+from functrans.mlir import hlo, ir
 from functrans.primitives.base import Cost, Primitive, bytes_of
 
 DEFAULT = "threefry2x32"

@@ -7,10 +7,9 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from jax.extend.mlir import ir
-from jax.extend.mlir.dialects import stablehlo as hlo
 
 from functrans.ir.types import ArrayType, dtype_class
+from functrans.mlir import hlo, ir
 from functrans.primitives import elementwise as ew
 from functrans.primitives import shape as shapes
 from functrans.primitives.base import PRIMITIVES, Cost, Primitive, bytes_of, sum_of

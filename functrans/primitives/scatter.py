@@ -10,12 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from jax.extend.mlir import ir
-from jax.extend.mlir.dialects import stablehlo as hlo
 
 from functrans import errors
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, dtype_class, is_key_dtype
+from functrans.mlir import hlo, ir
 from functrans.primitives.base import PRIMITIVES, Cost, LinearInput, bytes_of, sum_of
 from functrans.primitives.elementwise import div, mul, neg
 from functrans.primitives.indexing import (

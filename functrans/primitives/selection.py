@@ -8,10 +8,10 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.extend.mlir.dialects import stablehlo as hlo
 
 from functrans.ir.program import Equation
 from functrans.ir.types import ArrayType, dtype_class
+from functrans.mlir import hlo
 from functrans.primitives.base import Cost, LinearInput, Primitive, bytes_of, sum_of
 from functrans.primitives.bitwise import and_
 from functrans.primitives.elementwise import (

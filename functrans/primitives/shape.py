@@ -8,11 +8,10 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.extend.mlir import ir
-from jax.extend.mlir.dialects import stablehlo as hlo
 
 from functrans.ir.program import Literal
 from functrans.ir.types import ArrayType, is_key_dtype
+from functrans.mlir import hlo, ir
 from functrans.primitives.base import PRIMITIVES, Primitive
 from functrans.trace import Tracer, bind, literal, typeof
 

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from jax.extend.mlir import ir
-from jax.extend.mlir.dialects import chlo
-from jax.extend.mlir.dialects import stablehlo as hlo
 
 from functrans.ir.types import ArrayType, dtype_class
+from functrans.mlir import chlo, hlo, ir
 from functrans.primitives.base import Cost, Primitive, bytes_of
 from functrans.primitives.indexing import gather
 from functrans.primitives.joining import iota

@@ -9,8 +9,8 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.extend.mlir.dialects import chlo
 
+from functrans.mlir import chlo
 from functrans.primitives.elementwise import Binary, Unary, add, full_like, mul, neg, square
 from functrans.primitives.transcendental import exp
 

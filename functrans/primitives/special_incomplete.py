@@ -15,9 +15,9 @@ from typing import Any
 import jax
 import ml_dtypes
 import numpy as np
-from jax.extend.mlir.dialects import chlo
 
 from functrans.ir.types import ArrayType
+from functrans.mlir import chlo
 from functrans.primitives.arithmetic import sign
 from functrans.primitives.base import sum_of
 from functrans.primitives.complex_numbers import abs_

@@ -7,10 +7,9 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.extend.mlir.dialects import chlo
-from jax.extend.mlir.dialects import stablehlo as hlo
 
 from functrans.ir.types import ArrayType
+from functrans.mlir import chlo, hlo
 from functrans.primitives.elementwise import (
     FLOATS,
     Binary,

@@ -20,10 +20,9 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.extend.mlir import ir
-from jax.extend.mlir.dialects import stablehlo as hlo
 
 from functrans.ir.types import ArrayType, dtype_class
+from functrans.mlir import hlo, ir
 from functrans.primitives import elementwise as ew
 from functrans.primitives import joining
 from functrans.primitives.base import Cost, Primitive, bytes_of

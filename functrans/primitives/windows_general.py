@@ -12,13 +12,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from jax.extend.mlir import ir
-from jax.extend.mlir.dialects import stablehlo as hlo
 
 from functrans import errors
 from functrans.ir.program import Literal, Program
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, same_types
+from functrans.mlir import hlo, ir
 from functrans.primitives import joining
 from functrans.primitives.base import Primitive
 from functrans.primitives.bitwise import or_

@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 from jax._src.config import eager_constant_folding, trace_context
-from jax.extend.core import (
+from jax._src.core import (
     ClosedJaxpr,
     DropVar,
     Jaxpr,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+from jax._src.core import ClosedJaxpr, jaxpr_as_fun
 
 from functrans import lax
 from functrans.interop.jaxprs.equation import Imported, traced

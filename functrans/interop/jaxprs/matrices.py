@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from jax.extend.core import ClosedJaxpr
+from jax._src.core import ClosedJaxpr
 
 from functrans.interop.jaxprs.walk import like, means, opaque, operation, plain, program
 from functrans.ir.program import Literal, Program

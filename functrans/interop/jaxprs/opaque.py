@@ -10,11 +10,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-from jax._src.core import NamedAxisEffect, internal_mutable_array_effect
+from jax._src.core import (
+    ClosedJaxpr,
+    DebugInfo,
+    DropVar,
+    NamedAxisEffect,
+    internal_mutable_array_effect,
+    jaxpr_as_fun,
+)
 from jax._src.dispatch import get_intermediate_shardings, jaxpr_has_prim_requiring_devices
 from jax._src.effects import ordered_effects
 from jax._src.state.discharge import discharge_state
-from jax.extend.core import ClosedJaxpr, DebugInfo, DropVar, jaxpr_as_fun
 
 from functrans import errors
 from functrans.api.statics import exactly

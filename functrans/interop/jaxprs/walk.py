@@ -15,7 +15,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.extend.core import ClosedJaxpr
+from jax._src.core import ClosedJaxpr
 
 from functrans import errors
 from functrans.caching import CachePerFunction

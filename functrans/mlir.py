@@ -1,0 +1,12 @@
+"""MLIR's Python bindings, and the dialects that programs are lowered to, as jaxlib brings them.
+
+`jax.extend.mlir` shows the same, but importing it imports Pallas and every other dialect.
+"""
+
+from jaxlib.mlir import ir as ir
+from jaxlib.mlir.dialects import chlo as chlo
+from jaxlib.mlir.dialects import func as func
+from jaxlib.mlir.dialects import stablehlo as hlo
+from jaxlib.mlir.ir import MLIRError as MLIRError
+
+__all__ = ["MLIRError", "chlo", "func", "hlo", "ir"]
