@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from functrans import pytrees as tree
+from functrans.caching import memo
 
 if TYPE_CHECKING:
     from functrans.ir.program import Program, Var
@@ -125,9 +126,9 @@ def argument_names(program: Program) -> dict[Var, str]:
     """
     if program.arguments is None:
         return {}
-    found = program.cache.get("argument names")
-    if found is None:
-        leaves = program.arguments.leaves()
-        found = {v: leaves[v].name for v in program.inputs if v in leaves}
-        program.cache["argument names"] = found
-    return found
+    return memo(program, _names)
+
+
+def _names(program: Program) -> dict[Var, str]:
+    leaves = program.arguments.leaves()  # type: ignore[union-attr]
+    return {v: leaves[v].name for v in program.inputs if v in leaves}

@@ -26,6 +26,7 @@ from collections.abc import Callable, Container, Sequence
 from typing import Any, NamedTuple
 
 from functrans import errors
+from functrans.caching import memo
 from functrans.interop.jax_trace import Bridge, current
 from functrans.ir.program import PRIMITIVES, Equation, Literal, Program
 from functrans.ir.source import describe, user_source
@@ -258,10 +259,11 @@ def axes_inside(value: Any) -> set[Any]:
         return set().union(*[axes_inside(v) for v in value])
     if not isinstance(value, Program):
         return set()
-    if "axes" not in value.cache:
-        names = [e.primitive.named_axes(e.params) for e in value.equations]
-        value.cache["axes"] = set().union(*names)
-    return value.cache["axes"]
+    return memo(value, _axes_inside)
+
+
+def _axes_inside(program: Program) -> set[Any]:
+    return set().union(*[e.primitive.named_axes(e.params) for e in program.equations])
 
 
 def sum_of(x: Any, y: Any) -> Any:

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from functrans.caching import Cache
+from functrans.caching import Cache, memo
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, prune
 from functrans.ir.source import user_source
 from functrans.ir.types import is_inexact
@@ -170,9 +170,12 @@ def jet_program(
 ) -> tuple[Program, tuple[Pattern, ...]]:
     """`primals, terms of the patterns -> outs, their terms`, and the patterns of these. Terms that
     are `needed` are given even where they are zero."""
-    key = ("jet", order, patterns, needed)
-    if key in program.cache:
-        return program.cache[key]
+    return memo(program, _expanded, order, patterns, needed)
+
+
+def _expanded(
+    program: Program, order: int, patterns: tuple[Pattern, ...], needed: tuple[Pattern, ...]
+) -> tuple[Program, tuple[Pattern, ...]]:
     n = len(program.inputs)
     out_patterns: tuple[Pattern, ...] = ()
 
@@ -186,9 +189,7 @@ def jet_program(
         return [*outs, *given(found)]
 
     types = [t for t, p in zip(program.in_types, patterns, strict=True) for a in p if a]
-    made = closed(stage(flat, [*program.in_types, *types], program.name))
-    program.cache[key] = made, out_patterns
-    return made, out_patterns
+    return closed(stage(flat, [*program.in_types, *types], program.name)), out_patterns
 
 
 # --- the coefficients of one operation ------------------------------------------------------------
@@ -285,11 +286,7 @@ def _by_jvp(
     active = tuple([any(pattern_of(c)) for c in moving])
     both, out_active = jvp_program(program, active)
     n = len(program.outputs)
-    key = ("rates", active)
-    if key not in program.cache:  # the tangents, without the results where these are not needed
-        outputs = both.outputs[n:]
-        program.cache[key] = both.replace(outputs=outputs, equations=prune(both.equations, outputs))
-    tangents = program.cache[key]
+    tangents = memo(both, _from_output, n)
     outs = _run(primitive, primals, params)
     speeds = [_derivative(x, c) for x, c, a in zip(args, moving, active, strict=True) if a]
     found, terms = run_jet(
@@ -303,6 +300,12 @@ def _by_jvp(
         outs if primitive.multiple else [outs],
         [next(integrals) if a else (None,) * t.order for a in out_active],
     )
+
+
+def _from_output(program: Program, n: int) -> Program:
+    """The program of its results from the n-th on alone."""
+    outputs = program.outputs[n:]
+    return program.replace(outputs=outputs, equations=prune(program.equations, outputs))
 
 
 def _by_own_rule(

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from functrans.caching import cached, memo
+from functrans.caching import Cache, memo
 from functrans.ir.arguments import keep_names
 from functrans.ir.program import PRIMITIVES, Equation, Literal, Origin, Program, Var
 from functrans.ir.source import user_source
@@ -246,9 +246,12 @@ def jvp_program(
 ) -> tuple[Program, tuple[bool, ...]]:
     """`primals, tangents of active -> outs, tangents of active outs`, and which outs are active.
     Those `needed` are given a tangent even where it is zero."""
-    key = ("jvp", active, needed)
-    if key in program.cache:
-        return program.cache[key]
+    return memo(program, _jvp_program, active, needed)
+
+
+def _jvp_program(
+    program: Program, active: tuple[bool, ...], needed: tuple[bool, ...]
+) -> tuple[Program, tuple[bool, ...]]:
     n = len(program.inputs)
     out_active: tuple[bool, ...] = ()
 
@@ -263,8 +266,7 @@ def jvp_program(
 
     tangent_types = [t for t, a in zip(program.in_types, active, strict=True) if a]
     made = closed(stage(both, [*program.in_types, *tangent_types], program.name))
-    program.cache[key] = keep_names(made, program), out_active
-    return made, out_active
+    return keep_names(made, program), out_active
 
 
 def _instantiate(tangents: list[Any], types: Sequence[Any], needed: Sequence[bool]) -> None:
@@ -278,9 +280,12 @@ def linearized(
 ) -> tuple[Program, Program, tuple[bool, ...]]:
     """`primals -> outs, residuals`; `residuals, tangents -> tangents of active outs`; which are.
     Those `needed` are given a tangent even where it is zero."""
-    key = ("linearize", active, needed)
-    if key in program.cache:
-        return program.cache[key]
+    return memo(program, _linearized, active, needed)
+
+
+def _linearized(
+    program: Program, active: tuple[bool, ...], needed: tuple[bool, ...]
+) -> tuple[Program, Program, tuple[bool, ...]]:
     linear_part: Program | None = None
     out_active: tuple[bool, ...] = ()
 
@@ -305,9 +310,7 @@ def linearized(
         return [*outs, *closed.values]
 
     primal_part = closed(stage(forward, program.in_types, program.name))
-    made = keep_names(primal_part, program), linear_part, out_active
-    program.cache[key] = made
-    return made  # type: ignore[return-value]
+    return keep_names(primal_part, program), linear_part, out_active  # type: ignore[return-value]
 
 
 class Split(NamedTuple):
@@ -326,16 +329,15 @@ class Split(NamedTuple):
 
 def split(program: Program, active: tuple[bool, ...], needed: tuple[bool, ...] = ()) -> Split:
     """Linearise a program; see `Split`."""
-    key = ("split", active, needed)
-    if key in program.cache:
-        return program.cache[key]
+    return memo(program, _split, active, needed)
+
+
+def _split(program: Program, active: tuple[bool, ...], needed: tuple[bool, ...]) -> Split:
     forward, linear, out_active = linearized(program, active, needed)
     n = len(program.outputs)
     outs, residuals = forward.outputs[:n], forward.outputs[n:]
     extra, places = placed(residuals, forward.inputs, outs)
-    made = Split(forward.replace(outputs=(*outs, *extra)), linear, out_active, places)
-    program.cache[key] = made
-    return made
+    return Split(forward.replace(outputs=(*outs, *extra)), linear, out_active, places)
 
 
 # --- one operation at a time ----------------------------------------------------------------------
@@ -362,7 +364,7 @@ class AtOnce:
         tangents = linear.inputs[len(residuals) :]
         equations, ends = linear.equations, linear.outputs
         if len(equations) > 1:  # called as one, so that its transpose is one dispatch too
-            linear.cache["one operation"] = not call
+            linear.mark(one_operation=not call)
             ends = tuple([Var(t) for t in linear.out_types])
             equations = [Equation(PRIMITIVES["jit"], linear.inputs, ends, {"program": linear})]
         self.equation = equations[0] if equations else None
@@ -382,6 +384,12 @@ class AtOnce:
         made.update({v: ~i for i, v in enumerate(tangents)})  # handed on as it is
         rest = iter(ends)
         self.out_tangents = [made[next(rest)] if a else None for a in out_moving]
+
+    @property
+    def programs(self) -> list[Program]:
+        """Those that it calls."""
+        called = [] if self.forward is None else [self.forward["program"]]
+        return called if self.equation is None else [*called, *self.equation.programs]
 
     def run(self, primitive: Any, primals: list[Any], params: dict[str, Any]) -> list[Any]:
         """The operation's results, and behind them what else its derivative needs."""
@@ -407,7 +415,13 @@ def at_once(primitive: Any, types: tuple, moving: tuple[bool, ...], params: dict
     """How an operation, or a nested program, is linearised; made once."""
     if primitive.holds_programs:
         return memo(params["program"], _program_at_once, primitive, moving)
-    return _operation_at_once(primitive, types, moving, *params.items())
+    key = (primitive, types, moving, *params.items())
+    return _OPERATIONS.get(key) or _OPERATIONS.keep(
+        key, _operation_at_once(primitive, types, moving, params)
+    )
+
+
+_OPERATIONS = Cache("operations linearised", 2048)
 
 
 def _program_at_once(program: Program, primitive: Any, moving: tuple[bool, ...]) -> AtOnce:
@@ -415,11 +429,9 @@ def _program_at_once(program: Program, primitive: Any, moving: tuple[bool, ...])
     return AtOnce(program, moving, Equation(primitive, (), (), {"program": program}), True)
 
 
-@cached("operations linearised", 4096)
 def _operation_at_once(
-    primitive: Any, types: tuple, moving: tuple[bool, ...], *items: tuple[str, Any]
+    primitive: Any, types: tuple, moving: tuple[bool, ...], params: dict[str, Any]
 ) -> AtOnce:
-    params = dict(items)
     inputs = [Var(t) for t in types]
     outs = tuple([Var(t) for t in out_types(primitive, types, params)])
     program = Program(inputs, [Equation(primitive, inputs, outs, params)], outs)

@@ -11,7 +11,7 @@ from collections.abc import Container, Sequence
 from typing import Any
 
 from functrans import errors
-from functrans.caching import Cache
+from functrans.caching import Cache, memo, memo_as
 from functrans.ir.program import Equation, Literal, Origin, Program, Var
 from functrans.ir.source import equation_source
 from functrans.primitives.base import LinearInput, sum_of
@@ -34,10 +34,7 @@ class Transposition:
     ) -> Program:
         """`non-linear inputs, active cotangents -> cotangents of linear inputs`; cached. `called`:
         as a function, not as the body of a loop."""
-        key = ("transpose", linear, ct_active, called)
-        if key not in program.cache:
-            program.cache[key] = _transpose_program(program, linear, ct_active, called)
-        return program.cache[key]
+        return memo(program, _transpose_program, linear, ct_active, called)
 
 
 _RUNNING = Transposition()
@@ -165,9 +162,14 @@ def _backward_group(group: list[Equation], held: dict[Any, Any]) -> None:
             if ct is not None:
                 values.append(ct)
     signature = tuple(key)
-    found = _GROUPS.get(signature)
-    if found is None:
-        found = _GROUPS.keep(signature, _group_program(group, number, held))
+    called = next((e.params["program"] for e in group if e.primitive is jit), None)
+    if called is not None:  # it may be of a user's function: what is kept dies with it
+        name = (_group_program, *signature)
+        found = memo_as(called, name, lambda: _group_program(group, number, held))
+    else:
+        found = _GROUPS.get(signature)
+        if found is None:
+            found = _GROUPS.keep(signature, _group_program(group, number, held))
     program, places = found
     cts = jit(*values, program=program)
     for v in number:
