@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Hashable
@@ -178,8 +179,8 @@ class Cache:
         self._recent, self._older = {}, {}
         _let_go(gone)
 
-    def __del__(self) -> None:
-        if self._recent or self._older:
+    def __del__(self, at_the_end: Callable[[], bool] = sys.is_finalizing) -> None:
+        if (self._recent or self._older) and not at_the_end():
             self._empty()
 
 

@@ -37,13 +37,14 @@ def run_one(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
             return run_in_jax(primitive, args, params)
     if splats is not None:
         args = [_scalar(x) if x.__class__ is Literal else x for x in args]
-    if primitive.runs_now:
-        if not xla.is_outermost():
-            return run_in_jax(primitive, _whole(args, splats), params)
-        return primitive.run_now(_whole(args, splats), params)
     if not params:
         run = compiled(primitive, splats)
-    elif primitive.holds_programs:  # which may be of a user's function: it dies with the program
+    elif primitive.holds_programs:
+        if primitive.runs_now:
+            if not xla.is_outermost():
+                return run_in_jax(primitive, _whole(args, splats), params)
+            return primitive.run_now(_whole(args, splats), params)
+        # the program may be of a user's function, and what is compiled goes with it
         run = memo(programs_among(params)[0], _compiled_program, primitive, splats, *params.items())
     else:
         run = compiled(primitive, splats, *params.items())

@@ -60,7 +60,8 @@ class Primitive:
     name: str = ""
     multiple = False  # more than one result: lists instead of values
     holds_programs = False  # parameters hold Programs: rules get the transformation as `t`
-    runs_now = False  # outside of programs `run_now` gives its results, not a compiled operation
+    # of those that hold programs: outside of programs `run_now` gives the results, nothing compiled
+    runs_now = False
     holds_functions = False  # `program` is a Python function until a trace records the equation
     in_kernel = False  # may be a part of a loop that is one kernel (passes/kernels.py)
     counted = True  # is its cost known?

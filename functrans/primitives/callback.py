@@ -134,7 +134,7 @@ class Callback(Primitive):
 
     def where(self) -> str:
         """The user's line that called it, as far as the running transformation knows it."""
-        source = state.derived[0] if state.derived is not None else None
+        source = state.provenance[0] if state.provenance is not None else None
         return describe(source or user_source())
 
 

@@ -15,7 +15,7 @@ from functrans.ir.arguments import keep_names
 from functrans.ir.program import Literal, Origin, Program
 from functrans.primitives.constants import closed
 from functrans.primitives.shape import broadcast_to_axis, move_axis
-from functrans.trace import bind, stage, state
+from functrans.trace import bind, derive_from, provenance, stage
 
 
 class Batching:
@@ -59,13 +59,10 @@ class Batching:
         dim_of: dict[Any, int | None] = {
             v: d for v, d in zip(program.inputs, dims, strict=True) if d is not None
         }
-        outer = state.derived
-        try:
+        with provenance():
             for eqn in program.equations:
-                state.derived = (eqn.source, Origin("batch of", eqn))
+                derive_from(eqn.source, Origin("batch of", eqn))
                 self._run_one(eqn, env, dim_of)
-        finally:
-            state.derived = outer
         outs = [v if v.__class__ is Literal else env[v] for v in program.outputs]
         return outs, [dim_of.get(v) for v in program.outputs]
 

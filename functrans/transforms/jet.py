@@ -22,7 +22,6 @@ from typing import Any
 
 from functrans.caching import Cache, memo
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, prune
-from functrans.ir.source import user_source
 from functrans.ir.types import is_inexact
 from functrans.primitives.base import sum_of
 from functrans.primitives.call import jit
@@ -33,9 +32,12 @@ from functrans.trace import (
     Tracer,
     bind,
     bind_in,
+    derive_from,
+    derived_here,
     evaluate,
     literal,
     out_types,
+    provenance,
     register_type,
     stage,
     staging_trace,
@@ -97,16 +99,13 @@ class JetTrace:
             active = active or own
         if not active:
             return bind_in(self.parent, primitive, primals, params)
-        derived = state.derived
-        try:
-            if derived is None:
-                state.derived = (user_source(), None)
-            state.innermost = self.parent
-            outs, terms = self.expand(primitive, primals, series, params)
-            pairs = [self.pair(y, c) for y, c in zip(outs, terms, strict=True)]
-        finally:
-            state.innermost = self
-            state.derived = derived
+        with provenance(*derived_here()):
+            try:
+                state.innermost = self.parent
+                outs, terms = self.expand(primitive, primals, series, params)
+                pairs = [self.pair(y, c) for y, c in zip(outs, terms, strict=True)]
+            finally:
+                state.innermost = self
         return pairs if primitive.multiple else pairs[0]
 
     def expand(
@@ -228,10 +227,10 @@ def _moves(primitive: Any, primals: Sequence[Any], params: dict[str, Any]) -> bo
 def _run(primitive: Any, primals: Sequence[Any], params: dict[str, Any]) -> Any:
     """The operation itself; what is added from here on derives from it."""
     outs = bind(primitive, primals, params)
-    source, origin = state.derived or (None, None)
+    source, origin = derived_here()
     recorded = getattr(state.innermost, "equations", None)
     ran = recorded[-1] if recorded else Equation(primitive, (), (), params, source, origin)
-    state.derived = (source, Origin("jet of", ran))
+    derive_from(source, Origin("jet of", ran))
     return outs
 
 

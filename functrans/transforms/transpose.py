@@ -19,7 +19,7 @@ from functrans.primitives.call import jit
 from functrans.primitives.constants import closed
 from functrans.primitives.custom import set_transpose
 from functrans.primitives.parts import apart
-from functrans.trace import literal, stage, state, typeof
+from functrans.trace import derive_from, literal, provenance, stage, state, typeof
 
 
 class Transposition:
@@ -56,8 +56,7 @@ def backward(
     other order keeps one activation more.
     """
     held: dict[Any, Any] = {}
-    outer = state.derived
-    try:
+    with provenance():
         for v, ct in zip(outputs, cts, strict=True):
             if v.__class__ is Var and ct is not None:
                 held[v] = sum_of(held.get(v), ct)
@@ -66,8 +65,6 @@ def backward(
         else:
             for eqn in reversed(equations):
                 _backward_one(eqn, held, nested)
-    finally:
-        state.derived = outer
     return [held.get(v) for v in inputs]
 
 
@@ -81,7 +78,7 @@ def _backward_one(eqn: Equation, held: dict[Any, Any], nested: bool = False) -> 
         ct = held.pop(eqn.outputs[0], None)
         if ct is None:
             return
-    state.derived = (eqn.source, Origin("transpose of", eqn))
+    derive_from(eqn.source, Origin("transpose of", eqn))
     args = [LinearInput(v.type) if v.__class__ is Var else v for v in eqn.inputs]
     for v, c in zip(
         eqn.inputs, primitive.transpose_with(_RUNNING, ct, args, eqn.params), strict=True
@@ -289,6 +286,6 @@ def _transpose_program(
 
 def _run(equations: Sequence[Equation], env: dict[Any, Any]) -> None:
     for eqn in equations:
-        state.derived = (eqn.source, eqn.origin)
+        derive_from(eqn.source, eqn.origin)
         outs = eqn.primitive(*[env.get(v, v) for v in eqn.inputs], **eqn.params)
         env.update(zip(eqn.outputs, outs if eqn.primitive.multiple else [outs], strict=True))
