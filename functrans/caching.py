@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Hashable
@@ -162,6 +163,7 @@ class Cache:
             self.evictions += len(gone)
         if gone:
             _told_full(self.name, self.limit, len(gone))
+            _let_go(list(gone.values()))
 
     def row(self) -> Row:
         """What `report` says of it."""
@@ -170,7 +172,32 @@ class Cache:
     def clear(self) -> None:
         """Forget all, if it is not lasting."""
         if not self._lasting:
-            self._recent, self._older = {}, {}
+            self._empty()
+
+    def _empty(self) -> None:
+        gone = self.values()
+        self._recent, self._older = {}, {}
+        _let_go(gone)
+
+    def __del__(self, at_the_end: Callable[[], bool] = sys.is_finalizing) -> None:
+        if (self._recent or self._older) and not at_the_end():
+            self._empty()
+
+
+def _let_go(values: list[Any]) -> None:
+    """Drop what was derived from the programs among values that are dropped. JAX keeps a program
+    that it compiled as long as the compiled function is there, and the program keeps that: a circle
+    through JAX's caches, which no garbage collector sees."""
+    while values:
+        x = values.pop()
+        if isinstance(x, Derivable):
+            derived, x._derived = x._derived, None
+            if derived is not None:
+                values += derived.values()
+        elif isinstance(x, (tuple, list)):
+            values += x
+        else:
+            values += getattr(x, "programs", ())
 
 
 class CachePerFunction:
@@ -237,6 +264,15 @@ def memo(
         made = derive(program, *key)
         found = kept.keep(name, _NONE if made is None else made)
     return None if found is _NONE else found  # type: ignore[return-value]
+
+
+def memo_as(
+    program: Derivable, name: tuple[Any, *tuple[Hashable, ...]], make: Callable[[], R]
+) -> R:
+    """As `memo`, where what `make` needs is there only in the caller. The name begins with the
+    function that makes it."""
+    found = program.known(*name)
+    return program.keep(make(), *name) if found is None else found
 
 
 # --- all of them ----------------------------------------------------------------------------------

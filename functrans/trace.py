@@ -56,7 +56,7 @@ class _State(threading.local):
 
     innermost: Any = None  # trace of functrans
     below: Level | None = None  # what stands under a trace of JAX's that is under `innermost`
-    derived: tuple[Source | None, Origin | None] | None = None
+    provenance: tuple[Source | None, Origin | None] | None = None  # None: the user's line
     depth: int = 0  # of nested programs being staged
     axes: tuple[tuple[Any, int], ...] = ()  # named axes in scope and their sizes, innermost last
     no_jit: bool = False  # jitted functions, and the functions of loops and branches, are Python
@@ -69,6 +69,39 @@ class _State(threading.local):
 
 
 state = _State()
+
+
+class provenance:
+    """What the equations that are recorded inside derive from: a line of the user's, and the
+    equation that was transformed. What it was before comes back, whatever happens.
+
+        with provenance(source, origin): ...
+        with provenance():
+            derive_from(source, origin)   from here on
+    """
+
+    __slots__ = ("_given", "_outer")
+
+    def __init__(self, *given: Any):
+        self._given: Any = given
+
+    def __enter__(self) -> None:
+        self._outer = state.provenance
+        if self._given:
+            state.provenance = self._given
+
+    def __exit__(self, *_: object) -> None:
+        state.provenance = self._outer
+
+
+def derive_from(source: Source | None, origin: Origin | None) -> None:
+    """Say what follows derives from, inside of a `provenance`."""
+    state.provenance = source, origin
+
+
+def derived_here() -> tuple[Source | None, Origin | None]:
+    """What is recorded now derives from: the user's line, if nothing else was said."""
+    return state.provenance or (user_source(), None)
 
 
 # --- what the operations of a program may be asked, computed once per signature -------------------
@@ -145,7 +178,7 @@ class Recording(Trace):
             if name is None or name not in primitive.named_axes(params):
                 return bind_in(self.parent, primitive, args, params)
         outs = out_types(primitive, tuple(types), params)
-        derived = state.derived
+        derived = state.provenance
         if derived is None:
             derived = (user_source(), None)
         if primitive.multiple:
@@ -252,7 +285,7 @@ def tracing(trace: Any) -> Iterator[Any]:
     back."""
     if "tracers" in runtime.waiting:
         runtime.load("tracers")
-    outer, derived, below = state.innermost, state.derived, state.below
+    outer, derived, below = state.innermost, state.provenance, state.below
     place = jax_trace.place()
     if is_above():
         state.below = Level(outer, place[1], below)
@@ -260,12 +293,12 @@ def tracing(trace: Any) -> Iterator[Any]:
         jax_trace.leave()
     else:
         jax_trace.enter(staging_trace(trace) is not None)
-    state.innermost, state.derived = trace, None
+    state.innermost, state.provenance = trace, None
     try:
         yield trace
     finally:
         jax_trace.go_to(place)
-        state.innermost, state.derived, state.below = outer, derived, below
+        state.innermost, state.provenance, state.below = outer, derived, below
         if trace is not None:
             trace.alive = False
 
@@ -274,21 +307,21 @@ def tracing(trace: Any) -> Iterator[Any]:
 def at_once() -> Iterator[None]:
     """Stand where nothing is traced: what is made here are arrays. The values of the traces around
     may be captured still."""
-    outer, derived, below = state.innermost, state.derived, state.below
+    outer, derived, below = state.innermost, state.provenance, state.below
     if outer is not None:
         state.below = Level(outer, jax_trace.bridge(), below)
-    state.innermost, state.derived = None, None
+    state.innermost, state.provenance = None, None
     try:
         with jax_trace.evaluating():
             yield
     finally:
-        state.innermost, state.derived, state.below = outer, derived, below
+        state.innermost, state.provenance, state.below = outer, derived, below
 
 
 @contextmanager
 def on_bridge(bridge: Any) -> Iterator[None]:
     """Stand where the traces of a bridge do that may be below: JAX's trace above it calls it."""
-    here, derived, level = (state.innermost, state.below), state.derived, state.below
+    here, derived, level = (state.innermost, state.below), state.provenance, state.below
     while level is not None and level.bridge is not bridge:
         level = level.below
     if level is None:  # a trace of JAX's that was kept after its end
@@ -296,13 +329,13 @@ def on_bridge(bridge: Any) -> Iterator[None]:
         return
     place = jax_trace.place()
     state.innermost, _, state.below = level
-    state.derived = None
+    state.provenance = None
     jax_trace.go_to((place[0], bridge))
     try:
         yield
     finally:
         jax_trace.go_to(place)
-        (state.innermost, state.below), state.derived = here, derived
+        (state.innermost, state.below), state.provenance = here, derived
 
 
 @contextmanager
@@ -348,7 +381,7 @@ def _stage(
 # limit on recursion is not ours, every so many levels go on in a thread, which has a stack of its
 # own.
 _LEVELS_PER_STACK = 25
-_STATE = ("innermost", "below", "derived", "depth", "axes", "no_jit")
+_STATE = ("innermost", "below", "provenance", "depth", "axes", "no_jit")
 
 
 def _on_new_stack(run: Callable[[], Program]) -> Program:
@@ -384,10 +417,9 @@ def evaluate(
     `apply(equation, values)` says that each one means."""
     env: dict[Any, Any] = dict(zip(program.inputs, args, strict=True))
     env.update(zip(program.constants, program.values, strict=True))
-    outer = state.derived
-    try:
+    with provenance():
         for eqn in program.equations:
-            state.derived = (eqn.source, eqn.origin)
+            derive_from(eqn.source, eqn.origin)
             values = [v if v.__class__ is Literal else env[v] for v in eqn.inputs]
             if apply is None:
                 outs = bind(eqn.primitive, values, eqn.params)
@@ -397,8 +429,6 @@ def evaluate(
                 env.update(zip(eqn.outputs, outs, strict=True))
             else:
                 env[eqn.outputs[0]] = outs
-    finally:
-        state.derived = outer
     return [v if v.__class__ is Literal else env[v] for v in program.outputs]
 
 

@@ -51,7 +51,7 @@ _keep_compilations()
 @pytest.fixture(autouse=True)
 def nothing_left_active():
     yield
-    left, state.innermost, state.derived = state.innermost, None, None
+    left, state.innermost, state.provenance = state.innermost, None, None
     assert left is None, "the test left a trace active"
     assert not jax.config.jax_enable_x64, "the test left 64-bit types enabled"
 

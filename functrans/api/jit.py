@@ -127,16 +127,17 @@ def jit(
         try:
             if (state.innermost is not None and state.trace is not None) or state.no_jit:
                 return nested(args, kwargs)
-            try:
-                return compiled.run(*args, **kwargs)
-            except Other as other:
-                return compiled.switched(other, lambda jitted: jitted, args, kwargs)
-            except (TypeError, ValueError, RuntimeError, OverflowError) as error:
-                if xla.without_kernel(error):
-                    compiled.clear_cache()
-                    return run(*args, **kwargs)
-                explain(error, fun, statics, args, kwargs)
-                raise
+            while True:
+                try:
+                    return compiled.run(*args, **kwargs)
+                except Other as other:
+                    return compiled.switched(other, lambda jitted: jitted, args, kwargs)
+                except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+                    if xla.without_kernel(error):
+                        compiled.clear_cache()
+                        continue
+                    explain(error, fun, statics, args, kwargs)
+                    raise
         except Exception as error:
             hide_frames(error)
             raise
@@ -222,9 +223,15 @@ class _Entry:
     """
 
     def __init__(self, preparation: xla.Preparation, serial: int, name: str, shared: Shared):
-        self.preparation, self.serial, self.options, self.shared = preparation, serial, name, shared
+        self.preparation, self.serial, self.options = preparation, serial, name
+        self._shared = weakref.ref(shared)  # which holds this
         functools.update_wrapper(self, shared.statics.fun, updated=())
         del self.__wrapped__  # type: ignore[attr-defined]  # which would keep the function alive
+
+    @property
+    def shared(self) -> Shared:
+        """What all calls of `jit` on the function have in common."""
+        return self._shared()  # type: ignore[return-value]
 
     @property
     def __signature__(self) -> Any:

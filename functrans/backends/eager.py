@@ -16,7 +16,7 @@ from jax import jit as jax_jit  # the program may exchange the name in JAX's mod
 
 from functrans import runtime
 from functrans.backends import not_finite, xla
-from functrans.caching import Cache, cached
+from functrans.caching import Cache, cached, memo
 from functrans.ir.program import Equation, Literal, Program, Var, programs_among
 from functrans.ir.source import user_source
 from functrans.ir.types import ArrayType
@@ -39,11 +39,17 @@ def run_one(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
             return run_in_jax(primitive, args, params)
     if splats is not None:
         args = [_scalar(x) if x.__class__ is Literal else x for x in args]
-    if primitive.runs_now:
-        if not xla.is_outermost():
-            return run_in_jax(primitive, _whole(args, splats), params)
-        return primitive.run_now(_whole(args, splats), params)
-    run = compiled(primitive, splats, *params.items()) if params else compiled(primitive, splats)
+    if not params:
+        run = compiled(primitive, splats)
+    elif primitive.holds_programs:
+        if primitive.runs_now:
+            if not xla.is_outermost():
+                return run_in_jax(primitive, _whole(args, splats), params)
+            return primitive.run_now(_whole(args, splats), params)
+        # the program may be of a user's function, and what is compiled goes with it
+        run = memo(programs_among(params)[0], _compiled_program, primitive, splats, *params.items())
+    else:
+        run = compiled(primitive, splats, *params.items())
     try:
         return run(*args)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -139,3 +145,9 @@ def compiled(
 
     call.__name__ = primitive.name
     return jax_jit(call)
+
+
+def _compiled_program(
+    program: Program, primitive: Any, splats: Any, *items: tuple[str, Any]
+) -> Any:
+    return compiled.__wrapped__(primitive, splats, *items)

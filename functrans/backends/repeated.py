@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from functrans.caching import memo
 from functrans.ir.program import Equation, Literal, Program, Var
 from functrans.primitives.base import bytes_of
 from functrans.primitives.selection import optimization_barrier
@@ -22,10 +23,7 @@ _TIMES = 8  # so much smaller is what is repeated
 def apart(program: Program) -> Program:
     """The program with large repeated arrays made for each equation that reads one; the same
     object if each is read once."""
-    found = program.cache.get("apart")
-    if found is None:
-        found = program.cache["apart"] = _apart(program)
-    return found
+    return memo(program, _apart)
 
 
 def _apart(program: Program) -> Program:

@@ -27,7 +27,7 @@ from functrans import runtime
 from functrans.backends import not_finite, one_kernel
 from functrans.backends.lowering import Lowering, abstract
 from functrans.backends.options import SETS, choice
-from functrans.caching import cached
+from functrans.caching import cached, memo
 from functrans.ir.program import Program, hoist_constants
 from functrans.ir.text import with_nested
 from functrans.passes import kernels, pipeline
@@ -58,11 +58,12 @@ AS_IT_IS = Preparation()
 
 def prepared(program: Program, preparation: Preparation) -> Program:
     """The program as it is lowered; made once."""
-    key = ("prepared", preparation)
-    if key not in program.cache:
-        made = pipeline.optimize(program, preparation.passes)
-        program.cache[key] = kernels.plain(made) if preparation.plain else made
-    return program.cache[key]
+    return memo(program, _prepared, preparation)
+
+
+def _prepared(program: Program, preparation: Preparation) -> Program:
+    made = pipeline.optimize(program, preparation.passes)
+    return kernels.plain(made) if preparation.plain else made
 
 
 def run_program(
@@ -99,11 +100,13 @@ def bind(
 
 def mesh_of(program: Program) -> Any:
     """The mesh of devices that a program lays arrays out on, or None."""
-    if "mesh" not in program.cache:
-        equations = [e for p in with_nested(program) for e in p.equations]
-        meshes = [e.primitive.mesh(e.params) for e in equations]
-        program.cache["mesh"] = next((m for m in meshes if m is not None), None)
-    return program.cache["mesh"]
+    return memo(program, _mesh)
+
+
+def _mesh(program: Program) -> Any:
+    equations = [e for p in with_nested(program) for e in p.equations]
+    meshes = [e.primitive.mesh(e.params) for e in equations]
+    return next((m for m in meshes if m is not None), None)
 
 
 @_program_p.def_abstract_eval
@@ -162,18 +165,17 @@ def _impl(*args: Any, program: Program, preparation: Preparation) -> list[Any]:
 
 def executable(program: Program) -> Callable[..., list[Any]]:
     """The program as a compiled function of concrete arrays, constants first; made once."""
-    made = program.cache.get("executable")
-    if made is None:
+    return memo(program, _executable)
 
-        def run(*args: Any) -> list[Any]:
-            if not_finite.is_asked():
-                not_finite.say_where(program, args[len(program.constants) :])
-            return bind(hoist_constants(program)[0], args)
 
-        chosen = SETS[choice(program)]
-        made = jax_jit(run, compiler_options=chosen) if chosen else jax_jit(run)
-        program.cache["executable"] = made
-    return made
+def _executable(program: Program) -> Callable[..., list[Any]]:
+    def run(*args: Any) -> list[Any]:
+        if not_finite.is_asked():
+            not_finite.say_where(program, args[len(program.constants) :])
+        return bind(hoist_constants(program)[0], args)
+
+    chosen = SETS[choice(program)]
+    return jax_jit(run, compiler_options=chosen) if chosen else jax_jit(run)
 
 
 def _compiled_alone(program: Program) -> None:

@@ -18,6 +18,7 @@ import numpy as np
 
 from functrans.backends import eager, reference
 from functrans.backends.reference import as_numpy
+from functrans.caching import memo
 from functrans.ir.program import Equation, Literal, Program, Var, argument_names
 from functrans.ir.source import equation_source, location, text_of
 from functrans.ir.text import Names, nested, show_equation
@@ -163,8 +164,8 @@ class _Walk:
         """The results of a frame's program."""
         env, program = frame.env, frame.program
         env.update(zip(program.inputs, values, strict=True))
-        done = None if self.keep else _last_uses(program)
-        literals = _literals(program, self.given)
+        done = None if self.keep else memo(program, _last_uses)
+        literals = memo(program, _literals, self.given)
         for i, eqn in enumerate(program.equations):
             place = Place(frame, i, eqn)
             operands = [literals[v] if v.__class__ is Literal else env[v] for v in eqn.inputs]
@@ -213,37 +214,35 @@ def value_of(v: Any, env: dict[Var, Any]) -> Any:
 
 def _literals(program: Program, given: Callable[[Any], Any] | None) -> dict[Literal, Any]:
     """The values of the literals that equations read; `given`: see `observe`."""
-    key = "literals", given
-    found = program.cache.get(key)
-    if found is None:
-        found = {}
-        for v in [v for eqn in program.equations for v in eqn.inputs if v.__class__ is Literal]:
-            x = np.asarray(v.value, v.type.dtype)
-            found[v] = np.broadcast_to(x if given is None else given(x), v.type.shape)
-        program.cache[key] = found
+    found = {}
+    for v in [v for eqn in program.equations for v in eqn.inputs if v.__class__ is Literal]:
+        x = np.asarray(v.value, v.type.dtype)
+        found[v] = np.broadcast_to(x if given is None else given(x), v.type.shape)
     return found
 
 
 def letters(program: Program) -> Names:
     """The names of the variables of a program, and of those nested in it, as its text has them."""
-    found = program.cache.get("letters")
-    if found is None:
-        found = program.cache["letters"] = Names()
-        seen: set[Program] = set()
-        todo: list[Program | Equation] = [program]
-        while todo:
-            item = todo.pop()
-            if isinstance(item, Equation):
-                variables: Sequence[Any] = item.outputs
-                todo += reversed(item.programs)
-            elif item in seen:
-                continue
-            else:
-                seen.add(item)
-                variables = (*item.inputs, *item.constants)
-                todo += reversed(item.equations)
-            for v in variables:
-                found(v)
+    return memo(program, _letters)
+
+
+def _letters(program: Program) -> Names:
+    found = Names()
+    seen: set[Program] = set()
+    todo: list[Program | Equation] = [program]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, Equation):
+            variables: Sequence[Any] = item.outputs
+            todo += reversed(item.programs)
+        elif item in seen:
+            continue
+        else:
+            seen.add(item)
+            variables = (*item.inputs, *item.constants)
+            todo += reversed(item.equations)
+        for v in variables:
+            found(v)
     return found
 
 
@@ -262,16 +261,13 @@ def is_key(x: Any) -> bool:
 
 def _last_uses(program: Program) -> list[list[Var]]:
     """Per equation the variables that nobody reads after it."""
-    found = program.cache.get("last uses")
-    if found is None:
-        seen = {v for v in program.outputs if v.__class__ is Var}
-        found = []
-        for eqn in reversed(program.equations):
-            mine = [v for v in (*eqn.inputs, *eqn.outputs) if v.__class__ is Var]
-            found.append([v for v in dict.fromkeys(mine) if v not in seen])
-            seen.update(mine)
-        found.reverse()
-        program.cache["last uses"] = found
+    seen = {v for v in program.outputs if v.__class__ is Var}
+    found = []
+    for eqn in reversed(program.equations):
+        mine = [v for v in (*eqn.inputs, *eqn.outputs) if v.__class__ is Var]
+        found.append([v for v in dict.fromkeys(mine) if v not in seen])
+        seen.update(mine)
+    found.reverse()
     return found
 
 

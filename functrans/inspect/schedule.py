@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from functrans.caching import memo
 from functrans.ir.program import Equation, Program, Var
 from functrans.passes.explain import measured
 from functrans.primitives.base import Cost, bytes_of
@@ -38,10 +39,7 @@ class Schedule(NamedTuple):
 
 def schedule(program: Program) -> Schedule:
     """Run a program's equations in their order, in thought; made once per program."""
-    found = program.cache.get("schedule")
-    if found is None:
-        found = program.cache["schedule"] = _schedule(program)
-    return found
+    return memo(program, _schedule)
 
 
 def _schedule(program: Program) -> Schedule:

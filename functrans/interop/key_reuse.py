@@ -18,6 +18,7 @@ import numpy as np
 from jax.experimental.key_reuse import _core as theirs
 
 from functrans.backends import xla
+from functrans.caching import memo
 from functrans.ir.program import Equation, Program, Var
 from functrans.ir.types import ArrayType, is_key_dtype
 from functrans.primitives.loop_layout import LoopLayout
@@ -31,9 +32,7 @@ Key = Any  # a key of JAX's while it records; None: no key
 def signature(eqn: Any) -> Any:
     """JAX's rule."""
     program: Program = eqn.params["program"]
-    if "key reuse" not in program.cache:
-        program.cache["key reuse"] = _signature(program)
-    return program.cache["key reuse"]
+    return memo(program, _signature)
 
 
 for _primitive in xla.PRIMITIVES:

@@ -33,6 +33,7 @@ from functrans import runtime
 from functrans.backends import xla
 from functrans.backends.lowering import abstract
 from functrans.backends.xla import Preparation
+from functrans.caching import memo
 from functrans.interop.policies import Policy
 from functrans.ir.program import Equation, Literal, Program, Var, prune
 from functrans.ir.types import ArrayType, float0
@@ -92,10 +93,7 @@ def _nonzero(
 ) -> list[Any]:
     """The results of a program, of types that may differ from its own in their weak flags; None
     for those that are written in it as zeros."""
-    key = ("nonzero", *types)
-    if key not in program.cache:
-        program.cache[key] = _without_zeros(program, types)
-    made, moving = program.cache[key]
+    made, moving = memo(program, _without_zeros, tuple(types))
     outs = iter(xla.bind(made, operands, preparation) if any(moving) else ())
     return [next(outs) if m else None for m in moving]
 
@@ -144,6 +142,10 @@ def without_unread(used: list[bool], eqn: Any) -> tuple[list[bool], Any]:
     )
 
 
+def _divided(program: Program, saveable: Any) -> tuple[Program, Program, list[int]]:
+    return divided(program, program.outputs, program.outputs, Policy(saveable))
+
+
 def partly_kept(
     saveable: Any, unknown: Sequence[bool], there: Sequence[bool], eqn: Any
 ) -> tuple[Any, Any, list[bool], list[bool], list[Any]]:
@@ -156,11 +158,7 @@ def partly_kept(
     if any(unknown):
         return None, eqn, [True] * n, [True] * n, missing
     program = eqn.params["program"]
-    key = ("divided", saveable)
-    if key not in program.cache:
-        outs = program.outputs
-        program.cache[key] = divided(program, outs, outs, Policy(saveable))
-    first, rerun, read = program.cache[key]
+    first, rerun, read = memo(program, _divided, saveable)
     if eqn.effects or not rerun.equations:
         return eqn, None, [False] * n, [False] * n, []
     kept = [core.Var(abstract(t)) for t in first.out_types[n:]]

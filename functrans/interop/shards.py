@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from functrans import runtime
 from functrans.backends import xla
 from functrans.backends.xla import Preparation
+from functrans.caching import memo
 from functrans.ir.program import Equation, Program, Var, copied
 from functrans.primitives.base import axes_inside
 from functrans.primitives.call import jit
@@ -34,7 +35,7 @@ class Part(NamedTuple):
 @runtime.answers(runtime.run_sharded)
 def run(program: Program, operands: Sequence[Any], preparation: Preparation) -> list[Any]:
     """Bind the parts of a program without constants in JAX's current trace."""
-    parts, outputs = _parts(program)
+    parts, outputs = memo(program, _parts)
     env: dict[Any, Any] = dict(zip(program.inputs, operands, strict=True))
     for part in parts:
         if part.__class__ is Part:
@@ -49,12 +50,9 @@ def run(program: Program, operands: Sequence[Any], preparation: Preparation) -> 
 
 def _parts(program: Program) -> tuple[list[Any], Sequence[Any]]:
     """A program's collectives and the `Part`s between them, in their order; and its results."""
-    if "parts" not in program.cache:
-        equations, names = _written_out(program.equations, {})
-        outputs = [names.get(v, v) for v in program.outputs]
-        parts = divided(equations, outputs, lambda e: hasattr(e.primitive, "by_jax"))
-        program.cache["parts"] = parts, outputs
-    return program.cache["parts"]
+    equations, names = _written_out(program.equations, {})
+    outputs = [names.get(v, v) for v in program.outputs]
+    return divided(equations, outputs, lambda e: hasattr(e.primitive, "by_jax")), outputs
 
 
 def _written_out(

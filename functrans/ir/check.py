@@ -11,7 +11,6 @@ from functrans.ir.source import describe, equation_source, user_source
 from functrans.ir.text import Names, show_equation, with_nested
 
 AROUND = 2  # equations shown before and after the wrong one
-WRITTEN = "written"  # in Program.cache: it was read from a text, and is not checked yet
 
 
 def check(program: Program) -> Program:
@@ -37,7 +36,7 @@ def check(program: Program) -> Program:
     _check_kind(program, "check")
     for one in with_nested(program):
         _Checker(one, inner=one is not program).run()
-    program.cache.pop(WRITTEN, None)
+    program.mark(unchecked=False)
     return program
 
 
@@ -45,7 +44,7 @@ def check_program(program: Any, name: str) -> None:
     """Raise InvalidArgument unless a function that takes a Program is given one, and CheckError if
     that was read from a text and is not well formed."""
     _check_kind(program, name)
-    if WRITTEN in program.cache:
+    if program.marks.unchecked:
         check(program)
 
 

@@ -24,7 +24,6 @@ from typing import Any, NoReturn
 import numpy as np
 
 from functrans import errors
-from functrans.ir.check import WRITTEN
 from functrans.ir.program import PRIMITIVES, Equation, Literal, Program, Var
 from functrans.ir.source import describe, user_source
 from functrans.ir.text import defaults, number_at, object_shown
@@ -76,7 +75,7 @@ def parse(text: str, constants: Sequence[Any] = ()) -> Program:
             f"{type(text).__qualname__}, at\n    {describe(user_source())}"
         )
     made = _Parser(text, constants).parse()
-    made.cache[WRITTEN] = True
+    made.mark(unchecked=True)
     return made
 
 

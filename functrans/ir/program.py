@@ -12,10 +12,10 @@ Layout of a Program
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from functrans import runtime
-from functrans.caching import Derivable
+from functrans.caching import Derivable, memo
 from functrans.ir.arguments import Arguments
 from functrans.ir.types import ArrayType
 
@@ -135,16 +135,30 @@ def programs_among(params: dict[str, Any]) -> list[Program]:
     return found
 
 
+class Marks(NamedTuple):
+    """What is known of a program from how it was made."""
+
+    unchecked: bool = False  # it was read from a text
+    pruned: bool = False  # it holds no equation that nobody needs
+    one_operation: bool = False  # it is a rule's, of an operation that was one
+    settled: bool = False  # whether its loops are kernels is decided
+    rewrites: Sequence[Any] = ()  # of a pass: (operation, equations joined)
+
+
+_NO_MARKS = Marks()
+
+
 class Program(Derivable):
     """A straight-line program over arrays, with programs in the parameters of some equations.
 
     Compared by identity (it may be a parameter, and so a key); `ir.equal` compares structure.
-    `cache` holds what was derived from it (its jvp, its batched form, its executable);
+    It holds what was derived from it (its jvp, its batched form, its executable): see `memo`;
     `arguments` says where its inputs stand in the arguments of the user's function, if it is known.
     """
 
     __slots__ = (
-        "arguments", "cache", "constants", "equations", "inputs", "name", "outputs", "values",
+        "_children", "_in_types", "_out_types", "arguments", "constants", "equations", "inputs",
+        "marks", "name", "outputs", "values",
     )  # fmt: skip
 
     def __init__(
@@ -162,8 +176,11 @@ class Program(Derivable):
         self.constants = tuple(constants)
         self.values = tuple(values)
         self.name = name
-        self.cache: dict[Any, Any] = {}
+        self.marks = _NO_MARKS
         self._derived = None
+        self._children: list[Program] | None = None
+        self._in_types: tuple[ArrayType, ...] | None = None
+        self._out_types: tuple[ArrayType, ...] | None = None
         self.arguments: Arguments | None = None
 
     def __str__(self) -> str:
@@ -183,31 +200,39 @@ class Program(Derivable):
     @property
     def children(self) -> list[Program]:
         """The programs that its equations hold, each once."""
-        found = self.cache.get("children")
+        found = self._children
         if found is None:
             held: list[Program] = []
             for e in self.equations:
                 if e.primitive.holds_programs:
                     held += programs_among(e.params)
-            found = self.cache["children"] = list(dict.fromkeys(held))
+            found = self._children = list(dict.fromkeys(held))
         return found
+
+    @children.setter
+    def children(self, known: list[Program]) -> None:
+        self._children = known
 
     @property
     def in_types(self) -> tuple[ArrayType, ...]:
-        found = self.cache.get("in_types")  # asked for at each call of the program
+        found = self._in_types  # asked for at each call of the program
         if found is None:
-            found = self.cache["in_types"] = tuple([v.type for v in self.inputs])
+            found = self._in_types = tuple([v.type for v in self.inputs])
         return found
 
     @property
     def out_types(self) -> tuple[ArrayType, ...]:
-        found = self.cache.get("out_types")
+        found = self._out_types
         if found is None:
-            found = self.cache["out_types"] = tuple([v.type for v in self.outputs])
+            found = self._out_types = tuple([v.type for v in self.outputs])
         return found
 
+    def mark(self, **known: Any) -> None:
+        """Add to its marks."""
+        self.marks = self.marks._replace(**known)
+
     def replace(self, **changes: Any) -> Program:
-        """A copy with some fields changed and an empty cache. Inputs that stay keep their names."""
+        """A copy with some fields changed, nothing derived. Inputs that stay keep their names."""
         fields = ("inputs", "equations", "outputs", "constants", "values", "name")
         made = Program(**{f: changes.get(f, getattr(self, f)) for f in fields})
         made.arguments = self.arguments
@@ -284,9 +309,9 @@ def argument_names(program: Program) -> dict[Var, str]:
     """
     if program.arguments is None:
         return {}
-    found = program.cache.get("argument names")
-    if found is None:
-        leaves = program.arguments.leaves()
-        found = {v: leaves[v].name for v in program.inputs if v in leaves}
-        program.cache["argument names"] = found
-    return found
+    return memo(program, _argument_names)
+
+
+def _argument_names(program: Program) -> dict[Var, str]:
+    leaves = program.arguments.leaves()  # type: ignore[union-attr]
+    return {v: leaves[v].name for v in program.inputs if v in leaves}

@@ -17,7 +17,6 @@ from typing import Any
 
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, copied
 from functrans.passes.rewrite import (
-    REWRITES,
     Rewrite,
     children_first,
     everywhere,
@@ -80,7 +79,7 @@ def _resolved(program: Program) -> Program:
     if not notes:
         return program
     made = program.replace(equations=equations, outputs=renamed_all(program.outputs, known))
-    made.cache[REWRITES] = notes
+    made.mark(rewrites=notes)
     return made
 
 

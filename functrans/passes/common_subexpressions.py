@@ -11,7 +11,6 @@ from typing import Any
 
 from functrans.ir.program import Literal, Program, Var
 from functrans.passes.rewrite import (
-    PRUNED,
     Rewrite,
     everywhere,
     program_pass,
@@ -70,7 +69,7 @@ def _once(program: Program) -> Program:
     if not known:
         return program
     made = replaced(program, equations, renamed_all(program.outputs, known), notes)
-    made.cache[PRUNED] = program.cache.get(PRUNED, False)  # whoever read one now reads the other
+    made.mark(pruned=program.marks.pruned)  # whoever read one now reads the other
     return made
 
 

@@ -66,7 +66,7 @@ from functrans.primitives.reduction import reduce_sum
 from functrans.primitives.scatter import scatter, scatter_add
 from functrans.primitives.selection import select_n
 from functrans.primitives.shape import slice_
-from functrans.trace import literal, stage, state, typeof
+from functrans.trace import literal, provenance, stage, typeof
 
 WORTH = 20_000.0  # nanoseconds that a rewrite must save at least
 PER_BYTE_KEPT = 0.35  # nanoseconds that memory is worth that is held until another sum is there
@@ -394,9 +394,9 @@ def _emitted(sink: Sink) -> Program:
     e = sink.equation
 
     def run(*leaves: Any) -> list[Any]:
-        state.derived = (e.source, Origin("contract of", e))
         values = dict(zip(sink.way.leaves, leaves, strict=True))
-        return [sink.way.emit(values, e.outputs[0].type)]
+        with provenance(e.source, Origin("contract of", e)):
+            return [sink.way.emit(values, e.outputs[0].type)]
 
     return stage(run, [v.type for v in sink.way.leaves])
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from functrans.ir.program import Equation, Program, Var, prune
-from functrans.passes.rewrite import PRUNED, everywhere, program_pass
+from functrans.passes.rewrite import everywhere, program_pass
 
 
 @program_pass
@@ -17,7 +17,7 @@ def dead_code(program: Program) -> Program:
 
 
 def _alive(program: Program) -> Program:
-    if program.cache.get(PRUNED) and not program.constants:
+    if program.marks.pruned and not program.constants:
         return program
     equations = prune(program.equations, program.outputs)
     constants, values = program.constants, program.values

@@ -18,7 +18,7 @@ from functrans.ir.source import describe, line_of, text_of, user_source
 from functrans.ir.tracebacks import boundary
 from functrans.passes import kernels
 from functrans.passes.pipeline import DEFAULT, Choice, Pass, chosen
-from functrans.passes.rewrite import REWRITES, Rewrite, children_first
+from functrans.passes.rewrite import Rewrite, children_first
 from functrans.passes.wanted_options import wanted
 from functrans.primitives.call import jit
 from functrans.pytrees.functions import FlatFunction, function_name
@@ -148,7 +148,7 @@ def measured(program: Program) -> Size:
 def _new(before: Program, after: Program) -> list[Rewrite]:
     """What a pass noted in the programs that it made."""
     old = set(children_first(before))
-    return [r for p in children_first(after) if p not in old for r in p.cache.get(REWRITES, ())]
+    return [r for p in children_first(after) if p not in old for r in p.marks.rewrites]
 
 
 # --- text -----------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from functrans.caching import cached
+from functrans.caching import cached, memo, memo_as
 from functrans.ir.program import Equation, Literal, Program, Var
 from functrans.ir.source import location
 from functrans.ir.types import ArrayType
@@ -53,11 +53,8 @@ LOOPS = (scan, while_loop)
 _SHORT, _ANOTHER_THREAD, _ANEW = 1000, 200, 10
 _STEPS = 8  # of a loop whose length is not known
 
-_KEPT = "kernels"  # in Program.cache: the program after this pass
 _READ_IN_PART = (dynamic_slice, gather)  # of the first operand
 _KEYS = "key<fry>"  # other generators' bits are made by a call of XLA's
-_COUNTED = "counted"  # in Program.cache
-_OBSTACLE = "obstacle"  # in Program.cache: what keeps it from being part of a kernel
 
 _REFUSED: set[str] = set()  # names of kernels that XLA cannot compile
 _PLAINLY: weakref.WeakSet[Any] = weakref.WeakSet()  # functions whose loops never become kernels
@@ -73,17 +70,16 @@ def kernels(program: Program, can_be: Callable[[Program], bool] | None = None) -
     """
     if is_kept(program):
         return program
-    key = _KEPT, can_be is None, len(_REFUSED)
-    found = program.cache.get(key)
-    if found is None:
-        found = program
-        if any([e.primitive in LOOPS for e in program.equations]):
-            read = uses(program)
-            equations = [_behind_a_call(e, program, read, can_be) for e in program.equations]
-            if equations != program.equations:
-                found = program.replace(equations=equations)
-        program.cache[key] = found
-    return found
+    if not any([e.primitive in LOOPS for e in program.equations]):
+        return program
+    name = kernels, can_be is None, len(_REFUSED)
+    return memo_as(program, name, lambda: _with_kernels(program, can_be))
+
+
+def _with_kernels(program: Program, can_be: Callable[[Program], bool] | None) -> Program:
+    read = uses(program)
+    equations = [_behind_a_call(e, program, read, can_be) for e in program.equations]
+    return program if equations == program.equations else program.replace(equations=equations)
 
 
 def plain(program: Program) -> Program:
@@ -93,7 +89,7 @@ def plain(program: Program) -> Program:
 
 def is_kept(program: Program) -> bool:
     """Is it one that `plain` or this pass made?"""
-    return program.cache.get(_KEPT) is program
+    return program.marks.settled
 
 
 def is_plain(fun: Any) -> bool:
@@ -111,7 +107,7 @@ def compiled_plainly(fun: Any) -> None:
 
 def _kept(program: Program) -> Program:
     made = program.replace(equations=program.equations)
-    made.cache[_KEPT] = made
+    made.mark(settled=True)
     return made
 
 
@@ -143,7 +139,7 @@ def _behind_a_call(
         return e
     given = dict.fromkeys([v for v in e.inputs if v.__class__ is not Literal])
     alone = Program(given, [e], outputs, name=f"loop_{e.primitive.name}")
-    alone = everywhere(_in_forms, alone, _KEPT)
+    alone = everywhere(_in_forms, alone, "kernels")
     if (_REFUSED and name_of(alone) in _REFUSED) or (can_be is not None and not can_be(alone)):
         return e
     params = {"program": alone}
@@ -216,16 +212,20 @@ def why_not(e: Equation) -> Obstacle | None:
     if not _has_elements(e):
         return Obstacle(e, "has operands that are empty, or keys of another generator")
     for program in e.programs:
-        if _OBSTACLE not in program.cache:
-            found = (why_not(inner) for inner in program.equations)
-            program.cache[_OBSTACLE] = next((x for x in found if x is not None), None)
-        if program.cache[_OBSTACLE] is not None:
-            return program.cache[_OBSTACLE]
+        found = memo(program, _obstacle)
+        if found is not None:
+            return found
     if e.primitive.has_effects(e.params):
         return Obstacle(e, "has an effect")
     if not e.primitive.holds_programs and (n := _elements(e)) >= _limit(e):
         return Obstacle(e, f"works on {n} elements")
     return None
+
+
+def _obstacle(program: Program) -> Obstacle | None:
+    """What keeps a program from being part of a kernel."""
+    found = (why_not(e) for e in program.equations)
+    return next((x for x in found if x is not None), None)
 
 
 @cached("sizes in kernels", 4096)
@@ -274,9 +274,11 @@ def _is_slower(e: Equation, whole: Program) -> bool:
 def _counted(program: Program) -> int:
     """Operations on elements as XLA counts them: those of a loop once, none of functions such as
     `exp`, none in a library."""
-    if _COUNTED not in program.cache:
-        program.cache[_COUNTED] = sum(map(_counted_of, program.equations))
-    return program.cache[_COUNTED]
+    return memo(program, _all_counted)
+
+
+def _all_counted(program: Program) -> int:
+    return sum(map(_counted_of, program.equations))
 
 
 def _counted_of(e: Equation) -> int:

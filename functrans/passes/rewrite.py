@@ -1,7 +1,7 @@
 """What the passes share: going into nested programs, walking over equations, replacing variables.
 
 In: a Program and what to do. Out: the same object where nothing was done, else a new Program that
-notes in its cache, under `REWRITES`, which equations each rewrite joined (passes/explain.py).
+notes in its marks which equations each rewrite joined (passes/explain.py).
 
 Whatever a pass makes keeps the user's line of the equation that it stands for, and an
 `Origin("<pass> of", that equation)`. Types of inputs and outputs, weak flags too, stay as they are.
@@ -25,9 +25,6 @@ from functrans.ir.program import Equation, Literal, Origin, Program, Var, prune
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType
 from functrans.trace import out_types
-
-REWRITES = "rewrites"  # in Program.cache: a list of (operation, equations joined)
-PRUNED = "pruned"  # in Program.cache: it holds no equation that nobody needs
 
 Rewrite = tuple[str, tuple[Equation, ...]]
 _Pass = TypeVar("_Pass", bound=Callable[..., Program])
@@ -70,19 +67,18 @@ def children_first(
 def everywhere(rewrite: Callable[[Program], Program], program: Program, key: Any) -> Program:
     """`rewrite` applied to a program and to all nested in it, innermost first, each once.
 
-    What becomes of a nested program is kept in its cache under `key`, which names the rewrite and
+    What becomes of a nested program is kept with it under `key`, which names the rewrite and
     its options: twenty calls of a layer, also from other programs, rewrite it once.
     """
     if not program.children:
         return rewrite(program)
-    key = ("rewritten", key)
     new: dict[Program, Program] = {}
     for p in children_first(program):
-        made = p.cache.get(key)
+        made = p.known(everywhere, key)
         if made is None:
             made = rewrite(with_programs(p, new))
             if p is not program:
-                p.cache[key] = made
+                made = p.keep(made, everywhere, key)
         new[p] = made
     return new[program]
 
@@ -97,7 +93,7 @@ def with_programs(program: Program, new: dict[Program, Program]) -> Program:
         for e in program.equations
     ]
     made = program.replace(equations=equations)
-    made.cache["children"] = list(dict.fromkeys([new.get(p, p) for p in inner]))
+    made.children = list(dict.fromkeys([new.get(p, p) for p in inner]))
     return made
 
 
@@ -183,7 +179,7 @@ def finished(
 ) -> Program:
     """The rewritten program, without what nobody needs any more."""
     made = program.replace(equations=prune(equations, outputs), outputs=outputs)
-    made.cache[REWRITES], made.cache[PRUNED] = notes, True
+    made.mark(rewrites=notes, pruned=True)
     return made
 
 
@@ -192,9 +188,9 @@ def replaced(
 ) -> Program:
     """The program with other equations, none of which holds a program that no other one held."""
     made = program.replace(equations=equations, outputs=outputs)
-    made.cache[REWRITES] = notes
+    made.mark(rewrites=notes)
     if not program.children:
-        made.cache["children"] = []
+        made.children = []
     return made
 
 
@@ -266,7 +262,7 @@ class Rewriter:
             return self.program
         outputs = renamed_all(self.program.outputs, known)
         made = replaced(self.program, prune(equations, outputs), outputs, self.notes)
-        made.cache[PRUNED] = True
+        made.mark(pruned=True)
         return made
 
     def _replace(self, e: Equation, found: Any, before: int) -> bool:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from functrans.caching import memo
 from functrans.ir.program import Equation, Program
 from functrans.ir.source import location
 from functrans.ir.text import with_nested
@@ -31,9 +32,7 @@ class Wanted(NamedTuple):
 
 def wanted(program: Program) -> Wanted | None:
     """The options that are surely faster than JAX's default, if there are some."""
-    if "wanted options" not in program.cache:
-        program.cache["wanted options"] = _wanted(program)
-    return program.cache["wanted options"]
+    return memo(program, _wanted)
 
 
 def _wanted(program: Program) -> Wanted | None:

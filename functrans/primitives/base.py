@@ -26,6 +26,7 @@ from collections.abc import Callable, Container, Sequence
 from typing import Any, NamedTuple
 
 from functrans import errors
+from functrans.caching import memo
 from functrans.ir.program import PRIMITIVES, Equation, Literal, Program
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType
@@ -69,8 +70,9 @@ class Primitive:
     multiple = False  # more than one result: lists instead of values
     mandatory: tuple[str, ...] = ("type", "reference", "lower")
     holds_programs = False  # a HigherOrderPrimitive
+    # of those that hold programs: outside of programs `run_now` gives the results, nothing compiled
+    runs_now = False
     holds_functions = False  # `program` is a Python function until a trace records the equation
-    runs_now = False  # outside of programs `run_now` gives its results, not a compiled operation
     in_kernel = False  # may be a part of a loop that is one kernel (passes/kernels.py)
     counted = True  # is its cost known?
     at_own_dtype = False  # in float64 its results would be other ones: it draws bits of its dtype
@@ -257,10 +259,11 @@ def axes_inside(value: Any) -> set[Any]:
         return set().union(*[axes_inside(v) for v in value])
     if not isinstance(value, Program):
         return set()
-    if "axes" not in value.cache:
-        names = [e.primitive.named_axes(e.params) for e in value.equations]
-        value.cache["axes"] = set().union(*names)
-    return value.cache["axes"]
+    return memo(value, _axes_inside)
+
+
+def _axes_inside(program: Program) -> set[Any]:
+    return set().union(*[e.primitive.named_axes(e.params) for e in program.equations])
 
 
 def sum_of(x: Any, y: Any) -> Any:

@@ -19,7 +19,7 @@ from jax import jit as jax_jit  # the program may exchange the name in JAX's mod
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.caching import Cache
+from functrans.caching import Cache, memo
 from functrans.flags import decisive
 from functrans.ir.program import Equation, Program, hoist_constants
 from functrans.ir.types import same_types
@@ -96,24 +96,22 @@ class Jit(HigherOrderPrimitive):
         return smaller(equation, read, outputs, program=restricted(program, read, wanted))
 
     def cost(self, in_types: Any, out_types: Any, *, program: Program, **how: Any) -> Cost:
-        if "cost" not in program.cache:
-            inner = [
-                e.primitive.cost(
-                    [v.type for v in e.inputs], [v.type for v in e.outputs], **e.params
-                )
-                for e in program.equations
-            ]
-            total = Cost(sum(c.flops for c in inner), sum(c.bytes for c in inner))
-            program.cache["cost"] = total
-        return program.cache["cost"]
+        return memo(program, _cost)
 
     def has_effects(self, params: dict[str, Any]) -> bool:
-        program = params["program"]
-        if "effects" not in program.cache:
-            program.cache["effects"] = any(
-                e.primitive.has_effects(e.params) for e in program.equations
-            )
-        return program.cache["effects"]
+        return memo(params["program"], _has_effects)
+
+
+def _cost(program: Program) -> Cost:
+    inner = [
+        e.primitive.cost([v.type for v in e.inputs], [v.type for v in e.outputs], **e.params)
+        for e in program.equations
+    ]
+    return Cost(sum(c.flops for c in inner), sum(c.bytes for c in inner))
+
+
+def _has_effects(program: Program) -> bool:
+    return any(e.primitive.has_effects(e.params) for e in program.equations)
 
 
 class OneKernel(Jit):

@@ -23,6 +23,7 @@ from jax.experimental import io_callback as io_callback_of_jax
 
 from functrans import errors
 from functrans import pytrees as tree
+from functrans.caching import memo
 from functrans.ir.program import Program
 from functrans.ir.source import describe, location, user_source
 from functrans.ir.types import ArrayType, is_key_dtype
@@ -133,7 +134,7 @@ class Callback(HigherOrderPrimitive):
 
     def where(self) -> str:
         """The user's line that called it, as far as the running transformation knows it."""
-        source = state.derived[0] if state.derived is not None else None
+        source = state.provenance[0] if state.provenance is not None else None
         return describe(source or user_source())
 
 
@@ -346,11 +347,11 @@ class Calls(NamedTuple):
 
 def calls_of(program: Program) -> Calls:
     """The calls of Python in a program, nested ones included; found once."""
-    found = program.cache.get("calls")
-    if found is None:
-        own = [e.primitive.calls(e.params) for e in program.equations]
-        parts = [p for p in (*own, *map(calls_of, program.children)) if p is not None]
-        effects = frozenset().union(*[p.effects for p in parts])
-        ordered = any(p.ordered for p in parts)
-        found = program.cache["calls"] = Calls(any(p.any for p in parts), effects, ordered)
-    return found
+    return memo(program, _calls)
+
+
+def _calls(program: Program) -> Calls:
+    own = [e.primitive.calls(e.params) for e in program.equations]
+    parts = [p for p in (*own, *map(calls_of, program.children)) if p is not None]
+    effects = frozenset().union(*[p.effects for p in parts])
+    return Calls(any(p.any for p in parts), effects, any(p.ordered for p in parts))

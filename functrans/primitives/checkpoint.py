@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from functrans.caching import memo_as
 from functrans.ir.program import Program, Var, prune
 from functrans.ir.types import ArrayType
 from functrans.primitives.base import LinearInput, Primitive
@@ -47,10 +48,10 @@ class Checkpoint(Jit):
             outs, moving = results[:n], iter(results[n:])
         else:
             part = t.split(program, active)
-            key = ("checkpoint", active, params.get("policy"))
-            if key not in program.cache:
-                program.cache[key] = _kept(part, n, policy_of(params.get("policy")))
-            forward, linear, read = program.cache[key]
+            policy = params.get("policy")
+            forward, linear, read = memo_as(
+                program, (_kept, active, policy), lambda: _kept(part, n, policy_of(policy))
+            )
             results = t.bind_primal(self, primals, {**params, "program": forward})
             outs, out_active = results[:n], part.out_active
             if not any(out_active):

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from functrans.caching import memo_as
 from functrans.ir.program import Equation, Program
 from functrans.ir.types import ArrayType, is_inexact, same_types
 from functrans.primitives.base import Cost, LinearInput, Primitive, is_zero
@@ -89,10 +90,9 @@ class Cond(HigherOrderPrimitive):
             outs, moving = results[:n], iter(results[n:])
         else:
             parts = [fewer(t.split(b, active, needed)) for b in branches]
-            key = ("cond", branches, active)
-            if key not in branches[0].cache:
-                branches[0].cache[key] = _joined(parts, branches)
-            forward, linear, places = branches[0].cache[key]
+            forward, linear, places = memo_as(
+                branches[0], (_joined, branches, active), lambda: _joined(parts, branches)
+            )
             results = t.bind_primal(self, primals, {"branches": forward})
             outs = results[:n]
             residuals = take(places, primals[1:], outs, results[n:])

@@ -28,7 +28,7 @@ from functrans.primitives.call import Jit, jit
 from functrans.primitives.constants import closed
 from functrans.primitives.conversion import convert_element_type
 from functrans.primitives.rules import Pullback, staged_call
-from functrans.trace import bind, bind_in, evaluate, stage, state, typeof
+from functrans.trace import bind, bind_in, derive_from, derived_here, evaluate, stage, typeof
 
 
 class CustomCall(Jit):
@@ -110,9 +110,9 @@ class CustomCall(Jit):
 
     def differentiated(self, params: dict[str, Any]) -> None:
         """What is bound from here on is the derivative of this call, which is in no program."""
-        source, origin = state.derived or (user_source(), None)
+        source, origin = derived_here()
         call = Equation(self, (), (), {}, source, origin)
-        state.derived = source, Origin("jvp of", call)
+        derive_from(source, Origin("jvp of", call))
 
 
 class CustomJVP(CustomCall):

@@ -17,13 +17,13 @@ from typing import Any
 
 from functrans import errors
 from functrans.ir.program import Program
-from functrans.ir.source import describe, user_source
+from functrans.ir.source import describe
 from functrans.primitives.base import Cost, LinearInput, Primitive, sum_of
 from functrans.primitives.call import jit
 from functrans.primitives.elementwise import neg
 from functrans.primitives.higher_order import HigherOrderPrimitive
 from functrans.primitives.rules import standing
-from functrans.trace import evaluate, literal, materialize, state
+from functrans.trace import derived_here, evaluate, literal, materialize
 
 
 class Solver(HigherOrderPrimitive):
@@ -149,4 +149,4 @@ def with_zeros(tangents: Sequence[Any], types: Sequence[Any]) -> list[Any]:
 
 
 def _source() -> Any:
-    return state.derived[0] if state.derived else user_source()
+    return derived_here()[0]

@@ -25,12 +25,11 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 import numpy as np
 
 from functrans.ir.program import Equation, Literal, Origin
-from functrans.ir.source import user_source
 from functrans.ir.types import ArrayType, is_key_dtype, same_types
 from functrans.primitives.base import LinearInput
 from functrans.primitives.callback import Calls, on_host
 from functrans.primitives.higher_order import HigherOrderPrimitive
-from functrans.trace import bind_in, literal, state
+from functrans.trace import bind_in, derive_from, derived_here, literal, state
 
 _NUMBERS = itertools.count(1)
 _BODIES: WeakValueDictionary[int, Any] = WeakValueDictionary()
@@ -71,8 +70,8 @@ class JaxCall(HigherOrderPrimitive):
             return t.bind_primal(self, primals, params), [None] * n
         active = tuple([dx is not None for dx in tangents])
         given = [dx for dx in tangents if dx is not None]
-        source, origin = state.derived or (user_source(), None)
-        state.derived = source, Origin("jvp of", Equation(self, (), (), params, source, origin))
+        source, origin = derived_here()
+        derive_from(source, Origin("jvp of", Equation(self, (), (), params, source, origin)))
         if t.linear is None:
             found = _bound(state.trace, body.pushed(active), [*primals, *given])
             outs, moved = found[:n], found[n:]

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from itertools import compress
 from typing import Any
 
+from functrans.caching import memo
 from functrans.ir.program import Equation, Program, Var, prune
 
 
@@ -45,11 +46,12 @@ def apart(
 
 def reached_outputs(program: Program, moving: Sequence[bool]) -> list[bool]:
     """Which outputs depend on the moving inputs."""
-    key = ("reached", tuple(moving))
-    if key not in program.cache:
-        found = depending(program.equations, compress(program.inputs, moving))
-        program.cache[key] = [y in found for y in program.outputs]
-    return program.cache[key]
+    return memo(program, _reached, tuple(moving))
+
+
+def _reached(program: Program, moving: tuple[bool, ...]) -> list[bool]:
+    found = depending(program.equations, compress(program.inputs, moving))
+    return [y in found for y in program.outputs]
 
 
 def reading(program: Program, wanted: Sequence[bool]) -> list[bool]:
@@ -62,24 +64,27 @@ def reading(program: Program, wanted: Sequence[bool]) -> list[bool]:
 
 def restricted(program: Program, inputs: Sequence[bool], outputs: Sequence[bool]) -> Program:
     """The program of some inputs and outputs alone."""
-    key = ("part", tuple(inputs), tuple(outputs))
-    if key not in program.cache:
-        kept = list(compress(program.outputs, outputs))
-        program.cache[key] = program.replace(
-            inputs=compress(program.inputs, inputs),
-            equations=prune(program.equations, kept),
-            outputs=kept,
-        )
-    return program.cache[key]
+    return memo(program, _restricted, tuple(inputs), tuple(outputs))
+
+
+def _restricted(program: Program, inputs: tuple[bool, ...], outputs: tuple[bool, ...]) -> Program:
+    kept = list(compress(program.outputs, outputs))
+    return program.replace(
+        inputs=compress(program.inputs, inputs),
+        equations=prune(program.equations, kept),
+        outputs=kept,
+    )
 
 
 def silent(program: Program) -> Program:
     """The program without what it shows, for where it is run again: the equations that its results
     need, their programs silent. A callback whose value is needed stays."""
-    if "silent" not in program.cache:
-        shows = any(e.primitive.has_effects(e.params) for e in program.equations)
-        program.cache["silent"] = _without_effects(program) if shows else program
-    return program.cache["silent"]
+    return memo(program, _silent)
+
+
+def _silent(program: Program) -> Program:
+    shows = any(e.primitive.has_effects(e.params) for e in program.equations)
+    return _without_effects(program) if shows else program
 
 
 def _without_effects(program: Program) -> Program:

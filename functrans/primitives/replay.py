@@ -15,8 +15,7 @@ from typing import Any
 from functrans import pytrees as tree
 from functrans.flags import decisive
 from functrans.ir.program import Equation, Literal, Var, prune
-from functrans.ir.source import user_source
-from functrans.trace import AnyTracer, Recording, Tracer, state
+from functrans.trace import AnyTracer, Recording, Tracer, derived_here
 
 _SMALL = 1024  # elements of a constant
 OPTIONS = {bool, int, str, type(None), type(tree.structure(0))}
@@ -93,7 +92,7 @@ class Replay:
 
     def run(self, trace: Recording, operands: Sequence[Tracer]) -> Any:
         """Record the equations, and return the result."""
-        source, origin = state.derived or (user_source(), None)
+        source, origin = derived_here()
         values: list[Any] = [x.ref for x in operands]
         values += [trace.capture(x) for x in self.constants]
         record = trace.equations.append

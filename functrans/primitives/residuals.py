@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from functrans.caching import memo_as
 from functrans.ir.program import Equation, Program, Var, prune
 from functrans.primitives.base import bytes_of
 from functrans.primitives.elementwise import Elementwise
@@ -44,21 +45,21 @@ def placed(
 
 def fewer(part: Any) -> Any:
     """A `transforms.jvp.Split` that gives no residual that is cheap to compute again."""
-    made = part.forward.cache.get("fewer")
-    if made is None:
-        forward, n = part.forward, len(part.out_active)
-        ins, outs, extra = forward.inputs, forward.outputs[:n], forward.outputs[n:]
-        needed = take(part.residuals, ins, outs, extra)
-        kept, linear = fewest(forward, needed, part.linear, [*ins, *outs])
-        extra, places = placed(kept, ins, outs)
-        outs = (*outs, *extra)
-        made = part._replace(
-            forward=forward.replace(outputs=outs, equations=prune(forward.equations, outs)),
-            linear=linear,
-            residuals=places,
-        )
-        forward.cache["fewer"] = made
-    return made
+    return memo_as(part.forward, (fewer,), lambda: _fewer(part))
+
+
+def _fewer(part: Any) -> Any:
+    forward, n = part.forward, len(part.out_active)
+    ins, outs, extra = forward.inputs, forward.outputs[:n], forward.outputs[n:]
+    needed = take(part.residuals, ins, outs, extra)
+    kept, linear = fewest(forward, needed, part.linear, [*ins, *outs])
+    extra, places = placed(kept, ins, outs)
+    outs = (*outs, *extra)
+    return part._replace(
+        forward=forward.replace(outputs=outs, equations=prune(forward.equations, outs)),
+        linear=linear,
+        residuals=places,
+    )
 
 
 def fewest(

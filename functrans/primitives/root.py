@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from functrans.caching import memo
 from functrans.ir.program import Program, Var
 from functrans.primitives.base import Cost
 from functrans.primitives.call import jit
@@ -80,10 +81,7 @@ root = Root()
 def _is_linear(program: Program, n: int) -> bool:
     """Is each equation linear in what depends on the inputs from the n-th on? Operations that hold
     programs count as linear: they look themselves when they are transposed."""
-    key = ("is linear", n)
-    if key not in program.cache:
-        program.cache[key] = _looks_linear(program, n)
-    return program.cache[key]
+    return memo(program, _looks_linear, n)
 
 
 def _looks_linear(program: Program, n: int) -> bool:

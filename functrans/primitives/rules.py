@@ -36,16 +36,16 @@ Dims = Sequence[int | None]
 def standing(trace: Any, *records: Any) -> Iterator[None]:
     """Run a user's rule in `trace`; the equations that it makes, in the traces `records`, are known
     by the rule's own lines, and derive from what the rule is run for."""
-    outer, derived = state.innermost, state.derived
+    outer, derived = state.innermost, state.provenance
     lists = [x.equations for x in records or (trace,) if hasattr(x, "equations")]
     starts = [*map(len, lists)]
-    state.innermost, state.derived = trace, None
+    state.innermost, state.provenance = trace, None
     place = jax_trace.return_to_bridge()
     try:
         yield
     finally:
         jax_trace.go_to(place)
-        state.innermost, state.derived = outer, derived
+        state.innermost, state.provenance = outer, derived
         if derived is not None and derived[1] is not None:
             for made, start in zip(lists, starts, strict=True):
                 for e in made[start:]:

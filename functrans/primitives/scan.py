@@ -16,6 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from functrans.caching import memo, memo_as
 from functrans.ir.program import Equation, Program, Var, prune
 from functrans.ir.types import ArrayType, is_key_dtype
 from functrans.primitives.base import Cost, LinearInput, is_zero, sum_of
@@ -160,10 +161,11 @@ class Scan(HigherOrderPrimitive):
     ) -> tuple[Any, Any]:
         program, n, m = params["program"], params["consts"], params["carry"]
         part = t.split(program, active, needed)
-        key = ("scan residuals", active, needed, n, m)
-        if key not in program.cache:
-            program.cache[key] = _by_step(part, n, m, len(program.outputs))
-        before, after, kinds, linear = program.cache[key]
+        before, after, kinds, linear = memo_as(
+            program,
+            (_by_step, active, needed, n, m),
+            lambda: _by_step(part, n, m, len(program.outputs)),
+        )
         # run the loop; what changes from step to step and is needed again is stacked
         results = t.bind_primal(self, primals, {**params, "program": after})
         invariant = t.bind_primal(jit, primals[:n], {"program": before}) if before.outputs else []
@@ -186,14 +188,11 @@ class Scan(HigherOrderPrimitive):
         if not linear.outputs:
             return outs, []
         order = [*fixed, *moving[0], *moving[1], *sliced, *moving[2]]
-        key = ("scan tangents", active, needed, n, m)
-        if key not in program.cache:
-            program.cache[key] = linear.replace(inputs=[v for v, _ in order])
         found = self(
             *[x for _, x in order],
             **{
                 **params,
-                "program": program.cache[key],
+                "program": memo(linear, _with_inputs, tuple([v for v, _ in order])),
                 "consts": len(fixed) + len(moving[0]),
                 "carry": len(moving[1]),
             },
@@ -225,16 +224,12 @@ class Scan(HigherOrderPrimitive):
         sums = [
             literal(0, v.type) for v, lin in zip(program.inputs[:n], linear[:n], strict=True) if lin
         ]
-        key = ("scan transpose", tuple(linear), tuple(wanted), n, m)
-        if key not in program.cache:
-            program.cache[key] = _backwards(
-                back, len(known[0]), len(counters) + len(known[1]), len(start), len(sums)
-            )
+        counts = len(known[0]), len(counters) + len(known[1]), len(start), len(sums)
         found = self(
             *known[0], *sums, *start, *counters, *known[1], *[c for c in ct[m:] if c is not None],
             **{
                 **params,
-                "program": program.cache[key],
+                "program": memo(back, _backwards, *counts),
                 "consts": len(known[0]),
                 "carry": len(start) + len(sums),
                 "reverse": not params.get("reverse", False),
@@ -382,6 +377,10 @@ def _by_step(
 
 def _without_effects(equations: Sequence[Equation]) -> list[Equation]:
     return [e for e in equations if not e.primitive.has_effects(e.params)]
+
+
+def _with_inputs(program: Program, inputs: tuple[Any, ...]) -> Program:
+    return program.replace(inputs=inputs)
 
 
 def _backwards(back: Program, consts: int, arrays: int, states: int, sums: int) -> Program:

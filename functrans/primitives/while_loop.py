@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from functrans.caching import memo, memo_as
 from functrans.ir.program import Equation, Program, Var, prune
 from functrans.ir.types import is_inexact, same_types
 from functrans.primitives.base import Cost, LinearInput
@@ -147,7 +148,7 @@ class While(HigherOrderPrimitive):
         n, m = len(first), len(consts)
         linear = linear_inputs(params["body"], given[n:], m, len(state))
         moving = linear[m:]
-        value, push = _apart(params["body"], tuple(linear), m)
+        value, push = memo(params["body"], _in_two, tuple(linear), m)
         still = [x for x, lin in zip(state, moving, strict=True) if not lin]
         fixed = [x for x, lin in zip(consts, linear, strict=False) if not lin]
         inputs = params["cond"].inputs
@@ -270,22 +271,19 @@ def _parts(values: Sequence[Any], params: dict[str, Any]) -> tuple[list, list, l
     return list(values[:n]), list(values[n:m]), list(values[m:])
 
 
-def _apart(body: Program, linear: tuple[bool, ...], m: int) -> tuple[Program, Program]:
+def _in_two(body: Program, linear: tuple[bool, ...], m: int) -> tuple[Program, Program]:
     """A step of what is not linear: (consts, carry) -> carry; and of what is: (those, linear
     consts, linear carry) -> linear carry."""
-    key = ("apart", linear, m)
-    if key not in body.cache:
-        known = [v for v, lin in zip(body.inputs, linear, strict=True) if not lin]
-        moved = [v for v, lin in zip(body.inputs, linear, strict=True) if lin]
-        still = apart(body.equations, moved)[0]
-        parts = []
-        for inputs, equations, side in (
-            (known, still, False), ([*known, *moved], body.equations, True)
-        ):  # fmt: skip
-            outs = [v for v, lin in zip(body.outputs, linear[m:], strict=True) if lin is side]
-            parts.append(Program(inputs, prune(equations, outs), outs, name=body.name))
-        body.cache[key] = parts[0], parts[1]
-    return body.cache[key]
+    known = [v for v, lin in zip(body.inputs, linear, strict=True) if not lin]
+    moved = [v for v, lin in zip(body.inputs, linear, strict=True) if lin]
+    still = apart(body.equations, moved)[0]
+    parts = []
+    for inputs, equations, side in (
+        (known, still, False), ([*known, *moved], body.equations, True)
+    ):  # fmt: skip
+        outs = [v for v, lin in zip(body.outputs, linear[m:], strict=True) if lin is side]
+        parts.append(Program(inputs, prune(equations, outs), outs, name=body.name))
+    return parts[0], parts[1]
 
 
 def _unrolled(
@@ -326,23 +324,25 @@ def _carried(
 def _counted(t: Any, primals: Sequence[Any], params: dict[str, Any]) -> tuple[list[Any], Any]:
     """The loop's results, and how many steps it took."""
     cond, body = params["cond"], params["body"]
-    if "counted" not in body.cache:
-
-        def step(i: Any, *values: Any) -> list[Any]:
-            return [add(i, 1), *evaluate(body, values)]
-
-        made = stage(step, [COUNT, *body.in_types], body.name)
-        i, rest = made.inputs[0], made.inputs[1:]
-        m = params["body_consts"]
-        body.cache["counted"] = made.replace(inputs=(*rest[:m], i, *rest[m:]))
     n, m = params["cond_consts"], params["body_consts"]
     unread = Var(COUNT)
     test = cond.replace(inputs=(*cond.inputs[:n], unread, *cond.inputs[n:]))
     values = [*primals[: n + m], literal(0, COUNT), *primals[n + m :]]
     count, *outs = t.bind_primal(
-        while_loop, values, {**params, "cond": test, "body": body.cache["counted"]}
+        while_loop, values, {**params, "cond": test, "body": memo(body, _counting, m)}
     )
     return outs, count
+
+
+def _counting(body: Program, m: int) -> Program:
+    """A step that counts itself, in front of the carry."""
+
+    def step(i: Any, *values: Any) -> list[Any]:
+        return [add(i, 1), *evaluate(body, values)]
+
+    made = stage(step, [COUNT, *body.in_types], body.name)
+    i, rest = made.inputs[0], made.inputs[1:]
+    return made.replace(inputs=(*rest[:m], i, *rest[m:]))
 
 
 # --- reverse mode ---------------------------------------------------------------------------------
@@ -350,8 +350,8 @@ def _counted(t: Any, primals: Sequence[Any], params: dict[str, Any]) -> tuple[li
 
 def _push(t: Any, body: Program, active: tuple[bool, ...], m: int) -> Program:
     """(consts, carry, tangents of active ones) -> tangents of the carry, one step on."""
-    key = ("push", active, m)
-    if key not in body.cache:
+
+    def make() -> Program:
         part = t.split(body, active, active[m:])
         n = len(body.inputs)
 
@@ -362,8 +362,26 @@ def _push(t: Any, body: Program, active: tuple[bool, ...], m: int) -> Program:
             return evaluate(part.linear, [*residuals, *values[n:]])
 
         types = [x for x, a in zip(body.in_types, active, strict=True) if a]
-        body.cache[key] = stage(run, [*body.in_types, *types], body.name)
-    return body.cache[key]
+        return stage(run, [*body.in_types, *types], body.name)
+
+    return memo_as(body, (_push, active, m), make)
+
+
+def _forwards(push: Program, body: Program, consts: int, moving: int) -> Program:
+    n = len(body.inputs)
+
+    def run(count: Any, *values: Any) -> list[Any]:
+        fixed, carry, tangents = values[:consts], values[consts:n], values[n:]
+
+        def step(i: Any, *state: Any) -> list[Any]:
+            now, moved = state[: n - consts], state[n - consts :]
+            given = [*fixed, *now, *tangents[:moving], *moved]
+            return [add(i, 1), *evaluate(body, [*fixed, *now]), *evaluate(push, given)]
+
+        state = [literal(0, COUNT), *carry, *tangents[moving:]]
+        return loop(lambda i, *_: lt(i, count), step, state)[1 + n - consts :]
+
+    return stage(run, [COUNT, *push.in_types], body.name)
 
 
 class TangentLoop(HigherOrderPrimitive):
@@ -385,23 +403,7 @@ class TangentLoop(HigherOrderPrimitive):
 
     def forwards(self, body: Program, push: Program, consts: int, moving: int) -> Program:
         """The same as a loop that carries the tangents along."""
-        key = ("tangent loop", consts, moving)
-        if key not in push.cache:
-            n = len(body.inputs)
-
-            def run(count: Any, *values: Any) -> list[Any]:
-                fixed, carry, tangents = values[:consts], values[consts:n], values[n:]
-
-                def step(i: Any, *state: Any) -> list[Any]:
-                    now, moved = state[: n - consts], state[n - consts :]
-                    given = [*fixed, *now, *tangents[:moving], *moved]
-                    return [add(i, 1), *evaluate(body, [*fixed, *now]), *evaluate(push, given)]
-
-                state = [literal(0, COUNT), *carry, *tangents[moving:]]
-                return loop(lambda i, *_: lt(i, count), step, state)[1 + n - consts :]
-
-            push.cache[key] = stage(run, [COUNT, *push.in_types], body.name)
-        return push.cache[key]
+        return memo(push, _forwards, body, consts, moving)
 
     def interpret(self, run: Any, values: Sequence[Any], params: dict[str, Any]) -> Any:
         return run(self.forwards(**params), values)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from functrans import errors
+from functrans.caching import memo_as
 from functrans.ir.program import Literal, Program
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, same_types
@@ -109,11 +110,11 @@ class ReduceWindow(HigherOrderPrimitive, Windowed):
     def _patched(self, types: Sequence[ArrayType], params: Window) -> Program:
         """The same as a program of elementwise operations on the elements k of all windows."""
         types = [t.strong() for t in types]
-        store = params["computation"].cache
-        key = ("patched", *types, *[params[name] for name in PARAMETERS])
-        if key not in store:
-            store[key] = stage(lambda *xs: _by_patches(self, xs, **params), types, self.name)
-        return store[key]
+        return memo_as(
+            params["computation"],
+            (_by_patches, *types, *[params[name] for name in PARAMETERS]),
+            lambda: stage(lambda *xs: _by_patches(self, xs, **params), types, self.name),
+        )
 
 
 def _without(t: ArrayType, d: int | None) -> ArrayType:

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from functrans.caching import memo
 from functrans.ir.program import Literal, Origin, Program, keep_names
 from functrans.primitives.constants import closed
 from functrans.primitives.shape import broadcast_to_axis, move_axis
-from functrans.trace import bind, stage, state
+from functrans.trace import bind, derive_from, provenance, stage
 
 
 class Batching:
@@ -45,31 +46,8 @@ class Batching:
     ) -> tuple[Program, tuple[int | None, ...]]:
         """The batched program and the batch axes of its results, cached. Results named in
         `out_batched` are batched at axis 0 whether they need it or not."""
-        name, spmd = self.axis_name, self.spmd_axis_name
-        key = ("batch", self.size, name, spmd, dims, tuple(out_batched))
-        if key not in program.cache:
-            program.cache[key] = self._program(program, dims, out_batched)
-        return program.cache[key]
-
-    def _program(
-        self, program: Program, dims: tuple[int | None, ...], out_batched: Sequence[bool]
-    ) -> tuple[Program, tuple[int | None, ...]]:
-        out_dims: list[int | None] = []
-
-        def batched(*args: Any) -> list[Any]:
-            outs, found = self.run(program, args, dims)
-            for i, force in enumerate(out_batched):
-                if force:
-                    outs[i], found[i] = self.at(outs[i], found[i], 0), 0
-            out_dims.extend(found)
-            return outs
-
-        types = [
-            t if d is None else t.update(shape=(*t.shape[:d], self.size, *t.shape[d:]))
-            for t, d in zip(program.in_types, dims, strict=True)
-        ]
-        made = closed(stage(batched, types, program.name))
-        return keep_names(made, program), tuple(out_dims)
+        options = self.size, self.axis_name, self.spmd_axis_name
+        return memo(program, _batched, options, dims, tuple(out_batched))
 
     def run(
         self, program: Program, args: Sequence[Any], dims: Sequence[int | None]
@@ -80,13 +58,10 @@ class Batching:
         dim_of: dict[Any, int | None] = {
             v: d for v, d in zip(program.inputs, dims, strict=True) if d is not None
         }
-        outer = state.derived
-        try:
+        with provenance():
             for eqn in program.equations:
-                state.derived = (eqn.source, Origin("batch of", eqn))
+                derive_from(eqn.source, Origin("batch of", eqn))
                 self._run_one(eqn, env, dim_of)
-        finally:
-            state.derived = outer
         outs = [v if v.__class__ is Literal else env[v] for v in program.outputs]
         return outs, [dim_of.get(v) for v in program.outputs]
 
@@ -107,3 +82,28 @@ class Batching:
             env[v] = y
             if d is not None:
                 dim_of[v] = d
+
+
+def _batched(
+    program: Program,
+    options: tuple[int, Any, tuple[Any, ...]],
+    dims: tuple[int | None, ...],
+    out_batched: tuple[bool, ...],
+) -> tuple[Program, tuple[int | None, ...]]:
+    t = Batching(*options)
+    out_dims: list[int | None] = []
+
+    def batched(*args: Any) -> list[Any]:
+        outs, found = t.run(program, args, dims)
+        for i, force in enumerate(out_batched):
+            if force:
+                outs[i], found[i] = t.at(outs[i], found[i], 0), 0
+        out_dims.extend(found)
+        return outs
+
+    types = [
+        x if d is None else x.update(shape=(*x.shape[:d], t.size, *x.shape[d:]))
+        for x, d in zip(program.in_types, dims, strict=True)
+    ]
+    made = closed(stage(batched, types, program.name))
+    return keep_names(made, program), tuple(out_dims)

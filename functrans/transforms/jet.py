@@ -20,9 +20,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from functrans.caching import Cache
+from functrans.caching import Cache, memo
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, prune
-from functrans.ir.source import user_source
 from functrans.ir.types import is_inexact
 from functrans.primitives.base import sum_of
 from functrans.primitives.call import jit
@@ -34,9 +33,12 @@ from functrans.trace import (
     Tracer,
     bind,
     bind_in,
+    derive_from,
+    derived_here,
     evaluate,
     literal,
     out_types,
+    provenance,
     register_type,
     stage,
     staging_trace,
@@ -96,16 +98,13 @@ class JetTrace(Trace):
             active = active or own
         if not active:
             return bind_in(self.parent, primitive, primals, params)
-        derived = state.derived
-        try:
-            if derived is None:
-                state.derived = (user_source(), None)
-            state.innermost = self.parent
-            outs, terms = self.expand(primitive, primals, series, params)
-            pairs = [self.pair(y, c) for y, c in zip(outs, terms, strict=True)]
-        finally:
-            state.innermost = self
-            state.derived = derived
+        with provenance(*derived_here()):
+            try:
+                state.innermost = self.parent
+                outs, terms = self.expand(primitive, primals, series, params)
+                pairs = [self.pair(y, c) for y, c in zip(outs, terms, strict=True)]
+            finally:
+                state.innermost = self
         return pairs if primitive.multiple else pairs[0]
 
     def expand(
@@ -169,9 +168,12 @@ def jet_program(
 ) -> tuple[Program, tuple[Pattern, ...]]:
     """`primals, terms of the patterns -> outs, their terms`, and the patterns of these. Terms that
     are `needed` are given even where they are zero."""
-    key = ("jet", order, patterns, needed)
-    if key in program.cache:
-        return program.cache[key]
+    return memo(program, _expanded, order, patterns, needed)
+
+
+def _expanded(
+    program: Program, order: int, patterns: tuple[Pattern, ...], needed: tuple[Pattern, ...]
+) -> tuple[Program, tuple[Pattern, ...]]:
     n = len(program.inputs)
     out_patterns: tuple[Pattern, ...] = ()
 
@@ -185,9 +187,7 @@ def jet_program(
         return [*outs, *given(found)]
 
     types = [t for t, p in zip(program.in_types, patterns, strict=True) for a in p if a]
-    made = closed(stage(flat, [*program.in_types, *types], program.name))
-    program.cache[key] = made, out_patterns
-    return made, out_patterns
+    return closed(stage(flat, [*program.in_types, *types], program.name)), out_patterns
 
 
 # --- the coefficients of one operation ------------------------------------------------------------
@@ -226,10 +226,10 @@ def _moves(primitive: Any, primals: Sequence[Any], params: dict[str, Any]) -> bo
 def _run(primitive: Any, primals: Sequence[Any], params: dict[str, Any]) -> Any:
     """The operation itself; what is added from here on derives from it."""
     outs = bind(primitive, primals, params)
-    source, origin = state.derived or (None, None)
+    source, origin = derived_here()
     recorded = getattr(state.innermost, "equations", None)
     ran = recorded[-1] if recorded else Equation(primitive, (), (), params, source, origin)
-    state.derived = (source, Origin("jet of", ran))
+    derive_from(source, Origin("jet of", ran))
     return outs
 
 
@@ -284,11 +284,7 @@ def _by_jvp(
     active = tuple([any(pattern_of(c)) for c in moving])
     both, out_active = jvp_program(program, active)
     n = len(program.outputs)
-    key = ("rates", active)
-    if key not in program.cache:  # the tangents, without the results where these are not needed
-        outputs = both.outputs[n:]
-        program.cache[key] = both.replace(outputs=outputs, equations=prune(both.equations, outputs))
-    tangents = program.cache[key]
+    tangents = memo(both, _from_output, n)
     outs = _run(primitive, primals, params)
     speeds = [_derivative(x, c) for x, c, a in zip(args, moving, active, strict=True) if a]
     found, terms = run_jet(
@@ -302,6 +298,12 @@ def _by_jvp(
         outs if primitive.multiple else [outs],
         [next(integrals) if a else (None,) * t.order for a in out_active],
     )
+
+
+def _from_output(program: Program, n: int) -> Program:
+    """The program of its results from the n-th on alone."""
+    outputs = program.outputs[n:]
+    return program.replace(outputs=outputs, equations=prune(program.equations, outputs))
 
 
 def _by_own_rule(

@@ -15,9 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from functrans.caching import cached, memo
+from functrans.caching import Cache, memo
 from functrans.ir.program import PRIMITIVES, Equation, Literal, Origin, Program, Var, keep_names
-from functrans.ir.source import user_source
 from functrans.primitives.constants import closed
 from functrans.primitives.residuals import placed
 from functrans.trace import (
@@ -25,9 +24,12 @@ from functrans.trace import (
     Tracer,
     bind_in,
     concrete_value,
+    derive_from,
+    derived_here,
     evaluate,
     literal,
     out_types,
+    provenance,
     register_type,
     stage,
     state,
@@ -82,7 +84,7 @@ class LinearTrace(Trace):
         if primitive.holds_functions and params["program"].__class__ is not Program:
             return primitive.record(self, True, args, params)
         variables = tuple([Var(t) for t in out_types(primitive, tuple(types), params)])
-        source, origin = state.derived or (user_source(), None)
+        source, origin = derived_here()
         self.equations.append(Equation(primitive, tuple(inputs), variables, params, source, origin))
         results = [Tracer(self, v.type, v) for v in variables]
         return results if primitive.multiple else results[0]
@@ -120,15 +122,12 @@ class Differentiation(Trace):
                 tangents.append(None)
         if not active:
             return bind_in(self.parent, primitive, primals, params)
-        derived = state.derived
-        try:
-            if derived is None:
-                state.derived = (user_source(), None)
-            state.innermost = self.rules_in
-            outs, out_tangents = primitive.differentiate(self, primals, tangents, params)
-        finally:
-            state.innermost = self
-            state.derived = derived
+        with provenance(*derived_here()):
+            try:
+                state.innermost = self.rules_in
+                outs, out_tangents = primitive.differentiate(self, primals, tangents, params)
+            finally:
+                state.innermost = self
         if primitive.multiple:
             return [self.pair(y, dy) for y, dy in zip(outs, out_tangents, strict=True)]
         return self.pair(outs, out_tangents)
@@ -149,7 +148,7 @@ class Differentiation(Trace):
         if not given:
             return bind_in(None, primitive, primals, params)
         known = at_once(primitive, tuple(types), tuple(moving), params)
-        source, origin = state.derived or (user_source(), None)
+        source, origin = derived_here()
         if origin is None:
             origin = known.origin
         else:
@@ -174,11 +173,11 @@ class Differentiation(Trace):
     def bind_primal(self, primitive: Any, primals: Sequence[Any], params: dict[str, Any]) -> Any:
         """Run the operation itself; what its rule adds from here on derives from it."""
         outs = bind_in(self.parent, primitive, primals, params)
-        source, origin = state.derived  # type: ignore[misc]
+        source, origin = derived_here()
         recorded = getattr(self.parent, "equations", None)
         # an operation that ran at once is known by an equation without variables
         ran = recorded[-1] if recorded else Equation(primitive, (), (), params, source, origin)
-        state.derived = (source, Origin("jvp of", ran))
+        derive_from(source, Origin("jvp of", ran))
         return outs
 
     # What primitives that hold programs ask for: see `Jit.differentiate`.
@@ -242,9 +241,12 @@ def jvp_program(
 ) -> tuple[Program, tuple[bool, ...]]:
     """`primals, tangents of active -> outs, tangents of active outs`, and which outs are active.
     Those `needed` are given a tangent even where it is zero."""
-    key = ("jvp", active, needed)
-    if key in program.cache:
-        return program.cache[key]
+    return memo(program, _jvp_program, active, needed)
+
+
+def _jvp_program(
+    program: Program, active: tuple[bool, ...], needed: tuple[bool, ...]
+) -> tuple[Program, tuple[bool, ...]]:
     n = len(program.inputs)
     out_active: tuple[bool, ...] = ()
 
@@ -259,8 +261,7 @@ def jvp_program(
 
     tangent_types = [t for t, a in zip(program.in_types, active, strict=True) if a]
     made = closed(stage(both, [*program.in_types, *tangent_types], program.name))
-    program.cache[key] = keep_names(made, program), out_active
-    return made, out_active
+    return keep_names(made, program), out_active
 
 
 def _instantiate(tangents: list[Any], types: Sequence[Any], needed: Sequence[bool]) -> None:
@@ -274,9 +275,12 @@ def linearized(
 ) -> tuple[Program, Program, tuple[bool, ...]]:
     """`primals -> outs, residuals`; `residuals, tangents -> tangents of active outs`; which are.
     Those `needed` are given a tangent even where it is zero."""
-    key = ("linearize", active, needed)
-    if key in program.cache:
-        return program.cache[key]
+    return memo(program, _linearized, active, needed)
+
+
+def _linearized(
+    program: Program, active: tuple[bool, ...], needed: tuple[bool, ...]
+) -> tuple[Program, Program, tuple[bool, ...]]:
     linear_part: Program | None = None
     out_active: tuple[bool, ...] = ()
 
@@ -301,9 +305,7 @@ def linearized(
         return [*outs, *closed.values]
 
     primal_part = closed(stage(forward, program.in_types, program.name))
-    made = keep_names(primal_part, program), linear_part, out_active
-    program.cache[key] = made
-    return made  # type: ignore[return-value]
+    return keep_names(primal_part, program), linear_part, out_active  # type: ignore[return-value]
 
 
 class Split(NamedTuple):
@@ -322,16 +324,15 @@ class Split(NamedTuple):
 
 def split(program: Program, active: tuple[bool, ...], needed: tuple[bool, ...] = ()) -> Split:
     """Linearise a program; see `Split`."""
-    key = ("split", active, needed)
-    if key in program.cache:
-        return program.cache[key]
+    return memo(program, _split, active, needed)
+
+
+def _split(program: Program, active: tuple[bool, ...], needed: tuple[bool, ...]) -> Split:
     forward, linear, out_active = linearized(program, active, needed)
     n = len(program.outputs)
     outs, residuals = forward.outputs[:n], forward.outputs[n:]
     extra, places = placed(residuals, forward.inputs, outs)
-    made = Split(forward.replace(outputs=(*outs, *extra)), linear, out_active, places)
-    program.cache[key] = made
-    return made
+    return Split(forward.replace(outputs=(*outs, *extra)), linear, out_active, places)
 
 
 # --- one operation at a time ----------------------------------------------------------------------
@@ -358,7 +359,7 @@ class AtOnce:
         tangents = linear.inputs[len(residuals) :]
         equations, ends = linear.equations, linear.outputs
         if len(equations) > 1:  # called as one, so that its transpose is one dispatch too
-            linear.cache["one operation"] = not call
+            linear.mark(one_operation=not call)
             ends = tuple([Var(t) for t in linear.out_types])
             equations = [Equation(PRIMITIVES["jit"], linear.inputs, ends, {"program": linear})]
         self.equation = equations[0] if equations else None
@@ -378,6 +379,12 @@ class AtOnce:
         made.update({v: ~i for i, v in enumerate(tangents)})  # handed on as it is
         rest = iter(ends)
         self.out_tangents = [made[next(rest)] if a else None for a in out_moving]
+
+    @property
+    def programs(self) -> list[Program]:
+        """Those that it calls."""
+        called = [] if self.forward is None else [self.forward["program"]]
+        return called if self.equation is None else [*called, *self.equation.programs]
 
     def run(self, primitive: Any, primals: list[Any], params: dict[str, Any]) -> list[Any]:
         """The operation's results, and behind them what else its derivative needs."""
@@ -403,7 +410,13 @@ def at_once(primitive: Any, types: tuple, moving: tuple[bool, ...], params: dict
     """How an operation, or a nested program, is linearised; made once."""
     if primitive.holds_programs:
         return memo(params["program"], _program_at_once, primitive, moving)
-    return _operation_at_once(primitive, types, moving, *params.items())
+    key = (primitive, types, moving, *params.items())
+    return _OPERATIONS.get(key) or _OPERATIONS.keep(
+        key, _operation_at_once(primitive, types, moving, params)
+    )
+
+
+_OPERATIONS = Cache("operations linearised", 2048)
 
 
 def _program_at_once(program: Program, primitive: Any, moving: tuple[bool, ...]) -> AtOnce:
@@ -411,11 +424,9 @@ def _program_at_once(program: Program, primitive: Any, moving: tuple[bool, ...])
     return AtOnce(program, moving, Equation(primitive, (), (), {"program": program}), True)
 
 
-@cached("operations linearised", 4096)
 def _operation_at_once(
-    primitive: Any, types: tuple, moving: tuple[bool, ...], *items: tuple[str, Any]
+    primitive: Any, types: tuple, moving: tuple[bool, ...], params: dict[str, Any]
 ) -> AtOnce:
-    params = dict(items)
     inputs = [Var(t) for t in types]
     outs = tuple([Var(t) for t in out_types(primitive, types, params)])
     program = Program(inputs, [Equation(primitive, inputs, outs, params)], outs)

@@ -62,7 +62,7 @@ class Linear:
         for e in linear.equations:
             if known:
                 e.inputs = tuple([known.get(x, x) for x in e.inputs])  # it is a copy
-            if getattr(e.params.get("program"), "cache", {}).get("one operation"):
+            if e.primitive.name == "jit" and e.params["program"].marks.one_operation:
                 equations += _written_out(e, known)
             else:
                 equations.append(e)

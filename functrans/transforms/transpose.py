@@ -11,14 +11,14 @@ from collections.abc import Container, Sequence
 from typing import Any
 
 from functrans import errors, runtime
-from functrans.caching import Cache
+from functrans.caching import Cache, memo, memo_as
 from functrans.ir.program import Equation, Literal, Origin, Program, Var
 from functrans.ir.source import equation_source
 from functrans.primitives.base import LinearInput, sum_of
 from functrans.primitives.call import jit
 from functrans.primitives.constants import closed
 from functrans.primitives.parts import apart
-from functrans.trace import literal, stage, state, typeof
+from functrans.trace import derive_from, literal, provenance, stage, state, typeof
 
 
 class Transposition:
@@ -33,10 +33,7 @@ class Transposition:
     ) -> Program:
         """`non-linear inputs, active cotangents -> cotangents of linear inputs`; cached. `called`:
         as a function, not as the body of a loop."""
-        key = ("transpose", linear, ct_active, called)
-        if key not in program.cache:
-            program.cache[key] = _transpose_program(program, linear, ct_active, called)
-        return program.cache[key]
+        return memo(program, _transpose_program, linear, ct_active, called)
 
 
 _RUNNING = Transposition()
@@ -58,8 +55,7 @@ def backward(
     other order keeps one activation more.
     """
     held: dict[Any, Any] = {}
-    outer = state.derived
-    try:
+    with provenance():
         for v, ct in zip(outputs, cts, strict=True):
             if v.__class__ is Var and ct is not None:
                 held[v] = sum_of(held.get(v), ct)
@@ -68,8 +64,6 @@ def backward(
         else:
             for eqn in reversed(equations):
                 _backward_one(eqn, held, nested)
-    finally:
-        state.derived = outer
     return [held.get(v) for v in inputs]
 
 
@@ -83,7 +77,7 @@ def _backward_one(eqn: Equation, held: dict[Any, Any], nested: bool = False) -> 
         ct = held.pop(eqn.outputs[0], None)
         if ct is None:
             return
-    state.derived = (eqn.source, Origin("transpose of", eqn))
+    derive_from(eqn.source, Origin("transpose of", eqn))
     args = [LinearInput(v.type) if v.__class__ is Var else v for v in eqn.inputs]
     for v, c in zip(
         eqn.inputs, primitive.transpose_with(_RUNNING, ct, args, eqn.params), strict=True
@@ -164,9 +158,14 @@ def _backward_group(group: list[Equation], held: dict[Any, Any]) -> None:
             if ct is not None:
                 values.append(ct)
     signature = tuple(key)
-    found = _GROUPS.get(signature)
-    if found is None:
-        found = _GROUPS.keep(signature, _group_program(group, number, held))
+    called = next((e.params["program"] for e in group if e.primitive is jit), None)
+    if called is not None:  # it may be of a user's function: what is kept dies with it
+        name = (_group_program, *signature)
+        found = memo_as(called, name, lambda: _group_program(group, number, held))
+    else:
+        found = _GROUPS.get(signature)
+        if found is None:
+            found = _GROUPS.keep(signature, _group_program(group, number, held))
     program, places = found
     cts = jit(*values, program=program)
     for v in number:
@@ -286,6 +285,6 @@ def _transpose_program(
 
 def _run(equations: Sequence[Equation], env: dict[Any, Any]) -> None:
     for eqn in equations:
-        state.derived = (eqn.source, eqn.origin)
+        derive_from(eqn.source, eqn.origin)
         outs = eqn.primitive(*[env.get(v, v) for v in eqn.inputs], **eqn.params)
         env.update(zip(eqn.outputs, outs if eqn.primitive.multiple else [outs], strict=True))

@@ -246,4 +246,5 @@ def test_numbers_that_change_compile_nothing(np_):
     for c in range(3, 8):
         expected = jax_numpy.cos(X) * (1.0 + c) - jax_numpy.sin(X) * c
         assert_close(gradient(c), expected, 1e-5)
-    assert kept == {row.name: row.entries for row in caching.report() if row.name not in NUMBERS}
+    for row in caching.report():  # what others left may be collected meanwhile
+        assert row.name in NUMBERS or row.entries <= kept[row.name], row

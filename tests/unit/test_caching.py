@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import io
 import logging
+import subprocess
+import sys
 import threading
 import weakref
 
@@ -164,6 +166,18 @@ def test_the_log_and_the_doctor_tell_of_them(caplog):
     text = output.getvalue()
     assert "operations compiled" in text
     assert "evictions" in text
+
+
+def test_the_end_of_the_process_is_quiet():
+    code = (
+        "import functrans as ft, functrans.numpy as jnp\n"
+        "f = ft.jit(lambda x: jnp.sum(jnp.sin(x)))\n"
+        "ft.grad(f)(jnp.ones(3)), ft.vmap(f)(jnp.ones((2, 3)))\n"
+        "program = ft.make_ir(ft.grad(f))(jnp.ones(3))\n"
+        "str(ft.passes.optimize(program))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
 
 
 # --- user functions and arrays are let go ---------------------------------------------------------

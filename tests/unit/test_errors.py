@@ -55,7 +55,7 @@ def test_misuse(row):
     if line is not None:
         assert f"{os.path.basename(row.run.__code__.co_filename)}:{line}" in message
     assert state.trace is None
-    assert state.derived is None
+    assert state.provenance is None
     good_calls()
 
 

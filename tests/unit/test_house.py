@@ -23,7 +23,7 @@ TREES = {path: ast.parse(text) for path, text in TEXTS.items()}
 
 # A file may import from its own layer and from those before it.
 LAYERS = [
-    {"caching", "errors", "flags", "jax_trace", "loading", "runtime"},
+    {"caching", "errors", "flags", "jax_trace", "loading", "mlir", "runtime"},
     {"image", "ops", "random"},  # which hand on JAX's names
     {"ir"},
     {"tracer"},
@@ -59,7 +59,13 @@ FACADES = {
     "experimental",
 }
 
-MAY_USE_JAX_INTERNALS = ("backends/xla.py", "backends/lowering.py", "interop/", "jax_trace.py")
+MAY_USE_JAX_INTERNALS = (
+    "backends/xla.py",
+    "backends/lowering.py",
+    "interop/",
+    "jax_trace.py",
+    "mlir.py",
+)
 MAX_LINES = 500
 # Runs pieces of the library's own references with what is known of their arguments.
 EVALUATES = "inspect/python_source/expressions.py"

@@ -16,7 +16,7 @@ ROOT = Path(ft.__file__).parent
 LAZY = ["__init__.py", "interop/__init__.py", "scipy/__init__.py"]
 # Modules beside the public ones: what they define is reached by other names.
 NOT_SHOWN = {
-    "api", "backends", "caching", "flags", "flatten_util", "inspect", "jax_trace", "loading",
+    "api", "backends", "caching", "flags", "flatten_util", "inspect", "jax_trace", "loading", "mlir", "mlir",
     "primitives", "pytrees", "runtime", "trace", "tracer", "transforms",
 }  # fmt: skip
 

@@ -162,7 +162,7 @@ def test_an_exception_in_user_code_leaves_nothing_active(name, error):
     with pytest.raises(error, match="from the user"):
         g(X)
     assert state.trace is None
-    assert state.derived is None
+    assert state.provenance is None
     fail = False
     if name != "make_ir":
         g(X)  # the same function again, now without the exception
@@ -194,7 +194,7 @@ def test_a_type_error_inside_an_operation_leaves_nothing_active():
         with pytest.raises(errors.TypeMismatch):
             transform(f)(X)
         assert state.trace is None
-        assert state.derived is None
+        assert state.provenance is None
 
 
 def test_functions_that_call_themselves_through_transformations_without_end():

@@ -168,7 +168,7 @@ class Body(OneEquation):
         except errors.FunctransError:
             raise
         except Exception as error:
-            source = state.derived[0] if state.derived is not None else None
+            source = state.provenance[0] if state.provenance is not None else None
             reason = str(error).strip() or type(error).__name__
             raise errors.MissingRule(
                 f"the JAX operation {self.name} cannot be {done}: {reason}\nIt comes from\n"

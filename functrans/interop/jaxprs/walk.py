@@ -20,11 +20,11 @@ from jax._src.core import ClosedJaxpr
 from functrans import errors
 from functrans.caching import CachePerFunction
 from functrans.ir.program import PRIMITIVES, Program, hoist_constants
-from functrans.ir.source import Source, is_users, user_source
+from functrans.ir.source import Source, is_users
 from functrans.ir.types import ArrayType, float0
 from functrans.primitives.custom import as_type
 from functrans.primitives.shape import broadcast_in_dim, reshape
-from functrans.trace import full, materialize, stage, state, typeof
+from functrans.trace import derive_from, derived_here, full, materialize, provenance, stage, typeof
 
 Meaning = Callable[..., Any]
 
@@ -169,14 +169,11 @@ def run(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
             return read_literal(v)
         return env[v]
 
-    outer = state.derived
-    here = outer[0] if outer is not None else user_source()
-    try:
+    here, _ = derived_here()
+    with provenance():
         for eqn in jaxpr.eqns:
-            state.derived = (source_of(eqn) or here, None)
+            derive_from(source_of(eqn) or here, None)
             env.update(zip(eqn.outvars, apply(eqn, [read(v) for v in eqn.invars]), strict=True))
-    finally:
-        state.derived = outer
     return [read(v) for v in jaxpr.outvars]
 
 
