@@ -92,6 +92,7 @@ class _AtOnce(Trace):
     """A trace in which what touches no traced value is computed, not recorded."""
 
     __slots__ = ()
+    at_once = True
 
     def bind(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         traced = any([isinstance(x, Tracer) for x in args])

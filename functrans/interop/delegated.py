@@ -22,7 +22,7 @@ from functrans.caching import Cache
 from functrans.interop.jax_functions import JaxFunction
 from functrans.ir.tracebacks import named_boundary
 from functrans.mlir import MLIRError
-from functrans.trace import state
+from functrans.trace import Tracer, state
 
 # Annotations of arguments that are, or may be, arrays or functions; all others are options.
 _OPERAND = re.compile(r"_empty|Array|Any|float|complex|Callable")
@@ -79,6 +79,13 @@ def _jaxs(x: Any) -> Any:
     return getattr(twin, getattr(x, "__name__", ""), x) if ours else x
 
 
+def _is_at_once(args: tuple, kwargs: dict[str, Any]) -> bool:
+    """Is what touches no traced value computed, not recorded (ensure_compile_time_eval)?"""
+    if not getattr(state.trace, "at_once", False):
+        return False
+    return not any([isinstance(x, Tracer) for x in jax.tree.leaves((args, kwargs))])
+
+
 def _is_function(x: Any) -> bool:
     return callable(x) and not isinstance(x, type)
 
@@ -126,7 +133,7 @@ class _Delegated(JaxFunction):
         if given_functions or self.in_python:
             out = self.fun(*map(_jaxs, args), **{k: _jaxs(x) for k, x in kwargs.items()})
             return named_boundary(out, self.name) if inspect.isfunction(out) else out
-        if state.trace is not None:
+        if state.trace is not None and not _is_at_once(args, kwargs):
             try:
                 return self.by_program(args, kwargs)
             except (errors.UnhashableStatic, errors.IntegerOverflow, errors.NotAnArray):

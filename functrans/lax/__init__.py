@@ -40,9 +40,10 @@ else:
             "convert_element_type cos cosh digamma div eq erf erf_inv erfc exp exp2 expm1 floor "
             "ge gt imag integer_pow is_finite le lgamma log log1p log2 logistic lt max min mul "
             "mulhi ne neg nextafter one_minus_square optimization_barrier polygamma "
-            "population_count pow real reciprocal reduce_precision rem round RoundingMethod rsqrt "
-            "select select_n shift_left shift_right_arithmetic shift_right_logical sign sin sinh "
-            "sqrt square stop_gradient sub tan tanh Tolerance zeta"
+            "population_count pow random_gamma_grad real reciprocal reduce_precision rem round "
+            "RoundingMethod rsqrt select select_n shift_left shift_right_arithmetic "
+            "shift_right_logical sign sin sinh sqrt square stop_gradient sub tan tanh Tolerance "
+            "zeta"
         ),
         "functrans.lax.exchange": (
             "all_gather all_to_all pbroadcast pcast ppermute pshuffle psum_scatter pswapaxes"

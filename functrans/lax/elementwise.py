@@ -21,6 +21,7 @@ from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_key_dtype
 from functrans.lax.arguments import check_fits, dtype_asked, integer, member
 from functrans.primitives.base import PRIMITIVES
+from functrans.primitives.conversion import strong
 from functrans.primitives.elementwise import splat
 from functrans.primitives.shape import broadcast_in_dim, reshape
 from functrans.trace import Tracer, bind, full, typeof
@@ -33,9 +34,9 @@ __all__ = [
     "exp", "exp2", "expm1", "floor", "ge", "gt", "imag", "integer_pow", "is_finite", "le",
     "lgamma", "log", "log1p", "log2", "logistic", "lt", "max", "min", "mul", "mulhi", "ne", "neg",
     "nextafter", "one_minus_square", "optimization_barrier", "polygamma", "population_count",
-    "pow", "real", "reciprocal", "reduce_precision", "rem", "round", "rsqrt", "select", "select_n",
-    "shift_left", "shift_right_arithmetic", "shift_right_logical", "sign", "sin", "sinh",
-    "sqrt", "square", "stop_gradient", "sub", "tan", "tanh", "zeta",
+    "pow", "random_gamma_grad", "real", "reciprocal", "reduce_precision", "rem", "round", "rsqrt",
+    "select", "select_n", "shift_left", "shift_right_arithmetic", "shift_right_logical", "sign",
+    "sin", "sinh", "sqrt", "square", "stop_gradient", "sub", "tan", "tanh", "zeta",
 ]  # fmt: skip
 
 # Taken before this module gives the names of built-ins to functions of arrays.
@@ -217,6 +218,17 @@ def _nextafter(x1: Any, x2: Any) -> Any:
     return bind(PRIMITIVES["nextafter"], operands(x1, x2), {})
 
 
+def _random_gamma_grad(a: Any, x: Any) -> Any:
+    a, x = operands(a, x)  # JAX writes the operation out as loops
+    x = convert_element_type(x, typeof(a).dtype)
+    return strong(bind(PRIMITIVES["random_gamma_grad"], (a, x), {}))
+
+
+random_gamma_grad = _documented(
+    _random_gamma_grad, "random_gamma_grad",
+    "The derivative in a of a sample x of the gamma distribution, P(a, x) held fixed.",
+    "1.0, 2.0 -> 1.63169...",
+)  # fmt: skip
 polygamma = _documented(
     _polygamma, "polygamma", "The m-th derivative of digamma at x.", "1.0, 1.0 -> 1.64493..."
 )

@@ -56,11 +56,11 @@ else:
         ),
         "functrans.numpy.einsums": "einsum",
         "functrans.numpy.joining": "concatenate split stack unstack",
-        "functrans.numpy.linear": "dot inner matmul outer tensordot vdot",
+        "functrans.numpy.linear": "diag dot inner matmul outer tensordot vdot",
         "functrans.numpy.ranges": "arange",
         "functrans.numpy.reading": "getitem",
         "functrans.numpy.reductions": (
-            "all amax amin any argmax argmin max mean min prod std sum var"
+            "all amax amin any argmax argmin max mean min prod std sum trace var"
         ),
         "functrans.numpy.rounding": "around isnan logaddexp logaddexp2 round sinc trunc",
         "functrans.numpy.running": "cumprod cumsum",

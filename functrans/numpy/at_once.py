@@ -23,8 +23,8 @@ _ELEMENTWISE = (
 )
 # Of arrays and integers, names and None, which say what is computed; a float is an operand.
 _WITH_OPTIONS = (
-    "argmax argmin cumprod cumsum diagonal dot imag inner outer clip ravel round sinc trunc "
-    "unstack vdot"
+    "argmax argmin cumprod cumsum diag diagonal dot imag inner outer clip ravel round sinc trace "
+    "trunc unstack vdot"
 )
 # Of arrays and options; a float among these is no operand: what fills must be known.
 _WITH_FILLING = "take take_along_axis"

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from functrans import errors
 from functrans.caching import cached
 from functrans.ir.source import describe, user_source
-from functrans.ir.types import ArrayType
+from functrans.ir.types import ArrayType, dtype_class
 from functrans.lax.arguments import integer
 from functrans.lax.contraction import contraction_options, product_of
 from functrans.numpy import prims
@@ -20,13 +22,14 @@ from functrans.numpy.promotion import (
     axis_index,
     broadcast_shape,
     cast,
+    expand,
     invalid,
     mismatch,
     promote_dtypes,
 )
-from functrans.trace import ARRAYS, materialize, typeof
+from functrans.trace import ARRAYS, full, literal, materialize, typeof
 
-__all__ = ["dot", "inner", "matmul", "outer", "tensordot", "vdot"]
+__all__ = ["diag", "dot", "inner", "matmul", "outer", "tensordot", "vdot"]
 
 Axes = tuple[int, ...]
 
@@ -249,6 +252,18 @@ def tensordot(
     return contract(a, b, lhs, tuple(rhs), out, precision, preferred_element_type)
 
 
+def zero_beside(a: Any, offset: Any, axis1: int, axis2: int) -> Any:
+    """The array with zeros beside a diagonal of two axes, which may be traced."""
+    a = array_of(a, "diagonal")
+    t, index = typeof(a), np.dtype("int32")
+    if dtype_class(typeof(offset).dtype) not in ("int", "uint"):
+        raise invalid("diagonal", f"offset must be an integer, got {typeof(offset)}")
+    axes = [axis_index(axis, t.ndim, "diagonal") for axis in (axis1, axis2)]
+    row, column = [prims.iota(dtype=index, shape=t.shape, dimension=i) for i in axes]
+    moved = prims.add(row, expand(cast(offset, index), t.shape))
+    return prims.select_n(prims.eq(moved, column), full(0, t), a)
+
+
 def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     """The elements a[i, i + offset] of two axes, along a new last axis.
 
@@ -282,3 +297,24 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     )
     main = t.ndim == 2 and n == m and offset == 0
     return cast(a, t.dtype) if main else a  # as in JAX, whose main diagonals are not weak
+
+
+def diag(v: Any, k: int = 0) -> Any:
+    """The diagonal of a matrix, or the matrix with this diagonal.
+
+    Source: `jax.numpy.diag`.
+    """
+    v = array_of(v, "diag")
+    t = typeof(v)
+    if t.ndim == 2:
+        return diagonal(v, k)
+    if t.ndim != 1:
+        raise invalid("diag", f"takes a vector or a matrix, got {t}")
+    n = t.shape[0] + abs(k)
+    config = ((k, 0, 0) if k >= 0 else (0, -k, 0),)
+    wide = prims.pad(v, literal(0, ArrayType((), t.dtype, t.weak_type)), config=config)
+    columns = prims.broadcast_in_dim(wide, shape=(n, n), dimensions=(1,))
+    places = typeof(columns).update(dtype=np.dtype("int32"), weak_type=False)
+    row, column = [prims.iota(dtype=places.dtype, shape=(n, n), dimension=i) for i in (0, 1)]
+    on = prims.eq(prims.add(row, literal(k, places)), column)
+    return prims.select_n(on, literal(0, typeof(columns)), columns)

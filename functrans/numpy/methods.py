@@ -207,7 +207,7 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "swapaxes": shaping.swapaxes,
     "take": indexing.take,
     "to_device": _to_device,
-    "trace": _by_jax("trace"),
+    "trace": reductions.trace,
     "transpose": _transpose,
     "var": reductions.var,
     "view": _view,

@@ -14,6 +14,7 @@ import numpy as np
 
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_inexact, promote
 from functrans.numpy import prims
+from functrans.numpy.linear import diagonal, zero_beside
 from functrans.numpy.promotion import (
     BOOL,
     SCALARS,
@@ -36,11 +37,11 @@ from functrans.numpy.ufuncs import truth
 from functrans.primitives.base import Primitive
 from functrans.primitives.call import composite
 from functrans.primitives.conversion import real_dtype
-from functrans.trace import literal, materialize, typeof
+from functrans.trace import concrete_value, literal, materialize, typeof
 
 __all__ = [
     "all", "amax", "amin", "any", "argmax", "argmin", "max", "mean", "min", "prod", "std", "sum",
-    "var",
+    "trace", "var",
 ]  # fmt: skip
 
 
@@ -218,6 +219,20 @@ def min(
 
 
 amax, amin = max, min
+
+
+def trace(
+    a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: None = None
+) -> Any:
+    """The sum of a diagonal of two axes; `offset` may be traced.
+
+    Source: `jax.numpy.trace`.
+    """
+    if concrete_value(offset) is None:
+        return sum(zero_beside(a, offset, axis1, axis2), axis=(axis1, axis2), dtype=dtype)
+    d = diagonal(a, offset, axis1, axis2)
+    t = typeof(d)
+    return sum(d, axis=t.ndim - 1, dtype=dtype)
 
 
 def _where_extreme(name: str, primitive: Primitive, a: Any, axis: Any, keepdims: Any) -> Any:

@@ -183,7 +183,7 @@ ROWS: dict[str, tuple[Any, tuple, list[str], str]] = {
     "sparsify": (sparsified, (MATRIX.data,), ["bcoo_dot_general"], ""),
     "shard_map": (mapped, (V,), ["shard_map"], ""),
     "token": (with_token, (V,), ["jit"], ""),
-    "an option": (nearly_largest, (X,), ["approx_top_k"], ""),
+    "an option": (nearly_largest, (X,), [], ""),
     "checkify": (checked, (V,), [], ""),
 }  # fmt: skip
 

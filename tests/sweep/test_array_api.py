@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import operator
-from functools import partial
 from pathlib import Path
 
 import jax
@@ -182,15 +181,6 @@ def test_quantiles_with_weights():
         jnp.quantile(x, 0.5, axis=0, weights=rows, method="inverted_cdf")
     with pytest.raises(ValueError, match="does not support overwrite_input"):
         jnp.median(x, overwrite_input=True)
-
-
-def test_fill_diagonal_wraps():
-    shapes, values = ((7, 3), (3, 7), (10, 2), (4, 4)), np.arange(1.0, 4)
-    fill = partial(jnp.fill_diagonal, val=values, wrap=True, inplace=False)
-    for got in ft.jit(lambda: [fill(jnp.zeros(shape)) for shape in shapes])():
-        wanted = np.zeros(got.shape)
-        np.fill_diagonal(wanted, values, wrap=True)
-        np.testing.assert_array_equal(got, wanted)
 
 
 def test_student_t_takes_its_shape_from_its_parameter():

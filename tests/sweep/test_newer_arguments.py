@@ -10,7 +10,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import functrans as ft
 import functrans.numpy as jnp
-from functrans import lax
 from tests.support.versions import NEWER
 
 X = np.array([[3.0, 1.0, 2.0], [0.0, 5.0, 4.0]], np.float32)
@@ -49,13 +48,3 @@ def test_results_lie_where_they_are_wanted(name, rows):
     if NEWER:
         for x, y in zip(plain, jax.tree.leaves(run(jax, None)), strict=True):
             assert_array_equal(x, y)
-
-
-@pytest.mark.parametrize("stable", [True, False])
-def test_of_equal_elements_the_first_comes_first(stable):
-    x = np.array([[2, 7, 7, 1, 2], [0, 0, 0, 0, 0]], np.int32)
-    values, places = lax.top_k(x, 3, is_stable=stable)
-    assert_array_equal(places, [[1, 2, 0], [0, 1, 2]])
-    assert_array_equal(values, [[7, 7, 2], [0, 0, 0]])
-    if NEWER:
-        assert_array_equal(values, jax.lax.top_k(x, 3, is_stable=stable)[0])

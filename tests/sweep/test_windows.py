@@ -74,7 +74,7 @@ def test_kinds_of_windows():
         return program.equations[-1].primitive.name
 
     assert name(lax.add, 0.0) == "reduce_window_sum"
-    assert name(lambda a, b: b + a, 0) == "reduce_window_sum"
+    assert name(lambda a, b: b + a, 0.0) == "reduce_window_sum"
     assert name(jnp.maximum, -jnp.inf) == "reduce_window_max"
     assert name(lax.min, np.float32(np.inf)) == "reduce_window_min"
     assert name(lax.add, 1.0) == "reduce_window"
@@ -133,7 +133,7 @@ def test_a_computation_with_functions_and_closed_over_numbers():
 
         return library.reduce_window(x, np.float32(-np.inf), join, (7, 9))
 
-    assert_close(folded(lax, jnp, X), jax.nn.logsumexp(X, keepdims=True), 1e-5)
+    assert_close(ft.jit(lambda x: folded(lax, jnp, x))(X), jax.nn.logsumexp(X, keepdims=True), 1e-5)
     weights = ft.grad(lambda x: folded(lax, jnp, x)[0, 0])(X)
     assert_close(weights, np.exp(X) / np.exp(X).sum(), 1e-5)
 
@@ -149,15 +149,15 @@ def test_shapes():
 def test_bad_arguments():
     with pytest.raises(errors.TypeMismatch, match="window_dimensions"):
         lax.reduce_window(X, 0.0, lax.add, (2,))
-    with pytest.raises(errors.TypeMismatch, match="equal dtypes"):
+    with pytest.raises(errors.TypeMismatch, match="inconsistent dtypes"):
         lax.reduce_window(X, np.int32(1), lax.mul, (2, 2))
-    with pytest.raises(errors.TypeMismatch, match="must be a scalar"):
+    with pytest.raises(errors.TypeMismatch, match="to be scalars"):
         lax.reduce_window(X, np.zeros(2, np.float32), lax.mul, (2, 2))
     with pytest.raises(errors.InvalidArgument, match="same tree structure"):
         lax.reduce_window((X, X), 0.0, lax.add, (2, 2))
-    with pytest.raises(errors.InvalidArgument, match="pytree like operand"):
+    with pytest.raises(errors.InvalidArgument, match="same tree structure as the operands"):
         lax.reduce_window(X, 0.0, lambda a, b: (a, b), (2, 2))
-    with pytest.raises(errors.ClosedOverTracer, match="closes over a value"):
+    with pytest.raises(errors.UnsupportedChoice, match="close over Tracers"):
         ft.jit(lambda y: lax.reduce_window(X, 0.0, lambda a, b: a + b * y, (2, 2)))(1.0)
 
     def loops(a: Any, b: Any) -> Any:

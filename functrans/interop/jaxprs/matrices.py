@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from jax._src.core import ClosedJaxpr
 
-from functrans.interop.jaxprs.walk import like, means, opaque, operation, plain, program
+from functrans.interop.jaxprs.walk import (
+    exactly,
+    like,
+    means,
+    number,
+    opaque,
+    operation,
+    plain,
+    program,
+    run,
+    type_of_aval,
+)
 from functrans.ir.program import Literal, Program
 from functrans.ir.types import dtype_class
 from functrans.primitives.elementwise import add, mul
 from functrans.primitives.linalg_products import einsum
 from functrans.primitives.reduction import highest, lowest
-from functrans.primitives.shape import slice_axis
-from functrans.trace import concrete_value, typeof
+from functrans.primitives.shape import reshape, slice_axis
+from functrans.trace import concrete_value, stage, typeof
 
 # --- linear algebra -------------------------------------------------------------------------------
 
@@ -120,32 +131,68 @@ def _select_in_windows(eqn: Any, x: Any, y: Any) -> Any:
     return operation(eqn, eqn.primitive.name)(x, y, select=select, **_window(eqn))
 
 
+# Of a computation that is one operation: the same over windows, over axes, and where it starts.
 _FOLDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "add": ("reduce_window_sum", lambda dtype: 0),
-    "max": ("reduce_window_max", lowest),
-    "min": ("reduce_window_min", highest),
+    "add": ("sum", lambda dtype: 0),
+    "max": ("max", lowest),
+    "min": ("min", highest),
 }
 
 
 @means("reduce_window")
 def _reduce_window(eqn: Any, *values: Any) -> Any:
-    body, consts = program(ClosedJaxpr(eqn.params["jaxpr"], eqn.params["consts"]), "computation")
-    if consts:
+    p = eqn.params
+    body = _computation(p["jaxpr"], p["consts"])
+    if body is None:
         return opaque(eqn, *values)
-    name = _fold(body, values[-1]) if len(values) == 2 else None
+    name = _fold(body, values)
     if name is not None:
-        return operation(eqn, name)(values[0], **_window(eqn))
+        return operation(eqn, f"reduce_window_{name}")(values[0], **_window(eqn))
     return operation(eqn, "reduce_window")(*values, computation=body, **_window(eqn))
 
 
-def _fold(body: Program, start: Any) -> str | None:
-    """The operation for a computation that is one, of shorter derivatives, from its own start."""
-    if len(body.equations) != 1:
+@means("reduce")
+def _reduce(eqn: Any, *values: Any) -> Any:
+    """One window as large as the axes: its derivatives are those of any computation."""
+    axes, shape = eqn.params["dimensions"], typeof(values[0]).shape
+    body = _computation(eqn.params["jaxpr"].jaxpr, eqn.params["jaxpr"].consts)
+    if body is None or 0 in shape:
+        return opaque(eqn, *values)
+    name = _fold(body, values)
+    if name is not None:
+        return operation(eqn, f"reduce_{name}")(values[0], axes=plain(axes))
+    n, once = len(shape), (1,) * len(shape)
+    folded = operation(eqn, "reduce_window")(
+        *values, computation=body, padding=((0, 0),) * n, window_strides=once, base_dilation=once,
+        window_dilation=once,
+        window_dimensions=tuple([k if d in axes else 1 for d, k in enumerate(shape)]),
+    )  # fmt: skip
+    return [reshape(y, shape=v.aval.shape) for y, v in zip(folded, eqn.outvars, strict=True)]
+
+
+def _computation(jaxpr: Any, consts: Sequence[Any]) -> Program | None:
+    """What folds scalars, as a program; numbers that it closes over stand in it. None: arrays."""
+    if not consts:
+        return program(ClosedJaxpr(jaxpr, ()), "computation")[0]
+    if any([v.aval.shape for v in jaxpr.constvars]):
         return None
-    (e,), known = body.equations, getattr(start, "ref", None)
+
+    def body(*values: Any) -> list[Any]:
+        known = [number(x, v.aval) for x, v in zip(consts, jaxpr.constvars, strict=True)]
+        return exactly(run(jaxpr, known, values), [v.aval for v in jaxpr.outvars])
+
+    return stage(body, [type_of_aval(v.aval) for v in jaxpr.invars], "computation")
+
+
+def _fold(body: Program, values: Sequence[Any]) -> str | None:
+    """The operation for a computation that is one, of shorter derivatives, from its own start."""
+    if len(body.equations) != 1 or len(values) != 2:
+        return None
+    (e,), start = body.equations, values[1]
+    t, known = typeof(start), getattr(start, "ref", None)
     mine = e.outputs[0] is body.outputs[0] and set(e.inputs) == set(body.inputs)
-    if not mine or e.primitive.name not in _FOLDS or dtype_class(typeof(start).dtype) == "bool":
+    if not mine or e.primitive.name not in _FOLDS or dtype_class(t.dtype) in ("bool", "complex"):
         return None
     value = known.value if isinstance(known, Literal) else concrete_value(start)
     name, identity = _FOLDS[e.primitive.name]
-    return name if value is not None and value == identity(typeof(start).dtype) else None
+    return name if value is not None and value == identity(t.dtype) else None
