@@ -192,7 +192,8 @@ class _Modules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         if name in _AWAITED and not self.last:
-            return _then(importlib.util.find_spec(name), _AWAITED.pop(name))
+            acts = _AWAITED.pop(name)
+            return _then(importlib.util.find_spec(name), acts)
         package, _, module = name.rpartition(".")
         if not package.startswith(_OURS) or module.startswith("_"):
             return None
