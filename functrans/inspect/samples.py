@@ -295,6 +295,9 @@ _PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         )[1:],
         (V,),
     ),
+    "platforms": (
+        lambda x: lax.platform_dependent(x, cpu=jnp.sin, default=lambda x: jnp.sin(x)), (X,),
+    ),
     "layouts": (
         lambda x: lax.with_sharding_constraint(
             x, jax.sharding.SingleDeviceSharding(flags.jax_default_device or jax.devices()[0])

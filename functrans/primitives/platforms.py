@@ -1,5 +1,6 @@
-"""What the platform gives on which a program runs.
+"""What is known only when a program is compiled for a platform, and what the platform gives.
 
+platform_index       -> int32[]        which of some groups of platforms it is compiled for
 rng_bit_generator    key data          -> new key data, bits      XLA's own generators
 rng_uniform          low, high         -> numbers                 the platform's own numbers
 approx_top_k         x                 -> values, positions       the k largest, or nearly so
@@ -24,6 +25,45 @@ from functrans.trace import literal, typeof
 
 INT32 = np.dtype(np.int32)
 _DRAWN = ("int32", "int64", "uint32", "uint64", "float16", "bfloat16", "float32", "float64")
+Groups = tuple[tuple[str, ...] | None, ...]
+
+
+class PlatformIndex(Primitive):
+    """Which of the groups of platform names is meant; None stands for any platform."""
+
+    name = "platform_index"
+
+    def type(self, *, platforms: Groups) -> ArrayType:
+        return ArrayType((), INT32)
+
+    def reference(self, *, platforms: Groups) -> Any:
+        return np.asarray(self._fitting(platforms, jax.default_backend()), INT32)
+
+    def _fitting(self, platforms: Groups, here: str) -> int:
+        """The first group that the platform we are on is of."""
+        names = {here, *{"gpu": ("cuda", "rocm")}.get(here, ())}
+        fits = [i for i, group in enumerate(platforms) if group is None or names & set(group)]
+        if not fits:
+            raise self.mismatch((), f"no branch is for the platform {here}, only for {platforms}")
+        return fits[0]
+
+    def lower(self, ctx: Any, *, platforms: Groups) -> Any:
+        if ctx.platform is not None:
+            self._fitting(platforms, ctx.platform)  # or the error
+        branches = [lambda i=i: jax.numpy.int32(i) for i in range(len(platforms))]
+        named = {
+            name: branch
+            for group, branch in zip(platforms, branches, strict=True)
+            for name in group or ()
+        }
+        default = branches[-1] if platforms[-1] is None else None
+        return ctx.via_jax(lambda: jax.lax.platform_dependent(default=default, **named))[0]
+
+    def jvp(self, primals: Any, tangents: Any, out: Any, *, platforms: Groups) -> Any:
+        return None
+
+    def batch(self, t: Any, args: Any, dims: Any, *, platforms: Groups) -> Any:
+        return self(platforms=platforms), None  # it has no operands that could be batched
 
 
 class RngBitGenerator(Primitive):
@@ -172,3 +212,4 @@ def _search(k: int, axis: int, recall: float, is_max_k: bool, override: int, who
 rng_bit_generator = RngBitGenerator()
 rng_uniform = RngUniform()
 approx_top_k = ApproxTopK()
+platform_index = PlatformIndex()

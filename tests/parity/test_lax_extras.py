@@ -183,6 +183,10 @@ def test_what_the_platform_decides():
     assert float(ft.jit(chosen)(3.0)) == 6.0
     assert float(ft.jit(ft.grad(chosen))(3.0)) == 2.0
     assert float(ft.interpret(ft.make_ir(chosen)(3.0), 3.0)[0]) == 6.0
+    exported = jax.export.export(ft.jit(chosen), platforms=("cpu", "tpu"))(3.0)
+    assert float(exported.call(3.0)) == 6.0
+    alone = jax.export.export(ft.jit(chosen), platforms=("tpu",))(3.0)  # which branch: of the TPU
+    assert "constant dense<2> : tensor<i32>" in alone.mlir_module()
     with pytest.raises(NotImplementedError, match="not found for platform cpu"):
         lax.platform_dependent(1.0, tpu=lambda x: x)
     with pytest.raises(ValueError, match="'cuda' or 'rocm'"):

@@ -14,7 +14,6 @@ from functrans.interop.jaxprs.walk import (
     program,
     run,
     spread_front,
-    type_of_aval,
 )
 from functrans.interop.policies import Policy
 from functrans.ir.program import Literal, Program, Var, hoist_constants
@@ -25,12 +24,13 @@ from functrans.primitives.cond import INDEX
 from functrans.primitives.cond import cond as choose
 from functrans.primitives.conversion import cast
 from functrans.primitives.linear_solve import linear_solve
+from functrans.primitives.platforms import platform_index
 from functrans.primitives.reduction import reduce_or
 from functrans.primitives.scan import scan
 from functrans.primitives.selection import optimization_barrier, select_n
 from functrans.primitives.sharding import sharding_constraint
 from functrans.primitives.while_loop import while_loop
-from functrans.trace import evaluate, full, stage, typeof
+from functrans.trace import evaluate, stage, typeof
 
 # --- calls ----------------------------------------------------------------------------------------
 
@@ -125,14 +125,9 @@ def _cond(eqn: Any, index: Any, *values: Any) -> Any:
 
 @means("platform_index")
 def _platform(eqn: Any) -> Any:
-    """Which of some groups of platforms is the one that we run on; None stands for any."""
-    here = jax.default_backend()
-    names = {here, *{"gpu": ("cuda", "rocm")}.get(here, ())}
-    groups = eqn.params["platforms"]
-    fits = [i for i, group in enumerate(groups) if group is None or names & set(group)]
-    if not fits:
-        raise NotImplementedError(f"no branch is for the platform {here}, only for {groups}")
-    return full(fits[0], type_of_aval(eqn.outvars[0].aval))
+    """Which of some groups of platforms is the one that it is compiled for; None stands for any."""
+    groups = [None if g is None else tuple(g) for g in eqn.params["platforms"]]
+    return platform_index(platforms=tuple(groups))
 
 
 # --- loops ----------------------------------------------------------------------------------------
