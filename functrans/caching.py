@@ -107,25 +107,26 @@ class Cache:
 
     There are two generations. What is kept or found goes to the recent one; when that is half of
     the limit it becomes the older one, and what was in the older one, not asked for since, goes.
+    Who counts nanoseconds may look into `recent` before asking; that is no counted hit.
     """
 
-    __slots__ = ("__weakref__", "_lasting", "_older", "_recent", "evictions", "hits", "limit",
-                 "misses", "name")  # fmt: skip
+    __slots__ = ("__weakref__", "_lasting", "_older", "evictions", "hits", "limit", "misses",
+                 "name", "recent")  # fmt: skip
 
     def __init__(self, name: str, limit: int, lasting: bool = False):
         self.name, self.limit = name, limit
         self._lasting = lasting
-        self._recent: dict[Hashable, Any] = {}
+        self.recent: dict[Hashable, Any] = {}
         self._older: dict[Hashable, Any] = {}
         self.hits = self.misses = self.evictions = 0
         _CACHES.add(weakref.ref(self, _CACHES.discard))
 
     def __len__(self) -> int:
-        return len(self._recent) + len(self._older)
+        return len(self.recent) + len(self._older)
 
     def get(self, key: Hashable) -> Any:
         """The value of a key, or None."""
-        found = self._recent.get(key)
+        found = self.recent.get(key)
         if found is None:
             return self._from_older(key)
         self.hits += 1
@@ -141,25 +142,25 @@ class Cache:
 
     def keep(self, key: Hashable, value: R) -> R:
         """Keep a value, unless another thread was first: the value that is kept."""
-        kept = self._recent.setdefault(key, value)
-        if 2 * len(self._recent) >= self.limit:
+        kept = self.recent.setdefault(key, value)
+        if 2 * len(self.recent) >= self.limit:
             self._turn()
         return kept
 
     def replace(self, key: Hashable, value: R) -> R:
         """Keep a value in the place of what was there."""
-        self._recent[key] = value
+        self.recent[key] = value
         return value
 
     def values(self) -> list[Any]:
         """All that is kept."""
-        return [*self._older.copy().values(), *self._recent.copy().values()]
+        return [*self._older.copy().values(), *self.recent.copy().values()]
 
     def _turn(self) -> None:
         with _turning:
-            if 2 * len(self._recent) < self.limit:
+            if 2 * len(self.recent) < self.limit:
                 return  # another thread did it
-            gone, self._older, self._recent = self._older, self._recent, {}
+            gone, self._older, self.recent = self._older, self.recent, {}
             self.evictions += len(gone)
         if gone:
             _told_full(self.name, self.limit, len(gone))
@@ -176,11 +177,11 @@ class Cache:
 
     def _empty(self) -> None:
         gone = self.values()
-        self._recent, self._older = {}, {}
+        self.recent, self._older = {}, {}
         _let_go(gone)
 
     def __del__(self, at_the_end: Callable[[], bool] = sys.is_finalizing) -> None:
-        if (self._recent or self._older) and not at_the_end():
+        if (self.recent or self._older) and not at_the_end():
             self._empty()
 
 
@@ -235,17 +236,17 @@ class Derivable:
 
     _derived: Cache | None
 
-    def known(self, derive: Callable[..., Any], *key: Hashable) -> Any:
-        """What `memo` made of it and still keeps, or None."""
+    def known(self, name: tuple[Any, ...]) -> Any:
+        """What was derived from it by a function and a key, `(derive, *key)`, or None."""
         kept = self._derived
-        return None if kept is None else kept.get((derive, *key))
+        return None if kept is None else kept.get(name)
 
-    def keep(self, value: R, derive: Callable[..., R], *key: Hashable) -> R:
-        """Have `memo` find a value that is there already."""
+    def keep(self, name: tuple[Any, ...], value: R) -> R:
+        """Keep what was derived from it."""
         kept = self._derived
         if kept is None:
             kept = self._derived = Cache("derived from programs", _DERIVED)
-        return kept.keep((derive, *key), value)
+        return kept.keep(name, value)
 
 
 D = TypeVar("D", bound=Derivable)
@@ -271,8 +272,8 @@ def memo_as(
 ) -> R:
     """As `memo`, where what `make` needs is there only in the caller. The name begins with the
     function that makes it."""
-    found = program.known(*name)
-    return program.keep(make(), *name) if found is None else found
+    found = program.known(name)
+    return program.keep(name, make()) if found is None else found
 
 
 # --- all of them ----------------------------------------------------------------------------------

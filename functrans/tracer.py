@@ -226,7 +226,8 @@ def register_type(kind: type, handler: Callable[[Any], ArrayType]) -> None:
 def typeof(x: Any) -> ArrayType:
     """The ArrayType of a tracer, array or Python scalar; TypeError for anything else."""
     if x.__class__ is CONCRETE:
-        found = _OF_ABSTRACT.get(id(x.aval))
+        key = id(x.aval)
+        found = _OF_ABSTRACT.recent.get(key) or _OF_ABSTRACT.get(key)
         return _type_of_array(x) if found is None else found[1]
     handler = _TYPE_OF.get(x.__class__)
     if handler is not None:

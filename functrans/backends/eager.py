@@ -16,7 +16,7 @@ from jax import jit as jax_jit  # the program may exchange the name in JAX's mod
 
 from functrans import runtime
 from functrans.backends import not_finite, xla
-from functrans.caching import Cache, cached, memo
+from functrans.caching import Cache, cached
 from functrans.ir.program import Equation, Literal, Program, Var, programs_among
 from functrans.ir.source import user_source
 from functrans.ir.types import ArrayType
@@ -47,7 +47,11 @@ def run_one(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
                 return run_in_jax(primitive, _whole(args, splats), params)
             return primitive.run_now(_whole(args, splats), params)
         # the program may be of a user's function, and what is compiled goes with it
-        run = memo(programs_among(params)[0], _compiled_program, primitive, splats, *params.items())
+        program = params.get("program") or programs_among(params)[0]
+        key = (compiled, primitive, splats, *params.items())
+        run = program.known(key)
+        if run is None:
+            run = program.keep(key, compiled.__wrapped__(*key[1:]))
     else:
         run = compiled(primitive, splats, *params.items())
     try:
@@ -76,8 +80,8 @@ def run_in_jax(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> A
     numbers = tuple([_number(x) if x.__class__ is Literal else None for x in args])
     held = programs_among(params)
     source = user_source()
-    key = (primitive, types, numbers, source, *params.items())
-    program = held[0].known(run_in_jax, *key) if held else _ALONE.get(key)
+    key = (run_in_jax, primitive, types, numbers, source, *params.items())
+    program = held[0].known(key) if held else _ALONE.get(key)
     if program is None:
         inputs = [Var(t) for t, n in zip(types, numbers, strict=True) if n is None]
         rest = iter(inputs)
@@ -85,7 +89,7 @@ def run_in_jax(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> A
         outputs = tuple([Var(t) for t in out_types(primitive, types, params)])
         equation = Equation(primitive, operands, outputs, params, source)
         program = Program(inputs, [equation], outputs, name=primitive.name)
-        program = held[0].keep(program, run_in_jax, *key) if held else _ALONE.keep(key, program)
+        program = held[0].keep(key, program) if held else _ALONE.keep(key, program)
     outs = xla.run_program(program, [x for x in args if x.__class__ is not Literal])
     return outs if primitive.multiple else outs[0]
 
@@ -145,9 +149,3 @@ def compiled(
 
     call.__name__ = primitive.name
     return jax_jit(call)
-
-
-def _compiled_program(
-    program: Program, primitive: Any, splats: Any, *items: tuple[str, Any]
-) -> Any:
-    return compiled.__wrapped__(primitive, splats, *items)

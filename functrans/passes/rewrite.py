@@ -74,11 +74,11 @@ def everywhere(rewrite: Callable[[Program], Program], program: Program, key: Any
         return rewrite(program)
     new: dict[Program, Program] = {}
     for p in children_first(program):
-        made = p.known(everywhere, key)
+        made = p.known((everywhere, key))
         if made is None:
             made = rewrite(with_programs(p, new))
             if p is not program:
-                made = p.keep(made, everywhere, key)
+                made = p.keep((everywhere, key), made)
         new[p] = made
     return new[program]
 

@@ -175,12 +175,12 @@ class JvpRule(Derivable):
             out_active = tuple([dy is not None for dy in moved])
             return [*outs, *[dy for dy in moved if dy is not None]]
 
-        key = (types, active, state.axes)
-        found = self.known(JvpRule.staged, *key)
+        key = (stage, types, active, state.axes)
+        found = self.known(key)
         if found is None:
             moving = [t for t, a in zip(types, active, strict=True) if a]
             made = stage(flat, [*types, *moving], self.name), out_active
-            found = made if _uses_tracers(made[0]) else self.keep(made, JvpRule.staged, *key)
+            found = made if _uses_tracers(made[0]) else self.keep(key, made)
         return found
 
     def batched(self, t: Any, types: tuple[ArrayType, ...], dims: Dims) -> JvpRule:
@@ -237,12 +237,12 @@ class Pullback(Derivable):
             in_active = tuple([c is not None for c in found])
             return [c for c in found if c is not None]
 
-        key = (types, active, state.axes)
-        found = self.known(Pullback.staged, *key)
+        key = (stage, types, active, state.axes)
+        found = self.known(key)
         if found is None:
             given = [t for t, a in zip(self.out_types, active, strict=True) if a]
             made = stage(flat, [*types, *given], self.name), in_active
-            found = made if _uses_tracers(made[0]) else self.keep(made, Pullback.staged, *key)
+            found = made if _uses_tracers(made[0]) else self.keep(key, made)
         return found
 
     def batched(self, t: Any, types: tuple[ArrayType, ...], res_dims: Dims, dims: Dims) -> Pullback:

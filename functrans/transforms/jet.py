@@ -344,9 +344,9 @@ def one_operation(
     signature = [
         (repr(x.value), x.type) if x.__class__ is Literal else typeof(x) for x in args
     ]  # fmt: skip
-    key = (primitive, *signature, *params.items())
+    key = (one_operation, primitive, *signature, *params.items())
     nested = next((v for v in params.values() if v.__class__ is Program), None)
-    found = _ONE.get(key) if nested is None else nested.known(one_operation, *key)
+    found = _ONE.get(key) if nested is None else nested.known(key)
     if found is not None:
         return found
     names: list[Any] = [x if x.__class__ is Literal else Var(typeof(x)) for x in args]
@@ -355,5 +355,5 @@ def one_operation(
     equation = Equation(primitive, tuple(names), tuple(outs), params)
     found = Program([names[i] for i in places], [equation], outs), places
     if nested is not None:
-        return nested.keep(found, one_operation, *key)
+        return nested.keep(key, found)
     return _ONE.keep(key, found)

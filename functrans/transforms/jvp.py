@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from functrans.caching import Cache, memo
 from functrans.ir.program import PRIMITIVES, Equation, Literal, Origin, Program, Var, keep_names
+from functrans.ir.source import user_source
 from functrans.primitives.constants import closed
 from functrans.primitives.residuals import placed
 from functrans.trace import (
@@ -25,11 +26,9 @@ from functrans.trace import (
     bind_in,
     concrete_value,
     derive_from,
-    derived_here,
     evaluate,
     literal,
     out_types,
-    provenance,
     register_type,
     stage,
     state,
@@ -84,7 +83,7 @@ class LinearTrace(Trace):
         if primitive.holds_functions and params["program"].__class__ is not Program:
             return primitive.record(self, True, args, params)
         variables = tuple([Var(t) for t in out_types(primitive, tuple(types), params)])
-        source, origin = derived_here()
+        source, origin = state.provenance or (user_source(), None)
         self.equations.append(Equation(primitive, tuple(inputs), variables, params, source, origin))
         results = [Tracer(self, v.type, v) for v in variables]
         return results if primitive.multiple else results[0]
@@ -122,12 +121,15 @@ class Differentiation(Trace):
                 tangents.append(None)
         if not active:
             return bind_in(self.parent, primitive, primals, params)
-        with provenance(*derived_here()):
-            try:
-                state.innermost = self.rules_in
-                outs, out_tangents = primitive.differentiate(self, primals, tangents, params)
-            finally:
-                state.innermost = self
+        outer = state.provenance
+        try:  # as `with provenance` does, in one go with the trace: this is what tracing waits for
+            if outer is None:
+                state.provenance = (user_source(), None)
+            state.innermost = self.rules_in
+            outs, out_tangents = primitive.differentiate(self, primals, tangents, params)
+        finally:
+            state.innermost = self
+            state.provenance = outer
         if primitive.multiple:
             return [self.pair(y, dy) for y, dy in zip(outs, out_tangents, strict=True)]
         return self.pair(outs, out_tangents)
@@ -148,7 +150,7 @@ class Differentiation(Trace):
         if not given:
             return bind_in(None, primitive, primals, params)
         known = at_once(primitive, tuple(types), tuple(moving), params)
-        source, origin = derived_here()
+        source, origin = state.provenance or (user_source(), None)
         if origin is None:
             origin = known.origin
         else:
@@ -173,7 +175,7 @@ class Differentiation(Trace):
     def bind_primal(self, primitive: Any, primals: Sequence[Any], params: dict[str, Any]) -> Any:
         """Run the operation itself; what its rule adds from here on derives from it."""
         outs = bind_in(self.parent, primitive, primals, params)
-        source, origin = derived_here()
+        source, origin = state.provenance  # type: ignore[misc]
         recorded = getattr(self.parent, "equations", None)
         # an operation that ran at once is known by an equation without variables
         ran = recorded[-1] if recorded else Equation(primitive, (), (), params, source, origin)

@@ -11,7 +11,7 @@ from collections.abc import Container, Sequence
 from typing import Any
 
 from functrans import errors, runtime
-from functrans.caching import Cache, memo, memo_as
+from functrans.caching import Cache, memo
 from functrans.ir.program import Equation, Literal, Origin, Program, Var
 from functrans.ir.source import equation_source
 from functrans.primitives.base import LinearInput, sum_of
@@ -133,8 +133,11 @@ def _backward_group(group: list[Equation], held: dict[Any, Any]) -> None:
         return
     number: dict[Any, int] = {}  # of the variables
     values: list[Any] = []  # residuals, then cotangents that are there
-    key: list[Any] = []
+    key: list[Any] = [_group_program]
+    called: Any = None  # a program that is called, perhaps of a user's function
     for eqn in group:
+        if eqn.primitive is jit:
+            called = eqn.params["program"]
         key.append(eqn.primitive)
         key += eqn.params.items()
         for v in (*eqn.outputs, *eqn.inputs):
@@ -158,14 +161,14 @@ def _backward_group(group: list[Equation], held: dict[Any, Any]) -> None:
             if ct is not None:
                 values.append(ct)
     signature = tuple(key)
-    called = next((e.params["program"] for e in group if e.primitive is jit), None)
-    if called is not None:  # it may be of a user's function: what is kept dies with it
-        name = (_group_program, *signature)
-        found = memo_as(called, name, lambda: _group_program(group, number, held))
+    if called is not None:  # with which goes what is kept
+        found = called.known(signature) or called.keep(
+            signature, _group_program(group, number, held)
+        )
     else:
-        found = _GROUPS.get(signature)
-        if found is None:
-            found = _GROUPS.keep(signature, _group_program(group, number, held))
+        found = _GROUPS.get(signature) or _GROUPS.keep(
+            signature, _group_program(group, number, held)
+        )
     program, places = found
     cts = jit(*values, program=program)
     for v in number:

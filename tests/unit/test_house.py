@@ -231,3 +231,18 @@ def test_planted_faults_fit_the_code_that_they_spoil():
     assert {room: 3 for room in rooms} == {room: min(3, folders.count(room)) for room in rooms}
     for fault in FAULTS.values():
         assert fault.applied() != TEXTS[ROOT.parent / fault.file], fault.name
+
+
+def test_what_is_remembered_is_a_cache_of_caching():
+    """Bounded, counted, emptied by clear_caches: no cache of another kind. What is computed once
+    and takes no arguments may be a `functools.cache`."""
+    broken = []
+    for path, tree in TREES.items():
+        if path.name == "caching.py":
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef) and node.args.args:
+                names = [ast.unparse(d).split("(")[0] for d in node.decorator_list]
+                if {"cache", "lru_cache"} & {name.split(".")[-1] for name in names}:
+                    broken.append(f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}")
+    assert not broken

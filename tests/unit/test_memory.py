@@ -1,9 +1,12 @@
-"""Temporary memory of compiled programs is at most JAX's; what a scan keeps of its steps.
+"""Temporary memory of compiled programs is at most JAX's; what a scan keeps of its steps; what is
+met once leaves nothing.
 
 XLA's memory analysis is asked, nothing is timed: the same program always gives the same bytes.
 """
 
 from __future__ import annotations
+
+import gc
 
 import jax
 import numpy as np
@@ -11,10 +14,12 @@ import pytest
 
 import functrans as ft
 import functrans.numpy as jnp
+from benchmarks.growth import COMPILED, PLAIN, cases, in_a_process
 from benchmarks.memory import PROGRAMS, temporary_bytes
 from benchmarks.models import JAX, OURS
 from functrans import lax
 from functrans.backends import repeated
+from functrans.ir.program import Program
 
 W = np.random.default_rng(0).normal(size=(3, 3)).astype("float32")
 X = np.random.default_rng(1).normal(size=3).astype("float32")
@@ -167,3 +172,37 @@ def test_each_reader_of_a_large_repeated_array_makes_its_own():
     args = np.arange(512, dtype=np.float32), np.ones((1024, 512), np.float32)
     for a, b in zip(ft.interpret(program, *args), ft.interpret(made, *args), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+# --- what is met once -----------------------------------------------------------------------------
+
+ONCE = cases("functrans")
+# so many steps in the default run: a step of the first kind takes fractions of a millisecond
+STEPS = {PLAIN: 1000, COMPILED: 12}
+
+
+def programs() -> int:
+    gc.collect()
+    return sum([x.__class__ is Program for x in gc.get_objects()])
+
+
+@pytest.mark.parametrize("name", [n for n, case in ONCE.items() if case.steps in STEPS])
+def test_what_is_met_once_leaves_no_program(name):
+    steps = STEPS[ONCE[name].steps]
+    for i in range(3):
+        ONCE[name].step(i)
+    before = programs()
+    for i in range(3, steps):
+        ONCE[name].step(i)
+    assert programs() <= before + 3
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("name", list(ONCE))
+def test_memory_is_flat_or_jax_s(name):
+    """20 cases of 400 shapes, 1,000 compiled or 100,000 plain steps, each in a process of its own,
+    beside JAX's: some twenty minutes on two cores."""
+    _, ours = in_a_process("functrans", name)
+    if ours > 30:
+        _, theirs = in_a_process("jax", name)
+        assert ours <= 1.1 * theirs + 30
