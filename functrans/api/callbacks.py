@@ -22,6 +22,7 @@ from functrans.ir.types import ArrayType
 from functrans.primitives import callback as calls
 from functrans.primitives.callback import FlatCall
 from functrans.trace import literal, staging_trace, typeof
+from functrans.typing import PyTree
 
 _logger = logging.getLogger("functrans.debug")
 
@@ -145,13 +146,13 @@ def debug_log(
 
 @boundary
 def pure_callback(
-    callback: Callable[..., Any],
-    result_shape_dtypes: Any,
-    *args: Any,
-    sharding: Any = None,
+    callback: Callable[..., PyTree],
+    result_shape_dtypes: PyTree,
+    *args: PyTree,
+    sharding: jax.sharding.SingleDeviceSharding | None = None,
     vmap_method: str | None = None,
-    **kwargs: Any,
-) -> Any:
+    **kwargs: PyTree,
+) -> PyTree:
     """Compute with a Python function that has no side effects, as part of a program.
 
     It may be called more than once, or not at all if nobody uses its results. It has no derivative:
@@ -205,13 +206,13 @@ _VMAP_METHODS = (
 
 @boundary
 def io_callback(
-    callback: Callable[..., Any],
-    result_shape_dtypes: Any,
-    *args: Any,
-    sharding: Any = None,
+    callback: Callable[..., PyTree],
+    result_shape_dtypes: PyTree,
+    *args: PyTree,
+    sharding: jax.sharding.SingleDeviceSharding | None = None,
     ordered: bool = False,
-    **kwargs: Any,
-) -> Any:
+    **kwargs: PyTree,
+) -> PyTree:
     """Call a Python function that has side effects and results, as part of a program.
 
     It is called whenever the program runs, whether its results are used or not; inside `vmap` once

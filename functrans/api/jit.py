@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FunctionType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 import jax
 
@@ -38,8 +38,34 @@ from functrans.primitives.collective import speaks_of_others_axes
 from functrans.trace import Tracer, at_once, clear_types, leaked, stage, state, typeof
 from functrans.tracer import check_kept, is_active, is_foreign, not_an_array
 from functrans.transforms import jet, jvp, transpose
+from functrans.typing import PyTree
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
+class _Options(TypedDict, total=False):
+    static_argnums: int | Sequence[int] | None
+    static_argnames: str | Iterable[str] | None
+    donate_argnums: int | Sequence[int] | None
+    donate_argnames: str | Iterable[str] | None
+    in_shardings: PyTree
+    out_shardings: PyTree
+    keep_unused: bool
+    device: jax.Device | None
+    backend: str | None
+    inline: bool
+    compiler_options: dict[str, Any] | None
+    passes: Iterable[str | Callable[[Program], Program]] | None
+    cpu: str
+
+
+@overload
+def jit(fun: Callable[_P, _R], /, **options: Unpack[_Options]) -> Jitted[_P, _R]: ...
+@overload
+def jit(
+    fun: None = None, /, **options: Unpack[_Options]
+) -> Callable[[Callable[_P, _R]], Jitted[_P, _R]]: ...
 @boundary
 def jit(
     fun: Callable[..., Any] | None = None,
@@ -49,10 +75,10 @@ def jit(
     static_argnames: str | Iterable[str] | None = None,
     donate_argnums: int | Sequence[int] | None = None,
     donate_argnames: str | Iterable[str] | None = None,
-    in_shardings: Any = None,
-    out_shardings: Any = None,
+    in_shardings: PyTree = None,
+    out_shardings: PyTree = None,
     keep_unused: bool = False,
-    device: Any = None,
+    device: jax.Device | None = None,
     backend: str | None = None,
     inline: bool = False,
     compiler_options: dict[str, Any] | None = None,

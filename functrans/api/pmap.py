@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial, wraps
 from types import FunctionType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import jax
 import numpy as np
@@ -31,21 +31,25 @@ from functrans.ir.tracebacks import boundary
 from functrans.primitives.shape import move_axis, reshape, slice_axis
 from functrans.primitives.sharding import sharding_constraint
 from functrans.trace import state, typeof
+from functrans.typing import PyTree
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 @boundary
 def pmap(
-    fun: Callable[..., Any],
-    axis_name: Any = None,
+    fun: Callable[_P, _R],
+    axis_name: Hashable = None,
     *,
-    in_axes: int | Sequence[Any] | None = 0,
-    out_axes: Any = 0,
+    in_axes: int | Sequence[PyTree] | None = 0,
+    out_axes: PyTree = 0,
     static_broadcasted_argnums: int | Iterable[int] = (),
-    devices: Sequence[Any] | None = None,
+    devices: Sequence[jax.Device] | None = None,
     backend: str | None = None,
     axis_size: int | None = None,
     donate_argnums: int | Iterable[int] = (),
-) -> Callable[..., Any]:
+) -> Jitted[_P, _R]:
     """Make a compiled function that does on each device to one slice what `fun` does to one.
 
     Arguments:

@@ -15,6 +15,7 @@ from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType
 from functrans.transforms.linear import Linear
 from functrans.transforms.transpose import backward
+from functrans.typing import PyTree
 
 
 class Signature(NamedTuple):
@@ -52,7 +53,7 @@ class Pullback:
         self._apart: tuple[Sequence[Any], _Skeleton] | None = None
 
     @boundary
-    def __call__(self, *given: Any) -> Any:
+    def __call__(self, *given: PyTree) -> tuple[PyTree, ...]:
         types, active, in_tree, out_tree, n_out = self._signature
         ct, linear = only_cotangent(given), self._linear
         cts = cotangents(ct, out_tree, linear.out_types[:n_out])

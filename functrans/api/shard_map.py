@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from contextlib import ExitStack
 from functools import wraps
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import jax
 
@@ -38,6 +38,10 @@ from functrans.trace import (
     typeof,
 )
 from functrans.transforms.batch import Batching
+from functrans.typing import PyTree
+
+# The function's own type, for mypy infers no lambda through a ParamSpec where any may stand.
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 Spec = tuple[tuple[str, ...], ...]  # for each axis of an array, the mesh axes it is split over
 
@@ -50,10 +54,23 @@ class _Infer:
 INFER = _Infer()
 
 
+@overload
+def shard_map(
+    f: _F, /, *, out_specs: PyTree, in_specs: PyTree = INFER,
+    mesh: jax.sharding.Mesh | None = None, axis_names: Set[str] = frozenset(),
+    check_vma: bool = True,
+) -> _F: ...  # fmt: skip
+@overload
+def shard_map(
+    f: None = None, /, *, out_specs: PyTree, in_specs: PyTree = INFER,
+    mesh: jax.sharding.Mesh | None = None, axis_names: Set[str] = frozenset(),
+    check_vma: bool = True,
+) -> Callable[[_F], _F]: ...  # fmt: skip
 @boundary
 def shard_map(
-    f: Callable[..., Any] | None = None, /, *, out_specs: Any, in_specs: Any = INFER,
-    mesh: Any = None, axis_names: Any = frozenset(), check_vma: bool = True,
+    f: Callable[..., Any] | None = None, /, *, out_specs: PyTree, in_specs: PyTree = INFER,
+    mesh: jax.sharding.Mesh | None = None, axis_names: Set[str] = frozenset(),
+    check_vma: bool = True,
 ) -> Any:  # fmt: skip
     """Make a function of whole arrays of one of the parts that the devices of a mesh hold.
 

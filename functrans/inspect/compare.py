@@ -52,7 +52,11 @@ IN_TURN = 32  # equations that XLA runs, in the background, before the reference
 
 @boundary
 def compare(
-    fun: Any, *, against: Any = None, passes: Choice | None = None, compiled: bool = True
+    fun: Callable[..., Any] | Program,
+    *,
+    against: Callable[..., Any] | Program | None = None,
+    passes: Choice | None = None,
+    compiled: bool = True,
 ) -> Callable[..., Report]:
     """Make a function that runs `fun` by XLA and by the NumPy reference, and tells where they part.
 

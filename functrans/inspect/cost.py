@@ -163,7 +163,9 @@ class CostReport(Saved):
 
 
 @boundary
-def cost(fun: Any, *, passes: Choice | None = None, xla: bool = True) -> Callable[..., CostReport]:
+def cost(
+    fun: Callable[..., Any] | Program, *, passes: Choice | None = None, xla: bool = True
+) -> Callable[..., CostReport]:
     """Make a function that tells what `fun` costs, without running it.
 
     Arguments:

@@ -140,7 +140,7 @@ class NanReport(Saved):
 
 @boundary
 def find_nan(
-    fun: Any, *, infinities: bool = True, passes: Choice | None = None
+    fun: Callable[..., Any] | Program, *, infinities: bool = True, passes: Choice | None = None
 ) -> Callable[..., NanReport]:
     """Make a function that finds the first equation of `fun` that makes a NaN or an infinity.
 

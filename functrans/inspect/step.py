@@ -57,7 +57,7 @@ _SHORT = {
 
 @boundary
 def step(
-    fun: Any,
+    fun: Callable[..., Any] | Program,
     *,
     commands: Iterable[str] | None = None,
     input: TextIO | None = None,

@@ -23,7 +23,7 @@ TREES = {path: ast.parse(text) for path, text in TEXTS.items()}
 
 # A file may import from its own layer and from those before it.
 LAYERS = [
-    {"errors", "flags", "loading", "pytrees", "jax_trace", "runtime"},
+    {"errors", "flags", "loading", "pytrees", "jax_trace", "runtime", "typing"},
     {"image", "ops", "random"},  # which hand on JAX's names
     {"ir"},
     {"tracer", "tree_checks"},
@@ -50,7 +50,6 @@ FACADES = {
     "tree_util",
     "dtypes",
     "custom_derivatives",
-    "typing",
     "util",
     "core",
     "stages",

@@ -36,7 +36,7 @@ _LONG = 10_000  # milliseconds that all runs may take together, if it is more th
 
 @boundary
 def profile(
-    fun: Any, *, passes: Choice | None = None, repeats: int = 10
+    fun: Callable[..., Any] | Program, *, passes: Choice | None = None, repeats: int = 10
 ) -> Callable[..., ProfileReport]:
     """Make a function that runs `fun` under JAX's profiler and tells where its time went, by line.
 
