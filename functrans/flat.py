@@ -44,7 +44,7 @@ class FlatFunction:
             check_result(self.named, y, out, i)
         return outs
 
-    def run(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What the function returns."""
         try:
             return self.fun(*args, **kwargs)

@@ -72,10 +72,12 @@ state = _State()
 
 # --- what the operations of a program may be asked, computed once per signature -------------------
 
-_OUT_TYPES: dict[tuple, tuple[ArrayType, ...]] = {}
+_OUT_TYPES: dict[tuple[Any, ...], tuple[ArrayType, ...]] = {}
 
 
-def out_types(primitive: Any, types: tuple, params: dict[str, Any]) -> tuple[ArrayType, ...]:
+def out_types(
+    primitive: Any, types: tuple[ArrayType, ...], params: dict[str, Any]
+) -> tuple[ArrayType, ...]:
     """The types of the results; raises the operation's own error where operands do not fit."""
     if primitive.holds_programs:
         return primitive.result_types(types, params)

@@ -183,7 +183,7 @@ def _type_of_array(x: Any) -> ArrayType:
     return made
 
 
-_SCALAR_TYPES: dict[tuple, ArrayType] = {}
+_SCALAR_TYPES: dict[tuple[Any, ...], ArrayType] = {}
 
 
 def _type_of_scalar(x: Any) -> ArrayType:
@@ -195,7 +195,7 @@ def _type_of_scalar(x: Any) -> ArrayType:
     return found
 
 
-def _class_of_arrays() -> type:
+def _class_of_arrays() -> type[Any]:
     """What a jax array is an instance of. Found by its name, for to make an array would start the
     devices while the user may still choose them (`jax_platforms`, `jax.distributed`)."""
     for kind in jax.Array.__subclasses__():
@@ -208,7 +208,7 @@ CONCRETE: Any = _class_of_arrays()
 AnyTracer = jax.core.Tracer  # ours, or one of JAX's own
 OURS: set[Any] = {Tracer}  # and its subclasses
 # The classes of almost all arrays: asked before `isinstance`, which takes four times as long.
-ARRAYS: set[type] = {Tracer, CONCRETE}
+ARRAYS: set[type[Any]] = {Tracer, CONCRETE}
 
 
 def is_foreign(x: Any) -> bool:
@@ -216,7 +216,7 @@ def is_foreign(x: Any) -> bool:
     return x.__class__ not in ARRAYS and isinstance(x, AnyTracer)
 
 
-_TYPE_OF: dict[type, Callable[[Any], ArrayType]] = {
+_TYPE_OF: dict[type[Any], Callable[[Any], ArrayType]] = {
     Tracer: lambda x: x.type,
     Literal: lambda x: x.type,
     np.ndarray: _type_of_numpy,
@@ -227,7 +227,7 @@ _TYPE_OF: dict[type, Callable[[Any], ArrayType]] = {
 }
 
 
-def register_type(kind: type, handler: Callable[[Any], ArrayType]) -> None:
+def register_type(kind: type[Any], handler: Callable[[Any], ArrayType]) -> None:
     """Say how `typeof` reads tracers of a subclass."""
     _TYPE_OF[kind] = handler
     ARRAYS.add(kind)
@@ -404,7 +404,9 @@ def depending(x: Tracer) -> str:
     return ""
 
 
-def _needs_value(error: type[errors.AbstractValueError], what: str, instead: str) -> Callable:
+def _needs_value(
+    error: type[errors.AbstractValueError], what: str, instead: str
+) -> Callable[..., Any]:
     def ask(self: Tracer, convert: Callable[[Any], Any]) -> Any:
         value = self.concrete()
         if value is not None:

@@ -62,7 +62,9 @@ def checked(function: _F, check: Check, module: str) -> _F:
     return call  # type: ignore[return-value]
 
 
-def _looked_at(check: Check, failed: Failed, args: tuple, kwargs: dict) -> Exception | None:
+def _looked_at(
+    check: Check, failed: Failed, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Exception | None:
     last = failed.error.__traceback__
     while last is not None and last.tb_next is not None:
         last = last.tb_next
@@ -236,7 +238,7 @@ def of_container(failed: Failed, tree: Any) -> Exception | None:
 
 # --- what may be wrong ----------------------------------------------------------------------------
 
-_Stop = Callable[[tuple, Any], bool]
+_Stop = Callable[[tuple[Any, ...], Any], bool]
 
 
 def _no_function(failed: Failed, f: Any = len, is_leaf: Any = None) -> Exception | None:
@@ -278,7 +280,7 @@ def _no_leaves(failed: Failed, x: Any, is_leaf: Any, first: str) -> Exception | 
 
 
 def _unsorted(
-    failed: Failed, x: Any, stop: _Stop | None = None, path: tuple = ()
+    failed: Failed, x: Any, stop: _Stop | None = None, path: tuple[Any, ...] = ()
 ) -> Exception | None:
     """A dict whose keys have no order."""
     if stop is not None and stop(path, x):
@@ -358,7 +360,7 @@ def _kind(x: Any) -> str:
     return "a leaf" if pytrees.is_leaf(x) else f"a {type(x).__qualname__}"
 
 
-def _at(path: tuple) -> str:
+def _at(path: tuple[Any, ...]) -> str:
     return f"at {pytrees.path_text(path)}" if path else "at the root"
 
 
@@ -387,5 +389,5 @@ def _skeleton(structure: Any) -> Any:
     return pytrees.unflatten(structure, [object()] * structure.num_leaves)
 
 
-def _paths(structure: Any) -> list[tuple]:
+def _paths(structure: Any) -> list[tuple[Any, ...]]:
     return [path for path, _ in pytrees.flatten_with_path(_skeleton(structure))[0]]

@@ -259,7 +259,7 @@ def io_callback(
 
 
 def _in_two_calls(
-    run: Callable[..., None], first: Any, args: tuple, kwargs: dict[str, Any], name: str
+    run: Callable[..., None], first: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str
 ) -> Any:
     """`name(first, *args)` runs now; `name(ordered=True)` gives the function of the rest."""
     if first is not None:
@@ -395,7 +395,7 @@ class _Places(string.Formatter):
         return value
 
 
-def _check_format(fmt: str, args: tuple, kwargs: dict[str, Any], name: str) -> None:
+def _check_format(fmt: str, args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> None:
     places = _Places()
     given = [*range(len(args)), *kwargs]
     try:

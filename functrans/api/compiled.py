@@ -91,12 +91,12 @@ class Jitted(functools.partial[_R], Generic[_P, _R]):
         def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R: ...
 
     @overload
-    def __get__(self, owner: None, kind: type | None = None) -> Self: ...
+    def __get__(self, owner: None, kind: type[Any] | None = None) -> Self: ...
     @overload
     def __get__(
-        self: Jitted[Concatenate[_S, _Q], _R], owner: _S, kind: type | None = None
+        self: Jitted[Concatenate[_S, _Q], _R], owner: _S, kind: type[Any] | None = None
     ) -> Callable[_Q, _R]: ...
-    def __get__(self, owner: object, kind: type | None = None) -> Any:
+    def __get__(self, owner: object, kind: type[Any] | None = None) -> Any:
         return self if owner is None else MethodType(self, owner)
 
     def __repr__(self) -> str:

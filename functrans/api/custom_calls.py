@@ -76,7 +76,7 @@ def where_defined(fun: Any) -> str:
 class Call:
     """A call: its static arguments in place, its others flat."""
 
-    def __init__(self, fun: Callable[..., Any], args: tuple, static: Sequence[int]):
+    def __init__(self, fun: Callable[..., Any], args: tuple[Any, ...], static: Sequence[int]):
         self.fun = fun
         self.name = function_name(fun)
         self.source = user_source()
@@ -159,7 +159,9 @@ class JvpCall(Call):
     """A call of a custom_jvp function. Traced values among its static arguments are operands too,
     whose derivative is zero; they come first."""
 
-    def __init__(self, fun: Any, jvp: Any, symbolic: bool, args: tuple, static: Sequence[int]):
+    def __init__(
+        self, fun: Any, jvp: Any, symbolic: bool, args: tuple[Any, ...], static: Sequence[int]
+    ):
         super().__init__(fun, args, static)
         self.jvp = jvp
         self.symbolic = symbolic
@@ -189,7 +191,7 @@ class JvpCall(Call):
     def rule(self) -> JvpRule:
         return JvpRule(self._run, self.name)
 
-    def _run(self, values: Sequence[Any], tangents: Sequence[Any]) -> tuple[list, list]:
+    def _run(self, values: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         statics, primals = self._split(values)
         given = [
             self._tangent(x, dx)
@@ -231,7 +233,13 @@ class VjpCall(Call):
     """A call of a custom_vjp function."""
 
     def __init__(
-        self, fun: Any, fwd: Any, bwd: Any, symbolic: bool, args: tuple, static: Sequence[int]
+        self,
+        fun: Any,
+        fwd: Any,
+        bwd: Any,
+        symbolic: bool,
+        args: tuple[Any, ...],
+        static: Sequence[int],
     ):
         super().__init__(fun, args, static)
         self.fwd = fwd

@@ -83,7 +83,7 @@ class CustomFunction(Generic[_P, _R]):
         """The signature of the function itself."""
         return inspect.signature(self.fun)
 
-    def positional(self, args: tuple, kwargs: dict[str, Any]) -> tuple:
+    def positional(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """All arguments by position, defaults filled in."""
         if isinstance(self.fun, functools.partial) and not kwargs:
             return args  # its signature says nothing of positions

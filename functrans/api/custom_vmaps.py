@@ -94,7 +94,9 @@ class custom_vmap(CustomFunction[_P, _R]):
 
 
 def _flat_rule(rule: Callable[..., Any], fun: Any, in_tree: Any, out_tree: Any) -> BatchRule:
-    def flat(size: int, batched: Sequence[bool], values: Sequence[Any]) -> tuple[list, list]:
+    def flat(
+        size: int, batched: Sequence[bool], values: Sequence[Any]
+    ) -> tuple[list[Any], list[Any]]:
         args, _ = unflatten(in_tree, values)
         in_batched, _ = tree.unflatten(in_tree, batched)
         found = rule(size, list(in_batched), *args)

@@ -91,7 +91,7 @@ def jet(
     return results, flat.unflatten(made)
 
 
-def _lists(primals: tuple, series: tuple) -> list[Any]:
+def _lists(primals: tuple[Any, ...], series: tuple[Any, ...]) -> list[Any]:
     """For each array of the primals its list of terms."""
     if len(primals) != len(series):
         raise errors.InvalidArgument(

@@ -360,7 +360,7 @@ class Nested:
     def clear(self) -> None:
         self.cache.clear()
 
-    def __call__(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         fun = self.statics.fun
         if self.inline or state.no_jit:
             return fun(*args, **kwargs)
@@ -429,7 +429,7 @@ def clear_caches() -> None:
 
 
 def explain(
-    error: Exception, fun: Any, statics: Statics, args: tuple, kwargs: dict[str, Any]
+    error: Exception, fun: Any, statics: Statics, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
     """Raise our own error if the arguments are what is wrong."""
     if isinstance(error, errors.FunctransError):

@@ -43,7 +43,9 @@ class MappedAxes:
     def __str__(self) -> str:
         return f"{self.name} of {function_name(self.fun)}"
 
-    def of_arguments(self, args: tuple, kwargs: Any, static: Any = ()) -> list[int | None]:
+    def of_arguments(
+        self, args: tuple[Any, ...], kwargs: Any, static: Any = ()
+    ) -> list[int | None]:
         """An axis for each leaf of the arguments that are not static, those numbered `static`."""
         in_axes = self.in_axes
         dynamic = tuple([x for i, x in enumerate(args) if i not in static])
@@ -125,7 +127,7 @@ class MappedAxes:
         return to % ndim
 
 
-def argument_names(args: tuple, kwargs: Any, static: Any = ()) -> list[str]:
+def argument_names(args: tuple[Any, ...], kwargs: Any, static: Any = ()) -> list[str]:
     """Names of the leaves of the arguments that are not static."""
     dynamic = [i for i in range(len(args)) if i not in static]
     positional = [n for i in dynamic for n in tree.path_names(args[i], f"args[{i}]")]

@@ -97,7 +97,7 @@ def pmap(
     made = _MADE.setdefault(fun, {}) if fun.__class__ is FunctionType else {}
     serial = retraces.new_serial()
 
-    def prepared(args: tuple, kwargs: dict[str, Any]) -> tuple[_Parallel, list[Any]]:
+    def prepared(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[_Parallel, list[Any]]:
         """What does it on the devices, and the leaves of the arguments."""
         if max(statics.numbers, default=-1) >= len(args):
             raise errors.MissingArgument(
@@ -150,7 +150,7 @@ class _Parallel:
     """A function of the leaves of its arguments, mapped, laid out over devices and jitted."""
 
     def __init__(
-        self, statics: Statics, static: tuple, in_tree: Any, dims: Sequence[int | None],
+        self, statics: Statics, static: tuple[Any, ...], in_tree: Any, dims: Sequence[int | None],
         axis_name: Any, out_axes: Any, donated: frozenset[int], devices: tuple[Any, ...],
         serial: int,
     ):  # fmt: skip

@@ -123,7 +123,7 @@ def shard_map(
     by_jax = jax.shard_map(
         f, mesh=mesh, out_specs=out_specs, axis_names=axis_names, check_vma=check_vma, **given
     )
-    programs: dict[Any, tuple[Program, tuple, Any]] = {}
+    programs: dict[Any, tuple[Program, tuple[Any, ...], Any]] = {}
 
     @boundary
     @wraps(f)
@@ -275,7 +275,7 @@ def _permuted(x: Any, order: tuple[int, ...]) -> Any:
 def _whole(
     f: Any, layout: _Layout, in_tree: Any, types: Sequence[ArrayType], specs: list[Spec],
     out_specs: Any, check_vma: bool,
-) -> tuple[Program, tuple, Any]:  # fmt: skip
+) -> tuple[Program, tuple[Any, ...], Any]:  # fmt: skip
     """The program of whole arrays, what f closed over, the structure of its result."""
     flat = FlatFunction(f, in_tree)
     paths = tree.path_names(tree.unflatten(in_tree, list(types))[0], "args")

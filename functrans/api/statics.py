@@ -102,7 +102,9 @@ class Statics:
         except (TypeError, ValueError):
             return None
 
-    def split(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, tuple]:
+    def split(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """-> a hashable key with the static arguments, (dynamic args, dynamic kwargs)."""
         if not self.names and not self.numbers:
             return (), (args, kwargs)
@@ -114,7 +116,7 @@ class Statics:
             {k: v for k, v in kwargs.items() if k not in self.names},
         )
 
-    def bound(self, static: tuple) -> Callable[..., Any]:
+    def bound(self, static: tuple[Any, ...]) -> Callable[..., Any]:
         """The function of the dynamic arguments alone."""
         if not static:
             return self.fun
@@ -130,7 +132,7 @@ class Statics:
             call.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined]
         return call
 
-    def check(self, args: tuple, kwargs: dict[str, Any]) -> None:
+    def check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Raise UnhashableStatic for a static argument that cannot be hashed."""
         if not self.names and not self.numbers:
             return
@@ -147,7 +149,7 @@ class Statics:
                 ) from None
 
     def traced(
-        self, static: tuple, in_tree: Any, types: Sequence[ArrayType]
+        self, static: tuple[Any, ...], in_tree: Any, types: Sequence[ArrayType]
     ) -> tuple[Program, Any]:
         """The program for dynamic arguments of a tree and of types; the tree of its results."""
         flat = FlatFunction(self.bound(static), in_tree)
@@ -155,7 +157,7 @@ class Statics:
         program.arguments = Arguments(self.parameters, in_tree, program.inputs, flat.out_tree)
         return program, flat.out_tree
 
-    def staged(self, args: tuple, kwargs: dict[str, Any]) -> Staged:
+    def staged(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Staged:
         """The function traced for the arguments of one call."""
         self.check(args, kwargs)
         static, dynamic = self.split(args, kwargs)

@@ -70,7 +70,7 @@ class Lowering:
         env: dict[Any, Any] = dict(
             zip((*program.constants, *program.inputs), operands, strict=True)
         )
-        literals: dict[tuple, Any] = {}
+        literals: dict[tuple[Any, ...], Any] = {}
         outer, self._starts = self._starts, {}
 
         def filled(v: Literal) -> Any:

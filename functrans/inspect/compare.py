@@ -112,7 +112,9 @@ def compare(
     return compared
 
 
-def _staged(known: dict, fun: Any, args: tuple, kwargs: dict, passes: Choice) -> Staged:
+def _staged(
+    known: dict[Any, Any], fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any], passes: Choice
+) -> Staged:
     """`staged`, whose program is made once per signature of arrays."""
     leaves, in_tree = tree.flatten((args, kwargs))
     if isinstance(fun, Program) or how_jitted(fun) is not None:
@@ -147,7 +149,7 @@ class _Comparison:
         self.scores: dict[Equation, float] = {}
         self.worst: dict[Equation, Callable[[], Finding]] = {}  # at most ROWS
         self.count = 0
-        self.waiting: list[tuple] = []  # while XLA computes
+        self.waiting: list[tuple[Any, ...]] = []  # while XLA computes
         self.drift = Drift(other is None)
 
     def report(self, compiled: bool) -> Report:

@@ -42,7 +42,7 @@ class Frame:
         self.label = label
         self.step = step
         self.env: dict[Var, Any] = {}
-        self.key: tuple = () if holder is None else (*holder.key, label, step)
+        self.key: tuple[Any, ...] = () if holder is None else (*holder.key, label, step)
 
 
 class Place:
@@ -56,7 +56,7 @@ class Place:
         self.equation = equation
 
     @property
-    def key(self) -> tuple:
+    def key(self) -> tuple[Any, ...]:
         """Tells it from all other places of a run; the same in each run of the program."""
         return (*self.frame.key, self.index)
 

@@ -95,7 +95,7 @@ class _Delegated(JaxFunction):
         self.ways = (self.compiled, self.knowing, fun)
         self.first: dict[Any, int] = {}  # for the classes of the arguments: which way is the first
 
-        def read(args: tuple, kwargs: dict[str, Any]) -> Any:
+        def read(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             args, kwargs = jax.tree.map(_read, (args, kwargs), is_leaf=_is_known)
             return fun(*args, **kwargs)
 
@@ -106,7 +106,7 @@ class _Delegated(JaxFunction):
         super().clear()
         self.known.clear_cache()
 
-    def __call__(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if any([hasattr(x, "__jax_array__") for x in (*args, *kwargs.values())]):
             args = tuple([_held(x) for x in args])
             kwargs = {k: _held(x) for k, x in kwargs.items()}
@@ -146,7 +146,9 @@ class _Delegated(JaxFunction):
         """JAX's function, compiled for the integers, truth values and names that it is given."""
         return self.known(_known(args), _known(kwargs))
 
-    def with_values(self, error: Exception, leaves: list, args: tuple, kwargs: dict) -> Any:
+    def with_values(
+        self, error: Exception, leaves: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         return self.fun(*args, **kwargs)
 
 

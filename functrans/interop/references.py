@@ -86,7 +86,7 @@ MAKING = (ref_p, empty_ref_p)
 
 
 # Classes of values none of which is a reference: to ask `isinstance` takes JAX microseconds.
-_OTHERS: set[type] = set()
+_OTHERS: set[type[Any]] = set()
 
 
 def are_in(primitive: Any, values: Sequence[Any]) -> bool:

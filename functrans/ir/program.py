@@ -107,7 +107,7 @@ class Equation:
         self.inputs: tuple[Any, ...] = inputs
         self.outputs: tuple[Var, ...] = outputs
         self.params: dict[str, Any] = params
-        self.source: tuple | None = source
+        self.source: tuple[Any, ...] | None = source
         self.origin: Origin | None = origin
 
     @property

@@ -370,7 +370,7 @@ def _number_of(value: Any, dtype: Any) -> str:
     return text
 
 
-_NUMBERS: dict[tuple, str] = {}
+_NUMBERS: dict[tuple[Any, ...], str] = {}
 
 
 def _shortest(value: Any, dtype: Any) -> str:

@@ -18,7 +18,7 @@ from functrans import errors
 from functrans.flags import flags
 from functrans.ir.source import describe, user_source
 
-_INTERNED: dict[tuple, ArrayType] = {}
+_INTERNED: dict[tuple[Any, ...], ArrayType] = {}
 
 float0 = jax.dtypes.float0
 
@@ -161,7 +161,7 @@ def canonical_dtype(dtype: Any) -> Any:
     return jax.dtypes.canonicalize_dtype(dtype, allow_extended_dtype=True)
 
 
-_PROMOTED: dict[tuple, tuple[Any, bool]] = {}
+_PROMOTED: dict[tuple[Any, ...], tuple[Any, bool]] = {}
 
 
 def same_types(types: Sequence[ArrayType], others: Sequence[ArrayType]) -> bool:

@@ -255,7 +255,7 @@ def _cast_to_common(lhs: Any, rhs: Any, x: ArrayType, y: ArrayType, preferred: A
 
 
 @lru_cache(256)
-def _width(dtype: Any) -> tuple:
+def _width(dtype: Any) -> tuple[Any, ...]:
     """Complex above real above integer; then the larger exponent, mantissa, size; signed wins."""
     if jax.numpy.issubdtype(dtype, jax.numpy.inexact):
         info = jax.numpy.finfo(dtype)

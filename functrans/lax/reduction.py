@@ -57,7 +57,9 @@ def _placed_reduction(name: str, what: str, example: str) -> Callable[..., Any]:
     return _documented(reduction, name, f"{what} over the axes `axes`.", example)
 
 
-def _documented(function: Callable, name: str, what: str, example: str) -> Callable:
+def _documented(
+    function: Callable[..., Any], name: str, what: str, example: str
+) -> Callable[..., Any]:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"{what}\n\n    Source: `jax.lax.{name}`.\n\n    >>> {example}\n    "
     return function

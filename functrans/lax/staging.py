@@ -35,7 +35,9 @@ class Staged(NamedTuple):
 
 
 # function -> its programs. What is held does not hold the function, or it would never be freed.
-_KNOWN: weakref.WeakKeyDictionary[Any, dict[tuple, tuple]] = weakref.WeakKeyDictionary()
+_KNOWN: weakref.WeakKeyDictionary[Any, dict[tuple[Any, ...], tuple[Any, ...]]] = (
+    weakref.WeakKeyDictionary()
+)
 
 
 # How operations call what they are given, for messages.

@@ -72,7 +72,7 @@ def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> A
     )  # fmt: skip
 
 
-def _from_lists(given: tuple) -> tuple[str, tuple]:
+def _from_lists(given: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
     """einsum(x, [0, 1], y, [1, 2], [0, 2]) as letters."""
     operands, lists = given[: len(given) // 2 * 2 : 2], given[1::2]
     result = given[-1] if len(given) % 2 else None
@@ -97,7 +97,9 @@ def _hashable(optimize: Any) -> Any:
 
 
 @functools.lru_cache(maxsize=4096)
-def _steps(subscripts: str, shapes: tuple, optimize: Any) -> list[tuple[tuple[int, ...], Any]]:
+def _steps(
+    subscripts: str, shapes: tuple[Any, ...], optimize: Any
+) -> list[tuple[tuple[int, ...], Any]]:
     """For each step which operands are taken away, and "ab,bc->ac" of what is put at the end; with
     the names of dot_general's axes where the step is no more than that."""
     if isinstance(optimize, tuple):

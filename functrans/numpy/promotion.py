@@ -38,7 +38,7 @@ BOOL = np.dtype(bool)
 
 # How high a Python scalar or the dtype of an array stands in the lattice. A scalar takes the type
 # of an array that stands as high or higher.
-SCALARS: dict[type, int] = {bool: 0, int: 1, float: 2, complex: 3}
+SCALARS: dict[type[Any], int] = {bool: 0, int: 1, float: 2, complex: 3}
 _HEIGHT = {"bool": 0, "int": 1, "uint": 1, "float": 2, "complex": 3}
 _HEIGHT_OF: dict[Any, int] = {}  # dtype -> height
 
@@ -78,7 +78,7 @@ def mask_of(where: Any, name: str) -> Any:
     return where
 
 
-_LITERALS: dict[tuple, Literal] = {}
+_LITERALS: dict[tuple[Any, ...], Literal] = {}
 
 
 def scalar(value: Any, type: ArrayType) -> Literal:
@@ -174,7 +174,7 @@ def cast_to(x: Any, dtype: Any) -> Any:
     return x if typeof(x).dtype == dtype else cast(x, dtype)
 
 
-_INEXACT: dict[tuple, tuple[Any, bool]] = {}
+_INEXACT: dict[tuple[Any, ...], tuple[Any, bool]] = {}
 
 
 def inexact_dtype(dtype: Any) -> Any:

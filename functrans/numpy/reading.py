@@ -69,7 +69,9 @@ def read(
     return x if plan.out is None else reshape(x, shape=plan.out)
 
 
-def _ints_as_arrays(parts: Sequence[Any], arrays: Sequence[Any]) -> tuple[tuple, list[Any]]:
+def _ints_as_arrays(
+    parts: Sequence[Any], arrays: Sequence[Any]
+) -> tuple[tuple[Any, ...], list[Any]]:
     """Static ints as arrays without axes: in mode "fill_or_drop" they may lie out of bounds."""
     given = iter(arrays)
     kept, made = [], []

@@ -146,7 +146,7 @@ class _Search:
         self.settled: set[Var] = set()  # what belongs to a cluster, or cannot be removed
         self.multiplied: set[Var] = set()  # with themselves, example by example
         self.costs: dict[Equation, float] = {}
-        self.refused_shapes: set[tuple] = set()  # of clusters that no order makes cheaper
+        self.refused_shapes: set[tuple[Any, ...]] = set()  # of clusters that no order makes cheaper
 
     def rewritten(self) -> Program:
         """The program with all rewrites that pay; the same object if there is none."""
@@ -291,7 +291,7 @@ class _Search:
         bound = Least(self.made_by, cluster.values, sources, self.cost)
         return {e: bound.of(e) for e in cluster.sinks}
 
-    def shape_of(self, cluster: Cluster) -> tuple | None:
+    def shape_of(self, cluster: Cluster) -> tuple[Any, ...] | None:
         """All that the search for orders knows of a cluster: its equations and the moves that its
         leaves come from, with their variables numbered. Layers that are alike are searched once.
         None where more is looked at (indices that are compared)."""

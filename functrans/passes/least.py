@@ -164,7 +164,7 @@ class Least:
         return least
 
 
-def _sides(e: Equation) -> tuple[tuple, tuple]:
+def _sides(e: Equation) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Of a contraction each operand and its axes, and the other one and its axes."""
     x, y = e.inputs
     lhs, rhs = e.params["lhs"], e.params["rhs"]

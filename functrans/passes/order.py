@@ -256,7 +256,9 @@ class Order:
             total = convert_element_type(total, dtype=t.dtype, weak_type=t.weak_type)
         return total
 
-    def _emit(self, node: Any, values: dict[Var, Any], order: Sequence[int]) -> tuple[Any, list]:
+    def _emit(
+        self, node: Any, values: dict[Var, Any], order: Sequence[int]
+    ) -> tuple[Any, list[Any]]:
         """A tensor and the names of its axes, as far as possible in that order."""
         if isinstance(node, Leaf):
             return self._emit_leaf(node, values)

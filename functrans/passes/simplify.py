@@ -307,7 +307,7 @@ def _convert(w: Rewriter, e: Equation) -> Any:
     return w.make(convert_element_type, source, **e.params)
 
 
-_LOSSLESS: dict[tuple, bool] = {}
+_LOSSLESS: dict[tuple[Any, ...], bool] = {}
 
 
 def is_lossless(small: Any, wide: Any) -> bool:

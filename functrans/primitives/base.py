@@ -213,11 +213,13 @@ class Primitive:
         """Positions of the linear operands among `n_args`; override where their number varies."""
         return self.linear_in
 
-    def result_types(self, types: Sequence[ArrayType], params: dict[str, Any]) -> tuple:
+    def result_types(self, types: Sequence[ArrayType], params: dict[str, Any]) -> tuple[Any, ...]:
         out = self.type(*types, **params)
         return tuple(out) if self.multiple else (out,)
 
-    def _product_rule(self, primals: Sequence[Any], tangents: Sequence[Any], params: dict) -> Any:
+    def _product_rule(
+        self, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
+    ) -> Any:
         total = None
         for i in self.linear_in:
             if tangents[i] is not None:

@@ -133,19 +133,21 @@ one_kernel = OneKernel()
 
 _ARRAYS = (Tracer, jax.Array, np.ndarray)
 _DIRECT: Any = object()  # stands for the compiled form of a call that needs its values
-_COMPOSITES: list[dict[tuple, Any]] = []
+_COMPOSITES: list[dict[tuple[Any, ...], Any]] = []
 
 
-def composite(function: Callable[..., Any], numbers: tuple[type, ...] = ()) -> Callable[..., Any]:
+def composite(
+    function: Callable[..., Any], numbers: tuple[type[Any], ...] = ()
+) -> Callable[..., Any]:
     """Let a function of arrays and static options run as one operation where operations run at
     once: its program is recorded once per signature and costs one dispatch, as does its pullback.
     While a program is being recorded its operations stand there themselves, written down from
     memory (replay.py) where the signature was met before. A call that needs the values of its
     arguments runs its operations one by one. Python numbers of the classes `numbers`
     are operands; others are part of the signature."""
-    programs: dict[tuple, Any] = {}
-    compiled: dict[tuple, Any] = {}
-    replays: dict[tuple, Replay | None] = {}
+    programs: dict[tuple[Any, ...], Any] = {}
+    compiled: dict[tuple[Any, ...], Any] = {}
+    replays: dict[tuple[Any, ...], Replay | None] = {}
     _COMPOSITES.extend((programs, compiled, replays))
 
     @functools.wraps(function)
@@ -242,7 +244,10 @@ def composite(function: Callable[..., Any], numbers: tuple[type, ...] = ()) -> C
 
 
 def _jitted(
-    function: Callable[..., Any], args: tuple, kwargs: dict[str, Any], operands: tuple[type, ...]
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    operands: tuple[type[Any], ...],
 ) -> Callable[..., Any]:
     """A call as a function of its operands, jitted by JAX, which knows a signature it has seen
     sooner than we would."""
@@ -260,8 +265,8 @@ def _jitted(
 
 
 def _recorded(
-    function: Callable[..., Any], args: tuple, kwargs: dict[str, Any], arrays: list[Any]
-) -> tuple[Program, tuple, Any]:
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], arrays: list[Any]
+) -> tuple[Program, tuple[Any, ...], Any]:
     """The program of a call, what it captured, and the structure of its result (None: an array)."""
     out_tree = None
 

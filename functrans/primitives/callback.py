@@ -77,7 +77,12 @@ class Callback(HigherOrderPrimitive):
     user_name = ""  # what messages call it
 
     def type(
-        self, *types: ArrayType, callback: Any, results: tuple = (), maps: Maps = (), **options: Any
+        self,
+        *types: ArrayType,
+        callback: Any,
+        results: tuple[Any, ...] = (),
+        maps: Maps = (),
+        **options: Any,
     ) -> Any:
         if any(len(mapped) != len(types) for _, mapped in maps):
             raise self.mismatch(types, f"maps={maps} must say of each operand if it is mapped")

@@ -72,7 +72,7 @@ class BatchRule:
         return BatchRule(function, self.name)
 
 
-def _dual(t: Any, function: Callable[..., Flat], primals: Flat, tangents: Flat) -> tuple:
+def _dual(t: Any, function: Callable[..., Flat], primals: Flat, tangents: Flat) -> tuple[Any, ...]:
     """A function and its tangent where we stand, by the transformation that `t` is one of."""
     trace = t.__class__(state.trace)
     duals = [trace.pair(x, dx) for x, dx in zip(primals, tangents, strict=True)]

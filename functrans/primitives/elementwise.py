@@ -28,7 +28,7 @@ BITS = ("bool", *INTS)
 ORDERED = ("bool", *REAL)
 
 _SCALARS = frozenset((int, float, complex, bool))
-_SPLATS: dict[tuple, Literal] = {}
+_SPLATS: dict[tuple[Any, ...], Literal] = {}
 
 
 def splat(value: Any, type: ArrayType) -> Literal:

@@ -52,8 +52,8 @@ class Indexed(Primitive):
         return w.reference(self, (x, *rest), params)
 
     def slices_shape(
-        self, types: tuple, *, operand: Names, indices: Names, slices: Names, indexed: Names,
-        sizes: tuple[int, ...],
+        self, types: tuple[ArrayType, ...], *, operand: Names, indices: Names,
+        slices: Names, indexed: Names, sizes: tuple[int, ...],
     ) -> tuple[int, ...]:  # fmt: skip
         """The shape of the slices, or the error for axes that do not fit."""
         x, i = types[:2]

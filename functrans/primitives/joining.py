@@ -31,7 +31,7 @@ class Pad(Primitive):
     in_kernel = True
     name, linear_in = "pad", (0, 1)
 
-    def type(self, x: ArrayType, value: ArrayType, *, config: tuple) -> ArrayType:
+    def type(self, x: ArrayType, value: ArrayType, *, config: tuple[Any, ...]) -> ArrayType:
         if value.shape != () or value.dtype != x.dtype:
             raise self.mismatch((x, value), f"the padding value must be a scalar of {x.dtype}")
         if len(config) != x.ndim or any(inside < 0 for _, _, inside in config):

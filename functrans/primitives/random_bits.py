@@ -305,7 +305,11 @@ _HASH_COST = 20 * 5 + 5 * 3 + 4
 
 
 def _rounds(
-    words: Sequence[Any], add: Callable, xor: Callable, rotate: Callable, full: Callable
+    words: Sequence[Any],
+    add: Callable[..., Any],
+    xor: Callable[..., Any],
+    rotate: Callable[..., Any],
+    full: Callable[..., Any],
 ) -> tuple[Any, Any]:
     """Twenty rounds of mixing; every four the next two of three key words are added."""
     k0, k1, x, y = words

@@ -264,7 +264,7 @@ class While(HigherOrderPrimitive):
 while_loop = While("while")
 
 
-def _parts(values: Sequence[Any], params: dict[str, Any]) -> tuple[list, list, list]:
+def _parts(values: Sequence[Any], params: dict[str, Any]) -> tuple[list[Any], list[Any], list[Any]]:
     n = params["cond_consts"]
     m = n + params["body_consts"]
     return list(values[:n]), list(values[n:m]), list(values[m:])

@@ -330,7 +330,7 @@ def _integral(rate: Any, terms: Terms) -> Terms:
     return rate, *[None if c is None else div(c, k) for k, c in enumerate(terms, 2)]
 
 
-_ONE: dict[tuple, tuple[Program, list[int]]] = {}
+_ONE: dict[tuple[Any, ...], tuple[Program, list[int]]] = {}
 
 
 def one_operation(

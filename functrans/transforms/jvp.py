@@ -398,10 +398,12 @@ class AtOnce:
         ]
 
 
-_AT_ONCE: dict[tuple, AtOnce] = {}
+_AT_ONCE: dict[tuple[Any, ...], AtOnce] = {}
 
 
-def at_once(primitive: Any, types: tuple, moving: tuple[bool, ...], params: dict) -> AtOnce:
+def at_once(
+    primitive: Any, types: tuple[Any, ...], moving: tuple[bool, ...], params: dict[str, Any]
+) -> AtOnce:
     """How an operation, or a nested program, is linearised; made once."""
     cache, key = _AT_ONCE, (primitive, types, moving, *params.items())
     if primitive.holds_programs:

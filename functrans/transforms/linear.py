@@ -16,7 +16,9 @@ class Linear:
 
     __slots__ = ("equations", "inputs", "out_types", "outputs")
 
-    def __init__(self, equations: list, inputs: list, outputs: list, types: list):
+    def __init__(
+        self, equations: list[Any], inputs: list[Any], outputs: list[Any], types: list[Any]
+    ):
         self.equations = equations
         self.inputs = inputs
         self.outputs = outputs  # Var, or None where the tangent is zero

@@ -99,7 +99,7 @@ def _backward_one(eqn: Equation, held: dict[Any, Any], nested: bool = False) -> 
 # dispatch. More would save little, and take longer to compile for each new sequence of operations.
 _TOGETHER = 8
 
-_GROUPS: dict[tuple, tuple[Program, list[int]]] = {}
+_GROUPS: dict[tuple[Any, ...], tuple[Program, list[int]]] = {}
 
 
 def _backward_at_once(equations: Sequence[Equation], held: dict[Any, Any]) -> None:

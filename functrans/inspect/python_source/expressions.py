@@ -234,7 +234,9 @@ class Expressions:
             kwargs |= {k.arg: value} if k.arg else value
         return self._called(node, function, args, kwargs)
 
-    def _called(self, node: ast.Call, function: Any, args: list, kwargs: dict) -> Any:
+    def _called(
+        self, node: ast.Call, function: Any, args: list[Any], kwargs: dict[str, Any]
+    ) -> Any:
         if any(function is f for f in _STRUCTURE) and (
             function is slice or not any(map(is_unknown, args))
         ):
@@ -252,7 +254,7 @@ class Expressions:
         made = ast.Call(self.lift(function, node.func), lifted, keywords)
         return Unknown(made, self._type_of_cast(node.func, args))
 
-    def _type_of_cast(self, function: ast.expr, args: list) -> ArrayType | None:
+    def _type_of_cast(self, function: ast.expr, args: list[Any]) -> ArrayType | None:
         """The type of `x.astype(dtype)`, where those of x and the dtype are known."""
         if not isinstance(function, ast.Attribute) or function.attr != "astype":
             return None
@@ -261,7 +263,7 @@ class Expressions:
             return None
         return x.known_type.update(dtype=np.dtype(args[0]))
 
-    def _changed(self, target: ast.Attribute, function: Any, args: list) -> Any:
+    def _changed(self, target: ast.Attribute, function: Any, args: list[Any]) -> Any:
         if target.attr == "append":
             function(*args)
             return None

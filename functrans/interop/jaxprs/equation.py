@@ -68,7 +68,7 @@ class Imported:
         return self.program.out_types
 
 
-def _contexts(folding: bool) -> tuple:
+def _contexts(folding: bool) -> tuple[Any, ...]:
     with eager_constant_folding(folding):
         return trace_context()
 
@@ -77,7 +77,7 @@ def _contexts(folding: bool) -> tuple:
 _FOLDING = [a is b for a, b in zip(_contexts(False), _contexts(True), strict=True)].index(False)
 
 
-def context() -> tuple:
+def context() -> tuple[Any, ...]:
     """JAX's flags, as far as programs depend on them."""
     context = trace_context()
     return context[:_FOLDING] + context[_FOLDING + 1 :]

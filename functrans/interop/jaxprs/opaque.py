@@ -197,7 +197,7 @@ def body_of(eqn: Any) -> Body:
     return found
 
 
-def _signature(eqn: Any) -> tuple:
+def _signature(eqn: Any) -> tuple[Any, ...]:
     """Equal for equations that differ in their variables at most."""
     number: dict[Any, int] = {}
     inputs = []
