@@ -24,7 +24,7 @@ from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType, canonical_dtype
 
 
-class Tracer(jax.core.Tracer):
+class Tracer(jax.core.Tracer[Any]):
     """Stands for an array while a function is traced. Behaves as a `jax.Array`, and as a tracer of
     JAX's where JAX meets it; its operators and methods are given to it by `functrans.numpy`.
 
@@ -37,17 +37,37 @@ class Tracer(jax.core.Tracer):
     __array_priority__ = 1000
 
     def __init__(self, trace: Any, type: ArrayType, ref: Any):
-        self.owner = trace
-        self.type = type
-        self.ref = ref
+        self.owner: Any = trace
+        self.type: ArrayType = type
+        self.ref: Any = ref
 
-    shape = property(lambda self: self.type.shape)
-    dtype = property(lambda self: self.type.dtype)
-    weak_type = property(lambda self: self.type.weak_type)
-    ndim = property(lambda self: len(self.type.shape))
-    size = property(lambda self: self.type.size)
-    itemsize = property(lambda self: self.type.dtype.itemsize)
-    nbytes = property(lambda self: self.type.size * self.type.dtype.itemsize)
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.type.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.type.dtype
+
+    @property
+    def weak_type(self) -> bool:
+        return self.type.weak_type
+
+    @property
+    def ndim(self) -> int:
+        return len(self.type.shape)
+
+    @property
+    def size(self) -> int:
+        return self.type.size
+
+    @property
+    def itemsize(self) -> int:
+        return self.type.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.type.size * self.type.dtype.itemsize
 
     @property
     def aval(self) -> Any:  # type: ignore[override]
@@ -140,7 +160,7 @@ class Tracer(jax.core.Tracer):
         )
 
     @boundary
-    def __hash__(self):
+    def __hash__(self) -> int:
         raise errors.NotSupported(
             f"a traced {self.type} cannot be hashed: it has no value yet, at\n"
             f"    {describe(user_source())}\n"

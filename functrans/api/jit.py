@@ -355,7 +355,7 @@ class Nested:
         self.serial = serial
         self.statics = statics
         self.inline = inline
-        self.cache: dict[Any, tuple[Program, tuple, Any]] = {}
+        self.cache: dict[Any, tuple[Program, tuple[Any, ...], Any]] = {}
 
     def clear(self) -> None:
         self.cache.clear()

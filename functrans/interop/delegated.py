@@ -152,7 +152,7 @@ class _Delegated(JaxFunction):
         return self.fun(*args, **kwargs)
 
 
-class _Known(tuple):
+class _Known(tuple[Any, ...]):
     """A value of Python's, with its class, that is part of the structure of the arguments."""
 
     __slots__ = ()

@@ -33,7 +33,7 @@ from functrans.trace import full, materialize, staging_trace, state
 from functrans.tracer import ARRAYS, OURS, AnyTracer, Tracer, is_active
 
 
-class Reference(jax.core.Tracer):
+class Reference(jax.core.Tracer[Any]):
     """A reference of the trace `owner`, at which `value` stands.
 
     outside    : JAX's reference, made outside, for which it stands

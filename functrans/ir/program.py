@@ -16,6 +16,7 @@ from typing import Any
 
 from functrans import runtime
 from functrans.ir.arguments import Arguments
+from functrans.ir.source import Source
 from functrans.ir.types import ArrayType
 
 
@@ -102,12 +103,20 @@ class Equation:
 
     __slots__ = ("inputs", "origin", "outputs", "params", "primitive", "source")
 
-    def __init__(self, primitive, inputs, outputs, params, source=None, origin=None):
+    def __init__(
+        self,
+        primitive: Any,
+        inputs: tuple[Any, ...],
+        outputs: tuple[Var, ...],
+        params: dict[str, Any],
+        source: Source | None = None,
+        origin: Origin | None = None,
+    ):
         self.primitive: Any = primitive
         self.inputs: tuple[Any, ...] = inputs
         self.outputs: tuple[Var, ...] = outputs
         self.params: dict[str, Any] = params
-        self.source: tuple[Any, ...] | None = source
+        self.source: Source | None = source
         self.origin: Origin | None = origin
 
     @property
@@ -156,12 +165,12 @@ class Program:
         values: Iterable[Any] = (),
         name: str = "",
     ):
-        self.inputs = tuple(inputs)
-        self.equations = list(equations)
-        self.outputs = tuple(outputs)
-        self.constants = tuple(constants)
-        self.values = tuple(values)
-        self.name = name
+        self.inputs: tuple[Var, ...] = tuple(inputs)
+        self.equations: list[Equation] = list(equations)
+        self.outputs: tuple[Atom, ...] = tuple(outputs)
+        self.constants: tuple[Var, ...] = tuple(constants)
+        self.values: tuple[Any, ...] = tuple(values)
+        self.name: str = name
         self.cache: dict[Any, Any] = {}
         self.arguments: Arguments | None = None
 

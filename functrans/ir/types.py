@@ -52,10 +52,12 @@ class ArrayType:
         new = _INTERNED.setdefault((shape, dtype, new.weak_type), new)
         return _INTERNED.setdefault(key, new)
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return ArrayType, (self.shape, self.dtype, self.weak_type)
 
-    def update(self, shape=None, dtype=None, weak_type=None) -> ArrayType:
+    def update(
+        self, shape: tuple[int, ...] | None = None, dtype: Any = None, weak_type: bool | None = None
+    ) -> ArrayType:
         return ArrayType(
             self.shape if shape is None else shape,
             self.dtype if dtype is None else dtype,

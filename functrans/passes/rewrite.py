@@ -147,7 +147,7 @@ def renamed_all(values: Iterable[Any], known: dict[Var, Any]) -> list[Any]:
     return [known.get(v, v) for v in values]
 
 
-def uses(program: Program) -> Counter:
+def uses(program: Program) -> Counter[Any]:
     """How often each variable is read."""
     return Counter(chain(program.outputs, *[e.inputs for e in program.equations]))
 
@@ -242,7 +242,7 @@ class Rewriter:
         self.seen: list[Equation] = []  # the equations that the running rule looked through
         self.joins: Any = None  # whether values are joined anywhere, see joined.py
         self.parts: dict[Var, Any] = {}  # of these
-        self._count: Counter | None = None
+        self._count: Counter[Any] | None = None
         self.at: Any = None
 
     def run(self) -> Program:

@@ -41,9 +41,17 @@ class LinearInput:
     def __init__(self, type: ArrayType):
         self.type = type
 
-    shape = property(lambda self: self.type.shape)
-    dtype = property(lambda self: self.type.dtype)
-    ndim = property(lambda self: len(self.type.shape))
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.type.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.type.dtype
+
+    @property
+    def ndim(self) -> int:
+        return self.type.ndim
 
 
 class Cost(NamedTuple):

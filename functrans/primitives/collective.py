@@ -106,7 +106,9 @@ class Collective(Primitive):
         """The operation over the batch axis and the axes slower and faster than it."""
         raise self.missing("along")
 
-    def _in_groups(self, t: Any, x: Any, d: int | None, names: Names, groups: Any, params: Any):
+    def _in_groups(
+        self, t: Any, x: Any, d: int | None, names: Names, groups: Any, params: Any
+    ) -> Any:
         """Groups of one size are examples of one vmap, in which the members are those of another:
         rows of x -> [group, member, ...] -> rows."""
         if len(names.axes) > 1:

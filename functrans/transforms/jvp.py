@@ -15,7 +15,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from functrans.ir.program import PRIMITIVES, Equation, Literal, Origin, Program, Var, keep_names
+from functrans.ir.program import (
+    PRIMITIVES,
+    Atom,
+    Equation,
+    Literal,
+    Origin,
+    Program,
+    Var,
+    keep_names,
+)
 from functrans.ir.source import user_source
 from functrans.primitives.constants import closed
 from functrans.primitives.residuals import placed
@@ -355,7 +364,8 @@ class AtOnce:
         # with rules of their own may run these instead.
         self.forward = {"program": forward} if call or len(forward.outputs) > n else None
         tangents = linear.inputs[len(residuals) :]
-        equations, ends = linear.equations, linear.outputs
+        equations: list[Equation] = linear.equations
+        ends: tuple[Atom, ...] = linear.outputs
         if len(equations) > 1:  # called as one, so that its transpose is one dispatch too
             linear.cache["one operation"] = not call
             ends = tuple([Var(t) for t in linear.out_types])
@@ -416,7 +426,7 @@ def at_once(
         else:
             inputs = [Var(t) for t in types]
             outs = tuple([Var(t) for t in out_types(primitive, types, params)])
-            program = Program(inputs, [Equation(primitive, inputs, outs, params)], outs)
+            program = Program(inputs, [Equation(primitive, tuple(inputs), outs, params)], outs)
             if len(_AT_ONCE) > 20_000:
                 _AT_ONCE.clear()
         found = cache[key] = AtOnce(program, moving, ran, primitive.holds_programs)
