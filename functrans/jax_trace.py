@@ -37,8 +37,8 @@ class Bridge(Trace):
 
     def __init__(self, parent: Any, stages: bool):
         super().__init__()
-        self.parent = parent
-        self.stages = stages
+        self.parent: Any = parent
+        self.stages: bool = stages
 
 
 # On evaluation there are these two alone, for JAX's caches know a call by its trace.

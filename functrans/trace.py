@@ -67,7 +67,7 @@ class _State(threading.local):
         return None if trace is None or jax_trace.is_above() else trace
 
 
-state = _State()
+state: _State = _State()
 
 
 # --- what the operations of a program may be asked, computed once per signature -------------------
@@ -109,9 +109,9 @@ class Trace(ABC):
     __slots__ = ("alive", "parent", "stages")
 
     def __init__(self, parent: Any = None, stages: bool = False):
-        self.parent = parent
-        self.stages = stages
-        self.alive = True
+        self.parent: Any = parent
+        self.stages: bool = stages
+        self.alive: bool = True
 
     @abstractmethod
     def bind(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
@@ -129,7 +129,7 @@ class Recording(Trace):
 
     def __init__(self, parent: Any = None, stages: bool = False, axis_name: Any = None):
         super().__init__(parent, stages)
-        self.axis_name = axis_name
+        self.axis_name: Any = axis_name
         self.equations: list[Equation] = []
         self.captures: dict[int, tuple[Var, Any]] = {}
         self.references: dict[int, Any] | None = None

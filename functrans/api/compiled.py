@@ -111,7 +111,7 @@ class Compiled:
     def __init__(self, fun: Any, shared: Shared, given: dict[str, Any]):
         self._fun, self._shared, self._given = fun, shared, given
         self._all: dict[str, Any] = {}
-        self.base = self._jitted(options.DEFAULT)
+        self.base: Any = self._jitted(options.DEFAULT)
         self.run: Any = self._with(shared.preferred)
 
     def _jitted(self, name: str) -> Any:

@@ -18,7 +18,7 @@ from functrans import errors
 from functrans import pytrees as tree
 from functrans.api.flat import as_array, check_result, float0_zeros, function_name
 from functrans.flat import refused
-from functrans.ir.source import describe, location, user_source
+from functrans.ir.source import Source, describe, location, user_source
 from functrans.ir.types import ArrayType, dtype_class, is_inexact
 from functrans.primitives.conversion import convert_element_type
 from functrans.primitives.custom import closed_over
@@ -76,16 +76,19 @@ def where_defined(fun: Any) -> str:
 class Call:
     """A call: its static arguments in place, its others flat."""
 
+    leaves: list[Any]
+    in_tree: Any
+
     def __init__(self, fun: Callable[..., Any], args: tuple[Any, ...], static: Sequence[int]):
         self.fun = fun
-        self.name = function_name(fun)
-        self.source = user_source()
+        self.name: str = function_name(fun)
+        self.source: Source | None = user_source()
         self.static = static
-        self.dynamic = [i for i in range(len(args)) if i not in static]
+        self.dynamic: list[int] = [i for i in range(len(args)) if i not in static]
         # a rule may outlive the call: it does not keep the arrays
-        self.args = [x if i in static else None for i, x in enumerate(args)]
+        self.args: Any = [x if i in static else None for i, x in enumerate(args)]
         self.leaves, self.in_tree = tree.flatten(tuple([args[i] for i in self.dynamic]))
-        self.types = tuple([typeof(x) for x in self.leaves])
+        self.types: tuple[ArrayType, ...] = tuple([typeof(x) for x in self.leaves])
         self.out_tree: Any = None
 
     def statics(self) -> list[Any]:
@@ -159,6 +162,9 @@ class JvpCall(Call):
     """A call of a custom_jvp function. Traced values among its static arguments are operands too,
     whose derivative is zero; they come first."""
 
+    static_leaves: list[Any]
+    static_tree: Any
+
     def __init__(
         self, fun: Any, jvp: Any, symbolic: bool, args: tuple[Any, ...], static: Sequence[int]
     ):
@@ -166,7 +172,9 @@ class JvpCall(Call):
         self.jvp = jvp
         self.symbolic = symbolic
         self.static_leaves, self.static_tree = tree.flatten(super().statics())
-        self.traced = [i for i, x in enumerate(self.static_leaves) if isinstance(x, AnyTracer)]
+        self.traced: list[int] = [
+            i for i, x in enumerate(self.static_leaves) if isinstance(x, AnyTracer)
+        ]
 
     def operands(self, stop_gradient: Callable[[Any], Any]) -> list[Any]:
         return [*[stop_gradient(self.static_leaves[i]) for i in self.traced], *self.leaves]

@@ -150,7 +150,7 @@ class custom_jvp(CustomFunction[_P, _R]):
     ):
         super().__init__(fun, nondiff_argnums, nondiff_argnames)
         self.jvp: Callable[..., Any] | None = None
-        self.symbolic_zeros = False
+        self.symbolic_zeros: bool = False
 
     def defjvp(self, jvp: _Rule, symbolic_zeros: bool = False) -> _Rule:
         """Define the rule.
@@ -268,8 +268,8 @@ class custom_vjp(CustomFunction[_P, _R]):
         super().__init__(fun, nondiff_argnums, nondiff_argnames)
         self.fwd: Callable[..., Any] | None = None
         self.bwd: Callable[..., Any] | None = None
-        self.symbolic_zeros = False
-        self.optimize_remat = False
+        self.symbolic_zeros: bool = False
+        self.optimize_remat: bool = False
 
     def defvjp(
         self,

@@ -19,7 +19,7 @@ class MappedAxes:
         check_callable(fun, name)
         self.name = name
         self.fun = fun
-        self.in_axes = tuple(in_axes) if isinstance(in_axes, list) else in_axes
+        self.in_axes: Any = tuple(in_axes) if isinstance(in_axes, list) else in_axes
         self.out_axes = out_axes
         if not (self.in_axes is None or isinstance(self.in_axes, (int, tuple))):
             raise errors.NotAnArray(

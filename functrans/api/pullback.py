@@ -45,7 +45,10 @@ class Pullback:
     """
 
     __slots__ = ("__weakref__", "_apart", "_linear", "_signature")
-    __name__ = property(lambda self: "pullback")
+
+    @property
+    def __name__(self) -> str:
+        return "pullback"
 
     def __init__(self, linear: Linear, signature: Signature):
         self._linear = linear

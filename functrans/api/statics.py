@@ -35,6 +35,8 @@ class Staged(NamedTuple):
 class Statics:
     """Which arguments are static, by position and by name."""
 
+    positional: list[str]
+
     def __init__(self, fun: Any, argnums: Any, argnames: Any, option: str = "static_argnums"):
         numbers = _numbers(option, argnums)
         names = {argnames} if isinstance(argnames, str) else set(argnames or ())
@@ -48,10 +50,10 @@ class Statics:
         self._check_given(option, numbers)
         self._check_given("static_argnames", names)
         numbers = {i + len(positional) if i < 0 else i for i in numbers}
-        self.names = names | {positional[i] for i in numbers if i < len(positional)}
-        self.numbers = numbers | {positional.index(n) for n in names if n in positional}
+        self.names: set[str] = names | {positional[i] for i in numbers if i < len(positional)}
+        self.numbers: set[int] = numbers | {positional.index(n) for n in names if n in positional}
         dynamic = tuple([name for i, name in enumerate(positional) if i not in self.numbers])
-        self.parameters = Parameters(dynamic, *rest)
+        self.parameters: Parameters = Parameters(dynamic, *rest)
 
     def _check_given(self, option: str, given: set[int] | set[str]) -> None:
         """Raise for numbers and names of arguments that the function has not."""

@@ -109,10 +109,10 @@ class JaxFunction:
 
     def __init__(self, fun: Callable[..., Any], argnums: Any, argnames: Any):
         self.fun = fun
-        self.statics = Statics(fun, argnums, argnames)
-        self.name = function_name(fun).rpartition(".")[2]
+        self.statics: Statics = Statics(fun, argnums, argnames)
+        self.name: str = function_name(fun).rpartition(".")[2]
         self.cache: dict[Any, Any] = {}
-        self.at_once = True  # does `compiled` take what it is called with?
+        self.at_once: bool = True  # does `compiled` take what it is called with?
 
         @functools.wraps(fun)
         def compiled(*args: Any, **kwargs: Any) -> Any:

@@ -43,11 +43,11 @@ class Reference(jax.core.Tracer[Any]):
     __slots__ = ("is_written", "outside", "owner", "value")
 
     def __init__(self, owner: Any, aval: Any, value: Any, outside: Any = None):
-        self.owner = owner
+        self.owner: Any = owner
         self.aval = aval
-        self.value = value
-        self.outside = outside
-        self.is_written = False
+        self.value: Any = value
+        self.outside: Any = outside
+        self.is_written: bool = False
 
     @property
     def _trace(self) -> Any:
@@ -111,7 +111,9 @@ class Apart:
     for each, that gives all. `other`: what there is for a reference; left out: it."""
 
     def __init__(self, values: Sequence[Any]):
-        self.given = [(True, x) if _is_reference(x) else (False, None) for x in values]
+        self.given: list[tuple[bool, Any] | tuple[bool, None]] = [
+            (True, x) if _is_reference(x) else (False, None) for x in values
+        ]
 
     def arrays(self, values: Sequence[Any]) -> list[Any]:
         """The values that do not stand where there is a reference."""

@@ -66,7 +66,7 @@ class Var:
     __slots__ = ("type",)
 
     def __init__(self, type: ArrayType):
-        self.type = type
+        self.type: ArrayType = type
 
 
 class Literal:
@@ -75,8 +75,8 @@ class Literal:
     __slots__ = ("type", "value")
 
     def __init__(self, value: bool | int | float | complex, type: ArrayType):
-        self.value = value
-        self.type = type
+        self.value: bool | int | float | complex = value
+        self.type: ArrayType = type
 
     def __repr__(self) -> str:
         return f"{self.value}:{self.type}"
@@ -91,8 +91,8 @@ class Origin:
     __slots__ = ("equation", "how")
 
     def __init__(self, how: str, equation: Equation):
-        self.how = how
-        self.equation = equation
+        self.how: str = how
+        self.equation: Equation = equation
 
 
 class Equation:

@@ -51,7 +51,7 @@ class _Scopes(threading.local):
     path = ""
 
 
-scopes = _Scopes()
+scopes: _Scopes = _Scopes()
 
 
 class Scoped(tuple[Any, ...]):

@@ -82,7 +82,7 @@ class Names:
     """Letters for variables: a to z, aa, ab, ... in the order in which they are met."""
 
     def __init__(self, counter: Iterator[str] | None = None):
-        self.counter = counter or _letters()
+        self.counter: Iterator[str] = counter or _letters()
         self.known: dict[Var, str] = {}
 
     def __call__(self, v: Var) -> str:

@@ -342,12 +342,16 @@ def _scatter(name: str, primitive: Any, does: str) -> Callable[..., Any]:
     return scatter
 
 
-scatter = _scatter("scatter", scatters.scatter, "replaced")
-scatter_add = _scatter("scatter_add", scatters.scatter_add, "added to")
-scatter_sub = _scatter("scatter_sub", scatters.scatter_sub, "subtracted from")
-scatter_mul = _scatter("scatter_mul", scatters.scatter_mul, "multiplied")
-scatter_min = _scatter("scatter_min", scatters.scatter_min, "lowered to the updates")
-scatter_max = _scatter("scatter_max", scatters.scatter_max, "raised to the updates")
+scatter: Callable[..., Any] = _scatter("scatter", scatters.scatter, "replaced")
+scatter_add: Callable[..., Any] = _scatter("scatter_add", scatters.scatter_add, "added to")
+scatter_sub: Callable[..., Any] = _scatter("scatter_sub", scatters.scatter_sub, "subtracted from")
+scatter_mul: Callable[..., Any] = _scatter("scatter_mul", scatters.scatter_mul, "multiplied")
+scatter_min: Callable[..., Any] = _scatter(
+    "scatter_min", scatters.scatter_min, "lowered to the updates"
+)
+scatter_max: Callable[..., Any] = _scatter(
+    "scatter_max", scatters.scatter_max, "raised to the updates"
+)
 
 
 def scatter_apply(

@@ -65,31 +65,31 @@ def _documented(
     return function
 
 
-reduce_sum = _placed_reduction(
+reduce_sum: Callable[..., Any] = _placed_reduction(
     "reduce_sum", "Sum", "print(reduce_sum(np.ones((2, 3)), (1,)))\n    [3. 3.]"
 )
-reduce_prod = _reduction(
+reduce_prod: Callable[..., Any] = _reduction(
     "reduce_prod", "Multiply", "print(reduce_prod(np.array([2, 3]), (0,)))\n    6"
 )
-reduce_max = _placed_reduction(
+reduce_max: Callable[..., Any] = _placed_reduction(
     "reduce_max", "Take the largest element", "print(reduce_max(np.array([2, 3]), (0,)))\n    3"
 )
-reduce_min = _placed_reduction(
+reduce_min: Callable[..., Any] = _placed_reduction(
     "reduce_min", "Take the smallest element", "print(reduce_min(np.array([2, 3]), (0,)))\n    2"
 )
-reduce_and = _reduction(
+reduce_and: Callable[..., Any] = _reduction(
     "reduce_and",
     "`and` of booleans or bits",
     "print(reduce_and(np.array([2, 3]), (0,)))\n    2",
     bits=True,
 )
-reduce_or = _reduction(
+reduce_or: Callable[..., Any] = _reduction(
     "reduce_or",
     "`or` of booleans or bits",
     "print(reduce_or(np.array([2, 3]), (0,)))\n    3",
     bits=True,
 )
-reduce_xor = _reduction(
+reduce_xor: Callable[..., Any] = _reduction(
     "reduce_xor",
     "`xor` of booleans or bits",
     "print(reduce_xor(np.array([2, 3]), (0,)))\n    1",
@@ -149,13 +149,19 @@ def _running(name: str, what: str, example: str) -> Callable[..., Any]:
     return _documented(running, name, what, example)
 
 
-cumsum = _running("cumsum", "Running sums", "print(cumsum(np.array([1, 2, 3])))\n    [1 3 6]")
-cumprod = _running(
+cumsum: Callable[..., Any] = _running(
+    "cumsum", "Running sums", "print(cumsum(np.array([1, 2, 3])))\n    [1 3 6]"
+)
+cumprod: Callable[..., Any] = _running(
     "cumprod", "Running products", "print(cumprod(np.array([1, 2, 3])))\n    [1 2 6]"
 )
-cummax = _running("cummax", "Running maxima", "print(cummax(np.array([1, 3, 2])))\n    [1 3 3]")
-cummin = _running("cummin", "Running minima", "print(cummin(np.array([3, 1, 2])))\n    [3 1 1]")
-cumlogsumexp = _running(
+cummax: Callable[..., Any] = _running(
+    "cummax", "Running maxima", "print(cummax(np.array([1, 3, 2])))\n    [1 3 3]"
+)
+cummin: Callable[..., Any] = _running(
+    "cummin", "Running minima", "print(cummin(np.array([3, 1, 2])))\n    [3 1 1]"
+)
+cumlogsumexp: Callable[..., Any] = _running(
     "cumlogsumexp",
     "log of running sums of exp",
     "print(cumlogsumexp(np.zeros(2, np.float32)).round(2))\n    [0.   0.69]",

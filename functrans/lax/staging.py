@@ -87,12 +87,12 @@ class Made:
     __slots__ = ("__weakref__", "call", "operation", "user")
 
     def __init__(self, fun: Callable[..., Any], call: Callable[..., Any], operation: str):
-        self.operation = operation
+        self.operation: str = operation
         try:
             self.user: Callable[[], Any] = weakref.ref(fun)
         except TypeError:
             self.user = lambda: fun
-        self.call = call
+        self.call: Callable[..., Any] = call
 
     def __call__(self, *args: Any) -> Any:
         return self.call(self.user(), *args)

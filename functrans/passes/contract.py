@@ -40,7 +40,14 @@ from functrans.passes.accumulated import accumulated
 from functrans.passes.by_example import ByExample
 from functrans.passes.common_subexpressions import common_subexpressions
 from functrans.passes.least import Least
-from functrans.passes.order import PER_BYTE_READ, PER_BYTE_WRITTEN, PER_OPERATION, Order, per_flop
+from functrans.passes.order import (
+    PER_BYTE_READ,
+    PER_BYTE_WRITTEN,
+    PER_OPERATION,
+    Order,
+    Plan,
+    per_flop,
+)
 from functrans.passes.products import (
     ALIASES,
     MOST_VALUES,
@@ -105,16 +112,16 @@ class AtOnce:
         if expansion.multiplied_out and v.type.dtype.itemsize > 4:
             raise NotSeparable  # there is nothing wider than float64 to accumulate in
         wide = expansion.multiplied_out or expansion.squares
-        self.order = Order(expansion.size, dims, v.type.dtype, wide)
+        self.order: Order = Order(expansion.size, dims, v.type.dtype, wide)
         grouped = [self.order.groups(t) for t in terms]
         if not all([self.order.may_gain(groups, made) for groups in grouped]):
             raise NotSeparable
-        self.plans = [
+        self.plans: list[Plan] = [
             self.order.plan(t, groups, limit) for t, groups in zip(terms, grouped, strict=True)
         ]
-        self.leaves = list(dict.fromkeys([f.value for t in terms for f in t.factors]))
-        self.cost = sum([p.cost for p in self.plans]) + PER_OPERATION * (len(self.plans) - 1)
-        self.positive = expansion.multiplied_out and sums_squares(expansion.made_by, e)
+        self.leaves: list[Any] = list(dict.fromkeys([f.value for t in terms for f in t.factors]))
+        self.cost: float = sum([p.cost for p in self.plans]) + PER_OPERATION * (len(self.plans) - 1)
+        self.positive: bool = expansion.multiplied_out and sums_squares(expansion.made_by, e)
 
     def emit(self, values: dict[Var, Any], t: ArrayType) -> Any:
         x = self.order.emit(self.plans, values, t)

@@ -87,11 +87,11 @@ class Order:
     ):
         self.cached = cached
         self.size = size
-        self.out = tuple([a for axes in out for a in axes])
-        self.wide = wide and np.dtype(dtype).itemsize < 8
-        self.dtype = np.dtype(np.float64 if self.wide else dtype)
-        self.bytes = 8 if self.wide else np.dtype(dtype).itemsize
-        self.per_flop = per_flop(self.dtype)
+        self.out: tuple[int, ...] = tuple([a for axes in out for a in axes])
+        self.wide: bool = wide and np.dtype(dtype).itemsize < 8
+        self.dtype: np.dtype = np.dtype(np.float64 if self.wide else dtype)
+        self.bytes: int = 8 if self.wide else np.dtype(dtype).itemsize
+        self.per_flop: float = per_flop(self.dtype)
 
     def volume(self, axes: Any) -> int:
         return math.prod(map(self.size.__getitem__, axes))

@@ -79,7 +79,8 @@ class Expansion:
         self.through = through
         self.size: dict[int, int] = {}
         self.split: dict[int, Axes] = {}
-        self.multiplied_out = self.squares = False
+        self.multiplied_out: bool = False
+        self.squares: bool = False
         self.looked_at = self.deep = 0
 
     # --- axes

@@ -230,11 +230,11 @@ class Rewriter:
         exact: bool = True,
         fast_math: bool = False,
     ):
-        self.program = program
-        self.rules = rules
-        self.exact = exact  # keep every rounding
-        self.fast_math = fast_math  # as if there were no NaN, infinities and negative zeros
-        self.how = f"{name} of"
+        self.program: Program = program
+        self.rules: dict[Any, Any] = rules
+        self.exact: bool = exact  # keep every rounding
+        self.fast_math: bool = fast_math  # as if there were no NaN, infinities and negative zeros
+        self.how: str = f"{name} of"
         self.known: dict[Var, Any] = {}
         self.made_by: dict[Var, Equation] = {}
         self.equations: list[Equation] = []

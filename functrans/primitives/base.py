@@ -39,7 +39,7 @@ class LinearInput:
     __slots__ = ("type",)
 
     def __init__(self, type: ArrayType):
-        self.type = type
+        self.type: ArrayType = type
 
     @property
     def shape(self) -> tuple[int, ...]:

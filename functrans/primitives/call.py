@@ -125,8 +125,8 @@ class OneKernel(Jit):
         return ctx.kernel(program, operands)
 
 
-jit = Jit()
-one_kernel = OneKernel()
+jit: Jit = Jit()
+one_kernel: OneKernel = OneKernel()
 
 
 # --- functions of several operations, called as one where nothing is recorded ---------------------

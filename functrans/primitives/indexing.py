@@ -185,7 +185,8 @@ class Gather(Indexed):
     """
 
     in_kernel = True
-    name, linear_in = "gather", (0,)
+    name: str = "gather"
+    linear_in: tuple[int, ...] = (0,)
 
     def numpy_source(self, w: Any, x: Any, i: Any, **params: Any) -> Any:
         axis = taken_axis(x.shape, **params)
@@ -318,4 +319,4 @@ def batched_axes(
     return made
 
 
-gather = Gather()
+gather: Gather = Gather()

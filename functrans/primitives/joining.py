@@ -29,7 +29,8 @@ class Pad(Primitive):
     each axis; negative low and high remove elements."""
 
     in_kernel = True
-    name, linear_in = "pad", (0, 1)
+    name: str = "pad"
+    linear_in: tuple[int, ...] = (0, 1)
 
     def type(self, x: ArrayType, value: ArrayType, *, config: tuple[Any, ...]) -> ArrayType:
         if value.shape != () or value.dtype != x.dtype:
@@ -106,7 +107,8 @@ class Concatenate(Primitive):
     """Any number of operands one after the other along an axis."""
 
     in_kernel = True
-    name, linear_in = "concatenate", (0,)  # and in all others
+    name: str = "concatenate"
+    linear_in: tuple[int, ...] = (0,)  # and in all others
 
     def linear_positions(self, n_args: int) -> Sequence[int]:
         return range(n_args)
@@ -161,7 +163,8 @@ class Concatenate(Primitive):
 class Split(Structural):
     """Cut an axis into consecutive parts of the given sizes; one result per part."""
 
-    name, multiple = "split", True
+    name: str = "split"
+    multiple: bool = True
 
     def __call__(self, x: Any, **params: Any) -> Any:
         return bind(self, (x,), params)
@@ -236,7 +239,7 @@ class Iota(Primitive):
         return hlo.iota(ctx.type(ctx.out_types[0]), at)
 
 
-pad = Pad()
-concatenate = Concatenate()
-split = Split()
-iota = Iota()
+pad: Pad = Pad()
+concatenate: Concatenate = Concatenate()
+split: Split = Split()
+iota: Iota = Iota()

@@ -48,7 +48,10 @@ from functrans.trace import typeof
 class Solve(ColumnSolver):
     """x with a x = b, or a^T x = b if `transposed`, for square matrices."""
 
-    name, ranks, int_operands, linear_in = "solve", (2, 2, 1, 2), (2,), (3,)
+    name: str = "solve"
+    ranks: tuple[int, ...] = (2, 2, 1, 2)
+    int_operands: tuple[int, ...] = (2,)
+    linear_in: tuple[int, ...] = (3,)
 
     def shapes(
         self, a: ArrayType, lu: ArrayType, order: ArrayType, b: ArrayType, *, transposed: bool
@@ -102,7 +105,9 @@ def _substituted(a: np.ndarray, b: np.ndarray, step: int) -> np.ndarray:
 class Det(MatrixOperation):
     """The determinant: `sign`, that of the order, times the product of the diagonal of `lu`."""
 
-    name, ranks, int_operands = "det", (2, 2, 1, 0), (2,)
+    name: str = "det"
+    ranks: tuple[int, ...] = (2, 2, 1, 0)
+    int_operands: tuple[int, ...] = (2,)
 
     def shapes(self, a: ArrayType, lu: ArrayType, order: ArrayType, sign: ArrayType) -> ArrayType:
         self.check_square(a)
@@ -144,7 +149,10 @@ class SlogDet(MatrixOperation):
     """`sign` and `logabs` of the determinant of a, which were computed from it, however that was
     done."""
 
-    name, ranks, int_operands, real_operands = "slogdet", (2, 2, 1, 0, 0), (2,), (4,)
+    name: str = "slogdet"
+    ranks: tuple[int, ...] = (2, 2, 1, 0, 0)
+    int_operands: tuple[int, ...] = (2,)
+    real_operands: tuple[int, ...] = (4,)
     multiple = True
 
     def shapes(
@@ -175,7 +183,8 @@ class SlogDet(MatrixOperation):
 class Pinv(MatrixOperation):
     """The pseudo-inverse p of a, which was computed from it."""
 
-    name, ranks = "pinv", (2, 2)
+    name: str = "pinv"
+    ranks: tuple[int, ...] = (2, 2)
 
     def shapes(self, a: ArrayType, p: ArrayType) -> ArrayType:
         if p.shape != a.shape[::-1]:
@@ -201,7 +210,7 @@ class Pinv(MatrixOperation):
         return sub(add(outside, inside), matmul(matmul(p, da), p))
 
 
-solve = Solve()
-det = Det()
-slogdet = SlogDet()
-pinv = Pinv()
+solve: Solve = Solve()
+det: Det = Det()
+slogdet: SlogDet = SlogDet()
+pinv: Pinv = Pinv()

@@ -69,7 +69,8 @@ class PlatformIndex(Primitive):
 class RngBitGenerator(Primitive):
     """Random bits and a new state of a state; batches of states stand in front."""
 
-    name, multiple = "rng_bit_generator", True
+    name: str = "rng_bit_generator"
+    multiple: bool = True
 
     def type(
         self, key: ArrayType, *, shape: tuple[int, ...], dtype: Any, algorithm: int
@@ -150,7 +151,8 @@ class ApproxTopK(Primitive):
     """The k largest (or smallest) elements along an axis and where they stand, of which on TPU a
     share of 1 - recall_target may be missed; elsewhere all are found."""
 
-    name, multiple = "approx_top_k", True
+    name: str = "approx_top_k"
+    multiple: bool = True
 
     def type(
         self, x: ArrayType, *, k: int, reduction_dimension: int, recall_target: float,
@@ -209,7 +211,7 @@ def _search(k: int, axis: int, recall: float, is_max_k: bool, override: int, who
     return lambda x: search(x, k, axis, recall, override, whole)
 
 
-platform_index = PlatformIndex()
-rng_bit_generator = RngBitGenerator()
-rng_uniform = RngUniform()
-approx_top_k = ApproxTopK()
+platform_index: PlatformIndex = PlatformIndex()
+rng_bit_generator: RngBitGenerator = RngBitGenerator()
+rng_uniform: RngUniform = RngUniform()
+approx_top_k: ApproxTopK = ApproxTopK()

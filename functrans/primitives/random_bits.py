@@ -263,7 +263,8 @@ class RandomFoldIn(Random):
 class Threefry2x32(Random):
     """The hash: two words of key and two of counter -> two random words, element by element."""
 
-    name, multiple = "threefry2x32", True
+    name: str = "threefry2x32"
+    multiple: bool = True
 
     def type(self, *types: ArrayType) -> Sequence[ArrayType]:
         if len(types) != 4 or any(t.dtype != UINT32 or t.shape != types[0].shape for t in types):
@@ -442,10 +443,10 @@ def _seeds_by_jax(impl: str) -> Callable[..., Any]:
     return seeds
 
 
-random_wrap = RandomWrap()
-random_unwrap = RandomUnwrap()
-random_seed = RandomSeed()
-random_bits = RandomBits()
-random_split = RandomSplit()
-random_fold_in = RandomFoldIn()
-threefry2x32 = Threefry2x32()
+random_wrap: RandomWrap = RandomWrap()
+random_unwrap: RandomUnwrap = RandomUnwrap()
+random_seed: RandomSeed = RandomSeed()
+random_bits: RandomBits = RandomBits()
+random_split: RandomSplit = RandomSplit()
+random_fold_in: RandomFoldIn = RandomFoldIn()
+threefry2x32: Threefry2x32 = Threefry2x32()

@@ -55,10 +55,10 @@ class Replay:
     __slots__ = ("constants", "out_tree", "outs", "steps")
 
     def __init__(self, constants: list[Any], steps: list[Any], outs: list[Any], out_tree: Any):
-        self.constants = constants
-        self.steps = steps
-        self.outs = outs
-        self.out_tree = out_tree
+        self.constants: list[Any] = constants
+        self.steps: list[Any] = steps
+        self.outs: list[Any] = outs
+        self.out_tree: Any = out_tree
 
     @staticmethod
     def of(trace: Recording, start: int, operands: Sequence[Tracer], out: Any) -> Replay | None:

@@ -69,11 +69,11 @@ class RuleTrace(Trace):
 
     def __init__(self, t: Any, name: str):
         super().__init__(t.parent)
-        self.linear = t.linear
+        self.linear: Any = t.linear
         # Operations that hold programs are linearised at a tangent of zero: it tells apart what
         # depends on the tangents and what does not.
-        self.inner = t.__class__(t.parent, t.linear)
-        self.name = name
+        self.inner: Any = t.__class__(t.parent, t.linear)
+        self.name: str = name
 
     def own(self, x: Any) -> bool:
         return x.__class__ is Tracer and x.owner is self
@@ -136,8 +136,8 @@ class JvpRule:
     __slots__ = ("__weakref__", "cache", "function", "name")
 
     def __init__(self, function: Callable[[Flat, Flat], tuple[Flat, Flat]], name: str):
-        self.function = function
-        self.name = name
+        self.function: Callable[[Flat, Flat], tuple[Flat, Flat]] = function
+        self.name: str = name
         self.cache: dict[Any, tuple[Program, Active]] = {}
 
     def __repr__(self) -> str:
@@ -212,10 +212,10 @@ class Pullback:
         out_types: tuple[ArrayType, ...],
         name: str,
     ):
-        self.function = function
-        self.in_types = in_types
-        self.out_types = out_types
-        self.name = name
+        self.function: Callable[[Flat, Flat], Flat] = function
+        self.in_types: tuple[ArrayType, ...] = in_types
+        self.out_types: tuple[ArrayType, ...] = out_types
+        self.name: str = name
         self.cache: dict[Any, Any] = {}
 
     def __repr__(self) -> str:
@@ -292,8 +292,8 @@ class VjpRule:
     __slots__ = ("__weakref__", "function", "name")
 
     def __init__(self, function: Callable[[Flat, Active], tuple[Flat, Flat, Pullback]], name: str):
-        self.function = function
-        self.name = name
+        self.function: Callable[[Flat, Active], tuple[Flat, Flat, Pullback]] = function
+        self.name: str = name
 
     def __repr__(self) -> str:
         return f"vjp rule of {self.name}"

@@ -261,7 +261,7 @@ class While(HigherOrderPrimitive):
         return any(jit.has_effects({"program": params[name]}) for name in ("cond", "body"))
 
 
-while_loop = While("while")
+while_loop: While = While("while")
 
 
 def _parts(values: Sequence[Any], params: dict[str, Any]) -> tuple[list[Any], list[Any], list[Any]]:
@@ -438,4 +438,4 @@ class TangentLoop(HigherOrderPrimitive):
         ]
 
 
-tangent_loop = TangentLoop()
+tangent_loop: TangentLoop = TangentLoop()

@@ -19,10 +19,10 @@ class Linear:
     def __init__(
         self, equations: list[Any], inputs: list[Any], outputs: list[Any], types: list[Any]
     ):
-        self.equations = equations
-        self.inputs = inputs
-        self.outputs = outputs  # Var, or None where the tangent is zero
-        self.out_types = types
+        self.equations: list[Any] = equations
+        self.inputs: list[Any] = inputs
+        self.outputs: list[Any] = outputs  # Var, or None where the tangent is zero
+        self.out_types: list[Any] = types
 
     def pruned(self) -> Linear:
         """Without the equations that no output needs, so that their residuals can be freed."""

@@ -59,7 +59,7 @@ class Lines:
     equations, if they were measured."""
 
     def __init__(self, times: dict[Equation, float] | None = None) -> None:
-        self.times = times or {}
+        self.times: dict[Equation, float] = times or {}
         self.numbers: dict[tuple[str, int], int] = {}
         self.codes: dict[CodeType, None] = {}
 

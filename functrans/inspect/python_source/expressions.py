@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,10 @@ class Expressions:
     file    : the Specialiser, for calls of other functions
     pending : statements to be written before the one at hand
     """
+
+    file: Any
+    scope: dict[str, Any]
+    env: dict[str, Any]
 
     def __init__(self, file: Any, scope: dict[str, Any], env: dict[str, Any]):
         self.file, self.scope, self.env = file, scope, env
@@ -206,7 +210,8 @@ class Expressions:
             generators.append(ast.comprehension(g.target, source, tests, 0))
         return Unknown(type(node)(elt=inner.lifted(node.elt), generators=generators))
 
-    of_GeneratorExp = of_SetComp = _comprehension
+    of_GeneratorExp: Callable[..., Any] = _comprehension
+    of_SetComp: Callable[..., Any] = _comprehension
 
     def of_Lambda(self, node: ast.Lambda) -> Any:
         names = [a.arg for a in node.args.args]

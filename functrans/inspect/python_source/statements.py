@@ -205,7 +205,7 @@ class Body(Expressions):
         body, over = self.block(s.body)
         self.env = dict(before)
         orelse, over_too = self.block(s.orelse)
-        self.env = before
+        self.env: dict[str, Any] = before
         for name in _assigned([*s.body, *s.orelse]):
             self.env[name] = Unknown(ast.Name(name, ast.Load()))
         return [ast.If(test, body or [ast.Pass()], orelse)], over and over_too

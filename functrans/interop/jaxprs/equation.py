@@ -23,7 +23,7 @@ from jax.extend.core import (
 )
 
 from functrans.interop.jaxprs.walk import abstract, constants_of, exactly, run, type_of_aval
-from functrans.ir.program import Literal, hoist_constants
+from functrans.ir.program import Literal, Program, hoist_constants
 from functrans.ir.types import ArrayType, is_inexact
 from functrans.trace import evaluate, full, stage, state, tracing, typeof
 
@@ -46,6 +46,7 @@ class Imported:
     """A program of JAX's, with the structure of its result, as one of ours."""
 
     __slots__ = ("consts", "out_tree", "program")
+    program: Program
 
     def __init__(self, closed: Any, out_tree: Any, name: str):
         consts = constants_of(closed)
@@ -57,7 +58,7 @@ class Imported:
         types = [*map(typeof, consts), *map(type_of_aval, closed.in_avals)]
         self.program, captured = hoist_constants(stage(body, types, name))
         self.consts: tuple[Any, ...] = (*captured, *consts)
-        self.out_tree = out_tree
+        self.out_tree: Any = out_tree
 
     def __call__(self, values: Flat) -> list[Any]:
         return evaluate(self.program, [*self.consts, *values])
@@ -99,19 +100,24 @@ class OneEquation:
     """One equation, with its rules, as a JAX function `fun` of its operands: each once, and without
     the literals among them."""
 
+    atoms: Any
+    all_outputs: Any
+
     def __init__(self, eqn: Any, name: str, known: Any):
         self.name = name
         eqn = in_jaxpr(eqn)
         self.atoms, self.all_outputs = eqn.invars, eqn.outvars
-        self.inputs = list(dict.fromkeys([v for v in eqn.invars if not hasattr(v, "val")]))
+        self.inputs: list[Any] = list(
+            dict.fromkeys([v for v in eqn.invars if not hasattr(v, "val")])
+        )
         dropped = DropVar
-        self.outputs = [v for v in eqn.outvars if not isinstance(v, dropped)]
+        self.outputs: list[Any] = [v for v in eqn.outvars if not isinstance(v, dropped)]
         alone = Jaxpr([], self.inputs, self.outputs, [eqn], eqn.effects, debug_info=known)
         self.closed_alone = ClosedJaxpr(alone, ())
         self.fun = jaxpr_as_fun(self.closed_alone)
-        self.types = tuple([type_of_aval(v.aval) for v in self.inputs])
-        self.out_types = tuple([type_of_aval(v.aval) for v in self.outputs])
-        self.moving = [i for i, t in enumerate(self.out_types) if is_inexact(t.dtype)]
+        self.types: tuple[ArrayType, ...] = tuple([type_of_aval(v.aval) for v in self.inputs])
+        self.out_types: tuple[ArrayType, ...] = tuple([type_of_aval(v.aval) for v in self.outputs])
+        self.moving: list[int] = [i for i, t in enumerate(self.out_types) if is_inexact(t.dtype)]
         self.made: dict[Any, Any] = {}
 
     def operands(self, values: Flat) -> list[Any]:
