@@ -3,15 +3,17 @@ messages. Users have them as `tree` and `tree_util`, where a mistake is told at 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
 
 from jax import tree_util as _tree
 
-Structure = _tree.PyTreeDef
-unflatten = _tree.tree_unflatten
-transpose = _tree.tree_transpose
-flatten_with_path = _tree.tree_flatten_with_path
+Structure: TypeAlias = _tree.PyTreeDef
+unflatten: Callable[[Structure, Iterable[Any]], Any] = _tree.tree_unflatten
+transpose: Callable[[Structure, Structure | None, Any], Any] = _tree.tree_transpose
+flatten_with_path: Callable[..., tuple[list[tuple[Any, Any]], Structure]] = (
+    _tree.tree_flatten_with_path
+)
 _flatten = _tree.default_registry.flatten  # what JAX's three functions call, as ours do
 
 
@@ -68,7 +70,7 @@ def spelled(structure: Any) -> str:
     return str(structure).removeprefix("PyTreeDef(").removesuffix(")")
 
 
-path_text = _tree.keystr
+path_text: Callable[..., str] = _tree.keystr
 
 
 def path_names(tree: Any, prefix: str = "") -> list[str]:

@@ -11,7 +11,7 @@ import difflib
 import operator
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -23,8 +23,13 @@ from functrans.ir.source import describe, location, user_source
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType, canonical_dtype
 
+if TYPE_CHECKING:
+    JaxTracer = jax.Array  # whose operators and methods it is given when the library is loaded
+else:
+    JaxTracer = jax.core.Tracer
 
-class Tracer(jax.core.Tracer[Any]):
+
+class Tracer(JaxTracer):
     """Stands for an array while a function is traced. Behaves as a `jax.Array`, and as a tracer of
     JAX's where JAX meets it; its operators and methods are given to it by `functrans.numpy`.
 

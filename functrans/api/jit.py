@@ -52,7 +52,7 @@ class _Options(TypedDict, total=False):
     in_shardings: PyTree
     out_shardings: PyTree
     keep_unused: bool
-    device: jax.Device | None
+    device: Any  # of JAX, whose class has no types
     backend: str | None
     inline: bool
     compiler_options: dict[str, Any] | None
@@ -78,7 +78,7 @@ def jit(
     in_shardings: PyTree = None,
     out_shardings: PyTree = None,
     keep_unused: bool = False,
-    device: jax.Device | None = None,
+    device: Any = None,
     backend: str | None = None,
     inline: bool = False,
     compiler_options: dict[str, Any] | None = None,

@@ -45,7 +45,7 @@ def pmap(
     in_axes: int | Sequence[PyTree] | None = 0,
     out_axes: PyTree = 0,
     static_broadcasted_argnums: int | Iterable[int] = (),
-    devices: Sequence[jax.Device] | None = None,
+    devices: Sequence[Any] | None = None,
     backend: str | None = None,
     axis_size: int | None = None,
     donate_argnums: int | Iterable[int] = (),

@@ -87,7 +87,7 @@ class NanReport(Saved):
         self.findings = findings
         self.inputs = inputs
         self.results = results
-        self.count = count
+        self.count: int = count
 
     @property
     def first(self) -> NanFinding | None:
@@ -218,7 +218,7 @@ class Search:
         self.infinities = infinities
         self.findings: list[NanFinding] = []
         self.seen: set[Equation] = set()
-        self.count = 0
+        self.count: int = 0
 
     def look(self, place: Place, values: Sequence[Any], outs: Sequence[Any]) -> None:
         """Note an equation that has just run, if it is at fault for the first time."""

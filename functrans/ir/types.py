@@ -20,7 +20,7 @@ from functrans.ir.source import describe, user_source
 
 _INTERNED: dict[tuple[Any, ...], ArrayType] = {}
 
-float0 = jax.dtypes.float0
+float0: np.dtype = jax.dtypes.float0
 
 
 class ArrayType:

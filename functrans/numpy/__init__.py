@@ -38,12 +38,12 @@ from functrans.numpy.ufunc_objects import *
 from functrans.numpy.ufuncs import *
 from functrans.numpy.vectorizing import *
 
-pi = _jax_numpy.pi
-e = _jax_numpy.e
-euler_gamma = _jax_numpy.euler_gamma
-inf = _jax_numpy.inf
-nan = _jax_numpy.nan
-newaxis = _jax_numpy.newaxis
+pi: float = _jax_numpy.pi
+e: float = _jax_numpy.e
+euler_gamma: float = _jax_numpy.euler_gamma
+inf: float = _jax_numpy.inf
+nan: float = _jax_numpy.nan
+newaxis: None = _jax_numpy.newaxis
 
 _run_at_once(globals())
 _guard(_sys.modules[__name__])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import builtins
 import math
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,7 @@ from functrans.primitives.base import Primitive
 from functrans.primitives.call import composite
 from functrans.primitives.conversion import real_dtype
 from functrans.trace import concrete_value, full, literal, materialize, typeof
+from functrans.typing import Array
 
 __all__ = [
     "all", "amax", "amin", "any", "argmax", "argmin", "average", "count_nonzero", "max", "mean",
@@ -219,7 +221,8 @@ def min(
     return _extreme("min", prims.reduce_min, prims.min_, a, axis, keepdims, initial, where)
 
 
-amax, amin = max, min
+amax: Callable[..., Array] = max
+amin: Callable[..., Array] = min
 
 
 def trace(

@@ -81,7 +81,8 @@ class Expansion:
         self.split: dict[int, Axes] = {}
         self.multiplied_out: bool = False
         self.squares: bool = False
-        self.looked_at = self.deep = 0
+        self.looked_at: int = 0
+        self.deep: int = 0
 
     # --- axes
 

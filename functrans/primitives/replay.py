@@ -19,7 +19,7 @@ from functrans.ir.source import user_source
 from functrans.trace import AnyTracer, Recording, Tracer, state
 
 _SMALL = 1024  # elements of a constant
-OPTIONS = {bool, int, str, type(None), type(tree.structure(0))}
+OPTIONS: set[type[Any]] = {bool, int, str, type(None), type(tree.structure(0))}
 
 
 def signature(trace: Recording, values: Sequence[Any]) -> tuple[list[Any], list[Tracer]] | None:

@@ -25,6 +25,7 @@ from functrans.ir.program import (
     keep_names,
 )
 from functrans.ir.source import user_source
+from functrans.ir.types import ArrayType
 from functrans.primitives.constants import closed
 from functrans.primitives.residuals import placed
 from functrans.trace import (
@@ -50,9 +51,9 @@ class Dual(Tracer):
     __slots__ = ("tangent",)
 
     def __init__(self, trace: Any, primal: Any, tangent: Any, type: Any = None):
-        self.owner = trace
-        self.type = type or typeof(primal)
-        self.ref = primal
+        self.owner: Any = trace
+        self.type: ArrayType = type or typeof(primal)
+        self.ref: Any = primal
         self.tangent: Any = tangent
 
     def concrete(self) -> Any:
@@ -355,7 +356,7 @@ class AtOnce:
     __slots__ = ("equation", "forward", "literals", "origin", "out_tangents", "out_types", "places")
 
     def __init__(self, program: Program, moving: tuple[bool, ...], of: Equation, call: bool):
-        self.out_types = program.out_types
+        self.out_types: tuple[ArrayType, ...] = program.out_types
         self.origin: Origin = Origin("jvp of", of)
         forward, linear, out_moving, residuals = split(program, moving)
         n = len(self.out_types)

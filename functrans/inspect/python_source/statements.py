@@ -36,7 +36,8 @@ class Body(Expressions):
         """-> the statements that are left, and whether all that follows is never reached."""
         written: list[ast.stmt] = []
         for s in statements:
-            outer, self.pending = self.pending, []
+            outer = self.pending
+            self.pending = []
             made, over = getattr(self, f"do_{type(s).__name__}", self._unsupported)(s)
             written += [*self.pending, *made]
             self.pending = outer

@@ -113,8 +113,8 @@ class OneEquation:
         dropped = DropVar
         self.outputs: list[Any] = [v for v in eqn.outvars if not isinstance(v, dropped)]
         alone = Jaxpr([], self.inputs, self.outputs, [eqn], eqn.effects, debug_info=known)
-        self.closed_alone = ClosedJaxpr(alone, ())
-        self.fun = jaxpr_as_fun(self.closed_alone)
+        self.closed_alone: ClosedJaxpr = ClosedJaxpr(alone, ())
+        self.fun: Callable[..., Any] = jaxpr_as_fun(self.closed_alone)
         self.types: tuple[ArrayType, ...] = tuple([type_of_aval(v.aval) for v in self.inputs])
         self.out_types: tuple[ArrayType, ...] = tuple([type_of_aval(v.aval) for v in self.outputs])
         self.moving: list[int] = [i for i, t in enumerate(self.out_types) if is_inexact(t.dtype)]
