@@ -53,7 +53,13 @@ __all__ = [
 # --- scalar types ---------------------------------------------------------------------------------
 
 
-class _ScalarType(type(jax.numpy.float32)):  # type: ignore[misc]
+if TYPE_CHECKING:
+    _JaxScalarType = type
+else:
+    _JaxScalarType = type(jax.numpy.float32)
+
+
+class _ScalarType(_JaxScalarType):
     """JAX's scalar types, that also make an array of a traced value: `jnp.float32(x)`."""
 
     dtype: np.dtype
