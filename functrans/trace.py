@@ -414,7 +414,7 @@ def evaluate(
 # --- literals and constants -----------------------------------------------------------------------
 
 
-def literal(value: Any, type: ArrayType) -> Literal:
+def literal(value: Any, type: ArrayType) -> Any:
     """A splat of `value`, cast to the dtype of `type`, as Python sees it."""
     return Literal(_python_number(value, type.dtype), type)
 

@@ -14,7 +14,7 @@ from jax.typing import DTypeLike as DTypeLike
 
 from functrans.loading import hand_on as _hand_on
 
-__all__ = ["Array", "ArrayLike", "Axis", "DTypeLike", "PyTree", "Shape"]
+__all__ = ["Array", "ArrayLike", "Axis", "DTypeLike", "Device", "PyTree", "Shape"]
 
 ArrayLike: TypeAlias = Array | np.ndarray | np.bool_ | np.number | bool | int | float | complex
 """What functions of arrays take: arrays, traced ones, NumPy's, and numbers."""
@@ -24,6 +24,9 @@ Axis: TypeAlias = int | Sequence[int] | None
 
 Shape: TypeAlias = int | Sequence[int]
 """Sizes of axes; one number for an array of one axis."""
+
+Device: TypeAlias = Any
+"""Where arrays live: a `jax.Device` or a sharding, of which JAX's stubs say nothing."""
 
 PyTree: TypeAlias = Any
 """Arrays in tuples, lists, dicts and what else is registered; Python has no type for it."""

@@ -24,7 +24,7 @@ from functrans.primitives.base import PRIMITIVES
 from functrans.primitives.elementwise import splat
 from functrans.primitives.shape import broadcast_in_dim, reshape
 from functrans.trace import Tracer, bind, full, typeof
-from functrans.typing import Array, ArrayLike
+from functrans.typing import Array, ArrayLike, DTypeLike, PyTree
 
 __all__ = [
     "AccuracyMode", "RoundingMethod", "Tolerance", "abs", "acos", "acosh", "add", "asin",
@@ -279,7 +279,7 @@ mulhi: _Binary = _binary("mulhi", "The upper half of the bits of x * y.", "2**30
 # --- with parameters ------------------------------------------------------------------------------
 
 
-def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
+def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: DTypeLike | None = None) -> Array:
     """x * y; with `out_dtype` both are cast to it first.
 
     Source: `jax.lax.mul`.
@@ -295,7 +295,7 @@ def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
     return bind(PRIMITIVES["mul"], (x, y), {})
 
 
-def integer_pow(x: Any, y: int) -> Any:
+def integer_pow(x: ArrayLike, y: int) -> Array:
     """x to the power of a Python integer.
 
     Source: `jax.lax.integer_pow`.
@@ -307,7 +307,7 @@ def integer_pow(x: Any, y: int) -> Any:
     return bind(PRIMITIVES["integer_pow"], (operand(x),), {"y": integer(y, "integer_pow", "y")})
 
 
-def reciprocal(x: Any) -> Any:
+def reciprocal(x: ArrayLike) -> Array:
     """1 / x.
 
     Source: `jax.lax.reciprocal`.
@@ -319,7 +319,7 @@ def reciprocal(x: Any) -> Any:
     return integer_pow(x, -1)
 
 
-def log2(x: Any, *, accuracy: Any = None) -> Any:
+def log2(x: ArrayLike, *, accuracy: Tolerance | AccuracyMode | None = None) -> Array:
     """The logarithm to base 2.
 
     Source: `jax.lax.log2`, from JAX 0.11 on.
@@ -332,7 +332,7 @@ def log2(x: Any, *, accuracy: Any = None) -> Any:
     return div(y, full(math.log(2), typeof(y)))
 
 
-def one_minus_square(x: Any) -> Any:
+def one_minus_square(x: ArrayLike) -> Array:
     """1 - x ** 2 as (1 + x)(1 - x), precise where |x| is near 1.
 
     Source: `jax.lax.one_minus_square`, from JAX 0.11 on.
@@ -346,7 +346,7 @@ def one_minus_square(x: Any) -> Any:
     return mul(add(one, x), sub(one, x))
 
 
-def round(x: Any, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Any:
+def round(x: ArrayLike, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Array:
     """The nearest integer; `rounding_method` says where halves go.
 
     Source: `jax.lax.round`.
@@ -359,7 +359,7 @@ def round(x: Any, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZER
     return bind(PRIMITIVES["round"], (operand(x),), {"rounding_method": how})
 
 
-def select(pred: Any, on_true: Any, on_false: Any) -> Any:
+def select(pred: ArrayLike, on_true: ArrayLike, on_false: ArrayLike) -> Array:
     """`on_true` where `pred` holds, else `on_false`, element by element; `pred` may be a scalar.
 
     Source: `jax.lax.select`.
@@ -371,7 +371,7 @@ def select(pred: Any, on_true: Any, on_false: Any) -> Any:
     return select_n(pred, on_false, on_true)
 
 
-def select_n(which: Any, *cases: Any) -> Any:
+def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
     """Element by element that of `cases[which]`; `which` is boolean or integer.
 
     Source: `jax.lax.select_n`.
@@ -387,7 +387,7 @@ def select_n(which: Any, *cases: Any) -> Any:
     return bind(PRIMITIVES["select_n"], [operand(x) for x in (which, *cases)], {})
 
 
-def clamp(min: Any, x: Any, max: Any) -> Any:
+def clamp(min: ArrayLike, x: ArrayLike, max: ArrayLike) -> Array:
     """x, but at least `min` and at most `max`; these are scalars or of the shape of x.
 
     Source: `jax.lax.clamp`.
@@ -399,7 +399,7 @@ def clamp(min: Any, x: Any, max: Any) -> Any:
     return bind(PRIMITIVES["clamp"], (operand(min), operand(x), operand(max)), {})
 
 
-def convert_element_type(operand: Any, new_dtype: Any) -> Any:
+def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
     """The numbers of `operand` at another dtype.
 
     Source: `jax.lax.convert_element_type`.
@@ -436,7 +436,7 @@ def _number(x: Any, dtype: Any) -> Any:
     return full(array.astype(dtype).item(), ArrayType((), dtype))
 
 
-def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
+def bitcast_convert_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
     """The bits of `operand` read as another dtype; a narrower one adds a trailing axis, a wider one
     merges it.
 
@@ -450,7 +450,7 @@ def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
     return bind(PRIMITIVES["bitcast_convert_type"], (_operand(operand),), {"dtype": dtype})
 
 
-def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> Any:
+def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int) -> Array:
     """Round to a float of so many bits, and back.
 
     Source: `jax.lax.reduce_precision`.
@@ -467,7 +467,7 @@ def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> An
 _operand = operand  # where a parameter has its name
 
 
-def stop_gradient(x: Any) -> Any:
+def stop_gradient(x: PyTree) -> PyTree:
     """A tree of values as it is, but for derivatives a constant.
 
     Source: `jax.lax.stop_gradient`.
@@ -485,7 +485,7 @@ def _stopped(x: Any) -> Any:
     return x if is_key_dtype(typeof(x).dtype) else bind(PRIMITIVES["stop_gradient"], (x,), {})
 
 
-def optimization_barrier(operand: Any, /) -> Any:
+def optimization_barrier(operand: PyTree, /) -> PyTree:
     """A tree of values as it is; the compiler moves and fuses nothing across.
 
     Source: `jax.lax.optimization_barrier`.

@@ -34,6 +34,7 @@ from functrans.primitives.linalg_products import (
 )
 from functrans.primitives.shape import reshape, slice_axis
 from functrans.trace import typeof
+from functrans.typing import Array, ArrayLike, PyTree
 
 __all__ = [
     "EigImplementation", "EighImplementation", "SvdAlgorithm", "cholesky", "cholesky_update",
@@ -46,7 +47,7 @@ __all__ = [
 # --- triangular -----------------------------------------------------------------------------------
 
 
-def cholesky(x: Any, *, symmetrize_input: bool = True) -> Any:
+def cholesky(x: ArrayLike, *, symmetrize_input: bool = True) -> Array:
     """The lower triangular l with x = l l^H, of positive definite hermitian matrices.
 
     Arguments:
@@ -85,7 +86,7 @@ def _symmetrized(x: Any, name: str) -> Any:
     return mul(both, 0.5)
 
 
-def cholesky_update(r_matrix: Any, w_vector: Any) -> Any:
+def cholesky_update(r_matrix: ArrayLike, w_vector: ArrayLike) -> Array:
     """The upper triangular s with s^T s = r^T r + w w^T, in a quadratic number of operations.
 
     Source: `jax.lax.linalg.cholesky_update`.
@@ -94,9 +95,9 @@ def cholesky_update(r_matrix: Any, w_vector: Any) -> Any:
 
 
 def symmetric_product(
-    a_matrix: Any, c_matrix: Any, *, alpha: float = 1.0, beta: float = 0.0,
+    a_matrix: ArrayLike, c_matrix: ArrayLike, *, alpha: float = 1.0, beta: float = 0.0,
     symmetrize_output: bool = False,
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """alpha a a^T + beta c, with c symmetric; only the lower triangle need be right, all of it is
     with `symmetrize_output`.
 
@@ -122,9 +123,9 @@ def symmetric_product(
 
 
 def triangular_solve(
-    a: Any, b: Any, *, left_side: bool = False, lower: bool = False, transpose_a: bool = False,
-    conjugate_a: bool = False, unit_diagonal: bool = False,
-) -> Any:  # fmt: skip
+    a: ArrayLike, b: ArrayLike, *, left_side: bool = False, lower: bool = False,
+    transpose_a: bool = False, conjugate_a: bool = False, unit_diagonal: bool = False,
+) -> Array:  # fmt: skip
     """Solve op(a) x = b if `left_side`, else x op(a) = b, for triangular matrices.
 
     Arguments:
@@ -162,7 +163,9 @@ def _with_axis(x: Any, axis: int) -> Any:
     return reshape(x, shape=(*shape[:axis], 1, *shape[axis:]))
 
 
-def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: bool = False) -> Any:
+def tridiagonal_solve(
+    dl: ArrayLike, d: ArrayLike, du: ArrayLike, b: ArrayLike, *, perturb_singular: bool = False
+) -> Array:
     """Solve a x = b for tridiagonal matrices.
 
     Arguments:
@@ -186,7 +189,7 @@ def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: boo
 # --- factors --------------------------------------------------------------------------------------
 
 
-def lu(x: Any) -> list[Any]:
+def lu(x: ArrayLike) -> list[Array]:
     """x = p l u, by exchanging rows.
 
     Returns:
@@ -205,7 +208,7 @@ def lu(x: Any) -> list[Any]:
     return list(_factors.lu(as_array(x)))
 
 
-def lu_pivots_to_permutation(pivots: Any, permutation_size: int) -> Any:
+def lu_pivots_to_permutation(pivots: ArrayLike, permutation_size: int) -> Array:
     """Exchanges of rows, [..., k], as an order of `permutation_size` of them.
 
     Source: `jax.lax.linalg.lu_pivots_to_permutation`.
@@ -214,8 +217,12 @@ def lu_pivots_to_permutation(pivots: Any, permutation_size: int) -> Any:
 
 
 def qr(
-    x: Any, *, pivoting: bool = False, full_matrices: bool = True, use_magma: bool | None = None
-) -> tuple[Any, ...]:
+    x: ArrayLike,
+    *,
+    pivoting: bool = False,
+    full_matrices: bool = True,
+    use_magma: bool | None = None,
+) -> tuple[Array, ...]:
     """x = q r with orthonormal columns of q and upper triangular r.
 
     Arguments:
@@ -239,7 +246,7 @@ def qr(
     return tuple(_factors.qr(as_array(x), pivoting=pivoting, full_matrices=full_matrices))
 
 
-def householder_product(a: Any, taus: Any) -> Any:
+def householder_product(a: ArrayLike, taus: ArrayLike) -> Array:
     """The first columns of the product of reflectors 1 - tau v v^H, v below the diagonal of a.
 
     Source: `jax.lax.linalg.householder_product`.
@@ -247,7 +254,9 @@ def householder_product(a: Any, taus: Any) -> Any:
     return _factors.householder_product(as_array(a), as_array(taus))
 
 
-def ormqr(a: Any, taus: Any, c: Any, *, left: bool = True, transpose: bool = False) -> Any:
+def ormqr(
+    a: ArrayLike, taus: ArrayLike, c: ArrayLike, *, left: bool = True, transpose: bool = False
+) -> Array:
     """q c, or c q unless `left`, with q^H for `transpose`; q is a product of reflectors.
 
     Source: `jax.lax.linalg.ormqr`.
@@ -261,10 +270,10 @@ def ormqr(a: Any, taus: Any, c: Any, *, left: bool = True, transpose: bool = Fal
 
 
 def eigh(
-    x: Any, *, lower: bool = True, symmetrize_input: bool = True, sort_eigenvalues: bool = True,
-    subset_by_index: tuple[int, int] | None = None,
+    x: ArrayLike, *, lower: bool = True, symmetrize_input: bool = True,
+    sort_eigenvalues: bool = True, subset_by_index: tuple[int, int] | None = None,
     implementation: EighImplementation | None = None,
-) -> tuple[Any, Any]:  # fmt: skip
+) -> tuple[Array, Array]:  # fmt: skip
     """Eigenvectors and eigenvalues of hermitian matrices.
 
     Arguments:
@@ -299,10 +308,10 @@ def eigh(
 
 
 def eig(
-    x: Any, *, compute_left_eigenvectors: bool = True, compute_right_eigenvectors: bool = True,
-    enable_eigvec_derivs: bool = False, implementation: EigImplementation | None = None,
-    use_magma: bool | None = None,
-) -> list[Any]:  # fmt: skip
+    x: ArrayLike, *, compute_left_eigenvectors: bool = True,
+    compute_right_eigenvectors: bool = True, enable_eigvec_derivs: bool = False,
+    implementation: EigImplementation | None = None, use_magma: bool | None = None,
+) -> list[Array]:  # fmt: skip
     """Eigenvalues of general matrices, and their eigenvectors of length one.
 
     Arguments:
@@ -339,9 +348,9 @@ def eig(
 
 
 def svd(
-    x: Any, *, full_matrices: bool = True, compute_uv: bool = True,
+    x: ArrayLike, *, full_matrices: bool = True, compute_uv: bool = True,
     subset_by_index: tuple[int, int] | None = None, algorithm: SvdAlgorithm | None = None,
-) -> Any:  # fmt: skip
+) -> PyTree:  # fmt: skip
     """x = u diag(s) v^H.
 
     Arguments:
@@ -404,9 +413,9 @@ def _choice(name: str, choice: Any) -> dict[str, str]:
 
 
 def schur(
-    x: Any, *, compute_schur_vectors: bool = True, sort_eig_vals: bool = False,
-    select_callable: Callable[..., Any] | None = None,
-) -> list[Any]:  # fmt: skip
+    x: ArrayLike, *, compute_schur_vectors: bool = True, sort_eig_vals: bool = False,
+    select_callable: Callable[..., PyTree] | None = None,
+) -> list[Array]:  # fmt: skip
     """x = q t q^H with unitary q and upper triangular t, real ones of a real matrix: then t has
     2 by 2 blocks for pairs of conjugate eigenvalues.
 
@@ -426,7 +435,7 @@ def schur(
     return list(_reductions.schur(as_array(x), compute_schur_vectors=compute_schur_vectors))
 
 
-def hessenberg(a: Any) -> list[Any]:
+def hessenberg(a: ArrayLike) -> list[Array]:
     """Reduce square matrices to Hessenberg form by reflectors.
 
     Returns:
@@ -437,7 +446,7 @@ def hessenberg(a: Any) -> list[Any]:
     return list(_reductions.hessenberg(as_array(a)))
 
 
-def tridiagonal(a: Any, *, lower: bool = True) -> list[Any]:
+def tridiagonal(a: ArrayLike, *, lower: bool = True) -> list[Array]:
     """Reduce hermitian matrices, of which one triangle is read, to tridiagonal form by reflectors.
 
     Returns:

@@ -18,6 +18,7 @@ from functrans.lax.windows import reduce_window
 from functrans.primitives.base import PRIMITIVES, Primitive
 from functrans.primitives.conversion import strong
 from functrans.trace import literal, stage, typeof
+from functrans.typing import Array, ArrayLike, Device, DTypeLike, PyTree
 
 __all__ = [
     "argmax", "argmin", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "reduce",
@@ -100,7 +101,7 @@ reduce_xor: Callable[..., Any] = _reduction(
 # --- positions ------------------------------------------------------------------------------------
 
 
-def argmax(operand: Any, axis: int, index_dtype: Any) -> Any:
+def argmax(operand: ArrayLike, axis: int, index_dtype: DTypeLike) -> Array:
     """Find where the largest element along an axis stands: the first one, or the first NaN.
 
     Source: `jax.lax.argmax`.
@@ -111,7 +112,7 @@ def argmax(operand: Any, axis: int, index_dtype: Any) -> Any:
     return _position("argmax", operand, axis, index_dtype)
 
 
-def argmin(operand: Any, axis: int, index_dtype: Any) -> Any:
+def argmin(operand: ArrayLike, axis: int, index_dtype: DTypeLike) -> Array:
     """Find where the smallest element along an axis stands: the first one, or the first NaN.
 
     Source: `jax.lax.argmin`.
@@ -177,12 +178,12 @@ _REDUCTION_OF = {
 
 
 def reduce(
-    operands: Any,
-    init_values: Any,
-    computation: Callable[[Any, Any], Any],
+    operands: PyTree,
+    init_values: PyTree,
+    computation: Callable[[PyTree, PyTree], PyTree],
     dimensions: Sequence[int],
-    out_sharding: Any = None,
-) -> Any:
+    out_sharding: Device = None,
+) -> PyTree:
     """Fold axes with a function of two values.
 
     Arguments:

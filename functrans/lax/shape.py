@@ -24,6 +24,7 @@ from functrans.lax.arguments import (
 from functrans.primitives import joining as _joining
 from functrans.primitives import shape as _shape
 from functrans.trace import literal, typeof
+from functrans.typing import Array, ArrayLike, Device, Shape
 
 __all__ = [
     "broadcast", "broadcast_in_dim", "broadcast_shapes", "broadcast_to_rank",
@@ -36,7 +37,7 @@ __all__ = [
 # --- moving ---------------------------------------------------------------------------------------
 
 
-def transpose(operand: Any, permutation: Sequence[int] | np.ndarray) -> Any:
+def transpose(operand: ArrayLike, permutation: Sequence[int] | np.ndarray) -> Array:
     """Permute axes: axis i of the result is axis `permutation[i]` of the operand.
 
     Source: `jax.lax.transpose`.
@@ -53,7 +54,7 @@ def transpose(operand: Any, permutation: Sequence[int] | np.ndarray) -> Any:
     )  # fmt: skip
 
 
-def rev(operand: Any, dimensions: Sequence[int]) -> Any:
+def rev(operand: ArrayLike, dimensions: Sequence[int]) -> Array:
     """Reverse the order of the elements along axes.
 
     Source: `jax.lax.rev`.
@@ -65,12 +66,12 @@ def rev(operand: Any, dimensions: Sequence[int]) -> Any:
 
 
 def reshape(
-    operand: Any,
-    new_sizes: Any,
+    operand: ArrayLike,
+    new_sizes: Sequence[int],
     dimensions: Sequence[int] | None = None,
     *,
-    out_sharding: Any = None,
-) -> Any:
+    out_sharding: Device = None,
+) -> Array:
     """Give the elements another shape; axes are first permuted by `dimensions` where that is given.
 
     Source: `jax.lax.reshape`. A size of -1 is not taken: see `functrans.numpy.reshape`.
@@ -86,7 +87,7 @@ def reshape(
     return _shape.reshape(x, shape=shape)
 
 
-def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = None) -> Any:
+def collapse(operand: ArrayLike, start_dimension: int, stop_dimension: int | None = None) -> Array:
     """Make one axis of the axes from `start_dimension` up to, not including, `stop_dimension`.
 
     Source: `jax.lax.collapse`.
@@ -101,7 +102,7 @@ def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = No
     return reshape(operand, (*shape[:low], prod(shape[low:high]), *shape[high:]))
 
 
-def squeeze(array: Any, dimensions: Sequence[int]) -> Any:
+def squeeze(array: ArrayLike, dimensions: Sequence[int]) -> Array:
     """Drop axes of size 1.
 
     Source: `jax.lax.squeeze`.
@@ -120,7 +121,7 @@ def squeeze(array: Any, dimensions: Sequence[int]) -> Any:
     return _shape.squeeze(x, dimensions=axes)
 
 
-def expand_dims(array: Any, dimensions: Sequence[int]) -> Any:
+def expand_dims(array: ArrayLike, dimensions: Sequence[int]) -> Array:
     """Insert axes of size 1, which stand at `dimensions` of the result.
 
     Source: `jax.lax.expand_dims`.
@@ -142,7 +143,7 @@ def expand_dims(array: Any, dimensions: Sequence[int]) -> Any:
 # --- repeating ------------------------------------------------------------------------------------
 
 
-def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: Any = None) -> Any:
+def broadcast(operand: ArrayLike, sizes: Sequence[int], *, out_sharding: Device = None) -> Array:
     """Repeat the operand along new leading axes.
 
     Source: `jax.lax.broadcast`.
@@ -160,8 +161,12 @@ def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: Any = None) -
 
 
 def broadcast_in_dim(
-    operand: Any, shape: Any, broadcast_dimensions: Sequence[int], *, out_sharding: Any = None
-) -> Any:
+    operand: ArrayLike,
+    shape: Shape,
+    broadcast_dimensions: Sequence[int],
+    *,
+    out_sharding: Device = None,
+) -> Array:
     """Repeat the operand to a shape in which its axis i stands at `broadcast_dimensions[i]`.
 
     Source: `jax.lax.broadcast_in_dim`. An axis of size 1 grows to the size of its place.
@@ -184,7 +189,7 @@ def broadcast_in_dim(
     return _shape.broadcast_in_dim(x, shape=shape, dimensions=dimensions)
 
 
-def broadcast_to_rank(x: Any, rank: int) -> Any:
+def broadcast_to_rank(x: ArrayLike, rank: int) -> Array:
     """Insert leading axes of size 1 up to `rank` axes.
 
     Source: `jax.lax.broadcast_to_rank`.
@@ -195,7 +200,7 @@ def broadcast_to_rank(x: Any, rank: int) -> Any:
     return expand_dims(x, tuple(range(rank - typeof(x).ndim)))
 
 
-def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
+def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
     """The shape to which all of the given shapes can be broadcast.
 
     Source: `jax.lax.broadcast_shapes`.
@@ -221,7 +226,7 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
 # --- putting together and cutting -----------------------------------------------------------------
 
 
-def concatenate(operands: Any, dimension: int) -> Any:
+def concatenate(operands: Array | Sequence[ArrayLike], dimension: int) -> Array:
     """Put arrays one after the other along an axis.
 
     Source: `jax.lax.concatenate`.
@@ -240,7 +245,7 @@ def concatenate(operands: Any, dimension: int) -> Any:
 concat = concatenate
 
 
-def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Any]:
+def split(operand: ArrayLike, sizes: Sequence[int], axis: int = 0) -> list[Array]:
     """Cut an axis into consecutive parts of the given sizes.
 
     Source: `jax.lax.split`.
@@ -255,7 +260,9 @@ def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Any]:
     return _joining.split(x, sizes=sizes, axis=axis)
 
 
-def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, int, int]]) -> Any:
+def pad(
+    operand: ArrayLike, padding_value: ArrayLike, padding_config: Sequence[tuple[int, int, int]]
+) -> Array:
     """Put `(low, high, interior)` copies of a scalar before, after and between the elements along
     each axis; negative low and high remove elements.
 
@@ -286,11 +293,11 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, in
 
 
 def slice(
-    operand: Any,
+    operand: ArrayLike,
     start_indices: Sequence[int],
     limit_indices: Sequence[int],
     strides: Sequence[int] | None = None,
-) -> Any:
+) -> Array:
     """Elements `start, start + stride, ...` below `limit` along each axis.
 
     Source: `jax.lax.slice`.
@@ -305,8 +312,12 @@ def slice(
 
 
 def slice_in_dim(
-    operand: Any, start_index: int | None, limit_index: int | None, stride: int = 1, axis: int = 0
-) -> Any:
+    operand: ArrayLike,
+    start_index: int | None,
+    limit_index: int | None,
+    stride: int = 1,
+    axis: int = 0,
+) -> Array:
     """`slice` along one axis; None is the end, negative indices count from the end.
 
     Source: `jax.lax.slice_in_dim`.
@@ -327,7 +338,7 @@ def slice_in_dim(
     return _shape.slice_(x, start=tuple(low), limit=tuple(high), strides=tuple(by))
 
 
-def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True) -> Any:
+def index_in_dim(operand: ArrayLike, index: int, axis: int = 0, keepdims: bool = True) -> Array:
     """The elements at one index of an axis, which stays with size 1 or is dropped.
 
     Source: `jax.lax.index_in_dim`.

@@ -81,8 +81,8 @@ def normal_probability(x: Any) -> Any:
     w = lax.mul(x, root)
     z = lax.abs(w)
     far = lax.erfc(z)
-    tail = lax.select(lax.gt(w, literal(0.0, t)), lax.sub(literal(2.0, t), far), far)  # type: ignore[arg-type]
-    y = lax.select(lax.lt(z, root), lax.add(one, lax.erf(w)), tail)  # type: ignore[arg-type]
+    tail = lax.select(lax.gt(w, literal(0.0, t)), lax.sub(literal(2.0, t), far), far)
+    y = lax.select(lax.lt(z, root), lax.add(one, lax.erf(w)), tail)
     return lax.mul(y, literal(0.5, t))
 
 

@@ -25,6 +25,7 @@ from functrans.numpy.indexing import *
 from functrans.numpy.integers import *
 from functrans.numpy.joining import *
 from functrans.numpy.linear import *
+from functrans.numpy.moments import *
 from functrans.numpy.partitions import *
 from functrans.numpy.placing import *
 from functrans.numpy.ranges import *

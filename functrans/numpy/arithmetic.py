@@ -22,6 +22,7 @@ from functrans.numpy.promotion import (
 )
 from functrans.numpy.ufuncs import numeric
 from functrans.trace import Tracer, concrete_value, typeof
+from functrans.typing import Array, ArrayLike
 
 __all__ = [
     "divmod", "float_power", "floor_divide", "fmod", "mod", "pow", "power", "reciprocal",
@@ -48,7 +49,7 @@ def constant(x: Any, value: Any) -> Any:
 # --- division -------------------------------------------------------------------------------------
 
 
-def floor_divide(x: Any, y: Any, /) -> Any:
+def floor_divide(x: ArrayLike, y: ArrayLike, /) -> Array:
     """x / y rounded towards minus infinity.
 
     Source: `jax.numpy.floor_divide`.
@@ -86,7 +87,7 @@ def _rest(x: Any, y: Any) -> Any:
     return prims.rem(x, y)
 
 
-def remainder(x: Any, y: Any, /) -> Any:
+def remainder(x: ArrayLike, y: ArrayLike, /) -> Array:
     """The rest of `floor_divide`; it has the sign of y.
 
     Source: `jax.numpy.remainder`.
@@ -104,7 +105,7 @@ def remainder(x: Any, y: Any, /) -> Any:
 mod = remainder
 
 
-def fmod(x: Any, y: Any, /) -> Any:
+def fmod(x: ArrayLike, y: ArrayLike, /) -> Array:
     """The rest of the division that rounds towards zero; it has the sign of x.
 
     Source: `jax.numpy.fmod`.
@@ -112,7 +113,7 @@ def fmod(x: Any, y: Any, /) -> Any:
     return _rest(*numeric(*align(x, y, "fmod")))
 
 
-def divmod(x: Any, y: Any, /) -> tuple[Any, Any]:
+def divmod(x: ArrayLike, y: ArrayLike, /) -> tuple[Array, Array]:
     """(floor_divide, remainder).
 
     Source: `jax.numpy.divmod`.
@@ -123,7 +124,7 @@ def divmod(x: Any, y: Any, /) -> tuple[Any, Any]:
     return floor_divide(x, y), remainder(x, y)
 
 
-def reciprocal(x: Any, /) -> Any:
+def reciprocal(x: ArrayLike, /) -> Array:
     """1 / x.
 
     Source: `jax.numpy.reciprocal`.
@@ -134,7 +135,7 @@ def reciprocal(x: Any, /) -> Any:
 # --- powers ---------------------------------------------------------------------------------------
 
 
-def power(x: Any, y: Any, /) -> Any:
+def power(x: ArrayLike, y: ArrayLike, /) -> Array:
     """x to the power y. A Python or concrete integer y is multiplied out, which is exact and
     differentiable everywhere.
 
@@ -195,7 +196,7 @@ def _integer_power(x: Any, y: Any) -> Any:
     return result
 
 
-def float_power(x: Any, y: Any, /) -> Any:
+def float_power(x: ArrayLike, y: ArrayLike, /) -> Array:
     """x to the power y, in floats.
 
     Source: `jax.numpy.float_power`.

@@ -34,7 +34,7 @@ from jax.numpy import unsignedinteger as unsignedinteger
 from functrans.ir.types import dtype_class
 from functrans.numpy.promotion import array_of, cast, user_dtype
 from functrans.trace import Tracer, materialize, typeof
-from functrans.typing import Array, ArrayLike, DTypeLike
+from functrans.typing import Array, ArrayLike, DTypeLike, PyTree
 
 __all__ = [
     "ComplexWarning", "bfloat16", "bool", "bool_", "can_cast", "cdouble", "character",
@@ -150,7 +150,7 @@ def _point(x: Tracer) -> Any:
     return kinds[dtype_class(x.dtype)] if x.weak_type else x.dtype
 
 
-def iscomplexobj(x: Any) -> builtins.bool:
+def iscomplexobj(x: PyTree) -> builtins.bool:
     """Is the dtype complex?
 
     Source: `jax.numpy.iscomplexobj`.
@@ -160,7 +160,7 @@ def iscomplexobj(x: Any) -> builtins.bool:
     return x is not None and dtype_class(typeof(array_of(x, "iscomplexobj")).dtype) == "complex"
 
 
-def isrealobj(x: Any) -> builtins.bool:
+def isrealobj(x: PyTree) -> builtins.bool:
     """Is the dtype not complex?
 
     Source: `jax.numpy.isrealobj`.
@@ -168,7 +168,7 @@ def isrealobj(x: Any) -> builtins.bool:
     return not iscomplexobj(x)
 
 
-def isscalar(element: Any) -> builtins.bool:
+def isscalar(element: PyTree) -> builtins.bool:
     """Is it a number, or an array without axes?
 
     Source: `jax.numpy.isscalar`.
@@ -178,7 +178,7 @@ def isscalar(element: Any) -> builtins.bool:
     return jax.numpy.isscalar(element)
 
 
-def iterable(y: Any) -> builtins.bool:
+def iterable(y: PyTree) -> builtins.bool:
     """Can it be iterated over?
 
     Source: `jax.numpy.iterable`.

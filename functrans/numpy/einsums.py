@@ -8,20 +8,22 @@ from collections.abc import Sequence
 from typing import Any
 
 import opt_einsum
+from jax.lax import PrecisionLike
 
 from functrans.numpy import prims
 from functrans.numpy.linear import contract, diagonal
 from functrans.numpy.promotion import array_of, cast, invalid, promote_dtypes, user_dtype
 from functrans.trace import materialize, typeof
+from functrans.typing import Array, ArrayLike, DTypeLike, PyTree
 
 __all__ = ["einsum", "einsum_path"]
 
 
 def einsum(
-    subscripts: Any, /, *operands: Any, out: None = None, optimize: Any = "auto",
-    precision: Any = None, preferred_element_type: Any = None, out_sharding: None = None,
-    **more: Any,
-) -> Any:  # fmt: skip
+    subscripts: str | ArrayLike | Sequence[int], /, *operands: PyTree, out: None = None,
+    optimize: bool | str | Sequence[tuple[int, ...]] = "auto", precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None, out_sharding: None = None, **more: PyTree
+) -> Array:  # fmt: skip
     """Multiply arrays and sum over axes, named by letters.
 
     Arguments:
@@ -61,7 +63,12 @@ def einsum(
     return materialize(out if to is None else cast(out, to))
 
 
-def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> Any:
+def einsum_path(
+    subscripts: str | ArrayLike | Sequence[int],
+    /,
+    *operands: PyTree,
+    optimize: bool | str | Sequence[tuple[int, ...]] = "auto",
+) -> PyTree:
     """The order of contractions that `einsum` takes, and a description of it.
 
     Source: `jax.numpy.einsum_path`.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ from functrans.numpy.shaping import (
 )
 from functrans.primitives.call import composite
 from functrans.trace import Tracer, typeof
+from functrans.typing import Array, ArrayLike, DTypeLike
 
 __all__ = [
     "append", "array_split", "block", "column_stack", "concat", "concatenate", "dsplit", "dstack",
@@ -42,7 +43,9 @@ __all__ = [
 # --- together -------------------------------------------------------------------------------------
 
 
-def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Any:
+def concatenate(
+    arrays: ArrayLike | Sequence[ArrayLike], axis: int | None = 0, dtype: DTypeLike | None = None
+) -> Array:
     """Join arrays along an axis that they have; flattened ones if axis is None.
 
     Source: `jax.numpy.concatenate`.
@@ -55,7 +58,7 @@ def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Any:
     return _concatenate("concatenate", arrays, axis, dtype)
 
 
-def concat(arrays: Any, /, *, axis: int | None = 0) -> Any:
+def concat(arrays: ArrayLike | Sequence[ArrayLike], /, *, axis: int | None = 0) -> Array:
     """`concatenate`, by the name of the array API.
 
     Source: `jax.numpy.concat`.
@@ -109,7 +112,12 @@ def _concatenate(name: str, arrays: Any, axis: Any, dtype: Any) -> Any:
     return prims.concatenate(*xs, dimension=i)
 
 
-def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> Any:
+def stack(
+    arrays: ArrayLike | Sequence[ArrayLike],
+    axis: int = 0,
+    out: None = None,
+    dtype: DTypeLike | None = None,
+) -> Array:
     """Join arrays of one shape along a new axis.
 
     Source: `jax.numpy.stack`.
@@ -126,7 +134,7 @@ def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> An
     return _concatenate("stack", [expand_dims(x, i) for x in xs], i, dtype)
 
 
-def vstack(tup: Any, dtype: Any = None) -> Any:
+def vstack(tup: ArrayLike | Sequence[ArrayLike], dtype: DTypeLike | None = None) -> Array:
     """Join along the first axis; vectors as rows.
 
     Source: `jax.numpy.vstack`.
@@ -134,7 +142,7 @@ def vstack(tup: Any, dtype: Any = None) -> Any:
     return _concatenate("vstack", [atleast_2d(x) for x in _pieces("vstack", tup)], 0, dtype)
 
 
-def hstack(tup: Any, dtype: Any = None) -> Any:
+def hstack(tup: ArrayLike | Sequence[ArrayLike], dtype: DTypeLike | None = None) -> Array:
     """Join along the second axis; vectors along the first.
 
     Source: `jax.numpy.hstack`.
@@ -143,7 +151,7 @@ def hstack(tup: Any, dtype: Any = None) -> Any:
     return _concatenate("hstack", xs, 0 if typeof(xs[0]).ndim == 1 else 1, dtype)
 
 
-def dstack(tup: Any, dtype: Any = None) -> Any:
+def dstack(tup: ArrayLike | Sequence[ArrayLike], dtype: DTypeLike | None = None) -> Array:
     """Join along the third axis.
 
     Source: `jax.numpy.dstack`.
@@ -151,7 +159,7 @@ def dstack(tup: Any, dtype: Any = None) -> Any:
     return _concatenate("dstack", [atleast_3d(x) for x in _pieces("dstack", tup)], 2, dtype)
 
 
-def column_stack(tup: Any) -> Any:
+def column_stack(tup: ArrayLike | Sequence[ArrayLike]) -> Array:
     """Join along the second axis; vectors as columns.
 
     Source: `jax.numpy.column_stack`.
@@ -163,7 +171,7 @@ def column_stack(tup: Any) -> Any:
     return _concatenate("column_stack", columns, 1, None)
 
 
-def append(arr: Any, values: Any, axis: int | None = None) -> Any:
+def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
     """`concatenate` of two arrays.
 
     Source: `jax.numpy.append`.
@@ -171,7 +179,7 @@ def append(arr: Any, values: Any, axis: int | None = None) -> Any:
     return _concatenate("append", [arr, values], axis, None)
 
 
-def block(arrays: Any) -> Any:
+def block(arrays: ArrayLike | Sequence[ArrayLike]) -> Array:
     """Join nested lists of blocks, the innermost along the last axis.
 
     Source: `jax.numpy.block`.
@@ -205,7 +213,7 @@ def _block(arrays: Any) -> tuple[Any, int]:
 # --- apart ----------------------------------------------------------------------------------------
 
 
-def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
+def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
     """The slices along an axis.
 
     Source: `jax.numpy.unstack`.
@@ -222,7 +230,9 @@ def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
     return tuple([prims.squeeze(p, dimensions=(i,)) for p in pieces])
 
 
-def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+def split(
+    ary: ArrayLike, indices_or_sections: ArrayLike | Sequence[int], axis: int = 0
+) -> list[Array]:
     """Cut along an axis: into equal parts, or before the given indices.
 
     Source: `jax.numpy.split`.
@@ -230,7 +240,9 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     return _split("split", ary, indices_or_sections, axis)
 
 
-def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+def array_split(
+    ary: ArrayLike, indices_or_sections: ArrayLike | Sequence[int], axis: int = 0
+) -> list[Array]:
     """`split` that allows parts of unequal size; the first ones are larger by one.
 
     Source: `jax.numpy.array_split`.
@@ -267,7 +279,7 @@ def _split(name: str, ary: Any, sections: Any, axis: int) -> list[Any]:
     return list(prims.split(ary, sizes=tuple(sizes), axis=i))
 
 
-def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
+def vsplit(ary: ArrayLike, indices_or_sections: ArrayLike | Sequence[int]) -> list[Array]:
     """`split` along the first axis.
 
     Source: `jax.numpy.vsplit`.
@@ -275,7 +287,7 @@ def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     return _split("vsplit", ary, indices_or_sections, 0)
 
 
-def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
+def hsplit(ary: ArrayLike, indices_or_sections: ArrayLike | Sequence[int]) -> list[Array]:
     """`split` along the second axis; of vectors along the first.
 
     Source: `jax.numpy.hsplit`.
@@ -284,7 +296,7 @@ def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     return _split("hsplit", ary, indices_or_sections, 0 if typeof(ary).ndim == 1 else 1)
 
 
-def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
+def dsplit(ary: ArrayLike, indices_or_sections: ArrayLike | Sequence[int]) -> list[Array]:
     """`split` along the third axis.
 
     Source: `jax.numpy.dsplit`.

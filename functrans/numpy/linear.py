@@ -6,9 +6,11 @@ matmul  [.. i k] [.. k j] -> [.. i j]      dot  [a.. k] [b.. k c] -> [a.. b.. c]
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from jax.lax import PrecisionLike
 
 from functrans import errors
 from functrans.ir.source import describe, user_source
@@ -29,6 +31,7 @@ from functrans.numpy.promotion import (
 )
 from functrans.primitives.call import composite
 from functrans.trace import ARRAYS, full, materialize, typeof
+from functrans.typing import Array, ArrayLike, DTypeLike
 
 __all__ = [
     "cross", "dot", "inner", "kron", "matmul", "matvec", "outer", "tensordot", "vdot",
@@ -63,9 +66,9 @@ def _disagree(name: str, tx: ArrayType, ty: ArrayType, i: int, j: int) -> errors
 
 
 def matmul(
-    a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None,
-    out_sharding: None = None,
-) -> Any:  # fmt: skip
+    a: ArrayLike, b: ArrayLike, *, precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None, out_sharding: None = None,
+) -> Array:  # fmt: skip
     """The matrix product over the last axis of a and the one before the last of b; leading axes are
     batch axes that broadcast.
 
@@ -143,9 +146,9 @@ def _without(x: Any, names: Axes, dropped: list[int]) -> tuple[Any, Axes]:
 
 
 def dot(
-    a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None,
-    out_sharding: None = None,
-) -> Any:  # fmt: skip
+    a: ArrayLike, b: ArrayLike, *, precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None, out_sharding: None = None,
+) -> Array:  # fmt: skip
     """The sum over the last axis of a and the one before the last (or the only one) of b.
 
     Source: `jax.numpy.dot`.
@@ -166,9 +169,9 @@ def dot(
 
 
 def inner(
-    a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None,
-    out_sharding: None = None,
-) -> Any:  # fmt: skip
+    a: ArrayLike, b: ArrayLike, *, precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None, out_sharding: None = None,
+) -> Array:  # fmt: skip
     """The sum over the last axes of both.
 
     Source: `jax.numpy.inner`.
@@ -187,7 +190,7 @@ def inner(
     )
 
 
-def outer(a: Any, b: Any, out: None = None) -> Any:
+def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
     """All products of an element of a and one of b: [a.size, b.size].
 
     Source: `jax.numpy.outer`.
@@ -205,7 +208,13 @@ def outer(a: Any, b: Any, out: None = None) -> Any:
     )
 
 
-def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def vdot(
+    a: ArrayLike,
+    b: ArrayLike,
+    *,
+    precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> Array:
     """The sum of conj(a) * b over all elements.
 
     Source: `jax.numpy.vdot`.
@@ -222,9 +231,9 @@ def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any =
 
 
 def vecdot(
-    x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None,
-    preferred_element_type: Any = None,
-) -> Any:  # fmt: skip
+    x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1, precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> Array:  # fmt: skip
     """The sum of conj(x1) * x2 over one axis; the others broadcast.
 
     Source: `jax.numpy.vecdot`.
@@ -255,7 +264,7 @@ def _axis_last(x: Any, axis: int) -> Any:
     return prims.transpose(x, permutation=(*[i for i in range(n) if i != axis], axis))
 
 
-def matvec(x1: Any, x2: Any, /) -> Any:
+def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Matrices [..., i, k] times vectors [..., k].
 
     Source: `jax.numpy.matvec`.
@@ -267,7 +276,7 @@ def matvec(x1: Any, x2: Any, /) -> Any:
     return prims.squeeze(y, dimensions=(typeof(y).ndim - 1,))
 
 
-def vecmat(x1: Any, x2: Any, /) -> Any:
+def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Conjugated vectors [..., k] times matrices [..., k, j].
 
     Source: `jax.numpy.vecmat`.
@@ -284,9 +293,10 @@ def vecmat(x1: Any, x2: Any, /) -> Any:
 
 
 def tensordot(
-    a: Any, b: Any, axes: Any = 2, *, precision: Any = None, preferred_element_type: Any = None,
+    a: ArrayLike, b: ArrayLike, axes: int | Sequence[int] | Sequence[Sequence[int]] = 2, *,
+    precision: PrecisionLike = None, preferred_element_type: DTypeLike | None = None,
     out_sharding: None = None,
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """The sum over pairs of axes.
 
     Arguments:
@@ -318,7 +328,7 @@ def tensordot(
     return contract(a, b, lhs, tuple(rhs), out, precision, preferred_element_type)
 
 
-def kron(a: Any, b: Any) -> Any:
+def kron(a: ArrayLike, b: ArrayLike) -> Array:
     """The Kronecker product: b times each element of a, in blocks.
 
     Source: `jax.numpy.kron`.
@@ -339,8 +349,13 @@ def kron(a: Any, b: Any) -> Any:
 
 @composite
 def cross(
-    a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
-) -> Any:
+    a: ArrayLike,
+    b: ArrayLike,
+    axisa: int = -1,
+    axisb: int = -1,
+    axisc: int = -1,
+    axis: int | None = None,
+) -> Array:
     """The cross product of vectors of 2 or 3 components along an axis.
 
     Source: `jax.numpy.cross`.

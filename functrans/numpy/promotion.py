@@ -33,6 +33,7 @@ from functrans.lax.arguments import mismatch as mismatch
 from functrans.numpy.prims import broadcast_in_dim, convert_element_type, squeeze
 from functrans.trace import Tracer, full, literal, staging_trace, typeof
 from functrans.tracer import ARRAYS, CONCRETE
+from functrans.typing import Array
 
 BOOL = np.dtype(bool)
 
@@ -112,7 +113,7 @@ def value_of(x: Any, name: str, position: int = 0) -> Any:
     return value_of(x.__jax_array__(), name, position) if hasattr(x, "__jax_array__") else x
 
 
-def array_of(x: Any, name: str, position: int = 0) -> Any:
+def array_of(x: Any, name: str, position: int = 0) -> Array:
     """An operand as an array that a user may hold."""
     kind = x.__class__
     if kind is Tracer:

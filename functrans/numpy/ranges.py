@@ -30,6 +30,7 @@ from functrans.numpy.selecting import astype
 from functrans.numpy.shaping import moveaxis
 from functrans.trace import concrete_value, literal, materialize, typeof
 from functrans.trace import full as filled
+from functrans.typing import Array, ArrayLike, Device, DTypeLike, PyTree
 
 __all__ = [
     "arange", "geomspace", "linspace", "logspace",
@@ -51,9 +52,9 @@ def known(x: Any, name: str) -> Any:
 
 @placeable
 def arange(
-    start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *, device: Any = None,
-    out_sharding: None = None,
-) -> Any:  # fmt: skip
+    start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | None = None,
+    dtype: DTypeLike | None = None, *, device: Device = None, out_sharding: None = None,
+) -> Array:  # fmt: skip
     """start, start + step, ... below stop.
 
     Raises:
@@ -77,20 +78,21 @@ def arange(
     whole = kinds <= {"int", "uint"}
     if stop is None:
         start, stop = 0, start
-    start, stop, step = [x if x is None else _number(x) for x in (start, stop, step)]
-    step = 1 if step is None else step
-    if step == 0:
+    numbers: list[Any] = [x if x is None else _number(x) for x in (start, stop, step)]
+    first, end, by = numbers
+    by = 1 if by is None else by
+    if by == 0:
         raise invalid(
             "arange",
             "step must not be zero",
             "Use jnp.full for equal numbers.",
             errors.DivisionByZero,
         )
-    if step == 1 and start == 0 and dtype_class(to) != "bool":
-        return prims.iota(dtype=to, shape=(max(0, math.ceil(stop)),), dimension=0)
+    if by == 1 and first == 0 and dtype_class(to) != "bool":
+        return prims.iota(dtype=to, shape=(max(0, math.ceil(end)),), dimension=0)
     if whole and dtype_class(to) in ("int", "uint"):
-        return _integers(int(start), int(stop), int(step), to)
-    return captured(np.arange(start, stop, step, dtype=to))
+        return _integers(int(first), int(end), int(by), to)
+    return captured(np.arange(first, end, by, dtype=to))
 
 
 def _number(x: Any) -> Any:
@@ -110,9 +112,9 @@ def _integers(start: int, stop: int, step: int, dtype: Any) -> Any:
 
 @placeable
 def linspace(
-    start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False,
-    dtype: Any = None, axis: int = 0, *, device: Any = None,
-) -> Any:  # fmt: skip
+    start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, retstep: bool = False,
+    dtype: DTypeLike | None = None, axis: int = 0, *, device: Device = None,
+) -> PyTree:  # fmt: skip
     """`num` numbers at equal distances from start to stop, which may be traced arrays.
 
     Arguments:
@@ -169,9 +171,9 @@ def _interpolated(start: Any, stop: Any, num: int, parts: int, endpoint: bool) -
 
 
 def logspace(
-    start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0,
-    dtype: Any = None, axis: int = 0,
-) -> Any:  # fmt: skip
+    start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, base: ArrayLike = 10.0,
+    dtype: DTypeLike | None = None, axis: int = 0,
+) -> Array:  # fmt: skip
     """base to the powers `linspace(start, stop)`, at the dtype of these unless another is given.
 
     Source: `jax.numpy.logspace`.
@@ -182,8 +184,13 @@ def logspace(
 
 
 def geomspace(
-    start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
-) -> Any:
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: int = 50,
+    endpoint: bool = True,
+    dtype: DTypeLike | None = None,
+    axis: int = 0,
+) -> Array:
     """`num` numbers from start to stop, each the one before times a constant.
 
     Source: `jax.numpy.geomspace`.

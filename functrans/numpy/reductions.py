@@ -6,30 +6,24 @@ Narrow integers are summed in the default integer type, half precision in float3
 from __future__ import annotations
 
 import builtins
-import math
-import operator
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_inexact, promote
+from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_inexact
 from functrans.numpy import prims
 from functrans.numpy.linear import diagonal, zero_beside
 from functrans.numpy.promotion import (
     BOOL,
-    SCALARS,
     align,
     array_of,
     axes_of,
     axis_index,
     cast,
     expand,
-    inexact_dtype,
     invalid,
     mask_of,
-    promote_inexact,
-    scalar,
     strong,
     user_dtype,
     value_of,
@@ -37,14 +31,12 @@ from functrans.numpy.promotion import (
 from functrans.numpy.selecting import where as select_where
 from functrans.numpy.ufuncs import truth
 from functrans.primitives.base import Primitive
-from functrans.primitives.call import composite
-from functrans.primitives.conversion import real_dtype
-from functrans.trace import concrete_value, full, literal, materialize, typeof
-from functrans.typing import Array
+from functrans.trace import concrete_value, literal, materialize, typeof
+from functrans.typing import Array, ArrayLike, Axis, DTypeLike
 
 __all__ = [
-    "all", "amax", "amin", "any", "argmax", "argmin", "average", "count_nonzero", "max", "mean",
-    "min", "minmax", "prod", "ptp", "std", "sum", "trace", "var",
+    "all", "amax", "amin", "any", "argmax", "argmin", "count_nonzero", "max",
+    "min", "minmax", "prod", "ptp", "sum", "trace",
 ]  # fmt: skip
 
 
@@ -80,7 +72,7 @@ def computed_in(dtype: Any) -> Any:
     return np.dtype("float32") if narrow else dtype
 
 
-def _kept(x: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
+def with_axes_kept(x: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
     """A reduced array with its axes back, of size 1."""
     wide = tuple([1 if i in axes else n for i, n in enumerate(shape)])
     kept = tuple([i for i in range(len(shape)) if i not in axes])
@@ -98,7 +90,7 @@ def _start(initial: Any, dtype: Any, name: str) -> Any:
 def _reduced(primitive: Primitive, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     t = typeof(x)
     y = primitive(x, axes=axes) if axes else array_of(x, primitive.name)
-    return _kept(y, t.shape, axes) if keepdims and axes else y
+    return with_axes_kept(y, t.shape, axes) if keepdims and axes else y
 
 
 def _fold(
@@ -125,9 +117,10 @@ def _fold(
 
 
 def sum(
-    a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
-    initial: Any = None, where: Any = None, promote_integers: bool = True,
-) -> Any:  # fmt: skip
+    a: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, out: None = None,
+    keepdims: bool = False, initial: ArrayLike | None = None, where: ArrayLike | None = None,
+    promote_integers: bool = True,
+) -> Array:  # fmt: skip
     """Sum the elements over axes.
 
     Arguments:
@@ -153,9 +146,10 @@ def sum(
 
 
 def prod(
-    a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
-    initial: Any = None, where: Any = None, promote_integers: bool = True,
-) -> Any:  # fmt: skip
+    a: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, out: None = None,
+    keepdims: bool = False, initial: ArrayLike | None = None, where: ArrayLike | None = None,
+    promote_integers: bool = True,
+) -> Array:  # fmt: skip
     """Multiply the elements over axes; arguments as in `sum`.
 
     Source: `jax.numpy.prod`.
@@ -164,6 +158,11 @@ def prod(
         "prod", prims.reduce_prod, prims.mul, 1, a, axis, dtype, keepdims, initial, where,
         promote_integers,
     )  # fmt: skip
+
+
+def included(where: Any, t: ArrayType, name: str) -> Any:
+    """The mask of `where`, at the shape of the operand."""
+    return expand(mask_of(where, name), t.shape)
 
 
 # --- extrema --------------------------------------------------------------------------------------
@@ -192,7 +191,7 @@ def _extreme(
     a = strong(a)
     if initial is not None and builtins.any(t.shape[i] == 0 for i in axes):
         x = expand(initial, tuple([n for i, n in enumerate(t.shape) if i not in axes]))
-        return materialize(_kept(x, t.shape, axes) if keepdims else x)
+        return materialize(with_axes_kept(x, t.shape, axes) if keepdims else x)
     x = _reduced(primitive, a, axes, keepdims)
     if initial is not None:
         x = combine(*align(x, initial, name))
@@ -200,9 +199,9 @@ def _extreme(
 
 
 def max(
-    a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
-    where: Any = None,
-) -> Any:  # fmt: skip
+    a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False,
+    initial: ArrayLike | None = None, where: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """The largest element over axes; NaN if there is one. Arguments as in `sum`.
 
     Source: `jax.numpy.max`.
@@ -211,9 +210,9 @@ def max(
 
 
 def min(
-    a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
-    where: Any = None,
-) -> Any:  # fmt: skip
+    a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False,
+    initial: ArrayLike | None = None, where: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """The smallest element over axes; NaN if there is one. Arguments as in `sum`.
 
     Source: `jax.numpy.min`.
@@ -226,8 +225,9 @@ amin: Callable[..., Array] = min
 
 
 def trace(
-    a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: None = None
-) -> Any:
+    a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: DTypeLike | None = None,
+    out: None = None,
+) -> Array:  # fmt: skip
     """The sum of a diagonal of two axes; `offset` may be traced.
 
     Source: `jax.numpy.trace`.
@@ -240,9 +240,9 @@ def trace(
 
 
 def minmax(
-    a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
-    where: Any = None,
-) -> tuple[Any, Any]:  # fmt: skip
+    a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False,
+    initial: ArrayLike | None = None, where: ArrayLike | None = None,
+) -> tuple[Array, Array]:  # fmt: skip
     """The smallest and the largest element, over axes.
 
     Arguments:
@@ -263,7 +263,7 @@ def minmax(
     return min(a, axis, None, keepdims, least, where), max(a, axis, None, keepdims, most, where)
 
 
-def ptp(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> Any:
+def ptp(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False) -> Array:
     """The largest minus the smallest element.
 
     Source: `jax.numpy.ptp`.
@@ -282,11 +282,13 @@ def _where_extreme(name: str, primitive: Primitive, a: Any, axis: Any, keepdims:
         raise invalid(name, f"attempt to get {name} of an empty sequence, {t}")
     found = primitive(a, axes=(i,), index_dtype=canonical_dtype(np.dtype("int64")))
     if keepdims:
-        return _kept(found, shape, tuple(range(len(shape))) if axis is None else (i,))
+        return with_axes_kept(found, shape, tuple(range(len(shape))) if axis is None else (i,))
     return found
 
 
-def argmax(a: Any, axis: Any = None, out: None = None, keepdims: Any = None) -> Any:
+def argmax(
+    a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool | None = None
+) -> Array:
     """The index of the largest element, the first of equals; of the flattened array if axis is
     None.
 
@@ -295,7 +297,9 @@ def argmax(a: Any, axis: Any = None, out: None = None, keepdims: Any = None) -> 
     return _where_extreme("argmax", prims.argmax, a, axis, keepdims)
 
 
-def argmin(a: Any, axis: Any = None, out: None = None, keepdims: Any = None) -> Any:
+def argmin(
+    a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool | None = None
+) -> Array:
     """The index of the smallest element, the first of equals; of the flattened array if axis is
     None.
 
@@ -317,8 +321,9 @@ def _truth_of_all(
 
 
 def all(
-    a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *, where: Any = None
-) -> Any:
+    a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False, *,
+    where: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """Are all elements true (not zero)?
 
     Source: `jax.numpy.all`.
@@ -327,8 +332,9 @@ def all(
 
 
 def any(
-    a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *, where: Any = None
-) -> Any:
+    a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False, *,
+    where: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """Is any element true (not zero)?
 
     Source: `jax.numpy.any`.
@@ -336,168 +342,9 @@ def any(
     return _truth_of_all("any", prims.reduce_or, False, a, axis, keepdims, where)
 
 
-def count_nonzero(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
+def count_nonzero(a: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
     """The number of elements that are not zero.
 
     Source: `jax.numpy.count_nonzero`.
     """
     return sum(truth(a, "count_nonzero"), axis, canonical_dtype(np.dtype("int64")), None, keepdims)
-
-
-# --- moments --------------------------------------------------------------------------------------
-
-
-def _count(t: ArrayType, axes: tuple[int, ...]) -> int:
-    return math.prod([t.shape[i] for i in axes])
-
-
-@composite
-def mean(
-    a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False, *,
-    where: Any = None,
-) -> Any:  # fmt: skip
-    """The arithmetic mean over axes; arguments as in `sum`.
-
-    Source: `jax.numpy.mean`.
-
-    Example:
-      >>> import functrans.numpy as jnp
-      >>> print(jnp.mean(jnp.arange(4.0)))
-      1.5
-    """
-    a = value_of(a, "mean")
-    t = typeof(a)
-    out_dtype = inexact_dtype(t.dtype) if dtype is None else user_dtype(dtype)
-    wide = computed_in(out_dtype) if dtype is None else out_dtype
-    axes = axes_of(axis, t.ndim, "mean")
-    total = sum(a, axes, wide, where=where)
-    if where is None:
-        n = scalar(_count(t, axes), typeof(total))
-    else:
-        n = cast(sum(included(where, t, "mean"), axes, canonical_dtype(np.dtype("int64"))), wide)
-    result = cast(prims.div(total, n), out_dtype)
-    return materialize(_kept(result, t.shape, axes) if keepdims and axes else result)
-
-
-def included(where: Any, t: ArrayType, name: str) -> Any:
-    """The mask of `where`, at the shape of the operand."""
-    return expand(mask_of(where, name), t.shape)
-
-
-def _less(n: Any, ddof: Any, kind: ArrayType) -> Any:
-    """n - ddof, at the type of the sum of squares; NaN if nothing is left to divide by."""
-    if isinstance(n, int):
-        if ddof.__class__ in SCALARS:
-            return scalar(operator.sub(n, ddof) if operator.sub(n, ddof) > 0 else math.nan, kind)
-        n = literal(n, kind)
-    ddof = ddof if ddof.__class__ in SCALARS else cast(array_of(ddof, "var"), kind.dtype)
-    left = prims.sub(*align(n, ddof, "var"))
-    none, nan = (literal(x, typeof(left)) for x in (0, math.nan))
-    return prims.select_n(prims.gt(left, none), nan, left)
-
-
-@composite
-def var(
-    a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: int = 0,
-    keepdims: bool = False, *, where: Any = None, mean: Any = None, correction: Any = None,
-) -> Any:  # fmt: skip
-    """The mean squared distance from the mean, over axes.
-
-    Arguments:
-      a, axis, keepdims, where: as in `sum`.
-      dtype: of the result.
-      ddof, correction: subtracted from the number of elements.
-      mean: the mean, if it is known.
-
-    Source: `jax.numpy.var`.
-    """
-    if correction is not None:
-        if ddof != 0:
-            raise invalid("var", "ddof and correction can't be provided simultaneously")
-        ddof = correction
-    a = value_of(a, "var")
-    t = typeof(a)
-    axes = axes_of(axis, t.ndim, "var")
-    own = inexact_dtype(t.dtype)
-    if dtype is not None and dtype_class(own) == "complex" != dtype_class(user_dtype(dtype)):
-        raise invalid("var", f"of complex numbers has no dtype {dtype}", "Pass a complex dtype.")
-    asked = own if dtype is None else user_dtype(dtype)
-    wide = computed_in(promote((ArrayType((), own), ArrayType((), asked)))[0])
-    x = cast(a, wide)
-    if mean is None:
-        centre = _mean(x, axes, wide, None, where is not None, where=where)
-        if where is None:  # straight to the full shape
-            kept = tuple([i for i in range(t.ndim) if i not in axes])
-            centre = prims.broadcast_in_dim(centre, shape=t.shape, dimensions=kept)
-        mean = centre
-    distance = prims.sub(*align(x, mean, "var"))
-    if dtype_class(wide) == "complex":
-        squares = prims.real(prims.mul(distance, prims.conj(distance)))
-    else:
-        squares = prims.square(distance)
-    total = sum(squares, axes, where=where)
-    kind = typeof(total)
-    if where is None:
-        n = _count(t, axes)
-    else:
-        n = sum(included(where, t, "var"), axes, kind.dtype)
-    result = prims.div(total, _less(n, ddof, kind))
-    result = cast(result, real_dtype(own) if dtype is None else user_dtype(dtype))
-    return materialize(_kept(result, t.shape, axes) if keepdims and axes else result)
-
-
-_mean = mean
-
-
-@composite
-def std(
-    a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: int = 0,
-    keepdims: bool = False, *, where: Any = None, mean: Any = None, correction: Any = None,
-) -> Any:  # fmt: skip
-    """The square root of `var`; arguments as there.
-
-    Source: `jax.numpy.std`.
-    """
-    if dtype is not None and not is_inexact(user_dtype(dtype)):
-        raise invalid("std", f"dtype must be a float type, got {dtype!r}", "Cast jnp.var's result.")
-    return prims.sqrt(
-        var(a, axis, dtype, None, ddof, keepdims, where=where, mean=mean, correction=correction)
-    )
-
-
-def average(
-    a: Any, axis: Any = None, weights: Any = None, returned: bool = False, keepdims: bool = False
-) -> Any:
-    """The weighted mean over axes.
-
-    Arguments:
-      a: array.
-      axis: an int, several, or None for all.
-      weights: of a's shape, or one per element of the axis.
-      returned: also return the sum of the weights.
-      keepdims: leave the axes there, with size 1.
-
-    Source: `jax.numpy.average`.
-    """
-    if weights is None:
-        result = mean(a, axis, keepdims=keepdims)
-        if not returned:
-            return result
-        n = _count(typeof(a), axes_of(axis, typeof(a).ndim, "average"))
-        return result, full(n, typeof(result))
-    a, weights = [cast(x, typeof(x).dtype) for x in promote_inexact((a, weights), "average")]
-    shape = typeof(a).shape
-    axes = axes_of(axis, len(shape), "average")
-    if typeof(weights).shape != shape:
-        if axis is None or typeof(weights).shape != tuple([shape[i] for i in axes]):
-            raise invalid(
-                "average",
-                f"weights {typeof(weights)} must have the shape of a, {shape}, or one number per "
-                "element of the axis",
-            )
-        order = sorted(range(len(axes)), key=lambda i: axes[i])
-        weights = prims.transpose(weights, permutation=tuple(order))
-        weights = prims.broadcast_in_dim(weights, shape=shape, dimensions=tuple(sorted(axes)))
-    total = sum(weights, axes, keepdims=keepdims)
-    result = prims.div(sum(prims.mul(a, weights), axes, keepdims=keepdims), total)
-    return (result, total) if returned else result

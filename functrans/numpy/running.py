@@ -18,6 +18,7 @@ from functrans.numpy.reductions import wide_integer
 from functrans.numpy.ufuncs import truth
 from functrans.primitives.base import Primitive
 from functrans.trace import full, typeof
+from functrans.typing import Array, ArrayLike, Axis, DTypeLike
 
 __all__ = [
     "cumprod", "cumsum", "cumulative_prod", "cumulative_sum",
@@ -40,7 +41,9 @@ def _running(name: str, primitive: Primitive, a: Any, axis: Any, dtype: Any) -> 
     return cast(primitive(a, axis=i, reverse=False), out)
 
 
-def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Any:
+def cumsum(
+    a: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, out: None = None
+) -> Array:
     """The running sum along an axis; of the flattened array if axis is None.
 
     Source: `jax.numpy.cumsum`.
@@ -48,7 +51,9 @@ def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Any
     return _running("cumsum", prims.cumsum, a, axis, dtype)
 
 
-def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Any:
+def cumprod(
+    a: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, out: None = None
+) -> Array:
     """The running product along an axis; of the flattened array if axis is None.
 
     Source: `jax.numpy.cumprod`.
@@ -76,8 +81,13 @@ def _cumulative(
 
 
 def cumulative_sum(
-    x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
-) -> Any:
+    x: ArrayLike,
+    /,
+    *,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
+    include_initial: bool = False,
+) -> Array:
     """The running sum along an axis, with a leading 0 if `include_initial`.
 
     Source: `jax.numpy.cumulative_sum`.
@@ -86,8 +96,13 @@ def cumulative_sum(
 
 
 def cumulative_prod(
-    x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
-) -> Any:
+    x: ArrayLike,
+    /,
+    *,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
+    include_initial: bool = False,
+) -> Array:
     """The running product along an axis, with a leading 1 if `include_initial`.
 
     Source: `jax.numpy.cumulative_prod`.

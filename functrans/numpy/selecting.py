@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, overload
 
 import jax
 import numpy as np
@@ -33,6 +33,7 @@ from functrans.numpy.ufuncs import maximum, minimum, truth
 from functrans.primitives.conversion import real_dtype
 from functrans.primitives.shape import slice_axis
 from functrans.trace import full, literal, materialize, typeof
+from functrans.typing import Array, ArrayLike, Device, DTypeLike, PyTree
 
 __all__ = [
     "allclose", "array_equal", "array_equiv", "astype", "clip", "isclose", "nan_to_num",
@@ -43,9 +44,22 @@ __all__ = [
 BYTE = np.dtype("uint8")
 
 
+@overload
+def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, /) -> Array: ...
+@overload
 def where(
-    condition: Any, x: Any = None, y: Any = None, /, *, size: Any = None, fill_value: Any = None
-) -> Any:
+    condition: ArrayLike, x: None = None, y: None = None, /, *, size: int | None = None,
+    fill_value: ArrayLike | None = None,
+) -> tuple[Array, ...]: ...  # fmt: skip
+def where(
+    condition: ArrayLike,
+    x: ArrayLike | None = None,
+    y: ArrayLike | None = None,
+    /,
+    *,
+    size: int | None = None,
+    fill_value: ArrayLike | None = None,
+) -> PyTree:
     """x where the condition holds, else y; with one argument, the indices where it holds.
 
     Arguments:
@@ -86,7 +100,9 @@ def where(
     return materialize(prims.select_n(condition, y, x))
 
 
-def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
+def select(
+    condlist: Sequence[PyTree], choicelist: Sequence[PyTree], default: ArrayLike = 0
+) -> Array:
     """At each place the choice of the first condition that holds there, or the default.
 
     Source: `jax.numpy.select`.
@@ -101,7 +117,9 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     return materialize(result)
 
 
-def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Any:
+def clip(
+    arr: ArrayLike | None = None, /, min: ArrayLike | None = None, max: ArrayLike | None = None
+) -> Array:
     """arr, but at least min and at most max; where both bind, max.
 
     Source: `jax.numpy.clip`.
@@ -124,8 +142,12 @@ def _bound(choose: Any, bound: Any, arr: Any) -> Any:
 
 
 def nan_to_num(
-    x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
-) -> Any:
+    x: ArrayLike,
+    copy: bool = True,
+    nan: ArrayLike = 0.0,
+    posinf: ArrayLike | None = None,
+    neginf: ArrayLike | None = None,
+) -> Array:
     """NaN and infinities replaced by numbers.
 
     Arguments:
@@ -159,7 +181,13 @@ def finfo_of(dtype: Any) -> Any:
     return jax.numpy.finfo(dtype)
 
 
-def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
+def isclose(
+    a: ArrayLike,
+    b: ArrayLike,
+    rtol: ArrayLike = 1e-05,
+    atol: ArrayLike = 1e-08,
+    equal_nan: bool = False,
+) -> Array:
     """|a - b| <= atol + rtol |b|, at each place.
 
     Source: `jax.numpy.isclose`.
@@ -183,7 +211,13 @@ def _all(x: Any) -> Any:
     return materialize(prims.reduce_and(cast(x, BOOL), axes=tuple(range(typeof(x).ndim))))
 
 
-def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
+def allclose(
+    a: ArrayLike,
+    b: ArrayLike,
+    rtol: ArrayLike = 1e-05,
+    atol: ArrayLike = 1e-08,
+    equal_nan: bool = False,
+) -> Array:
     """Is `isclose` true everywhere?
 
     Source: `jax.numpy.allclose`.
@@ -191,7 +225,7 @@ def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bo
     return _all(isclose(a, b, rtol, atol, equal_nan))
 
 
-def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
+def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
     """Are shapes and all elements equal?
 
     Source: `jax.numpy.array_equal`.
@@ -206,7 +240,7 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
     return _all(same)
 
 
-def array_equiv(a1: Any, a2: Any) -> Any:
+def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Array:
     """Are all elements equal after broadcasting?
 
     Source: `jax.numpy.array_equiv`.
@@ -221,7 +255,9 @@ def array_equiv(a1: Any, a2: Any) -> Any:
 
 
 @placeable
-def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Any:
+def astype(
+    x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = False, device: Device = None
+) -> Array:
     """x at another dtype; complex numbers lose their imaginary part, numbers become true where they
     are not zero.
 

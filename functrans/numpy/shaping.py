@@ -25,6 +25,7 @@ from functrans.numpy.promotion import (
     promote_dtypes,
 )
 from functrans.trace import Tracer, materialize, typeof
+from functrans.typing import Array, ArrayLike, Axis, Device, PyTree, Shape
 
 __all__ = [
     "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_arrays", "broadcast_shapes",
@@ -37,7 +38,7 @@ __all__ = [
 # --- asking ---------------------------------------------------------------------------------------
 
 
-def shape(a: Any) -> tuple[int, ...]:
+def shape(a: ArrayLike) -> tuple[int, ...]:
     """The shape.
 
     Source: `jax.numpy.shape`.
@@ -45,7 +46,7 @@ def shape(a: Any) -> tuple[int, ...]:
     return typeof(array_of(a, "shape")).shape
 
 
-def ndim(a: Any) -> int:
+def ndim(a: ArrayLike) -> int:
     """The number of axes.
 
     Source: `jax.numpy.ndim`.
@@ -53,7 +54,7 @@ def ndim(a: Any) -> int:
     return len(typeof(array_of(a, "ndim")).shape)
 
 
-def size(a: Any, axis: Any = None) -> int:
+def size(a: ArrayLike, axis: Axis = None) -> int:
     """The number of elements, of all axes or of some.
 
     Source: `jax.numpy.size`.
@@ -66,8 +67,13 @@ def size(a: Any, axis: Any = None) -> int:
 
 
 def reshape(
-    a: Any, shape: Any, order: str = "C", *, copy: bool | None = None, out_sharding: None = None
-) -> Any:
+    a: ArrayLike,
+    shape: Shape,
+    order: str = "C",
+    *,
+    copy: bool | None = None,
+    out_sharding: None = None,
+) -> Array:
     """The same elements under another shape; one size may be -1, for what is left.
 
     Arguments:
@@ -117,7 +123,7 @@ def _new_shape(t: ArrayType, shape: Any) -> tuple[int, ...]:
     )
 
 
-def ravel(a: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
+def ravel(a: ArrayLike, order: str = "C", *, out_sharding: Device = None) -> Array:
     """The elements along one axis.
 
     Source: `jax.numpy.ravel`.
@@ -125,7 +131,7 @@ def ravel(a: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
     return reshape(a, (-1,) if typeof(array_of(a, "ravel")).size else (0,), order)
 
 
-def copy(a: Any, order: str | None = None) -> Any:
+def copy(a: ArrayLike, order: str | None = None) -> Array:
     """The array; arrays are never changed in place, so it is its own copy while tracing.
 
     Source: `jax.numpy.copy`.
@@ -147,7 +153,7 @@ def check_order(name: str, order: str | None) -> None:
 # --- axes -----------------------------------------------------------------------------------------
 
 
-def transpose(a: Any, axes: Any = None) -> Any:
+def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     """Permute axes; reverse them if `axes` is None.
 
     Source: `jax.numpy.transpose`.
@@ -171,7 +177,7 @@ def _permuted(a: Any, order: tuple[int, ...]) -> Any:
     return a if order == tuple(range(len(order))) else prims.transpose(a, permutation=order)
 
 
-def matrix_transpose(x: Any, /) -> Any:
+def matrix_transpose(x: ArrayLike, /) -> Array:
     """Exchange the last two axes.
 
     Source: `jax.numpy.matrix_transpose`.
@@ -181,7 +187,7 @@ def matrix_transpose(x: Any, /) -> Any:
     return swapaxes(x, -1, -2)
 
 
-def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
+def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
     """Exchange two axes.
 
     Source: `jax.numpy.swapaxes`.
@@ -194,7 +200,7 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
     return _permuted(a, tuple(order))
 
 
-def moveaxis(a: Any, source: Any, destination: Any) -> Any:
+def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
     """Put axes to other places, the rest in order.
 
     Source: `jax.numpy.moveaxis`.
@@ -210,7 +216,7 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Any:
     return _permuted(a, tuple(order))
 
 
-def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
+def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
     """Put an axis before another one.
 
     Source: `jax.numpy.rollaxis`.
@@ -223,7 +229,7 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
     return moveaxis(a, i, to - 1 if i < to else to)
 
 
-def squeeze(a: Any, axis: Any = None) -> Any:
+def squeeze(a: ArrayLike, axis: Axis = None) -> Array:
     """Drop axes of size 1: all, or those named.
 
     Source: `jax.numpy.squeeze`.
@@ -244,7 +250,7 @@ def squeeze(a: Any, axis: Any = None) -> Any:
     return prims.squeeze(a, dimensions=axes) if axes else a
 
 
-def expand_dims(a: Any, axis: Any) -> Any:
+def expand_dims(a: ArrayLike, axis: Axis) -> Array:
     """Insert axes of size 1 at these places of the result.
 
     Source: `jax.numpy.expand_dims`.
@@ -260,7 +266,7 @@ def expand_dims(a: Any, axis: Any) -> Any:
     return a if not new else prims.broadcast_in_dim(a, shape=shape, dimensions=kept)
 
 
-def atleast_1d(*arys: Any) -> Any:
+def atleast_1d(*arys: ArrayLike) -> PyTree:
     """Arrays with at least one axis.
 
     Source: `jax.numpy.atleast_1d`.
@@ -268,7 +274,7 @@ def atleast_1d(*arys: Any) -> Any:
     return _at_least("atleast_1d", arys, lambda a, n: expand_dims(a, 0))
 
 
-def atleast_2d(*arys: Any) -> Any:
+def atleast_2d(*arys: ArrayLike) -> PyTree:
     """Arrays with at least two axes, new ones in front.
 
     Source: `jax.numpy.atleast_2d`.
@@ -276,7 +282,7 @@ def atleast_2d(*arys: Any) -> Any:
     return _at_least("atleast_2d", arys, lambda a, n: expand_dims(a, 0 if n else (0, 1)))
 
 
-def atleast_3d(*arys: Any) -> Any:
+def atleast_3d(*arys: ArrayLike) -> PyTree:
     """Arrays with at least three axes; the new ones of a matrix at the end.
 
     Source: `jax.numpy.atleast_3d`.
@@ -298,7 +304,7 @@ def _at_least(name: str, arys: Sequence[Any], grow: Any) -> Any:
 # --- broadcasting ---------------------------------------------------------------------------------
 
 
-def broadcast_to(array: Any, shape: Any, *, out_sharding: None = None) -> Any:
+def broadcast_to(array: ArrayLike, shape: Shape, *, out_sharding: None = None) -> Array:
     """Repeat along new leading axes and axes of size 1.
 
     Source: `jax.numpy.broadcast_to`.
@@ -316,7 +322,7 @@ def broadcast_to(array: Any, shape: Any, *, out_sharding: None = None) -> Any:
     return expand(array, to)
 
 
-def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
+def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
     """The shape that arrays of these shapes broadcast to.
 
     Source: `jax.numpy.broadcast_shapes`.
@@ -326,7 +332,7 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
     )
 
 
-def broadcast_arrays(*args: Any) -> list[Any]:
+def broadcast_arrays(*args: ArrayLike) -> list[Array]:
     """Arrays broadcast against each other.
 
     Source: `jax.numpy.broadcast_arrays`.

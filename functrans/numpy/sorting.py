@@ -21,6 +21,7 @@ from functrans.numpy.promotion import (
 from functrans.numpy.shaping import ravel
 from functrans.numpy.ufuncs import greater_equal
 from functrans.trace import full, literal, typeof
+from functrans.typing import Array, ArrayLike, DTypeLike, PyTree
 
 __all__ = ["argsort", "digitize", "lexsort", "searchsorted", "sort"]
 
@@ -36,9 +37,9 @@ def _along(name: str, a: Any, axis: int | None) -> tuple[Any, int]:
 
 
 def sort(
-    a: Any, axis: int | None = -1, *, kind: None = None, order: None = None, stable: bool = True,
-    descending: bool = False,
-) -> Any:  # fmt: skip
+    a: ArrayLike, axis: int | None = -1, *, kind: None = None, order: None = None,
+    stable: bool = True, descending: bool = False,
+) -> Array:  # fmt: skip
     """Put the elements in order along an axis; NaN last.
 
     Arguments:
@@ -61,9 +62,9 @@ def sort(
 
 
 def argsort(
-    a: Any, axis: int | None = -1, *, kind: None = None, order: None = None, stable: bool = True,
-    descending: bool = False, dtype: Any = None,
-) -> Any:  # fmt: skip
+    a: ArrayLike, axis: int | None = -1, *, kind: None = None, order: None = None,
+    stable: bool = True, descending: bool = False, dtype: DTypeLike | None = None,
+) -> Array:  # fmt: skip
     """The indices that put the elements in order along an axis; arguments as in `sort`.
 
     Arguments:
@@ -88,7 +89,7 @@ def _refuse_numpys(name: str, kind: Any, order: Any) -> None:
         raise mismatch(name, f"{given} is not supported", "Pass stable=True or stable=False.")
 
 
-def lexsort(keys: Sequence[Any], axis: int = -1) -> Any:
+def lexsort(keys: Sequence[PyTree], axis: int = -1) -> Array:
     """The indices that sort by the last key, then by the one before it, ...
 
     Source: `jax.numpy.lexsort`.
@@ -119,8 +120,13 @@ def check_method(name: str, method: str, known: tuple[str, ...]) -> None:
 
 
 def searchsorted(
-    a: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str = "scan"
-) -> Any:
+    a: ArrayLike,
+    v: ArrayLike,
+    side: str = "left",
+    sorter: ArrayLike | None = None,
+    *,
+    method: str = "scan",
+) -> Array:
     """Where elements would go in a sorted array: the number of elements before them.
 
     Arguments:
@@ -178,7 +184,9 @@ def _before(v: Any, side: str) -> Callable[[Any], Any]:
     return lambda x: prims.or_(compare(x, v), prims.and_(v_is_nan, prims.eq(x, x)))
 
 
-def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = None) -> Any:
+def digitize(
+    x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str | None = None
+) -> Array:
     """The index of the bin of each value; bins may rise or fall.
 
     Source: `jax.numpy.digitize`.

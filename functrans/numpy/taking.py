@@ -6,6 +6,7 @@ import operator
 from typing import Any
 
 import numpy as np
+from jax.lax import GatherScatterMode
 
 from functrans import errors
 from functrans.ir.source import describe, user_source
@@ -32,12 +33,14 @@ from functrans.numpy.ufuncs import truth
 from functrans.numpy.writing import AtRef
 from functrans.primitives.indexing import FILL, PROMISE, gather
 from functrans.trace import concrete_value, full, literal, materialize, typeof
+from functrans.typing import Array, ArrayLike
 
 
 def take(
-    a: Any, indices: Any, axis: int | None = None, out: None = None, mode: str | None = None,
-    unique_indices: bool = False, indices_are_sorted: bool = False, fill_value: Any = None,
-) -> Any:  # fmt: skip
+    a: ArrayLike, indices: ArrayLike, axis: int | None = None, out: None = None,
+    mode: str | None = None, unique_indices: bool = False, indices_are_sorted: bool = False,
+    fill_value: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """The elements of a at indices along an axis; of a flattened if axis is None.
 
     Arguments:
@@ -97,9 +100,10 @@ def _check_integers(indices: Any, name: str) -> None:
 
 
 def take_along_axis(
-    arr: Any, indices: Any, axis: int | None = -1, mode: Any = None, fill_value: Any = None, *,
+    arr: ArrayLike, indices: ArrayLike, axis: int | None = -1,
+    mode: GatherScatterMode | str | None = None, fill_value: ArrayLike | None = None, *,
     wrap_negative_indices: bool | None = None,
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """For each place of `indices`, the element of arr with that index along an axis.
 
     Arguments:
@@ -171,9 +175,9 @@ def _gather_along(a: Any, i: Any, axis: int, how: dict[str, Any]) -> Any:
 
 
 def put_along_axis(
-    arr: Any, indices: Any, values: Any, axis: int | None, inplace: bool = True, *,
-    mode: str | None = None,
-) -> Any:  # fmt: skip
+    arr: ArrayLike, indices: ArrayLike, values: ArrayLike, axis: int | None, inplace: bool = True,
+    *, mode: str | None = None,
+) -> Array:  # fmt: skip
     """arr with values at indices along an axis: what `take_along_axis` would read. inplace=False is
     required, since arrays are immutable.
 
@@ -212,7 +216,9 @@ def _immutable(name: str) -> Exception:
     )
 
 
-def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = True) -> Any:
+def put(
+    a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, inplace: bool = True
+) -> Array:
     """a with the values v, repeated as needed, at indices of a flattened; takes inplace=False.
 
     Source: `jax.numpy.put`.
@@ -241,7 +247,9 @@ def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = Tr
 # --- indices of elements --------------------------------------------------------------------------
 
 
-def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple[Any, ...]:
+def nonzero(
+    a: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None
+) -> tuple[Array, ...]:
     """The indices of the elements that are not zero: one vector per axis.
 
     Arguments:
@@ -324,7 +332,9 @@ def _split_places(flat: Any, shape: tuple[int, ...]) -> list[Any]:
     return made[::-1]
 
 
-def flatnonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
+def flatnonzero(
+    a: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None
+) -> Array:
     """The indices of the elements of a flattened that are not zero; the rest as in `nonzero`.
 
     Source: `jax.numpy.flatnonzero`.
@@ -338,7 +348,9 @@ def flatnonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> A
     return nonzero(reshape(a, shape=(typeof(a).size,)), size=size, fill_value=fill_value)[0]
 
 
-def argwhere(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
+def argwhere(
+    a: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None
+) -> Array:
     """The indices of the elements that are not zero, a row each; size, fill_value as in `nonzero`.
 
     Source: `jax.numpy.argwhere`.
@@ -360,9 +372,9 @@ def argwhere(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
 
 
 def compress(
-    condition: Any, a: Any, axis: int | None = None, *, size: int | None = None,
-    fill_value: Any = 0, out: None = None,
-) -> Any:  # fmt: skip
+    condition: ArrayLike, a: ArrayLike, axis: int | None = None, *, size: int | None = None,
+    fill_value: ArrayLike = 0, out: None = None,
+) -> Array:  # fmt: skip
     """The parts of a along an axis (None: the elements of a flattened) where a condition holds.
 
     Arguments:
@@ -407,7 +419,9 @@ def compress(
     return select_n(there, expand(cast(fill_value, dtype), shape), found)
 
 
-def extract(condition: Any, arr: Any, *, size: int | None = None, fill_value: Any = 0) -> Any:
+def extract(
+    condition: ArrayLike, arr: ArrayLike, *, size: int | None = None, fill_value: ArrayLike = 0
+) -> Array:
     """The elements of arr where a condition holds, both flattened; the rest as in `compress`.
 
     Source: `jax.numpy.extract`.

@@ -39,10 +39,10 @@ from functrans.primitives.scatter import (
     scatter_sub,
 )
 from functrans.trace import full, materialize, typeof
-from functrans.typing import Array
+from functrans.typing import Array, ArrayLike, PyTree
 
 
-def setitem(x: Any, index: Any, value: Any) -> None:
+def setitem(x: ArrayLike, index: PyTree, value: ArrayLike) -> None:
     """Refuse x[index] = value, and say what to write instead."""
     raise errors.NotSupported(
         f"a traced {typeof(x)} cannot be changed in place (arrays are immutable), at\n"

@@ -44,7 +44,7 @@ def splat(value: Any, type: ArrayType) -> Literal:
     return found
 
 
-def full_like(x: Any, value: Any) -> Literal:
+def full_like(x: Any, value: Any) -> Any:
     """A literal of x's type."""
     return splat(value, typeof(x))
 
