@@ -29,12 +29,12 @@ _logger = logging.getLogger("functrans.debug")
 
 @boundary
 def debug_callback(
-    callback: Callable[..., Any] | None = None,
-    *args: Any,
+    callback: Callable[..., PyTree] | None = None,
+    *args: PyTree,
     ordered: bool = False,
     partitioned: bool = False,
-    **kwargs: Any,
-) -> Any:
+    **kwargs: PyTree,
+) -> Callable[..., None] | None:
     """Call a Python function with values of a program, whenever the program runs.
 
     Inside `jit` it is called when the compiled code runs; inside `vmap` once per example; `grad`
@@ -76,12 +76,12 @@ def debug_callback(
 @boundary
 def debug_print(
     fmt: str | None = None,
-    *args: Any,
+    *args: PyTree,
     ordered: bool = False,
     partitioned: bool = False,
     skip_format_check: bool = False,
-    **kwargs: Any,
-) -> Any:
+    **kwargs: PyTree,
+) -> Callable[..., None] | None:
     """Print values of a program, whenever the program runs.
 
     Arguments:
@@ -115,12 +115,12 @@ def debug_print(
 @boundary
 def debug_log(
     fmt: str | None = None,
-    *args: Any,
+    *args: PyTree,
     ordered: bool = False,
     partitioned: bool = False,
     skip_format_check: bool = False,
-    **kwargs: Any,
-) -> Any:
+    **kwargs: PyTree,
+) -> Callable[..., None] | None:
     """Write values of a program to the log `functrans.debug` (level INFO), whenever it runs.
 
     Arguments: as of `debug.print`.

@@ -47,7 +47,7 @@ def checkpoint(
 ) -> Callable[[_F], _F]: ...  # fmt: skip
 @boundary
 def checkpoint(
-    fun: Callable[..., Any] | None = None, *, prevent_cse: bool = True,
+    fun: Callable[..., PyTree] | None = None, *, prevent_cse: bool = True,
     policy: Policy | None = None,
     static_argnums: int | Sequence[int] = (), static_argnames: str | Iterable[str] = (),
 ) -> Any:  # fmt: skip
@@ -199,7 +199,7 @@ def checkpoint_name(x: _T, name: str) -> _T:
 
 @boundary
 def saved_residuals(
-    fun: Callable[..., Any], *args: PyTree, **kwargs: PyTree
+    fun: Callable[..., PyTree], *args: PyTree, **kwargs: PyTree
 ) -> list[tuple[ArrayType, str]]:
     """What reverse mode keeps of a call: the type of each value, and where it comes from.
 
@@ -253,7 +253,7 @@ def _origin(made: Any, program: Any, v: Any, names: Any, closed: Program) -> str
     return f"{e.primitive.name} at {location(e.source)}"
 
 
-def print_saved_residuals(fun: Callable[..., Any], *args: PyTree, **kwargs: PyTree) -> None:
+def print_saved_residuals(fun: Callable[..., PyTree], *args: PyTree, **kwargs: PyTree) -> None:
     """Print what reverse mode keeps of a call, a line each.
 
     Arguments:

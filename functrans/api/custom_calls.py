@@ -25,6 +25,7 @@ from functrans.primitives.custom import closed_over
 from functrans.primitives.rules import JvpRule, Pullback, VjpRule
 from functrans.trace import AnyTracer, bind, literal, materialize, state, typeof
 from functrans.tracer import is_active
+from functrans.typing import Array, ArrayLike
 
 CustomVJPPrimal = jax.custom_derivatives.CustomVJPPrimal
 
@@ -34,7 +35,7 @@ class SymbolicZero(jax.custom_derivatives.SymbolicZero):
     `shape`, `dtype` and `aval`, and is no array."""
 
     @staticmethod
-    def from_primal_value(val: Any) -> SymbolicZero:
+    def from_primal_value(val: ArrayLike) -> SymbolicZero:
         """The zero tangent of a value."""
         return _symbolic(typeof(val))
 
@@ -44,7 +45,7 @@ def _symbolic(t: ArrayType) -> SymbolicZero:
     return SymbolicZero(jax.core.ShapedArray(t.shape, t.dtype, weak_type=t.weak_type))
 
 
-def zero_from_primal(val: Any, symbolic_zeros: bool = False) -> Any:
+def zero_from_primal(val: ArrayLike, symbolic_zeros: bool = False) -> Array | SymbolicZero:
     """The zero tangent of a value: an array, or a SymbolicZero.
 
     Source: `jax.custom_derivatives.zero_from_primal`.

@@ -170,7 +170,7 @@ class custom_jvp(CustomFunction[_P, _R]):
         self.symbolic_zeros = symbolic_zeros
         return jvp
 
-    def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
+    def defjvps(self, *jvps: Callable[..., PyTree] | None) -> None:
         """Define the rule by one function per argument.
 
         Arguments:
@@ -273,8 +273,8 @@ class custom_vjp(CustomFunction[_P, _R]):
 
     def defvjp(
         self,
-        fwd: Callable[..., Any],
-        bwd: Callable[..., Any],
+        fwd: Callable[..., PyTree],
+        bwd: Callable[..., PyTree],
         symbolic_zeros: bool = False,
         optimize_remat: bool = False,
     ) -> None:

@@ -53,11 +53,11 @@ def jvp(
 ) -> tuple[_R, _R, _Aux]: ...  # fmt: skip
 @overload
 def jvp(
-    fun: Callable[..., Any], primals: Sequence[PyTree], tangents: Sequence[PyTree], has_aux: bool
+    fun: Callable[..., PyTree], primals: Sequence[PyTree], tangents: Sequence[PyTree], has_aux: bool
 ) -> tuple[PyTree, ...]: ...
 @boundary
 def jvp(
-    fun: Callable[..., Any],
+    fun: Callable[..., PyTree],
     primals: Sequence[PyTree],
     tangents: Sequence[PyTree],
     has_aux: bool = False,
@@ -117,10 +117,12 @@ def linearize(
     fun: Callable[..., tuple[_R, _Aux]], *primals: PyTree, has_aux: Literal[True]
 ) -> tuple[_R, LinearFunction[_R], _Aux]: ...
 @overload
-def linearize(fun: Callable[..., Any], *primals: PyTree, has_aux: bool) -> tuple[PyTree, ...]: ...
+def linearize(
+    fun: Callable[..., PyTree], *primals: PyTree, has_aux: bool
+) -> tuple[PyTree, ...]: ...
 @boundary
 def linearize(
-    fun: Callable[..., Any], *primals: PyTree, has_aux: bool = False
+    fun: Callable[..., PyTree], *primals: PyTree, has_aux: bool = False
 ) -> tuple[PyTree, ...]:
     """Evaluate a function, and give its derivative at that point as a linear function.
 
@@ -181,9 +183,9 @@ def vjp(
     fun: Callable[..., tuple[_R, _Aux]], *primals: PyTree, has_aux: Literal[True]
 ) -> tuple[_R, Pullback, _Aux]: ...
 @overload
-def vjp(fun: Callable[..., Any], *primals: PyTree, has_aux: bool) -> tuple[PyTree, ...]: ...
+def vjp(fun: Callable[..., PyTree], *primals: PyTree, has_aux: bool) -> tuple[PyTree, ...]: ...
 @boundary
-def vjp(fun: Callable[..., Any], *primals: PyTree, has_aux: bool = False) -> tuple[PyTree, ...]:
+def vjp(fun: Callable[..., PyTree], *primals: PyTree, has_aux: bool = False) -> tuple[PyTree, ...]:
     """Evaluate a function, and give its reverse-mode derivative at that point.
 
     Arguments:
@@ -223,7 +225,7 @@ def vjp(fun: Callable[..., Any], *primals: PyTree, has_aux: bool = False) -> tup
 
 @boundary
 def grad(
-    fun: Callable[_P, Any],
+    fun: Callable[_P, PyTree],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
@@ -317,7 +319,7 @@ def value_and_grad(
 
 @boundary
 def linear_transpose(
-    fun: Callable[..., Any], *primals: PyTree
+    fun: Callable[..., PyTree], *primals: PyTree
 ) -> Callable[[PyTree], tuple[PyTree, ...]]:
     """Make the transpose of a linear function.
 

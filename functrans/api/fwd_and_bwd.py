@@ -20,7 +20,7 @@ _P = ParamSpec("_P")
 
 @boundary
 def fwd_and_bwd(
-    fun: Callable[_P, Any], argnums: int | Sequence[int], has_aux: bool = False,
+    fun: Callable[_P, PyTree], argnums: int | Sequence[int], has_aux: bool = False,
     jitted: bool = True,
 ) -> tuple[Callable[_P, tuple[PyTree, ...]], Callable[[Pullback, PyTree], PyTree]]:  # fmt: skip
     """Make the forward and the backward pass of a function, to be called apart.

@@ -32,7 +32,7 @@ _P = ParamSpec("_P")
 
 @boundary
 def jacfwd(
-    fun: Callable[_P, Any],
+    fun: Callable[_P, PyTree],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
@@ -77,7 +77,7 @@ def jacfwd(
 
 @boundary
 def jacrev(
-    fun: Callable[_P, Any],
+    fun: Callable[_P, PyTree],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
@@ -122,7 +122,7 @@ def jacrev(
 
 @boundary
 def hessian(
-    fun: Callable[_P, Any],
+    fun: Callable[_P, PyTree],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,

@@ -38,7 +38,7 @@ from functrans.primitives.collective import speaks_of_others_axes
 from functrans.trace import Tracer, at_once, clear_types, leaked, stage, state, typeof
 from functrans.tracer import check_kept, is_active, is_foreign, not_an_array
 from functrans.transforms import jet, jvp, transpose
-from functrans.typing import PyTree
+from functrans.typing import Device, PyTree
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -52,10 +52,10 @@ class _Options(TypedDict, total=False):
     in_shardings: PyTree
     out_shardings: PyTree
     keep_unused: bool
-    device: Any  # of JAX, whose class has no types
+    device: Device
     backend: str | None
     inline: bool
-    compiler_options: dict[str, Any] | None
+    compiler_options: dict[str, str | int | float | bool] | None
     passes: Iterable[str | Callable[[Program], Program]] | None
     cpu: str
 
@@ -68,7 +68,7 @@ def jit(
 ) -> Callable[[Callable[_P, _R]], Jitted[_P, _R]]: ...
 @boundary
 def jit(
-    fun: Callable[..., Any] | None = None,
+    fun: Callable[..., PyTree] | None = None,
     /,
     *,
     static_argnums: int | Sequence[int] | None = None,
@@ -78,10 +78,10 @@ def jit(
     in_shardings: PyTree = None,
     out_shardings: PyTree = None,
     keep_unused: bool = False,
-    device: Any = None,
+    device: Device = None,
     backend: str | None = None,
     inline: bool = False,
-    compiler_options: dict[str, Any] | None = None,
+    compiler_options: dict[str, str | int | float | bool] | None = None,
     passes: Iterable[str | Callable[[Program], Program]] | None = None,
     cpu: str = "fast",
 ) -> Any:

@@ -31,7 +31,7 @@ from functrans.ir.tracebacks import boundary
 from functrans.primitives.shape import move_axis, reshape, slice_axis
 from functrans.primitives.sharding import sharding_constraint
 from functrans.trace import state, typeof
-from functrans.typing import PyTree
+from functrans.typing import Device, PyTree
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -45,7 +45,7 @@ def pmap(
     in_axes: int | Sequence[PyTree] | None = 0,
     out_axes: PyTree = 0,
     static_broadcasted_argnums: int | Iterable[int] = (),
-    devices: Sequence[Any] | None = None,
+    devices: Sequence[Device] | None = None,
     backend: str | None = None,
     axis_size: int | None = None,
     donate_argnums: int | Iterable[int] = (),

@@ -30,7 +30,7 @@ from functrans.typing import PyTree
 
 @boundary
 def make_ir(
-    fun: Callable[..., Any],
+    fun: Callable[..., PyTree],
     static_argnums: int | Sequence[int] | None = None,
     static_argnames: str | Iterable[str] | None = None,
 ) -> Callable[..., Program]:
@@ -68,25 +68,25 @@ def make_ir(
 
 @overload
 def make_jaxpr(
-    fun: Callable[..., Any],
+    fun: Callable[..., PyTree],
     static_argnums: int | Sequence[int] = (),
     axis_env: Sequence[tuple[Hashable, int]] | None = None,
     return_shape: Literal[False] = False,
 ) -> Callable[..., Program]: ...
 @overload
 def make_jaxpr(
-    fun: Callable[..., Any],
+    fun: Callable[..., PyTree],
     static_argnums: int | Sequence[int] = (),
     axis_env: Sequence[tuple[Hashable, int]] | None = None,
     *,
     return_shape: Literal[True],
 ) -> Callable[..., tuple[Program, PyTree]]: ...
 def make_jaxpr(
-    fun: Callable[..., Any],
+    fun: Callable[..., PyTree],
     static_argnums: int | Sequence[int] = (),
     axis_env: Sequence[tuple[Hashable, int]] | None = None,
     return_shape: bool = False,
-) -> Callable[..., Any]:
+) -> Callable[..., PyTree]:
     """Make a function that returns the Program of `fun`, with the arguments of JAX's.
 
     Arguments:
@@ -123,7 +123,7 @@ def make_jaxpr(
 
 
 @boundary
-def eval_shape(fun: Callable[..., Any], *args: PyTree, **kwargs: PyTree) -> PyTree:
+def eval_shape(fun: Callable[..., PyTree], *args: PyTree, **kwargs: PyTree) -> PyTree:
     """The shapes and dtypes of a function's results, without computing them.
 
     Arguments:
@@ -195,9 +195,9 @@ def _does_not_take(program: Program, got: str) -> errors.TypeMismatch:
 @boundary
 def evaluate(
     program: Program,
-    args: Sequence[Any],
-    apply: Callable[[Equation, list[Any]], Any] | None = None,
-) -> list[Any]:
+    args: Sequence[PyTree],
+    apply: Callable[[Equation, list[PyTree]], PyTree] | None = None,
+) -> list[PyTree]:
     """Run a Program, with a meaning of one's own for its equations if one is given.
 
     It is ordinary code, so it can be jitted, differentiated, batched, and recorded by `make_ir` as

@@ -68,7 +68,7 @@ def shard_map(
 ) -> Callable[[_F], _F]: ...  # fmt: skip
 @boundary
 def shard_map(
-    f: Callable[..., Any] | None = None, /, *, out_specs: PyTree, in_specs: PyTree = INFER,
+    f: Callable[..., PyTree] | None = None, /, *, out_specs: PyTree, in_specs: PyTree = INFER,
     mesh: jax.sharding.Mesh | None = None, axis_names: Set[str] = frozenset(),
     check_vma: bool = True,
 ) -> Any:  # fmt: skip

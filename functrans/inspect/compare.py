@@ -44,6 +44,7 @@ from functrans.ir.tracebacks import boundary
 from functrans.ir.types import is_inexact, same_types
 from functrans.passes.pipeline import DEFAULT, Choice
 from functrans.trace import typeof
+from functrans.typing import PyTree
 
 DESCRIBED_LATER = 2**16  # elements of the results of an equation that are kept to describe it
 IN_TURN = 32  # equations that XLA runs, in the background, before the reference checks them: to
@@ -52,9 +53,9 @@ IN_TURN = 32  # equations that XLA runs, in the background, before the reference
 
 @boundary
 def compare(
-    fun: Callable[..., Any] | Program,
+    fun: Callable[..., PyTree] | Program,
     *,
-    against: Callable[..., Any] | Program | None = None,
+    against: Callable[..., PyTree] | Program | None = None,
     passes: Choice | None = None,
     compiled: bool = True,
 ) -> Callable[..., Report]:

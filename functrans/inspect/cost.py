@@ -21,6 +21,7 @@ from functrans.ir.tracebacks import boundary
 from functrans.passes.explain import measured, short
 from functrans.passes.pipeline import DEFAULT, Choice
 from functrans.primitives.base import bytes_of
+from functrans.typing import PyTree
 
 ROWS = 20  # of a table
 
@@ -167,7 +168,7 @@ class CostReport(Saved):
 
 @boundary
 def cost(
-    fun: Callable[..., Any] | Program, *, passes: Choice | None = None, xla: bool = True
+    fun: Callable[..., PyTree] | Program, *, passes: Choice | None = None, xla: bool = True
 ) -> Callable[..., CostReport]:
     """Make a function that tells what `fun` costs, without running it.
 

@@ -30,6 +30,7 @@ from functrans.ir.source import describe, location, user_source
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import is_inexact
 from functrans.passes.pipeline import Choice
+from functrans.typing import PyTree
 
 MOST = 50  # findings that are kept
 
@@ -140,7 +141,7 @@ class NanReport(Saved):
 
 @boundary
 def find_nan(
-    fun: Callable[..., Any] | Program, *, infinities: bool = True, passes: Choice | None = None
+    fun: Callable[..., PyTree] | Program, *, infinities: bool = True, passes: Choice | None = None
 ) -> Callable[..., NanReport]:
     """Make a function that finds the first equation of `fun` that makes a NaN or an infinity.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import numpy as np
@@ -311,17 +311,25 @@ def gather(
     return indexing.gather(operand, start_indices, **axes, sizes=sizes, **how)
 
 
-def _scatter(name: str, primitive: Any, does: str) -> Callable[..., Any]:
+class _Scatter(Protocol):
+    def __call__(
+        self, operand: ArrayLike, scatter_indices: ArrayLike, updates: ArrayLike,
+        dimension_numbers: ScatterDimensionNumbers, *, indices_are_sorted: bool = False,
+        unique_indices: bool = False, mode: GatherScatterMode | str | None = None,
+    ) -> Array: ...  # fmt: skip
+
+
+def _scatter(name: str, primitive: Any, does: str) -> _Scatter:
     def scatter(
-        operand: Any,
-        scatter_indices: Any,
-        updates: Any,
+        operand: ArrayLike,
+        scatter_indices: ArrayLike,
+        updates: ArrayLike,
         dimension_numbers: ScatterDimensionNumbers,
         *,
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
-        mode: Any = None,
-    ) -> Any:
+        mode: GatherScatterMode | str | None = None,
+    ) -> Array:
         operand, indices = as_array(operand), as_array(scatter_indices)
         updates, d = as_array(updates), dimension_numbers
         axes = _axes(
@@ -353,16 +361,12 @@ def _scatter(name: str, primitive: Any, does: str) -> Callable[..., Any]:
     return scatter
 
 
-scatter: Callable[..., Any] = _scatter("scatter", scatters.scatter, "replaced")
-scatter_add: Callable[..., Any] = _scatter("scatter_add", scatters.scatter_add, "added to")
-scatter_sub: Callable[..., Any] = _scatter("scatter_sub", scatters.scatter_sub, "subtracted from")
-scatter_mul: Callable[..., Any] = _scatter("scatter_mul", scatters.scatter_mul, "multiplied")
-scatter_min: Callable[..., Any] = _scatter(
-    "scatter_min", scatters.scatter_min, "lowered to the updates"
-)
-scatter_max: Callable[..., Any] = _scatter(
-    "scatter_max", scatters.scatter_max, "raised to the updates"
-)
+scatter: _Scatter = _scatter("scatter", scatters.scatter, "replaced")
+scatter_add: _Scatter = _scatter("scatter_add", scatters.scatter_add, "added to")
+scatter_sub: _Scatter = _scatter("scatter_sub", scatters.scatter_sub, "subtracted from")
+scatter_mul: _Scatter = _scatter("scatter_mul", scatters.scatter_mul, "multiplied")
+scatter_min: _Scatter = _scatter("scatter_min", scatters.scatter_min, "lowered to the updates")
+scatter_max: _Scatter = _scatter("scatter_max", scatters.scatter_max, "raised to the updates")
 
 
 def scatter_apply(
@@ -385,7 +389,7 @@ def scatter_apply(
     """
     operand, indices = as_array(operand), as_array(scatter_indices)
     t = typeof(operand)
-    same = {
+    same: dict[str, Any] = {
         "indices_are_sorted": indices_are_sorted, "unique_indices": unique_indices, "mode": mode,
     }  # fmt: skip
     touched = scatter_add(

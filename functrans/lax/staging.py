@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from functrans import errors
 from functrans import pytrees as tree
@@ -23,6 +23,8 @@ from functrans.lax.arguments import as_array
 from functrans.primitives.collective import speaks_of_others_axes
 from functrans.primitives.conversion import convert_element_type
 from functrans.trace import AnyTracer, evaluate, materialize, stage, state, typeof
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class Staged(NamedTuple):
@@ -122,11 +124,11 @@ def operation_of(fun: Callable[..., Any], usual: str) -> str:
     return fun.operation if fun.__class__ is Made else usual  # type: ignore[attr-defined]
 
 
-def or_by_jax(theirs: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def or_by_jax(theirs: Callable[..., Any]) -> Callable[[_F], _F]:
     """For an operation that is given functions: if one uses a reference (`new_ref`) that was made
     outside of it, JAX's, which hands references on."""
 
-    def decorate(ours: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(ours: _F) -> _F:
         @functools.wraps(ours)
         def call(*args: Any, **kwargs: Any) -> Any:
             try:
@@ -134,7 +136,7 @@ def or_by_jax(theirs: Callable[..., Any]) -> Callable[[Callable[..., Any]], Call
             except errors.OutsideReference:
                 return theirs(*args, **kwargs)
 
-        return call
+        return call  # type: ignore[return-value]
 
     return decorate
 

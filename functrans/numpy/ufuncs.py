@@ -84,7 +84,7 @@ def refuse_out(name: str, out: Any, where: Any = None) -> None:
         )
 
 
-def refusing_out(function: Function) -> Function:
+def refusing_out(function: _F) -> _F:
     """A function for users that raises for an `out`, if this is a parameter of it."""
     code = inspect.unwrap(function).__code__
     parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
@@ -101,7 +101,7 @@ def refusing_out(function: Function) -> Function:
             refuse_out(function.__name__, args[place])
         return function(*args, **kwargs)
 
-    return call
+    return call  # type: ignore[return-value]
 
 
 # --- the families ---------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from itertools import compress
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -136,9 +136,10 @@ _DIRECT: Any = object()  # stands for the compiled form of a call that needs its
 _COMPOSITES: list[dict[tuple[Any, ...], Any]] = []
 
 
-def composite(
-    function: Callable[..., Any], numbers: tuple[type[Any], ...] = ()
-) -> Callable[..., Any]:
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def composite(function: _F, numbers: tuple[type[Any], ...] = ()) -> _F:
     """Let a function of arrays and static options run as one operation where operations run at
     once: its program is recorded once per signature and costs one dispatch, as does its pullback.
     While a program is being recorded its operations stand there themselves, written down from
@@ -240,7 +241,7 @@ def composite(
             replays[key] = Replay.of(trace, start, operands, out)
         return out
 
-    return call
+    return call  # type: ignore[return-value]
 
 
 def _jitted(
