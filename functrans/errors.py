@@ -42,7 +42,7 @@ class DivisionByZero(InvalidArgument, ZeroDivisionError):
     """A number to divide by, known before anything is computed, is 0: a step, a number of parts."""
 
 
-class DonatedTwice(FunctransError, jax.errors.JaxRuntimeError):
+class DonatedTwice(FunctransError, jax.errors.JaxRuntimeError):  # type: ignore[misc]
     """A call was to take over the buffer of an array that it is given a second time."""
 
     def __str__(self) -> str:

@@ -75,12 +75,12 @@ class Tracer(JaxTracer):
         return self.type.size * self.type.dtype.itemsize
 
     @property
-    def aval(self) -> Any:  # type: ignore[override]
+    def aval(self) -> Any:
         """The abstract value, as JAX spells it."""
         return aval_of(self.type)
 
     @property
-    def _trace(self) -> Any:  # type: ignore[override]
+    def _trace(self) -> Any:
         """The trace to which JAX's operations on it go."""
         if not self.owner.alive:
             raise leaked(self)

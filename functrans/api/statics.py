@@ -188,7 +188,7 @@ def _numbers(option: str, argnums: Any) -> set[int]:
 
 
 def _spelled(value: Any) -> str:
-    return "an object" if type(value).__repr__ is object.__repr__ else f"{value!r:.80}"
+    return "an object" if type(value).__repr__ is object.__repr__ else f"{value!r:.80}"  # type: ignore[comparison-overlap]
 
 
 def _hashable_instead(value: Any) -> str:

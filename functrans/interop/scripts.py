@@ -103,7 +103,7 @@ class _AfterJax:
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if name != "jax":
             return None
-        sys.meta_path.remove(self)  # type: ignore[arg-type]
+        sys.meta_path.remove(self)
         spec = find_spec(name)
         loader: Any = spec and spec.loader
         if loader is not None:

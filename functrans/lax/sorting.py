@@ -48,7 +48,9 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
     return tuple(outs) if several else outs[0]
 
 
-def sort_key_val(keys: Any, values: Any, dimension: int = -1, is_stable: bool = True) -> tuple:
+def sort_key_val(
+    keys: Any, values: Any, dimension: int = -1, is_stable: bool = True
+) -> tuple[Any, ...]:
     """Sort keys along an axis, and values with them.
 
     Source: `jax.lax.sort_key_val`.

@@ -116,12 +116,12 @@ def made_of(
 
 def users(fun: Callable[..., Any]) -> Callable[..., Any]:
     """The user's function, for messages."""
-    return fun.user() if fun.__class__ is Made else fun  # type: ignore[attr-defined]
+    return fun.user() if fun.__class__ is Made else fun
 
 
 def operation_of(fun: Callable[..., Any], usual: str) -> str:
     """What the user called, for messages."""
-    return fun.operation if fun.__class__ is Made else usual  # type: ignore[attr-defined]
+    return fun.operation if fun.__class__ is Made else usual
 
 
 def or_by_jax(theirs: Callable[..., Any]) -> Callable[[_F], _F]:

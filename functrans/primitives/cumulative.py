@@ -88,7 +88,7 @@ class Cumulative(Primitive):
     def jvp(self, primals: Any, tangents: Any, out: Any, *, axis: int, reverse: bool) -> Any:
         pair = primals[0], tangents[0]
         if reverse:
-            pair = tuple([rev(v, dimensions=(axis,)) for v in pair])  # type: ignore[assignment]
+            pair = tuple([rev(v, dimensions=(axis,)) for v in pair])
         _, tangent = associative_scan(self.combine, pair, axis)
         return rev(tangent, dimensions=(axis,)) if reverse else tangent
 

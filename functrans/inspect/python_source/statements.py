@@ -181,7 +181,7 @@ class Body(Expressions):
             except NotStatic:
                 owner = None
             if isinstance(owner, (list, dict)) and not unknowns(index):
-                owner[index] = value  # type: ignore[index]
+                owner[index] = value
                 return []
         if isinstance(target.value, ast.Name):
             self.materialise(target.value.id)
