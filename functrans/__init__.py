@@ -133,10 +133,6 @@ if TYPE_CHECKING:
     from functrans.api.custom_rules import custom_jvp as custom_jvp
     from functrans.api.custom_rules import custom_vjp as custom_vjp
     from functrans.api.derivatives import grad as grad
-    from functrans.api.derivatives import hessian as hessian
-    from functrans.api.derivatives import jacfwd as jacfwd
-    from functrans.api.derivatives import jacrev as jacobian  # noqa: F401
-    from functrans.api.derivatives import jacrev as jacrev
     from functrans.api.derivatives import jvp as jvp
     from functrans.api.derivatives import linear_transpose as linear_transpose
     from functrans.api.derivatives import linearize as linearize
@@ -144,6 +140,10 @@ if TYPE_CHECKING:
     from functrans.api.derivatives import vjp as vjp
     from functrans.api.devices import device_put as device_put
     from functrans.api.fwd_and_bwd import fwd_and_bwd as fwd_and_bwd
+    from functrans.api.jacobians import hessian as hessian
+    from functrans.api.jacobians import jacfwd as jacfwd
+    from functrans.api.jacobians import jacrev as jacobian  # noqa: F401
+    from functrans.api.jacobians import jacrev as jacrev
     from functrans.api.jit import clear_caches as clear_caches
     from functrans.api.jit import disable_jit as disable_jit
     from functrans.api.jit import jit as jit
@@ -195,11 +195,11 @@ else:
         "functrans.api.checkpoint": "checkpoint checkpoint_policies remat",
         "functrans.api.custom_rules": "closure_convert custom_gradient custom_jvp custom_vjp",
         "functrans.api.derivatives": (
-            "grad hessian jacfwd jacrev jacrev=jacobian jvp linear_transpose linearize "
-            "value_and_grad vjp"
+            "grad jvp linear_transpose linearize value_and_grad vjp"
         ),
         "functrans.api.devices": "device_put",
         "functrans.api.fwd_and_bwd": "fwd_and_bwd",
+        "functrans.api.jacobians": "hessian jacfwd jacrev jacrev=jacobian",
         "functrans.api.jit": "clear_caches disable_jit jit",
         "functrans.api.pmap": "pmap",
         "functrans.api.programs": "eval_shape evaluate interpret make_ir make_jaxpr",

@@ -42,10 +42,11 @@ class DivisionByZero(InvalidArgument, ZeroDivisionError):
     """A number to divide by, known before anything is computed, is 0: a step, a number of parts."""
 
 
-class DonatedTwice(FunctransError, jax.errors.JaxRuntimeError):
+class DonatedTwice(FunctransError, jax.errors.JaxRuntimeError):  # type: ignore[misc]
     """A call was to take over the buffer of an array that it is given a second time."""
 
-    __str__ = Exception.__str__  # JAX's asks for a status
+    def __str__(self) -> str:
+        return Exception.__str__(self)  # JAX's asks for a status
 
 
 class NotFinite(FunctransError, FloatingPointError):
@@ -201,7 +202,8 @@ class CallbackResult(FunctransError, RuntimeError):
 class InvalidFormat(InvalidArgument, IndexError, KeyError):
     """A format string and the values to be put into it do not fit."""
 
-    __str__ = Exception.__str__  # a KeyError's would show the message quoted
+    def __str__(self) -> str:
+        return Exception.__str__(self)  # a KeyError's would show the message quoted
 
 
 class UnhashableStatic(FunctransError, ValueError):

@@ -11,9 +11,10 @@ from functrans import numpy as jnp
 from functrans import pytrees as tree
 from functrans.ir.source import describe, user_source
 from functrans.loading import hand_on as _hand_on
+from functrans.typing import Array, ArrayLike, PyTree
 
 
-def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
+def ravel_pytree(pytree: PyTree) -> tuple[Array, Callable[[ArrayLike], PyTree]]:
     """All elements of a pytree's arrays one behind the other.
 
     Arguments:

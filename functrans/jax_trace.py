@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -37,8 +37,8 @@ class Bridge(Trace):
 
     def __init__(self, parent: Any, stages: bool):
         super().__init__()
-        self.parent = parent
-        self.stages = stages
+        self.parent: Any = parent
+        self.stages: bool = stages
 
 
 # On evaluation there are these two alone, for JAX's caches know a call by its trace.
@@ -119,7 +119,7 @@ def leave() -> Bridge | None:
     return top
 
 
-come_back = trace_ctx.set_trace  # to what `leave` returned
+come_back: Callable[[Any], None] = trace_ctx.set_trace  # to what `leave` returned
 
 
 def named_axis(name: Any, size: int) -> AbstractContextManager[Any]:

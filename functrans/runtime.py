@@ -70,7 +70,7 @@ def run_operation(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -
     return _answer(run_operation)(primitive, args, params)
 
 
-def transpose_program(program: Any, linear: tuple, ct_active: tuple) -> Any:
+def transpose_program(program: Any, linear: tuple[Any, ...], ct_active: tuple[Any, ...]) -> Any:
     """The program from cotangents of the results to those of its linear inputs."""
     return _answer(transpose_program)(program, linear, ct_active)
 

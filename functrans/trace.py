@@ -68,7 +68,7 @@ class _State(threading.local):
         return None if trace is None or jax_trace.is_above() else trace
 
 
-state = _State()
+state: _State = _State()
 
 
 class provenance:
@@ -107,7 +107,9 @@ def derived_here() -> tuple[Source | None, Origin | None]:
 # --- what the operations of a program may be asked, computed once per signature -------------------
 
 
-def out_types(primitive: Any, types: tuple, params: dict[str, Any]) -> tuple[ArrayType, ...]:
+def out_types(
+    primitive: Any, types: tuple[ArrayType, ...], params: dict[str, Any]
+) -> tuple[ArrayType, ...]:
     """The types of the results; raises the operation's own error where operands do not fit."""
     if primitive.holds_programs:
         return primitive.result_types(types, params)
@@ -115,7 +117,7 @@ def out_types(primitive: Any, types: tuple, params: dict[str, Any]) -> tuple[Arr
 
 
 @cached("types of results", 16_384)
-def _out_types(primitive: Any, types: tuple, *params: tuple[str, Any]) -> tuple[ArrayType, ...]:
+def _out_types(primitive: Any, types: tuple[Any, ...], *params: tuple[str, Any]) -> tuple[ArrayType, ...]:
     return primitive.result_types(types, dict(params))
 
 
@@ -133,9 +135,9 @@ class Trace(ABC):
     __slots__ = ("alive", "parent", "stages")
 
     def __init__(self, parent: Any = None, stages: bool = False):
-        self.parent = parent
-        self.stages = stages
-        self.alive = True
+        self.parent: Any = parent
+        self.stages: bool = stages
+        self.alive: bool = True
 
     @abstractmethod
     def bind(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
@@ -153,7 +155,7 @@ class Recording(Trace):
 
     def __init__(self, parent: Any = None, stages: bool = False, axis_name: Any = None):
         super().__init__(parent, stages)
-        self.axis_name = axis_name
+        self.axis_name: Any = axis_name
         self.equations: list[Equation] = []
         self.captures: dict[int, tuple[Var, Any]] = {}
         self.references: dict[int, Any] | None = None
@@ -435,7 +437,7 @@ def evaluate(
 # --- literals and constants -----------------------------------------------------------------------
 
 
-def literal(value: Any, type: ArrayType) -> Literal:
+def literal(value: Any, type: ArrayType) -> Any:
     """A splat of `value`, cast to the dtype of `type`, as Python sees it."""
     return Literal(_python_number(value, type.dtype), type)
 

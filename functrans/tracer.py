@@ -11,7 +11,7 @@ import difflib
 import operator
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -24,8 +24,13 @@ from functrans.ir.source import describe, location, user_source
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType, canonical_dtype
 
+if TYPE_CHECKING:
+    JaxTracer = jax.Array  # whose operators and methods it is given when the library is loaded
+else:
+    JaxTracer = jax.core.Tracer
 
-class Tracer(jax.core.Tracer):
+
+class Tracer(JaxTracer):
     """Stands for an array while a function is traced. Behaves as a `jax.Array`, and as a tracer of
     JAX's where JAX meets it; its operators and methods are given to it by `functrans.numpy`.
 
@@ -38,25 +43,45 @@ class Tracer(jax.core.Tracer):
     __array_priority__ = 1000
 
     def __init__(self, trace: Any, type: ArrayType, ref: Any):
-        self.owner = trace
-        self.type = type
-        self.ref = ref
-
-    shape = property(lambda self: self.type.shape)
-    dtype = property(lambda self: self.type.dtype)
-    weak_type = property(lambda self: self.type.weak_type)
-    ndim = property(lambda self: len(self.type.shape))
-    size = property(lambda self: self.type.size)
-    itemsize = property(lambda self: self.type.dtype.itemsize)
-    nbytes = property(lambda self: self.type.size * self.type.dtype.itemsize)
+        self.owner: Any = trace
+        self.type: ArrayType = type
+        self.ref: Any = ref
 
     @property
-    def aval(self) -> Any:  # type: ignore[override]
+    def shape(self) -> tuple[int, ...]:
+        return self.type.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.type.dtype
+
+    @property
+    def weak_type(self) -> bool:
+        return self.type.weak_type
+
+    @property
+    def ndim(self) -> int:
+        return len(self.type.shape)
+
+    @property
+    def size(self) -> int:
+        return self.type.size
+
+    @property
+    def itemsize(self) -> int:
+        return self.type.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.type.size * self.type.dtype.itemsize
+
+    @property
+    def aval(self) -> Any:
         """The abstract value, as JAX spells it."""
         return aval_of(self.type)
 
     @property
-    def _trace(self) -> Any:  # type: ignore[override]
+    def _trace(self) -> Any:
         """The trace to which JAX's operations on it go."""
         if not self.owner.alive:
             raise leaked(self)
@@ -141,7 +166,7 @@ class Tracer(jax.core.Tracer):
         )
 
     @boundary
-    def __hash__(self):
+    def __hash__(self) -> int:
         raise errors.NotSupported(
             f"a traced {self.type} cannot be hashed: it has no value yet, at\n"
             f"    {describe(user_source())}\n"
@@ -184,7 +209,7 @@ def _scalar_type(kind: type, x64: bool) -> ArrayType:
     return ArrayType((), jax.dtypes.result_type(kind), kind is not bool)
 
 
-def _class_of_arrays() -> type:
+def _class_of_arrays() -> type[Any]:
     """What a jax array is an instance of. Found by its name, for to make an array would start the
     devices while the user may still choose them (`jax_platforms`, `jax.distributed`)."""
     for kind in jax.Array.__subclasses__():
@@ -197,7 +222,7 @@ CONCRETE: Any = _class_of_arrays()
 AnyTracer = jax.core.Tracer  # ours, or one of JAX's own
 OURS: set[Any] = {Tracer}  # and its subclasses
 # The classes of almost all arrays: asked before `isinstance`, which takes four times as long.
-ARRAYS: set[type] = {Tracer, CONCRETE}
+ARRAYS: set[type[Any]] = {Tracer, CONCRETE}
 
 
 def is_foreign(x: Any) -> bool:
@@ -205,7 +230,7 @@ def is_foreign(x: Any) -> bool:
     return x.__class__ not in ARRAYS and isinstance(x, AnyTracer)
 
 
-_TYPE_OF: dict[type, Callable[[Any], ArrayType]] = {
+_TYPE_OF: dict[type[Any], Callable[[Any], ArrayType]] = {
     Tracer: lambda x: x.type,
     Literal: lambda x: x.type,
     np.ndarray: _type_of_numpy,
@@ -216,7 +241,7 @@ _TYPE_OF: dict[type, Callable[[Any], ArrayType]] = {
 }
 
 
-def register_type(kind: type, handler: Callable[[Any], ArrayType]) -> None:
+def register_type(kind: type[Any], handler: Callable[[Any], ArrayType]) -> None:
     """Say how `typeof` reads tracers of a subclass."""
     _TYPE_OF[kind] = handler
     ARRAYS.add(kind)
@@ -394,7 +419,9 @@ def depending(x: Tracer) -> str:
     return ""
 
 
-def _needs_value(error: type[errors.AbstractValueError], what: str, instead: str) -> Callable:
+def _needs_value(
+    error: type[errors.AbstractValueError], what: str, instead: str
+) -> Callable[..., Any]:
     def ask(self: Tracer, convert: Callable[[Any], Any]) -> Any:
         value = self.concrete()
         if value is not None:

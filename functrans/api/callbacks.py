@@ -22,18 +22,19 @@ from functrans.ir.types import ArrayType
 from functrans.primitives import callback as calls
 from functrans.primitives.callback import FlatCall
 from functrans.trace import literal, staging_trace, typeof
+from functrans.typing import PyTree
 
 _logger = logging.getLogger("functrans.debug")
 
 
 @boundary
 def debug_callback(
-    callback: Callable[..., Any] | None = None,
-    *args: Any,
+    callback: Callable[..., PyTree] | None = None,
+    *args: PyTree,
     ordered: bool = False,
     partitioned: bool = False,
-    **kwargs: Any,
-) -> Any:
+    **kwargs: PyTree,
+) -> Callable[..., None] | None:
     """Call a Python function with values of a program, whenever the program runs.
 
     Inside `jit` it is called when the compiled code runs; inside `vmap` once per example; `grad`
@@ -75,12 +76,12 @@ def debug_callback(
 @boundary
 def debug_print(
     fmt: str | None = None,
-    *args: Any,
+    *args: PyTree,
     ordered: bool = False,
     partitioned: bool = False,
     skip_format_check: bool = False,
-    **kwargs: Any,
-) -> Any:
+    **kwargs: PyTree,
+) -> Callable[..., None] | None:
     """Print values of a program, whenever the program runs.
 
     Arguments:
@@ -114,12 +115,12 @@ def debug_print(
 @boundary
 def debug_log(
     fmt: str | None = None,
-    *args: Any,
+    *args: PyTree,
     ordered: bool = False,
     partitioned: bool = False,
     skip_format_check: bool = False,
-    **kwargs: Any,
-) -> Any:
+    **kwargs: PyTree,
+) -> Callable[..., None] | None:
     """Write values of a program to the log `functrans.debug` (level INFO), whenever it runs.
 
     Arguments: as of `debug.print`.
@@ -145,13 +146,13 @@ def debug_log(
 
 @boundary
 def pure_callback(
-    callback: Callable[..., Any],
-    result_shape_dtypes: Any,
-    *args: Any,
-    sharding: Any = None,
+    callback: Callable[..., PyTree],
+    result_shape_dtypes: PyTree,
+    *args: PyTree,
+    sharding: jax.sharding.SingleDeviceSharding | None = None,
     vmap_method: str | None = None,
-    **kwargs: Any,
-) -> Any:
+    **kwargs: PyTree,
+) -> PyTree:
     """Compute with a Python function that has no side effects, as part of a program.
 
     It may be called more than once, or not at all if nobody uses its results. It has no derivative:
@@ -205,13 +206,13 @@ _VMAP_METHODS = (
 
 @boundary
 def io_callback(
-    callback: Callable[..., Any],
-    result_shape_dtypes: Any,
-    *args: Any,
-    sharding: Any = None,
+    callback: Callable[..., PyTree],
+    result_shape_dtypes: PyTree,
+    *args: PyTree,
+    sharding: jax.sharding.SingleDeviceSharding | None = None,
     ordered: bool = False,
-    **kwargs: Any,
-) -> Any:
+    **kwargs: PyTree,
+) -> PyTree:
     """Call a Python function that has side effects and results, as part of a program.
 
     It is called whenever the program runs, whether its results are used or not; inside `vmap` once
@@ -258,7 +259,7 @@ def io_callback(
 
 
 def _in_two_calls(
-    run: Callable[..., None], first: Any, args: tuple, kwargs: dict[str, Any], name: str
+    run: Callable[..., None], first: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str
 ) -> Any:
     """`name(first, *args)` runs now; `name(ordered=True)` gives the function of the rest."""
     if first is not None:
@@ -394,7 +395,7 @@ class _Places(string.Formatter):
         return value
 
 
-def _check_format(fmt: str, args: tuple, kwargs: dict[str, Any], name: str) -> None:
+def _check_format(fmt: str, args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> None:
     places = _Places()
     given = [*range(len(args)), *kwargs]
     try:

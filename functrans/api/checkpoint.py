@@ -7,7 +7,7 @@ import functools
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import jax
 
@@ -27,11 +27,28 @@ from functrans.primitives.checkpoint import checkpoint as _checkpoint
 from functrans.primitives.checkpoint import name as _name
 from functrans.trace import materialize, stage, typeof
 from functrans.transforms.jvp import split
+from functrans.typing import PyTree
+
+# The function's own type, for mypy infers no lambda through a ParamSpec where any may stand.
+_F = TypeVar("_F", bound=Callable[..., Any])
+_T = TypeVar("_T")
+Policy = Callable[..., bool]  # of an operation, the types of its operands, its parameters
 
 
+@overload
+def checkpoint(
+    fun: _F, *, prevent_cse: bool = True, policy: Policy | None = None,
+    static_argnums: int | Sequence[int] = (), static_argnames: str | Iterable[str] = (),
+) -> _F: ...  # fmt: skip
+@overload
+def checkpoint(
+    fun: None = None, *, prevent_cse: bool = True, policy: Policy | None = None,
+    static_argnums: int | Sequence[int] = (), static_argnames: str | Iterable[str] = (),
+) -> Callable[[_F], _F]: ...  # fmt: skip
 @boundary
 def checkpoint(
-    fun: Callable[..., Any] | None = None, *, prevent_cse: bool = True, policy: Any = None,
+    fun: Callable[..., PyTree] | None = None, *, prevent_cse: bool = True,
+    policy: Policy | None = None,
     static_argnums: int | Sequence[int] = (), static_argnames: str | Iterable[str] = (),
 ) -> Any:  # fmt: skip
     """Make a function whose intermediate values reverse mode computes again instead of keeping.
@@ -125,35 +142,36 @@ class checkpoint_policies:
        [3. 3.]]
     """
 
-    everything_saveable = _Policy("everything_saveable")
-    nothing_saveable = _Policy("nothing_saveable")
-    dots_saveable = checkpoint_dots = _Policy("dots_saveable")
-    dots_with_no_batch_dims_saveable = _Policy("dots_with_no_batch_dims_saveable")
-    checkpoint_dots_with_no_batch_dims = dots_with_no_batch_dims_saveable
+    everything_saveable: Policy = _Policy("everything_saveable")
+    nothing_saveable: Policy = _Policy("nothing_saveable")
+    dots_saveable: Policy = _Policy("dots_saveable")
+    checkpoint_dots: Policy = dots_saveable
+    dots_with_no_batch_dims_saveable: Policy = _Policy("dots_with_no_batch_dims_saveable")
+    checkpoint_dots_with_no_batch_dims: Policy = dots_with_no_batch_dims_saveable
 
     @staticmethod
-    def save_any_names_but_these(*names_not_to_save: str) -> _Policy:
+    def save_any_names_but_these(*names_not_to_save: str) -> Policy:
         """Values named by `checkpoint_name`, but not these."""
         return _Policy("save_any_names_but_these", *names_not_to_save)
 
     @staticmethod
-    def save_only_these_names(*names_which_can_be_saved: str) -> _Policy:
+    def save_only_these_names(*names_which_can_be_saved: str) -> Policy:
         """Values named so by `checkpoint_name`."""
         return _Policy("save_only_these_names", *names_which_can_be_saved)
 
     @staticmethod
-    def save_anything_except_these_names(*names_not_to_save: str) -> _Policy:
+    def save_anything_except_these_names(*names_not_to_save: str) -> Policy:
         """All values but those named so by `checkpoint_name`."""
         return _Policy("save_anything_except_these_names", *names_not_to_save)
 
     @staticmethod
-    def save_from_both_policies(policy_1: Any, policy_2: Any) -> _Policy:
+    def save_from_both_policies(policy_1: Policy, policy_2: Policy) -> Policy:
         """What either of two policies keeps."""
         both = [getattr(p, "description", p) for p in (policy_1, policy_2)]
         return _Policy("save_from_both_policies", *both)
 
 
-def checkpoint_name(x: Any, name: str) -> Any:
+def checkpoint_name(x: _T, name: str) -> _T:
     """Give values a name that the policies of `checkpoint` know.
 
     Arguments:
@@ -181,7 +199,7 @@ def checkpoint_name(x: Any, name: str) -> Any:
 
 @boundary
 def saved_residuals(
-    fun: Callable[..., Any], *args: Any, **kwargs: Any
+    fun: Callable[..., PyTree], *args: PyTree, **kwargs: PyTree
 ) -> list[tuple[ArrayType, str]]:
     """What reverse mode keeps of a call: the type of each value, and where it comes from.
 
@@ -235,7 +253,7 @@ def _origin(made: Any, program: Any, v: Any, names: Any, closed: Program) -> str
     return f"{e.primitive.name} at {location(e.source)}"
 
 
-def print_saved_residuals(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+def print_saved_residuals(fun: Callable[..., PyTree], *args: PyTree, **kwargs: PyTree) -> None:
     """Print what reverse mode keeps of a call, a line each.
 
     Arguments:

@@ -46,7 +46,7 @@ def positions(argnums: Any) -> tuple[tuple[int, ...], bool]:
         ) from None
 
 
-def choose(fun: Any, args: Sequence[Any], numbers: Sequence[int]) -> tuple:
+def choose(fun: Any, args: Sequence[Any], numbers: Sequence[int]) -> tuple[Any, ...]:
     """The arguments that are differentiated."""
     for i in numbers:
         if not -len(args) <= i < len(args):
@@ -64,7 +64,7 @@ def choose(fun: Any, args: Sequence[Any], numbers: Sequence[int]) -> tuple:
 
 
 def of_chosen(
-    fun: Callable[..., Any], numbers: Sequence[int], args: tuple, kwargs: dict[str, Any]
+    fun: Callable[..., Any], numbers: Sequence[int], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Callable[..., Any]:
     """`fun` as a function of the arguments that are differentiated; messages speak of `fun`."""
 
@@ -79,7 +79,7 @@ def of_chosen(
     return inner
 
 
-def names_of(given: tuple, numbers: Sequence[int]) -> list[str]:
+def names_of(given: tuple[Any, ...], numbers: Sequence[int]) -> list[str]:
     """Names of the leaves of the arguments that are differentiated."""
     pairs = zip(numbers, given, strict=True)
     return [name for i, x in pairs for name in tree.path_names(x, f"args[{i}]")]
@@ -87,7 +87,7 @@ def names_of(given: tuple, numbers: Sequence[int]) -> list[str]:
 
 def check_inputs(
     fun: Any,
-    given: tuple,
+    given: tuple[Any, ...],
     types: Sequence[ArrayType],
     numbers: Sequence[int],
     holomorphic: bool,
@@ -117,7 +117,9 @@ def check_inputs(
             )
 
 
-def check_jacobian(fun: Any, given: tuple, numbers: Sequence[int], holomorphic: bool) -> None:
+def check_jacobian(
+    fun: Any, given: tuple[Any, ...], numbers: Sequence[int], holomorphic: bool
+) -> None:
     """`check_inputs` of jacfwd, where complex arguments need `holomorphic`."""
     types = [typeof(x) for x in tree.leaves(given)]
     check_inputs(fun, given, types, numbers, holomorphic, False)
@@ -180,7 +182,11 @@ def _tangent_advice(want: ArrayType) -> str:
 
 
 def fitting(
-    tangents: tuple, in_tree: Any, leaves: Sequence[Any], name: str, differ: type[Exception]
+    tangents: tuple[Any, ...],
+    in_tree: Any,
+    leaves: Sequence[Any],
+    name: str,
+    differ: type[Exception],
 ) -> list[Any]:
     """The tangents as a flat list, None for those of integers. `differ` is the error for dtypes
     that differ."""
@@ -209,7 +215,7 @@ def fitting(
     return found
 
 
-def only_cotangent(given: tuple) -> Any:
+def only_cotangent(given: tuple[Any, ...]) -> Any:
     """The argument of a pullback."""
     if len(given) != 1:
         raise errors.NotAnArray(

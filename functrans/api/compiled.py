@@ -11,13 +11,20 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from types import MethodType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 from jax import jit as jax_jit  # the program may exchange the name in JAX's module
+from jax.stages import Lowered, Traced
 
 from functrans.api.statics import Statics
 from functrans.backends import options, xla
 from functrans.ir.program import Program
+from functrans.typing import PyTree
+
+_P = ParamSpec("_P")
+_Q = ParamSpec("_Q")
+_R = TypeVar("_R")
+_S = TypeVar("_S")
 
 _SWITCHES = 8  # of a function whose signatures want different options; then they all keep the last
 
@@ -55,24 +62,41 @@ class Shared:
         return options.choice(program)
 
 
-class Jitted(functools.partial):  # type: ignore[type-arg]
-    """What `jit` and `pmap` return: a call, with methods that speak of itself. They are no
-    attributes of a function, which `functools.wraps` and JAX's would give to what is made of it;
-    to call it costs hardly more than a function."""
+class Jitted(functools.partial[_R], Generic[_P, _R]):
+    """What `jit` and `pmap` return: a call with the signature of the function, and methods that
+    speak of itself, which take types (`ShapeDtypeStruct`) for arrays too. They are no attributes
+    of a function, which `functools.wraps` and JAX's would give to what is made of it; to call it
+    costs hardly more than a function."""
 
     __slots__ = (
         "cache_size", "clear_cache", "eval_shape", "jitted_function", "lower", "program", "trace",
     )  # fmt: skip
 
-    jitted_function: Any
+    cache_size: Callable[[], int]
+    clear_cache: Callable[[], None]
+    eval_shape: Callable[..., PyTree]
+    jitted_function: Callable[_P, _R]
+    lower: Callable[..., Lowered]
+    program: Callable[..., Program]
+    trace: Callable[..., Traced]
 
-    def __new__(cls, call: Callable[..., Any], fun: Callable[..., Any]) -> Any:
+    def __new__(cls, call: Callable[..., Any], fun: Callable[_P, _R]) -> Self:
         made = super().__new__(cls, call)
         functools.update_wrapper(made, fun)
         made.jitted_function = fun
         return made
 
-    def __get__(self, owner: Any, kind: Any = None) -> Any:
+    if TYPE_CHECKING:
+
+        def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R: ...
+
+    @overload
+    def __get__(self, owner: None, kind: type[Any] | None = None) -> Self: ...
+    @overload
+    def __get__(
+        self: Jitted[Concatenate[_S, _Q], _R], owner: _S, kind: type[Any] | None = None
+    ) -> Callable[_Q, _R]: ...
+    def __get__(self, owner: object, kind: type[Any] | None = None) -> Any:
         return self if owner is None else MethodType(self, owner)
 
     def __repr__(self) -> str:
@@ -87,7 +111,7 @@ class Compiled:
     def __init__(self, fun: Any, shared: Shared, given: dict[str, Any]):
         self._fun, self._shared, self._given = fun, shared, given
         self._all: dict[str, Any] = {}
-        self.base = self._jitted(options.DEFAULT)
+        self.base: Any = self._jitted(options.DEFAULT)
         self.run: Any = self._with(shared.preferred)
 
     def _jitted(self, name: str) -> Any:
@@ -123,10 +147,10 @@ class Compiled:
         finally:
             options.local.staged = None
 
-    def lower(self, *args: Any, **kwargs: Any) -> Any:
+    def lower(self, *args: PyTree, **kwargs: PyTree) -> Lowered:
         """As `jax.jit`'s, with the options that the program wants."""
 
-        def again() -> Any:
+        def again() -> Lowered:
             self.clear_cache()
             return self.lower(*args, **kwargs)
 
@@ -136,17 +160,17 @@ class Compiled:
             lowered = self.switched(other, lambda jitted: jitted.lower, args, kwargs)
         return xla.recompiling(lowered, again)
 
-    def trace(self, *args: Any, **kwargs: Any) -> Any:
+    def trace(self, *args: PyTree, **kwargs: PyTree) -> Traced:
         """As `jax.jit`'s, with its default options."""
 
-        def again() -> Any:
+        def again() -> Traced:
             self.clear_cache()
             return self.trace(*args, **kwargs)
 
         with options.fixed():
             return xla.relowering(self.base.trace(*args, **kwargs), again)
 
-    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+    def eval_shape(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
         """As `jax.jit`'s."""
         with options.fixed():
             return self.base.eval_shape(*args, **kwargs)

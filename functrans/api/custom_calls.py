@@ -17,7 +17,7 @@ import numpy as np
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.api.flat import as_array, check_result, float0_zeros, function_name
-from functrans.ir.source import describe, location, user_source
+from functrans.ir.source import Source, describe, location, user_source
 from functrans.ir.types import ArrayType, dtype_class, is_inexact
 from functrans.primitives.conversion import convert_element_type
 from functrans.primitives.custom import closed_over
@@ -25,6 +25,7 @@ from functrans.primitives.rules import JvpRule, Pullback, VjpRule
 from functrans.pytrees.functions import refused
 from functrans.trace import AnyTracer, bind, literal, materialize, state, typeof
 from functrans.tracer import is_active
+from functrans.typing import Array, ArrayLike
 
 CustomVJPPrimal = jax.custom_derivatives.CustomVJPPrimal
 
@@ -34,7 +35,7 @@ class SymbolicZero(jax.custom_derivatives.SymbolicZero):
     `shape`, `dtype` and `aval`, and is no array."""
 
     @staticmethod
-    def from_primal_value(val: Any) -> SymbolicZero:
+    def from_primal_value(val: ArrayLike) -> SymbolicZero:
         """The zero tangent of a value."""
         return _symbolic(typeof(val))
 
@@ -44,7 +45,7 @@ def _symbolic(t: ArrayType) -> SymbolicZero:
     return SymbolicZero(jax.core.ShapedArray(t.shape, t.dtype, weak_type=t.weak_type))
 
 
-def zero_from_primal(val: Any, symbolic_zeros: bool = False) -> Any:
+def zero_from_primal(val: ArrayLike, symbolic_zeros: bool = False) -> Array | SymbolicZero:
     """The zero tangent of a value: an array, or a SymbolicZero.
 
     Source: `jax.custom_derivatives.zero_from_primal`.
@@ -76,16 +77,19 @@ def where_defined(fun: Any) -> str:
 class Call:
     """A call: its static arguments in place, its others flat."""
 
-    def __init__(self, fun: Callable[..., Any], args: tuple, static: Sequence[int]):
+    leaves: list[Any]
+    in_tree: Any
+
+    def __init__(self, fun: Callable[..., Any], args: tuple[Any, ...], static: Sequence[int]):
         self.fun = fun
-        self.name = function_name(fun)
-        self.source = user_source()
+        self.name: str = function_name(fun)
+        self.source: Source | None = user_source()
         self.static = static
-        self.dynamic = [i for i in range(len(args)) if i not in static]
+        self.dynamic: list[int] = [i for i in range(len(args)) if i not in static]
         # a rule may outlive the call: it does not keep the arrays
-        self.args = [x if i in static else None for i, x in enumerate(args)]
+        self.args: Any = [x if i in static else None for i, x in enumerate(args)]
         self.leaves, self.in_tree = tree.flatten(tuple([args[i] for i in self.dynamic]))
-        self.types = tuple([typeof(x) for x in self.leaves])
+        self.types: tuple[ArrayType, ...] = tuple([typeof(x) for x in self.leaves])
         self.out_tree: Any = None
 
     def statics(self) -> list[Any]:
@@ -159,12 +163,19 @@ class JvpCall(Call):
     """A call of a custom_jvp function. Traced values among its static arguments are operands too,
     whose derivative is zero; they come first."""
 
-    def __init__(self, fun: Any, jvp: Any, symbolic: bool, args: tuple, static: Sequence[int]):
+    static_leaves: list[Any]
+    static_tree: Any
+
+    def __init__(
+        self, fun: Any, jvp: Any, symbolic: bool, args: tuple[Any, ...], static: Sequence[int]
+    ):
         super().__init__(fun, args, static)
         self.jvp = jvp
         self.symbolic = symbolic
         self.static_leaves, self.static_tree = tree.flatten(super().statics())
-        self.traced = [i for i, x in enumerate(self.static_leaves) if isinstance(x, AnyTracer)]
+        self.traced: list[int] = [
+            i for i, x in enumerate(self.static_leaves) if isinstance(x, AnyTracer)
+        ]
 
     def operands(self, stop_gradient: Callable[[Any], Any]) -> list[Any]:
         return [*[stop_gradient(self.static_leaves[i]) for i in self.traced], *self.leaves]
@@ -189,7 +200,7 @@ class JvpCall(Call):
     def rule(self) -> JvpRule:
         return JvpRule(self._run, self.name)
 
-    def _run(self, values: Sequence[Any], tangents: Sequence[Any]) -> tuple[list, list]:
+    def _run(self, values: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         statics, primals = self._split(values)
         given = [
             self._tangent(x, dx)
@@ -231,7 +242,13 @@ class VjpCall(Call):
     """A call of a custom_vjp function."""
 
     def __init__(
-        self, fun: Any, fwd: Any, bwd: Any, symbolic: bool, args: tuple, static: Sequence[int]
+        self,
+        fun: Any,
+        fwd: Any,
+        bwd: Any,
+        symbolic: bool,
+        args: tuple[Any, ...],
+        static: Sequence[int],
     ):
         super().__init__(fun, args, static)
         self.fwd = fwd

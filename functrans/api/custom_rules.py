@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
-from typing import Any
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from jax import tree_util
 
@@ -24,22 +24,27 @@ from functrans.lax.elementwise import stop_gradient
 from functrans.numpy.ufuncs import add
 from functrans.primitives.custom import custom_jvp_call, custom_vjp_call
 from functrans.trace import AnyTracer, evaluate, stage, state, typeof
+from functrans.typing import Array, PyTree
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_Rule = TypeVar("_Rule", bound=Callable[..., Any])
 
 
-class CustomFunction:
+class CustomFunction(Generic[_P, _R]):
     """A function with a rule of its own: what the decorators share."""
 
     _kind = ""
 
     def __init__(
         self,
-        fun: Callable[..., Any],
+        fun: Callable[_P, _R],
         nondiff_argnums: Sequence[int] = (),
         nondiff_argnames: str | Iterable[str] = (),
     ):
         check_callable(fun, self._kind)
         functools.update_wrapper(self, fun)  # type: ignore[arg-type]
-        self.fun = fun
+        self.fun: Callable[..., _R] = fun
         numbers: set[int] = set()
         numbers.update([nondiff_argnums] if isinstance(nondiff_argnums, int) else nondiff_argnums)
         names = {nondiff_argnames} if isinstance(nondiff_argnames, str) else {*nondiff_argnames}
@@ -47,7 +52,7 @@ class CustomFunction:
             numbers.update(
                 [i for i, n in enumerate(inspect.signature(fun).parameters) if n in names]
             )
-        self.nondiff_argnums = tuple(sorted(numbers))
+        self.nondiff_argnums: tuple[int, ...] = tuple(sorted(numbers))
         self._check_nondiff()
 
     def __getattr__(self, name: str) -> Any:
@@ -78,7 +83,7 @@ class CustomFunction:
         """The signature of the function itself."""
         return inspect.signature(self.fun)
 
-    def positional(self, args: tuple, kwargs: dict[str, Any]) -> tuple:
+    def positional(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """All arguments by position, defaults filled in."""
         if isinstance(self.fun, functools.partial) and not kwargs:
             return args  # its signature says nothing of positions
@@ -103,7 +108,7 @@ class CustomFunction:
         )
 
 
-class custom_jvp(CustomFunction):
+class custom_jvp(CustomFunction[_P, _R]):
     """Give a function a forward-mode derivative of your own.
 
     Arguments:
@@ -139,15 +144,15 @@ class custom_jvp(CustomFunction):
 
     def __init__(
         self,
-        fun: Callable[..., Any],
+        fun: Callable[_P, _R],
         nondiff_argnums: Sequence[int] = (),
         nondiff_argnames: str | Iterable[str] = (),
     ):
         super().__init__(fun, nondiff_argnums, nondiff_argnames)
         self.jvp: Callable[..., Any] | None = None
-        self.symbolic_zeros = False
+        self.symbolic_zeros: bool = False
 
-    def defjvp(self, jvp: Callable[..., Any], symbolic_zeros: bool = False) -> Callable[..., Any]:
+    def defjvp(self, jvp: _Rule, symbolic_zeros: bool = False) -> _Rule:
         """Define the rule.
 
         Arguments:
@@ -165,7 +170,7 @@ class custom_jvp(CustomFunction):
         self.symbolic_zeros = symbolic_zeros
         return jvp
 
-    def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
+    def defjvps(self, *jvps: Callable[..., PyTree] | None) -> None:
         """Define the rule by one function per argument.
 
         Arguments:
@@ -188,8 +193,10 @@ class custom_jvp(CustomFunction):
                 f"{self.nondiff_argnums}, at\n    {describe(user_source())}\nUse defjvp."
             )
 
-        def jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
-            out = self(*primals)
+        whole: Callable[..., _R] = self
+
+        def jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
+            out = whole(*primals)
             total = None
             for dx, rule in zip(tangents, jvps, strict=True):
                 if rule is not None:
@@ -200,16 +207,16 @@ class custom_jvp(CustomFunction):
         self.defjvp(jvp)
 
     @boundary
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         if self.jvp is None:
             raise self.undefined("defjvp or defjvps")
         at_once = state.trace is None and xla.is_outermost()
         if at_once and not kwargs:
             return self.fun(*args)
-        args = self.positional(args, kwargs)
+        given = self.positional(args, kwargs)
         if at_once:
-            return self.fun(*args)
-        call = JvpCall(self.fun, self.jvp, self.symbolic_zeros, args, self.nondiff_argnums)
+            return self.fun(*given)
+        call = JvpCall(self.fun, self.jvp, self.symbolic_zeros, given, self.nondiff_argnums)
         return call.bind(custom_jvp_call, call.operands(stop_gradient), call.rule())
 
 
@@ -217,7 +224,7 @@ def _zero_like(x: Any) -> Any:
     return as_array(x) * 0
 
 
-class custom_vjp(CustomFunction):
+class custom_vjp(CustomFunction[_P, _R]):
     """Give a function a reverse-mode derivative of your own.
 
     Forward mode works too, other than in JAX: the bwd rule is linear in the cotangent, and `jvp`,
@@ -254,20 +261,20 @@ class custom_vjp(CustomFunction):
 
     def __init__(
         self,
-        fun: Callable[..., Any],
+        fun: Callable[_P, _R],
         nondiff_argnums: Sequence[int] = (),
         nondiff_argnames: str | Iterable[str] = (),
     ):
         super().__init__(fun, nondiff_argnums, nondiff_argnames)
         self.fwd: Callable[..., Any] | None = None
         self.bwd: Callable[..., Any] | None = None
-        self.symbolic_zeros = False
-        self.optimize_remat = False
+        self.symbolic_zeros: bool = False
+        self.optimize_remat: bool = False
 
     def defvjp(
         self,
-        fwd: Callable[..., Any],
-        bwd: Callable[..., Any],
+        fwd: Callable[..., PyTree],
+        bwd: Callable[..., PyTree],
         symbolic_zeros: bool = False,
         optimize_remat: bool = False,
     ) -> None:
@@ -294,23 +301,23 @@ class custom_vjp(CustomFunction):
         self.optimize_remat = optimize_remat
 
     @boundary
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         if self.fwd is None or self.bwd is None:
             raise self.undefined("defvjp")
         at_once = state.trace is None and xla.is_outermost()
         if at_once and not kwargs:
             return self.fun(*args)
-        args = self.positional(args, kwargs)
+        given = self.positional(args, kwargs)
         if at_once:
-            return self.fun(*args)
+            return self.fun(*given)
         call = VjpCall(
-            self.fun, self.fwd, self.bwd, self.symbolic_zeros, args, self.nondiff_argnums
+            self.fun, self.fwd, self.bwd, self.symbolic_zeros, given, self.nondiff_argnums
         )
         return call.bind(custom_vjp_call, call.leaves, call.rule())
 
 
 @boundary
-def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
+def custom_gradient(fun: Callable[_P, tuple[_R, Callable[..., PyTree]]]) -> custom_vjp[_P, _R]:
     """Make a function of one that returns its value together with its pullback.
 
     Arguments:
@@ -333,10 +340,10 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
 
     @custom_vjp
     @wraps(fun)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    def wrapped(*args: _P.args, **kwargs: _P.kwargs) -> _R:
         return fun(*args, **kwargs)[0]
 
-    def fwd(*args: Any, **kwargs: Any) -> Any:
+    def fwd(*args: _P.args, **kwargs: _P.kwargs) -> tuple[_R, _Pulled]:
         out, pullback = fun(*args, **kwargs)
         leaves, out_tree = tree.flatten(((out,), {}))
         flat = FlatFunction(pullback, out_tree)
@@ -370,7 +377,9 @@ tree_util.register_pytree_node(
 
 
 @boundary
-def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Callable, list[Any]]:
+def closure_convert(
+    fun: Callable[..., _R], *example_args: PyTree
+) -> tuple[Callable[..., _R], list[Array]]:
     """Turn values that a function closes over, and that may be differentiated, into arguments.
 
     Arguments:

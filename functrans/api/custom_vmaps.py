@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from functrans import errors
 from functrans import pytrees as tree
@@ -17,8 +17,12 @@ from functrans.lax.loops import map as lax_map
 from functrans.primitives.custom_vmap import BatchRule, custom_vmap_call
 from functrans.trace import stage, state, typeof
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_Rule = TypeVar("_Rule", bound=Callable[..., Any])
 
-class custom_vmap(CustomFunction):
+
+class custom_vmap(CustomFunction[_P, _R]):
     """Give a function a batched form of your own.
 
     Reverse mode, which JAX refuses, differentiates the function itself.
@@ -50,11 +54,11 @@ class custom_vmap(CustomFunction):
 
     _kind = "custom_vmap"
 
-    def __init__(self, fun: Callable[..., Any]):
+    def __init__(self, fun: Callable[_P, _R]):
         super().__init__(fun)
         self.vmap_rule: Callable[..., Any] | None = None
 
-    def def_vmap(self, vmap_rule: Callable[..., Any]) -> Callable[..., Any]:
+    def def_vmap(self, vmap_rule: _Rule) -> _Rule:
         """Define the rule.
 
         Arguments:
@@ -71,11 +75,11 @@ class custom_vmap(CustomFunction):
         return vmap_rule
 
     @boundary
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         if self.vmap_rule is None:
             raise self.undefined("def_vmap")
-        args = self.positional(args, kwargs)
-        leaves, in_tree = tree.flatten((args, {}))
+        given = self.positional(args, kwargs)
+        leaves, in_tree = tree.flatten((given, {}))
         flat = FlatFunction(self.fun, in_tree)
         if state.trace is None and xla.is_outermost():
             outs = flat(*[as_array(x) for x in leaves])
@@ -90,7 +94,9 @@ class custom_vmap(CustomFunction):
 
 
 def _flat_rule(rule: Callable[..., Any], fun: Any, in_tree: Any, out_tree: Any) -> BatchRule:
-    def flat(size: int, batched: Sequence[bool], values: Sequence[Any]) -> tuple[list, list]:
+    def flat(
+        size: int, batched: Sequence[bool], values: Sequence[Any]
+    ) -> tuple[list[Any], list[Any]]:
         args, _ = unflatten(in_tree, values)
         in_batched, _ = tree.unflatten(in_tree, batched)
         found = rule(size, list(in_batched), *args)
@@ -114,7 +120,7 @@ def _flat_rule(rule: Callable[..., Any], fun: Any, in_tree: Any, out_tree: Any) 
     return BatchRule(flat, function_name(fun))
 
 
-def sequential_vmap(f: Callable[..., Any]) -> custom_vmap:
+def sequential_vmap(f: Callable[_P, _R]) -> custom_vmap[_P, _R]:
     """Make a function that `vmap` calls on one example after the other, in a loop.
 
     Arguments:
@@ -132,6 +138,7 @@ def sequential_vmap(f: Callable[..., Any]) -> custom_vmap:
       [1 2 3]
     """
     made = custom_vmap(f)
+    whole: Callable[..., _R] = made
 
     @made.def_vmap
     def rule(axis_size: int, in_batched: list[Any], *args: Any) -> tuple[Any, Any]:
@@ -140,7 +147,7 @@ def sequential_vmap(f: Callable[..., Any]) -> custom_vmap:
         fixed = tree.map(lambda b, x: None if b else x, in_batched, given)
 
         def one(part: Any) -> Any:
-            return made(*tree.map(
+            return whole(*tree.map(
                 lambda b, x, y: x if b else y, in_batched, part, fixed
             ))  # fmt: skip
 

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any
-
-import jax
-import numpy as np
+from typing import Any, Literal, ParamSpec, Protocol, TypeVar, overload
 
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.api.checks import (
     check_callable,
     check_inputs,
-    check_jacobian,
     check_loss,
-    check_outputs,
     choose,
     cotangents,
     fitting,
@@ -27,26 +22,46 @@ from functrans.api.checks import (
 )
 from functrans.api.flat import (
     Function,
-    as_array,
     as_arrays,
     float0_zeros,
     instantiate,
 )
 from functrans.api.pullback import Pullback, Signature
-from functrans.api.vmap import vmap
-from functrans.ir.program import prune
+from functrans.ir.program import Program, prune
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import is_inexact
-from functrans.primitives.shape import reshape, slice_axis
 from functrans.trace import evaluate, literal, state, tracing, typeof
 from functrans.transforms.jvp import LinearTrace, run_dual, run_linearize
 from functrans.transforms.transpose import backward, check_linear
+from functrans.typing import PyTree
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_R_co = TypeVar("_R_co", covariant=True)
+_Aux = TypeVar("_Aux")
 
 
+@overload
+def jvp(
+    fun: Callable[..., _R], primals: Sequence[PyTree], tangents: Sequence[PyTree],
+    has_aux: Literal[False] = False,
+) -> tuple[_R, _R]: ...  # fmt: skip
+@overload
+def jvp(
+    fun: Callable[..., tuple[_R, _Aux]], primals: Sequence[PyTree], tangents: Sequence[PyTree],
+    has_aux: Literal[True],
+) -> tuple[_R, _R, _Aux]: ...  # fmt: skip
+@overload
+def jvp(
+    fun: Callable[..., PyTree], primals: Sequence[PyTree], tangents: Sequence[PyTree], has_aux: bool
+) -> tuple[PyTree, ...]: ...
 @boundary
 def jvp(
-    fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False
-) -> Any:
+    fun: Callable[..., PyTree],
+    primals: Sequence[PyTree],
+    tangents: Sequence[PyTree],
+    has_aux: bool = False,
+) -> tuple[PyTree, ...]:
     """Evaluate a function and its derivative along one direction, in forward mode.
 
     Arguments:
@@ -85,8 +100,30 @@ def jvp(
     return (out, dout, aux) if has_aux else (out, dout)
 
 
+class LinearFunction(Protocol[_R_co]):
+    """The derivative at a point: a function of tangents, and the Program that it runs."""
+
+    program: Program
+
+    def __call__(self, *tangents: PyTree) -> _R_co: ...
+
+
+@overload
+def linearize(
+    fun: Callable[..., _R], *primals: PyTree, has_aux: Literal[False] = False
+) -> tuple[_R, LinearFunction[_R]]: ...
+@overload
+def linearize(
+    fun: Callable[..., tuple[_R, _Aux]], *primals: PyTree, has_aux: Literal[True]
+) -> tuple[_R, LinearFunction[_R], _Aux]: ...
+@overload
+def linearize(
+    fun: Callable[..., PyTree], *primals: PyTree, has_aux: bool
+) -> tuple[PyTree, ...]: ...
 @boundary
-def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+def linearize(
+    fun: Callable[..., PyTree], *primals: PyTree, has_aux: bool = False
+) -> tuple[PyTree, ...]:
     """Evaluate a function, and give its derivative at that point as a linear function.
 
     Arguments:
@@ -137,8 +174,18 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     return (out, f_jvp, aux) if has_aux else (out, f_jvp)
 
 
+@overload
+def vjp(
+    fun: Callable[..., _R], *primals: PyTree, has_aux: Literal[False] = False
+) -> tuple[_R, Pullback]: ...
+@overload
+def vjp(
+    fun: Callable[..., tuple[_R, _Aux]], *primals: PyTree, has_aux: Literal[True]
+) -> tuple[_R, Pullback, _Aux]: ...
+@overload
+def vjp(fun: Callable[..., PyTree], *primals: PyTree, has_aux: bool) -> tuple[PyTree, ...]: ...
 @boundary
-def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+def vjp(fun: Callable[..., PyTree], *primals: PyTree, has_aux: bool = False) -> tuple[PyTree, ...]:
     """Evaluate a function, and give its reverse-mode derivative at that point.
 
     Arguments:
@@ -178,12 +225,12 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
 
 @boundary
 def grad(
-    fun: Callable[..., Any],
+    fun: Callable[_P, PyTree],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
     allow_int: bool = False,
-) -> Callable[..., Any]:
+) -> Callable[_P, PyTree]:
     """Make the gradient of a scalar function, by reverse mode.
 
     Arguments:
@@ -221,12 +268,12 @@ def grad(
 
 @boundary
 def value_and_grad(
-    fun: Callable[..., Any],
+    fun: Callable[_P, _R],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
     allow_int: bool = False,
-) -> Callable[..., Any]:
+) -> Callable[_P, tuple[_R, PyTree]]:
     """Make a function that returns both the value and the gradient of a scalar function.
 
     Arguments, errors: as in `grad`.
@@ -271,119 +318,9 @@ def value_and_grad(
 
 
 @boundary
-def jacfwd(
-    fun: Callable[..., Any],
-    argnums: int | Sequence[int] = 0,
-    has_aux: bool = False,
-    holomorphic: bool = False,
-) -> Callable[..., Any]:
-    """Make the Jacobian of a function, column by column in forward mode.
-
-    Arguments:
-      fun: function of pytrees of arrays.
-      argnums, has_aux, holomorphic: as in `grad`.
-
-    Returns:
-      A function whose result has, for every leaf of the output and of the argument, an array of
-      shape `(*output shape, *argument shape)`.
-
-    Source: `jax.jacfwd`.
-
-    Example:
-      >>> import functrans as ft, functrans.numpy as jnp
-      >>> print(ft.jacfwd(lambda x: x ** 2)(jnp.array([1.0, 2.0])))
-      [[2. 0.]
-       [0. 4.]]
-    """
-    check_callable(fun, "jacfwd")
-    numbers, several = positions(argnums)
-
-    @boundary
-    @wraps(fun)
-    def jacobian(*args: Any, **kwargs: Any) -> Any:
-        chosen = tree.map(as_array, choose(fun, args, numbers))
-        check_jacobian(fun, chosen, numbers, holomorphic)
-
-        @wraps(fun)
-        def push(tangents: Any) -> Any:
-            return jvp(of_chosen(fun, numbers, args, kwargs), chosen, tangents, has_aux)
-
-        columns = vmap(push, out_axes=(None, -1, None) if has_aux else (None, -1))(_basis(chosen))
-        jac = tree.map(lambda y: _split_axis(y, chosen if several else chosen[0], -1), columns[1])
-        return (jac, columns[2]) if has_aux else jac
-
-    return jacobian
-
-
-@boundary
-def jacrev(
-    fun: Callable[..., Any],
-    argnums: int | Sequence[int] = 0,
-    has_aux: bool = False,
-    holomorphic: bool = False,
-    allow_int: bool = False,
-) -> Callable[..., Any]:
-    """Make the Jacobian of a function, row by row in reverse mode.
-
-    Arguments, returns: as in `jacfwd`; `allow_int` as in `grad`.
-
-    Source: `jax.jacrev`.
-
-    Example:
-      >>> import functrans as ft, functrans.numpy as jnp
-      >>> print(ft.jacrev(lambda x: x ** 2)(jnp.array([1.0, 2.0])))
-      [[2. 0.]
-       [0. 4.]]
-    """
-    check_callable(fun, "jacrev")
-    numbers, several = positions(argnums)
-
-    @boundary
-    @wraps(fun)
-    def jacobian(*args: Any, **kwargs: Any) -> Any:
-        chosen = tree.map(as_array, choose(fun, args, numbers))
-        types = [typeof(x) for x in tree.leaves(chosen)]
-        check_inputs(fun, chosen, types, numbers, holomorphic, allow_int)
-
-        inner = of_chosen(fun, numbers, args, kwargs)
-        out, pullback, *aux = vjp(inner, *chosen, has_aux=has_aux)
-        check_outputs(fun, tree.leaves(out), holomorphic)
-        rows = vmap(pullback)(_basis(out))
-        rows = rows if several else rows[0]
-        # rows: for each leaf of the argument, an array over all elements of the output
-        by_input = tree.map(lambda y: _split_axis(y, out, 0), rows)
-        jac = tree.transpose(
-            tree.structure(chosen if several else chosen[0]), tree.structure(out), by_input
-        )
-        return (jac, *aux) if has_aux else jac
-
-    return jacobian
-
-
-@boundary
-def hessian(
-    fun: Callable[..., Any],
-    argnums: int | Sequence[int] = 0,
-    has_aux: bool = False,
-    holomorphic: bool = False,
-) -> Callable[..., Any]:
-    """Make the matrix of second derivatives, forward over reverse.
-
-    Arguments, returns: as in `jacfwd`, of `jacrev` of `fun`.
-
-    Source: `jax.hessian`.
-
-    Example:
-      >>> import functrans as ft, functrans.numpy as jnp
-      >>> print(ft.hessian(lambda x: jnp.sum(x ** 3))(jnp.array([1.0, 2.0])))
-      [[ 6.  0.]
-       [ 0. 12.]]
-    """
-    return jacfwd(jacrev(fun, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic)
-
-
-@boundary
-def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[..., Any]:
+def linear_transpose(
+    fun: Callable[..., PyTree], *primals: PyTree
+) -> Callable[[PyTree], tuple[PyTree, ...]]:
     """Make the transpose of a linear function.
 
     Arguments:
@@ -445,32 +382,3 @@ def _primals_and_tangents(
     leaves = as_arrays(leaves, lambda: tree.path_names(tuple(primals), "primals"))
     given = fitting(tuple(tangents), in_tree, leaves, name, errors.TypeMismatch)
     return Function(fun, in_tree, has_aux), leaves, given
-
-
-def _basis(given: Any) -> Any:
-    """The unit vectors of all elements of a pytree, along a new leading axis of each leaf."""
-    leaves, structure = tree.flatten(given)
-    types = [typeof(x) for x in leaves]
-    total = sum(t.size for t in types)
-    rows, start = [], 0
-    for t in types:
-        eye = np.zeros((total, t.size), t.dtype)
-        eye[range(start, start + t.size), range(t.size)] = 1
-        rows.append(jax.numpy.asarray(eye.reshape(total, *t.shape)))
-        start += t.size
-    return tree.unflatten(structure, rows)
-
-
-def _split_axis(y: Any, like: Any, axis: int) -> Any:
-    """Split the axis that runs over all elements of the pytree `like` into its leaves."""
-    leaves, structure = tree.flatten(like)
-    t = typeof(y)
-    axis %= t.ndim
-    parts, start = [], 0
-    for x in leaves:
-        shape = typeof(x).shape
-        stop = start + typeof(x).size
-        part = slice_axis(y, axis, start, stop)
-        parts.append(reshape(part, shape=(*t.shape[:axis], *shape, *t.shape[axis + 1 :])))
-        start = stop
-    return tree.unflatten(structure, parts)

@@ -10,11 +10,13 @@ from functrans import errors
 from functrans import pytrees as tree
 from functrans.ir.source import describe, user_source
 from functrans.trace import Tracer, typeof
+from functrans.typing import PyTree
 
 
 def device_put(
-    x: Any, device: Any = None, *, src: Any = None, donate: Any = False, may_alias: Any = None
-) -> Any:
+    x: PyTree, device: PyTree = None, *, src: PyTree = None, donate: bool = False,
+    may_alias: bool | None = None,
+) -> PyTree:  # fmt: skip
     """Put arrays on a device, or under a sharding.
 
     Arguments:

@@ -25,11 +25,12 @@ class Function(FlatFunction):
     out. Its other leaves, which may be anything, are handed back as they are."""
 
     __slots__ = ("aux", "has_aux", "n_out")
+    out_tree: Any
 
     def __init__(self, fun: Any, in_tree: Any, has_aux: bool = False):
         super().__init__(fun, in_tree)
-        self.has_aux = has_aux
-        self.n_out = 0
+        self.has_aux: bool = has_aux
+        self.n_out: int = 0
         self.aux: Any = None
 
     def __call__(self, *leaves: Any) -> list[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any
+from typing import Any, ParamSpec
 
 from functrans import errors
 from functrans.api.checks import check_callable, choose, here, of_chosen, positions
@@ -13,13 +13,16 @@ from functrans.api.derivatives import vjp
 from functrans.api.jit import jit
 from functrans.api.pullback import Pullback
 from functrans.ir.tracebacks import boundary
+from functrans.typing import PyTree
+
+_P = ParamSpec("_P")
 
 
 @boundary
 def fwd_and_bwd(
-    fun: Callable[..., Any], argnums: int | Sequence[int], has_aux: bool = False,
+    fun: Callable[_P, PyTree], argnums: int | Sequence[int], has_aux: bool = False,
     jitted: bool = True,
-) -> tuple[Callable[..., Any], Callable[..., Any]]:  # fmt: skip
+) -> tuple[Callable[_P, tuple[PyTree, ...]], Callable[[Pullback, PyTree], PyTree]]:  # fmt: skip
     """Make the forward and the backward pass of a function, to be called apart.
 
     Arguments:

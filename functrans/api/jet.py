@@ -19,16 +19,17 @@ from functrans.primitives.conversion import convert_element_type
 from functrans.primitives.elementwise import div, mul
 from functrans.trace import full, typeof
 from functrans.transforms.jet import Terms, run_jet
+from functrans.typing import PyTree
 
 
 @boundary
 def jet(
-    fun: Callable[..., Any],
-    primals: Sequence[Any],
-    series: Sequence[Any],
+    fun: Callable[..., PyTree],
+    primals: Sequence[PyTree],
+    series: Sequence[PyTree],
     factorial_scaled: bool = True,
-    **_: Any,
-) -> tuple[Any, Any]:
+    **_: PyTree,
+) -> tuple[PyTree, PyTree]:
     """Push a truncated Taylor series through a function: its derivatives along a curve, to any
     order at once.
 
@@ -91,7 +92,7 @@ def jet(
     return results, flat.unflatten(made)
 
 
-def _lists(primals: tuple, series: tuple) -> list[Any]:
+def _lists(primals: tuple[Any, ...], series: tuple[Any, ...]) -> list[Any]:
     """For each array of the primals its list of terms."""
     if len(primals) != len(series):
         raise errors.InvalidArgument(

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FunctionType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 import jax
 
@@ -36,24 +36,50 @@ from functrans.primitives.call import jit as jit_call
 from functrans.primitives.collective import speaks_of_others_axes
 from functrans.trace import Tracer, at_once, leaked, stage, state, typeof
 from functrans.tracer import check_kept, is_active, is_foreign, not_an_array
+from functrans.typing import Device, PyTree
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
+class _Options(TypedDict, total=False):
+    static_argnums: int | Sequence[int] | None
+    static_argnames: str | Iterable[str] | None
+    donate_argnums: int | Sequence[int] | None
+    donate_argnames: str | Iterable[str] | None
+    in_shardings: PyTree
+    out_shardings: PyTree
+    keep_unused: bool
+    device: Device
+    backend: str | None
+    inline: bool
+    compiler_options: dict[str, str | int | float | bool] | None
+    passes: Iterable[str | Callable[[Program], Program]] | None
+    cpu: str
+
+
+@overload
+def jit(fun: Callable[_P, _R], /, **options: Unpack[_Options]) -> Jitted[_P, _R]: ...
+@overload
+def jit(
+    fun: None = None, /, **options: Unpack[_Options]
+) -> Callable[[Callable[_P, _R]], Jitted[_P, _R]]: ...
 @boundary
 def jit(
-    fun: Callable[..., Any] | None = None,
+    fun: Callable[..., PyTree] | None = None,
     /,
     *,
     static_argnums: int | Sequence[int] | None = None,
     static_argnames: str | Iterable[str] | None = None,
     donate_argnums: int | Sequence[int] | None = None,
     donate_argnames: str | Iterable[str] | None = None,
-    in_shardings: Any = None,
-    out_shardings: Any = None,
+    in_shardings: PyTree = None,
+    out_shardings: PyTree = None,
     keep_unused: bool = False,
-    device: Any = None,
+    device: Device = None,
     backend: str | None = None,
     inline: bool = False,
-    compiler_options: dict[str, Any] | None = None,
+    compiler_options: dict[str, str | int | float | bool] | None = None,
     passes: Iterable[str | Callable[[Program], Program]] | None = None,
     cpu: str = "fast",
 ) -> Any:
@@ -341,7 +367,7 @@ class Nested:
     def clear(self) -> None:
         self.cache.clear()
 
-    def __call__(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         fun = self.statics.fun
         if self.inline or state.no_jit:
             return fun(*args, **kwargs)
@@ -394,7 +420,7 @@ def clear_caches() -> None:
 
 
 def explain(
-    error: Exception, fun: Any, statics: Statics, args: tuple, kwargs: dict[str, Any]
+    error: Exception, fun: Any, statics: Statics, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
     """Raise our own error if the arguments are what is wrong."""
     if isinstance(error, errors.FunctransError):

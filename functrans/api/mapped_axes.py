@@ -19,7 +19,7 @@ class MappedAxes:
         check_callable(fun, name)
         self.name = name
         self.fun = fun
-        self.in_axes = tuple(in_axes) if isinstance(in_axes, list) else in_axes
+        self.in_axes: Any = tuple(in_axes) if isinstance(in_axes, list) else in_axes
         self.out_axes = out_axes
         if not (self.in_axes is None or isinstance(self.in_axes, (int, tuple))):
             raise errors.NotAnArray(
@@ -43,7 +43,9 @@ class MappedAxes:
     def __str__(self) -> str:
         return f"{self.name} of {function_name(self.fun)}"
 
-    def of_arguments(self, args: tuple, kwargs: Any, static: Any = ()) -> list[int | None]:
+    def of_arguments(
+        self, args: tuple[Any, ...], kwargs: Any, static: Any = ()
+    ) -> list[int | None]:
         """An axis for each leaf of the arguments that are not static, those numbered `static`."""
         in_axes = self.in_axes
         dynamic = tuple([x for i, x in enumerate(args) if i not in static])
@@ -125,7 +127,7 @@ class MappedAxes:
         return to % ndim
 
 
-def argument_names(args: tuple, kwargs: Any, static: Any = ()) -> list[str]:
+def argument_names(args: tuple[Any, ...], kwargs: Any, static: Any = ()) -> list[str]:
     """Names of the leaves of the arguments that are not static."""
     dynamic = [i for i in range(len(args)) if i not in static]
     positional = [n for i in dynamic for n in tree.path_names(args[i], f"args[{i}]")]

@@ -8,10 +8,10 @@ mesh of one axis, and the whole is jitted. So derivatives, collectives and nesti
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial, wraps
 from types import FunctionType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import jax
 import numpy as np
@@ -31,21 +31,25 @@ from functrans.ir.tracebacks import boundary
 from functrans.primitives.shape import move_axis, reshape, slice_axis
 from functrans.primitives.sharding import sharding_constraint
 from functrans.trace import state, typeof
+from functrans.typing import Device, PyTree
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 @boundary
 def pmap(
-    fun: Callable[..., Any],
-    axis_name: Any = None,
+    fun: Callable[_P, _R],
+    axis_name: Hashable = None,
     *,
-    in_axes: int | Sequence[Any] | None = 0,
-    out_axes: Any = 0,
+    in_axes: int | Sequence[PyTree] | None = 0,
+    out_axes: PyTree = 0,
     static_broadcasted_argnums: int | Iterable[int] = (),
-    devices: Sequence[Any] | None = None,
+    devices: Sequence[Device] | None = None,
     backend: str | None = None,
     axis_size: int | None = None,
     donate_argnums: int | Iterable[int] = (),
-) -> Callable[..., Any]:
+) -> Jitted[_P, _R]:
     """Make a compiled function that does on each device to one slice what `fun` does to one.
 
     Arguments:
@@ -93,7 +97,7 @@ def pmap(
     made = _MADE.of(fun) if fun.__class__ is FunctionType else Cache("functions of pmap", 256)
     serial = retraces.new_serial()
 
-    def prepared(args: tuple, kwargs: dict[str, Any]) -> tuple[_Parallel, list[Any]]:
+    def prepared(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[_Parallel, list[Any]]:
         """What does it on the devices, and the leaves of the arguments."""
         if max(statics.numbers, default=-1) >= len(args):
             raise errors.MissingArgument(
@@ -148,7 +152,7 @@ class _Parallel:
     """A function of the leaves of its arguments, mapped, laid out over devices and jitted."""
 
     def __init__(
-        self, statics: Statics, static: tuple, in_tree: Any, dims: Sequence[int | None],
+        self, statics: Statics, static: tuple[Any, ...], in_tree: Any, dims: Sequence[int | None],
         axis_name: Any, out_axes: Any, donated: frozenset[int], devices: tuple[Any, ...],
         serial: int,
     ):  # fmt: skip

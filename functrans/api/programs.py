@@ -3,12 +3,13 @@ one's own, asked for types."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import ExitStack
 from functools import wraps
-from typing import Any
+from typing import Any, Literal, overload
 
 import jax
+import numpy as np
 
 from functrans import errors
 from functrans import pytrees as tree
@@ -24,11 +25,14 @@ from functrans.ir.types import same_types
 from functrans.passes.calls import inline
 from functrans.trace import evaluate as run_equations
 from functrans.trace import materialize, naming, typeof
+from functrans.typing import PyTree
 
 
 @boundary
 def make_ir(
-    fun: Callable[..., Any], static_argnums: Any = None, static_argnames: Any = None
+    fun: Callable[..., PyTree],
+    static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Iterable[str] | None = None,
 ) -> Callable[..., Program]:
     """Make a function that returns the Program of `fun` instead of its result.
 
@@ -62,12 +66,27 @@ def make_ir(
     return made
 
 
+@overload
 def make_jaxpr(
-    fun: Callable[..., Any],
-    static_argnums: Any = (),
-    axis_env: Sequence[tuple[Any, int]] | None = None,
+    fun: Callable[..., PyTree],
+    static_argnums: int | Sequence[int] = (),
+    axis_env: Sequence[tuple[Hashable, int]] | None = None,
+    return_shape: Literal[False] = False,
+) -> Callable[..., Program]: ...
+@overload
+def make_jaxpr(
+    fun: Callable[..., PyTree],
+    static_argnums: int | Sequence[int] = (),
+    axis_env: Sequence[tuple[Hashable, int]] | None = None,
+    *,
+    return_shape: Literal[True],
+) -> Callable[..., tuple[Program, PyTree]]: ...
+def make_jaxpr(
+    fun: Callable[..., PyTree],
+    static_argnums: int | Sequence[int] = (),
+    axis_env: Sequence[tuple[Hashable, int]] | None = None,
     return_shape: bool = False,
-) -> Callable[..., Any]:
+) -> Callable[..., PyTree]:
     """Make a function that returns the Program of `fun`, with the arguments of JAX's.
 
     Arguments:
@@ -104,7 +123,7 @@ def make_jaxpr(
 
 
 @boundary
-def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def eval_shape(fun: Callable[..., PyTree], *args: PyTree, **kwargs: PyTree) -> PyTree:
     """The shapes and dtypes of a function's results, without computing them.
 
     Arguments:
@@ -132,7 +151,7 @@ def _structs(staged: Staged) -> Any:
 
 
 @boundary
-def interpret(program: Program, *args: Any) -> Any:
+def interpret(program: Program, *args: PyTree) -> list[np.ndarray]:
     """Run a Program on the NumPy reference interpreter, at the same dtypes.
 
     Arguments:
@@ -176,9 +195,9 @@ def _does_not_take(program: Program, got: str) -> errors.TypeMismatch:
 @boundary
 def evaluate(
     program: Program,
-    args: Sequence[Any],
-    apply: Callable[[Equation, list[Any]], Any] | None = None,
-) -> list[Any]:
+    args: Sequence[PyTree],
+    apply: Callable[[Equation, list[PyTree]], PyTree] | None = None,
+) -> list[PyTree]:
     """Run a Program, with a meaning of one's own for its equations if one is given.
 
     It is ordinary code, so it can be jitted, differentiated, batched, and recorded by `make_ir` as

@@ -15,6 +15,7 @@ from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType
 from functrans.transforms.linear import Linear
 from functrans.transforms.transpose import backward
+from functrans.typing import PyTree
 
 
 class Signature(NamedTuple):
@@ -44,7 +45,10 @@ class Pullback:
     """
 
     __slots__ = ("__weakref__", "_apart", "_linear", "_signature")
-    __name__ = property(lambda self: "pullback")
+
+    @property
+    def __name__(self) -> str:
+        return "pullback"
 
     def __init__(self, linear: Linear, signature: Signature):
         self._linear = linear
@@ -52,7 +56,7 @@ class Pullback:
         self._apart: tuple[Sequence[Any], _Skeleton] | None = None
 
     @boundary
-    def __call__(self, *given: Any) -> Any:
+    def __call__(self, *given: PyTree) -> tuple[PyTree, ...]:
         types, active, in_tree, out_tree, n_out = self._signature
         ct, linear = only_cotangent(given), self._linear
         cts = cotangents(ct, out_tree, linear.out_types[:n_out])

@@ -113,7 +113,9 @@ def history_of(fun: Any) -> History:
 STAND_INS: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def record(serial: int, fun: Any, statics: Any, args: tuple, kwargs: dict, nested: bool) -> None:
+def record(
+    serial: int, fun: Any, statics: Any, args: tuple[Any, ...], kwargs: dict[str, Any], nested: bool
+) -> None:
     """Note that `fun` is traced for these arguments."""
     if fun.__class__ is FunctionType and fun in STAND_INS:
         return
@@ -165,7 +167,7 @@ def _number(fun: Any) -> int:
 
 
 def _signature(
-    statics: Any, args: tuple, kwargs: dict[str, Any]
+    statics: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, ArrayType | Value]]:
     """The structure of each argument, and the type or static value of each leaf, by names."""
     names = statics.positional

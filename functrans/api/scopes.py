@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 
@@ -17,6 +17,9 @@ from functrans.ir.source import describe, scopes, user_source
 from functrans.ir.tracebacks import boundary
 from functrans.trace import Trace, bind_in, state
 from functrans.tracer import Tracer
+
+# The function's own type, for mypy infers no lambda through a ParamSpec where any may stand.
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 @contextmanager
@@ -56,7 +59,7 @@ def named_scope(name: str) -> Iterator[None]:
         scopes.path = outer
 
 
-def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:
+def named_call(fun: _F, *, name: str | None = None) -> _F:
     """Make a function whose operations are in a `named_scope`.
 
     Arguments:
@@ -85,7 +88,7 @@ def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[
         with named_scope(scope):
             return fun(*args, **kwargs)
 
-    return call
+    return call  # type: ignore[return-value]
 
 
 class _AtOnce(Trace):

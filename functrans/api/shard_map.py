@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from contextlib import ExitStack
 from functools import wraps
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import jax
 
@@ -38,6 +38,10 @@ from functrans.trace import (
     typeof,
 )
 from functrans.transforms.batch import Batching
+from functrans.typing import PyTree
+
+# The function's own type, for mypy infers no lambda through a ParamSpec where any may stand.
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 Spec = tuple[tuple[str, ...], ...]  # for each axis of an array, the mesh axes it is split over
 
@@ -50,10 +54,23 @@ class _Infer:
 INFER = _Infer()
 
 
+@overload
+def shard_map(
+    f: _F, /, *, out_specs: PyTree, in_specs: PyTree = INFER,
+    mesh: jax.sharding.Mesh | None = None, axis_names: Set[str] = frozenset(),
+    check_vma: bool = True,
+) -> _F: ...  # fmt: skip
+@overload
+def shard_map(
+    f: None = None, /, *, out_specs: PyTree, in_specs: PyTree = INFER,
+    mesh: jax.sharding.Mesh | None = None, axis_names: Set[str] = frozenset(),
+    check_vma: bool = True,
+) -> Callable[[_F], _F]: ...  # fmt: skip
 @boundary
 def shard_map(
-    f: Callable[..., Any] | None = None, /, *, out_specs: Any, in_specs: Any = INFER,
-    mesh: Any = None, axis_names: Any = frozenset(), check_vma: bool = True,
+    f: Callable[..., PyTree] | None = None, /, *, out_specs: PyTree, in_specs: PyTree = INFER,
+    mesh: jax.sharding.Mesh | None = None, axis_names: Set[str] = frozenset(),
+    check_vma: bool = True,
 ) -> Any:  # fmt: skip
     """Make a function of whole arrays of one of the parts that the devices of a mesh hold.
 
@@ -106,7 +123,7 @@ def shard_map(
     by_jax = jax.shard_map(
         f, mesh=mesh, out_specs=out_specs, axis_names=axis_names, check_vma=check_vma, **given
     )
-    programs: dict[Any, tuple[Program, tuple, Any]] = {}
+    programs: dict[Any, tuple[Program, tuple[Any, ...], Any]] = {}
 
     @boundary
     @wraps(f)
@@ -258,7 +275,7 @@ def _permuted(x: Any, order: tuple[int, ...]) -> Any:
 def _whole(
     f: Any, layout: _Layout, in_tree: Any, types: Sequence[ArrayType], specs: list[Spec],
     out_specs: Any, check_vma: bool,
-) -> tuple[Program, tuple, Any]:  # fmt: skip
+) -> tuple[Program, tuple[Any, ...], Any]:  # fmt: skip
     """The program of whole arrays, what f closed over, the structure of its result."""
     flat = FlatFunction(f, in_tree)
     paths = tree.path_names(tree.unflatten(in_tree, list(types))[0], "args")

@@ -35,6 +35,8 @@ class Staged(NamedTuple):
 class Statics:
     """Which arguments are static, by position and by name."""
 
+    positional: list[str]
+
     def __init__(self, fun: Any, argnums: Any, argnames: Any, option: str = "static_argnums"):
         numbers = _numbers(option, argnums)
         names = {argnames} if isinstance(argnames, str) else set(argnames or ())
@@ -48,10 +50,10 @@ class Statics:
         self._check_given(option, numbers)
         self._check_given("static_argnames", names)
         numbers = {i + len(positional) if i < 0 else i for i in numbers}
-        self.names = names | {positional[i] for i in numbers if i < len(positional)}
-        self.numbers = numbers | {positional.index(n) for n in names if n in positional}
+        self.names: set[str] = names | {positional[i] for i in numbers if i < len(positional)}
+        self.numbers: set[int] = numbers | {positional.index(n) for n in names if n in positional}
         dynamic = tuple([name for i, name in enumerate(positional) if i not in self.numbers])
-        self.parameters = Parameters(dynamic, *rest)
+        self.parameters: Parameters = Parameters(dynamic, *rest)
 
     def _check_given(self, option: str, given: set[int] | set[str]) -> None:
         """Raise for numbers and names of arguments that the function has not."""
@@ -102,7 +104,9 @@ class Statics:
         except (TypeError, ValueError):
             return None
 
-    def split(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, tuple]:
+    def split(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """-> a hashable key with the static arguments, (dynamic args, dynamic kwargs)."""
         if not self.names and not self.numbers:
             return (), (args, kwargs)
@@ -114,7 +118,7 @@ class Statics:
             {k: v for k, v in kwargs.items() if k not in self.names},
         )
 
-    def bound(self, static: tuple) -> Callable[..., Any]:
+    def bound(self, static: tuple[Any, ...]) -> Callable[..., Any]:
         """The function of the dynamic arguments alone."""
         if not static:
             return self.fun
@@ -130,7 +134,7 @@ class Statics:
             call.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined]
         return call
 
-    def check(self, args: tuple, kwargs: dict[str, Any]) -> None:
+    def check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Raise UnhashableStatic for a static argument that cannot be hashed."""
         if not self.names and not self.numbers:
             return
@@ -147,7 +151,7 @@ class Statics:
                 ) from None
 
     def traced(
-        self, static: tuple, in_tree: Any, types: Sequence[ArrayType]
+        self, static: tuple[Any, ...], in_tree: Any, types: Sequence[ArrayType]
     ) -> tuple[Program, Any]:
         """The program for dynamic arguments of a tree and of types; the tree of its results."""
         flat = FlatFunction(self.bound(static), in_tree)
@@ -155,7 +159,7 @@ class Statics:
         program.arguments = Arguments(self.parameters, in_tree, program.inputs, flat.out_tree)
         return program, flat.out_tree
 
-    def staged(self, args: tuple, kwargs: dict[str, Any]) -> Staged:
+    def staged(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Staged:
         """The function traced for the arguments of one call."""
         self.check(args, kwargs)
         static, dynamic = self.split(args, kwargs)
@@ -184,7 +188,7 @@ def _numbers(option: str, argnums: Any) -> set[int]:
 
 
 def _spelled(value: Any) -> str:
-    return "an object" if type(value).__repr__ is object.__repr__ else f"{value!r:.80}"
+    return "an object" if type(value).__repr__ is object.__repr__ else f"{value!r:.80}"  # type: ignore[comparison-overlap]
 
 
 def _hashable_instead(value: Any) -> str:

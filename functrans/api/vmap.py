@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial, wraps
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 
@@ -17,18 +17,22 @@ from functrans.ir.tracebacks import boundary
 from functrans.primitives.reduction import reduce_sum
 from functrans.trace import Recording, materialize, naming, state, tracing, typeof
 from functrans.transforms.batch import Batching
+from functrans.typing import PyTree
+
+# The function's own type, for mypy infers no lambda through a ParamSpec where any may stand.
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 @boundary
 def vmap(
-    fun: Callable[..., Any],
-    in_axes: int | Sequence[Any] | None = 0,
-    out_axes: Any = 0,
-    axis_name: Any = None,
+    fun: _F,
+    in_axes: int | Sequence[PyTree] | None = 0,
+    out_axes: PyTree = 0,
+    axis_name: Hashable = None,
     axis_size: int | None = None,
-    spmd_axis_name: Any = None,
+    spmd_axis_name: Hashable = None,
     sum_match: bool = False,
-) -> Callable[..., Any]:
+) -> _F:
     """Make a function that does to every slice along an axis what `fun` does to one.
 
     Arguments:
@@ -109,7 +113,7 @@ def vmap(
             references[i][...] = y
         return out
 
-    return mapped
+    return mapped  # type: ignore[return-value]
 
 
 def map_examples(

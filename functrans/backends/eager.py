@@ -28,7 +28,7 @@ from functrans.tracer import CONCRETE, Tracer, check_kept, is_foreign, leaked, t
 @runtime.answers(runtime.run_operation)
 def run_one(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
     """The result of one operation on arrays and literals."""
-    splats: tuple | None = None
+    splats: tuple[Any, ...] | None = None
     for x in args:
         if x.__class__ is CONCRETE:
             continue
@@ -94,7 +94,7 @@ def run_in_jax(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> A
     return outs if primitive.multiple else outs[0]
 
 
-def _number(x: Literal) -> tuple:
+def _number(x: Literal) -> tuple[Any, ...]:
     """What tells the numbers of literals apart: 0.0 == -0.0 == False, NaN != NaN."""
     return x.value.__class__, str(x.value)
 

@@ -42,15 +42,15 @@ class Lowering:
 
     def __init__(self, jax_ctx: Any, compile_alone: Callable[[Program], Any]):
         self.jax_ctx = jax_ctx
-        self.module_ctx = jax_ctx.module_context
+        self.module_ctx: Any = jax_ctx.module_context
         platforms = jax_ctx.platforms or self.module_ctx.platforms
         known = [{"cuda": "gpu", "rocm": "gpu"}.get(p, p) for p in platforms]
-        self.platform = known[0] if len(known) == 1 else None
-        self.on_this_cpu = self.platform == "cpu" and one_kernel.may_be_used(jax_ctx)
+        self.platform: str | None = known[0] if len(known) == 1 else None
+        self.on_this_cpu: bool = self.platform == "cpu" and one_kernel.may_be_used(jax_ctx)
         self._can_be_kernel = one_kernel.start(compile_alone) if self.on_this_cpu else None
         self.in_types: Sequence[ArrayType] = ()
         self.out_types: Sequence[ArrayType] = ()
-        self.tokens = jax_ctx.tokens_in  # by which ordered effects follow each other
+        self.tokens: Any = jax_ctx.tokens_in  # by which ordered effects follow each other
         self._called: list[tuple[Program, Any, Any]] = []  # declared, body still to be emitted
         self._calls: dict[Program, Any] = {}
         self._types: dict[ArrayType, Any] = {}
@@ -69,7 +69,7 @@ class Lowering:
         env: dict[Any, Any] = dict(
             zip((*program.constants, *program.inputs), operands, strict=True)
         )
-        literals: dict[tuple, Any] = {}
+        literals: dict[tuple[Any, ...], Any] = {}
         outer, self._starts = self._starts, {}
 
         def filled(v: Literal) -> Any:

@@ -86,7 +86,7 @@ class _Local(threading.local):
     staged: Any = None  # what the last one holds
 
 
-local = _Local()
+local: _Local = _Local()
 
 
 @contextmanager

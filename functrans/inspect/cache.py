@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from functrans.api import retraces
 from functrans.api.checks import check_callable
 from functrans.ir.source import describe, line_of, location
 from functrans.ir.tracebacks import boundary
+from functrans.typing import PyTree
 
 
 class TraceInfo(NamedTuple):
@@ -46,7 +47,7 @@ class CacheReport:
 
 
 @boundary
-def explain_cache(fun: Callable[..., Any]) -> CacheReport:
+def explain_cache(fun: Callable[..., PyTree]) -> CacheReport:
     """Say how often a jitted function was traced, by which calls, and what each found changed.
 
     A call is compared with the earlier trace that differs least: the type, tree or static value of

@@ -134,7 +134,7 @@ def _is_plain_product(eqn: Equation, ref: Any) -> bool:
 
 
 @cached("contractions that share axes", 1024)
-def _share(lhs: tuple, rhs: tuple, out: tuple) -> bool:
+def _share(lhs: tuple[Any, ...], rhs: tuple[Any, ...], out: tuple[Any, ...]) -> bool:
     return set(lhs) - set(out) == set(rhs) - set(out)
 
 

@@ -44,6 +44,7 @@ from functrans.ir.tracebacks import boundary
 from functrans.ir.types import is_inexact, same_types
 from functrans.passes.pipeline import DEFAULT, Choice
 from functrans.trace import typeof
+from functrans.typing import PyTree
 
 DESCRIBED_LATER = 2**16  # elements of the results of an equation that are kept to describe it
 IN_TURN = 32  # equations that XLA runs, in the background, before the reference checks them: to
@@ -52,7 +53,11 @@ IN_TURN = 32  # equations that XLA runs, in the background, before the reference
 
 @boundary
 def compare(
-    fun: Any, *, against: Any = None, passes: Choice | None = None, compiled: bool = True
+    fun: Callable[..., PyTree] | Program,
+    *,
+    against: Callable[..., PyTree] | Program | None = None,
+    passes: Choice | None = None,
+    compiled: bool = True,
 ) -> Callable[..., Report]:
     """Make a function that runs `fun` by XLA and by the NumPy reference, and tells where they part.
 
@@ -108,7 +113,9 @@ def compare(
     return compared
 
 
-def _staged(known: dict, fun: Any, args: tuple, kwargs: dict, passes: Choice) -> Staged:
+def _staged(
+    known: dict[Any, Any], fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any], passes: Choice
+) -> Staged:
     """`staged`, whose program is made once per signature of arrays."""
     leaves, in_tree = tree.flatten((args, kwargs))
     if isinstance(fun, Program) or how_jitted(fun) is not None:
@@ -143,7 +150,7 @@ class _Comparison:
         self.scores: dict[Equation, float] = {}
         self.worst: dict[Equation, Callable[[], Finding]] = {}  # at most ROWS
         self.count = 0
-        self.waiting: list[tuple] = []  # while XLA computes
+        self.waiting: list[tuple[Any, ...]] = []  # while XLA computes
         self.drift = Drift(other is None)
 
     def report(self, compiled: bool) -> Report:

@@ -21,6 +21,7 @@ from functrans.ir.tracebacks import boundary
 from functrans.passes.explain import measured, short
 from functrans.passes.pipeline import DEFAULT, Choice
 from functrans.primitives.base import bytes_of
+from functrans.typing import PyTree
 
 ROWS = 20  # of a table
 
@@ -77,19 +78,22 @@ class CostReport(Saved):
                 of the compiled program; empty if it was not asked
     """
 
+    flops: int
+    bytes: int
+
     def __init__(self, program: Program, xla_says: dict[str, float]):
         size = measured(program)
         plan = schedule(program)
         self.program = program
         self.flops, self.bytes = size.flops, size.bytes
-        self.moved = plan.moved
-        self.arguments = bytes_of(*program.in_types, *[v.type for v in program.constants])
-        self.results = bytes_of(*program.out_types)
-        self.peak = self.arguments + plan.peak
-        self.live = _live(program, plan)
-        self.equations = [cost for _, cost in equation_costs(program)]
-        self.lines = _lines(self.equations)
-        self.unknown = _unknown(program)
+        self.moved: int = plan.moved
+        self.arguments: int = bytes_of(*program.in_types, *[v.type for v in program.constants])
+        self.results: int = bytes_of(*program.out_types)
+        self.peak: int = self.arguments + plan.peak
+        self.live: list[tuple[str, int, str]] = _live(program, plan)
+        self.equations: list[EquationCost] = [cost for _, cost in equation_costs(program)]
+        self.lines: list[LineCost] = _lines(self.equations)
+        self.unknown: dict[str, int] = _unknown(program)
         self.xla = xla_says
 
     @property
@@ -163,7 +167,9 @@ class CostReport(Saved):
 
 
 @boundary
-def cost(fun: Any, *, passes: Choice | None = None, xla: bool = True) -> Callable[..., CostReport]:
+def cost(
+    fun: Callable[..., PyTree] | Program, *, passes: Choice | None = None, xla: bool = True
+) -> Callable[..., CostReport]:
     """Make a function that tells what `fun` costs, without running it.
 
     Arguments:

@@ -20,6 +20,7 @@ from functrans.inspect.page import columns
 from functrans.inspect.samples import Sample, samples
 from functrans.ir.program import Program
 from functrans.passes.rewrite import children_first
+from functrans.typing import Device
 
 _PACKAGES = ("functrans", "jax", "jaxlib", "numpy", "scipy", "ml_dtypes", "opt_einsum")
 _WIDTH = 30  # of the progress bar
@@ -37,7 +38,7 @@ class Row(NamedTuple):
 
 def doctor(
     output: TextIO | None = None,
-    devices: Sequence[Any] | None = None,
+    devices: Sequence[Device] | None = None,
     chosen: Sequence[Sample] | None = None,
 ) -> bool:
     """Say what is installed, compare every operation on each device, show the caches; is all well?

@@ -49,8 +49,8 @@ class Drift:
         self._made: set[Var] = set()  # by equations that are remembered
         self.curve: list[float] = []  # the relative error of each equation's results, in order
         self.parted: str | None = None  # where the runs first took different ways
-        self.sampled = True
-        self._kept: dict[tuple, list[Any] | None] = {}  # None: of a move
+        self.sampled: bool = True
+        self._kept: dict[tuple[Any, ...], list[Any] | None] = {}  # None: of a move
         self._bytes = 0
         self._errors: dict[Var, float] = {}  # of the last value of a variable
         self._carried: dict[Program, float] = {}  # of the last results of a nested program

@@ -30,6 +30,7 @@ from functrans.ir.source import describe, location, user_source
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import is_inexact
 from functrans.passes.pipeline import Choice
+from functrans.typing import PyTree
 
 MOST = 50  # findings that are kept
 
@@ -87,7 +88,7 @@ class NanReport(Saved):
         self.findings = findings
         self.inputs = inputs
         self.results = results
-        self.count = count
+        self.count: int = count
 
     @property
     def first(self) -> NanFinding | None:
@@ -140,7 +141,7 @@ class NanReport(Saved):
 
 @boundary
 def find_nan(
-    fun: Any, *, infinities: bool = True, passes: Choice | None = None
+    fun: Callable[..., PyTree] | Program, *, infinities: bool = True, passes: Choice | None = None
 ) -> Callable[..., NanReport]:
     """Make a function that finds the first equation of `fun` that makes a NaN or an infinity.
 
@@ -218,7 +219,7 @@ class Search:
         self.infinities = infinities
         self.findings: list[NanFinding] = []
         self.seen: set[Equation] = set()
-        self.count = 0
+        self.count: int = 0
 
     def look(self, place: Place, values: Sequence[Any], outs: Sequence[Any]) -> None:
         """Note an equation that has just run, if it is at fault for the first time."""

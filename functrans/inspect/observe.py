@@ -38,12 +38,12 @@ class Frame:
     __slots__ = ("env", "holder", "key", "label", "program", "step")
 
     def __init__(self, program: Program, holder: Place | None, label: str, step: int | None):
-        self.program = program
-        self.holder = holder
-        self.label = label
-        self.step = step
+        self.program: Program = program
+        self.holder: Place | None = holder
+        self.label: str = label
+        self.step: int | None = step
         self.env: dict[Var, Any] = {}
-        self.key: tuple = () if holder is None else (*holder.key, label, step)
+        self.key: tuple[Any, ...] = () if holder is None else (*holder.key, label, step)
 
 
 class Place:
@@ -52,12 +52,12 @@ class Place:
     __slots__ = ("equation", "frame", "index")
 
     def __init__(self, frame: Frame, index: int, equation: Equation):
-        self.frame = frame
-        self.index = index
-        self.equation = equation
+        self.frame: Frame = frame
+        self.index: int = index
+        self.equation: Equation = equation
 
     @property
-    def key(self) -> tuple:
+    def key(self) -> tuple[Any, ...]:
         """Tells it from all other places of a run; the same in each run of the program."""
         return (*self.frame.key, self.index)
 

@@ -112,7 +112,7 @@ class Report(Saved):
         self.parted = parted
         self.compiled = compiled
         self.aligned = aligned
-        self.ok = first is None and all(r.ok for r in results)
+        self.ok: bool = first is None and all(r.ok for r in results)
 
     @property
     def verdict(self) -> str:

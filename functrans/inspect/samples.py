@@ -257,7 +257,16 @@ def _(size: int, mapped: Any, x: Any) -> Any:
     return x * x, True
 
 
-_PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+def _doubled(x: Any) -> Any:
+    return lax.while_loop(lambda v: v < 9.0, lambda v: v * 2, x)
+
+
+@checkpoint
+def _checkpointed(x: Any) -> Any:
+    return jnp.sum(jnp.sin(checkpoint_name(x, "x")))
+
+
+_PROGRAMS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "jit": (jit(lambda x: x + 1), (X,)),
     "scan": (lambda x: lax.scan(lambda c, x: (c * x, c), V, x), (X,)),
     "while": (lambda x: lax.while_loop(lambda v: v < 9.0, lambda v: v * 2, x), (X[0, 0],)),
@@ -267,10 +276,10 @@ _PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         (X[0, 0],),
     ),
     "while, backwards": (
-        grad(lambda x: lax.while_loop(lambda v: v < 9.0, lambda v: v * 2, x)), (X[0, 0],),
+        grad(_doubled), (X[0, 0],),
     ),
     "cond": (lambda x: lax.cond(x[0] > 0, jnp.sin, jnp.cos, x), (V,)),
-    "checkpoint": (grad(checkpoint(lambda x: jnp.sum(jnp.sin(checkpoint_name(x, "x"))))), (X,)),
+    "checkpoint": (grad(_checkpointed), (X,)),
     "custom rules": (
         lambda x: (
             _own_jvp(x), _own_vjp(x), jvp(_own_jvp, (x,), (x,)), jvp(_own_vjp, (x,), (x,)),

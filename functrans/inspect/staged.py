@@ -31,7 +31,7 @@ class Staged(NamedTuple):
     result: Callable[[Sequence[Any]], Any]
 
 
-def staged(fun: Any, args: tuple, kwargs: dict[str, Any], passes: Choice = ()) -> Staged:
+def staged(fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any], passes: Choice = ()) -> Staged:
     """The program of a function after some passes; of a Program that program itself."""
     if isinstance(fun, Program):
         leaves = tree.leaves((args, kwargs))

@@ -30,6 +30,7 @@ from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType
 from functrans.passes.pipeline import Choice
 from functrans.primitives.conversion import convert_element_type
+from functrans.typing import PyTree
 
 HELP = """\
 next [n]     n      run this equation (n of them), over the programs that it holds
@@ -57,13 +58,13 @@ _SHORT = {
 
 @boundary
 def step(
-    fun: Any,
+    fun: Callable[..., PyTree] | Program,
     *,
     commands: Iterable[str] | None = None,
     input: TextIO | None = None,
     output: TextIO | None = None,
     passes: Choice | None = None,
-) -> Callable[..., Any]:
+) -> Callable[..., PyTree]:
     """Make a function that runs `fun` equation by equation and asks at each what to do.
 
     Arguments:

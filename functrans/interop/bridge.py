@@ -214,7 +214,9 @@ def _process_custom_vjp_call(
     name = fun.debug_info.func_name
     arguments = references.Apart(values)
 
-    def forward(primals: Sequence[Any], active: Sequence[bool]) -> tuple[list, list, Pullback]:
+    def forward(
+        primals: Sequence[Any], active: Sequence[bool]
+    ) -> tuple[list[Any], list[Any], Pullback]:
         given = arguments(primals)
         pairs = zip(given, arguments(active, other=False), strict=True)
         found = _again(fwd, [x for pair in pairs for x in pair])

@@ -79,7 +79,7 @@ def _jaxs(x: Any) -> Any:
     return getattr(twin, getattr(x, "__name__", ""), x) if ours else x
 
 
-def _is_at_once(args: tuple, kwargs: dict[str, Any]) -> bool:
+def _is_at_once(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Is what touches no traced value computed, not recorded (ensure_compile_time_eval)?"""
     if not getattr(state.trace, "at_once", False):
         return False
@@ -114,7 +114,7 @@ class _Delegated(JaxFunction):
         # for the classes of the arguments: which way is the first
         self.first = Cache("ways to call JAX's functions", 256)
 
-        def read(args: tuple, kwargs: dict[str, Any]) -> Any:
+        def read(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             args, kwargs = jax.tree.map(_read, (args, kwargs), is_leaf=_is_known)
             return fun(*args, **kwargs)
 
@@ -125,7 +125,7 @@ class _Delegated(JaxFunction):
         super().clear()
         self.known.clear_cache()
 
-    def __call__(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if any([hasattr(x, "__jax_array__") for x in (*args, *kwargs.values())]):
             args = tuple([_held(x) for x in args])
             kwargs = {k: _held(x) for k, x in kwargs.items()}
@@ -166,11 +166,13 @@ class _Delegated(JaxFunction):
         """JAX's function, compiled for the integers, truth values and names that it is given."""
         return self.known(_known(args), _known(kwargs))
 
-    def with_values(self, error: Exception, leaves: list, args: tuple, kwargs: dict) -> Any:
+    def with_values(
+        self, error: Exception, leaves: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         return self.fun(*args, **kwargs)
 
 
-class _Known(tuple):
+class _Known(tuple[Any, ...]):
     """A value of Python's, with its class, that is part of the structure of the arguments."""
 
     __slots__ = ()

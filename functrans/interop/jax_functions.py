@@ -129,7 +129,7 @@ class JaxFunction:
         self.cache.clear()
         self.compiled.clear_cache()
 
-    def __call__(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         failed = False
         if state.trace is None and self.at_once:
             try:
@@ -145,21 +145,21 @@ class JaxFunction:
             self.at_once = False
         return out
 
-    def by_program(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def by_program(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result by the program of the signature, if it has one."""
         found, leaves = self.find(args, kwargs)
         if found.__class__ is not _Entry:
             return self.with_values(found.error, leaves, args, kwargs)
         return tree.unflatten(found.out_tree, _called(found, found.chosen(leaves)))
 
-    def find(self, args: tuple, kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
+    def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
         """What is known of the signature, and the leaves of the arguments that are not static."""
         static, dynamic = self.statics.split(args, kwargs)
         if static:
             self.statics.check(args, kwargs)
         leaves, in_tree = tree.flatten(dynamic)
         kinds = tuple([typeof(x) if x.__class__ in ARRAYS else _kind(x) for x in leaves])
-        key: tuple = (in_tree, kinds, state.axes, context())
+        key: tuple[Any, ...] = (in_tree, kinds, state.axes, context())
         if static:
             key = (*key, exactly(static))
         found = self.cache.get(key)
@@ -168,7 +168,13 @@ class JaxFunction:
         return found, leaves
 
     def _entry(
-        self, key: tuple, found: Any, static: tuple, in_tree: Any, leaves: list, kinds: tuple
+        self,
+        key: tuple[Any, ...],
+        found: Any,
+        static: tuple[Any, ...],
+        in_tree: Any,
+        leaves: list[Any],
+        kinds: tuple[Any, ...],
     ) -> _Entry | _NeedsValues:
         """The entry of a signature that is new, or whose numbers are part of it."""
         arrays = [k.__class__ is not _Option for k in kinds]
@@ -190,7 +196,7 @@ class JaxFunction:
         return self.cache.keep(key, value)
 
     def _traced(
-        self, static: tuple, in_tree: Any, leaves: list, dynamic: list[bool]
+        self, static: tuple[Any, ...], in_tree: Any, leaves: list[Any], dynamic: list[bool]
     ) -> _Entry | _NeedsValues:
         """JAX's program of the function, of the leaves that are `dynamic`, as ours."""
         bound = self.statics.bound(static)
@@ -212,7 +218,9 @@ class JaxFunction:
         made = Imported(closed, out_tree, self.name)
         return _Entry(made.program, made.consts, None if all(dynamic) else places, out_tree)
 
-    def with_values(self, error: Exception, leaves: list, args: tuple, kwargs: dict) -> Any:
+    def with_values(
+        self, error: Exception, leaves: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """What cannot be traced still runs on concrete arrays, as JAX runs it."""
         if not any(isinstance(x, Tracer) for x in leaves):
             with tracing(None):

@@ -32,7 +32,7 @@ from functrans.trace import full, materialize, staging_trace, state
 from functrans.tracer import ARRAYS, OURS, AnyTracer, Tracer, is_active
 
 
-class Reference(jax.core.Tracer):
+class Reference(jax.core.Tracer[Any]):
     """A reference of the trace `owner`, at which `value` stands.
 
     outside    : JAX's reference, made outside, for which it stands
@@ -42,11 +42,11 @@ class Reference(jax.core.Tracer):
     __slots__ = ("is_written", "outside", "owner", "value")
 
     def __init__(self, owner: Any, aval: Any, value: Any, outside: Any = None):
-        self.owner = owner
+        self.owner: Any = owner
         self.aval = aval
-        self.value = value
-        self.outside = outside
-        self.is_written = False
+        self.value: Any = value
+        self.outside: Any = outside
+        self.is_written: bool = False
 
     @property
     def _trace(self) -> Any:
@@ -85,7 +85,7 @@ MAKING = (ref_p, empty_ref_p)
 
 
 # Classes of values none of which is a reference: to ask `isinstance` takes JAX microseconds.
-_OTHERS: set[type] = set()
+_OTHERS: set[type[Any]] = set()
 
 
 def are_in(primitive: Any, values: Sequence[Any]) -> bool:
@@ -110,7 +110,9 @@ class Apart:
     for each, that gives all. `other`: what there is for a reference; left out: it."""
 
     def __init__(self, values: Sequence[Any]):
-        self.given = [(True, x) if _is_reference(x) else (False, None) for x in values]
+        self.given: list[tuple[bool, Any] | tuple[bool, None]] = [
+            (True, x) if _is_reference(x) else (False, None) for x in values
+        ]
 
     def arrays(self, values: Sequence[Any]) -> list[Any]:
         """The values that do not stand where there is a reference."""

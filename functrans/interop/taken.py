@@ -45,7 +45,7 @@ class Function:
         self.name = name
         self.place = place
         self.called = False
-        self.refused = ""
+        self.refused: str = ""
         self.reports: list[Report] = []
         self._refused: weakref.WeakSet[Any] = weakref.WeakSet()
 

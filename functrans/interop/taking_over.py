@@ -59,7 +59,7 @@ _RAISE = opmap["RAISE_VARARGS"]
 _RUNNING = (jax.errors.JaxRuntimeError, FloatingPointError)  # what is raised while a program runs
 
 
-class PjitFunction(Jitted):
+class PjitFunction(Jitted[..., Any]):
     """A function that the program jitted: ours where nothing is traced, else JAX's, of which it has
     everything that is not said here. The class has the name of JAX's, by which libraries know it.
 

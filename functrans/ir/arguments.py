@@ -48,10 +48,10 @@ class Arguments:
     __slots__ = ("inputs", "parameters", "results", "structure")
 
     def __init__(self, parameters: Parameters, structure: Any, inputs: Sequence[Any], results: Any):
-        self.parameters = parameters
-        self.structure = structure
-        self.inputs = inputs
-        self.results = results
+        self.parameters: Parameters = parameters
+        self.structure: Any = structure
+        self.inputs: Sequence[Any] = inputs
+        self.results: Any = results
 
     def moved(self, before: Sequence[Any], after: Sequence[Any]) -> Arguments:
         """The arguments of a program that was made of this one: inputs `after` for `before`."""

@@ -28,6 +28,7 @@ from functrans.ir.program import PRIMITIVES, Equation, Literal, Program, Var
 from functrans.ir.source import describe, user_source
 from functrans.ir.text import defaults, number_at, object_shown
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, dtype_named
+from functrans.typing import PyTree
 
 _DIGITS = r"\d+(?:\.\d*)?(?:[eE][+-]?\d+)?"
 _NUMBER = rf"[+-]?(?:(?:inf|nan)(?!\w)|{_DIGITS})(?:[+-](?:inf|nan|{_DIGITS})j)?(?!\w)"
@@ -48,7 +49,7 @@ _TOKEN = re.compile(
 _ANYTHING = "a name, a number, a type, a text or a bracket"
 
 
-def parse(text: str, constants: Sequence[Any] = ()) -> Program:
+def parse(text: str, constants: Sequence[PyTree] = ()) -> Program:
     """The program that a text describes.
 
     `ir.check` says whether it is well formed; whatever takes the program asks that first.

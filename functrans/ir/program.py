@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from functrans import runtime
 from functrans.caching import Derivable, memo
 from functrans.ir.arguments import Arguments
+from functrans.ir.source import Source
 from functrans.ir.types import ArrayType
 
 
@@ -66,7 +67,7 @@ class Var:
     __slots__ = ("type",)
 
     def __init__(self, type: ArrayType):
-        self.type = type
+        self.type: ArrayType = type
 
 
 class Literal:
@@ -75,8 +76,8 @@ class Literal:
     __slots__ = ("type", "value")
 
     def __init__(self, value: bool | int | float | complex, type: ArrayType):
-        self.value = value
-        self.type = type
+        self.value: bool | int | float | complex = value
+        self.type: ArrayType = type
 
     def __repr__(self) -> str:
         return f"{self.value}:{self.type}"
@@ -91,8 +92,8 @@ class Origin:
     __slots__ = ("equation", "how")
 
     def __init__(self, how: str, equation: Equation):
-        self.how = how
-        self.equation = equation
+        self.how: str = how
+        self.equation: Equation = equation
 
 
 class Equation:
@@ -103,12 +104,20 @@ class Equation:
 
     __slots__ = ("inputs", "origin", "outputs", "params", "primitive", "source")
 
-    def __init__(self, primitive, inputs, outputs, params, source=None, origin=None):
+    def __init__(
+        self,
+        primitive: Any,
+        inputs: tuple[Any, ...],
+        outputs: tuple[Var, ...],
+        params: dict[str, Any],
+        source: Source | None = None,
+        origin: Origin | None = None,
+    ):
         self.primitive: Any = primitive
         self.inputs: tuple[Any, ...] = inputs
         self.outputs: tuple[Var, ...] = outputs
         self.params: dict[str, Any] = params
-        self.source: tuple | None = source
+        self.source: Source | None = source
         self.origin: Origin | None = origin
 
     @property

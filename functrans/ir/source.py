@@ -26,7 +26,7 @@ _NUMPY = os.path.dirname(os.path.abspath(numpy.__file__)) + os.sep
 _STDLIB = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 
 
-class _Internal(dict):
+class _Internal(dict[str, bool]):
     """file name -> is it ours, JAX's, NumPy's, or the standard library's call machinery?"""
 
     def __missing__(self, filename: str) -> bool:
@@ -51,10 +51,10 @@ class _Scopes(threading.local):
     path = ""
 
 
-scopes = _Scopes()
+scopes: _Scopes = _Scopes()
 
 
-class Scoped(tuple):
+class Scoped(tuple[Any, ...]):
     """A `Source` inside of scopes."""
 
     path: str

@@ -64,7 +64,7 @@ def show(program: Program, sources: bool = False) -> str:
     return "\n".join(unnested(writer.program(program, "", ""), writer.program))
 
 
-def unnested(first: Generator, enter: Any) -> Iterator[Any]:
+def unnested(first: Generator[Any, None, None], enter: Any) -> Iterator[Any]:
     """Run generators that yield items, or tuples: the arguments of a generator to run in between.
     A stack instead of recursion, so that programs may be nested to any depth."""
     stack = [first]
@@ -82,7 +82,7 @@ class Names:
     """Letters for variables: a to z, aa, ab, ... in the order in which they are met."""
 
     def __init__(self, counter: Iterator[str] | None = None):
-        self.counter = counter or _letters()
+        self.counter: Iterator[str] = counter or _letters()
         self.known: dict[Var, str] = {}
 
     def __call__(self, v: Var) -> str:
@@ -115,7 +115,7 @@ class _Writer:
         self.repeated = _repeated(program)
         self.number: dict[Program, int] = {}
 
-    def program(self, program: Program, indent: str, label: str) -> Generator:
+    def program(self, program: Program, indent: str, label: str) -> Generator[Any, None, None]:
         """The lines of a program: short nested ones are one line."""
         if program in self.number:
             yield f"{indent}{label}${self.number[program]}"
@@ -134,7 +134,7 @@ class _Writer:
         yield f"{indent}  {_return(program, names)}"
         yield indent + "}"
 
-    def _equation(self, eqn: Equation, names: Names, indent: str) -> Generator:
+    def _equation(self, eqn: Equation, names: Names, indent: str) -> Generator[Any, None, None]:
         line = indent + show_equation(eqn, names)
         comment = "  # " + provenance(eqn) if self.sources else ""
         inside = nested(eqn.params) if eqn.primitive.holds_programs else ()

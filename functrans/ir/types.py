@@ -41,10 +41,12 @@ class ArrayType:
     def __new__(cls, shape: tuple[int, ...], dtype: Any, weak_type: bool = False) -> ArrayType:
         return _interned(shape, dtype, weak_type)
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return ArrayType, (self.shape, self.dtype, self.weak_type)
 
-    def update(self, shape=None, dtype=None, weak_type=None) -> ArrayType:
+    def update(
+        self, shape: tuple[int, ...] | None = None, dtype: Any = None, weak_type: bool | None = None
+    ) -> ArrayType:
         return ArrayType(
             self.shape if shape is None else shape,
             self.dtype if dtype is None else dtype,
@@ -71,7 +73,7 @@ class ArrayType:
 
 
 # Those that something holds: an equal one is the same object, whether the cache keeps it or not.
-_ALIVE: WeakValueDictionary[tuple, ArrayType] = WeakValueDictionary()
+_ALIVE: WeakValueDictionary[tuple[Any, ...], ArrayType] = WeakValueDictionary()
 _ADDING = threading.RLock()
 
 

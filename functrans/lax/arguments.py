@@ -6,7 +6,7 @@ import difflib
 import functools
 import operator
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -17,6 +17,8 @@ from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, dtype_class, is_key_dtype
 from functrans.primitives.indexing import FILL, PROMISE
 from functrans.trace import Tracer, full, typeof
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def as_array(x: Any) -> Any:
@@ -172,7 +174,7 @@ def placed(x: Any, where: Any) -> Any:
     return x if where is None or isinstance(x, Tracer) else jax.device_put(x, where)
 
 
-def placeable(make: Callable[..., Any]) -> Callable[..., Any]:
+def placeable(make: _F) -> _F:
     """Give a function that makes an array the meaning of its arguments device and out_sharding."""
 
     @functools.wraps(make)
@@ -182,7 +184,7 @@ def placeable(make: Callable[..., Any]) -> Callable[..., Any]:
             return made
         return placed(placed(made, kwargs.get("device")), kwargs.get("out_sharding"))
 
-    return at_place
+    return at_place  # type: ignore[return-value]
 
 
 # --- gather and scatter: indices out of bounds, and promises --------------------------------------

@@ -8,6 +8,7 @@ nested maps (the first one counts slowest), and pytrees of arrays.
 from __future__ import annotations
 
 import operator
+from collections.abc import Hashable, Sequence
 from math import prod
 from typing import Any
 
@@ -21,6 +22,7 @@ from functrans.lax.elementwise import convert_element_type
 from functrans.primitives import collective as prims
 from functrans.primitives.base import PRIMITIVES
 from functrans.trace import AnyTracer, full, literal, typeof
+from functrans.typing import Array, PyTree
 
 __all__ = ["axis_index", "axis_size", "pmax", "pmean", "pmin", "psum"]
 
@@ -64,7 +66,9 @@ def _uneven(group: dict[str, Any]) -> bool:
 # --- folding over the examples --------------------------------------------------------------------
 
 
-def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+def psum(
+    x: PyTree, axis_name: Hashable, *, axis_index_groups: Sequence[Sequence[int]] | None = None
+) -> PyTree:
     """Sum over the examples of a mapped axis.
 
     Arguments:
@@ -103,7 +107,9 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     return tree.unflatten(structure, sums)
 
 
-def pmean(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+def pmean(
+    x: PyTree, axis_name: Hashable, *, axis_index_groups: Sequence[Sequence[int]] | None = None
+) -> PyTree:
     """Take the mean over the examples of a mapped axis.
 
     Arguments:
@@ -128,7 +134,9 @@ def pmean(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     return tree.map(lambda v: v / n, sums)
 
 
-def pmax(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+def pmax(
+    x: PyTree, axis_name: Hashable, *, axis_index_groups: Sequence[Sequence[int]] | None = None
+) -> PyTree:
     """Take the largest over the examples of a mapped axis.
 
     Arguments:
@@ -153,7 +161,9 @@ def pmax(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     return tree.unflatten(structure, _reduced("pmax", leaves, axis_name, axis_index_groups))
 
 
-def pmin(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+def pmin(
+    x: PyTree, axis_name: Hashable, *, axis_index_groups: Sequence[Sequence[int]] | None = None
+) -> PyTree:
     """Take the smallest over the examples of a mapped axis.
 
     Arguments:
@@ -187,7 +197,9 @@ def _reduced(operation: str, leaves: list[Any], axis_name: Any, groups: Any) -> 
     return [PRIMITIVES[operation](as_array(v), **group) for v in folded]
 
 
-def _positions(operation: str, axis_name: Any, groups: Any) -> tuple[tuple, tuple[int, ...]]:
+def _positions(
+    operation: str, axis_name: Any, groups: Any
+) -> tuple[tuple[Any, ...], tuple[int, ...]]:
     """Names, and axes of the operand itself, which are ints."""
     given = names_of(axis_name)
     names = tuple([a for a in given if not isinstance(a, int)])
@@ -219,7 +231,7 @@ def _times(x: Any, n: int) -> Any:
 # --- where we are ---------------------------------------------------------------------------------
 
 
-def axis_index(axis_name: Any) -> Any:
+def axis_index(axis_name: Hashable) -> Array:
     """Which example of a mapped axis this is.
 
     Arguments:
@@ -245,7 +257,7 @@ def axis_index(axis_name: Any) -> Any:
     return prims.index_of(prims.Names(group["axes"], group["sizes"]))
 
 
-def axis_size(axis_name: Any) -> int:
+def axis_size(axis_name: Hashable) -> int:
     """How many examples a mapped axis has.
 
     Arguments:

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 from jax.lax import DotAlgorithmPreset as DotAlgorithmPreset
 from jax.lax import Precision as Precision
+from jax.lax import PrecisionLike
 
 from functrans import errors
 from functrans.caching import cached
@@ -18,20 +19,21 @@ from functrans.ir.types import ArrayType, canonical_dtype, dtype_class
 from functrans.primitives import contraction
 from functrans.primitives.base import PRIMITIVES
 from functrans.trace import bind, typeof
+from functrans.typing import Array, ArrayLike, Device, DTypeLike, PyTree
 
 _dot_general = contraction.dot_general
 _CONFIG: Any = jax.config  # its options are made at run time
 
 
 def dot_general(
-    lhs: Any,
-    rhs: Any,
+    lhs: ArrayLike,
+    rhs: ArrayLike,
     dimension_numbers: Any,
-    precision: Any = None,
-    preferred_element_type: Any = None,
+    precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None,
     *,
-    out_sharding: Any = None,
-) -> Any:
+    out_sharding: Device = None,
+) -> Array:
     """Multiply two arrays and sum over shared axes.
 
     Arguments:
@@ -87,14 +89,14 @@ def product_of(x: Any, y: Any, params: dict[str, Any]) -> Any:
 
 
 def dot(
-    lhs: Any,
-    rhs: Any,
+    lhs: ArrayLike,
+    rhs: ArrayLike,
     *,
-    dimension_numbers: Any = None,
-    precision: Any = None,
-    preferred_element_type: Any = None,
-    out_sharding: Any = None,
-) -> Any:
+    dimension_numbers: PyTree = None,
+    precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None,
+    out_sharding: Device = None,
+) -> Array:
     """Vector-vector, matrix-vector and matrix-matrix product; `dot_general` if `dimension_numbers`
     are given.
 
@@ -120,7 +122,7 @@ def dot(
     )
 
 
-def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Any:
+def batch_matmul(lhs: ArrayLike, rhs: ArrayLike, precision: PrecisionLike = None) -> Array:
     """Products of matrices stacked along equal leading axes.
 
     Source: jax.lax.batch_matmul
@@ -255,7 +257,7 @@ def _cast_to_common(lhs: Any, rhs: Any, x: ArrayType, y: ArrayType, preferred: A
 
 
 @cached("widths of dtypes", 256)
-def _width(dtype: Any) -> tuple:
+def _width(dtype: Any) -> tuple[Any, ...]:
     """Complex above real above integer; then the larger exponent, mantissa, size; signed wins."""
     if jax.numpy.issubdtype(dtype, jax.numpy.inexact):
         info = jax.numpy.finfo(dtype)

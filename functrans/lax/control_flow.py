@@ -35,6 +35,7 @@ from functrans.primitives.elementwise import add, lt, ne
 from functrans.primitives.selection import clamp
 from functrans.primitives.while_loop import while_loop as _while
 from functrans.trace import concrete_value, literal, typeof
+from functrans.typing import ArrayLike, PyTree
 
 __all__ = ["cond", "fori_loop", "switch", "while_loop"]
 
@@ -45,9 +46,9 @@ _NONE = object()
 
 
 def cond(
-    pred: Any, true_fun: Any, false_fun: Any, *operands: Any, operand: Any = _NONE,
-    linear: Any = None,
-) -> Any:  # fmt: skip
+    pred: ArrayLike, true_fun: Callable[..., PyTree], false_fun: Callable[..., PyTree],
+    *operands: PyTree, operand: PyTree = _NONE, linear: PyTree = None,
+) -> PyTree:  # fmt: skip
     """Run one of two functions.
 
     Arguments:
@@ -90,8 +91,11 @@ def cond(
 
 
 def switch(
-    index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, operand: Any = _NONE
-) -> Any:
+    index: ArrayLike,
+    branches: Sequence[Callable[..., PyTree]],
+    *operands: PyTree,
+    operand: PyTree = _NONE,
+) -> PyTree:
     """Run one of several functions.
 
     Arguments:
@@ -171,9 +175,9 @@ def _whiles_of_jax(cond_fun: Any, body_fun: Any, init_val: Any, **_: Any) -> Any
 
 @or_by_jax(_whiles_of_jax)
 def while_loop(
-    cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any, *,
+    cond_fun: Callable[[PyTree], PyTree], body_fun: Callable[[PyTree], PyTree], init_val: PyTree, *,
     max_steps: int | None = None,
-) -> Any:  # fmt: skip
+) -> PyTree:  # fmt: skip
     """Run a function again and again while a condition holds.
 
     Reverse mode works too, unlike JAX's: un-jitted it unrolls the loop; inside `jit` it recomputes
@@ -254,9 +258,9 @@ def _check_carry(
 
 
 def fori_loop(
-    lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any, *,
-    unroll: int | bool | None = None, max_steps: int | None = None,
-) -> Any:  # fmt: skip
+    lower: ArrayLike, upper: ArrayLike, body_fun: Callable[[PyTree, PyTree], PyTree],
+    init_val: PyTree, *, unroll: int | bool | None = None, max_steps: int | None = None,
+) -> PyTree:  # fmt: skip
     """Run `val = body_fun(i, val)` for i from lower up to, not including, upper.
 
     With bounds that are known it is a scan; with traced bounds a `while_loop`, whose reverse mode

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from jax.lax import ConvDimensionNumbers as ConvDimensionNumbers
+from jax.lax import PrecisionLike
 
 from functrans import errors
 from functrans.ir.source import describe, user_source
@@ -17,22 +17,23 @@ from functrans.lax.convolution_arguments import padtype_to_pads as padtype_to_pa
 from functrans.primitives.convolution import conv_general_dilated as _convolution
 from functrans.primitives.shape import reshape
 from functrans.trace import bind, typeof
+from functrans.typing import Array, ArrayLike, Device, DTypeLike, PyTree
 
 
 def conv_general_dilated(
-    lhs: Any,
-    rhs: Any,
+    lhs: ArrayLike,
+    rhs: ArrayLike,
     window_strides: Sequence[int],
     padding: str | Sequence[tuple[int, int]],
     lhs_dilation: Sequence[int] | None = None,
     rhs_dilation: Sequence[int] | None = None,
-    dimension_numbers: Any = None,
+    dimension_numbers: PyTree = None,
     feature_group_count: int = 1,
     batch_group_count: int = 1,
-    precision: Any = None,
-    preferred_element_type: Any = None,
-    out_sharding: Any = None,
-) -> Any:
+    precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None,
+    out_sharding: Device = None,
+) -> Array:
     """Slide a kernel over an input and sum the products.
 
     Arguments:
@@ -93,13 +94,13 @@ def conv_general_dilated(
 
 
 def conv(
-    lhs: Any,
-    rhs: Any,
+    lhs: ArrayLike,
+    rhs: ArrayLike,
     window_strides: Sequence[int],
     padding: str,
-    precision: Any = None,
-    preferred_element_type: Any = None,
-) -> Any:
+    precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> Array:
     """`conv_general_dilated` of the layout NCHW, OIHW, NCHW.
 
     Source: jax.lax.conv
@@ -116,15 +117,15 @@ def conv(
 
 
 def conv_with_general_padding(
-    lhs: Any,
-    rhs: Any,
+    lhs: ArrayLike,
+    rhs: ArrayLike,
     window_strides: Sequence[int],
     padding: str | Sequence[tuple[int, int]],
     lhs_dilation: Sequence[int] | None,
     rhs_dilation: Sequence[int] | None,
-    precision: Any = None,
-    preferred_element_type: Any = None,
-) -> Any:
+    precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> Array:
     """`conv_general_dilated` of the layout NCHW, OIHW, NCHW, with dilations.
 
     Source: jax.lax.conv_with_general_padding

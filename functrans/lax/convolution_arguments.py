@@ -105,7 +105,7 @@ def _default_numbers(n: int) -> ConvDimensionNumbers:
 
 
 @cached("layouts of convolutions", 256)
-def _numbers(n: int, layout: tuple) -> ConvDimensionNumbers:
+def _numbers(n: int, layout: tuple[Any, ...]) -> ConvDimensionNumbers:
     """Spatial axes are ordered as they stand in the kernel's string."""
     if len(layout) != 3 or not all(isinstance(s, str) and len(s) == n for s in layout):
         raise _wrong(f"dimension_numbers must be three strings of {n} letters, got {layout}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import jax
 import numpy as np
@@ -25,6 +25,7 @@ from functrans.primitives.conversion import strong
 from functrans.primitives.elementwise import splat
 from functrans.primitives.shape import broadcast_in_dim, reshape
 from functrans.trace import Tracer, bind, full, typeof
+from functrans.typing import Array, ArrayLike, DTypeLike, PyTree
 
 __all__ = [
     "AccuracyMode", "RoundingMethod", "Tolerance", "abs", "acos", "acosh", "add", "asin",
@@ -38,6 +39,8 @@ __all__ = [
     "select", "select_n", "shift_left", "shift_right_arithmetic", "shift_right_logical", "sign",
     "sin", "sinh", "sqrt", "square", "stop_gradient", "sub", "tan", "tanh", "zeta",
 ]  # fmt: skip
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 # Taken before this module gives the names of built-ins to functions of arrays.
 _Numbers = (bool, int, float, complex, np.generic)
@@ -119,7 +122,21 @@ def _dtype(dtype: Any, name: str) -> Any:
 # --- the families ---------------------------------------------------------------------------------
 
 
-def _documented(function: Callable[..., Any], name: str, does: str, example: str) -> Any:
+class _Unary(Protocol):
+    def __call__(self, x: ArrayLike) -> Array: ...
+
+
+class _Accurate(Protocol):
+    def __call__(
+        self, x: ArrayLike, *, accuracy: Tolerance | AccuracyMode | None = None
+    ) -> Array: ...
+
+
+class _Binary(Protocol):
+    def __call__(self, x: ArrayLike, y: ArrayLike) -> Array: ...
+
+
+def _documented(function: _F, name: str, does: str, example: str) -> _F:
     arguments, _, result = example.partition(" -> ")
     function.__name__ = function.__qualname__ = name
     function.__doc__ = (
@@ -129,21 +146,21 @@ def _documented(function: Callable[..., Any], name: str, does: str, example: str
     return function
 
 
-def _unary(name: str, does: str, example: str, primitive: str = "") -> Callable[[Any], Any]:
+def _unary(name: str, does: str, example: str, primitive: str = "") -> _Unary:
     """A function of one array; `example` is `arguments -> printed result`."""
     p = PRIMITIVES[primitive or name]
 
-    def function(x: Any) -> Any:
+    def function(x: ArrayLike) -> Array:
         return bind(p, (operand(x),), {})
 
     return _documented(function, name, does, example)
 
 
-def _accurate(name: str, does: str, example: str) -> Callable[..., Any]:
+def _accurate(name: str, does: str, example: str) -> _Accurate:
     """A function of one array with a choice of accuracy."""
     p = PRIMITIVES[name]
 
-    def function(x: Any, *, accuracy: Tolerance | AccuracyMode | None = None) -> Any:
+    def function(x: ArrayLike, *, accuracy: Tolerance | AccuracyMode | None = None) -> Array:
         if accuracy is None:
             return bind(p, (operand(x),), {})
         if isinstance(accuracy, Tolerance):
@@ -155,66 +172,66 @@ def _accurate(name: str, does: str, example: str) -> Callable[..., Any]:
     return _documented(function, name, does, example)
 
 
-def _binary(name: str, does: str, example: str, primitive: str = "") -> Callable[[Any, Any], Any]:
+def _binary(name: str, does: str, example: str, primitive: str = "") -> _Binary:
     """A function of two arrays."""
     p = PRIMITIVES[primitive or name]
 
-    def function(x: Any, y: Any) -> Any:
+    def function(x: ArrayLike, y: ArrayLike) -> Array:
         return bind(p, operands(x, y), {})
 
     return _documented(function, name, does, example)
 
 
-neg = _unary("neg", "-x.", "2.0 -> -2.0")
-sign = _unary("sign", "-1, 0 or 1 by the sign; x / |x| of complex numbers.", "-3.0 -> -1.0")
-floor = _unary("floor", "The nearest integer that is not above x.", "-1.5 -> -2.0")
-ceil = _unary("ceil", "The nearest integer that is not below x.", "-1.5 -> -1.0")
-is_finite = _unary("is_finite", "Neither infinite nor NaN?", "1.0 -> True")
-square = _unary("square", "x * x.", "3.0 -> 9.0")
-abs = _unary("abs", "|x|; real also of complex numbers.", "3 + 4j -> 5.0")
-real = _unary("real", "The real part of complex numbers.", "3 + 4j -> 3.0")
-imag = _unary("imag", "The imaginary part of complex numbers.", "3 + 4j -> 4.0")
-conj = _unary("conj", "The complex conjugate.", "3 + 4j -> (3-4j)")
+neg: _Unary = _unary("neg", "-x.", "2.0 -> -2.0")
+sign: _Unary = _unary("sign", "-1, 0 or 1 by the sign; x / |x| of complex numbers.", "-3.0 -> -1.0")
+floor: _Unary = _unary("floor", "The nearest integer that is not above x.", "-1.5 -> -2.0")
+ceil: _Unary = _unary("ceil", "The nearest integer that is not below x.", "-1.5 -> -1.0")
+is_finite: _Unary = _unary("is_finite", "Neither infinite nor NaN?", "1.0 -> True")
+square: _Unary = _unary("square", "x * x.", "3.0 -> 9.0")
+abs: _Unary = _unary("abs", "|x|; real also of complex numbers.", "3 + 4j -> 5.0")
+real: _Unary = _unary("real", "The real part of complex numbers.", "3 + 4j -> 3.0")
+imag: _Unary = _unary("imag", "The imaginary part of complex numbers.", "3 + 4j -> 4.0")
+conj: _Unary = _unary("conj", "The complex conjugate.", "3 + 4j -> (3-4j)")
 
-exp = _accurate("exp", "e to the power x.", "0.0 -> 1.0")
-exp2 = _accurate("exp2", "2 to the power x.", "3.0 -> 8.0")
-expm1 = _accurate("expm1", "exp(x) - 1, precise near 0.", "1e-6 -> 1.0000005e-06")
-log = _accurate("log", "The natural logarithm.", "1.0 -> 0.0")
-log1p = _accurate("log1p", "log(1 + x), precise near 0.", "1e-6 -> 9.999995e-07")
-sqrt = _accurate("sqrt", "The square root.", "9.0 -> 3.0")
-rsqrt = _accurate("rsqrt", "1 / sqrt(x).", "4.0 -> 0.5")
-cbrt = _accurate("cbrt", "The real cube root.", "8.0 -> 2.0")
-logistic = _accurate("logistic", "1 / (1 + exp(-x)).", "0.0 -> 0.5")
-sin = _accurate("sin", "The sine, of radians.", "0.0 -> 0.0")
-cos = _accurate("cos", "The cosine, of radians.", "0.0 -> 1.0")
-tan = _accurate("tan", "The tangent, of radians.", "0.0 -> 0.0")
-tanh = _accurate("tanh", "The hyperbolic tangent.", "0.0 -> 0.0")
+exp: _Accurate = _accurate("exp", "e to the power x.", "0.0 -> 1.0")
+exp2: _Accurate = _accurate("exp2", "2 to the power x.", "3.0 -> 8.0")
+expm1: _Accurate = _accurate("expm1", "exp(x) - 1, precise near 0.", "1e-6 -> 1.0000005e-06")
+log: _Accurate = _accurate("log", "The natural logarithm.", "1.0 -> 0.0")
+log1p: _Accurate = _accurate("log1p", "log(1 + x), precise near 0.", "1e-6 -> 9.999995e-07")
+sqrt: _Accurate = _accurate("sqrt", "The square root.", "9.0 -> 3.0")
+rsqrt: _Accurate = _accurate("rsqrt", "1 / sqrt(x).", "4.0 -> 0.5")
+cbrt: _Accurate = _accurate("cbrt", "The real cube root.", "8.0 -> 2.0")
+logistic: _Accurate = _accurate("logistic", "1 / (1 + exp(-x)).", "0.0 -> 0.5")
+sin: _Accurate = _accurate("sin", "The sine, of radians.", "0.0 -> 0.0")
+cos: _Accurate = _accurate("cos", "The cosine, of radians.", "0.0 -> 1.0")
+tan: _Accurate = _accurate("tan", "The tangent, of radians.", "0.0 -> 0.0")
+tanh: _Accurate = _accurate("tanh", "The hyperbolic tangent.", "0.0 -> 0.0")
 
-asin = _unary("asin", "The angle in [-pi/2, pi/2] whose sine is x.", "0.0 -> 0.0")
-acos = _unary("acos", "The angle in [0, pi] whose cosine is x.", "1.0 -> 0.0")
-atan = _unary("atan", "The angle in (-pi/2, pi/2) whose tangent is x.", "0.0 -> 0.0")
-sinh = _unary("sinh", "The hyperbolic sine.", "0.0 -> 0.0")
-cosh = _unary("cosh", "The hyperbolic cosine.", "0.0 -> 1.0")
-asinh = _unary("asinh", "The inverse of sinh.", "0.0 -> 0.0")
-acosh = _unary("acosh", "The inverse of cosh, for x >= 1.", "1.0 -> 0.0")
-atanh = _unary("atanh", "The inverse of tanh, for -1 <= x <= 1.", "0.0 -> 0.0")
+asin: _Unary = _unary("asin", "The angle in [-pi/2, pi/2] whose sine is x.", "0.0 -> 0.0")
+acos: _Unary = _unary("acos", "The angle in [0, pi] whose cosine is x.", "1.0 -> 0.0")
+atan: _Unary = _unary("atan", "The angle in (-pi/2, pi/2) whose tangent is x.", "0.0 -> 0.0")
+sinh: _Unary = _unary("sinh", "The hyperbolic sine.", "0.0 -> 0.0")
+cosh: _Unary = _unary("cosh", "The hyperbolic cosine.", "0.0 -> 1.0")
+asinh: _Unary = _unary("asinh", "The inverse of sinh.", "0.0 -> 0.0")
+acosh: _Unary = _unary("acosh", "The inverse of cosh, for x >= 1.", "1.0 -> 0.0")
+atanh: _Unary = _unary("atanh", "The inverse of tanh, for -1 <= x <= 1.", "0.0 -> 0.0")
 
-erf = _unary("erf", "The error function.", "0.0 -> 0.0")
-erfc = _unary("erfc", "1 - erf(x), precise for large x.", "0.0 -> 1.0")
-erf_inv = _unary("erf_inv", "The inverse of erf.", "0.0 -> 0.0")
-lgamma = _unary("lgamma", "log |Gamma(x)|.", "4.0 -> 1.7917...")
-digamma = _unary("digamma", "The derivative of lgamma.", "1.0 -> -0.577215...")
+erf: _Unary = _unary("erf", "The error function.", "0.0 -> 0.0")
+erfc: _Unary = _unary("erfc", "1 - erf(x), precise for large x.", "0.0 -> 1.0")
+erf_inv: _Unary = _unary("erf_inv", "The inverse of erf.", "0.0 -> 0.0")
+lgamma: _Unary = _unary("lgamma", "log |Gamma(x)|.", "4.0 -> 1.7917...")
+digamma: _Unary = _unary("digamma", "The derivative of lgamma.", "1.0 -> -0.577215...")
 
 
-def _polygamma(m: Any, x: Any) -> Any:
+def _polygamma(m: ArrayLike, x: ArrayLike) -> Array:
     return bind(PRIMITIVES["polygamma"], operands(m, x), {})
 
 
-def _zeta(x: Any, q: Any) -> Any:
+def _zeta(x: ArrayLike, q: ArrayLike) -> Array:
     return bind(PRIMITIVES["zeta"], operands(x, q), {})
 
 
-def _nextafter(x1: Any, x2: Any) -> Any:
+def _nextafter(x1: ArrayLike, x2: ArrayLike) -> Array:
     return bind(PRIMITIVES["nextafter"], operands(x1, x2), {})
 
 
@@ -232,49 +249,49 @@ random_gamma_grad = _documented(
 polygamma = _documented(
     _polygamma, "polygamma", "The m-th derivative of digamma at x.", "1.0, 1.0 -> 1.64493..."
 )
-zeta = _documented(
+zeta: Callable[[ArrayLike, ArrayLike], Array] = _documented(
     _zeta, "zeta", "The Hurwitz zeta function: the sum over k of (k + q) ** -x.",
     "2.0, 1.0 -> 1.64493...",
 )  # fmt: skip
-nextafter = _documented(
+nextafter: Callable[[ArrayLike, ArrayLike], Array] = _documented(
     _nextafter, "nextafter", "The float next to x1 towards x2.", "0.0, 1.0 -> 1e-45"
 )
 
-add = _binary("add", "x + y.", "1.0, 2.0 -> 3.0")
-sub = _binary("sub", "x - y.", "1.0, 2.0 -> -1.0")
-div = _binary("div", "x / y; integers are rounded towards zero.", "-7, 2 -> -3")
-rem = _binary("rem", "The rest of div, of the sign of x.", "-7, 2 -> -1")
-pow = _binary("pow", "x to the power y; y may be integer.", "2.0, 3 -> 8.0")
-max = _binary("max", "The larger of x and y; NaN if one is NaN.", "1.0, 2.0 -> 2.0")
-min = _binary("min", "The smaller of x and y; NaN if one is NaN.", "1.0, 2.0 -> 1.0")
-atan2 = _binary("atan2", "The angle of the point (y, x).", "0.0, 1.0 -> 0.0")
-complex = _binary("complex", "x + iy.", "1.0, 2.0 -> (1+2j)")
+add: _Binary = _binary("add", "x + y.", "1.0, 2.0 -> 3.0")
+sub: _Binary = _binary("sub", "x - y.", "1.0, 2.0 -> -1.0")
+div: _Binary = _binary("div", "x / y; integers are rounded towards zero.", "-7, 2 -> -3")
+rem: _Binary = _binary("rem", "The rest of div, of the sign of x.", "-7, 2 -> -1")
+pow: _Binary = _binary("pow", "x to the power y; y may be integer.", "2.0, 3 -> 8.0")
+max: _Binary = _binary("max", "The larger of x and y; NaN if one is NaN.", "1.0, 2.0 -> 2.0")
+min: _Binary = _binary("min", "The smaller of x and y; NaN if one is NaN.", "1.0, 2.0 -> 1.0")
+atan2: _Binary = _binary("atan2", "The angle of the point (y, x).", "0.0, 1.0 -> 0.0")
+complex: _Binary = _binary("complex", "x + iy.", "1.0, 2.0 -> (1+2j)")
 
-eq = _binary("eq", "x == y.", "1, 2 -> False")
-ne = _binary("ne", "x != y.", "1, 2 -> True")
-lt = _binary("lt", "x < y.", "1, 2 -> True")
-le = _binary("le", "x <= y.", "1, 2 -> True")
-gt = _binary("gt", "x > y.", "1, 2 -> False")
-ge = _binary("ge", "x >= y.", "1, 2 -> False")
+eq: _Binary = _binary("eq", "x == y.", "1, 2 -> False")
+ne: _Binary = _binary("ne", "x != y.", "1, 2 -> True")
+lt: _Binary = _binary("lt", "x < y.", "1, 2 -> True")
+le: _Binary = _binary("le", "x <= y.", "1, 2 -> True")
+gt: _Binary = _binary("gt", "x > y.", "1, 2 -> False")
+ge: _Binary = _binary("ge", "x >= y.", "1, 2 -> False")
 
-bitwise_not = _unary("bitwise_not", "~x.", "5 -> -6", "not")
-bitwise_and = _binary("bitwise_and", "x & y.", "6, 3 -> 2", "and")
-bitwise_or = _binary("bitwise_or", "x | y.", "6, 3 -> 7", "or")
-bitwise_xor = _binary("bitwise_xor", "x ^ y.", "6, 3 -> 5", "xor")
-population_count = _unary("population_count", "How many bits are set.", "6 -> 2")
-clz = _unary("clz", "How many leading bits are zero.", "1 -> 31")
-shift_left = _binary("shift_left", "x << y; 0 beyond the width.", "1, 3 -> 8")
-shift_right_logical = _binary("shift_right_logical", "x >> y, filled with 0.", "8, 3 -> 1")
-shift_right_arithmetic = _binary(
+bitwise_not: _Unary = _unary("bitwise_not", "~x.", "5 -> -6", "not")
+bitwise_and: _Binary = _binary("bitwise_and", "x & y.", "6, 3 -> 2", "and")
+bitwise_or: _Binary = _binary("bitwise_or", "x | y.", "6, 3 -> 7", "or")
+bitwise_xor: _Binary = _binary("bitwise_xor", "x ^ y.", "6, 3 -> 5", "xor")
+population_count: _Unary = _unary("population_count", "How many bits are set.", "6 -> 2")
+clz: _Unary = _unary("clz", "How many leading bits are zero.", "1 -> 31")
+shift_left: _Binary = _binary("shift_left", "x << y; 0 beyond the width.", "1, 3 -> 8")
+shift_right_logical: _Binary = _binary("shift_right_logical", "x >> y, filled with 0.", "8, 3 -> 1")
+shift_right_arithmetic: _Binary = _binary(
     "shift_right_arithmetic", "x >> y, filled with the sign.", "-8, 2 -> -2"
 )
-mulhi = _binary("mulhi", "The upper half of the bits of x * y.", "2**30, 16 -> 4")
+mulhi: _Binary = _binary("mulhi", "The upper half of the bits of x * y.", "2**30, 16 -> 4")
 
 
 # --- with parameters ------------------------------------------------------------------------------
 
 
-def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
+def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: DTypeLike | None = None) -> Array:
     """x * y; with `out_dtype` both are cast to it first.
 
     Source: `jax.lax.mul`.
@@ -290,7 +307,7 @@ def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
     return bind(PRIMITIVES["mul"], (x, y), {})
 
 
-def integer_pow(x: Any, y: int) -> Any:
+def integer_pow(x: ArrayLike, y: int) -> Array:
     """x to the power of a Python integer.
 
     Source: `jax.lax.integer_pow`.
@@ -302,7 +319,7 @@ def integer_pow(x: Any, y: int) -> Any:
     return bind(PRIMITIVES["integer_pow"], (operand(x),), {"y": integer(y, "integer_pow", "y")})
 
 
-def reciprocal(x: Any) -> Any:
+def reciprocal(x: ArrayLike) -> Array:
     """1 / x.
 
     Source: `jax.lax.reciprocal`.
@@ -314,7 +331,7 @@ def reciprocal(x: Any) -> Any:
     return integer_pow(x, -1)
 
 
-def log2(x: Any, *, accuracy: Any = None) -> Any:
+def log2(x: ArrayLike, *, accuracy: Tolerance | AccuracyMode | None = None) -> Array:
     """The logarithm to base 2.
 
     Source: `jax.lax.log2`, from JAX 0.11 on.
@@ -327,7 +344,7 @@ def log2(x: Any, *, accuracy: Any = None) -> Any:
     return div(y, full(math.log(2), typeof(y)))
 
 
-def one_minus_square(x: Any) -> Any:
+def one_minus_square(x: ArrayLike) -> Array:
     """1 - x ** 2 as (1 + x)(1 - x), precise where |x| is near 1.
 
     Source: `jax.lax.one_minus_square`, from JAX 0.11 on.
@@ -341,7 +358,7 @@ def one_minus_square(x: Any) -> Any:
     return mul(add(one, x), sub(one, x))
 
 
-def round(x: Any, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Any:
+def round(x: ArrayLike, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Array:
     """The nearest integer; `rounding_method` says where halves go.
 
     Source: `jax.lax.round`.
@@ -354,7 +371,7 @@ def round(x: Any, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZER
     return bind(PRIMITIVES["round"], (operand(x),), {"rounding_method": how})
 
 
-def select(pred: Any, on_true: Any, on_false: Any) -> Any:
+def select(pred: ArrayLike, on_true: ArrayLike, on_false: ArrayLike) -> Array:
     """`on_true` where `pred` holds, else `on_false`, element by element; `pred` may be a scalar.
 
     Source: `jax.lax.select`.
@@ -366,7 +383,7 @@ def select(pred: Any, on_true: Any, on_false: Any) -> Any:
     return select_n(pred, on_false, on_true)
 
 
-def select_n(which: Any, *cases: Any) -> Any:
+def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
     """Element by element that of `cases[which]`; `which` is boolean or integer.
 
     Source: `jax.lax.select_n`.
@@ -382,7 +399,7 @@ def select_n(which: Any, *cases: Any) -> Any:
     return bind(PRIMITIVES["select_n"], [operand(x) for x in (which, *cases)], {})
 
 
-def clamp(min: Any, x: Any, max: Any) -> Any:
+def clamp(min: ArrayLike, x: ArrayLike, max: ArrayLike) -> Array:
     """x, but at least `min` and at most `max`; these are scalars or of the shape of x.
 
     Source: `jax.lax.clamp`.
@@ -394,7 +411,7 @@ def clamp(min: Any, x: Any, max: Any) -> Any:
     return bind(PRIMITIVES["clamp"], (operand(min), operand(x), operand(max)), {})
 
 
-def convert_element_type(operand: Any, new_dtype: Any) -> Any:
+def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
     """The numbers of `operand` at another dtype.
 
     Source: `jax.lax.convert_element_type`.
@@ -431,7 +448,7 @@ def _number(x: Any, dtype: Any) -> Any:
     return full(array.astype(dtype).item(), ArrayType((), dtype))
 
 
-def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
+def bitcast_convert_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
     """The bits of `operand` read as another dtype; a narrower one adds a trailing axis, a wider one
     merges it.
 
@@ -445,7 +462,7 @@ def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
     return bind(PRIMITIVES["bitcast_convert_type"], (_operand(operand),), {"dtype": dtype})
 
 
-def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> Any:
+def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int) -> Array:
     """Round to a float of so many bits, and back.
 
     Source: `jax.lax.reduce_precision`.
@@ -462,7 +479,7 @@ def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> An
 _operand = operand  # where a parameter has its name
 
 
-def stop_gradient(x: Any) -> Any:
+def stop_gradient(x: PyTree) -> PyTree:
     """A tree of values as it is, but for derivatives a constant.
 
     Source: `jax.lax.stop_gradient`.
@@ -480,7 +497,7 @@ def _stopped(x: Any) -> Any:
     return x if is_key_dtype(typeof(x).dtype) else bind(PRIMITIVES["stop_gradient"], (x,), {})
 
 
-def optimization_barrier(operand: Any, /) -> Any:
+def optimization_barrier(operand: PyTree, /) -> PyTree:
     """A tree of values as it is; the compiler moves and fuses nothing across.
 
     Source: `jax.lax.optimization_barrier`.

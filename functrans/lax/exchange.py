@@ -5,7 +5,7 @@ mapped axis, which have names as in `lax/collective.py`.
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 from functrans import errors
@@ -17,6 +17,7 @@ from functrans.lax.collective import members, names_of, over
 from functrans.primitives import collective as prims
 from functrans.primitives.shape import reshape, slice_axis, squeeze
 from functrans.trace import typeof
+from functrans.typing import PyTree
 
 __all__ = [
     "all_gather", "all_to_all", "pbroadcast", "pcast", "ppermute", "pshuffle", "psum_scatter",
@@ -25,14 +26,14 @@ __all__ = [
 
 
 def all_gather(
-    x: Any,
-    axis_name: Any,
+    x: PyTree,
+    axis_name: Hashable,
     *,
-    axis_index_groups: Any = None,
+    axis_index_groups: Sequence[Sequence[int]] | None = None,
     axis: int = 0,
     tiled: bool = False,
     to: str = "varying",
-) -> Any:
+) -> PyTree:
     """Collect the values of all examples of a mapped axis in each.
 
     Arguments:
@@ -76,13 +77,13 @@ def all_gather(
 
 
 def psum_scatter(
-    x: Any,
-    axis_name: Any,
+    x: PyTree,
+    axis_name: Hashable,
     *,
     scatter_dimension: int = 0,
-    axis_index_groups: Any = None,
+    axis_index_groups: Sequence[Sequence[int]] | None = None,
     tiled: bool = False,
-) -> Any:
+) -> PyTree:
     """Sum over the examples of a mapped axis, of which each keeps its own part.
 
     Arguments:
@@ -124,14 +125,14 @@ def psum_scatter(
 
 
 def all_to_all(
-    x: Any,
-    axis_name: Any,
+    x: PyTree,
+    axis_name: Hashable,
     split_axis: int,
     concat_axis: int,
     *,
-    axis_index_groups: Any = None,
+    axis_index_groups: Sequence[Sequence[int]] | None = None,
     tiled: bool = False,
-) -> Any:
+) -> PyTree:
     """Exchange a mapped axis and an axis of the operand: each example sends part k to example k.
 
     Arguments:
@@ -178,7 +179,13 @@ def all_to_all(
     return tree.map(exchange, x)
 
 
-def pswapaxes(x: Any, axis_name: Any, axis: int, *, axis_index_groups: Any = None) -> Any:
+def pswapaxes(
+    x: PyTree,
+    axis_name: Hashable,
+    axis: int,
+    *,
+    axis_index_groups: Sequence[Sequence[int]] | None = None,
+) -> PyTree:
     """Exchange a mapped axis and an axis of the operand, of the same size.
 
     Arguments:
@@ -217,7 +224,7 @@ def _check_parts(operation: str, x: Any, axis: int, n: int, tiled: bool) -> None
         )
 
 
-def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
+def ppermute(x: PyTree, axis_name: Hashable, perm: Sequence[tuple[int, int]]) -> PyTree:
     """Send the values of the examples of a mapped axis to others.
 
     Arguments:
@@ -245,7 +252,7 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
     return tree.map(lambda v: prims.ppermute(as_array(v), **group, perm=pairs), x)
 
 
-def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
+def pshuffle(x: PyTree, axis_name: Hashable, perm: Sequence[int]) -> PyTree:
     """Put the examples of a mapped axis into another order.
 
     Arguments:
@@ -274,7 +281,7 @@ def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
     return ppermute(x, axis_name, list(zip(order, range(len(order)), strict=True)))
 
 
-def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
+def pbroadcast(x: PyTree, axis_name: Hashable, source: int) -> PyTree:
     """Give all examples of a mapped axis the values of one of them.
 
     Arguments:
@@ -309,7 +316,7 @@ def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
     )
 
 
-def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
+def pcast(x: PyTree, axis_name: Hashable, *, to: str) -> PyTree:
     """Mark values as varying over a mapped axis, which JAX's types under `shard_map` tell.
 
     Arguments:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import numpy as np
@@ -32,6 +32,7 @@ from functrans.primitives.joining import concatenate
 from functrans.primitives.selection import select_n
 from functrans.primitives.shape import reshape, slice_axis
 from functrans.trace import Tracer, typeof
+from functrans.typing import Array, ArrayLike, PyTree
 
 __all__ = [
     "GatherDimensionNumbers", "GatherScatterMode", "ScatterDimensionNumbers",
@@ -46,12 +47,12 @@ __all__ = [
 
 
 def dynamic_slice(
-    operand: Any,
-    start_indices: Any,
-    slice_sizes: Any,
+    operand: ArrayLike,
+    start_indices: ArrayLike | Sequence[ArrayLike],
+    slice_sizes: Sequence[int],
     *,
     allow_negative_indices: bool | Sequence[bool] = True,
-) -> Any:
+) -> Array:
     """The window of an array of the given sizes that starts at computed indices.
 
     Arguments:
@@ -78,12 +79,12 @@ def dynamic_slice(
 
 
 def dynamic_update_slice(
-    operand: Any,
-    update: Any,
-    start_indices: Any,
+    operand: ArrayLike,
+    update: ArrayLike,
+    start_indices: ArrayLike | Sequence[ArrayLike],
     *,
     allow_negative_indices: bool | Sequence[bool] = True,
-) -> Any:
+) -> Array:
     """An array with a window that starts at computed indices replaced.
 
     Arguments:
@@ -108,9 +109,9 @@ def dynamic_update_slice(
 
 
 def dynamic_slice_in_dim(
-    operand: Any, start_index: Any, slice_size: int, axis: int = 0, *,
+    operand: ArrayLike, start_index: ArrayLike, slice_size: int, axis: int = 0, *,
     allow_negative_indices: bool = True,
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """`dynamic_slice` along one axis.
 
     Source: `jax.lax.dynamic_slice_in_dim`.
@@ -130,8 +131,13 @@ def dynamic_slice_in_dim(
 
 
 def dynamic_update_slice_in_dim(
-    operand: Any, update: Any, start_index: Any, axis: int, *, allow_negative_indices: bool = True
-) -> Any:
+    operand: ArrayLike,
+    update: ArrayLike,
+    start_index: ArrayLike,
+    axis: int,
+    *,
+    allow_negative_indices: bool = True,
+) -> Array:
     """`dynamic_update_slice` along one axis.
 
     Source: `jax.lax.dynamic_update_slice_in_dim`.
@@ -152,9 +158,9 @@ def dynamic_update_slice_in_dim(
 
 
 def dynamic_index_in_dim(
-    operand: Any, index: Any, axis: int = 0, keepdims: bool = True, *,
+    operand: ArrayLike, index: ArrayLike, axis: int = 0, keepdims: bool = True, *,
     allow_negative_indices: bool = True,
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """The slice of size 1 at a computed index of one axis, with or without that axis.
 
     Source: `jax.lax.dynamic_index_in_dim`.
@@ -176,8 +182,13 @@ def dynamic_index_in_dim(
 
 
 def dynamic_update_index_in_dim(
-    operand: Any, update: Any, index: Any, axis: int, *, allow_negative_indices: bool = True
-) -> Any:
+    operand: ArrayLike,
+    update: ArrayLike,
+    index: ArrayLike,
+    axis: int,
+    *,
+    allow_negative_indices: bool = True,
+) -> Array:
     """An array with the slice at a computed index of one axis replaced.
 
     Source: `jax.lax.dynamic_update_index_in_dim`.
@@ -255,16 +266,16 @@ def _start(start: Any, size: int, wrap: bool, dtype: Any) -> Any:
 
 
 def gather(
-    operand: Any,
-    start_indices: Any,
+    operand: ArrayLike,
+    start_indices: ArrayLike | Sequence[ArrayLike],
     dimension_numbers: GatherDimensionNumbers,
-    slice_sizes: Any,
+    slice_sizes: Sequence[int],
     *,
     unique_indices: bool = False,
     indices_are_sorted: bool = False,
-    mode: Any = None,
-    fill_value: Any = None,
-) -> Any:
+    mode: GatherScatterMode | str | None = None,
+    fill_value: ArrayLike | None = None,
+) -> Array:
     """Slices of an array at computed places.
 
     Arguments:
@@ -300,17 +311,25 @@ def gather(
     return indexing.gather(operand, start_indices, **axes, sizes=sizes, **how)
 
 
-def _scatter(name: str, primitive: Any, does: str) -> Callable[..., Any]:
+class _Scatter(Protocol):
+    def __call__(
+        self, operand: ArrayLike, scatter_indices: ArrayLike, updates: ArrayLike,
+        dimension_numbers: ScatterDimensionNumbers, *, indices_are_sorted: bool = False,
+        unique_indices: bool = False, mode: GatherScatterMode | str | None = None,
+    ) -> Array: ...  # fmt: skip
+
+
+def _scatter(name: str, primitive: Any, does: str) -> _Scatter:
     def scatter(
-        operand: Any,
-        scatter_indices: Any,
-        updates: Any,
+        operand: ArrayLike,
+        scatter_indices: ArrayLike,
+        updates: ArrayLike,
         dimension_numbers: ScatterDimensionNumbers,
         *,
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
-        mode: Any = None,
-    ) -> Any:
+        mode: GatherScatterMode | str | None = None,
+    ) -> Array:
         operand, indices = as_array(operand), as_array(scatter_indices)
         updates, d = as_array(updates), dimension_numbers
         axes = _axes(
@@ -342,25 +361,25 @@ def _scatter(name: str, primitive: Any, does: str) -> Callable[..., Any]:
     return scatter
 
 
-scatter = _scatter("scatter", scatters.scatter, "replaced")
-scatter_add = _scatter("scatter_add", scatters.scatter_add, "added to")
-scatter_sub = _scatter("scatter_sub", scatters.scatter_sub, "subtracted from")
-scatter_mul = _scatter("scatter_mul", scatters.scatter_mul, "multiplied")
-scatter_min = _scatter("scatter_min", scatters.scatter_min, "lowered to the updates")
-scatter_max = _scatter("scatter_max", scatters.scatter_max, "raised to the updates")
+scatter: _Scatter = _scatter("scatter", scatters.scatter, "replaced")
+scatter_add: _Scatter = _scatter("scatter_add", scatters.scatter_add, "added to")
+scatter_sub: _Scatter = _scatter("scatter_sub", scatters.scatter_sub, "subtracted from")
+scatter_mul: _Scatter = _scatter("scatter_mul", scatters.scatter_mul, "multiplied")
+scatter_min: _Scatter = _scatter("scatter_min", scatters.scatter_min, "lowered to the updates")
+scatter_max: _Scatter = _scatter("scatter_max", scatters.scatter_max, "raised to the updates")
 
 
 def scatter_apply(
-    operand: Any,
-    scatter_indices: Any,
-    func: Callable[[Any], Any],
+    operand: ArrayLike,
+    scatter_indices: ArrayLike,
+    func: Callable[[PyTree], PyTree],
     dimension_numbers: ScatterDimensionNumbers,
     *,
-    update_shape: Any = (),
+    update_shape: Sequence[int] = (),
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
-    mode: Any = None,
-) -> Any:
+    mode: GatherScatterMode | str | None = None,
+) -> Array:
     """An array with a function of one element applied at computed places.
 
     Arguments: as in `scatter`; `func`: function of an element; `update_shape`: the shape that the
@@ -370,7 +389,7 @@ def scatter_apply(
     """
     operand, indices = as_array(operand), as_array(scatter_indices)
     t = typeof(operand)
-    same = {
+    same: dict[str, Any] = {
         "indices_are_sorted": indices_are_sorted, "unique_indices": unique_indices, "mode": mode,
     }  # fmt: skip
     touched = scatter_add(
@@ -381,7 +400,7 @@ def scatter_apply(
     return select_n(lt(0, touched), operand, changed)
 
 
-def index_take(src: Any, idxs: Any, axes: Sequence[int]) -> Any:
+def index_take(src: ArrayLike, idxs: Sequence[ArrayLike], axes: Sequence[int]) -> Array:
     """`src[..., idxs[0], ..., idxs[1], ...]`: elements at computed places of some axes.
 
     Arguments:

@@ -32,15 +32,17 @@ from functrans.primitives.scan import scan as _scan
 from functrans.primitives.shape import reshape, rev, slice_, slice_axis
 from functrans.trace import typeof
 from functrans.transforms.batch import Batching
+from functrans.typing import PyTree
 
 __all__ = ["associative_scan", "map", "scan"]
 
 
 @or_by_jax(jax.lax.scan)
 def scan(
-    f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any = None, length: int | None = None,
-    reverse: bool = False, unroll: int | bool = 1, _split_transpose: bool = False,
-) -> tuple[Any, Any]:  # fmt: skip
+    f: Callable[[PyTree, PyTree], tuple[PyTree, PyTree]], init: PyTree, xs: PyTree = None,
+    length: int | None = None, reverse: bool = False, unroll: int | bool = 1,
+    _split_transpose: bool = False,
+) -> tuple[PyTree, PyTree]:  # fmt: skip
     """Run a function over the slices of arrays, with a carry from step to step.
 
     Arguments:
@@ -147,7 +149,7 @@ def _unroll(unroll: Any, n: int) -> int:
     return max(n, 1) if unroll is True or steps == 0 else steps
 
 
-def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:
+def map(f: Callable[[PyTree], PyTree], xs: PyTree, *, batch_size: int | None = None) -> PyTree:
     """Apply a function to each slice of arrays, one after the other.
 
     Arguments:
@@ -219,8 +221,8 @@ def _batched(f: Any, rows: Any) -> Any:
 
 
 def associative_scan(
-    fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0
-) -> Any:
+    fn: Callable[[PyTree, PyTree], PyTree], elems: PyTree, reverse: bool = False, axis: int = 0
+) -> PyTree:
     """All partial results of an associative operation, in logarithmic depth.
 
     Arguments:

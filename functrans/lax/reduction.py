@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from functrans.ir.types import canonical_dtype
 from functrans.lax.arguments import as_array, integer, integers, invalid, placed
 from functrans.primitives.base import PRIMITIVES
 from functrans.primitives.conversion import strong
+from functrans.typing import Array, ArrayLike, Device, DTypeLike
 
 __all__ = [
     "argmax", "argmin", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "reduce_and",
@@ -27,59 +28,76 @@ def _axes(axes: Sequence[int], ndim: int, name: str) -> tuple[int, ...]:
     return found
 
 
-def _reduction(name: str, what: str, example: str, bits: bool = False) -> Callable[..., Any]:
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class _Reduction(Protocol):
+    def __call__(self, operand: ArrayLike, axes: Sequence[int]) -> Array: ...
+
+
+class _PlacedReduction(Protocol):
+    def __call__(
+        self, operand: ArrayLike, axes: Sequence[int], *, out_sharding: Device = None
+    ) -> Array: ...
+
+
+class _Running(Protocol):
+    def __call__(self, operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array: ...
+
+
+def _reduction(name: str, what: str, example: str, bits: bool = False) -> _Reduction:
     """A function (operand, axes) over the primitive of the same name. `bits`: it works on bits,
     and its result is never weak."""
     primitive = PRIMITIVES[name]
 
-    def reduction(operand: Any, axes: Sequence[int]) -> Any:
+    def reduction(operand: ArrayLike, axes: Sequence[int]) -> Array:
         x = strong(as_array(operand)) if bits else as_array(operand)
         return primitive(x, axes=_axes(axes, len(x.shape), name))
 
     return _documented(reduction, name, f"{what} over the axes `axes`.", example)
 
 
-def _placed_reduction(name: str, what: str, example: str) -> Callable[..., Any]:
+def _placed_reduction(name: str, what: str, example: str) -> _PlacedReduction:
     """The same, with the keyword out_sharding."""
     plain = _reduction(name, what, example)
 
-    def reduction(operand: Any, axes: Sequence[int], *, out_sharding: Any = None) -> Any:
+    def reduction(operand: ArrayLike, axes: Sequence[int], *, out_sharding: Device = None) -> Array:
         return placed(plain(operand, axes), out_sharding)
 
     return _documented(reduction, name, f"{what} over the axes `axes`.", example)
 
 
-def _documented(function: Callable, name: str, what: str, example: str) -> Callable:
+def _documented(function: _F, name: str, what: str, example: str) -> _F:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"{what}\n\n    Source: `jax.lax.{name}`.\n\n    >>> {example}\n    "
     return function
 
 
-reduce_sum = _placed_reduction(
+reduce_sum: _PlacedReduction = _placed_reduction(
     "reduce_sum", "Sum", "print(reduce_sum(np.ones((2, 3)), (1,)))\n    [3. 3.]"
 )
-reduce_prod = _reduction(
+reduce_prod: _Reduction = _reduction(
     "reduce_prod", "Multiply", "print(reduce_prod(np.array([2, 3]), (0,)))\n    6"
 )
-reduce_max = _placed_reduction(
+reduce_max: _PlacedReduction = _placed_reduction(
     "reduce_max", "Take the largest element", "print(reduce_max(np.array([2, 3]), (0,)))\n    3"
 )
-reduce_min = _placed_reduction(
+reduce_min: _PlacedReduction = _placed_reduction(
     "reduce_min", "Take the smallest element", "print(reduce_min(np.array([2, 3]), (0,)))\n    2"
 )
-reduce_and = _reduction(
+reduce_and: _Reduction = _reduction(
     "reduce_and",
     "`and` of booleans or bits",
     "print(reduce_and(np.array([2, 3]), (0,)))\n    2",
     bits=True,
 )
-reduce_or = _reduction(
+reduce_or: _Reduction = _reduction(
     "reduce_or",
     "`or` of booleans or bits",
     "print(reduce_or(np.array([2, 3]), (0,)))\n    3",
     bits=True,
 )
-reduce_xor = _reduction(
+reduce_xor: _Reduction = _reduction(
     "reduce_xor",
     "`xor` of booleans or bits",
     "print(reduce_xor(np.array([2, 3]), (0,)))\n    1",
@@ -90,7 +108,7 @@ reduce_xor = _reduction(
 # --- positions ------------------------------------------------------------------------------------
 
 
-def argmax(operand: Any, axis: int, index_dtype: Any) -> Any:
+def argmax(operand: ArrayLike, axis: int, index_dtype: DTypeLike) -> Array:
     """Find where the largest element along an axis stands: the first one, or the first NaN.
 
     Source: `jax.lax.argmax`.
@@ -101,7 +119,7 @@ def argmax(operand: Any, axis: int, index_dtype: Any) -> Any:
     return _position("argmax", operand, axis, index_dtype)
 
 
-def argmin(operand: Any, axis: int, index_dtype: Any) -> Any:
+def argmin(operand: ArrayLike, axis: int, index_dtype: DTypeLike) -> Array:
     """Find where the smallest element along an axis stands: the first one, or the first NaN.
 
     Source: `jax.lax.argmin`.
@@ -125,11 +143,11 @@ def _position(name: str, operand: Any, axis: int, index_dtype: Any) -> Any:
 # --- running reductions ---------------------------------------------------------------------------
 
 
-def _running(name: str, what: str, example: str) -> Callable[..., Any]:
+def _running(name: str, what: str, example: str) -> _Running:
     """A function (operand, axis, reverse) over the primitive of the same name."""
     primitive = PRIMITIVES[name]
 
-    def running(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
+    def running(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
         x, axis = as_array(operand), integer(axis, name, "axis")
         if not 0 <= axis < len(x.shape):
             raise invalid(name, f"axis {axis} is out of bounds for shape {x.shape}")
@@ -139,13 +157,19 @@ def _running(name: str, what: str, example: str) -> Callable[..., Any]:
     return _documented(running, name, what, example)
 
 
-cumsum = _running("cumsum", "Running sums", "print(cumsum(np.array([1, 2, 3])))\n    [1 3 6]")
-cumprod = _running(
+cumsum: _Running = _running(
+    "cumsum", "Running sums", "print(cumsum(np.array([1, 2, 3])))\n    [1 3 6]"
+)
+cumprod: _Running = _running(
     "cumprod", "Running products", "print(cumprod(np.array([1, 2, 3])))\n    [1 2 6]"
 )
-cummax = _running("cummax", "Running maxima", "print(cummax(np.array([1, 3, 2])))\n    [1 3 3]")
-cummin = _running("cummin", "Running minima", "print(cummin(np.array([3, 1, 2])))\n    [3 1 1]")
-cumlogsumexp = _running(
+cummax: _Running = _running(
+    "cummax", "Running maxima", "print(cummax(np.array([1, 3, 2])))\n    [1 3 3]"
+)
+cummin: _Running = _running(
+    "cummin", "Running minima", "print(cummin(np.array([3, 1, 2])))\n    [3 1 1]"
+)
+cumlogsumexp: _Running = _running(
     "cumlogsumexp",
     "log of running sums of exp",
     "print(cumlogsumexp(np.zeros(2, np.float32)).round(2))\n    [0.   0.69]",

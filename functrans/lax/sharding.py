@@ -9,11 +9,12 @@ import jax
 from functrans import pytrees as tree
 from functrans.lax.arguments import as_array
 from functrans.primitives.sharding import laid_out_by_type, sharding_constraint
+from functrans.typing import PyTree
 
 __all__ = ["with_sharding_constraint"]
 
 
-def with_sharding_constraint(x: Any, shardings: Any) -> Any:
+def with_sharding_constraint(x: PyTree, shardings: PyTree) -> PyTree:
     """Say how the parts of arrays are laid out over devices.
 
     Arguments:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from functrans import errors
 from functrans import pytrees as tree
@@ -24,6 +24,8 @@ from functrans.primitives.collective import speaks_of_others_axes
 from functrans.primitives.conversion import convert_element_type
 from functrans.pytrees.functions import FlatFunction, function_name, refused
 from functrans.trace import AnyTracer, evaluate, materialize, stage, state, typeof
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class Staged(NamedTuple):
@@ -83,12 +85,12 @@ class Made:
     __slots__ = ("__weakref__", "call", "operation", "user")
 
     def __init__(self, fun: Callable[..., Any], call: Callable[..., Any], operation: str):
-        self.operation = operation
+        self.operation: str = operation
         try:
             self.user: Callable[[], Any] = weakref.ref(fun)
         except TypeError:
             self.user = lambda: fun
-        self.call = call
+        self.call: Callable[..., Any] = call
 
     def __call__(self, *args: Any) -> Any:
         return self.call(self.user(), *args)
@@ -105,19 +107,19 @@ def made_of(
 
 def users(fun: Callable[..., Any]) -> Callable[..., Any]:
     """The user's function, for messages."""
-    return fun.user() if fun.__class__ is Made else fun  # type: ignore[attr-defined]
+    return fun.user() if fun.__class__ is Made else fun
 
 
 def operation_of(fun: Callable[..., Any], usual: str) -> str:
     """What the user called, for messages."""
-    return fun.operation if fun.__class__ is Made else usual  # type: ignore[attr-defined]
+    return fun.operation if fun.__class__ is Made else usual
 
 
-def or_by_jax(theirs: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def or_by_jax(theirs: Callable[..., Any]) -> Callable[[_F], _F]:
     """For an operation that is given functions: if one uses a reference (`new_ref`) that was made
     outside of it, JAX's, which hands references on."""
 
-    def decorate(ours: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(ours: _F) -> _F:
         @functools.wraps(ours)
         def call(*args: Any, **kwargs: Any) -> Any:
             try:
@@ -125,7 +127,7 @@ def or_by_jax(theirs: Callable[..., Any]) -> Callable[[Callable[..., Any]], Call
             except errors.OutsideReference:
                 return theirs(*args, **kwargs)
 
-        return call
+        return call  # type: ignore[return-value]
 
     return decorate
 

@@ -36,6 +36,7 @@ from functrans.primitives.special import erfc
 from functrans.primitives.transcendental import exp, expm1, log, log1p, logistic, sqrt
 from functrans.primitives.transcendental import tanh as tanh_of
 from functrans.trace import Tracer, typeof
+from functrans.typing import Array, ArrayLike
 
 __all__ = [
     "celu", "elu", "gelu", "glu", "hard_sigmoid", "hard_silu", "hard_swish", "hard_tanh",
@@ -108,7 +109,7 @@ def _where(mask: Any, x: Any, y: Any) -> Any:
 # --- rectifiers -----------------------------------------------------------------------------------
 
 
-def identity(x: Any) -> Any:
+def identity(x: ArrayLike) -> Array:
     """x.
 
     Source: `jax.nn.identity`.
@@ -116,7 +117,7 @@ def identity(x: Any) -> Any:
     return array_of(x, "identity")
 
 
-def relu(x: Any) -> Any:
+def relu(x: ArrayLike) -> Array:
     """max(x, 0); its derivative at 0 is 0.
 
     Source: `jax.nn.relu`.
@@ -131,7 +132,7 @@ def relu(x: Any) -> Any:
 
 
 @composite
-def relu6(x: Any) -> Any:
+def relu6(x: ArrayLike) -> Array:
     """min(max(x, 0), 6); its derivative at 0 and 6 is 0.
 
     Source: `jax.nn.relu6`.
@@ -146,7 +147,7 @@ def relu6(x: Any) -> Any:
 
 
 @_with_number
-def leaky_relu(x: Any, negative_slope: Any = 1e-2) -> Any:
+def leaky_relu(x: ArrayLike, negative_slope: ArrayLike = 1e-2) -> Array:
     """x where x >= 0, else negative_slope * x.
 
     Source: `jax.nn.leaky_relu`.
@@ -156,7 +157,7 @@ def leaky_relu(x: Any, negative_slope: Any = 1e-2) -> Any:
 
 
 @_with_number
-def elu(x: Any, alpha: Any = 1.0) -> Any:
+def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     """x where x > 0, else alpha * (exp(x) - 1).
 
     Source: `jax.nn.elu`.
@@ -168,7 +169,7 @@ def elu(x: Any, alpha: Any = 1.0) -> Any:
 
 
 @composite
-def selu(x: Any) -> Any:
+def selu(x: ArrayLike) -> Array:
     """A scaled `elu` that keeps mean 0 and variance 1.
 
     Source: `jax.nn.selu`.
@@ -177,7 +178,7 @@ def selu(x: Any) -> Any:
 
 
 @_with_number
-def celu(x: Any, alpha: Any = 1.0) -> Any:
+def celu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     """max(x, 0) + alpha * (exp(min(x, 0) / alpha) - 1).
 
     Source: `jax.nn.celu`.
@@ -192,7 +193,7 @@ def celu(x: Any, alpha: Any = 1.0) -> Any:
 
 
 @composite
-def hard_tanh(x: Any) -> Any:
+def hard_tanh(x: ArrayLike) -> Array:
     """x, but at least -1 and at most 1.
 
     Source: `jax.nn.hard_tanh`.
@@ -204,7 +205,7 @@ def hard_tanh(x: Any) -> Any:
 
 
 @composite
-def hard_sigmoid(x: Any) -> Any:
+def hard_sigmoid(x: ArrayLike) -> Array:
     """relu6(x + 3) / 6.
 
     Source: `jax.nn.hard_sigmoid`.
@@ -213,7 +214,7 @@ def hard_sigmoid(x: Any) -> Any:
 
 
 @composite
-def hard_silu(x: Any) -> Any:
+def hard_silu(x: ArrayLike) -> Array:
     """x * hard_sigmoid(x).
 
     Source: `jax.nn.hard_silu`.
@@ -226,7 +227,7 @@ hard_swish = hard_silu
 
 
 @composite
-def sparse_plus(x: Any) -> Any:
+def sparse_plus(x: ArrayLike) -> Array:
     """0 below -1, x above 1, (x + 1)^2 / 4 between.
 
     Source: `jax.nn.sparse_plus`.
@@ -238,7 +239,7 @@ def sparse_plus(x: Any) -> Any:
 
 
 @composite
-def sparse_sigmoid(x: Any) -> Any:
+def sparse_sigmoid(x: ArrayLike) -> Array:
     """0 below -1, 1 above 1, (x + 1) / 2 between.
 
     Source: `jax.nn.sparse_sigmoid`.
@@ -250,7 +251,7 @@ def sparse_sigmoid(x: Any) -> Any:
 # --- smooth ---------------------------------------------------------------------------------------
 
 
-def sigmoid(x: Any) -> Any:
+def sigmoid(x: ArrayLike) -> Array:
     """1 / (1 + exp(-x)).
 
     Source: `jax.nn.sigmoid`.
@@ -259,7 +260,7 @@ def sigmoid(x: Any) -> Any:
 
 
 @composite
-def silu(x: Any) -> Any:
+def silu(x: ArrayLike) -> Array:
     """x * sigmoid(x).
 
     Source: `jax.nn.silu`.
@@ -276,7 +277,7 @@ def silu(x: Any) -> Any:
 swish = silu
 
 
-def tanh(x: Any) -> Any:
+def tanh(x: ArrayLike) -> Array:
     """The hyperbolic tangent.
 
     Source: `jax.nn.tanh`.
@@ -285,7 +286,7 @@ def tanh(x: Any) -> Any:
 
 
 @composite
-def softplus(x: Any) -> Any:
+def softplus(x: ArrayLike) -> Array:
     """log(1 + exp(x)).
 
     Source: `jax.nn.softplus`.
@@ -310,7 +311,7 @@ def _is_bool(x: Any) -> bool:
 
 
 @composite
-def log_sigmoid(x: Any) -> Any:
+def log_sigmoid(x: ArrayLike) -> Array:
     """log(sigmoid(x)).
 
     Source: `jax.nn.log_sigmoid`.
@@ -319,7 +320,7 @@ def log_sigmoid(x: Any) -> Any:
 
 
 @composite
-def mish(x: Any) -> Any:
+def mish(x: ArrayLike) -> Array:
     """x * tanh(softplus(x)).
 
     Source: `jax.nn.mish`.
@@ -329,7 +330,7 @@ def mish(x: Any) -> Any:
 
 
 @composite
-def soft_sign(x: Any) -> Any:
+def soft_sign(x: ArrayLike) -> Array:
     """x / (|x| + 1).
 
     Source: `jax.nn.soft_sign`.
@@ -339,7 +340,7 @@ def soft_sign(x: Any) -> Any:
 
 
 @_with_number
-def squareplus(x: Any, b: Any = 4) -> Any:
+def squareplus(x: ArrayLike, b: ArrayLike = 4) -> Array:
     """(x + sqrt(x^2 + b)) / 2.
 
     Source: `jax.nn.squareplus`.
@@ -351,7 +352,7 @@ def squareplus(x: Any, b: Any = 4) -> Any:
 
 
 @composite
-def gelu(x: Any, approximate: bool = True) -> Any:
+def gelu(x: ArrayLike, approximate: bool = True) -> Array:
     """x Phi(x), Phi the normal distribution function.
 
     Arguments:
@@ -375,7 +376,7 @@ def gelu(x: Any, approximate: bool = True) -> Any:
 
 
 @composite
-def glu(x: Any, axis: int = -1) -> Any:
+def glu(x: ArrayLike, axis: int = -1) -> Array:
     """The first half of an axis, times the sigmoid of the second.
 
     Source: `jax.nn.glu`.
@@ -390,7 +391,7 @@ def glu(x: Any, axis: int = -1) -> Any:
 
 
 @composite
-def log1mexp(x: Any) -> Any:
+def log1mexp(x: ArrayLike) -> Array:
     """log(1 - exp(-x)), x > 0, without cancellation.
 
     Source: `jax.nn.log1mexp`.

@@ -34,6 +34,7 @@ from functrans.primitives.shape import broadcast_in_dim, kept_axes, reshape
 from functrans.primitives.softmax import softmax as powers_over_sum
 from functrans.primitives.transcendental import exp, log, rsqrt
 from functrans.trace import Tracer, typeof
+from functrans.typing import Array, ArrayLike, Axis, Device, DTypeLike, PyTree
 
 __all__ = ["log_softmax", "logmeanexp", "logsumexp", "one_hot", "softmax", "standardize"]
 
@@ -94,7 +95,7 @@ def _only(mask: Any, x: Any, otherwise: float) -> Any:
 
 
 @composite
-def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
+def softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Array:
     """exp(x) / sum(exp(x)) along axes.
 
     Arguments:
@@ -120,7 +121,7 @@ def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
 
 
 @composite
-def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
+def log_softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Array:
     """log(softmax(x)), without underflow; -inf where `where` is False.
 
     Source: `jax.nn.log_softmax`.
@@ -142,13 +143,13 @@ def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
 
 @composite
 def logsumexp(
-    a: Any,
-    axis: Any = None,
-    b: Any = None,
+    a: ArrayLike,
+    axis: Axis = None,
+    b: ArrayLike | None = None,
     keepdims: bool = False,
     return_sign: bool = False,
-    where: Any = None,
-) -> Any:
+    where: ArrayLike | None = None,
+) -> PyTree:
     """log(sum(b exp(a))) over axes, without overflow.
 
     Arguments:
@@ -204,7 +205,9 @@ def logsumexp(
 
 
 @composite
-def logmeanexp(x: Any, axis: Any = None, where: Any = None, keepdims: bool = False) -> Any:
+def logmeanexp(
+    x: ArrayLike, axis: Axis = None, where: ArrayLike | None = None, keepdims: bool = False
+) -> Array:
     """log(mean(exp(x))) over axes.
 
     Source: `jax.nn.logmeanexp`.
@@ -230,8 +233,13 @@ def logmeanexp(x: Any, axis: Any = None, where: Any = None, keepdims: bool = Fal
 @placeable
 @composite
 def one_hot(
-    x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1, out_sharding: Any = None
-) -> Any:
+    x: ArrayLike,
+    num_classes: int,
+    *,
+    dtype: DTypeLike | None = None,
+    axis: int = -1,
+    out_sharding: Device = None,
+) -> Array:
     """Vectors of zeros with a one at index x; all zeros where x is not in [0, num_classes).
 
     Arguments:
@@ -263,15 +271,15 @@ def one_hot(
 
 @composite
 def standardize(
-    x: Any,
-    axis: Any = -1,
-    mean: Any = None,
-    variance: Any = None,
-    epsilon: Any = 1e-5,
-    where: Any = None,
+    x: ArrayLike,
+    axis: Axis = -1,
+    mean: ArrayLike | None = None,
+    variance: ArrayLike | None = None,
+    epsilon: ArrayLike = 1e-5,
+    where: ArrayLike | None = None,
     *,
     algorithm: str = "fast",
-) -> Any:
+) -> Array:
     """(x - mean) / sqrt(variance + epsilon) along axes.
 
     Arguments:

@@ -20,6 +20,7 @@ from functrans.numpy.promotion import (
 )
 from functrans.numpy.ufuncs import numeric
 from functrans.trace import Tracer, concrete_value, typeof
+from functrans.typing import Array, ArrayLike
 
 __all__ = ["divmod", "floor_divide", "mod", "pow", "power", "remainder"]
 
@@ -43,7 +44,7 @@ def constant(x: Any, value: Any) -> Any:
 # --- division -------------------------------------------------------------------------------------
 
 
-def floor_divide(x: Any, y: Any, /) -> Any:
+def floor_divide(x: ArrayLike, y: ArrayLike, /) -> Array:
     """x / y rounded towards minus infinity.
 
     Source: `jax.numpy.floor_divide`.
@@ -81,7 +82,7 @@ def _rest(x: Any, y: Any) -> Any:
     return prims.rem(x, y)
 
 
-def remainder(x: Any, y: Any, /) -> Any:
+def remainder(x: ArrayLike, y: ArrayLike, /) -> Array:
     """The rest of `floor_divide`; it has the sign of y.
 
     Source: `jax.numpy.remainder`.
@@ -113,7 +114,7 @@ def divmod(x: Any, y: Any, /) -> tuple[Any, Any]:
 # --- powers ---------------------------------------------------------------------------------------
 
 
-def power(x: Any, y: Any, /) -> Any:
+def power(x: ArrayLike, y: ArrayLike, /) -> Array:
     """x to the power y. A Python or concrete integer y is multiplied out, which is exact and
     differentiable everywhere.
 

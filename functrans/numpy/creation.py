@@ -35,6 +35,7 @@ from functrans.numpy.shaping import broadcast_to, check_order, reshape
 from functrans.trace import AnyTracer, Tracer, literal, typeof
 from functrans.trace import full as filled
 from functrans.tracer import not_an_array
+from functrans.typing import Array, ArrayLike, Device, DTypeLike, PyTree, Shape
 
 __all__ = [
     "array", "asarray", "empty", "empty_like", "full", "full_like", "ones", "ones_like", "zeros",
@@ -47,9 +48,9 @@ __all__ = [
 
 @placeable
 def array(
-    object: Any, dtype: Any = None, *, copy: bool = True, order: str | None = "K", ndmin: int = 0,
-    device: Any = None, out_sharding: None = None,
-) -> Any:  # fmt: skip
+    object: PyTree, dtype: DTypeLike | None = None, *, copy: bool = True, order: str | None = "K",
+    ndmin: int = 0, device: Device = None, out_sharding: None = None,
+) -> Array:  # fmt: skip
     """Make an array of a number, an array, or nested lists of them; they may hold traced arrays.
 
     Arguments:
@@ -82,9 +83,9 @@ def array(
 
 @placeable
 def asarray(
-    a: Any, dtype: Any = None, order: str | None = None, *, copy: bool | None = None,
-    device: Any = None, out_sharding: None = None,
-) -> Any:  # fmt: skip
+    a: ArrayLike, dtype: DTypeLike | None = None, order: str | None = None, *,
+    copy: bool | None = None, device: Device = None, out_sharding: None = None,
+) -> Array:  # fmt: skip
     """`array`, which need not copy.
 
     Source: `jax.numpy.asarray`.
@@ -193,7 +194,13 @@ def _filled(value: Any, t: ArrayType) -> Any:
 
 
 @placeable
-def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: None = None) -> Any:
+def zeros(
+    shape: Shape,
+    dtype: DTypeLike | None = None,
+    *,
+    device: Device = None,
+    out_sharding: None = None,
+) -> Array:
     """An array of zeros; float by default.
 
     Source: `jax.numpy.zeros`.
@@ -202,7 +209,13 @@ def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: No
 
 
 @placeable
-def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: None = None) -> Any:
+def ones(
+    shape: Shape,
+    dtype: DTypeLike | None = None,
+    *,
+    device: Device = None,
+    out_sharding: None = None,
+) -> Array:
     """An array of ones; float by default.
 
     Source: `jax.numpy.ones`.
@@ -226,9 +239,9 @@ def or_float(dtype: Any) -> Any:
 
 @placeable
 def full(
-    shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None,
+    shape: Shape, fill_value: ArrayLike, dtype: DTypeLike | None = None, *, device: Device = None,
     out_sharding: None = None,
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """An array filled with one value, which may be traced and broadcasts.
 
     Source: `jax.numpy.full`.
@@ -253,8 +266,13 @@ def _like(a: Any, dtype: Any, shape: Any, name: str) -> ArrayType:
 
 @placeable
 def zeros_like(
-    a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: None = None
-) -> Any:
+    a: ArrayLike,
+    dtype: DTypeLike | None = None,
+    shape: Shape | None = None,
+    *,
+    device: Device = None,
+    out_sharding: None = None,
+) -> Array:
     """Zeros of another array's shape and dtype.
 
     Source: `jax.numpy.zeros_like`.
@@ -264,8 +282,13 @@ def zeros_like(
 
 @placeable
 def ones_like(
-    a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: None = None
-) -> Any:
+    a: ArrayLike,
+    dtype: DTypeLike | None = None,
+    shape: Shape | None = None,
+    *,
+    device: Device = None,
+    out_sharding: None = None,
+) -> Array:
     """Ones of another array's shape and dtype.
 
     Source: `jax.numpy.ones_like`.
@@ -274,7 +297,13 @@ def ones_like(
 
 
 @placeable
-def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
+def empty_like(
+    prototype: ArrayLike,
+    dtype: DTypeLike | None = None,
+    shape: Shape | None = None,
+    *,
+    device: Device = None,
+) -> Array:
     """An array of another one's shape and dtype, filled with zeros.
 
     Source: `jax.numpy.empty_like`.
@@ -284,9 +313,9 @@ def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: 
 
 @placeable
 def full_like(
-    a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, device: Any = None,
-    out_sharding: None = None,
-) -> Any:  # fmt: skip
+    a: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None = None, shape: Shape | None = None,
+    *, device: Device = None, out_sharding: None = None,
+) -> Array:  # fmt: skip
     """An array of another one's shape and dtype, filled with one value.
 
     Source: `jax.numpy.full_like`.

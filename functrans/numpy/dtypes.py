@@ -34,6 +34,7 @@ from jax.numpy import unsignedinteger as unsignedinteger
 from functrans.ir.types import dtype_class
 from functrans.numpy.promotion import cast, user_dtype
 from functrans.trace import Tracer, materialize
+from functrans.typing import Array, ArrayLike, DTypeLike
 
 __all__ = [
     "ComplexWarning", "bfloat16", "bool", "bool_", "can_cast", "cdouble", "character", "complex64",
@@ -51,41 +52,66 @@ __all__ = [
 # --- scalar types ---------------------------------------------------------------------------------
 
 
-class _ScalarType(type(jax.numpy.float32)):  # type: ignore[misc]
+if TYPE_CHECKING:
+    _JaxScalarType = type
+else:
+    _JaxScalarType = type(jax.numpy.float32)
+
+
+class _ScalarType(_JaxScalarType):
     """JAX's scalar types, that also make an array of a traced value: `jnp.float32(x)`."""
 
-    def __call__(cls, x: Any) -> Any:
+    dtype: np.dtype
+
+    def __call__(cls, x: ArrayLike) -> Array:
         if isinstance(x, Tracer):
             return materialize(cast(x, user_dtype(cls.dtype)))
         return super().__call__(x)
 
 
-def _scalar_type(name: str) -> Any:
+def _scalar_type(name: str) -> _ScalarType:
     dtype = np.dtype(getattr(jax.numpy, name))
     return _ScalarType(dtype.name, (object,), {"dtype": dtype, "__module__": "functrans.numpy"})
 
 
-bool_ = _scalar_type("bool_")
-int8, int16, int32, int64 = map(_scalar_type, ("int8", "int16", "int32", "int64"))
-uint8, uint16, uint32, uint64 = map(_scalar_type, ("uint8", "uint16", "uint32", "uint64"))
-bfloat16, float16, float32, float64 = map(
-    _scalar_type, ("bfloat16", "float16", "float32", "float64")
-)
-complex64, complex128 = map(_scalar_type, ("complex64", "complex128"))
-bool = bool_
+bool_: _ScalarType = _scalar_type("bool_")
+int8: _ScalarType = _scalar_type("int8")
+int16: _ScalarType = _scalar_type("int16")
+int32: _ScalarType = _scalar_type("int32")
+int64: _ScalarType = _scalar_type("int64")
+uint8: _ScalarType = _scalar_type("uint8")
+uint16: _ScalarType = _scalar_type("uint16")
+uint32: _ScalarType = _scalar_type("uint32")
+uint64: _ScalarType = _scalar_type("uint64")
+bfloat16: _ScalarType = _scalar_type("bfloat16")
+float16: _ScalarType = _scalar_type("float16")
+float32: _ScalarType = _scalar_type("float32")
+float64: _ScalarType = _scalar_type("float64")
+complex64: _ScalarType = _scalar_type("complex64")
+complex128: _ScalarType = _scalar_type("complex128")
+bool: _ScalarType = bool_
+single: _ScalarType = float32
+double: _ScalarType = float64
+csingle: _ScalarType = complex64
+cdouble: _ScalarType = complex128
 # Narrow types, of which JAX has arrays; few operations take them.
-float4_e2m1fn, float6_e2m3fn, float6_e3m2fn, float8_e3m4, float8_e4m3, float8_e4m3b11fnuz = map(
-    _scalar_type,
-    ("float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn", "float8_e3m4", "float8_e4m3",
-     "float8_e4m3b11fnuz"),
-)  # fmt: skip
-float8_e4m3fn, float8_e4m3fnuz, float8_e5m2, float8_e5m2fnuz, float8_e8m0fnu = map(
-    _scalar_type,
-    ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"),
-)
-int1, int2, int4 = map(_scalar_type, ("int1", "int2", "int4"))
-uint1, uint2, uint4 = map(_scalar_type, ("uint1", "uint2", "uint4"))
-single, double, csingle, cdouble = float32, float64, complex64, complex128
+float4_e2m1fn: _ScalarType = _scalar_type("float4_e2m1fn")
+float6_e2m3fn: _ScalarType = _scalar_type("float6_e2m3fn")
+float6_e3m2fn: _ScalarType = _scalar_type("float6_e3m2fn")
+float8_e3m4: _ScalarType = _scalar_type("float8_e3m4")
+float8_e4m3: _ScalarType = _scalar_type("float8_e4m3")
+float8_e4m3b11fnuz: _ScalarType = _scalar_type("float8_e4m3b11fnuz")
+float8_e4m3fn: _ScalarType = _scalar_type("float8_e4m3fn")
+float8_e4m3fnuz: _ScalarType = _scalar_type("float8_e4m3fnuz")
+float8_e5m2: _ScalarType = _scalar_type("float8_e5m2")
+float8_e5m2fnuz: _ScalarType = _scalar_type("float8_e5m2fnuz")
+float8_e8m0fnu: _ScalarType = _scalar_type("float8_e8m0fnu")
+int1: _ScalarType = _scalar_type("int1")
+int2: _ScalarType = _scalar_type("int2")
+int4: _ScalarType = _scalar_type("int4")
+uint1: _ScalarType = _scalar_type("uint1")
+uint2: _ScalarType = _scalar_type("uint2")
+uint4: _ScalarType = _scalar_type("uint4")
 
 
 class _Arrays(type):
@@ -104,7 +130,7 @@ else:
         """
 
 
-def result_type(*args: Any) -> Any:
+def result_type(*args: ArrayLike | DTypeLike) -> np.dtype:
     """The dtype that JAX's promotion gives for arrays, scalars and dtypes.
 
     Source: `jax.numpy.result_type`.

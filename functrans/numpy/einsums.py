@@ -7,21 +7,23 @@ from collections.abc import Sequence
 from typing import Any
 
 import opt_einsum
+from jax.lax import PrecisionLike
 
 from functrans.caching import cached
 from functrans.numpy import prims
 from functrans.numpy.linear import contract, diagonal
 from functrans.numpy.promotion import array_of, cast, invalid, promote_dtypes, user_dtype
 from functrans.trace import materialize, typeof
+from functrans.typing import Array, ArrayLike, DTypeLike, PyTree
 
 __all__ = ["einsum"]
 
 
 def einsum(
-    subscripts: Any, /, *operands: Any, out: None = None, optimize: Any = "auto",
-    precision: Any = None, preferred_element_type: Any = None, out_sharding: None = None,
-    **more: Any,
-) -> Any:  # fmt: skip
+    subscripts: str | ArrayLike | Sequence[int], /, *operands: PyTree, out: None = None,
+    optimize: bool | str | Sequence[tuple[int, ...]] = "auto", precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None, out_sharding: None = None, **more: PyTree
+) -> Array:  # fmt: skip
     """Multiply arrays and sum over axes, named by letters.
 
     Arguments:
@@ -61,7 +63,7 @@ def einsum(
     return materialize(out if to is None else cast(out, to))
 
 
-def _from_lists(given: tuple) -> tuple[str, tuple]:
+def _from_lists(given: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
     """einsum(x, [0, 1], y, [1, 2], [0, 2]) as letters."""
     operands, lists = given[: len(given) // 2 * 2 : 2], given[1::2]
     result = given[-1] if len(given) % 2 else None
@@ -86,7 +88,7 @@ def _hashable(optimize: Any) -> Any:
 
 
 @cached("steps of einsum", 4096)
-def _steps(subscripts: str, shapes: tuple, optimize: Any) -> list[tuple[tuple[int, ...], Any]]:
+def _steps(subscripts: str, shapes: tuple[Any, ...], optimize: Any) -> list[tuple[tuple[int, ...], Any]]:
     """For each step which operands are taken away, and "ab,bc->ac" of what is put at the end; with
     the names of dot_general's axes where the step is no more than that."""
     if isinstance(optimize, tuple):

@@ -189,7 +189,7 @@ def reading(shape: Shape, structure: Structure, by_window: bool, wrap: bool) -> 
     if given and by_window and not any([s.value for s in lay.steps if s.kind == "array"]):
         place: list[int | None] = [0] * len(sizes)
         if not reverse and set(by) == {1}:
-            place, cut = list(low), {}  # type: ignore[arg-type]
+            place, cut = list(low), {}
         for axis in given:
             place[axis], sizes[axis] = None, 1
         dtype = index_dtype(lay.shape)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from functrans.numpy.shaping import (
     ravel,
 )
 from functrans.trace import Tracer, typeof
+from functrans.typing import Array, ArrayLike, DTypeLike
 
 __all__ = ["concatenate", "split", "stack", "unstack"]
 
@@ -31,7 +32,9 @@ __all__ = ["concatenate", "split", "stack", "unstack"]
 # --- together -------------------------------------------------------------------------------------
 
 
-def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Any:
+def concatenate(
+    arrays: ArrayLike | Sequence[ArrayLike], axis: int | None = 0, dtype: DTypeLike | None = None
+) -> Array:
     """Join arrays along an axis that they have; flattened ones if axis is None.
 
     Source: `jax.numpy.concatenate`.
@@ -90,7 +93,12 @@ def _concatenate(name: str, arrays: Any, axis: Any, dtype: Any) -> Any:
     return prims.concatenate(*xs, dimension=i)
 
 
-def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> Any:
+def stack(
+    arrays: ArrayLike | Sequence[ArrayLike],
+    axis: int = 0,
+    out: None = None,
+    dtype: DTypeLike | None = None,
+) -> Array:
     """Join arrays of one shape along a new axis.
 
     Source: `jax.numpy.stack`.
@@ -110,7 +118,7 @@ def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> An
 # --- apart ----------------------------------------------------------------------------------------
 
 
-def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
+def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
     """The slices along an axis.
 
     Source: `jax.numpy.unstack`.
@@ -127,7 +135,9 @@ def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
     return tuple([prims.squeeze(p, dimensions=(i,)) for p in pieces])
 
 
-def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+def split(
+    ary: ArrayLike, indices_or_sections: ArrayLike | Sequence[int], axis: int = 0
+) -> list[Array]:
     """Cut along an axis: into equal parts, or before the given indices.
 
     Source: `jax.numpy.split`.

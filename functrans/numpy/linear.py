@@ -5,9 +5,11 @@ matmul  [.. i k] [.. k j] -> [.. i j]      dot  [a.. k] [b.. k c] -> [a.. b.. c]
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from jax.lax import PrecisionLike
 
 from functrans import errors
 from functrans.caching import cached
@@ -28,6 +30,7 @@ from functrans.numpy.promotion import (
     promote_dtypes,
 )
 from functrans.trace import ARRAYS, full, literal, materialize, typeof
+from functrans.typing import Array, ArrayLike, DTypeLike
 
 __all__ = ["diag", "dot", "inner", "matmul", "outer", "tensordot", "vdot"]
 
@@ -59,9 +62,9 @@ def _disagree(name: str, tx: ArrayType, ty: ArrayType, i: int, j: int) -> errors
 
 
 def matmul(
-    a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None,
-    out_sharding: None = None,
-) -> Any:  # fmt: skip
+    a: ArrayLike, b: ArrayLike, *, precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None, out_sharding: None = None,
+) -> Array:  # fmt: skip
     """The matrix product over the last axis of a and the one before the last of b; leading axes are
     batch axes that broadcast.
 
@@ -139,9 +142,9 @@ def _without(x: Any, names: Axes, dropped: list[int]) -> tuple[Any, Axes]:
 
 
 def dot(
-    a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None,
-    out_sharding: None = None,
-) -> Any:  # fmt: skip
+    a: ArrayLike, b: ArrayLike, *, precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None, out_sharding: None = None,
+) -> Array:  # fmt: skip
     """The sum over the last axis of a and the one before the last (or the only one) of b.
 
     Source: `jax.numpy.dot`.
@@ -162,9 +165,9 @@ def dot(
 
 
 def inner(
-    a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None,
-    out_sharding: None = None,
-) -> Any:  # fmt: skip
+    a: ArrayLike, b: ArrayLike, *, precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None, out_sharding: None = None,
+) -> Array:  # fmt: skip
     """The sum over the last axes of both.
 
     Source: `jax.numpy.inner`.
@@ -183,7 +186,7 @@ def inner(
     )
 
 
-def outer(a: Any, b: Any, out: None = None) -> Any:
+def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
     """All products of an element of a and one of b: [a.size, b.size].
 
     Source: `jax.numpy.outer`.
@@ -201,7 +204,13 @@ def outer(a: Any, b: Any, out: None = None) -> Any:
     )
 
 
-def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def vdot(
+    a: ArrayLike,
+    b: ArrayLike,
+    *,
+    precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> Array:
     """The sum of conj(a) * b over all elements.
 
     Source: `jax.numpy.vdot`.
@@ -218,9 +227,10 @@ def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any =
 
 
 def tensordot(
-    a: Any, b: Any, axes: Any = 2, *, precision: Any = None, preferred_element_type: Any = None,
+    a: ArrayLike, b: ArrayLike, axes: int | Sequence[int] | Sequence[Sequence[int]] = 2, *,
+    precision: PrecisionLike = None, preferred_element_type: DTypeLike | None = None,
     out_sharding: None = None,
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """The sum over pairs of axes.
 
     Arguments:

@@ -34,12 +34,13 @@ from functrans.lax.arguments import mismatch as mismatch
 from functrans.numpy.prims import broadcast_in_dim, convert_element_type, squeeze
 from functrans.trace import Tracer, full, literal, staging_trace, typeof
 from functrans.tracer import ARRAYS, CONCRETE
+from functrans.typing import Array
 
 BOOL = np.dtype(bool)
 
 # How high a Python scalar or the dtype of an array stands in the lattice. A scalar takes the type
 # of an array that stands as high or higher.
-SCALARS: dict[type, int] = {bool: 0, int: 1, float: 2, complex: 3}
+SCALARS: dict[type[Any], int] = {bool: 0, int: 1, float: 2, complex: 3}
 _HEIGHT = {"bool": 0, "int": 1, "uint": 1, "float": 2, "complex": 3}
 
 
@@ -106,7 +107,7 @@ def value_of(x: Any, name: str, position: int = 0) -> Any:
     return value_of(x.__jax_array__(), name, position) if hasattr(x, "__jax_array__") else x
 
 
-def array_of(x: Any, name: str, position: int = 0) -> Any:
+def array_of(x: Any, name: str, position: int = 0) -> Array:
     """An operand as an array that a user may hold."""
     kind = x.__class__
     if kind is Tracer:

@@ -18,6 +18,7 @@ from functrans.numpy.promotion import (
     user_dtype,
 )
 from functrans.trace import concrete_value, literal, typeof
+from functrans.typing import Array, ArrayLike, Device, DTypeLike
 
 __all__ = ["arange"]
 
@@ -37,9 +38,9 @@ def known(x: Any, name: str) -> Any:
 
 @placeable
 def arange(
-    start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *, device: Any = None,
-    out_sharding: None = None,
-) -> Any:  # fmt: skip
+    start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | None = None,
+    dtype: DTypeLike | None = None, *, device: Device = None, out_sharding: None = None,
+) -> Array:  # fmt: skip
     """start, start + step, ... below stop.
 
     Raises:
@@ -63,20 +64,21 @@ def arange(
     whole = kinds <= {"int", "uint"}
     if stop is None:
         start, stop = 0, start
-    start, stop, step = [x if x is None else _number(x) for x in (start, stop, step)]
-    step = 1 if step is None else step
-    if step == 0:
+    numbers: list[Any] = [x if x is None else _number(x) for x in (start, stop, step)]
+    first, end, by = numbers
+    by = 1 if by is None else by
+    if by == 0:
         raise invalid(
             "arange",
             "step must not be zero",
             "Use jnp.full for equal numbers.",
             errors.DivisionByZero,
         )
-    if step == 1 and start == 0 and dtype_class(to) != "bool":
-        return prims.iota(dtype=to, shape=(max(0, math.ceil(stop)),), dimension=0)
+    if by == 1 and first == 0 and dtype_class(to) != "bool":
+        return prims.iota(dtype=to, shape=(max(0, math.ceil(end)),), dimension=0)
     if whole and dtype_class(to) in ("int", "uint"):
-        return _integers(int(start), int(stop), int(step), to)
-    return captured(np.arange(start, stop, step, dtype=to))
+        return _integers(int(first), int(end), int(by), to)
+    return captured(np.arange(first, end, by, dtype=to))
 
 
 def _number(x: Any) -> Any:

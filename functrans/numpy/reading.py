@@ -23,11 +23,12 @@ from functrans.numpy.promotion import array_of, cast_to, invalid
 from functrans.primitives.dynamic_slice import dynamic_slice
 from functrans.primitives.indexing import FILL, PROMISE, gather
 from functrans.trace import concrete_value, literal, materialize, typeof
+from functrans.typing import Array, ArrayLike, PyTree
 
 _WINDOW_MODES = (PROMISE, "clip")
 
 
-def getitem(x: Any, index: Any) -> Any:
+def getitem(x: ArrayLike, index: PyTree) -> Array:
     """The elements x[index], with NumPy's rules.
 
     Out of bounds an index is clamped, as in JAX; `x.at[index].get(mode=...)` offers other ways.
@@ -69,7 +70,9 @@ def read(
     return x if plan.out is None else reshape(x, shape=plan.out)
 
 
-def _ints_as_arrays(parts: Sequence[Any], arrays: Sequence[Any]) -> tuple[tuple, list[Any]]:
+def _ints_as_arrays(
+    parts: Sequence[Any], arrays: Sequence[Any]
+) -> tuple[tuple[Any, ...], list[Any]]:
     """Static ints as arrays without axes: in mode "fill_or_drop" they may lie out of bounds."""
     given = iter(arrays)
     kept, made = [], []

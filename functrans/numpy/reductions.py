@@ -57,7 +57,7 @@ def wide_integer(dtype: Any) -> Any:
     return dtype if kind != "bool" and np.dtype(dtype).itemsize >= wide.itemsize else wide
 
 
-class _Plain(dict):
+class _Plain(dict[Any, bool]):
     """type -> is it summed at its own dtype, with a result of its own weakness?"""
 
     def __contains__(self, t: Any) -> bool:

@@ -17,6 +17,7 @@ from functrans.numpy.reductions import wide_integer
 from functrans.numpy.ufuncs import truth
 from functrans.primitives.base import Primitive
 from functrans.trace import typeof
+from functrans.typing import Array, ArrayLike, Axis, DTypeLike
 
 __all__ = ["cumprod", "cumsum"]
 
@@ -37,7 +38,9 @@ def _running(name: str, primitive: Primitive, a: Any, axis: Any, dtype: Any) -> 
     return cast(primitive(a, axis=i, reverse=False), out)
 
 
-def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Any:
+def cumsum(
+    a: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, out: None = None
+) -> Array:
     """The running sum along an axis; of the flattened array if axis is None.
 
     Source: `jax.numpy.cumsum`.
@@ -45,7 +48,9 @@ def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Any
     return _running("cumsum", prims.cumsum, a, axis, dtype)
 
 
-def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Any:
+def cumprod(
+    a: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, out: None = None
+) -> Array:
     """The running product along an axis; of the flattened array if axis is None.
 
     Source: `jax.numpy.cumprod`.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from functrans.numpy.ufuncs import maximum, minimum, truth
 from functrans.primitives.conversion import real_dtype
 from functrans.primitives.shape import slice_axis
 from functrans.trace import materialize, typeof
+from functrans.typing import Array, ArrayLike, Device, DTypeLike, PyTree
 
 __all__ = ["astype", "clip", "where"]
 
@@ -37,9 +38,22 @@ __all__ = ["astype", "clip", "where"]
 BYTE = np.dtype("uint8")
 
 
+@overload
+def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, /) -> Array: ...
+@overload
 def where(
-    condition: Any, x: Any = None, y: Any = None, /, *, size: Any = None, fill_value: Any = None
-) -> Any:
+    condition: ArrayLike, x: None = None, y: None = None, /, *, size: int | None = None,
+    fill_value: ArrayLike | None = None,
+) -> tuple[Array, ...]: ...  # fmt: skip
+def where(
+    condition: ArrayLike,
+    x: ArrayLike | None = None,
+    y: ArrayLike | None = None,
+    /,
+    *,
+    size: int | None = None,
+    fill_value: ArrayLike | None = None,
+) -> PyTree:
     """x where the condition holds, else y; with one argument, the indices where it holds.
 
     Arguments:
@@ -103,7 +117,9 @@ def _bound(choose: Any, bound: Any, arr: Any) -> Any:
 
 
 @placeable
-def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Any:
+def astype(
+    x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = False, device: Device = None
+) -> Array:
     """x at another dtype; complex numbers lose their imaginary part, numbers become true where they
     are not zero.
 

@@ -25,6 +25,7 @@ from functrans.numpy.promotion import (
     promote_dtypes,
 )
 from functrans.trace import Tracer, materialize, typeof
+from functrans.typing import Array, ArrayLike, Axis, Device, Shape
 
 __all__ = [
     "broadcast_shapes", "broadcast_to", "copy", "diagonal", "expand_dims", "matrix_transpose",
@@ -36,7 +37,7 @@ __all__ = [
 # --- asking ---------------------------------------------------------------------------------------
 
 
-def shape(a: Any) -> tuple[int, ...]:
+def shape(a: ArrayLike) -> tuple[int, ...]:
     """The shape.
 
     Source: `jax.numpy.shape`.
@@ -44,7 +45,7 @@ def shape(a: Any) -> tuple[int, ...]:
     return typeof(array_of(a, "shape")).shape
 
 
-def ndim(a: Any) -> int:
+def ndim(a: ArrayLike) -> int:
     """The number of axes.
 
     Source: `jax.numpy.ndim`.
@@ -52,7 +53,7 @@ def ndim(a: Any) -> int:
     return len(typeof(array_of(a, "ndim")).shape)
 
 
-def size(a: Any, axis: Any = None) -> int:
+def size(a: ArrayLike, axis: Axis = None) -> int:
     """The number of elements, of all axes or of some.
 
     Source: `jax.numpy.size`.
@@ -65,8 +66,13 @@ def size(a: Any, axis: Any = None) -> int:
 
 
 def reshape(
-    a: Any, shape: Any, order: str = "C", *, copy: bool | None = None, out_sharding: None = None
-) -> Any:
+    a: ArrayLike,
+    shape: Shape,
+    order: str = "C",
+    *,
+    copy: bool | None = None,
+    out_sharding: None = None,
+) -> Array:
     """The same elements under another shape; one size may be -1, for what is left.
 
     Arguments:
@@ -116,7 +122,7 @@ def _new_shape(t: ArrayType, shape: Any) -> tuple[int, ...]:
     )
 
 
-def ravel(a: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
+def ravel(a: ArrayLike, order: str = "C", *, out_sharding: Device = None) -> Array:
     """The elements along one axis.
 
     Source: `jax.numpy.ravel`.
@@ -124,7 +130,7 @@ def ravel(a: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
     return reshape(a, (-1,) if typeof(array_of(a, "ravel")).size else (0,), order)
 
 
-def copy(a: Any, order: str | None = None) -> Any:
+def copy(a: ArrayLike, order: str | None = None) -> Array:
     """The array; arrays are never changed in place, so it is its own copy while tracing.
 
     Source: `jax.numpy.copy`.
@@ -146,7 +152,7 @@ def check_order(name: str, order: str | None) -> None:
 # --- axes -----------------------------------------------------------------------------------------
 
 
-def transpose(a: Any, axes: Any = None) -> Any:
+def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     """Permute axes; reverse them if `axes` is None.
 
     Source: `jax.numpy.transpose`.
@@ -170,7 +176,7 @@ def _permuted(a: Any, order: tuple[int, ...]) -> Any:
     return a if order == tuple(range(len(order))) else prims.transpose(a, permutation=order)
 
 
-def matrix_transpose(x: Any, /) -> Any:
+def matrix_transpose(x: ArrayLike, /) -> Array:
     """Exchange the last two axes.
 
     Source: `jax.numpy.matrix_transpose`.
@@ -180,7 +186,7 @@ def matrix_transpose(x: Any, /) -> Any:
     return swapaxes(x, -1, -2)
 
 
-def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
+def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
     """Exchange two axes.
 
     Source: `jax.numpy.swapaxes`.
@@ -193,7 +199,7 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
     return _permuted(a, tuple(order))
 
 
-def moveaxis(a: Any, source: Any, destination: Any) -> Any:
+def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
     """Put axes to other places, the rest in order.
 
     Source: `jax.numpy.moveaxis`.
@@ -230,7 +236,7 @@ def squeeze(a: Any, axis: Any = None) -> Any:
     return prims.squeeze(a, dimensions=axes) if axes else a
 
 
-def expand_dims(a: Any, axis: Any) -> Any:
+def expand_dims(a: ArrayLike, axis: Axis) -> Array:
     """Insert axes of size 1 at these places of the result.
 
     Source: `jax.numpy.expand_dims`.
@@ -249,7 +255,7 @@ def expand_dims(a: Any, axis: Any) -> Any:
 # --- broadcasting ---------------------------------------------------------------------------------
 
 
-def broadcast_to(array: Any, shape: Any, *, out_sharding: None = None) -> Any:
+def broadcast_to(array: ArrayLike, shape: Shape, *, out_sharding: None = None) -> Array:
     """Repeat along new leading axes and axes of size 1.
 
     Source: `jax.numpy.broadcast_to`.
@@ -267,7 +273,7 @@ def broadcast_to(array: Any, shape: Any, *, out_sharding: None = None) -> Any:
     return expand(array, to)
 
 
-def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
+def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
     """The shape that arrays of these shapes broadcast to.
 
     Source: `jax.numpy.broadcast_shapes`.

@@ -6,6 +6,7 @@ import operator
 from typing import Any
 
 import numpy as np
+from jax.lax import GatherScatterMode
 
 from functrans import errors
 from functrans.ir.source import describe, user_source
@@ -31,12 +32,14 @@ from functrans.numpy.ufuncs import truth
 from functrans.numpy.writing import AtRef
 from functrans.primitives.indexing import FILL, PROMISE, gather
 from functrans.trace import concrete_value, full, literal, materialize, typeof
+from functrans.typing import Array, ArrayLike
 
 
 def take(
-    a: Any, indices: Any, axis: int | None = None, out: None = None, mode: str | None = None,
-    unique_indices: bool = False, indices_are_sorted: bool = False, fill_value: Any = None,
-) -> Any:  # fmt: skip
+    a: ArrayLike, indices: ArrayLike, axis: int | None = None, out: None = None,
+    mode: str | None = None, unique_indices: bool = False, indices_are_sorted: bool = False,
+    fill_value: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """The elements of a at indices along an axis; of a flattened if axis is None.
 
     Arguments:
@@ -96,9 +99,10 @@ def _check_integers(indices: Any, name: str) -> None:
 
 
 def take_along_axis(
-    arr: Any, indices: Any, axis: int | None = -1, mode: Any = None, fill_value: Any = None, *,
+    arr: ArrayLike, indices: ArrayLike, axis: int | None = -1,
+    mode: GatherScatterMode | str | None = None, fill_value: ArrayLike | None = None, *,
     wrap_negative_indices: bool | None = None,
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     """For each place of `indices`, the element of arr with that index along an axis.
 
     Arguments:
@@ -172,7 +176,9 @@ def _gather_along(a: Any, i: Any, axis: int, how: dict[str, Any]) -> Any:
 # --- indices of elements --------------------------------------------------------------------------
 
 
-def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple[Any, ...]:
+def nonzero(
+    a: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None
+) -> tuple[Array, ...]:
     """The indices of the elements that are not zero: one vector per axis.
 
     Arguments:

@@ -10,7 +10,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from functrans.numpy.promotion import (
 )
 from functrans.primitives.call import composite
 from functrans.trace import ARRAYS, Tracer, bind, literal, materialize, staging_trace, typeof
+from functrans.typing import Array, ArrayLike
 
 __all__ = [
     "abs", "absolute", "acos", "acosh", "add", "arccos", "arccosh", "arcsin", "arcsinh", "arctan",
@@ -43,16 +44,19 @@ __all__ = [
 ]  # fmt: skip
 
 Function = Callable[..., Any]
+Unary = Callable[[ArrayLike], Array]
+Binary = Callable[[ArrayLike, ArrayLike], Array]
+_F = TypeVar("_F", bound=Function)
 
 
-def named(function: Function, name: str, summary: str) -> Function:
+def named(function: _F, name: str, summary: str) -> _F:
     """Give a made function its name and documentation."""
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"{summary}\n\n    Source: `jax.numpy.{name}`."
     return function
 
 
-def together(function: Function) -> Function:
+def together(function: Binary) -> Binary:
     """Where nothing is recorded, two arrays that must first be brought to one type are so brought
     and computed with as one operation."""
     at_once = composite(function)
@@ -79,7 +83,7 @@ def refuse_out(name: str, out: Any, where: Any = None) -> None:
         )
 
 
-def refusing_out(function: Function) -> Function:
+def refusing_out(function: _F) -> _F:
     """A function for users that raises for an `out`, if this is a parameter of it."""
     code = inspect.unwrap(function).__code__
     parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
@@ -96,16 +100,16 @@ def refusing_out(function: Function) -> Function:
             refuse_out(function.__name__, args[place])
         return function(*args, **kwargs)
 
-    return call
+    return call  # type: ignore[return-value]
 
 
 # --- the families ---------------------------------------------------------------------------------
 
 
-def unary(name: str, summary: str, primitive: Any, integers: bool = False) -> Function:
+def unary(name: str, summary: str, primitive: Any, integers: bool = False) -> Unary:
     """A function of one operand; `integers`: it takes them as they are, else they become floats."""
 
-    def of(x: Any, /) -> Any:
+    def of(x: ArrayLike, /) -> Array:
         if x.__class__ is Tracer and (integers or is_inexact(x.type.dtype)):
             return bind(primitive, (x,), {})
         x = value_of(x, name)
@@ -114,10 +118,10 @@ def unary(name: str, summary: str, primitive: Any, integers: bool = False) -> Fu
     return named(of, name, summary)
 
 
-def rounding(name: str, summary: str, primitive: Any) -> Function:
+def rounding(name: str, summary: str, primitive: Any) -> Unary:
     """A function that leaves integers and booleans as they are."""
 
-    def of(x: Any, /) -> Any:
+    def of(x: ArrayLike, /) -> Array:
         x = value_of(x, name)
         if not is_inexact(typeof(x).dtype):
             return array_of(x, name)
@@ -126,7 +130,7 @@ def rounding(name: str, summary: str, primitive: Any) -> Function:
     return named(of, name, summary)
 
 
-def binary(name: str, summary: str, primitive: Any, booleans: Any = None) -> Function:
+def binary(name: str, summary: str, primitive: Any, booleans: Any = None) -> Binary:
     """A function of two operands; `booleans`: the primitive that stands for it on booleans."""
 
     @together
@@ -148,7 +152,7 @@ def binary(name: str, summary: str, primitive: Any, booleans: Any = None) -> Fun
     return named(of, name, summary)
 
 
-def binary_inexact(name: str, summary: str, primitive: Any) -> Function:
+def binary_inexact(name: str, summary: str, primitive: Any) -> Binary:
     """A function of two operands that computes integers in floats."""
 
     @together
@@ -166,7 +170,7 @@ def _is_integers(x: Any) -> bool:
     return hasattr(x, "dtype") and not is_inexact(x.dtype)
 
 
-def comparison(name: str, summary: str, primitive: Any, ordered: bool = True) -> Function:
+def comparison(name: str, summary: str, primitive: Any, ordered: bool = True) -> Binary:
     """A function of two operands with a boolean result; complex numbers go by their real parts,
     then by the imaginary ones."""
 
@@ -187,7 +191,7 @@ def lexicographic(primitive: Any, x: Any, y: Any) -> Any:
     return prims.select_n(prims.eq(x_real, y_real), primitive(x_real, y_real), by_imag)
 
 
-def logical(name: str, summary: str, primitive: Any) -> Function:
+def logical(name: str, summary: str, primitive: Any) -> Binary:
     """A function of truth values: numbers are true where they are not zero."""
 
     def of(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
@@ -204,7 +208,7 @@ def truth(x: Any, name: str, position: int = 0) -> Any:
     return x if typeof(x).dtype is BOOL else cast(x, BOOL)
 
 
-def shift(name: str, summary: str, primitive_of: Callable[[Any], Any]) -> Function:
+def shift(name: str, summary: str, primitive_of: Callable[[Any], Any]) -> Binary:
     """A shift of bits; `primitive_of(dtype)` chooses between the arithmetic and the logical one."""
 
     def of(x: Any, y: Any, /) -> Any:
@@ -221,21 +225,23 @@ def numeric(*xs: Any) -> list[Any]:
 
 # --- arithmetic -----------------------------------------------------------------------------------
 
-add = binary("add", "x + y; logical or of booleans.", prims.add, prims.or_)
-subtract = binary("subtract", "x - y.", prims.sub)
-multiply = binary("multiply", "x * y; logical and of booleans.", prims.mul, prims.and_)
-divide = binary_inexact("divide", "x / y, in floats.", prims.div)
-true_divide = named(divide, "divide", "x / y, in floats.")
-maximum = binary("maximum", "The larger one; NaN if one is NaN.", prims.max_)
-minimum = binary("minimum", "The smaller one; NaN if one is NaN.", prims.min_)
-arctan2 = binary_inexact("arctan2", "The angle of the point (y, x).", prims.atan2)
-atan2 = arctan2
-nextafter = binary_inexact("nextafter", "The next float after x towards y.", prims.nextafter)
+add: Binary = binary("add", "x + y; logical or of booleans.", prims.add, prims.or_)
+subtract: Binary = binary("subtract", "x - y.", prims.sub)
+multiply: Binary = binary("multiply", "x * y; logical and of booleans.", prims.mul, prims.and_)
+divide: Binary = binary_inexact("divide", "x / y, in floats.", prims.div)
+true_divide: Binary = named(divide, "divide", "x / y, in floats.")
+maximum: Binary = binary("maximum", "The larger one; NaN if one is NaN.", prims.max_)
+minimum: Binary = binary("minimum", "The smaller one; NaN if one is NaN.", prims.min_)
+arctan2: Binary = binary_inexact("arctan2", "The angle of the point (y, x).", prims.atan2)
+atan2: Binary = arctan2
+nextafter: Binary = binary_inexact(
+    "nextafter", "The next float after x towards y.", prims.nextafter
+)
 
-_negative = unary("negative", "-x.", prims.neg, integers=True)
+_negative: Unary = unary("negative", "-x.", prims.neg, integers=True)
 
 
-def negative(x: Any, /, *, out: None = None, where: None = None) -> Any:
+def negative(x: ArrayLike, /, *, out: None = None, where: None = None) -> Array:
     """-x.
 
     Source: `jax.numpy.negative`.
@@ -244,10 +250,10 @@ def negative(x: Any, /, *, out: None = None, where: None = None) -> Any:
     return _negative(x)
 
 
-sign = unary("sign", "-1, 0 or 1; x / |x| of complex numbers.", prims.sign, integers=True)
+sign: Unary = unary("sign", "-1, 0 or 1; x / |x| of complex numbers.", prims.sign, integers=True)
 
 
-def positive(x: Any, /) -> Any:
+def positive(x: ArrayLike, /) -> Array:
     """+x, which is x.
 
     Source: `jax.numpy.positive`.
@@ -255,7 +261,7 @@ def positive(x: Any, /) -> Any:
     return array_of(x, "positive")
 
 
-def absolute(x: Any, /) -> Any:
+def absolute(x: ArrayLike, /) -> Array:
     """|x|.
 
     Source: `jax.numpy.absolute`.
@@ -265,7 +271,7 @@ def absolute(x: Any, /) -> Any:
     return array_of(x, "absolute") if unsigned else prims.abs_(x)
 
 
-abs = absolute
+abs: Unary = absolute
 
 
 def square(x: Any, /) -> Any:
@@ -280,30 +286,36 @@ def square(x: Any, /) -> Any:
 
 # --- functions of floats --------------------------------------------------------------------------
 
-exp = unary("exp", "e to the power x.", prims.exp)
-exp2 = unary("exp2", "2 to the power x.", prims.exp2)
-expm1 = unary("expm1", "exp(x) - 1, exact for small x.", prims.expm1)
-log = unary("log", "The natural logarithm.", prims.log)
-log1p = unary("log1p", "log(1 + x), exact for small x.", prims.log1p)
-sqrt = unary("sqrt", "The square root.", prims.sqrt)
-cbrt = unary("cbrt", "The cube root.", prims.cbrt)
-sin = unary("sin", "The sine, of radians.", prims.sin)
-cos = unary("cos", "The cosine, of radians.", prims.cos)
-tan = unary("tan", "The tangent, of radians.", prims.tan)
-sinh = unary("sinh", "The hyperbolic sine.", prims.sinh)
-cosh = unary("cosh", "The hyperbolic cosine.", prims.cosh)
-tanh = unary("tanh", "The hyperbolic tangent.", prims.tanh)
-asin = arcsin = unary("arcsin", "The inverse sine.", prims.asin)
-acos = arccos = unary("arccos", "The inverse cosine.", prims.acos)
-atan = arctan = unary("arctan", "The inverse tangent.", prims.atan)
-asinh = arcsinh = unary("arcsinh", "The inverse hyperbolic sine.", prims.asinh)
-acosh = arccosh = unary("arccosh", "The inverse hyperbolic cosine.", prims.acosh)
-atanh = arctanh = unary("arctanh", "The inverse hyperbolic tangent.", prims.atanh)
-floor = rounding("floor", "The largest integer not above x, at x's dtype.", prims.floor)
-ceil = rounding("ceil", "The smallest integer not below x, at x's dtype.", prims.ceil)
+exp: Unary = unary("exp", "e to the power x.", prims.exp)
+exp2: Unary = unary("exp2", "2 to the power x.", prims.exp2)
+expm1: Unary = unary("expm1", "exp(x) - 1, exact for small x.", prims.expm1)
+log: Unary = unary("log", "The natural logarithm.", prims.log)
+log1p: Unary = unary("log1p", "log(1 + x), exact for small x.", prims.log1p)
+sqrt: Unary = unary("sqrt", "The square root.", prims.sqrt)
+cbrt: Unary = unary("cbrt", "The cube root.", prims.cbrt)
+sin: Unary = unary("sin", "The sine, of radians.", prims.sin)
+cos: Unary = unary("cos", "The cosine, of radians.", prims.cos)
+tan: Unary = unary("tan", "The tangent, of radians.", prims.tan)
+sinh: Unary = unary("sinh", "The hyperbolic sine.", prims.sinh)
+cosh: Unary = unary("cosh", "The hyperbolic cosine.", prims.cosh)
+tanh: Unary = unary("tanh", "The hyperbolic tangent.", prims.tanh)
+arcsin: Unary = unary("arcsin", "The inverse sine.", prims.asin)
+asin: Unary = arcsin
+arccos: Unary = unary("arccos", "The inverse cosine.", prims.acos)
+acos: Unary = arccos
+arctan: Unary = unary("arctan", "The inverse tangent.", prims.atan)
+atan: Unary = arctan
+arcsinh: Unary = unary("arcsinh", "The inverse hyperbolic sine.", prims.asinh)
+asinh: Unary = arcsinh
+arccosh: Unary = unary("arccosh", "The inverse hyperbolic cosine.", prims.acosh)
+acosh: Unary = arccosh
+arctanh: Unary = unary("arctanh", "The inverse hyperbolic tangent.", prims.atanh)
+atanh: Unary = arctanh
+floor: Unary = rounding("floor", "The largest integer not above x, at x's dtype.", prims.floor)
+ceil: Unary = rounding("ceil", "The smallest integer not below x, at x's dtype.", prims.ceil)
 
 
-def rint(x: Any, /) -> Any:
+def rint(x: ArrayLike, /) -> Array:
     """The nearest integer, halves to even, as a float.
 
     Source: `jax.numpy.rint`.
@@ -319,32 +331,34 @@ def rint(x: Any, /) -> Any:
 
 # --- comparisons ----------------------------------------------------------------------------------
 
-equal = comparison("equal", "x == y.", prims.eq, ordered=False)
-not_equal = comparison("not_equal", "x != y.", prims.ne, ordered=False)
-less = comparison("less", "x < y.", prims.lt)
-less_equal = comparison("less_equal", "x <= y.", prims.le)
-greater = comparison("greater", "x > y.", prims.gt)
-greater_equal = comparison("greater_equal", "x >= y.", prims.ge)
+equal: Binary = comparison("equal", "x == y.", prims.eq, ordered=False)
+not_equal: Binary = comparison("not_equal", "x != y.", prims.ne, ordered=False)
+less: Binary = comparison("less", "x < y.", prims.lt)
+less_equal: Binary = comparison("less_equal", "x <= y.", prims.le)
+greater: Binary = comparison("greater", "x > y.", prims.gt)
+greater_equal: Binary = comparison("greater_equal", "x >= y.", prims.ge)
 
 # --- bits and truth values ------------------------------------------------------------------------
 
-bitwise_and = binary("bitwise_and", "x & y.", prims.and_, prims.and_)
-bitwise_or = binary("bitwise_or", "x | y.", prims.or_, prims.or_)
-bitwise_xor = binary("bitwise_xor", "x ^ y.", prims.xor, prims.xor)
-invert = unary("invert", "~x.", prims.not_, integers=True)
-bitwise_not = bitwise_invert = invert
-left_shift = shift("left_shift", "x << y.", lambda dtype: prims.shift_left)
-right_shift = shift(
+bitwise_and: Binary = binary("bitwise_and", "x & y.", prims.and_, prims.and_)
+bitwise_or: Binary = binary("bitwise_or", "x | y.", prims.or_, prims.or_)
+bitwise_xor: Binary = binary("bitwise_xor", "x ^ y.", prims.xor, prims.xor)
+invert: Unary = unary("invert", "~x.", prims.not_, integers=True)
+bitwise_not: Unary = invert
+bitwise_invert: Unary = invert
+left_shift: Binary = shift("left_shift", "x << y.", lambda dtype: prims.shift_left)
+right_shift: Binary = shift(
     "right_shift",
     "x >> y; the sign bit of signed integers is repeated.",
     lambda dtype: (
         prims.shift_right_logical if dtype_class(dtype) == "uint" else prims.shift_right_arithmetic
     ),
 )
-bitwise_left_shift, bitwise_right_shift = left_shift, right_shift
-logical_and = logical("logical_and", "Both are true.", prims.and_)
-logical_or = logical("logical_or", "At least one is true.", prims.or_)
-logical_xor = logical("logical_xor", "Exactly one is true.", prims.xor)
+bitwise_left_shift: Binary = left_shift
+bitwise_right_shift: Binary = right_shift
+logical_and: Binary = logical("logical_and", "Both are true.", prims.and_)
+logical_or: Binary = logical("logical_or", "At least one is true.", prims.or_)
+logical_xor: Binary = logical("logical_xor", "Exactly one is true.", prims.xor)
 
 
 def logical_not(x: Any, /) -> Any:
@@ -355,7 +369,7 @@ def logical_not(x: Any, /) -> Any:
     return prims.not_(truth(x, "logical_not"))
 
 
-def isfinite(x: Any, /) -> Any:
+def isfinite(x: ArrayLike, /) -> Array:
     """Neither infinite nor NaN.
 
     Source: `jax.numpy.isfinite`.
@@ -373,7 +387,7 @@ def isfinite(x: Any, /) -> Any:
 # --- complex numbers ------------------------------------------------------------------------------
 
 
-def real(x: Any, /) -> Any:
+def real(x: ArrayLike, /) -> Array:
     """The real part.
 
     Source: `jax.numpy.real`.
@@ -382,7 +396,7 @@ def real(x: Any, /) -> Any:
     return prims.real(x) if dtype_class(typeof(x).dtype) == "complex" else array_of(x, "real")
 
 
-def imag(x: Any, /) -> Any:
+def imag(x: ArrayLike, /) -> Array:
     """The imaginary part; zeros of real numbers.
 
     Source: `jax.numpy.imag`.
@@ -392,7 +406,7 @@ def imag(x: Any, /) -> Any:
     return prims.imag(x) if dtype_class(t.dtype) == "complex" else materialize(literal(0, t))
 
 
-def conjugate(x: Any, /) -> Any:
+def conjugate(x: ArrayLike, /) -> Array:
     """The complex conjugate; real numbers as they are.
 
     Source: `jax.numpy.conjugate`.
@@ -403,4 +417,4 @@ def conjugate(x: Any, /) -> Any:
     return array_of(x, "conjugate")
 
 
-conj = conjugate
+conj: Unary = conjugate

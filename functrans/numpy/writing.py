@@ -39,9 +39,10 @@ from functrans.primitives.scatter import (
     scatter_sub,
 )
 from functrans.trace import full, materialize, typeof
+from functrans.typing import Array, ArrayLike, PyTree
 
 
-def setitem(x: Any, index: Any, value: Any) -> None:
+def setitem(x: ArrayLike, index: PyTree, value: ArrayLike) -> None:
     """Refuse x[index] = value, and say what to write instead."""
     raise errors.NotSupported(
         f"a traced {typeof(x)} cannot be changed in place (arrays are immutable), at\n"
@@ -126,7 +127,7 @@ class At:
     __slots__ = ("array",)
 
     def __init__(self, array: Any):
-        self.array = array
+        self.array: Any = array
 
     def __getitem__(self, index: Any) -> AtRef:
         return AtRef(self.array, index)
@@ -179,8 +180,8 @@ class AtRef:
     __slots__ = ("array", "index")
 
     def __init__(self, array: Any, index: Any):
-        self.array = array_of(array, "at")
-        self.index = index
+        self.array: Any = array_of(array, "at")
+        self.index: Any = index
 
     def __getattr__(self, name: str) -> Any:
         near = difflib.get_close_matches(name, _UPDATES, 1)
@@ -193,12 +194,13 @@ class AtRef:
     def __repr__(self) -> str:
         return f"AtRef({self.array!r}, {self.index!r})"
 
-    set = _updater("set", scatter, "=")
-    add = _updater("add", scatter_add, "+=")
-    subtract = _updater("subtract", scatter_sub, "-=")
-    multiply = mul = _updater("multiply", scatter_mul, "*=")
-    min = _updater("min", scatter_min, "= minimum(x[index], ...) of")
-    max = _updater("max", scatter_max, "= maximum(x[index], ...) of")
+    set: Callable[..., Array] = _updater("set", scatter, "=")
+    add: Callable[..., Array] = _updater("add", scatter_add, "+=")
+    subtract: Callable[..., Array] = _updater("subtract", scatter_sub, "-=")
+    multiply: Callable[..., Array] = _updater("multiply", scatter_mul, "*=")
+    mul: Callable[..., Array] = multiply
+    min: Callable[..., Array] = _updater("min", scatter_min, "= minimum(x[index], ...) of")
+    max: Callable[..., Array] = _updater("max", scatter_max, "= maximum(x[index], ...) of")
 
     def divide(self, values: Any, **how: Any) -> Any:
         """x after `x[index] /= values`, in floats. Source: `jax.numpy.ndarray.at`."""

@@ -112,7 +112,7 @@ def _fixed(body: Program, consts: Sequence[Var]) -> set[Any]:
 
 
 def _sum(
-    place: int, v: Var, result: Any, made_by: dict[Var, Equation], read: Counter
+    place: int, v: Var, result: Any, made_by: dict[Var, Equation], read: Counter[Any]
 ) -> Sum | None:
     """The carry v as a sum, if it is one of contractions, and is read for nothing else."""
     terms: list[Var] = []

@@ -13,7 +13,7 @@ from typing import Any
 
 from functrans.ir.program import Equation, Var, hoist_constants
 from functrans.ir.types import ArrayType
-from functrans.passes.order import PER_BYTE_READ, PER_OPERATION, Leaf, Order, Pair
+from functrans.passes.order import PER_BYTE_READ, PER_OPERATION, Leaf, Order, Pair, Plan
 from functrans.passes.products import Expansion, Factor, NotSeparable, Term, squared
 from functrans.primitives.arithmetic import max_
 from functrans.primitives.base import bytes_of
@@ -36,6 +36,8 @@ class ByExample:
     `gram`: with the squares multiplied out. `readers`: in how many sums a value's products with
     itself are wanted, which loops side by side compute once (passes/side_by_side.py)."""
 
+    axis: int
+
     def __init__(
         self,
         expansion: Expansion,
@@ -54,16 +56,18 @@ class ByExample:
             raise NotSeparable  # there is nothing wider than float64 to accumulate in
         self.gram = gram
         (self.axis,) = dims[0]
-        self.length = expansion.size[self.axis]
-        self.sliced = self._sliced(terms)
+        self.length: int = expansion.size[self.axis]
+        self.sliced: dict[Var, int] = self._sliced(terms)
         inner = [Term(t.number, tuple([self._one(f) for f in t.factors])) for t in terms]
-        self.order = Order(expansion.size, dims[1:], v.type.dtype, gram, cached=True)
-        self.plans = [self.order.plan(t, self.order.groups(t)) for t in inner]
-        self.leaves = list(dict.fromkeys([f.value for t in terms for f in t.factors]))
-        self.type = ArrayType(tuple([expansion.size[a] for a in self.order.out]), v.type.dtype)
+        self.order: Order = Order(expansion.size, dims[1:], v.type.dtype, gram, cached=True)
+        self.plans: list[Plan] = [self.order.plan(t, self.order.groups(t)) for t in inner]
+        self.leaves: list[Any] = list(dict.fromkeys([f.value for t in terms for f in t.factors]))
+        self.type: ArrayType = ArrayType(
+            tuple([expansion.size[a] for a in self.order.out]), v.type.dtype
+        )
         shared = sum([self._shared(p.tree, readers) for p in self.plans]) if gram else 0.0
         one = sum([p.cost for p in self.plans]) - shared + 2 * PER_OPERATION
-        self.cost = self.length * (one + PER_BYTE_READ * bytes_of(self.type))
+        self.cost: float = self.length * (one + PER_BYTE_READ * bytes_of(self.type))
 
     def _one(self, f: Factor) -> Factor:
         """A factor of one example."""

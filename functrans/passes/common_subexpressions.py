@@ -39,7 +39,7 @@ def common_subexpressions(program: Program) -> Program:
 
 
 def _once(program: Program) -> Program:
-    first: dict[tuple, Any] = {}
+    first: dict[tuple[Any, ...], Any] = {}
     known: dict[Var, Any] = {}
     notes: list[Rewrite] = []
     equations = []
@@ -80,7 +80,7 @@ def _interchangeable(x: Any, y: Any) -> bool:
     return all([v.type is w.type for v, w in zip(x.outputs, y.outputs, strict=True)])
 
 
-def _parameters(e: Any) -> tuple:
+def _parameters(e: Any) -> tuple[Any, ...]:
     """Equal for equal parameters of one operation."""
     values = e.params.values()
     if e.primitive is constant or float in map(type, values):
@@ -88,7 +88,7 @@ def _parameters(e: Any) -> tuple:
     return (*e.params, *values)
 
 
-def _number(x: Literal) -> tuple:
+def _number(x: Literal) -> tuple[Any, ...]:
     value = x.value
     plain = value and value.__class__ is not complex  # 0.0 == -0.0, also as a part of another
     return (value if plain else repr(value), x.type)

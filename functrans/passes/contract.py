@@ -40,7 +40,14 @@ from functrans.passes.accumulated import accumulated
 from functrans.passes.by_example import ByExample
 from functrans.passes.common_subexpressions import common_subexpressions
 from functrans.passes.least import Least
-from functrans.passes.order import PER_BYTE_READ, PER_BYTE_WRITTEN, PER_OPERATION, Order, per_flop
+from functrans.passes.order import (
+    PER_BYTE_READ,
+    PER_BYTE_WRITTEN,
+    PER_OPERATION,
+    Order,
+    Plan,
+    per_flop,
+)
 from functrans.passes.products import (
     ALIASES,
     MOST_VALUES,
@@ -105,16 +112,16 @@ class AtOnce:
         if expansion.multiplied_out and v.type.dtype.itemsize > 4:
             raise NotSeparable  # there is nothing wider than float64 to accumulate in
         wide = expansion.multiplied_out or expansion.squares
-        self.order = Order(expansion.size, dims, v.type.dtype, wide)
+        self.order: Order = Order(expansion.size, dims, v.type.dtype, wide)
         grouped = [self.order.groups(t) for t in terms]
         if not all([self.order.may_gain(groups, made) for groups in grouped]):
             raise NotSeparable
-        self.plans = [
+        self.plans: list[Plan] = [
             self.order.plan(t, groups, limit) for t, groups in zip(terms, grouped, strict=True)
         ]
-        self.leaves = list(dict.fromkeys([f.value for t in terms for f in t.factors]))
-        self.cost = sum([p.cost for p in self.plans]) + PER_OPERATION * (len(self.plans) - 1)
-        self.positive = expansion.multiplied_out and sums_squares(expansion.made_by, e)
+        self.leaves: list[Any] = list(dict.fromkeys([f.value for t in terms for f in t.factors]))
+        self.cost: float = sum([p.cost for p in self.plans]) + PER_OPERATION * (len(self.plans) - 1)
+        self.positive: bool = expansion.multiplied_out and sums_squares(expansion.made_by, e)
 
     def emit(self, values: dict[Var, Any], t: ArrayType) -> Any:
         x = self.order.emit(self.plans, values, t)
@@ -146,7 +153,7 @@ class _Search:
         self.settled: set[Var] = set()  # what belongs to a cluster, or cannot be removed
         self.multiplied: set[Var] = set()  # with themselves, example by example
         self.costs: dict[Equation, float] = {}
-        self.refused_shapes: set[tuple] = set()  # of clusters that no order makes cheaper
+        self.refused_shapes: set[tuple[Any, ...]] = set()  # of clusters that no order makes cheaper
 
     def rewritten(self) -> Program:
         """The program with all rewrites that pay; the same object if there is none."""
@@ -291,7 +298,7 @@ class _Search:
         bound = Least(self.made_by, cluster.values, sources, self.cost)
         return {e: bound.of(e) for e in cluster.sinks}
 
-    def shape_of(self, cluster: Cluster) -> tuple | None:
+    def shape_of(self, cluster: Cluster) -> tuple[Any, ...] | None:
         """All that the search for orders knows of a cluster: its equations and the moves that its
         leaves come from, with their variables numbered. Layers that are alike are searched once.
         None where more is looked at (indices that are compared)."""

@@ -19,7 +19,7 @@ from functrans.ir.tracebacks import boundary
 from functrans.passes import kernels
 from functrans.passes.pipeline import DEFAULT, Choice, Pass, chosen
 from functrans.passes.rewrite import Rewrite, children_first
-from functrans.passes.wanted_options import wanted
+from functrans.passes.wanted_options import Wanted, wanted
 from functrans.primitives.call import jit
 from functrans.pytrees.functions import FlatFunction, function_name
 from functrans.trace import stage, typeof
@@ -56,8 +56,8 @@ class Report:
         self.steps = steps
         self.before = before
         self.after = after
-        self.loops = list(kernels.choices(after))
-        self.options = None if kernels.is_kept(after) else wanted(after)
+        self.loops: list[kernels.Loop] = list(kernels.choices(after))
+        self.options: Wanted | None = None if kernels.is_kept(after) else wanted(after)
 
     def __str__(self) -> str:
         rows: list[tuple[str, ...]] = [("pass", "equations", "FLOPs", "bytes")]

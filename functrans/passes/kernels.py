@@ -129,7 +129,7 @@ def name_of(program: Program) -> str:
 
 
 def _behind_a_call(
-    e: Equation, whole: Program, read: Counter, can_be: Callable[[Program], bool] | None
+    e: Equation, whole: Program, read: Counter[Any], can_be: Callable[[Program], bool] | None
 ) -> Equation:
     """`read`: how often each value is read in the whole program."""
     if e.primitive not in LOOPS or obstacle(e, whole) is not None:

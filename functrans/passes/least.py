@@ -41,10 +41,10 @@ class Least:
     ):
         self.made_by = made_by
         self.cost = cost
-        self.values = frozenset(values)
+        self.values: frozenset[Var] = frozenset(values)
         sizes = {e.outputs[0].type.size for e in sources}
-        self.size = sizes.pop() if len(sizes) == 1 else 0  # 0: they differ
-        self.times = min(map(self._summed, sources))
+        self.size: int = sizes.pop() if len(sizes) == 1 else 0  # 0: they differ
+        self.times: int = min(map(self._summed, sources))
 
     def of(self, e: Equation) -> float:
         """Of one sum; 0 where nothing is seen.
@@ -164,7 +164,7 @@ class Least:
         return least
 
 
-def _sides(e: Equation) -> tuple[tuple, tuple]:
+def _sides(e: Equation) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Of a contraction each operand and its axes, and the other one and its axes."""
     x, y = e.inputs
     lhs, rhs = e.params["lhs"], e.params["rhs"]

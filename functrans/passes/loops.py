@@ -160,7 +160,9 @@ def _while(e: Equation, used: Sequence[bool]) -> Shrunk:
 _SHRINK: dict[Any, Callable[[Equation, Sequence[bool]], Shrunk]] = {scan: _scan, while_loop: _while}
 
 
-def _again(e: Equation, operands: Iterable, outs: Iterable, params: dict[str, Any]) -> Equation:
+def _again(
+    e: Equation, operands: Iterable[Any], outs: Iterable[Any], params: dict[str, Any]
+) -> Equation:
     return Equation(
         e.primitive, tuple(operands), tuple(outs), params, e.source, Origin(HOW, e)
     )  # fmt: skip

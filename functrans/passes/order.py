@@ -87,11 +87,11 @@ class Order:
     ):
         self.cached = cached
         self.size = size
-        self.out = tuple([a for axes in out for a in axes])
-        self.wide = wide and np.dtype(dtype).itemsize < 8
-        self.dtype = np.dtype(np.float64 if self.wide else dtype)
-        self.bytes = 8 if self.wide else np.dtype(dtype).itemsize
-        self.per_flop = per_flop(self.dtype)
+        self.out: tuple[int, ...] = tuple([a for axes in out for a in axes])
+        self.wide: bool = wide and np.dtype(dtype).itemsize < 8
+        self.dtype: np.dtype = np.dtype(np.float64 if self.wide else dtype)
+        self.bytes: int = 8 if self.wide else np.dtype(dtype).itemsize
+        self.per_flop: float = per_flop(self.dtype)
 
     def volume(self, axes: Any) -> int:
         return math.prod(map(self.size.__getitem__, axes))
@@ -256,7 +256,9 @@ class Order:
             total = convert_element_type(total, dtype=t.dtype, weak_type=t.weak_type)
         return total
 
-    def _emit(self, node: Any, values: dict[Var, Any], order: Sequence[int]) -> tuple[Any, list]:
+    def _emit(
+        self, node: Any, values: dict[Var, Any], order: Sequence[int]
+    ) -> tuple[Any, list[Any]]:
         """A tensor and the names of its axes, as far as possible in that order."""
         if isinstance(node, Leaf):
             return self._emit_leaf(node, values)

@@ -79,8 +79,10 @@ class Expansion:
         self.through = through
         self.size: dict[int, int] = {}
         self.split: dict[int, Axes] = {}
-        self.multiplied_out = self.squares = False
-        self.looked_at = self.deep = 0
+        self.multiplied_out: bool = False
+        self.squares: bool = False
+        self.looked_at: int = 0
+        self.deep: int = 0
 
     # --- axes
 

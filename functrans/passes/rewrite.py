@@ -144,7 +144,7 @@ def renamed_all(values: Iterable[Any], known: dict[Var, Any]) -> list[Any]:
     return [known.get(v, v) for v in values]
 
 
-def uses(program: Program) -> Counter:
+def uses(program: Program) -> Counter[Any]:
     """How often each variable is read."""
     return Counter(chain(program.outputs, *[e.inputs for e in program.equations]))
 
@@ -227,11 +227,11 @@ class Rewriter:
         exact: bool = True,
         fast_math: bool = False,
     ):
-        self.program = program
-        self.rules = rules
-        self.exact = exact  # keep every rounding
-        self.fast_math = fast_math  # as if there were no NaN, infinities and negative zeros
-        self.how = f"{name} of"
+        self.program: Program = program
+        self.rules: dict[Any, Any] = rules
+        self.exact: bool = exact  # keep every rounding
+        self.fast_math: bool = fast_math  # as if there were no NaN, infinities and negative zeros
+        self.how: str = f"{name} of"
         self.known: dict[Var, Any] = {}
         self.made_by: dict[Var, Equation] = {}
         self.equations: list[Equation] = []
@@ -239,7 +239,7 @@ class Rewriter:
         self.seen: list[Equation] = []  # the equations that the running rule looked through
         self.joins: Any = None  # whether values are joined anywhere, see joined.py
         self.parts: dict[Var, Any] = {}  # of these
-        self._count: Counter | None = None
+        self._count: Counter[Any] | None = None
         self.at: Any = None
 
     def run(self) -> Program:

@@ -168,7 +168,8 @@ class Pow(Binary):
 class IntegerPow(Elementwise):
     """x to the power of a Python integer, by repeated squaring."""
 
-    name, takes = "integer_pow", NUMBERS
+    name: str = "integer_pow"
+    takes: tuple[str, ...] = NUMBERS
 
     def type(self, x: ArrayType, *, y: int) -> ArrayType:
         self.check_dtype((x,))
@@ -216,15 +217,17 @@ class IntegerPow(Elementwise):
         return bind(self, args, {"y": y}), dims[0]
 
 
-sign = Sign("sign", NUMBERS)
-floor = Unary("floor", ("float",))
-ceil = Unary("ceil", ("float",))
-round_ = Round("round", ("float",), op=hlo.round_nearest_even)
-is_finite = Unary("is_finite", ("float",), numpy=np.isfinite, result=lambda dtype: np.dtype(bool))
+sign: Sign = Sign("sign", NUMBERS)
+floor: Unary = Unary("floor", ("float",))
+ceil: Unary = Unary("ceil", ("float",))
+round_: Round = Round("round", ("float",), op=hlo.round_nearest_even)
+is_finite: Unary = Unary(
+    "is_finite", ("float",), numpy=np.isfinite, result=lambda dtype: np.dtype(bool)
+)
 
-max_ = Extremum("max", ANY, numpy=np.maximum, op=hlo.maximum)
-min_ = Extremum("min", ANY, numpy=np.minimum, op=hlo.minimum)
-rem = Rem("rem", REAL, op=hlo.remainder, numpy=np.fmod)
-pow_ = Pow("pow", FLOATS, op=hlo.power, numpy=np.power, flops=10)
-integer_pow = IntegerPow()
-nextafter = NextAfter("nextafter", ("float",), op=chlo.next_after)
+max_: Extremum = Extremum("max", ANY, numpy=np.maximum, op=hlo.maximum)
+min_: Extremum = Extremum("min", ANY, numpy=np.minimum, op=hlo.minimum)
+rem: Rem = Rem("rem", REAL, op=hlo.remainder, numpy=np.fmod)
+pow_: Pow = Pow("pow", FLOATS, op=hlo.power, numpy=np.power, flops=10)
+integer_pow: IntegerPow = IntegerPow()
+nextafter: NextAfter = NextAfter("nextafter", ("float",), op=chlo.next_after)

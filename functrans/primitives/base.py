@@ -40,11 +40,19 @@ class LinearInput:
     __slots__ = ("type",)
 
     def __init__(self, type: ArrayType):
-        self.type = type
+        self.type: ArrayType = type
 
-    shape = property(lambda self: self.type.shape)
-    dtype = property(lambda self: self.type.dtype)
-    ndim = property(lambda self: len(self.type.shape))
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.type.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.type.dtype
+
+    @property
+    def ndim(self) -> int:
+        return self.type.ndim
 
 
 class Cost(NamedTuple):
@@ -215,11 +223,13 @@ class Primitive:
         """Positions of the linear operands among `n_args`; override where their number varies."""
         return self.linear_in
 
-    def result_types(self, types: Sequence[ArrayType], params: dict[str, Any]) -> tuple:
+    def result_types(self, types: Sequence[ArrayType], params: dict[str, Any]) -> tuple[Any, ...]:
         out = self.type(*types, **params)
         return tuple(out) if self.multiple else (out,)
 
-    def _product_rule(self, primals: Sequence[Any], tangents: Sequence[Any], params: dict) -> Any:
+    def _product_rule(
+        self, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
+    ) -> Any:
         total = None
         for i in self.linear_in:
             if tangents[i] is not None:

@@ -78,17 +78,17 @@ def _leading_zeros(x: np.ndarray) -> np.ndarray:
     return np.where(bits.any(-1), bits.argmax(-1), width)
 
 
-not_ = Unary("not", BITS, numpy=np.invert, op=hlo.not_)
-population_count = Unary(
+not_: Unary = Unary("not", BITS, numpy=np.invert, op=hlo.not_)
+population_count: Unary = Unary(
     "population_count", INTS, numpy=lambda x: np.bitwise_count(_unsigned(x)), op=hlo.popcnt
 )
-clz = Unary("clz", INTS, numpy=_leading_zeros, op=hlo.count_leading_zeros)
+clz: Unary = Unary("clz", INTS, numpy=_leading_zeros, op=hlo.count_leading_zeros)
 
-and_ = Binary("and", BITS, numpy=np.bitwise_and, op=hlo.and_)
-or_ = Binary("or", BITS, numpy=np.bitwise_or, op=hlo.or_)
-xor = Binary("xor", BITS, numpy=np.bitwise_xor, op=hlo.xor)
+and_: Binary = Binary("and", BITS, numpy=np.bitwise_and, op=hlo.and_)
+or_: Binary = Binary("or", BITS, numpy=np.bitwise_or, op=hlo.or_)
+xor: Binary = Binary("xor", BITS, numpy=np.bitwise_xor, op=hlo.xor)
 
-shift_left = Shift("shift_left", INTS, numpy=np.left_shift)
-shift_right_logical = Shift("shift_right_logical", INTS, numpy=np.right_shift)
-shift_right_arithmetic = Shift("shift_right_arithmetic", INTS, numpy=np.right_shift)
-mulhi = HighProduct("mulhi", INTS, numpy=np.multiply, op=hlo.multiply)
+shift_left: Shift = Shift("shift_left", INTS, numpy=np.left_shift)
+shift_right_logical: Shift = Shift("shift_right_logical", INTS, numpy=np.right_shift)
+shift_right_arithmetic: Shift = Shift("shift_right_arithmetic", INTS, numpy=np.right_shift)
+mulhi: HighProduct = HighProduct("mulhi", INTS, numpy=np.multiply, op=hlo.multiply)

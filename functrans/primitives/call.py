@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from itertools import compress
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -124,8 +124,8 @@ class OneKernel(Jit):
         return ctx.kernel(program, operands)
 
 
-jit = Jit()
-one_kernel = OneKernel()
+jit: Jit = Jit()
+one_kernel: OneKernel = OneKernel()
 
 
 # --- functions of several operations, called as one where nothing is recorded ---------------------
@@ -137,7 +137,10 @@ _RECORDED = Cache("library functions as programs", 2048)
 _REPLAYS = Cache("library functions to record again", 4096)
 
 
-def composite(function: Callable[..., Any], numbers: tuple[type, ...] = ()) -> Callable[..., Any]:
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def composite(function: _F, numbers: tuple[type[Any], ...] = ()) -> _F:
     """Let a function of arrays and static options run as one operation where operations run at
     once: its program is recorded once per signature and costs one dispatch, as does its pullback.
     While a program is being recorded its operations stand there themselves, written down from
@@ -229,11 +232,14 @@ def composite(function: Callable[..., Any], numbers: tuple[type, ...] = ()) -> C
             _REPLAYS.keep(key, Replay.of(trace, start, operands, out) or _DIRECT)
         return out
 
-    return call
+    return call  # type: ignore[return-value]
 
 
 def _jitted(
-    function: Callable[..., Any], args: tuple, kwargs: dict[str, Any], operands: tuple[type, ...]
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    operands: tuple[type[Any], ...],
 ) -> Callable[..., Any]:
     """A call as a function of its operands, jitted by JAX, which knows a signature it has seen
     sooner than we would."""
@@ -251,8 +257,8 @@ def _jitted(
 
 
 def _recorded(
-    function: Callable[..., Any], args: tuple, kwargs: dict[str, Any], arrays: list[Any]
-) -> tuple[Program, tuple, Any]:
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], arrays: list[Any]
+) -> tuple[Program, tuple[Any, ...], Any]:
     """The program of a call, what it captured, and the structure of its result (None: an array)."""
     out_tree = None
 

@@ -25,7 +25,7 @@ from functrans import errors
 from functrans import pytrees as tree
 from functrans.caching import memo
 from functrans.ir.program import Program
-from functrans.ir.source import describe, location, user_source
+from functrans.ir.source import Source, describe, location, user_source
 from functrans.ir.types import ArrayType, is_key_dtype
 from functrans.primitives.higher_order import HigherOrderPrimitive
 from functrans.primitives.shape import broadcast_to_axis
@@ -45,11 +45,11 @@ class FlatCall:
     __slots__ = ("__weakref__", "called", "fun", "in_tree", "name", "static")
 
     def __init__(self, fun: Callable[..., Any], in_tree: Any, static: dict[int, Any], name: str):
-        self.called = user_source()
-        self.fun = fun
-        self.in_tree = in_tree
-        self.static = static
-        self.name = name
+        self.called: Source | None = user_source()
+        self.fun: Callable[..., Any] = fun
+        self.in_tree: Any = in_tree
+        self.static: dict[int, Any] = static
+        self.name: str = name
 
     def __call__(self, arrays: Sequence[Any]) -> list[Any]:
         rest = iter(arrays)
@@ -78,7 +78,12 @@ class Callback(HigherOrderPrimitive):
     user_name = ""  # what messages call it
 
     def type(
-        self, *types: ArrayType, callback: Any, results: tuple = (), maps: Maps = (), **options: Any
+        self,
+        *types: ArrayType,
+        callback: Any,
+        results: tuple[Any, ...] = (),
+        maps: Maps = (),
+        **options: Any,
     ) -> Any:
         if any(len(mapped) != len(types) for _, mapped in maps):
             raise self.mismatch(types, f"maps={maps} must say of each operand if it is mapped")
@@ -141,7 +146,8 @@ class Callback(HigherOrderPrimitive):
 class DebugCallback(Callback):
     """Show operands to a Python function. Derivatives pass it by."""
 
-    name, user_name = "debug_callback", "debug.callback"
+    name: str = "debug_callback"
+    user_name: str = "debug.callback"
 
     def type(
         self,
@@ -271,9 +277,9 @@ class IoCallback(Callback):
         return "ordered io" if params.get("ordered") else "io"
 
 
-debug_callback = DebugCallback()
-pure_callback = PureCallback()
-io_callback = IoCallback()
+debug_callback: DebugCallback = DebugCallback()
+pure_callback: PureCallback = PureCallback()
+io_callback: IoCallback = IoCallback()
 
 
 # --- calling --------------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ class Checkpoint(Jit):
         return [next(found) if lin else None for lin in linear]
 
 
-checkpoint = Checkpoint()
+checkpoint: Checkpoint = Checkpoint()
 
 
 def _kept(part: Any, n: int, keep: Callable[..., bool]) -> tuple[Program, Program, list[int]]:
@@ -134,7 +134,8 @@ class Name(Primitive):
     """The operand, under a name that policies know it by."""
 
     in_kernel = True
-    name, linear_in = "name", (0,)
+    name: str = "name"
+    linear_in: tuple[int, ...] = (0,)
 
     def type(self, x: ArrayType, *, name: str) -> ArrayType:
         return x
@@ -155,7 +156,7 @@ class Name(Primitive):
         return bind(self, args, params), dims[0]
 
 
-name = Name()
+name: Name = Name()
 
 
 # --- policies -------------------------------------------------------------------------------------

@@ -87,9 +87,7 @@ class Collective(Primitive):
         major, minor = Names(axes[:i], sizes[:i]), Names(axes[i + 1 :], sizes[i + 1 :])
         return self.along(t, x, d, major, minor, **params)
 
-    def beside(
-        self, x: Any, d: int | None, names: Names, groups: Groups = None, **params: Any
-    ) -> Any:
+    def beside(self, x: Any, d: Any, names: Names, groups: Groups = None, **params: Any) -> Any:
         """The operation over axes of which none is the batch axis d. -> (result, its batch axis)"""
         if not names.axes:
             return x, d
@@ -106,7 +104,9 @@ class Collective(Primitive):
         """The operation over the batch axis and the axes slower and faster than it."""
         raise self.missing("along")
 
-    def _in_groups(self, t: Any, x: Any, d: int | None, names: Names, groups: Any, params: Any):
+    def _in_groups(
+        self, t: Any, x: Any, d: int | None, names: Names, groups: Any, params: Any
+    ) -> Any:
         """Groups of one size are examples of one vmap, in which the members are those of another:
         rows of x -> [group, member, ...] -> rows."""
         if len(names.axes) > 1:
@@ -163,7 +163,7 @@ class PSum(Collective):
 class Extreme(Collective):
     """The largest or smallest over the examples."""
 
-    linear_in = ()
+    linear_in: tuple[int, ...] = ()
     fold: Any
 
     def type(self, x: ArrayType, *, axes: Any, sizes: Any, groups: Groups) -> ArrayType:
@@ -189,13 +189,15 @@ class Extreme(Collective):
 class PMax(Extreme):
     """The largest over the examples."""
 
-    name, fold = "pmax", reduce_max
+    name: str = "pmax"
+    fold: Any = reduce_max
 
 
 class PMin(Extreme):
     """The smallest over the examples."""
 
-    name, fold = "pmin", reduce_min
+    name: str = "pmin"
+    fold: Any = reduce_min
 
 
 # --- moving between the examples ------------------------------------------------------------------
@@ -384,14 +386,14 @@ def index_of(names: Names) -> Any:
     return index
 
 
-psum = PSum()
-pmax = PMax()
-pmin = PMin()
-all_gather = AllGather()
-psum_scatter = PSumScatter()
-all_to_all = AllToAll()
-ppermute = PPermute()
-axis_index = AxisIndex()
+psum: PSum = PSum()
+pmax: PMax = PMax()
+pmin: PMin = PMin()
+all_gather: AllGather = AllGather()
+psum_scatter: PSumScatter = PSumScatter()
+all_to_all: AllToAll = AllToAll()
+ppermute: PPermute = PPermute()
+axis_index: AxisIndex = AxisIndex()
 
 
 # --- names in scope -------------------------------------------------------------------------------

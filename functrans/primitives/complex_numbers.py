@@ -68,7 +68,7 @@ class Conj(Unary):
 class Complex(Binary):
     """x + i y."""
 
-    linear_in = (0, 1)
+    linear_in: tuple[int, ...] = (0, 1)
 
     def type(self, x: ArrayType, y: ArrayType) -> ArrayType:
         self.check_equal((x, y))
@@ -109,8 +109,8 @@ class Abs(Unary):
         return real(mul(dx, direction))
 
 
-real = Part("real", ("complex",), linear=True, result=real_dtype)
-imag = Part("imag", ("complex",), linear=True, result=real_dtype)
-conj = Conj("conj", ("float", "complex"), op=hlo.complex, linear=True)
-abs_ = Abs("abs", ("int", "float", "complex"), result=real_dtype)
-complex_ = Complex("complex", ("float",), numpy=np.add, op=hlo.complex)
+real: Part = Part("real", ("complex",), linear=True, result=real_dtype)
+imag: Part = Part("imag", ("complex",), linear=True, result=real_dtype)
+conj: Conj = Conj("conj", ("float", "complex"), op=hlo.complex, linear=True)
+abs_: Abs = Abs("abs", ("int", "float", "complex"), result=real_dtype)
+complex_: Complex = Complex("complex", ("float",), numpy=np.add, op=hlo.complex)

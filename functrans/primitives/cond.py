@@ -170,7 +170,7 @@ class Cond(HigherOrderPrimitive):
         return any(jit.has_effects({"program": b}) for b in params["branches"])
 
 
-cond = Cond()
+cond: Cond = Cond()
 
 
 def choose(index: Any, cases: Sequence[Any]) -> Any:
@@ -185,7 +185,8 @@ class OnlyWhere(Primitive):
     thrown away later, and its derivative, that may be infinite, must not reach x."""
 
     in_kernel = True
-    name, linear_in = "only_where", (1,)
+    name: str = "only_where"
+    linear_in: tuple[int, ...] = (1,)
 
     def type(self, own: ArrayType, x: ArrayType) -> ArrayType:
         if own.dtype != np.bool_ or own.shape != x.shape[: own.ndim]:

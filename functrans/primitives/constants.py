@@ -31,7 +31,7 @@ class Held:
     __slots__ = ("array",)
 
     def __init__(self, array: Any):  # a NumPy array, or typed keys
-        self.array = array
+        self.array: Any = array
 
     def __repr__(self) -> str:
         return f"{self.array.size} numbers"
@@ -70,7 +70,7 @@ class Constant(Primitive):
         return self(**params), None
 
 
-constant = Constant()
+constant: Constant = Constant()
 
 
 def zeros(t: ArrayType) -> Any:

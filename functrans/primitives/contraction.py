@@ -31,7 +31,9 @@ class DotGeneral(Primitive):
     `jax.lax.DotAlgorithmPreset`. `preferred`: dtype of the result and of the accumulation, or None.
     """
 
-    name, linear_in, multilinear = "dot_general", (0, 1), True
+    name: str = "dot_general"
+    linear_in: tuple[int, ...] = (0, 1)
+    multilinear: bool = True
 
     def type(
         self, x: ArrayType, y: ArrayType, *, lhs: Axes, rhs: Axes, out: Axes,
@@ -208,7 +210,7 @@ class DotGeneral(Primitive):
         return Cost(flops(x.shape, y.shape, lhs, rhs), bytes_of(x, y, *out_types))
 
 
-dot_general = DotGeneral()
+dot_general: DotGeneral = DotGeneral()
 
 
 @cached("costs of contractions", 4096)

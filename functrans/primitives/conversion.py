@@ -20,7 +20,9 @@ class ConvertElementType(Elementwise):
     """The same numbers at another dtype. Floats become integers by truncation, saturated, NaN 0;
     integers wrap; complex numbers lose their imaginary part; booleans are `x != 0`."""
 
-    name, linear_in, flops = "convert_element_type", (0,), 0
+    name: str = "convert_element_type"
+    linear_in: tuple[int, ...] = (0,)
+    flops: int = 0
 
     def __call__(self, x: Any, *, dtype: Any, weak_type: bool = False) -> Any:
         ref = x.ref if x.__class__ is Tracer else x
@@ -103,7 +105,8 @@ class BitcastConvertType(Elementwise):
     """The same bits at another dtype. A narrower one adds an axis for the parts, a wider one
     merges the last axis."""
 
-    name, flops = "bitcast_convert_type", 0
+    name: str = "bitcast_convert_type"
+    flops: int = 0
 
     def type(self, x: ArrayType, *, dtype: Any) -> ArrayType:
         dtype = np.dtype(dtype)
@@ -151,7 +154,9 @@ class ReducePrecision(Elementwise):
     """Round to a float of fewer bits and back: to nearest even, infinity above its range, zero
     below its smallest normal number."""
 
-    name, takes, linear_in = "reduce_precision", ("float",), (0,)
+    name: str = "reduce_precision"
+    takes: tuple[str, ...] = ("float",)
+    linear_in: tuple[int, ...] = (0,)
 
     def type(self, x: ArrayType, *, exponent_bits: int, mantissa_bits: int) -> ArrayType:
         self.check_dtype((x,))
@@ -193,9 +198,9 @@ def _drop_bits(bits: np.ndarray, n: int) -> np.ndarray:
     return (bits + half + odd) & mask
 
 
-convert_element_type = ConvertElementType()
-bitcast_convert_type = BitcastConvertType()
-reduce_precision = ReducePrecision()
+convert_element_type: ConvertElementType = ConvertElementType()
+bitcast_convert_type: BitcastConvertType = BitcastConvertType()
+reduce_precision: ReducePrecision = ReducePrecision()
 
 
 def strong(x: Any) -> Any:

@@ -38,7 +38,9 @@ class Convolution(Primitive):
     so every kind of grouping and of batching is one more name, and the transposes are convolutions.
     """
 
-    name, linear_in, multilinear = "conv_general_dilated", (0, 1), True
+    name: str = "conv_general_dilated"
+    linear_in: tuple[int, ...] = (0, 1)
+    multilinear: bool = True
 
     def type(
         self, x: ArrayType, y: ArrayType, *, lhs: Axes, rhs: Axes, out: Axes, spatial: Axes,
@@ -177,7 +179,7 @@ class Convolution(Primitive):
         return Cost(2 * channels * prod(met), bytes_of(*types))
 
 
-conv_general_dilated = Convolution()
+conv_general_dilated: Convolution = Convolution()
 
 
 def is_group(params: dict[str, Any], name: int) -> bool:

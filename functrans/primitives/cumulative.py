@@ -16,7 +16,7 @@ from functrans.ir.types import ArrayType, dtype_class
 from functrans.mlir import hlo, ir
 from functrans.primitives import elementwise as ew
 from functrans.primitives import reduction as reductions
-from functrans.primitives.arithmetic import is_finite, max_, min_
+from functrans.primitives.arithmetic import Extremum, is_finite, max_, min_
 from functrans.primitives.base import Cost, Primitive, bytes_of, sum_of
 from functrans.primitives.complex_numbers import real
 from functrans.primitives.joining import concatenate, pad
@@ -87,7 +87,7 @@ class Cumulative(Primitive):
     def jvp(self, primals: Any, tangents: Any, out: Any, *, axis: int, reverse: bool) -> Any:
         pair = primals[0], tangents[0]
         if reverse:
-            pair = tuple([rev(v, dimensions=(axis,)) for v in pair])  # type: ignore[assignment]
+            pair = tuple([rev(v, dimensions=(axis,)) for v in pair])
         _, tangent = associative_scan(self.combine, pair, axis)
         return rev(tangent, dimensions=(axis,)) if reverse else tangent
 
@@ -105,8 +105,11 @@ class Cumulative(Primitive):
 class CumSum(Cumulative):
     """Running sums."""
 
-    name, linear_in = "cumsum", (0,)
-    start, numpy, op = staticmethod(lambda dtype: 0), np.add, hlo.AddOp
+    name: str = "cumsum"
+    linear_in: tuple[int, ...] = (0,)
+    start: Callable[[Any], Any] = staticmethod(lambda dtype: 0)
+    numpy: Any = np.add
+    op: Any = hlo.AddOp
 
     def jvp(self, primals: Any, tangents: Any, out: Any, *, axis: int, reverse: bool) -> Any:
         return self(tangents[0], axis=axis, reverse=reverse)
@@ -119,7 +122,9 @@ class CumProd(Cumulative):
     """Running products."""
 
     name = "cumprod"
-    start, numpy, op = staticmethod(lambda dtype: 1), np.multiply, hlo.MulOp
+    start: Callable[[Any], Any] = staticmethod(lambda dtype: 1)
+    numpy: Any = np.multiply
+    op: Any = hlo.MulOp
 
     def combine(self, x: Pair, y: Pair) -> Pair:
         (a, da), (b, db) = x, y
@@ -151,21 +156,30 @@ class CumExtremum(Cumulative):
 class CumMax(CumExtremum):
     """Running maxima; once a NaN, always a NaN."""
 
-    name, extremum, choose = "cummax", reductions.reduce_max, max_
-    start, numpy, op = staticmethod(reductions.lowest), np.maximum, hlo.MaxOp
+    name: str = "cummax"
+    extremum: reductions.ReduceMax = reductions.reduce_max
+    choose: Extremum = max_
+    start: Callable[[Any], Any] = staticmethod(reductions.lowest)
+    numpy: Any = np.maximum
+    op: Any = hlo.MaxOp
 
 
 class CumMin(CumExtremum):
     """Running minima; once a NaN, always a NaN."""
 
-    name, extremum, choose = "cummin", reductions.reduce_min, min_
-    start, numpy, op = staticmethod(reductions.highest), np.minimum, hlo.MinOp
+    name: str = "cummin"
+    extremum: reductions.ReduceMin = reductions.reduce_min
+    choose: Extremum = min_
+    start: Callable[[Any], Any] = staticmethod(reductions.highest)
+    numpy: Any = np.minimum
+    op: Any = hlo.MinOp
 
 
 class CumLogSumExp(Cumulative):
     """log of running sums of exp(x), without overflow."""
 
-    name, takes = "cumlogsumexp", ew.FLOATS
+    name: str = "cumlogsumexp"
+    takes: tuple[str, ...] = ew.FLOATS
 
     def reference(self, x: Any, *, axis: int, reverse: bool) -> Any:
         wide = x.astype(reductions.wide_dtype(x.dtype))
@@ -250,8 +264,8 @@ def _interleave(even: Any, odd: Any, axis: int, n: int) -> Any:
     return ew.add(evens, odds)
 
 
-cumsum = CumSum()
-cumprod = CumProd()
-cummax = CumMax()
-cummin = CumMin()
-cumlogsumexp = CumLogSumExp()
+cumsum: CumSum = CumSum()
+cumprod: CumProd = CumProd()
+cummax: CumMax = CumMax()
+cummin: CumMin = CumMin()
+cumlogsumexp: CumLogSumExp = CumLogSumExp()

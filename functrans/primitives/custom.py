@@ -15,7 +15,7 @@ bwd rule is linear in the cotangent, so run forwards it is the transpose of that
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from functrans import errors, runtime
@@ -35,7 +35,7 @@ class CustomCall(Jit):
     """What the calls with a rule of their own share: they are calls of `program`."""
 
     runs_now = holds_functions = True
-    reached = Primitive.reached  # its rule is one of all its results
+    reached: Callable[..., Sequence[bool]] = Primitive.reached  # its rule is one of all its results
 
     def type(self, *types: Any, program: Program, rule: Any, n_consts: int = 0) -> Any:
         return super().type(*types, program=program)
@@ -157,8 +157,9 @@ class CustomVJP(CustomCall):
 class CustomLin(Jit):
     """The derivative of a custom_vjp function."""
 
-    name, runs_now = "custom_lin", True
-    reached = Primitive.reached
+    name: str = "custom_lin"
+    runs_now: bool = True
+    reached: Callable[..., Sequence[bool]] = Primitive.reached
 
     def type(self, *types: Any, pullback: Pullback, active: tuple[bool, ...]) -> Any:
         return tuple([t for t in pullback.out_types if is_inexact(t.dtype)])
@@ -266,6 +267,6 @@ def closed_over(name: str) -> Exception:
     )
 
 
-custom_jvp_call = CustomJVP()
-custom_vjp_call = CustomVJP()
-custom_lin = CustomLin()
+custom_jvp_call: CustomJVP = CustomJVP()
+custom_vjp_call: CustomVJP = CustomVJP()
+custom_lin: CustomLin = CustomLin()

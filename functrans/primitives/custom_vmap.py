@@ -30,8 +30,8 @@ class BatchRule:
     __slots__ = ("__weakref__", "function", "name")
 
     def __init__(self, function: Callable[[int, Flat, Flat], tuple[Flat, Flat]], name: str):
-        self.function = function
-        self.name = name
+        self.function: Callable[[int, Flat, Flat], tuple[Flat, Flat]] = function
+        self.name: str = name
 
     def __repr__(self) -> str:
         return f"vmap rule of {self.name}"
@@ -72,7 +72,7 @@ class BatchRule:
         return BatchRule(function, self.name)
 
 
-def _dual(t: Any, function: Callable[..., Flat], primals: Flat, tangents: Flat) -> tuple:
+def _dual(t: Any, function: Callable[..., Flat], primals: Flat, tangents: Flat) -> tuple[Any, ...]:
     """A function and its tangent where we stand, by the transformation that `t` is one of."""
     trace = t.__class__(state.trace)
     duals = [trace.pair(x, dx) for x, dx in zip(primals, tangents, strict=True)]
@@ -89,7 +89,7 @@ class CustomVmap(Jit):
     """Run `program`; batch by `rule`, a BatchRule."""
 
     name = "custom_vmap_call"
-    reached = Primitive.reached  # its rule is one of all its results
+    reached: Callable[..., Sequence[bool]] = Primitive.reached  # its rule is one of all its results
 
     def type(self, *types: Any, program: Program, rule: Any, n_consts: int = 0) -> Any:
         return super().type(*types, program=program)
@@ -143,4 +143,4 @@ class CustomVmap(Jit):
                 )
 
 
-custom_vmap_call = CustomVmap()
+custom_vmap_call: CustomVmap = CustomVmap()

@@ -6,7 +6,7 @@ axis, scalars of one integer dtype.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -59,8 +59,9 @@ def _box(shape: Any, starts: Any, sizes: Any) -> tuple[slice, ...]:
 class DynamicSlice(Window):
     """The window of x of the given sizes at start indices."""
 
-    name, linear_in = "dynamic_slice", (0,)
-    numpy_source = Window.numpy_source
+    name: str = "dynamic_slice"
+    linear_in: tuple[int, ...] = (0,)
+    numpy_source: Callable[..., Any] = Window.numpy_source
 
     def __call__(self, x: Any, *starts: Any, sizes: tuple[int, ...]) -> Any:
         if x.__class__ is Literal:
@@ -114,8 +115,9 @@ class DynamicSlice(Window):
 class DynamicUpdateSlice(Window):
     """x with the window at start indices replaced by the second operand."""
 
-    name, linear_in = "dynamic_update_slice", (0, 1)
-    numpy_source = Window.numpy_source
+    name: str = "dynamic_update_slice"
+    linear_in: tuple[int, ...] = (0, 1)
+    numpy_source: Callable[..., Any] = Window.numpy_source
 
     def type(self, x: ArrayType, u: ArrayType, *starts: ArrayType) -> ArrayType:
         if x.dtype != u.dtype:
@@ -204,5 +206,5 @@ def _joined_starts(
     return columns[0] if len(columns) == 1 else concatenate(*columns, dimension=1), axes
 
 
-dynamic_slice = DynamicSlice()
-dynamic_update_slice = DynamicUpdateSlice()
+dynamic_slice: DynamicSlice = DynamicSlice()
+dynamic_update_slice: DynamicUpdateSlice = DynamicUpdateSlice()

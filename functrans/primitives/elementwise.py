@@ -43,7 +43,7 @@ def _splat(value: Any, kind: type, type: ArrayType) -> Literal:
     return literal(value, type)
 
 
-def full_like(x: Any, value: Any) -> Literal:
+def full_like(x: Any, value: Any) -> Any:
     """A literal of x's type."""
     return splat(value, typeof(x))
 
@@ -124,11 +124,11 @@ class Unary(Elementwise):
         self.takes = takes
         self.deriv = deriv
         self.tangent = tangent
-        self.numpy = numpy or getattr(np, name)
-        self.op = op or getattr(hlo, name)
-        self.op_name = operation_name(self.op)
+        self.numpy: Any = numpy or getattr(np, name)
+        self.op: Any = op or getattr(hlo, name)
+        self.op_name: str | None = operation_name(self.op)
         self.via = via
-        self.linear_in = (0,) if linear else ()
+        self.linear_in: tuple[int, ...] = (0,) if linear else ()
         self.result = result
         self.flops = flops
         super().__init__(name)
@@ -186,9 +186,9 @@ class Binary(Elementwise):
     ):
         self.takes = takes
         self.partials = partials
-        self.numpy = numpy or getattr(np, name)
-        self.op = op or getattr(hlo, name)
-        self.op_name = operation_name(self.op)
+        self.numpy: Any = numpy or getattr(np, name)
+        self.op: Any = op or getattr(hlo, name)
+        self.op_name: str | None = operation_name(self.op)
         self.flops = flops
         super().__init__(name)
 
@@ -292,7 +292,7 @@ def comparison(direction: str, kind: str) -> dict[str, Any]:
 class Add(Binary):
     """x + y."""
 
-    linear_in = (0, 1)
+    linear_in: tuple[int, ...] = (0, 1)
 
     def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
         return sum_of(*tangents)
@@ -304,7 +304,7 @@ class Add(Binary):
 class Sub(Binary):
     """x - y."""
 
-    linear_in = (0, 1)
+    linear_in: tuple[int, ...] = (0, 1)
 
     def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
         dx, dy = tangents
@@ -319,7 +319,7 @@ class Sub(Binary):
 class Mul(Binary):
     """x * y."""
 
-    linear_in = (0, 1)
+    linear_in: tuple[int, ...] = (0, 1)
     multilinear = True
 
     def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
@@ -338,7 +338,7 @@ class Mul(Binary):
 class Div(Binary):
     """x / y. Integers round towards zero; over zero they give all ones, as XLA's do."""
 
-    linear_in = (0,)
+    linear_in: tuple[int, ...] = (0,)
 
     def reference(self, x: Any, y: Any) -> Any:
         if dtype_class(x.dtype) in FLOATS:
@@ -367,18 +367,18 @@ class Div(Binary):
         return bind(self, (ct, y), {}), None
 
 
-neg = Unary("neg", NUMBERS, numpy=np.negative, op=hlo.negate, linear=True)
-add = Add("add", NUMBERS)
-sub = Sub("sub", NUMBERS, numpy=np.subtract, op=hlo.subtract)
-mul = Mul("mul", NUMBERS, numpy=np.multiply, op=hlo.multiply)
-div = Div("div", NUMBERS, numpy=np.divide, op=hlo.divide)
-square = Unary(
+neg: Unary = Unary("neg", NUMBERS, numpy=np.negative, op=hlo.negate, linear=True)
+add: Add = Add("add", NUMBERS)
+sub: Sub = Sub("sub", NUMBERS, numpy=np.subtract, op=hlo.subtract)
+mul: Mul = Mul("mul", NUMBERS, numpy=np.multiply, op=hlo.multiply)
+div: Div = Div("div", NUMBERS, numpy=np.divide, op=hlo.divide)
+square: Unary = Unary(
     "square", NUMBERS, lambda x, y: mul(x, 2), op=lambda x: hlo.multiply(x, x), via=jax.lax.square
 )
 
-eq = Comparison("eq", "EQ", np.equal, (*ANY, "key"))
-ne = Comparison("ne", "NE", np.not_equal, (*ANY, "key"))
-lt = Comparison("lt", "LT", np.less)
-le = Comparison("le", "LE", np.less_equal)
-gt = Comparison("gt", "GT", np.greater)
-ge = Comparison("ge", "GE", np.greater_equal)
+eq: Comparison = Comparison("eq", "EQ", np.equal, (*ANY, "key"))
+ne: Comparison = Comparison("ne", "NE", np.not_equal, (*ANY, "key"))
+lt: Comparison = Comparison("lt", "LT", np.less)
+le: Comparison = Comparison("le", "LE", np.less_equal)
+gt: Comparison = Comparison("gt", "GT", np.greater)
+ge: Comparison = Comparison("ge", "GE", np.greater_equal)

@@ -34,7 +34,8 @@ NUMPY: dict[str, Any] = {
 class FFT(Primitive):
     """See the module's text."""
 
-    name, linear_in = "fft", (0,)
+    name: str = "fft"
+    linear_in: tuple[int, ...] = (0,)
 
     def type(self, x: ArrayType, *, kind: str, lengths: tuple[int, ...]) -> ArrayType:
         n = len(lengths)
@@ -105,4 +106,4 @@ class FFT(Primitive):
         return Cost(int(5 * size * log2(max(2, prod(lengths)))), bytes_of(*in_types, *out_types))
 
 
-fft = FFT()
+fft: FFT = FFT()

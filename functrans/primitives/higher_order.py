@@ -23,7 +23,7 @@ class HigherOrderPrimitive(Primitive):
     """Base of the operations whose parameters hold programs; they have a list of results."""
 
     multiple = holds_programs = True
-    mandatory = ("type", "interpret", "lower")
+    mandatory: tuple[str, ...] = ("type", "interpret", "lower")
 
     @owed
     def interpret(self, run: Any, values: Sequence[Any], params: dict[str, Any]) -> Sequence[Any]:

@@ -51,8 +51,8 @@ class Indexed(Primitive):
         return w.reference(self, (x, *rest), params)
 
     def slices_shape(
-        self, types: tuple, *, operand: Names, indices: Names, slices: Names, indexed: Names,
-        sizes: tuple[int, ...],
+        self, types: tuple[ArrayType, ...], *, operand: Names, indices: Names,
+        slices: Names, indexed: Names, sizes: tuple[int, ...],
     ) -> tuple[int, ...]:  # fmt: skip
         """The shape of the slices, or the error for axes that do not fit."""
         x, i = types[:2]
@@ -184,7 +184,8 @@ class Gather(Indexed):
     """
 
     in_kernel = True
-    name, linear_in = "gather", (0,)
+    name: str = "gather"
+    linear_in: tuple[int, ...] = (0,)
 
     def numpy_source(self, w: Any, x: Any, i: Any, **params: Any) -> Any:
         axis = taken_axis(x.shape, **params)
@@ -317,4 +318,4 @@ def batched_axes(
     return made
 
 
-gather = Gather()
+gather: Gather = Gather()

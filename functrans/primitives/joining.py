@@ -28,9 +28,10 @@ class Pad(Primitive):
     each axis; negative low and high remove elements."""
 
     in_kernel = True
-    name, linear_in = "pad", (0, 1)
+    name: str = "pad"
+    linear_in: tuple[int, ...] = (0, 1)
 
-    def type(self, x: ArrayType, value: ArrayType, *, config: tuple) -> ArrayType:
+    def type(self, x: ArrayType, value: ArrayType, *, config: tuple[Any, ...]) -> ArrayType:
         if value.shape != () or value.dtype != x.dtype:
             raise self.mismatch((x, value), f"the padding value must be a scalar of {x.dtype}")
         if len(config) != x.ndim or any(inside < 0 for _, _, inside in config):
@@ -105,7 +106,8 @@ class Concatenate(Primitive):
     """Any number of operands one after the other along an axis."""
 
     in_kernel = True
-    name, linear_in = "concatenate", (0,)  # and in all others
+    name: str = "concatenate"
+    linear_in: tuple[int, ...] = (0,)  # and in all others
 
     def linear_positions(self, n_args: int) -> Sequence[int]:
         return range(n_args)
@@ -160,7 +162,8 @@ class Concatenate(Primitive):
 class Split(Structural):
     """Cut an axis into consecutive parts of the given sizes; one result per part."""
 
-    name, multiple = "split", True
+    name: str = "split"
+    multiple: bool = True
 
     def __call__(self, x: Any, **params: Any) -> Any:
         return bind(self, (x,), params)
@@ -235,7 +238,7 @@ class Iota(Primitive):
         return hlo.iota(ctx.type(ctx.out_types[0]), at)
 
 
-pad = Pad()
-concatenate = Concatenate()
-split = Split()
-iota = Iota()
+pad: Pad = Pad()
+concatenate: Concatenate = Concatenate()
+split: Split = Split()
+iota: Iota = Iota()

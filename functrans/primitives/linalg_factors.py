@@ -44,7 +44,8 @@ class LU(MatrixOperation):
     """x = p l u by partial pivoting. -> (l below the diagonal and u, pivots, order): row i of l u
     is row order[i] of x; the pivots say the same as exchanges of rows."""
 
-    name, multiple = "lu", True
+    name: str = "lu"
+    multiple: bool = True
 
     def shapes(self, x: ArrayType) -> Any:
         k = min(x.shape)
@@ -101,7 +102,9 @@ def _order(pivots: np.ndarray, n: int) -> np.ndarray:
 class PivotsToPermutation(MatrixOperation):
     """Exchanges of rows as an order of `permutation_size` rows."""
 
-    name, ranks, dtypes = "lu_pivots_to_permutation", (1,), ("int32",)
+    name: str = "lu_pivots_to_permutation"
+    ranks: tuple[int, ...] = (1,)
+    dtypes: tuple[str, ...] = ("int32",)
 
     def shapes(self, pivots: ArrayType, *, permutation_size: int) -> ArrayType:
         if permutation_size < pivots.shape[0]:
@@ -125,7 +128,8 @@ class QR(MatrixOperation):
     has min(m, n) columns, m with `full_matrices`. With `pivoting` there is an order p of columns
     too, x[:, p] = q r, and the diagonal of r falls."""
 
-    name, multiple = "qr", True
+    name: str = "qr"
+    multiple: bool = True
 
     def shapes(self, x: ArrayType, *, pivoting: bool, full_matrices: bool) -> Any:
         m, n = x.shape
@@ -225,7 +229,8 @@ def _completed(q: Any, dq: Any, n: int) -> Any:
 class Geqrf(MatrixOperation):
     """-> (r with the reflectors below its diagonal, their factors), as LAPACK's geqrf."""
 
-    name, multiple = "geqrf", True
+    name: str = "geqrf"
+    multiple: bool = True
 
     def shapes(self, x: ArrayType) -> Any:
         return x, x.update(shape=(min(x.shape),))
@@ -241,7 +246,8 @@ class Geqrf(MatrixOperation):
 class HouseholderProduct(MatrixOperation):
     """The first columns of the product of reflectors, as many as a has."""
 
-    name, ranks = "householder_product", (2, 1)
+    name: str = "householder_product"
+    ranks: tuple[int, ...] = (2, 1)
 
     def shapes(self, a: ArrayType, taus: ArrayType) -> ArrayType:
         if a.shape[0] < a.shape[1]:
@@ -266,7 +272,8 @@ def _product_of(a: np.ndarray, taus: np.ndarray) -> np.ndarray:
 class Ormqr(MatrixOperation):
     """The product of reflectors times c: q c, c q unless `left`, with q^H for `transpose`."""
 
-    name, ranks = "ormqr", (2, 1, 2)
+    name: str = "ormqr"
+    ranks: tuple[int, ...] = (2, 1, 2)
 
     def shapes(
         self, a: ArrayType, taus: ArrayType, c: ArrayType, *, left: bool, **how: bool
@@ -293,12 +300,12 @@ class Ormqr(MatrixOperation):
         return jax.lax.linalg.ormqr(a, taus, c, **how)
 
 
-lu = LU()
-lu_pivots_to_permutation = PivotsToPermutation()
-qr = QR()
-geqrf = Geqrf()
-householder_product = HouseholderProduct()
-ormqr = Ormqr()
+lu: LU = LU()
+lu_pivots_to_permutation: PivotsToPermutation = PivotsToPermutation()
+qr: QR = QR()
+geqrf: Geqrf = Geqrf()
+householder_product: HouseholderProduct = HouseholderProduct()
+ormqr: Ormqr = Ormqr()
 
 
 def solve(a: Any, b: Any) -> Any:

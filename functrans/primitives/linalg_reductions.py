@@ -81,6 +81,6 @@ class Tridiagonal(SimilarityReduction):
         return jax.lax.linalg.tridiagonal(x, lower=lower)
 
 
-schur = Schur()
-hessenberg = Hessenberg()
-tridiagonal = Tridiagonal()
+schur: Schur = Schur()
+hessenberg: Hessenberg = Hessenberg()
+tridiagonal: Tridiagonal = Tridiagonal()

@@ -55,7 +55,8 @@ class Eigh(MatrixOperation):
     """-> (v, w), w ascending, of a hermitian matrix of which one triangle is read. Its derivative
     reads both triangles of the tangent."""
 
-    name, multiple = "eigh", True
+    name: str = "eigh"
+    multiple: bool = True
 
     def shapes(self, x: ArrayType, **how: Any) -> Any:
         self.check_square(x)
@@ -90,7 +91,8 @@ class Eig(MatrixOperation):
     have length one and a real largest element. The derivative of the vectors is one where the
     values differ, which nobody checks: `enable_eigvec_derivs` permits it."""
 
-    name, multiple = "eig", True
+    name: str = "eig"
+    multiple: bool = True
 
     def shapes(
         self, x: ArrayType, *, compute_left_eigenvectors: bool, compute_right_eigenvectors: bool,
@@ -188,7 +190,8 @@ class SVD(MatrixOperation):
     """-> (s,), or (s, u, v^H) with `compute_uv`; s falls. u and v have min(m, n) columns, all of
     their columns with `full_matrices`."""
 
-    name, multiple = "svd", True
+    name: str = "svd"
+    multiple: bool = True
 
     def shapes(
         self, x: ArrayType, *, full_matrices: bool, compute_uv: bool, **how: Any
@@ -281,6 +284,6 @@ def _inverse_diagonal(s: Any, like: Any) -> Any:
     return kept_where(eq, select_n(zero, inverse, full_like(columns, 0)))
 
 
-eigh = Eigh()
-eig = Eig()
-svd = SVD()
+eigh: Eigh = Eigh()
+eig: Eig = Eig()
+svd: SVD = SVD()

@@ -46,8 +46,14 @@ class TriangularSolve(ColumnSolver):
     `transpose_a`, `conjugate_a`: op is one of them, or both.
     """
 
-    name, ranks, linear_in = "triangular_solve", (2, 2), (1,)
-    dtypes = (*DTYPES, "float16", "bfloat16")  # no routine of LAPACK: XLA substitutes by itself
+    name: str = "triangular_solve"
+    ranks: tuple[int, ...] = (2, 2)
+    linear_in: tuple[int, ...] = (1,)
+    dtypes: tuple[str, ...] = (
+        *DTYPES,
+        "float16",
+        "bfloat16",
+    )  # no routine of LAPACK: XLA substitutes by itself
 
     def shapes(self, a: ArrayType, b: ArrayType, *, left_side: bool, **how: bool) -> ArrayType:
         self.check_square(a)
@@ -151,8 +157,9 @@ class CholeskyUpdate(MatrixOperation):
     """The upper triangular s with s^T s = r^T r + w w^T, of real matrices. Below the diagonal r
     should be zero."""
 
-    name, ranks = "cholesky_update", (2, 1)
-    dtypes = ("float16", "bfloat16", "float32", "float64")
+    name: str = "cholesky_update"
+    ranks: tuple[int, ...] = (2, 1)
+    dtypes: tuple[str, ...] = ("float16", "bfloat16", "float32", "float64")
 
     def shapes(self, r: ArrayType, w: ArrayType) -> ArrayType:
         self.check_square(r)
@@ -178,7 +185,9 @@ class TridiagonalSolve(MatrixOperation):
     """Solve a x = b, a[i, i-1] = dl[i], a[i, i] = d[i], a[i, i+1] = du[i]; dl[0] and du[-1] are not
     read. `perturb_singular`: a pivot near zero is moved away from it."""
 
-    name, ranks, linear_in = "tridiagonal_solve", (1, 1, 1, 2), (3,)
+    name: str = "tridiagonal_solve"
+    ranks: tuple[int, ...] = (1, 1, 1, 2)
+    linear_in: tuple[int, ...] = (3,)
 
     def shapes(self, dl: ArrayType, d: ArrayType, du: ArrayType, b: ArrayType,
                *, perturb_singular: bool) -> ArrayType:  # fmt: skip
@@ -241,10 +250,10 @@ def _shifted(x: Any, by: int, axis: int = -1) -> Any:
     return pad(x, literal(0, ArrayType((), typeof(x).dtype)), config=tuple(config))
 
 
-triangular_solve = TriangularSolve()
-cholesky = Cholesky()
-cholesky_update = CholeskyUpdate()
-tridiagonal_solve = TridiagonalSolve()
+triangular_solve: TriangularSolve = TriangularSolve()
+cholesky: Cholesky = Cholesky()
+cholesky_update: CholeskyUpdate = CholeskyUpdate()
+tridiagonal_solve: TridiagonalSolve = TridiagonalSolve()
 
 
 def solve_triangular(

@@ -116,7 +116,7 @@ class LinearSolve(Solver):
         return jit.has_effects({"program": params["solve"]})
 
 
-linear_solve = LinearSolve()
+linear_solve: LinearSolve = LinearSolve()
 
 
 # --- shared with root.py --------------------------------------------------------------------------

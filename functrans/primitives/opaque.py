@@ -163,4 +163,4 @@ def _placed(values: Sequence[Any], places: Sequence[int], n: int) -> list[Any]:
     return made
 
 
-jax_call = JaxCall()
+jax_call: JaxCall = JaxCall()

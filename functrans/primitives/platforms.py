@@ -69,7 +69,8 @@ class PlatformIndex(Primitive):
 class RngBitGenerator(Primitive):
     """Random bits and a new state of a state; batches of states stand in front."""
 
-    name, multiple = "rng_bit_generator", True
+    name: str = "rng_bit_generator"
+    multiple: bool = True
 
     def type(
         self, key: ArrayType, *, shape: tuple[int, ...], dtype: Any, algorithm: int
@@ -150,7 +151,8 @@ class ApproxTopK(Primitive):
     """The k largest (or smallest) elements along an axis and where they stand, of which on TPU a
     share of 1 - recall_target may be missed; elsewhere all are found."""
 
-    name, multiple = "approx_top_k", True
+    name: str = "approx_top_k"
+    multiple: bool = True
 
     def type(
         self, x: ArrayType, *, k: int, reduction_dimension: int, recall_target: float,

@@ -262,7 +262,8 @@ class RandomFoldIn(Random):
 class Threefry2x32(Random):
     """The hash: two words of key and two of counter -> two random words, element by element."""
 
-    name, multiple = "threefry2x32", True
+    name: str = "threefry2x32"
+    multiple: bool = True
 
     def type(self, *types: ArrayType) -> Sequence[ArrayType]:
         if len(types) != 4 or any(t.dtype != UINT32 or t.shape != types[0].shape for t in types):
@@ -304,7 +305,11 @@ _HASH_COST = 20 * 5 + 5 * 3 + 4
 
 
 def _rounds(
-    words: Sequence[Any], add: Callable, xor: Callable, rotate: Callable, full: Callable
+    words: Sequence[Any],
+    add: Callable[..., Any],
+    xor: Callable[..., Any],
+    rotate: Callable[..., Any],
+    full: Callable[..., Any],
 ) -> tuple[Any, Any]:
     """Twenty rounds of mixing; every four the next two of three key words are added."""
     k0, k1, x, y = words
@@ -437,10 +442,10 @@ def _seeds_by_jax(impl: str) -> Callable[..., Any]:
     return seeds
 
 
-random_wrap = RandomWrap()
-random_unwrap = RandomUnwrap()
-random_seed = RandomSeed()
-random_bits = RandomBits()
-random_split = RandomSplit()
-random_fold_in = RandomFoldIn()
-threefry2x32 = Threefry2x32()
+random_wrap: RandomWrap = RandomWrap()
+random_unwrap: RandomUnwrap = RandomUnwrap()
+random_seed: RandomSeed = RandomSeed()
+random_bits: RandomBits = RandomBits()
+random_split: RandomSplit = RandomSplit()
+random_fold_in: RandomFoldIn = RandomFoldIn()
+threefry2x32: Threefry2x32 = Threefry2x32()

@@ -159,4 +159,4 @@ def _uniform(keys: Any, dtype: Any) -> Any:
     return ((bits >> bits.dtype.type(width - mantissa)) | one).view(dtype) - 1
 
 
-random_gamma = RandomGamma()
+random_gamma: RandomGamma = RandomGamma()

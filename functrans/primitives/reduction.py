@@ -116,8 +116,12 @@ def ones(dtype: Any) -> Any:
 class ReduceSum(Reduction):
     """Sum over axes."""
 
-    name, linear_in, takes = "reduce_sum", (0,), ew.NUMBERS
-    start, numpy, op = staticmethod(lambda dtype: 0), np.add, hlo.AddOp
+    name: str = "reduce_sum"
+    linear_in: tuple[int, ...] = (0,)
+    takes: tuple[str, ...] = ew.NUMBERS
+    start: Callable[[Any], Any] = staticmethod(lambda dtype: 0)
+    numpy: Any = np.add
+    op: Any = hlo.AddOp
 
     def transpose(self, ct: Any, x: Any, *, axes: Any) -> Any:
         kept = shapes.kept_axes(x.ndim, axes)
@@ -127,8 +131,11 @@ class ReduceSum(Reduction):
 class ReduceProd(Reduction):
     """Multiply over axes."""
 
-    name, takes = "reduce_prod", ew.NUMBERS
-    start, numpy, op = staticmethod(lambda dtype: 1), np.multiply, hlo.MulOp
+    name: str = "reduce_prod"
+    takes: tuple[str, ...] = ew.NUMBERS
+    start: Callable[[Any], Any] = staticmethod(lambda dtype: 1)
+    numpy: Any = np.multiply
+    op: Any = hlo.MulOp
 
     def jvp(self, primals: Any, tangents: Any, out: Any, *, axes: Axes) -> Any:
         """d(ab) = da b + a db over pairs of halves: never divides, so zeros are safe."""
@@ -195,36 +202,51 @@ class Extremum(Reduction):
 class ReduceMax(Extremum):
     """The largest element over axes."""
 
-    name, direction = "reduce_max", "GT"
-    start, numpy, op = staticmethod(lowest), np.maximum, hlo.MaxOp
+    name: str = "reduce_max"
+    direction: str = "GT"
+    start: Callable[[Any], Any] = staticmethod(lowest)
+    numpy: Any = np.maximum
+    op: Any = hlo.MaxOp
 
 
 class ReduceMin(Extremum):
     """The smallest element over axes."""
 
-    name, direction = "reduce_min", "LT"
-    start, numpy, op = staticmethod(highest), np.minimum, hlo.MinOp
+    name: str = "reduce_min"
+    direction: str = "LT"
+    start: Callable[[Any], Any] = staticmethod(highest)
+    numpy: Any = np.minimum
+    op: Any = hlo.MinOp
 
 
 class ReduceAnd(Reduction):
     """`and` over axes, of booleans or bits."""
 
-    name, takes = "reduce_and", ew.BITS
-    start, numpy, op = staticmethod(ones), np.bitwise_and, hlo.AndOp
+    name: str = "reduce_and"
+    takes: tuple[str, ...] = ew.BITS
+    start: Callable[[Any], Any] = staticmethod(ones)
+    numpy: Any = np.bitwise_and
+    op: Any = hlo.AndOp
 
 
 class ReduceOr(Reduction):
     """`or` over axes, of booleans or bits."""
 
-    name, takes = "reduce_or", ew.BITS
-    start, numpy, op = staticmethod(lambda dtype: 0), np.bitwise_or, hlo.OrOp
+    name: str = "reduce_or"
+    takes: tuple[str, ...] = ew.BITS
+    start: Callable[[Any], Any] = staticmethod(lambda dtype: 0)
+    numpy: Any = np.bitwise_or
+    op: Any = hlo.OrOp
 
 
 class ReduceXor(Reduction):
     """`xor` over axes, of booleans or bits."""
 
-    name, takes = "reduce_xor", ew.BITS
-    start, numpy, op = staticmethod(lambda dtype: 0), np.bitwise_xor, hlo.XorOp
+    name: str = "reduce_xor"
+    takes: tuple[str, ...] = ew.BITS
+    start: Callable[[Any], Any] = staticmethod(lambda dtype: 0)
+    numpy: Any = np.bitwise_xor
+    op: Any = hlo.XorOp
 
 
 class Arg(Primitive):
@@ -292,15 +314,19 @@ class Arg(Primitive):
 class ArgMax(Arg):
     """Index of the largest element along an axis."""
 
-    name, direction = "argmax", "GT"
-    start, numpy = staticmethod(lowest), staticmethod(np.argmax)
+    name: str = "argmax"
+    direction: str = "GT"
+    start: Callable[[Any], Any] = staticmethod(lowest)
+    numpy: Any = staticmethod(np.argmax)
 
 
 class ArgMin(Arg):
     """Index of the smallest element along an axis."""
 
-    name, direction = "argmin", "LT"
-    start, numpy = staticmethod(highest), staticmethod(np.argmin)
+    name: str = "argmin"
+    direction: str = "LT"
+    start: Callable[[Any], Any] = staticmethod(highest)
+    numpy: Any = staticmethod(np.argmin)
 
 
 # --- comparisons inside the bodies of reductions and sorts ----------------------------------------
@@ -326,12 +352,12 @@ def complex_compare(direction: str, x: Any, y: Any) -> Any:
     )
 
 
-reduce_sum = ReduceSum()
-reduce_prod = ReduceProd()
-reduce_max = ReduceMax()
-reduce_min = ReduceMin()
-reduce_and = ReduceAnd()
-reduce_or = ReduceOr()
-reduce_xor = ReduceXor()
-argmax = ArgMax()
-argmin = ArgMin()
+reduce_sum: ReduceSum = ReduceSum()
+reduce_prod: ReduceProd = ReduceProd()
+reduce_max: ReduceMax = ReduceMax()
+reduce_min: ReduceMin = ReduceMin()
+reduce_and: ReduceAnd = ReduceAnd()
+reduce_or: ReduceOr = ReduceOr()
+reduce_xor: ReduceXor = ReduceXor()
+argmax: ArgMax = ArgMax()
+argmin: ArgMin = ArgMin()

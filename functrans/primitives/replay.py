@@ -18,7 +18,7 @@ from functrans.ir.program import Equation, Literal, Var, prune
 from functrans.trace import AnyTracer, Recording, Tracer, derived_here
 
 _SMALL = 1024  # elements of a constant
-OPTIONS = {bool, int, str, type(None), type(tree.structure(0))}
+OPTIONS: set[type[Any]] = {bool, int, str, type(None), type(tree.structure(0))}
 
 
 def signature(trace: Recording, values: Sequence[Any]) -> tuple[list[Any], list[Tracer]] | None:
@@ -54,10 +54,10 @@ class Replay:
     __slots__ = ("constants", "out_tree", "outs", "steps")
 
     def __init__(self, constants: list[Any], steps: list[Any], outs: list[Any], out_tree: Any):
-        self.constants = constants
-        self.steps = steps
-        self.outs = outs
-        self.out_tree = out_tree
+        self.constants: list[Any] = constants
+        self.steps: list[Any] = steps
+        self.outs: list[Any] = outs
+        self.out_tree: Any = out_tree
 
     @staticmethod
     def of(trace: Recording, start: int, operands: Sequence[Tracer], out: Any) -> Replay | None:

@@ -75,7 +75,7 @@ class Root(Solver):
         return jit.has_effects({"program": params["solve"]})
 
 
-root = Root()
+root: Root = Root()
 
 
 def _is_linear(program: Program, n: int) -> bool:

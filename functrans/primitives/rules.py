@@ -70,11 +70,11 @@ class RuleTrace(Trace):
 
     def __init__(self, t: Any, name: str):
         super().__init__(t.parent)
-        self.linear = t.linear
+        self.linear: Any = t.linear
         # Operations that hold programs are linearised at a tangent of zero: it tells apart what
         # depends on the tangents and what does not.
-        self.inner = t.__class__(t.parent, t.linear)
-        self.name = name
+        self.inner: Any = t.__class__(t.parent, t.linear)
+        self.name: str = name
 
     def own(self, x: Any) -> bool:
         return x.__class__ is Tracer and x.owner is self
@@ -291,8 +291,8 @@ class VjpRule:
     __slots__ = ("__weakref__", "function", "name")
 
     def __init__(self, function: Callable[[Flat, Active], tuple[Flat, Flat, Pullback]], name: str):
-        self.function = function
-        self.name = name
+        self.function: Callable[[Flat, Active], tuple[Flat, Flat, Pullback]] = function
+        self.name: str = name
 
     def __repr__(self) -> str:
         return f"vjp rule of {self.name}"

@@ -324,7 +324,7 @@ class Scan(HigherOrderPrimitive):
         return jit.has_effects(params)
 
 
-scan = Scan()
+scan: Scan = Scan()
 
 
 def interleaved(xs: Sequence[Any], more: Sequence[Any], n: int, m: int) -> list[Any]:

@@ -59,7 +59,7 @@ class Scatter(Indexed):
     into: Callable[..., Any] = staticmethod(_numpy_set)
     takes: tuple[str, ...] = ("bool", "int", "uint", "float", "complex", "key")
 
-    numpy_source = Indexed.numpy_source
+    numpy_source: Callable[..., Any] = Indexed.numpy_source
 
     def type(
         self, x: ArrayType, i: ArrayType, u: ArrayType, *, mode: str,
@@ -180,6 +180,10 @@ class Scatter(Indexed):
 class ScatterAdd(Scatter):
     """x plus the updates at computed places; also minus (`scatter_sub`)."""
 
+    combine: str
+    into: Callable[..., Any]
+    takes: tuple[str, ...]
+
     def __init__(self, name: str, combine: str, into: Any, takes: tuple[str, ...]):
         self.combine, self.into, self.takes = combine, into, takes
         super().__init__(name)
@@ -196,8 +200,11 @@ class ScatterAdd(Scatter):
 class ScatterMul(Scatter):
     """x times the updates at computed places."""
 
-    name, linear_in, combine, into = "scatter_mul", (0,), "mul", np.multiply.at
-    takes = ("int", "uint", "float", "complex")
+    name: str = "scatter_mul"
+    linear_in: tuple[int, ...] = (0,)
+    combine: str = "mul"
+    into: Callable[..., Any] = np.multiply.at
+    takes: tuple[str, ...] = ("int", "uint", "float", "complex")
 
     def jvp(self, primals: Any, tangents: Any, out: Any, **params: Any) -> Any:
         (x, i, u), (dx, _, du) = primals, tangents
@@ -223,8 +230,10 @@ class ScatterExtreme(Scatter):
     where an update makes NaN of it.
     """
 
-    linear_in = ()
-    takes = ("bool", "int", "uint", "float", "complex")
+    linear_in: tuple[int, ...] = ()
+    takes: tuple[str, ...] = ("bool", "int", "uint", "float", "complex")
+    combine: str
+    into: Callable[..., Any]
 
     def __init__(self, name: str, combine: str, into: Any):
         self.combine, self.into = combine, into
@@ -248,9 +257,9 @@ class ScatterExtreme(Scatter):
 
 _NUMBERS = ("int", "uint", "float", "complex")
 
-scatter = Scatter()
-scatter_add = ScatterAdd("scatter_add", "add", np.add.at, _NUMBERS)
-scatter_sub = ScatterAdd("scatter_sub", "sub", np.subtract.at, _NUMBERS)
-scatter_mul = ScatterMul()
-scatter_min = ScatterExtreme("scatter_min", "min", np.minimum.at)
-scatter_max = ScatterExtreme("scatter_max", "max", np.maximum.at)
+scatter: Scatter = Scatter()
+scatter_add: ScatterAdd = ScatterAdd("scatter_add", "add", np.add.at, _NUMBERS)
+scatter_sub: ScatterAdd = ScatterAdd("scatter_sub", "sub", np.subtract.at, _NUMBERS)
+scatter_mul: ScatterMul = ScatterMul()
+scatter_min: ScatterExtreme = ScatterExtreme("scatter_min", "min", np.minimum.at)
+scatter_max: ScatterExtreme = ScatterExtreme("scatter_max", "max", np.maximum.at)

@@ -37,7 +37,9 @@ class SelectN(Elementwise):
     shape of the cases.
     """
 
-    name, linear_in, takes = "select_n", (1,), (*ANY, "key")
+    name: str = "select_n"
+    linear_in: tuple[int, ...] = (1,)
+    takes: tuple[str, ...] = (*ANY, "key")
 
     def linear_positions(self, n_args: int) -> Sequence[int]:
         return range(1, n_args)
@@ -217,7 +219,8 @@ class OptimizationBarrier(Primitive):
     """The operands, all computed before any of the results is used; nothing is fused across."""
 
     in_kernel = True
-    name, multiple = "optimization_barrier", True
+    name: str = "optimization_barrier"
+    multiple: bool = True
 
     def linear_positions(self, n_args: int) -> Sequence[int]:
         return range(n_args)
@@ -258,11 +261,13 @@ class OptimizationBarrier(Primitive):
         return Cost(0, bytes_of(*in_types, *out_types))
 
 
-select_n = SelectN()
-clamp = Clamp()
-stop_gradient = StopGradient("stop_gradient", (*ANY, "key"), numpy=np.asarray, op=lambda x: x)
-copy = Same("copy", (*ANY, "key"), numpy=np.array, op=lambda x: x, linear=True)
-optimization_barrier = OptimizationBarrier()
+select_n: SelectN = SelectN()
+clamp: Clamp = Clamp()
+stop_gradient: StopGradient = StopGradient(
+    "stop_gradient", (*ANY, "key"), numpy=np.asarray, op=lambda x: x
+)
+copy: Same = Same("copy", (*ANY, "key"), numpy=np.array, op=lambda x: x, linear=True)
+optimization_barrier: OptimizationBarrier = OptimizationBarrier()
 
 
 def one_for_zero(x: Any) -> Any:

@@ -26,7 +26,7 @@ class Structural(Primitive):
     """
 
     in_kernel = True
-    linear_in = (0,)
+    linear_in: tuple[int, ...] = (0,)
 
     def __call__(self, x: Any, **params: Any) -> Any:
         if x.__class__ is Literal:
@@ -298,12 +298,12 @@ class Slice(Structural):
         ), d
 
 
-transpose = Transpose()
-slice_ = Slice()
-squeeze = Squeeze()
-rev = Rev()
-broadcast_in_dim = BroadcastInDim()
-reshape = Reshape()
+transpose: Transpose = Transpose()
+slice_: Slice = Slice()
+squeeze: Squeeze = Squeeze()
+rev: Rev = Rev()
+broadcast_in_dim: BroadcastInDim = BroadcastInDim()
+reshape: Reshape = Reshape()
 
 
 # --- helpers of rules and libraries ---------------------------------------------------------------

@@ -20,7 +20,8 @@ from functrans.trace import bind
 class ShardingConstraint(Primitive):
     """The operand, laid out over devices as a `jax.sharding.Sharding` says."""
 
-    name, linear_in = "sharding_constraint", (0,)
+    name: str = "sharding_constraint"
+    linear_in: tuple[int, ...] = (0,)
 
     def type(self, x: ArrayType, *, sharding: Any) -> ArrayType:
         return x
@@ -75,4 +76,4 @@ def _check_free(axes: Sequence[str], sharding: Any) -> None:
             )
 
 
-sharding_constraint = ShardingConstraint()
+sharding_constraint: ShardingConstraint = ShardingConstraint()

@@ -87,4 +87,4 @@ def _parts(t: ArrayType, axes: Axes) -> Program:
     return stage(run, [t], "softmax")
 
 
-softmax = Softmax()
+softmax: Softmax = Softmax()

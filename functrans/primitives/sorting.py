@@ -21,7 +21,8 @@ class Sort(Primitive):
     """Sort along `dimension` by the first `num_keys` operands, the first one first; the others are
     carried along. NaN stands last, -0.0 equals 0.0, complex numbers are ordered by their parts."""
 
-    name, multiple = "sort", True
+    name: str = "sort"
+    multiple: bool = True
 
     def type(
         self, *xs: ArrayType, dimension: int, is_stable: bool, num_keys: int
@@ -136,7 +137,8 @@ class TopK(Primitive):
     """The `k` largest elements along `axis` in descending order, and where they stand (int32). Of
     equal ones the first comes first. Floats are in total order: NaN is the largest, 0.0 > -0.0."""
 
-    name, multiple = "top_k", True
+    name: str = "top_k"
+    multiple: bool = True
 
     def type(self, x: ArrayType, *, k: int, axis: int) -> Sequence[ArrayType]:
         if dtype_class(x.dtype) not in ("bool", "int", "uint", "float"):
@@ -177,5 +179,5 @@ class TopK(Primitive):
         return Cost(in_types[0].size * max(1, k).bit_length(), bytes_of(*in_types, *out_types))
 
 
-sort = Sort()
-top_k = TopK()
+sort: Sort = Sort()
+top_k: TopK = TopK()

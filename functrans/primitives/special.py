@@ -68,19 +68,19 @@ class Zeta(Binary):
         raise self.missing("jvp")
 
 
-erf = Unary(
+erf: Unary = Unary(
     "erf", FLOAT, lambda x, y: _bell(x, 2 / sqrt(pi)),
     numpy=_wide("erf"), op=chlo.erf, flops=10,
 )  # fmt: skip
-erfc = Unary(
+erfc: Unary = Unary(
     "erfc", FLOAT, lambda x, y: _bell(x, -2 / sqrt(pi)),
     numpy=_wide("erfc"), op=chlo.erfc, flops=10,
 )  # fmt: skip
-erf_inv = Unary(
+erf_inv: Unary = Unary(
     "erf_inv", FLOAT, lambda x, y: mul(exp(square(y)), sqrt(pi) / 2),
     numpy=_wide("erfinv"), op=chlo.erf_inv, flops=20,
 )  # fmt: skip
-lgamma = Unary(
+lgamma: Unary = Unary(
     "lgamma", FLOAT, lambda x, y: digamma(x),
     numpy=_wide(_lgamma), op=chlo.lgamma, flops=30,
 )  # fmt: skip
@@ -91,4 +91,4 @@ digamma: Unary = Unary(
 polygamma: Polygamma = Polygamma(
     "polygamma", FLOAT, numpy=_wide("polygamma"), op=chlo.polygamma, flops=50
 )
-zeta = Zeta("zeta", FLOAT, numpy=_wide("zeta"), op=chlo.zeta, flops=50)
+zeta: Zeta = Zeta("zeta", FLOAT, numpy=_wide("zeta"), op=chlo.zeta, flops=50)

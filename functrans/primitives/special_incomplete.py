@@ -48,7 +48,11 @@ class Special(Elementwise):
     numpy    : its reference, of float64 arrays
     """
 
-    takes, flops = FLOAT, 100
+    takes: tuple[str, ...] = FLOAT
+    flops: int = 100
+    partials: Sequence[Callable[..., Any] | None]
+    same: Callable[..., Any]
+    numpy: Callable[..., Any]
 
     def __init__(
         self,
@@ -208,25 +212,25 @@ def _integral(a: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 # --- the operations -------------------------------------------------------------------------------
 
-igamma_grad_a = Special(
+igamma_grad_a: Special = Special(
     "igamma_grad_a",
     (None, lambda a, x, out: mul(_density(a, x), _score(a, x))),
     jax.lax.igamma_grad_a,
     _igamma_grad_a,
 )
-igamma = Special(
+igamma: Special = Special(
     "igamma",
     (lambda a, x, out: igamma_grad_a(a, x), lambda a, x, out: _density(a, x)),
     jax.lax.igamma,
     _igamma,
 )
-igammac = Special(
+igammac: Special = Special(
     "igammac",
     (lambda a, x, out: neg(igamma_grad_a(a, x)), lambda a, x, out: neg(_density(a, x))),
     jax.lax.igammac,
     _igammac,
 )
-random_gamma_grad_a = Special(
+random_gamma_grad_a: Special = Special(
     "random_gamma_grad_a",
     (None, None),
     lambda a, x: jax.jvp(
@@ -234,13 +238,13 @@ random_gamma_grad_a = Special(
     )[1],
     _random_gamma_grad_a,
 )
-random_gamma_grad = Special(
+random_gamma_grad: Special = Special(
     "random_gamma_grad",
     (lambda a, x, out: random_gamma_grad_a(a, x), _random_gamma_by_x),
     jax.lax.random_gamma_grad,
     _random_gamma_grad,
 )
-regularized_incomplete_beta = Special(
+regularized_incomplete_beta: Special = Special(
     "regularized_incomplete_beta",
     (None, None, _beta_density),
     jax.lax.betainc,

@@ -262,10 +262,10 @@ class While(HigherOrderPrimitive):
         return any(jit.has_effects({"program": params[name]}) for name in ("cond", "body"))
 
 
-while_loop = While("while")
+while_loop: While = While("while")
 
 
-def _parts(values: Sequence[Any], params: dict[str, Any]) -> tuple[list, list, list]:
+def _parts(values: Sequence[Any], params: dict[str, Any]) -> tuple[list[Any], list[Any], list[Any]]:
     n = params["cond_consts"]
     m = n + params["body_consts"]
     return list(values[:n]), list(values[n:m]), list(values[m:])
@@ -440,4 +440,4 @@ class TangentLoop(HigherOrderPrimitive):
         ]
 
 
-tangent_loop = TangentLoop()
+tangent_loop: TangentLoop = TangentLoop()

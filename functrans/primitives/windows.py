@@ -28,6 +28,8 @@ from functrans.primitives import joining
 from functrans.primitives.base import Cost, Primitive, bytes_of
 from functrans.primitives.reduction import (
     Extremum,
+    ReduceMax,
+    ReduceMin,
     compare,
     highest,
     lowest,
@@ -191,8 +193,10 @@ class WindowFold(Windowed):
 class ReduceWindowSum(WindowFold):
     """The sum of each window."""
 
-    name, linear_in = "reduce_window_sum", (0,)
-    start, numpy = staticmethod(lambda dtype: 0), np.add
+    name: str = "reduce_window_sum"
+    linear_in: tuple[int, ...] = (0,)
+    start: Callable[[Any], Any] = staticmethod(lambda dtype: 0)
+    numpy: Any = np.add
 
     def body(self, dtype: Any) -> Any:
         return hlo.AddOp
@@ -234,15 +238,23 @@ class WindowExtremum(WindowFold):
 class ReduceWindowMax(WindowExtremum):
     """The largest element of each window."""
 
-    name, extremum, select, takes = "reduce_window_max", reduce_max, "ge", ew.ANY
-    start, numpy = staticmethod(lowest), np.maximum
+    name: str = "reduce_window_max"
+    extremum: ReduceMax = reduce_max
+    select: str = "ge"
+    takes: tuple[str, ...] = ew.ANY
+    start: Callable[[Any], Any] = staticmethod(lowest)
+    numpy: Any = np.maximum
 
 
 class ReduceWindowMin(WindowExtremum):
     """The smallest element of each window."""
 
-    name, extremum, select, takes = "reduce_window_min", reduce_min, "le", ew.ANY
-    start, numpy = staticmethod(highest), np.minimum
+    name: str = "reduce_window_min"
+    extremum: ReduceMin = reduce_min
+    select: str = "le"
+    takes: tuple[str, ...] = ew.ANY
+    start: Callable[[Any], Any] = staticmethod(highest)
+    numpy: Any = np.minimum
 
 
 # --- their gradients ------------------------------------------------------------------------------
@@ -252,7 +264,7 @@ class Selecting(Windowed):
     """Linear in the first operand; the second one says which element of a window is chosen: of two,
     the first if it is `select` ("ge" or "le") the second."""
 
-    linear_in = (0,)
+    linear_in: tuple[int, ...] = (0,)
 
     def check(self, types: Sequence[ArrayType], select: str) -> None:
         if select not in ("ge", "le"):
@@ -435,8 +447,8 @@ def _scatter_by_places(ct: jax.Array, x: jax.Array, select: str, w: Window) -> j
     return _taken_back(made, x.shape, w, jax.lax.pad)
 
 
-reduce_window_sum = ReduceWindowSum()
-reduce_window_max = ReduceWindowMax()
-reduce_window_min = ReduceWindowMin()
-select_and_gather_add = SelectAndGatherAdd()
-select_and_scatter_add = SelectAndScatterAdd()
+reduce_window_sum: ReduceWindowSum = ReduceWindowSum()
+reduce_window_max: ReduceWindowMax = ReduceWindowMax()
+reduce_window_min: ReduceWindowMin = ReduceWindowMin()
+select_and_gather_add: SelectAndGatherAdd = SelectAndGatherAdd()
+select_and_scatter_add: SelectAndScatterAdd = SelectAndScatterAdd()

@@ -206,4 +206,4 @@ def elementwise(
     return [value(v) for v in program.outputs]
 
 
-reduce_window = ReduceWindow()
+reduce_window: ReduceWindow = ReduceWindow()

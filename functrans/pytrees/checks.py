@@ -62,7 +62,9 @@ def checked(function: _F, check: Check, module: str) -> _F:
     return call  # type: ignore[return-value]
 
 
-def _looked_at(check: Check, failed: Failed, args: tuple, kwargs: dict) -> Exception | None:
+def _looked_at(
+    check: Check, failed: Failed, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Exception | None:
     last = failed.error.__traceback__
     while last is not None and last.tb_next is not None:
         last = last.tb_next
@@ -233,7 +235,7 @@ def of_container(failed: Failed, tree: Any) -> Exception | None:
 
 # --- what may be wrong ----------------------------------------------------------------------------
 
-_Stop = Callable[[tuple, Any], bool]
+_Stop = Callable[[tuple[Any, ...], Any], bool]
 
 
 def _no_function(failed: Failed, f: Any = len, is_leaf: Any = None) -> Exception | None:
@@ -275,7 +277,7 @@ def _no_leaves(failed: Failed, x: Any, is_leaf: Any, first: str) -> Exception | 
 
 
 def _unsorted(
-    failed: Failed, x: Any, stop: _Stop | None = None, path: tuple = ()
+    failed: Failed, x: Any, stop: _Stop | None = None, path: tuple[Any, ...] = ()
 ) -> Exception | None:
     """A dict whose keys have no order."""
     if stop is not None and stop(path, x):
@@ -355,7 +357,7 @@ def _kind(x: Any) -> str:
     return "a leaf" if trees.is_leaf(x) else f"a {type(x).__qualname__}"
 
 
-def _at(path: tuple) -> str:
+def _at(path: tuple[Any, ...]) -> str:
     return f"at {trees.path_text(path)}" if path else "at the root"
 
 
@@ -384,5 +386,5 @@ def _skeleton(structure: Any) -> Any:
     return trees.unflatten(structure, [object()] * structure.num_leaves)
 
 
-def _paths(structure: Any) -> list[tuple]:
+def _paths(structure: Any) -> list[tuple[Any, ...]]:
     return [path for path, _ in trees.flatten_with_path(_skeleton(structure))[0]]

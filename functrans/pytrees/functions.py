@@ -30,9 +30,9 @@ class FlatFunction:
     __slots__ = ("fun", "in_tree", "named", "out_tree")
 
     def __init__(self, fun: Callable[..., Any], in_tree: Any, named: Any = None):
-        self.fun = fun
-        self.named = named or fun  # the function that messages speak of
-        self.in_tree = in_tree
+        self.fun: Callable[..., Any] = fun
+        self.named: Any | Callable[..., Any] = named or fun  # the function that messages speak of
+        self.in_tree: Any = in_tree
         self.out_tree: Any = None
 
     def __call__(self, *leaves: Any) -> list[Any]:
@@ -43,7 +43,7 @@ class FlatFunction:
             check_result(self.named, y, out, i)
         return outs
 
-    def run(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What the function returns."""
         try:
             return self.fun(*args, **kwargs)

@@ -20,7 +20,7 @@ def spelled(structure: Any) -> str:
     return str(structure).removeprefix("PyTreeDef(").removesuffix(")")
 
 
-path_text = _tree.keystr
+path_text: Callable[..., str] = _tree.keystr
 
 
 def path_names(tree: Any, prefix: str = "") -> list[str]:
@@ -28,7 +28,7 @@ def path_names(tree: Any, prefix: str = "") -> list[str]:
     return [prefix + path_text(path) for path, _ in flatten_with_path(tree)[0]]
 
 
-def opened(x: Any) -> tuple[list[tuple[tuple, Any]], Any]:
+def opened(x: Any) -> tuple[list[tuple[tuple[Any, ...], Any]], Any]:
     """The parts of one container, each with its key, and its structure as if they were leaves. A
     leaf is its own only part."""
     return flatten_with_path(x, lambda part: part is not x)
@@ -41,8 +41,11 @@ def is_leaf(x: Any) -> bool:
 
 
 def where_differing(
-    x: Any, y: Any, stop: Callable[[tuple, Any], bool] | None = None, path: tuple = ()
-) -> tuple[tuple, Any, Any] | None:
+    x: Any,
+    y: Any,
+    stop: Callable[[tuple[Any, ...], Any], bool] | None = None,
+    path: tuple[Any, ...] = (),
+) -> tuple[tuple[Any, ...], Any, Any] | None:
     """The first place where `y` does not go on as `x` does: its keys from the root, and what stands
     there in each. None where `y` has the containers of `x`, down to its leaves and to what
     `stop(path, part)` takes for one.

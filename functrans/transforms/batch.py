@@ -27,9 +27,9 @@ class Batching:
     __slots__ = ("axis_name", "size", "spmd_axis_name")
 
     def __init__(self, size: int, axis_name: Any = None, spmd_axis_name: tuple[Any, ...] = ()):
-        self.size = size
-        self.axis_name = axis_name
-        self.spmd_axis_name = spmd_axis_name
+        self.size: int = size
+        self.axis_name: Any = axis_name
+        self.spmd_axis_name: tuple[Any, ...] = spmd_axis_name
 
     def at(self, x: Any, dim: int | None, to: int) -> Any:
         """x with its batch axis at `to`; repeated along a new one if it has none."""

@@ -70,7 +70,7 @@ class Jet(Tracer):
         self.owner = trace
         self.type = type
         self.ref = primal
-        self.terms = terms
+        self.terms: Terms = terms
 
     def concrete(self) -> Any:
         return self.ref.concrete() if isinstance(self.ref, Tracer) else self.ref
@@ -86,8 +86,10 @@ class JetTrace(Trace):
 
     def __init__(self, parent: Any, order: int):
         super().__init__(parent)
-        self.order = order
-        self.at_once = staging_trace() is None  # the coefficients of an operation are one call
+        self.order: int = order
+        self.at_once: bool = (
+            staging_trace() is None
+        )  # the coefficients of an operation are one call
 
     def bind(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         primals, series, active = [], [], False

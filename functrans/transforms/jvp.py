@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from functrans.caching import Cache, memo
 from functrans.ir.program import PRIMITIVES, Equation, Literal, Origin, Program, Var, keep_names
 from functrans.ir.source import user_source
+from functrans.ir.types import ArrayType
 from functrans.primitives.constants import closed
 from functrans.primitives.residuals import placed
 from functrans.trace import (
@@ -44,10 +45,10 @@ class Dual(Tracer):
     __slots__ = ("tangent",)
 
     def __init__(self, trace: Any, primal: Any, tangent: Any, type: Any = None):
-        self.owner = trace
-        self.type = type or typeof(primal)
-        self.ref = primal
-        self.tangent = tangent
+        self.owner: Any = trace
+        self.type: ArrayType = type or typeof(primal)
+        self.ref: Any = primal
+        self.tangent: Any = tangent
 
     def concrete(self) -> Any:
         return concrete_value(self.ref)
@@ -99,11 +100,11 @@ class Differentiation(Trace):
 
     def __init__(self, parent: Any, linear: LinearTrace | None = None):
         super().__init__(parent)
-        self.linear = linear
-        self.at_once = (
+        self.linear: LinearTrace | None = linear
+        self.at_once: bool = (
             parent is None and linear is not None
         )  # operations are linearised as they run
-        self.rules_in = parent if linear is None else linear  # the trace in which rules run
+        self.rules_in: Any = parent if linear is None else linear  # the trace in which rules run
 
     def bind(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         if self.at_once and (not primitive.holds_programs or primitive.name == "jit"):
@@ -351,24 +352,27 @@ class AtOnce:
     __slots__ = ("equation", "forward", "literals", "origin", "out_tangents", "out_types", "places")
 
     def __init__(self, program: Program, moving: tuple[bool, ...], of: Equation, call: bool):
-        self.out_types = program.out_types
-        self.origin = Origin("jvp of", of)
+        self.out_types: tuple[ArrayType, ...] = program.out_types
+        self.origin: Origin = Origin("jvp of", of)
         forward, linear, out_moving, residuals = split(program, moving)
         n = len(self.out_types)
         # None: nothing but the operation itself is to be run. Where a program is called, functions
         # with rules of their own may run these instead.
-        self.forward = {"program": forward} if call or len(forward.outputs) > n else None
+        self.forward: dict[str, Program] | None = (
+            {"program": forward} if call or len(forward.outputs) > n else None
+        )
         tangents = linear.inputs[len(residuals) :]
-        equations, ends = linear.equations, linear.outputs
+        equations: list[Equation] = linear.equations
+        ends: tuple[Any, ...] = linear.outputs
         if len(equations) > 1:  # called as one, so that its transpose is one dispatch too
             linear.mark(one_operation=not call)
             ends = tuple([Var(t) for t in linear.out_types])
             equations = [Equation(PRIMITIVES["jit"], linear.inputs, ends, {"program": linear})]
-        self.equation = equations[0] if equations else None
+        self.equation: Equation | None = equations[0] if equations else None
         operands, results = (equations[0].inputs, equations[0].outputs) if equations else ((), ())
         meant = dict(zip(linear.inputs, residuals, strict=False))
         operands = tuple([meant.get(v, v) for v in operands])
-        self.literals = [v for v in operands if v.__class__ is Literal]
+        self.literals: list[Any] = [v for v in operands if v.__class__ is Literal]
         # where each of its operands stands among: tangents, operands and results of the operation,
         # what else the derivative needs, literals
         start = {"in": len(tangents), "out": len(tangents) + len(forward.inputs)}
@@ -376,11 +380,13 @@ class AtOnce:
         where: dict[Any, int] = {v: i for i, v in enumerate(tangents)}
         last = start["out"] + len(forward.outputs)
         where.update({v: last + i for i, v in enumerate(self.literals)})
-        self.places = [start[v[0]] + v[1] if v.__class__ is tuple else where[v] for v in operands]
+        self.places: Any = [
+            start[v[0]] + v[1] if v.__class__ is tuple else where[v] for v in operands
+        ]
         made: dict[Any, int] = {v: i for i, v in enumerate(results)}
         made.update({v: ~i for i, v in enumerate(tangents)})  # handed on as it is
         rest = iter(ends)
-        self.out_tangents = [made[next(rest)] if a else None for a in out_moving]
+        self.out_tangents: list[int | None] = [made[next(rest)] if a else None for a in out_moving]
 
     @property
     def programs(self) -> list[Program]:
@@ -408,7 +414,7 @@ class AtOnce:
         ]
 
 
-def at_once(primitive: Any, types: tuple, moving: tuple[bool, ...], params: dict) -> AtOnce:
+def at_once(primitive: Any, types: tuple[Any, ...], moving: tuple[bool, ...], params: dict[str, Any]) -> AtOnce:
     """How an operation, or a nested program, is linearised; made once."""
     if primitive.holds_programs:
         return memo(params["program"], _program_at_once, primitive, moving)
@@ -427,9 +433,9 @@ def _program_at_once(program: Program, primitive: Any, moving: tuple[bool, ...])
 
 
 def _operation_at_once(
-    primitive: Any, types: tuple, moving: tuple[bool, ...], params: dict[str, Any]
+    primitive: Any, types: tuple[Any, ...], moving: tuple[bool, ...], params: dict[str, Any]
 ) -> AtOnce:
     inputs = [Var(t) for t in types]
     outs = tuple([Var(t) for t in out_types(primitive, types, params)])
-    program = Program(inputs, [Equation(primitive, inputs, outs, params)], outs)
+    program = Program(inputs, [Equation(primitive, tuple(inputs), outs, params)], outs)
     return AtOnce(program, moving, Equation(primitive, (), (), params), False)

@@ -16,11 +16,13 @@ class Linear:
 
     __slots__ = ("equations", "inputs", "out_types", "outputs")
 
-    def __init__(self, equations: list, inputs: list, outputs: list, types: list):
-        self.equations = equations
-        self.inputs = inputs
-        self.outputs = outputs  # Var, or None where the tangent is zero
-        self.out_types = types
+    def __init__(
+        self, equations: list[Any], inputs: list[Any], outputs: list[Any], types: list[Any]
+    ):
+        self.equations: list[Any] = equations
+        self.inputs: list[Any] = inputs
+        self.outputs: list[Any] = outputs  # Var, or None where the tangent is zero
+        self.out_types: list[Any] = types
 
     def pruned(self) -> Linear:
         """Without the equations that no output needs, so that their residuals can be freed."""

@@ -50,7 +50,6 @@ FACADES = {
     "tree_util",
     "dtypes",
     "custom_derivatives",
-    "typing",
     "util",
     "core",
     "stages",

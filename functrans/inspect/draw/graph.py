@@ -120,7 +120,7 @@ def _edge(source: int, to: int, v: Any) -> dict[str, Any]:
 
 def _merged(edges: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """One arrow between two boxes: `f32[3] x 2`, `f32[3], f32[4]`, `f32[3] and 5 more`."""
-    labels: dict[tuple[int, int], Counter] = {}
+    labels: dict[tuple[int, int], Counter[str]] = {}
     for e in edges:
         labels.setdefault((e["from"], e["to"]), Counter())[e["label"]] += 1
     made = []

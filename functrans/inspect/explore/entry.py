@@ -24,11 +24,12 @@ from functrans.ir.program import Program
 from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import boundary
 from functrans.pytrees.functions import function_name
+from functrans.typing import PyTree
 
 
 @boundary
 def explore(
-    fun: Callable[..., Any], path: str | Path, *, profile: ProfileReport | None = None
+    fun: Callable[..., PyTree], path: str | Path, *, profile: ProfileReport | None = None
 ) -> Callable[..., Path]:
     """Make a function that writes a page about `fun` instead of running it.
 

@@ -59,7 +59,7 @@ class Lines:
     equations, if they were measured."""
 
     def __init__(self, times: dict[Equation, float] | None = None) -> None:
-        self.times = times or {}
+        self.times: dict[Equation, float] = times or {}
         self.numbers: dict[tuple[str, int], int] = {}
         self.codes: dict[CodeType, None] = {}
 
@@ -86,7 +86,10 @@ class Lines:
 
 
 def stages(
-    fun: Callable[..., Any], args: tuple, kwargs: dict, profile: ProfileReport | None = None
+    fun: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    profile: ProfileReport | None = None,
 ) -> tuple[list[Stage], Lines]:
     """All stages of a function for these arguments, and the lines that they share. Of a function
     that was profiled the optimised program is that which was run."""

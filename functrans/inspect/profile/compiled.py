@@ -63,7 +63,7 @@ class Compiled:
         self.operations: dict[str, Operation] = {}
         self._within: dict[str, list[Operation]] = {}
         self._runs: dict[str, Operation] = {}  # per computation the operation that runs it
-        self.name = ""
+        self.name: str = ""
         computation = ""
         for line in text.splitlines():
             if (m := _COMPUTATION.match(line)) is not None:

@@ -30,13 +30,14 @@ from functrans.ir.text import with_nested
 from functrans.ir.tracebacks import boundary
 from functrans.passes.kernels import plain
 from functrans.passes.pipeline import DEFAULT, Choice
+from functrans.typing import PyTree
 
 _LONG = 10_000  # milliseconds that all runs may take together, if it is more than one
 
 
 @boundary
 def profile(
-    fun: Any, *, passes: Choice | None = None, repeats: int = 10
+    fun: Callable[..., PyTree] | Program, *, passes: Choice | None = None, repeats: int = 10
 ) -> Callable[..., ProfileReport]:
     """Make a function that runs `fun` under JAX's profiler and tells where its time went, by line.
 

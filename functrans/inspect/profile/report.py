@@ -69,6 +69,13 @@ class ProfileReport(Saved):
                    one kernel, in all
     """
 
+    kernels: Sequence[Kernel]
+    program: Program
+    repeats: int
+    machine: Machine
+    milliseconds: float
+    profiled: float
+
     def __init__(
         self,
         program: Program,
@@ -87,11 +94,11 @@ class ProfileReport(Saved):
                 before = self.times.get(p.equation, 0.0)
                 self.times[p.equation] = before + p.milliseconds
         names = letters(program)
-        self.lines = self._grouped(_line, lambda e: line_text(e.source))
-        self.operations = self._grouped(
+        self.lines: list[Measured] = self._grouped(_line, lambda e: line_text(e.source))
+        self.operations: list[Measured] = self._grouped(
             lambda e: f"{e.primitive.name} (one kernel)", lambda e: e.primitive.name
         )
-        self.equations = self._grouped(
+        self.equations: list[Measured] = self._grouped(
             lambda e: f"one kernel: {show_equation(e, names)}", lambda e: show_equation(e, names)
         )
 

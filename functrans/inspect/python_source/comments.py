@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from functrans.inspect.python_source.naming import is_backward
 from functrans.ir.program import Equation, Program
@@ -23,7 +24,7 @@ class Comments:
 
     def __init__(self, one_file: bool):
         self.one_file = one_file
-        self._last: tuple | None = None
+        self._last: tuple[Any, ...] | None = None
 
     def of(self, e: Equation) -> str:
         """The comment above an equation; empty where it is the line of the one before."""

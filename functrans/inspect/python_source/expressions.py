@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,10 @@ class Expressions:
     file    : the Specialiser, for calls of other functions
     pending : statements to be written before the one at hand
     """
+
+    file: Any
+    scope: dict[str, Any]
+    env: dict[str, Any]
 
     def __init__(self, file: Any, scope: dict[str, Any], env: dict[str, Any]):
         self.file, self.scope, self.env = file, scope, env
@@ -206,7 +210,8 @@ class Expressions:
             generators.append(ast.comprehension(g.target, source, tests, 0))
         return Unknown(type(node)(elt=inner.lifted(node.elt), generators=generators))
 
-    of_GeneratorExp = of_SetComp = _comprehension
+    of_GeneratorExp: Callable[..., Any] = _comprehension
+    of_SetComp: Callable[..., Any] = _comprehension
 
     def of_Lambda(self, node: ast.Lambda) -> Any:
         names = [a.arg for a in node.args.args]
@@ -234,7 +239,9 @@ class Expressions:
             kwargs |= {k.arg: value} if k.arg else value
         return self._called(node, function, args, kwargs)
 
-    def _called(self, node: ast.Call, function: Any, args: list, kwargs: dict) -> Any:
+    def _called(
+        self, node: ast.Call, function: Any, args: list[Any], kwargs: dict[str, Any]
+    ) -> Any:
         if any(function is f for f in _STRUCTURE) and (
             function is slice or not any(map(is_unknown, args))
         ):
@@ -252,7 +259,7 @@ class Expressions:
         made = ast.Call(self.lift(function, node.func), lifted, keywords)
         return Unknown(made, self._type_of_cast(node.func, args))
 
-    def _type_of_cast(self, function: ast.expr, args: list) -> ArrayType | None:
+    def _type_of_cast(self, function: ast.expr, args: list[Any]) -> ArrayType | None:
         """The type of `x.astype(dtype)`, where those of x and the dtype are known."""
         if not isinstance(function, ast.Attribute) or function.attr != "astype":
             return None
@@ -261,7 +268,7 @@ class Expressions:
             return None
         return x.known_type.update(dtype=np.dtype(args[0]))
 
-    def _changed(self, target: ast.Attribute, function: Any, args: list) -> Any:
+    def _changed(self, target: ast.Attribute, function: Any, args: list[Any]) -> Any:
         if target.attr == "append":
             function(*args)
             return None

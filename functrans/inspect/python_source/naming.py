@@ -29,7 +29,7 @@ class Names:
     """
 
     def __init__(self, outer: Names | None = None, kept: Any = ()):
-        self.taken = {"np", "ml_dtypes", "scipy", "base64"}
+        self.taken: set[str] = {"np", "ml_dtypes", "scipy", "base64"}
         self._inside: set[str] = set()  # what the functions of this file have given away
         self._outer = outer
         self._kept = frozenset(kept)

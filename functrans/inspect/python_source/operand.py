@@ -30,10 +30,21 @@ class Operand(str):
         """Element `index` along the first axis."""
         return self.element if self.literal else f"{self.full}[{index}]"
 
-    shape = property(lambda self: self.type.shape)
-    dtype = property(lambda self: self.type.dtype)
-    ndim = property(lambda self: self.type.ndim)
-    size = property(lambda self: self.type.size)
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.type.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.type.dtype
+
+    @property
+    def ndim(self) -> int:
+        return self.type.ndim
+
+    @property
+    def size(self) -> int:
+        return self.type.size
 
 
 def of_literal(v: Literal, imports: Imports) -> Operand:

@@ -118,7 +118,7 @@ class Specialiser:
         return lift(value, self.imports, other)
 
 
-def _plain(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple:
+def _plain(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
     """A Python function, with what a method or a `partial` of it binds among the arguments."""
     while True:
         if isinstance(function, functools.partial):

@@ -36,7 +36,8 @@ class Body(Expressions):
         """-> the statements that are left, and whether all that follows is never reached."""
         written: list[ast.stmt] = []
         for s in statements:
-            outer, self.pending = self.pending, []
+            outer = self.pending
+            self.pending = []
             made, over = getattr(self, f"do_{type(s).__name__}", self._unsupported)(s)
             written += [*self.pending, *made]
             self.pending = outer
@@ -180,7 +181,7 @@ class Body(Expressions):
             except NotStatic:
                 owner = None
             if isinstance(owner, (list, dict)) and not unknowns(index):
-                owner[index] = value  # type: ignore[index]
+                owner[index] = value
                 return []
         if isinstance(target.value, ast.Name):
             self.materialise(target.value.id)
@@ -205,7 +206,7 @@ class Body(Expressions):
         body, over = self.block(s.body)
         self.env = dict(before)
         orelse, over_too = self.block(s.orelse)
-        self.env = before
+        self.env: dict[str, Any] = before
         for name in _assigned([*s.body, *s.orelse]):
             self.env[name] = Unknown(ast.Name(name, ast.Load()))
         return [ast.If(test, body or [ast.Pass()], orelse)], over and over_too

@@ -55,10 +55,12 @@ class Unknown:
             raise NotStatic
         return self.known_type
 
-    __array__ = __bool__ = __len__ = __iter__ = __getitem__ = __index__ = __float__ = _refuse
-    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __call__ = __int__ = _refuse  # type: ignore[assignment]
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __neg__ = __contains__ = _refuse
-    __hash__ = object.__hash__
+
+for _asked in (
+    "array", "bool", "len", "iter", "getitem", "index", "float", "eq", "ne", "lt", "le", "gt",
+    "ge", "call", "int", "add", "radd", "sub", "rsub", "mul", "rmul", "neg", "contains",
+):  # fmt: skip
+    setattr(Unknown, f"__{_asked}__", _refuse)
 
 
 def is_unknown(value: Any) -> bool:

@@ -36,7 +36,7 @@ from functrans.inspect.python_source.operand import Operand, of_literal
 from functrans.inspect.python_source.signature import Signature, of_arguments, of_inputs, returned
 from functrans.inspect.python_source.specialise import Specialiser
 from functrans.inspect.python_source.unknown import Unknown, is_unknown
-from functrans.ir.program import Equation, Literal, Program, Var
+from functrans.ir.program import Atom, Equation, Literal, Program, Var
 from functrans.ir.source import describe
 from functrans.ir.types import ArrayType, is_key_dtype
 from functrans.primitives.base import Primitive
@@ -50,10 +50,10 @@ class File:
     """What is written so far."""
 
     def __init__(self, program: Program):
-        self.imports = Imports()
-        self.references = Specialiser(self.imports)
-        self.names = Names()  # of functions and constants
-        self.one_file = is_one_file(program)
+        self.imports: Imports = Imports()
+        self.references: Specialiser = Specialiser(self.imports)
+        self.names: Names = Names()  # of functions and constants
+        self.one_file: bool = is_one_file(program)
         self.functions: list[str] = []
         self.constants: list[str] = []
         self._named: dict[Program, str] = {}
@@ -124,11 +124,14 @@ def own_name(program: Program) -> str:
 class Function:
     """One function of the file, statement by statement."""
 
+    file: File
+    program: Program
+
     def __init__(self, file: File, program: Program):
         self.file, self.program = file, program
-        self.wanted = result_names(program)
-        self.names = Names(file.names, self.wanted.values())
-        self.comments = Comments(file.one_file)
+        self.wanted: dict[Var, str] = result_names(program)
+        self.names: Names = Names(file.names, self.wanted.values())
+        self.comments: Comments = Comments(file.one_file)
         self.text: list[str] = []
         self.depth = 1
         self.env: dict[Var, Operand] = {}
@@ -136,7 +139,7 @@ class Function:
         for e in program.equations:
             for v in e.inputs:
                 self.uses[v].append(e)
-        self.returned = {v for v in program.outputs if v.__class__ is Var}
+        self.returned: set[Atom] = {v for v in program.outputs if v.__class__ is Var}
 
     def lines(self, entry: bool = False) -> list[str]:
         """From the parameters on; the entry converts its arguments."""
@@ -251,11 +254,14 @@ class Writer:
     outs : names for the results;  line, block : to write statements
     """
 
+    function: Function
+    equation: Equation
+
     def __init__(self, function: Function, equation: Equation):
         self.function, self.equation = function, equation
-        self.file = function.file
-        self.in_types = [word_type(v.type) for v in equation.inputs]
-        self.out_types = [word_type(v.type) for v in equation.outputs]
+        self.file: File = function.file
+        self.in_types: list[ArrayType] = [word_type(v.type) for v in equation.inputs]
+        self.out_types: list[ArrayType] = [word_type(v.type) for v in equation.outputs]
         self._outs: list[str] = []
 
     @property

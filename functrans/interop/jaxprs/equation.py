@@ -24,7 +24,7 @@ from jax._src.core import (
 
 from functrans.caching import Cache
 from functrans.interop.jaxprs.walk import abstract, constants_of, exactly, run, type_of_aval
-from functrans.ir.program import Literal, hoist_constants
+from functrans.ir.program import Literal, Program, hoist_constants
 from functrans.ir.types import ArrayType, is_inexact
 from functrans.trace import evaluate, full, stage, state, tracing, typeof
 
@@ -47,6 +47,7 @@ class Imported:
     """A program of JAX's, with the structure of its result, as one of ours."""
 
     __slots__ = ("consts", "out_tree", "program")
+    program: Program
 
     def __init__(self, closed: Any, out_tree: Any, name: str):
         consts = constants_of(closed)
@@ -58,7 +59,7 @@ class Imported:
         types = [*map(typeof, consts), *map(type_of_aval, closed.in_avals)]
         self.program, captured = hoist_constants(stage(body, types, name))
         self.consts: tuple[Any, ...] = (*captured, *consts)
-        self.out_tree = out_tree
+        self.out_tree: Any = out_tree
 
     def __call__(self, values: Flat) -> list[Any]:
         return evaluate(self.program, [*self.consts, *values])
@@ -69,7 +70,7 @@ class Imported:
         return self.program.out_types
 
 
-def _contexts(folding: bool) -> tuple:
+def _contexts(folding: bool) -> tuple[Any, ...]:
     with eager_constant_folding(folding):
         return trace_context()
 
@@ -78,7 +79,7 @@ def _contexts(folding: bool) -> tuple:
 _FOLDING = [a is b for a, b in zip(_contexts(False), _contexts(True), strict=True)].index(False)
 
 
-def context() -> tuple:
+def context() -> tuple[Any, ...]:
     """JAX's flags, as far as programs depend on them."""
     context = trace_context()
     return context[:_FOLDING] + context[_FOLDING + 1 :]
@@ -100,13 +101,18 @@ class OneEquation:
     """One equation, with its rules, as a JAX function `fun` of its operands: each once, and without
     the literals among them."""
 
+    atoms: Any
+    all_outputs: Any
+
     def __init__(self, eqn: Any, name: str, known: Any):
         self.name = name
         eqn = in_jaxpr(eqn)
         self.atoms, self.all_outputs = eqn.invars, eqn.outvars
-        self.inputs = list(dict.fromkeys([v for v in eqn.invars if not hasattr(v, "val")]))
+        self.inputs: list[Any] = list(
+            dict.fromkeys([v for v in eqn.invars if not hasattr(v, "val")])
+        )
         dropped = DropVar
-        self.outputs = [v for v in eqn.outvars if not isinstance(v, dropped)]
+        self.outputs: list[Any] = [v for v in eqn.outvars if not isinstance(v, dropped)]
         alone = Jaxpr([], self.inputs, self.outputs, [eqn], eqn.effects, debug_info=known)
         self.closed_alone = ClosedJaxpr(alone, ())
         self.fun = jaxpr_as_fun(self.closed_alone)

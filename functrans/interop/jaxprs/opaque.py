@@ -62,15 +62,17 @@ class Body(OneEquation):
         super().__init__(eqn, name, DebugInfo("jax_call", name, None, None))
         self.equation = eqn
         effects = [e for e in eqn.effects if not isinstance(e, NamedAxisEffect)]
-        self.axes = frozenset([e.name for e in eqn.effects if isinstance(e, NamedAxisEffect)])
-        self.calls = Calls(
+        self.axes: frozenset[Any] = frozenset(
+            [e.name for e in eqn.effects if isinstance(e, NamedAxisEffect)]
+        )
+        self.calls: Calls = Calls(
             bool(effects) or jaxpr_has_prim_requiring_devices(self.closed_alone.jaxpr),
             frozenset(effects),
             any(map(ordered_effects.contains, effects)),
         )
         shardings = [s for s, _ in get_intermediate_shardings(self.closed_alone.jaxpr)]
         meshes = [s.mesh for s in shardings if isinstance(s, jax.sharding.NamedSharding)]
-        self.mesh = next((m for m in meshes if isinstance(m, jax.sharding.Mesh)), None)
+        self.mesh: Any = next((m for m in meshes if isinstance(m, jax.sharding.Mesh)), None)
         self.compiled: Any = jax.jit(self.fun)
 
     def listing(self) -> str:
@@ -196,7 +198,7 @@ def body_of(eqn: Any) -> Body:
     return found
 
 
-def _signature(eqn: Any) -> tuple:
+def _signature(eqn: Any) -> tuple[Any, ...]:
     """Equal for equations that differ in their variables at most."""
     number: dict[Any, int] = {}
     inputs = []

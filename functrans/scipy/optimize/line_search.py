@@ -25,7 +25,7 @@ SUFFICIENT_DECREASE, CURVATURE = 1e-4, 0.9  # c1, c2
 CUBIC_MARGIN, PARABOLA_MARGIN = 0.2, 0.1
 MOST_ZOOMS = 30
 
-dot = partial(jnp.dot, precision=lax.Precision.HIGHEST)
+dot: partial[Any] = partial(jnp.dot, precision=lax.Precision.HIGHEST)
 
 
 class Point(NamedTuple):

@@ -14,6 +14,7 @@ from functrans.numpy.promotion import array_of, invalid
 from functrans.scipy.optimize.bfgs import minimize_bfgs
 from functrans.scipy.optimize.lbfgs import minimize_lbfgs
 from functrans.trace import typeof
+from functrans.typing import ArrayLike
 
 METHODS: dict[str, Callable[..., Any]] = {
     "bfgs": minimize_bfgs,
@@ -43,8 +44,8 @@ class OptimizeResults(NamedTuple):
 
 
 def minimize(
-    fun: Callable[..., Any], x0: Any, args: tuple = (), *, method: str, tol: float | None = None,
-    options: Mapping[str, Any] | None = None,
+    fun: Callable[..., Any], x0: ArrayLike, args: tuple[Any, ...] = (), *, method: str,
+    tol: float | None = None, options: Mapping[str, Any] | None = None,
 ) -> OptimizeResults:  # fmt: skip
     """Find a local minimum of a function of a vector.
 

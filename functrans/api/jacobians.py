@@ -1,0 +1,174 @@
+"""`jacfwd`, `jacrev`, `hessian`: all derivatives of all results, by `vmap` over unit vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, ParamSpec
+
+import jax
+import numpy as np
+
+from functrans import pytrees as tree
+from functrans.api.checks import (
+    check_callable,
+    check_inputs,
+    check_jacobian,
+    check_outputs,
+    choose,
+    of_chosen,
+    positions,
+)
+from functrans.api.derivatives import jvp, vjp
+from functrans.api.flat import as_array
+from functrans.api.vmap import vmap
+from functrans.ir.tracebacks import boundary
+from functrans.primitives.shape import reshape, slice_axis
+from functrans.trace import typeof
+from functrans.typing import PyTree
+
+_P = ParamSpec("_P")
+
+
+@boundary
+def jacfwd(
+    fun: Callable[_P, PyTree],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+) -> Callable[_P, PyTree]:
+    """Make the Jacobian of a function, column by column in forward mode.
+
+    Arguments:
+      fun: function of pytrees of arrays.
+      argnums, has_aux, holomorphic: as in `grad`.
+
+    Returns:
+      A function whose result has, for every leaf of the output and of the argument, an array of
+      shape `(*output shape, *argument shape)`.
+
+    Source: `jax.jacfwd`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> print(ft.jacfwd(lambda x: x ** 2)(jnp.array([1.0, 2.0])))
+      [[2. 0.]
+       [0. 4.]]
+    """
+    check_callable(fun, "jacfwd")
+    numbers, several = positions(argnums)
+
+    @boundary
+    @wraps(fun)
+    def jacobian(*args: Any, **kwargs: Any) -> Any:
+        chosen = tree.map(as_array, choose(fun, args, numbers))
+        check_jacobian(fun, chosen, numbers, holomorphic)
+
+        @wraps(fun)
+        def push(tangents: Any) -> Any:
+            return jvp(of_chosen(fun, numbers, args, kwargs), chosen, tangents, has_aux)
+
+        columns = vmap(push, out_axes=(None, -1, None) if has_aux else (None, -1))(_basis(chosen))
+        jac = tree.map(lambda y: _split_axis(y, chosen if several else chosen[0], -1), columns[1])
+        return (jac, columns[2]) if has_aux else jac
+
+    return jacobian
+
+
+@boundary
+def jacrev(
+    fun: Callable[_P, PyTree],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[_P, PyTree]:
+    """Make the Jacobian of a function, row by row in reverse mode.
+
+    Arguments, returns: as in `jacfwd`; `allow_int` as in `grad`.
+
+    Source: `jax.jacrev`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> print(ft.jacrev(lambda x: x ** 2)(jnp.array([1.0, 2.0])))
+      [[2. 0.]
+       [0. 4.]]
+    """
+    check_callable(fun, "jacrev")
+    numbers, several = positions(argnums)
+
+    @boundary
+    @wraps(fun)
+    def jacobian(*args: Any, **kwargs: Any) -> Any:
+        chosen = tree.map(as_array, choose(fun, args, numbers))
+        types = [typeof(x) for x in tree.leaves(chosen)]
+        check_inputs(fun, chosen, types, numbers, holomorphic, allow_int)
+
+        inner = of_chosen(fun, numbers, args, kwargs)
+        out, pullback, *aux = vjp(inner, *chosen, has_aux=has_aux)
+        check_outputs(fun, tree.leaves(out), holomorphic)
+        rows = vmap(pullback)(_basis(out))
+        rows = rows if several else rows[0]
+        # rows: for each leaf of the argument, an array over all elements of the output
+        by_input = tree.map(lambda y: _split_axis(y, out, 0), rows)
+        jac = tree.transpose(
+            tree.structure(chosen if several else chosen[0]), tree.structure(out), by_input
+        )
+        return (jac, *aux) if has_aux else jac
+
+    return jacobian
+
+
+@boundary
+def hessian(
+    fun: Callable[_P, PyTree],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+) -> Callable[_P, PyTree]:
+    """Make the matrix of second derivatives, forward over reverse.
+
+    Arguments, returns: as in `jacfwd`, of `jacrev` of `fun`.
+
+    Source: `jax.hessian`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> print(ft.hessian(lambda x: jnp.sum(x ** 3))(jnp.array([1.0, 2.0])))
+      [[ 6.  0.]
+       [ 0. 12.]]
+    """
+    return jacfwd(jacrev(fun, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic)
+
+
+# --- shared ---------------------------------------------------------------------------------------
+
+
+def _basis(given: Any) -> Any:
+    """The unit vectors of all elements of a pytree, along a new leading axis of each leaf."""
+    leaves, structure = tree.flatten(given)
+    types = [typeof(x) for x in leaves]
+    total = sum(t.size for t in types)
+    rows, start = [], 0
+    for t in types:
+        eye = np.zeros((total, t.size), t.dtype)
+        eye[range(start, start + t.size), range(t.size)] = 1
+        rows.append(jax.numpy.asarray(eye.reshape(total, *t.shape)))
+        start += t.size
+    return tree.unflatten(structure, rows)
+
+
+def _split_axis(y: Any, like: Any, axis: int) -> Any:
+    """Split the axis that runs over all elements of the pytree `like` into its leaves."""
+    leaves, structure = tree.flatten(like)
+    t = typeof(y)
+    axis %= t.ndim
+    parts, start = [], 0
+    for x in leaves:
+        shape = typeof(x).shape
+        stop = start + typeof(x).size
+        part = slice_axis(y, axis, start, stop)
+        parts.append(reshape(part, shape=(*t.shape[:axis], *shape, *t.shape[axis + 1 :])))
+        start = stop
+    return tree.unflatten(structure, parts)
