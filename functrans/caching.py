@@ -114,11 +114,14 @@ class Cache:
                  "name", "recent")  # fmt: skip
 
     def __init__(self, name: str, limit: int, lasting: bool = False):
-        self.name, self.limit = name, limit
+        self.name: str = name
+        self.limit: int = limit
         self._lasting = lasting
         self.recent: dict[Hashable, Any] = {}
         self._older: dict[Hashable, Any] = {}
-        self.hits = self.misses = self.evictions = 0
+        self.hits: int = 0
+        self.misses: int = 0
+        self.evictions: int = 0
         _CACHES.add(weakref.ref(self, _CACHES.discard))
 
     def __len__(self) -> int:

@@ -179,13 +179,13 @@ class Program(Derivable):
         values: Iterable[Any] = (),
         name: str = "",
     ):
-        self.inputs = tuple(inputs)
-        self.equations = list(equations)
-        self.outputs = tuple(outputs)
-        self.constants = tuple(constants)
-        self.values = tuple(values)
-        self.name = name
-        self.marks = _NO_MARKS
+        self.inputs: tuple[Var, ...] = tuple(inputs)
+        self.equations: list[Equation] = list(equations)
+        self.outputs: tuple[Atom, ...] = tuple(outputs)
+        self.constants: tuple[Var, ...] = tuple(constants)
+        self.values: tuple[Any, ...] = tuple(values)
+        self.name: str = name
+        self.marks: Marks = _NO_MARKS
         self._derived = None
         self._children: list[Program] | None = None
         self._in_types: tuple[ArrayType, ...] | None = None
