@@ -117,7 +117,9 @@ def out_types(
 
 
 @cached("types of results", 16_384)
-def _out_types(primitive: Any, types: tuple[Any, ...], *params: tuple[str, Any]) -> tuple[ArrayType, ...]:
+def _out_types(
+    primitive: Any, types: tuple[Any, ...], *params: tuple[str, Any]
+) -> tuple[ArrayType, ...]:
     return primitive.result_types(types, dict(params))
 
 

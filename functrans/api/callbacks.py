@@ -19,8 +19,8 @@ from functrans.api.flat import as_array, function_name
 from functrans.ir.source import describe, line_of, user_source
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType
-from functrans.primitives import callback as calls
-from functrans.primitives.callback import FlatCall
+from functrans.primitives.calls import callback as calls
+from functrans.primitives.calls.callback import FlatCall
 from functrans.trace import literal, staging_trace, typeof
 from functrans.typing import PyTree
 

@@ -22,9 +22,9 @@ from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType, is_inexact
 from functrans.lax.arguments import as_array
 from functrans.lax.staging import staged
-from functrans.primitives.checkpoint import POLICIES
-from functrans.primitives.checkpoint import checkpoint as _checkpoint
-from functrans.primitives.checkpoint import name as _name
+from functrans.primitives.calls.checkpoint import POLICIES
+from functrans.primitives.calls.checkpoint import checkpoint as _checkpoint
+from functrans.primitives.calls.checkpoint import name as _name
 from functrans.trace import materialize, stage, typeof
 from functrans.transforms.jvp import split
 from functrans.typing import PyTree

@@ -1,7 +1,7 @@
 """One call of a function with a custom rule, between the user's pytrees and flat lists.
 
 Call         what the rules of one call know of its arguments: trees, types, static arguments
-JvpCall      `function`, `rule` for primitives/rules.py, made of a custom_jvp's functions
+JvpCall      `function`, `rule` for primitives/custom/tracing.py, made of a custom_jvp's functions
 VjpCall      `function`, `rule`, made of a custom_vjp's
 """
 
@@ -19,9 +19,9 @@ from functrans import pytrees as tree
 from functrans.api.flat import as_array, check_result, float0_zeros, function_name
 from functrans.ir.source import Source, describe, location, user_source
 from functrans.ir.types import ArrayType, dtype_class, is_inexact
-from functrans.primitives.conversion import convert_element_type
-from functrans.primitives.custom import closed_over
-from functrans.primitives.rules import JvpRule, Pullback, VjpRule
+from functrans.primitives.custom.derivatives import closed_over
+from functrans.primitives.custom.tracing import JvpRule, Pullback, VjpRule
+from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.pytrees.functions import refused
 from functrans.trace import AnyTracer, bind, literal, materialize, state, typeof
 from functrans.tracer import is_active

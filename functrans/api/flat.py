@@ -12,7 +12,7 @@ from functrans import errors
 from functrans import pytrees as tree
 from functrans.ir.source import describe, user_source
 from functrans.jax_trace import outside
-from functrans.primitives.conversion import convert_element_type
+from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.pytrees.functions import FlatFunction as FlatFunction
 from functrans.pytrees.functions import check_result as check_result
 from functrans.pytrees.functions import function_name as function_name

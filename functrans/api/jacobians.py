@@ -23,7 +23,7 @@ from functrans.api.derivatives import jvp, vjp
 from functrans.api.flat import as_array
 from functrans.api.vmap import vmap
 from functrans.ir.tracebacks import boundary
-from functrans.primitives.shape import reshape, slice_axis
+from functrans.primitives.shape.moving import reshape, slice_axis
 from functrans.trace import typeof
 from functrans.typing import PyTree
 

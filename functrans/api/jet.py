@@ -15,8 +15,8 @@ from functrans.api.checks import check_callable, here
 from functrans.api.flat import Function, as_array, instantiate
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType, dtype_class, is_inexact
-from functrans.primitives.conversion import convert_element_type
-from functrans.primitives.elementwise import div, mul
+from functrans.primitives.elementwise.conversion import convert_element_type
+from functrans.primitives.elementwise.families import div, mul
 from functrans.trace import full, typeof
 from functrans.transforms.jet import Terms, run_jet
 from functrans.typing import PyTree

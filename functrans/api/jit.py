@@ -32,8 +32,8 @@ from functrans.ir.tracebacks import boundary, hide_frames
 from functrans.lax.arguments import check_fits
 from functrans.passes import kernels, pipeline
 from functrans.passes.dead_code import without_unused_inputs
-from functrans.primitives.call import jit as jit_call
-from functrans.primitives.collective import speaks_of_others_axes
+from functrans.primitives.calls.jit import jit as jit_call
+from functrans.primitives.distributed.collective import speaks_of_others_axes
 from functrans.trace import Tracer, at_once, leaked, stage, state, typeof
 from functrans.tracer import check_kept, is_active, is_foreign, not_an_array
 from functrans.typing import Device, PyTree

@@ -28,8 +28,8 @@ from functrans.api.statics import Statics, exactly, joined
 from functrans.api.vmap import vmap
 from functrans.caching import Cache, CachePerFunction
 from functrans.ir.tracebacks import boundary
-from functrans.primitives.shape import move_axis, reshape, slice_axis
-from functrans.primitives.sharding import sharding_constraint
+from functrans.primitives.distributed.sharding import sharding_constraint
+from functrans.primitives.shape.moving import move_axis, reshape, slice_axis
 from functrans.trace import state, typeof
 from functrans.typing import Device, PyTree
 

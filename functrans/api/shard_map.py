@@ -25,9 +25,13 @@ from functrans.ir.program import Program, hoist_constants
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType
 from functrans.lax.arguments import as_array
-from functrans.primitives.call import jit
-from functrans.primitives.shape import reshape, slice_axis, transpose
-from functrans.primitives.sharding import laid_out_by_type, sharding_constraint, unknown_layout
+from functrans.primitives.calls.jit import jit
+from functrans.primitives.distributed.sharding import (
+    laid_out_by_type,
+    sharding_constraint,
+    unknown_layout,
+)
+from functrans.primitives.shape.moving import reshape, slice_axis, transpose
 from functrans.trace import (
     at_once,
     evaluate,

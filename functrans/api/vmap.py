@@ -14,7 +14,7 @@ from functrans.api.checks import here
 from functrans.api.flat import FlatFunction, as_arrays
 from functrans.api.mapped_axes import MappedAxes, argument_names
 from functrans.ir.tracebacks import boundary
-from functrans.primitives.reduction import reduce_sum
+from functrans.primitives.reductions.folds import reduce_sum
 from functrans.trace import Recording, materialize, naming, state, tracing, typeof
 from functrans.transforms.batch import Batching
 from functrans.typing import PyTree

@@ -14,7 +14,7 @@ import numpy as np
 
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.mlir import hlo, ir
-from functrans.primitives.convolution import is_group
+from functrans.primitives.contractions.convolution import is_group
 
 # Up to this many bytes of consecutive results XLA:CPU folds with vector instructions; above it
 # takes result by result and strides through memory for each.
@@ -178,8 +178,8 @@ def has_small_windows(sizes: Sequence[int]) -> bool:
 
 
 def by_places(x: jax.Array, y: jax.Array, sizes: Sequence[int], axes: dict[str, Any]) -> jax.Array:
-    """The convolution of these axes (see primitives/convolution.py), one dot_general for each place
-    of the kernel; `sizes`: how many along each spatial axis."""
+    """The convolution of these axes (see primitives/contractions/convolution.py), one dot_general
+    for each place of the kernel; `sizes`: how many along each spatial axis."""
     lhs, rhs, out, spatial = (list(axes[name]) for name in ("lhs", "rhs", "out", "spatial"))
     kernel = dict(zip(rhs, y.shape, strict=True))
     sums = [n for n in lhs if n in rhs and (n in spatial or n not in out)]

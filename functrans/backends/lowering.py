@@ -21,7 +21,7 @@ from functrans.ir.types import ArrayType, dtype_class
 from functrans.mlir import func as func_dialect
 from functrans.mlir import hlo, ir
 from functrans.passes.kernels import kernels
-from functrans.primitives.callback import calls_of
+from functrans.primitives.calls.callback import calls_of
 
 _source = operator.attrgetter("source")
 _type = operator.attrgetter("type")

@@ -13,8 +13,8 @@ from typing import Any
 from functrans.caching import memo
 from functrans.ir.program import Equation, Literal, Program, Var
 from functrans.primitives.base import bytes_of
-from functrans.primitives.selection import optimization_barrier
-from functrans.primitives.shape import broadcast_in_dim
+from functrans.primitives.elementwise.selection import optimization_barrier
+from functrans.primitives.shape.moving import broadcast_in_dim
 
 _LARGE = 2**20  # bytes; what is smaller is made sooner than the module with it is compiled
 _TIMES = 8  # so much smaller is what is repeated

@@ -32,8 +32,8 @@ from functrans.ir.program import Program, hoist_constants
 from functrans.ir.text import with_nested
 from functrans.passes import kernels, pipeline
 from functrans.primitives.base import axes_inside
-from functrans.primitives.callback import calls_of
-from functrans.primitives.sharding import laid_out_by_type
+from functrans.primitives.calls.callback import calls_of
+from functrans.primitives.distributed.sharding import laid_out_by_type
 
 _constant_folding = getattr(_config, "eager_constant_folding", nullcontext)
 

@@ -34,8 +34,8 @@ from functrans.inspect.observe import by_reference, is_key
 from functrans.ir.program import Equation
 from functrans.ir.text import defaults
 from functrans.ir.types import dtype_class, is_inexact
-from functrans.primitives.contraction import dot_general
-from functrans.primitives.linalg import MatrixOperation
+from functrans.primitives.contractions.dot_general import dot_general
+from functrans.primitives.linalg.shared import MatrixOperation
 
 # Functions as XLA and NumPy approximate them differ by some units; XLA computes those of 16 bit
 # floats in float32 and rounds once, NumPy some at every step.

@@ -21,7 +21,7 @@ from functrans.inspect.report import Finding
 from functrans.inspect.staged import summary
 from functrans.ir.program import Equation, Program, Var
 from functrans.ir.types import is_inexact
-from functrans.primitives.shape import broadcast_in_dim, reshape, rev, squeeze, transpose
+from functrans.primitives.shape.moving import broadcast_in_dim, reshape, rev, squeeze, transpose
 
 # All elements of the operand stand in the result, and no others: it has the operand's error.
 _MOVES = frozenset([broadcast_in_dim, reshape, rev, squeeze, transpose])

@@ -25,10 +25,10 @@ from functrans.api.vmap import vmap
 from functrans.errors import FunctransError
 from functrans.flags import flags
 from functrans.ir.program import PRIMITIVES
-from functrans.primitives.constants import constant
-from functrans.primitives.elementwise import Elementwise
-from functrans.primitives.linalg_factors import geqrf, ormqr
-from functrans.primitives.random_bits import threefry2x32
+from functrans.primitives.calls.captured import constant
+from functrans.primitives.elementwise.families import Elementwise
+from functrans.primitives.linalg.factors import geqrf, ormqr
+from functrans.primitives.random.bits import threefry2x32
 from functrans.trace import typeof
 
 lax: Any = _lax  # whose names are mostly JAX's

@@ -19,8 +19,8 @@ from functrans.caching import memo
 from functrans.ir.program import Equation, Program, Var
 from functrans.passes.explain import measured
 from functrans.primitives.base import Cost, bytes_of
-from functrans.primitives.elementwise import Elementwise
-from functrans.primitives.reduction import Reduction
+from functrans.primitives.elementwise.families import Elementwise
+from functrans.primitives.reductions.folds import Reduction
 
 MOST = 10  # values are named
 

@@ -29,7 +29,7 @@ from functrans.ir.text import show_equation, with_nested
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType
 from functrans.passes.pipeline import Choice
-from functrans.primitives.conversion import convert_element_type
+from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.typing import PyTree
 
 HELP = """\

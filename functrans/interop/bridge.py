@@ -28,9 +28,9 @@ from functrans.interop import references
 from functrans.interop.jaxprs import walk
 from functrans.ir.types import is_key_dtype
 from functrans.jax_trace import Bridge, bridge
-from functrans.primitives.custom import as_type, custom_jvp_call, custom_vjp_call
-from functrans.primitives.rules import JvpRule, Pullback, VjpRule
-from functrans.primitives.sharding import laid_out_by_type, unknown_layout
+from functrans.primitives.custom.derivatives import as_type, custom_jvp_call, custom_vjp_call
+from functrans.primitives.custom.tracing import JvpRule, Pullback, VjpRule
+from functrans.primitives.distributed.sharding import laid_out_by_type, unknown_layout
 from functrans.trace import Tracer, bind, materialize, on_bridge, state, typeof
 from functrans.tracer import CONCRETE, OURS, AnyTracer, is_active
 from functrans.tracer import aval_of as aval_of_type

@@ -27,15 +27,15 @@ from functrans.interop.shards import Part, divided
 from functrans.ir.program import Equation, Program, Var, prune
 from functrans.ir.text import with_nested
 from functrans.ir.types import is_inexact
-from functrans.primitives.call import Jit, jit
-from functrans.primitives.cond import cond
-from functrans.primitives.dynamic_slice import dynamic_slice, dynamic_update_slice
-from functrans.primitives.elementwise import div
-from functrans.primitives.indexing import Indexed
-from functrans.primitives.loop_layout import LoopLayout
-from functrans.primitives.opaque import jax_call
-from functrans.primitives.scan import scan
-from functrans.primitives.while_loop import while_loop
+from functrans.primitives.calls.jax_call import jax_call
+from functrans.primitives.calls.jit import Jit, jit
+from functrans.primitives.control_flow.cond import cond
+from functrans.primitives.control_flow.loop_layout import LoopLayout
+from functrans.primitives.control_flow.scan import scan
+from functrans.primitives.control_flow.while_loop import while_loop
+from functrans.primitives.elementwise.families import div
+from functrans.primitives.indexing.dynamic_slice import dynamic_slice, dynamic_update_slice
+from functrans.primitives.indexing.gather import Indexed
 from functrans.trace import materialize
 
 _WINDOWS = (dynamic_slice, dynamic_update_slice)

@@ -24,7 +24,7 @@ from functrans.interop.jaxprs.equation import Imported, context, traced
 from functrans.ir.program import Program
 from functrans.ir.source import describe, user_source
 from functrans.lax.arguments import as_array
-from functrans.primitives.call import jit as jit_call
+from functrans.primitives.calls.jit import jit as jit_call
 from functrans.pytrees.functions import function_name, needs_value
 from functrans.trace import ARRAYS, Tracer, bind, materialize, state, tracing, typeof
 

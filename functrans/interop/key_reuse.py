@@ -21,8 +21,8 @@ from functrans.backends import xla
 from functrans.caching import memo
 from functrans.ir.program import Equation, Program, Var
 from functrans.ir.types import ArrayType, is_key_dtype
-from functrans.primitives.loop_layout import LoopLayout
-from functrans.primitives.random_bits import impl_of, key_shape
+from functrans.primitives.control_flow.loop_layout import LoopLayout
+from functrans.primitives.random.bits import impl_of, key_shape
 from functrans.trace import at_once
 
 Key = Any  # a key of JAX's while it records; None: no key

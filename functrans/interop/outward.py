@@ -38,10 +38,10 @@ from functrans.interop.policies import Policy
 from functrans.ir.program import Equation, Literal, Program, Var, prune
 from functrans.ir.types import ArrayType, float0
 from functrans.loading import when_imported
-from functrans.primitives.checkpoint import divided
-from functrans.primitives.conversion import convert_element_type
+from functrans.primitives.calls.checkpoint import divided
+from functrans.primitives.calls.residuals import fewer, take
+from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.primitives.parts import reading, restricted
-from functrans.primitives.residuals import fewer, take
 from functrans.trace import at_once
 from functrans.transforms.batch import Batching
 from functrans.transforms.jvp import split

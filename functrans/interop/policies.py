@@ -10,7 +10,7 @@ import jax
 from jax._src.core import Primitive
 
 from functrans.ir.types import ArrayType
-from functrans.primitives.opaque import jax_call
+from functrans.primitives.calls.jax_call import jax_call
 
 
 class Policy:

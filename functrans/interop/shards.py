@@ -5,8 +5,8 @@ collectives and, between them, equations that hold the rest of the program. So J
 axes each value varies, and its derivatives, which depend on that, are right.
 
 A collective inside of a loop, a branch or a function with a rule of its own stays there, and is
-JAX's when it is lowered (primitives/collective.py). JAX takes the results for values that vary over
-the axes.
+JAX's when it is lowered (primitives/distributed/collective.py). JAX takes the results for values
+that vary over the axes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from functrans.backends.xla import Preparation
 from functrans.caching import memo
 from functrans.ir.program import Equation, Program, Var, copied
 from functrans.primitives.base import axes_inside
-from functrans.primitives.call import jit
+from functrans.primitives.calls.jit import jit
 from functrans.trace import materialize
 
 

@@ -25,7 +25,7 @@ from functrans.api.derivatives import vjp as our_vjp
 from functrans.api.vmap import map_examples
 from functrans.lax.arguments import as_array
 from functrans.numpy.einsums import einsum as our_einsum
-from functrans.primitives.reduction import reduce_sum
+from functrans.primitives.reductions.folds import reduce_sum
 from functrans.trace import materialize, typeof
 
 _jax_vjp: Any = api.vjp

@@ -15,7 +15,7 @@ from functrans import errors
 from functrans.flags import flags
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, dtype_class, is_key_dtype
-from functrans.primitives.indexing import FILL, PROMISE
+from functrans.primitives.indexing.gather import FILL, PROMISE
 from functrans.trace import Tracer, full, typeof
 
 _F = TypeVar("_F", bound=Callable[..., Any])

@@ -1,5 +1,5 @@
-"""`jax.lax` names over primitives/collective.py: what the examples of a mapped axis fold together,
-and where each stands.
+"""`jax.lax` names over primitives/distributed/collective.py: what the examples of a mapped axis
+fold together, and where each stands.
 
 Inside a function mapped with `vmap(f, axis_name="i")` they take the name, or a tuple of names of
 nested maps (the first one counts slowest), and pytrees of arrays.
@@ -19,8 +19,8 @@ from functrans.ir.types import dtype_class
 from functrans.lax.arguments import as_array, invalid
 from functrans.lax.arguments import axis_index as place
 from functrans.lax.elementwise import convert_element_type
-from functrans.primitives import collective as prims
 from functrans.primitives.base import PRIMITIVES
+from functrans.primitives.distributed import collective as prims
 from functrans.trace import AnyTracer, full, literal, typeof
 from functrans.typing import Array, PyTree
 

@@ -1,4 +1,4 @@
-"""`jax.lax` names over primitives/contraction.py."""
+"""`jax.lax` names over primitives/contractions/dot_general.py."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from functrans import errors
 from functrans.caching import cached
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class
-from functrans.primitives import contraction
 from functrans.primitives.base import PRIMITIVES
+from functrans.primitives.contractions import dot_general as contraction
 from functrans.trace import bind, typeof
 from functrans.typing import Array, ArrayLike, Device, DTypeLike, PyTree
 

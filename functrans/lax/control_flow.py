@@ -1,4 +1,4 @@
-"""`jax.lax` names over primitives/cond.py and while_loop.py."""
+"""`jax.lax` names over primitives/control_flow/cond.py and while_loop.py."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from functrans.lax.staging import (
     staged,
     with_common_captures,
 )
-from functrans.primitives.cond import INDEX
-from functrans.primitives.cond import cond as _cond
-from functrans.primitives.conversion import convert_element_type
-from functrans.primitives.elementwise import add, lt, ne
-from functrans.primitives.selection import clamp
-from functrans.primitives.while_loop import while_loop as _while
+from functrans.primitives.control_flow.cond import INDEX
+from functrans.primitives.control_flow.cond import cond as _cond
+from functrans.primitives.control_flow.while_loop import while_loop as _while
+from functrans.primitives.elementwise.conversion import convert_element_type
+from functrans.primitives.elementwise.families import add, lt, ne
+from functrans.primitives.elementwise.selection import clamp
 from functrans.trace import concrete_value, literal, typeof
 from functrans.typing import ArrayLike, PyTree
 

@@ -1,4 +1,4 @@
-"""`jax.lax` names over primitives/convolution.py."""
+"""`jax.lax` names over primitives/contractions/convolution.py."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from functrans.lax.contraction import contraction_options
 from functrans.lax.convolution_arguments import check_preferred, pairs, plan_of
 from functrans.lax.convolution_arguments import conv_dimension_numbers as conv_dimension_numbers
 from functrans.lax.convolution_arguments import padtype_to_pads as padtype_to_pads
-from functrans.primitives.convolution import conv_general_dilated as _convolution
-from functrans.primitives.shape import reshape
+from functrans.primitives.contractions.convolution import conv_general_dilated as _convolution
+from functrans.primitives.shape.moving import reshape
 from functrans.trace import bind, typeof
 from functrans.typing import Array, ArrayLike, Device, DTypeLike, PyTree
 

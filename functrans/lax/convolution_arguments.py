@@ -17,8 +17,8 @@ from functrans.caching import cached
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.lax.arguments import integers
-from functrans.primitives.convolution import conv_general_dilated as _convolution
-from functrans.primitives.convolution import dilated
+from functrans.primitives.contractions.convolution import conv_general_dilated as _convolution
+from functrans.primitives.contractions.convolution import dilated
 
 
 def conv_dimension_numbers(

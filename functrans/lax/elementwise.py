@@ -21,9 +21,9 @@ from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_key_dtype
 from functrans.lax.arguments import check_fits, dtype_asked, integer, member
 from functrans.primitives.base import PRIMITIVES
-from functrans.primitives.conversion import strong
-from functrans.primitives.elementwise import splat
-from functrans.primitives.shape import broadcast_in_dim, reshape
+from functrans.primitives.elementwise.conversion import strong
+from functrans.primitives.elementwise.families import splat
+from functrans.primitives.shape.moving import broadcast_in_dim, reshape
 from functrans.trace import Tracer, bind, full, typeof
 from functrans.typing import Array, ArrayLike, DTypeLike, PyTree
 

@@ -1,5 +1,5 @@
-"""`jax.lax` names over primitives/collective.py: arrays that travel between the examples of a
-mapped axis, which have names as in `lax/collective.py`.
+"""`jax.lax` names over primitives/distributed/collective.py: arrays that travel between the
+examples of a mapped axis, which have names as in `lax/collective.py`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from functrans.ir.source import describe, user_source
 from functrans.lax.arguments import as_array, invalid
 from functrans.lax.arguments import axis_index as place
 from functrans.lax.collective import members, names_of, over
-from functrans.primitives import collective as prims
-from functrans.primitives.shape import reshape, slice_axis, squeeze
+from functrans.primitives.distributed import collective as prims
+from functrans.primitives.shape.moving import reshape, slice_axis, squeeze
 from functrans.trace import typeof
 from functrans.typing import PyTree
 

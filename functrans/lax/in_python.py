@@ -7,8 +7,8 @@ from typing import Any
 
 from functrans import pytrees as tree
 from functrans.lax.arguments import as_array
-from functrans.primitives.joining import concatenate
-from functrans.primitives.shape import reshape, slice_axis
+from functrans.primitives.shape.joining import concatenate
+from functrans.primitives.shape.moving import reshape, slice_axis
 from functrans.trace import concrete_value, state, typeof
 
 

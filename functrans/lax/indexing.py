@@ -1,4 +1,4 @@
-"""`jax.lax` names over primitives/indexing.py, scatter.py and dynamic_slice.py."""
+"""`jax.lax` names over primitives/indexing/gather.py, scatter.py and dynamic_slice.py."""
 
 from __future__ import annotations
 
@@ -22,15 +22,17 @@ from functrans.lax.arguments import (
     promises,
     sizes_of,
 )
-from functrans.primitives import indexing
-from functrans.primitives import scatter as scatters
-from functrans.primitives.conversion import convert_element_type, strong
-from functrans.primitives.dynamic_slice import dynamic_slice as _dynamic_slice
-from functrans.primitives.dynamic_slice import dynamic_update_slice as _dynamic_update_slice
-from functrans.primitives.elementwise import add, lt
-from functrans.primitives.joining import concatenate
-from functrans.primitives.selection import select_n
-from functrans.primitives.shape import reshape, slice_axis
+from functrans.primitives.elementwise.conversion import convert_element_type, strong
+from functrans.primitives.elementwise.families import add, lt
+from functrans.primitives.elementwise.selection import select_n
+from functrans.primitives.indexing import gather as indexing
+from functrans.primitives.indexing import scatter as scatters
+from functrans.primitives.indexing.dynamic_slice import dynamic_slice as _dynamic_slice
+from functrans.primitives.indexing.dynamic_slice import (
+    dynamic_update_slice as _dynamic_update_slice,
+)
+from functrans.primitives.shape.joining import concatenate
+from functrans.primitives.shape.moving import reshape, slice_axis
 from functrans.trace import Tracer, typeof
 from functrans.typing import Array, ArrayLike, PyTree
 

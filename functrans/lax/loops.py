@@ -1,4 +1,4 @@
-"""`jax.lax` names over primitives/scan.py, and what is made of them."""
+"""`jax.lax` names over primitives/control_flow/scan.py, and what is made of them."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from functrans.lax.staging import (
     stable,
     staged,
 )
-from functrans.primitives.call import jit
-from functrans.primitives.conversion import strong
-from functrans.primitives.joining import concatenate
-from functrans.primitives.scan import scan as _scan
-from functrans.primitives.shape import reshape, rev, slice_, slice_axis
+from functrans.primitives.calls.jit import jit
+from functrans.primitives.control_flow.scan import scan as _scan
+from functrans.primitives.elementwise.conversion import strong
+from functrans.primitives.shape.joining import concatenate
+from functrans.primitives.shape.moving import reshape, rev, slice_, slice_axis
 from functrans.trace import typeof
 from functrans.transforms.batch import Batching
 from functrans.typing import PyTree

@@ -13,13 +13,13 @@ from functrans.lax.arguments import as_array, invalid, mismatch
 from functrans.lax.collective import members, over
 from functrans.lax.exchange import all_gather, all_to_all
 from functrans.lax.indexing import index_take
-from functrans.primitives.bitwise import and_
-from functrans.primitives.conversion import cast
-from functrans.primitives.elementwise import add, ge, lt, mul, sub
-from functrans.primitives.joining import iota
-from functrans.primitives.reduction import reduce_max
-from functrans.primitives.selection import clamp, select_n
-from functrans.primitives.shape import broadcast_in_dim, reshape
+from functrans.primitives.elementwise.bitwise import and_
+from functrans.primitives.elementwise.conversion import cast
+from functrans.primitives.elementwise.families import add, ge, lt, mul, sub
+from functrans.primitives.elementwise.selection import clamp, select_n
+from functrans.primitives.reductions.folds import reduce_max
+from functrans.primitives.shape.joining import iota
+from functrans.primitives.shape.moving import broadcast_in_dim, reshape
 from functrans.trace import literal, typeof
 
 __all__ = ["ragged_all_to_all"]

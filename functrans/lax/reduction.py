@@ -1,4 +1,4 @@
-"""`jax.lax` names over primitives/reduction.py and primitives/cumulative.py."""
+"""`jax.lax` names over primitives/reductions/folds.py and primitives/reductions/cumulative.py."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from functrans.ir.types import canonical_dtype
 from functrans.lax.arguments import as_array, integer, integers, invalid, placed
 from functrans.primitives.base import PRIMITIVES
-from functrans.primitives.conversion import strong
+from functrans.primitives.elementwise.conversion import strong
 from functrans.typing import Array, ArrayLike, Device, DTypeLike
 
 __all__ = [

@@ -8,7 +8,7 @@ import jax
 
 from functrans import pytrees as tree
 from functrans.lax.arguments import as_array
-from functrans.primitives.sharding import laid_out_by_type, sharding_constraint
+from functrans.primitives.distributed.sharding import laid_out_by_type, sharding_constraint
 from functrans.typing import PyTree
 
 __all__ = ["with_sharding_constraint"]

@@ -1,5 +1,5 @@
-"""`jax.lax` names over primitives/linear_solve.py and root.py: equations whose derivative is that
-of their solution, not of the steps that found it."""
+"""`jax.lax` names over primitives/custom/linear_solve.py and root.py: equations whose derivative is
+that of their solution, not of the steps that found it."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from functrans.lax.staging import (
     stable,
     with_common_captures,
 )
-from functrans.primitives.conversion import convert_element_type
-from functrans.primitives.linear_solve import linear_solve as _linear_solve
-from functrans.primitives.root import root as _root
+from functrans.primitives.custom.linear_solve import linear_solve as _linear_solve
+from functrans.primitives.custom.root import root as _root
+from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.pytrees.functions import FlatFunction, function_name
 from functrans.trace import evaluate, materialize, stage, typeof
 from functrans.transforms.jvp import run_linearize

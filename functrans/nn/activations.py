@@ -26,15 +26,26 @@ from functrans.numpy.promotion import (
 )
 from functrans.numpy.rounding import logaddexp
 from functrans.numpy.selecting import where as select_where
-from functrans.primitives.arithmetic import integer_pow, max_, min_
-from functrans.primitives.call import composite
-from functrans.primitives.complex_numbers import abs_
-from functrans.primitives.elementwise import add, div, ge, gt, le, lt, mul, neg, splat, square
-from functrans.primitives.selection import clamp, select_n
-from functrans.primitives.shape import slice_axis
-from functrans.primitives.special import erfc
-from functrans.primitives.transcendental import exp, expm1, log, log1p, logistic, sqrt
-from functrans.primitives.transcendental import tanh as tanh_of
+from functrans.primitives.calls.jit import composite
+from functrans.primitives.elementwise.arithmetic import integer_pow, max_, min_
+from functrans.primitives.elementwise.complex_numbers import abs_
+from functrans.primitives.elementwise.families import (
+    add,
+    div,
+    ge,
+    gt,
+    le,
+    lt,
+    mul,
+    neg,
+    splat,
+    square,
+)
+from functrans.primitives.elementwise.selection import clamp, select_n
+from functrans.primitives.elementwise.special import erfc
+from functrans.primitives.elementwise.transcendental import exp, expm1, log, log1p, logistic, sqrt
+from functrans.primitives.elementwise.transcendental import tanh as tanh_of
+from functrans.primitives.shape.moving import slice_axis
 from functrans.trace import Tracer, typeof
 from functrans.typing import Array, ArrayLike
 

@@ -22,17 +22,17 @@ from functrans.numpy.promotion import (
     user_dtype,
     value_of,
 )
-from functrans.primitives.arithmetic import is_finite, max_, sign
-from functrans.primitives.call import composite
-from functrans.primitives.complex_numbers import abs_, real
-from functrans.primitives.conversion import convert_element_type, strong
-from functrans.primitives.elementwise import add, eq, lt, mul, ne, splat, sub
-from functrans.primitives.joining import iota
-from functrans.primitives.reduction import reduce_max, reduce_sum
-from functrans.primitives.selection import select_n, stop_gradient
-from functrans.primitives.shape import broadcast_in_dim, kept_axes, reshape
-from functrans.primitives.softmax import softmax as powers_over_sum
-from functrans.primitives.transcendental import exp, log, rsqrt
+from functrans.primitives.calls.jit import composite
+from functrans.primitives.elementwise.arithmetic import is_finite, max_, sign
+from functrans.primitives.elementwise.complex_numbers import abs_, real
+from functrans.primitives.elementwise.conversion import convert_element_type, strong
+from functrans.primitives.elementwise.families import add, eq, lt, mul, ne, splat, sub
+from functrans.primitives.elementwise.selection import select_n, stop_gradient
+from functrans.primitives.elementwise.transcendental import exp, log, rsqrt
+from functrans.primitives.reductions.folds import reduce_max, reduce_sum
+from functrans.primitives.reductions.softmax import softmax as powers_over_sum
+from functrans.primitives.shape.joining import iota
+from functrans.primitives.shape.moving import broadcast_in_dim, kept_axes, reshape
 from functrans.trace import Tracer, typeof
 from functrans.typing import Array, ArrayLike, Axis, Device, DTypeLike, PyTree
 

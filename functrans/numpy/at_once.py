@@ -1,7 +1,7 @@
 """Functions of several operations that run as one where nothing is recorded.
 
 In: a function of `functrans.numpy`. Out: what users get: those below as `composite`
-(primitives/call.py); what has a parameter `out` raises for it.
+(primitives/calls/jit.py); what has a parameter `out` raises for it.
 Our own calls go to the modules that define them and pay nothing. Python numbers that may well be
 others the next time are operands: nothing is compiled for each.
 """
@@ -14,7 +14,7 @@ from typing import Any
 from functrans.ir import tracebacks
 from functrans.numpy import ufunc_methods as ufunc_methods  # gives ufuncs their methods
 from functrans.numpy.ufuncs import refusing_out
-from functrans.primitives.call import composite
+from functrans.primitives.calls.jit import composite
 
 # Of arrays; a Python number among them is an operand.
 _ELEMENTWISE = (

@@ -88,7 +88,9 @@ def _hashable(optimize: Any) -> Any:
 
 
 @cached("steps of einsum", 4096)
-def _steps(subscripts: str, shapes: tuple[Any, ...], optimize: Any) -> list[tuple[tuple[int, ...], Any]]:
+def _steps(
+    subscripts: str, shapes: tuple[Any, ...], optimize: Any
+) -> list[tuple[tuple[int, ...], Any]]:
     """For each step which operands are taken away, and "ab,bc->ac" of what is put at the end; with
     the names of dot_general's axes where the step is no more than that."""
     if isinstance(optimize, tuple):

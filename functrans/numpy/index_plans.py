@@ -2,8 +2,9 @@
 
 In: the shape of an array, the structure of an index (index_structure.py). Out: a `Reading` or a
 `Writing`: which primitives with which parameters, so that the same line of code, run again, only
-looks it up. The axes of gather and scatter have the names explained in primitives/indexing.py: here
-axis d of the array is d, and the axes of the index arrays follow.
+looks it up. The axes of gather and scatter have the names explained in
+primitives/indexing/gather.py: here axis d of the array is d, and the axes of the index arrays
+follow.
 
 Reading goes in steps, each left out where it does nothing:
 

@@ -20,8 +20,8 @@ from functrans.numpy.index_plans import (
 from functrans.numpy.index_structure import structure
 from functrans.numpy.prims import reshape, rev, slice_
 from functrans.numpy.promotion import array_of, cast_to, invalid
-from functrans.primitives.dynamic_slice import dynamic_slice
-from functrans.primitives.indexing import FILL, PROMISE, gather
+from functrans.primitives.indexing.dynamic_slice import dynamic_slice
+from functrans.primitives.indexing.gather import FILL, PROMISE, gather
 from functrans.trace import concrete_value, literal, materialize, typeof
 from functrans.typing import Array, ArrayLike, PyTree
 

@@ -35,8 +35,8 @@ from functrans.numpy.promotion import (
 from functrans.numpy.selecting import where as select_where
 from functrans.numpy.ufuncs import truth
 from functrans.primitives.base import Primitive
-from functrans.primitives.call import composite
-from functrans.primitives.conversion import real_dtype
+from functrans.primitives.calls.jit import composite
+from functrans.primitives.elementwise.conversion import real_dtype
 from functrans.trace import concrete_value, literal, materialize, typeof
 
 __all__ = [

@@ -27,8 +27,8 @@ from functrans.numpy.promotion import (
     value_of,
 )
 from functrans.numpy.ufuncs import maximum, minimum, truth
-from functrans.primitives.conversion import real_dtype
-from functrans.primitives.shape import slice_axis
+from functrans.primitives.elementwise.conversion import real_dtype
+from functrans.primitives.shape.moving import slice_axis
 from functrans.trace import materialize, typeof
 from functrans.typing import Array, ArrayLike, Device, DTypeLike, PyTree
 

@@ -30,7 +30,7 @@ from functrans.numpy.promotion import (
 from functrans.numpy.reading import fill_of, read
 from functrans.numpy.ufuncs import truth
 from functrans.numpy.writing import AtRef
-from functrans.primitives.indexing import FILL, PROMISE, gather
+from functrans.primitives.indexing.gather import FILL, PROMISE, gather
 from functrans.trace import concrete_value, full, literal, materialize, typeof
 from functrans.typing import Array, ArrayLike
 

@@ -27,7 +27,7 @@ from functrans.numpy.promotion import (
     to_inexact,
     value_of,
 )
-from functrans.primitives.call import composite
+from functrans.primitives.calls.jit import composite
 from functrans.trace import ARRAYS, Tracer, bind, literal, materialize, staging_trace, typeof
 from functrans.typing import Array, ArrayLike
 

@@ -28,9 +28,9 @@ from functrans.numpy.promotion import (
 )
 from functrans.numpy.reading import fill_of, read
 from functrans.numpy.ufuncs import divide
-from functrans.primitives.dynamic_slice import dynamic_update_slice
-from functrans.primitives.indexing import FILL, PROMISE
-from functrans.primitives.scatter import (
+from functrans.primitives.indexing.dynamic_slice import dynamic_update_slice
+from functrans.primitives.indexing.gather import FILL, PROMISE
+from functrans.primitives.indexing.scatter import (
     scatter,
     scatter_add,
     scatter_max,

@@ -22,12 +22,12 @@ from typing import Any, NamedTuple
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, copied, prune
 from functrans.passes.rewrite import Replaced, replacing, uses
 from functrans.primitives.base import bytes_of, is_zero
-from functrans.primitives.contraction import dot_general
-from functrans.primitives.elementwise import add, neg
-from functrans.primitives.joining import split
-from functrans.primitives.loop_layout import LoopLayout
-from functrans.primitives.scan import scan
-from functrans.primitives.shape import reshape, slice_, squeeze, transpose
+from functrans.primitives.contractions.dot_general import dot_general
+from functrans.primitives.control_flow.loop_layout import LoopLayout
+from functrans.primitives.control_flow.scan import scan
+from functrans.primitives.elementwise.families import add, neg
+from functrans.primitives.shape.joining import split
+from functrans.primitives.shape.moving import reshape, slice_, squeeze, transpose
 from functrans.trace import out_types
 
 HOW = "accumulated of"

@@ -15,13 +15,13 @@ from functrans.ir.program import Equation, Var, hoist_constants
 from functrans.ir.types import ArrayType
 from functrans.passes.order import PER_BYTE_READ, PER_OPERATION, Leaf, Order, Pair, Plan
 from functrans.passes.products import Expansion, Factor, NotSeparable, Term, squared
-from functrans.primitives.arithmetic import max_
 from functrans.primitives.base import bytes_of
-from functrans.primitives.contraction import dot_general
-from functrans.primitives.elementwise import mul
-from functrans.primitives.reduction import reduce_sum
-from functrans.primitives.scan import scan
-from functrans.primitives.shape import transpose
+from functrans.primitives.contractions.dot_general import dot_general
+from functrans.primitives.control_flow.scan import scan
+from functrans.primitives.elementwise.arithmetic import max_
+from functrans.primitives.elementwise.families import mul
+from functrans.primitives.reductions.folds import reduce_sum
+from functrans.primitives.shape.moving import transpose
 from functrans.trace import literal, stage, typeof
 
 NAME = "by_example"  # of the loops' programs

@@ -28,16 +28,16 @@ from functrans.passes.rewrite import (
     with_programs,
 )
 from functrans.primitives.base import PRIMITIVES
-from functrans.primitives.call import jit
-from functrans.primitives.checkpoint import name
-from functrans.primitives.conversion import convert_element_type
-from functrans.primitives.custom import CustomCall, CustomLin
-from functrans.primitives.custom_vmap import custom_vmap_call
-from functrans.primitives.linear_solve import Solver
-from functrans.primitives.random_bits import random_bits
-from functrans.primitives.selection import copy, stop_gradient
-from functrans.primitives.softmax import softmax
-from functrans.primitives.while_loop import tangent_loop
+from functrans.primitives.calls.checkpoint import name
+from functrans.primitives.calls.jit import jit
+from functrans.primitives.control_flow.while_loop import tangent_loop
+from functrans.primitives.custom.batching import custom_vmap_call
+from functrans.primitives.custom.derivatives import CustomCall, CustomLin
+from functrans.primitives.custom.linear_solve import Solver
+from functrans.primitives.elementwise.conversion import convert_element_type
+from functrans.primitives.elementwise.selection import copy, stop_gradient
+from functrans.primitives.random.bits import random_bits
+from functrans.primitives.reductions.softmax import softmax
 
 # Operations that hand an operand on, and which.
 _MARKS = {stop_gradient: 0, name: 0, copy: 0, PRIMITIVES["only_where"]: 1}

@@ -18,12 +18,12 @@ from functrans.passes.rewrite import (
     renaming,
     replaced,
 )
-from functrans.primitives.bitwise import and_, or_, xor
-from functrans.primitives.callback import debug_callback, io_callback, pure_callback
-from functrans.primitives.checkpoint import checkpoint
-from functrans.primitives.constants import constant
-from functrans.primitives.elementwise import add, eq, mul, ne
-from functrans.primitives.selection import optimization_barrier
+from functrans.primitives.calls.callback import debug_callback, io_callback, pure_callback
+from functrans.primitives.calls.captured import constant
+from functrans.primitives.calls.checkpoint import checkpoint
+from functrans.primitives.elementwise.bitwise import and_, or_, xor
+from functrans.primitives.elementwise.families import add, eq, mul, ne
+from functrans.primitives.elementwise.selection import optimization_barrier
 
 # Not max and min: which of 0.0 and -0.0 they give may depend on the order.
 _COMMUTATIVE = frozenset([add, mul, and_, or_, xor, eq, ne])

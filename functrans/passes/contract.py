@@ -64,15 +64,15 @@ from functrans.passes.products import (
 )
 from functrans.passes.rewrite import everywhere, finished, program_pass, renamed, renamed_all
 from functrans.passes.side_by_side import side_by_side
-from functrans.primitives.arithmetic import max_
 from functrans.primitives.base import bytes_of
-from functrans.primitives.contraction import dot_general, flops
-from functrans.primitives.conversion import convert_element_type
-from functrans.primitives.elementwise import div, mul
-from functrans.primitives.reduction import reduce_sum
-from functrans.primitives.scatter import scatter, scatter_add
-from functrans.primitives.selection import select_n
-from functrans.primitives.shape import slice_
+from functrans.primitives.contractions.dot_general import dot_general, flops
+from functrans.primitives.elementwise.arithmetic import max_
+from functrans.primitives.elementwise.conversion import convert_element_type
+from functrans.primitives.elementwise.families import div, mul
+from functrans.primitives.elementwise.selection import select_n
+from functrans.primitives.indexing.scatter import scatter, scatter_add
+from functrans.primitives.reductions.folds import reduce_sum
+from functrans.primitives.shape.moving import slice_
 from functrans.trace import literal, provenance, stage, typeof
 
 WORTH = 20_000.0  # nanoseconds that a rewrite must save at least

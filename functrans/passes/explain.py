@@ -20,7 +20,7 @@ from functrans.passes import kernels
 from functrans.passes.pipeline import DEFAULT, Choice, Pass, chosen
 from functrans.passes.rewrite import Rewrite, children_first
 from functrans.passes.wanted_options import Wanted, wanted
-from functrans.primitives.call import jit
+from functrans.primitives.calls.jit import jit
 from functrans.pytrees.functions import FlatFunction, function_name
 from functrans.trace import stage, typeof
 

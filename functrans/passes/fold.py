@@ -25,11 +25,16 @@ from functrans.passes.rewrite import (
     replaced,
     smallest_normal,
 )
-from functrans.primitives import arithmetic, bitwise, elementwise, joining, reduction, shape
-from functrans.primitives.complex_numbers import abs_
-from functrans.primitives.constants import Held, constant
-from functrans.primitives.conversion import convert_element_type
-from functrans.primitives.selection import clamp, select_n
+from functrans.primitives.calls.captured import Held, constant
+from functrans.primitives.elementwise import arithmetic as arithmetic
+from functrans.primitives.elementwise import bitwise as bitwise
+from functrans.primitives.elementwise import families as elementwise
+from functrans.primitives.elementwise.complex_numbers import abs_
+from functrans.primitives.elementwise.conversion import convert_element_type
+from functrans.primitives.elementwise.selection import clamp, select_n
+from functrans.primitives.reductions import folds as reduction
+from functrans.primitives.shape import joining as joining
+from functrans.primitives.shape import moving as shape
 from functrans.trace import literal
 
 _FLOATS = ("float16", "bfloat16", "float32", "float64")

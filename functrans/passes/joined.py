@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 
 from functrans.ir.program import Equation, Literal
 from functrans.passes.rewrite import Rewriter
-from functrans.primitives.contraction import dot_general
-from functrans.primitives.elementwise import Elementwise, add
-from functrans.primitives.joining import concatenate
-from functrans.primitives.scatter import scatter, scatter_add
-from functrans.primitives.shape import broadcast_in_dim, reshape, slice_, transpose
+from functrans.primitives.contractions.dot_general import dot_general
+from functrans.primitives.elementwise.families import Elementwise, add
+from functrans.primitives.indexing.scatter import scatter, scatter_add
+from functrans.primitives.shape.joining import concatenate
+from functrans.primitives.shape.moving import broadcast_in_dim, reshape, slice_, transpose
 
 _DEEP = 8  # elementwise operations between a concatenate and what reads its parts
 _MOST = 1000  # parts

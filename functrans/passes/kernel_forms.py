@@ -16,19 +16,15 @@ import numpy as np
 
 from functrans.ir.program import PRIMITIVES, Equation
 from functrans.ir.types import dtype_class
-from functrans.primitives.bitwise import and_
-from functrans.primitives.complex_numbers import abs_, imag, real
-from functrans.primitives.contraction import dot_general
-from functrans.primitives.dynamic_slice import dynamic_slice, dynamic_update_slice
-from functrans.primitives.elementwise import add, div, eq, full_like, ge, gt, le, mul, sub
-from functrans.primitives.indexing import highest_starts
-from functrans.primitives.joining import concatenate
-from functrans.primitives.linalg import INT32
-from functrans.primitives.linalg_factors import lu
-from functrans.primitives.linalg_products import conj, is_complex, lower_part, transposed
-from functrans.primitives.linalg_triangular import cholesky, triangular_solve
-from functrans.primitives.reduction import reduce_sum
-from functrans.primitives.scatter import (
+from functrans.primitives.contractions.dot_general import dot_general
+from functrans.primitives.elementwise.bitwise import and_
+from functrans.primitives.elementwise.complex_numbers import abs_, imag, real
+from functrans.primitives.elementwise.families import add, div, eq, full_like, ge, gt, le, mul, sub
+from functrans.primitives.elementwise.selection import optimization_barrier, select_n
+from functrans.primitives.elementwise.transcendental import sqrt
+from functrans.primitives.indexing.dynamic_slice import dynamic_slice, dynamic_update_slice
+from functrans.primitives.indexing.gather import highest_starts
+from functrans.primitives.indexing.scatter import (
     scatter,
     scatter_add,
     scatter_max,
@@ -36,15 +32,19 @@ from functrans.primitives.scatter import (
     scatter_mul,
     scatter_sub,
 )
-from functrans.primitives.selection import optimization_barrier, select_n
-from functrans.primitives.shape import (
+from functrans.primitives.linalg.factors import lu
+from functrans.primitives.linalg.products import conj, is_complex, lower_part, transposed
+from functrans.primitives.linalg.shared import INT32
+from functrans.primitives.linalg.triangular import cholesky, triangular_solve
+from functrans.primitives.reductions.folds import reduce_sum
+from functrans.primitives.shape.joining import concatenate
+from functrans.primitives.shape.moving import (
     broadcast_in_dim,
     broadcast_to_axis,
     reshape,
     slice_axis,
     without,
 )
-from functrans.primitives.transcendental import sqrt
 from functrans.trace import literal, typeof
 
 FEW = 8  # terms of a sum that are written one by one

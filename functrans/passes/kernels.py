@@ -32,14 +32,14 @@ from functrans.ir.source import location
 from functrans.ir.types import ArrayType
 from functrans.passes.kernel_forms import FORMS
 from functrans.passes.rewrite import everywhere, uses
-from functrans.primitives.call import one_kernel
-from functrans.primitives.contraction import dot_general
-from functrans.primitives.dynamic_slice import dynamic_slice, dynamic_update_slice
-from functrans.primitives.elementwise import Elementwise
-from functrans.primitives.indexing import gather
-from functrans.primitives.scan import scan
-from functrans.primitives.shape import Structural
-from functrans.primitives.while_loop import while_loop
+from functrans.primitives.calls.jit import one_kernel
+from functrans.primitives.contractions.dot_general import dot_general
+from functrans.primitives.control_flow.scan import scan
+from functrans.primitives.control_flow.while_loop import while_loop
+from functrans.primitives.elementwise.families import Elementwise
+from functrans.primitives.indexing.dynamic_slice import dynamic_slice, dynamic_update_slice
+from functrans.primitives.indexing.gather import gather
+from functrans.primitives.shape.moving import Structural
 from functrans.trace import bind, evaluate, stage
 
 # Elements that one operation may read or write. Above, XLA divides the work among threads; a sum of

@@ -13,8 +13,8 @@ from functrans.ir.program import Equation, Literal
 from functrans.ir.types import is_key_dtype
 from functrans.passes.joined import slice_of_grown, slice_of_joined, split_of_joined
 from functrans.passes.rewrite import Rewriter
-from functrans.primitives.joining import concatenate, pad, split
-from functrans.primitives.shape import (
+from functrans.primitives.shape.joining import concatenate, pad, split
+from functrans.primitives.shape.moving import (
     Structural,
     broadcast_in_dim,
     reshape,

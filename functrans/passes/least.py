@@ -14,9 +14,9 @@ from functrans.ir.program import Equation, Literal, Var
 from functrans.passes.order import PER_BYTE_WRITTEN, per_flop
 from functrans.passes.products import ALIASES
 from functrans.primitives.base import bytes_of
-from functrans.primitives.contraction import dot_general
-from functrans.primitives.elementwise import add, div, mul, neg, sub
-from functrans.primitives.shape import reshape
+from functrans.primitives.contractions.dot_general import dot_general
+from functrans.primitives.elementwise.families import add, div, mul, neg, sub
+from functrans.primitives.shape.moving import reshape
 
 _SUMS = frozenset([add, sub])
 _PRODUCTS = frozenset([mul, div])

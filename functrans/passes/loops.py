@@ -30,15 +30,15 @@ from functrans.passes.rewrite import (
     renaming,
     uses,
 )
-from functrans.primitives.callback import Callback
-from functrans.primitives.checkpoint import checkpoint
-from functrans.primitives.constants import constant
-from functrans.primitives.joining import iota
-from functrans.primitives.loop_layout import LoopLayout
-from functrans.primitives.scan import scan
-from functrans.primitives.selection import optimization_barrier
-from functrans.primitives.shape import Structural
-from functrans.primitives.while_loop import while_loop
+from functrans.primitives.calls.callback import Callback
+from functrans.primitives.calls.captured import constant
+from functrans.primitives.calls.checkpoint import checkpoint
+from functrans.primitives.control_flow.loop_layout import LoopLayout
+from functrans.primitives.control_flow.scan import scan
+from functrans.primitives.control_flow.while_loop import while_loop
+from functrans.primitives.elementwise.selection import optimization_barrier
+from functrans.primitives.shape.joining import iota
+from functrans.primitives.shape.moving import Structural
 
 HOW = "loops of"
 

@@ -15,9 +15,9 @@ from typing import Any
 from functrans.ir.program import Equation, Literal
 from functrans.passes.joined import is_grown
 from functrans.passes.rewrite import Rewriter
-from functrans.primitives.elementwise import div, mul
-from functrans.primitives.selection import select_n
-from functrans.primitives.shape import broadcast_in_dim
+from functrans.primitives.elementwise.families import div, mul
+from functrans.primitives.elementwise.selection import select_n
+from functrans.primitives.shape.moving import broadcast_in_dim
 from functrans.trace import literal
 
 _LONGEST = 4  # products behind each other

@@ -19,15 +19,15 @@ import numpy as np
 from functrans.ir.program import Var
 from functrans.ir.types import ArrayType
 from functrans.passes.products import Dims, Factor, NotSeparable, Term
-from functrans.primitives.bitwise import and_
-from functrans.primitives.contraction import dot_general
-from functrans.primitives.conversion import convert_element_type
-from functrans.primitives.elementwise import add, div, eq, ge, lt, mul
-from functrans.primitives.indexing import CLIP
-from functrans.primitives.reduction import reduce_sum
-from functrans.primitives.scatter import scatter_add
-from functrans.primitives.selection import clamp
-from functrans.primitives.shape import broadcast_in_dim, reshape, transpose
+from functrans.primitives.contractions.dot_general import dot_general
+from functrans.primitives.elementwise.bitwise import and_
+from functrans.primitives.elementwise.conversion import convert_element_type
+from functrans.primitives.elementwise.families import add, div, eq, ge, lt, mul
+from functrans.primitives.elementwise.selection import clamp
+from functrans.primitives.indexing.gather import CLIP
+from functrans.primitives.indexing.scatter import scatter_add
+from functrans.primitives.reductions.folds import reduce_sum
+from functrans.primitives.shape.moving import broadcast_in_dim, reshape, transpose
 from functrans.trace import literal, typeof
 
 PER_OPERATION, PER_FLOP, PER_BYTE_READ, PER_BYTE_WRITTEN = 1500.0, 0.006, 0.06, 0.35

@@ -17,16 +17,16 @@ from typing import Any, NamedTuple
 
 from functrans.ir.program import Equation, Literal, Var
 from functrans.ir.types import dtype_class
-from functrans.primitives.arithmetic import integer_pow
 from functrans.primitives.base import is_zero
-from functrans.primitives.contraction import dot_general
-from functrans.primitives.conversion import convert_element_type
-from functrans.primitives.elementwise import add, div, eq, mul, neg, square, sub
-from functrans.primitives.joining import iota
-from functrans.primitives.reduction import reduce_sum
-from functrans.primitives.scatter import scatter, scatter_add
-from functrans.primitives.selection import select_n
-from functrans.primitives.shape import broadcast_in_dim, reshape, slice_, squeeze, transpose
+from functrans.primitives.contractions.dot_general import dot_general
+from functrans.primitives.elementwise.arithmetic import integer_pow
+from functrans.primitives.elementwise.conversion import convert_element_type
+from functrans.primitives.elementwise.families import add, div, eq, mul, neg, square, sub
+from functrans.primitives.elementwise.selection import select_n
+from functrans.primitives.indexing.scatter import scatter, scatter_add
+from functrans.primitives.reductions.folds import reduce_sum
+from functrans.primitives.shape.joining import iota
+from functrans.primitives.shape.moving import broadcast_in_dim, reshape, slice_, squeeze, transpose
 
 Axes = tuple[int, ...]
 Dims = tuple[Axes, ...]  # for each dimension of a value the axes that it consists of, major first

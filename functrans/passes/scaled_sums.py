@@ -14,9 +14,9 @@ from typing import Any
 
 from functrans.ir.program import Equation, Program, Var
 from functrans.passes.rewrite import Rewrite, derived, replaced
-from functrans.primitives.contraction import dot_general
-from functrans.primitives.reduction import reduce_sum
-from functrans.primitives.shape import reshape
+from functrans.primitives.contractions.dot_general import dot_general
+from functrans.primitives.reductions.folds import reduce_sum
+from functrans.primitives.shape.moving import reshape
 from functrans.trace import literal
 
 _SCALED = ((0,), (0, 1), (0, 1))  # the axes of the weights, of the rows, of what is made

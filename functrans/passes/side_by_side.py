@@ -14,7 +14,7 @@ from functrans.ir.program import Equation, Origin, Program, Var, copied
 from functrans.passes.by_example import NAME
 from functrans.passes.common_subexpressions import common_subexpressions
 from functrans.passes.rewrite import finished
-from functrans.primitives.scan import scan
+from functrans.primitives.control_flow.scan import scan
 
 HOW = "side_by_side of"
 

@@ -13,14 +13,21 @@ from typing import Any
 
 from functrans.ir.program import Equation, Literal, Var
 from functrans.ir.types import dtype_class
-from functrans.primitives import transcendental
-from functrans.primitives.arithmetic import integer_pow
-from functrans.primitives.complex_numbers import abs_
-from functrans.primitives.elementwise import add, mul, square
-from functrans.primitives.reduction import reduce_sum
-from functrans.primitives.selection import select_n
-from functrans.primitives.shape import broadcast_in_dim, reshape, rev, slice_, squeeze, transpose
-from functrans.primitives.windows import select_and_scatter_add
+from functrans.primitives.elementwise import transcendental as transcendental
+from functrans.primitives.elementwise.arithmetic import integer_pow
+from functrans.primitives.elementwise.complex_numbers import abs_
+from functrans.primitives.elementwise.families import add, mul, square
+from functrans.primitives.elementwise.selection import select_n
+from functrans.primitives.reductions.folds import reduce_sum
+from functrans.primitives.reductions.windows import select_and_scatter_add
+from functrans.primitives.shape.moving import (
+    broadcast_in_dim,
+    reshape,
+    rev,
+    slice_,
+    squeeze,
+    transpose,
+)
 
 _DEEP = 8  # equations behind each other that are looked at
 _NEVER = frozenset([square, abs_, reduce_sum, select_and_scatter_add, transcendental.exp])

@@ -32,13 +32,13 @@ from functrans.passes.rewrite import (
 )
 from functrans.passes.signs import never_negative_zero
 from functrans.passes.sums import RULES as SUMS
-from functrans.primitives.arithmetic import integer_pow, max_, min_, pow_
-from functrans.primitives.bitwise import and_, not_, or_
-from functrans.primitives.complex_numbers import abs_
-from functrans.primitives.conversion import convert_element_type
-from functrans.primitives.elementwise import add, div, le, mul, neg, square, sub
-from functrans.primitives.selection import select_n
-from functrans.primitives.shape import broadcast_in_dim
+from functrans.primitives.elementwise.arithmetic import integer_pow, max_, min_, pow_
+from functrans.primitives.elementwise.bitwise import and_, not_, or_
+from functrans.primitives.elementwise.complex_numbers import abs_
+from functrans.primitives.elementwise.conversion import convert_element_type
+from functrans.primitives.elementwise.families import add, div, le, mul, neg, square, sub
+from functrans.primitives.elementwise.selection import select_n
+from functrans.primitives.shape.moving import broadcast_in_dim
 from functrans.trace import literal
 
 

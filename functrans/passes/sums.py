@@ -16,9 +16,9 @@ from functrans.passes.joined import contraction_of_joined, sum_of_joined
 from functrans.passes.layout import moved
 from functrans.passes.rewrite import Rewriter, is_power_of_two
 from functrans.passes.signs import never_negative_zero
-from functrans.primitives.contraction import dot_general
-from functrans.primitives.elementwise import add, mul
-from functrans.primitives.reduction import (
+from functrans.primitives.contractions.dot_general import dot_general
+from functrans.primitives.elementwise.families import add, mul
+from functrans.primitives.reductions.folds import (
     reduce_and,
     reduce_max,
     reduce_min,
@@ -26,7 +26,7 @@ from functrans.primitives.reduction import (
     reduce_prod,
     reduce_sum,
 )
-from functrans.primitives.shape import broadcast_in_dim, kept_axes, reshape, transpose
+from functrans.primitives.shape.moving import broadcast_in_dim, kept_axes, reshape, transpose
 from functrans.trace import literal
 
 _IDEMPOTENT = (reduce_max, reduce_min, reduce_and, reduce_or)

@@ -11,9 +11,9 @@ from functrans.caching import memo
 from functrans.ir.program import Equation, Program
 from functrans.ir.source import location
 from functrans.ir.text import with_nested
-from functrans.primitives.contraction import dot_general
-from functrans.primitives.convolution import conv_general_dilated, is_group
-from functrans.primitives.reduction import Reduction
+from functrans.primitives.contractions.convolution import conv_general_dilated, is_group
+from functrans.primitives.contractions.dot_general import dot_general
+from functrans.primitives.reductions.folds import Reduction
 
 # A transformer's step: so many products, half of them of so many floating point operations.
 MANY, LARGE = 40, 16_000_000

@@ -22,11 +22,11 @@ from functrans.ir.program import Equation, Literal, Program
 from functrans.ir.types import dtype_class
 from functrans.passes.rewrite import Rewriter, everywhere, program_pass
 from functrans.passes.scaled_sums import scaled_sums
-from functrans.primitives.contraction import HIGHEST, dot_general
-from functrans.primitives.convolution import conv_general_dilated
-from functrans.primitives.elementwise import mul
-from functrans.primitives.reduction import reduce_sum
-from functrans.primitives.shape import broadcast_in_dim
+from functrans.primitives.contractions.convolution import conv_general_dilated
+from functrans.primitives.contractions.dot_general import HIGHEST, dot_general
+from functrans.primitives.elementwise.families import mul
+from functrans.primitives.reductions.folds import reduce_sum
+from functrans.primitives.shape.moving import broadcast_in_dim
 
 LARGE = 1 << 16  # products; below, a sum of them is fused with what makes them
 MANY = 8  # products in a sum

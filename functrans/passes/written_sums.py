@@ -19,11 +19,11 @@ from functrans.ir.program import Equation, Origin, Program, Var, prune
 from functrans.ir.types import dtype_class
 from functrans.passes.rewrite import Replaced, everywhere, program_pass, replacing
 from functrans.primitives.base import bytes_of
-from functrans.primitives.elementwise import add
-from functrans.primitives.loop_layout import LoopLayout
-from functrans.primitives.reduction import reduce_sum
-from functrans.primitives.scan import scan
-from functrans.primitives.shape import reshape
+from functrans.primitives.control_flow.loop_layout import LoopLayout
+from functrans.primitives.control_flow.scan import scan
+from functrans.primitives.elementwise.families import add
+from functrans.primitives.reductions.folds import reduce_sum
+from functrans.primitives.shape.moving import reshape
 from functrans.trace import literal
 
 HOW = "written_sums of"

@@ -12,8 +12,8 @@ from typing import Any
 
 from functrans.caching import memo
 from functrans.ir.program import Literal, Origin, Program, keep_names
-from functrans.primitives.constants import closed
-from functrans.primitives.shape import broadcast_to_axis, move_axis
+from functrans.primitives.calls.captured import closed
+from functrans.primitives.shape.moving import broadcast_to_axis, move_axis
 from functrans.trace import bind, derive_from, provenance, stage
 
 

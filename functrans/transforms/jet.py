@@ -24,10 +24,10 @@ from functrans.caching import Cache, memo
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, prune
 from functrans.ir.types import is_inexact
 from functrans.primitives.base import sum_of
-from functrans.primitives.call import jit
-from functrans.primitives.constants import closed
-from functrans.primitives.conversion import convert_element_type
-from functrans.primitives.elementwise import div, mul
+from functrans.primitives.calls.captured import closed
+from functrans.primitives.calls.jit import jit
+from functrans.primitives.elementwise.conversion import convert_element_type
+from functrans.primitives.elementwise.families import div, mul
 from functrans.trace import (
     Trace,
     Tracer,

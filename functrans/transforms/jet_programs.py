@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from functrans.ir.program import Program, Var
-from functrans.primitives.call import jit
-from functrans.primitives.loop_layout import LoopLayout
+from functrans.primitives.calls.jit import jit
+from functrans.primitives.control_flow.loop_layout import LoopLayout
 from functrans.trace import literal, typeof
 
 Terms = tuple[Any, ...]

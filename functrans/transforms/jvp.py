@@ -19,8 +19,8 @@ from functrans.caching import Cache, memo
 from functrans.ir.program import PRIMITIVES, Equation, Literal, Origin, Program, Var, keep_names
 from functrans.ir.source import user_source
 from functrans.ir.types import ArrayType
-from functrans.primitives.constants import closed
-from functrans.primitives.residuals import placed
+from functrans.primitives.calls.captured import closed
+from functrans.primitives.calls.residuals import placed
 from functrans.trace import (
     Trace,
     Tracer,
@@ -414,7 +414,9 @@ class AtOnce:
         ]
 
 
-def at_once(primitive: Any, types: tuple[Any, ...], moving: tuple[bool, ...], params: dict[str, Any]) -> AtOnce:
+def at_once(
+    primitive: Any, types: tuple[Any, ...], moving: tuple[bool, ...], params: dict[str, Any]
+) -> AtOnce:
     """How an operation, or a nested program, is linearised; made once."""
     if primitive.holds_programs:
         return memo(params["program"], _program_at_once, primitive, moving)

@@ -22,12 +22,12 @@ from math import sqrt as sqrt_of
 from typing import Any
 
 from functrans.ir.program import Literal
-from functrans.primitives.arithmetic import pow_
 from functrans.primitives.base import sum_of
-from functrans.primitives.conversion import cast
-from functrans.primitives.elementwise import add, div, eq, full_like, mul, neg, square, sub
-from functrans.primitives.selection import one_for_zero, select_n
-from functrans.primitives.transcendental import cos, cosh, exp, log, sin, sinh, sqrt
+from functrans.primitives.elementwise.arithmetic import pow_
+from functrans.primitives.elementwise.conversion import cast
+from functrans.primitives.elementwise.families import add, div, eq, full_like, mul, neg, square, sub
+from functrans.primitives.elementwise.selection import one_for_zero, select_n
+from functrans.primitives.elementwise.transcendental import cos, cosh, exp, log, sin, sinh, sqrt
 from functrans.trace import typeof
 
 Series = Sequence[Any]

@@ -15,8 +15,8 @@ from functrans.caching import Cache, memo
 from functrans.ir.program import Equation, Literal, Origin, Program, Var
 from functrans.ir.source import equation_source
 from functrans.primitives.base import LinearInput, sum_of
-from functrans.primitives.call import jit
-from functrans.primitives.constants import closed
+from functrans.primitives.calls.captured import closed
+from functrans.primitives.calls.jit import jit
 from functrans.primitives.parts import apart
 from functrans.trace import derive_from, literal, provenance, stage, state, typeof
 

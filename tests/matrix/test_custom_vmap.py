@@ -12,7 +12,7 @@ import pytest
 import functrans as ft
 import functrans.numpy as jnp
 from functrans.backends.xla import run_program
-from functrans.primitives.constants import closed
+from functrans.primitives.calls.captured import closed
 from functrans.transforms.jvp import jvp_program
 from tests.matrix.custom_functions import OURS, THEIRS, WAYS, X, Y, both, composed, functions
 from tests.support.matrices import spread

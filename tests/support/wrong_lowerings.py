@@ -9,7 +9,7 @@ from typing import Any
 from jax.extend.mlir.dialects import stablehlo as hlo
 
 from functrans.ir.program import PRIMITIVES
-from functrans.primitives.elementwise import Unary
+from functrans.primitives.elementwise.families import Unary
 
 NUMBERS = ("int", "uint", "float", "complex")
 

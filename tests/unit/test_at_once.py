@@ -11,7 +11,7 @@ import functrans as ft
 import functrans.numpy as jnp
 from functrans import caching, runtime
 from functrans.ir.source import equation_source
-from functrans.primitives.call import composite
+from functrans.primitives.calls.jit import composite
 from tests.support.closeness import assert_close
 
 X = jax_numpy.linspace(-1.0, 2.0, 6).reshape(2, 3)

@@ -20,8 +20,8 @@ from functrans import lax
 from functrans.backends import xla
 from functrans.inspect.closeness import by_float64, judge, relative, ulps
 from functrans.ir.program import PRIMITIVES, Equation, Literal, Program, Var
-from functrans.primitives.elementwise import mul
-from functrans.primitives.while_loop import While
+from functrans.primitives.control_flow.while_loop import While
+from functrans.primitives.elementwise.families import mul
 from tests.matrix.test_random_programs import EVERY, OURS, inputs, programs
 from tests.support.wrong_lowerings import WrongSin, planted
 

@@ -6,7 +6,7 @@ import pytest
 
 import functrans as ft
 import functrans.numpy as jnp
-from functrans.primitives import reduction
+from functrans.primitives.reductions import folds as reduction
 
 LONG = 17_000  # float32 elements of a row: above the limit of backends/cpu.py
 KINDS = {

@@ -18,7 +18,7 @@ from functrans import errors, lax
 from functrans.backends import one_kernel
 from functrans.interop import from_jax
 from functrans.passes import kernels
-from functrans.primitives.sorting import Sort
+from functrans.primitives.indexing.sorting import Sort
 from tests.support.closeness import assert_close
 
 pytestmark = pytest.mark.smoke

@@ -17,8 +17,8 @@ from functrans import errors
 from functrans.ir import Equation, Program, Var, check, equal, parse, show
 from functrans.ir.text import with_nested
 from functrans.passes import pipeline
-from functrans.primitives.call import jit
-from functrans.primitives.transcendental import sin
+from functrans.primitives.calls.jit import jit
+from functrans.primitives.elementwise.transcendental import sin
 from tests.unit.rewriting import ALONE, XY, X, becomes, body
 
 pytestmark = pytest.mark.smoke

@@ -18,7 +18,7 @@ from functrans.inspect.schedule import own_cost
 from functrans.ir.program import Equation, Program, Var
 from functrans.ir.text import with_nested
 from functrans.primitives.base import bytes_of
-from functrans.primitives.while_loop import while_loop
+from functrans.primitives.control_flow.while_loop import while_loop
 
 
 class Kernel(NamedTuple):

@@ -40,8 +40,8 @@ from functrans.ir.program import Atom, Equation, Literal, Program, Var
 from functrans.ir.source import describe
 from functrans.ir.types import ArrayType, is_key_dtype
 from functrans.primitives.base import Primitive
-from functrans.primitives.elementwise import Elementwise
-from functrans.primitives.random_bits import impl_of, key_shape
+from functrans.primitives.elementwise.families import Elementwise
+from functrans.primitives.random.bits import impl_of, key_shape
 
 _INDENT = "    "
 

@@ -19,13 +19,13 @@ from functrans.interop.jaxprs.walk import (
     spread,
 )
 from functrans.ir.types import dtype_class
-from functrans.primitives.bitwise import xor
-from functrans.primitives.conversion import bitcast_convert_type, convert_element_type
-from functrans.primitives.elementwise import full_like, lt
-from functrans.primitives.joining import concatenate, iota
-from functrans.primitives.joining import split as cut
-from functrans.primitives.selection import optimization_barrier, select_n
-from functrans.primitives.shape import reshape, squeeze
+from functrans.primitives.elementwise.bitwise import xor
+from functrans.primitives.elementwise.conversion import bitcast_convert_type, convert_element_type
+from functrans.primitives.elementwise.families import full_like, lt
+from functrans.primitives.elementwise.selection import optimization_barrier, select_n
+from functrans.primitives.shape.joining import concatenate, iota
+from functrans.primitives.shape.joining import split as cut
+from functrans.primitives.shape.moving import reshape, squeeze
 from functrans.trace import literal, typeof
 
 # --- elementwise ----------------------------------------------------------------------------------

@@ -18,18 +18,18 @@ from functrans.interop.jaxprs.walk import (
 from functrans.interop.policies import Policy
 from functrans.ir.program import Literal, Program, Var, hoist_constants
 from functrans.ir.types import ArrayType
-from functrans.primitives.call import jit
-from functrans.primitives.checkpoint import checkpoint
-from functrans.primitives.cond import INDEX
-from functrans.primitives.cond import cond as choose
-from functrans.primitives.conversion import cast
-from functrans.primitives.linear_solve import linear_solve
-from functrans.primitives.platforms import platform_index
-from functrans.primitives.reduction import reduce_or
-from functrans.primitives.scan import scan
-from functrans.primitives.selection import optimization_barrier, select_n
-from functrans.primitives.sharding import sharding_constraint
-from functrans.primitives.while_loop import while_loop
+from functrans.primitives.calls.checkpoint import checkpoint
+from functrans.primitives.calls.jit import jit
+from functrans.primitives.control_flow.cond import INDEX
+from functrans.primitives.control_flow.cond import cond as choose
+from functrans.primitives.control_flow.scan import scan
+from functrans.primitives.control_flow.while_loop import while_loop
+from functrans.primitives.custom.linear_solve import linear_solve
+from functrans.primitives.distributed.platforms import platform_index
+from functrans.primitives.distributed.sharding import sharding_constraint
+from functrans.primitives.elementwise.conversion import cast
+from functrans.primitives.elementwise.selection import optimization_barrier, select_n
+from functrans.primitives.reductions.folds import reduce_or
 from functrans.trace import evaluate, stage, typeof
 
 # --- calls ----------------------------------------------------------------------------------------

@@ -24,9 +24,9 @@ from functrans.interop.jaxprs.walk import (
 )
 from functrans.ir.program import Program, hoist_constants
 from functrans.ir.types import ArrayType, is_inexact
-from functrans.primitives.custom import custom_jvp_call, custom_lin, custom_vjp_call
-from functrans.primitives.custom_vmap import BatchRule, custom_vmap_call
-from functrans.primitives.rules import JvpRule, Pullback, VjpRule
+from functrans.primitives.custom.batching import BatchRule, custom_vmap_call
+from functrans.primitives.custom.derivatives import custom_jvp_call, custom_lin, custom_vjp_call
+from functrans.primitives.custom.tracing import JvpRule, Pullback, VjpRule
 from functrans.trace import bind, literal, materialize, stage, typeof
 
 Flat = Sequence[Any]

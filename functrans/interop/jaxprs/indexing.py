@@ -11,8 +11,8 @@ from jax._src.core import ClosedJaxpr, jaxpr_as_fun
 from functrans import lax
 from functrans.interop.jaxprs.equation import Imported, traced
 from functrans.interop.jaxprs.walk import means, plain
-from functrans.primitives.conversion import cast
-from functrans.primitives.dynamic_slice import dynamic_slice, dynamic_update_slice
+from functrans.primitives.elementwise.conversion import cast
+from functrans.primitives.indexing.dynamic_slice import dynamic_slice, dynamic_update_slice
 from functrans.trace import typeof
 
 

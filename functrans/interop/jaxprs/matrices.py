@@ -21,10 +21,10 @@ from functrans.interop.jaxprs.walk import (
 )
 from functrans.ir.program import Literal, Program
 from functrans.ir.types import dtype_class
-from functrans.primitives.elementwise import add, mul
-from functrans.primitives.linalg_products import einsum
-from functrans.primitives.reduction import highest, lowest
-from functrans.primitives.shape import reshape, slice_axis
+from functrans.primitives.elementwise.families import add, mul
+from functrans.primitives.linalg.products import einsum
+from functrans.primitives.reductions.folds import highest, lowest
+from functrans.primitives.shape.moving import reshape, slice_axis
 from functrans.trace import concrete_value, stage, typeof
 
 # --- linear algebra -------------------------------------------------------------------------------

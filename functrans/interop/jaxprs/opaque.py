@@ -47,15 +47,15 @@ from functrans.interop.jaxprs.walk import (
 )
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType
-from functrans.primitives.callback import Calls
-from functrans.primitives.opaque import jax_call
+from functrans.primitives.calls.callback import Calls
+from functrans.primitives.calls.jax_call import jax_call
 from functrans.trace import state, typeof
 
 Active = tuple[bool, ...]
 
 
 class Body(OneEquation):
-    """One equation as what `jax_call` takes; see primitives/opaque.py."""
+    """One equation as what `jax_call` takes; see primitives/calls/jax_call.py."""
 
     def __init__(self, eqn: Any):
         name = eqn.primitive.name

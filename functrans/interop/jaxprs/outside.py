@@ -13,9 +13,9 @@ import numpy as np
 from functrans import lax
 from functrans import pytrees as tree
 from functrans.interop.jaxprs.walk import means, plain, type_of_aval
-from functrans.primitives import callback as calls
-from functrans.primitives.callback import FlatCall
-from functrans.primitives.sharding import sharding_constraint
+from functrans.primitives.calls import callback as calls
+from functrans.primitives.calls.callback import FlatCall
+from functrans.primitives.distributed.sharding import sharding_constraint
 
 # --- calls of Python ------------------------------------------------------------------------------
 

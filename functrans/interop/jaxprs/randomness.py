@@ -10,7 +10,7 @@ import numpy as np
 
 from functrans.flags import flags
 from functrans.interop.jaxprs.walk import means, opaque, operation, plain, spread
-from functrans.primitives import random_bits as prims
+from functrans.primitives.random import bits as prims
 from functrans.trace import typeof
 
 

@@ -1,4 +1,4 @@
-"""Cases of primitives/contraction.py."""
+"""Cases of primitives/contractions/dot_general.py."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Cases of primitives/convolution.py."""
+"""Cases of primitives/contractions/convolution.py."""
 
 from typing import Any
 

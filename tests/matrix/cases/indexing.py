@@ -1,4 +1,4 @@
-"""Cases of primitives/indexing.py, scatter.py and dynamic_slice.py."""
+"""Cases of primitives/indexing/gather.py, scatter.py and dynamic_slice.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of primitives/linalg*.py and primitives/fft.py.
+"""Cases of primitives/linalg*.py and primitives/contractions/fft.py.
 
 Rows are differentiable where the result is a function of all numbers of an operand. The derivatives
 of `cholesky` and `eigh` take their operand for hermitian, and those of complex vectors leave their

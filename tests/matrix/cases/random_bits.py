@@ -1,4 +1,4 @@
-"""Cases of primitives/random_bits.py."""
+"""Cases of primitives/random/bits.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of primitives/reduction.py and primitives/cumulative.py."""
+"""Cases of primitives/reductions/folds.py and primitives/reductions/cumulative.py."""
 
 from __future__ import annotations
 

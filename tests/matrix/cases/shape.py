@@ -1,4 +1,4 @@
-"""Cases of primitives/shape.py and primitives/joining.py."""
+"""Cases of primitives/shape/moving.py and primitives/shape/joining.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of primitives/sorting.py."""
+"""Cases of primitives/indexing/sorting.py."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Cases of primitives/special_incomplete.py. The incomplete gamma functions, which share a class
-with the beta function, compile for long: they have their tests in test_special.py."""
+"""Cases of primitives/elementwise/special_incomplete.py. The incomplete gamma functions, which
+share a class with the beta function, compile for long: they have their tests in test_special.py."""
 
 from __future__ import annotations
 

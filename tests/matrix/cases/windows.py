@@ -1,4 +1,4 @@
-"""Cases of primitives/windows.py and primitives/windows_general.py."""
+"""Cases of primitives/reductions/windows.py and primitives/reductions/windows_general.py."""
 
 from __future__ import annotations
 

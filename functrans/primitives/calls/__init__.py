@@ -1,0 +1,1 @@
+"""Calls of programs, of Python and of JAX; what they keep for later."""

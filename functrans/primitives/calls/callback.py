@@ -1,0 +1,363 @@
+"""Calls of Python from within a program.
+
+    debug_callback  looks at its operands; has no results
+    pure_callback   computes its results from its operands; may be left out, or called again
+    io_callback     has results and a side effect
+
+In: arrays on the host, as `jax.Array`s. Out: what `callback` (a `FlatCall`) returns, checked
+against `results`. Under `vmap` the callback is called once per example: `maps` says over which
+operands, and the calls are one loop in Python, not one operation per example.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.experimental import io_callback as io_callback_of_jax
+
+from functrans import errors
+from functrans import pytrees as tree
+from functrans.caching import memo
+from functrans.ir.program import Program
+from functrans.ir.source import Source, describe, location, user_source
+from functrans.ir.types import ArrayType, is_key_dtype
+from functrans.primitives.higher_order import HigherOrderPrimitive
+from functrans.primitives.shape.moving import broadcast_to_axis
+from functrans.trace import state
+
+# `(size, which operands are mapped)` per vmap, the first applied first. An operand mapped by
+# several has its axes in the order of the last applied first, as do the results.
+Maps = tuple[tuple[int, tuple[bool, ...]], ...]
+
+
+class FlatCall:
+    """A user's function of pytrees, called with the leaves that are arrays; the others are known.
+
+    Compared by identity. Printed as `<name>`.
+    """
+
+    __slots__ = ("__weakref__", "called", "fun", "in_tree", "name", "static")
+
+    def __init__(self, fun: Callable[..., Any], in_tree: Any, static: dict[int, Any], name: str):
+        self.called: Source | None = user_source()
+        self.fun: Callable[..., Any] = fun
+        self.in_tree: Any = in_tree
+        self.static: dict[int, Any] = static
+        self.name: str = name
+
+    def __call__(self, arrays: Sequence[Any]) -> list[Any]:
+        rest = iter(arrays)
+        n = len(arrays) + len(self.static)
+        leaves = [self.static[i] if i in self.static else next(rest) for i in range(n)]
+        args, kwargs = tree.unflatten(self.in_tree, leaves)
+        return tree.leaves(self.fun(*args, **kwargs))
+
+    @property
+    def defined(self) -> str:
+        """The line of the user's function."""
+        code = getattr(inspect.unwrap(self.fun), "__code__", None)
+        return self.name if code is None else location((code, 0))
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+
+class Callback(HigherOrderPrimitive):
+    """Call a Python function. Its parameters are as those of the user's function, and `maps`."""
+
+    # The program that it holds is Python's: the rules are given the transformation, nothing is
+    # kept per signature, and it is never linearised as an operation with a rule.
+    runs_now = True
+    counted = False
+    user_name = ""  # what messages call it
+
+    def type(
+        self,
+        *types: ArrayType,
+        callback: Any,
+        results: tuple[Any, ...] = (),
+        maps: Maps = (),
+        **options: Any,
+    ) -> Any:
+        if any(len(mapped) != len(types) for _, mapped in maps):
+            raise self.mismatch(types, f"maps={maps} must say of each operand if it is mapped")
+        front = tuple([size for size, _ in reversed(maps)])
+        return [t.update(shape=(*front, *t.shape)) for t in results]
+
+    def interpret(self, run: Any, values: Sequence[Any], params: dict[str, Any]) -> Any:
+        with on_host() as cpu:
+            return call(jax.device_put(list(values), cpu), self.user_name, params)
+
+    def numpy_source(self, w: Any, *xs: Any, **params: Any) -> Any:
+        raise w.unwritable()
+
+    def run_now(self, values: Sequence[Any], params: dict[str, Any]) -> Any:
+        """The results on concrete arrays, without compiling; the callback's own exceptions."""
+        found = self.interpret(None, values, params)
+        return [jax.numpy.asarray(y) for y in found]
+
+    def batch(self, t: Any, args: Any, dims: Any, *, maps: Maps = (), **params: Any) -> Any:
+        """One more loop over the examples."""
+        mapped = tuple([d is not None for d in dims])
+        args = [t.move(x, d, 0) for x, d in zip(args, dims, strict=True)]
+        outs = self(*args, maps=(*maps, (t.size, mapped)), **params)
+        return outs, [0] * len(outs)
+
+    def differentiate(self, t: Any, primals: Any, tangents: Any, params: dict[str, Any]) -> Any:
+        raise self.opaque("has no derivative", "custom_jvp (or custom_vjp)", params)
+
+    def transpose_with(self, t: Any, ct: Any, args: Any, params: dict[str, Any]) -> Any:
+        raise self.opaque("has no transpose", "custom_vjp", params)
+
+    def opaque(self, lacks: str, fix: str, params: dict[str, Any]) -> Exception:
+        return errors.OpaqueCallback(
+            f"{self.user_name} of {params['callback'].name} {lacks}: what a Python function "
+            f"computes is unknown to us, at\n    {self.where()}\n"
+            f"Call it in a function with a rule of its own ({fix}), or give it "
+            "stop_gradient(x)."
+        )
+
+    def effect(self, params: dict[str, Any]) -> str:
+        """The kind of its effect, "" for none: see `Calls`."""
+        return ""
+
+    def has_effects(self, params: dict[str, Any]) -> bool:
+        return bool(self.effect(params))
+
+    def calls(self, params: dict[str, Any]) -> Calls:
+        effect = self.effect(params)
+        return Calls(True, frozenset([effect] if effect else ()), effect.startswith("ordered"))
+
+    def called(self, params: dict[str, Any]) -> str:
+        return f"{self.user_name} of {params['callback'].name}"
+
+    def where(self) -> str:
+        """The user's line that called it, as far as the running transformation knows it."""
+        source = state.provenance[0] if state.provenance is not None else None
+        return describe(source or user_source())
+
+
+class DebugCallback(Callback):
+    """Show operands to a Python function. Derivatives pass it by."""
+
+    name: str = "debug_callback"
+    user_name: str = "debug.callback"
+
+    def type(
+        self,
+        *types: ArrayType,
+        callback: FlatCall,
+        ordered: bool = False,
+        partitioned: bool = False,
+        maps: Maps = (),
+    ) -> Any:
+        return super().type(*types, callback=callback, maps=maps)
+
+    def lower(self, ctx: Any, *operands: Any, ordered: Any = False, partitioned: Any = False,
+              **params: Any) -> Any:  # fmt: skip
+        def run(*arrays: Any) -> None:
+            call(arrays, self.user_name, params)
+
+        return ctx.via_jax(
+            lambda *xs: jax.debug.callback(run, *xs, ordered=ordered, partitioned=partitioned),
+            *operands,
+        )
+
+    def differentiate(self, t: Any, primals: Any, tangents: Any, params: dict[str, Any]) -> Any:
+        return t.bind_primal(self, primals, params), []
+
+    def transpose_with(self, t: Any, ct: Any, args: Any, params: dict[str, Any]) -> Any:
+        return [None] * len(args)
+
+    def linear_positions(self, n_args: int) -> Sequence[int]:
+        """In all: it has no results."""
+        return range(n_args)
+
+    def effect(self, params: dict[str, Any]) -> str:
+        return "ordered debug" if params.get("ordered") else "debug"
+
+
+class PureCallback(Callback):
+    """Compute results by a Python function without side effects."""
+
+    name = user_name = "pure_callback"
+
+    def type(
+        self,
+        *types: ArrayType,
+        callback: FlatCall,
+        results: tuple[ArrayType, ...],
+        vmap_method: str | None = None,
+        sharding: Any = None,
+        maps: Maps = (),
+    ) -> Any:
+        return super().type(*types, callback=callback, results=results, maps=maps)
+
+    def run_now(self, values: Sequence[Any], params: dict[str, Any]) -> Any:
+        """Without results it is not called: nobody would see it."""
+        return super().run_now(values, params) if params["results"] else []
+
+    def lower(self, ctx: Any, *operands: Any, sharding: Any = None, **params: Any) -> Any:
+        return ctx.via_jax(
+            lambda *xs: jax.pure_callback(
+                lambda *arrays: call(arrays, self.user_name, params),
+                _structs(ctx.out_types),
+                *xs,
+                sharding=sharding,
+            ),
+            *operands,
+        )
+
+    def batch(self, t: Any, args: Any, dims: Any, **params: Any) -> Any:
+        """By `vmap_method`: a loop, or one call with arrays that have one more axis."""
+        method = params.get("vmap_method")
+        if method in ("sequential", "sequential_unrolled"):
+            return super().batch(t, args, dims, **params)
+        if method is None:
+            raise errors.MissingRule(
+                f"pure_callback of {params['callback'].name} is vmapped, but has no vmap_method, "
+                f"at\n    {self.where()}\nGive vmap_method='sequential' (one call per example), "
+                "'expand_dims' or 'broadcast_all' (one call with one more axis at the front)."
+            )
+        size = {"expand_dims": 1, "broadcast_all": t.size}.get(method)
+        args = [
+            t.move(x, d, 0) if d is not None or size is None else broadcast_to_axis(x, 0, size)
+            for x, d in zip(args, dims, strict=True)
+        ]
+        results = tuple([r.update(shape=(t.size, *r.shape)) for r in params["results"]])
+        outs = self(*args, **{**params, "results": results})
+        return outs, [0] * len(outs)
+
+
+class IoCallback(Callback):
+    """Compute results by a Python function with side effects."""
+
+    name = user_name = "io_callback"
+
+    def type(
+        self,
+        *types: ArrayType,
+        callback: FlatCall,
+        results: tuple[ArrayType, ...],
+        ordered: bool = False,
+        sharding: Any = None,
+        maps: Maps = (),
+    ) -> Any:
+        return super().type(*types, callback=callback, results=results, maps=maps)
+
+    def lower(
+        self, ctx: Any, *operands: Any, ordered: bool = False, sharding: Any = None, **params: Any
+    ) -> Any:
+        return ctx.via_jax(
+            lambda *xs: io_callback_of_jax(
+                lambda *arrays: call(arrays, self.user_name, params),
+                _structs(ctx.out_types),
+                *xs,
+                sharding=sharding,
+                ordered=ordered,
+            ),
+            *operands,
+        )
+
+    def batch(self, t: Any, args: Any, dims: Any, **params: Any) -> Any:
+        if params.get("ordered"):
+            raise errors.InvalidArgument(
+                f"io_callback of {params['callback'].name} is vmapped, but it is ordered, at\n"
+                f"    {self.where()}\nThe examples of a vmap have no order: leave out ordered=True."
+            )
+        return super().batch(t, args, dims, **params)
+
+    def effect(self, params: dict[str, Any]) -> str:
+        return "ordered io" if params.get("ordered") else "io"
+
+
+debug_callback: DebugCallback = DebugCallback()
+pure_callback: PureCallback = PureCallback()
+io_callback: IoCallback = IoCallback()
+
+
+# --- calling --------------------------------------------------------------------------------------
+
+
+@contextmanager
+def on_host() -> Iterator[Any]:
+    """The device on which callbacks find their arrays, and on which those they make are placed."""
+    cpu = jax.local_devices(backend="cpu")[0]
+    with jax.default_device(cpu):
+        yield cpu
+
+
+def call(arrays: Sequence[Any], user_name: str, params: dict[str, Any]) -> list[np.ndarray]:
+    """The results of a callback on arrays of the host: one call, or one per example."""
+    callback, results = params["callback"], params.get("results")
+    maps: Maps = params.get("maps", ())
+
+    def once(given: Sequence[Any]) -> list[np.ndarray]:
+        outs = callback(given)
+        return [] if results is None else checked(outs, results, user_name, callback)
+
+    if not maps:
+        return once(arrays)
+    stores = [x if is_key_dtype(x.dtype) else np.asarray(x) for x in arrays]
+    places = [[k for k in reversed(range(len(maps))) if maps[k][1][i]] for i in range(len(stores))]
+    sizes = [size for size, _ in maps]
+    made = [np.empty((*sizes[::-1], *t.shape), t.dtype) for t in results or ()]
+    indices = list(itertools.product(*map(range, sizes)))  # those of the last vmap run fastest
+    examples = [
+        [x[tuple([index[k] for k in at])] for x, at in zip(stores, places, strict=True)]
+        for index in indices
+    ]
+    for index, given in zip(indices, jax.device_put(examples), strict=True):
+        for out, y in zip(made, once(given), strict=True):
+            out[index[::-1]] = y
+    return made
+
+
+def checked(
+    outs: Sequence[Any], results: Sequence[ArrayType], user_name: str, callback: Any
+) -> list[np.ndarray]:
+    """What a callback returned as NumPy arrays; raises unless they have the types promised."""
+    arrays = [np.asarray(y) for y in outs]
+    arrays = [y.astype(jax.dtypes.canonicalize_dtype(y.dtype), copy=False) for y in arrays]
+    given = [ArrayType(y.shape, y.dtype) for y in arrays]
+    if len(given) == len(results) and all(map(ArrayType.same, given, results)):
+        return arrays
+    promised, found = (", ".join(map(str, types)) or "nothing" for types in (results, given))
+    raise errors.CallbackResult(
+        f"{user_name} of {callback.name}, defined at {callback.defined}, returned ({found}), but "
+        f"result_shape_dtypes promises ({promised}), at\n    {describe(callback.called)}\n"
+        "Return arrays of these shapes and dtypes: numpy.asarray(y, dtype)."
+    )
+
+
+def _structs(types: Sequence[ArrayType]) -> list[Any]:
+    return [jax.ShapeDtypeStruct(t.shape, t.dtype) for t in types]
+
+
+# --- effects --------------------------------------------------------------------------------------
+
+
+class Calls(NamedTuple):
+    """What a program and those it holds have to do with Python."""
+
+    any: bool  # does it call Python at all, or is it lowered for known devices?
+    effects: frozenset[Any]  # "debug", "ordered debug", "io", "ordered io"; others are JAX's own
+    ordered: bool  # do some of them follow each other?
+
+
+def calls_of(program: Program) -> Calls:
+    """The calls of Python in a program, nested ones included; found once."""
+    return memo(program, _calls)
+
+
+def _calls(program: Program) -> Calls:
+    own = [e.primitive.calls(e.params) for e in program.equations]
+    parts = [p for p in (*own, *map(calls_of, program.children)) if p is not None]
+    effects = frozenset().union(*[p.effects for p in parts])
+    return Calls(any(p.any for p in parts), effects, any(p.ordered for p in parts))

@@ -1,0 +1,110 @@
+"""Arrays written in a program: what a user's rule brings along where a program may hold nothing.
+
+    constant[values=(1.0, 2.0), shape=(2,), dtype=f32] -> array
+
+Nested programs have no constants. A custom rule that runs while such a program is derived may use
+an array all the same; `closed` writes it down as an equation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from functrans import errors
+from functrans.ir.program import Equation, Program
+from functrans.ir.source import describe, user_source
+from functrans.ir.types import ArrayType, is_key_dtype
+from functrans.primitives.base import Primitive
+from functrans.primitives.random.bits import UINT32, impl_of, key_shape, random_wrap
+from functrans.trace import AnyTracer, literal
+
+WRITTEN_OUT = 64  # elements
+
+
+class Held:
+    """An array too long to be written out, as a parameter."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: Any):  # a NumPy array, or typed keys
+        self.array: Any = array
+
+    def __repr__(self) -> str:
+        return f"{self.array.size} numbers"
+
+
+class Constant(Primitive):
+    """An array; `values` are its elements, or a `Held`."""
+
+    in_kernel = True
+    name = "constant"
+
+    def type(self, *, values: Any, shape: tuple[int, ...], dtype: Any, weak: bool = False) -> Any:
+        n = values.array.size if isinstance(values, Held) else len(values)
+        made = ArrayType(shape, dtype, weak)
+        if n != made.size:
+            raise self.mismatch((), f"{made} has {made.size} elements, here are {n}")
+        return made
+
+    def reference(self, *, values: Any, shape: Any, dtype: Any, weak: bool = False) -> Any:
+        if isinstance(values, Held):
+            return values.array
+        return np.array(values, dtype).reshape(shape)
+
+    def numpy_source(self, w: Any, **params: Any) -> Any:
+        return w.file.constant(w.equation.outputs[0].type, self.reference(**params))
+
+    def lower(self, ctx: Any, **params: Any) -> Any:
+        array = self.reference(**params)
+        keys = is_key_dtype(params["dtype"])
+        return ctx.constant(np.asarray(jax.random.key_data(array)) if keys else array)
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], out: Any, /, **_: Any) -> Any:
+        return None
+
+    def batch(self, t: Any, args: Sequence[Any], dims: Any, /, **params: Any) -> Any:
+        return self(**params), None
+
+
+constant: Constant = Constant()
+
+
+def zeros(t: ArrayType) -> Any:
+    """Zeros of any type; keys have no literals."""
+    if not is_key_dtype(t.dtype):
+        return literal(0, t)
+    impl = impl_of(t.dtype)
+    data = ArrayType((*t.shape, *key_shape(impl)), UINT32)
+    return random_wrap(literal(0, data), impl=impl)
+
+
+def closed(program: Program) -> Program:
+    """The program with its constants written down as equations."""
+    if not program.constants:
+        return program
+    written = [
+        Equation(constant, (), (v,), _written(v.type, x), user_source())
+        for v, x in zip(program.constants, program.values, strict=True)
+    ]
+    return program.replace(equations=[*written, *program.equations], constants=(), values=())
+
+
+def _written(t: ArrayType, value: Any) -> dict[str, Any]:
+    if isinstance(value, AnyTracer):
+        raise errors.ClosedOverTracer(
+            f"a custom rule uses a traced {t} of an enclosing function without being given it, "
+            f"while a nested program (a jitted function, the body of a loop) is transformed, at\n"
+            f"    {describe(user_source())}\n"
+            "Hand it to the custom function as an argument; a custom_vjp's fwd hands it on to bwd "
+            "among the residuals."
+        )
+    keys = is_key_dtype(t.dtype)
+    array = value if keys else np.asarray(value, t.dtype)
+    short = array.size <= WRITTEN_OUT and not keys
+    values = tuple(array.ravel().tolist()) if short else Held(array)
+    params: dict[str, Any] = {"values": values, "shape": t.shape, "dtype": t.dtype}
+    return {**params, "weak": True} if t.weak_type else params

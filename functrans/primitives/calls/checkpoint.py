@@ -1,0 +1,202 @@
+"""Calls whose intermediate values are computed again for reverse mode instead of being kept.
+
+    checkpoint[program, policy, prevent_cse] *args -> results
+    name[name="x"] x -> x
+
+Linearised, the call runs forwards and keeps its arguments and what the policy names. Its linear
+part is a program of (what was kept, arguments, tangents) that computes the rest again; transposed,
+it is one of (what was kept, arguments, cotangents). A policy is a function of an operation, its
+operands' types and its parameters, that says whether its results are kept, or the description of
+such a one in `POLICIES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from functrans.caching import memo_as
+from functrans.ir.program import Program, Var, prune
+from functrans.ir.types import ArrayType
+from functrans.primitives.base import LinearInput, Primitive
+from functrans.primitives.calls.jit import Jit
+from functrans.primitives.calls.residuals import take
+from functrans.primitives.elementwise.selection import optimization_barrier
+from functrans.trace import bind, evaluate, stage
+
+
+class Checkpoint(Jit):
+    """Run `program`; compute again what reverse mode needs of it."""
+
+    name = "checkpoint"
+
+    def type(
+        self, *types: Any, program: Program, policy: Any = None, prevent_cse: bool = True
+    ) -> Any:
+        return super().type(*types, program=program)
+
+    def differentiate(
+        self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
+    ) -> tuple[Any, Any]:
+        program = params["program"]
+        active = tuple([dx is not None for dx in tangents])
+        given = [dx for dx in tangents if dx is not None]
+        n = len(program.outputs)
+        if t.linear is None:
+            both, out_active = t.jvp(program, active)
+            results = self(*primals, *given, **{**params, "program": both})
+            outs, moving = results[:n], iter(results[n:])
+        else:
+            part = t.split(program, active)
+            policy = params.get("policy")
+            forward, linear, read = memo_as(
+                program, (_kept, active, policy), lambda: _kept(part, n, policy_of(policy))
+            )
+            results = t.bind_primal(self, primals, {**params, "program": forward})
+            outs, out_active = results[:n], part.out_active
+            if not any(out_active):
+                return outs, [None] * n
+            after = {**params, "program": linear}
+            known = [primals[i] for i in read]
+            moving = iter(self(*results[n:], *known, *given, **after))
+        return outs, [next(moving) if a else None for a in out_active]
+
+    def transpose_with(
+        self, t: Any, ct: Sequence[Any], args: Sequence[Any], params: dict[str, Any]
+    ) -> Sequence[Any]:
+        linear = tuple([isinstance(x, LinearInput) for x in args])
+        back = t.program(params["program"], linear, tuple([c is not None for c in ct]))
+        known = [x for x, lin in zip(args, linear, strict=True) if not lin]
+        cts = [c for c in ct if c is not None]
+        if params.get("prevent_cse", True):
+            # or XLA would find that it has the values already, and keep them; the cotangents are
+            # behind the barrier too, so that nothing is computed again before they are there
+            behind = optimization_barrier(*known, *cts)
+            known, cts = behind[: len(known)], behind[len(known) :]
+        found = iter(self(*known, *cts, **{**params, "program": back}))
+        return [next(found) if lin else None for lin in linear]
+
+
+checkpoint: Checkpoint = Checkpoint()
+
+
+def _kept(part: Any, n: int, keep: Callable[..., bool]) -> tuple[Program, Program, list[int]]:
+    """args -> outs, what is kept; (what was kept, args, tangents) -> tangents; which of the args
+    the second reads."""
+    forward, linear = part.forward, part.linear
+    needed = take(part.residuals, forward.inputs, forward.outputs[:n], forward.outputs[n:])
+    first, rerun, read = divided(forward, forward.outputs[:n], needed, keep)
+    fixed = len(rerun.inputs)
+    types = (*rerun.in_types, *linear.in_types[len(needed) :])
+
+    def run(*values: Any) -> list[Any]:
+        residuals = evaluate(rerun, values[:fixed])
+        return evaluate(linear, [*residuals, *values[fixed:]])
+
+    return first, stage(run, types, linear.name), read
+
+
+def divided(
+    forward: Program, outs: Sequence[Any], needed: Sequence[Any], keep: Callable[..., bool]
+) -> tuple[Program, Program, list[int]]:
+    """args -> outs, what is kept; (what was kept, args) -> the values needed; which of the args the
+    second reads."""
+    allowed = set(forward.inputs)
+    settled = set()  # what is not run again; effects happen again unless the policy keeps them
+    for e in forward.equations:
+        if keep(e.primitive, *[v.type for v in e.inputs], **e.params):
+            allowed.update(e.outputs)
+            settled.add(e)
+    # from the values needed backwards, as far as what is kept
+    again, kept = [], []
+    wanted = {v for v in needed if v.__class__ is Var}
+    for v in needed:
+        if v in allowed and v not in forward.inputs and v not in kept:
+            kept.append(v)
+    for e in reversed(forward.equations):
+        made = [v for v in e.outputs if v in wanted and v not in allowed]
+        if made or (e.primitive.has_effects(e.params) and e not in settled):
+            again.append(e)
+            for v in e.inputs:
+                if v.__class__ is Var and v not in wanted:
+                    wanted.add(v)
+                    if v in allowed and v not in forward.inputs:
+                        kept.append(v)
+    again.reverse()
+    first = forward.replace(outputs=(*outs, *kept))
+    first.equations = prune(first.equations, first.outputs)
+    read = [i for i, v in enumerate(forward.inputs) if v in wanted]
+    inputs = [forward.inputs[i] for i in read]
+    return first, Program((*kept, *inputs), again, needed, name=forward.name), read
+
+
+class Name(Primitive):
+    """The operand, under a name that policies know it by."""
+
+    in_kernel = True
+    name: str = "name"
+    linear_in: tuple[int, ...] = (0,)
+
+    def type(self, x: ArrayType, *, name: str) -> ArrayType:
+        return x
+
+    def reference(self, x: Any, *, name: str) -> Any:
+        return x
+
+    def lower(self, ctx: Any, x: Any, *, name: str) -> Any:
+        return x
+
+    def jvp(self, primals: Any, tangents: Any, out: Any, **params: Any) -> Any:
+        return tangents[0]
+
+    def transpose(self, ct: Any, x: Any, *, name: str) -> Any:
+        return (ct,)
+
+    def batch(self, t: Any, args: Any, dims: Any, **params: Any) -> Any:
+        return bind(self, args, params), dims[0]
+
+
+name: Name = Name()
+
+
+# --- policies -------------------------------------------------------------------------------------
+
+
+def _dots(primitive: Any, *types: Any, **params: Any) -> bool:
+    return primitive.name in ("dot_general", "conv_general_dilated", "convolution")
+
+
+def _dots_without_batch(primitive: Any, *types: Any, **params: Any) -> bool:
+    if primitive.name != "dot_general":
+        return False
+    return not set(params["lhs"]) & set(params["rhs"]) & set(params["out"])
+
+
+# How a description becomes a policy: (maker's name, *its arguments).
+POLICIES: dict[str, Callable[..., Callable[..., bool]]] = {
+    "everything_saveable": lambda: lambda *_, **__: True,
+    "nothing_saveable": lambda: lambda *_, **__: False,
+    "dots_saveable": lambda: _dots,
+    "dots_with_no_batch_dims_saveable": lambda: _dots_without_batch,
+    "save_any_names_but_these": lambda *names: (
+        lambda p, *_, **params: p.name == "name" and params["name"] not in names
+    ),
+    "save_only_these_names": lambda *names: (
+        lambda p, *_, **params: p.name == "name" and params["name"] in names
+    ),
+    "save_anything_except_these_names": lambda *names: (
+        lambda p, *_, **params: p.name != "name" or params["name"] not in names
+    ),
+    "save_from_both_policies": lambda *both: (
+        lambda p, *types, **params: any([policy_of(one)(p, *types, **params) for one in both])
+    ),
+}
+
+
+def policy_of(description: Any) -> Callable[..., bool]:
+    """The policy that a parameter describes: None, a function, or a tuple (name, *arguments)."""
+    if description is None:
+        return POLICIES["nothing_saveable"]()
+    if description.__class__ is tuple:
+        return POLICIES[description[0]](*description[1:])
+    return description

@@ -1,0 +1,166 @@
+"""Operations that only JAX knows.
+
+    jax_call   operands -> results of one equation of JAX's that has no counterpart here
+
+Its parameter `body` (interop/jaxprs/opaque.py) is that equation, whose rules are JAX's own. What a
+rule of JAX's gives is imported as any other program of JAX's, and bound where we stand, as derived
+from the call; what has no counterpart in it is such a call again. A body offers
+
+    name, types, out_types   of JAX's primitive, of its operands and results
+    moving                   the positions of its results that are inexact
+    fun, compiled            a JAX function of its operands; the same, for concrete arrays
+    calls, axes, mesh        its effects and calls of Python; the mapped axes that it names; devices
+    listing()                JAX's own text of it
+    pushed, linearized, transposed, mapped    its rules: programs of ours, with their constants
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Container, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+import numpy as np
+
+from functrans.ir.program import Equation, Literal, Origin
+from functrans.ir.types import ArrayType, is_key_dtype, same_types
+from functrans.primitives.base import LinearInput
+from functrans.primitives.calls.callback import Calls, on_host
+from functrans.primitives.higher_order import HigherOrderPrimitive
+from functrans.trace import bind_in, derive_from, derived_here, literal, state
+
+_NUMBERS = itertools.count(1)
+_BODIES: WeakValueDictionary[int, Any] = WeakValueDictionary()
+_WRITTEN: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+
+
+class JaxCall(HigherOrderPrimitive):
+    """One equation of JAX's, by JAX's own rules."""
+
+    # What it holds is JAX's: the rules are given the transformation, nothing is kept per signature.
+    name = "jax_call"
+    runs_now = True
+    counted = False
+
+    def type(self, *types: ArrayType, body: Any) -> Any:
+        if not same_types(types, body.types):
+            wanted = ", ".join(map(str, body.types))
+            raise self.mismatch(types, f"JAX's {body.name} was traced for ({wanted})")
+        return body.out_types
+
+    def interpret(self, run: Any, values: Sequence[Any], params: dict[str, Any]) -> Any:
+        with on_host():
+            outs = params["body"].compiled(*values)
+        return [y if is_key_dtype(y.dtype) else np.asarray(y) for y in outs]
+
+    def run_now(self, values: Sequence[Any], params: dict[str, Any]) -> Any:
+        return list(params["body"].compiled(*values))
+
+    def lower(self, ctx: Any, *operands: Any, body: Any) -> Any:
+        return ctx.via_jax(body.fun, *operands)
+
+    def differentiate(
+        self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
+    ) -> tuple[Any, Any]:
+        body = params["body"]
+        n = len(body.out_types)
+        if not body.moving:
+            return t.bind_primal(self, primals, params), [None] * n
+        active = tuple([dx is not None for dx in tangents])
+        given = [dx for dx in tangents if dx is not None]
+        source, origin = derived_here()
+        derive_from(source, Origin("jvp of", Equation(self, (), (), params, source, origin)))
+        if t.linear is None:
+            found = _bound(state.trace, body.pushed(active), [*primals, *given])
+            outs, moved = found[:n], found[n:]
+        else:
+            forward, push = body.linearized(active)
+            found = _bound(t.parent, forward, primals)
+            outs, residuals = found[:n], found[n:]
+            moved = _bound(t.rules_in, push, [*residuals, *given])
+        return outs, _placed(moved, body.moving, n)
+
+    def transpose_with(
+        self, t: Any, ct: Sequence[Any], args: Sequence[Any], params: dict[str, Any]
+    ) -> Sequence[Any]:
+        body = params["body"]
+        linear = tuple([isinstance(x, LinearInput) for x in args])
+        values = [x for x in args if not isinstance(x, LinearInput)]
+        cts = [literal(0, body.out_types[i]) if ct[i] is None else ct[i] for i in body.moving]
+        found = _bound(state.trace, body.transposed(linear), [*values, *cts])
+        return _placed(found, [i for i, lin in enumerate(linear) if lin], len(args))
+
+    def batch(self, t: Any, args: Any, dims: Any, *, body: Any) -> Any:
+        mapped, axes = body.mapped(t, tuple(dims))
+        return _bound(state.trace, mapped, args), axes
+
+    def mesh(self, params: dict[str, Any]) -> Any:
+        return params["body"].mesh
+
+    def calls(self, params: dict[str, Any]) -> Calls:
+        return params["body"].calls
+
+    def called(self, params: dict[str, Any]) -> str:
+        return f"JAX's {params['body'].name}"
+
+    def has_effects(self, params: dict[str, Any]) -> bool:
+        return bool(params["body"].calls.effects)
+
+    def named_axes(self, params: dict[str, Any]) -> Container[Any]:
+        return params["body"].axes
+
+    def listing(self, params: dict[str, Any]) -> list[str]:
+        return params["body"].listing().splitlines()
+
+    def numpy_source(self, w: Any, *xs: Any, body: Any) -> Any:
+        raise w.unwritable()
+
+    # --- text
+
+    def short_params(self, params: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Name, number, and a digest of JAX's text: in another process the same number may be
+        another equation's."""
+        rest = dict(params)
+        body = rest.pop("body")
+        if body not in _WRITTEN:
+            digest = hashlib.sha256(body.listing().encode()).hexdigest()[:6]
+            number = next(_NUMBERS)
+            _BODIES[number] = body
+            _WRITTEN[body] = f"{body.name} {number}-{digest}"
+        return _WRITTEN[body], rest
+
+    def read_params(self, short: str) -> dict[str, Any]:
+        number = short.rpartition(" ")[2].partition("-")[0]
+        body = _BODIES.get(int(number)) if number.isdigit() else None
+        if body is None or _WRITTEN[body] != short:
+            raise ValueError(
+                f"{short!r} is not known here: it stands for an equation of JAX's, which a text "
+                "does not hold, and is read back only in the process that wrote it and while the "
+                "program that was written is there. Make the program again from the function"
+            )
+        return {"body": body}
+
+
+def _bound(trace: Any, imported: Any, values: Sequence[Any]) -> list[Any]:
+    """The results of an imported program whose equations are bound in a trace, in the line and of
+    the origin of the running one."""
+    program = imported.program
+    env: dict[Any, Any] = dict(zip(program.inputs, [*imported.consts, *values], strict=True))
+    for e in program.equations:
+        given = [v if v.__class__ is Literal else env[v] for v in e.inputs]
+        outs = bind_in(trace, e.primitive, given, e.params)
+        env.update(zip(e.outputs, outs if e.primitive.multiple else [outs], strict=True))
+    return [v if v.__class__ is Literal else env[v] for v in program.outputs]
+
+
+def _placed(values: Sequence[Any], places: Sequence[int], n: int) -> list[Any]:
+    """A list of n with these tangents at these places, and None where one is zero."""
+    made: list[Any] = [None] * n
+    for i, x in zip(places, values, strict=True):
+        made[i] = None if x.__class__ is Literal and x.value == 0 else x
+    return made
+
+
+jax_call: JaxCall = JaxCall()

@@ -1,0 +1,140 @@
+"""Which values a step of a loop, a call or a branch keeps for its way back, and which it computes
+again from these.
+
+In: a program, linearised. Out: the values to keep, and the linear part as a program of them. A
+value is not kept if operations that cost next to nothing (one flop per element, or moving elements
+about) make it of smaller ones, or of what is kept anyway: 1 - y of y, a broadcast of what was
+broadcast. XLA fuses them with the operations that read them, so they save time too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from functrans.caching import memo_as
+from functrans.ir.program import Equation, Program, Var, prune
+from functrans.primitives.base import bytes_of
+from functrans.primitives.elementwise.families import Elementwise
+
+_MOST = 8  # more values than this are not looked through
+
+
+def take(places: Sequence[tuple[str, int]], ins: Any, outs: Any, extras: Any) -> list[Any]:
+    """The residuals of a linearised program from where `transforms.jvp.Split` says they are."""
+    stores = {"in": ins, "out": outs, "extra": extras}
+    return [stores[kind][i] for kind, i in places]
+
+
+def placed(
+    values: Iterable[Any], ins: Iterable[Any], outs: Iterable[Any]
+) -> tuple[list[Any], tuple[tuple[str, int], ...]]:
+    """Those values that are neither operands nor results, and where each is found; see `take`."""
+    known: dict[Any, tuple[str, int]] = {v: ("in", i) for i, v in enumerate(ins)}
+    for i, v in enumerate(outs):
+        known.setdefault(v, ("out", i))
+    extra: list[Any] = []
+    places = []
+    for v in values:
+        if v not in known:
+            known[v] = ("extra", len(extra))
+            extra.append(v)
+        places.append(known[v])
+    return extra, tuple(places)
+
+
+def fewer(part: Any) -> Any:
+    """A `transforms.jvp.Split` that gives no residual that is cheap to compute again."""
+    return memo_as(part.forward, (fewer,), lambda: _fewer(part))
+
+
+def _fewer(part: Any) -> Any:
+    forward, n = part.forward, len(part.out_active)
+    ins, outs, extra = forward.inputs, forward.outputs[:n], forward.outputs[n:]
+    needed = take(part.residuals, ins, outs, extra)
+    kept, linear = fewest(forward, needed, part.linear, [*ins, *outs])
+    extra, places = placed(kept, ins, outs)
+    outs = (*outs, *extra)
+    return part._replace(
+        forward=forward.replace(outputs=outs, equations=prune(forward.equations, outs)),
+        linear=linear,
+        residuals=places,
+    )
+
+
+def fewest(
+    forward: Program, needed: Sequence[Any], linear: Program, free: Iterable[Any]
+) -> tuple[list[Any], Program]:
+    """The values of `forward` to keep for those `needed`, and `linear` as a program of (them,
+    tangents). Those `free` cost nothing."""
+    free = set(free)
+    have = free | set(needed)
+    kept = dict.fromkeys(needed)
+    made_of: dict[Any, tuple[Any, ...]] = {}  # the smallest values that a value can be made of
+    dropped = set()
+    for e in forward.equations:
+        if not _cheap(e):
+            continue
+        (v,) = e.outputs
+        parts = dict.fromkeys([
+            p for x in e.inputs if x.__class__ is Var and x not in have
+            for p in made_of.get(x, (x,))
+        ])  # fmt: skip
+        smaller = _bytes(parts) <= bytes_of(v.type) and len(parts) <= _MOST
+        if smaller:
+            made_of[v] = tuple(parts)
+        if v in kept and v not in free and smaller and _bytes(parts) < bytes_of(v.type):
+            dropped.add(v)
+            del kept[v]
+            kept.update(parts)
+            have.update(parts)
+    if not dropped or len(set(needed)) < len(needed):
+        return list(needed), linear
+    return _computed_again(forward, needed, linear, kept, free)
+
+
+def _cheap(e: Equation) -> bool:
+    p = e.primitive
+    if p.multiple or p.holds_programs or p.has_effects(e.params) or p.named_axes(e.params):
+        return False
+    if isinstance(p, Elementwise):
+        return p.flops == 1
+    types = [v.type for v in e.inputs], [v.type for v in e.outputs]
+    return p.cost(*types, **e.params).flops == 0
+
+
+def _bytes(values: Iterable[Var]) -> int:
+    return bytes_of(*[v.type for v in values])
+
+
+def _computed_again(
+    forward: Program, needed: Sequence[Any], linear: Program, kept: Iterable[Any], free: set[Any]
+) -> tuple[list[Any], Program]:
+    """`kept` with those of `free` that are read, and `linear` behind what makes the others."""
+    settled = free | set(kept)
+    wanted = set(needed)
+    again = []
+    for e in reversed(forward.equations):
+        if any(v in wanted and v not in settled for v in e.outputs):
+            again.append(e)
+            wanted.update([v for v in e.inputs if v.__class__ is Var])
+    again.reverse()
+    made = {v for e in again for v in e.outputs}
+    read = dict.fromkeys([*kept, *[v for e in again for v in e.inputs if v in free]])
+    inputs = [v for v in read if v not in made]
+    names = dict(zip(needed, linear.inputs, strict=False))  # what `linear` reads is made here
+    for v in (*inputs, *made):
+        if v not in names:
+            names[v] = Var(v.type)
+    equations = [
+        Equation(
+            e.primitive, tuple([names.get(v, v) for v in e.inputs]),
+            tuple([names[v] for v in e.outputs]), e.params, e.source, e.origin,
+        )
+        for e in again
+    ]  # fmt: skip
+    rerun = linear.replace(
+        inputs=[*[names[v] for v in inputs], *linear.inputs[len(needed) :]],
+        equations=[*equations, *linear.equations],
+    )
+    return inputs, rerun

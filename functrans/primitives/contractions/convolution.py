@@ -1,0 +1,330 @@
+"""Sliding products: a contraction of which some axes are windows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from functrans import errors
+from functrans.ir.source import describe, user_source
+from functrans.ir.types import ArrayType, dtype_class
+from functrans.mlir import hlo, ir
+from functrans.primitives.base import Cost, LinearInput, Primitive, bytes_of
+from functrans.primitives.contractions.dot_general import (
+    Axes,
+    accumulation_dtype,
+    precision_config,
+    with_batch_axis,
+)
+from functrans.primitives.elementwise.conversion import cast
+from functrans.primitives.shape.moving import rev
+from functrans.trace import typeof
+
+Pairs = tuple[tuple[int, int], ...]
+
+
+class Convolution(Primitive):
+    """An einsum of two operands in which the axes named in `spatial` slide over each other.
+
+    As in `dot_general`, a name in both operands and in `out` is a group (batch) axis, in both only
+    is summed (input features), in one is kept (examples, output features). A spatial name stands in
+    all three, and the result's index o, the kernel's k and the input's i meet where
+
+        i * lhs_dilation == o * strides + k * rhs_dilation - padding[0]
+
+    so every kind of grouping and of batching is one more name, and the transposes are convolutions.
+    """
+
+    name: str = "conv_general_dilated"
+    linear_in: tuple[int, ...] = (0, 1)
+    multilinear: bool = True
+
+    def type(
+        self, x: ArrayType, y: ArrayType, *, lhs: Axes, rhs: Axes, out: Axes, spatial: Axes,
+        strides: Axes, padding: Pairs, lhs_dilation: Axes, rhs_dilation: Axes,
+        precision: Any = None, preferred: Any = None,
+    ) -> ArrayType:  # fmt: skip
+        if x.dtype != y.dtype:
+            raise self.mismatch(
+                (x, y),
+                f"operands must have equal dtypes, got {x.dtype} and {y.dtype}",
+                "Cast one with x.astype(...).",
+            )
+        n, k = _sizes(lhs, x.shape), _sizes(rhs, y.shape)
+        if not set(lhs) ^ set(rhs) | set(spatial) <= set(out) <= {*lhs, *rhs}:
+            raise self.mismatch((x, y), f"axes {lhs}, {rhs} do not fit the operands and {out}")
+        for name in n.keys() & k.keys() - set(spatial):
+            if n[name] != k[name]:
+                i, j = lhs.index(name), rhs.index(name)
+                raise self.mismatch(
+                    (x, y), f"axis {i} of the input and axis {j} of the kernel are multiplied "
+                    f"together and must have equal sizes, got {n[name]} and {k[name]}",
+                )  # fmt: skip
+        size = n | k
+        windows = zip(spatial, strides, padding, lhs_dilation, rhs_dilation, strict=True)
+        for name, stride, (low, high), spread, dilation in windows:
+            padded = low + high + dilated(n[name], spread)
+            if padded < 0:
+                raise errors.InvalidArgument(
+                    f"{self.name}({x}, {y}): padding {padding} removes more than there is of the "
+                    f"input, at\n    {describe(user_source())}"
+                )
+            size[name] = max(0, (padded - dilated(k[name], dilation)) // stride + 1)
+        shape = tuple([size[name] for name in out])
+        return ArrayType(shape, preferred or x.dtype, x.weak_type and y.weak_type)
+
+    def reference(
+        self, x: Any, y: Any, *, lhs: Any, rhs: Any, out: Any, spatial: Any, strides: Any,
+        padding: Any, lhs_dilation: Any, rhs_dilation: Any, precision: Any = None,
+        preferred: Any = None,
+    ) -> Any:  # fmt: skip
+        dtype = np.dtype(preferred or x.dtype)
+        wide = accumulation_dtype(x.dtype, dtype)
+        x, y = x.astype(wide), y.astype(wide)
+        names, kernel = list(lhs), list(rhs)
+        windows = zip(spatial, strides, padding, lhs_dilation, rhs_dilation, strict=True)
+        for name, stride, pads, spread, dilation in windows:
+            axis, k = names.index(name), y.shape[rhs.index(name)]
+            x = _padded(x, axis, spread, *pads)
+            width = dilated(k, dilation)
+            if width > x.shape[axis] or k == 0:  # no place for the window, or nothing in it
+                size = max(0, (x.shape[axis] - width) // stride + 1)
+                x = np.zeros((*x.shape[:axis], size, *x.shape[axis + 1 :], k), wide)
+            else:
+                x = np.lib.stride_tricks.sliding_window_view(x, width, axis)
+                places = [slice(None)] * x.ndim
+                places[axis], places[-1] = slice(None, None, stride), slice(None, None, dilation)
+                x = x[tuple(places)]
+            inside = 1 + max(*names, *kernel, *out)
+            names.append(inside)
+            kernel[rhs.index(name)] = inside
+        short = {name: i for i, name in enumerate(dict.fromkeys((*names, *kernel)))}
+        x_names, y_names, out_names = [[short[n] for n in ns] for ns in (names, kernel, out)]
+        made = np.einsum(x, x_names, y, y_names, out_names, optimize=True)
+        return np.asarray(made).astype(dtype)
+
+    def lower(self, ctx: Any, x: Any, y: Any, *, precision: Any = None, preferred: Any = None,
+              **axes: Any) -> Any:  # fmt: skip
+        t = ctx.out_types[0]
+        if 0 in (*ctx.in_types[0].shape, *ctx.in_types[1].shape, *t.shape):
+            return ctx.full(0, t)
+        if preferred is None and (made := ctx.by_places(x, y, axes)) is not None:
+            return made
+        plan = _Plan(ctx, axes)
+        if dtype_class(t.dtype) != "complex" or ctx.platform == "tpu":
+            return plan.emit(x, y, t.dtype, precision)
+        # Three real products, as XLA:CPU has only a slow loop for complex ones, XLA:GPU none:
+        #   re = (a + b) c - b (c + d)    im = (a + b) c + a (d - c)    where x = a + ib, y = c + id
+        a, b, c, d = hlo.real(x), hlo.imag(x), hlo.real(y), hlo.imag(y)
+        real = np.finfo(t.dtype).dtype
+        one = plan.emit(hlo.add(a, b), c, real, precision)
+        two = plan.emit(a, hlo.subtract(d, c), real, precision)
+        three = plan.emit(b, hlo.add(c, d), real, precision)
+        return hlo.complex(hlo.subtract(one, three), hlo.add(one, two))
+
+    def transpose(
+        self, ct: Any, x: Any, y: Any, *, lhs: Axes, rhs: Axes, out: Axes, spatial: Axes,
+        strides: Axes, padding: Pairs, lhs_dilation: Axes, rhs_dilation: Axes, **how: Any,
+    ) -> Any:  # fmt: skip
+        t = typeof(ct)
+        if t.size == 0:
+            return None, None
+        n, k, o = _sizes(lhs, x.shape), _sizes(rhs, y.shape), _sizes(out, t.shape)
+        full_n = [dilated(n[a], d) for a, d in zip(spatial, lhs_dilation, strict=True)]
+        full_k = [dilated(k[a], d) for a, d in zip(spatial, rhs_dilation, strict=True)]
+        full_o = [dilated(o[a], s) for a, s in zip(spatial, strides, strict=True)]
+        low = [p for p, _ in padding]
+        sizes = list(zip(full_n, full_k, full_o, low, strict=True))
+        if isinstance(x, LinearInput):
+            # i * lhs_dilation meets o * strides for the kernel read from its end: the kernel slides
+            # over the dilated cotangent with what were the dilation as strides
+            y = cast(rev(y, dimensions=tuple([rhs.index(a) for a in spatial])), t.dtype)
+            made = self(
+                ct, y, lhs=out, rhs=rhs, out=lhs, spatial=spatial, strides=lhs_dilation,
+                padding=tuple([(fk - p - 1, fn - fo + p) for fn, fk, fo, p in sizes]),
+                lhs_dilation=strides, rhs_dilation=rhs_dilation, **how,
+            )  # fmt: skip
+            return cast(made, x.dtype), None
+        made = self(
+            cast(x, t.dtype), ct, lhs=lhs, rhs=out, out=rhs, spatial=spatial, strides=rhs_dilation,
+            padding=tuple([(p, fo - fn + fk - p - 1) for fn, fk, fo, p in sizes]),
+            lhs_dilation=lhs_dilation, rhs_dilation=strides, **how,
+        )  # fmt: skip
+        return None, cast(made, y.dtype)
+
+    def batch(
+        self, t: Any, args: Any, dims: Any, *, lhs: Any, rhs: Any, out: Any, **how: Any
+    ) -> Any:
+        new = 1 + max(*lhs, *rhs)
+        lhs, rhs = with_batch_axis(lhs, dims[0], new), with_batch_axis(rhs, dims[1], new)
+        return self(*args, lhs=lhs, rhs=rhs, out=(new, *out), **how), 0
+
+    def cost(
+        self, in_types: Any, out_types: Any, *, lhs: Any, rhs: Any, out: Any, **how: Any
+    ) -> Cost:
+        """A product and a sum where an element of the kernel meets one of x, not padding or a hole
+        between elements."""
+        types = (*in_types, *out_types)
+        n, k, o = [_sizes(axes, t.shape) for axes, t in zip((lhs, rhs, out), types, strict=True)]
+        spatial = how["spatial"]
+        channels = prod([size for a, size in k.items() if a not in out and a not in spatial])
+        channels *= prod([size for a, size in o.items() if a not in spatial])
+        windows = zip(
+            how["strides"], how["padding"], how["lhs_dilation"], how["rhs_dilation"], strict=True
+        )
+        met = [_meetings(n[a], k[a], o[a], *w) for a, w in zip(spatial, windows, strict=True)]
+        return Cost(2 * channels * prod(met), bytes_of(*types))
+
+
+conv_general_dilated: Convolution = Convolution()
+
+
+def is_group(params: dict[str, Any], name: int) -> bool:
+    """Has a convolution this axis in both operands and the result, and no window along it?"""
+    everywhere = all([name in params[side] for side in ("lhs", "rhs", "out")])
+    return everywhere and name not in params["spatial"]
+
+
+def _meetings(
+    n: int, k: int, o: int, stride: int, padding: tuple[int, int], spread: int, dilation: int
+) -> int:
+    """Of the pairs (place of the result, place in the kernel) along an axis those with an element
+    of x: see the formula above."""
+    few, many = sorted([(k, dilation), (o, stride)])
+    places = many[1] * np.arange(many[0]) - padding[0]
+    total = 0
+    for i in range(few[0]):
+        at = places + i * few[1]
+        total += int(np.count_nonzero((at % spread == 0) & (at >= 0) & (at <= (n - 1) * spread)))
+    return total
+
+
+def dilated(n: int, by: int) -> int:
+    """The length of an axis with `by - 1` holes between its elements."""
+    return 0 if n == 0 else (n - 1) * by + 1
+
+
+def _sizes(names: Axes, shape: tuple[int, ...]) -> dict[int, int]:
+    return dict(zip(names, shape, strict=True))
+
+
+def _padded(x: Any, axis: int, spread: int, low: int, high: int) -> Any:
+    """Zeros between and around the elements along an axis; negative padding removes some."""
+    n = dilated(x.shape[axis], spread)
+    made = np.zeros(
+        (*x.shape[:axis], max(0, low) + n + max(0, high), *x.shape[axis + 1 :]), x.dtype
+    )
+    at = [slice(None)] * x.ndim
+    at[axis] = slice(max(0, low), max(0, low) + n, spread)
+    made[tuple(at)] = x
+    at[axis] = slice(max(0, -low), made.shape[axis] - max(0, -high))
+    return made[tuple(at)]
+
+
+# --- lowering -------------------------------------------------------------------------------------
+
+Groups = list[tuple[int, ...]]
+
+
+class _Plan:
+    """Which names of ours merge into which of StableHLO's axes: it has one of each kind, and groups
+    as the outer part of either the features or the examples."""
+
+    def __init__(self, ctx: Any, axes: dict[str, Any]):
+        self.ctx, self.axes = ctx, axes
+        self.lhs, self.rhs, self.out = lhs, rhs, out = axes["lhs"], axes["rhs"], axes["out"]
+        self.spatial = spatial = axes["spatial"]
+        x, y, t = ctx.in_types[0].shape, ctx.in_types[1].shape, ctx.out_types[0].shape
+        self.size = [_sizes(lhs, x), _sizes(rhs, y), _sizes(out, t)]
+
+        def kind(here: Axes, *others: bool) -> tuple[int, ...]:
+            where = [(n, n in lhs, n in rhs, n in out) for n in here if n not in spatial]
+            return tuple([n for n, *found in where if tuple(found) == others])
+
+        examples = kind(out, True, False, True)
+        summed = kind(rhs, True, True, False)
+        features = kind(out, False, True, True)
+        groups = kind(out, True, True, True)
+        n_groups = prod([self.size[0][n] for n in groups])
+        # Groups may join the examples or the input features; take what is adjacent already.
+        by_batch = bool(groups) and _adjacent(lhs, groups + examples) and not _adjacent(
+            lhs, groups + summed
+        )  # fmt: skip
+        self.feature_groups, self.batch_groups = (1, n_groups) if by_batch else (n_groups, 1)
+        slides: Groups = [(n,) for n in spatial]
+        x_first, x_last = (groups + examples, summed) if by_batch else (examples, groups + summed)
+        self.x_kinds = [x_first, *slides, x_last]
+        self.y_kinds = [*slides, summed, groups + features]
+        self.out_kinds = [examples, *slides, groups + features]
+
+    def emit(self, x: Any, y: Any, dtype: Any, precision: Any) -> Any:
+        """The convolution of two values of the operands' shapes."""
+        x, x_order = self._merged(x, self.lhs, self.x_kinds, 0)
+        y, y_order = self._merged(y, self.rhs, self.y_kinds, 1)
+        out_order = self._order(self.out, self.out_kinds)
+        n = len(self.spatial)
+        at_x, at_y, at_out = _inverse(x_order), _inverse(y_order), _inverse(out_order)
+        numbers = hlo.ConvDimensionNumbers.get(
+            input_batch_dimension=at_x[0], input_spatial_dimensions=at_x[1:-1],
+            input_feature_dimension=at_x[-1],
+            kernel_spatial_dimensions=at_y[:n], kernel_input_feature_dimension=at_y[n],
+            kernel_output_feature_dimension=at_y[n + 1],
+            output_batch_dimension=at_out[0], output_spatial_dimensions=at_out[1:-1],
+            output_feature_dimension=at_out[-1],
+        )  # fmt: skip
+        split = [name for i in out_order for name in self.out_kinds[i]]
+        shape = [prod([self.size[2][n] for n in self.out_kinds[i]]) for i in out_order]
+        made = hlo.convolution(
+            self.ctx.type(ArrayType(tuple(shape), dtype)), x, y, numbers,
+            ir.IntegerAttr.get(ir.IntegerType.get_signless(64), self.feature_groups),
+            ir.IntegerAttr.get(ir.IntegerType.get_signless(64), self.batch_groups),
+            precision_config=precision_config(precision), **self._window(),
+        )  # fmt: skip
+        made = self._reshape(made, shape, [self.size[2][n] for n in split])
+        order = [split.index(n) for n in self.out]
+        return made if order == sorted(order) else self.ctx.transpose(made, order)
+
+    def _window(self) -> dict[str, Any]:
+        axes, integers = self.axes, ir.DenseI64ArrayAttr.get
+        padding: Any = np.array(axes["padding"], np.int64).reshape(-1, 2)
+        return {
+            "window_strides": integers(axes["strides"]),
+            "padding": ir.DenseElementsAttr.get(padding),
+            "lhs_dilation": integers(axes["lhs_dilation"]),
+            "rhs_dilation": integers(axes["rhs_dilation"]),
+        }
+
+    def _order(self, names: Axes, kinds: Groups) -> list[int]:
+        """The order in which the merged axes stand."""
+        if self.ctx.platform == "cpu":
+            # What XLA:CPU's fast path wants. It transposes by itself, but only in the outermost
+            # computation: not in a called function or the body of a loop.
+            return list(range(len(kinds)))
+        return sorted(range(len(kinds)), key=lambda i: [names.index(n) for n in kinds[i]] or [-1])
+
+    def _merged(self, x: Any, names: Axes, kinds: Groups, which: int) -> tuple[Any, list[int]]:
+        order = self._order(names, kinds)
+        flat = [n for i in order for n in kinds[i]]
+        moves = [names.index(n) for n in flat]
+        if moves != sorted(moves):
+            x = self.ctx.transpose(x, moves)
+        size = self.size[which]
+        shape = [prod([size[n] for n in kinds[i]]) for i in order]
+        return self._reshape(x, [size[n] for n in flat], shape), order
+
+    def _reshape(self, x: Any, old: Sequence[int], new: Sequence[int]) -> Any:
+        if list(old) == list(new):
+            return x
+        return hlo.reshape(ir.RankedTensorType.get(new, x.type.element_type), x)
+
+
+def _adjacent(names: Axes, wanted: tuple[int, ...]) -> bool:
+    first = names.index(wanted[0])
+    return names[first : first + len(wanted)] == wanted
+
+
+def _inverse(order: Sequence[int]) -> list[int]:
+    return [order.index(i) for i in range(len(order))]

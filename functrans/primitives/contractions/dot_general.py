@@ -1,0 +1,328 @@
+"""Products summed over shared axes."""
+
+from __future__ import annotations
+
+from functools import reduce
+from math import prod
+from typing import Any
+
+import jax
+import numpy as np
+
+from functrans.caching import cached
+from functrans.ir.types import ArrayType, dtype_class, is_inexact
+from functrans.mlir import hlo, ir
+from functrans.primitives.base import Cost, LinearInput, Primitive, bytes_of
+from functrans.primitives.elementwise.conversion import cast
+from functrans.trace import typeof
+
+Axes = tuple[int, ...]
+
+HIGHEST = ("HIGHEST", "HIGHEST")  # precision: products of the full dtype on every platform
+
+_LETTERS = "ijklmnopqrstuvwxyzabcdefghIJKLMNOPQRSTUVWXYZABCDEFGH"  # of axes 0, 1, ...
+
+
+class DotGeneral(Primitive):
+    """An einsum of two operands whose axes have names (small integers).
+
+    A name in both operands and in `out` is a batch axis, in both only is summed, in one is kept.
+    `precision`: None, a pair of names of `jax.lax.Precision`, or the name of a
+    `jax.lax.DotAlgorithmPreset`. `preferred`: dtype of the result and of the accumulation, or None.
+    """
+
+    name: str = "dot_general"
+    linear_in: tuple[int, ...] = (0, 1)
+    multilinear: bool = True
+
+    def type(
+        self, x: ArrayType, y: ArrayType, *, lhs: Axes, rhs: Axes, out: Axes,
+        precision: Any = None, preferred: Any = None,
+    ) -> ArrayType:  # fmt: skip
+        size: dict[int, int] = {}
+        for t, names in ((x, lhs), (y, rhs)):
+            if len(names) != t.ndim or len(set(names)) != t.ndim:
+                raise self.mismatch((x, y), f"axes {names} must name each axis of {t} once")
+            for n, name in zip(t.shape, names, strict=True):
+                if size.setdefault(name, n) != n:
+                    i, j = lhs.index(name), rhs.index(name)
+                    raise self.mismatch(
+                        (x, y),
+                        f"axis {i} of the first operand and axis {j} of the second are multiplied "
+                        f"together and must have equal sizes, got {x.shape[i]} and {y.shape[j]}",
+                        "Transpose or reshape one of the operands.",
+                    )
+        if len(set(out)) != len(out) or not set(lhs) ^ set(rhs) <= set(out) <= set(size):
+            raise self.mismatch(
+                (x, y),
+                f"the result's axes {out} must be among {lhs} and {rhs}, each once, and hold every "
+                "one that stands in one operand only",
+            )
+        self._check_dtypes(x, y, precision, preferred)
+        shape = tuple([size[name] for name in out])
+        return ArrayType(shape, preferred or x.dtype, x.weak_type and y.weak_type)
+
+    def _check_dtypes(self, x: ArrayType, y: ArrayType, precision: Any, preferred: Any) -> None:
+        if x.dtype != y.dtype:
+            raise self.mismatch(
+                (x, y),
+                f"operands must have equal dtypes, got {x.dtype} and {y.dtype}",
+                "Cast one with x.astype(...) (jnp.matmul and jnp.einsum promote).",
+            )
+        if preferred is None or precision.__class__ is str or dtype_class(x.dtype) == "float":
+            return
+        if np.dtype(preferred).itemsize < x.dtype.itemsize:
+            raise self.mismatch(
+                (x, y), f"preferred_element_type {preferred} must not be narrower than {x.dtype}"
+            )
+
+    def reference(self, x: Any, y: Any, *, lhs: Any, rhs: Any, out: Any, precision: Any = None,
+                  preferred: Any = None) -> Any:  # fmt: skip
+        x, y = rounded(x, precision), rounded(y, precision)
+        dtype = np.dtype(preferred or x.dtype)
+        wide = accumulation_dtype(x.dtype, dtype)
+        made = _contracted(x.astype(wide, copy=False), y.astype(wide, copy=False), lhs, rhs, out)
+        return made.astype(dtype, copy=False)
+
+    def numpy_source(self, w: Any, x: Any, y: Any, *, lhs: Any, rhs: Any, out: Any,
+                     precision: Any = None, preferred: Any = None) -> Any:  # fmt: skip
+        dtype = w.out_types[0].dtype
+        wide = accumulation_dtype(x.dtype, dtype)
+        axes, rest = self.short_params({"lhs": lhs, "rhs": rhs, "out": out})
+        if rest or precision.__class__ is str:
+            how = {"precision": precision, "preferred": preferred}
+            return w.reference(self, (x, y), {"lhs": lhs, "rhs": rhs, "out": out, **how})
+        given = [v.full if v.dtype == wide else f"{v.full}.astype({w.dtype(wide)})" for v in (x, y)]
+        sums = "" if set(lhs) | set(rhs) == set(out) else ", optimize=True"  # by BLAS
+        text = _as_matmul(given[0], given[1], axes)
+        text = text or f'np.einsum("{axes}", {", ".join(given)}{sums})'
+        if wide == dtype:
+            return text
+        text = f"({text})" if "@" in text else text
+        return f"{text}.astype({w.dtype(dtype)})"
+
+    def lower(self, ctx: Any, x: Any, y: Any, *, lhs: Any, rhs: Any, out: Any,
+              precision: Any = None, preferred: Any = None) -> Any:  # fmt: skip
+        batch = [n for n in out if n in lhs and n in rhs]
+        summed = [n for n in lhs if n in rhs and n not in out]
+        if not summed and preferred is None:
+            return self._outer_product(ctx, x, y, lhs, rhs, out)
+        if preferred is None and precision.__class__ is not str:
+            terms = ctx.few_terms(x, y, lhs, rhs, out)
+            if terms is not None:
+                kept = [tuple([n for n in axes if n not in summed]) for axes in (lhs, rhs)]
+                products = [self._outer_product(ctx, a, b, kept[0], kept[1], out) for a, b in terms]
+                return reduce(lambda a, b: ctx.op("stablehlo.add", [a, b]), products)
+        if precision is None and preferred is None:
+            crossed = ctx.crossed(x, y, lhs, rhs, out)
+            if crossed is not None:
+                return crossed
+        in_types = ctx.in_types
+        n = len(summed)
+        as_rows = not batch and lhs[:n] == rhs[:n] and ctx.with_rows(x, y, n)
+        if as_rows:
+            x, y, in_types = as_rows
+            lhs, rhs, summed = lhs[n - 1 :], rhs[n - 1 :], summed[-1:]
+
+        def natural(first: Axes, second: Axes) -> list[int]:
+            return [*batch, *[n for n in (*first, *second) if n in out and n not in batch]]
+
+        turned = natural(lhs, rhs) != list(out) == natural(rhs, lhs)  # saves a transposition
+        if in_types[0].size > in_types[1].size if as_rows else turned:
+            x, y, lhs, rhs, in_types = y, x, rhs, lhs, in_types[::-1]
+            precision = precision[::-1] if precision.__class__ is tuple else precision
+        made_in = natural(lhs, rhs)
+        size = dict(zip(out, ctx.out_types[0].shape, strict=True))
+        made_type = ctx.out_types[0].update(shape=tuple([size[n] for n in made_in]))
+        numbers = [
+            [axes.index(n) for n in names] for names in (batch, summed) for axes in (lhs, rhs)
+        ]
+        if precision.__class__ is str:
+            made = _by_algorithm(ctx, x, y, in_types, made_type, numbers, precision)
+        else:
+            made = ctx.op("stablehlo.dot_general", [x, y], {
+                "dot_dimension_numbers": ctx.attribute(
+                    (lhs, rhs, out), lambda: hlo.DotDimensionNumbers.get(
+                        numbers[0], numbers[1], numbers[2], numbers[3]
+                    )
+                ),
+                "precision_config": ctx.attribute(
+                    ("precision", precision), lambda: precision_config(precision)
+                ),
+            }, made_type)  # fmt: skip
+        order = [made_in.index(n) for n in out]
+        return made if order == sorted(order) else ctx.transpose(made, order)
+
+    def _outer_product(self, ctx: Any, x: Any, y: Any, lhs: Axes, rhs: Axes, out: Axes) -> Any:
+        """No sum: an elementwise product. XLA:CPU's dot is up to twice as slow here."""
+        both = []
+        for value, names in ((x, lhs), (y, rhs)):
+            order = [names.index(n) for n in out if n in names]
+            if order != sorted(order):
+                value = ctx.transpose(value, order)
+            at = ctx.axes([i for i, n in enumerate(out) if n in names])
+            both.append(ctx.op("stablehlo.broadcast_in_dim", [value], at))
+        return ctx.op("stablehlo.multiply", both)
+
+    def transpose(
+        self, ct: Any, x: Any, y: Any, *, lhs: Any, rhs: Any, out: Any, **how: Any
+    ) -> Any:
+        # `preferred` may have made ct wider than the operands: multiply in its dtype, then narrow
+        if isinstance(x, LinearInput):
+            made = self(ct, cast(y, typeof(ct).dtype), lhs=out, rhs=rhs, out=lhs, **how)
+            return cast(made, x.dtype), None
+        made = self(cast(x, typeof(ct).dtype), ct, lhs=lhs, rhs=out, out=rhs, **how)
+        return None, cast(made, y.dtype)
+
+    def batch(
+        self, t: Any, args: Any, dims: Any, *, lhs: Any, rhs: Any, out: Any, **how: Any
+    ) -> Any:
+        new = 1 + max((*lhs, *rhs), default=-1)
+
+        def with_batch(names: Axes, d: int | None) -> Axes:
+            return names if d is None else (*names[:d], new, *names[d:])
+
+        return self(
+            *args,
+            lhs=with_batch(lhs, dims[0]),
+            rhs=with_batch(rhs, dims[1]),
+            out=(new, *out),
+            **how,
+        ), 0
+
+    def short_params(self, params: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        """The axes as an einsum writes them: `ij,jk->ik`."""
+        rest = dict(params)
+        axes = [rest.pop(name) for name in ("lhs", "rhs", "out")]
+        if any(n >= len(_LETTERS) for names in axes for n in names):
+            return "", params
+        lhs, rhs, out = ("".join([_LETTERS[n] for n in names]) for names in axes)
+        return f"{lhs},{rhs}->{out}", rest
+
+    def read_params(self, short: str) -> dict[str, Any]:
+        lhs, _, right = short.partition(",")
+        rhs, _, out = right.partition("->")
+        axes = [tuple([_LETTERS.index(letter) for letter in part]) for part in (lhs, rhs, out)]
+        return dict(zip(("lhs", "rhs", "out"), axes, strict=True))
+
+    def cost(self, in_types: Any, out_types: Any, *, lhs: Any, rhs: Any, **how: Any) -> Cost:
+        x, y = in_types
+        return Cost(flops(x.shape, y.shape, lhs, rhs), bytes_of(x, y, *out_types))
+
+
+dot_general: DotGeneral = DotGeneral()
+
+
+@cached("costs of contractions", 4096)
+def flops(x: tuple[int, ...], y: tuple[int, ...], lhs: Axes, rhs: Axes) -> int:
+    """The operations of a `dot_general` of operands of these shapes."""
+    return 2 * prod(dict(zip((*lhs, *rhs), (*x, *y), strict=True)).values())
+
+
+@cached("orders of axes", 4096)
+def _orders(lhs: Axes, rhs: Axes, out: Axes) -> tuple[list[int], list[int], list[int], int, int]:
+    """How the axes of both operands and of the result are ordered for a product of matrices,
+
+        [batch, rows, summed] @ [batch, summed, columns] -> [batch, rows, columns]
+
+    and how many are batch axes and how many are summed."""
+    batch = [n for n in out if n in lhs and n in rhs]
+    summed = [n for n in lhs if n in rhs and n not in out]
+    rows = [n for n in out if n not in rhs]
+    columns = [n for n in out if n not in lhs]
+    first = [lhs.index(n) for n in (*batch, *rows, *summed)]
+    second = [rhs.index(n) for n in (*batch, *summed, *columns)]
+    made = [*batch, *rows, *columns]
+    return first, second, [made.index(n) for n in out], len(batch), len(summed)
+
+
+def _contracted(x: Any, y: Any, lhs: Axes, rhs: Axes, out: Axes) -> Any:
+    """`np.einsum` of two operands, which would take longer to plan than small ones to multiply."""
+    first, second, order, n, m = _orders(lhs, rhs, out)
+    x, y = x.transpose(first), y.transpose(second)
+    batch, rows, columns = x.shape[:n], x.shape[n : x.ndim - m], y.shape[n + m :]
+    length, height, width = prod(y.shape[n : n + m]), prod(rows), prod(columns)
+    x, y = x.reshape((*batch, height, length)), y.reshape((*batch, length, width))
+    return _product(x, y).reshape((*batch, *rows, *columns)).transpose(order)
+
+
+# Up to so many multiplications OpenBLAS keeps to one thread. Its other threads, once woken, spin
+# while they wait for more, on the cores where XLA computes: 20 times slower where these are few.
+_ONE_THREAD = 2**18
+_MANY = 2**24  # that many are worth it
+
+
+def _product(x: Any, y: Any) -> Any:
+    """`x @ y` of stacks of matrices; of middling ones by groups of rows."""
+    height, length = x.shape[-2:]
+    width = y.shape[-1]
+    few = _ONE_THREAD // max(length * width, 1)
+    if few < 2 or not few < height <= few * (_MANY // _ONE_THREAD):
+        return x @ y
+    return np.concatenate([x[..., i : i + few, :] @ y for i in range(0, height, few)], axis=-2)
+
+
+_MATMUL = {"{x} @ {y}", "{x}.T @ {y}", "{x} @ {y}.T", "{x}.T @ {y}.T", "{y} @ {x}", "{y} @ {x}.T",
+           "{y}.T @ {x}", "{y}.T @ {x}.T"}  # fmt: skip
+
+
+def _as_matmul(x: str, y: str, axes: str) -> str | None:
+    """A product of matrices and vectors as Python writes it; None for any other."""
+    lhs, _, rest = axes.partition(",")
+    rhs, _, out = rest.partition("->")
+    for text in sorted(_MATMUL, key=len):
+        first, second = (lhs, rhs) if text.startswith("{x}") else (rhs, lhs)
+        left, right = text.split(" @ ")
+        first = first[::-1] if left.endswith(".T") else first
+        second = second[::-1] if right.endswith(".T") else second
+        if not (1 <= len(first) <= 2 and 1 <= len(second) <= 2) or first[-1] != second[0]:
+            continue
+        if out == first[:-1] + second[1:] and len({*first, *second}) == len(first + second) - 1:
+            return text.format(x=x, y=y)
+    return None
+
+
+def rounded(x: Any, precision: Any) -> Any:
+    """An operand as an algorithm preset reads it: F16_F16_F16 multiplies float16 numbers."""
+    if precision.__class__ is not str:
+        return x
+    reads = jax.lax.DotAlgorithmPreset[precision].supported_lhs_types
+    return x if reads is None or x.dtype in reads else x.astype(reads[0]).astype(x.dtype)
+
+
+def _by_algorithm(
+    ctx: Any, x: Any, y: Any, in_types: Any, made: ArrayType, numbers: Any, preset: str
+) -> Any:
+    """JAX knows which presets each platform has and how their operands are cast."""
+    (lhs_batch, rhs_batch, lhs_summed, rhs_summed) = numbers
+    ctx.in_types, ctx.out_types = in_types, [made]
+    return ctx.via_jax(
+        lambda a, b: jax.lax.dot_general(
+            a, b, ((lhs_summed, rhs_summed), (lhs_batch, rhs_batch)),
+            precision=preset, preferred_element_type=made.dtype,
+        ),
+        x, y,
+    )[0]  # fmt: skip
+
+
+# --- shared with convolutions ---------------------------------------------------------------------
+
+
+def precision_config(precision: tuple[str, str] | str | None) -> ir.ArrayAttr:
+    """The StableHLO attribute of a pair of precisions. (A preset is of products of matrices; a
+    convolution runs as it would without one.)"""
+    if precision.__class__ is str:
+        precision = None
+    return ir.ArrayAttr.get([hlo.PrecisionAttr.get(p) for p in precision or ("DEFAULT", "DEFAULT")])
+
+
+def with_batch_axis(names: Axes, d: int | None, new: int) -> Axes:
+    """The axes of an operand that is batched along axis d."""
+    return names if d is None else (*names[:d], new, *names[d:])
+
+
+def accumulation_dtype(dtype: Any, result: Any) -> Any:
+    """Sums of small floats are made in float32, as by XLA."""
+    narrow = is_inexact(dtype) and not is_inexact(result)
+    wide = dtype if narrow else result
+    return np.result_type(wide, np.float32) if is_inexact(wide) else wide

@@ -1,0 +1,109 @@
+"""Discrete Fourier transforms along the last axes.
+
+    y_k = sum_j x_j exp(-2 pi i j k / n)
+
+`kind` is FFT; IFFT, its inverse; RFFT, of real numbers, the first n/2 + 1 of the last axis; IRFFT,
+its inverse. `lengths`: the n of each axis that is transformed.
+"""
+
+from __future__ import annotations
+
+from math import log2, prod
+from typing import Any
+
+import jax
+import numpy as np
+
+from functrans import errors
+from functrans.ir.source import describe, user_source
+from functrans.ir.types import ArrayType
+from functrans.mlir import hlo, ir
+from functrans.primitives.base import Cost, Primitive, bytes_of
+from functrans.primitives.elementwise.complex_numbers import complex_dtype, conj, real
+from functrans.primitives.elementwise.conversion import real_dtype
+from functrans.primitives.elementwise.families import full_like, mul
+from functrans.primitives.shape.joining import concatenate, pad
+from functrans.primitives.shape.moving import slice_axis
+from functrans.trace import literal, typeof
+
+NUMPY: dict[str, Any] = {
+    "FFT": np.fft.fftn, "IFFT": np.fft.ifftn, "RFFT": np.fft.rfftn, "IRFFT": np.fft.irfftn,
+}  # fmt: skip
+
+
+class FFT(Primitive):
+    """See the module's text."""
+
+    name: str = "fft"
+    linear_in: tuple[int, ...] = (0,)
+
+    def type(self, x: ArrayType, *, kind: str, lengths: tuple[int, ...]) -> ArrayType:
+        n = len(lengths)
+        wanted = ("float32", "float64") if kind == "RFFT" else ("complex64", "complex128")
+        if x.dtype.name not in wanted:
+            raise self.mismatch((x,), f"{kind} takes {' or '.join(wanted)}, not {x.dtype}")
+        if not 1 <= n <= min(x.ndim, 3):
+            raise self._misfit(x, f"lengths {lengths} must be one to three, of axes of x")
+        have = x.shape[x.ndim - n :]
+        half = (*lengths[:-1], lengths[-1] // 2 + 1)
+        if have != (half if kind == "IRFFT" else lengths):
+            raise self._misfit(
+                x, f"{kind} with lengths {lengths} takes last axes of "
+                f"{half if kind == 'IRFFT' else lengths}"
+            )  # fmt: skip
+        lead = x.shape[: x.ndim - n]
+        if kind == "RFFT":
+            return x.update(shape=(*lead, *half), dtype=complex_dtype(x.dtype))
+        if kind == "IRFFT":
+            return x.update(shape=(*lead, *lengths), dtype=real_dtype(x.dtype))
+        return x
+
+    def _misfit(self, x: ArrayType, problem: str) -> Exception:
+        return errors.ShapeMismatch(
+            f"{self.name}({x}): {problem}, at\n    {describe(user_source())}"
+        )
+
+    def reference(self, x: Any, *, kind: str, lengths: Any) -> Any:
+        t = self.type(ArrayType(x.shape, x.dtype), kind=kind, lengths=lengths)
+        if not x.size or not t.size:
+            return np.zeros(t.shape, t.dtype)
+        axes = range(-len(lengths), 0)
+        return NUMPY[kind](x, lengths, axes).astype(t.dtype)
+
+    def lower(self, ctx: Any, x: Any, *, kind: str, lengths: Any) -> Any:
+        if not all(ctx.in_types[0].shape) or not all(lengths):
+            return ctx.full(0, ctx.out_types[0])
+        if kind == "IRFFT" and len(lengths) > 1:  # not every platform's is NumPy's
+            return ctx.via_jax(lambda x: jax.lax.fft(x, kind, lengths), x)[0]
+        return hlo.fft(x, hlo.FftTypeAttr.get(kind), ir.DenseI64ArrayAttr.get(lengths))
+
+    def transpose(self, ct: Any, x: Any, *, kind: str, lengths: Any) -> Any:
+        """FFT and IFFT are symmetric matrices. RFFT is the first rows of FFT, after real numbers
+        were taken for complex ones. IRFFT of x is the real part of IFFT of x, of which each number
+        but the first and the middle one counts twice: as itself and as its conjugate."""
+        if kind in ("FFT", "IFFT"):
+            return (self(ct, kind=kind, lengths=lengths),)
+        n, last = lengths[-1], typeof(ct).ndim - 1
+        if kind == "RFFT":
+            config = [(0, 0, 0)] * last + [(0, n - typeof(ct).shape[-1], 0)]
+            whole = pad(ct, literal(0, ArrayType((), typeof(ct).dtype)), config=tuple(config))
+            return (real(self(whole, kind="FFT", lengths=lengths)),)
+        y = conj(self(ct, kind="RFFT", lengths=lengths))
+        scale = 1 / prod(lengths)
+        weights = [full_like(slice_axis(y, last, 0, 1), scale)]
+        twice = (n - 1) // 2
+        if twice:
+            weights.append(full_like(slice_axis(y, last, 1, 1 + twice), 2 * scale))
+        if n % 2 == 0:
+            weights.append(weights[0])
+        return (mul(y, concatenate(*weights, dimension=last)),)
+
+    def batch(self, t: Any, args: Any, dims: Any, **how: Any) -> Any:
+        return self(t.move(args[0], dims[0], 0), **how), 0
+
+    def cost(self, in_types: Any, out_types: Any, *, kind: str, lengths: Any) -> Cost:
+        size = max(in_types[0].size, out_types[0].size)
+        return Cost(int(5 * size * log2(max(2, prod(lengths)))), bytes_of(*in_types, *out_types))
+
+
+fft: FFT = FFT()

@@ -1,0 +1,279 @@
+"""A choice between programs.
+
+    cond[branches=(p0, p1, ...)] index *operands -> results of the branch with that index
+
+The index is an int32 scalar and is clamped. All branches take the operands and give results of the
+same types. They have no constants: what the branches closed over stands among the operands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import compress
+from typing import Any
+
+import numpy as np
+
+from functrans.caching import memo_as
+from functrans.ir.program import Equation, Program
+from functrans.ir.types import ArrayType, is_inexact, same_types
+from functrans.primitives.base import Cost, LinearInput, Primitive, is_zero
+from functrans.primitives.calls.captured import zeros
+from functrans.primitives.calls.jit import jit
+from functrans.primitives.calls.residuals import fewer, take
+from functrans.primitives.elementwise.families import eq
+from functrans.primitives.elementwise.selection import clamp, select_n
+from functrans.primitives.higher_order import HigherOrderPrimitive
+from functrans.primitives.parts import reached_outputs, reading, restricted, smaller
+from functrans.primitives.shape.moving import broadcast_in_dim
+from functrans.trace import concrete_value, evaluate, literal, stage, staging_trace, typeof
+
+INDEX = ArrayType((), np.dtype(np.int32))
+
+
+class Cond(HigherOrderPrimitive):
+    """Run the branch that the index names."""
+
+    in_kernel = True
+    name = "cond"
+
+    def type(self, index: Any, *types: Any, branches: tuple[Program, ...]) -> Any:
+        if index.shape or index.dtype != INDEX.dtype:
+            raise self.mismatch((index, *types), "the index of the branch must be an int32 scalar")
+        for i, branch in enumerate(branches):
+            if not same_types(types, branch.in_types):
+                shown = ", ".join(map(str, branch.in_types))
+                raise self.mismatch((index, *types), f"branch {i} takes ({shown})")
+            if not same_types(branch.out_types, branches[0].out_types):
+                first, other = (", ".join(map(str, b.out_types)) for b in (branches[0], branch))
+                raise self.mismatch(
+                    (index, *types), f"branch {i} returns ({other}), branch 0 ({first})"
+                )
+        return branches[0].out_types
+
+    def interpret(self, run: Any, values: Sequence[Any], params: dict[str, Any]) -> Any:
+        branches = params["branches"]
+        return run(branches[int(np.clip(values[0], 0, len(branches) - 1))], values[1:])
+
+    def numpy_source(self, w: Any, index: Any, *xs: Any, branches: tuple[Program, ...]) -> Any:
+        into = f"{', '.join(w.outs)} = " if w.outs else ""
+        last = len(branches) - 1
+        for i, branch in enumerate(branches):
+            test = f"{'elif' if i else 'if'} {index.full} {'==' if i else '<='} {i}:"
+            with w.block(test if i < last else "else:" if i else "if True:"):
+                w.line(into + w.call(branch, xs, "branch"))
+
+    def lower(self, ctx: Any, index: Any, *operands: Any, branches: tuple[Program, ...]) -> Any:
+        return ctx.case(index, branches, operands)
+
+    def __call__(self, index: Any, *operands: Any, **params: Any) -> Any:
+        """Where nothing is recorded the index is known, and only that branch is run."""
+        known = concrete_value(index)
+        if known is not None and staging_trace() is None:
+            branches = params["branches"]
+            chosen = branches[min(max(int(known), 0), len(branches) - 1)]
+            return jit(*operands, program=chosen)
+        return super().__call__(index, *operands, **params)
+
+    def differentiate(
+        self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
+    ) -> tuple[Any, Any]:
+        branches = params["branches"]
+        active = tuple([dx is not None for dx in tangents[1:]])
+        given = [dx for dx in tangents if dx is not None]
+        made = [t.jvp(b, active) for b in branches]
+        needed = tuple([any(m) for m in zip(*[out for _, out in made], strict=True)])
+        n = len(branches[0].outputs)
+        if t.linear is None:
+            both = tuple([t.jvp(b, active, needed)[0] for b in branches])
+            results = self(*primals, *given, branches=both)
+            outs, moving = results[:n], iter(results[n:])
+        else:
+            parts = [fewer(t.split(b, active, needed)) for b in branches]
+            forward, linear, places = memo_as(
+                branches[0], (_joined, branches, active), lambda: _joined(parts, branches)
+            )
+            results = t.bind_primal(self, primals, {"branches": forward})
+            outs = results[:n]
+            residuals = take(places, primals[1:], outs, results[n:])
+            index = primals[0]
+            moving = iter(self(index, *residuals, *given, branches=linear) if any(needed) else ())
+        return outs, [next(moving) if a else None for a in needed]
+
+    def transpose_with(
+        self, t: Any, ct: Sequence[Any], args: Sequence[Any], params: dict[str, Any]
+    ) -> Sequence[Any]:
+        index, operands = args[0], args[1:]
+        linear = tuple([isinstance(x, LinearInput) for x in operands])
+        ct_active = tuple([c is not None for c in ct])
+        back = tuple([t.program(b, linear, ct_active) for b in params["branches"]])
+        known = [x for x, lin in zip(operands, linear, strict=True) if not lin]
+        found = self(index, *known, *[c for c in ct if c is not None], branches=back)
+        rest = iter([
+            None if all(is_zero(b.outputs[i]) for b in back) else x for i, x in enumerate(found)
+        ])  # fmt: skip
+        return [None, *[next(rest) if lin else None for lin in linear]]
+
+    def batch(self, t: Any, args: Any, dims: Any, *, branches: tuple[Program, ...]) -> Any:
+        index, operands = args[0], args[1:]
+        made = [t.program(b, tuple(dims[1:])) for b in branches]
+        batched = [
+            any(d is not None for d in out) for out in zip(*[o for _, o in made], strict=True)
+        ]
+        if dims[0] is None:
+            programs = tuple([t.program(b, tuple(dims[1:]), batched)[0] for b in branches])
+            outs = self(index, *operands, branches=programs)
+            return outs, [0 if b else None for b in batched]
+        every = [True] * len(branches[0].outputs)
+        index = clamp(literal(0, typeof(index)), index, literal(len(branches) - 1, typeof(index)))
+        # each branch runs for all examples; what it makes of those that are not its own, such as
+        # an infinite derivative, must not reach the operands
+        alone = len(branches) == 1
+        placed = [
+            t.at(x, d, 0) if is_inexact(typeof(x).dtype) and not alone else t.move(x, d, 0)
+            for x, d in zip(operands, dims[1:], strict=True)
+        ]
+        front = [
+            0 if d is not None or x is not y else None
+            for x, y, d in zip(operands, placed, dims[1:], strict=True)
+        ]
+        results = []
+        for i, branch in enumerate(branches):
+            own = eq(index, literal(i, typeof(index)))
+            given = (
+                placed
+                if alone
+                else [only_where(own, x, d) for x, d in zip(placed, front, strict=True)]
+            )
+            results.append(jit(*given, program=t.program(branch, tuple(front), every)[0]))
+        outs = [choose(index, cases) for cases in zip(*results, strict=True)]
+        return outs, [0] * len(outs)
+
+    def reached(self, params: dict[str, Any], moving: Sequence[bool]) -> Sequence[bool]:
+        if self.has_effects(params) or moving[0]:
+            return [True]
+        each = [reached_outputs(b, moving[1:]) for b in params["branches"]]
+        return [any(found) for found in zip(*each, strict=True)]
+
+    def part(self, equation: Equation, wanted: Sequence[bool]) -> Equation:
+        branches = equation.params["branches"]
+        read = [any(r) for r in zip(*[reading(b, wanted) for b in branches], strict=True)]
+        made = tuple([restricted(b, read, wanted) for b in branches])
+        return smaller(equation, [True, *read], compress(equation.outputs, wanted), branches=made)
+
+    def cost(self, in_types: Any, out_types: Any, *, branches: tuple[Program, ...]) -> Cost:
+        """The dearest branch's."""
+        costs = [jit.cost(in_types[1:], out_types, program=b) for b in branches]
+        return max(costs, default=Cost(0, 0))
+
+    def has_effects(self, params: dict[str, Any]) -> bool:
+        return any(jit.has_effects({"program": b}) for b in params["branches"])
+
+
+cond: Cond = Cond()
+
+
+def choose(index: Any, cases: Sequence[Any]) -> Any:
+    """Per example (axis 0): the case that a vector of indices names."""
+    if len(cases) == 1:
+        return cases[0]
+    return select_n(broadcast_in_dim(index, shape=typeof(cases[0]).shape, dimensions=(0,)), *cases)
+
+
+class OnlyWhere(Primitive):
+    """x, with a derivative only where a mask over its first axes is true: what happens elsewhere is
+    thrown away later, and its derivative, that may be infinite, must not reach x."""
+
+    in_kernel = True
+    name: str = "only_where"
+    linear_in: tuple[int, ...] = (1,)
+
+    def type(self, own: ArrayType, x: ArrayType) -> ArrayType:
+        if own.dtype != np.bool_ or own.shape != x.shape[: own.ndim]:
+            raise self.mismatch((own, x), "takes a mask over the first axes")
+        return x
+
+    def reference(self, own: Any, x: Any) -> Any:
+        return x
+
+    def lower(self, ctx: Any, own: Any, x: Any) -> Any:
+        return x
+
+    def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
+        return None if tangents[1] is None else _masked(primals[0], tangents[1])
+
+    def transpose(self, ct: Any, own: Any, x: Any) -> Any:
+        return None, _masked(own, ct)
+
+    def batch(self, t: Any, args: Any, dims: Any) -> Any:
+        own, x = [t.at(y, d, 0) for y, d in zip(args, dims, strict=True)]
+        return self(own, x), 0
+
+
+_only_where = OnlyWhere()
+
+
+def _masked(own: Any, x: Any) -> Any:
+    t = typeof(x)
+    wide = broadcast_in_dim(own, shape=t.shape, dimensions=tuple(range(typeof(own).ndim)))
+    return select_n(wide, literal(0, t), x)
+
+
+def only_where(own: Any, x: Any, dim: int | None) -> Any:
+    """x, with a derivative only for the examples (axis 0) where `own` is true."""
+    return x if dim is None or not is_inexact(typeof(x).dtype) else _only_where(own, x)
+
+
+def _joined(
+    parts: Sequence[Any], branches: Sequence[Program]
+) -> tuple[tuple[Program, ...], tuple[Program, ...], list[Any]]:
+    """Forward and linear parts of branches such that all give and take the same residuals: one of
+    a type is put where another branch has one of that type; zeros stand where a branch has none."""
+    n = len(branches[0].outputs)
+    slots: list[ArrayType] = []
+    forward, placed = [], []
+    for part in parts:
+        free = list(range(len(slots)))
+        mine = []  # the slots of its extra residuals
+        for t in part.forward.out_types[n:]:
+            slot = next((i for i in free if slots[i] is t), len(slots))
+            if slot == len(slots):
+                slots.append(t)
+            else:
+                free.remove(slot)
+            mine.append(slot)
+        placed.append(mine)
+    for part, mine in zip(parts, placed, strict=True):
+        extras: list[Any] = [None] * len(slots)
+        for slot, v in zip(mine, part.forward.outputs[n:], strict=True):
+            extras[slot] = v
+        none = [t for t, v in zip(slots, extras, strict=True) if v is None]
+        zero = stage(lambda none=none: [zeros(t) for t in none], [])
+        rest = iter(zero.outputs)
+        extras = [next(rest) if v is None else v for v in extras]
+        forward.append(
+            part.forward.replace(
+                equations=[*part.forward.equations, *zero.equations],
+                outputs=(*part.forward.outputs[:n], *extras),
+            )
+        )
+    met = [p for part in parts for p in part.residuals if p[0] != "extra"]
+    shared = list(dict.fromkeys(met))
+    places = [*shared, *[("extra", i) for i in range(len(slots))]]
+    types = {"in": branches[0].in_types, "out": branches[0].out_types, "extra": slots}
+    in_types = [types[kind][i] for kind, i in places]
+    at = {p: i for i, p in enumerate(places)}
+    linear = []
+    for part, mine in zip(parts, placed, strict=True):
+        takes = [at[("extra", mine[p[1]]) if p[0] == "extra" else p] for p in part.residuals]
+        linear.append(_retaking(part.linear, takes, in_types))
+    return tuple(forward), tuple(linear), places
+
+
+def _retaking(linear: Program, takes: Sequence[int], types: Sequence[ArrayType]) -> Program:
+    """A linear part that is given values of `types` and takes its residuals from among them."""
+
+    def run(*args: Any) -> list[Any]:
+        return evaluate(linear, [*[args[i] for i in takes], *args[len(types) :]])
+
+    return stage(run, [*types, *linear.in_types[len(takes) :]], linear.name)

@@ -1,0 +1,144 @@
+"""The way back through a loop of a number of steps that is known only when it runs.
+
+In: a step, its transpose, the number of steps. Out: cotangents. The carry of every step is needed,
+last first, and is recomputed from at most `CHECKPOINTS` stored ones (Griewank and Walther's
+revolve, 2000): memory does not grow with the number of steps, and each step is run again at most 3
+times for 6,500 steps, 5 times for 400,000.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from functrans.ir.program import PRIMITIVES, Program, hoist_constants
+from functrans.ir.types import ArrayType
+from functrans.primitives.base import sum_of
+from functrans.primitives.calls.captured import zeros
+from functrans.primitives.elementwise.arithmetic import max_
+from functrans.primitives.elementwise.conversion import convert_element_type
+from functrans.primitives.elementwise.families import add, eq, gt, lt, sub
+from functrans.primitives.elementwise.selection import select_n
+from functrans.primitives.indexing.dynamic_slice import dynamic_slice, dynamic_update_slice
+from functrans.primitives.reductions.folds import reduce_sum
+from functrans.primitives.shape.moving import broadcast_in_dim, reshape
+from functrans.trace import evaluate, literal, stage, typeof
+
+CHECKPOINTS = 32
+COUNT = ArrayType((), np.dtype(np.int32))
+
+
+def loop(
+    test: Callable[..., Any],
+    body: Callable[..., Sequence[Any]],
+    init: Sequence[Any],
+    name: str = "",
+) -> list[Any]:
+    """`while test(*carry): carry = body(*carry)` of flat functions, from values of stable types."""
+    types = [typeof(x) for x in init]
+    cond, first = hoist_constants(stage(lambda *xs: [test(*xs)], types, name))
+    step, fixed = hoist_constants(stage(body, types, name))
+    return PRIMITIVES["while"](
+        *first, *fixed, *init, cond=cond, body=step, cond_consts=len(first), body_consts=len(fixed)
+    )
+
+
+def _schedule() -> np.ndarray:
+    """[s, r]: how many steps can be reversed with s checkpoints if each is run again r times."""
+    most = 2**30
+    return np.array(
+        [[min(math.comb(s + r, s), most) for r in range(17)] for s in range(CHECKPOINTS + 1)],
+        np.int32,
+    )
+
+
+def revolve(
+    body: Program, pull: Program, count: Any, consts: Sequence[Any], carry: Sequence[Any],
+    cts: Sequence[Any], k: int,
+) -> list[Any]:  # fmt: skip
+    """The cotangents before the first of `count` steps, of the k moving consts and the carry.
+
+    A stack of checkpoints holds the carry at some steps, the first of all at its bottom. The last
+    step that is not yet reversed is reached from the top of the stack; on the way there new
+    checkpoints are laid where the schedule says.
+    """
+    table = _schedule()
+    n, c = len(carry), len(cts)
+    rows = [typeof(x) for x in carry]
+
+    def goal(p: Any, last: Any, top: Any) -> Any:
+        """Where, on the way from p to `last`, the next checkpoint is laid."""
+        steps = add(sub(last, p), 1)
+        free = sub(CHECKPOINTS, top)
+        enough = _row(table, add(free, 1))  # one of the checkpoints is at p
+        again = reduce_sum(
+            convert_element_type(lt(enough, _wide(steps, 17)), dtype=COUNT.dtype), axes=(0,)
+        )
+        behind = reshape(dynamic_slice(_row(table, free), again, sizes=(1,)), shape=())
+        onward = add(p, max_(sub(steps, behind), literal(1, COUNT)))
+        return select_n(gt(free, 0), add(last, 1), onward)
+
+    def advance(last: Any, state: Sequence[Any]) -> list[Any]:
+        def step(p: Any, top: Any, aim: Any, places: Any, *rest: Any) -> list[Any]:
+            now, stacks = rest[:n], rest[n:]
+            here = eq(p, aim)
+            places = dynamic_update_slice(places, reshape(p, shape=(1,)), top)
+            kept = [_put(s, x, top) for s, x in zip(stacks, now, strict=True)]
+            top = add(top, convert_element_type(here, dtype=COUNT.dtype))
+            aim = select_n(here, aim, goal(p, last, top))
+            return [add(p, 1), top, aim, places, *evaluate(body, [*consts, *now]), *kept]
+
+        return loop(lambda p, *_: lt(p, last), step, state)
+
+    def back(last: Any, *state: Any) -> list[Any]:
+        ahead, totals = state[4 + 2 * n : 4 + 2 * n + c], state[4 + 2 * n + c :]
+        _, top, _, places, *rest = advance(last, state[: 4 + 2 * n])
+        now, stacks = rest[:n], rest[n:]
+        found = evaluate(pull, [*consts, *now, *ahead])
+        last = sub(last, 1)
+        held = reshape(dynamic_slice(places, sub(top, 1), sizes=(1,)), shape=())
+        top = sub(top, convert_element_type(gt(held, last), dtype=COUNT.dtype))
+        p = reshape(dynamic_slice(places, sub(top, 1), sizes=(1,)), shape=())
+        now = [_get(s, sub(top, 1)) for s in stacks]
+        sums = [sum_of(x, y) for x, y in zip(totals, found[:k], strict=True)]
+        return [last, p, top, goal(p, last, top), places, *now, *stacks, *found[k:], *sums]
+
+    zero, one, last = literal(0, COUNT), literal(1, COUNT), sub(count, 1)
+    size = CHECKPOINTS + 1  # the slot above the top is written to, not read
+    places = literal(0, ArrayType((size,), COUNT.dtype))
+    stacks = [
+        dynamic_update_slice(
+            zeros(t.update(shape=(size, *t.shape))), reshape(x, shape=(1, *t.shape)),
+            *[zero] * (t.ndim + 1),
+        )
+        for x, t in zip(carry, rows, strict=True)
+    ]  # fmt: skip
+    totals = [literal(0, t) for t in pull.out_types[:k]]
+    state = [last, zero, one, goal(zero, last, one), places, *carry, *stacks, *cts, *totals]
+    done = loop(lambda last, *_: lt(-1, last), back, state)
+    return [*done[len(done) - k :], *done[len(done) - k - c : len(done) - k]]
+
+
+def _row(table: np.ndarray, i: Any) -> Any:
+    """A row of a table, at a computed place."""
+    sizes = (1, table.shape[1])
+    return reshape(dynamic_slice(table, i, literal(0, COUNT), sizes=sizes), shape=sizes[1:])
+
+
+def _wide(x: Any, n: int) -> Any:
+    return broadcast_in_dim(x, shape=(n,), dimensions=())
+
+
+def _get(stack: Any, i: Any) -> Any:
+    t = typeof(stack)
+    first = [literal(0, COUNT)] * (t.ndim - 1)
+    return reshape(dynamic_slice(stack, i, *first, sizes=(1, *t.shape[1:])), shape=t.shape[1:])
+
+
+def _put(stack: Any, x: Any, i: Any) -> Any:
+    t = typeof(x)
+    first = [literal(0, COUNT)] * t.ndim
+    return dynamic_update_slice(stack, reshape(x, shape=(1, *t.shape)), i, *first)

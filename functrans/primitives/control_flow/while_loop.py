@@ -1,0 +1,443 @@
+"""A loop that goes on while a condition holds, and its derivatives.
+
+    while[cond=, body=, cond_consts=n, body_consts=m] *for_cond(n) *for_body(m) *carry -> *carry
+
+Forward mode carries the tangents along. Reverse mode counts the steps on the way forward; the way
+back, which needs the carry of every step, recomputes it in bounded memory (revolve.py).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from itertools import compress
+from typing import Any
+
+import numpy as np
+
+from functrans.caching import memo, memo_as
+from functrans.ir.program import Equation, Program, Var, prune
+from functrans.ir.types import is_inexact, same_types
+from functrans.primitives.base import Cost, LinearInput
+from functrans.primitives.calls.jit import jit
+from functrans.primitives.calls.residuals import take
+from functrans.primitives.control_flow.cond import only_where
+from functrans.primitives.control_flow.revolve import COUNT, loop, revolve
+from functrans.primitives.control_flow.scan import interleaved, linear_inputs
+from functrans.primitives.elementwise.families import add, lt
+from functrans.primitives.elementwise.selection import select_n
+from functrans.primitives.higher_order import HigherOrderPrimitive
+from functrans.primitives.parts import (
+    apart,
+    reached_outputs,
+    reading,
+    restricted,
+    silent,
+    smaller,
+)
+from functrans.primitives.reductions.folds import reduce_or
+from functrans.primitives.shape.moving import broadcast_in_dim
+from functrans.trace import bind_in, evaluate, literal, stage, typeof
+
+
+class While(HigherOrderPrimitive):
+    """Run `body` while `cond` holds."""
+
+    in_kernel = True
+    name = "while"
+
+    def type(
+        self, *types: Any, cond: Program, body: Program, cond_consts: int, body_consts: int
+    ) -> Any:
+        first, fixed = types[:cond_consts], types[cond_consts : cond_consts + body_consts]
+        carry = types[cond_consts + body_consts :]
+        for name, program, given in (
+            ("condition", cond, (*first, *carry)), ("body", body, (*fixed, *carry))
+        ):  # fmt: skip
+            if not same_types(given, program.in_types):
+                shown = ", ".join(map(str, program.in_types))
+                raise self.mismatch(types, f"the {name} takes ({shown})")
+        if [(t.shape, t.dtype) for t in cond.out_types] != [((), np.dtype(bool))]:
+            shown = ", ".join(map(str, cond.out_types))
+            raise self.mismatch(types, f"the condition must be a boolean scalar, not ({shown})")
+        if not same_types(carry, body.out_types):
+            shown = ", ".join(map(str, body.out_types))
+            raise self.mismatch(types, f"the body changes the types of the carry to ({shown})")
+        return body.out_types
+
+    def interpret(self, run: Any, values: Sequence[Any], params: dict[str, Any]) -> Any:
+        first, fixed, carry = _parts(values, params)
+        for i in itertools.count():
+            if not run(params["cond"], [*first, *carry], i)[0]:
+                break
+            carry = run(params["body"], [*fixed, *carry], i)
+        return carry
+
+    def numpy_source(
+        self, w: Any, *xs: Any, cond: Program, body: Program, cond_consts: int, body_consts: int
+    ) -> Any:
+        first, fixed, carry = _parts(xs, {"cond_consts": cond_consts, "body_consts": body_consts})
+        for name, x in zip(w.outs, carry, strict=True):
+            w.line(f"{name} = {x.full}")
+        test = w.call(cond, [*first, *w.outs], "condition")
+        with w.block(f"while {test}:"):
+            step = w.call(body, [*fixed, *w.outs], "body")
+            w.line(f"{', '.join(w.outs) or '_'} = {step}")
+
+    def lower(
+        self, ctx: Any, *operands: Any, cond: Program, body: Program, cond_consts: int,
+        body_consts: int,
+    ) -> Any:  # fmt: skip
+        n, m = cond_consts, cond_consts + body_consts
+
+        def test(xs: Sequence[Any]) -> Any:
+            return ctx.emit(cond, [*xs[:n], *xs[m:]])[0]
+
+        def step(xs: Sequence[Any]) -> list[Any]:
+            return [*xs[:m], *ctx.emit(body, xs[n:])]
+
+        if not jit.has_effects({"program": cond}):
+            return ctx.loop(test, step, operands)[m:]
+
+        def step_and_test(xs: Sequence[Any]) -> list[Any]:
+            """XLA leaves a condition out where it can count the steps."""
+            new = step(xs[1:])
+            return [test(new), *new]
+
+        return ctx.loop(lambda xs: xs[0], step_and_test, [test(operands), *operands])[1 + m :]
+
+    # --- derivatives
+
+    def differentiate(
+        self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
+    ) -> tuple[Any, Any]:
+        body, n, m = params["body"], params["cond_consts"], params["body_consts"]
+        active = [dx is not None for dx in tangents[n:]]
+        while True:  # until no more of the carry becomes active
+            found = t.jvp(body, tuple(active), tuple(active[m:]))[1]
+            if list(found) == active[m:]:
+                break
+            active[m:] = found
+        if not any(active[m:]):
+            return t.bind_primal(self, primals, params), [None] * len(found)
+        if t.at_once:
+            return _unrolled(t, primals, tangents, params)
+        given = [
+            literal(0, typeof(x)) if dx is None and a else dx
+            for x, dx, a in zip(primals[n:], tangents[n:], active, strict=True)
+        ]
+        if t.linear is None:
+            outs, moving = _carried(self, t, primals, given, tuple(active), params)
+        else:
+            outs, count = _counted(t, primals, params)
+            body = silent(body)  # shown on the way forward
+            moving = tangent_loop(
+                count, *primals[n:], *[dx for dx in given if dx is not None],
+                body=body, push=_push(t, body, tuple(active), m), consts=m,
+                moving=sum(active[:m]),
+            )  # fmt: skip
+        rest = iter(moving)
+        return outs, [next(rest) if a else None for a in active[m:]]
+
+    def transpose_with(
+        self, t: Any, ct: Sequence[Any], args: Sequence[Any], params: dict[str, Any]
+    ) -> Sequence[Any]:
+        given = [isinstance(x, LinearInput) for x in args]
+        params = {**params, "body": silent(params["body"]), "cond": silent(params["cond"])}
+        first, consts, state = _parts(args, params)
+        n, m = len(first), len(consts)
+        linear = linear_inputs(params["body"], given[n:], m, len(state))
+        moving = linear[m:]
+        value, push = memo(params["body"], _in_two, tuple(linear), m)
+        still = [x for x, lin in zip(state, moving, strict=True) if not lin]
+        fixed = [x for x, lin in zip(consts, linear, strict=False) if not lin]
+        inputs = params["cond"].inputs
+        read = [v for v, lin in zip(inputs[n:], moving, strict=True) if not lin]
+        test = params["cond"].replace(inputs=[*inputs[:n], *read])
+        count = loop(
+            lambda i, *xs: evaluate(test, [*first, *xs])[0],
+            lambda i, *xs: [add(i, 1), *evaluate(value, [*fixed, *xs])],
+            [literal(0, COUNT), *still],
+        )[0]
+        k = len(value.inputs)
+        known = (*[False] * k, *[True] * (len(push.inputs) - k))
+        pull = t.program(push, known, (True,) * len(push.outputs))
+        cts = [c for c, lin in zip(ct, moving, strict=True) if lin]
+        cts = [
+            literal(0, v.type) if c is None else c for v, c in zip(push.outputs, cts, strict=True)
+        ]
+        found = iter(revolve(value, pull, count, fixed, still, cts, sum(linear[:m])))
+        made = [next(found) if lin else None for lin in linear]
+        return [None] * n + [c if was else None for c, was in zip(made, given[n:], strict=True)]
+
+    def batch(
+        self, t: Any, args: Any, dims: Any, *, cond: Program, body: Program, cond_consts: int,
+        body_consts: int,
+    ) -> Any:  # fmt: skip
+        n, m = cond_consts, cond_consts + body_consts
+        batched = [d is not None for d in dims[m:]]
+        while True:  # until no more of the carry becomes batched
+            inner = [0 if b else None for b in batched]
+            made, _ = t.program(body, (*dims[n:m], *inner), batched)
+            test, test_dims = t.program(cond, (*dims[:n], *inner), ())
+            own = t.program(body, (*dims[n:m], *inner))[1]
+            after = [
+                b or d is not None or test_dims[0] is not None
+                for b, d in zip(batched, own, strict=True)
+            ]
+            if after == batched:
+                break
+            batched = after
+        state = [
+            t.at(x, d, 0) if b else x for x, d, b in zip(args[m:], dims[m:], batched, strict=True)
+        ]
+        outs_dims = [0 if b else None for b in batched]
+        if test_dims[0] is None:
+            outs = self(*args[:m], *state, cond=test, body=made, cond_consts=n,
+                        body_consts=body_consts)  # fmt: skip
+            return outs, outs_dims
+
+        consts, fixed_dims = list(args[n:m]), list(dims[n:m])
+        for i, x in enumerate(consts):  # a number costs nothing to repeat; weights do
+            scalar = not typeof(x).shape and is_inexact(typeof(x).dtype)
+            if fixed_dims[i] is not None or scalar:
+                consts[i], fixed_dims[i] = t.at(x, fixed_dims[i], 0), 0
+        made, _ = t.program(body, (*fixed_dims, *inner), batched)
+
+        def some(*values: Any) -> list[Any]:
+            return [reduce_or(evaluate(test, values)[0], axes=(0,))]
+
+        def step(*values: Any) -> list[Any]:
+            first, fixed, old = values[:n], values[n:m], values[m:]
+            goes_on = evaluate(test, [*first, *old])[0]
+            # derivatives of steps after an example's last one must not reach what they were given
+            given = [only_where(goes_on, x, d) for x, d in zip(fixed, fixed_dims, strict=True)]
+            new = evaluate(made, [*given, *[only_where(goes_on, x, 0) for x in old]])
+            return [
+                select_n(broadcast_in_dim(goes_on, shape=typeof(y).shape, dimensions=(0,)), x, y)
+                for x, y in zip(old, new, strict=True)
+            ]
+
+        operands = [*args[:n], *consts, *state]
+        types = [typeof(x) for x in operands]
+        outs = self(
+            *args[:n], *operands,
+            cond=stage(some, [*types[:n], *types[m:]], cond.name),
+            body=stage(step, types, body.name), cond_consts=n, body_consts=m,
+        )  # fmt: skip
+        return outs, outs_dims
+
+    def reached(self, params: dict[str, Any], moving: Sequence[bool]) -> Sequence[bool]:
+        n, m = params["cond_consts"], params["body_consts"]
+        linear = linear_inputs(params["body"], moving[n:], m, len(moving) - n - m)
+        tested = any(reached_outputs(params["cond"], [*moving[:n], *linear[m:]]))
+        return [True] if tested or self.has_effects(params) else linear[m:]
+
+    def part(self, equation: Equation, wanted: Sequence[bool]) -> Equation:
+        params = equation.params
+        cond, body, n, m = (
+            params[name] for name in ("cond", "body", "cond_consts", "body_consts")
+        )  # fmt: skip
+        for_test = reading(cond, [True])
+        carried = [w or r for w, r in zip(wanted, for_test[n:], strict=True)]
+        while True:  # until no more of the carry is needed for the rest of it
+            read = reading(body, carried)
+            more = [c or r for c, r in zip(carried, read[m:], strict=True)]
+            if more == carried:
+                break
+            carried = more
+        inputs = [*for_test[:n], *read[:m], *carried]
+        variables = [v if w else Var(v.type) for v, w in zip(equation.outputs, wanted, strict=True)]
+        return smaller(
+            equation, inputs, compress(variables, carried),
+            cond=restricted(cond, [*for_test[:n], *carried], [True]), cond_consts=sum(for_test[:n]),
+            body=restricted(body, [*read[:m], *carried], carried), body_consts=sum(read[:m]),
+        )  # fmt: skip
+
+    def cost(self, in_types: Any, out_types: Any, *, body: Program, **rest: Any) -> Cost:
+        """Of one step: how many there will be is not known."""
+        return jit.cost(body.in_types, body.out_types, program=body)
+
+    def has_effects(self, params: dict[str, Any]) -> bool:
+        return any(jit.has_effects({"program": params[name]}) for name in ("cond", "body"))
+
+
+while_loop: While = While("while")
+
+
+def _parts(values: Sequence[Any], params: dict[str, Any]) -> tuple[list[Any], list[Any], list[Any]]:
+    n = params["cond_consts"]
+    m = n + params["body_consts"]
+    return list(values[:n]), list(values[n:m]), list(values[m:])
+
+
+def _in_two(body: Program, linear: tuple[bool, ...], m: int) -> tuple[Program, Program]:
+    """A step of what is not linear: (consts, carry) -> carry; and of what is: (those, linear
+    consts, linear carry) -> linear carry."""
+    known = [v for v, lin in zip(body.inputs, linear, strict=True) if not lin]
+    moved = [v for v, lin in zip(body.inputs, linear, strict=True) if lin]
+    still = apart(body.equations, moved)[0]
+    parts = []
+    for inputs, equations, side in (
+        (known, still, False), ([*known, *moved], body.equations, True)
+    ):  # fmt: skip
+        outs = [v for v, lin in zip(body.outputs, linear[m:], strict=True) if lin is side]
+        parts.append(Program(inputs, prune(equations, outs), outs, name=body.name))
+    return parts[0], parts[1]
+
+
+def _unrolled(
+    t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
+) -> tuple[list[Any], list[Any]]:
+    """Where values are known: step after step, each linearised where it stands."""
+    first, _, state = _parts(primals, params)
+    _, fixed, carry = _parts(
+        [t.pair(x, dx) for x, dx in zip(primals, tangents, strict=True)], params
+    )
+    while bind_in(None, jit, [*first, *state], {"program": params["cond"]})[0]:
+        carry = t.bind(jit, [*fixed, *carry], {"program": params["body"]})
+        state = [t.parts(x)[0] for x in carry]
+    found = [t.parts(x) for x in carry]
+    return [x for x, _ in found], [dx for _, dx in found]
+
+
+def _carried(
+    self: While, t: Any, primals: Any, given: Any, active: tuple[bool, ...], params: dict[str, Any]
+) -> tuple[list[Any], list[Any]]:
+    """The loop with its tangents carried along."""
+    body, cond = params["body"], params["cond"]
+    n, m = params["cond_consts"], params["body_consts"]
+    both, _ = t.jvp(body, active, active[m:])
+    k = len(body.inputs)
+    names = iter(both.inputs[k:])
+    order = interleaved(both.inputs[:k], [next(names) if a else None for a in active], m, k - m)
+    unread = [Var(typeof(dx)) for dx in given[m:] if dx is not None]
+    moving = sum(active[:m])
+    outs = self(
+        *primals[:n], *interleaved(primals[n:], given, m, k - m),
+        cond=cond.replace(inputs=(*cond.inputs, *unread)), body=both.replace(inputs=order),
+        cond_consts=n, body_consts=m + moving,
+    )  # fmt: skip
+    return outs[: k - m], outs[k - m :]
+
+
+def _counted(t: Any, primals: Sequence[Any], params: dict[str, Any]) -> tuple[list[Any], Any]:
+    """The loop's results, and how many steps it took."""
+    cond, body = params["cond"], params["body"]
+    n, m = params["cond_consts"], params["body_consts"]
+    unread = Var(COUNT)
+    test = cond.replace(inputs=(*cond.inputs[:n], unread, *cond.inputs[n:]))
+    values = [*primals[: n + m], literal(0, COUNT), *primals[n + m :]]
+    count, *outs = t.bind_primal(
+        while_loop, values, {**params, "cond": test, "body": memo(body, _counting, m)}
+    )
+    return outs, count
+
+
+def _counting(body: Program, m: int) -> Program:
+    """A step that counts itself, in front of the carry."""
+
+    def step(i: Any, *values: Any) -> list[Any]:
+        return [add(i, 1), *evaluate(body, values)]
+
+    made = stage(step, [COUNT, *body.in_types], body.name)
+    i, rest = made.inputs[0], made.inputs[1:]
+    return made.replace(inputs=(*rest[:m], i, *rest[m:]))
+
+
+# --- reverse mode ---------------------------------------------------------------------------------
+
+
+def _push(t: Any, body: Program, active: tuple[bool, ...], m: int) -> Program:
+    """(consts, carry, tangents of active ones) -> tangents of the carry, one step on."""
+
+    def make() -> Program:
+        part = t.split(body, active, active[m:])
+        n = len(body.inputs)
+
+        def run(*values: Any) -> list[Any]:
+            results = evaluate(silent(part.forward), values[:n])
+            k = len(body.outputs)
+            residuals = take(part.residuals, values, results[:k], results[k:])
+            return evaluate(part.linear, [*residuals, *values[n:]])
+
+        types = [x for x, a in zip(body.in_types, active, strict=True) if a]
+        return stage(run, [*body.in_types, *types], body.name)
+
+    return memo_as(body, (_push, active, m), make)
+
+
+def _forwards(push: Program, body: Program, consts: int, moving: int) -> Program:
+    n = len(body.inputs)
+
+    def run(count: Any, *values: Any) -> list[Any]:
+        fixed, carry, tangents = values[:consts], values[consts:n], values[n:]
+
+        def step(i: Any, *state: Any) -> list[Any]:
+            now, moved = state[: n - consts], state[n - consts :]
+            given = [*fixed, *now, *tangents[:moving], *moved]
+            return [add(i, 1), *evaluate(body, [*fixed, *now]), *evaluate(push, given)]
+
+        state = [literal(0, COUNT), *carry, *tangents[moving:]]
+        return loop(lambda i, *_: lt(i, count), step, state)[1 + n - consts :]
+
+    return stage(run, [COUNT, *push.in_types], body.name)
+
+
+class TangentLoop(HigherOrderPrimitive):
+    """The tangents of a carry that `body` was applied to a number of times.
+
+    tangent_loop[body, push, consts=m, moving=k] count *consts(m) *carry *tangents -> *tangents
+
+    Linear in the tangents: of k of the consts, then of part of the carry before the first step; the
+    other operands are values. `push` takes (consts, carry, tangents) one step on.
+    """
+
+    in_kernel = True
+    name = "tangent_loop"
+
+    def type(self, *types: Any, body: Program, push: Program, consts: int, moving: int) -> Any:
+        if not same_types(types, [COUNT, *push.in_types]):
+            raise self.mismatch(types, "takes a count, consts, carry, and tangents of some of them")
+        return push.out_types
+
+    def forwards(self, body: Program, push: Program, consts: int, moving: int) -> Program:
+        """The same as a loop that carries the tangents along."""
+        return memo(push, _forwards, body, consts, moving)
+
+    def interpret(self, run: Any, values: Sequence[Any], params: dict[str, Any]) -> Any:
+        return run(self.forwards(**params), values)
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        return ctx.call(self.forwards(**params), operands)
+
+    def differentiate(
+        self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
+    ) -> tuple[Any, Any]:
+        return jit.differentiate(t, primals, tangents, {"program": self.forwards(**params)})
+
+    def batch(self, t: Any, args: Any, dims: Any, **params: Any) -> Any:
+        return jit.batch(t, args, dims, program=self.forwards(**params))
+
+    def cost(self, in_types: Any, out_types: Any, *, push: Program, **rest: Any) -> Cost:
+        return jit.cost(push.in_types, push.out_types, program=push)
+
+    def transpose_with(
+        self, t: Any, ct: Sequence[Any], args: Sequence[Any], params: dict[str, Any]
+    ) -> Sequence[Any]:
+        body, push, m, k = (params[name] for name in ("body", "push", "consts", "moving"))
+        n = len(body.inputs)
+        linear = (*[False] * n, *[True] * (len(push.inputs) - n))
+        pull = t.program(push, linear, (True,) * len(push.outputs))
+        cts = [
+            literal(0, v.type) if c is None else c for v, c in zip(push.outputs, ct, strict=True)
+        ]
+        found = revolve(body, pull, args[0], args[1 : 1 + m], args[1 + m : 1 + n], cts, k)
+        given = [isinstance(x, LinearInput) for x in args[1 + n :]]
+        return [
+            *[None] * (1 + n),
+            *[c if was else None for c, was in zip(found, given, strict=True)],
+        ]
+
+
+tangent_loop: TangentLoop = TangentLoop()

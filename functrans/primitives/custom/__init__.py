@@ -1,0 +1,1 @@
+"""Functions with rules of their own, and what is differentiated implicitly."""

@@ -1,0 +1,272 @@
+"""Functions whose derivative is the user's.
+
+    custom_jvp_call[program, rule]  captured, args -> results
+    custom_vjp_call[program, rule]  captured, args -> results
+    custom_lin[pullback, active]    residuals, tangents of active args -> tangents of results
+
+`program` is a Python function of flat values until a trace records the equation: un-jitted it just
+runs, and its rule runs in its place where it is differentiated. Where the equation is recorded the
+function becomes a Program, preceded by the `n_consts` values that it closed over; the rule stays
+Python (see rules.py) and is run when the program is differentiated.
+
+`custom_lin` is the derivative of a custom_vjp function. Its transpose is the user's bwd rule; the
+bwd rule is linear in the cotangent, so run forwards it is the transpose of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from functrans import errors, runtime
+from functrans.caching import memo
+from functrans.ir.program import Equation, Origin, Program, hoist_constants
+from functrans.ir.source import describe, user_source
+from functrans.ir.types import ArrayType, is_inexact
+from functrans.primitives.base import Cost, Primitive
+from functrans.primitives.calls.captured import closed
+from functrans.primitives.calls.jit import Jit, jit
+from functrans.primitives.custom.tracing import Pullback, staged_call
+from functrans.primitives.elementwise.conversion import convert_element_type
+from functrans.trace import bind, bind_in, derive_from, derived_here, evaluate, stage, typeof
+
+
+class CustomCall(Jit):
+    """What the calls with a rule of their own share: they are calls of `program`."""
+
+    runs_now = holds_functions = True
+    reached: Callable[..., Sequence[bool]] = Primitive.reached  # its rule is one of all its results
+
+    def type(self, *types: Any, program: Program, rule: Any, n_consts: int = 0) -> Any:
+        return super().type(*types, program=program)
+
+    def lower(self, ctx: Any, *operands: Any, program: Program, **_: Any) -> Any:
+        return ctx.call(program, operands)
+
+    def cost(self, in_types: Any, out_types: Any, *, program: Program, **_: Any) -> Cost:
+        return super().cost(in_types, out_types, program=program)
+
+    def has_effects(self, params: dict[str, Any]) -> bool:
+        return params["program"].__class__ is Program and super().has_effects(params)
+
+    def run_now(self, values: Sequence[Any], params: dict[str, Any]) -> Any:
+        program = params["program"]
+        if program.__class__ is Program:
+            return evaluate(program, values)
+        return program(*values)
+
+    def record(self, trace: Any, own: bool, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        """Bind with a Program instead of the function. One that is given nothing of a vmap may
+        still run as it is, unless it closed over something of it."""
+        if not own and getattr(trace, "axis_name", None) is None:
+            try:
+                return bind_in(trace.parent, self, args, params)
+            except errors.LeakedTracer as error:
+                if error.owner is not trace:
+                    raise
+        program, captured = staged_call(params["program"], args, params["rule"].name)
+        staged = {**params, "program": program, "n_consts": len(captured)}
+        return bind(self, [*captured, *args], staged)
+
+    def given(
+        self, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
+    ) -> tuple[Sequence[Any], Sequence[Any]]:
+        """The operands that the rule takes, and their tangents."""
+        n = params.get("n_consts", 0)
+        if any(dx is not None for dx in tangents[:n]):
+            raise closed_over(params["rule"].name)
+        return primals[n:], tangents[n:]
+
+    def conform(self, outs: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+        """The results of a rule, of the types that the function has."""
+        program = params["program"]
+        if program.__class__ is not Program:
+            return list(outs)
+        types = tuple([typeof(y) for y in outs])
+        wanted = program.out_types
+        if len(types) != len(wanted) or not all(
+            t.same(w) for t, w in zip(types, wanted, strict=True)
+        ):
+            raise errors.RuleMismatch(
+                f"the {params['rule']} gave results ({', '.join(map(str, types))}), but the "
+                f"function itself gives ({', '.join(map(str, wanted))}), at\n"
+                f"    {describe(user_source())}\nThe first output of the rule must be what the "
+                "function returns."
+            )
+        return [as_type(y, w) for y, w in zip(outs, wanted, strict=True)]
+
+    def transpose_with(
+        self, t: Any, ct: Sequence[Any], args: Sequence[Any], params: dict[str, Any]
+    ) -> Sequence[Any]:
+        return jit.transpose_with(t, ct, args, {"program": params["program"]})
+
+    def batch(self, t: Any, args: Any, dims: Any, **params: Any) -> Any:
+        n, program = params.get("n_consts", 0), params["program"]
+        args = [t.move(x, d, 0) for x, d in zip(args, dims, strict=True)]
+        front = tuple([None if d is None else 0 for d in dims])
+        batched, out_dims = t.program(program, front, (True,) * len(program.outputs))
+        rule = params["rule"].batched(t, program.in_types[n:], front[n:])
+        return bind(self, args, {**params, "program": batched, "rule": rule}), list(out_dims)
+
+    def differentiated(self, params: dict[str, Any]) -> None:
+        """What is bound from here on is the derivative of this call, which is in no program."""
+        source, origin = derived_here()
+        call = Equation(self, (), (), {}, source, origin)
+        derive_from(source, Origin("jvp of", call))
+
+
+class CustomJVP(CustomCall):
+    """Run `program`; differentiate by `rule`, a JvpRule."""
+
+    name = "custom_jvp_call"
+
+    def differentiate(
+        self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
+    ) -> tuple[Any, Any]:
+        primals, tangents = self.given(primals, tangents, params)
+        self.differentiated(params)
+        outs, moved = params["rule"].run(t, primals, tangents)
+        return self.conform(outs, params), moved
+
+
+class CustomVJP(CustomCall):
+    """Run `program`; differentiate by `rule`, a VjpRule."""
+
+    name = "custom_vjp_call"
+
+    def differentiate(
+        self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
+    ) -> tuple[Any, Any]:
+        primals, tangents = self.given(primals, tangents, params)
+        active = tuple([dx is not None for dx in tangents])
+        outs, residuals, pullback = params["rule"].run(t.parent, primals, active)
+        outs = self.conform(outs, params)
+        given = [dx for dx in tangents if dx is not None]
+        self.differentiated(params)
+        moved = iter(
+            bind_in(
+                t.rules_in,
+                custom_lin,
+                [*residuals, *given],
+                {"pullback": pullback, "active": active},
+            )
+        )
+        return outs, [next(moved) if is_inexact(typeof(y).dtype) else None for y in outs]
+
+
+class CustomLin(Jit):
+    """The derivative of a custom_vjp function."""
+
+    name: str = "custom_lin"
+    runs_now: bool = True
+    reached: Callable[..., Sequence[bool]] = Primitive.reached
+
+    def type(self, *types: Any, pullback: Pullback, active: tuple[bool, ...]) -> Any:
+        return tuple([t for t in pullback.out_types if is_inexact(t.dtype)])
+
+    def program(self, types: Sequence[ArrayType], params: dict[str, Any]) -> Program:
+        """The transpose of the bwd rule: `residuals, tangents of active -> out tangents`."""
+        pullback, active = params["pullback"], params["active"]
+        residuals = tuple(types[: len(types) - sum(active)])
+        return memo(pullback, forwards, residuals, active)
+
+    def interpret(self, run: Any, values: Sequence[Any], params: dict[str, Any]) -> Any:
+        return run(self.program([typeof(x) for x in values], params), values)
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        return ctx.call(self.program(ctx.in_types, params), operands)
+
+    def run_now(self, values: Sequence[Any], params: dict[str, Any]) -> Any:
+        return evaluate(self.program([typeof(x) for x in values], params), values)
+
+    def differentiate(
+        self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
+    ) -> tuple[Any, Any]:
+        pullback, active = params["pullback"], params["active"]
+        n = len(primals) - sum(active)
+        if any(dx is not None for dx in tangents[:n]):
+            program = self.program([typeof(x) for x in primals], params)
+            return jit.differentiate(t, primals, tangents, {"program": program})
+        outs = t.bind_primal(self, primals, params)
+        rest = iter(tangents[n:])
+        moving = tuple([a and next(rest) is not None for a in active])
+        given = [dx for dx in tangents[n:] if dx is not None]
+        return outs, self(*primals[:n], *given, pullback=pullback, active=moving)
+
+    def transpose_with(
+        self, t: Any, ct: Sequence[Any], args: Sequence[Any], params: dict[str, Any]
+    ) -> Sequence[Any]:
+        pullback, active = params["pullback"], params["active"]
+        n = len(args) - sum(active)
+        given = iter(ct)
+        cts = [next(given) if is_inexact(y.dtype) else None for y in pullback.out_types]
+        found = pullback.run(args[:n], cts)
+        return [*[None] * n, *[c for c, a in zip(found, active, strict=True) if a]]
+
+    def batch(self, t: Any, args: Any, dims: Any, **params: Any) -> Any:
+        pullback, active = params["pullback"], params["active"]
+        n = len(args) - sum(active)
+        types = tuple([_without(typeof(x), d) for x, d in zip(args[:n], dims, strict=False)])
+        moved = [t.move(x, d, 0) for x, d in zip(args[n:], dims[n:], strict=True)]
+        front = iter([None if d is None else 0 for d in dims[n:]])
+        places = [next(front) if a else None for a in active]
+        batched = pullback.batched(t, types, dims[:n], places)
+        outs = self(*args[:n], *moved, pullback=batched, active=active)
+        return outs, [0] * len(outs)
+
+    def has_effects(self, params: dict[str, Any]) -> bool:
+        return False
+
+    def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
+        return jit.cost(in_types, out_types, program=self.program(in_types, params))
+
+
+def forwards(pullback: Pullback, types: tuple[ArrayType, ...], active: tuple[bool, ...]) -> Program:
+    """`residuals, tangents of active -> tangents of results`, by transposing the bwd rule."""
+    n = len(types)
+    given = tuple([is_inexact(t.dtype) for t in pullback.out_types])
+    back, found = pullback.staged(types, given)
+    back, captured = hoist_constants(back)
+    linear = (False,) * (len(captured) + n) + (True,) * sum(given)
+    wanted = tuple([a for a, f in zip(active, found, strict=True) if f])
+    try:
+        pushed = runtime.transpose_program(back, linear, wanted)
+    except errors.NotLinear as error:
+        raise errors.NotLinear(
+            f"forward mode through the custom_vjp function {pullback.name} transposes its bwd "
+            f"rule, but that is not linear in the cotangent: {error}"
+        ) from None
+    used = [f for a, f in zip(active, found, strict=True) if a]
+
+    def flat(*values: Any) -> list[Any]:
+        moving = [x for x, f in zip(values[n:], used, strict=True) if f]
+        return evaluate(pushed, [*captured, *values[:n], *moving])
+
+    moving = [t for t, a in zip(pullback.in_types, active, strict=True) if a]
+    return closed(stage(flat, [*types, *moving], pullback.name))
+
+
+def _without(t: ArrayType, d: int | None) -> ArrayType:
+    return t if d is None else t.update(shape=(*t.shape[:d], *t.shape[d + 1 :]))
+
+
+def as_type(x: Any, t: ArrayType) -> Any:
+    """x, which differs from the type in its weak flag at most, with that of the type."""
+    if typeof(x).weak_type == t.weak_type:
+        return x
+    return convert_element_type(x, dtype=t.dtype, weak_type=t.weak_type)
+
+
+def closed_over(name: str) -> Exception:
+    """The error for a derivative with respect to what a custom function closed over."""
+    return errors.ClosedOverTracer(
+        f"the derivative was asked for with respect to a value that {name} closes over, but its "
+        f"custom rule speaks of its arguments alone, at\n    {describe(user_source())}\n"
+        f"Hand the value to {name} as an argument, and let the rule give its derivative (zero if "
+        "there is none). For a function given as an argument see closure_convert."
+    )
+
+
+custom_jvp_call: CustomJVP = CustomJVP()
+custom_vjp_call: CustomVJP = CustomVJP()
+custom_lin: CustomLin = CustomLin()

@@ -1,0 +1,152 @@
+"""Linear equations, solved by a program that the user gives and that is not differentiated.
+
+    custom_linear_solve[matvec, vecmat, solve, transpose_solve, consts=n]
+        *consts(n) *b -> *x *aux        where matvec(*consts, *x) == b
+
+Each program takes (consts, vector) and gives a vector; the solvers give aux behind it. `vecmat` is
+the transpose of `matvec` and `transpose_solve` solves it; both are None where nobody gave the
+latter. The programs have no constants: what the functions closed over stands among the operands.
+
+    A x = b         dA x + A dx = db        dx = solve(db - dA x)        ct of b = A^-T (ct of x)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from functrans import errors
+from functrans.ir.program import Program
+from functrans.ir.source import describe
+from functrans.primitives.base import Cost, LinearInput, Primitive, sum_of
+from functrans.primitives.calls.jit import jit
+from functrans.primitives.custom.tracing import standing
+from functrans.primitives.elementwise.families import neg
+from functrans.primitives.higher_order import HigherOrderPrimitive
+from functrans.trace import derived_here, evaluate, literal, materialize
+
+
+class Solver(HigherOrderPrimitive):
+    """What is found by a program `solve`, and differentiated implicitly."""
+
+    in_kernel = True
+    runs_now = True
+
+    def type(self, *types: Any, solve: Program, consts: int, **programs: Any) -> Any:
+        return solver_types(self, types, solve)
+
+    def interpret(self, run: Any, values: Sequence[Any], params: dict[str, Any]) -> Any:
+        return run(params["solve"], values)
+
+    def run_now(self, values: Sequence[Any], params: dict[str, Any]) -> Any:
+        return [materialize(y) for y in evaluate(params["solve"], values)]
+
+    def lower(self, ctx: Any, *operands: Any, solve: Program, **rest: Any) -> Any:
+        return ctx.call(solve, operands)
+
+
+class LinearSolve(Solver):
+    """Solve a linear equation by `solve`, differentiate it implicitly."""
+
+    name = "custom_linear_solve"
+
+    def differentiate(
+        self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
+    ) -> tuple[Any, Any]:
+        n = params["consts"]
+        fixed, b = primals[:n], primals[n:]
+        outs = t.bind_primal(self, primals, params)
+        x = outs[: len(b)]
+        moved = tangents_of(
+            t, params["matvec"], [*fixed, *x], [*tangents[:n], *[None] * len(x)]
+        )  # dA x
+        rhs = [
+            sum_of(db, None if y is None else neg(y))
+            for db, y in zip(tangents[n:], moved, strict=True)
+        ]
+        if all(y is None for y in rhs):
+            return outs, [None] * len(outs)
+        dx = self(*fixed, *with_zeros(rhs, params["matvec"].out_types), **params)
+        return outs, [*dx[: len(b)], *[None] * (len(outs) - len(b))]
+
+    def transpose_with(
+        self, t: Any, ct: Sequence[Any], args: Sequence[Any], params: dict[str, Any]
+    ) -> Sequence[Any]:
+        n = params["consts"]
+        k = len(args) - n
+        if any(isinstance(x, LinearInput) for x in args[:n]) or any(c is not None for c in ct[k:]):
+            raise errors.NotLinear(
+                "custom_linear_solve is linear in b and x alone, not in what its functions close "
+                f"over nor in their aux, at\n    {describe(_source())}\n"
+                "For the derivative at a point use vjp, or linearize the function first."
+            )
+        if params["transpose_solve"] is None:
+            raise errors.MissingArgument(
+                "reverse mode through custom_linear_solve solves the transposed equation, but it "
+                f"was given no transpose_solve, at\n    {describe(_source())}\n"
+                "Give it transpose_solve=(vecmat, b) -> x, or symmetric=True if the linear map is "
+                "its own transpose."
+            )
+        found = self(
+            *args[:n],
+            *with_zeros(ct[:k], params["matvec"].in_types[n:]),
+            matvec=params["vecmat"],
+            vecmat=params["matvec"],
+            solve=params["transpose_solve"],
+            transpose_solve=params["solve"],
+            consts=n,
+        )
+        return [*[None] * n, *found[:k]]
+
+    def batch(self, t: Any, args: Any, dims: Any, *, consts: int, **programs: Any) -> Any:
+        """The vectors are all batched, at axis 0: each program gives what another one takes."""
+        vectors = [t.at(x, d, 0) for x, d in zip(args[consts:], dims[consts:], strict=True)]
+        inner = (*dims[:consts], *[0] * len(vectors))
+        made = {
+            name: p and t.program(p, inner, [True] * len(p.outputs))[0]
+            for name, p in programs.items()
+        }
+        outs = self(*args[:consts], *vectors, **made, consts=consts)
+        return outs, [0] * len(outs)
+
+    def cost(self, in_types: Any, out_types: Any, *, solve: Program, **rest: Any) -> Cost:
+        return jit.cost(in_types, out_types, program=solve)
+
+    def has_effects(self, params: dict[str, Any]) -> bool:
+        return jit.has_effects({"program": params["solve"]})
+
+
+linear_solve: LinearSolve = LinearSolve()
+
+
+# --- shared with root.py --------------------------------------------------------------------------
+
+
+def solver_types(primitive: Primitive, types: Sequence[Any], solve: Program) -> Any:
+    """The types of what a solver gives, if it takes these."""
+    wanted = solve.in_types
+    if len(types) != len(wanted) or not all(
+        t.same(want) for t, want in zip(types, wanted, strict=True)
+    ):
+        raise primitive.mismatch(types, f"the solver takes ({', '.join(map(str, wanted))})")
+    return solve.out_types
+
+
+def tangents_of(
+    t: Any, program: Program, primals: Sequence[Any], tangents: Sequence[Any]
+) -> list[Any]:
+    """The tangents of a program's results under the running jvp or linearize."""
+    if all(dx is None for dx in tangents):
+        return [None] * len(program.outputs)
+    with standing(t):
+        outs = evaluate(program, [t.pair(x, dx) for x, dx in zip(primals, tangents, strict=True)])
+    return [t.parts(y)[1] for y in outs]
+
+
+def with_zeros(tangents: Sequence[Any], types: Sequence[Any]) -> list[Any]:
+    """Tangents or cotangents, with zeros of these types for None."""
+    return [literal(0, t) if x is None else x for x, t in zip(tangents, types, strict=True)]
+
+
+def _source() -> Any:
+    return derived_here()[0]

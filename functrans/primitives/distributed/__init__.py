@@ -1,0 +1,1 @@
+"""What speaks of devices, meshes and platforms."""

@@ -1,0 +1,499 @@
+"""Operations between the examples of a mapped axis, which they know by its name.
+
+    psum, pmax, pmin    fold x over all examples; each has the result
+    all_gather          each has the x of all, one after the other along `dimension`
+    psum_scatter        of the sum each has its own part of `dimension`
+    all_to_all          each sends part k of its axis `split` to example k, and has what it was sent
+                        one after the other along `concat`
+    ppermute            example `to` has the x of example `from`, for `(from, to)` in `perm`
+    axis_index          which example this is
+
+Parameters of all
+    axes    names of the axes, the slowest first: together they number the examples in row-major
+            order
+    sizes   of these axes. Recorded with the operation: the names are in scope only while the user's
+            function runs, not when its program is differentiated or batched later
+    groups  None, or tuples of examples; then each group keeps to itself
+
+A vmap that has one of the names replaces the operation by ordinary ones along its batch axis
+(`along`), and leaves the other names to the vmaps around it. So no name is left when a program is
+complete, but for those that JAX has given: inside of `jax.shard_map` it is JAX's operation
+(`by_jax`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import jax
+
+from functrans import errors
+from functrans.ir.program import Program
+from functrans.ir.source import describe, user_source
+from functrans.ir.types import ArrayType, dtype_class
+from functrans.primitives.base import PRIMITIVES, Cost, Primitive, axes_inside, bytes_of
+from functrans.primitives.elementwise import families as ew
+from functrans.primitives.indexing.dynamic_slice import dynamic_slice
+from functrans.primitives.reductions.folds import reduce_max, reduce_min, reduce_sum
+from functrans.primitives.shape.joining import concatenate, iota
+from functrans.primitives.shape.moving import (
+    broadcast_to_axis,
+    move_axis,
+    reshape,
+    slice_axis,
+    transpose,
+    without,
+)
+from functrans.trace import literal, stage, state, typeof
+
+Groups = tuple[tuple[int, ...], ...] | None
+
+
+class Names(NamedTuple):
+    """Some of the axes of a collective, with their sizes."""
+
+    axes: tuple[Any, ...]
+    sizes: tuple[int, ...]
+
+
+class Collective(Primitive):
+    """One operand, and results that depend on those of the other examples."""
+
+    linear_in: tuple[int, ...] = (0,)
+
+    def named_axes(self, params: dict[str, Any]) -> Sequence[Any]:
+        return params["axes"]
+
+    def reference(self, *arrays: Any, axes: Any, **params: Any) -> Any:
+        raise unbound(self.name, axes)
+
+    def lower(self, ctx: Any, *operands: Any, axes: Any, sizes: Any, **params: Any) -> Any:
+        return lowered(self, ctx, operands, axes, params)
+
+    def by_jax(self, x: Any, *, axes: Any, groups: Groups, **params: Any) -> Any:
+        """JAX's operation, on values of its own."""
+        raise self.missing("by_jax")
+
+    def batch(self, t: Any, args: Any, dims: Any, *, axes: Any, sizes: Any, groups: Groups,
+              **params: Any) -> Any:  # fmt: skip
+        (x,), (d,) = args, dims
+        if t.axis_name is None or t.axis_name not in axes:
+            return self.beside(x, d, Names(axes, sizes), groups, **params)
+        if groups is not None:
+            return self._in_groups(t, x, d, Names(axes, sizes), groups, params)
+        i = axes.index(t.axis_name)
+        major, minor = Names(axes[:i], sizes[:i]), Names(axes[i + 1 :], sizes[i + 1 :])
+        return self.along(t, x, d, major, minor, **params)
+
+    def beside(self, x: Any, d: Any, names: Names, groups: Groups = None, **params: Any) -> Any:
+        """The operation over axes of which none is the batch axis d. -> (result, its batch axis)"""
+        if not names.axes:
+            return x, d
+        moved = params if d is None else self.under_batch_axis(d, **params)
+        return self(x, axes=names.axes, sizes=names.sizes, groups=groups, **moved), d
+
+    def under_batch_axis(self, d: int, **params: Any) -> dict[str, Any]:
+        """The parameters for an operand that has a batch axis at d."""
+        return params
+
+    def along(
+        self, t: Any, x: Any, d: int | None, major: Names, minor: Names, **params: Any
+    ) -> Any:
+        """The operation over the batch axis and the axes slower and faster than it."""
+        raise self.missing("along")
+
+    def _in_groups(
+        self, t: Any, x: Any, d: int | None, names: Names, groups: Any, params: Any
+    ) -> Any:
+        """Groups of one size are examples of one vmap, in which the members are those of another:
+        rows of x -> [group, member, ...] -> rows."""
+        if len(names.axes) > 1:
+            raise errors.MissingRule(
+                f"{self.name} with axis_index_groups over the axes {names.axes} under vmap, at\n"
+                f"    {describe(user_source())}\nGroups must be of one axis there."
+            )
+        x = t.at(x, d, 0)
+        rest = typeof(x).update(shape=typeof(x).shape[1:])
+        pieces, order = [], []
+        for size in sorted({len(g) for g in groups}):
+            chosen = [g for g in groups if len(g) == size]
+            rows = [i for g in chosen for i in g]
+            how = {"axes": names.axes, "sizes": (size,), "groups": None, **params}
+            program = stage(lambda v, how=how: [self(v, **how)], [rest], self.name)
+            program, (member,) = type(t)(size, t.axis_name).program(program, (0,))
+            apart = reshape(take_rows(x, 0, rows), shape=(len(chosen), size, *rest.shape))
+            each = type(t)(len(chosen))
+            (y,), (group,) = each.run(program, [apart], [0])
+            y = each.at(y, group, 0)
+            y = broadcast_to_axis(y, 1, size) if member is None else move_axis(y, member + 1, 1)
+            pieces.append(fold(y, 0, 2))
+            order += rows
+        y = concatenate(*pieces, dimension=0) if len(pieces) > 1 else pieces[0]
+        return take_rows(y, 0, [order.index(i) for i in range(len(order))]), 0
+
+
+# --- folding over the examples --------------------------------------------------------------------
+
+
+class PSum(Collective):
+    """The sum over the examples."""
+
+    name = "psum"
+
+    def type(self, x: ArrayType, *, axes: Any, sizes: Any, groups: Groups) -> ArrayType:
+        check_numbers(self, x)
+        return x
+
+    def transpose(self, ct: Any, x: Any, **params: Any) -> Any:
+        """Each example's x is in the sum of all: it gets the sum of all their cotangents."""
+        return (self(ct, **params),)
+
+    def along(self, t: Any, x: Any, d: Any, major: Names, minor: Names) -> Any:
+        return self.beside(total(t, x, d), None, joined(major, minor))
+
+    def by_jax(self, x: Any, *, axes: Any, groups: Groups) -> Any:
+        return jax.lax.psum(x, axes, axis_index_groups=groups)
+
+    def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
+        return Cost(in_types[0].size, bytes_of(*in_types, *out_types))
+
+
+class Extreme(Collective):
+    """The largest or smallest over the examples."""
+
+    linear_in: tuple[int, ...] = ()
+    fold: Any
+
+    def type(self, x: ArrayType, *, axes: Any, sizes: Any, groups: Groups) -> ArrayType:
+        if dtype_class(x.dtype) not in type(self).fold.takes:
+            raise self.mismatch((x,), f"takes arrays of numbers or booleans, not {x.dtype}")
+        return x
+
+    def jvp(self, primals: Any, tangents: Any, out: Any, **params: Any) -> Any:
+        """Examples that tie share the tangent equally, as elements do in reduce_max."""
+        (x,), (dx,) = primals, tangents
+        t = typeof(x).strong()
+        where = PRIMITIVES["select_n"](ew.eq(x, out), literal(0, t), literal(1, t))
+        return ew.div(psum(ew.mul(dx, where), **params), psum(where, **params))
+
+    def along(self, t: Any, x: Any, d: Any, major: Names, minor: Names) -> Any:
+        y = x if d is None else type(self).fold(x, axes=(d,))
+        return self.beside(y, None, joined(major, minor))
+
+    def by_jax(self, x: Any, *, axes: Any, groups: Groups) -> Any:
+        return getattr(jax.lax, self.name)(x, axes, axis_index_groups=groups)
+
+
+class PMax(Extreme):
+    """The largest over the examples."""
+
+    name: str = "pmax"
+    fold: Any = reduce_max
+
+
+class PMin(Extreme):
+    """The smallest over the examples."""
+
+    name: str = "pmin"
+    fold: Any = reduce_min
+
+
+# --- moving between the examples ------------------------------------------------------------------
+
+
+class AllGather(Collective):
+    """Those of all examples one after the other along `dimension`."""
+
+    name = "all_gather"
+
+    def type(self, x: ArrayType, *, axes: Any, sizes: Any, groups: Groups, dimension: int) -> Any:
+        check_axis(self, x, dimension)
+        return resized(x, dimension, x.shape[dimension] * count(sizes, groups))
+
+    def transpose(self, ct: Any, x: Any, **params: Any) -> Any:
+        return (psum_scatter(ct, **params),)
+
+    def under_batch_axis(self, d: int, *, dimension: int) -> dict[str, Any]:
+        return {"dimension": dimension + (dimension >= d)}
+
+    def along(self, t: Any, x: Any, d: Any, major: Names, minor: Names, *, dimension: int) -> Any:
+        x, d = self.beside(x, d, minor, dimension=dimension)
+        y = fold(t.at(x, d, dimension), dimension, 2)
+        return self.beside(y, None, major, dimension=dimension)
+
+    def by_jax(self, x: Any, *, axes: Any, groups: Groups, dimension: int) -> Any:
+        return jax.lax.all_gather(x, axes, axis_index_groups=groups, axis=dimension, tiled=True)
+
+
+class PSumScatter(Collective):
+    """Of the sum over the examples each has its own part along `dimension`."""
+
+    name = "psum_scatter"
+
+    def type(self, x: ArrayType, *, axes: Any, sizes: Any, groups: Groups, dimension: int) -> Any:
+        check_numbers(self, x)
+        check_axis(self, x, dimension)
+        return resized(x, dimension, part(self, x, dimension, count(sizes, groups)))
+
+    def transpose(self, ct: Any, x: Any, **params: Any) -> Any:
+        return (all_gather(ct, **params),)
+
+    def under_batch_axis(self, d: int, *, dimension: int) -> dict[str, Any]:
+        return {"dimension": dimension + (dimension >= d)}
+
+    def along(self, t: Any, x: Any, d: Any, major: Names, minor: Names, *, dimension: int) -> Any:
+        x, d = self.beside(x, d, major, dimension=dimension)
+        parts = unfold(total(t, x, d), dimension, (t.size,))
+        return self.beside(parts, dimension, minor, dimension=dimension)
+
+    def by_jax(self, x: Any, *, axes: Any, groups: Groups, dimension: int) -> Any:
+        return jax.lax.psum_scatter(
+            x, axes, axis_index_groups=groups, scatter_dimension=dimension, tiled=True
+        )
+
+
+class AllToAll(Collective):
+    """Part k of the axis `split` goes to example k; what arrives stands one after the other along
+    `concat`."""
+
+    name = "all_to_all"
+
+    def type(self, x: ArrayType, *, axes: Any, sizes: Any, groups: Groups, split: int, concat: int
+             ) -> ArrayType:  # fmt: skip
+        check_axis(self, x, split)
+        check_axis(self, x, concat)
+        n = count(sizes, groups)
+        y = resized(x, split, part(self, x, split, n))
+        return resized(y, concat, y.shape[concat] * n)
+
+    def transpose(self, ct: Any, x: Any, *, split: int, concat: int, **params: Any) -> Any:
+        return (self(ct, split=concat, concat=split, **params),)
+
+    def under_batch_axis(self, d: int, *, split: int, concat: int) -> dict[str, Any]:
+        return {"split": split + (split >= d), "concat": concat + (concat >= d)}
+
+    def along(self, t: Any, x: Any, d: Any, major: Names, minor: Names, *, split: int, concat: int
+              ) -> Any:  # fmt: skip
+        """The parts are numbered through the names like the examples, so each name exchanges its
+        own axis of the parts:
+
+            [from, ..., a, to, b, split', ...]  ->  [to, ..., a, from, b, concat, ...]
+
+        where a and b, of the slower and the faster names, are exchanged by themselves."""
+        sizes = (prod(major.sizes), t.size, prod(minor.sizes))
+        x = unfold(t.at(x, d, 0), 1 + split, sizes)
+        x, _ = self.beside(x, 0, major, split=split, concat=split)
+        x, _ = self.beside(x, 0, minor, split=split + 2, concat=split + 2)
+        a, to, b = split + 1, split + 2, split + 3
+        rest = [i for i in range(1, typeof(x).ndim) if i not in (a, to, b)]
+        y = transpose(x, permutation=(to, *rest[:concat], a, 0, b, *rest[concat:]))
+        return fold(y, 1 + concat, 4), 0
+
+    def by_jax(self, x: Any, *, axes: Any, groups: Groups, split: int, concat: int) -> Any:
+        return jax.lax.all_to_all(x, axes, split, concat, axis_index_groups=groups, tiled=True)
+
+
+class PPermute(Collective):
+    """Example `to` has the x of example `from` for `(from, to)` in `perm`; others have zeros."""
+
+    name = "ppermute"
+
+    def type(self, x: ArrayType, *, axes: Any, sizes: Any, groups: Groups, perm: Any) -> ArrayType:
+        n = prod(sizes)
+        for what, ends in (("source", [a for a, _ in perm]), ("destination", [b for _, b in perm])):
+            if len(set(ends)) != len(ends):
+                raise self.mismatch((x,), f"perm {perm} names a {what} twice")
+            if any([not 0 <= i < n for i in ends]):
+                raise self.mismatch((x,), f"perm {perm} names a {what} that is not in 0..{n - 1}")
+        return x
+
+    def transpose(self, ct: Any, x: Any, *, perm: Any, **params: Any) -> Any:
+        return (self(ct, perm=tuple([(b, a) for a, b in perm]), **params),)
+
+    def along(self, t: Any, x: Any, d: Any, major: Names, minor: Names, *, perm: Any) -> Any:
+        names = Names((*major.axes, t.axis_name, *minor.axes), (*major.sizes, t.size, *minor.sizes))
+        source: list[int | None] = [None] * prod(names.sizes)
+        for a, b in perm:
+            source[b] = a
+        if len(names.axes) == 1:
+            if d is None and None not in source:
+                return x, None
+            return take_rows(t.at(x, d, 0), 0, source), 0
+
+        def by_index(x: Any) -> list[Any]:
+            """Gather all and keep one: a permutation of pairs is none of either."""
+            params = {"axes": names.axes, "sizes": names.sizes, "groups": None}
+            rows = reshape(x, shape=(1, *typeof(x).shape))
+            rows = take_rows(all_gather(rows, dimension=0, **params), 0, source)
+            starts = [index_of(names), *[literal(0, _INDEX)] * (typeof(rows).ndim - 1)]
+            mine = dynamic_slice(rows, *starts, sizes=(1, *typeof(x).shape))
+            return [reshape(mine, shape=typeof(x).shape)]
+
+        shape = typeof(x).shape if d is None else without(typeof(x).shape, d)
+        program = stage(by_index, [typeof(x).update(shape=shape)], self.name)
+        (y,), (d,) = t.run(program, [x], [d])
+        return y, d
+
+    def by_jax(self, x: Any, *, axes: Any, groups: Groups, perm: Any) -> Any:
+        return jax.lax.ppermute(x, axes, perm)
+
+
+_INDEX = ArrayType((), "int32")
+
+
+class AxisIndex(Primitive):
+    """Which of the examples this is. No operands; one name."""
+
+    name = "axis_index"
+
+    def named_axes(self, params: dict[str, Any]) -> Sequence[Any]:
+        return params["axes"]
+
+    def type(self, *, axes: Any, sizes: Any) -> ArrayType:
+        return _INDEX
+
+    def reference(self, *, axes: Any, sizes: Any) -> Any:
+        raise unbound(self.name, axes)
+
+    def lower(self, ctx: Any, *, axes: Any, sizes: Any) -> Any:
+        return lowered(self, ctx, (), axes, {})
+
+    def by_jax(self, *, axes: Any) -> Any:
+        return jax.lax.axis_index(axes)
+
+    def batch(self, t: Any, args: Any, dims: Any, *, axes: Any, sizes: Any) -> Any:
+        return iota(dtype=_INDEX.dtype, shape=(t.size,), dimension=0), 0
+
+
+def lowered(
+    primitive: Any, ctx: Any, operands: Sequence[Any], axes: Any, params: dict[str, Any]
+) -> Any:
+    """A collective as JAX lowers its own, where the names are of axes that JAX knows."""
+    try:
+        return ctx.via_jax(lambda *xs: primitive.by_jax(*xs, axes=axes, **params), *operands)[0]
+    except NameError:
+        raise unbound(primitive.name, axes) from None
+
+
+def index_of(names: Names) -> Any:
+    """The number of this example, counted through several axes."""
+    index = None
+    for name, n in zip(names.axes, names.sizes, strict=True):
+        here = axis_index(axes=(name,), sizes=(n,))
+        index = here if index is None else ew.add(ew.mul(index, literal(n, _INDEX)), here)
+    return index
+
+
+psum: PSum = PSum()
+pmax: PMax = PMax()
+pmin: PMin = PMin()
+all_gather: AllGather = AllGather()
+psum_scatter: PSumScatter = PSumScatter()
+all_to_all: AllToAll = AllToAll()
+ppermute: PPermute = PPermute()
+axis_index: AxisIndex = AxisIndex()
+
+
+# --- names in scope -------------------------------------------------------------------------------
+
+
+def size_of(operation: str, name: Any) -> int:
+    """The size of the innermost axis of a name, of those that our transformations give and then of
+    JAX's; UnboundAxis if there is none."""
+    for known, size in reversed(state.axes):
+        if known == name:
+            return size
+    try:
+        return jax.lax.axis_size(name)
+    except NameError:
+        raise unbound(operation, (name,)) from None
+
+
+def speaks_of_others_axes(program: Program) -> bool:
+    """Does it speak of an axis that JAX has named? Then its sizes are not in our signatures."""
+    given = {name for name, _ in state.axes}
+    return not axes_inside(program) <= given
+
+
+def unbound(operation: str, axes: Sequence[Any]) -> errors.UnboundAxis:
+    """The error for a collective over a name that no transformation around it has given."""
+    shown = ", ".join([repr(a) for a in axes])
+    inside = ", ".join([f"{name!r} of size {n}" for name, n in state.axes]) or "none"
+    return errors.UnboundAxis(
+        f"{operation} over the axis {shown}: there is no axis of that name here (names in scope: "
+        f"{inside}), at\n    {describe(user_source())}\n"
+        f"Call it inside a function that is mapped with vmap(f, axis_name={axes[0]!r})."
+    )
+
+
+# --- helpers --------------------------------------------------------------------------------------
+
+
+def count(sizes: Sequence[int], groups: Groups) -> int:
+    """How many examples work together."""
+    return prod(sizes) if groups is None else len(groups[0])
+
+
+def joined(major: Names, minor: Names) -> Names:
+    return Names(major.axes + minor.axes, major.sizes + minor.sizes)
+
+
+def total(t: Any, x: Any, d: int | None) -> Any:
+    """The sum over the batch axis; of a value that is the same in all, a multiple."""
+    return ew.mul(x, literal(t.size, typeof(x))) if d is None else reduce_sum(x, axes=(d,))
+
+
+def check_numbers(primitive: Primitive, x: ArrayType) -> None:
+    if dtype_class(x.dtype) not in ew.NUMBERS:
+        raise primitive.mismatch((x,), f"takes {', '.join(ew.NUMBERS)}, not {x.dtype}")
+
+
+def check_axis(primitive: Primitive, x: ArrayType, axis: int) -> None:
+    if not 0 <= axis < x.ndim:
+        raise primitive.mismatch((x,), f"axis {axis} must lie in 0..{x.ndim - 1}")
+
+
+def part(primitive: Primitive, x: ArrayType, axis: int, n: int) -> int:
+    """The size of one of n parts of an axis."""
+    if n == 0 or x.shape[axis] % n:
+        raise primitive.mismatch(
+            (x,), f"axis {axis} of size {x.shape[axis]} cannot be cut into {n} equal parts, one "
+            "for each example",
+        )  # fmt: skip
+    return x.shape[axis] // n
+
+
+def resized(x: ArrayType, axis: int, size: int) -> ArrayType:
+    return x.update(shape=(*x.shape[:axis], size, *x.shape[axis + 1 :]))
+
+
+def fold(x: Any, axis: int, n: int) -> Any:
+    """n neighbouring axes as one."""
+    shape = typeof(x).shape
+    size = prod(shape[axis : axis + n])
+    return reshape(x, shape=(*shape[:axis], size, *shape[axis + n :]))
+
+
+def unfold(x: Any, axis: int, sizes: Sequence[int]) -> Any:
+    """One axis as several, of the given sizes and what is left."""
+    shape = typeof(x).shape
+    left = shape[axis] // prod(sizes)
+    return reshape(x, shape=(*shape[:axis], *sizes, left, *shape[axis + 1 :]))
+
+
+def take_rows(x: Any, axis: int, rows: Sequence[int | None]) -> Any:
+    """x with its places along an axis in another order; None: zeros. One piece for each run of
+    neighbours, so a rotation is two."""
+    runs: list[list[Any]] = []  # [first place, how many]
+    for i in rows:
+        if runs and (i is None if runs[-1][0] is None else i == sum(runs[-1])):
+            runs[-1][1] += 1
+        else:
+            runs.append([i, 1])
+    pieces = [
+        literal(0, resized(typeof(x), axis, n)) if i is None else slice_axis(x, axis, i, i + n)
+        for i, n in runs
+    ]
+    return concatenate(*pieces, dimension=axis) if len(pieces) > 1 else pieces[0]

@@ -1,0 +1,217 @@
+"""What is known only when a program is compiled for a platform, and what the platform gives.
+
+platform_index       -> int32[]        which of some groups of platforms it is compiled for
+rng_bit_generator    key data          -> new key data, bits      XLA's own generators
+rng_uniform          low, high         -> numbers                 the platform's own numbers
+approx_top_k         x                 -> values, positions       the k largest, or nearly so
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from functrans.flags import flags
+from functrans.ir.types import ArrayType, dtype_class
+from functrans.primitives.base import Cost, Primitive, bytes_of
+from functrans.primitives.elementwise.conversion import convert_element_type
+from functrans.primitives.elementwise.families import add, mul, sub
+from functrans.primitives.indexing.sorting import take_along
+from functrans.primitives.shape.moving import broadcast_in_dim
+from functrans.trace import literal, typeof
+
+INT32 = np.dtype(np.int32)
+_DRAWN = ("int32", "int64", "uint32", "uint64", "float16", "bfloat16", "float32", "float64")
+Groups = tuple[tuple[str, ...] | None, ...]
+
+
+class PlatformIndex(Primitive):
+    """Which of the groups of platform names is meant; None stands for any platform."""
+
+    name = "platform_index"
+
+    def type(self, *, platforms: Groups) -> ArrayType:
+        return ArrayType((), INT32)
+
+    def reference(self, *, platforms: Groups) -> Any:
+        return np.asarray(self._fitting(platforms, jax.default_backend()), INT32)
+
+    def _fitting(self, platforms: Groups, here: str) -> int:
+        """The first group that the platform we are on is of."""
+        names = {here, *{"gpu": ("cuda", "rocm")}.get(here, ())}
+        fits = [i for i, group in enumerate(platforms) if group is None or names & set(group)]
+        if not fits:
+            raise self.mismatch((), f"no branch is for the platform {here}, only for {platforms}")
+        return fits[0]
+
+    def lower(self, ctx: Any, *, platforms: Groups) -> Any:
+        if ctx.platform is not None:
+            self._fitting(platforms, ctx.platform)  # or the error
+        branches = [lambda i=i: jax.numpy.int32(i) for i in range(len(platforms))]
+        named = {
+            name: branch
+            for group, branch in zip(platforms, branches, strict=True)
+            for name in group or ()
+        }
+        default = branches[-1] if platforms[-1] is None else None
+        return ctx.via_jax(lambda: jax.lax.platform_dependent(default=default, **named))[0]
+
+    def jvp(self, primals: Any, tangents: Any, out: Any, *, platforms: Groups) -> Any:
+        return None
+
+    def batch(self, t: Any, args: Any, dims: Any, *, platforms: Groups) -> Any:
+        return self(platforms=platforms), None  # it has no operands that could be batched
+
+
+class RngBitGenerator(Primitive):
+    """Random bits and a new state of a state; batches of states stand in front."""
+
+    name: str = "rng_bit_generator"
+    multiple: bool = True
+
+    def type(
+        self, key: ArrayType, *, shape: tuple[int, ...], dtype: Any, algorithm: int
+    ) -> Sequence[ArrayType]:
+        words = {(4, "uint32"), (2, "uint64")}
+        if not key.ndim or (key.shape[-1], key.dtype.name) not in words:
+            raise self.mismatch((key,), "the key must be uint32[4] or uint64[2]")
+        if dtype_class(dtype) != "uint":
+            raise self.mismatch((key,), f"dtype must be an unsigned integer dtype, got {dtype}")
+        return key, ArrayType((*key.shape[:-1], *shape), dtype)
+
+    def reference(self, key: Any, **how: Any) -> Any:
+        with jax.enable_x64(flags.jax_enable_x64 or key.dtype == np.uint64):
+            return [np.asarray(y) for y in _generate(key.ndim, how)(key)]
+
+    def lower(self, ctx: Any, key: Any, **how: Any) -> Any:
+        return ctx.via_jax(_generate(ctx.in_types[0].ndim, how), key)
+
+    def jvp(self, primals: Any, tangents: Any, out: Any, **how: Any) -> Any:
+        return [None, None]
+
+    def batch(self, t: Any, args: Any, dims: Any, **how: Any) -> Any:
+        return self(t.at(args[0], dims[0], 0), **how), [0, 0]
+
+    def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
+        return Cost(20 * out_types[1].size, bytes_of(*in_types, *out_types))
+
+
+def _generate(ndim: int, how: dict[str, Any]) -> Any:
+    algorithm = jax.lax.RandomAlgorithm(how["algorithm"])
+
+    def one(key: Any) -> Any:
+        return jax.lax.rng_bit_generator(key, how["shape"], how["dtype"], algorithm)
+
+    for _ in range(ndim - 1):
+        one = jax.vmap(one)
+    return one
+
+
+class RngUniform(Primitive):
+    """Numbers in [low, high) from the state that the platform keeps: no two calls give the same.
+    `call` tells calls apart, so that none is taken for another."""
+
+    name = "rng_uniform"
+
+    def type(
+        self, low: ArrayType, high: ArrayType, *, shape: tuple[int, ...], call: int
+    ) -> ArrayType:
+        if low.shape or high.shape or low.dtype != high.dtype:
+            raise self.mismatch((low, high), "the bounds must be scalars of one dtype")
+        if low.dtype.name not in _DRAWN:  # XLA ends the process
+            raise self.mismatch((low, high), f"XLA draws {', '.join(_DRAWN)}, not {low.dtype}")
+        return ArrayType(shape, low.dtype)
+
+    def reference(self, low: Any, high: Any, *, shape: Any, call: int) -> Any:
+        return np.random.default_rng().uniform(low, high, shape).astype(low.dtype)
+
+    def lower(self, ctx: Any, low: Any, high: Any, *, shape: Any, call: int) -> Any:
+        return ctx.via_jax(lambda a, b: jax.lax.rng_uniform(a, b, shape), low, high)[0]
+
+    def jvp(self, primals: Any, tangents: Any, out: Any, **how: Any) -> Any:
+        return None
+
+    def batch(self, t: Any, args: Any, dims: Any, *, shape: Any, call: int) -> Any:
+        """Numbers in [0, 1) for each example, scaled."""
+        low, high = [t.at(x, d, 0) for x, d in zip(args, dims, strict=True)]
+        dtype = typeof(low).dtype
+        whole = dtype_class(dtype) in ("int", "uint")
+        scalar = ArrayType((), np.dtype("float32") if whole else dtype)
+        full = (t.size, *shape)
+        u = self(literal(0, scalar), literal(1, scalar), shape=full, call=call)
+        low, high = [broadcast_in_dim(x, shape=full, dimensions=(0,)) for x in (low, high)]
+        width = convert_element_type(sub(high, low), dtype=scalar.dtype)
+        return add(low, convert_element_type(mul(u, width), dtype=dtype)), 0
+
+
+class ApproxTopK(Primitive):
+    """The k largest (or smallest) elements along an axis and where they stand, of which on TPU a
+    share of 1 - recall_target may be missed; elsewhere all are found."""
+
+    name: str = "approx_top_k"
+    multiple: bool = True
+
+    def type(
+        self, x: ArrayType, *, k: int, reduction_dimension: int, recall_target: float,
+        is_max_k: bool, reduction_input_size_override: int, aggregate_to_topk: bool,
+    ) -> Sequence[ArrayType]:  # fmt: skip
+        axis = reduction_dimension
+        if dtype_class(x.dtype) != "float":
+            raise self.mismatch((x,), f"takes floats, not {x.dtype}", "Cast first.")
+        if not 0 <= axis < x.ndim:
+            raise self.mismatch((x,), f"axis {axis} must lie in 0..{x.ndim - 1}")
+        if not 0 < k <= x.shape[axis]:
+            raise self.mismatch((x,), f"k = {k} must lie in 1..{x.shape[axis]}, the axis's size")
+        made = jax.eval_shape(
+            _search(k, axis, recall_target, is_max_k, reduction_input_size_override,
+                    aggregate_to_topk),
+            jax.ShapeDtypeStruct(x.shape, x.dtype),
+        )  # fmt: skip
+        shape = made[0].shape
+        return x.update(shape=shape), x.update(shape=shape, dtype=INT32)
+
+    def reference(self, x: Any, *, reduction_dimension: int, is_max_k: bool, **how: Any) -> Any:
+        axis = reduction_dimension
+        types = self.type(
+            ArrayType(x.shape, x.dtype), reduction_dimension=axis, is_max_k=is_max_k, **how
+        )
+        wide = x.astype(np.float64)
+        order = np.argsort(-wide if is_max_k else wide, axis, kind="stable")
+        order = np.take(order, np.arange(types[0].shape[axis]), axis)
+        return [np.take_along_axis(x, order, axis), order.astype(np.int32)]
+
+    def lower(
+        self, ctx: Any, x: Any, *, k: int, reduction_dimension: int, recall_target: float,
+        is_max_k: bool, reduction_input_size_override: int, aggregate_to_topk: bool,
+    ) -> Any:  # fmt: skip
+        search = _search(
+            k, reduction_dimension, recall_target, is_max_k, reduction_input_size_override,
+            aggregate_to_topk,
+        )  # fmt: skip
+        return ctx.via_jax(search, x)
+
+    def jvp(self, primals: Any, tangents: Any, out: Any, *, reduction_dimension: int,
+            **how: Any) -> Any:  # fmt: skip
+        return take_along(tangents[0], out[1], reduction_dimension), None
+
+    def batch(self, t: Any, args: Any, dims: Any, *, reduction_dimension: int, **how: Any) -> Any:
+        (x,), (d,), axis = args, dims, reduction_dimension
+        made = self(x, reduction_dimension=axis + (axis >= d), **how)
+        return made, (d, d)
+
+    def cost(self, in_types: Any, out_types: Any, *, k: int, **how: Any) -> Cost:
+        return Cost(in_types[0].size * max(1, k).bit_length(), bytes_of(*in_types, *out_types))
+
+
+def _search(k: int, axis: int, recall: float, is_max_k: bool, override: int, whole: bool) -> Any:
+    search = jax.lax.approx_max_k if is_max_k else jax.lax.approx_min_k
+    return lambda x: search(x, k, axis, recall, override, whole)
+
+
+rng_bit_generator = RngBitGenerator()
+rng_uniform = RngUniform()
+approx_top_k = ApproxTopK()
+platform_index = PlatformIndex()

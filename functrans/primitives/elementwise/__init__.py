@@ -1,0 +1,1 @@
+"""Operations that do the same with each element."""

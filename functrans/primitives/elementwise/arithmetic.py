@@ -1,0 +1,233 @@
+"""Operations on real numbers that are not transcendental: powers, remainders, rounding, extrema."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from functrans.ir.program import Literal
+from functrans.ir.types import ArrayType, dtype_class
+from functrans.mlir import chlo, hlo
+from functrans.primitives.base import sum_of
+from functrans.primitives.elementwise.complex_numbers import abs_
+from functrans.primitives.elementwise.conversion import cast
+from functrans.primitives.elementwise.families import (
+    ANY,
+    FLOATS,
+    NUMBERS,
+    REAL,
+    Binary,
+    Elementwise,
+    Unary,
+    compare,
+    div,
+    eq,
+    full_like,
+    mul,
+    neg,
+    splat,
+    sub,
+)
+from functrans.primitives.elementwise.selection import one_for_zero, select_n
+from functrans.primitives.elementwise.transcendental import log
+from functrans.trace import bind, typeof
+
+
+class Sign(Unary):
+    """-1, 0 or 1; zeros and NaN as they are; x / |x| of a complex number."""
+
+    def lower(self, ctx: Any, x: Any) -> Any:
+        t = ctx.in_types[0]
+        if dtype_class(t.dtype) != "uint":
+            return hlo.sign(x)
+        zero = ctx.full(0, t)
+        return hlo.select(compare(x, zero, "EQ", "uint"), zero, ctx.full(1, t))
+
+
+class Round(Unary):
+    """To the nearest integer; halfway cases by `rounding_method`: 0 away from zero, 1 to even."""
+
+    def type(self, x: ArrayType, *, rounding_method: int) -> ArrayType:
+        return super().type(x)
+
+    def reference(self, x: Any, *, rounding_method: int) -> Any:
+        even = np.rint(x)
+        if rounding_method == 1:
+            return np.asarray(even).astype(x.dtype, copy=False)
+        half = np.abs(x - np.trunc(x)) == 0.5
+        away = np.trunc(x) + np.sign(x)
+        return np.where(half, away, even).astype(x.dtype)
+
+    def lower(self, ctx: Any, x: Any, *, rounding_method: int) -> Any:
+        return hlo.round_nearest_even(x) if rounding_method == 1 else hlo.round_nearest_afz(x)
+
+    def jvp(self, primals: Any, tangents: Any, out: Any, *, rounding_method: int) -> Any:
+        return None
+
+
+class Extremum(Binary):
+    """The larger (`max`) or the smaller; NaN if one is NaN; complex numbers in lexicographic order.
+    Where both are equal each gets half of the tangent."""
+
+    def lower(self, ctx: Any, x: Any, y: Any) -> Any:
+        if dtype_class(ctx.in_types[0].dtype) != "complex":
+            return self.op(x, y)
+        order = "GT" if self.name == "max" else "LT"
+        real, imag = (hlo.real(x), hlo.real(y)), (hlo.imag(x), hlo.imag(y))
+        first = hlo.select(
+            compare(*real, "EQ", "float"),
+            compare(*imag, order, "float"),
+            compare(*real, order, "float"),
+        )
+        return hlo.select(first, x, y)
+
+    def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
+        is_x, is_y = [eq(v, out) for v in primals]
+        dx, dy = tangents
+        total = None
+        if dx is not None:
+            total = mul(dx, self._share(is_x, is_y, out))
+        if dy is not None:
+            total = sum_of(total, mul(dy, self._share(is_y, is_x, out)))
+        return total
+
+    def _share(self, mine: Any, other: Any, out: Any) -> Any:
+        whole = select_n(other, full_like(out, 1), full_like(out, 0.5))
+        return select_n(mine, full_like(out, 0), whole)
+
+
+class NextAfter(Binary):
+    """The number next to x towards y. It has no derivative."""
+
+    def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
+        raise self.missing("jvp")
+
+
+class Rem(Binary):
+    """The remainder of x / y rounded towards zero, of the sign of x; x over integer zero."""
+
+    def reference(self, x: Any, y: Any) -> Any:
+        if dtype_class(x.dtype) == "float":
+            return np.asarray(np.fmod(x, y)).astype(x.dtype, copy=False)
+        safe = np.where(y == 0, 1, y).astype(x.dtype)
+        return np.where(y == 0, x, np.fmod(x, safe)).astype(x.dtype)
+
+    def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
+        dx, dy = tangents
+        if dy is None:
+            return dx
+        quotient = div(*primals)
+        whole = mul(sign(quotient), floor(abs_(quotient)))
+        return sum_of(dx, mul(dy, neg(whole)))
+
+
+class Pow(Binary):
+    """x to the power y; y has the dtype of x or is integer."""
+
+    def type(self, x: ArrayType, y: ArrayType) -> ArrayType:
+        self.check_dtype((x,))
+        if dtype_class(y.dtype) not in ("int", "uint"):
+            return super().type(x, y)
+        self.check_equal((x, y.update(dtype=x.dtype)))
+        return x.update(weak_type=x.weak_type and y.weak_type)
+
+    def reference(self, x: Any, y: Any) -> Any:
+        return np.asarray(np.power(x, y.astype(x.dtype))).astype(x.dtype, copy=False)
+
+    def numpy_source(self, w: Any, x: Any, y: Any) -> Any:
+        dtype = w.out_types[0].dtype
+        return f"{x.full} ** {y if y.dtype == dtype else f'{y.full}.astype({w.dtype(dtype)})'}"
+
+    def lower(self, ctx: Any, x: Any, y: Any) -> Any:
+        tx, ty = ctx.in_types
+        if ty.dtype != tx.dtype:
+            y = hlo.convert(ctx.type(ty.update(dtype=tx.dtype)), y)
+        return hlo.power(x, y)
+
+    def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
+        (x, y), (dx, dy) = primals, tangents
+        total = None
+        if dx is not None:
+            total = mul(dx, self._by_x(x, y))
+        if dy is not None:
+            # x ** y is 0 for x = 0, whatever log(0) is
+            total = sum_of(total, mul(dy, mul(log(one_for_zero(x)), out)))
+        return total
+
+    def _by_x(self, x: Any, y: Any) -> Any:
+        if typeof(y).dtype == typeof(x).dtype:
+            less = splat(y.value - 1, y.type) if y.__class__ is Literal else sub(y, 1)
+            return mul(y, self(x, less))
+        # an integer exponent of zero: the derivative is 0, also at x = 0
+        y = cast(y, typeof(x).dtype)
+        slope = mul(one_for_zero(y), self(x, sub(y, 1)))
+        return select_n(eq(y, 0), slope, full_like(slope, 0))
+
+
+class IntegerPow(Elementwise):
+    """x to the power of a Python integer, by repeated squaring."""
+
+    name: str = "integer_pow"
+    takes: tuple[str, ...] = NUMBERS
+
+    def type(self, x: ArrayType, *, y: int) -> ArrayType:
+        self.check_dtype((x,))
+        if y < 0 and dtype_class(x.dtype) not in FLOATS:
+            raise self.mismatch((x,), f"integers cannot be raised to the negative power {y}")
+        return x
+
+    def reference(self, x: Any, *, y: int) -> Any:
+        if dtype_class(x.dtype) not in FLOATS:
+            return self._multiply(x, np.ones_like(x), y, np.multiply)
+        wide = x.astype(np.result_type(x.dtype, np.float64))  # np.power takes ten times as long
+        made = self._multiply(wide, np.ones_like(wide), abs(y), np.multiply)
+        return (made if y >= 0 else 1 / made).astype(x.dtype)
+
+    def numpy_source(self, w: Any, x: Any, *, y: int) -> Any:
+        dtype = w.out_types[0].dtype
+        if w.is_own(dtype):
+            return f"{x.full} ** {y}"
+        return w.reference(self, (x,), {"y": y})
+
+    def lower(self, ctx: Any, x: Any, *, y: int) -> Any:
+        if y > 0:
+            return self._multiply(x, None, y, lambda *xs: ctx.op("stablehlo.multiply", xs))
+        one = ctx.full(1, ctx.in_types[0])
+        return hlo.divide(one, self._multiply(x, None, -y, hlo.multiply)) if y else one
+
+    def _multiply(self, x: Any, product: Any, y: int, multiply: Any) -> Any:
+        while y:
+            if y & 1:
+                product = x if product is None else multiply(product, x)
+            y >>= 1
+            if y:
+                x = multiply(x, x)
+        return product
+
+    def jvp(self, primals: Any, tangents: Any, out: Any, *, y: int) -> Any:
+        (x,), (dx,) = primals, tangents
+        if y == 0:
+            return None
+        if y == 1:
+            return dx
+        return mul(dx, mul(x if y == 2 else self(x, y=y - 1), y))
+
+    def batch(self, t: Any, args: Any, dims: Any, *, y: int) -> Any:
+        return bind(self, args, {"y": y}), dims[0]
+
+
+sign: Sign = Sign("sign", NUMBERS)
+floor: Unary = Unary("floor", ("float",))
+ceil: Unary = Unary("ceil", ("float",))
+round_: Round = Round("round", ("float",), op=hlo.round_nearest_even)
+is_finite: Unary = Unary(
+    "is_finite", ("float",), numpy=np.isfinite, result=lambda dtype: np.dtype(bool)
+)
+
+max_: Extremum = Extremum("max", ANY, numpy=np.maximum, op=hlo.maximum)
+min_: Extremum = Extremum("min", ANY, numpy=np.minimum, op=hlo.minimum)
+rem: Rem = Rem("rem", REAL, op=hlo.remainder, numpy=np.fmod)
+pow_: Pow = Pow("pow", FLOATS, op=hlo.power, numpy=np.power, flops=10)
+integer_pow: IntegerPow = IntegerPow()
+nextafter: NextAfter = NextAfter("nextafter", ("float",), op=chlo.next_after)

@@ -1,0 +1,94 @@
+"""Operations on the bits of integers and booleans."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from functrans.ir.types import ArrayType, dtype_class
+from functrans.mlir import hlo
+from functrans.primitives.elementwise.families import BITS, INTS, Binary, Unary, compare
+
+
+def _unsigned(x: np.ndarray) -> np.ndarray:
+    """The same bits as an unsigned integer."""
+    return x.view(f"uint{8 * x.dtype.itemsize}")
+
+
+class Shift(Binary):
+    """Shift x by y bits. By a width or more, or by less than nothing, all bits leave: what stays is
+    zero, or the sign for `shift_right_arithmetic`."""
+
+    def reference(self, x: Any, y: Any) -> Any:
+        width = 8 * x.dtype.itemsize
+        inside = (y >= 0) & (y < width)
+        by = np.where(inside, y, 0)
+        rest = np.zeros_like(x)
+        if self.name == "shift_left":
+            shifted = np.left_shift(x, by.astype(x.dtype))
+        elif self.name == "shift_right_logical":
+            shifted = _unsigned(x) >> by.astype(_unsigned(x).dtype)
+        else:
+            signed = x.view(f"int{width}")
+            shifted = signed >> by.astype(signed.dtype)
+            rest = np.where(signed < 0, -1, 0).astype(x.dtype)
+        return np.where(inside, shifted.astype(x.dtype), rest)
+
+
+class HighProduct(Binary):
+    """The upper half of the bits of x * y."""
+
+    def reference(self, x: Any, y: Any) -> Any:
+        exact = np.asarray(x, object) * np.asarray(y, object)  # Python's integers
+        return np.asarray(exact >> (8 * x.dtype.itemsize)).astype(x.dtype)
+
+    # XLA's own instruction for it cannot be fused on every platform, so: by halves, as on paper
+    def lower(self, ctx: Any, x: Any, y: Any) -> Any:
+        t = ctx.in_types[0]
+        signed = dtype_class(t.dtype) == "int"
+        bits = t.update(dtype=np.dtype(f"uint{8 * t.dtype.itemsize}"))
+        unsigned = ctx.type(bits)
+        high = self._by_halves(ctx, bits, hlo.convert(unsigned, x), hlo.convert(unsigned, y))
+        if not signed:
+            return high
+        zero = ctx.full(0, t)
+        for v, other in ((x, y), (y, x)):  # a negative v stands for v + 2 ** width
+            taken = hlo.select(compare(v, zero, "LT", "int"), other, zero)
+            high = hlo.subtract(high, hlo.convert(unsigned, taken))
+        return hlo.convert(ctx.type(t), high)
+
+    def _by_halves(self, ctx: Any, t: ArrayType, x: Any, y: Any) -> Any:
+        half = 4 * t.dtype.itemsize
+        width, mask = ctx.full(half, t), ctx.full(2**half - 1, t)
+
+        def high(v: Any) -> Any:
+            return hlo.shift_right_logical(v, width)
+
+        (x1, x0), (y1, y0) = [(high(v), hlo.and_(v, mask)) for v in (x, y)]
+        middle = hlo.add(hlo.multiply(x1, y0), high(hlo.multiply(x0, y0)))
+        cross = hlo.add(hlo.multiply(x0, y1), hlo.and_(middle, mask))
+        return hlo.add(hlo.add(hlo.multiply(x1, y1), high(middle)), high(cross))
+
+
+def _leading_zeros(x: np.ndarray) -> np.ndarray:
+    width = 8 * x.dtype.itemsize
+    places = np.arange(width - 1, -1, -1).astype(_unsigned(x).dtype)
+    bits = (_unsigned(x)[..., None] >> places) & 1
+    return np.where(bits.any(-1), bits.argmax(-1), width)
+
+
+not_: Unary = Unary("not", BITS, numpy=np.invert, op=hlo.not_)
+population_count: Unary = Unary(
+    "population_count", INTS, numpy=lambda x: np.bitwise_count(_unsigned(x)), op=hlo.popcnt
+)
+clz: Unary = Unary("clz", INTS, numpy=_leading_zeros, op=hlo.count_leading_zeros)
+
+and_: Binary = Binary("and", BITS, numpy=np.bitwise_and, op=hlo.and_)
+or_: Binary = Binary("or", BITS, numpy=np.bitwise_or, op=hlo.or_)
+xor: Binary = Binary("xor", BITS, numpy=np.bitwise_xor, op=hlo.xor)
+
+shift_left: Shift = Shift("shift_left", INTS, numpy=np.left_shift)
+shift_right_logical: Shift = Shift("shift_right_logical", INTS, numpy=np.right_shift)
+shift_right_arithmetic: Shift = Shift("shift_right_arithmetic", INTS, numpy=np.right_shift)
+mulhi: HighProduct = HighProduct("mulhi", INTS, numpy=np.multiply, op=hlo.multiply)

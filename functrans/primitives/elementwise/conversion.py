@@ -1,0 +1,216 @@
+"""Operations from one dtype to another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from functrans import errors
+from functrans.ir.program import Literal
+from functrans.ir.source import describe, user_source
+from functrans.ir.types import ArrayType, dtype_class, is_inexact
+from functrans.mlir import hlo
+from functrans.primitives.elementwise.families import ANY, Elementwise, compare
+from functrans.trace import Tracer, bind, literal, typeof
+
+
+class ConvertElementType(Elementwise):
+    """The same numbers at another dtype. Floats become integers by truncation, saturated, NaN 0;
+    integers wrap; complex numbers lose their imaginary part; booleans are `x != 0`."""
+
+    name: str = "convert_element_type"
+    linear_in: tuple[int, ...] = (0,)
+    flops: int = 0
+
+    def __call__(self, x: Any, *, dtype: Any, weak_type: bool = False) -> Any:
+        ref = x.ref if x.__class__ is Tracer else x
+        if ref.__class__ is Literal and is_inexact(dtype) and not isinstance(ref.value, complex):
+            made = literal(ref.value, ArrayType(ref.type.shape, dtype, weak_type))
+            return made if ref is x else Tracer(x.owner, made.type, made)
+        return bind(self, (x,), {"dtype": dtype, "weak_type": weak_type})
+
+    def type(self, x: ArrayType, *, dtype: Any, weak_type: bool) -> ArrayType:
+        self.check_dtype((x,))
+        if dtype_class(dtype) not in ANY:
+            raise self.mismatch((x,), f"cannot convert {x.dtype} to {dtype}")
+        return ArrayType(x.shape, dtype, weak_type)
+
+    def reference(self, x: Any, *, dtype: Any, weak_type: bool) -> Any:
+        from_, to = dtype_class(x.dtype), dtype_class(dtype)
+        if from_ == "complex" and to != "complex":
+            x, from_ = np.real(x), "float"
+        if to == "bool":
+            return np.asarray(x != 0)
+        if from_ == "float" and to in ("int", "uint"):
+            return _saturated(x, dtype)
+        return np.asarray(x).astype(dtype)
+
+    def numpy_source(self, w: Any, x: Any, *, dtype: Any, weak_type: bool) -> Any:
+        from_, to = dtype_class(x.dtype), dtype_class(dtype)
+        if x.dtype == dtype:
+            return x.full
+        if to == "bool":
+            return f"{x.full} != 0"
+        if (from_ == "float" and to in ("int", "uint")) or from_ == "complex" != to:
+            return w.reference(self, (x,), {"dtype": dtype, "weak_type": weak_type})
+        return f"{x.full}.astype({w.dtype(dtype)})"
+
+    def lower(self, ctx: Any, x: Any, *, dtype: Any, weak_type: bool) -> Any:
+        t = ctx.in_types[0]
+        if dtype_class(t.dtype) == "complex" and dtype_class(dtype) != "complex":
+            x, t = hlo.real(x), t.update(dtype=real_dtype(t.dtype))
+        if dtype_class(dtype) == "bool":
+            return compare(x, ctx.full(0, t), "NE", dtype_class(t.dtype))
+        if ctx.platform == "cpu" and _is_cut(t.dtype, dtype):
+            # XLA:CPU of JAX 0.10 ends the process where signed ones meet others in `and` or `or`
+            cut = hlo.convert(ctx.type(t.update(dtype=np.dtype(f"u{dtype}"))), x)
+            return hlo.bitcast_convert(ctx.type(ctx.out_types[0]), cut)
+        return ctx.op("stablehlo.convert", [x])
+
+    def jvp(self, primals: Any, tangents: Any, out: Any, *, dtype: Any, weak_type: bool) -> Any:
+        if not is_inexact(dtype) or tangents[0] is None:
+            return None
+        return self(tangents[0], dtype=dtype, weak_type=weak_type)
+
+    def transpose(self, ct: Any, x: Any, *, dtype: Any, weak_type: bool) -> Any:
+        if not is_inexact(x.dtype):
+            return (None,)
+        return (self(ct, dtype=x.dtype, weak_type=x.type.weak_type),)
+
+
+def _is_cut(old: Any, new: Any) -> bool:
+    """Do signed integers lose their upper bytes?"""
+    return dtype_class(old) == dtype_class(new) == "int" and new.itemsize < old.itemsize
+
+
+def _saturated(x: np.ndarray, dtype: Any) -> np.ndarray:
+    """Floats as integers: truncated, the nearest of the range, 0 for NaN."""
+    low, high = int(jax.numpy.iinfo(dtype).min), int(jax.numpy.iinfo(dtype).max)
+    wide = np.asarray(x).astype(np.float64)
+    above, below = wide >= float(high) + 1.0, wide <= float(low)
+    inside = np.where(above | below | np.isnan(wide), 0.0, np.trunc(wide))
+    kept = inside.astype(np.uint64 if low == 0 else np.int64).astype(dtype)
+    kept = np.where(above, np.asarray(high).astype(dtype), kept)
+    return np.where(below, np.asarray(low).astype(dtype), kept).astype(dtype)
+
+
+def real_dtype(dtype: Any) -> Any:
+    """The dtype of the real part."""
+    return np.dtype({"complex64": "float32", "complex128": "float64"}.get(dtype.name, dtype))
+
+
+class BitcastConvertType(Elementwise):
+    """The same bits at another dtype. A narrower one adds an axis for the parts, a wider one
+    merges the last axis."""
+
+    name: str = "bitcast_convert_type"
+    flops: int = 0
+
+    def type(self, x: ArrayType, *, dtype: Any) -> ArrayType:
+        dtype = np.dtype(dtype)
+        if x.dtype == dtype:
+            return x.strong()
+        if {"bool", "complex"} & {dtype_class(x.dtype), dtype_class(dtype)}:
+            raise self.mismatch((x,), f"bits of bool and complex cannot be read as {dtype}")
+        old, new = _bits(x.dtype), _bits(dtype)
+        if old == new:
+            return ArrayType(x.shape, dtype)
+        if old > new:
+            return ArrayType((*x.shape, old // new), dtype)
+        if not x.shape or x.shape[-1] * old != new:
+            raise errors.InvalidArgument(
+                f"{self.name}({x}): the trailing axis must hold the {new // old} parts of one "
+                f"{dtype}, at\n    {describe(user_source())}"
+            )
+        return ArrayType(x.shape[:-1], dtype)
+
+    def reference(self, x: Any, *, dtype: Any) -> Any:
+        old, new = _bits(x.dtype), _bits(dtype)
+        x = np.ascontiguousarray(x).reshape(np.shape(x))
+        if old == new:
+            return x.view(dtype)
+        return x[..., None].view(dtype) if old > new else x.view(dtype)[..., 0]
+
+    def lower(self, ctx: Any, x: Any, *, dtype: Any) -> Any:
+        return hlo.bitcast_convert(ctx.type(ctx.out_types[0]), x)
+
+    def jvp(self, primals: Any, tangents: Any, out: Any, *, dtype: Any) -> Any:
+        return None
+
+    def batch(self, t: Any, args: Any, dims: Any, *, dtype: Any) -> Any:
+        return self(t.move(args[0], dims[0], 0), dtype=dtype), 0
+
+
+def _bits(dtype: Any) -> int:
+    kind = dtype_class(dtype)
+    if kind in ("int", "uint"):
+        return jax.numpy.iinfo(dtype).bits
+    return jax.numpy.finfo(dtype).bits if kind == "float" else 8 * dtype.itemsize
+
+
+class ReducePrecision(Elementwise):
+    """Round to a float of fewer bits and back: to nearest even, infinity above its range, zero
+    below its smallest normal number."""
+
+    name: str = "reduce_precision"
+    takes: tuple[str, ...] = ("float",)
+    linear_in: tuple[int, ...] = (0,)
+
+    def type(self, x: ArrayType, *, exponent_bits: int, mantissa_bits: int) -> ArrayType:
+        self.check_dtype((x,))
+        if exponent_bits < 1 or mantissa_bits < 0:
+            raise errors.InvalidArgument(
+                f"{self.name}: exponent_bits must be positive and mantissa_bits not negative, got "
+                f"{exponent_bits} and {mantissa_bits}, at\n    {describe(user_source())}"
+            )
+        return x
+
+    def reference(self, x: Any, *, exponent_bits: int, mantissa_bits: int) -> Any:
+        info = jax.numpy.finfo(x.dtype)
+        bits = np.ascontiguousarray(x).reshape(np.shape(x)).view(f"uint{info.bits}")
+        dropped = info.nmant - mantissa_bits
+        if dropped > 0:
+            bits = _drop_bits(bits, dropped)
+        rounded = bits.view(x.dtype)
+        if exponent_bits < info.nexp:
+            bias = 2 ** (exponent_bits - 1) - 1
+            sign = np.copysign(np.ones_like(rounded), rounded)
+            size = np.abs(rounded.astype(np.float64))
+            rounded = np.where(size >= 2.0 ** (bias + 1), sign * np.inf, rounded).astype(x.dtype)
+            rounded = np.where(size < 2.0 ** (1 - bias), sign * 0, rounded).astype(x.dtype)
+        return np.where(np.isnan(x), x, rounded)
+
+    def lower(self, ctx: Any, x: Any, *, exponent_bits: int, mantissa_bits: int) -> Any:
+        return hlo.reduce_precision(x, exponent_bits, mantissa_bits)
+
+    def transpose(self, ct: Any, x: Any, **bits: int) -> Any:
+        return (self(ct, **bits),)
+
+
+def _drop_bits(bits: np.ndarray, n: int) -> np.ndarray:
+    """Unsigned integers with the last n bits rounded away, ties to even."""
+    one = bits.dtype.type(1)
+    odd = (bits >> bits.dtype.type(n)) & one
+    half = (one << bits.dtype.type(n - 1)) - one
+    mask = ~((one << bits.dtype.type(n)) - one)
+    return (bits + half + odd) & mask
+
+
+convert_element_type: ConvertElementType = ConvertElementType()
+bitcast_convert_type: BitcastConvertType = BitcastConvertType()
+reduce_precision: ReducePrecision = ReducePrecision()
+
+
+def strong(x: Any) -> Any:
+    """x, not weakly typed."""
+    t = typeof(x)
+    return convert_element_type(x, dtype=t.dtype, weak_type=False) if t.weak_type else x
+
+
+def cast(x: Any, dtype: Any) -> Any:
+    """x at another dtype, itself if it has that."""
+    if typeof(x).dtype == dtype:
+        return x
+    return convert_element_type(x, dtype=dtype, weak_type=False)

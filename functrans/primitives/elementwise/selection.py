@@ -1,0 +1,275 @@
+"""Operations that choose between values or pass them on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import compress
+from typing import Any
+
+import jax
+import numpy as np
+
+from functrans.ir.program import Equation
+from functrans.ir.types import ArrayType, dtype_class
+from functrans.mlir import hlo
+from functrans.primitives.base import Cost, LinearInput, Primitive, bytes_of, sum_of
+from functrans.primitives.elementwise.bitwise import and_
+from functrans.primitives.elementwise.families import (
+    ANY,
+    BITS,
+    Elementwise,
+    Unary,
+    compare,
+    eq,
+    full_like,
+    gt,
+    lt,
+)
+from functrans.primitives.parts import smaller
+from functrans.primitives.shape.moving import broadcast_in_dim
+from functrans.trace import typeof
+
+
+class SelectN(Elementwise):
+    """Element i of the result is that of `cases[which[i]]`.
+
+    `which` is boolean (two cases) or integer (out of range: the nearest case), a scalar or of the
+    shape of the cases.
+    """
+
+    name: str = "select_n"
+    linear_in: tuple[int, ...] = (1,)
+    takes: tuple[str, ...] = (*ANY, "key")
+
+    def linear_positions(self, n_args: int) -> Sequence[int]:
+        return range(1, n_args)
+
+    def type(self, which: ArrayType, *cases: ArrayType) -> ArrayType:
+        types = (which, *cases)
+        if not cases:
+            raise self.mismatch(types, "needs at least one case")
+        if dtype_class(which.dtype) not in BITS:
+            raise self.mismatch(types, f"the selector must be bool or integer, not {which.dtype}")
+        if which.dtype == bool and len(cases) > 2:
+            raise self.mismatch(types, "a boolean selector chooses between two cases")
+        self.check_equal(cases, "cases")
+        self.check_dtype(cases)
+        if which.shape not in ((), cases[0].shape):
+            raise self.mismatch(
+                types,
+                f"the selector must be a scalar or have the shape of the cases, got {which.shape} "
+                f"and {cases[0].shape}",
+                "Broadcast it first (functrans.numpy.where does).",
+            )
+        return cases[0].update(weak_type=all([t.weak_type for t in cases]))
+
+    def reference(self, which: Any, *cases: Any) -> Any:
+        if not isinstance(cases[0], np.ndarray):
+            return jax.lax.select_n(which, *cases)  # typed keys
+        if which.dtype == bool:
+            which = which.astype(np.int32)
+        chosen = np.minimum(np.maximum(which, 0), len(cases) - 1)
+        out = cases[0]
+        for i, case in enumerate(cases):
+            out = np.where(chosen == i, case, out)
+        return np.asarray(out)
+
+    def numpy_source(self, w: Any, which: Any, *cases: Any) -> Any:
+        if len(cases) == 1:
+            return cases[0].full
+        if which.ndim and cases[0].ndim > which.ndim:  # the words of typed keys
+            which = type(which)(f"{which.full}[..., None]", which.type)
+        if which.dtype != bool:
+            chosen = f"np.clip({which.full}, 0, {len(cases) - 1})"
+            return f"np.choose({chosen}, [{', '.join([c.full for c in cases])}])"
+        no, yes = cases
+        return f"np.where({which.full}, {yes.full if no.literal else yes}, {no})"
+
+    def lower(self, ctx: Any, which: Any, *cases: Any) -> Any:
+        if dtype_class(ctx.out_types[0].dtype) == "key":
+            return ctx.via_jax(jax.lax.select_n, which, *cases)[0]
+        t = ctx.in_types[0]
+        if t.dtype == bool:
+            return ctx.op("stablehlo.select", [which, *cases[::-1]]) if cases[1:] else cases[0]
+
+        def among(first: int, cases: Sequence[Any]) -> Any:
+            if len(cases) == 1:
+                return cases[0]
+            half = len(cases) // 2
+            below = compare(which, ctx.full(first + half, t), "LT", dtype_class(t.dtype))
+            return hlo.select(below, among(first, cases[:half]), among(first + half, cases[half:]))
+
+        return among(0, cases)
+
+    def transpose(self, ct: Any, which: Any, *cases: Any) -> Any:
+        if len(cases) == 1:
+            return None, ct
+        none = full_like(ct, 0)
+        cts: list[Any] = [None]
+        for i, case in enumerate(cases):
+            if not isinstance(case, LinearInput):
+                cts.append(None)
+            elif typeof(which).dtype == bool:
+                cts.append(self(which, none, ct) if i else self(which, ct, none))
+            else:
+                # out of range means the first or the last case
+                if i == 0:
+                    mine = lt(which, 1)
+                elif i == len(cases) - 1:
+                    mine = gt(which, i - 1)
+                else:
+                    mine = eq(which, i)
+                cts.append(self(mine, none, ct))
+        return cts
+
+    def batch(self, t: Any, args: Any, dims: Any) -> Any:
+        which, *cases = args
+        d = dims[0]
+        scalar = typeof(which).ndim == (d is not None)
+        if not scalar or typeof(cases[0]).ndim == (dims[1] is not None):
+            return super().batch(t, args, dims)
+        if d is None:
+            to = next(d for d in dims if d is not None)
+            return self(which, *[t.at(x, d, to) for x, d in zip(cases, dims[1:], strict=True)]), to
+        cases = [t.at(x, d, 0) for x, d in zip(cases, dims[1:], strict=True)]
+        wide = broadcast_in_dim(which, shape=typeof(cases[0]).shape, dimensions=(0,))
+        return self(wide, *cases), 0
+
+
+class Clamp(Elementwise):
+    """x, but at least `low` and then at most `high`; these are scalars or of x's shape."""
+
+    name = "clamp"
+
+    def type(self, low: ArrayType, x: ArrayType, high: ArrayType) -> ArrayType:
+        types = (low, x, high)
+        for t in (low, high):
+            if t.shape not in ((), x.shape):
+                raise self.mismatch(types, f"bounds must be scalars or of shape {x.shape}")
+        self.check_equal([t.update(shape=()) for t in types])
+        self.check_dtype(types)
+        return x.update(weak_type=low.weak_type and x.weak_type and high.weak_type)
+
+    def reference(self, low: Any, x: Any, high: Any) -> Any:
+        return np.minimum(high, np.maximum(low, x)).astype(x.dtype, copy=False)
+
+    def numpy_source(self, w: Any, low: Any, x: Any, high: Any) -> Any:
+        return f"np.minimum({high}, np.maximum({low}, {x.full}))"
+
+    def lower(self, ctx: Any, low: Any, x: Any, high: Any) -> Any:
+        return hlo.clamp(low, x, high)
+
+    def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
+        low, x, high = self._full(primals)
+        dlow, dx, dhigh = tangents
+        total = None
+        if dlow is not None:
+            total = self._where(and_(gt(low, x), lt(low, high)), dlow, x)
+        if dx is not None:
+            total = sum_of(total, self._where(and_(gt(x, low), lt(x, high)), dx, x))
+        if dhigh is not None:
+            total = sum_of(total, self._where(lt(high, x), dhigh, x))
+        return total
+
+    def _full(self, args: Sequence[Any]) -> list[Any]:
+        """The operands at the shape of x."""
+        return [_repeated(v, typeof(args[1]).shape) for v in args]
+
+    def _where(self, mask: Any, dv: Any, x: Any) -> Any:
+        return select_n(mask, full_like(x, 0), _repeated(dv, typeof(x).shape))
+
+    def batch(self, t: Any, args: Any, dims: Any) -> Any:
+        low, x, high = args
+        dlow, d, dhigh = dims
+        scalars = typeof(low).ndim == typeof(high).ndim == 0  # neither batched
+        if scalars and d is not None:
+            return self(low, x, high), d
+        x = t.at(x, d, 0)
+        shape = typeof(x).shape
+        bounds = []
+        for v, dv in ((low, dlow), (high, dhigh)):
+            v = t.move(v, dv, 0)
+            have = range(typeof(v).ndim) if dv is not None else range(1, 1 + typeof(v).ndim)
+            bounds.append(broadcast_in_dim(v, shape=shape, dimensions=tuple(have)))
+        return self(bounds[0], x, bounds[1]), 0
+
+
+def _repeated(x: Any, shape: tuple[int, ...]) -> Any:
+    """A scalar at a shape; anything else as it is."""
+    if typeof(x).shape == shape:
+        return x
+    return broadcast_in_dim(x, shape=shape, dimensions=())
+
+
+class Same(Unary):
+    """x itself."""
+
+    def numpy_source(self, w: Any, x: Any) -> Any:
+        return x.full
+
+
+class StopGradient(Same):
+    """x, whose derivative is taken to be zero."""
+
+    def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
+        return None
+
+
+class OptimizationBarrier(Primitive):
+    """The operands, all computed before any of the results is used; nothing is fused across."""
+
+    in_kernel = True
+    name: str = "optimization_barrier"
+    multiple: bool = True
+
+    def linear_positions(self, n_args: int) -> Sequence[int]:
+        return range(n_args)
+
+    def type(self, *types: ArrayType) -> Sequence[ArrayType]:
+        return types
+
+    def reference(self, *arrays: Any) -> Sequence[Any]:
+        return list(arrays)
+
+    def numpy_source(self, w: Any, *xs: Any) -> Any:
+        return [x.full for x in xs]
+
+    def lower(self, ctx: Any, *operands: Any) -> Sequence[Any]:
+        return list(hlo.OptimizationBarrierOp(operands).results)
+
+    def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
+        return self._among(tangents)
+
+    def transpose(self, ct: Any, *args: Any) -> Any:
+        return self._among(ct)
+
+    def _among(self, values: Sequence[Any]) -> list[Any]:
+        """The barrier between those that are not zero."""
+        through = iter(self(*[v for v in values if v is not None]))
+        return [None if v is None else next(through) for v in values]
+
+    def batch(self, t: Any, args: Any, dims: Any) -> Any:
+        return self(*args), list(dims)
+
+    def reached(self, params: Any, moving: Sequence[bool]) -> Sequence[bool]:
+        return moving
+
+    def part(self, equation: Equation, wanted: Sequence[bool]) -> Equation:
+        return smaller(equation, wanted, compress(equation.outputs, wanted))
+
+    def cost(self, in_types: Any, out_types: Any) -> Cost:
+        return Cost(0, bytes_of(*in_types, *out_types))
+
+
+select_n: SelectN = SelectN()
+clamp: Clamp = Clamp()
+stop_gradient: StopGradient = StopGradient(
+    "stop_gradient", (*ANY, "key"), numpy=np.asarray, op=lambda x: x
+)
+copy: Same = Same("copy", (*ANY, "key"), numpy=np.array, op=lambda x: x, linear=True)
+optimization_barrier: OptimizationBarrier = OptimizationBarrier()
+
+
+def one_for_zero(x: Any) -> Any:
+    """x, and 1 where x is 0: a safe divisor."""
+    return select_n(eq(x, 0), x, full_like(x, 1))

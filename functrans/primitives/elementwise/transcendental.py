@@ -1,0 +1,136 @@
+"""Exponentials, logarithms, roots, trigonometric and hyperbolic functions."""
+
+from __future__ import annotations
+
+from math import log as log_of
+from typing import Any
+
+import jax
+import numpy as np
+
+from functrans.ir.types import ArrayType
+from functrans.mlir import chlo, hlo
+from functrans.primitives.elementwise.families import (
+    FLOATS,
+    Binary,
+    Unary,
+    add,
+    div,
+    mul,
+    neg,
+    square,
+    sub,
+)
+
+
+class Accurate(Unary):
+    """A function that hardware may approximate. `accuracy` says how far: None, the name of a
+    `jax.lax.AccuracyMode`, or (atol, rtol, ulps); the derivative is of the usual accuracy."""
+
+    def type(self, x: ArrayType, *, accuracy: Any = None) -> ArrayType:
+        return super().type(x)
+
+    def reference(self, x: Any, *, accuracy: Any = None) -> Any:
+        return super().reference(x)
+
+    def numpy_source(self, w: Any, x: Any, *, accuracy: Any = None) -> Any:
+        return super().numpy_source(w, x)
+
+    def lower(self, ctx: Any, x: Any, *, accuracy: Any = None) -> Any:
+        if accuracy is None:
+            return super().lower(ctx, x)
+        return self.op(x, result_accuracy=_accuracy_attribute(accuracy))
+
+    def jvp(self, primals: Any, tangents: Any, out: Any, *, accuracy: Any = None) -> Any:
+        return super().jvp(primals, tangents, out)
+
+
+def _accuracy_attribute(accuracy: Any) -> Any:
+    if isinstance(accuracy, str):
+        return hlo.ResultAccuracyAttr.get(0.0, 0.0, 0, accuracy)
+    atol, rtol, ulps = accuracy
+    return hlo.ResultAccuracyAttr.get(atol, rtol, ulps, "TOLERANCE")
+
+
+class Exp2(Accurate):
+    """2 to the power x."""
+
+    def lower(self, ctx: Any, x: Any, *, accuracy: Any = None) -> Any:
+        scaled = hlo.multiply(ctx.full(log_of(2), ctx.in_types[0]), x)
+        return super().lower(ctx, scaled, accuracy=accuracy)
+
+
+class Logistic(Accurate):
+    """1 / (1 + exp(-x))."""
+
+    def lower(self, ctx: Any, x: Any, *, accuracy: Any = None) -> Any:
+        one = ctx.full(1, ctx.in_types[0])
+        return hlo.divide(one, hlo.add(one, hlo.exponential(hlo.negate(x))))
+
+
+def _logistic(x: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-x))
+
+
+exp: Accurate = Accurate("exp", FLOATS, lambda x, y: y, op=hlo.exponential, flops=10)
+exp2: Exp2 = Exp2("exp2", FLOATS, lambda x, y: mul(y, log_of(2)), op=hlo.exponential, flops=10)
+expm1: Accurate = Accurate(
+    "expm1", FLOATS, lambda x, y: add(y, 1.0), op=hlo.exponential_minus_one, flops=10
+)
+log: Accurate = Accurate("log", FLOATS, tangent=lambda dx, x, y: div(dx, x), flops=10)
+log1p: Accurate = Accurate(
+    "log1p", FLOATS, tangent=lambda dx, x, y: div(dx, add(x, 1.0)), op=hlo.log_plus_one, flops=10
+)
+
+sqrt: Accurate = Accurate("sqrt", FLOATS, lambda x, y: div(0.5, y))
+rsqrt: Accurate = Accurate(
+    "rsqrt", FLOATS, lambda x, y: mul(div(y, x), -0.5), numpy=lambda x: 1 / np.sqrt(x)
+)
+cbrt: Accurate = Accurate("cbrt", ("float",), lambda x, y: div(1 / 3, square(y)), flops=10)
+
+sin: Accurate = Accurate("sin", FLOATS, lambda x, y: cos(x), op=hlo.sine, via=jax.lax.sin, flops=10)
+cos: Unary = Accurate(
+    "cos", FLOATS, lambda x, y: neg(sin(x)), op=hlo.cosine, via=jax.lax.cos, flops=10
+)
+tan: Accurate = Accurate("tan", FLOATS, lambda x, y: add(square(y), 1.0), flops=10)
+asin: Unary = Unary(
+    "asin", FLOATS, lambda x, y: rsqrt(sub(1.0, square(x))), numpy=np.arcsin, op=chlo.asin, flops=10
+)
+acos: Unary = Unary(
+    "acos", FLOATS, lambda x, y: neg(rsqrt(sub(1.0, square(x)))), numpy=np.arccos, op=chlo.acos,
+    flops=10,
+)  # fmt: skip
+atan: Unary = Unary(
+    "atan", FLOATS, tangent=lambda dx, x, y: div(dx, add(square(x), 1.0)), numpy=np.arctan,
+    op=chlo.atan, flops=10,
+)  # fmt: skip
+atan2: Binary = Binary(
+    "atan2", FLOATS,
+    (
+        lambda x, y, out: div(y, add(square(x), square(y))),
+        lambda x, y, out: div(neg(x), add(square(x), square(y))),
+    ),
+    numpy=np.arctan2, flops=10,
+)  # fmt: skip
+
+sinh: Unary = Unary("sinh", FLOATS, lambda x, y: cosh(x), op=chlo.sinh, flops=10)
+cosh: Unary = Unary("cosh", FLOATS, lambda x, y: sinh(x), op=chlo.cosh, flops=10)
+# (1 + y)(1 - y) dx: 1 - y^2 would cancel where y is near 1, and of y and 1 - y a loop keeps y alone
+tanh: Accurate = Accurate(
+    "tanh", FLOATS, tangent=lambda dx, x, y: mul(add(dx, mul(dx, y)), sub(1.0, y)), flops=10
+)
+asinh: Unary = Unary(
+    "asinh", FLOATS, lambda x, y: rsqrt(add(square(x), 1.0)), numpy=np.arcsinh, op=chlo.asinh,
+    flops=10,
+)  # fmt: skip
+acosh: Unary = Unary(
+    "acosh", FLOATS, lambda x, y: rsqrt(sub(square(x), 1.0)), numpy=np.arccosh, op=chlo.acosh,
+    flops=10,
+)  # fmt: skip
+atanh: Unary = Unary(
+    "atanh", FLOATS, tangent=lambda dx, x, y: div(dx, mul(add(x, 1.0), sub(1.0, x))),
+    numpy=np.arctanh, op=chlo.atanh, flops=10,
+)  # fmt: skip
+logistic: Logistic = Logistic(
+    "logistic", FLOATS, lambda x, y: mul(y, sub(1.0, y)), numpy=_logistic, flops=10
+)

@@ -1,0 +1,1 @@
+"""Operations that read, write and order elements by their places."""

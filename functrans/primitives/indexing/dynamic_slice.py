@@ -1,0 +1,210 @@
+"""One window of an array at a computed place: reading it, and putting another in its place.
+
+A start index that would let the window leave the array is clamped so that it lies inside. One per
+axis, scalars of one integer dtype.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from functrans.ir.program import Literal
+from functrans.ir.types import ArrayType, dtype_class, is_key_dtype
+from functrans.mlir import hlo, ir
+from functrans.primitives.base import Cost, LinearInput, Primitive, bytes_of, type_of
+from functrans.primitives.indexing.gather import gather
+from functrans.primitives.indexing.scatter import scatter
+from functrans.primitives.shape.joining import concatenate
+from functrans.primitives.shape.moving import key_words, keys_of, reshape
+from functrans.trace import bind, literal, typeof
+
+
+class Window(Primitive):
+    """Shared by the two: the check of window and starts, and the starts as backends want them."""
+
+    in_kernel = True
+
+    def numpy_source(self, w: Any, x: Any, *rest: Any, **params: Any) -> Any:
+        if is_key_dtype(w.equation.inputs[0].type.dtype):  # the words are read whole
+            rest = (*rest, type(x)("0", w.in_types[-1], literal=True))
+            w.in_types.append(w.in_types[-1])
+            if "sizes" in params:
+                params["sizes"] = (*params["sizes"], x.shape[-1])
+        return w.reference(self, (x, *rest), params)
+
+    def check_window(self, types: Sequence[ArrayType], sizes: Any, starts: Any) -> None:
+        x = types[0]
+        if not len(starts) == len(sizes) == x.ndim:
+            raise self.mismatch(types, f"{len(starts)} start indices, window of {len(sizes)} axes: "
+                                "one per axis of the first operand")  # fmt: skip
+        for s in starts:
+            if s.shape != () or dtype_class(s.dtype) not in ("int", "uint"):
+                raise self.mismatch(types, "start indices must be scalar integers")
+            if s.dtype != starts[0].dtype:
+                raise self.mismatch(types, "start indices must have one dtype")
+        for axis, (n, k) in enumerate(zip(x.shape, sizes, strict=True)):
+            if not 0 <= k <= n:
+                raise self.mismatch(types, f"window of size {k} along axis {axis} of size {n}")
+
+
+def _box(shape: Any, starts: Any, sizes: Any) -> tuple[slice, ...]:
+    """The window as NumPy slices, clamped into an array of a shape."""
+    places = [min(max(int(s), 0), n - k) for s, n, k in zip(starts, shape, sizes, strict=True)]
+    return tuple([slice(s, s + k) for s, k in zip(places, sizes, strict=True)])
+
+
+class DynamicSlice(Window):
+    """The window of x of the given sizes at start indices."""
+
+    name: str = "dynamic_slice"
+    linear_in: tuple[int, ...] = (0,)
+    numpy_source: Callable[..., Any] = Window.numpy_source
+
+    def __call__(self, x: Any, *starts: Any, sizes: tuple[int, ...]) -> Any:
+        if x.__class__ is Literal:
+            return Literal(x.value, self.type(x.type, *map(typeof, starts), sizes=sizes))
+        return bind(self, (x, *starts), {"sizes": sizes})
+
+    def type(self, x: ArrayType, *starts: ArrayType, sizes: tuple[int, ...]) -> ArrayType:
+        self.check_window((x, *starts), sizes, starts)
+        return x.update(shape=sizes)
+
+    def reference(self, x: Any, *starts: Any, sizes: Any) -> Any:
+        if is_key_dtype(x.dtype):
+            words = key_words(x)
+            return keys_of(words[_box(x.shape, starts, sizes)], x)
+        return x[_box(x.shape, starts, sizes)]
+
+    def lower(self, ctx: Any, x: Any, *starts: Any, sizes: Any) -> Any:
+        t = ctx.out_types[0]
+        starts, zero = _signed(ctx, starts)
+        if is_key_dtype(t.dtype):
+            sizes, starts = (*sizes, x.type.shape[-1]), (*starts, zero)
+        elif not t.size:
+            return ctx.full(0, t)
+        return hlo.dynamic_slice(x, starts, ir.DenseI64ArrayAttr.get(sizes)) if sizes else x
+
+    def transpose(self, ct: Any, x: Any, *starts: Any, sizes: Any) -> Any:
+        nothing = literal(0, x.type.strong())
+        return dynamic_update_slice(nothing, ct, *starts), *[None] * len(starts)
+
+    def batch(self, t: Any, args: Any, dims: Any, *, sizes: Any) -> Any:
+        (x, *starts), (d, *ds) = args, dims
+        if all(s is None for s in ds):
+            zero = _start_zero(starts)
+            return self(
+                x, *starts[:d], zero, *starts[d:], sizes=(*sizes[:d], t.size, *sizes[d:])
+            ), d
+        n = len(sizes)
+        shape = _unbatched(x, d)
+        i, indexed = _joined_starts(t, starts, ds, shape, sizes)
+        # names: 0..n-1 the axes of x, n the examples
+        return gather(
+            t.move(x, d, 0), i, operand=tuple(range(n)) if d is None else (n, *range(n)),
+            indices=(n,), slices=(n, *range(n)), indexed=indexed,
+            sizes=sizes if d is None else (1, *sizes), mode="clip",
+        ), 0  # fmt: skip
+
+    def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
+        return Cost(0, 2 * bytes_of(*out_types))
+
+
+class DynamicUpdateSlice(Window):
+    """x with the window at start indices replaced by the second operand."""
+
+    name: str = "dynamic_update_slice"
+    linear_in: tuple[int, ...] = (0, 1)
+    numpy_source: Callable[..., Any] = Window.numpy_source
+
+    def type(self, x: ArrayType, u: ArrayType, *starts: ArrayType) -> ArrayType:
+        if x.dtype != u.dtype:
+            raise self.mismatch(
+                (x, u, *starts), f"the update must be of dtype {x.dtype}, got {u.dtype}"
+            )
+        self.check_window((x, u, *starts), u.shape, starts)
+        return x
+
+    def reference(self, x: Any, u: Any, *starts: Any) -> Any:
+        if is_key_dtype(x.dtype):
+            words = np.array(key_words(x))
+            words[_box(x.shape, starts, u.shape)] = key_words(u)
+            return keys_of(words, x)
+        out = np.array(x)
+        out[_box(x.shape, starts, u.shape)] = u
+        return out
+
+    def lower(self, ctx: Any, x: Any, u: Any, *starts: Any) -> Any:
+        t, u_type = ctx.in_types[:2]
+        if not t.shape:
+            return u
+        if not u_type.size:
+            return x
+        starts, zero = _signed(ctx, starts)
+        if is_key_dtype(t.dtype):
+            starts = (*starts, zero)
+        return hlo.dynamic_update_slice(x, u, starts)
+
+    def transpose(self, ct: Any, x: Any, u: Any, *starts: Any) -> Any:
+        ct_x = ct_u = None
+        if isinstance(x, LinearInput):
+            ct_x = self(ct, literal(0, type_of(u).strong()), *starts)
+        if isinstance(u, LinearInput):
+            ct_u = dynamic_slice(ct, *starts, sizes=u.shape)
+        return ct_x, ct_u, *[None] * len(starts)
+
+    def batch(self, t: Any, args: Any, dims: Any) -> Any:
+        (x, u, *starts), (d, du, *ds) = args, dims
+        sizes = _unbatched(u, du)
+        if all(s is None for s in ds):
+            return self(t.at(x, d, 0), t.at(u, du, 0), _start_zero(starts), *starts), 0
+        n = len(sizes)
+        i, indexed = _joined_starts(t, starts, ds, _unbatched(x, d), sizes)
+        return scatter(
+            t.at(x, d, 0), i, t.at(u, du, 0), operand=(n, *range(n)), indices=(n,),
+            slices=(n, *range(n)), indexed=indexed, sizes=(1, *sizes), mode="clip",
+            indices_are_sorted=True, unique_indices=True,
+        ), 0  # fmt: skip
+
+    def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
+        return Cost(0, bytes_of(*in_types[:2], *out_types))
+
+
+def _signed(ctx: Any, starts: Any) -> tuple[tuple[Any, ...], Any]:
+    """StableHLO: the starts as signed integers, and a zero like them. (Of a constant unsigned start
+    XLA's simplifier reads the highest bit as a sign.)"""
+    if not starts:
+        return starts, ctx.full(0, ArrayType((), np.dtype(np.int32)))
+    t = ctx.in_types[-1]
+    if dtype_class(t.dtype) == "uint":
+        t = t.update(dtype=np.dtype(np.int32 if t.dtype.itemsize < 4 else np.int64))
+        starts = [hlo.convert(ctx.type(t), s) for s in starts]
+    return tuple(starts), ctx.full(0, t)
+
+
+def _start_zero(starts: Sequence[Any]) -> Literal:
+    dtype = typeof(starts[0]).dtype if starts else np.dtype(np.int32)
+    return literal(0, ArrayType((), dtype))
+
+
+def _unbatched(x: Any, d: int | None) -> tuple[int, ...]:
+    shape = typeof(x).shape
+    return shape if d is None else (*shape[:d], *shape[d + 1 :])
+
+
+def _joined_starts(
+    t: Any, starts: Any, dims: Any, shape: Any, sizes: Any
+) -> tuple[Any, tuple[int, ...]]:
+    """The starts of a batch as one array [examples, axes], and those axes: along the others the
+    window is as wide as the array, and there is no choice."""
+    axes = tuple([a for a, (n, k) in enumerate(zip(shape, sizes, strict=True)) if k < n])
+    columns = [reshape(t.at(starts[a], dims[a], 0), shape=(t.size, 1)) for a in axes]
+    if not columns:
+        return literal(0, ArrayType((t.size, 0), typeof(starts[0]).dtype)), axes
+    return columns[0] if len(columns) == 1 else concatenate(*columns, dimension=1), axes
+
+
+dynamic_slice: DynamicSlice = DynamicSlice()
+dynamic_update_slice: DynamicUpdateSlice = DynamicUpdateSlice()

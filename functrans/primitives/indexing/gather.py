@@ -1,0 +1,321 @@
+"""Reading slices at computed places: the axes that gather and scatter share, and gather.
+
+The axes of the three arrays have names (small integers), as those of `dot_general`:
+
+    operand   a name per axis of x
+    indices   a name per axis of the array of indices but the last, which holds one start index for
+              each name in `indexed`, a name of the operand
+    slices    a name per axis of the slices: those of `indices` and those windows that are kept
+    sizes     the size of a window along each axis of x
+
+A name of the operand that stands in `slices` is a window of x, one that stands in `indices` too is
+a batch axis (slice b is taken from x[b]), one that stands in neither is dropped (its size is 1).
+
+                           operand  indices  slices  indexed  sizes
+    x[i]        [n,m], [k]  (0, 1)   (2,)     (2, 1)  (0,)     (1, m)
+    x[b, i[b]]  [b,n], [b]  (0, 1)   (0,)     (0,)    (1,)     (1, 1)
+
+The same parameters say where `scatter` puts what `gather` takes, so one is the other's transpose.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from functrans import errors
+from functrans.ir.program import Literal
+from functrans.ir.types import ArrayType, dtype_class, is_key_dtype
+from functrans.mlir import hlo, ir
+from functrans.primitives.base import PRIMITIVES, Cost, Primitive, bytes_of
+from functrans.primitives.shape.moving import key_words, keys_of
+from functrans.trace import bind, literal
+
+Names = tuple[int, ...]
+
+# What happens to a window that does not lie in x. In "promise_in_bounds" XLA clips what a gather
+# reads and drops what a scatter writes.
+MODES = ("clip", "fill_or_drop", "promise_in_bounds")
+CLIP = "clip"
+FILL = "fill_or_drop"
+PROMISE = "promise_in_bounds"
+
+
+class Indexed(Primitive):
+    """Shared by gather and the scatters: the check of the axes, and what backends need of them."""
+
+    def numpy_source(self, w: Any, x: Any, *rest: Any, **params: Any) -> Any:
+        if is_key_dtype(w.equation.inputs[0].type.dtype):
+            params = under_trailing_axis(x.shape[-1], params)
+        return w.reference(self, (x, *rest), params)
+
+    def slices_shape(
+        self, types: tuple[ArrayType, ...], *, operand: Names, indices: Names,
+        slices: Names, indexed: Names, sizes: tuple[int, ...],
+    ) -> tuple[int, ...]:  # fmt: skip
+        """The shape of the slices, or the error for axes that do not fit."""
+        x, i = types[:2]
+        if dtype_class(i.dtype) not in ("int", "uint"):
+            raise self.mismatch(
+                types,
+                f"indices must be integers, got {i.dtype}",
+                "Cast them with x.astype(int).",
+                errors.NotIntegers,
+            )
+        if not len(operand) == len(sizes) == x.ndim or len(indices) != i.ndim - 1:
+            raise self.mismatch(types, f"operand {operand}, sizes {sizes}, indices {indices}: one "
+                                "per axis (but none for the last of the indices)")  # fmt: skip
+        if i.shape[-1] != len(indexed) or not set(indexed) <= set(operand) - set(indices):
+            raise self.mismatch(types, f"indexed {indexed}: an axis of the operand for each of the "
+                                f"{i.shape[-1]} numbers of an index")  # fmt: skip
+        size = dict(zip(indices, i.shape, strict=False))
+        for name, n, k in zip(operand, x.shape, sizes, strict=True):
+            if name in size and size[name] != n:
+                raise self.mismatch(types, f"batch axes of sizes {n} and {size[name]} must agree")
+            if (name in size or name not in slices) and k != 1:
+                raise self.mismatch(types, f"window of size {k} along an axis that is not kept")
+            dropped = len(types) == 3 and not x.size  # updates of an array without elements
+            if k > n and name not in size and i.size and not dropped:
+                raise self.mismatch(types, f"window of size {k} along an axis of size {n}")
+            size.setdefault(name, k)
+        windows = [n for n in operand if n in slices and n not in indices]
+        if sorted(slices) != sorted((*indices, *windows)) or windows != [
+            n for n in slices if n in windows
+        ]:
+            raise self.mismatch(types, f"slices {slices} must hold indices {indices} and windows "
+                                f"{windows}, each in order")  # fmt: skip
+        return tuple([size[n] for n in slices])
+
+
+def under_trailing_axis(n: int, params: dict[str, Any]) -> dict[str, Any]:
+    """The parameters that move a further last axis of size n whole (the words of typed keys)."""
+    new = 1 + max((*params["operand"], *params["indices"]), default=-1)
+    return {
+        **params,
+        "operand": (*params["operand"], new),
+        "slices": (*params["slices"], new),
+        "sizes": (*params["sizes"], n),
+    }
+
+
+def highest_starts(
+    shape: Any, dtype: Any, operand: Names, indexed: Names, sizes: Any
+) -> np.ndarray:
+    """The last start along each indexed axis whose window lies in x, in the indices' dtype."""
+    places = [operand.index(name) for name in indexed]
+    top = np.iinfo(dtype).max
+    return np.array([min(top, max(0, shape[d] - sizes[d])) for d in places], dtype)
+
+
+def places(
+    shape: Any, i: np.ndarray, *, operand: Names, indices: Names, slices: Names, indexed: Names,
+    sizes: Any, **how: Any,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """For each element of the slices: its place in x flattened, with starts clipped into x; and
+    whether its window lay in x. Two arrays that broadcast to the slices."""
+
+    def along(values: Any, *names: int) -> np.ndarray:
+        aligned = [1] * len(slices)
+        for name, n in zip(names, values.shape, strict=True):
+            aligned[slices.index(name)] = n
+        return values.reshape(aligned)
+
+    last = highest_starts(shape, i.dtype, operand, indexed, sizes)
+    inside = along(((i >= 0) & (i <= last)).all(-1), *indices)
+    starts = np.minimum(np.maximum(i, 0), last).astype(np.int64)
+    place = np.zeros([1] * len(slices), np.int64)
+    for name, n, k in zip(operand, shape, sizes, strict=True):
+        place = place * n
+        if name in indices:
+            place = place + along(np.arange(n), name)
+        elif name in slices:
+            place = place + along(np.arange(k), name)
+        if name in indexed:
+            place = place + along(starts[..., indexed.index(name)], *indices)
+    return place, inside
+
+
+_COMPARE_AS = {"int": "SIGNED", "uint": "UNSIGNED"}
+
+
+def lies_inside(i: Any, i_type: ArrayType, last: np.ndarray, ctx: Any) -> Any:
+    """StableHLO: for each index whether all its numbers lie in 0..last."""
+    kind = hlo.ComparisonTypeAttr.get(_COMPARE_AS[dtype_class(i_type.dtype)])
+
+    def compare(bound: Any, direction: str) -> Any:
+        how = hlo.ComparisonDirectionAttr.get(direction)
+        return hlo.compare(i, bound, how, compare_type=kind)
+
+    each = hlo.and_(compare(ctx.full(0, i_type), "GE"), compare(rows(last, i_type, ctx), "LE"))
+    scalar = ArrayType((), np.dtype(bool))
+    found = hlo.ReduceOp(
+        [ctx.type(scalar.update(shape=i_type.shape[:-1]))], [each], [ctx.full(True, scalar)],
+        ir.DenseI64ArrayAttr.get([i_type.ndim - 1]),
+    )  # fmt: skip
+    block = found.regions[0].blocks.append(ctx.type(scalar), ctx.type(scalar))
+    with ir.InsertionPoint(block):
+        hlo.return_([hlo.AndOp(*block.arguments).result])
+    return found.result
+
+
+def rows(numbers: np.ndarray, t: ArrayType, ctx: Any) -> Any:
+    """StableHLO: the vector repeated along all axes of a type but its last."""
+    last = ir.DenseI64ArrayAttr.get([t.ndim - 1])
+    return hlo.broadcast_in_dim(ctx.type(t), ctx.constant(numbers), last)
+
+
+def default_fill(dtype: Any) -> Any:
+    """What `fill_or_drop` reads outside of x unless it is told: NaN, the most negative integer, the
+    largest unsigned one, True."""
+    kind = dtype_class(dtype)
+    if kind == "bool":
+        return True
+    if kind in ("int", "uint"):
+        return np.iinfo(dtype).min if kind == "int" else np.iinfo(dtype).max
+    return float("nan")
+
+
+class Gather(Indexed):
+    """Slices of x at computed places; this module's text explains the parameters.
+
+    `fill`: what a window outside of x reads in mode "fill_or_drop"; None: see `default_fill`.
+    `unique_indices`, `indices_are_sorted`: promises of the caller, about the transpose too.
+    """
+
+    in_kernel = True
+    name: str = "gather"
+    linear_in: tuple[int, ...] = (0,)
+
+    def numpy_source(self, w: Any, x: Any, i: Any, **params: Any) -> Any:
+        axis = taken_axis(x.shape, **params)
+        if axis is None or is_key_dtype(w.equation.inputs[0].type.dtype):
+            return super().numpy_source(w, x, i, **params)
+        last = x.shape[axis] - 1
+        return f"np.take({x.full}, np.clip({i.full}[..., 0], 0, {last}), axis={axis})"
+
+    def __call__(self, x: Any, i: Any, **params: Any) -> Any:
+        if x.__class__ is Literal and i.__class__ is Literal and params["mode"] != FILL:
+            return Literal(x.value, self.type(x.type, i.type, **params))
+        if params.get("fill") != params.get("fill"):
+            params["fill"] = None  # NaN, the usual one, does not equal itself: no key of a cache
+        return bind(self, (x, i), params)
+
+    def type(
+        self, x: ArrayType, i: ArrayType, *, mode: str, fill: Any = None,
+        indices_are_sorted: bool = False, unique_indices: bool = False, **axes: Any,
+    ) -> ArrayType:  # fmt: skip
+        if mode not in MODES:
+            raise self.mismatch((x, i), f"mode {mode!r} must be one of {MODES}")
+        return x.update(shape=self.slices_shape((x, i), **axes))
+
+    def reference(self, x: Any, i: Any, **params: Any) -> Any:
+        if is_key_dtype(x.dtype):
+            words = key_words(x)
+            return keys_of(
+                self.reference(words, i, **under_trailing_axis(words.shape[-1], params)), x
+            )
+        t = self.type(ArrayType(x.shape, x.dtype), ArrayType(i.shape, i.dtype), **params)
+        if not t.size:
+            return np.zeros(t.shape, x.dtype)
+        place, inside = places(x.shape, i, **params)
+        out = np.broadcast_to(x.reshape(-1)[place], t.shape)
+        if params["mode"] != FILL:
+            return out
+        fill = params.get("fill")
+        fill = np.asarray(default_fill(x.dtype) if fill is None else fill).astype(x.dtype)
+        return np.where(inside, out, fill)
+
+    def lower(self, ctx: Any, x: Any, i: Any, **params: Any) -> Any:
+        (t, i_type), out = ctx.in_types, ctx.out_types[0]
+        if is_key_dtype(t.dtype):
+            full = tuple(x.type.shape)
+            params = under_trailing_axis(full[-1], params)
+            t, out = (ArrayType((*s.shape, full[-1]), np.dtype(np.uint32)) for s in (t, out))
+        if not out.size:
+            return ctx.full(0, out)
+        return self._emit(ctx, x, i, t, i_type, out, **params)
+
+    def _emit(
+        self, ctx: Any, x: Any, i: Any, t: ArrayType, i_type: ArrayType, out: ArrayType, *,
+        operand: Names, indices: Names, slices: Names, indexed: Names, sizes: Any,
+        mode: str, fill: Any = None, indices_are_sorted: bool = False, **promises: Any,
+    ) -> Any:  # fmt: skip
+        batch = [n for n in operand if n in indices]
+        numbers = hlo.GatherDimensionNumbers.get(
+            offset_dims=[d for d, n in enumerate(slices) if n not in indices],
+            collapsed_slice_dims=[d for d, n in enumerate(operand) if n not in slices],
+            operand_batching_dims=[operand.index(n) for n in batch],
+            start_indices_batching_dims=[indices.index(n) for n in batch],
+            start_index_map=[operand.index(n) for n in indexed],
+            index_vector_dim=len(indices),
+        )
+        made = hlo.gather(
+            x, i, numbers, ir.DenseI64ArrayAttr.get(sizes),
+            indices_are_sorted=ir.BoolAttr.get(indices_are_sorted),
+        )  # fmt: skip
+        if mode != FILL:
+            return made
+        last = highest_starts(t.shape, i_type.dtype, operand, indexed, sizes)
+        inside = hlo.broadcast_in_dim(
+            ctx.type(ArrayType(out.shape, np.dtype(bool))), lies_inside(i, i_type, last, ctx),
+            ir.DenseI64ArrayAttr.get([slices.index(n) for n in indices]),
+        )  # fmt: skip
+        value = default_fill(t.dtype) if fill is None else fill
+        return hlo.select(inside, made, ctx.full(value, out))
+
+    def jvp(self, primals: Any, tangents: Any, out: Any, **params: Any) -> Any:
+        if tangents[0] is None:
+            return None
+        return self(tangents[0], primals[1], **filled_with_zero(params))
+
+    def transpose(self, ct: Any, x: Any, i: Any, **params: Any) -> Any:
+        params.pop("fill", None)
+        return PRIMITIVES["scatter_add"](literal(0, x.type.strong()), i, ct, **params), None
+
+    def batch(self, t: Any, args: Any, dims: Any, **params: Any) -> Any:
+        (x, i), (d, di) = args, dims
+        axes = batched_axes(t, d is not None, di is not None, params)
+        if d is None:  # examples may read the same place
+            axes.pop("indices_are_sorted", None)
+            axes.pop("unique_indices", None)
+        return self(t.move(x, d, 0), t.move(i, di, 0), **axes), 0
+
+    def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
+        return Cost(0, bytes_of(in_types[1], *out_types, *out_types))
+
+
+def taken_axis(
+    shape: Any, *, operand: Names, indices: Names, slices: Names, indexed: Names, sizes: Any,
+    mode: str, **promises: Any,
+) -> int | None:  # fmt: skip
+    """The axis along which whole slices are taken, where NumPy's `take` says it all."""
+    if mode == FILL or len(indexed) != 1 or not set(operand).isdisjoint(indices):
+        return None
+    d = operand.index(indexed[0])
+    whole = (*shape[:d], 1, *shape[d + 1 :])
+    taken = (*operand[:d], *indices, *operand[d + 1 :])
+    return d if shape[d] and tuple(sizes) == whole and tuple(slices) == taken else None
+
+
+def filled_with_zero(params: dict[str, Any]) -> dict[str, Any]:
+    """The parameters of the gather of tangents or cotangents: nothing lies outside."""
+    return {**params, "fill": 0} if params["mode"] == FILL else params
+
+
+def batched_axes(
+    t: Any, operand_batched: bool, indices_batched: bool, params: dict[str, Any]
+) -> dict[str, Any]:
+    """The parameters with one more axis in front of the slices, of the operand and of the indices
+    where they are batched."""
+    new = 1 + max((*params["operand"], *params["indices"]), default=-1)
+    made = {**params, "slices": (new, *params["slices"])}
+    if operand_batched:
+        made["operand"] = (new, *params["operand"])
+        made["sizes"] = (1 if indices_batched else t.size, *params["sizes"])
+    if indices_batched:
+        made["indices"] = (new, *params["indices"])
+    return made
+
+
+gather: Gather = Gather()

@@ -1,0 +1,265 @@
+"""Writing slices at computed places. The axes are those of gather: see gather.py.
+
+Every scatter takes x, indices, updates; what it does with an element that is hit is its class's. In
+the modes "fill_or_drop" and "promise_in_bounds" a window that does not lie in x is dropped whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from functrans import errors
+from functrans.ir.source import describe, user_source
+from functrans.ir.types import ArrayType, dtype_class, is_key_dtype
+from functrans.mlir import hlo, ir
+from functrans.primitives.base import PRIMITIVES, Cost, LinearInput, bytes_of, sum_of
+from functrans.primitives.elementwise.families import div, mul, neg
+from functrans.primitives.elementwise.selection import one_for_zero
+from functrans.primitives.indexing.gather import (
+    MODES,
+    Indexed,
+    batched_axes,
+    filled_with_zero,
+    gather,
+    highest_starts,
+    places,
+    rows,
+    under_trailing_axis,
+)
+from functrans.primitives.shape.joining import iota
+from functrans.primitives.shape.moving import key_words, keys_of, reshape
+from functrans.trace import literal, typeof
+
+
+def _numpy_set(x: Any, at: Any, u: Any) -> None:
+    x[at] = u
+
+
+def _read(x: Any, i: Any, shape: tuple[int, ...], params: dict[str, Any]) -> Any:
+    """What stands in x where updates of a shape fall; an array without elements drops them all."""
+    t = typeof(x)
+    if not t.size:
+        return literal(0, t.update(shape=shape))
+    return gather(x, i, **filled_with_zero(params))
+
+
+class Scatter(Indexed):
+    """x with the updates written at computed places; where two meet, the last one stays.
+
+    `combine` is the primitive that joins an element and its update (None: the update), `into` its
+    NumPy twin.
+    """
+
+    name = "scatter"
+    linear_in: tuple[int, ...] = (0, 2)
+    combine: str | None = None
+    into: Callable[..., Any] = staticmethod(_numpy_set)
+    takes: tuple[str, ...] = ("bool", "int", "uint", "float", "complex", "key")
+
+    numpy_source: Callable[..., Any] = Indexed.numpy_source
+
+    def type(
+        self, x: ArrayType, i: ArrayType, u: ArrayType, *, mode: str,
+        indices_are_sorted: bool = False, unique_indices: bool = False, **axes: Any,
+    ) -> ArrayType:  # fmt: skip
+        if mode not in MODES:
+            raise self.mismatch((x, i, u), f"mode {mode!r} must be one of {MODES}")
+        if x.dtype != u.dtype:
+            raise self.mismatch((x, i, u), f"the updates must be of dtype {x.dtype}, got {u.dtype}")
+        if dtype_class(x.dtype) not in self.takes:
+            raise self.mismatch((x, i, u), f"takes operands of dtype {', '.join(self.takes)}")
+        shape = self.slices_shape((x, i, u), **axes)
+        if shape != u.shape:
+            raise self.mismatch((x, i, u), f"the updates must have shape {shape}, got {u.shape}")
+        return x
+
+    def reference(self, x: Any, i: Any, u: Any, **params: Any) -> Any:
+        if is_key_dtype(x.dtype):
+            words = key_words(x)
+            params = under_trailing_axis(words.shape[-1], params)
+            return keys_of(self.reference(words, i, key_words(u), **params), x)
+        out = np.array(x).reshape(-1)
+        if out.size and u.size:
+            place, inside = places(x.shape, i, **params)
+            at = np.broadcast_to(place, u.shape)
+            if params["mode"] == "clip":
+                self.into(out, at.reshape(-1), u.reshape(-1))
+            else:
+                kept = np.broadcast_to(inside, u.shape)
+                self.into(out, at[kept], u[kept])
+        return out.reshape(x.shape)
+
+    def lower(self, ctx: Any, x: Any, i: Any, u: Any, **params: Any) -> Any:
+        t, i_type, u_type = ctx.in_types
+        if not t.size or not u_type.size:
+            return x
+        if is_key_dtype(t.dtype):
+            n = x.type.shape[-1]
+            params = under_trailing_axis(n, params)
+            t = ArrayType((*t.shape, n), np.dtype(np.uint32))
+        elif not t.shape:  # XLA's scatter_simplifier fails on several updates of a scalar
+            new = 1 + max(params["indices"], default=-1)
+            row = t.update(shape=(1,))
+            x, i_type = hlo.reshape(ctx.type(row), x), i_type.update(shape=(*u_type.shape, 1))
+            params = {**params, "operand": (new,), "indexed": (new,), "sizes": (1,)}
+            made = self._emit(ctx, x, ctx.full(0, i_type), u, row, i_type, **params)
+            return hlo.reshape(ctx.type(t), made)
+        return self._emit(ctx, x, i, u, t, i_type, **params)
+
+    def _emit(
+        self, ctx: Any, x: Any, i: Any, u: Any, t: ArrayType, i_type: ArrayType, *, operand: Any,
+        indices: Any, slices: Any, indexed: Any, sizes: Any, mode: str,
+        indices_are_sorted: bool = False, unique_indices: bool = False,
+    ) -> Any:  # fmt: skip
+        if mode == "clip":
+            last = highest_starts(t.shape, i_type.dtype, operand, indexed, sizes)
+            i = hlo.clamp(ctx.full(0, i_type), i, rows(last, i_type, ctx))
+        batch = [n for n in operand if n in indices]
+        numbers = hlo.ScatterDimensionNumbers.get(
+            update_window_dims=[d for d, n in enumerate(slices) if n not in indices],
+            inserted_window_dims=[d for d, n in enumerate(operand) if n not in slices],
+            input_batching_dims=[operand.index(n) for n in batch],
+            scatter_indices_batching_dims=[indices.index(n) for n in batch],
+            scattered_dims_to_operand_dims=[operand.index(n) for n in indexed],
+            index_vector_dim=len(indices),
+        )
+        made = hlo.ScatterOp(
+            (ctx.type(t),), [x], i, [u], numbers,
+            indices_are_sorted=ir.BoolAttr.get(indices_are_sorted),
+            unique_indices=ir.BoolAttr.get(unique_indices),
+        )  # fmt: skip
+        scalar = ArrayType((), t.dtype)
+        block = made.update_computation.blocks.append(ctx.type(scalar), ctx.type(scalar))
+        with ir.InsertionPoint(block):
+            hlo.return_([self._join(ctx, scalar, *block.arguments)])
+        return made.results[0]
+
+    def _join(self, ctx: Any, scalar: ArrayType, old: Any, new: Any) -> Any:
+        if self.combine is None:
+            return new
+        around = ctx.in_types, ctx.out_types
+        ctx.in_types, ctx.out_types = (scalar, scalar), (scalar,)
+        joined = PRIMITIVES[self.combine].lower(ctx, old, new)
+        ctx.in_types, ctx.out_types = around
+        return joined
+
+    def transpose(self, ct: Any, x: Any, i: Any, u: Any, **params: Any) -> Any:
+        ct_x = ct_u = None
+        if isinstance(x, LinearInput):
+            ct_x = self(
+                ct, i, literal(0, u.type if isinstance(u, LinearInput) else typeof(u)), **params
+            )
+        if isinstance(u, LinearInput):
+            ct_u = _read(ct, i, u.shape, params)
+            if not params.get("unique_indices") and typeof(ct).size:
+                won = self._who_stays(ct, i, u.shape, params)
+                ct_u = PRIMITIVES["select_n"](won, literal(0, typeof(ct_u)), ct_u)
+        return ct_x, None, ct_u
+
+    def _who_stays(self, like: Any, i: Any, shape: Any, params: dict[str, Any]) -> Any:
+        """Which updates no other overwrites: number them, write the numbers, read them."""
+        n = int(np.prod(shape))
+        count = reshape(iota(dtype=np.dtype(np.int32), shape=(n,), dimension=0), shape=shape)
+        nobody = literal(-1, ArrayType(typeof(like).shape, np.dtype(np.int32)))
+        return PRIMITIVES["eq"](gather(self(nobody, i, count, **params), i, **params), count)
+
+    def batch(self, t: Any, args: Any, dims: Any, **params: Any) -> Any:
+        (x, i, u), (d, di, du) = args, dims
+        axes = batched_axes(t, True, di is not None, params)
+        return self(t.at(x, d, 0), t.move(i, di, 0), t.at(u, du, 0), **axes), 0
+
+    def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
+        return Cost(
+            0 if self.combine is None else in_types[2].size, bytes_of(*in_types, *out_types)
+        )
+
+
+class ScatterAdd(Scatter):
+    """x plus the updates at computed places; also minus (`scatter_sub`)."""
+
+    combine: str
+    into: Callable[..., Any]
+    takes: tuple[str, ...]
+
+    def __init__(self, name: str, combine: str, into: Any, takes: tuple[str, ...]):
+        self.combine, self.into, self.takes = combine, into, takes
+        super().__init__(name)
+
+    def transpose(self, ct: Any, x: Any, i: Any, u: Any, **params: Any) -> Any:
+        ct_u = None
+        if isinstance(u, LinearInput):
+            ct_u = _read(ct, i, u.shape, params)
+            if self.combine == "sub":
+                ct_u = neg(ct_u)
+        return ct if isinstance(x, LinearInput) else None, None, ct_u
+
+
+class ScatterMul(Scatter):
+    """x times the updates at computed places."""
+
+    name: str = "scatter_mul"
+    linear_in: tuple[int, ...] = (0,)
+    combine: str = "mul"
+    into: Callable[..., Any] = np.multiply.at
+    takes: tuple[str, ...] = ("int", "uint", "float", "complex")
+
+    def jvp(self, primals: Any, tangents: Any, out: Any, **params: Any) -> Any:
+        (x, i, u), (dx, _, du) = primals, tangents
+        total = None if dx is None else self(dx, i, u, **params)
+        if du is None:
+            return total
+        if not params.get("unique_indices"):
+            raise errors.MissingRule(
+                "scatter_mul can be differentiated in its updates only if no two of them fall on "
+                f"the same element, at\n    {describe(user_source())}\n"
+                "If that is so, say unique_indices=True: x.at[i].multiply(u, unique_indices=True)."
+            )
+        return sum_of(total, mul(x, scatter_add(literal(0, typeof(x).strong()), i, du, **params)))
+
+    def transpose(self, ct: Any, x: Any, i: Any, u: Any, **params: Any) -> Any:
+        return self(ct, i, u, **params), None, None
+
+
+class ScatterExtreme(Scatter):
+    """The smaller or the larger of x and the updates at computed places.
+
+    Tangents: the mean of those of x and of the updates that are as extreme as the result; zero
+    where an update makes NaN of it.
+    """
+
+    linear_in: tuple[int, ...] = ()
+    takes: tuple[str, ...] = ("bool", "int", "uint", "float", "complex")
+    combine: str
+    into: Callable[..., Any]
+
+    def __init__(self, name: str, combine: str, into: Any):
+        self.combine, self.into = combine, into
+        super().__init__(name)
+
+    def jvp(self, primals: Any, tangents: Any, out: Any, **params: Any) -> Any:
+        (x, i, u), (dx, _, du) = primals, tangents
+        eq, cast = PRIMITIVES["eq"], PRIMITIVES["convert_element_type"]
+        dtype = typeof(x).dtype
+        stays = eq(x, out)
+        if dx is not None:  # a NaN stays what it is
+            stays = PRIMITIVES["or"](stays, PRIMITIVES["ne"](x, x))
+        kept = cast(stays, dtype=dtype)
+        won = cast(eq(u, _read(out, i, typeof(u).shape, params)), dtype=dtype)
+        winners = scatter_add(kept, i, won, **params)
+        moved = literal(0, typeof(x).strong()) if dx is None else mul(dx, kept)
+        if du is not None:
+            moved = scatter_add(moved, i, mul(du, won), **params)
+        return div(moved, one_for_zero(winners))
+
+
+_NUMBERS = ("int", "uint", "float", "complex")
+
+scatter: Scatter = Scatter()
+scatter_add: ScatterAdd = ScatterAdd("scatter_add", "add", np.add.at, _NUMBERS)
+scatter_sub: ScatterAdd = ScatterAdd("scatter_sub", "sub", np.subtract.at, _NUMBERS)
+scatter_mul: ScatterMul = ScatterMul()
+scatter_min: ScatterExtreme = ScatterExtreme("scatter_min", "min", np.minimum.at)
+scatter_max: ScatterExtreme = ScatterExtreme("scatter_max", "max", np.maximum.at)

@@ -1,0 +1,183 @@
+"""Operations that order elements along one axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from functrans.ir.types import ArrayType, dtype_class
+from functrans.mlir import chlo, hlo, ir
+from functrans.primitives.base import Cost, Primitive, bytes_of
+from functrans.primitives.indexing.gather import gather
+from functrans.primitives.reductions.folds import compare, wide_dtype
+from functrans.primitives.shape.joining import iota
+from functrans.primitives.shape.moving import reshape
+from functrans.trace import typeof
+
+
+class Sort(Primitive):
+    """Sort along `dimension` by the first `num_keys` operands, the first one first; the others are
+    carried along. NaN stands last, -0.0 equals 0.0, complex numbers are ordered by their parts."""
+
+    name: str = "sort"
+    multiple: bool = True
+
+    def type(
+        self, *xs: ArrayType, dimension: int, is_stable: bool, num_keys: int
+    ) -> Sequence[ArrayType]:
+        if not 1 <= num_keys <= len(xs):
+            raise self.mismatch(xs, f"num_keys {num_keys} must lie in 1..{len(xs)}")
+        if any(x.shape != xs[0].shape for x in xs):
+            raise self.mismatch(xs, "operands must have equal shapes")
+        if not 0 <= dimension < xs[0].ndim:
+            raise self.mismatch(xs, f"dimension {dimension} must lie in 0..{xs[0].ndim - 1}")
+        return xs
+
+    def reference(self, *xs: Any, dimension: int, is_stable: bool, num_keys: int) -> Any:
+        keys: list[Any] = []
+        for x in xs[:num_keys]:
+            parts = [x.real, x.imag] if x.dtype.kind == "c" else [x.astype(wide_dtype(x.dtype))]
+            keys.extend(parts)
+        order = np.lexsort(keys[::-1], axis=dimension)
+        return [np.take_along_axis(x, order, dimension) for x in xs]
+
+    def lower(self, ctx: Any, *xs: Any, dimension: int, is_stable: bool, num_keys: int) -> Any:
+        sort = hlo.SortOp(
+            [ctx.type(t) for t in ctx.out_types],
+            xs,
+            dimension=ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dimension),
+            is_stable=ir.BoolAttr.get(is_stable),
+        )
+        scalars = [ctx.type(ArrayType((), t.dtype)) for t in ctx.in_types]
+        block = sort.regions[0].blocks.append(*[s for s in scalars for _ in range(2)])
+        with ir.InsertionPoint(block):
+            before: list[Any] = []
+            for i, t in enumerate(ctx.in_types[:num_keys]):
+                before += _key_parts(ctx, t.dtype, *block.arguments[2 * i : 2 * i + 2])
+            hlo.return_([_lexicographic(before)])
+        return list(sort.results)
+
+    def differentiate(
+        self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
+    ) -> Any:
+        """Sort the positions too, and take the tangents from there."""
+        axis, shape = params["dimension"], typeof(primals[0]).shape
+        positions = iota(dtype=np.dtype(np.int32), shape=shape, dimension=axis)
+        *outs, order = t.bind_primal(self, (*primals, positions), params)
+        return outs, [None if dx is None else take_along(dx, order, axis) for dx in tangents]
+
+    def batch(
+        self, t: Any, args: Any, dims: Any, *, dimension: int, is_stable: bool, num_keys: int
+    ) -> Any:
+        to = next(d for d in dims if d is not None)
+        args = [t.at(x, d, to) for x, d in zip(args, dims, strict=True)]
+        inner = dimension + (dimension >= to)
+        outs = self(*args, dimension=inner, is_stable=is_stable, num_keys=num_keys)
+        return outs, [to] * len(outs)
+
+    def cost(self, in_types: Any, out_types: Any, *, dimension: int, **params: Any) -> Cost:
+        steps = max(1, in_types[0].shape[dimension]).bit_length()
+        return Cost(in_types[0].size * steps, bytes_of(*in_types, *out_types))
+
+
+def _key_parts(ctx: Any, dtype: Any, x: Any, y: Any) -> list[tuple[Any, Any, Any]]:
+    """(dtype, x, y) of each number that decides, with one zero and one NaN."""
+    kind = dtype_class(dtype)
+    if kind == "complex":
+        real = np.dtype(np.float32 if dtype == np.complex64 else np.float64)
+        return [
+            *_key_parts(ctx, real, hlo.real(x), hlo.real(y)),
+            *_key_parts(ctx, real, hlo.imag(x), hlo.imag(y)),
+        ]
+    if kind != "float":
+        return [(dtype, x, y)]
+    zero, nan = (ctx.full(v, ArrayType((), dtype)) for v in (0, np.nan))
+    made = []
+    for v in (x, y):
+        v = hlo.select(compare("EQ", v, zero, dtype), zero, v)
+        made.append(hlo.select(compare("NE", v, v, dtype), nan, v))
+    return [(dtype, *made)]
+
+
+def _lexicographic(parts: list[tuple[Any, Any, Any]]) -> Any:
+    """x < y by the first part, where that is equal by the second, ..."""
+    less = None
+    for dtype, x, y in reversed(parts):
+        here = compare("LT", x, y, dtype, total=True)
+        if less is not None:
+            here = hlo.or_(here, hlo.and_(compare("EQ", x, y, dtype, total=True), less))
+        less = here
+    return less
+
+
+def take_along(x: Any, order: Any, axis: int) -> Any:
+    """The elements of x at the positions `order` along an axis, which all exist."""
+    shape = typeof(order).shape
+    names = tuple(range(len(shape)))
+    taken = tuple([len(names) if i == axis else i for i in names])
+    return gather(
+        x,
+        reshape(order, shape=(*shape, 1)),
+        operand=names, indices=taken, slices=taken, indexed=(axis,), sizes=(1,) * len(shape),
+        mode="promise_in_bounds", unique_indices=True,
+    )  # fmt: skip
+
+
+def _total_order(x: np.ndarray) -> np.ndarray:
+    """Integers ordered as XLA orders floats: -NaN, -inf, ..., -0.0, 0.0, ..., inf, NaN."""
+    if dtype_class(x.dtype) != "float":
+        return x
+    bits = x.view(f"i{x.dtype.itemsize}")
+    return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
+
+
+class TopK(Primitive):
+    """The `k` largest elements along `axis` in descending order, and where they stand (int32). Of
+    equal ones the first comes first. Floats are in total order: NaN is the largest, 0.0 > -0.0."""
+
+    name: str = "top_k"
+    multiple: bool = True
+
+    def type(self, x: ArrayType, *, k: int, axis: int) -> Sequence[ArrayType]:
+        if dtype_class(x.dtype) not in ("bool", "int", "uint", "float"):
+            raise self.mismatch((x,), f"cannot order {x.dtype}")
+        if not 0 <= axis < x.ndim:
+            raise self.mismatch((x,), f"axis {axis} must lie in 0..{x.ndim - 1}")
+        if not 0 <= k <= x.shape[axis]:
+            raise self.mismatch(
+                (x,), f"k = {k} must lie in 0..{x.shape[axis]}, the size of the axis"
+            )
+        shape = (*x.shape[:axis], k, *x.shape[axis + 1 :])
+        return x.update(shape=shape), x.update(shape=shape, dtype=np.dtype(np.int32))
+
+    def reference(self, x: Any, *, k: int, axis: int) -> Any:
+        backwards = np.flip(_total_order(x), axis)
+        ascending = np.argsort(backwards, axis, kind="stable")  # of equal ones the last comes first
+        order = x.shape[axis] - 1 - np.flip(ascending, axis)
+        order = np.take(order, np.arange(k), axis)
+        return [np.take_along_axis(x, order, axis), order.astype(np.int32)]
+
+    def lower(self, ctx: Any, x: Any, *, k: int, axis: int) -> Any:
+        last = ctx.in_types[0].ndim - 1
+        order = list(range(last + 1))
+        order[axis], order[last] = last, axis
+        if axis != last:
+            x = ctx.transpose(x, order)
+        outs = chlo.top_k(x, ir.IntegerAttr.get(ir.IntegerType.get_signless(64), k))
+        return list(outs) if axis == last else [ctx.transpose(y, order) for y in outs]
+
+    def jvp(self, primals: Any, tangents: Any, out: Any, *, k: int, axis: int) -> Any:
+        return take_along(tangents[0], out[1], axis), None
+
+    def batch(self, t: Any, args: Any, dims: Any, *, k: int, axis: int) -> Any:
+        (x,), (d,) = args, dims
+        return self(x, k=k, axis=axis + (axis >= d)), (d, d)
+
+    def cost(self, in_types: Any, out_types: Any, *, k: int, axis: int) -> Cost:
+        return Cost(in_types[0].size * max(1, k).bit_length(), bytes_of(*in_types, *out_types))
+
+
+sort: Sort = Sort()
+top_k: TopK = TopK()

@@ -1,0 +1,320 @@
+"""LU and QR factorisations, Householder reflectors, and systems solved by LU.
+
+lu                        x = p l u: l and u in one matrix, the pivots, p as an order of rows
+lu_pivots_to_permutation  pivots -> that order
+qr                        x = q r, or x[:, p] = q r
+geqrf                     x -> reflectors below r, and their factors
+householder_product       reflectors -> the first columns of q
+ormqr                     reflectors, c -> q c, q^H c, c q or c q^H
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from functrans.ir.types import ArrayType
+from functrans.primitives.base import Cost, bytes_of
+from functrans.primitives.elementwise.complex_numbers import complex_, imag
+from functrans.primitives.elementwise.families import add, eq, full_like, sub
+from functrans.primitives.linalg.products import (
+    adjoint,
+    conj,
+    einsum,
+    identity_like,
+    is_complex,
+    kept_where,
+    lower_part,
+    matmul,
+    minus_adjoint,
+    permuted,
+    transposed,
+    upper_part,
+)
+from functrans.primitives.linalg.shared import INT32, MatrixOperation, lapack
+from functrans.primitives.linalg.triangular import solve_triangular
+from functrans.primitives.shape.joining import concatenate, pad
+from functrans.primitives.shape.moving import slice_axis
+from functrans.trace import literal, typeof
+
+
+class LU(MatrixOperation):
+    """x = p l u by partial pivoting. -> (l below the diagonal and u, pivots, order): row i of l u
+    is row order[i] of x; the pivots say the same as exchanges of rows."""
+
+    name: str = "lu"
+    multiple: bool = True
+
+    def shapes(self, x: ArrayType) -> Any:
+        k = min(x.shape)
+        return x, ArrayType((k,), INT32), ArrayType(x.shape[:1], INT32)
+
+    def one(self, x: Any) -> Any:
+        lu, pivots, _ = lapack("getrf", x)(x)
+        return lu, pivots, _order(pivots, x.shape[0])
+
+    def by_jax(self, x: Any) -> Any:
+        return jax.lax.linalg.lu(x)
+
+    def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
+        """d(l u) = dl u + l du. With m = l^-1 dx u^-1, rows of dx in order, dl is l times the part
+        of m below the diagonal and du the rest times u. A matrix that is not square is completed by
+        an identity: l gets more columns, u more rows."""
+        lu, _, order = out
+        rows, columns = typeof(lu).shape[-2:]
+        k = min(rows, columns)
+        last = typeof(lu).ndim - 1
+        l = _padded(lower_part(slice_axis(lu, last, 0, k), strict=True), 0, rows)  # noqa: E741
+        l = add(l, identity_like(l))  # noqa: E741
+        u = _padded(upper_part(slice_axis(lu, last - 1, 0, k)), 0, columns)
+        if columns > k:
+            shape = (*typeof(lu).shape[:-2], columns - k, columns - k)
+            rest = identity_like(literal(0, typeof(lu).update(shape=shape)))
+            u = add(u, _padded(rest, k, columns))
+        dx = permuted(tangents[0], order, -2)
+        m = solve_triangular(l, dx, unit_diagonal=True)
+        m = solve_triangular(u, m, left_side=False, lower=False)
+        return add(matmul(l, lower_part(m, strict=True)), matmul(upper_part(m), u)), None, None
+
+    def cost(self, in_types: Any, out_types: Any) -> Cost:
+        x = in_types[0]
+        return Cost(x.size * min(x.shape[-2:]), bytes_of(*in_types, *out_types))
+
+
+def _padded(x: Any, before: int, n: int) -> Any:
+    """x as a part of an n by n matrix of zeros that begins at row and column `before`."""
+    t = typeof(x)
+    widths = [(before, n - before - size, 0) for size in t.shape[-2:]]
+    config = (*[(0, 0, 0)] * (t.ndim - 2), *widths)
+    return pad(x, literal(0, ArrayType((), t.dtype)), config=config)
+
+
+def _order(pivots: np.ndarray, n: int) -> np.ndarray:
+    """Exchange i with pivots[i], one after the other."""
+    order = np.arange(n, dtype=np.int32)
+    for i, j in enumerate(pivots):
+        order[[i, j]] = order[[j, i]]
+    return order
+
+
+class PivotsToPermutation(MatrixOperation):
+    """Exchanges of rows as an order of `permutation_size` rows."""
+
+    name: str = "lu_pivots_to_permutation"
+    ranks: tuple[int, ...] = (1,)
+    dtypes: tuple[str, ...] = ("int32",)
+
+    def shapes(self, pivots: ArrayType, *, permutation_size: int) -> ArrayType:
+        if permutation_size < pivots.shape[0]:
+            raise self.misfit(
+                (pivots,), f"permutation_size {permutation_size} must be at least {pivots.shape[0]}"
+            )
+        return ArrayType((permutation_size,), INT32)
+
+    def one(self, pivots: Any, *, permutation_size: int) -> Any:
+        return _order(pivots, permutation_size)
+
+    def by_jax(self, pivots: Any, *, permutation_size: int) -> Any:
+        return jax.lax.linalg.lu_pivots_to_permutation(pivots, permutation_size)
+
+
+# --- QR -------------------------------------------------------------------------------------------
+
+
+class QR(MatrixOperation):
+    """x = q r by Householder reflectors, q^H q = 1 and r upper triangular; of an [m, n] matrix q
+    has min(m, n) columns, m with `full_matrices`. With `pivoting` there is an order p of columns
+    too, x[:, p] = q r, and the diagonal of r falls."""
+
+    name: str = "qr"
+    multiple: bool = True
+
+    def shapes(self, x: ArrayType, *, pivoting: bool, full_matrices: bool) -> Any:
+        m, n = x.shape
+        k = m if full_matrices else min(m, n)
+        order = [ArrayType((n,), INT32)] if pivoting else []
+        return [x.update(shape=(m, k)), x.update(shape=(k, n)), *order]
+
+    def one(self, x: Any, *, pivoting: bool, full_matrices: bool) -> Any:
+        m, n = x.shape
+        k = m if full_matrices else min(m, n)
+        order = []
+        if pivoting:
+            r, jpvt, taus, _, _ = lapack("geqp3", x)(x)
+            order = [jpvt.astype(np.int32) - 1]
+        else:
+            r, taus, _, _ = lapack("geqrf", x)(x)
+        reflectors = np.zeros((m, k), x.dtype)
+        reflectors[:, : min(n, k)] = r[:, : min(n, k)]
+        return [_product_of(reflectors, taus), np.triu(r[:k]), *order]
+
+    def by_jax(self, x: Any, **how: bool) -> Any:
+        return jax.lax.linalg.qr(x, **how)
+
+    def reference(self, x: Any, *, pivoting: bool, full_matrices: bool) -> Any:
+        outs = super().reference(x, pivoting=pivoting, full_matrices=full_matrices)
+        if not prod_of_matrix(x):
+            outs[1][...] = 0
+            if pivoting:
+                outs[2][...] = 0
+        return outs
+
+    def jvp(
+        self, primals: Any, tangents: Any, out: Any, *, pivoting: bool, full_matrices: bool
+    ) -> Any:
+        """See `_thin`; a matrix with more columns than rows is [x1 x2] = q [r1 q^H x2]."""
+        q, r = out[:2]
+        dx = permuted(tangents[0], out[2], -1) if pivoting else tangents[0]
+        m, n = typeof(dx).shape[-2:]
+        last = typeof(q).ndim - 1
+        k = min(m, n)
+        dq, dr = _thin(
+            slice_axis(q, last, 0, k),
+            slice_axis(slice_axis(r, last, 0, k), last - 1, 0, k),
+            slice_axis(dx, last, 0, k),
+        )
+        if m < n:
+            r2, dx2 = slice_axis(r, last, k, n), slice_axis(dx, last, k, n)
+            qr2 = matmul(q, r2)
+            dr2 = add(einsum("ji,jk->ik", conj(dq), qr2), einsum("ji,jk->ik", conj(q), dx2))
+            dr = concatenate(dr, dr2, dimension=last)
+        elif typeof(q).shape[-1] > n:
+            dq = concatenate(dq, _completed(q, dq, n), dimension=last)
+            zeros = full_like(slice_axis(r, last - 1, n, m), 0)
+            dr = concatenate(dr, zeros, dimension=last - 1)
+        return [dq, dr, *[None] * pivoting]
+
+
+def prod_of_matrix(x: Any) -> int:
+    """Elements of one matrix of a stack."""
+    return x.shape[-1] * x.shape[-2]
+
+
+def _thin(q: Any, r: Any, dx: Any) -> tuple[Any, Any]:
+    """dx = dq r + q dr. With c = q^H dx r^-1, dr r^-1 = c - w is upper triangular with a real
+    diagonal and w = q^H dq is skew: so w = low - low^H, low the part of c below the diagonal, and i
+    times the imaginary part of c on it (Walter and Lehmann, 2012)."""
+    dxr = solve_triangular(r, dx, left_side=False, lower=False)
+    c = einsum("ji,jk->ik", conj(q), dxr)
+    w = minus_adjoint(lower_part(c, strict=True))
+    if is_complex(c):
+        turn = imag(kept_where(eq, c))
+        w = add(w, complex_(full_like(turn, 0), turn))
+    return add(matmul(q, sub(w, c)), dxr), matmul(sub(c, w), r)
+
+
+def _completed(q: Any, dq: Any, n: int) -> Any:
+    """The tangent of the columns of q from n on, given that of the first n.
+
+    Reflectors make q - 1 = -y t y^H of rank n. In blocks, n rows or columns first and p the rest,
+
+        q[:, p] = e_p + (q[:, n] - e_n) z^H          z = q[p, n] (q[n, n] - 1)^-1
+
+    because z = y_p y_n^-1. That q is unitary gives (q[:, n] - e_n) (q[n, n] - 1)^-H the form
+    -(q[:, n] + q[:, p] z), so  dq[:, p] = dq[:, n] z^H - (q[:, n] + q[:, p] z) (dq[p, n] - z
+    dq[n, n])^H.
+    """
+    t = typeof(q)
+    m, last = t.shape[-1], t.ndim - 1
+    q_n, q_p = slice_axis(q, last, 0, n), slice_axis(q, last, n, m)
+    q_nn, q_pn = slice_axis(q_n, last - 1, 0, n), slice_axis(q_n, last - 1, n, m)
+    dq_nn, dq_pn = slice_axis(dq, last - 1, 0, n), slice_axis(dq, last - 1, n, m)
+    z = transposed(solve(transposed(sub(q_nn, identity_like(q_nn))), transposed(q_pn)))
+    along = add(q_n, matmul(q_p, z))
+    return sub(matmul(dq, adjoint(z)), matmul(along, adjoint(sub(dq_pn, matmul(z, dq_nn)))))
+
+
+class Geqrf(MatrixOperation):
+    """-> (r with the reflectors below its diagonal, their factors), as LAPACK's geqrf."""
+
+    name: str = "geqrf"
+    multiple: bool = True
+
+    def shapes(self, x: ArrayType) -> Any:
+        return x, x.update(shape=(min(x.shape),))
+
+    def one(self, x: Any) -> Any:
+        return lapack("geqrf", x)(x)[:2]
+
+    def by_jax(self, x: Any) -> Any:
+        h, taus = jax.numpy.linalg.qr(x, mode="raw")
+        return h.mT, taus
+
+
+class HouseholderProduct(MatrixOperation):
+    """The first columns of the product of reflectors, as many as a has."""
+
+    name: str = "householder_product"
+    ranks: tuple[int, ...] = (2, 1)
+
+    def shapes(self, a: ArrayType, taus: ArrayType) -> ArrayType:
+        if a.shape[0] < a.shape[1]:
+            raise self.misfit((a, taus), "a must have at least as many rows as columns")
+        if taus.shape[0] > a.shape[1]:
+            raise self.misfit((a, taus), f"there are {taus.shape[0]} factors for {a} reflectors")
+        return a
+
+    def one(self, a: Any, taus: Any) -> Any:
+        return _product_of(a, taus)
+
+    def by_jax(self, a: Any, taus: Any) -> Any:
+        return jax.lax.linalg.householder_product(a, taus)
+
+
+def _product_of(a: np.ndarray, taus: np.ndarray) -> np.ndarray:
+    """The first columns of H_0 H_1 ..., H = 1 - tau v v^H."""
+    routine = "ungqr" if np.iscomplexobj(a) else "orgqr"
+    return lapack(routine, a)(a, taus)[0]
+
+
+class Ormqr(MatrixOperation):
+    """The product of reflectors times c: q c, c q unless `left`, with q^H for `transpose`."""
+
+    name: str = "ormqr"
+    ranks: tuple[int, ...] = (2, 1, 2)
+
+    def shapes(
+        self, a: ArrayType, taus: ArrayType, c: ArrayType, *, left: bool, **how: bool
+    ) -> Any:
+        if taus.shape[0] > min(a.shape):
+            raise self.misfit((a, taus, c), f"there are {taus.shape[0]} factors for {a} reflectors")
+        have = c.shape[0 if left else 1]
+        if have != a.shape[0]:
+            raise self.misfit(
+                (a, taus, c),
+                f"c must have {a.shape[0]} {'rows' if left else 'columns'}, got {have}",
+            )
+        return c
+
+    def one(self, a: Any, taus: Any, c: Any, *, left: bool, transpose: bool) -> Any:
+        q = np.eye(a.shape[0], dtype=a.dtype)
+        for k in reversed(range(len(taus))):
+            v = np.where(np.arange(len(q)) > k, a[:, k], np.arange(len(q)) == k).astype(a.dtype)
+            q = q - taus[k] * np.outer(v, v.conj() @ q)
+        q = q.conj().T if transpose else q
+        return q @ c if left else c @ q
+
+    def by_jax(self, a: Any, taus: Any, c: Any, **how: bool) -> Any:
+        return jax.lax.linalg.ormqr(a, taus, c, **how)
+
+
+lu: LU = LU()
+lu_pivots_to_permutation: PivotsToPermutation = PivotsToPermutation()
+qr: QR = QR()
+geqrf: Geqrf = Geqrf()
+householder_product: HouseholderProduct = HouseholderProduct()
+ormqr: Ormqr = Ormqr()
+
+
+def solve(a: Any, b: Any) -> Any:
+    """x with a x = b, for square matrices, by LU."""
+    factors, _, order = lu(a)
+    return lu_solve(factors, order, b)
+
+
+def lu_solve(factors: Any, order: Any, b: Any) -> Any:
+    """x with p l u x = b."""
+    y = solve_triangular(factors, permuted(b, order, -2), unit_diagonal=True)
+    return solve_triangular(factors, y, lower=False)

@@ -1,0 +1,180 @@
+"""What the operations of linear algebra have in common: stacks of matrices.
+
+    [*batch, m, n], [*batch, n], ...  ->  the same of results
+
+The last axes of an operand are those of a matrix or a vector, all others are batch axes, and equal
+for all operands. So the rule for one more axis is to put it in front. They are computed by LAPACK
+on a CPU and by the libraries of the other platforms, through JAX's lowerings; the reference is
+LAPACK by way of SciPy, one matrix after the other.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from functrans import errors
+from functrans.ir.source import describe, user_source
+from functrans.ir.types import ArrayType, dtype_class, is_inexact
+from functrans.primitives.base import Cost, Primitive, bytes_of
+from functrans.primitives.elementwise.conversion import real_dtype
+from functrans.primitives.shape.moving import reshape
+from functrans.trace import typeof
+
+DTYPES = ("float32", "float64", "complex64", "complex128")
+INT32 = np.dtype(np.int32)
+
+
+class MatrixOperation(Primitive):
+    """An operation on the last axes of its operands, of which `ranks` says how many there are."""
+
+    ranks: tuple[int, ...] = (2,)
+    dtypes: Sequence[str] = DTYPES
+    int_operands: tuple[int, ...] = ()  # these are int32,
+    real_operands: tuple[int, ...] = ()  # these of the real dtype; all others have the first's
+
+    # --- what a subclass gives instead of `type`, `reference` and `lower`
+
+    def shapes(self, *types: ArrayType, **params: Any) -> Any:
+        """The type of the result, or of the results, for one example."""
+        raise self.missing("type")
+
+    def one(self, *arrays: Any, **params: Any) -> Any:
+        """The result, or the results, on NumPy arrays for one example, which is not empty."""
+        raise self.missing("reference")
+
+    def by_jax(self, *operands: Any, **params: Any) -> Any:
+        """The same by JAX, for stacks."""
+        raise self.missing("lower")
+
+    # --- derived
+
+    def type(self, *types: ArrayType, **params: Any) -> Any:
+        batch = self._batch_shape(types)
+        single = [
+            ArrayType(t.shape[t.ndim - r :], t.dtype)
+            for t, r in zip(types, self.ranks, strict=True)
+        ]
+        weak = all(t.weak_type for t in types)
+        made = self.shapes(*single, **params)
+        whole = [
+            t.update(shape=(*batch, *t.shape), weak_type=weak)
+            for t in (made if self.multiple else (made,))
+        ]
+        return whole if self.multiple else whole[0]
+
+    def _batch_shape(self, types: Sequence[ArrayType]) -> tuple[int, ...]:
+        for i, (t, rank) in enumerate(zip(types, self.ranks, strict=True)):
+            if t.ndim < rank:
+                what = "matrices" if rank == 2 else "vectors"
+                raise self.mismatch(types, f"takes {what}, with {rank} or more axes, not {t}")
+            self._check_dtype(types, i)
+        batches = [t.shape[: t.ndim - r] for t, r in zip(types, self.ranks, strict=True)]
+        if any(b != batches[0] for b in batches):
+            raise self.misfit(types, "the batch axes of the operands must be equal")
+        return batches[0]
+
+    def _check_dtype(self, types: Sequence[ArrayType], i: int) -> None:
+        first, dtype = types[0].dtype, types[i].dtype
+        if first.name not in self.dtypes:
+            made = self.mismatch(
+                types,
+                f"takes {', '.join(self.dtypes)}, not {first}",
+                "Cast with x.astype(jnp.float32).",
+            )
+            raise errors.UnsupportedDtype(str(made)) if is_inexact(first) else made
+        wanted = real_dtype(first) if i in self.real_operands else first
+        if i in self.int_operands:
+            wanted = INT32
+        if dtype != wanted:
+            raise self.mismatch(types, f"operand {i} must have dtype {wanted}, as the first asks")
+
+    def reference(self, *arrays: Any, **params: Any) -> Any:
+        types = [ArrayType(x.shape, x.dtype) for x in arrays]
+        made = self.result_types(types, params)
+        outs = [_of_nothing(t) for t in made]
+        batch = self._batch_shape(types)
+        if all(prod(t.shape[len(batch) :]) for t in types):
+            for place in np.ndindex(batch):
+                found = self.one(*[x[place] for x in arrays], **params)
+                for y, z in zip(outs, found if self.multiple else [found], strict=True):
+                    y[place] = z
+        return outs if self.multiple else outs[0]
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        outs = ctx.via_jax(functools.partial(self.by_jax, **params), *operands)
+        return outs if self.multiple else outs[0]
+
+    def batch(self, t: Any, args: Any, dims: Any, **params: Any) -> Any:
+        outs = self(*[t.at(x, d, 0) for x, d in zip(args, dims, strict=True)], **params)
+        return outs, [0] * len(outs) if self.multiple else 0
+
+    def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
+        """A cubic algorithm, up to a factor that is the algorithm's."""
+        t, rank = in_types[0], self.ranks[0]
+        sizes = t.shape[t.ndim - rank :]
+        flops = prod(t.shape) * (min(sizes, default=1) if rank == 2 else 1)
+        return Cost(2 * flops, bytes_of(*in_types, *out_types))
+
+    # --- helpers
+
+    def misfit(self, types: Sequence[ArrayType], problem: str, fix: str = "") -> Exception:
+        """The error for shapes that do not fit."""
+        shown = ", ".join(map(str, types))
+        return errors.ShapeMismatch(
+            f"{self.name}({shown}): {problem}, at\n    {describe(user_source())}"
+            + (f"\n{fix}" if fix else "")
+        )
+
+    def check_square(self, t: ArrayType) -> None:
+        if t.shape[0] != t.shape[1]:
+            raise self.misfit((t,), f"takes square matrices, got {t.shape[0]} by {t.shape[1]}")
+
+    def no_derivative(self, of: str, fix: str) -> Exception:
+        """The error for a derivative that is not defined or not known."""
+        return errors.MissingRule(
+            f"{self.name} has no derivative of {of}, at\n    {describe(user_source())}\n{fix}"
+        )
+
+
+class ColumnSolver(MatrixOperation):
+    """Solves equations of its first operands for the columns of the last one; for its rows where
+    it has a parameter `left_side` that is not set."""
+
+    def batch(self, t: Any, args: Any, dims: Any, **params: Any) -> Any:
+        """One matrix for all examples solves for the columns of all at once."""
+        *fixed, b = args
+        if any(d is not None for d in dims[:-1]):
+            return super().batch(t, args, dims, **params)
+        n = typeof(b).ndim - 1
+        free = n - 1 if params.get("left_side", True) else n - 2  # where the examples' axis goes
+        b = t.move(b, dims[-1], free)
+        shape = typeof(b).shape
+        joined = (*shape[:free], shape[free] * shape[free + 1], *shape[free + 2 :])
+        x = self(*fixed, reshape(b, shape=joined), **params)
+        return reshape(x, shape=shape), free
+
+
+def _of_nothing(t: ArrayType) -> np.ndarray:
+    """What an empty matrix has for factors: identities, and orders that change nothing."""
+    if dtype_class(t.dtype) == "int":
+        return np.broadcast_to(np.arange(t.shape[-1], dtype=t.dtype), t.shape).copy()
+    if t.ndim < 2:
+        return np.zeros(t.shape, t.dtype)
+    return np.broadcast_to(np.eye(*t.shape[-2:], dtype=t.dtype), t.shape).copy()
+
+
+@functools.cache
+def scipy_linalg() -> Any:
+    """SciPy's linear algebra, imported where it is asked for: that takes a tenth of a second."""
+    return importlib.import_module("scipy.linalg")
+
+
+def lapack(name: str, x: Any) -> Any:
+    """A routine of LAPACK for x's dtype."""
+    return scipy_linalg().get_lapack_funcs((name,), (x,))[0]

@@ -1,0 +1,267 @@
+"""Triangular systems, the Cholesky factor, and tridiagonal systems.
+
+triangular_solve   op(a) x = b or x op(a) = b, op(a) one of a, a^T, conj(a), a^H
+cholesky           x = l l^H
+cholesky_update    r^T r + w w^T = s^T s
+tridiagonal_solve  by three diagonals
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from functrans.ir.types import ArrayType
+from functrans.primitives.base import Cost, bytes_of, sum_of
+from functrans.primitives.elementwise.families import mul, neg, sub
+from functrans.primitives.linalg.products import (
+    conj,
+    identity_like,
+    lower_part,
+    matmul,
+    per_row,
+    plus_adjoint,
+    transposed,
+    upper_part,
+)
+from functrans.primitives.linalg.shared import (
+    DTYPES,
+    ColumnSolver,
+    MatrixOperation,
+    lapack,
+    scipy_linalg,
+)
+from functrans.primitives.shape.joining import pad
+from functrans.trace import literal, typeof
+
+_LOWER_ONLY = jax.__version_info__ >= (0, 11)
+
+
+class TriangularSolve(ColumnSolver):
+    """Solve op(a) x = b, or x op(a) = b unless `left_side`, for a triangular matrix, of which only
+    the triangle is read; with `unit_diagonal` its diagonal is taken for ones.
+
+    `transpose_a`, `conjugate_a`: op is one of them, or both.
+    """
+
+    name: str = "triangular_solve"
+    ranks: tuple[int, ...] = (2, 2)
+    linear_in: tuple[int, ...] = (1,)
+    dtypes: tuple[str, ...] = (
+        *DTYPES,
+        "float16",
+        "bfloat16",
+    )  # no routine of LAPACK: XLA substitutes by itself
+
+    def shapes(self, a: ArrayType, b: ArrayType, *, left_side: bool, **how: bool) -> ArrayType:
+        self.check_square(a)
+        i = 0 if left_side else 1
+        if a.shape[0] != b.shape[i]:
+            side = "rows" if left_side else "columns"
+            raise self.misfit((a, b), f"b must have {a.shape[0]} {side}, got {b.shape[i]}")
+        return b
+
+    def one(
+        self, a: Any, b: Any, *, left_side: bool, lower: bool, transpose_a: bool,
+        conjugate_a: bool, unit_diagonal: bool,
+    ) -> Any:  # fmt: skip
+        if a.dtype.itemsize == 2:
+            a, b = a.astype(np.float32), b.astype(np.float32)
+        if conjugate_a:
+            a = np.conj(a)
+        if left_side == transpose_a:  # trtrs solves a x = b
+            a, lower = a.T, not lower
+        x, _ = lapack("trtrs", a)(
+            _without_zeros(a, unit_diagonal), b if left_side else b.T, lower=lower,
+            unitdiag=unit_diagonal,
+        )  # fmt: skip
+        return x if left_side else x.T
+
+    def by_jax(self, a: Any, b: Any, **how: bool) -> Any:
+        return jax.lax.linalg.triangular_solve(a, b, **how)
+
+    def jvp(
+        self, primals: Any, tangents: Any, x: Any, *, left_side: bool, lower: bool, **how: bool
+    ) -> Any:
+        """op(a) x = b: op(da) x + op(a) dx = db."""
+        (a, _), (da, db) = primals, tangents
+        how = {"left_side": left_side, "lower": lower, **how}
+        if da is None:
+            return self(a, db, **how)
+        part = lower_part if lower else upper_part
+        da = part(da, strict=how["unit_diagonal"])
+        if how["transpose_a"]:
+            da = transposed(da)
+        if how["conjugate_a"]:
+            da = conj(da)
+        moved = neg(matmul(da, x) if left_side else matmul(x, da))
+        return self(a, sum_of(db, moved), **how)
+
+    def transpose(self, ct: Any, a: Any, b: Any, *, transpose_a: bool, **how: bool) -> Any:
+        return None, self(a, ct, transpose_a=not transpose_a, **how)
+
+    def cost(self, in_types: Any, out_types: Any, **how: bool) -> Cost:
+        a, b = in_types
+        return Cost(b.size * a.shape[-1], bytes_of(*in_types, *out_types))
+
+
+def _without_zeros(a: np.ndarray, unit_diagonal: bool) -> np.ndarray:
+    """trtrs leaves b as it is where there is a zero on the diagonal; the smallest number in its
+    place overflows as the division by zero does."""
+    zero = np.diagonal(a) == 0
+    if unit_diagonal or not zero.any():
+        return a
+    a = a.copy()
+    np.fill_diagonal(a, np.where(zero, np.finfo(a.dtype).smallest_subnormal, np.diagonal(a)))
+    return a
+
+
+class Cholesky(MatrixOperation):
+    """The lower triangular l with l l^H = x, of which the lower triangle is read; NaN if x is not
+    positive definite. Its derivative reads both triangles of dx, taken for hermitian, until JAX
+    0.11, which reads the lower one, as of x."""
+
+    name = "cholesky"
+
+    def shapes(self, x: ArrayType) -> ArrayType:
+        self.check_square(x)
+        return x
+
+    def one(self, x: Any) -> Any:
+        y, info = lapack("potrf", x)(x, lower=True, clean=True)
+        return np.tril(np.full_like(x, np.nan)) if info else y
+
+    def by_jax(self, x: Any) -> Any:
+        return jax.lax.linalg.cholesky(x, symmetrize_input=False)
+
+    def jvp(self, primals: Any, tangents: Any, l: Any) -> Any:  # noqa: E741 - its name
+        """dl = l phi(l^-1 dx l^-H), phi the lower triangle with half the diagonal (Murray,
+        Differentiation of the Cholesky decomposition, 2016)."""
+        dx = tangents[0]
+        if _LOWER_ONLY:
+            dx = plus_adjoint(mul(lower_part(dx), _halved_diagonal(dx)))
+        m = solve_triangular(l, dx)
+        m = solve_triangular(l, m, left_side=False, transpose_a=True, conjugate_a=True)
+        return matmul(l, lower_part(mul(m, _halved_diagonal(m))))
+
+
+def _halved_diagonal(x: Any) -> Any:
+    """1/2 on the diagonal, 1 elsewhere."""
+    eye = identity_like(x)
+    return sub(literal(1, typeof(eye)), mul(eye, 0.5))
+
+
+class CholeskyUpdate(MatrixOperation):
+    """The upper triangular s with s^T s = r^T r + w w^T, of real matrices. Below the diagonal r
+    should be zero."""
+
+    name: str = "cholesky_update"
+    ranks: tuple[int, ...] = (2, 1)
+    dtypes: tuple[str, ...] = ("float16", "bfloat16", "float32", "float64")
+
+    def shapes(self, r: ArrayType, w: ArrayType) -> ArrayType:
+        self.check_square(r)
+        if r.shape[0] != w.shape[0]:
+            raise self.misfit((r, w), f"w must have {r.shape[0]} elements, got {w.shape[0]}")
+        return r
+
+    def one(self, r: Any, w: Any) -> Any:
+        """Each Givens rotation clears one element of w (Golub and Van Loan, 6.5.4)."""
+        r, w = r.copy(), w.copy()
+        for k in range(len(w)):
+            length = np.hypot(r[k, k], w[k])
+            c, s = (r[k, k] / length, w[k] / length) if length else (r.dtype.type(1), w[k])
+            r[k], w = c * r[k] + s * w, c * w - s * r[k]
+        return r
+
+    def by_jax(self, r: Any, w: Any) -> Any:
+        stack = r.reshape(-1, *r.shape[-2:]), w.reshape(-1, w.shape[-1])  # it takes no stacks
+        return jax.lax.map(lambda one: jax.lax.linalg.cholesky_update(*one), stack).reshape(r.shape)
+
+
+class TridiagonalSolve(MatrixOperation):
+    """Solve a x = b, a[i, i-1] = dl[i], a[i, i] = d[i], a[i, i+1] = du[i]; dl[0] and du[-1] are not
+    read. `perturb_singular`: a pivot near zero is moved away from it."""
+
+    name: str = "tridiagonal_solve"
+    ranks: tuple[int, ...] = (1, 1, 1, 2)
+    linear_in: tuple[int, ...] = (3,)
+
+    def shapes(self, dl: ArrayType, d: ArrayType, du: ArrayType, b: ArrayType,
+               *, perturb_singular: bool) -> ArrayType:  # fmt: skip
+        if not dl.shape == d.shape == du.shape == b.shape[:1]:
+            raise self.misfit(
+                (dl, d, du, b), "the diagonals and the columns of b must be equally long"
+            )
+        return b
+
+    def one(self, dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: bool) -> Any:
+        if perturb_singular:
+            a = np.diag(d) + np.diag(dl[1:], -1) + np.diag(du[:-1], 1)
+            return _solve_perturbed(a, b)
+        if len(d) == 1:
+            return b / d
+        return lapack("gtsv", d)(dl[1:], d, du[:-1], b)[3]
+
+    def by_jax(self, dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: bool) -> Any:
+        return jax.lax.linalg.tridiagonal_solve(dl, d, du, b, perturb_singular=perturb_singular)
+
+    def jvp(self, primals: Any, tangents: Any, x: Any, *, perturb_singular: bool) -> Any:
+        """da x + a dx = db."""
+        moved = _product(tangents[:3], x)
+        rhs = sum_of(tangents[3], None if moved is None else neg(moved))
+        return self(*primals[:3], rhs, perturb_singular=perturb_singular)
+
+    def transpose(self, ct: Any, dl: Any, d: Any, du: Any, b: Any, **how: bool) -> Any:
+        """The transposed matrix: the diagonals beside the main one change places."""
+        back = self(_shifted(du, 1), d, _shifted(dl, -1), ct, **how)
+        return None, None, None, back
+
+    def cost(self, in_types: Any, out_types: Any, **how: bool) -> Cost:
+        return Cost(8 * in_types[3].size, bytes_of(*in_types, *out_types))
+
+
+def _solve_perturbed(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """By an LU factorisation whose pivots are at least about eps times its largest element."""
+    lu, pivots = scipy_linalg().lu_factor(a, check_finite=False)
+    tiny = np.finfo(a.dtype).eps * np.abs(np.triu(lu)).max()
+    pivot = np.diagonal(lu)
+    np.fill_diagonal(lu, np.where(np.abs(pivot) < tiny, tiny, pivot))
+    return scipy_linalg().lu_solve((lu, pivots), b, check_finite=False)
+
+
+def _product(diagonals: Any, x: Any) -> Any:
+    """A tridiagonal matrix, whose diagonals may be zero (None), times x."""
+    total = None
+    for d, by in zip(diagonals, (1, 0, -1), strict=True):
+        if d is not None:
+            total = sum_of(total, mul(per_row(d, x), _shifted(x, by, axis=-2)))
+    return total
+
+
+def _shifted(x: Any, by: int, axis: int = -1) -> Any:
+    """x moved by one place along an axis, with a zero where nothing came."""
+    if not by:
+        return x
+    config = [(0, 0, 0)] * typeof(x).ndim
+    config[axis] = (by, -by, 0)
+    return pad(x, literal(0, ArrayType((), typeof(x).dtype)), config=tuple(config))
+
+
+triangular_solve: TriangularSolve = TriangularSolve()
+cholesky: Cholesky = Cholesky()
+cholesky_update: CholeskyUpdate = CholeskyUpdate()
+tridiagonal_solve: TridiagonalSolve = TridiagonalSolve()
+
+
+def solve_triangular(
+    a: Any, b: Any, *, left_side: bool = True, lower: bool = True, transpose_a: bool = False,
+    conjugate_a: bool = False, unit_diagonal: bool = False,
+) -> Any:  # fmt: skip
+    """`triangular_solve` of a lower triangle on the left side, unless told."""
+    return triangular_solve(
+        a, b, left_side=left_side, lower=lower, transpose_a=transpose_a, conjugate_a=conjugate_a,
+        unit_diagonal=unit_diagonal,
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Random bits and keys."""

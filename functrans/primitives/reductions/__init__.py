@@ -1,0 +1,1 @@
+"""Operations that fold axes or windows."""

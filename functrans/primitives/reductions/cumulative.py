@@ -1,0 +1,271 @@
+"""Running sums, products and extrema along one axis.
+
+Lowered as a window that grows from one element to all (XLA rewrites it into a tree); differentiated
+as the tree itself, `associative_scan` on pairs (value, tangent).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from functrans.ir.types import ArrayType, dtype_class
+from functrans.mlir import hlo, ir
+from functrans.primitives.base import Cost, Primitive, bytes_of, sum_of
+from functrans.primitives.elementwise import families as ew
+from functrans.primitives.elementwise.arithmetic import Extremum, is_finite, max_, min_
+from functrans.primitives.elementwise.complex_numbers import real
+from functrans.primitives.elementwise.selection import select_n
+from functrans.primitives.elementwise.transcendental import exp, log
+from functrans.primitives.reductions import folds as reductions
+from functrans.primitives.shape.joining import concatenate, pad
+from functrans.primitives.shape.moving import rev, slice_
+from functrans.trace import literal, typeof
+
+Pair = tuple[Any, Any]
+
+
+class Cumulative(Primitive):
+    """Element i of the result folds elements 0..i of x along `axis`; with `reverse` i, i+1, ...
+
+    `combine((x, dx), (y, dy))` is the fold of two values and its tangent.
+    """
+
+    in_kernel = True
+    takes: tuple[str, ...] = ew.NUMBERS
+    start: Callable[[Any], Any]
+    numpy: Any
+    op: Any
+
+    def type(self, x: ArrayType, *, axis: int, reverse: bool) -> ArrayType:
+        if dtype_class(x.dtype) not in self.takes:
+            raise self.mismatch(
+                (x,), f"takes {', '.join(self.takes)}, not {x.dtype}", "Cast first."
+            )
+        if not 0 <= axis < x.ndim:
+            raise self.mismatch((x,), f"axis {axis} must lie in 0..{x.ndim - 1}")
+        return x
+
+    def reference(self, x: Any, *, axis: int, reverse: bool) -> Any:
+        wide = x.astype(reductions.wide_dtype(x.dtype))
+        wide = np.flip(wide, axis) if reverse else wide
+        out = type(self).numpy.accumulate(wide, axis, dtype=wide.dtype)
+        return (np.flip(out, axis) if reverse else out).astype(x.dtype)
+
+    def lower(self, ctx: Any, x: Any, *, axis: int, reverse: bool) -> Any:
+        t = ctx.in_types[0]
+        n = t.shape[axis]
+        if n == 0:
+            return x
+        ones, window = [1] * t.ndim, [1] * t.ndim
+        window[axis] = n
+        padding = np.zeros((t.ndim, 2), np.int64)
+        padding[axis, 1 if reverse else 0] = n - 1
+        scalar = ArrayType((), t.dtype)
+        folded = hlo.ReduceWindowOp(
+            [ctx.type(t)],
+            [x],
+            [ctx.full(type(self).start(t.dtype), scalar)],
+            ir.DenseI64ArrayAttr.get(window),
+            window_strides=ir.DenseI64ArrayAttr.get(ones),
+            base_dilations=ir.DenseI64ArrayAttr.get(ones),
+            window_dilations=ir.DenseI64ArrayAttr.get(ones),
+            padding=ir.DenseElementsAttr.get(padding.data),
+        )
+        block = folded.regions[0].blocks.append(ctx.type(scalar), ctx.type(scalar))
+        with ir.InsertionPoint(block):
+            hlo.return_([self.body(t.dtype)(*block.arguments).result])
+        return folded.result
+
+    def body(self, dtype: Any) -> Any:
+        """The StableHLO operation on two scalars of a dtype."""
+        return type(self).op
+
+    def jvp(self, primals: Any, tangents: Any, out: Any, *, axis: int, reverse: bool) -> Any:
+        pair = primals[0], tangents[0]
+        if reverse:
+            pair = tuple([rev(v, dimensions=(axis,)) for v in pair])
+        _, tangent = associative_scan(self.combine, pair, axis)
+        return rev(tangent, dimensions=(axis,)) if reverse else tangent
+
+    def combine(self, x: Pair, y: Pair) -> Pair:
+        raise self.missing("combine")
+
+    def batch(self, t: Any, args: Any, dims: Any, *, axis: int, reverse: bool) -> Any:
+        (x,), (d,) = args, dims
+        return self(x, axis=axis + (axis >= d), reverse=reverse), d
+
+    def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
+        return Cost(in_types[0].size, bytes_of(*in_types, *out_types))
+
+
+class CumSum(Cumulative):
+    """Running sums."""
+
+    name: str = "cumsum"
+    linear_in: tuple[int, ...] = (0,)
+    start: Callable[[Any], Any] = staticmethod(lambda dtype: 0)
+    numpy: Any = np.add
+    op: Any = hlo.AddOp
+
+    def jvp(self, primals: Any, tangents: Any, out: Any, *, axis: int, reverse: bool) -> Any:
+        return self(tangents[0], axis=axis, reverse=reverse)
+
+    def transpose(self, ct: Any, x: Any, *, axis: int, reverse: bool) -> Any:
+        return (self(ct, axis=axis, reverse=not reverse),)
+
+
+class CumProd(Cumulative):
+    """Running products."""
+
+    name = "cumprod"
+    start: Callable[[Any], Any] = staticmethod(lambda dtype: 1)
+    numpy: Any = np.multiply
+    op: Any = hlo.MulOp
+
+    def combine(self, x: Pair, y: Pair) -> Pair:
+        (a, da), (b, db) = x, y
+        return ew.mul(a, b), sum_of(ew.mul(da, b), ew.mul(db, a))
+
+
+class CumExtremum(Cumulative):
+    """Running maxima or minima."""
+
+    extremum: reductions.Extremum
+    choose: Primitive  # the operation on two values
+
+    def body(self, dtype: Any) -> Any:
+        return self.extremum.chooser(dtype)
+
+    def combine(self, x: Pair, y: Pair) -> Pair:
+        """Two that tie share the tangent equally."""
+        (a, da), (b, db) = x, y
+        out = self.choose(a, b)
+        t = typeof(out).strong()
+        one, none = literal(1, t), literal(0, t)
+        is_a, is_b = ew.eq(a, out), ew.eq(b, out)
+        half = literal(0.5, t)
+        of_a = select_n(is_a, none, select_n(is_b, one, half))
+        of_b = select_n(is_b, none, select_n(is_a, one, half))
+        return out, sum_of(ew.mul(da, of_a), ew.mul(db, of_b))
+
+
+class CumMax(CumExtremum):
+    """Running maxima; once a NaN, always a NaN."""
+
+    name: str = "cummax"
+    extremum: reductions.ReduceMax = reductions.reduce_max
+    choose: Extremum = max_
+    start: Callable[[Any], Any] = staticmethod(reductions.lowest)
+    numpy: Any = np.maximum
+    op: Any = hlo.MaxOp
+
+
+class CumMin(CumExtremum):
+    """Running minima; once a NaN, always a NaN."""
+
+    name: str = "cummin"
+    extremum: reductions.ReduceMin = reductions.reduce_min
+    choose: Extremum = min_
+    start: Callable[[Any], Any] = staticmethod(reductions.highest)
+    numpy: Any = np.minimum
+    op: Any = hlo.MinOp
+
+
+class CumLogSumExp(Cumulative):
+    """log of running sums of exp(x), without overflow."""
+
+    name: str = "cumlogsumexp"
+    takes: tuple[str, ...] = ew.FLOATS
+
+    def reference(self, x: Any, *, axis: int, reverse: bool) -> Any:
+        wide = x.astype(reductions.wide_dtype(x.dtype))
+        wide = np.moveaxis(np.flip(wide, axis) if reverse else wide, axis, 0)
+        out = np.empty_like(wide)
+        total = np.full(wide.shape[1:], -np.inf, wide.dtype)
+        for i, row in enumerate(wide):
+            out[i] = total = _logaddexp(total, row)
+        out = np.moveaxis(out, 0, axis)
+        return (np.flip(out, axis) if reverse else out).astype(x.dtype)
+
+    def lower(self, ctx: Any, x: Any, *, axis: int, reverse: bool) -> Any:
+        return ctx.via_jax(lambda v: jax.lax.cumlogsumexp(v, axis=axis, reverse=reverse), x)[0]
+
+    def combine(self, x: Pair, y: Pair) -> Pair:
+        """out = log(e^a + e^b); dout = da e^(a - out) + db e^(b - out)."""
+        (a, da), (b, db) = x, y
+        t = typeof(a).strong()
+        larger = select_n(ew.gt(*_real_parts(a, b)), b, a)
+        # where the larger is infinite the differences would be NaN
+        finite = is_finite(_real_parts(larger)[0])
+        shift = select_n(finite, literal(0, t), larger)
+        out = ew.add(log(ew.add(exp(ew.sub(a, shift)), exp(ew.sub(b, shift)))), shift)
+        of_a, of_b = (exp(select_n(ew.eq(v, out), ew.sub(v, out), literal(0, t))) for v in (a, b))
+        return out, sum_of(ew.mul(da, of_a), ew.mul(db, of_b))
+
+
+def _real_parts(*xs: Any) -> list[Any]:
+    if dtype_class(typeof(xs[0]).dtype) != "complex":
+        return list(xs)
+    return [real(x) for x in xs]
+
+
+def _logaddexp(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    if x.dtype.kind != "c":
+        return np.logaddexp(x, y)
+    finite = np.where(x.real > y.real, x, y)
+    finite = np.where(np.isfinite(finite.real), finite, 0)
+    return np.log(np.exp(x - finite) + np.exp(y - finite)) + finite
+
+
+def associative_scan(combine: Callable[[Any, Any], Any], xs: Any, axis: int) -> Any:
+    """`xs[0], xs[0]*xs[1], xs[0]*xs[1]*xs[2], ...` where * is `combine`, on tuples of arrays.
+
+    Neighbours are combined, the half as many results scanned, which gives every second element; one
+    more combination gives the others. O(n) work, 2 log n steps.
+    """
+    n = typeof(xs[0]).shape[axis]
+    if n < 2:
+        return xs
+    halves = combine(_every(xs, axis, 0, n - 1, 2), _every(xs, axis, 1, n, 2))
+    odd = associative_scan(combine, halves, axis)
+    first = _every(xs, axis, 0, 1, 1)
+    if n == 2:
+        even = first
+    else:
+        before = odd if n % 2 else _every(odd, axis, 0, n // 2 - 1, 1)
+        later = combine(before, _every(xs, axis, 2, n, 2))
+        even = [concatenate(a, b, dimension=axis) for a, b in zip(first, later, strict=True)]
+    return tuple([_interleave(a, b, axis, n) for a, b in zip(even, odd, strict=True)])
+
+
+def _every(xs: Any, axis: int, start: int, stop: int, step: int) -> Any:
+    """x[start:stop:step] along the axis, of each."""
+    out = []
+    for x in xs:
+        shape = typeof(x).shape
+        low, high, by = [0] * len(shape), list(shape), [1] * len(shape)
+        low[axis], high[axis], by[axis] = start, stop, step
+        out.append(slice_(x, start=tuple(low), limit=tuple(high), strides=tuple(by)))
+    return tuple(out)
+
+
+def _interleave(even: Any, odd: Any, axis: int, n: int) -> Any:
+    """even[0], odd[0], even[1], odd[1], ...: n in all."""
+    t = typeof(even)
+    zero = literal(0, ArrayType((), t.dtype))
+    none = ((0, 0, 0),)
+    before, after = none * axis, none * (t.ndim - axis - 1)
+    evens = pad(even, zero, config=(*before, (0, 1 - n % 2, 1), *after))
+    odds = pad(odd, zero, config=(*before, (1, n % 2, 1), *after))
+    return ew.add(evens, odds)
+
+
+cumsum: CumSum = CumSum()
+cumprod: CumProd = CumProd()
+cummax: CumMax = CumMax()
+cummin: CumMin = CumMin()
+cumlogsumexp: CumLogSumExp = CumLogSumExp()

@@ -1,0 +1,363 @@
+"""Operations that fold axes away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from functrans.ir.types import ArrayType, dtype_class
+from functrans.mlir import hlo, ir
+from functrans.primitives.base import PRIMITIVES, Cost, Primitive, bytes_of, sum_of
+from functrans.primitives.elementwise import families as ew
+from functrans.primitives.shape import moving as shapes
+from functrans.trace import literal, typeof
+
+Axes = tuple[int, ...]
+
+
+class Reduction(Primitive):
+    """Fold the axes `axes` with one associative operation.
+
+    start : dtype -> the number to begin with, which is the result for no elements
+    numpy : the NumPy ufunc;  op : the StableHLO operation
+    """
+
+    in_kernel = True
+    takes: tuple[str, ...] = ew.ANY
+    start: Callable[[Any], Any]
+    numpy: Any
+    op: Any
+
+    def type(self, x: ArrayType, *, axes: Axes) -> ArrayType:
+        if dtype_class(x.dtype) not in self.takes:
+            raise self.mismatch(
+                (x,), f"takes {', '.join(self.takes)}, not {x.dtype}", "Cast first."
+            )
+        if any(not 0 <= a < x.ndim for a in axes) or len(set(axes)) != len(axes):
+            raise self.mismatch((x,), f"axes {axes} must be distinct and lie in 0..{x.ndim - 1}")
+        return x.update(shape=tuple([n for i, n in enumerate(x.shape) if i not in axes]))
+
+    def reference(self, x: Any, *, axes: Any) -> Any:
+        wide = wide_dtype(x.dtype)
+        start = np.asarray(type(self).start(x.dtype)).astype(wide)
+        out = type(self).numpy.reduce(x.astype(wide), axis=axes, initial=start, dtype=wide)
+        return np.asarray(out).astype(x.dtype)
+
+    def numpy_source(self, w: Any, x: Any, *, axes: Any) -> Any:
+        name = _SHORT_NAMES.get((type(self).numpy, x.dtype == bool))
+        if name is None or not x.size:
+            return w.reference(self, (x,), {"axes": axes})
+        axis = axes[0] if len(axes) == 1 else axes
+        whole = "" if len(axes) == x.ndim and axes else f", axis={axis}"
+        if name in ("np.max", "np.min") or x.dtype == bool:
+            return f"{name}({x.full}{whole})"
+        wide = wide_dtype(x.dtype)
+        if wide != x.dtype:
+            return f"{name}({x.full}{whole}, dtype={w.dtype(wide)}).astype({w.dtype(x.dtype)})"
+        kept = "" if x.dtype.kind in "fc" else f", dtype={w.dtype(x.dtype)}"  # NumPy widens ints
+        return f"{name}({x.full}{whole}{kept})"
+
+    def lower(self, ctx: Any, x: Any, *, axes: Any) -> Any:
+        start = type(self).start(ctx.in_types[0].dtype)
+        return ctx.reduce(type(self).op, x, start, axes)
+
+    def batch(self, t: Any, args: Any, dims: Any, *, axes: Axes) -> Any:
+        (x,), (d,) = args, dims
+        inner = tuple([a + (a >= d) for a in axes])
+        return self(x, axes=inner), d - sum(a < d for a in inner)
+
+    def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
+        return Cost(in_types[0].size, bytes_of(*in_types, *out_types))
+
+
+_SHORT_NAMES = {  # by ufunc, and whether it is one of booleans
+    (np.add, False): "np.sum", (np.multiply, False): "np.prod", (np.maximum, False): "np.max",
+    (np.minimum, False): "np.min", (np.bitwise_and, True): "np.all",
+    (np.bitwise_or, True): "np.any",
+}  # fmt: skip
+
+
+def wide_dtype(dtype: Any) -> Any:
+    """The dtype in which NumPy accumulates a dtype: 16 and 8 bit floats in float32, as XLA does."""
+    small = dtype_class(dtype) == "float" and dtype.itemsize < 4
+    return np.dtype(np.float32) if small else dtype
+
+
+def lowest(dtype: Any) -> Any:
+    """The start of a maximum."""
+    return _extreme(dtype, "min")
+
+
+def highest(dtype: Any) -> Any:
+    """The start of a minimum."""
+    return _extreme(dtype, "max")
+
+
+def _extreme(dtype: Any, end: str) -> Any:
+    kind = dtype_class(dtype)
+    if kind == "bool":
+        return end == "max"
+    if kind in ("int", "uint"):
+        return int(getattr(ml_dtypes.iinfo(dtype), end))
+    infinity = -np.inf if end == "min" else np.inf
+    if kind == "complex" or not np.isnan(np.asarray(infinity).astype(dtype).astype(np.float64)):
+        return infinity
+    return float(getattr(ml_dtypes.finfo(dtype), end))  # 8 bit floats without infinities
+
+
+def ones(dtype: Any) -> Any:
+    """All bits set: the start of `and`."""
+    return {"bool": True, "int": -1}.get(dtype_class(dtype)) or int(ml_dtypes.iinfo(dtype).max)
+
+
+class ReduceSum(Reduction):
+    """Sum over axes."""
+
+    name: str = "reduce_sum"
+    linear_in: tuple[int, ...] = (0,)
+    takes: tuple[str, ...] = ew.NUMBERS
+    start: Callable[[Any], Any] = staticmethod(lambda dtype: 0)
+    numpy: Any = np.add
+    op: Any = hlo.AddOp
+
+    def transpose(self, ct: Any, x: Any, *, axes: Any) -> Any:
+        kept = shapes.kept_axes(x.ndim, axes)
+        return (shapes.broadcast_in_dim(ct, shape=x.shape, dimensions=kept),)
+
+
+class ReduceProd(Reduction):
+    """Multiply over axes."""
+
+    name: str = "reduce_prod"
+    takes: tuple[str, ...] = ew.NUMBERS
+    start: Callable[[Any], Any] = staticmethod(lambda dtype: 1)
+    numpy: Any = np.multiply
+    op: Any = hlo.MulOp
+
+    def jvp(self, primals: Any, tangents: Any, out: Any, *, axes: Axes) -> Any:
+        """d(ab) = da b + a db over pairs of halves: never divides, so zeros are safe."""
+        x, dx = primals[0], tangents[0]
+        kept = shapes.kept_axes(typeof(x).ndim, axes)
+        x, dx = (_fold_to_front(v, axes, kept) for v in (x, dx))
+        n = typeof(x).shape[0]
+        if n == 0:
+            return None
+        while n > 1:
+            half = n // 2
+            a, b = shapes.slice_axis(x, 0, 0, half), shapes.slice_axis(x, 0, half, 2 * half)
+            da, db = shapes.slice_axis(dx, 0, 0, half), shapes.slice_axis(dx, 0, half, 2 * half)
+            product, change = ew.mul(a, b), sum_of(ew.mul(da, b), ew.mul(db, a))
+            if n % 2:
+                last, dlast = (shapes.slice_axis(v, 0, n - 1, n) for v in (x, dx))
+                product = PRIMITIVES["concatenate"](product, last, dimension=0)
+                change = PRIMITIVES["concatenate"](change, dlast, dimension=0)
+            x, dx, n = product, change, half + n % 2
+        return shapes.squeeze(dx, dimensions=(0,))
+
+
+def _fold_to_front(x: Any, axes: Axes, kept: Axes) -> Any:
+    """The axes `axes` as one axis in front of the others."""
+    shape = typeof(x).shape
+    if axes != tuple(range(len(axes))):
+        x = shapes.transpose(x, permutation=(*axes, *kept))
+    count = 1
+    for a in axes:
+        count *= shape[a]
+    return shapes.reshape(x, shape=(count, *[shape[a] for a in kept]))
+
+
+class Extremum(Reduction):
+    """The largest or smallest element; a NaN wins. Complex numbers are ordered by their parts."""
+
+    direction: str
+
+    def lower(self, ctx: Any, x: Any, *, axes: Any) -> Any:
+        dtype = ctx.in_types[0].dtype
+        return ctx.reduce(self.chooser(dtype), x, type(self).start(dtype), axes)
+
+    def chooser(self, dtype: Any) -> Any:
+        """The StableHLO operation on two scalars of a dtype."""
+        if dtype_class(dtype) != "complex":
+            return type(self).op
+
+        def choose(x: Any, y: Any) -> Any:
+            return hlo.SelectOp(complex_compare(self.direction, x, y), x, y)
+
+        return choose
+
+    def jvp(self, primals: Any, tangents: Any, out: Any, *, axes: Axes) -> Any:
+        """Elements that tie share the tangent equally."""
+        x, dx = primals[0], tangents[0]
+        t = typeof(x).strong()
+        kept = shapes.kept_axes(t.ndim, axes)
+        largest = shapes.broadcast_in_dim(out, shape=t.shape, dimensions=kept)
+        where = PRIMITIVES["select_n"](ew.eq(x, largest), literal(0, t), literal(1, t))
+        count = reduce_sum(where, axes=axes)
+        return ew.div(reduce_sum(ew.mul(dx, where), axes=axes), count)
+
+
+class ReduceMax(Extremum):
+    """The largest element over axes."""
+
+    name: str = "reduce_max"
+    direction: str = "GT"
+    start: Callable[[Any], Any] = staticmethod(lowest)
+    numpy: Any = np.maximum
+    op: Any = hlo.MaxOp
+
+
+class ReduceMin(Extremum):
+    """The smallest element over axes."""
+
+    name: str = "reduce_min"
+    direction: str = "LT"
+    start: Callable[[Any], Any] = staticmethod(highest)
+    numpy: Any = np.minimum
+    op: Any = hlo.MinOp
+
+
+class ReduceAnd(Reduction):
+    """`and` over axes, of booleans or bits."""
+
+    name: str = "reduce_and"
+    takes: tuple[str, ...] = ew.BITS
+    start: Callable[[Any], Any] = staticmethod(ones)
+    numpy: Any = np.bitwise_and
+    op: Any = hlo.AndOp
+
+
+class ReduceOr(Reduction):
+    """`or` over axes, of booleans or bits."""
+
+    name: str = "reduce_or"
+    takes: tuple[str, ...] = ew.BITS
+    start: Callable[[Any], Any] = staticmethod(lambda dtype: 0)
+    numpy: Any = np.bitwise_or
+    op: Any = hlo.OrOp
+
+
+class ReduceXor(Reduction):
+    """`xor` over axes, of booleans or bits."""
+
+    name: str = "reduce_xor"
+    takes: tuple[str, ...] = ew.BITS
+    start: Callable[[Any], Any] = staticmethod(lambda dtype: 0)
+    numpy: Any = np.bitwise_xor
+    op: Any = hlo.XorOp
+
+
+class Arg(Primitive):
+    """Where the largest or smallest element stands along one axis: the first, or the first NaN."""
+
+    in_kernel = True
+    direction: str
+    start: Callable[[Any], Any]
+    numpy: Callable[..., Any]
+
+    def type(self, x: ArrayType, *, axes: Axes, index_dtype: Any) -> ArrayType:
+        if dtype_class(x.dtype) not in ew.ORDERED:
+            raise self.mismatch((x,), f"takes {', '.join(ew.ORDERED)}, not {x.dtype}")
+        if dtype_class(index_dtype) not in ("int", "uint"):
+            raise self.mismatch((x,), f"index_dtype must be an integer dtype, got {index_dtype}")
+        if len(axes) != 1 or not 0 <= axes[0] < x.ndim:
+            raise self.mismatch((x,), f"axes {axes} must be one axis in 0..{x.ndim - 1}")
+        if x.shape[axes[0]] == 0:
+            raise self.mismatch((x,), f"axis {axes[0]} has no elements to choose from")
+        return ArrayType(shapes.without(x.shape, axes[0]), index_dtype)
+
+    def reference(self, x: Any, *, axes: Any, index_dtype: Any) -> Any:
+        return np.asarray(type(self).numpy(x.astype(wide_dtype(x.dtype)), axis=axes[0])).astype(
+            index_dtype
+        )
+
+    def lower(self, ctx: Any, x: Any, *, axes: Any, index_dtype: Any) -> Any:
+        """One pass over pairs (value, index)."""
+        dtype = ctx.in_types[0].dtype
+        value, index = ArrayType((), dtype), ArrayType((), index_dtype)
+        at = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), axes[0])
+        counts = hlo.iota(ctx.type(ArrayType(ctx.in_types[0].shape, index_dtype)), at)
+        out = ctx.out_types[0]
+        reduction = hlo.ReduceOp(
+            [ctx.type(out.update(dtype=dtype)), ctx.type(out)],
+            [x, counts],
+            [ctx.full(type(self).start(dtype), value), ctx.full(0, index)],
+            ir.DenseI64ArrayAttr.get(axes),
+        )
+        scalars = [ctx.type(value), ctx.type(index)]
+        block = reduction.regions[0].blocks.append(*scalars, *scalars)
+        with ir.InsertionPoint(block):
+            hlo.return_(self._better(dtype, *block.arguments))
+        return reduction.results[1]
+
+    def _better(self, dtype: Any, x: Any, i: Any, y: Any, j: Any) -> list[Any]:
+        """Of two pairs the one whose value is better or NaN; of equal values the earlier."""
+        x_wins = hlo.or_(compare(self.direction, x, y, dtype), compare("NE", x, x, dtype))
+        earlier = hlo.compare(i, j, hlo.ComparisonDirectionAttr.get("LT"))
+        i_wins = hlo.or_(x_wins, hlo.and_(compare("EQ", x, y, dtype), earlier))
+        return [hlo.select(x_wins, x, y), hlo.select(i_wins, i, j)]
+
+    def jvp(self, primals: Any, tangents: Any, out: Any, **params: Any) -> Any:
+        return None
+
+    def batch(self, t: Any, args: Any, dims: Any, *, axes: Axes, index_dtype: Any) -> Any:
+        (x,), (d,), (axis,) = args, dims, axes
+        inner = axis + (axis >= d)
+        return self(x, axes=(inner,), index_dtype=index_dtype), d - (inner < d)
+
+    def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
+        return Cost(in_types[0].size, bytes_of(*in_types, *out_types))
+
+
+class ArgMax(Arg):
+    """Index of the largest element along an axis."""
+
+    name: str = "argmax"
+    direction: str = "GT"
+    start: Callable[[Any], Any] = staticmethod(lowest)
+    numpy: Any = staticmethod(np.argmax)
+
+
+class ArgMin(Arg):
+    """Index of the smallest element along an axis."""
+
+    name: str = "argmin"
+    direction: str = "LT"
+    start: Callable[[Any], Any] = staticmethod(highest)
+    numpy: Any = staticmethod(np.argmin)
+
+
+# --- comparisons inside the bodies of reductions and sorts ----------------------------------------
+
+
+def compare(direction: str, x: Any, y: Any, dtype: Any, total: bool = False) -> Any:
+    """The StableHLO comparison of two values of a dtype; `total`: NaN after all other floats."""
+    kinds = {"float": "TOTALORDER" if total else "FLOAT", "complex": "FLOAT", "int": "SIGNED"}
+    kind = kinds.get(dtype_class(dtype), "UNSIGNED")
+    return hlo.compare(
+        x, y, hlo.ComparisonDirectionAttr.get(direction),
+        compare_type=hlo.ComparisonTypeAttr.get(kind),
+    )  # fmt: skip
+
+
+def complex_compare(direction: str, x: Any, y: Any) -> Any:
+    """Compare complex numbers by their real parts, and where these are equal by the imaginary."""
+    part = np.dtype(np.float32)  # either size of float compares alike
+    re_x, re_y, im_x, im_y = hlo.real(x), hlo.real(y), hlo.imag(x), hlo.imag(y)
+    tie = compare("EQ", re_x, re_y, part)
+    return hlo.select(
+        tie, compare(direction, im_x, im_y, part), compare(direction, re_x, re_y, part)
+    )
+
+
+reduce_sum: ReduceSum = ReduceSum()
+reduce_prod: ReduceProd = ReduceProd()
+reduce_max: ReduceMax = ReduceMax()
+reduce_min: ReduceMin = ReduceMin()
+reduce_and: ReduceAnd = ReduceAnd()
+reduce_or: ReduceOr = ReduceOr()
+reduce_xor: ReduceXor = ReduceXor()
+argmax: ArgMax = ArgMax()
+argmin: ArgMin = ArgMin()

@@ -1,0 +1,454 @@
+"""Folds over windows that slide over an array, and the gradients of those that choose an element.
+
+    reduce_window_sum / max / min    x                -> one number per window
+    select_and_gather_add            dx, x            -> of each window the dx at its largest x
+    select_and_scatter_add           ct, x            -> its transpose
+
+All take the parameters of a window, one entry per axis: element k of window o is element
+
+    o * window_strides + k * window_dilation - padding[0]
+
+of x, whose elements are spread by base_dilation first; what lies outside or between is the start of
+the fold. (windows_general.py has folds by any computation.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import jax
+import numpy as np
+
+from functrans.ir.types import ArrayType, dtype_class
+from functrans.mlir import hlo, ir
+from functrans.primitives.base import Cost, Primitive, bytes_of
+from functrans.primitives.elementwise import families as ew
+from functrans.primitives.reductions.folds import (
+    Extremum,
+    ReduceMax,
+    ReduceMin,
+    compare,
+    highest,
+    lowest,
+    reduce_max,
+    reduce_min,
+    wide_dtype,
+)
+from functrans.primitives.shape import joining as joining
+from functrans.trace import literal, typeof
+
+Window = dict[str, Any]
+PARAMETERS = (
+    "window_dimensions", "window_strides", "padding", "base_dilation", "window_dilation",
+)  # fmt: skip
+
+
+# --- the parameters of a window -------------------------------------------------------------------
+
+
+def dilated(n: int, dilation: int) -> int:
+    """The extent of n elements that stand `dilation` apart."""
+    return 0 if n == 0 else 1 + dilation * (n - 1)
+
+
+def window_counts(
+    shape: Sequence[int],
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int],
+    padding: Sequence[tuple[int, int]],
+    base_dilation: Sequence[int],
+    window_dilation: Sequence[int],
+) -> tuple[int, ...]:
+    """How many windows there are along each axis of an array."""
+    counts = []
+    rows = zip(
+        shape, window_dimensions, window_strides, padding, base_dilation, window_dilation,
+        strict=True,
+    )  # fmt: skip
+    for n, size, stride, (low, high), spread, apart in rows:
+        left = dilated(n, spread) + low + high - dilated(size, apart)
+        counts.append(0 if left < 0 else left // stride + 1)
+    return tuple(counts)
+
+
+def check_window(primitive: Primitive, types: Sequence[ArrayType], x: ArrayType, w: Window) -> Any:
+    """The counts of windows, or the error for parameters that do not fit x."""
+    for name in PARAMETERS:
+        if len(w[name]) != x.ndim:
+            raise primitive.mismatch(
+                types, f"{name} {w[name]} must have {x.ndim} entries, one per axis"
+            )
+        if name != "padding" and any(n < 1 for n in w[name]):
+            raise primitive.mismatch(types, f"{name} {w[name]} must be positive")
+    return window_counts(x.shape, **w)
+
+
+def with_leading_axis(w: Window) -> Window:
+    """The same windows under a further first axis, along which nothing slides."""
+    return {
+        name: (((0, 0) if name == "padding" else 1), *sizes) for name, sizes in w.items()
+    }  # fmt: skip
+
+
+def spread_out(w: Window) -> tuple[tuple[int, int, int], ...]:
+    """The configuration of `pad` that makes the array over which the windows slide."""
+    return tuple([
+        (low, high, spread - 1)
+        for (low, high), spread in zip(w["padding"], w["base_dilation"], strict=True)
+    ])  # fmt: skip
+
+
+def places(w: Window, counts: Sequence[int]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """(start, limit) of the elements of that array which are element k of a window, for each k."""
+    found = []
+    for k in np.ndindex(*w["window_dimensions"]):
+        start = tuple([int(i) * d for i, d in zip(k, w["window_dilation"], strict=True)])
+        limit = tuple([
+            a + dilated(n, s) for a, n, s in zip(start, counts, w["window_strides"], strict=True)
+        ])  # fmt: skip
+        found.append((start, limit))
+    return found
+
+
+def _patches(x: np.ndarray, fill: Any, w: Window, counts: Sequence[int]) -> list[np.ndarray]:
+    """Element k of every window, for each k."""
+    wide = joining.pad.reference(x, np.asarray(fill).astype(x.dtype), config=spread_out(w))
+    return [
+        wide[tuple(map(slice, start, limit, w["window_strides"]))]
+        for start, limit in places(w, counts)
+    ]
+
+
+def emit_window(ctx: Any, xs: Sequence[Any], starts: Sequence[Any], w: Window) -> Any:
+    """The StableHLO operation, its body still empty, and the block for that."""
+    attr = ir.DenseI64ArrayAttr.get
+    made = hlo.ReduceWindowOp(
+        [ctx.type(t) for t in ctx.out_types],
+        xs,
+        starts,
+        attr(w["window_dimensions"]),
+        window_strides=attr(w["window_strides"]),
+        base_dilations=attr(w["base_dilation"]),
+        window_dilations=attr(w["window_dilation"]),
+        padding=ir.DenseElementsAttr.get(np.asarray(w["padding"], np.int64).reshape(-1, 2).data),
+    )
+    scalars = [ctx.type(ArrayType((), t.dtype)) for t in ctx.out_types]
+    return made, made.regions[0].blocks.append(*scalars, *scalars)
+
+
+class Windowed(Primitive):
+    """Shared by the family."""
+
+    def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
+        per_window = prod(params["window_dimensions"])
+        return Cost(per_window * out_types[0].size, bytes_of(*in_types, *out_types))
+
+
+# --- sums and extrema -----------------------------------------------------------------------------
+
+
+class WindowFold(Windowed):
+    """One number per window, by an operation and the number it starts from."""
+
+    in_kernel = True
+    takes: tuple[str, ...] = ew.NUMBERS
+    start: Callable[[Any], Any]
+    numpy: Any
+
+    def type(self, x: ArrayType, **w: Any) -> ArrayType:
+        if dtype_class(x.dtype) not in self.takes:
+            raise self.mismatch(
+                (x,), f"takes {', '.join(self.takes)}, not {x.dtype}", "Cast first."
+            )
+        return x.update(shape=check_window(self, (x,), x, w))
+
+    def reference(self, x: Any, **w: Any) -> Any:
+        counts, wide = window_counts(x.shape, **w), wide_dtype(x.dtype)
+        start = np.asarray(type(self).start(x.dtype)).astype(wide)
+        out = np.full(counts, start, wide)
+        for patch in _patches(x.astype(wide), start, w, counts):
+            out = type(self).numpy(out, patch)
+        return out.astype(x.dtype)
+
+    def lower(self, ctx: Any, x: Any, **w: Any) -> Any:
+        dtype = ctx.in_types[0].dtype
+        if 0 in (*ctx.in_types[0].shape, *ctx.out_types[0].shape):
+            return ctx.full(type(self).start(dtype), ctx.out_types[0])
+        start = ctx.full(type(self).start(dtype), ArrayType((), dtype))
+        made, block = emit_window(ctx, [x], [start], w)
+        with ir.InsertionPoint(block):
+            hlo.return_([self.body(dtype)(*block.arguments).result])
+        return made.result
+
+    def body(self, dtype: Any) -> Any:
+        """The StableHLO operation on two scalars of a dtype."""
+        raise self.missing("lower")
+
+    def batch(self, t: Any, args: Any, dims: Any, **w: Any) -> Any:
+        return self(t.move(args[0], dims[0], 0), **with_leading_axis(w)), 0
+
+
+class ReduceWindowSum(WindowFold):
+    """The sum of each window."""
+
+    name: str = "reduce_window_sum"
+    linear_in: tuple[int, ...] = (0,)
+    start: Callable[[Any], Any] = staticmethod(lambda dtype: 0)
+    numpy: Any = np.add
+
+    def body(self, dtype: Any) -> Any:
+        return hlo.AddOp
+
+    def transpose(self, ct: Any, x: Any, **w: Any) -> Any:
+        """Element i got what the windows o with i * base == o * stride + k * apart - low got: again
+        a window sum, in which strides and base dilations have changed places."""
+        counts = typeof(ct).shape
+        if 0 in (*x.shape, *counts):
+            return (literal(0, ArrayType(x.shape, x.dtype)),)
+        padding = []
+        rows = zip(*[w[name] for name in PARAMETERS], x.shape, counts, strict=True)
+        for size, stride, (low, _), spread, apart, n, m in rows:
+            before = (size - 1) * apart - low
+            whole = dilated(n, spread) + (size - 1) * apart
+            padding.append((before, whole - dilated(m, stride) - before))
+        back = w | {
+            "window_strides": w["base_dilation"],
+            "base_dilation": w["window_strides"],
+            "padding": tuple(padding),
+        }
+        return (self(ct, **back),)
+
+
+class WindowExtremum(WindowFold):
+    """The largest or smallest element of each window, a NaN if there is one."""
+
+    extremum: Extremum
+    select: str
+
+    def body(self, dtype: Any) -> Any:
+        return self.extremum.chooser(dtype)
+
+    def jvp(self, primals: Any, tangents: Any, out: Any, **w: Any) -> Any:
+        """Of equal elements the first one moves the result."""
+        return select_and_gather_add(tangents[0], primals[0], select=self.select, **w)
+
+
+class ReduceWindowMax(WindowExtremum):
+    """The largest element of each window."""
+
+    name: str = "reduce_window_max"
+    extremum: ReduceMax = reduce_max
+    select: str = "ge"
+    takes: tuple[str, ...] = ew.ANY
+    start: Callable[[Any], Any] = staticmethod(lowest)
+    numpy: Any = np.maximum
+
+
+class ReduceWindowMin(WindowExtremum):
+    """The smallest element of each window."""
+
+    name: str = "reduce_window_min"
+    extremum: ReduceMin = reduce_min
+    select: str = "le"
+    takes: tuple[str, ...] = ew.ANY
+    start: Callable[[Any], Any] = staticmethod(highest)
+    numpy: Any = np.minimum
+
+
+# --- their gradients ------------------------------------------------------------------------------
+
+
+class Selecting(Windowed):
+    """Linear in the first operand; the second one says which element of a window is chosen: of two,
+    the first if it is `select` ("ge" or "le") the second."""
+
+    linear_in: tuple[int, ...] = (0,)
+
+    def check(self, types: Sequence[ArrayType], select: str) -> None:
+        if select not in ("ge", "le"):
+            raise self.mismatch(types, f"select must be 'ge' or 'le', not {select!r}")
+        if types[0].dtype != types[1].dtype or dtype_class(types[0].dtype) != "float":
+            raise self.mismatch(types, "both operands must be floats of one dtype")
+
+    def batch(self, t: Any, args: Any, dims: Any, *, select: str, **w: Any) -> Any:
+        both = [t.at(x, d, 0) for x, d in zip(args, dims, strict=True)]
+        return self(*both, select=select, **with_leading_axis(w)), 0
+
+
+_COMPARE = {"ge": np.greater_equal, "le": np.less_equal}
+_OUTSIDE = {"ge": -np.inf, "le": np.inf}
+
+
+def _chosen(x: np.ndarray, select: str, w: Window) -> tuple[np.ndarray, tuple[int, ...]]:
+    """Which place of the array over which the windows slide each window chooses (its size: none),
+    and that array's shape."""
+    counts = window_counts(x.shape, **w)
+    shape = joining.pad.reference(x, x.dtype.type(0), config=spread_out(w)).shape
+    numbers = np.arange(prod(shape)).reshape(shape)
+    plain = w | {
+        "padding": ((0, 0),) * len(shape), "base_dilation": (1,) * len(shape),
+    }  # fmt: skip
+    best = np.full(counts, _OUTSIDE[select], x.dtype)
+    where = np.full(counts, prod(shape))
+    candidates = _patches(x, _OUTSIDE[select], w, counts)
+    for y, i in zip(candidates, _patches(numbers, 0, plain, counts), strict=True):
+        keep = _COMPARE[select](best, y)
+        best, where = np.where(keep, best, y), np.where(keep, where, i)
+    return where, shape
+
+
+class SelectAndGatherAdd(Selecting):
+    """Of each window the element of dx where x is largest ("ge") or smallest."""
+
+    name = "select_and_gather_add"
+
+    def type(self, dx: ArrayType, x: ArrayType, *, select: str, **w: Any) -> ArrayType:
+        self.check((dx, x), select)
+        if dx.shape != x.shape:
+            raise self.mismatch((dx, x), "operands must have equal shapes")
+        return dx.update(shape=check_window(self, (dx, x), x, w))
+
+    def reference(self, dx: Any, x: Any, *, select: str, **w: Any) -> Any:
+        where, _ = _chosen(x, select, w)
+        moved = joining.pad.reference(dx, dx.dtype.type(0), config=spread_out(w))
+        return np.append(moved.ravel(), moved.dtype.type(0))[where]
+
+    def lower(self, ctx: Any, dx: Any, x: Any, *, select: str, **w: Any) -> Any:
+        """A fold of pairs (x, dx)."""
+        t = ctx.out_types[0]
+        if 0 in (*ctx.in_types[0].shape, *t.shape):
+            return ctx.full(0, t)
+        scalar = ArrayType((), t.dtype)
+        starts = [ctx.full(_OUTSIDE[select], scalar), ctx.full(0, scalar)]
+        ctx.out_types = [t, t]
+        made, block = emit_window(ctx, [x, dx], starts, w)
+        with ir.InsertionPoint(block):
+            a, da, b, db = block.arguments
+            first = compare(select.upper(), a, b, t.dtype)
+            hlo.return_([hlo.select(first, a, b), hlo.select(first, da, db)])
+        ctx.out_types = [t]
+        return made.results[1]
+
+    def transpose(self, ct: Any, dx: Any, x: Any, **how: Any) -> Any:
+        return select_and_scatter_add(ct, x, **how), None
+
+
+class SelectAndScatterAdd(Selecting):
+    """Zeros of the shape of x, to which the number of each window is added where x is largest
+    ("ge") or smallest in that window."""
+
+    name = "select_and_scatter_add"
+
+    def type(self, ct: ArrayType, x: ArrayType, *, select: str, **w: Any) -> ArrayType:
+        self.check((ct, x), select)
+        counts = check_window(self, (ct, x), x, w)
+        if ct.shape != counts:
+            raise self.mismatch((ct, x), f"there are {counts} windows, but {ct.shape} numbers")
+        return ct.update(shape=x.shape)
+
+    def reference(self, ct: Any, x: Any, *, select: str, **w: Any) -> Any:
+        where, shape = _chosen(x, select, w)
+        wide = np.zeros(prod(shape) + 1, wide_dtype(ct.dtype))
+        np.add.at(wide, where, ct.astype(wide.dtype))
+        return _taken_back(wide[:-1].reshape(shape), x.shape, w, _pad).astype(ct.dtype)
+
+    def lower(self, ctx: Any, ct: Any, x: Any, *, select: str, **w: Any) -> Any:
+        t = ctx.out_types[0]
+        if 0 in (*ctx.in_types[0].shape, *t.shape):
+            return ctx.full(0, t)
+        apart = any(d != 1 for d in w["window_dilation"])  # which XLA's operation does not know
+        if apart or ctx.has_small_windows(w["window_dimensions"]):
+            return ctx.via_jax(lambda ct, x: _scatter_by_places(ct, x, select, w), ct, x)[0]
+        attr, scalar = ir.DenseI64ArrayAttr.get, ArrayType((), t.dtype)
+        zero, outside = ctx.full(0, scalar), ctx.full(_OUTSIDE[select], scalar)
+        wide = hlo.pad(x, outside, *map(attr, zip(*spread_out(w), strict=True)))
+        made = hlo.SelectAndScatterOp(
+            wide.type, wide, ct, zero,
+            window_dimensions=attr(w["window_dimensions"]),
+            window_strides=attr(w["window_strides"]),
+        )  # fmt: skip
+        kinds = [ctx.type(scalar)] * 2
+        choice, join = [region.blocks.append(*kinds) for region in made.regions]
+        with ir.InsertionPoint(choice):
+            hlo.return_(
+                [compare(select.upper(), choice.arguments[0], choice.arguments[1], t.dtype)]
+            )
+        with ir.InsertionPoint(join):
+            hlo.return_([hlo.add(*join.arguments)])
+        low, high = zip(*w["padding"], strict=True)
+        none = attr([0] * t.ndim)
+        narrow = hlo.pad(made.result, zero, attr([-p for p in low]), attr([-p for p in high]), none)
+        limit = attr([dilated(n, d) for n, d in zip(t.shape, w["base_dilation"], strict=True)])
+        return hlo.slice(narrow, none, limit, attr(w["base_dilation"]))
+
+    def transpose(self, ct: Any, source: Any, x: Any, **how: Any) -> Any:
+        return select_and_gather_add(ct, x, **how), None
+
+
+def _taken_back(wide: Any, shape: Sequence[int], w: Window, pad: Callable[..., Any]) -> Any:
+    """The elements of x from the array over which the windows slide."""
+    back = tuple([(-low, -high, 0) for low, high in w["padding"]])
+    narrow = pad(wide, wide.dtype.type(0), back)
+    return narrow[tuple([slice(None, None, d) for d in w["base_dilation"]])]
+
+
+def _pad(x: np.ndarray, value: Any, config: Any) -> np.ndarray:
+    return joining.pad.reference(x, value, config=config)
+
+
+def _scatter_by_places(ct: jax.Array, x: jax.Array, select: str, w: Window) -> jax.Array:
+    """The same in JAX, without a scatter: which element each window chooses, then for each element
+    of a window the numbers of those that chose it, moved to where it is and added up.
+
+    Elements whose places leave the same rest by the strides are added without gaps between them;
+    the rests are interleaved at the end.
+    """
+    outside = x.dtype.type(_OUTSIDE[select])
+    wide = jax.lax.pad(x, outside, spread_out(w))
+    strides, zero = w["window_strides"], ct.dtype.type(0)
+    elements = places(w, ct.shape)
+    best: Any = None
+    chosen: Any = None
+    for k, (start, limit) in enumerate(elements):
+        element = jax.lax.slice(wide, start, limit, strides)
+        if best is None:
+            best, chosen = element, jax.numpy.zeros(ct.shape, np.int32)
+            continue
+        stays = (jax.lax.ge if select == "ge" else jax.lax.le)(best, element)
+        best = jax.lax.select(stays, best, element)
+        chosen = jax.numpy.where(stays, chosen, np.int32(k))
+
+    counts = [-(-n // s) for n, s in zip(wide.shape, strides, strict=True)]
+    sums: dict[tuple[int, ...], Any] = {}
+    for k, (start, _) in reversed([*enumerate(elements)]):  # in the order of XLA's operation
+        rest = tuple([a % s for a, s in zip(start, strides, strict=True)])
+        edges = [
+            (a // s, n - m - a // s, 0)
+            for a, s, n, m in zip(start, strides, counts, ct.shape, strict=True)
+        ]
+        moved = jax.lax.pad(jax.numpy.where(chosen == k, ct, zero), zero, edges)
+        sums[rest] = sums[rest] + moved if rest in sums else moved
+    nothing = jax.numpy.zeros(counts, ct.dtype)
+
+    def interleaved(rest: tuple[int, ...]) -> jax.Array:
+        axis = len(rest)
+        if axis == ct.ndim:
+            return sums.get(rest, nothing)
+        parts = [interleaved((*rest, i)) for i in range(strides[axis])]
+        if len(parts) == 1:
+            return parts[0]
+        sizes = list(parts[0].shape)
+        sizes[axis] *= strides[axis]
+        return jax.numpy.stack(parts, axis + 1).reshape(sizes)
+
+    made = jax.lax.slice(interleaved(()), [0] * ct.ndim, wide.shape)
+    return _taken_back(made, x.shape, w, jax.lax.pad)
+
+
+reduce_window_sum: ReduceWindowSum = ReduceWindowSum()
+reduce_window_max: ReduceWindowMax = ReduceWindowMax()
+reduce_window_min: ReduceWindowMin = ReduceWindowMin()
+select_and_gather_add: SelectAndGatherAdd = SelectAndGatherAdd()
+select_and_scatter_add: SelectAndScatterAdd = SelectAndScatterAdd()

@@ -1,0 +1,209 @@
+"""Folds over windows by any computation: what `lax.reduce_window` of a user's function becomes.
+
+    reduce_window[computation]       *xs, *starts     -> per window the fold of each array
+
+The derivative is that of the fold written out as elementwise operations, so there is a reverse mode
+too, which JAX has not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from functrans import errors
+from functrans.caching import memo_as
+from functrans.ir.program import Literal, Program
+from functrans.ir.source import describe, user_source
+from functrans.ir.types import ArrayType, same_types
+from functrans.mlir import hlo, ir
+from functrans.primitives.base import Primitive
+from functrans.primitives.calls.jit import jit
+from functrans.primitives.elementwise.bitwise import or_
+from functrans.primitives.elementwise.families import Elementwise
+from functrans.primitives.elementwise.selection import select_n
+from functrans.primitives.higher_order import HigherOrderPrimitive
+from functrans.primitives.reductions.windows import (
+    PARAMETERS,
+    Window,
+    Windowed,
+    check_window,
+    emit_window,
+    places,
+    spread_out,
+    window_counts,
+    with_leading_axis,
+)
+from functrans.primitives.shape import joining as joining
+from functrans.primitives.shape.moving import (
+    Structural,
+    broadcast_in_dim,
+    reshape,
+    slice_,
+    slice_axis,
+    without,
+)
+from functrans.trace import bind, literal, stage, typeof
+
+
+class ReduceWindow(HigherOrderPrimitive, Windowed):
+    """Fold n arrays by `computation`, a program of 2n scalars (of the fold so far, of an element)
+    to n, from n scalars. It has no constants and must be associative."""
+
+    in_kernel = True
+    name = "reduce_window"
+
+    def type(self, *types: ArrayType, computation: Program, **w: Any) -> Sequence[ArrayType]:
+        n = len(types) // 2
+        xs, starts = types[:n], types[n:]
+        scalars = [ArrayType((), x.dtype) for x in xs]
+        if not n or len(types) % 2 or any(x.shape != xs[0].shape for x in xs):
+            raise self.mismatch(types, "takes arrays of equal shapes, and for each a start")
+        if any(not t.same(s) for t, s in zip(starts, scalars, strict=True)):
+            raise self.mismatch(types, "the starts must be scalars of the arrays' dtypes")
+        if not same_types(computation.in_types, scalars * 2) or not same_types(
+            computation.out_types, scalars
+        ):
+            raise self.mismatch(
+                types, f"the computation takes {computation.in_types} and gives "
+                f"{computation.out_types}; it must fold {', '.join(map(str, scalars))}",
+            )  # fmt: skip
+        counts = check_window(self, types, xs[0], w)
+        return [ArrayType(counts, x.dtype) for x in xs]
+
+    def interpret(self, run: Any, values: Sequence[Any], params: Window) -> Sequence[Any]:
+        kinds = params["computation"].in_types  # the values may be wider, as in a run in float64
+        types = [ArrayType(np.shape(x), t.dtype) for x, t in zip(values, kinds, strict=True)]
+        return run(self._patched(types, params), values)
+
+    def lower(self, ctx: Any, *operands: Any, computation: Program, **w: Any) -> Any:
+        n = len(operands) // 2
+        types, shape = list(ctx.out_types), ctx.in_types[0].shape
+        if 0 in (*shape, *types[0].shape):
+            none = hlo.broadcast_in_dim
+            axes = ir.DenseI64ArrayAttr.get([])
+            return [none(ctx.type(t), x, axes) for t, x in zip(types, operands[n:], strict=True)]
+        made, block = emit_window(ctx, operands[:n], operands[n:], w)
+        with ir.InsertionPoint(block):
+            hlo.return_(ctx.emit(computation, list(block.arguments)))
+        return list(made.results)
+
+    def differentiate(
+        self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: Window
+    ) -> tuple[Any, Any]:
+        """That of the fold written out, forward and backward."""
+        program = self._patched([typeof(x) for x in primals], params)
+        return jit.differentiate(t, primals, tangents, {"program": program})
+
+    def batch(self, t: Any, args: Any, dims: Any, *, computation: Program, **w: Any) -> Any:
+        n = len(args) // 2
+        if any(d is not None for d in dims[n:]):  # each example has a start of its own
+            types = [_without(typeof(x), d) for x, d in zip(args, dims, strict=True)]
+            program = self._patched(types, w | {"computation": computation})
+            return jit.batch(t, args, dims, program=program)
+        xs = [t.at(x, d, 0) for x, d in zip(args[:n], dims[:n], strict=True)]
+        outs = self(*xs, *args[n:], computation=computation, **with_leading_axis(w))
+        return outs, [0] * n
+
+    def _patched(self, types: Sequence[ArrayType], params: Window) -> Program:
+        """The same as a program of elementwise operations on the elements k of all windows."""
+        types = [t.strong() for t in types]
+        return memo_as(
+            params["computation"],
+            (_by_patches, *types, *[params[name] for name in PARAMETERS]),
+            lambda: stage(lambda *xs: _by_patches(self, xs, **params), types, self.name),
+        )
+
+
+def _without(t: ArrayType, d: int | None) -> ArrayType:
+    return t if d is None else t.update(shape=without(t.shape, d))
+
+
+def _by_patches(
+    primitive: Primitive, operands: Sequence[Any], *, computation: Program, **w: Any
+) -> list[Any]:
+    """Element k of all windows side by side along a first axis, which is folded by halves:
+    neighbours with each other, so that the order of the elements stays. What lies outside of the
+    array or between its elements is left out, as XLA leaves it out: the last of the stacks says
+    what is inside."""
+    n = len(operands) // 2
+    shape = operands[0].shape
+    counts = window_counts(shape, **w)
+    starts = [broadcast_in_dim(x, shape=counts, dimensions=()) for x in operands[n:]]
+    if 0 in counts:
+        return starts
+
+    def fold(left: Sequence[Any], right: Sequence[Any], shape: tuple[int, ...]) -> list[Any]:
+        folded = elementwise(primitive, computation, [*left[:n], *right[:n]], shape)
+        if len(left) == n:
+            return folded
+        inside, too = left[n], right[n]
+        kept = [
+            select_n(too, x, select_n(inside, y, xy))
+            for x, y, xy in zip(left[:n], right[:n], folded, strict=True)
+        ]
+        return [*kept, or_(inside, too)]
+
+    stacks = [_stacked(*both, w, counts) for both in zip(operands[:n], operands[n:], strict=True)]
+    if any(low or high or inner for low, high, inner in spread_out(w)):
+        yes, no = [literal(v, ArrayType(s, np.dtype(bool))) for v, s in ((1, shape), (0, ()))]
+        stacks.append(_stacked(yes, no, w, counts))
+        starts.append(literal(1, ArrayType(counts, np.dtype(bool))))
+    while (k := typeof(stacks[0]).shape[0]) > 1:
+        left, right = [[_every_other(x, i, k - k % 2) for x in stacks] for i in (0, 1)]
+        folded = fold(left, right, (k // 2, *counts))
+        if k % 2:
+            last = [slice_axis(x, 0, k - 1, k) for x in stacks]
+            both = zip(folded, last, strict=True)
+            folded = [joining.concatenate(x, y, dimension=0) for x, y in both]
+        stacks = folded
+    return fold(starts, [reshape(x, shape=counts) for x in stacks], counts)[:n]
+
+
+def _stacked(x: Any, start: Any, w: Window, counts: Any) -> Any:
+    wide = joining.pad(x, start, config=spread_out(w))
+    rows = [
+        reshape(slice_(wide, start=a, limit=b, strides=w["window_strides"]), shape=(1, *counts))
+        for a, b in places(w, counts)
+    ]
+    return joining.concatenate(*rows, dimension=0) if len(rows) > 1 else rows[0]
+
+
+def _every_other(x: Any, first: int, stop: int) -> Any:
+    """x[first:stop:2] along axis 0."""
+    rest = typeof(x).shape[1:]
+    return slice_(
+        x, start=(first, *[0] * len(rest)), limit=(stop, *rest), strides=(2, *[1] * len(rest))
+    )
+
+
+def elementwise(
+    primitive: Primitive, program: Program, args: Sequence[Any], shape: tuple[int, ...]
+) -> list[Any]:
+    """A program of scalars on arrays of a shape."""
+    env = dict(zip(program.inputs, args, strict=True))
+
+    def value(v: Any) -> Any:
+        return literal(v.value, v.type.update(shape=shape)) if v.__class__ is Literal else env[v]
+
+    for eqn in program.equations:
+        xs = [value(v) for v in eqn.inputs]
+        if eqn.primitive is jit:
+            outs = elementwise(primitive, eqn.params["program"], xs, shape)
+        elif isinstance(eqn.primitive, Elementwise):
+            outs = [bind(eqn.primitive, xs, eqn.params)]
+        elif isinstance(eqn.primitive, Structural) and not eqn.outputs[0].type.shape:
+            outs = xs
+        else:
+            raise errors.MissingRule(
+                f"{primitive.name}: the derivative, and vmap over the starting values, need a "
+                f"computation of elementwise operations, but it applies {eqn.primitive.name}, at\n"
+                f"    {describe(user_source())}\nWrite it with arithmetic and where."
+            )
+        env.update(zip(eqn.outputs, outs, strict=True))
+    return [value(v) for v in program.outputs]
+
+
+reduce_window: ReduceWindow = ReduceWindow()

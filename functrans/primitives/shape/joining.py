@@ -1,0 +1,244 @@
+"""Operations that put arrays together from pieces, cut them into pieces, or count."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from functrans.ir.types import ArrayType, dtype_class, is_key_dtype
+from functrans.mlir import hlo, ir
+from functrans.primitives.base import PRIMITIVES, LinearInput, Primitive, sum_of, type_of
+from functrans.primitives.shape.moving import (
+    Structural,
+    broadcast_in_dim,
+    key_words,
+    keys_of,
+    move_axis,
+    slice_,
+    slice_axis,
+    without,
+)
+from functrans.trace import bind, literal, typeof
+
+
+class Pad(Primitive):
+    """Put `(low, high, interior)` copies of a scalar before, after and between the elements along
+    each axis; negative low and high remove elements."""
+
+    in_kernel = True
+    name: str = "pad"
+    linear_in: tuple[int, ...] = (0, 1)
+
+    def type(self, x: ArrayType, value: ArrayType, *, config: tuple[Any, ...]) -> ArrayType:
+        if value.shape != () or value.dtype != x.dtype:
+            raise self.mismatch((x, value), f"the padding value must be a scalar of {x.dtype}")
+        if len(config) != x.ndim or any(inside < 0 for _, _, inside in config):
+            raise self.mismatch((x, value), f"config {config}: (low, high, interior >= 0) per axis")
+        shape = []
+        for n, (low, high, inside) in zip(x.shape, config, strict=True):
+            shape.append(low + high + n + inside * max(0, n - 1))
+        if any(n < 0 for n in shape):
+            raise self.mismatch((x, value), f"config {config} removes more than there is")
+        return x.update(shape=tuple(shape), weak_type=x.weak_type and value.weak_type)
+
+    def reference(self, x: Any, value: Any, *, config: Any) -> Any:
+        sizes = [
+            n + inside * max(0, n - 1) for n, (_, _, inside) in zip(x.shape, config, strict=True)
+        ]
+        spread = np.full(sizes, value, x.dtype)
+        spread[tuple([slice(None, None, inside + 1) for _, _, inside in config])] = x
+        shape = [low + high + n for n, (low, high, _) in zip(sizes, config, strict=True)]
+        out = np.full(shape, value, x.dtype)
+        into, from_ = [], []
+        for n, m, (low, _, _) in zip(sizes, shape, config, strict=True):
+            a, b = max(0, low), min(m, low + n)
+            into.append(slice(a, max(a, b)))
+            from_.append(slice(a - low, max(a, b) - low))
+        out[tuple(into)] = spread[tuple(from_)]
+        return out
+
+    def numpy_source(self, w: Any, x: Any, value: Any, *, config: Any) -> Any:
+        if not config or any(low < 0 or high < 0 or inside for low, high, inside in config):
+            return w.reference(self, (x, value), {"config": config})
+        ends = ", ".join([f"({low}, {high})" for low, high, _ in config])
+        return f"np.pad({x.full}, [{ends}], constant_values={value})"
+
+    def lower(self, ctx: Any, x: Any, value: Any, *, config: Any) -> Any:
+        columns = list(zip(*config, strict=True)) or [(), (), ()]
+        return hlo.pad(x, value, *[ir.DenseI64ArrayAttr.get(c) for c in columns])
+
+    def transpose(self, ct: Any, x: Any, value: Any, *, config: Any) -> Any:
+        t = typeof(ct)
+        nothing = literal(0, ArrayType((), t.dtype))
+        unpadded = self(ct, nothing, config=tuple([(-low, -high, 0) for low, high, _ in config]))
+        n = typeof(unpadded).shape
+        ct_x = slice_(
+            unpadded, start=(0,) * t.ndim, limit=n, strides=tuple([i + 1 for _, _, i in config])
+        )
+        ct_value = None
+        if isinstance(value, LinearInput):  # what does not come from x comes from the value
+            axes = tuple(range(t.ndim))
+            total = PRIMITIVES["reduce_sum"]
+            ct_value = sum_of(total(ct, axes=axes), PRIMITIVES["neg"](total(ct_x, axes=axes)))
+        return ct_x if isinstance(x, LinearInput) else None, ct_value
+
+    def batch(self, t: Any, args: Any, dims: Any, *, config: Any) -> Any:
+        (x, value), (d, dv) = args, dims
+        if dv is None:
+            return self(x, value, config=(*config[:d], (0, 0, 0), *config[d:])), d
+        # a padding value per example: pad with nothing, and choose by a padded mask
+        x = t.at(x, d, 0)
+        wide = ((0, 0, 0), *config)
+        ty = typeof(x)
+        mask = self(
+            literal(True, ArrayType(ty.shape, np.dtype(bool))),
+            literal(False, ArrayType((), np.dtype(bool))),
+            config=wide,
+        )
+        padded = self(x, literal(0, ArrayType((), ty.dtype)), config=wide)
+        values = broadcast_in_dim(value, shape=typeof(padded).shape, dimensions=(0,))
+        return PRIMITIVES["select_n"](mask, values, padded), 0
+
+
+class Concatenate(Primitive):
+    """Any number of operands one after the other along an axis."""
+
+    in_kernel = True
+    name: str = "concatenate"
+    linear_in: tuple[int, ...] = (0,)  # and in all others
+
+    def linear_positions(self, n_args: int) -> Sequence[int]:
+        return range(n_args)
+
+    def type(self, *xs: ArrayType, dimension: int) -> ArrayType:
+        if not xs or not 0 <= dimension < xs[0].ndim:
+            raise self.mismatch(xs, f"needs operands that have an axis {dimension}")
+        first = xs[0]
+        for x in xs[1:]:
+            if x.dtype != first.dtype:
+                raise self.mismatch(xs, f"operands must have equal dtypes, got {first} and {x}")
+            if (
+                without(x.shape, dimension) != without(first.shape, dimension)
+                or x.ndim != first.ndim
+            ):
+                raise self.mismatch(
+                    xs, f"operands may differ in size along axis {dimension} only: {first}, {x}"
+                )
+        size = sum([x.shape[dimension] for x in xs])
+        shape = (*first.shape[:dimension], size, *first.shape[dimension + 1 :])
+        return ArrayType(shape, first.dtype, all([x.weak_type for x in xs]))
+
+    def reference(self, *xs: Any, dimension: int) -> Any:
+        if is_key_dtype(xs[0].dtype):
+            return keys_of(np.concatenate([key_words(x) for x in xs], dimension), xs[0])
+        return np.concatenate(xs, dimension)
+
+    def numpy_source(self, w: Any, *xs: Any, dimension: int) -> Any:
+        return f"np.concatenate([{', '.join([x.full for x in xs])}], axis={dimension})"
+
+    def lower(self, ctx: Any, *xs: Any, dimension: int) -> Any:
+        return hlo.concatenate(xs, ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dimension))
+
+    def transpose(self, ct: Any, *xs: Any, dimension: int) -> Any:
+        cts, at = [], 0
+        for x in xs:
+            n = type_of(x).shape[dimension]
+            linear = isinstance(x, LinearInput)
+            cts.append(slice_axis(ct, dimension, at, at + n) if linear else None)
+            at += n
+        return cts
+
+    def batch(self, t: Any, args: Any, dims: Any, *, dimension: int) -> Any:
+        to = next(d for d in dims if d is not None)
+        args = [t.at(x, d, to) for x, d in zip(args, dims, strict=True)]
+        if dimension == to and all([typeof(x).shape[to + 1] == 1 for x in args]):
+            # a stack: one example's numbers beside each other would be written one by one
+            return self(*[move_axis(x, to, to + 1) for x in args], dimension=to), to + 1
+        return self(*args, dimension=dimension + (dimension >= to)), to
+
+
+class Split(Structural):
+    """Cut an axis into consecutive parts of the given sizes; one result per part."""
+
+    name: str = "split"
+    multiple: bool = True
+
+    def __call__(self, x: Any, **params: Any) -> Any:
+        return bind(self, (x,), params)
+
+    def type(self, x: ArrayType, *, sizes: tuple[int, ...], axis: int) -> list[ArrayType]:
+        if not 0 <= axis < x.ndim or sum(sizes) != x.shape[axis] or any(n < 0 for n in sizes):
+            raise self.mismatch(
+                (x,), f"sizes {sizes} must be >= 0 and sum to the size of axis {axis}"
+            )
+        return [x.update(shape=(*x.shape[:axis], n, *x.shape[axis + 1 :])) for n in sizes]
+
+    def reference(self, x: Any, *, sizes: Any, axis: int) -> Any:
+        keys = is_key_dtype(x.dtype)
+        parts = np.split(key_words(x) if keys else x, np.cumsum(sizes[:-1], dtype=int), axis)
+        return [keys_of(part, x) for part in parts] if keys else parts
+
+    def numpy_source(self, w: Any, x: Any, *, sizes: Any, axis: int) -> Any:
+        places = np.cumsum(sizes[:-1], dtype=int).tolist()
+        return f"np.split({x.full}, {places}, axis={axis})" + ("[0]" if not places else "")
+
+    def emit(self, ctx: Any, x: Any, *, sizes: Any, axis: int) -> Any:
+        low, high, one = [0] * x.type.rank, list(x.type.shape), [1] * x.type.rank
+        parts, high[axis] = [], 0
+        for n in sizes:
+            low[axis], high[axis] = high[axis], high[axis] + n
+            parts.append(hlo.slice(x, *[ir.DenseI64ArrayAttr.get(a) for a in (low, high, one)]))
+        return parts
+
+    def transpose(self, ct: Any, x: Any, *, sizes: Any, axis: int) -> Any:
+        parts = [
+            literal(0, t) if part is None else part
+            for part, t in zip(ct, self.type(x.type, sizes=sizes, axis=axis), strict=True)
+        ]
+        return (concatenate(*parts, dimension=axis),)
+
+    def batch(self, t: Any, args: Any, dims: Any, *, sizes: Any, axis: int) -> Any:
+        (x,), (d,) = args, dims
+        return self(x, sizes=sizes, axis=axis + (axis >= d)), [d] * len(sizes)
+
+
+class Iota(Primitive):
+    """0, 1, 2, ... along one axis, the same along the others. No operands."""
+
+    in_kernel = True
+    name = "iota"
+
+    def type(self, *, dtype: Any, shape: tuple[int, ...], dimension: int) -> ArrayType:
+        t = ArrayType(shape, dtype)
+        if dtype_class(t.dtype) not in ("int", "uint", "float", "complex"):
+            raise self.mismatch((t,), f"counts in numbers, not in {t.dtype}")
+        if not 0 <= dimension < t.ndim or any(n < 0 for n in shape):
+            raise self.mismatch((t,), f"dimension {dimension} must be an axis of shape {shape}")
+        return t
+
+    def reference(self, *, dtype: Any, shape: Any, dimension: int) -> Any:
+        one = [-1 if i == dimension else 1 for i in range(len(shape))]
+        count = np.arange(shape[dimension]).astype(dtype)
+        return np.broadcast_to(np.reshape(count, one), shape)
+
+    def numpy_source(self, w: Any, *, dtype: Any, shape: Any, dimension: int) -> Any:
+        count = f"np.arange({shape[dimension]}, dtype={w.dtype(dtype)})"
+        if not w.is_own(dtype):
+            count = f"np.arange({shape[dimension]}).astype({w.dtype(dtype)})"
+        if len(shape) == 1:
+            return count
+        after = ", None" * (len(shape) - 1 - dimension)
+        axes = f"[:{after}]" if after else ""
+        return f"np.broadcast_to({count}{axes}, {shape})"
+
+    def lower(self, ctx: Any, *, dtype: Any, shape: Any, dimension: int) -> Any:
+        at = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dimension)
+        return hlo.iota(ctx.type(ctx.out_types[0]), at)
+
+
+pad: Pad = Pad()
+concatenate: Concatenate = Concatenate()
+split: Split = Split()
+iota: Iota = Iota()
