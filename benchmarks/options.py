@@ -23,7 +23,7 @@ from benchmarks.simulators import Function
 from benchmarks.training import ROUNDING, Program, programs
 from functrans.ir.program import Equation
 from functrans.ir.text import with_nested
-from functrans.passes.wanted_options import flops_of
+from functrans.passes.compiler_options import flops_of
 from functrans.primitives.contractions.convolution import is_group
 
 SECONDS = 12.0  # of measurements of a program; each side is called `repeats` times at least

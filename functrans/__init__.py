@@ -14,7 +14,7 @@ from functrans.runtime import wire as _wire
 _wire({
     "run_operation": "functrans.backends.eager",
     "transpose_program": "functrans.transforms.transpose",
-    "run_sharded": "functrans.interop.shards",
+    "run_sharded": "functrans.interop.sharded_programs",
     "stop_at_first": "functrans.inspect.nans",
     "show": "functrans.ir.text",
     "delegated": "functrans.interop.delegated",
@@ -25,8 +25,8 @@ _wire({
         "functrans.numpy.operators functrans.numpy.methods functrans.interop.arrays "
         "functrans.interop.bridge functrans.interop.transformations"
     ),
-    "rules in JAX": "functrans.interop.outward",
-    "rules in checkify": "functrans.interop.checks",
+    "rules in JAX": "functrans.interop.jax_rules",
+    "rules in checkify": "functrans.interop.checkify",
     "rules in key_reuse": "functrans.interop.key_reuse",
 })  # fmt: skip
 

@@ -37,7 +37,7 @@ from functrans.tracer import AnyTracer as AnyTracer
 from functrans.tracer import Tracer as Tracer
 from functrans.tracer import check_alive as check_alive
 from functrans.tracer import concrete_value as concrete_value
-from functrans.tracer import is_foreign as is_foreign
+from functrans.tracer import is_jax_tracer as is_jax_tracer
 from functrans.tracer import leaked as leaked
 from functrans.tracer import register_type as register_type
 from functrans.tracer import typeof as typeof
@@ -59,7 +59,9 @@ class _State(threading.local):
     provenance: tuple[Source | None, Origin | None] | None = None  # None: the user's line
     depth: int = 0  # of nested programs being staged
     axes: tuple[tuple[Any, int], ...] = ()  # named axes in scope and their sizes, innermost last
-    no_jit: bool = False  # jitted functions, and the functions of loops and branches, are Python
+    jit_disabled: bool = (
+        False  # jitted functions, and the functions of loops and branches, are Python
+    )
 
     @property
     def trace(self) -> Any:
@@ -261,7 +263,7 @@ def bind(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
 def _bind_below(trace: Any, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
     """`bind` where a trace of JAX's stands above ours. An operation that touches its tracers is for
     JAX to do, which calls us in its turn, and so is any where it records; else it is done below."""
-    if jax_trace.is_recording() or any([is_foreign(x) for x in args]):
+    if jax_trace.is_recording() or any([is_jax_tracer(x) for x in args]):
         return _evaluate(primitive, args, params)
     place = jax_trace.place()
     jax_trace.go_to((place[1], place[1]))

@@ -225,7 +225,7 @@ OURS: set[Any] = {Tracer}  # and its subclasses
 ARRAYS: set[type[Any]] = {Tracer, CONCRETE}
 
 
-def is_foreign(x: Any) -> bool:
+def is_jax_tracer(x: Any) -> bool:
     """Is it a tracer of JAX's own?"""
     return x.__class__ not in ARRAYS and isinstance(x, AnyTracer)
 

@@ -15,7 +15,7 @@ from functrans import errors
 from functrans import pytrees as tree
 from functrans.api.checks import check_callable, here
 from functrans.api.flat import FlatFunction, function_name
-from functrans.api.statics import Statics, exactly
+from functrans.api.static_arguments import StaticArguments, exactly
 from functrans.ir.program import Equation, Program, Var
 from functrans.ir.source import location
 from functrans.ir.tracebacks import boundary
@@ -78,7 +78,7 @@ def checkpoint(
             static_argnames=static_argnames,
         )  # fmt: skip
     check_callable(fun, "checkpoint")
-    statics = Statics(fun, static_argnums, static_argnames)
+    statics = StaticArguments(fun, static_argnums, static_argnames)
     if policy is not None and not callable(policy):
         raise errors.NotAnArray(
             f"checkpoint: policy must be a function, as checkpoint_policies holds, got "

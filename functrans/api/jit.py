@@ -17,13 +17,13 @@ import jax
 
 from functrans import caching, errors
 from functrans import pytrees as tree
-from functrans.api import retraces
+from functrans.api import retracing
 from functrans.api.checks import check_callable
-from functrans.api.compiled import Compiled, Jitted, Shared
+from functrans.api.compilation import Compiled, Jitted, Shared
 from functrans.api.flat import FlatFunction, function_name
-from functrans.api.statics import Statics, exactly
-from functrans.backends import not_finite, xla
-from functrans.backends.options import Other, explain_option, local
+from functrans.api.static_arguments import StaticArguments, exactly
+from functrans.backends import debug_nans, xla
+from functrans.backends.compiler_options import Other, explain_option, local
 from functrans.caching import Cache, CachePerFunction
 from functrans.flags import decisive, flags
 from functrans.ir.program import Program, hoist_constants
@@ -35,7 +35,7 @@ from functrans.passes.dead_code import without_unused_inputs
 from functrans.primitives.calls.jit import jit as jit_call
 from functrans.primitives.distributed.collective import speaks_of_others_axes
 from functrans.trace import Tracer, at_once, leaked, stage, state, typeof
-from functrans.tracer import check_kept, is_active, is_foreign, not_an_array
+from functrans.tracer import check_kept, is_active, is_jax_tracer, not_an_array
 from functrans.typing import Device, PyTree
 
 _P = ParamSpec("_P")
@@ -151,7 +151,7 @@ def jit(
     @functools.wraps(fun)
     def run(*args: Any, **kwargs: Any) -> Any:
         try:
-            if (state.innermost is not None and state.trace is not None) or state.no_jit:
+            if (state.innermost is not None and state.trace is not None) or state.jit_disabled:
                 return nested(args, kwargs)
             while True:
                 try:
@@ -205,7 +205,7 @@ def jit(
 class How(NamedTuple):
     """How a function was jitted: its static arguments, its passes, whether `cpu="plain"`."""
 
-    statics: Statics
+    statics: StaticArguments
     passes: Any
     plain: bool
 
@@ -214,7 +214,7 @@ class How(NamedTuple):
 _HOW: weakref.WeakKeyDictionary[Any, How] = weakref.WeakKeyDictionary()
 
 
-def how_jitted(fun: Any) -> How | None:
+def jit_options(fun: Any) -> How | None:
     """How a function was jitted; None for one that was not."""
     try:
         return _HOW.get(fun)
@@ -228,12 +228,12 @@ _SHARED = CachePerFunction("functions jitted", 32)
 def _shared(
     fun: Any, argnums: Any, argnames: Any, run: Any, inline: bool, plain: bool, chooses: bool
 ) -> Shared:
-    statics = Statics(fun, argnums, argnames)
+    statics = StaticArguments(fun, argnums, argnames)
     key = (frozenset(statics.numbers), frozenset(statics.names), tuple(run), inline, plain, chooses)
     known = _SHARED.of(fun) if fun.__class__ is FunctionType else None
     found = None if known is None else known.get(key)
     if found is None:
-        serial = retraces.new_serial()
+        serial = retracing.new_serial()
         nested = Nested(statics, inline, serial)
         preparation = xla.Preparation(tuple(run), plain)
         entry = functools.partial(_Entry, preparation, serial)
@@ -269,14 +269,14 @@ class _Entry:
         if flags.jax_disable_jit:  # then jax.jit does not trace, but calls us
             with disable_jit():
                 return fun(*args, **kwargs)
-        if not_finite.is_asked():
+        if debug_nans.is_asked():
             made = statics.staged(args, kwargs)
-            not_finite.say_where(made.program, made.leaves)
+            debug_nans.say_where(made.program, made.leaves)
         leaves, in_tree = tree.flatten((args, kwargs))
         arrays = [x for x in leaves if _is_array(x)]
         staged, local.staged = local.staged, None
         if staged is None:
-            retraces.record(self.serial, fun, statics, args, kwargs, False)
+            retracing.record(self.serial, fun, statics, args, kwargs, False)
             staged = _traced(fun, leaves, in_tree, arrays)
             prepared = xla.prepared(staged.program, self.preparation)
             wanted = self.shared.wanted(prepared, self.options)
@@ -346,19 +346,19 @@ def disable_jit(disable: bool = True) -> Iterator[None]:
       ...     print(ft.jit(lambda x: x * 2 if float(x) > 0 else x)(3.0))
       6.0
     """
-    outer = state.no_jit
-    state.no_jit = disable
+    outer = state.jit_disabled
+    state.jit_disabled = disable
     try:
         yield
     finally:
-        state.no_jit = outer
+        state.jit_disabled = outer
 
 
 class Nested:
     """A jitted function called while something else is traced: one equation that holds its program,
     traced once per signature."""
 
-    def __init__(self, statics: Statics, inline: bool, serial: int):
+    def __init__(self, statics: StaticArguments, inline: bool, serial: int):
         self.serial = serial
         self.statics = statics
         self.inline = inline
@@ -369,7 +369,7 @@ class Nested:
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         fun = self.statics.fun
-        if self.inline or state.no_jit:
+        if self.inline or state.jit_disabled:
             return fun(*args, **kwargs)
         self.statics.check(args, kwargs)
         static, dynamic = self.statics.split(args, kwargs)
@@ -383,7 +383,7 @@ class Nested:
         key = (exactly(static), in_tree, types, state.axes, decisive())
         found = self.cache.get(key)
         if found is None or not _still_active(found[1]):
-            retraces.record(self.serial, fun, self.statics, args, kwargs, True)
+            retracing.record(self.serial, fun, self.statics, args, kwargs, True)
             try:
                 program, out_tree = self.statics.traced(static, in_tree, types)
             except errors.OutsideReference:
@@ -399,7 +399,7 @@ class Nested:
 def _still_active(captured: Iterable[Any]) -> bool:
     """May a program that captured these values be used here? Not when a trace has ended."""
     for x in captured:
-        if is_foreign(x):
+        if is_jax_tracer(x):
             return False
         if isinstance(x, Tracer) and not is_active(x.owner, state.trace, state.below):
             return False
@@ -420,7 +420,11 @@ def clear_caches() -> None:
 
 
 def explain(
-    error: Exception, fun: Any, statics: Statics, args: tuple[Any, ...], kwargs: dict[str, Any]
+    error: Exception,
+    fun: Any,
+    statics: StaticArguments,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> None:
     """Raise our own error if the arguments are what is wrong."""
     if isinstance(error, errors.FunctransError):

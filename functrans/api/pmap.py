@@ -18,13 +18,13 @@ import numpy as np
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.api import retraces
+from functrans.api import retracing
 from functrans.api.checks import here
-from functrans.api.compiled import Jitted
+from functrans.api.compilation import Jitted
 from functrans.api.flat import FlatFunction, as_array, as_arrays, function_name
 from functrans.api.jit import jit
 from functrans.api.mapped_axes import MappedAxes, argument_names
-from functrans.api.statics import Statics, exactly, joined
+from functrans.api.static_arguments import StaticArguments, exactly, joined
 from functrans.api.vmap import vmap
 from functrans.caching import Cache, CachePerFunction
 from functrans.ir.tracebacks import boundary
@@ -89,13 +89,13 @@ def pmap(
       1.0
     """
     axes = MappedAxes("pmap", fun, in_axes, out_axes, axis_name)
-    statics = Statics(fun, static_broadcasted_argnums, None, "static_broadcasted_argnums")
+    statics = StaticArguments(fun, static_broadcasted_argnums, None, "static_broadcasted_argnums")
     donated = frozenset(statics.donated(donate_argnums))
     chosen = None if devices is None else _checked(devices)
     prefix, prefix_tree = tree.flatten(out_axes, is_leaf=lambda d: d is None)
     options = axis_name, *prefix, prefix_tree, donated, frozenset(statics.numbers)
     made = _MADE.of(fun) if fun.__class__ is FunctionType else Cache("functions of pmap", 256)
-    serial = retraces.new_serial()
+    serial = retracing.new_serial()
 
     def prepared(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[_Parallel, list[Any]]:
         """What does it on the devices, and the leaves of the arguments."""
@@ -152,7 +152,8 @@ class _Parallel:
     """A function of the leaves of its arguments, mapped, laid out over devices and jitted."""
 
     def __init__(
-        self, statics: Statics, static: tuple[Any, ...], in_tree: Any, dims: Sequence[int | None],
+        self, statics: StaticArguments, static: tuple[Any, ...], in_tree: Any,
+        dims: Sequence[int | None],
         axis_name: Any, out_axes: Any, donated: frozenset[int], devices: tuple[Any, ...],
         serial: int,
     ):  # fmt: skip
@@ -166,7 +167,7 @@ class _Parallel:
             args, kwargs = tree.unflatten(in_tree, leaves)
             full = tuple(joined(static[0], args) if static else args)
             nested = state.trace is not None and state.trace.parent is not None
-            retraces.record(serial, fun, statics, full, kwargs, nested)
+            retracing.record(serial, fun, statics, full, kwargs, nested)
             axes = MappedAxes("pmap", fun, 0, out_axes, axis_name)
             flat = FlatFunction(statics.bound(static), in_tree, fun)
             parts = [
@@ -179,7 +180,7 @@ class _Parallel:
             return tree.unflatten(flat.out_tree, outs)
 
         mapped.__name__ = mapped.__qualname__ = function_name(statics.fun)
-        retraces.STAND_INS.add(mapped)
+        retracing.STAND_INS.add(mapped)
         self.jitted = jit(
             mapped,
             donate_argnums=_leaves_of(donated, statics.numbers, in_tree),

@@ -15,14 +15,14 @@ from functrans import errors
 from functrans import pytrees as tree
 from functrans.api.checks import check_callable
 from functrans.api.flat import as_array
-from functrans.api.statics import Staged, Statics
+from functrans.api.static_arguments import Staged, StaticArguments
 from functrans.backends import reference
 from functrans.ir.check import check_program
 from functrans.ir.program import Equation, Program
 from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import same_types
-from functrans.passes.calls import inline
+from functrans.passes.inlining import inline
 from functrans.trace import evaluate as run_equations
 from functrans.trace import materialize, naming, typeof
 from functrans.typing import PyTree
@@ -56,7 +56,7 @@ def make_ir(
       }
     """
     check_callable(fun, "make_ir")
-    statics = Statics(fun, static_argnums, static_argnames)
+    statics = StaticArguments(fun, static_argnums, static_argnames)
 
     @boundary
     @wraps(fun)
@@ -108,7 +108,7 @@ def make_jaxpr(
       }
     """
     check_callable(fun, "make_jaxpr")
-    statics = Statics(fun, static_argnums, None)
+    statics = StaticArguments(fun, static_argnums, None)
 
     @boundary
     @wraps(fun)
@@ -140,7 +140,7 @@ def eval_shape(fun: Callable[..., PyTree], *args: PyTree, **kwargs: PyTree) -> P
       >>> ft.eval_shape(lambda x: x @ x, ft.ShapeDtypeStruct((3, 3), "float32"))
       ShapeDtypeStruct(shape=(3, 3), dtype=float32)
     """
-    return _structs(Statics(fun, None, None).staged(args, kwargs))
+    return _structs(StaticArguments(fun, None, None).staged(args, kwargs))
 
 
 def _structs(staged: Staged) -> Any:

@@ -13,7 +13,7 @@ from functrans.api.checks import cotangents, only_cotangent
 from functrans.api.flat import instantiate
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType
-from functrans.transforms.linear import Linear
+from functrans.transforms.linear_maps import Linear
 from functrans.transforms.transpose import backward
 from functrans.typing import PyTree
 

@@ -15,14 +15,14 @@ import numpy as np
 from jax import jit as jax_jit  # the program may exchange the name in JAX's module
 
 from functrans import runtime
-from functrans.backends import not_finite, xla
+from functrans.backends import debug_nans, xla
 from functrans.caching import Cache, cached
 from functrans.ir.program import Equation, Literal, Program, Var, programs_among
 from functrans.ir.source import user_source
 from functrans.ir.types import ArrayType
-from functrans.passes.calls import inline
+from functrans.passes.inlining import inline
 from functrans.trace import out_types
-from functrans.tracer import CONCRETE, Tracer, check_kept, is_foreign, leaked, typeof
+from functrans.tracer import CONCRETE, Tracer, check_kept, is_jax_tracer, leaked, typeof
 
 
 @runtime.answers(runtime.run_operation)
@@ -35,17 +35,17 @@ def run_one(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         if x.__class__ is Literal:
             if splats is None:
                 splats = tuple([y.type if y.__class__ is Literal else None for y in args])
-        elif is_foreign(x):
+        elif is_jax_tracer(x):
             return run_in_jax(primitive, args, params)
     if splats is not None:
         args = [_scalar(x) if x.__class__ is Literal else x for x in args]
     if not params:
         run = compiled(primitive, splats)
     elif primitive.holds_programs:
-        if primitive.runs_now:
+        if primitive.runs_eagerly:
             if not xla.is_outermost():
                 return run_in_jax(primitive, _whole(args, splats), params)
-            return primitive.run_now(_whole(args, splats), params)
+            return primitive.run_eagerly(_whole(args, splats), params)
         # the program may be of a user's function, and what is compiled goes with it
         program = params.get("program") or programs_among(params)[0]
         key = (compiled, primitive, splats, *params.items())
@@ -142,8 +142,8 @@ def compiled(
         outputs = tuple([Var(t) for t in out_types(primitive, types, params)])
         equation = Equation(primitive, tuple(inputs), outputs, params)
         program = inline(Program(inputs, [equation], outputs, name=primitive.name))
-        if not_finite.is_asked():
-            not_finite.say_where(program, values)
+        if debug_nans.is_asked():
+            debug_nans.say_where(program, values)
         outs = xla.run_program(program, values)
         return outs if primitive.multiple else outs[0]
 

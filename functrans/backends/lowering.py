@@ -14,7 +14,7 @@ import numpy as np
 from jax._src import config as _config
 from jax.interpreters import mlir
 
-from functrans.backends import cpu, one_kernel, repeated
+from functrans.backends import cpu, kernel_calls, repeated_arrays
 from functrans.ir.program import Literal, Program, results_by_age
 from functrans.ir.source import Source, line_of, scope_of
 from functrans.ir.types import ArrayType, dtype_class
@@ -46,8 +46,8 @@ class Lowering:
         platforms = jax_ctx.platforms or self.module_ctx.platforms
         known = [{"cuda": "gpu", "rocm": "gpu"}.get(p, p) for p in platforms]
         self.platform: str | None = known[0] if len(known) == 1 else None
-        self.on_this_cpu: bool = self.platform == "cpu" and one_kernel.may_be_used(jax_ctx)
-        self._can_be_kernel = one_kernel.start(compile_alone) if self.on_this_cpu else None
+        self.on_this_cpu: bool = self.platform == "cpu" and kernel_calls.may_be_used(jax_ctx)
+        self._can_be_kernel = kernel_calls.start(compile_alone) if self.on_this_cpu else None
         self.in_types: Sequence[ArrayType] = ()
         self.out_types: Sequence[ArrayType] = ()
         self.tokens: Any = jax_ctx.tokens_in  # by which ordered effects follow each other
@@ -63,7 +63,7 @@ class Lowering:
     def emit(self, program: Program, operands: Sequence[Any]) -> list[Any]:
         """The operations of a program in the function that is being built."""
         if self.platform == "cpu":
-            program = repeated.apart(program)
+            program = repeated_arrays.apart(program)
         if self.on_this_cpu:
             program = kernels(program, self._can_be_kernel)
         env: dict[Any, Any] = dict(
@@ -121,11 +121,11 @@ class Lowering:
         """A call of the program that XLA:CPU compiles into one kernel."""
         if not self.on_this_cpu:
             return self.call(program, operands)
-        one_kernel.lowered(program)
-        firsts = one_kernel.first_types([self.type(t) for t in program.in_types])
+        kernel_calls.lowered(program)
+        firsts = kernel_calls.first_types([self.type(t) for t in program.in_types])
         results = [self.type(t) for t in program.out_types]
         name = self._declare(program, firsts)
-        made = one_kernel.call(name, [*results, *firsts], operands)
+        made = kernel_calls.call(name, [*results, *firsts], operands)
         return list(made.results)[: len(results)]
 
     def _declare(self, program: Program, firsts: Sequence[Any] = ()) -> Any:
@@ -146,7 +146,7 @@ class Lowering:
             block = function.add_entry_block()
             with ir.InsertionPoint(block):
                 outs = self.emit(program, block.arguments)
-                outs += [one_kernel.first_elements(block.arguments, kind) for kind in firsts]
+                outs += [kernel_calls.first_elements(block.arguments, kind) for kind in firsts]
                 func_dialect.ReturnOp(outs)
 
     def _location(self, source: Source | None) -> Any:

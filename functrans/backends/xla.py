@@ -24,9 +24,9 @@ from jax.experimental import io_callback
 from jax.interpreters import mlir
 
 from functrans import runtime
-from functrans.backends import not_finite, one_kernel
+from functrans.backends import debug_nans, kernel_calls
+from functrans.backends.compiler_options import SETS, choice
 from functrans.backends.lowering import Lowering, abstract
-from functrans.backends.options import SETS, choice
 from functrans.caching import cached, memo
 from functrans.ir.program import Program, hoist_constants
 from functrans.ir.text import with_nested
@@ -170,8 +170,8 @@ def executable(program: Program) -> Callable[..., list[Any]]:
 
 def _executable(program: Program) -> Callable[..., list[Any]]:
     def run(*args: Any) -> list[Any]:
-        if not_finite.is_asked():
-            not_finite.say_where(program, args[len(program.constants) :])
+        if debug_nans.is_asked():
+            debug_nans.say_where(program, args[len(program.constants) :])
         return bind(hoist_constants(program)[0], args)
 
     chosen = SETS[choice(program)]
@@ -187,8 +187,8 @@ def _compiled_alone(program: Program) -> None:
 def without_kernel(error: Exception) -> bool:
     """Is this XLA's error over a loop as one kernel, in the module that was compiled last? Then it
     is not one any more, and the call may be repeated when what JAX keeps of it is cleared."""
-    found = one_kernel.last() if isinstance(error, RuntimeError) else []
-    return bool(found) and one_kernel.refuse(found, _compiled_alone)
+    found = kernel_calls.last() if isinstance(error, RuntimeError) else []
+    return bool(found) and kernel_calls.refuse(found, _compiled_alone)
 
 
 def option_names() -> list[str]:
@@ -204,13 +204,13 @@ def is_outermost() -> bool:
 
 def recompiling(lowered: Any, again: Callable[[], Any]) -> Any:
     """What JAX lowered, made so that `compile` asks for it again if a kernel is what fails."""
-    kind, found = type(lowered), one_kernel.last()
+    kind, found = type(lowered), kernel_calls.last()
 
     def compile(self: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             return kind.compile(self, *args, **kwargs)
         except RuntimeError:
-            if not one_kernel.refuse(found, _compiled_alone):
+            if not kernel_calls.refuse(found, _compiled_alone):
                 raise
         return again().compile(*args, **kwargs)
 

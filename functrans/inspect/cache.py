@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from functrans.api import retraces
+from functrans.api import retracing
 from functrans.api.checks import check_callable
 from functrans.ir.source import describe, line_of, location
 from functrans.ir.tracebacks import boundary
@@ -76,7 +76,7 @@ def explain_cache(fun: Callable[..., PyTree]) -> CacheReport:
       ('n: the static value 5, was the static value 2',)
     """
     check_callable(fun, "explain_cache")
-    history = retraces.history_of(getattr(fun, "jitted_function", fun))
+    history = retracing.history_of(getattr(fun, "jitted_function", fun))
     traces = [
         TraceInfo(
             made.number,

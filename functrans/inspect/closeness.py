@@ -30,7 +30,7 @@ import numpy as np
 
 from functrans.backends import reference
 from functrans.caching import cached
-from functrans.inspect.observe import by_reference, is_key
+from functrans.inspect.observers import by_reference, is_key
 from functrans.ir.program import Equation
 from functrans.ir.text import defaults
 from functrans.ir.types import dtype_class, is_inexact

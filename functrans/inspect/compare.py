@@ -8,7 +8,7 @@ would run:
     the reference in float64      on its own values: how far the first run has drifted from it
     compiled                      the results alone
 
-Loops, branches, calls are gone into (inspect/observe.py).
+Loops, branches, calls are gone into (inspect/observers.py).
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ import numpy as np
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.api.jit import how_jitted
+from functrans.api.jit import jit_options
 from functrans.backends import reference, xla
 from functrans.backends.reference import as_numpy
 from functrans.flags import unchecked
 from functrans.inspect.closeness import by_float64, judge, plain, relative, rounding, ulps, widened
 from functrans.inspect.drift import Drift
-from functrans.inspect.observe import Place, by_xla, observe, value_of
+from functrans.inspect.observers import Place, by_xla, observe, value_of
 from functrans.inspect.report import ROWS, Finding, Report, Result
 from functrans.inspect.staged import (
     Staged,
@@ -118,7 +118,7 @@ def _staged(
 ) -> Staged:
     """`staged`, whose program is made once per signature of arrays."""
     leaves, in_tree = tree.flatten((args, kwargs))
-    if isinstance(fun, Program) or how_jitted(fun) is not None:
+    if isinstance(fun, Program) or jit_options(fun) is not None:
         return staged(fun, args, kwargs, passes)
     key = (in_tree, *[typeof(x) for x in leaves])
     if key not in known:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from functrans.backends.xla import executable
-from functrans.inspect.observe import letters
+from functrans.inspect.observers import letters
 from functrans.inspect.page import Saved, columns, page, table
 from functrans.inspect.schedule import Schedule, own_cost, schedule, used_around
 from functrans.inspect.staged import check_given, passes_of, staged

@@ -16,8 +16,8 @@ import jax
 
 from functrans import caching
 from functrans.inspect.compare import compare
+from functrans.inspect.operation_samples import Sample, samples
 from functrans.inspect.page import columns
-from functrans.inspect.samples import Sample, samples
 from functrans.ir.program import Program
 from functrans.passes.rewrite import children_first
 from functrans.typing import Device
@@ -46,7 +46,7 @@ def doctor(
     Arguments:
       output: text stream; left out: the terminal.
       devices: left out: the first device of each kind that JAX sees.
-      chosen: samples (inspect/samples.py); left out: all.
+      chosen: samples (inspect/operation_samples.py); left out: all.
     """
     stream = output or sys.stdout
     stream.write(_versions())

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from functrans.inspect.closeness import plain, relative
-from functrans.inspect.observe import Place
+from functrans.inspect.observers import Place
 from functrans.inspect.report import Finding
 from functrans.inspect.staged import summary
 from functrans.ir.program import Equation, Program, Var

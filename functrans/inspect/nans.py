@@ -1,7 +1,7 @@
 """`find_nan`: which equation, of which of the user's lines, makes the first NaN or infinity?
 
 In: a function and arguments. Out: a `NanReport`. The program is run one equation at a time by XLA,
-loops and branches gone into (inspect/observe.py); an equation is at fault if it makes a NaN of
+loops and branches gone into (inspect/observers.py); an equation is at fault if it makes a NaN of
 operands without one, or an infinity of finite operands.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 from functrans import errors, runtime
 from functrans.flags import flags, unchecked
 from functrans.inspect.closeness import plain
-from functrans.inspect.observe import Place, by_xla, observe
+from functrans.inspect.observers import Place, by_xla, observe
 from functrans.inspect.page import Saved, page, verdict
 from functrans.inspect.staged import (
     check_given,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from functrans.inspect.observe import Place
+from functrans.inspect.observers import Place
 from functrans.inspect.page import Block, Saved, columns, curve, page, table, verdict
 from functrans.ir.program import Program
 from functrans.ir.source import line_text

@@ -10,15 +10,15 @@ import numpy as np
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.api.jit import how_jitted
+from functrans.api.jit import jit_options
 from functrans.api.programs import check_takes
-from functrans.api.statics import Statics
-from functrans.inspect.observe import is_key
+from functrans.api.static_arguments import StaticArguments
+from functrans.inspect.observers import is_key
 from functrans.ir.check import check_program
 from functrans.ir.program import Program, Var
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType
-from functrans.passes.calls import inline
+from functrans.passes.inlining import inline
 from functrans.passes.pipeline import Choice, optimize
 from functrans.tracer import Tracer, depending
 
@@ -37,8 +37,8 @@ def staged(fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any], passes: Choi
         leaves = tree.leaves((args, kwargs))
         check_takes(fun, leaves)
         return Staged(inline(fun), leaves, list)
-    jitted = how_jitted(fun)
-    statics = Statics(fun, None, None) if jitted is None else jitted.statics
+    jitted = jit_options(fun)
+    statics = StaticArguments(fun, None, None) if jitted is None else jitted.statics
     program, leaves, out_tree = statics.staged(args, kwargs)
     made = optimize(program, passes)
     return Staged(made, leaves, lambda outs: tree.unflatten(out_tree, outs))
@@ -74,7 +74,7 @@ def check_values(values: Sequence[Any], name: str) -> None:
 
 def passes_of(fun: Any, otherwise: Choice) -> Choice:
     """The passes of a jitted function."""
-    jitted = how_jitted(fun)
+    jitted = jit_options(fun)
     return otherwise if jitted is None else jitted.passes
 
 

@@ -1,7 +1,7 @@
 """`debug.step`: walk through a program in the terminal, equation by equation.
 
 In: a function and arguments; commands, typed or given as a list. Out: the function's result. The
-equations are run by XLA one at a time (inspect/observe.py); the walker stops before an equation and
+equations are run by XLA one at a time (observers.py); the walker stops before an equation and
 asks what to do.
 """
 
@@ -20,7 +20,7 @@ from functrans import errors
 from functrans.flags import unchecked
 from functrans.inspect.closeness import plain
 from functrans.inspect.nans import Search
-from functrans.inspect.observe import Place, by_xla, letters, observe, value_of
+from functrans.inspect.observers import Place, by_xla, letters, observe, value_of
 from functrans.inspect.python_source.naming import result_names
 from functrans.inspect.staged import check_given, check_values, passes_of, staged, summary
 from functrans.ir.program import Equation, Program, Var, argument_names

@@ -8,12 +8,12 @@ from functrans.loading import lazily as _lazily
 
 if TYPE_CHECKING:
     from functrans.interop import arrays as arrays
-    from functrans.interop import asking as asking
+    from functrans.interop import jit_callers as jit_callers
     from functrans.interop.jax_functions import from_jax as from_jax
-    from functrans.interop.taking_over import take_over as take_over
+    from functrans.interop.takeover import take_over as take_over
 else:
     __getattr__, __dir__, __all__ = _lazily(__name__, {
-        "functrans.interop": "arrays asking",
+        "functrans.interop": "arrays jit_callers",
         "functrans.interop.jax_functions": "from_jax",
-        "functrans.interop.taking_over": "take_over",
+        "functrans.interop.takeover": "take_over",
     })  # fmt: skip

@@ -17,7 +17,7 @@ import numpy as np
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.api.statics import Statics, exactly
+from functrans.api.static_arguments import StaticArguments, exactly
 from functrans.backends import xla
 from functrans.caching import Cache
 from functrans.interop.jaxprs.equation import Imported, context, traced
@@ -107,7 +107,7 @@ class JaxFunction:
 
     def __init__(self, fun: Callable[..., Any], argnums: Any, argnames: Any):
         self.fun = fun
-        self.statics = Statics(fun, argnums, argnames)
+        self.statics = StaticArguments(fun, argnums, argnames)
         self.name = function_name(fun).rpartition(".")[2]
         self.cache = Cache("functions of JAX", _KEPT)
         self.at_once = True  # does `compiled` take what it is called with?

@@ -84,7 +84,7 @@ def _take_over_later(explain: bool) -> None:
     """Take over when the program, having imported JAX, first asks for `jax.jit`."""
 
     def act() -> None:
-        interop.asking.when_first_asked(lambda: _take_over(explain))
+        interop.jit_callers.when_first_asked(lambda: _take_over(explain))
 
     if os.environ.get("FUNCTRANS_TAKE_OVER") == "0":
         return

@@ -14,7 +14,7 @@ from functrans.trace import concrete_value, state, typeof
 
 def wanted() -> bool:
     """Is `disable_jit` active?"""
-    return state.no_jit
+    return state.jit_disabled
 
 
 def scan(f: Callable[..., Any], init: Any, xs: Any, n: int, reverse: bool) -> tuple[Any, Any]:

@@ -19,6 +19,7 @@ if _TYPE_CHECKING:
     from functrans.numpy import operators as operators
     from functrans.numpy.arithmetic import *
     from functrans.numpy.creation import *
+    from functrans.numpy.cumulative import *
     from functrans.numpy.dtypes import *
     from functrans.numpy.einsums import *
     from functrans.numpy.joining import *
@@ -27,7 +28,6 @@ if _TYPE_CHECKING:
     from functrans.numpy.reading import *
     from functrans.numpy.reductions import *
     from functrans.numpy.rounding import *
-    from functrans.numpy.running import *
     from functrans.numpy.selecting import *
     from functrans.numpy.shaping import *
     from functrans.numpy.taking import *
@@ -44,6 +44,7 @@ else:
         "functrans.numpy.creation": (
             "array asarray empty empty_like full full_like ones ones_like zeros zeros_like"
         ),
+        "functrans.numpy.cumulative": "cumprod cumsum",
         "functrans.numpy.dtypes": (
             "bfloat16 bool bool_ can_cast cdouble character complex128 complex64 complex_ "
             "complexfloating ComplexWarning csingle double dtype finfo flexible float16 float32 "
@@ -63,7 +64,6 @@ else:
             "all amax amin any argmax argmin max mean min prod std sum trace var"
         ),
         "functrans.numpy.rounding": "around isnan logaddexp logaddexp2 round sinc trunc",
-        "functrans.numpy.running": "cumprod cumsum",
         "functrans.numpy.selecting": "astype clip where",
         "functrans.numpy.shaping": (
             "broadcast_shapes broadcast_to copy diagonal expand_dims matrix_transpose moveaxis "

@@ -6,8 +6,8 @@ import operator
 from typing import Any
 
 from functrans.ir.types import ArrayType, dtype_class, is_inexact
-from functrans.numpy import prims
-from functrans.numpy.prims import select_n
+from functrans.numpy import primitives
+from functrans.numpy.primitives import select_n
 from functrans.numpy.promotion import (
     BOOL,
     align,
@@ -55,31 +55,35 @@ def floor_divide(x: ArrayLike, y: ArrayLike, /) -> Array:
         raise mismatch("floor_divide", f"takes real numbers, not {typeof(x)}")
     if kind == "float":
         return _float_divmod(x, y)[0]
-    quotient = prims.div(x, y)
+    quotient = primitives.div(x, y)
     if kind == "uint":
         return quotient
-    signs_differ = prims.ne(prims.sign(x), prims.sign(y))
-    inexact = prims.ne(prims.rem(x, y), same(x, 0))
-    return select_n(prims.and_(signs_differ, inexact), quotient, prims.sub(quotient, same(x, 1)))
+    signs_differ = primitives.ne(primitives.sign(x), primitives.sign(y))
+    inexact = primitives.ne(primitives.rem(x, y), same(x, 0))
+    return select_n(
+        primitives.and_(signs_differ, inexact), quotient, primitives.sub(quotient, same(x, 1))
+    )
 
 
 def _float_divmod(x: Any, y: Any) -> tuple[Any, Any]:
-    rest = prims.rem(x, y)
+    rest = primitives.rem(x, y)
     zero = same(x, 0)
     # by zero: the infinity of x / y, not the NaN of the rest
-    whole = select_n(prims.eq(y, zero), prims.sub(x, rest), x)
-    quotient = prims.div(whole, y)
-    correct = prims.and_(prims.ne(rest, zero), prims.ne(prims.sign(y), prims.sign(rest)))
-    rest = select_n(correct, rest, prims.add(rest, y))
-    quotient = select_n(correct, quotient, prims.sub(quotient, same(x, 1)))
-    return prims.round_(quotient, rounding_method=0), rest
+    whole = select_n(primitives.eq(y, zero), primitives.sub(x, rest), x)
+    quotient = primitives.div(whole, y)
+    correct = primitives.and_(
+        primitives.ne(rest, zero), primitives.ne(primitives.sign(y), primitives.sign(rest))
+    )
+    rest = select_n(correct, rest, primitives.add(rest, y))
+    quotient = select_n(correct, quotient, primitives.sub(quotient, same(x, 1)))
+    return primitives.round_(quotient, rounding_method=0), rest
 
 
 def _rest(x: Any, y: Any) -> Any:
     """lax.rem; of integers by zero: 0."""
     if not is_inexact(typeof(x).dtype):
-        y = select_n(prims.eq(y, same(y, 0)), y, same(y, 1))
-    return prims.rem(x, y)
+        y = select_n(primitives.eq(y, same(y, 0)), y, same(y, 1))
+    return primitives.rem(x, y)
 
 
 def remainder(x: ArrayLike, y: ArrayLike, /) -> Array:
@@ -92,9 +96,9 @@ def remainder(x: ArrayLike, y: ArrayLike, /) -> Array:
     if dtype_class(typeof(x).dtype) == "uint":
         return rest
     zero = same(x, 0)
-    signs_differ = prims.ne(prims.lt(rest, zero), prims.lt(y, zero))
-    correct = prims.and_(signs_differ, prims.ne(rest, zero))
-    return select_n(correct, rest, prims.add(rest, y))
+    signs_differ = primitives.ne(primitives.lt(rest, zero), primitives.lt(y, zero))
+    correct = primitives.and_(signs_differ, primitives.ne(rest, zero))
+    return select_n(correct, rest, primitives.add(rest, y))
 
 
 mod = remainder
@@ -133,17 +137,17 @@ def power(x: ArrayLike, y: ArrayLike, /) -> Array:
                 f"integers cannot be raised to negative powers, got {typeof(x)} ** {exponent}",
                 "Make the base a float.",
             )
-        return prims.integer_pow(x, y=exponent)
+        return primitives.integer_pow(x, y=exponent)
     x, y = value_of(x, "power"), value_of(y, "power", 1)
     kinds = dtype_class(typeof(x).dtype), dtype_class(typeof(y).dtype)
     if kinds[0] in ("float", "complex") and kinds[1] in ("int", "uint"):
         # pow(float, int): differentiable in x also where x is 0
         shape = broadcast_shape([typeof(x).shape, typeof(y).shape], "power", [typeof(x), typeof(y)])
-        return prims.pow_(expand(x, shape), expand(y, shape))
+        return primitives.pow_(expand(x, shape), expand(y, shape))
     x, y = numeric(*align(x, y, "power"))
     if not is_inexact(typeof(x).dtype):
         return _integer_power(x, y)
-    return prims.pow_(x, y)
+    return primitives.pow_(x, y)
 
 
 pow = power
@@ -167,9 +171,9 @@ def _integer_power(x: Any, y: Any) -> Any:
     result = one = same(x, 1)
     zero = same(x, 0)
     for step in range(6):
-        odd = prims.ne(prims.and_(y, one), zero)
-        result = select_n(odd, result, prims.mul(result, x))
+        odd = primitives.ne(primitives.and_(y, one), zero)
+        result = select_n(odd, result, primitives.mul(result, x))
         if step < 5:
-            x = prims.mul(x, x)
-            y = prims.shift_right_logical(y, one)
+            x = primitives.mul(x, x)
+            y = primitives.shift_right_logical(y, one)
     return result

@@ -10,7 +10,7 @@ import opt_einsum
 from jax.lax import PrecisionLike
 
 from functrans.caching import cached
-from functrans.numpy import prims
+from functrans.numpy import primitives
 from functrans.numpy.linear import contract, diagonal
 from functrans.numpy.promotion import array_of, cast, invalid, promote_dtypes, user_dtype
 from functrans.trace import materialize, typeof
@@ -159,7 +159,7 @@ def _alone(x: Any, names: str, out: str) -> Any:
     """Diagonals, sums and a permutation of one operand."""
     x, names = _reduced(x, names, out)
     order = tuple([names.index(n) for n in out])
-    return x if order == tuple(range(len(order))) else prims.transpose(x, permutation=order)
+    return x if order == tuple(range(len(order))) else primitives.transpose(x, permutation=order)
 
 
 def _reduced(x: Any, names: str, needed: str) -> tuple[Any, str]:
@@ -172,7 +172,7 @@ def _reduced(x: Any, names: str, needed: str) -> tuple[Any, str]:
             names = names[:i] + names[i + 1 : j] + names[j + 1 :] + name
     summed = tuple([i for i, n in enumerate(names) if n not in needed])
     if summed:
-        total = prims.reduce_or if typeof(x).dtype == bool else prims.reduce_sum
+        total = primitives.reduce_or if typeof(x).dtype == bool else primitives.reduce_sum
         x = total(x, axes=summed)
         names = "".join([n for n in names if n in needed])
     return x, names
@@ -185,7 +185,7 @@ def _pair(
     x, x_names = _reduced(x, x_names, out + y_names)
     y, y_names = _reduced(y, y_names, out + x_names)
     if x_names == y_names == out and preferred is None:
-        return prims.and_(x, y) if typeof(x).dtype == bool else prims.mul(x, y)
+        return primitives.and_(x, y) if typeof(x).dtype == bool else primitives.mul(x, y)
     lhs, rhs, to = _numbered(x_names, y_names, out)
     return contract(x, y, lhs, rhs, to, precision, preferred)
 
@@ -208,4 +208,4 @@ def _sizes(x: Any, names: Sequence[str]) -> dict[str, int]:
 
 def _drop(x: Any, names: str, name: str) -> tuple[Any, str]:
     axes = tuple([i for i, n in enumerate(names) if n == name])
-    return prims.squeeze(x, dimensions=axes), names.replace(name, "")
+    return primitives.squeeze(x, dimensions=axes), names.replace(name, "")

@@ -27,7 +27,7 @@ from functrans.ir.program import Literal
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.numpy.index_structure import Structure
-from functrans.numpy.prims import (
+from functrans.numpy.primitives import (
     add,
     broadcast_in_dim,
     concatenate,

@@ -22,7 +22,7 @@ import numpy as np
 from functrans import errors
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import dtype_class
-from functrans.numpy.prims import concatenate, reshape
+from functrans.numpy.primitives import concatenate, reshape
 from functrans.numpy.promotion import promote_dtypes
 from functrans.trace import Tracer, concrete_value, typeof
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans.numpy import prims
+from functrans.numpy import primitives
 from functrans.numpy.indexing import getitem
 from functrans.numpy.promotion import (
     array_of,
@@ -90,7 +90,7 @@ def _concatenate(name: str, arrays: Any, axis: Any, dtype: Any) -> Any:
             name, f"arrays may differ in size along axis {i} only, got {shown}",
             "Pad, slice or transpose them first.",
         )  # fmt: skip
-    return prims.concatenate(*xs, dimension=i)
+    return primitives.concatenate(*xs, dimension=i)
 
 
 def stack(
@@ -131,8 +131,8 @@ def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
     n = t.shape[i]
     if n == 0:
         return ()
-    pieces = prims.split(x, sizes=(1,) * n, axis=i) if n > 1 else [x]
-    return tuple([prims.squeeze(p, dimensions=(i,)) for p in pieces])
+    pieces = primitives.split(x, sizes=(1,) * n, axis=i) if n > 1 else [x]
+    return tuple([primitives.squeeze(p, dimensions=(i,)) for p in pieces])
 
 
 def split(
@@ -171,4 +171,4 @@ def _split(name: str, ary: Any, sections: Any, axis: int) -> list[Any]:
                 "Use jnp.array_split, or give the indices.",
             )
         sizes = [size + 1] * rest + [size] * (parts - rest)
-    return list(prims.split(ary, sizes=tuple(sizes), axis=i))
+    return list(primitives.split(ary, sizes=tuple(sizes), axis=i))

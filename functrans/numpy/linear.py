@@ -17,7 +17,7 @@ from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.lax.arguments import integer
 from functrans.lax.contraction import contraction_options, product_of
-from functrans.numpy import prims
+from functrans.numpy import primitives
 from functrans.numpy.promotion import (
     array_of,
     axes_of,
@@ -137,7 +137,7 @@ def _drop_broadcast(
 def _without(x: Any, names: Axes, dropped: list[int]) -> tuple[Any, Axes]:
     if not dropped:
         return x, names
-    x = prims.squeeze(x, dimensions=tuple([i for i, n in enumerate(names) if n in dropped]))
+    x = primitives.squeeze(x, dimensions=tuple([i for i, n in enumerate(names) if n in dropped]))
     return x, tuple([n for n in names if n not in dropped])
 
 
@@ -193,13 +193,13 @@ def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
     """
     a, b, ta, tb = _operands("outer", a, b)
     n, m = ta.size, tb.size
-    a = prims.reshape(a, shape=(n,)) if ta.ndim != 1 else a
-    b = prims.reshape(b, shape=(m,)) if tb.ndim != 1 else b
-    product = prims.and_ if ta.dtype == bool else prims.mul
+    a = primitives.reshape(a, shape=(n,)) if ta.ndim != 1 else a
+    b = primitives.reshape(b, shape=(m,)) if tb.ndim != 1 else b
+    product = primitives.and_ if ta.dtype == bool else primitives.mul
     return materialize(
         product(
-            prims.broadcast_in_dim(a, shape=(n, m), dimensions=(0,)),
-            prims.broadcast_in_dim(b, shape=(n, m), dimensions=(1,)),
+            primitives.broadcast_in_dim(a, shape=(n, m), dimensions=(0,)),
+            primitives.broadcast_in_dim(b, shape=(n, m), dimensions=(1,)),
         )
     )
 
@@ -217,10 +217,10 @@ def vdot(
     """
     a, b, ta, tb = _operands("vdot", array_of(a, "vdot"), array_of(b, "vdot", 1))
     if ta.dtype.kind == "c":
-        a = prims.conj(a)
+        a = primitives.conj(a)
     return dot(
-        prims.reshape(a, shape=(ta.size,)),
-        prims.reshape(b, shape=(tb.size,)),
+        primitives.reshape(a, shape=(ta.size,)),
+        primitives.reshape(b, shape=(tb.size,)),
         precision=precision,
         preferred_element_type=preferred_element_type,
     )
@@ -269,9 +269,9 @@ def zero_beside(a: Any, offset: Any, axis1: int, axis2: int) -> Any:
     if dtype_class(typeof(offset).dtype) not in ("int", "uint"):
         raise invalid("diagonal", f"offset must be an integer, got {typeof(offset)}")
     axes = [axis_index(axis, t.ndim, "diagonal") for axis in (axis1, axis2)]
-    row, column = [prims.iota(dtype=index, shape=t.shape, dimension=i) for i in axes]
-    moved = prims.add(row, expand(cast(offset, index), t.shape))
-    return prims.select_n(prims.eq(moved, column), full(0, t), a)
+    row, column = [primitives.iota(dtype=index, shape=t.shape, dimension=i) for i in axes]
+    moved = primitives.add(row, expand(cast(offset, index), t.shape))
+    return primitives.select_n(primitives.eq(moved, column), full(0, t), a)
 
 
 def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
@@ -290,16 +290,16 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
         raise invalid("diagonal", f"axis1 and axis2 must differ, got {axis1} and {axis2}")
     order = (*[k for k in range(t.ndim) if k not in (i, j)], i, j)
     if order != tuple(range(t.ndim)):
-        a = prims.transpose(a, permutation=order)
+        a = primitives.transpose(a, permutation=order)
     *lead, n, m = typeof(a).shape
     start = offset if offset >= 0 else -offset * m
     count = max(0, min(n, m - offset) if offset >= 0 else min(n + offset, m))
-    a = prims.reshape(a, shape=(*lead, n * m))
+    a = primitives.reshape(a, shape=(*lead, n * m))
     limit = start + (count - 1) * (m + 1) + 1 if count else start
     if not count:
         start = limit = 0
     zeros = (0,) * len(lead)
-    a = prims.slice_(
+    a = primitives.slice_(
         a,
         start=(*zeros, start),
         limit=(*lead, limit),
@@ -322,9 +322,9 @@ def diag(v: Any, k: int = 0) -> Any:
         raise invalid("diag", f"takes a vector or a matrix, got {t}")
     n = t.shape[0] + abs(k)
     config = ((k, 0, 0) if k >= 0 else (0, -k, 0),)
-    wide = prims.pad(v, literal(0, ArrayType((), t.dtype, t.weak_type)), config=config)
-    columns = prims.broadcast_in_dim(wide, shape=(n, n), dimensions=(1,))
+    wide = primitives.pad(v, literal(0, ArrayType((), t.dtype, t.weak_type)), config=config)
+    columns = primitives.broadcast_in_dim(wide, shape=(n, n), dimensions=(1,))
     places = typeof(columns).update(dtype=np.dtype("int32"), weak_type=False)
-    row, column = [prims.iota(dtype=places.dtype, shape=(n, n), dimension=i) for i in (0, 1)]
-    on = prims.eq(prims.add(row, literal(k, places)), column)
-    return prims.select_n(on, literal(0, typeof(columns)), columns)
+    row, column = [primitives.iota(dtype=places.dtype, shape=(n, n), dimension=i) for i in (0, 1)]
+    on = primitives.eq(primitives.add(row, literal(k, places)), column)
+    return primitives.select_n(on, literal(0, typeof(columns)), columns)

@@ -16,14 +16,14 @@ from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import boundary, named_boundary
 from functrans.ir.types import dtype_class
 from functrans.numpy import (
+    cumulative,
     indexing,
     joining,
     linear,
-    prims,
+    primitives,
     promotion,
     reductions,
     rounding,
-    running,
     selecting,
     shaping,
     ufuncs,
@@ -124,11 +124,11 @@ def _compress(self: Tracer, condition: Any, axis: int | None = None, **how: Any)
 def _byteswap(self: Tracer) -> Any:
     """The bytes of each element in the opposite order. Source: `jax.Array.byteswap`."""
     if dtype_class(self.dtype) == "complex":
-        return prims.complex_(_byteswap(prims.real(self)), _byteswap(prims.imag(self)))
+        return primitives.complex_(_byteswap(primitives.real(self)), _byteswap(primitives.imag(self)))
     if self.itemsize == 1:
         return self
     parts = selecting.view(shaping.expand_dims(self, -1), "uint8")
-    swapped = selecting.view(prims.rev(parts, dimensions=(parts.ndim - 1,)), self.dtype)
+    swapped = selecting.view(primitives.rev(parts, dimensions=(parts.ndim - 1,)), self.dtype)
     return shaping.squeeze(swapped, -1)
 
 
@@ -184,8 +184,8 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "conj": ufuncs.conjugate,
     "conjugate": ufuncs.conjugate,
     "copy": shaping.copy,
-    "cumprod": running.cumprod,
-    "cumsum": running.cumsum,
+    "cumprod": cumulative.cumprod,
+    "cumsum": cumulative.cumsum,
     "diagonal": shaping.diagonal,
     "dot": linear.dot,
     "flatten": _flatten,

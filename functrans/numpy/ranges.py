@@ -11,7 +11,7 @@ from functrans import errors
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import dtype_class, promote
 from functrans.lax.arguments import placeable
-from functrans.numpy import prims
+from functrans.numpy import primitives
 from functrans.numpy.promotion import (
     captured,
     invalid,
@@ -75,7 +75,7 @@ def arange(
             errors.DivisionByZero,
         )
     if by == 1 and first == 0 and dtype_class(to) != "bool":
-        return prims.iota(dtype=to, shape=(max(0, math.ceil(end)),), dimension=0)
+        return primitives.iota(dtype=to, shape=(max(0, math.ceil(end)),), dimension=0)
     if whole and dtype_class(to) in ("int", "uint"):
         return _integers(int(first), int(end), int(by), to)
     return captured(np.arange(first, end, by, dtype=to))
@@ -90,7 +90,7 @@ def _number(x: Any) -> Any:
 
 def _integers(start: int, stop: int, step: int, dtype: Any) -> Any:
     n = max(0, -(-(stop - start) // step))
-    x = prims.iota(dtype=dtype, shape=(n,), dimension=0)
+    x = primitives.iota(dtype=dtype, shape=(n,), dimension=0)
     if step != 1:
-        x = prims.mul(x, literal(step, typeof(x)))
-    return prims.add(x, literal(start, typeof(x))) if start else x
+        x = primitives.mul(x, literal(step, typeof(x)))
+    return primitives.add(x, literal(start, typeof(x))) if start else x

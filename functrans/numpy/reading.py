@@ -18,7 +18,7 @@ from functrans.numpy.index_plans import (
     wrapped,
 )
 from functrans.numpy.index_structure import structure
-from functrans.numpy.prims import reshape, rev, slice_
+from functrans.numpy.primitives import reshape, rev, slice_
 from functrans.numpy.promotion import array_of, cast_to, invalid
 from functrans.primitives.indexing.dynamic_slice import dynamic_slice
 from functrans.primitives.indexing.gather import FILL, PROMISE, gather

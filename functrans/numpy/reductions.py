@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_inexact, promote
-from functrans.numpy import prims
+from functrans.numpy import primitives
 from functrans.numpy.linear import diagonal, zero_beside
 from functrans.numpy.promotion import (
     BOOL,
@@ -81,7 +81,7 @@ def _kept(x: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
     """A reduced array with its axes back, of size 1."""
     wide = tuple([1 if i in axes else n for i, n in enumerate(shape)])
     kept = tuple([i for i in range(len(shape)) if i not in axes])
-    return prims.broadcast_in_dim(x, shape=wide, dimensions=kept)
+    return primitives.broadcast_in_dim(x, shape=wide, dimensions=kept)
 
 
 def _start(initial: Any, dtype: Any, name: str) -> Any:
@@ -144,7 +144,7 @@ def sum(
       [3. 3.]
     """
     return _fold(
-        "sum", prims.reduce_sum, prims.add, 0, a, axis, dtype, keepdims, initial, where,
+        "sum", primitives.reduce_sum, primitives.add, 0, a, axis, dtype, keepdims, initial, where,
         promote_integers,
     )  # fmt: skip
 
@@ -158,7 +158,7 @@ def prod(
     Source: `jax.numpy.prod`.
     """
     return _fold(
-        "prod", prims.reduce_prod, prims.mul, 1, a, axis, dtype, keepdims, initial, where,
+        "prod", primitives.reduce_prod, primitives.mul, 1, a, axis, dtype, keepdims, initial, where,
         promote_integers,
     )  # fmt: skip
 
@@ -204,7 +204,9 @@ def max(
 
     Source: `jax.numpy.max`.
     """
-    return _extreme("max", prims.reduce_max, prims.max_, a, axis, keepdims, initial, where)
+    return _extreme(
+        "max", primitives.reduce_max, primitives.max_, a, axis, keepdims, initial, where
+    )
 
 
 def min(
@@ -215,7 +217,9 @@ def min(
 
     Source: `jax.numpy.min`.
     """
-    return _extreme("min", prims.reduce_min, prims.min_, a, axis, keepdims, initial, where)
+    return _extreme(
+        "min", primitives.reduce_min, primitives.min_, a, axis, keepdims, initial, where
+    )
 
 
 amax, amin = max, min
@@ -240,7 +244,7 @@ def _where_extreme(name: str, primitive: Primitive, a: Any, axis: Any, keepdims:
     t = typeof(a)
     shape = t.shape
     if axis is None:
-        a = prims.reshape(a, shape=(t.size,))
+        a = primitives.reshape(a, shape=(t.size,))
     i = axis_index(0 if axis is None else axis, typeof(a).ndim, name)
     if typeof(a).shape[i] == 0:
         raise invalid(name, f"attempt to get {name} of an empty sequence, {t}")
@@ -256,7 +260,7 @@ def argmax(a: Any, axis: Any = None, out: None = None, keepdims: Any = None) -> 
 
     Source: `jax.numpy.argmax`.
     """
-    return _where_extreme("argmax", prims.argmax, a, axis, keepdims)
+    return _where_extreme("argmax", primitives.argmax, a, axis, keepdims)
 
 
 def argmin(a: Any, axis: Any = None, out: None = None, keepdims: Any = None) -> Any:
@@ -265,7 +269,7 @@ def argmin(a: Any, axis: Any = None, out: None = None, keepdims: Any = None) -> 
 
     Source: `jax.numpy.argmin`.
     """
-    return _where_extreme("argmin", prims.argmin, a, axis, keepdims)
+    return _where_extreme("argmin", primitives.argmin, a, axis, keepdims)
 
 
 # --- truth ----------------------------------------------------------------------------------------
@@ -287,7 +291,7 @@ def all(
 
     Source: `jax.numpy.all`.
     """
-    return _truth_of_all("all", prims.reduce_and, True, a, axis, keepdims, where)
+    return _truth_of_all("all", primitives.reduce_and, True, a, axis, keepdims, where)
 
 
 def any(
@@ -297,7 +301,7 @@ def any(
 
     Source: `jax.numpy.any`.
     """
-    return _truth_of_all("any", prims.reduce_or, False, a, axis, keepdims, where)
+    return _truth_of_all("any", primitives.reduce_or, False, a, axis, keepdims, where)
 
 
 # --- moments --------------------------------------------------------------------------------------
@@ -331,7 +335,7 @@ def mean(
         n = scalar(_count(t, axes), typeof(total))
     else:
         n = cast(sum(included(where, t, "mean"), axes, canonical_dtype(np.dtype("int64"))), wide)
-    result = cast(prims.div(total, n), out_dtype)
+    result = cast(primitives.div(total, n), out_dtype)
     return materialize(_kept(result, t.shape, axes) if keepdims and axes else result)
 
 
@@ -347,9 +351,9 @@ def _less(n: Any, ddof: Any, kind: ArrayType) -> Any:
             return scalar(operator.sub(n, ddof) if operator.sub(n, ddof) > 0 else math.nan, kind)
         n = literal(n, kind)
     ddof = ddof if ddof.__class__ in SCALARS else cast(array_of(ddof, "var"), kind.dtype)
-    left = prims.sub(*align(n, ddof, "var"))
+    left = primitives.sub(*align(n, ddof, "var"))
     none, nan = (literal(x, typeof(left)) for x in (0, math.nan))
-    return prims.select_n(prims.gt(left, none), nan, left)
+    return primitives.select_n(primitives.gt(left, none), nan, left)
 
 
 @composite
@@ -384,20 +388,20 @@ def var(
         centre = _mean(x, axes, wide, None, where is not None, where=where)
         if where is None:  # straight to the full shape
             kept = tuple([i for i in range(t.ndim) if i not in axes])
-            centre = prims.broadcast_in_dim(centre, shape=t.shape, dimensions=kept)
+            centre = primitives.broadcast_in_dim(centre, shape=t.shape, dimensions=kept)
         mean = centre
-    distance = prims.sub(*align(x, mean, "var"))
+    distance = primitives.sub(*align(x, mean, "var"))
     if dtype_class(wide) == "complex":
-        squares = prims.real(prims.mul(distance, prims.conj(distance)))
+        squares = primitives.real(primitives.mul(distance, primitives.conj(distance)))
     else:
-        squares = prims.square(distance)
+        squares = primitives.square(distance)
     total = sum(squares, axes, where=where)
     kind = typeof(total)
     if where is None:
         n = _count(t, axes)
     else:
         n = sum(included(where, t, "var"), axes, kind.dtype)
-    result = prims.div(total, _less(n, ddof, kind))
+    result = primitives.div(total, _less(n, ddof, kind))
     result = cast(result, real_dtype(own) if dtype is None else user_dtype(dtype))
     return materialize(_kept(result, t.shape, axes) if keepdims and axes else result)
 
@@ -416,6 +420,6 @@ def std(
     """
     if dtype is not None and not is_inexact(user_dtype(dtype)):
         raise invalid("std", f"dtype must be a float type, got {dtype!r}", "Cast jnp.var's result.")
-    return prims.sqrt(
+    return primitives.sqrt(
         var(a, axis, dtype, None, ddof, keepdims, where=where, mean=mean, correction=correction)
     )

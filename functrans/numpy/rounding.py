@@ -10,9 +10,9 @@ import jax
 import numpy as np
 
 from functrans.ir.types import dtype_class
-from functrans.numpy import prims
+from functrans.numpy import primitives
 from functrans.numpy.arithmetic import constant, remainder, same
-from functrans.numpy.prims import select_n
+from functrans.numpy.primitives import select_n
 from functrans.numpy.promotion import (
     align_inexact,
     array_of,
@@ -52,31 +52,33 @@ def _log_of_sum(operands: list[Any], unit: float) -> Any:
     x, y = operands
     if dtype_class(typeof(x).dtype) == "complex":
         return _log_of_complex_sum(x, y, unit)
-    delta = prims.sub(x, y)
-    undefined = prims.ne(delta, delta)
+    delta = primitives.sub(x, y)
+    undefined = primitives.ne(delta, delta)
     delta = select_n(undefined, delta, same(delta, 0))
-    x_wins = prims.ge(delta, same(delta, 0))  # chosen, so that the derivative of a tie is a half
+    x_wins = primitives.ge(
+        delta, same(delta, 0)
+    )  # chosen, so that the derivative of a tie is a half
     largest = select_n(x_wins, y, x)
-    distance = select_n(x_wins, prims.neg(delta), delta)
+    distance = select_n(x_wins, primitives.neg(delta), delta)
     if unit == 1.0:
-        rest = prims.log1p(prims.exp(prims.neg(distance)))
+        rest = primitives.log1p(primitives.exp(primitives.neg(distance)))
     else:
-        rest = prims.log1p(prims.exp(prims.mul(distance, constant(distance, -unit))))
-        rest = prims.div(rest, constant(rest, unit))
-    return select_n(undefined, prims.add(largest, rest), prims.add(x, y))
+        rest = primitives.log1p(primitives.exp(primitives.mul(distance, constant(distance, -unit))))
+        rest = primitives.div(rest, constant(rest, unit))
+    return select_n(undefined, primitives.add(largest, rest), primitives.add(x, y))
 
 
 def _log_of_complex_sum(x: Any, y: Any, unit: float) -> Any:
     """As `_log_of_sum`, of the operand that comes last in the order of complex numbers and the
     distance of the other; the imaginary part is brought to [-pi, pi] / unit."""
-    largest = prims.max_(x, y)
-    distance = prims.sub(prims.add(x, y), prims.add(largest, largest))
-    rest = prims.log1p(prims.exp(prims.mul(distance, constant(distance, unit))))
-    z = prims.add(largest, prims.div(rest, same(rest, unit)))
-    angle = prims.imag(z)
+    largest = primitives.max_(x, y)
+    distance = primitives.sub(primitives.add(x, y), primitives.add(largest, largest))
+    rest = primitives.log1p(primitives.exp(primitives.mul(distance, constant(distance, unit))))
+    z = primitives.add(largest, primitives.div(rest, same(rest, unit)))
+    angle = primitives.imag(z)
     half = same(angle, math.pi / unit)
-    turned = remainder(prims.add(angle, half), prims.add(half, half))
-    return prims.complex_(prims.real(z), prims.sub(turned, half))
+    turned = remainder(primitives.add(angle, half), primitives.add(half, half))
+    return primitives.complex_(primitives.real(z), primitives.sub(turned, half))
 
 
 def sinc(x: Any, /) -> Any:
@@ -85,15 +87,15 @@ def sinc(x: Any, /) -> Any:
     Source: `jax.numpy.sinc`.
     """
     x = to_inexact(value_of(x, "sinc"))
-    z = prims.mul(x, constant(x, math.pi))
+    z = primitives.mul(x, constant(x, math.pi))
     # Near 0 the series, so that derivatives of every order are right there.
-    small = prims.lt(prims.abs_(z), literal(1e-3, typeof(prims.abs_(z))))
+    small = primitives.lt(primitives.abs_(z), literal(1e-3, typeof(primitives.abs_(z))))
     safe = select_n(small, z, same(z, 1))
-    z2 = prims.square(select_n(small, same(z, 0), z))
+    z2 = primitives.square(select_n(small, same(z, 0), z))
     series = same(z, 1 / 362880)
     for coefficient in (-1 / 5040, 1 / 120, -1 / 6, 1.0):
-        series = prims.add(prims.mul(series, z2), same(z, coefficient))
-    return select_n(small, prims.div(prims.sin(safe), safe), series)
+        series = primitives.add(primitives.mul(series, z2), same(z, coefficient))
+    return select_n(small, primitives.div(primitives.sin(safe), safe), series)
 
 
 def isnan(x: Any, /) -> Any:
@@ -102,7 +104,7 @@ def isnan(x: Any, /) -> Any:
     Source: `jax.numpy.isnan`.
     """
     x = value_of(x, "isnan")
-    return prims.ne(x, x)
+    return primitives.ne(x, x)
 
 
 def trunc(x: Any) -> Any:
@@ -116,7 +118,7 @@ def trunc(x: Any) -> Any:
         raise mismatch("trunc", f"takes real numbers, not {typeof(x)}")
     if kind != "float":
         return array_of(x, "trunc")
-    return select_n(prims.lt(x, same(x, 0)), prims.floor(x), prims.ceil(x))
+    return select_n(primitives.lt(x, same(x, 0)), primitives.floor(x), primitives.ceil(x))
 
 
 def round(a: Any, decimals: int = 0, out: None = None) -> Any:
@@ -139,7 +141,9 @@ def round(a: Any, decimals: int = 0, out: None = None) -> Any:
     if kind == "bool":
         raise invalid("round", f"takes numbers, not {t}")
     if kind == "complex":
-        return prims.complex_(round(prims.real(a), decimals), round(prims.imag(a), decimals))
+        return primitives.complex_(
+            round(primitives.real(a), decimals), round(primitives.imag(a), decimals)
+        )
     if decimals == 0:
         return rint(a)
     if decimals > math.log10(float(jax.numpy.finfo(t.dtype).max)):  # more than there are
@@ -147,9 +151,11 @@ def round(a: Any, decimals: int = 0, out: None = None) -> Any:
     factor = 10.0 ** abs(decimals)
     narrow = np.dtype(t.dtype).itemsize < 4
     x = cast(a, np.dtype("float32"), t.weak_type) if narrow else a
-    there, back = (prims.mul, prims.div) if decimals > 0 else (prims.div, prims.mul)
+    there, back = (
+        (primitives.mul, primitives.div) if decimals > 0 else (primitives.div, primitives.mul)
+    )
     factor = constant(x, factor)
-    y = back(prims.round_(there(x, factor), rounding_method=1), factor)
+    y = back(primitives.round_(there(x, factor), rounding_method=1), factor)
     return cast(y, t.dtype, typeof(y).weak_type)
 
 

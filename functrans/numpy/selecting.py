@@ -9,7 +9,7 @@ import numpy as np
 from functrans import errors
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.lax.arguments import placeable
-from functrans.numpy import prims
+from functrans.numpy import primitives
 from functrans.numpy.indexing import nonzero
 from functrans.numpy.promotion import (
     BOOL,
@@ -91,7 +91,7 @@ def where(
         )
         condition = expand(condition, shape) if t.shape else condition
         x, y = expand(x, shape), expand(y, shape)
-    return materialize(prims.select_n(condition, y, x))
+    return materialize(primitives.select_n(condition, y, x))
 
 
 def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Any:
@@ -129,7 +129,7 @@ def astype(
     t = typeof(x)
     to = user_dtype(float if dtype is None else dtype)
     if dtype_class(t.dtype) == "complex" and dtype_class(to) not in ("complex", "bool"):
-        x = prims.real(x)
+        x = primitives.real(x)
     made = materialize(cast(x, to))
     return another(made, x) if copy else made
 
@@ -150,17 +150,17 @@ def view(x: Any, dtype: Any) -> Any:
         return _view_complex(x, t, to)
     old, new = np.dtype(t.dtype).itemsize, np.dtype(to).itemsize
     if old == new:
-        return prims.bitcast_convert_type(x, dtype=to)
+        return primitives.bitcast_convert_type(x, dtype=to)
     if not t.shape:
         raise invalid("view", f"a scalar {t} cannot become {to}, which has another size")
     if old > new:
-        y = prims.bitcast_convert_type(x, dtype=to)
-        return prims.reshape(y, shape=(*t.shape[:-1], t.shape[-1] * old // new))
+        y = primitives.bitcast_convert_type(x, dtype=to)
+        return primitives.reshape(y, shape=(*t.shape[:-1], t.shape[-1] * old // new))
     if t.shape[-1] * old % new:
         raise invalid("view", f"the last axis of {t} does not divide into elements of {to}")
     ratio = new // old
-    x = prims.reshape(x, shape=(*t.shape[:-1], t.shape[-1] // ratio, ratio))
-    return prims.bitcast_convert_type(x, dtype=to)
+    x = primitives.reshape(x, shape=(*t.shape[:-1], t.shape[-1] // ratio, ratio))
+    return primitives.bitcast_convert_type(x, dtype=to)
 
 
 def _view_complex(x: Any, t: ArrayType, to: Any) -> Any:
@@ -168,17 +168,20 @@ def _view_complex(x: Any, t: ArrayType, to: Any) -> Any:
     if dtype_class(t.dtype) == "complex":
         if not t.shape:
             raise invalid("view", f"a scalar {t} cannot become {to}, which has another size")
-        parts = [prims.reshape(p, shape=(*t.shape, 1)) for p in (prims.real(x), prims.imag(x))]
-        pairs = prims.concatenate(*parts, dimension=t.ndim)
-        return view(prims.reshape(pairs, shape=(*t.shape[:-1], 2 * t.shape[-1])), to)
+        parts = [
+            primitives.reshape(p, shape=(*t.shape, 1))
+            for p in (primitives.real(x), primitives.imag(x))
+        ]
+        pairs = primitives.concatenate(*parts, dimension=t.ndim)
+        return view(primitives.reshape(pairs, shape=(*t.shape[:-1], 2 * t.shape[-1])), to)
     part = real_dtype(to)
     x = view(x, part)
     *lead, n = typeof(x).shape or (1,)
     if n % 2:
         raise invalid("view", f"the last axis of {t} does not divide into elements of {to}")
-    pairs = prims.reshape(x, shape=(*lead, n // 2, 2))
+    pairs = primitives.reshape(x, shape=(*lead, n // 2, 2))
     ends = [slice_axis(pairs, len(lead) + 1, i, i + 1) for i in (0, 1)]
-    return prims.complex_(*[prims.reshape(p, shape=(*lead, n // 2)) for p in ends])
+    return primitives.complex_(*[primitives.reshape(p, shape=(*lead, n // 2)) for p in ends])
 
 
 def _view_bool(x: Any, t: ArrayType, to: Any) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 from functrans import errors
 from functrans.ir.types import ArrayType
 from functrans.lax.arguments import not_a_permutation, sizes_of
-from functrans.numpy import prims
+from functrans.numpy import primitives
 from functrans.numpy.linear import diagonal
 from functrans.numpy.promotion import (
     array_of,
@@ -94,7 +94,7 @@ def reshape(
     t = typeof(a)
     new = _new_shape(t, shape)
     if order == "C":
-        return a if new == t.shape else prims.reshape(a, shape=new)
+        return a if new == t.shape else primitives.reshape(a, shape=new)
     if order != "F":
         known = order in ("A", "K")
         raise invalid(
@@ -102,7 +102,7 @@ def reshape(
             "How an array lies in memory is XLA's choice." if known else "Leave it out.",
             errors.UnsupportedChoice if known else errors.InvalidArgument,
         )  # fmt: skip
-    back = prims.reshape(transpose(a), shape=new[::-1])
+    back = primitives.reshape(transpose(a), shape=new[::-1])
     return transpose(back)
 
 
@@ -173,7 +173,7 @@ permute_dims = transpose
 
 
 def _permuted(a: Any, order: tuple[int, ...]) -> Any:
-    return a if order == tuple(range(len(order))) else prims.transpose(a, permutation=order)
+    return a if order == tuple(range(len(order))) else primitives.transpose(a, permutation=order)
 
 
 def matrix_transpose(x: ArrayLike, /) -> Array:
@@ -233,7 +233,7 @@ def squeeze(a: Any, axis: Any = None) -> Any:
                 f"cannot drop axis {i} of {t}, whose size is not 1",
                 "Index it, x[..., 0], or reduce over it.",
             )
-    return prims.squeeze(a, dimensions=axes) if axes else a
+    return primitives.squeeze(a, dimensions=axes) if axes else a
 
 
 def expand_dims(a: ArrayLike, axis: Axis) -> Array:
@@ -249,7 +249,7 @@ def expand_dims(a: ArrayLike, axis: Axis) -> Array:
     kept = tuple([i for i in range(n) if i not in new])
     sizes = iter(t.shape)
     shape = tuple([1 if i in new else next(sizes) for i in range(n)])
-    return a if not new else prims.broadcast_in_dim(a, shape=shape, dimensions=kept)
+    return a if not new else primitives.broadcast_in_dim(a, shape=shape, dimensions=kept)
 
 
 # --- broadcasting ---------------------------------------------------------------------------------

@@ -12,10 +12,10 @@ from functrans import errors
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class
 from functrans.lax.arguments import mode_of, promises
-from functrans.numpy import prims
+from functrans.numpy import primitives
 from functrans.numpy.arithmetic import remainder
 from functrans.numpy.index_plans import index_dtype, wrapped
-from functrans.numpy.prims import reshape, select_n
+from functrans.numpy.primitives import reshape, select_n
 from functrans.numpy.promotion import (
     array_of,
     axis_index,
@@ -217,8 +217,8 @@ def nonzero(
         fills = fill_value if isinstance(fill_value, tuple) else (fill_value,) * t.ndim
         if len(fills) != t.ndim or any(np.ndim(concrete_value(f)) for f in fills):
             raise invalid("nonzero", f"fill_value must be a scalar or a tuple of {t.ndim}")
-        beyond = prims.ge(
-            prims.iota(dtype=dtype, shape=(size,), dimension=0), expand(count, (size,))
+        beyond = primitives.ge(
+            primitives.iota(dtype=dtype, shape=(size,), dimension=0), expand(count, (size,))
         )
         pairs = [promote_dtypes(pair, "nonzero") for pair in zip(many, fills, strict=True)]
         many = [select_n(beyond, m, expand(fill, (size,))) for m, fill in pairs]
@@ -243,9 +243,9 @@ def _places(mask: Any, size: int, dtype: Any) -> tuple[Any, Any]:
     The k-th of them is written to place k - 1; the rest falls outside and is dropped."""
     n = typeof(mask).size
     mask = reshape(mask, shape=(n,))
-    rank = prims.cumsum(cast(mask, dtype), axis=0, reverse=False)
-    to = select_n(mask, literal(size, ArrayType((n,), dtype)), prims.sub(rank, 1))
-    count = prims.iota(dtype=dtype, shape=(n,), dimension=0)
+    rank = primitives.cumsum(cast(mask, dtype), axis=0, reverse=False)
+    to = select_n(mask, literal(size, ArrayType((n,), dtype)), primitives.sub(rank, 1))
+    count = primitives.iota(dtype=dtype, shape=(n,), dimension=0)
     zeros = full(0, ArrayType((size,), dtype))
     places = AtRef(zeros, to).set(count, wrap_negative_indices=False)
     return places, read(rank, -1)
@@ -255,8 +255,8 @@ def _split_places(flat: Any, shape: tuple[int, ...]) -> list[Any]:
     """Places in a flattened array as indices along its axes."""
     made, stride = [], 1
     for n in reversed(shape):
-        i = flat if stride == 1 else prims.div(flat, stride)
-        made.append(prims.rem(i, n))
+        i = flat if stride == 1 else primitives.div(flat, stride)
+        made.append(primitives.rem(i, n))
         stride *= n
     return made[::-1]
 

@@ -17,7 +17,7 @@ import numpy as np
 from functrans import errors
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import canonical_dtype, dtype_class, is_inexact
-from functrans.numpy import prims
+from functrans.numpy import primitives
 from functrans.numpy.promotion import (
     BOOL,
     align,
@@ -186,9 +186,9 @@ def comparison(name: str, summary: str, primitive: Any, ordered: bool = True) ->
 
 def lexicographic(primitive: Any, x: Any, y: Any) -> Any:
     """Compare by real parts, and where these are equal by imaginary parts."""
-    x_real, y_real = prims.real(x), prims.real(y)
-    by_imag = primitive(prims.imag(x), prims.imag(y))
-    return prims.select_n(prims.eq(x_real, y_real), primitive(x_real, y_real), by_imag)
+    x_real, y_real = primitives.real(x), primitives.real(y)
+    by_imag = primitive(primitives.imag(x), primitives.imag(y))
+    return primitives.select_n(primitives.eq(x_real, y_real), primitive(x_real, y_real), by_imag)
 
 
 def logical(name: str, summary: str, primitive: Any) -> Binary:
@@ -225,20 +225,22 @@ def numeric(*xs: Any) -> list[Any]:
 
 # --- arithmetic -----------------------------------------------------------------------------------
 
-add: Binary = binary("add", "x + y; logical or of booleans.", prims.add, prims.or_)
-subtract: Binary = binary("subtract", "x - y.", prims.sub)
-multiply: Binary = binary("multiply", "x * y; logical and of booleans.", prims.mul, prims.and_)
-divide: Binary = binary_inexact("divide", "x / y, in floats.", prims.div)
+add: Binary = binary("add", "x + y; logical or of booleans.", primitives.add, primitives.or_)
+subtract: Binary = binary("subtract", "x - y.", primitives.sub)
+multiply: Binary = binary(
+    "multiply", "x * y; logical and of booleans.", primitives.mul, primitives.and_
+)
+divide: Binary = binary_inexact("divide", "x / y, in floats.", primitives.div)
 true_divide: Binary = named(divide, "divide", "x / y, in floats.")
-maximum: Binary = binary("maximum", "The larger one; NaN if one is NaN.", prims.max_)
-minimum: Binary = binary("minimum", "The smaller one; NaN if one is NaN.", prims.min_)
-arctan2: Binary = binary_inexact("arctan2", "The angle of the point (y, x).", prims.atan2)
+maximum: Binary = binary("maximum", "The larger one; NaN if one is NaN.", primitives.max_)
+minimum: Binary = binary("minimum", "The smaller one; NaN if one is NaN.", primitives.min_)
+arctan2: Binary = binary_inexact("arctan2", "The angle of the point (y, x).", primitives.atan2)
 atan2: Binary = arctan2
 nextafter: Binary = binary_inexact(
-    "nextafter", "The next float after x towards y.", prims.nextafter
+    "nextafter", "The next float after x towards y.", primitives.nextafter
 )
 
-_negative: Unary = unary("negative", "-x.", prims.neg, integers=True)
+_negative: Unary = unary("negative", "-x.", primitives.neg, integers=True)
 
 
 def negative(x: ArrayLike, /, *, out: None = None, where: None = None) -> Array:
@@ -250,7 +252,9 @@ def negative(x: ArrayLike, /, *, out: None = None, where: None = None) -> Array:
     return _negative(x)
 
 
-sign: Unary = unary("sign", "-1, 0 or 1; x / |x| of complex numbers.", prims.sign, integers=True)
+sign: Unary = unary(
+    "sign", "-1, 0 or 1; x / |x| of complex numbers.", primitives.sign, integers=True
+)
 
 
 def positive(x: ArrayLike, /) -> Array:
@@ -268,7 +272,7 @@ def absolute(x: ArrayLike, /) -> Array:
     """
     x = value_of(x, "absolute")
     unsigned = dtype_class(typeof(x).dtype) in ("bool", "uint")
-    return array_of(x, "absolute") if unsigned else prims.abs_(x)
+    return array_of(x, "absolute") if unsigned else primitives.abs_(x)
 
 
 abs: Unary = absolute
@@ -281,38 +285,38 @@ def square(x: Any, /) -> Any:
     """
     if x.__class__ is not Tracer or x.type.dtype is BOOL:
         (x,) = numeric(value_of(x, "square"))
-    return prims.square(x)
+    return primitives.square(x)
 
 
 # --- functions of floats --------------------------------------------------------------------------
 
-exp: Unary = unary("exp", "e to the power x.", prims.exp)
-exp2: Unary = unary("exp2", "2 to the power x.", prims.exp2)
-expm1: Unary = unary("expm1", "exp(x) - 1, exact for small x.", prims.expm1)
-log: Unary = unary("log", "The natural logarithm.", prims.log)
-log1p: Unary = unary("log1p", "log(1 + x), exact for small x.", prims.log1p)
-sqrt: Unary = unary("sqrt", "The square root.", prims.sqrt)
-cbrt: Unary = unary("cbrt", "The cube root.", prims.cbrt)
-sin: Unary = unary("sin", "The sine, of radians.", prims.sin)
-cos: Unary = unary("cos", "The cosine, of radians.", prims.cos)
-tan: Unary = unary("tan", "The tangent, of radians.", prims.tan)
-sinh: Unary = unary("sinh", "The hyperbolic sine.", prims.sinh)
-cosh: Unary = unary("cosh", "The hyperbolic cosine.", prims.cosh)
-tanh: Unary = unary("tanh", "The hyperbolic tangent.", prims.tanh)
-arcsin: Unary = unary("arcsin", "The inverse sine.", prims.asin)
+exp: Unary = unary("exp", "e to the power x.", primitives.exp)
+exp2: Unary = unary("exp2", "2 to the power x.", primitives.exp2)
+expm1: Unary = unary("expm1", "exp(x) - 1, exact for small x.", primitives.expm1)
+log: Unary = unary("log", "The natural logarithm.", primitives.log)
+log1p: Unary = unary("log1p", "log(1 + x), exact for small x.", primitives.log1p)
+sqrt: Unary = unary("sqrt", "The square root.", primitives.sqrt)
+cbrt: Unary = unary("cbrt", "The cube root.", primitives.cbrt)
+sin: Unary = unary("sin", "The sine, of radians.", primitives.sin)
+cos: Unary = unary("cos", "The cosine, of radians.", primitives.cos)
+tan: Unary = unary("tan", "The tangent, of radians.", primitives.tan)
+sinh: Unary = unary("sinh", "The hyperbolic sine.", primitives.sinh)
+cosh: Unary = unary("cosh", "The hyperbolic cosine.", primitives.cosh)
+tanh: Unary = unary("tanh", "The hyperbolic tangent.", primitives.tanh)
+arcsin: Unary = unary("arcsin", "The inverse sine.", primitives.asin)
 asin: Unary = arcsin
-arccos: Unary = unary("arccos", "The inverse cosine.", prims.acos)
+arccos: Unary = unary("arccos", "The inverse cosine.", primitives.acos)
 acos: Unary = arccos
-arctan: Unary = unary("arctan", "The inverse tangent.", prims.atan)
+arctan: Unary = unary("arctan", "The inverse tangent.", primitives.atan)
 atan: Unary = arctan
-arcsinh: Unary = unary("arcsinh", "The inverse hyperbolic sine.", prims.asinh)
+arcsinh: Unary = unary("arcsinh", "The inverse hyperbolic sine.", primitives.asinh)
 asinh: Unary = arcsinh
-arccosh: Unary = unary("arccosh", "The inverse hyperbolic cosine.", prims.acosh)
+arccosh: Unary = unary("arccosh", "The inverse hyperbolic cosine.", primitives.acosh)
 acosh: Unary = arccosh
-arctanh: Unary = unary("arctanh", "The inverse hyperbolic tangent.", prims.atanh)
+arctanh: Unary = unary("arctanh", "The inverse hyperbolic tangent.", primitives.atanh)
 atanh: Unary = arctanh
-floor: Unary = rounding("floor", "The largest integer not above x, at x's dtype.", prims.floor)
-ceil: Unary = rounding("ceil", "The smallest integer not below x, at x's dtype.", prims.ceil)
+floor: Unary = rounding("floor", "The largest integer not above x, at x's dtype.", primitives.floor)
+ceil: Unary = rounding("ceil", "The smallest integer not below x, at x's dtype.", primitives.ceil)
 
 
 def rint(x: ArrayLike, /) -> Array:
@@ -325,40 +329,42 @@ def rint(x: ArrayLike, /) -> Array:
     if not is_inexact(t.dtype):
         return materialize(cast(x, canonical_dtype(np.dtype("float64"))))
     if dtype_class(t.dtype) == "complex":
-        return prims.complex_(rint(prims.real(x)), rint(prims.imag(x)))
-    return prims.round_(x, rounding_method=1)
+        return primitives.complex_(rint(primitives.real(x)), rint(primitives.imag(x)))
+    return primitives.round_(x, rounding_method=1)
 
 
 # --- comparisons ----------------------------------------------------------------------------------
 
-equal: Binary = comparison("equal", "x == y.", prims.eq, ordered=False)
-not_equal: Binary = comparison("not_equal", "x != y.", prims.ne, ordered=False)
-less: Binary = comparison("less", "x < y.", prims.lt)
-less_equal: Binary = comparison("less_equal", "x <= y.", prims.le)
-greater: Binary = comparison("greater", "x > y.", prims.gt)
-greater_equal: Binary = comparison("greater_equal", "x >= y.", prims.ge)
+equal: Binary = comparison("equal", "x == y.", primitives.eq, ordered=False)
+not_equal: Binary = comparison("not_equal", "x != y.", primitives.ne, ordered=False)
+less: Binary = comparison("less", "x < y.", primitives.lt)
+less_equal: Binary = comparison("less_equal", "x <= y.", primitives.le)
+greater: Binary = comparison("greater", "x > y.", primitives.gt)
+greater_equal: Binary = comparison("greater_equal", "x >= y.", primitives.ge)
 
 # --- bits and truth values ------------------------------------------------------------------------
 
-bitwise_and: Binary = binary("bitwise_and", "x & y.", prims.and_, prims.and_)
-bitwise_or: Binary = binary("bitwise_or", "x | y.", prims.or_, prims.or_)
-bitwise_xor: Binary = binary("bitwise_xor", "x ^ y.", prims.xor, prims.xor)
-invert: Unary = unary("invert", "~x.", prims.not_, integers=True)
+bitwise_and: Binary = binary("bitwise_and", "x & y.", primitives.and_, primitives.and_)
+bitwise_or: Binary = binary("bitwise_or", "x | y.", primitives.or_, primitives.or_)
+bitwise_xor: Binary = binary("bitwise_xor", "x ^ y.", primitives.xor, primitives.xor)
+invert: Unary = unary("invert", "~x.", primitives.not_, integers=True)
 bitwise_not: Unary = invert
 bitwise_invert: Unary = invert
-left_shift: Binary = shift("left_shift", "x << y.", lambda dtype: prims.shift_left)
+left_shift: Binary = shift("left_shift", "x << y.", lambda dtype: primitives.shift_left)
 right_shift: Binary = shift(
     "right_shift",
     "x >> y; the sign bit of signed integers is repeated.",
     lambda dtype: (
-        prims.shift_right_logical if dtype_class(dtype) == "uint" else prims.shift_right_arithmetic
+        primitives.shift_right_logical
+        if dtype_class(dtype) == "uint"
+        else primitives.shift_right_arithmetic
     ),
 )
 bitwise_left_shift: Binary = left_shift
 bitwise_right_shift: Binary = right_shift
-logical_and: Binary = logical("logical_and", "Both are true.", prims.and_)
-logical_or: Binary = logical("logical_or", "At least one is true.", prims.or_)
-logical_xor: Binary = logical("logical_xor", "Exactly one is true.", prims.xor)
+logical_and: Binary = logical("logical_and", "Both are true.", primitives.and_)
+logical_or: Binary = logical("logical_or", "At least one is true.", primitives.or_)
+logical_xor: Binary = logical("logical_xor", "Exactly one is true.", primitives.xor)
 
 
 def logical_not(x: Any, /) -> Any:
@@ -366,7 +372,7 @@ def logical_not(x: Any, /) -> Any:
 
     Source: `jax.numpy.logical_not`.
     """
-    return prims.not_(truth(x, "logical_not"))
+    return primitives.not_(truth(x, "logical_not"))
 
 
 def isfinite(x: ArrayLike, /) -> Array:
@@ -378,9 +384,11 @@ def isfinite(x: ArrayLike, /) -> Array:
     t = typeof(x)
     kind = dtype_class(t.dtype)
     if kind == "float":
-        return prims.is_finite(x)
+        return primitives.is_finite(x)
     if kind == "complex":
-        return prims.and_(prims.is_finite(prims.real(x)), prims.is_finite(prims.imag(x)))
+        return primitives.and_(
+            primitives.is_finite(primitives.real(x)), primitives.is_finite(primitives.imag(x))
+        )
     return materialize(literal(True, t.update(dtype=BOOL, weak_type=False)))
 
 
@@ -393,7 +401,7 @@ def real(x: ArrayLike, /) -> Array:
     Source: `jax.numpy.real`.
     """
     x = value_of(x, "real")
-    return prims.real(x) if dtype_class(typeof(x).dtype) == "complex" else array_of(x, "real")
+    return primitives.real(x) if dtype_class(typeof(x).dtype) == "complex" else array_of(x, "real")
 
 
 def imag(x: ArrayLike, /) -> Array:
@@ -403,7 +411,7 @@ def imag(x: ArrayLike, /) -> Array:
     """
     x = value_of(x, "imag")
     t = typeof(x)
-    return prims.imag(x) if dtype_class(t.dtype) == "complex" else materialize(literal(0, t))
+    return primitives.imag(x) if dtype_class(t.dtype) == "complex" else materialize(literal(0, t))
 
 
 def conjugate(x: ArrayLike, /) -> Array:
@@ -413,7 +421,7 @@ def conjugate(x: ArrayLike, /) -> Array:
     """
     x = value_of(x, "conjugate")
     if dtype_class(typeof(x).dtype) == "complex":
-        return prims.conj(x)
+        return primitives.conj(x)
     return array_of(x, "conjugate")
 
 

@@ -15,7 +15,7 @@ from functrans.lax.arguments import mode_of, promises
 from functrans.numpy.arithmetic import power
 from functrans.numpy.index_plans import index_array, index_dtype, writing
 from functrans.numpy.index_structure import from_sequence, structure
-from functrans.numpy.prims import reshape
+from functrans.numpy.primitives import reshape
 from functrans.numpy.promotion import (
     SCALARS,
     align,

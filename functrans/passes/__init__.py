@@ -4,14 +4,14 @@ Each pass is a function `Program -> Program` that can be called alone; `optimize
 order, as `ft.jit` does before XLA sees a program; `explain` tells what each of them did.
 """
 
-from functrans.passes.calls import inline as inline
-from functrans.passes.calls import inline_calls as inline_calls
-from functrans.passes.calls import resolve as resolve
 from functrans.passes.common_subexpressions import common_subexpressions as common_subexpressions
 from functrans.passes.contract import contract as contract
 from functrans.passes.dead_code import dead_code as dead_code
 from functrans.passes.explain import explain as explain
 from functrans.passes.fold import fold as fold
+from functrans.passes.inlining import inline as inline
+from functrans.passes.inlining import inline_calls as inline_calls
+from functrans.passes.inlining import resolve as resolve
 from functrans.passes.loops import loops as loops
 from functrans.passes.pipeline import chosen as chosen
 from functrans.passes.pipeline import optimize as optimize

@@ -36,11 +36,8 @@ import numpy as np
 
 from functrans.ir.program import Equation, Literal, Origin, Program, Var
 from functrans.ir.types import ArrayType, dtype_class
-from functrans.passes.accumulated import accumulated
-from functrans.passes.by_example import ByExample
 from functrans.passes.common_subexpressions import common_subexpressions
-from functrans.passes.least import Least
-from functrans.passes.order import (
+from functrans.passes.contraction_order import (
     PER_BYTE_READ,
     PER_BYTE_WRITTEN,
     PER_OPERATION,
@@ -48,7 +45,12 @@ from functrans.passes.order import (
     Plan,
     per_flop,
 )
-from functrans.passes.products import (
+from functrans.passes.cost_bounds import Least
+from functrans.passes.example_loops import ByExample
+from functrans.passes.loop_accumulators import accumulated
+from functrans.passes.loop_fusion import side_by_side
+from functrans.passes.rewrite import everywhere, finished, program_pass, renamed, renamed_all
+from functrans.passes.sums_of_products import (
     ALIASES,
     MOST_VALUES,
     POINTWISE,
@@ -62,8 +64,6 @@ from functrans.passes.products import (
     squared,
     sums_squares,
 )
-from functrans.passes.rewrite import everywhere, finished, program_pass, renamed, renamed_all
-from functrans.passes.side_by_side import side_by_side
 from functrans.primitives.base import bytes_of
 from functrans.primitives.contractions.dot_general import dot_general, flops
 from functrans.primitives.elementwise.arithmetic import max_
@@ -103,7 +103,7 @@ def _contract(program: Program) -> Program:
     return side_by_side(program)
 
 
-class AtOnce:
+class LinearizedOperation:
     """A sum of products computed as such."""
 
     def __init__(self, expansion: Expansion, e: Equation, made: float, limit: float):
@@ -132,7 +132,7 @@ class Sink(NamedTuple):
     """A sum, and how it is computed without the values that are removed."""
 
     equation: Equation
-    way: AtOnce | ByExample
+    way: LinearizedOperation | ByExample
 
 
 class Cluster(NamedTuple):
@@ -324,13 +324,13 @@ class _Search:
 
     def cheapest(
         self, e: Equation, cluster: Cluster, made: float, limit: float
-    ) -> AtOnce | ByExample | None:
+    ) -> LinearizedOperation | ByExample | None:
         """The cheapest way to a sum from what the cluster's values are made of, if there is one
         that costs no more than the limit."""
         through = {e.outputs[0], *cluster.values}
-        ways: list[AtOnce | ByExample] = []
+        ways: list[LinearizedOperation | ByExample] = []
         with suppress(NotSeparable):
-            ways.append(AtOnce(Expansion(self.made_by, through), e, made, limit))
+            ways.append(LinearizedOperation(Expansion(self.made_by, through), e, made, limit))
         for gram in (False, True) if squared(self.made_by, e) is not None else ():
             with suppress(NotSeparable):
                 ways.append(ByExample(Expansion(self.made_by, through), e, gram, self.readers))

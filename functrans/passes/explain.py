@@ -17,9 +17,9 @@ from functrans.ir.program import Equation, Program
 from functrans.ir.source import describe, line_of, text_of, user_source
 from functrans.ir.tracebacks import boundary
 from functrans.passes import kernels
+from functrans.passes.compiler_options import Wanted, wanted
 from functrans.passes.pipeline import DEFAULT, Choice, Pass, chosen
 from functrans.passes.rewrite import Rewrite, children_first
-from functrans.passes.wanted_options import Wanted, wanted
 from functrans.primitives.calls.jit import jit
 from functrans.pytrees.functions import FlatFunction, function_name
 from functrans.trace import stage, typeof
@@ -49,7 +49,7 @@ class Report:
     before : the program as it was traced;  after : as it is lowered
     loops  : of each loop what keeps it from being one kernel on a CPU, None if it is one; loops in
              a kernel are part of it (passes/kernels.py)
-    options: which options of XLA it wants there (passes/wanted_options.py); None: JAX's default
+    options: which options of XLA it wants there (passes/compiler_options.py); None: JAX's default
     """
 
     def __init__(self, steps: Sequence[Step], before: Program, after: Program):

@@ -30,7 +30,7 @@ from functrans.caching import cached, memo, memo_as
 from functrans.ir.program import Equation, Literal, Program, Var
 from functrans.ir.source import location
 from functrans.ir.types import ArrayType
-from functrans.passes.kernel_forms import FORMS
+from functrans.passes.kernel_expansions import FORMS
 from functrans.passes.rewrite import everywhere, uses
 from functrans.primitives.calls.jit import one_kernel
 from functrans.primitives.contractions.dot_general import dot_general

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 from functrans import errors
 from functrans.ir.program import Program
 from functrans.ir.source import describe, user_source
-from functrans.passes.calls import inline, inline_calls, resolve
 from functrans.passes.common_subexpressions import common_subexpressions
 from functrans.passes.contract import contract
 from functrans.passes.dead_code import dead_code
 from functrans.passes.fold import fold
+from functrans.passes.inlining import inline, inline_calls, resolve
 from functrans.passes.loops import loops
 from functrans.passes.rewrite import program_pass
 from functrans.passes.simplify import simplify

@@ -79,7 +79,7 @@ class Primitive:
     mandatory: tuple[str, ...] = ("type", "reference", "lower")
     holds_programs = False  # a HigherOrderPrimitive
     # of those that hold programs: outside of programs `run_now` gives the results, nothing compiled
-    runs_now = False
+    runs_eagerly = False
     holds_functions = False  # `program` is a Python function until a trace records the equation
     in_kernel = False  # may be a part of a loop that is one kernel (passes/kernels.py)
     counted = True  # is its cost known?

@@ -31,7 +31,7 @@ class HigherOrderPrimitive(Primitive):
         `run(program, values, i)` one that is the step i of a loop."""
         raise self.missing("interpret")
 
-    def run_now(self, values: Sequence[Any], params: dict[str, Any]) -> Any:
+    def run_eagerly(self, values: Sequence[Any], params: dict[str, Any]) -> Any:
         """The results on concrete arrays, where `runs_now` is set."""
         raise self.missing("run_now")
 

@@ -36,7 +36,7 @@ from functrans.trace import (
     tracing,
     typeof,
 )
-from functrans.transforms.linear import Linear
+from functrans.transforms.linear_maps import Linear
 
 
 class Dual(Tracer):
@@ -93,7 +93,7 @@ class LinearTrace(Trace):
         return Tracer(self, type, Var(type))
 
 
-class Differentiation(Trace):
+class JvpTrace(Trace):
     """The trace of jvp, and of linearize when a LinearTrace is given."""
 
     __slots__ = ("at_once", "linear", "rules_in")
@@ -203,7 +203,7 @@ def run_dual(
     linear: LinearTrace | None = None,
 ) -> tuple[list[Any], list[Any]]:
     """Call a flat function on pairs; the results' primals and tangents (None: zero)."""
-    trace = Differentiation(state.trace, linear)
+    trace = JvpTrace(state.trace, linear)
     duals = [
         p if t is None else Dual(trace, p, t, t.type if linear is not None else None)
         for p, t in zip(primals, tangents, strict=True)
@@ -341,7 +341,7 @@ def _split(program: Program, active: tuple[bool, ...], needed: tuple[bool, ...])
 # --- one operation at a time ----------------------------------------------------------------------
 
 
-class AtOnce:
+class LinearizedOperation:
     """How one operation is linearised where it runs at once, made once per signature.
 
     Its result and what its derivative needs are one compiled function, and its linear equations a
@@ -416,7 +416,7 @@ class AtOnce:
 
 def at_once(
     primitive: Any, types: tuple[Any, ...], moving: tuple[bool, ...], params: dict[str, Any]
-) -> AtOnce:
+) -> LinearizedOperation:
     """How an operation, or a nested program, is linearised; made once."""
     if primitive.holds_programs:
         return memo(params["program"], _program_at_once, primitive, moving)
@@ -429,15 +429,19 @@ def at_once(
 _OPERATIONS = Cache("operations linearised", 2048)
 
 
-def _program_at_once(program: Program, primitive: Any, moving: tuple[bool, ...]) -> AtOnce:
+def _program_at_once(
+    program: Program, primitive: Any, moving: tuple[bool, ...]
+) -> LinearizedOperation:
     # it was not recorded: it has no variables
-    return AtOnce(program, moving, Equation(primitive, (), (), {"program": program}), True)
+    return LinearizedOperation(
+        program, moving, Equation(primitive, (), (), {"program": program}), True
+    )
 
 
 def _operation_at_once(
     primitive: Any, types: tuple[Any, ...], moving: tuple[bool, ...], params: dict[str, Any]
-) -> AtOnce:
+) -> LinearizedOperation:
     inputs = [Var(t) for t in types]
     outs = tuple([Var(t) for t in out_types(primitive, types, params)])
     program = Program(inputs, [Equation(primitive, tuple(inputs), outs, params)], outs)
-    return AtOnce(program, moving, Equation(primitive, (), (), params), False)
+    return LinearizedOperation(program, moving, Equation(primitive, (), (), params), False)

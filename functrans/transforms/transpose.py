@@ -17,7 +17,7 @@ from functrans.ir.source import equation_source
 from functrans.primitives.base import LinearInput, sum_of
 from functrans.primitives.calls.captured import closed
 from functrans.primitives.calls.jit import jit
-from functrans.primitives.parts import apart
+from functrans.primitives.dependence import apart
 from functrans.trace import derive_from, literal, provenance, stage, state, typeof
 
 
@@ -122,7 +122,7 @@ def _may_join(eqn: Equation) -> bool:
     primitive = eqn.primitive
     if primitive.holds_programs:
         return primitive is jit and not primitive.has_effects(eqn.params)
-    return not primitive.runs_now
+    return not primitive.runs_eagerly
 
 
 def _backward_group(group: list[Equation], held: dict[Any, Any]) -> None:

@@ -24,7 +24,7 @@ from functrans import lax
 from functrans.inspect.cost import CostReport
 from functrans.inspect.draw.graph import of_equations, of_lines, size
 from functrans.inspect.nans import Search
-from functrans.inspect.observe import observe
+from functrans.inspect.observers import observe
 from functrans.inspect.python_source.entry import to_python
 from functrans.ir import Equation, Literal, Program, Var, equal, parse, show
 from functrans.ir.text import nested

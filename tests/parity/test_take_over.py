@@ -24,7 +24,7 @@ from jax._src.pjit import pjit
 from jax.sharding import PartitionSpec, SingleDeviceSharding
 
 import functrans as ft
-from functrans.interop.taking_over import PjitFunction
+from functrans.interop.takeover import PjitFunction
 from tests.support import extras
 
 ROOT = Path(ft.__file__).parents[1]

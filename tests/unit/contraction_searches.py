@@ -13,8 +13,8 @@ import numpy as np
 import functrans as ft
 import functrans.numpy as fnp
 from functrans.ir import Program
-from functrans.passes.by_example import ByExample
-from functrans.passes.products import Expansion, NotSeparable
+from functrans.passes.example_loops import ByExample
+from functrans.passes.sums_of_products import Expansion, NotSeparable
 
 MODULE = sys.modules["functrans.passes.contract"]
 
@@ -62,7 +62,7 @@ class Grams(Everything):
     def cheapest(self, e: Any, cluster: Any, made: float, limit: float) -> Any:
         through = {e.outputs[0], *cluster.values}
         try:
-            return MODULE.AtOnce(Expansion(self.made_by, through), e, made, limit)
+            return MODULE.LinearizedOperation(Expansion(self.made_by, through), e, made, limit)
         except NotSeparable:
             return None
 

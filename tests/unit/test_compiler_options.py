@@ -13,7 +13,7 @@ import functrans as ft
 import functrans.numpy as jnp
 from functrans import errors, lax
 from functrans.api.programs import make_ir
-from functrans.backends import options
+from functrans.backends import compiler_options
 from tests.support.closeness import assert_close
 
 pytestmark = pytest.mark.smoke
@@ -46,20 +46,20 @@ def traces() -> Any:
 
 
 def test_the_choice():
-    assert options.choice(ft.jit(convolved).program(X)) == SET
+    assert compiler_options.choice(ft.jit(convolved).program(X)) == SET
     text = str(ft.passes.explain(convolved)(X))
     assert "options, on a CPU\n    all but convolutions: normalised convolutions, at" in text
     assert "test_compiler_options.py" in text.partition("options, on a CPU")[2]
-    assert options.choice(make_ir(jnp.sin)(X)) == options.DEFAULT
+    assert compiler_options.choice(make_ir(jnp.sin)(X)) == compiler_options.DEFAULT
     alone = make_ir(lambda x: lax.conv_general_dilated(x, W, (1, 1), "SAME"))(X)
-    assert options.choice(alone) == options.DEFAULT
-    assert options.choice(make_ir(grouped)(X)) == options.DEFAULT
+    assert compiler_options.choice(alone) == compiler_options.DEFAULT
+    assert compiler_options.choice(make_ir(grouped)(X)) == compiler_options.DEFAULT
     square = np.eye(256, dtype="float32")
     for n, name in ((39, "default"), (40, "products and sums")):
         chain = make_ir(lambda x, n=n: functools.reduce(lambda y, _: jnp.tanh(y @ x), range(n), x))
-        assert options.choice(chain(square)) == name
+        assert compiler_options.choice(chain(square)) == name
     loop = make_ir(lambda x: lax.map(lambda x: convolved(x[None]), x))(X)
-    assert options.choice(loop) == SET
+    assert compiler_options.choice(loop) == SET
 
 
 def test_a_function_is_traced_once_and_compiled_with_its_options(traces: Any):
@@ -102,27 +102,27 @@ def test_a_user_s_options_count(monkeypatch: pytest.MonkeyPatch):
     def refuse(*_: Any) -> Any:
         raise AssertionError("no choice is to be made")
 
-    monkeypatch.setattr(options, "choice", refuse)
+    monkeypatch.setattr(compiler_options, "choice", refuse)
     given = {"xla_cpu_enable_fast_math": False}
     for how in ({"compiler_options": given}, {"cpu": "plain"}):
         ft.jit(lambda x: convolved(x) + 1, **how)(X)
 
 
 def test_a_set_that_this_jaxlib_does_not_take(monkeypatch: pytest.MonkeyPatch):
-    options._is_taken.cache_clear()
-    monkeypatch.setitem(options.SETS, SET, {"xla_cpu_of_another_version": "x"})
+    compiler_options._is_taken.cache_clear()
+    monkeypatch.setitem(compiler_options.SETS, SET, {"xla_cpu_of_another_version": "x"})
     try:
-        assert options.choice(make_ir(convolved)(X)) == options.DEFAULT
+        assert compiler_options.choice(make_ir(convolved)(X)) == compiler_options.DEFAULT
         assert ft.jit(lambda x: convolved(x) * 3)(X).shape == (2, 4, 8, 8)
     finally:
-        options._is_taken.cache_clear()
+        compiler_options._is_taken.cache_clear()
 
 
 @pytest.mark.parametrize(
     ("given", "words"),
     [
         ({"xla_cpu_enable_fast_mth": True}, "xla_cpu_enable_fast_mth does not exist"),
-        ({options._LIBRARY: "MUCH"}, "fusion_type does not take 'MUCH'"),
+        ({compiler_options._LIBRARY: "MUCH"}, "fusion_type does not take 'MUCH'"),
     ],
 )
 def test_options_that_do_not_exist(given: dict[str, Any], words: str):
@@ -140,4 +140,4 @@ def test_errors_of_the_function_itself_stay():
     for _ in range(2):
         with pytest.raises(RuntimeError, match="on purpose"):
             run(X)
-    assert options.local.staged is None
+    assert compiler_options.local.staged is None

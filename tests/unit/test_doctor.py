@@ -12,7 +12,7 @@ import pytest
 
 import functrans as ft
 from functrans.inspect.doctor import doctor, operations_of
-from functrans.inspect.samples import NOT_RUN, samples
+from functrans.inspect.operation_samples import NOT_RUN, samples
 from functrans.ir.program import PRIMITIVES
 from functrans.primitives.elementwise.families import Elementwise
 from tests.unit.test_compare import wrong_sin  # noqa: F401  (a fixture)

@@ -15,7 +15,7 @@ import pytest
 import functrans as ft
 import functrans.numpy as jnp
 from functrans import errors, lax
-from functrans.backends import one_kernel
+from functrans.backends import kernel_calls
 from functrans.interop import from_jax
 from functrans.passes import kernels
 from functrans.primitives.indexing.sorting import Sort
@@ -290,9 +290,9 @@ def refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Any:
     """A sort is taken for what may stand in a kernel, which XLA then does not compile."""
     monkeypatch.setattr(Sort, "in_kernel", True)
     monkeypatch.setattr(kernels, "_REFUSED", set())
-    monkeypatch.setattr(one_kernel, "_fine", set())
-    monkeypatch.setattr(one_kernel, "_read", set())
-    monkeypatch.setattr(one_kernel, "_folder", lambda: tmp_path)
+    monkeypatch.setattr(kernel_calls, "_fine", set())
+    monkeypatch.setattr(kernel_calls, "_read", set())
+    monkeypatch.setattr(kernel_calls, "_folder", lambda: tmp_path)
     ft.clear_caches()
     yield tmp_path
     ft.clear_caches()
@@ -319,9 +319,9 @@ def test_a_kernel_that_xla_does_not_compile(run: Any, refused: Any, caplog: Any)
     (said,) = caplog.messages
     assert "cannot make one kernel of the loop at" in said
     assert "test_kernels.py" in said or run is UNJITTED
-    (line,) = (refused / one_kernel._FILE).read_text().splitlines()
+    (line,) = (refused / kernel_calls._FILE).read_text().splitlines()
     kernels._REFUSED.clear()  # another process
-    one_kernel._read.clear()
+    kernel_calls._read.clear()
     ft.clear_caches()
     caplog.clear()
     assert_close(run(f, x), found, 1e-6)

@@ -20,7 +20,7 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from functrans import errors
-from functrans.api.jit import how_jitted, jit
+from functrans.api.jit import jit, jit_options
 from functrans.api.programs import make_ir
 from functrans.inspect.profile.report import ProfileReport
 from functrans.ir.program import Equation, Program, argument_names
@@ -94,7 +94,7 @@ def stages(
     """All stages of a function for these arguments, and the lines that they share. Of a function
     that was profiled the optimised program is that which was run."""
     lines = Lines(None if profile is None else profile.times)
-    jitted = how_jitted(fun)
+    jitted = jit_options(fun)
     whole: Any = jit(fun) if jitted is None else fun
     static = ((), ()) if jitted is None else (sorted(jitted.statics.numbers), jitted.statics.names)
     derived = make_ir(fun, *static)(*args, **kwargs)

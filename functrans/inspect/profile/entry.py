@@ -16,7 +16,7 @@ from typing import Any
 import jax
 
 from functrans import errors
-from functrans.api.jit import How, how_jitted
+from functrans.api.jit import How, jit_options
 from functrans.backends.xla import executable
 from functrans.inspect.profile.compiled import FREE, Compiled, numbered
 from functrans.inspect.profile.events import MOST, Span, recorded
@@ -97,7 +97,7 @@ def profile(
         made = staged(fun, args, kwargs, passes_of(fun, DEFAULT) if passes is None else passes)
         check_values(made.values, "profile")
         _check_repeatable(made.program, repeats)
-        return _profiled(made, repeats, how_jitted(fun))
+        return _profiled(made, repeats, jit_options(fun))
 
     return profiled
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from functrans.inspect.observe import letters
+from functrans.inspect.observers import letters
 from functrans.inspect.page import Saved, columns, page, table
 from functrans.inspect.profile.machine import Machine
 from functrans.inspect.profile.placing import Kernel, Piece, Work

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 
+from functrans.interop.checkpoint_policies import Policy
 from functrans.interop.jaxprs.walk import (
     closed_like,
     constants_of,
@@ -15,7 +16,6 @@ from functrans.interop.jaxprs.walk import (
     run,
     spread_front,
 )
-from functrans.interop.policies import Policy
 from functrans.ir.program import Literal, Program, Var, hoist_constants
 from functrans.ir.types import ArrayType
 from functrans.primitives.calls.checkpoint import checkpoint

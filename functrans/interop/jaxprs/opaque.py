@@ -23,7 +23,7 @@ from jax._src.effects import ordered_effects
 from jax._src.state.discharge import discharge_state
 
 from functrans import errors
-from functrans.api.statics import exactly
+from functrans.api.static_arguments import exactly
 from functrans.caching import Cache
 from functrans.interop.jaxprs.equation import (
     Flat,

@@ -73,7 +73,7 @@ class Callback(HigherOrderPrimitive):
 
     # The program that it holds is Python's: the rules are given the transformation, nothing is
     # kept per signature, and it is never linearised as an operation with a rule.
-    runs_now = True
+    runs_eagerly = True
     counted = False
     user_name = ""  # what messages call it
 
@@ -97,7 +97,7 @@ class Callback(HigherOrderPrimitive):
     def numpy_source(self, w: Any, *xs: Any, **params: Any) -> Any:
         raise w.unwritable()
 
-    def run_now(self, values: Sequence[Any], params: dict[str, Any]) -> Any:
+    def run_eagerly(self, values: Sequence[Any], params: dict[str, Any]) -> Any:
         """The results on concrete arrays, without compiling; the callback's own exceptions."""
         found = self.interpret(None, values, params)
         return [jax.numpy.asarray(y) for y in found]
@@ -199,9 +199,9 @@ class PureCallback(Callback):
     ) -> Any:
         return super().type(*types, callback=callback, results=results, maps=maps)
 
-    def run_now(self, values: Sequence[Any], params: dict[str, Any]) -> Any:
+    def run_eagerly(self, values: Sequence[Any], params: dict[str, Any]) -> Any:
         """Without results it is not called: nobody would see it."""
-        return super().run_now(values, params) if params["results"] else []
+        return super().run_eagerly(values, params) if params["results"] else []
 
     def lower(self, ctx: Any, *operands: Any, sharding: Any = None, **params: Any) -> Any:
         return ctx.via_jax(

@@ -41,7 +41,7 @@ class JaxCall(HigherOrderPrimitive):
 
     # What it holds is JAX's: the rules are given the transformation, nothing is kept per signature.
     name = "jax_call"
-    runs_now = True
+    runs_eagerly = True
     counted = False
 
     def type(self, *types: ArrayType, body: Any) -> Any:
@@ -55,7 +55,7 @@ class JaxCall(HigherOrderPrimitive):
             outs = params["body"].compiled(*values)
         return [y if is_key_dtype(y.dtype) else np.asarray(y) for y in outs]
 
-    def run_now(self, values: Sequence[Any], params: dict[str, Any]) -> Any:
+    def run_eagerly(self, values: Sequence[Any], params: dict[str, Any]) -> Any:
         return list(params["body"].compiled(*values))
 
     def lower(self, ctx: Any, *operands: Any, body: Any) -> Any:

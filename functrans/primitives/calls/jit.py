@@ -26,8 +26,8 @@ from functrans.ir.types import same_types
 from functrans.primitives.base import Cost, LinearInput
 from functrans.primitives.calls.replay import OPTIONS, Replay, signature
 from functrans.primitives.calls.residuals import fewer, take
+from functrans.primitives.dependence import reached_outputs, reading, restricted, smaller
 from functrans.primitives.higher_order import HigherOrderPrimitive
-from functrans.primitives.parts import reached_outputs, reading, restricted, smaller
 from functrans.trace import ARRAYS, Recording, Tracer, stage, staging_trace, state, typeof
 from functrans.tracer import CONCRETE
 
@@ -150,7 +150,7 @@ def composite(function: _F, numbers: tuple[type[Any], ...] = ()) -> _F:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if state.trace is not None or state.axes or state.no_jit:
+        if state.trace is not None or state.axes or state.jit_disabled:
             return record(*args, **kwargs)
         arrays = []
         options: list[Any] = [function, len(args), *kwargs]
@@ -182,9 +182,9 @@ def composite(function: _F, numbers: tuple[type[Any], ...] = ()) -> _F:
 
     def record(*args: Any, **kwargs: Any) -> Any:
         trace = state.trace
-        if trace.__class__ is Recording and trace.stages and not state.no_jit:
+        if trace.__class__ is Recording and trace.stages and not state.jit_disabled:
             return write(trace, args, kwargs)
-        if state.no_jit or staging_trace() is not None:
+        if state.jit_disabled or staging_trace() is not None:
             return function(*args, **kwargs)
         arrays = []
         signature: list[Any] = [function, decisive(), state.axes]

@@ -22,8 +22,7 @@ from functrans.ir.types import ArrayType, is_key_dtype
 from functrans.primitives.base import Cost, LinearInput, is_zero, sum_of
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.calls.residuals import fewest, take
-from functrans.primitives.higher_order import HigherOrderPrimitive
-from functrans.primitives.parts import (
+from functrans.primitives.dependence import (
     apart,
     depending,
     reached_outputs,
@@ -32,6 +31,7 @@ from functrans.primitives.parts import (
     silent,
     smaller,
 )
+from functrans.primitives.higher_order import HigherOrderPrimitive
 from functrans.trace import evaluate, literal, stage, typeof
 
 

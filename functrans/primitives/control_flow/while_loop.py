@@ -24,10 +24,7 @@ from functrans.primitives.calls.residuals import take
 from functrans.primitives.control_flow.cond import only_where
 from functrans.primitives.control_flow.revolve import COUNT, loop, revolve
 from functrans.primitives.control_flow.scan import interleaved, linear_inputs
-from functrans.primitives.elementwise.families import add, lt
-from functrans.primitives.elementwise.selection import select_n
-from functrans.primitives.higher_order import HigherOrderPrimitive
-from functrans.primitives.parts import (
+from functrans.primitives.dependence import (
     apart,
     reached_outputs,
     reading,
@@ -35,6 +32,9 @@ from functrans.primitives.parts import (
     silent,
     smaller,
 )
+from functrans.primitives.elementwise.families import add, lt
+from functrans.primitives.elementwise.selection import select_n
+from functrans.primitives.higher_order import HigherOrderPrimitive
 from functrans.primitives.reductions.folds import reduce_or
 from functrans.primitives.shape.moving import broadcast_in_dim
 from functrans.trace import bind_in, evaluate, literal, stage, typeof

@@ -34,7 +34,7 @@ from functrans.trace import bind, bind_in, derive_from, derived_here, evaluate, 
 class CustomCall(Jit):
     """What the calls with a rule of their own share: they are calls of `program`."""
 
-    runs_now = holds_functions = True
+    runs_eagerly = holds_functions = True
     reached: Callable[..., Sequence[bool]] = Primitive.reached  # its rule is one of all its results
 
     def type(self, *types: Any, program: Program, rule: Any, n_consts: int = 0) -> Any:
@@ -49,7 +49,7 @@ class CustomCall(Jit):
     def has_effects(self, params: dict[str, Any]) -> bool:
         return params["program"].__class__ is Program and super().has_effects(params)
 
-    def run_now(self, values: Sequence[Any], params: dict[str, Any]) -> Any:
+    def run_eagerly(self, values: Sequence[Any], params: dict[str, Any]) -> Any:
         program = params["program"]
         if program.__class__ is Program:
             return evaluate(program, values)
@@ -158,7 +158,7 @@ class CustomLin(Jit):
     """The derivative of a custom_vjp function."""
 
     name: str = "custom_lin"
-    runs_now: bool = True
+    runs_eagerly: bool = True
     reached: Callable[..., Sequence[bool]] = Primitive.reached
 
     def type(self, *types: Any, pullback: Pullback, active: tuple[bool, ...]) -> Any:
@@ -176,7 +176,7 @@ class CustomLin(Jit):
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
         return ctx.call(self.program(ctx.in_types, params), operands)
 
-    def run_now(self, values: Sequence[Any], params: dict[str, Any]) -> Any:
+    def run_eagerly(self, values: Sequence[Any], params: dict[str, Any]) -> Any:
         return evaluate(self.program([typeof(x) for x in values], params), values)
 
     def differentiate(

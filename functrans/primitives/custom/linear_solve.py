@@ -30,7 +30,7 @@ class Solver(HigherOrderPrimitive):
     """What is found by a program `solve`, and differentiated implicitly."""
 
     in_kernel = True
-    runs_now = True
+    runs_eagerly = True
 
     def type(self, *types: Any, solve: Program, consts: int, **programs: Any) -> Any:
         return solver_types(self, types, solve)
@@ -38,7 +38,7 @@ class Solver(HigherOrderPrimitive):
     def interpret(self, run: Any, values: Sequence[Any], params: dict[str, Any]) -> Any:
         return run(params["solve"], values)
 
-    def run_now(self, values: Sequence[Any], params: dict[str, Any]) -> Any:
+    def run_eagerly(self, values: Sequence[Any], params: dict[str, Any]) -> Any:
         return [materialize(y) for y in evaluate(params["solve"], values)]
 
     def lower(self, ctx: Any, *operands: Any, solve: Program, **rest: Any) -> Any:

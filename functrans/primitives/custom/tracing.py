@@ -87,7 +87,7 @@ class RuleTrace(Trace):
         if not moving:
             return bind_in(self.parent, primitive, args, params)
         if primitive.name == "custom_jvp_call":  # its rule may be itself, applied to tangents
-            return primitive.run_now(args, params)
+            return primitive.run_eagerly(args, params)
         if primitive.holds_programs and not primitive.linear_positions(len(args)):
             return self._bind_programs(primitive, args, params)
         self._check_linear(primitive, args, moving)

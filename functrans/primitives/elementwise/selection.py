@@ -13,6 +13,7 @@ from functrans.ir.program import Equation
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.mlir import hlo
 from functrans.primitives.base import Cost, LinearInput, Primitive, bytes_of, sum_of
+from functrans.primitives.dependence import smaller
 from functrans.primitives.elementwise.bitwise import and_
 from functrans.primitives.elementwise.families import (
     ANY,
@@ -25,7 +26,6 @@ from functrans.primitives.elementwise.families import (
     gt,
     lt,
 )
-from functrans.primitives.parts import smaller
 from functrans.primitives.shape.moving import broadcast_in_dim
 from functrans.trace import typeof
 

@@ -2,7 +2,7 @@
 
 One operation to transformations, because of its derivative, `y * (dx - sum(y * dx))`: it needs the
 result alone, where that of the parts keeps the powers too. A program that is transformed no more
-gets the parts in its place (passes/calls.py), which other passes see together with what stands
+gets the parts in its place (passes/inlining.py), which other passes see together with what stands
 around.
 """
 

@@ -23,7 +23,7 @@ from jax._src import checkify
 
 from functrans.backends import xla
 from functrans.backends.xla import Preparation
-from functrans.interop.shards import Part, divided
+from functrans.interop.sharded_programs import Part, divided
 from functrans.ir.program import Equation, Program, Var, prune
 from functrans.ir.text import with_nested
 from functrans.ir.types import is_inexact

@@ -1,5 +1,5 @@
 """Which of XLA's options a program wants on a CPU, seen from its operations. The options themselves
-stand in backends/options.py."""
+stand in backends/compiler_options.py."""
 
 from __future__ import annotations
 

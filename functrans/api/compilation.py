@@ -1,5 +1,5 @@
 """What `jax.jit` makes of a function: one callable by default, and one more where its program is
-compiled with other options (backends/options.py).
+compiled with other options (backends/compiler_options.py).
 
 Which options a program wants is known when it is traced, but JAX wants them before. So the first
 trace of a function starts with the default; where its program wants others, `options.Other` ends
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, Ty
 from jax import jit as jax_jit  # the program may exchange the name in JAX's module
 from jax.stages import Lowered, Traced
 
-from functrans.api.statics import Statics
-from functrans.backends import options, xla
+from functrans.api.static_arguments import StaticArguments
+from functrans.backends import compiler_options, xla
 from functrans.ir.program import Program
 from functrans.typing import PyTree
 
@@ -39,12 +39,16 @@ class Shared:
     """
 
     def __init__(
-        self, statics: Statics, make: Callable[[str, Shared], Any], nested: Any, chooses: bool
+        self,
+        statics: StaticArguments,
+        make: Callable[[str, Shared], Any],
+        nested: Any,
+        chooses: bool,
     ):
         self.statics = statics
         self.nested = nested
         self.chooses = chooses
-        self.preferred = options.DEFAULT
+        self.preferred = compiler_options.DEFAULT
         self.switches = 0
         self._make = make
         self._entries: dict[str, Any] = {}
@@ -57,9 +61,9 @@ class Shared:
 
     def wanted(self, program: Program, name: str) -> str:
         """The set for a program that is traced for the set `name`; another one ends the trace."""
-        if not self.chooses or self.switches >= _SWITCHES or options.local.fixed:
+        if not self.chooses or self.switches >= _SWITCHES or compiler_options.local.fixed:
             return name
-        return options.choice(program)
+        return compiler_options.choice(program)
 
 
 class Jitted(functools.partial[_R], Generic[_P, _R]):
@@ -111,14 +115,14 @@ class Compiled:
     def __init__(self, fun: Any, shared: Shared, given: dict[str, Any]):
         self._fun, self._shared, self._given = fun, shared, given
         self._all: dict[str, Any] = {}
-        self.base: Any = self._jitted(options.DEFAULT)
+        self.base: Any = self._jitted(compiler_options.DEFAULT)
         self.run: Any = self._with(shared.preferred)
 
     def _jitted(self, name: str) -> Any:
         if name not in self._all:
             given = dict(self._given)
-            if options.SETS[name]:
-                given["compiler_options"] = options.SETS[name]
+            if compiler_options.SETS[name]:
+                given["compiler_options"] = compiler_options.SETS[name]
             made: Any = jax_jit(self._shared.entry(name), **given)
             made.jitted_function = self._fun  # what is shared knows it weakly
             self._all[name] = made
@@ -126,13 +130,17 @@ class Compiled:
 
     def _with(self, name: str) -> Any:
         """To be called: in someone else's function, whose options count, it is the default's."""
-        if name == options.DEFAULT:
+        if name == compiler_options.DEFAULT:
             return self.base
         made, base = self._jitted(name), self.base
         return lambda *args, **kwargs: (made if xla.is_outermost() else base)(*args, **kwargs)
 
     def switched(
-        self, other: options.Other, ask: Callable[[Any], Callable[..., Any]], args: Any, kwargs: Any
+        self,
+        other: compiler_options.Other,
+        ask: Callable[[Any], Callable[..., Any]],
+        args: Any,
+        kwargs: Any,
     ) -> Any:
         """What is asked of the right function, after a trace for a wrong one."""
         right = self.base
@@ -141,11 +149,11 @@ class Compiled:
             self._shared.switches += 1
             self.run = self._with(other.name)
             right = self._jitted(other.name)
-        options.local.staged = other.staged
+        compiler_options.local.staged = other.staged
         try:
             return ask(right)(*args, **kwargs)
         finally:
-            options.local.staged = None
+            compiler_options.local.staged = None
 
     def lower(self, *args: PyTree, **kwargs: PyTree) -> Lowered:
         """As `jax.jit`'s, with the options that the program wants."""
@@ -156,7 +164,7 @@ class Compiled:
 
         try:
             lowered = self._jitted(self._shared.preferred).lower(*args, **kwargs)
-        except options.Other as other:
+        except compiler_options.Other as other:
             lowered = self.switched(other, lambda jitted: jitted.lower, args, kwargs)
         return xla.recompiling(lowered, again)
 
@@ -167,12 +175,12 @@ class Compiled:
             self.clear_cache()
             return self.trace(*args, **kwargs)
 
-        with options.fixed():
+        with compiler_options.fixed():
             return xla.relowering(self.base.trace(*args, **kwargs), again)
 
     def eval_shape(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
         """As `jax.jit`'s."""
-        with options.fixed():
+        with compiler_options.fixed():
             return self.base.eval_shape(*args, **kwargs)
 
     def clear_cache(self) -> None:

@@ -1,6 +1,6 @@
 """A sum of squares computed for one element of a leading axis after the other.
 
-In: an equation `n[b] = sum u[b, ...]**2`, and u as a sum of products (passes/products.py). Out: a
+In: an equation `n[b] = sum u[b, ...]**2`, and u as a sum of products (sums_of_products.py). Out: a
 loop over b. A step either makes one u[b], as it was written, so that its accuracy is that of the
 program as written; or it multiplies the squares out, in float64 (see passes/contract.py), by Gram
 matrices that stay in the cache. The memory is that of one example.
@@ -13,8 +13,8 @@ from typing import Any
 
 from functrans.ir.program import Equation, Var, hoist_constants
 from functrans.ir.types import ArrayType
-from functrans.passes.order import PER_BYTE_READ, PER_OPERATION, Leaf, Order, Pair, Plan
-from functrans.passes.products import Expansion, Factor, NotSeparable, Term, squared
+from functrans.passes.contraction_order import PER_BYTE_READ, PER_OPERATION, Leaf, Order, Pair, Plan
+from functrans.passes.sums_of_products import Expansion, Factor, NotSeparable, Term, squared
 from functrans.primitives.base import bytes_of
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.control_flow.scan import scan
@@ -34,7 +34,7 @@ def _once(v: Any) -> int:
 class ByExample:
     """The loop for a sum of squares; NotSeparable if the equation is none over a leading axis.
     `gram`: with the squares multiplied out. `readers`: in how many sums a value's products with
-    itself are wanted, which loops side by side compute once (passes/side_by_side.py)."""
+    itself are wanted, which loops side by side compute once (passes/loop_fusion.py)."""
 
     axis: int
 

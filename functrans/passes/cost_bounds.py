@@ -1,7 +1,7 @@
 """What sums cost at least without the large values that they are sums of, seen from shapes alone.
 
 In: a cluster of `contract`. Out: a lower bound on each of its sums in nanoseconds, by the costs of
-passes/order.py. It ends most searches for a cheaper order before they begin.
+passes/contraction_order.py. It ends most searches for a cheaper order before they begin.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from math import prod
 from typing import Any
 
 from functrans.ir.program import Equation, Literal, Var
-from functrans.passes.order import PER_BYTE_WRITTEN, per_flop
-from functrans.passes.products import ALIASES
+from functrans.passes.contraction_order import PER_BYTE_WRITTEN, per_flop
+from functrans.passes.sums_of_products import ALIASES
 from functrans.primitives.base import bytes_of
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.elementwise.families import add, div, mul, neg, sub

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from functrans.ir.program import Equation, Literal
-from functrans.passes.joined import is_grown
+from functrans.passes.concatenations import is_grown
 from functrans.passes.rewrite import Rewriter
 from functrans.primitives.elementwise.families import div, mul
 from functrans.primitives.elementwise.selection import select_n

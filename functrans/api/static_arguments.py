@@ -32,7 +32,7 @@ class Staged(NamedTuple):
     out_tree: Any
 
 
-class Statics:
+class StaticArguments:
     """Which arguments are static, by position and by name."""
 
     positional: list[str]

@@ -38,12 +38,12 @@ from jax._src import pjit
 from jax._src.core import trace_state_clean
 from jax._src.sharding_impls import UnspecifiedValue
 
-from functrans.api.compiled import Jitted
+from functrans.api.compilation import Jitted
 from functrans.api.jit import jit
 from functrans.errors import FunctransError
 from functrans.flags import flags
-from functrans.interop.asking import is_programs
-from functrans.interop.taken import Function, is_own, record_of, why
+from functrans.interop.jit_callers import is_programs
+from functrans.interop.takeover_report import Function, is_own, record_of, why
 from functrans.ir.program import Program
 from functrans.ir.tracebacks import boundary, hide_frames
 from functrans.passes.explain import reported

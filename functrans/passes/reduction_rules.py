@@ -12,10 +12,10 @@ from typing import Any
 
 from functrans.ir.program import Equation, Literal
 from functrans.ir.types import dtype_class
-from functrans.passes.joined import contraction_of_joined, sum_of_joined
-from functrans.passes.layout import moved
+from functrans.passes.concatenations import contraction_of_joined, sum_of_joined
+from functrans.passes.data_movement import moved
+from functrans.passes.negative_zeros import never_negative_zero
 from functrans.passes.rewrite import Rewriter, is_power_of_two
-from functrans.passes.signs import never_negative_zero
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.elementwise.families import add, mul
 from functrans.primitives.reductions.folds import (

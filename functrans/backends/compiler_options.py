@@ -22,7 +22,7 @@ from functrans import errors
 from functrans.caching import cached
 from functrans.ir.program import Program
 from functrans.ir.source import describe, user_source
-from functrans.passes.wanted_options import wanted
+from functrans.passes.compiler_options import wanted
 
 _LIBRARY = "xla_cpu_experimental_ynn_fusion_type"  # which kinds of parts the library gets
 _KIND = "LIBRARY_FUSION_TYPE_"

@@ -11,7 +11,7 @@ from typing import Any
 
 from functrans.ir.program import Equation, Literal
 from functrans.ir.types import is_key_dtype
-from functrans.passes.joined import slice_of_grown, slice_of_joined, split_of_joined
+from functrans.passes.concatenations import slice_of_grown, slice_of_joined, split_of_joined
 from functrans.passes.rewrite import Rewriter
 from functrans.primitives.shape.joining import concatenate, pad, split
 from functrans.primitives.shape.moving import (

@@ -18,7 +18,7 @@ import numpy as np
 
 from functrans.ir.program import Var
 from functrans.ir.types import ArrayType
-from functrans.passes.products import Dims, Factor, NotSeparable, Term
+from functrans.passes.sums_of_products import Dims, Factor, NotSeparable, Term
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.elementwise.bitwise import and_
 from functrans.primitives.elementwise.conversion import convert_element_type

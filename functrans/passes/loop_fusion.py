@@ -1,6 +1,6 @@
 """Loops over the same examples, each for a sum of squares, become one.
 
-In: a Program that `contract` rewrote. Out: one whose loops of passes/by_example.py that have as
+In: a Program that `contract` rewrote. Out: one whose loops of passes/example_loops.py that have as
 many steps, and do not wait for each other, are one loop. What they compute alike, as the products
 of a layer's inputs with each other for each weight that reads these, is computed once, and a step
 costs what it costs to begin one once.
@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 from functrans.ir.program import Equation, Origin, Program, Var, copied
-from functrans.passes.by_example import NAME
 from functrans.passes.common_subexpressions import common_subexpressions
+from functrans.passes.example_loops import NAME
 from functrans.passes.rewrite import finished
 from functrans.primitives.control_flow.scan import scan
 

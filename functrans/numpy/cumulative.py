@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from functrans.numpy import prims
+from functrans.numpy import primitives
 from functrans.numpy.promotion import (
     BOOL,
     array_of,
@@ -26,7 +26,7 @@ def _running(name: str, primitive: Primitive, a: Any, axis: Any, dtype: Any) -> 
     a = array_of(a, name)
     t = typeof(a)
     if axis is None:
-        a = prims.reshape(a, shape=(t.size,))
+        a = primitives.reshape(a, shape=(t.size,))
         axis = 0
     i = axis_index(axis, typeof(a).ndim, name)
     out = t.dtype if dtype is None else user_dtype(dtype)
@@ -45,7 +45,7 @@ def cumsum(
 
     Source: `jax.numpy.cumsum`.
     """
-    return _running("cumsum", prims.cumsum, a, axis, dtype)
+    return _running("cumsum", primitives.cumsum, a, axis, dtype)
 
 
 def cumprod(
@@ -55,4 +55,4 @@ def cumprod(
 
     Source: `jax.numpy.cumprod`.
     """
-    return _running("cumprod", prims.cumprod, a, axis, dtype)
+    return _running("cumprod", primitives.cumprod, a, axis, dtype)
