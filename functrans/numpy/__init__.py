@@ -81,4 +81,4 @@ else:
             "sign sin sinh sqrt square subtract tan tanh true_divide"
         ),
         "functrans.numpy.writing": "At AtRef setitem",
-    }, "functrans.numpy.at_once.shown")  # fmt: skip
+    }, "functrans.numpy.composites.shown")  # fmt: skip

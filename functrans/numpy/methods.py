@@ -124,7 +124,9 @@ def _compress(self: Tracer, condition: Any, axis: int | None = None, **how: Any)
 def _byteswap(self: Tracer) -> Any:
     """The bytes of each element in the opposite order. Source: `jax.Array.byteswap`."""
     if dtype_class(self.dtype) == "complex":
-        return primitives.complex_(_byteswap(primitives.real(self)), _byteswap(primitives.imag(self)))
+        return primitives.complex_(
+            _byteswap(primitives.real(self)), _byteswap(primitives.imag(self))
+        )
     if self.itemsize == 1:
         return self
     parts = selecting.view(shaping.expand_dims(self, -1), "uint8")
