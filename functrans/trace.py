@@ -387,7 +387,7 @@ def _stage(
 # limit on recursion is not ours, every so many levels go on in a thread, which has a stack of its
 # own.
 _LEVELS_PER_STACK = 25
-_STATE = ("innermost", "below", "provenance", "depth", "axes", "no_jit")
+_STATE = ("innermost", "below", "provenance", "depth", "axes", "jit_disabled")
 
 
 def _on_new_stack(run: Callable[[], Program]) -> Program:

@@ -20,7 +20,7 @@ from functrans.ir.program import Program, hoist_constants
 from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import is_inexact
-from functrans.lax.elementwise import stop_gradient
+from functrans.lax.barriers import stop_gradient
 from functrans.numpy.ufuncs import add
 from functrans.primitives.custom.derivatives import custom_jvp_call, custom_vjp_call
 from functrans.trace import AnyTracer, evaluate, stage, state, typeof

@@ -10,6 +10,7 @@ from functrans.loading import lazily as _lazily
 if _TYPE_CHECKING:
     from typing import Any
 
+    from functrans.lax.barriers import *
     from functrans.lax.collective import *
     from functrans.lax.contraction import *
     from functrans.lax.control_flow import *
@@ -27,6 +28,7 @@ if _TYPE_CHECKING:
 
 else:
     __getattr__, __dir__, _ = _lazily(__name__, {
+        "functrans.lax.barriers": "optimization_barrier stop_gradient",
         "functrans.lax.collective": "axis_index axis_size pmax pmean pmin psum",
         "functrans.lax.contraction": "batch_matmul dot dot_general DotAlgorithmPreset Precision",
         "functrans.lax.control_flow": "cond fori_loop switch while_loop",
@@ -39,11 +41,10 @@ else:
             "bitwise_and bitwise_not bitwise_or bitwise_xor cbrt ceil clamp clz complex conj "
             "convert_element_type cos cosh digamma div eq erf erf_inv erfc exp exp2 expm1 floor "
             "ge gt imag integer_pow is_finite le lgamma log log1p log2 logistic lt max min mul "
-            "mulhi ne neg nextafter one_minus_square optimization_barrier polygamma "
-            "population_count pow random_gamma_grad real reciprocal reduce_precision rem round "
-            "RoundingMethod rsqrt select select_n shift_left shift_right_arithmetic "
-            "shift_right_logical sign sin sinh sqrt square stop_gradient sub tan tanh Tolerance "
-            "zeta"
+            "mulhi ne neg nextafter one_minus_square polygamma population_count pow "
+            "random_gamma_grad real reciprocal reduce_precision rem round RoundingMethod rsqrt "
+            "select select_n shift_left shift_right_arithmetic shift_right_logical sign sin sinh "
+            "sqrt square sub tan tanh Tolerance zeta"
         ),
         "functrans.lax.exchange": (
             "all_gather all_to_all pbroadcast pcast ppermute pshuffle psum_scatter pswapaxes"

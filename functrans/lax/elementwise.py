@@ -16,7 +16,6 @@ import numpy as np
 from jax.lax import AccuracyMode, RoundingMethod, Tolerance
 
 from functrans import errors
-from functrans import pytrees as tree
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_key_dtype
 from functrans.lax.arguments import check_fits, dtype_asked, integer, member
@@ -25,7 +24,7 @@ from functrans.primitives.elementwise.conversion import strong
 from functrans.primitives.elementwise.families import splat
 from functrans.primitives.shape.moving import broadcast_in_dim, reshape
 from functrans.trace import Tracer, bind, full, typeof
-from functrans.typing import Array, ArrayLike, DTypeLike, PyTree
+from functrans.typing import Array, ArrayLike, DTypeLike
 
 __all__ = [
     "AccuracyMode", "RoundingMethod", "Tolerance", "abs", "acos", "acosh", "add", "asin",
@@ -34,10 +33,10 @@ __all__ = [
     "convert_element_type", "cos", "cosh", "digamma", "div", "eq", "erf", "erf_inv", "erfc",
     "exp", "exp2", "expm1", "floor", "ge", "gt", "imag", "integer_pow", "is_finite", "le",
     "lgamma", "log", "log1p", "log2", "logistic", "lt", "max", "min", "mul", "mulhi", "ne", "neg",
-    "nextafter", "one_minus_square", "optimization_barrier", "polygamma", "population_count",
+    "nextafter", "one_minus_square", "polygamma", "population_count",
     "pow", "random_gamma_grad", "real", "reciprocal", "reduce_precision", "rem", "round", "rsqrt",
     "select", "select_n", "shift_left", "shift_right_arithmetic", "shift_right_logical", "sign",
-    "sin", "sinh", "sqrt", "square", "stop_gradient", "sub", "tan", "tanh", "zeta",
+    "sin", "sinh", "sqrt", "square", "sub", "tan", "tanh", "zeta",
 ]  # fmt: skip
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -477,35 +476,3 @@ def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int)
 
 
 _operand = operand  # where a parameter has its name
-
-
-def stop_gradient(x: PyTree) -> PyTree:
-    """A tree of values as it is, but for derivatives a constant.
-
-    Source: `jax.lax.stop_gradient`.
-
-    >>> import functrans as ft
-    >>> from functrans import lax
-    >>> print(ft.grad(lambda x: lax.mul(x, lax.stop_gradient(x)))(3.0))
-    3.0
-    """
-    return tree.map(_stopped, x)
-
-
-def _stopped(x: Any) -> Any:
-    x = operand(x)
-    return x if is_key_dtype(typeof(x).dtype) else bind(PRIMITIVES["stop_gradient"], (x,), {})
-
-
-def optimization_barrier(operand: PyTree, /) -> PyTree:
-    """A tree of values as it is; the compiler moves and fuses nothing across.
-
-    Source: `jax.lax.optimization_barrier`.
-
-    >>> from functrans import lax
-    >>> print(lax.optimization_barrier(1.0))
-    1.0
-    """
-    leaves, structure = tree.flatten(operand)
-    through = bind(PRIMITIVES["optimization_barrier"], [_operand(x) for x in leaves], {})
-    return tree.unflatten(structure, through)

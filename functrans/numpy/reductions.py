@@ -38,6 +38,7 @@ from functrans.primitives.base import Primitive
 from functrans.primitives.calls.jit import composite
 from functrans.primitives.elementwise.conversion import real_dtype
 from functrans.trace import concrete_value, literal, materialize, typeof
+from functrans.typing import Array, ArrayLike, Axis, DTypeLike
 
 __all__ = [
     "all", "amax", "amin", "any", "argmax", "argmin", "max", "mean", "min", "prod", "std", "sum",
@@ -122,9 +123,15 @@ def _fold(
 
 
 def sum(
-    a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
-    initial: Any = None, where: Any = None, promote_integers: bool = True,
-) -> Any:  # fmt: skip
+    a: ArrayLike,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
+    out: None = None,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+    promote_integers: bool = True,
+) -> Array:
     """Sum the elements over axes.
 
     Arguments:
@@ -150,9 +157,15 @@ def sum(
 
 
 def prod(
-    a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
-    initial: Any = None, where: Any = None, promote_integers: bool = True,
-) -> Any:  # fmt: skip
+    a: ArrayLike,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
+    out: None = None,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+    promote_integers: bool = True,
+) -> Array:
     """Multiply the elements over axes; arguments as in `sum`.
 
     Source: `jax.numpy.prod`.
@@ -197,9 +210,13 @@ def _extreme(
 
 
 def max(
-    a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
-    where: Any = None,
-) -> Any:  # fmt: skip
+    a: ArrayLike,
+    axis: Axis = None,
+    out: None = None,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array:
     """The largest element over axes; NaN if there is one. Arguments as in `sum`.
 
     Source: `jax.numpy.max`.
@@ -210,9 +227,13 @@ def max(
 
 
 def min(
-    a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
-    where: Any = None,
-) -> Any:  # fmt: skip
+    a: ArrayLike,
+    axis: Axis = None,
+    out: None = None,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array:
     """The smallest element over axes; NaN if there is one. Arguments as in `sum`.
 
     Source: `jax.numpy.min`.
@@ -226,8 +247,13 @@ amax, amin = max, min
 
 
 def trace(
-    a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: None = None
-) -> Any:
+    a: ArrayLike,
+    offset: int = 0,
+    axis1: int = 0,
+    axis2: int = 1,
+    dtype: DTypeLike | None = None,
+    out: None = None,
+) -> Array:
     """The sum of a diagonal of two axes; `offset` may be traced.
 
     Source: `jax.numpy.trace`.
@@ -254,7 +280,7 @@ def _where_extreme(name: str, primitive: Primitive, a: Any, axis: Any, keepdims:
     return found
 
 
-def argmax(a: Any, axis: Any = None, out: None = None, keepdims: Any = None) -> Any:
+def argmax(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: Any = None) -> Array:
     """The index of the largest element, the first of equals; of the flattened array if axis is
     None.
 
@@ -263,7 +289,7 @@ def argmax(a: Any, axis: Any = None, out: None = None, keepdims: Any = None) -> 
     return _where_extreme("argmax", primitives.argmax, a, axis, keepdims)
 
 
-def argmin(a: Any, axis: Any = None, out: None = None, keepdims: Any = None) -> Any:
+def argmin(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: Any = None) -> Array:
     """The index of the smallest element, the first of equals; of the flattened array if axis is
     None.
 
@@ -285,8 +311,13 @@ def _truth_of_all(
 
 
 def all(
-    a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *, where: Any = None
-) -> Any:
+    a: ArrayLike,
+    axis: Axis = None,
+    out: None = None,
+    keepdims: bool = False,
+    *,
+    where: ArrayLike | None = None,
+) -> Array:
     """Are all elements true (not zero)?
 
     Source: `jax.numpy.all`.
@@ -295,8 +326,13 @@ def all(
 
 
 def any(
-    a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *, where: Any = None
-) -> Any:
+    a: ArrayLike,
+    axis: Axis = None,
+    out: None = None,
+    keepdims: bool = False,
+    *,
+    where: ArrayLike | None = None,
+) -> Array:
     """Is any element true (not zero)?
 
     Source: `jax.numpy.any`.
@@ -313,9 +349,14 @@ def _count(t: ArrayType, axes: tuple[int, ...]) -> int:
 
 @composite
 def mean(
-    a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False, *,
-    where: Any = None,
-) -> Any:  # fmt: skip
+    a: ArrayLike,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
+    out: None = None,
+    keepdims: bool = False,
+    *,
+    where: ArrayLike | None = None,
+) -> Array:
     """The arithmetic mean over axes; arguments as in `sum`.
 
     Source: `jax.numpy.mean`.
@@ -358,9 +399,17 @@ def _less(n: Any, ddof: Any, kind: ArrayType) -> Any:
 
 @composite
 def var(
-    a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: int = 0,
-    keepdims: bool = False, *, where: Any = None, mean: Any = None, correction: Any = None,
-) -> Any:  # fmt: skip
+    a: ArrayLike,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
+    out: None = None,
+    ddof: int = 0,
+    keepdims: bool = False,
+    *,
+    where: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
+    correction: Any = None,
+) -> Array:
     """The mean squared distance from the mean, over axes.
 
     Arguments:
@@ -398,7 +447,7 @@ def var(
     total = sum(squares, axes, where=where)
     kind = typeof(total)
     if where is None:
-        n = _count(t, axes)
+        n: Any = _count(t, axes)
     else:
         n = sum(included(where, t, "var"), axes, kind.dtype)
     result = primitives.div(total, _less(n, ddof, kind))
@@ -411,9 +460,17 @@ _mean = mean
 
 @composite
 def std(
-    a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: int = 0,
-    keepdims: bool = False, *, where: Any = None, mean: Any = None, correction: Any = None,
-) -> Any:  # fmt: skip
+    a: ArrayLike,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
+    out: None = None,
+    ddof: int = 0,
+    keepdims: bool = False,
+    *,
+    where: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
+    correction: Any = None,
+) -> Array:
     """The square root of `var`; arguments as there.
 
     Source: `jax.numpy.std`.

@@ -23,7 +23,7 @@ TREES = {path: ast.parse(text) for path, text in TEXTS.items()}
 
 # A file may import from its own layer and from those before it.
 LAYERS = [
-    {"caching", "errors", "flags", "jax_trace", "loading", "mlir", "runtime"},
+    {"caching", "errors", "flags", "jax_trace", "loading", "mlir", "runtime", "typing"},
     {"image", "ops", "random"},  # which hand on JAX's names
     {"ir"},
     {"tracer"},

@@ -1,0 +1,46 @@
+"""`jax.lax` names of what hands its operand on: a stop for derivatives, a barrier for compilers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from functrans import pytrees as tree
+from functrans.ir.types import is_key_dtype
+from functrans.lax.elementwise import operand as _operand
+from functrans.primitives.elementwise import selection
+from functrans.trace import bind, typeof
+from functrans.typing import PyTree
+
+__all__ = ["optimization_barrier", "stop_gradient"]
+
+
+def stop_gradient(x: PyTree) -> PyTree:
+    """A tree of values as it is, but for derivatives a constant.
+
+    Source: `jax.lax.stop_gradient`.
+
+    >>> import functrans as ft
+    >>> from functrans import lax
+    >>> print(ft.grad(lambda x: lax.mul(x, lax.stop_gradient(x)))(3.0))
+    3.0
+    """
+    return tree.map(_stopped, x)
+
+
+def _stopped(x: Any) -> Any:
+    x = _operand(x)
+    return x if is_key_dtype(typeof(x).dtype) else bind(selection.stop_gradient, (x,), {})
+
+
+def optimization_barrier(operand: PyTree, /) -> PyTree:
+    """A tree of values as it is; the compiler moves and fuses nothing across.
+
+    Source: `jax.lax.optimization_barrier`.
+
+    >>> from functrans import lax
+    >>> print(lax.optimization_barrier(1.0))
+    1.0
+    """
+    leaves, structure = tree.flatten(operand)
+    through = bind(selection.optimization_barrier, [_operand(x) for x in leaves], {})
+    return tree.unflatten(structure, through)
