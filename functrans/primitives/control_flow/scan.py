@@ -22,6 +22,7 @@ from functrans.ir.types import ArrayType, is_key_dtype
 from functrans.primitives.base import Cost, LinearInput, is_zero, sum_of
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.calls.residuals import fewest, take
+from functrans.primitives.control_flow.loop_layout import LoopLayout
 from functrans.primitives.dependence import (
     apart,
     depending,
@@ -62,17 +63,16 @@ class Scan(HigherOrderPrimitive):
         return (*outs[:carry], *[t.update(shape=(length, *t.shape)) for t in outs[carry:]])
 
     def interpret(self, run: Any, values: Sequence[Any], params: dict[str, Any]) -> Any:
-        program, n, m = params["program"], params["consts"], params["carry"]
-        consts, state, arrays = values[:n], list(values[n : n + m]), values[n + m :]
+        program, layout = params["program"], LoopLayout.of(params)
+        consts, state, arrays = layout.operands(values)
         steps = range(params["length"])
         written: list[list[Any]] = []
         for i in reversed(steps) if params.get("reverse") else steps:
-            outs = run(program, [*consts, *state, *[x[i] for x in arrays]], i)
-            state = outs[:m]
-            written.append(outs[m:])
+            state, row = layout.results(run(program, [*consts, *state, *[x[i] for x in arrays]], i))
+            written.append(row)
         if params.get("reverse"):
             written.reverse()
-        types = program.out_types[m:]
+        types = layout.results(program.out_types)[1]
         return [*state, *[_stacked([w[k] for w in written], t) for k, t in enumerate(types)]]
 
     def numpy_source(
@@ -109,15 +109,17 @@ class Scan(HigherOrderPrimitive):
     def differentiate(
         self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
     ) -> tuple[Any, Any]:
-        program, n, m = params["program"], params["consts"], params["carry"]
-        active = [dx is not None for dx in tangents]
-        outs_only = len(program.outputs) - m
+        program, layout = params["program"], LoopLayout.of(params)
+        consts, carry, arrays = layout.operands([dx is not None for dx in tangents])
+        written = len(program.outputs) - layout.carry
         while True:  # until no more of the carry becomes active
-            needed = (*active[n : n + m], *[False] * outs_only)
+            active = [*consts, *carry, *arrays]
+            needed = (*carry, *[False] * written)
             _, out_active = t.jvp(program, tuple(active), needed)
-            if list(out_active[:m]) == active[n : n + m]:
+            ends = layout.results(out_active)[0]
+            if ends == carry:
                 break
-            active[n : n + m] = out_active[:m]
+            carry = ends
         given = [
             literal(0, typeof(x)) if dx is None and a else dx
             for x, dx, a in zip(primals, tangents, active, strict=True)
@@ -133,42 +135,39 @@ class Scan(HigherOrderPrimitive):
     def _jvp(
         self, t: Any, primals: Any, given: Any, active: Any, needed: Any, params: dict[str, Any]
     ) -> tuple[Any, Any]:
-        program, n, m = params["program"], params["consts"], params["carry"]
+        program, layout = params["program"], LoopLayout.of(params)
         both, out_active = t.jvp(program, active, needed)
         k = len(program.inputs)
         names = iter(both.inputs[k:])
         tangent = [next(names) if a else None for a in active]
-        order = interleaved(both.inputs[:k], tangent, n, m)
+        order = layout.with_more(both.inputs[:k], tangent)
         ends = iter(both.outputs[len(program.outputs) :])
         moved = [next(ends) if a else None for a in out_active]
-        outs = interleaved(both.outputs[: len(program.outputs)], moved, m, 0)
-        moving_m = sum(out_active[:m])
-        results = self(
-            *interleaved(primals, given, n, m),
-            **{
-                **params,
-                "program": both.replace(inputs=order, outputs=outs),
-                "consts": n + sum(active[:n]),
-                "carry": m + moving_m,
-            },
+        outs = layout.results_with_more(both.outputs[: len(program.outputs)], moved)
+        wide = LoopLayout(
+            layout.consts + sum(layout.operands(active)[0]),
+            layout.carry + sum(layout.results(out_active)[0]),
         )
-        states, ys = results[: m + moving_m], results[m + moving_m :]
-        y = len(program.outputs) - m
+        program = both.replace(inputs=order, outputs=outs)
+        args = layout.with_more(primals, given)
+        states, ys = wide.results(self(*args, **{**params, **wide._asdict(), "program": program}))
+        m, y = layout.carry, len(out_active) - layout.carry
         return [*states[:m], *ys[:y]], [*states[m:], *ys[y:]]
 
     def _linearize(
         self, t: Any, primals: Any, given: Any, active: Any, needed: Any, params: dict[str, Any]
     ) -> tuple[Any, Any]:
-        program, n, m = params["program"], params["consts"], params["carry"]
+        program, layout = params["program"], LoopLayout.of(params)
         part = t.split(program, active, needed)
         before, after, kinds, linear = memo_as(
             program,
-            (_by_step, active, needed, n, m),
-            lambda: _by_step(part, n, m, len(program.outputs)),
+            (_by_step, active, needed, layout),
+            lambda: _by_step(part, layout, len(program.outputs)),
         )
         # run the loop; what changes from step to step and is needed again is stacked
         results = t.bind_primal(self, primals, {**params, "program": after})
-        invariant = t.bind_primal(jit, primals[:n], {"program": before}) if before.outputs else []
+        consts = primals[: layout.consts]
+        invariant = t.bind_primal(jit, consts, {"program": before}) if before.outputs else []
         outs, stacked = results[: len(program.outputs)], results[len(program.outputs) :]
         stores = {
             "const": primals, "invariant": invariant, "stacked": stacked, "array": primals,
@@ -182,8 +181,7 @@ class Scan(HigherOrderPrimitive):
         names = iter(linear.inputs[len(kinds) :])
         tangents = [(next(names), dx) if a else None for a, dx in zip(active, given, strict=True)]
         moving = [
-            [pair for pair in tangents[a:b] if pair is not None]
-            for a, b in ((0, n), (n, n + m), (n + m, None))
+            [pair for pair in group if pair is not None] for group in layout.operands(tangents)
         ]
         if not linear.outputs:
             return outs, []
@@ -202,35 +200,32 @@ class Scan(HigherOrderPrimitive):
     def transpose_with(
         self, t: Any, ct: Sequence[Any], args: Sequence[Any], params: dict[str, Any]
     ) -> Sequence[Any]:
-        program, n, m = silent(params["program"]), params["consts"], params["carry"]
+        program, layout = silent(params["program"]), LoopLayout.of(params)
         params = {**params, "program": program}
         given = [isinstance(x, LinearInput) for x in args]
-        linear = linear_inputs(program, given, n, m)
-        states = linear[n : n + m]
+        linear = linear_inputs(program, given, layout)
+        of_consts, of_carry, of_arrays = layout.operands(linear)
+        ends, written = layout.results(ct)
         counters = self._counters(args, params, linear)
-        wanted = [*states, *[c is not None for c in ct[m:]]]
+        wanted = [*of_carry, *[c is not None for c in written]]
         back = t.program(program, tuple(linear), tuple(wanted))
-        known = [
-            [x for x, lin in zip(part, mask, strict=True) if not lin]
-            for part, mask in (
-                (args[:n], linear[:n]), (args[n + m :], linear[n + m :])
-            )
-        ]  # fmt: skip
+        consts, _, arrays = layout.operands(args)
+        fixed = [x for x, lin in zip(consts, of_consts, strict=True) if not lin]
+        read = [x for x, lin in zip(arrays, of_arrays, strict=True) if not lin]
+        inputs, state, _ = layout.operands(program.inputs)
         start = [
             literal(0, v.type) if c is None else c
-            for v, c, lin in zip(program.inputs[n : n + m], ct[:m], states, strict=True)
+            for v, c, lin in zip(state, ends, of_carry, strict=True)
             if lin
         ]
-        sums = [
-            literal(0, v.type) for v, lin in zip(program.inputs[:n], linear[:n], strict=True) if lin
-        ]
-        counts = len(known[0]), len(counters) + len(known[1]), len(start), len(sums)
+        sums = [literal(0, v.type) for v, lin in zip(inputs, of_consts, strict=True) if lin]
+        counts = len(fixed), len(counters) + len(read), len(start), len(sums)
         found = self(
-            *known[0], *sums, *start, *counters, *known[1], *[c for c in ct[m:] if c is not None],
+            *fixed, *sums, *start, *counters, *read, *[c for c in written if c is not None],
             **{
                 **params,
                 "program": memo(back, _backwards, *counts),
-                "consts": len(known[0]),
+                "consts": len(fixed),
                 "carry": len(start) + len(sums),
                 "reverse": not params.get("reverse", False),
             },
@@ -243,17 +238,18 @@ class Scan(HigherOrderPrimitive):
         self, args: Sequence[Any], params: dict[str, Any], linear: Sequence[bool]
     ) -> list[Any]:
         """The values, step by step, of the part of the carry that is not linear."""
-        program, n, m = params["program"], params["consts"], params["carry"]
-        mine = [i for i in range(m) if not linear[n + i]]
+        program, layout = params["program"], LoopLayout.of(params)
+        places = layout.operands(range(len(args)))
+        mine = [i for i, at in enumerate(places[1]) if not linear[at]]
         if not mine:
             return []
-        outs = [program.outputs[i] for i in mine] + [program.inputs[n + i] for i in mine]
+        state = [places[1][i] for i in mine]
+        outs = [program.outputs[i] for i in mine] + [program.inputs[i] for i in state]
         still = apart(program.equations, compress(program.inputs, linear))[0]
         equations = prune(still, outs)
         read = {v for e in equations for v in e.inputs if v.__class__ is Var} | set(outs)
-        kept = [i for i in range(n) if program.inputs[i] in read]
-        arrays = [i for i in range(n + m, len(args)) if program.inputs[i] in read]
-        order = [*kept, *[n + i for i in mine], *arrays]
+        kept, arrays = ([i for i in at if program.inputs[i] in read] for at in places[::2])
+        order = [*kept, *state, *arrays]
         alone = Program([program.inputs[i] for i in order], equations, outs, name=program.name)
         sizes = {"program": alone, "consts": len(kept), "carry": len(mine)}
         return self(*[args[i] for i in order], **{**params, **sizes})[len(mine) :]
@@ -289,22 +285,23 @@ class Scan(HigherOrderPrimitive):
     def reached(self, params: dict[str, Any], moving: Sequence[bool]) -> Sequence[bool]:
         if self.has_effects(params):
             return [True]
-        program, n, m = params["program"], params["consts"], params["carry"]
-        linear = linear_inputs(program, moving, n, m)
-        return [*linear[n : n + m], *reached_outputs(program, linear)[m:]]
+        program, layout = params["program"], LoopLayout.of(params)
+        linear = linear_inputs(program, moving, layout)
+        written = layout.results(reached_outputs(program, linear))[1]
+        return [*layout.operands(linear)[1], *written]
 
     def part(self, equation: Equation, wanted: Sequence[bool]) -> Equation:
         params = equation.params
-        program, n, m = params["program"], params["consts"], params["carry"]
-        carried = list(wanted[:m])
+        program, layout = params["program"], LoopLayout.of(params)
+        carried, written = layout.results(wanted)
         while True:  # until no more of the carry is needed for the rest of it
-            outputs = [*carried, *wanted[m:]]
-            read = reading(program, outputs)
-            more = [c or r for c, r in zip(carried, read[n:], strict=False)]
+            outputs = [*carried, *written]
+            consts, state, arrays = layout.operands(reading(program, outputs))
+            more = [c or r for c, r in zip(carried, state, strict=True)]
             if more == carried:
                 break
             carried = more
-        read[n : n + m] = carried
+        read = [*consts, *carried, *arrays]
         variables = [
             v if w else Var(v.type)
             for v, w, out in zip(equation.outputs, wanted, outputs, strict=True)
@@ -312,7 +309,7 @@ class Scan(HigherOrderPrimitive):
         ]
         return smaller(
             equation, read, variables,
-            program=restricted(program, read, outputs), consts=sum(read[:n]), carry=sum(carried),
+            program=restricted(program, read, outputs), consts=sum(consts), carry=sum(carried),
         )  # fmt: skip
 
     def cost(self, in_types: Any, out_types: Any, *, program: Program, length: int,
@@ -327,49 +324,43 @@ class Scan(HigherOrderPrimitive):
 scan: Scan = Scan()
 
 
-def interleaved(xs: Sequence[Any], more: Sequence[Any], n: int, m: int) -> list[Any]:
-    """Values and what goes with each (None: nothing), kept group by group: the first n, the next m,
-    the rest."""
-    made: list[Any] = []
-    for a, b in ((0, n), (n, n + m), (n + m, len(xs))):
-        made += xs[a:b]
-        made += [y for y in more[a:b] if y is not None]
-    return made
-
-
-def linear_inputs(program: Program, given: Sequence[bool], n: int, m: int) -> list[bool]:
+def linear_inputs(program: Program, given: Sequence[bool], layout: LoopLayout) -> list[bool]:
     """Which inputs of a loop's body depend on those `given`, with the carry handed on."""
-    linear = list(given)
+    consts, carry, arrays = layout.operands(given)
     while True:
+        linear = [*consts, *carry, *arrays]
         moved = depending(program.equations, compress(program.inputs, linear))
-        after = [a or v in moved for a, v in zip(linear[n : n + m], program.outputs, strict=False)]
-        if after == linear[n : n + m]:
+        after = [a or v in moved for a, v in zip(carry, program.outputs, strict=False)]
+        if after == carry:
             return linear
-        linear[n : n + m] = after
+        carry = after
 
 
 def _by_step(
-    part: Any, n: int, m: int, n_out: int
+    part: Any, layout: LoopLayout, n_out: int
 ) -> tuple[Program, Program, list[tuple[str, int]], Program]:
     """What of the residuals is computed before the loop, the program of a step that stacks the
     others, for each residual where it is found, and the linear program of them."""
     forward = part.forward
-    invariant = set(forward.inputs[:n])
+    inputs, _, slices = layout.operands(forward.inputs)
+    invariant = set(inputs)
     hoisted = []
     for e in _without_effects(forward.equations):
         if invariant.issuperset([v for v in e.inputs if v.__class__ is Var]):
             invariant.update(e.outputs)
             hoisted.append(e)
-    found = {v: ("out", i) for i, v in enumerate(forward.outputs[m:n_out], m)}
-    found.update({v: ("array", i) for i, v in enumerate(forward.inputs) if i >= n + m})
-    found.update({v: ("const", i) for i, v in enumerate(forward.inputs[:n])})
+    found = {
+        v: ("out", i) for i, v in enumerate(forward.outputs[layout.carry : n_out], layout.carry)
+    }
+    found.update({v: ("array", i) for i, v in enumerate(slices, layout.fixed)})
+    found.update({v: ("const", i) for i, v in enumerate(inputs)})
     needed = take(part.residuals, forward.inputs, forward.outputs[:n_out], forward.outputs[n_out:])
     kept, linear = fewest(forward, needed, part.linear, [*found, *invariant])
     early = [v for v in kept if v not in found and v in invariant]
     stacked = [v for v in kept if v not in found and v not in invariant]
     found.update({v: ("invariant", i) for i, v in enumerate(early)})
     found.update({v: ("stacked", i) for i, v in enumerate(stacked)})
-    before = Program(forward.inputs[:n], prune(hoisted, early), early, name=forward.name)
+    before = Program(inputs, prune(hoisted, early), early, name=forward.name)
     outs = [*forward.outputs[:n_out], *stacked]
     after = forward.replace(outputs=outs, equations=prune(forward.equations, outs))
     return before, after, [found[v] for v in kept], linear

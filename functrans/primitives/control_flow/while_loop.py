@@ -22,8 +22,9 @@ from functrans.primitives.base import Cost, LinearInput
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.calls.residuals import take
 from functrans.primitives.control_flow.cond import only_where
+from functrans.primitives.control_flow.loop_layout import LoopLayout
 from functrans.primitives.control_flow.revolve import COUNT, loop, revolve
-from functrans.primitives.control_flow.scan import interleaved, linear_inputs
+from functrans.primitives.control_flow.scan import linear_inputs
 from functrans.primitives.dependence import (
     apart,
     reached_outputs,
@@ -146,7 +147,7 @@ class While(HigherOrderPrimitive):
         params = {**params, "body": silent(params["body"]), "cond": silent(params["cond"])}
         first, consts, state = _parts(args, params)
         n, m = len(first), len(consts)
-        linear = linear_inputs(params["body"], given[n:], m, len(state))
+        linear = linear_inputs(params["body"], given[n:], LoopLayout(m, len(state)))
         moving = linear[m:]
         value, push = memo(params["body"], _in_two, tuple(linear), m)
         still = [x for x, lin in zip(state, moving, strict=True) if not lin]
@@ -229,7 +230,7 @@ class While(HigherOrderPrimitive):
 
     def reached(self, params: dict[str, Any], moving: Sequence[bool]) -> Sequence[bool]:
         n, m = params["cond_consts"], params["body_consts"]
-        linear = linear_inputs(params["body"], moving[n:], m, len(moving) - n - m)
+        linear = linear_inputs(params["body"], moving[n:], LoopLayout(m, len(moving) - n - m))
         tested = any(reached_outputs(params["cond"], [*moving[:n], *linear[m:]]))
         return [True] if tested or self.has_effects(params) else linear[m:]
 
@@ -310,11 +311,12 @@ def _carried(
     both, _ = t.jvp(body, active, active[m:])
     k = len(body.inputs)
     names = iter(both.inputs[k:])
-    order = interleaved(both.inputs[:k], [next(names) if a else None for a in active], m, k - m)
+    layout = LoopLayout(m, k - m)
+    order = layout.with_more(both.inputs[:k], [next(names) if a else None for a in active])
     unread = [Var(typeof(dx)) for dx in given[m:] if dx is not None]
     moving = sum(active[:m])
     outs = self(
-        *primals[:n], *interleaved(primals[n:], given, m, k - m),
+        *primals[:n], *layout.with_more(primals[n:], given),
         cond=cond.replace(inputs=(*cond.inputs, *unread)), body=both.replace(inputs=order),
         cond_consts=n, body_consts=m + moving,
     )  # fmt: skip

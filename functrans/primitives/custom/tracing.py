@@ -23,6 +23,7 @@ from functrans.caching import Derivable
 from functrans.ir.program import Equation, Origin, Program, hoist_constants
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType
+from functrans.primitives.control_flow.loop_layout import LoopLayout
 from functrans.primitives.control_flow.scan import linear_inputs
 from functrans.primitives.reductions.folds import reduce_sum
 from functrans.trace import AnyTracer, Trace, Tracer, bind_in, literal, naming, stage, state, typeof
@@ -106,7 +107,7 @@ class RuleTrace(Trace):
     def _check_condition(self, args: Flat, params: dict[str, Any]) -> None:
         cond, n, m = params["cond"], params["cond_consts"], params["body_consts"]
         given = [self.own(x) for x in args]
-        moving = linear_inputs(params["body"], given[n:], m, len(args) - n - m)[m:]
+        moving = linear_inputs(params["body"], given[n:], LoopLayout(m, len(args) - n - m))[m:]
         read = {v for e in cond.equations for v in e.inputs} | set(cond.outputs)
         if any(a and v in read for v, a in zip(cond.inputs, [*given[:n], *moving], strict=True)):
             raise errors.NotLinear(
