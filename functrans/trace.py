@@ -145,7 +145,7 @@ class Trace(ABC):
 
     @abstractmethod
     def bind(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        """The result of an operation: one value, or a list for a primitive with `multiple`."""
+        """Return the result of an operation: one value, or a list with `multiple_results`."""
 
 
 class Recording(Trace):
@@ -187,7 +187,7 @@ class Recording(Trace):
         derived = state.provenance
         if derived is None:
             derived = (user_source(), None)
-        if primitive.multiple:
+        if primitive.multiple_results:
             variables, results = [], []
             for t in outs:
                 var = Var(t)
@@ -251,7 +251,7 @@ def _evaluate(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> An
 
 
 def bind(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
-    """Apply a primitive to values: one result, or a list for a primitive with `multiple`."""
+    """Apply a primitive to values: one result, or a list if it has `multiple_results`."""
     trace = state.innermost
     if trace is None:
         return _evaluate(primitive, args, params)
@@ -431,7 +431,7 @@ def evaluate(
                 outs = bind(eqn.primitive, values, eqn.params)
             else:
                 outs = apply(eqn, [materialize(x) for x in values])
-            if eqn.primitive.multiple:
+            if eqn.primitive.multiple_results:
                 env.update(zip(eqn.outputs, outs, strict=True))
             else:
                 env[eqn.outputs[0]] = outs

@@ -91,7 +91,7 @@ def run_in_jax(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> A
         program = Program(inputs, [equation], outputs, name=primitive.name)
         program = held[0].keep(key, program) if held else _ALONE.keep(key, program)
     outs = xla.run_program(program, [x for x in args if x.__class__ is not Literal])
-    return outs if primitive.multiple else outs[0]
+    return outs if primitive.multiple_results else outs[0]
 
 
 def _number(x: Literal) -> tuple[Any, ...]:
@@ -145,7 +145,7 @@ def compiled(
         if debug_nans.is_asked():
             debug_nans.say_where(program, values)
         outs = xla.run_program(program, values)
-        return outs if primitive.multiple else outs[0]
+        return outs if primitive.multiple_results else outs[0]
 
     call.__name__ = primitive.name
     return jax_jit(call)

@@ -86,7 +86,7 @@ class Lowering:
                     self.out_types = [*map(_type, outputs)]
                     given = [filled(v) if v.__class__ is Literal else env[v] for v in inputs]
                     outs = primitive.lower(self, *given, **eqn.params)
-                    if primitive.multiple:
+                    if primitive.multiple_results:
                         env.update(zip(outputs, outs, strict=True))
                     else:
                         env[outputs[0]] = outs

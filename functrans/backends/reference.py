@@ -31,7 +31,7 @@ def run_one(primitive: Any, values: Sequence[Any], params: dict[str, Any]) -> Se
     if primitive.holds_programs:
         return primitive.interpret(run, values, params)
     out = primitive.reference(*values, **params)
-    return out if primitive.multiple else [out]
+    return out if primitive.multiple_results else [out]
 
 
 def _value(v: Any, env: dict[Any, Any]) -> Any:

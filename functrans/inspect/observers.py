@@ -278,7 +278,7 @@ def by_xla(eqn: Equation, values: list[Any]) -> Sequence[Any]:
     """Compiled by XLA on its own; what is compiled is kept, as for operations outside of `jit`."""
     given = [v if v.__class__ is Literal else x for v, x in zip(eqn.inputs, values, strict=True)]
     out = eager.run_one(eqn.primitive, given, eqn.params)
-    return out if eqn.primitive.multiple else [out]
+    return out if eqn.primitive.multiple_results else [out]
 
 
 def by_reference(eqn: Equation, values: Sequence[Any]) -> Sequence[Any]:

@@ -122,7 +122,7 @@ def _of(v: Any, roots: dict[Var, tuple[Var, ...]]) -> Iterable[Var]:
 def _is_fused(e: Equation) -> bool:
     """Does it compute element by element, or only move elements?"""
     p = e.primitive
-    if p.multiple or p.holds_programs or p.has_effects(e.params):
+    if p.multiple_results or p.holds_programs or p.has_effects(e.params):
         return False
     if isinstance(p, Elementwise):
         return True

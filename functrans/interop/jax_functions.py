@@ -246,7 +246,7 @@ def _called(entry: _Entry, leaves: list[Any]) -> list[Any]:
     env = dict(zip(program.inputs, operands, strict=True))
     for e in program.equations:
         outs = bind(e.primitive, [env.get(v, v) for v in e.inputs], e.params)
-        env.update(zip(e.outputs, outs if e.primitive.multiple else [outs], strict=True))
+        env.update(zip(e.outputs, outs if e.primitive.multiple_results else [outs], strict=True))
     return [materialize(as_array(env[v]) if v in env else v) for v in program.outputs]
 
 

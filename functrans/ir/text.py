@@ -259,8 +259,8 @@ def _holds_programs(value: Any) -> bool:
 
 @cached("defaults of parameters", 1024)
 def defaults(primitive: Any) -> dict[str, Any]:
-    """The parameters of an operation that have a default, as its `type` declares them."""
-    parameters = inspect.signature(primitive.type).parameters.values()
+    """The parameters of an operation that have a default, as its `abstract_eval` declares them."""
+    parameters = inspect.signature(primitive.abstract_eval).parameters.values()
     return {p.name: p.default for p in parameters if p.default is not p.empty}
 
 

@@ -28,7 +28,7 @@ from functrans.primitives.shape.moving import (
 def moved(w: Rewriter, primitive: Structural, x: Any, **params: Any) -> Any:
     """A move of x; of a literal it is a literal."""
     if x.__class__ is Literal:
-        return Literal(x.value, primitive.type(x.type, **params))
+        return Literal(x.value, primitive.abstract_eval(x.type, **params))
     return w.make(primitive, x, **params)
 
 

@@ -2,7 +2,7 @@
 
 A primitive is one instance of one class that holds everything known about an operation:
 
-    type       types of operands -> types of results, or the error the user reads   (mandatory)
+    abstract_eval  types of operands -> types of results, or the error the user reads   (mandatory)
     reference  the result on NumPy arrays, at the same dtypes                       (mandatory)
     lower      StableHLO                                                            (mandatory)
     jvp        tangents of operands -> tangents of results          (derived for linear operations)
@@ -12,7 +12,7 @@ A primitive is one instance of one class that holds everything known about an op
     numpy_source  the operation as a line of NumPy          (derived: the reference, specialised)
 
 Conventions
-- `out`, `tangent`, `ct` stand for one value, or for a list of them where `multiple` is set.
+- `out`, `tangent`, `ct` stand for one value, or for a list of them where `multiple_results` is set.
 - A tangent or cotangent known to be zero is `None`.
 - In `transpose` the operands in which the operation is linear stand as `LinearInput(type)`.
 - Rules are ordinary traced code over primitives: `mul(dx, cos(x))`. Scalars given to elementwise
@@ -75,8 +75,8 @@ class Primitive:
     """Base of all operations. See the module's text for the rules and their conventions."""
 
     name: str = ""
-    multiple = False  # more than one result: lists instead of values
-    mandatory: tuple[str, ...] = ("type", "reference", "lower")
+    multiple_results = False  # more than one result: lists instead of values
+    mandatory: tuple[str, ...] = ("abstract_eval", "reference", "lower")
     holds_programs = False  # a HigherOrderPrimitive
     # of those that hold programs: outside of programs `run_now` gives the results, nothing compiled
     runs_eagerly = False
@@ -113,8 +113,8 @@ class Primitive:
     # --- the rules --------------------------------------------------------------------------------
 
     @owed
-    def type(self, *types: ArrayType, **params: Any) -> Any:
-        raise self.missing("type")
+    def abstract_eval(self, *types: ArrayType, **params: Any) -> Any:
+        raise self.missing("abstract_eval")
 
     @owed
     def reference(self, *arrays: Any, **params: Any) -> Any:
@@ -134,7 +134,7 @@ class Primitive:
             return self._product_rule(primals, tangents, params)
         args = list(primals)
         if all(tangents[i] is None for i in self.linear_positions(len(args))):
-            return [None] * len(out) if self.multiple else None
+            return [None] * len(out) if self.multiple_results else None
         for i in self.linear_positions(len(args)):
             args[i] = tangents[i] if tangents[i] is not None else zero(args[i])
         return bind(self, args, params)
@@ -224,8 +224,8 @@ class Primitive:
         return self.linear_in
 
     def result_types(self, types: Sequence[ArrayType], params: dict[str, Any]) -> tuple[Any, ...]:
-        out = self.type(*types, **params)
-        return tuple(out) if self.multiple else (out,)
+        out = self.abstract_eval(*types, **params)
+        return tuple(out) if self.multiple_results else (out,)
 
     def _product_rule(
         self, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]

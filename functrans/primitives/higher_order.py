@@ -22,8 +22,8 @@ from functrans.primitives.base import Primitive, axes_inside, owed
 class HigherOrderPrimitive(Primitive):
     """Base of the operations whose parameters hold programs; they have a list of results."""
 
-    multiple = holds_programs = True
-    mandatory: tuple[str, ...] = ("type", "interpret", "lower")
+    multiple_results = holds_programs = True
+    mandatory: tuple[str, ...] = ("abstract_eval", "interpret", "lower")
 
     @owed
     def interpret(self, run: Any, values: Sequence[Any], params: dict[str, Any]) -> Sequence[Any]:

@@ -107,7 +107,7 @@ class JetTrace(Trace):
                 pairs = [self.pair(y, c) for y, c in zip(outs, terms, strict=True)]
             finally:
                 state.innermost = self
-        return pairs if primitive.multiple else pairs[0]
+        return pairs if primitive.multiple_results else pairs[0]
 
     def expand(
         self, primitive: Any, primals: list[Any], series: list[Terms], params: dict[str, Any]
@@ -201,7 +201,7 @@ def coefficients(
     """The results and their terms, by what is known of the primitive; see the module's text."""
     if not _moves(primitive, primals, params):
         outs = bind(primitive, primals, params)
-        outs = outs if primitive.multiple else [outs]
+        outs = outs if primitive.multiple_results else [outs]
         return outs, [(None,) * t.order] * len(outs)
     if primitive.holds_programs:
         rule = PROGRAMS.get(primitive.name, _by_jvp)
@@ -239,14 +239,14 @@ def _order_by_order(
     t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: dict[str, Any]
 ) -> Expanded:
     out = _run(primitive, primals, params)
-    outs = out if primitive.multiple else [out]
+    outs = out if primitive.multiple_results else [out]
     found = []
     for tangents in zip(*series, strict=True):
         if all(dx is None for dx in tangents):
             found.append([None] * len(outs))
         else:
             moved = primitive.jvp(primals, tangents, out, **params)
-            found.append(moved if primitive.multiple else [moved])
+            found.append(moved if primitive.multiple_results else [moved])
     return outs, list(zip(*found, strict=True))
 
 
@@ -297,7 +297,7 @@ def _by_jvp(
     )
     integrals = iter([_integral(y, c) for y, c in zip(found, terms, strict=True)])
     return (
-        outs if primitive.multiple else [outs],
+        outs if primitive.multiple_results else [outs],
         [next(integrals) if a else (None,) * t.order for a in out_active],
     )
 

@@ -87,7 +87,7 @@ class LinearTrace(Trace):
         source, origin = state.provenance or (user_source(), None)
         self.equations.append(Equation(primitive, tuple(inputs), variables, params, source, origin))
         results = [Tracer(self, v.type, v) for v in variables]
-        return results if primitive.multiple else results[0]
+        return results if primitive.multiple_results else results[0]
 
     def new_input(self, type: Any) -> Tracer:
         return Tracer(self, type, Var(type))
@@ -131,7 +131,7 @@ class JvpTrace(Trace):
         finally:
             state.innermost = self
             state.provenance = outer
-        if primitive.multiple:
+        if primitive.multiple_results:
             return [self.pair(y, dy) for y, dy in zip(outs, out_tangents, strict=True)]
         return self.pair(outs, out_tangents)
 
@@ -163,7 +163,7 @@ class JvpTrace(Trace):
             y if v is None else Dual(self, y, Tracer(self.linear, t, v), t)
             for y, v, t in zip(outs, names, known.out_types, strict=False)
         ]
-        return pairs if primitive.multiple else pairs[0]
+        return pairs if primitive.multiple_results else pairs[0]
 
     def pair(self, primal: Any, tangent: Any) -> Any:
         """A Dual; a value without a tangent is just itself."""
@@ -399,7 +399,7 @@ class LinearizedOperation:
         if self.forward is not None:
             return bind_in(None, PRIMITIVES["jit"], primals, self.forward)
         outs = bind_in(None, primitive, primals, params)
-        return outs if primitive.multiple else [outs]
+        return outs if primitive.multiple_results else [outs]
 
     def record(self, trace: Any, pool: list[Any], source: Any, origin: Origin) -> list[Any]:
         """Add the linear equation to the trace; the names of the results' tangents, or None."""

@@ -69,7 +69,7 @@ def backward(
 
 def _backward_one(eqn: Equation, held: dict[Any, Any], nested: bool = False) -> None:
     primitive = eqn.primitive
-    if primitive.multiple:
+    if primitive.multiple_results:
         ct: Any = [held.pop(v, None) for v in eqn.outputs]
         if all([c is None for c in ct]):
             return
@@ -290,4 +290,6 @@ def _run(equations: Sequence[Equation], env: dict[Any, Any]) -> None:
     for eqn in equations:
         derive_from(eqn.source, eqn.origin)
         outs = eqn.primitive(*[env.get(v, v) for v in eqn.inputs], **eqn.params)
-        env.update(zip(eqn.outputs, outs if eqn.primitive.multiple else [outs], strict=True))
+        env.update(
+            zip(eqn.outputs, outs if eqn.primitive.multiple_results else [outs], strict=True)
+        )

@@ -46,7 +46,7 @@ def apply(case: Case) -> Callable[..., list[Any]]:
 
     def run(*operands: Any) -> list[Any]:
         out = primitive(*operands, **case.params)
-        return list(out) if primitive.multiple else [out]
+        return list(out) if primitive.multiple_results else [out]
 
     run.__name__ = case.primitive
     return run

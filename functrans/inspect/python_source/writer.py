@@ -341,7 +341,7 @@ class Writer:
         if isinstance(made, (list, tuple)) and not is_unknown(made):
             return [ast.unparse(self.file.references.lift(v)) for v in made]
         text = ast.unparse(self.file.references.lift(made))
-        return [f"{text}[0]"] if primitive.multiple and len(self.out_types) == 1 else text
+        return [f"{text}[0]"] if primitive.multiple_results and len(self.out_types) == 1 else text
 
     def unwritable(self) -> errors.NotSupported:
         """The error for an operation that NumPy source cannot hold."""

@@ -77,7 +77,7 @@ class Callback(HigherOrderPrimitive):
     counted = False
     user_name = ""  # what messages call it
 
-    def type(
+    def abstract_eval(
         self,
         *types: ArrayType,
         callback: Any,
@@ -149,7 +149,7 @@ class DebugCallback(Callback):
     name: str = "debug_callback"
     user_name: str = "debug.callback"
 
-    def type(
+    def abstract_eval(
         self,
         *types: ArrayType,
         callback: FlatCall,
@@ -157,7 +157,7 @@ class DebugCallback(Callback):
         partitioned: bool = False,
         maps: Maps = (),
     ) -> Any:
-        return super().type(*types, callback=callback, maps=maps)
+        return super().abstract_eval(*types, callback=callback, maps=maps)
 
     def lower(self, ctx: Any, *operands: Any, ordered: Any = False, partitioned: Any = False,
               **params: Any) -> Any:  # fmt: skip
@@ -188,7 +188,7 @@ class PureCallback(Callback):
 
     name = user_name = "pure_callback"
 
-    def type(
+    def abstract_eval(
         self,
         *types: ArrayType,
         callback: FlatCall,
@@ -197,7 +197,7 @@ class PureCallback(Callback):
         sharding: Any = None,
         maps: Maps = (),
     ) -> Any:
-        return super().type(*types, callback=callback, results=results, maps=maps)
+        return super().abstract_eval(*types, callback=callback, results=results, maps=maps)
 
     def run_eagerly(self, values: Sequence[Any], params: dict[str, Any]) -> Any:
         """Without results it is not called: nobody would see it."""
@@ -240,7 +240,7 @@ class IoCallback(Callback):
 
     name = user_name = "io_callback"
 
-    def type(
+    def abstract_eval(
         self,
         *types: ArrayType,
         callback: FlatCall,
@@ -249,7 +249,7 @@ class IoCallback(Callback):
         sharding: Any = None,
         maps: Maps = (),
     ) -> Any:
-        return super().type(*types, callback=callback, results=results, maps=maps)
+        return super().abstract_eval(*types, callback=callback, results=results, maps=maps)
 
     def lower(
         self, ctx: Any, *operands: Any, ordered: bool = False, sharding: Any = None, **params: Any

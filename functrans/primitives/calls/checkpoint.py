@@ -30,10 +30,10 @@ class Checkpoint(Jit):
 
     name = "checkpoint"
 
-    def type(
+    def abstract_eval(
         self, *types: Any, program: Program, policy: Any = None, prevent_cse: bool = True
     ) -> Any:
-        return super().type(*types, program=program)
+        return super().abstract_eval(*types, program=program)
 
     def differentiate(
         self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
@@ -137,7 +137,7 @@ class Name(Primitive):
     name: str = "name"
     linear_in: tuple[int, ...] = (0,)
 
-    def type(self, x: ArrayType, *, name: str) -> ArrayType:
+    def abstract_eval(self, x: ArrayType, *, name: str) -> ArrayType:
         return x
 
     def reference(self, x: Any, *, name: str) -> Any:

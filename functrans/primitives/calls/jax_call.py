@@ -44,7 +44,7 @@ class JaxCall(HigherOrderPrimitive):
     runs_eagerly = True
     counted = False
 
-    def type(self, *types: ArrayType, body: Any) -> Any:
+    def abstract_eval(self, *types: ArrayType, body: Any) -> Any:
         if not same_types(types, body.types):
             wanted = ", ".join(map(str, body.types))
             raise self.mismatch(types, f"JAX's {body.name} was traced for ({wanted})")
@@ -151,7 +151,7 @@ def _bound(trace: Any, imported: Any, values: Sequence[Any]) -> list[Any]:
     for e in program.equations:
         given = [v if v.__class__ is Literal else env[v] for v in e.inputs]
         outs = bind_in(trace, e.primitive, given, e.params)
-        env.update(zip(e.outputs, outs if e.primitive.multiple else [outs], strict=True))
+        env.update(zip(e.outputs, outs if e.primitive.multiple_results else [outs], strict=True))
     return [v if v.__class__ is Literal else env[v] for v in program.outputs]
 
 

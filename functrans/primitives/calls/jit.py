@@ -38,7 +38,7 @@ class Jit(HigherOrderPrimitive):
     in_kernel = True
     name = "jit"
 
-    def type(self, *types: Any, program: Program) -> Any:
+    def abstract_eval(self, *types: Any, program: Program) -> Any:
         wanted = program.in_types
         if types != wanted and not same_types(types, wanted):
             shown = ", ".join(map(str, wanted))

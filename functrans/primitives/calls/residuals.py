@@ -95,7 +95,7 @@ def fewest(
 
 def _cheap(e: Equation) -> bool:
     p = e.primitive
-    if p.multiple or p.holds_programs or p.has_effects(e.params) or p.named_axes(e.params):
+    if p.multiple_results or p.holds_programs or p.has_effects(e.params) or p.named_axes(e.params):
         return False
     if isinstance(p, Elementwise):
         return p.flops == 1

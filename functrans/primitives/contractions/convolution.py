@@ -42,7 +42,7 @@ class Convolution(Primitive):
     linear_in: tuple[int, ...] = (0, 1)
     multilinear: bool = True
 
-    def type(
+    def abstract_eval(
         self, x: ArrayType, y: ArrayType, *, lhs: Axes, rhs: Axes, out: Axes, spatial: Axes,
         strides: Axes, padding: Pairs, lhs_dilation: Axes, rhs_dilation: Axes,
         precision: Any = None, preferred: Any = None,

@@ -35,7 +35,7 @@ class DotGeneral(Primitive):
     linear_in: tuple[int, ...] = (0, 1)
     multilinear: bool = True
 
-    def type(
+    def abstract_eval(
         self, x: ArrayType, y: ArrayType, *, lhs: Axes, rhs: Axes, out: Axes,
         precision: Any = None, preferred: Any = None,
     ) -> ArrayType:  # fmt: skip

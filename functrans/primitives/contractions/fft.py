@@ -37,7 +37,7 @@ class FFT(Primitive):
     name: str = "fft"
     linear_in: tuple[int, ...] = (0,)
 
-    def type(self, x: ArrayType, *, kind: str, lengths: tuple[int, ...]) -> ArrayType:
+    def abstract_eval(self, x: ArrayType, *, kind: str, lengths: tuple[int, ...]) -> ArrayType:
         n = len(lengths)
         wanted = ("float32", "float64") if kind == "RFFT" else ("complex64", "complex128")
         if x.dtype.name not in wanted:
@@ -64,7 +64,7 @@ class FFT(Primitive):
         )
 
     def reference(self, x: Any, *, kind: str, lengths: Any) -> Any:
-        t = self.type(ArrayType(x.shape, x.dtype), kind=kind, lengths=lengths)
+        t = self.abstract_eval(ArrayType(x.shape, x.dtype), kind=kind, lengths=lengths)
         if not x.size or not t.size:
             return np.zeros(t.shape, t.dtype)
         axes = range(-len(lengths), 0)

@@ -37,7 +37,7 @@ class Cond(HigherOrderPrimitive):
     in_kernel = True
     name = "cond"
 
-    def type(self, index: Any, *types: Any, branches: tuple[Program, ...]) -> Any:
+    def abstract_eval(self, index: Any, *types: Any, branches: tuple[Program, ...]) -> Any:
         if index.shape or index.dtype != INDEX.dtype:
             raise self.mismatch((index, *types), "the index of the branch must be an int32 scalar")
         for i, branch in enumerate(branches):
@@ -188,7 +188,7 @@ class OnlyWhere(Primitive):
     name: str = "only_where"
     linear_in: tuple[int, ...] = (1,)
 
-    def type(self, own: ArrayType, x: ArrayType) -> ArrayType:
+    def abstract_eval(self, own: ArrayType, x: ArrayType) -> ArrayType:
         if own.dtype != np.bool_ or own.shape != x.shape[: own.ndim]:
             raise self.mismatch((own, x), "takes a mask over the first axes")
         return x

@@ -42,7 +42,7 @@ class Scan(HigherOrderPrimitive):
     in_kernel = True
     name = "scan"
 
-    def type(
+    def abstract_eval(
         self, *types: Any, program: Program, length: int, consts: int, carry: int,
         reverse: bool = False, unroll: int = 1,
     ) -> Any:  # fmt: skip

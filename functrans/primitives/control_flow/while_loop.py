@@ -47,7 +47,7 @@ class While(HigherOrderPrimitive):
     in_kernel = True
     name = "while"
 
-    def type(
+    def abstract_eval(
         self, *types: Any, cond: Program, body: Program, cond_consts: int, body_consts: int
     ) -> Any:
         first, fixed = types[:cond_consts], types[cond_consts : cond_consts + body_consts]
@@ -398,7 +398,9 @@ class TangentLoop(HigherOrderPrimitive):
     in_kernel = True
     name = "tangent_loop"
 
-    def type(self, *types: Any, body: Program, push: Program, consts: int, moving: int) -> Any:
+    def abstract_eval(
+        self, *types: Any, body: Program, push: Program, consts: int, moving: int
+    ) -> Any:
         if not same_types(types, [COUNT, *push.in_types]):
             raise self.mismatch(types, "takes a count, consts, carry, and tangents of some of them")
         return push.out_types

@@ -91,8 +91,8 @@ class CustomVmap(Jit):
     name = "custom_vmap_call"
     reached: Callable[..., Sequence[bool]] = Primitive.reached  # its rule is one of all its results
 
-    def type(self, *types: Any, program: Program, rule: Any, n_consts: int = 0) -> Any:
-        return super().type(*types, program=program)
+    def abstract_eval(self, *types: Any, program: Program, rule: Any, n_consts: int = 0) -> Any:
+        return super().abstract_eval(*types, program=program)
 
     def lower(self, ctx: Any, *operands: Any, program: Program, **_: Any) -> Any:
         return ctx.call(program, operands)

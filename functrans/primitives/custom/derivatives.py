@@ -37,8 +37,8 @@ class CustomCall(Jit):
     runs_eagerly = holds_functions = True
     reached: Callable[..., Sequence[bool]] = Primitive.reached  # its rule is one of all its results
 
-    def type(self, *types: Any, program: Program, rule: Any, n_consts: int = 0) -> Any:
-        return super().type(*types, program=program)
+    def abstract_eval(self, *types: Any, program: Program, rule: Any, n_consts: int = 0) -> Any:
+        return super().abstract_eval(*types, program=program)
 
     def lower(self, ctx: Any, *operands: Any, program: Program, **_: Any) -> Any:
         return ctx.call(program, operands)
@@ -161,7 +161,7 @@ class CustomLin(Jit):
     runs_eagerly: bool = True
     reached: Callable[..., Sequence[bool]] = Primitive.reached
 
-    def type(self, *types: Any, pullback: Pullback, active: tuple[bool, ...]) -> Any:
+    def abstract_eval(self, *types: Any, pullback: Pullback, active: tuple[bool, ...]) -> Any:
         return tuple([t for t in pullback.out_types if is_inexact(t.dtype)])
 
     def program(self, types: Sequence[ArrayType], params: dict[str, Any]) -> Program:

@@ -32,7 +32,7 @@ class Solver(HigherOrderPrimitive):
     in_kernel = True
     runs_eagerly = True
 
-    def type(self, *types: Any, solve: Program, consts: int, **programs: Any) -> Any:
+    def abstract_eval(self, *types: Any, solve: Program, consts: int, **programs: Any) -> Any:
         return solver_types(self, types, solve)
 
     def interpret(self, run: Any, values: Sequence[Any], params: dict[str, Any]) -> Any:

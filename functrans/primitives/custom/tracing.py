@@ -94,7 +94,7 @@ class RuleTrace(Trace):
         self._check_linear(primitive, args, moving)
         refs = [x.ref if self.own(x) else x for x in args]
         outs = bind_in(self.linear, primitive, refs, params)
-        return [self.tangent(y) for y in outs] if primitive.multiple else self.tangent(outs)
+        return [self.tangent(y) for y in outs] if primitive.multiple_results else self.tangent(outs)
 
     def _bind_programs(self, primitive: Any, args: Flat, params: dict[str, Any]) -> Any:
         if primitive.name == "while":

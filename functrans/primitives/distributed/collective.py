@@ -30,10 +30,10 @@ from typing import Any, NamedTuple
 import jax
 
 from functrans import errors
-from functrans.ir.program import Program
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, dtype_class
-from functrans.primitives.base import PRIMITIVES, Cost, Primitive, axes_inside, bytes_of
+from functrans.primitives.base import PRIMITIVES, Cost, Primitive, bytes_of
+from functrans.primitives.distributed.named_axes import unbound
 from functrans.primitives.elementwise import families as ew
 from functrans.primitives.indexing.dynamic_slice import dynamic_slice
 from functrans.primitives.reductions.folds import reduce_max, reduce_min, reduce_sum
@@ -46,7 +46,7 @@ from functrans.primitives.shape.moving import (
     transpose,
     without,
 )
-from functrans.trace import literal, stage, state, typeof
+from functrans.trace import literal, stage, typeof
 
 Groups = tuple[tuple[int, ...], ...] | None
 
@@ -142,7 +142,7 @@ class PSum(Collective):
 
     name = "psum"
 
-    def type(self, x: ArrayType, *, axes: Any, sizes: Any, groups: Groups) -> ArrayType:
+    def abstract_eval(self, x: ArrayType, *, axes: Any, sizes: Any, groups: Groups) -> ArrayType:
         check_numbers(self, x)
         return x
 
@@ -166,7 +166,7 @@ class Extreme(Collective):
     linear_in: tuple[int, ...] = ()
     fold: Any
 
-    def type(self, x: ArrayType, *, axes: Any, sizes: Any, groups: Groups) -> ArrayType:
+    def abstract_eval(self, x: ArrayType, *, axes: Any, sizes: Any, groups: Groups) -> ArrayType:
         if dtype_class(x.dtype) not in type(self).fold.takes:
             raise self.mismatch((x,), f"takes arrays of numbers or booleans, not {x.dtype}")
         return x
@@ -208,7 +208,9 @@ class AllGather(Collective):
 
     name = "all_gather"
 
-    def type(self, x: ArrayType, *, axes: Any, sizes: Any, groups: Groups, dimension: int) -> Any:
+    def abstract_eval(
+        self, x: ArrayType, *, axes: Any, sizes: Any, groups: Groups, dimension: int
+    ) -> Any:
         check_axis(self, x, dimension)
         return resized(x, dimension, x.shape[dimension] * count(sizes, groups))
 
@@ -232,7 +234,9 @@ class PSumScatter(Collective):
 
     name = "psum_scatter"
 
-    def type(self, x: ArrayType, *, axes: Any, sizes: Any, groups: Groups, dimension: int) -> Any:
+    def abstract_eval(
+        self, x: ArrayType, *, axes: Any, sizes: Any, groups: Groups, dimension: int
+    ) -> Any:
         check_numbers(self, x)
         check_axis(self, x, dimension)
         return resized(x, dimension, part(self, x, dimension, count(sizes, groups)))
@@ -260,8 +264,9 @@ class AllToAll(Collective):
 
     name = "all_to_all"
 
-    def type(self, x: ArrayType, *, axes: Any, sizes: Any, groups: Groups, split: int, concat: int
-             ) -> ArrayType:  # fmt: skip
+    def abstract_eval(
+        self, x: ArrayType, *, axes: Any, sizes: Any, groups: Groups, split: int, concat: int
+    ) -> ArrayType:
         check_axis(self, x, split)
         check_axis(self, x, concat)
         n = count(sizes, groups)
@@ -300,7 +305,9 @@ class PPermute(Collective):
 
     name = "ppermute"
 
-    def type(self, x: ArrayType, *, axes: Any, sizes: Any, groups: Groups, perm: Any) -> ArrayType:
+    def abstract_eval(
+        self, x: ArrayType, *, axes: Any, sizes: Any, groups: Groups, perm: Any
+    ) -> ArrayType:
         n = prod(sizes)
         for what, ends in (("source", [a for a, _ in perm]), ("destination", [b for _, b in perm])):
             if len(set(ends)) != len(ends):
@@ -351,7 +358,7 @@ class AxisIndex(Primitive):
     def named_axes(self, params: dict[str, Any]) -> Sequence[Any]:
         return params["axes"]
 
-    def type(self, *, axes: Any, sizes: Any) -> ArrayType:
+    def abstract_eval(self, *, axes: Any, sizes: Any) -> ArrayType:
         return _INDEX
 
     def reference(self, *, axes: Any, sizes: Any) -> Any:
@@ -394,38 +401,6 @@ psum_scatter: PSumScatter = PSumScatter()
 all_to_all: AllToAll = AllToAll()
 ppermute: PPermute = PPermute()
 axis_index: AxisIndex = AxisIndex()
-
-
-# --- names in scope -------------------------------------------------------------------------------
-
-
-def size_of(operation: str, name: Any) -> int:
-    """The size of the innermost axis of a name, of those that our transformations give and then of
-    JAX's; UnboundAxis if there is none."""
-    for known, size in reversed(state.axes):
-        if known == name:
-            return size
-    try:
-        return jax.lax.axis_size(name)
-    except NameError:
-        raise unbound(operation, (name,)) from None
-
-
-def speaks_of_others_axes(program: Program) -> bool:
-    """Does it speak of an axis that JAX has named? Then its sizes are not in our signatures."""
-    given = {name for name, _ in state.axes}
-    return not axes_inside(program) <= given
-
-
-def unbound(operation: str, axes: Sequence[Any]) -> errors.UnboundAxis:
-    """The error for a collective over a name that no transformation around it has given."""
-    shown = ", ".join([repr(a) for a in axes])
-    inside = ", ".join([f"{name!r} of size {n}" for name, n in state.axes]) or "none"
-    return errors.UnboundAxis(
-        f"{operation} over the axis {shown}: there is no axis of that name here (names in scope: "
-        f"{inside}), at\n    {describe(user_source())}\n"
-        f"Call it inside a function that is mapped with vmap(f, axis_name={axes[0]!r})."
-    )
 
 
 # --- helpers --------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ class PlatformIndex(Primitive):
 
     name = "platform_index"
 
-    def type(self, *, platforms: Groups) -> ArrayType:
+    def abstract_eval(self, *, platforms: Groups) -> ArrayType:
         return ArrayType((), INT32)
 
     def reference(self, *, platforms: Groups) -> Any:
@@ -70,9 +70,9 @@ class RngBitGenerator(Primitive):
     """Random bits and a new state of a state; batches of states stand in front."""
 
     name: str = "rng_bit_generator"
-    multiple: bool = True
+    multiple_results: bool = True
 
-    def type(
+    def abstract_eval(
         self, key: ArrayType, *, shape: tuple[int, ...], dtype: Any, algorithm: int
     ) -> Sequence[ArrayType]:
         words = {(4, "uint32"), (2, "uint64")}
@@ -116,7 +116,7 @@ class RngUniform(Primitive):
 
     name = "rng_uniform"
 
-    def type(
+    def abstract_eval(
         self, low: ArrayType, high: ArrayType, *, shape: tuple[int, ...], call: int
     ) -> ArrayType:
         if low.shape or high.shape or low.dtype != high.dtype:
@@ -152,9 +152,9 @@ class ApproxTopK(Primitive):
     share of 1 - recall_target may be missed; elsewhere all are found."""
 
     name: str = "approx_top_k"
-    multiple: bool = True
+    multiple_results: bool = True
 
-    def type(
+    def abstract_eval(
         self, x: ArrayType, *, k: int, reduction_dimension: int, recall_target: float,
         is_max_k: bool, reduction_input_size_override: int, aggregate_to_topk: bool,
     ) -> Sequence[ArrayType]:  # fmt: skip
@@ -175,7 +175,7 @@ class ApproxTopK(Primitive):
 
     def reference(self, x: Any, *, reduction_dimension: int, is_max_k: bool, **how: Any) -> Any:
         axis = reduction_dimension
-        types = self.type(
+        types = self.abstract_eval(
             ArrayType(x.shape, x.dtype), reduction_dimension=axis, is_max_k=is_max_k, **how
         )
         wide = x.astype(np.float64)

@@ -23,7 +23,7 @@ class ShardingConstraint(Primitive):
     name: str = "sharding_constraint"
     linear_in: tuple[int, ...] = (0,)
 
-    def type(self, x: ArrayType, *, sharding: Any) -> ArrayType:
+    def abstract_eval(self, x: ArrayType, *, sharding: Any) -> ArrayType:
         return x
 
     def reference(self, x: Any, *, sharding: Any) -> Any:

@@ -48,8 +48,8 @@ class Sign(Unary):
 class Round(Unary):
     """To the nearest integer; halfway cases by `rounding_method`: 0 away from zero, 1 to even."""
 
-    def type(self, x: ArrayType, *, rounding_method: int) -> ArrayType:
-        return super().type(x)
+    def abstract_eval(self, x: ArrayType, *, rounding_method: int) -> ArrayType:
+        return super().abstract_eval(x)
 
     def reference(self, x: Any, *, rounding_method: int) -> Any:
         even = np.rint(x)
@@ -125,10 +125,10 @@ class Rem(Binary):
 class Pow(Binary):
     """x to the power y; y has the dtype of x or is integer."""
 
-    def type(self, x: ArrayType, y: ArrayType) -> ArrayType:
+    def abstract_eval(self, x: ArrayType, y: ArrayType) -> ArrayType:
         self.check_dtype((x,))
         if dtype_class(y.dtype) not in ("int", "uint"):
-            return super().type(x, y)
+            return super().abstract_eval(x, y)
         self.check_equal((x, y.update(dtype=x.dtype)))
         return x.update(weak_type=x.weak_type and y.weak_type)
 
@@ -171,7 +171,7 @@ class IntegerPow(Elementwise):
     name: str = "integer_pow"
     takes: tuple[str, ...] = NUMBERS
 
-    def type(self, x: ArrayType, *, y: int) -> ArrayType:
+    def abstract_eval(self, x: ArrayType, *, y: int) -> ArrayType:
         self.check_dtype((x,))
         if y < 0 and dtype_class(x.dtype) not in FLOATS:
             raise self.mismatch((x,), f"integers cannot be raised to the negative power {y}")

@@ -46,7 +46,7 @@ class Part(Unary):
 class Conj(Unary):
     """x with the sign of its imaginary part changed; of a real number the complex one."""
 
-    def type(self, x: ArrayType) -> ArrayType:
+    def abstract_eval(self, x: ArrayType) -> ArrayType:
         self.check_dtype((x,))
         if x.dtype.name not in ("float32", "float64", "complex64", "complex128"):
             raise self.mismatch((x,), f"there is no complex dtype for {x.dtype}")
@@ -70,7 +70,7 @@ class Complex(Binary):
 
     linear_in: tuple[int, ...] = (0, 1)
 
-    def type(self, x: ArrayType, y: ArrayType) -> ArrayType:
+    def abstract_eval(self, x: ArrayType, y: ArrayType) -> ArrayType:
         self.check_equal((x, y))
         if x.dtype.name not in ("float32", "float64"):
             raise self.mismatch((x, y), f"takes float32 or float64, not {x.dtype}")

@@ -31,7 +31,7 @@ class ConvertElementType(Elementwise):
             return made if ref is x else Tracer(x.owner, made.type, made)
         return bind(self, (x,), {"dtype": dtype, "weak_type": weak_type})
 
-    def type(self, x: ArrayType, *, dtype: Any, weak_type: bool) -> ArrayType:
+    def abstract_eval(self, x: ArrayType, *, dtype: Any, weak_type: bool) -> ArrayType:
         self.check_dtype((x,))
         if dtype_class(dtype) not in ANY:
             raise self.mismatch((x,), f"cannot convert {x.dtype} to {dtype}")
@@ -108,7 +108,7 @@ class BitcastConvertType(Elementwise):
     name: str = "bitcast_convert_type"
     flops: int = 0
 
-    def type(self, x: ArrayType, *, dtype: Any) -> ArrayType:
+    def abstract_eval(self, x: ArrayType, *, dtype: Any) -> ArrayType:
         dtype = np.dtype(dtype)
         if x.dtype == dtype:
             return x.strong()
@@ -158,7 +158,7 @@ class ReducePrecision(Elementwise):
     takes: tuple[str, ...] = ("float",)
     linear_in: tuple[int, ...] = (0,)
 
-    def type(self, x: ArrayType, *, exponent_bits: int, mantissa_bits: int) -> ArrayType:
+    def abstract_eval(self, x: ArrayType, *, exponent_bits: int, mantissa_bits: int) -> ArrayType:
         self.check_dtype((x,))
         if exponent_bits < 1 or mantissa_bits < 0:
             raise errors.InvalidArgument(

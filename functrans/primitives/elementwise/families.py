@@ -136,7 +136,7 @@ class Unary(Elementwise):
     def __call__(self, x: Any, **params: Any) -> Any:
         return bind(self, (x,), params)
 
-    def type(self, x: ArrayType, **params: Any) -> ArrayType:
+    def abstract_eval(self, x: ArrayType, **params: Any) -> ArrayType:
         self.check_dtype((x,))
         return x if self.result is None else x.update(dtype=self.result(x.dtype))
 
@@ -200,7 +200,7 @@ class Binary(Elementwise):
             x = splat(x, typeof(y))
         return bind(self, (x, y), {})
 
-    def type(self, x: ArrayType, y: ArrayType) -> ArrayType:
+    def abstract_eval(self, x: ArrayType, y: ArrayType) -> ArrayType:
         if x is not y:
             self.check_equal((x, y))
         self.check_dtype((x,))
@@ -250,7 +250,7 @@ class Comparison(Binary):
         self.direction = direction
         super().__init__(name, takes, numpy=numpy, op=hlo.compare)
 
-    def type(self, x: ArrayType, y: ArrayType) -> ArrayType:
+    def abstract_eval(self, x: ArrayType, y: ArrayType) -> ArrayType:
         self.check_equal((x, y))
         self.check_dtype((x,))
         return ArrayType(x.shape, np.dtype(bool), x.weak_type and y.weak_type)

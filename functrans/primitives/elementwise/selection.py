@@ -44,7 +44,7 @@ class SelectN(Elementwise):
     def linear_positions(self, n_args: int) -> Sequence[int]:
         return range(1, n_args)
 
-    def type(self, which: ArrayType, *cases: ArrayType) -> ArrayType:
+    def abstract_eval(self, which: ArrayType, *cases: ArrayType) -> ArrayType:
         types = (which, *cases)
         if not cases:
             raise self.mismatch(types, "needs at least one case")
@@ -141,7 +141,7 @@ class Clamp(Elementwise):
 
     name = "clamp"
 
-    def type(self, low: ArrayType, x: ArrayType, high: ArrayType) -> ArrayType:
+    def abstract_eval(self, low: ArrayType, x: ArrayType, high: ArrayType) -> ArrayType:
         types = (low, x, high)
         for t in (low, high):
             if t.shape not in ((), x.shape):
@@ -220,12 +220,12 @@ class OptimizationBarrier(Primitive):
 
     in_kernel = True
     name: str = "optimization_barrier"
-    multiple: bool = True
+    multiple_results: bool = True
 
     def linear_positions(self, n_args: int) -> Sequence[int]:
         return range(n_args)
 
-    def type(self, *types: ArrayType) -> Sequence[ArrayType]:
+    def abstract_eval(self, *types: ArrayType) -> Sequence[ArrayType]:
         return types
 
     def reference(self, *arrays: Any) -> Sequence[Any]:

@@ -64,7 +64,7 @@ class Special(Elementwise):
         self.partials, self.same, self.numpy = partials, same, numpy
         super().__init__(name)
 
-    def type(self, *types: ArrayType) -> ArrayType:
+    def abstract_eval(self, *types: ArrayType) -> ArrayType:
         if len(types) != len(self.partials):
             raise self.mismatch(types, f"takes {len(self.partials)} operands, got {len(types)}")
         self.check_equal(types)

@@ -27,8 +27,8 @@ class Accurate(Unary):
     """A function that hardware may approximate. `accuracy` says how far: None, the name of a
     `jax.lax.AccuracyMode`, or (atol, rtol, ulps); the derivative is of the usual accuracy."""
 
-    def type(self, x: ArrayType, *, accuracy: Any = None) -> ArrayType:
-        return super().type(x)
+    def abstract_eval(self, x: ArrayType, *, accuracy: Any = None) -> ArrayType:
+        return super().abstract_eval(x)
 
     def reference(self, x: Any, *, accuracy: Any = None) -> Any:
         return super().reference(x)

@@ -65,10 +65,10 @@ class DynamicSlice(Window):
 
     def __call__(self, x: Any, *starts: Any, sizes: tuple[int, ...]) -> Any:
         if x.__class__ is Literal:
-            return Literal(x.value, self.type(x.type, *map(typeof, starts), sizes=sizes))
+            return Literal(x.value, self.abstract_eval(x.type, *map(typeof, starts), sizes=sizes))
         return bind(self, (x, *starts), {"sizes": sizes})
 
-    def type(self, x: ArrayType, *starts: ArrayType, sizes: tuple[int, ...]) -> ArrayType:
+    def abstract_eval(self, x: ArrayType, *starts: ArrayType, sizes: tuple[int, ...]) -> ArrayType:
         self.check_window((x, *starts), sizes, starts)
         return x.update(shape=sizes)
 
@@ -119,7 +119,7 @@ class DynamicUpdateSlice(Window):
     linear_in: tuple[int, ...] = (0, 1)
     numpy_source: Callable[..., Any] = Window.numpy_source
 
-    def type(self, x: ArrayType, u: ArrayType, *starts: ArrayType) -> ArrayType:
+    def abstract_eval(self, x: ArrayType, u: ArrayType, *starts: ArrayType) -> ArrayType:
         if x.dtype != u.dtype:
             raise self.mismatch(
                 (x, u, *starts), f"the update must be of dtype {x.dtype}, got {u.dtype}"

@@ -196,12 +196,12 @@ class Gather(Indexed):
 
     def __call__(self, x: Any, i: Any, **params: Any) -> Any:
         if x.__class__ is Literal and i.__class__ is Literal and params["mode"] != FILL:
-            return Literal(x.value, self.type(x.type, i.type, **params))
+            return Literal(x.value, self.abstract_eval(x.type, i.type, **params))
         if params.get("fill") != params.get("fill"):
             params["fill"] = None  # NaN, the usual one, does not equal itself: no key of a cache
         return bind(self, (x, i), params)
 
-    def type(
+    def abstract_eval(
         self, x: ArrayType, i: ArrayType, *, mode: str, fill: Any = None,
         indices_are_sorted: bool = False, unique_indices: bool = False, **axes: Any,
     ) -> ArrayType:  # fmt: skip
@@ -215,7 +215,7 @@ class Gather(Indexed):
             return keys_of(
                 self.reference(words, i, **under_trailing_axis(words.shape[-1], params)), x
             )
-        t = self.type(ArrayType(x.shape, x.dtype), ArrayType(i.shape, i.dtype), **params)
+        t = self.abstract_eval(ArrayType(x.shape, x.dtype), ArrayType(i.shape, i.dtype), **params)
         if not t.size:
             return np.zeros(t.shape, x.dtype)
         place, inside = places(x.shape, i, **params)

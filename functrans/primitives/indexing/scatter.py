@@ -61,7 +61,7 @@ class Scatter(Indexed):
 
     numpy_source: Callable[..., Any] = Indexed.numpy_source
 
-    def type(
+    def abstract_eval(
         self, x: ArrayType, i: ArrayType, u: ArrayType, *, mode: str,
         indices_are_sorted: bool = False, unique_indices: bool = False, **axes: Any,
     ) -> ArrayType:  # fmt: skip

@@ -22,9 +22,9 @@ class Sort(Primitive):
     carried along. NaN stands last, -0.0 equals 0.0, complex numbers are ordered by their parts."""
 
     name: str = "sort"
-    multiple: bool = True
+    multiple_results: bool = True
 
-    def type(
+    def abstract_eval(
         self, *xs: ArrayType, dimension: int, is_stable: bool, num_keys: int
     ) -> Sequence[ArrayType]:
         if not 1 <= num_keys <= len(xs):
@@ -138,9 +138,9 @@ class TopK(Primitive):
     equal ones the first comes first. Floats are in total order: NaN is the largest, 0.0 > -0.0."""
 
     name: str = "top_k"
-    multiple: bool = True
+    multiple_results: bool = True
 
-    def type(self, x: ArrayType, *, k: int, axis: int) -> Sequence[ArrayType]:
+    def abstract_eval(self, x: ArrayType, *, k: int, axis: int) -> Sequence[ArrayType]:
         if dtype_class(x.dtype) not in ("bool", "int", "uint", "float"):
             raise self.mismatch((x,), f"cannot order {x.dtype}")
         if not 0 <= axis < x.ndim:

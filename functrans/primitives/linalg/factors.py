@@ -45,7 +45,7 @@ class LU(MatrixOperation):
     is row order[i] of x; the pivots say the same as exchanges of rows."""
 
     name: str = "lu"
-    multiple: bool = True
+    multiple_results: bool = True
 
     def shapes(self, x: ArrayType) -> Any:
         k = min(x.shape)
@@ -129,7 +129,7 @@ class QR(MatrixOperation):
     too, x[:, p] = q r, and the diagonal of r falls."""
 
     name: str = "qr"
-    multiple: bool = True
+    multiple_results: bool = True
 
     def shapes(self, x: ArrayType, *, pivoting: bool, full_matrices: bool) -> Any:
         m, n = x.shape
@@ -230,7 +230,7 @@ class Geqrf(MatrixOperation):
     """-> (r with the reflectors below its diagonal, their factors), as LAPACK's geqrf."""
 
     name: str = "geqrf"
-    multiple: bool = True
+    multiple_results: bool = True
 
     def shapes(self, x: ArrayType) -> Any:
         return x, x.update(shape=(min(x.shape),))

@@ -16,7 +16,7 @@ from functrans.primitives.linalg.shared import MatrixOperation, lapack, scipy_li
 class SimilarityReduction(MatrixOperation):
     """A square matrix taken to a form that has its eigenvalues."""
 
-    multiple = True
+    multiple_results = True
 
     def cost(self, in_types: Any, out_types: Any, **how: Any) -> Cost:
         x = in_types[0]

@@ -42,7 +42,7 @@ class MatrixOperation(Primitive):
 
     def shapes(self, *types: ArrayType, **params: Any) -> Any:
         """The type of the result, or of the results, for one example."""
-        raise self.missing("type")
+        raise self.missing("abstract_eval")
 
     def one(self, *arrays: Any, **params: Any) -> Any:
         """The result, or the results, on NumPy arrays for one example, which is not empty."""
@@ -54,7 +54,7 @@ class MatrixOperation(Primitive):
 
     # --- derived
 
-    def type(self, *types: ArrayType, **params: Any) -> Any:
+    def abstract_eval(self, *types: ArrayType, **params: Any) -> Any:
         batch = self._batch_shape(types)
         single = [
             ArrayType(t.shape[t.ndim - r :], t.dtype)
@@ -64,9 +64,9 @@ class MatrixOperation(Primitive):
         made = self.shapes(*single, **params)
         whole = [
             t.update(shape=(*batch, *t.shape), weak_type=weak)
-            for t in (made if self.multiple else (made,))
+            for t in (made if self.multiple_results else (made,))
         ]
-        return whole if self.multiple else whole[0]
+        return whole if self.multiple_results else whole[0]
 
     def _batch_shape(self, types: Sequence[ArrayType]) -> tuple[int, ...]:
         for i, (t, rank) in enumerate(zip(types, self.ranks, strict=True)):
@@ -102,17 +102,17 @@ class MatrixOperation(Primitive):
         if all(prod(t.shape[len(batch) :]) for t in types):
             for place in np.ndindex(batch):
                 found = self.one(*[x[place] for x in arrays], **params)
-                for y, z in zip(outs, found if self.multiple else [found], strict=True):
+                for y, z in zip(outs, found if self.multiple_results else [found], strict=True):
                     y[place] = z
-        return outs if self.multiple else outs[0]
+        return outs if self.multiple_results else outs[0]
 
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
         outs = ctx.via_jax(functools.partial(self.by_jax, **params), *operands)
-        return outs if self.multiple else outs[0]
+        return outs if self.multiple_results else outs[0]
 
     def batch(self, t: Any, args: Any, dims: Any, **params: Any) -> Any:
         outs = self(*[t.at(x, d, 0) for x, d in zip(args, dims, strict=True)], **params)
-        return outs, [0] * len(outs) if self.multiple else 0
+        return outs, [0] * len(outs) if self.multiple_results else 0
 
     def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
         """A cubic algorithm, up to a factor that is the algorithm's."""

@@ -56,7 +56,7 @@ class Eigh(MatrixOperation):
     reads both triangles of the tangent."""
 
     name: str = "eigh"
-    multiple: bool = True
+    multiple_results: bool = True
 
     def shapes(self, x: ArrayType, **how: Any) -> Any:
         self.check_square(x)
@@ -92,7 +92,7 @@ class Eig(MatrixOperation):
     values differ, which nobody checks: `enable_eigvec_derivs` permits it."""
 
     name: str = "eig"
-    multiple: bool = True
+    multiple_results: bool = True
 
     def shapes(
         self, x: ArrayType, *, compute_left_eigenvectors: bool, compute_right_eigenvectors: bool,
@@ -191,7 +191,7 @@ class SVD(MatrixOperation):
     their columns with `full_matrices`."""
 
     name: str = "svd"
-    multiple: bool = True
+    multiple_results: bool = True
 
     def shapes(
         self, x: ArrayType, *, full_matrices: bool, compute_uv: bool, **how: Any

@@ -89,7 +89,7 @@ class RandomWrap(Random):
 
     name = "random_wrap"
 
-    def type(self, data: ArrayType, *, impl: str = DEFAULT) -> ArrayType:
+    def abstract_eval(self, data: ArrayType, *, impl: str = DEFAULT) -> ArrayType:
         return ArrayType(self.batch_shape(data, impl), key_dtype(impl))
 
     def reference(self, data: Any, *, impl: str = DEFAULT) -> Any:
@@ -107,7 +107,7 @@ class RandomUnwrap(Random):
 
     name = "random_unwrap"
 
-    def type(self, keys: ArrayType) -> ArrayType:
+    def abstract_eval(self, keys: ArrayType) -> ArrayType:
         if dtype_class(keys.dtype) != "key":
             raise self.mismatch(
                 (keys,), "takes typed keys", "Make one with random.key(seed) or wrap_key_data."
@@ -129,7 +129,7 @@ class RandomSeed(Random):
 
     name = "random_seed"
 
-    def type(self, seed: ArrayType, *, impl: str = DEFAULT) -> ArrayType:
+    def abstract_eval(self, seed: ArrayType, *, impl: str = DEFAULT) -> ArrayType:
         if dtype_class(seed.dtype) not in ("int", "uint"):
             raise self.mismatch((seed,), f"a seed must be an integer, not {seed.dtype}")
         return ArrayType((*seed.shape, *key_shape(impl)), UINT32)
@@ -163,7 +163,7 @@ class RandomBits(Random):
 
     name = "random_bits"
 
-    def type(
+    def abstract_eval(
         self, data: ArrayType, *, shape: tuple[int, ...], bit_width: int, impl: str = DEFAULT,
         partitionable: bool = True, rolled: bool = False,
     ) -> ArrayType:  # fmt: skip
@@ -204,7 +204,7 @@ class RandomSplit(Random):
 
     name = "random_split"
 
-    def type(
+    def abstract_eval(
         self, data: ArrayType, *, shape: tuple[int, ...], impl: str = DEFAULT,
         partitionable: bool = True,
     ) -> ArrayType:  # fmt: skip
@@ -236,7 +236,9 @@ class RandomFoldIn(Random):
 
     name = "random_fold_in"
 
-    def type(self, data: ArrayType, number: ArrayType, *, impl: str = DEFAULT) -> ArrayType:
+    def abstract_eval(
+        self, data: ArrayType, number: ArrayType, *, impl: str = DEFAULT
+    ) -> ArrayType:
         if number.dtype != UINT32 or number.shape != self.batch_shape(data, impl):
             raise self.mismatch((data, number), "takes one uint32 number for each key")
         return data
@@ -263,9 +265,9 @@ class Threefry2x32(Random):
     """The hash: two words of key and two of counter -> two random words, element by element."""
 
     name: str = "threefry2x32"
-    multiple: bool = True
+    multiple_results: bool = True
 
-    def type(self, *types: ArrayType) -> Sequence[ArrayType]:
+    def abstract_eval(self, *types: ArrayType) -> Sequence[ArrayType]:
         if len(types) != 4 or any(t.dtype != UINT32 or t.shape != types[0].shape for t in types):
             raise self.mismatch(types, "takes four operands of dtype uint32 and of equal shapes")
         return types[0].strong(), types[0].strong()

@@ -39,7 +39,7 @@ class RandomGamma(Random):
     name = "random_gamma"
     at_own_dtype = True
 
-    def type(
+    def abstract_eval(
         self, data: ArrayType, a: ArrayType, *, log_space: bool, impl: str = DEFAULT,
         partitionable: bool = True,
     ) -> ArrayType:  # fmt: skip

@@ -40,7 +40,7 @@ class Cumulative(Primitive):
     numpy: Any
     op: Any
 
-    def type(self, x: ArrayType, *, axis: int, reverse: bool) -> ArrayType:
+    def abstract_eval(self, x: ArrayType, *, axis: int, reverse: bool) -> ArrayType:
         if dtype_class(x.dtype) not in self.takes:
             raise self.mismatch(
                 (x,), f"takes {', '.join(self.takes)}, not {x.dtype}", "Cast first."

@@ -31,7 +31,7 @@ class Reduction(Primitive):
     numpy: Any
     op: Any
 
-    def type(self, x: ArrayType, *, axes: Axes) -> ArrayType:
+    def abstract_eval(self, x: ArrayType, *, axes: Axes) -> ArrayType:
         if dtype_class(x.dtype) not in self.takes:
             raise self.mismatch(
                 (x,), f"takes {', '.join(self.takes)}, not {x.dtype}", "Cast first."
@@ -257,7 +257,7 @@ class Arg(Primitive):
     start: Callable[[Any], Any]
     numpy: Callable[..., Any]
 
-    def type(self, x: ArrayType, *, axes: Axes, index_dtype: Any) -> ArrayType:
+    def abstract_eval(self, x: ArrayType, *, axes: Axes, index_dtype: Any) -> ArrayType:
         if dtype_class(x.dtype) not in ew.ORDERED:
             raise self.mismatch((x,), f"takes {', '.join(ew.ORDERED)}, not {x.dtype}")
         if dtype_class(index_dtype) not in ("int", "uint"):

@@ -32,7 +32,7 @@ class Softmax(Primitive):
     in_kernel = True
     name = "softmax"
 
-    def type(self, x: ArrayType, *, axes: Axes) -> ArrayType:
+    def abstract_eval(self, x: ArrayType, *, axes: Axes) -> ArrayType:
         if dtype_class(x.dtype) not in ew.FLOATS:
             raise self.mismatch((x,), f"takes floats, not {x.dtype}", "Cast first.")
         if not axes or len(set(axes)) != len(axes) or not all(0 <= a < x.ndim for a in axes):

@@ -157,7 +157,7 @@ class WindowFold(Windowed):
     start: Callable[[Any], Any]
     numpy: Any
 
-    def type(self, x: ArrayType, **w: Any) -> ArrayType:
+    def abstract_eval(self, x: ArrayType, **w: Any) -> ArrayType:
         if dtype_class(x.dtype) not in self.takes:
             raise self.mismatch(
                 (x,), f"takes {', '.join(self.takes)}, not {x.dtype}", "Cast first."
@@ -304,7 +304,7 @@ class SelectAndGatherAdd(Selecting):
 
     name = "select_and_gather_add"
 
-    def type(self, dx: ArrayType, x: ArrayType, *, select: str, **w: Any) -> ArrayType:
+    def abstract_eval(self, dx: ArrayType, x: ArrayType, *, select: str, **w: Any) -> ArrayType:
         self.check((dx, x), select)
         if dx.shape != x.shape:
             raise self.mismatch((dx, x), "operands must have equal shapes")
@@ -341,7 +341,7 @@ class SelectAndScatterAdd(Selecting):
 
     name = "select_and_scatter_add"
 
-    def type(self, ct: ArrayType, x: ArrayType, *, select: str, **w: Any) -> ArrayType:
+    def abstract_eval(self, ct: ArrayType, x: ArrayType, *, select: str, **w: Any) -> ArrayType:
         self.check((ct, x), select)
         counts = check_window(self, (ct, x), x, w)
         if ct.shape != counts:

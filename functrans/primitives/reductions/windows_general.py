@@ -55,7 +55,9 @@ class ReduceWindow(HigherOrderPrimitive, Windowed):
     in_kernel = True
     name = "reduce_window"
 
-    def type(self, *types: ArrayType, computation: Program, **w: Any) -> Sequence[ArrayType]:
+    def abstract_eval(
+        self, *types: ArrayType, computation: Program, **w: Any
+    ) -> Sequence[ArrayType]:
         n = len(types) // 2
         xs, starts = types[:n], types[n:]
         scalars = [ArrayType((), x.dtype) for x in xs]

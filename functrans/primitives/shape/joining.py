@@ -31,7 +31,9 @@ class Pad(Primitive):
     name: str = "pad"
     linear_in: tuple[int, ...] = (0, 1)
 
-    def type(self, x: ArrayType, value: ArrayType, *, config: tuple[Any, ...]) -> ArrayType:
+    def abstract_eval(
+        self, x: ArrayType, value: ArrayType, *, config: tuple[Any, ...]
+    ) -> ArrayType:
         if value.shape != () or value.dtype != x.dtype:
             raise self.mismatch((x, value), f"the padding value must be a scalar of {x.dtype}")
         if len(config) != x.ndim or any(inside < 0 for _, _, inside in config):
@@ -112,7 +114,7 @@ class Concatenate(Primitive):
     def linear_positions(self, n_args: int) -> Sequence[int]:
         return range(n_args)
 
-    def type(self, *xs: ArrayType, dimension: int) -> ArrayType:
+    def abstract_eval(self, *xs: ArrayType, dimension: int) -> ArrayType:
         if not xs or not 0 <= dimension < xs[0].ndim:
             raise self.mismatch(xs, f"needs operands that have an axis {dimension}")
         first = xs[0]
@@ -163,12 +165,12 @@ class Split(Structural):
     """Cut an axis into consecutive parts of the given sizes; one result per part."""
 
     name: str = "split"
-    multiple: bool = True
+    multiple_results: bool = True
 
     def __call__(self, x: Any, **params: Any) -> Any:
         return bind(self, (x,), params)
 
-    def type(self, x: ArrayType, *, sizes: tuple[int, ...], axis: int) -> list[ArrayType]:
+    def abstract_eval(self, x: ArrayType, *, sizes: tuple[int, ...], axis: int) -> list[ArrayType]:
         if not 0 <= axis < x.ndim or sum(sizes) != x.shape[axis] or any(n < 0 for n in sizes):
             raise self.mismatch(
                 (x,), f"sizes {sizes} must be >= 0 and sum to the size of axis {axis}"
@@ -195,7 +197,7 @@ class Split(Structural):
     def transpose(self, ct: Any, x: Any, *, sizes: Any, axis: int) -> Any:
         parts = [
             literal(0, t) if part is None else part
-            for part, t in zip(ct, self.type(x.type, sizes=sizes, axis=axis), strict=True)
+            for part, t in zip(ct, self.abstract_eval(x.type, sizes=sizes, axis=axis), strict=True)
         ]
         return (concatenate(*parts, dimension=axis),)
 
@@ -210,7 +212,7 @@ class Iota(Primitive):
     in_kernel = True
     name = "iota"
 
-    def type(self, *, dtype: Any, shape: tuple[int, ...], dimension: int) -> ArrayType:
+    def abstract_eval(self, *, dtype: Any, shape: tuple[int, ...], dimension: int) -> ArrayType:
         t = ArrayType(shape, dtype)
         if dtype_class(t.dtype) not in ("int", "uint", "float", "complex"):
             raise self.mismatch((t,), f"counts in numbers, not in {t.dtype}")

@@ -30,9 +30,9 @@ class Structural(Primitive):
 
     def __call__(self, x: Any, **params: Any) -> Any:
         if x.__class__ is Literal:
-            return Literal(x.value, self.type(x.type, **params))
+            return Literal(x.value, self.abstract_eval(x.type, **params))
         if x.__class__ is Tracer and x.ref.__class__ is Literal:
-            made = Literal(x.ref.value, self.type(x.type, **params))
+            made = Literal(x.ref.value, self.abstract_eval(x.type, **params))
             return Tracer(x.owner, made.type, made)
         return bind(self, (x,), params)
 
@@ -84,7 +84,7 @@ class Transpose(Structural):
 
     name = "transpose"
 
-    def type(self, x: ArrayType, *, permutation: Axes) -> ArrayType:
+    def abstract_eval(self, x: ArrayType, *, permutation: Axes) -> ArrayType:
         if sorted(permutation) != list(range(x.ndim)):
             raise self.mismatch((x,), f"permutation {permutation} must name each axis once")
         return x.update(shape=tuple([x.shape[i] for i in permutation]))
@@ -116,7 +116,7 @@ class BroadcastInDim(Structural):
 
     name = "broadcast_in_dim"
 
-    def type(self, x: ArrayType, *, shape: tuple[int, ...], dimensions: Axes) -> ArrayType:
+    def abstract_eval(self, x: ArrayType, *, shape: tuple[int, ...], dimensions: Axes) -> ArrayType:
         if len(dimensions) != x.ndim or list(dimensions) != sorted(set(dimensions)):
             raise self.mismatch((x,), f"dimensions {dimensions} must increase, one per axis")
         if any(n < 0 for n in shape):
@@ -161,7 +161,7 @@ class Reshape(Structural):
 
     name = "reshape"
 
-    def type(self, x: ArrayType, *, shape: tuple[int, ...]) -> ArrayType:
+    def abstract_eval(self, x: ArrayType, *, shape: tuple[int, ...]) -> ArrayType:
         if prod(shape) != x.size or any(n < 0 for n in shape):
             raise self.mismatch(
                 (x,), f"{x.size} elements do not fill shape {shape} of {prod(shape)} elements"
@@ -192,7 +192,7 @@ class Squeeze(Structural):
 
     name = "squeeze"
 
-    def type(self, x: ArrayType, *, dimensions: Axes) -> ArrayType:
+    def abstract_eval(self, x: ArrayType, *, dimensions: Axes) -> ArrayType:
         if len(set(dimensions)) != len(dimensions):
             raise self.mismatch((x,), f"dimensions {dimensions} must be distinct")
         for d in dimensions:
@@ -225,7 +225,7 @@ class Rev(Structural):
 
     name = "rev"
 
-    def type(self, x: ArrayType, *, dimensions: Axes) -> ArrayType:
+    def abstract_eval(self, x: ArrayType, *, dimensions: Axes) -> ArrayType:
         if len(set(dimensions)) != len(dimensions) or any(not 0 <= d < x.ndim for d in dimensions):
             raise self.mismatch((x,), f"dimensions {dimensions} must be distinct axes of x")
         return x
@@ -252,7 +252,7 @@ class Slice(Structural):
 
     name = "slice"
 
-    def type(self, x: ArrayType, *, start: Axes, limit: Axes, strides: Axes) -> ArrayType:
+    def abstract_eval(self, x: ArrayType, *, start: Axes, limit: Axes, strides: Axes) -> ArrayType:
         if not len(start) == len(limit) == len(strides) == x.ndim:
             raise self.mismatch(
                 (x,), f"start {start}, limit {limit}, strides {strides}: one per axis"
