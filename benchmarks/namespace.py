@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.extend
 import jax.scipy.special
 import jax.scipy.stats
 import numpy as np

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import jax
+import jax.extend
 import numpy as np
 
 import functrans as ft
