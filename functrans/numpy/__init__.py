@@ -25,7 +25,6 @@ if _TYPE_CHECKING:
     from functrans.numpy.joining import *
     from functrans.numpy.linear import *
     from functrans.numpy.ranges import *
-    from functrans.numpy.reading import *
     from functrans.numpy.reductions import *
     from functrans.numpy.rounding import *
     from functrans.numpy.selecting import *
@@ -33,7 +32,6 @@ if _TYPE_CHECKING:
     from functrans.numpy.taking import *
     from functrans.numpy.ufunc_methods import *
     from functrans.numpy.ufuncs import *
-    from functrans.numpy.writing import *
 
     def __getattr__(name: str) -> Any: ...
 
@@ -59,7 +57,6 @@ else:
         "functrans.numpy.joining": "concatenate split stack unstack",
         "functrans.numpy.linear": "diag dot inner matmul outer tensordot vdot",
         "functrans.numpy.ranges": "arange",
-        "functrans.numpy.reading": "getitem",
         "functrans.numpy.reductions": (
             "all amax amin any argmax argmin max mean min prod std sum trace var"
         ),
@@ -80,5 +77,4 @@ else:
             "maximum minimum multiply negative nextafter not_equal positive real right_shift rint "
             "sign sin sinh sqrt square subtract tan tanh true_divide"
         ),
-        "functrans.numpy.writing": "At AtRef setitem",
     }, "functrans.numpy.composites.shown")  # fmt: skip

@@ -120,6 +120,3 @@ def fill_of(fill_value: Any, dtype: Any, name: str) -> Any:
 def as_array(x: Any, name: str, position: int = 0) -> Any:
     """An argument as an array."""
     return materialize(array_of(x, name, position))
-
-
-__all__ = ["getitem"]

@@ -242,6 +242,3 @@ class AtRef:
             self.array, self.index, mode_of(mode, PROMISE, "at[].get"), fill, indices_are_sorted,
             unique_indices, wrap_negative_indices,
         )  # fmt: skip
-
-
-__all__ = ["At", "AtRef", "setitem"]

@@ -267,7 +267,7 @@ def test_bits_of_lengths_of_normal_vectors(dtype: str):
 
 
 def test_an_identity_of_negative_size():
-    with pytest.raises(ft.errors.NegativeSize, match="eye"):
+    with pytest.raises(ft.errors.InvalidArgument, match="eye"):
         ft.numpy.eye(-1)
 
 
