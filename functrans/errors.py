@@ -120,8 +120,7 @@ class DeletedArray(FunctransError, ValueError, RuntimeError):
 
 
 class ClosedOverTracer(FunctransError, jax.errors.UnexpectedTracerError):
-    """A function with a custom rule closes over a tracer, for which the rule gives no
-    derivative."""
+    """A function with a custom rule closes over a tracer that the rule does not handle."""
 
 
 class UnknownAttribute(FunctransError, AttributeError):

@@ -1,10 +1,10 @@
-"""A loop that carries values along and reads and writes arrays slice by slice.
+"""A loop with a carry that reads and writes slices of arrays.
 
     scan[program, length, reverse, unroll, consts=n, carry=m]
         *consts(n) *init(m) *arrays -> *final(m) *stacked
 
-The program takes (consts, carry, slices) and gives (carry, slices). Slices are along axis 0. What
-does not change from step to step is among the consts, and is never stacked.
+The program maps (consts, carry, slices) to (carry, slices). Slices are along axis 0. Loop-invariant
+values are consts and are never stacked.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from functrans.trace import evaluate, literal, stage, typeof
 
 
 class Scan(HigherOrderPrimitive):
-    """Run `program` for each slice, in order or from the last."""
+    """Run `program` for each slice, in order or in reverse."""
 
     in_kernel = True
     name = "scan"
@@ -112,7 +112,7 @@ class Scan(HigherOrderPrimitive):
         program, n, m = params["program"], params["consts"], params["carry"]
         active = [dx is not None for dx in tangents]
         outs_only = len(program.outputs) - m
-        while True:  # until no more of the carry becomes active
+        while True:  # until the set of active carries is stable
             needed = (*active[n : n + m], *[False] * outs_only)
             _, out_active = t.jvp(program, tuple(active), needed)
             if list(out_active[:m]) == active[n : n + m]:
@@ -166,7 +166,7 @@ class Scan(HigherOrderPrimitive):
             (_by_step, active, needed, n, m),
             lambda: _by_step(part, n, m, len(program.outputs)),
         )
-        # run the loop; what changes from step to step and is needed again is stacked
+        # Run the loop. Residuals that change from step to step are stacked.
         results = t.bind_primal(self, primals, {**params, "program": after})
         invariant = t.bind_primal(jit, primals[:n], {"program": before}) if before.outputs else []
         outs, stacked = results[: len(program.outputs)], results[len(program.outputs) :]
@@ -242,7 +242,8 @@ class Scan(HigherOrderPrimitive):
     def _counters(
         self, args: Sequence[Any], params: dict[str, Any], linear: Sequence[bool]
     ) -> list[Any]:
-        """The values, step by step, of the part of the carry that is not linear."""
+        """Return, stacked over the steps, the values of the part of the carry that is not
+        linear."""
         program, n, m = params["program"], params["consts"], params["carry"]
         mine = [i for i in range(m) if not linear[n + i]]
         if not mine:
@@ -268,7 +269,7 @@ class Scan(HigherOrderPrimitive):
             t.move(x, 0, 1) if d == 0 else x
             for x, d in zip(args[fixed:], dims[fixed:], strict=True)
         ]
-        while True:  # until no more of the carry becomes batched
+        while True:  # until the set of batched carries is stable
             for i in range(consts, fixed):
                 inner[i] = None if inner[i] is None else 0
             batched = [d is not None for d in inner[consts:fixed]]
@@ -297,7 +298,7 @@ class Scan(HigherOrderPrimitive):
         params = equation.params
         program, n, m = params["program"], params["consts"], params["carry"]
         carried = list(wanted[:m])
-        while True:  # until no more of the carry is needed for the rest of it
+        while True:  # until the set of needed carries is stable
             outputs = [*carried, *wanted[m:]]
             read = reading(program, outputs)
             more = [c or r for c, r in zip(carried, read[n:], strict=False)]
@@ -328,8 +329,8 @@ scan: Scan = Scan()
 
 
 def interleaved(xs: Sequence[Any], more: Sequence[Any], n: int, m: int) -> list[Any]:
-    """Values and what goes with each (None: nothing), kept group by group: the first n, the next m,
-    the rest."""
+    """Append to each group of `xs` (the first n, the next m, the rest) its values of `more` (None:
+    no value)."""
     made: list[Any] = []
     for a, b in ((0, n), (n, n + m), (n + m, len(xs))):
         made += xs[a:b]
@@ -338,7 +339,7 @@ def interleaved(xs: Sequence[Any], more: Sequence[Any], n: int, m: int) -> list[
 
 
 def linear_inputs(program: Program, given: Sequence[bool], n: int, m: int) -> list[bool]:
-    """Which inputs of a loop's body depend on those `given`, with the carry handed on."""
+    """Return which inputs of a loop's body depend on those `given`, also through the carry."""
     linear = list(given)
     while True:
         moved = depending(program.equations, compress(program.inputs, linear))
@@ -351,8 +352,8 @@ def linear_inputs(program: Program, given: Sequence[bool], n: int, m: int) -> li
 def _by_step(
     part: Any, n: int, m: int, n_out: int
 ) -> tuple[Program, Program, list[tuple[str, int]], Program]:
-    """What of the residuals is computed before the loop, the program of a step that stacks the
-    others, for each residual where it is found, and the linear program of them."""
+    """Return the program of the residuals that are computed before the loop, the body that stacks
+    the others, the origin of each residual, and the linear program that takes them."""
     forward = part.forward
     invariant = set(forward.inputs[:n])
     hoisted = []
@@ -384,8 +385,8 @@ def _with_inputs(program: Program, inputs: tuple[Any, ...]) -> Program:
 
 
 def _backwards(back: Program, consts: int, arrays: int, states: int, sums: int) -> Program:
-    """One step of the transposed loop: (known consts, sums of cts of consts, cts of the carry,
-    known slices, cts of slices) -> (sums, cts of the carry, cts of slices)."""
+    """Return the body of the transposed loop: (known consts, accumulated cts of consts, cts of the
+    carry, known slices, cts of slices) -> (accumulated cts, cts of the carry, cts of slices)."""
     types = back.in_types
     slices, rest = types[consts : consts + arrays], types[consts + arrays :]
 
@@ -405,7 +406,7 @@ def _backwards(back: Program, consts: int, arrays: int, states: int, sums: int) 
 
 
 def _stacked(rows: list[Any], t: ArrayType) -> Any:
-    """Slices as one array; none of them is an array without elements."""
+    """Stack slices; without slices the array has no elements."""
     if is_key_dtype(t.dtype):
         return jax.numpy.stack(rows) if rows else jax.numpy.zeros((0, *t.shape), t.dtype)
     return np.stack(rows) if rows else np.zeros((0, *t.shape), t.dtype)
