@@ -1,15 +1,15 @@
-"""Rules of `simplify` for values that were joined: what is done to all of it is done to its parts.
+"""Rules of `simplify` for concatenated values: operate on the parts instead.
 
-In: an equation that sums, contracts or slices a value, which a `concatenate` made, or elementwise
-operations behind one. Out: the same of each part, so that the joined value need not be made. The
-gradients of a model flattened into one vector become gradients of its weights again:
+In: an equation that sums, contracts or slices a value made by `concatenate`, possibly followed by
+elementwise operations. Out: the same operation on each part, so that the concatenation need not be
+computed. The gradient of a model flattened into one vector becomes gradients of its weights again:
 
     g = concatenate a b;  n = reduce_sum(g ** 2)   ->   n = reduce_sum(a ** 2) + reduce_sum(b ** 2)
 
-Sums and contractions are taken apart only where a part is larger than what it was made of, as the
-gradient of one example is: then it may never be made (passes/contract.py). For the same reason a
-part of such a contraction is the contraction of a part: so that of weights that were joined for one
-product, as the gates of an LSTM are, becomes the product of a gate's.
+Sums and contractions are split only if a part is larger than its operands, as a per-example
+gradient is: then it may never be materialized (passes/contract.py). For the same reason a slice of
+such a contraction becomes a contraction of slices: a product with concatenated weights, as of the
+gates of an LSTM, becomes one product per gate.
 """
 
 from __future__ import annotations

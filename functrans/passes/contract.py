@@ -1,24 +1,25 @@
-"""Contract in a cheaper order: intermediates that are only multiplied and summed are never made.
+"""Reorder contractions so that large intermediates that are only multiplied and summed are not
+materialized.
 
-In: a Program. Out: one in which large values that reach nothing but sums (a `reduce_sum`, a
-`dot_general`) through products, sums of two, negations, transpositions, reshapes and broadcasts are
-gone: each of those sums is computed from what the large values were made of. A per-example gradient
-`g[b,i,j] = x[b,i] d[b,j]` that is squared and summed, weighted and summed, becomes
+In: a Program. Out: one without large values that reach only sums (a `reduce_sum`, a `dot_general`)
+through products, binary sums, negations, transpositions, reshapes and broadcasts. Each of these
+sums is computed from the factors of the large values. A per-example gradient `g[b,i,j] = x[b,i]
+d[b,j]` that is squared and summed, or weighted and summed, becomes
 
     sum_ij g[b,i,j]**2      ->  (sum_i x[b,i]**2) (sum_j d[b,j]**2)
     sum_b  c[b] g[b,i,j]    ->  dot_general["bi,bj->ij"] (c x) d
 
-Accuracy. Sums are taken in another order, as in any matrix library. Where a product of sums is
+Accuracy. Sums are taken in another order, as in any matrix library. If a product of sums is
 multiplied out (`sum_ij (sum_t x[t,i] d[t,j])**2`, by Gram matrices), the new sum may cancel where
-the old one could not. It is accumulated in float64: with unit roundoffs u (of the operands) and
-v = 1.1e-16, n products in a sum and k = (sum_t |x_t| |d_t|)**2 / result, the error relative to the
-result is at most n v k, while that of the program as written is of the order of u sqrt(k). For
-float32 the first is the smaller one for all k up to 1e14 / n, where the second has no digit left.
-Operands that are float64 themselves are never multiplied out. Squares that are taken apart, as in
-the norm above, are float64 too: that of 1e22 times that of 1e-22 is 1, in float32 it is not.
-bfloat16 values that end in sums of float32 (as those of `jnp.sum` do) are read as they are and
-multiplied in float32: the roundings to bfloat16 between are left out, as XLA leaves them out of
-what it fuses. float16 is left alone: what overflows there must go on to do so.
+the old one could not. It is accumulated in float64: with unit roundoffs u (of the operands) and v =
+1.1e-16, n products in a sum and k = (sum_t |x_t| |d_t|)**2 / result, its relative error is at most
+n v k, while that of the original program is of the order of u sqrt(k). For float32 the first is
+smaller for all k up to 1e14 / n, where the second has no correct digit left. Float64 operands are
+never multiplied out. Squares that are factored, as in the norm above, are float64 too: 1e22 squared
+times 1e-22 squared is 1, which overflows in float32. bfloat16 values that end in float32 sums (as
+those of `jnp.sum` do) are multiplied in float32: the intermediate roundings to bfloat16 are
+dropped, as XLA drops them inside a fusion. float16 is left alone, because an overflow must stay
+one.
 
 Source: the per-example norms are Goodfellow's (2015, arXiv:1510.01799), the Gram form is that of
 ghost clipping (Li et al. 2022, arXiv:2110.05679); here they are instances of one rewrite.

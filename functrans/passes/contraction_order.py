@@ -1,9 +1,9 @@
-"""In which order the factors of a sum of products are multiplied, and what that costs.
+"""The order in which to multiply the factors of a sum of products, and its cost.
 
-In: terms with named axes. Out: an estimate in nanoseconds, and the operations themselves.
+In: terms with named axes. Out: an estimate in nanoseconds, and the operations.
 
-The estimate counts operations, what they compute, read and write. Its numbers were fitted on
-XLA:CPU; only ratios matter, and a rewrite must win by much.
+The estimate counts operations, FLOPs, and bytes read and written. Its constants were fitted on
+XLA:CPU. Only ratios matter, and a rewrite must win by a wide margin.
 """
 
 from __future__ import annotations

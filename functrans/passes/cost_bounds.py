@@ -1,7 +1,7 @@
-"""What sums cost at least without the large values that they are sums of, seen from shapes alone.
+"""Lower bounds on the cost of sums without their large operands, from shapes alone.
 
-In: a cluster of `contract`. Out: a lower bound on each of its sums in nanoseconds, by the costs of
-passes/contraction_order.py. It ends most searches for a cheaper order before they begin.
+In: a cluster of `contract`. Out: a lower bound for each of its sums in nanoseconds, with the costs
+of passes/contraction_order.py. It prunes most searches for a cheaper order before they start.
 """
 
 from __future__ import annotations

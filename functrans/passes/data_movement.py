@@ -1,7 +1,7 @@
-"""Rules of `simplify` for operations that move, repeat or drop elements. All are exact.
+"""Rules of `simplify` for operations that move, broadcast or drop elements. All are exact.
 
-Two moves in a row become one, a move that changes nothing becomes its operand, and arithmetic on
-repeated numbers is done before they are repeated.
+Two moves in sequence become one, a move that changes nothing becomes its operand, and arithmetic on
+broadcast values is done before the broadcast.
 """
 
 from __future__ import annotations

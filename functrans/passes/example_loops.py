@@ -1,9 +1,9 @@
-"""A sum of squares computed for one element of a leading axis after the other.
+"""Compute a sum of squares by a loop over the examples of a leading axis.
 
 In: an equation `n[b] = sum u[b, ...]**2`, and u as a sum of products (sums_of_products.py). Out: a
-loop over b. A step either makes one u[b], as it was written, so that its accuracy is that of the
-program as written; or it multiplies the squares out, in float64 (see passes/contract.py), by Gram
-matrices that stay in the cache. The memory is that of one example.
+loop over b. A step either computes u[b] as written, which keeps the accuracy of the original
+program, or multiplies the squares out in float64 (see passes/contract.py) by Gram matrices that fit
+the cache. It takes the memory of one example.
 """
 
 from __future__ import annotations

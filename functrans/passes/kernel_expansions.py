@@ -1,8 +1,8 @@
-"""What stands in a kernel in place of a library's call: products as sums, factorizations of small
-matrices step by step. Ordinary traced code, for stacks of matrices `[*stack, n, n]`.
+"""Expansions of library calls inside a kernel: products as sums, factorizations of small matrices
+step by step. They are ordinary traced code, for stacks of matrices `[*stack, n, n]`.
 
-A matrix is taken apart into rows `[*stack, n]` or elements `[*stack]`, and each step works on all
-matrices of the stack at once. Pivots and the order of the steps are LAPACK's.
+A matrix is split into rows `[*stack, n]` or elements `[*stack]`, and each step operates on all
+matrices of the stack at once. Pivoting and the order of the steps are LAPACK's.
 """
 
 from __future__ import annotations

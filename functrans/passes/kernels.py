@@ -1,18 +1,19 @@
-"""Loops of small operations, each put behind one call that XLA:CPU compiles into one kernel.
+"""Compile loops of small operations into one kernel each on XLA:CPU.
 
     scan[...] *operands   ->   one_kernel[program] *operands
 
-XLA:CPU starts every operation of a loop anew in every step, which takes longer than a small
-operation itself: simulators, filters, rollouts run many times slower than they could. A call marked
-as small becomes one function of machine code, the loop and all it holds, with the same operations
-in the same order. Outermost loops are taken first. A loop that cannot be a kernel may hold one.
+XLA:CPU dispatches every operation of a loop anew in every step, which takes longer than a small
+operation itself: simulators, filters and rollouts run many times slower than they could. A call
+marked as small becomes one function of machine code with the whole loop inside, and the same
+operations in the same order. Outermost loops are considered first. A loop that cannot be a kernel
+may contain one.
 
-In a kernel are no library calls: products are written as sums, factorizations of small matrices
-step by step (kernel_forms.py). So a loop is chosen if each of its operations
-- can stand there, as the operation says itself (`Primitive.in_kernel`), or has a form for it;
-- is small: there is one thread, and a library's product of large matrices is faster than any loop.
+A kernel cannot call libraries: products are expanded into sums, factorizations of small matrices
+into steps (kernel_expansions.py). So a loop is chosen if each of its operations
+- is supported in a kernel (`Primitive.in_kernel`) or has an expansion;
+- is small: a kernel has one thread, and a library is faster for products of large matrices.
 
-Run when a program is lowered for a CPU, after all other passes.
+Runs when a program is lowered for a CPU, after all other passes.
 """
 
 from __future__ import annotations

@@ -1,16 +1,17 @@
-"""Contractions that a loop only adds up: one contraction behind it, over the steps too.
+"""Move contractions that a loop only accumulates out of the loop, as one contraction over all
+steps.
 
-In: a `scan` that carries a sum, as that of a recurrent network's backward pass carries the gradient
-of its weights. Out: the scan writes what the terms are made of, where it did not read it from
-arrays, and the sum over steps and everything else is taken at once.
+In: a `scan` that carries a sum, as the backward pass of a recurrent network carries the gradient of
+its weights. Out: the scan writes the factors of the terms, unless it reads them from arrays, and
+the sum over the steps and the other axes is taken at once after it.
 
     carry' = carry + dot_general["bi,bj->ij"] x d     in each step, x read from X, d computed
     ->   carry + dot_general["tbi,tbj->ij"] X D       D: the d of all steps, written
 
-A step then neither reads nor writes the sum, and the contraction is as large as it can be; of the
-gradient of one example it may never be made (passes/contract.py). What is written must be smaller
-than the sums that are gone, and take little memory beside the arrays that the loop reads, or beside
-the sums: loops that recompute, or go through a batch piece by piece, do so to save memory.
+A step then neither reads nor writes the sum, the contraction is as large as possible, and that of a
+per-example gradient may never be materialized (passes/contract.py). The written values must be
+smaller than the sums that are removed, and small compared with the arrays that the loop reads, or
+with the sums: loops that recompute, or process a batch in chunks, do so to save memory.
 """
 
 from __future__ import annotations

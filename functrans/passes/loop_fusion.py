@@ -1,9 +1,9 @@
-"""Loops over the same examples, each for a sum of squares, become one.
+"""Fuse loops over the same examples that each compute a sum of squares.
 
-In: a Program that `contract` rewrote. Out: one whose loops of passes/example_loops.py that have as
-many steps, and do not wait for each other, are one loop. What they compute alike, as the products
-of a layer's inputs with each other for each weight that reads these, is computed once, and a step
-costs what it costs to begin one once.
+In: a Program that `contract` rewrote. Out: one in which independent loops of
+passes/example_loops.py with the same number of steps are one loop. Values that they have in common,
+such as the Gram matrix of a layer's inputs for each weight that reads these, are computed once, and
+the overhead of a step is paid once.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Which values are never -0.0, so that adding 0.0 to them changes nothing.
+"""Find values that are never -0.0, so that adding 0.0 to them changes nothing.
 
-In: a value and the equations before it. Out: whether its sign of zero is known: a square, a sum
-over axes or windows (which starts with 0.0), a magnitude, a sum with such a term, and what is
-moved, repeated or chosen of these. Where nothing is seen the answer is no.
+In: a value and the equations before it. Out: whether it is known not to be -0.0: a square, a sum
+over axes or windows (which starts from 0.0), a magnitude, a sum with such a term, and data movement
+or selection of these. The default answer is no.
 """
 
 from __future__ import annotations

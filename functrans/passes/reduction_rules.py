@@ -1,8 +1,8 @@
 """Rules of `simplify` for sums, other reductions and contractions.
 
-Sums of integers, and largest elements, may be taken in any order. A float sum in another order
-rounds otherwise, so such rules ask `w.exact`; none of them gives NaN or infinity where the sum
-itself had none, but for factors that are powers of two near the end of the range.
+Integer sums and maxima can be reordered freely. Reordering a float sum changes its rounding, so
+such rules check `w.exact`. None of them introduces NaN or infinity, except for factors that are
+powers of two near the end of the range.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""A weighted sum of rows that are scaled by the same weights elsewhere, as the sum of these.
+"""Replace a weighted sum of rows by a sum of the scaled rows, if these are computed anyway.
 
     s[k, j] = c[k] * x[k, j]                           s, as it was
     y[j] = sum over k of c[k] * x[k, j]       ->       y[j] = sum over k of 1 * s[k, j]
 
-In a private step that is the gradient of a bias beside that of its matrix. The rows, as large as
-the activations of a layer, are then read for the last time where they are scaled, and XLA puts `s`
-in their place: a fifth of the step's temporaries.
+In differentially private training this is the gradient of a bias beside that of its weights. The rows, as large as
+the activations of a layer, are then last read where they are scaled, and XLA reuses their buffer
+for `s`: a fifth of the step's temporaries.
 """
 
 from __future__ import annotations

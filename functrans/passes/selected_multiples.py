@@ -1,11 +1,12 @@
-"""A rule of `simplify`: a choice between multiples of one value is a multiple of it.
+"""A rule of `simplify`: a selection between multiples of one value is a multiple of it.
 
     select(c, x, x / n * m)   ->   x / select(c, 1, n) * select(c, 1, m)
 
-where c, n and m are numbers that were repeated, one for each example, and x is a contraction larger
-than its operands, as an example's gradient is. That is how a gradient is clipped by `where` or by
-a `cond` under `vmap`. What is only multiplied and summed need never be made (passes/contract.py).
-By 1 nothing is rounded; NaN and infinities are those of the case that is chosen.
+Here c, n and m are broadcast from one number per example, and x is a contraction larger than its
+operands, as a per-example gradient is. Gradient clipping by `where`, or by `cond` under `vmap`, has
+this form. A value that is only multiplied and summed need never be materialized
+(passes/contract.py). Multiplying by 1 rounds nothing; NaN and infinities are those of the selected
+case.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Algebra: equations that another one, or an operand, is equal to.
+"""Algebraic simplification: replace an equation by an equal value.
 
-`simplify` never changes what NaN, infinities and negative zeros give, unless it is asked for fast
-mathematics: x * 0 is 0 and x - x is 0 for integers only, x + 0.0 is not x for -0.0 (but x - 0.0 and
-x + -0.0 are, and x + 0.0 where x is a square or else never -0.0, see signs.py). `exact` keeps every
-rounding too: no sum is taken in another order.
+`simplify` preserves NaN, infinities and negative zeros, unless fast mathematics is on: x * 0 is 0
+and x - x is 0 for integers only, x + 0.0 is not x for -0.0 (but x - 0.0 and x + -0.0 are, and x +
+0.0 if x is never -0.0, see negative_zeros.py). `exact` also preserves every rounding: no sum is
+reordered.
 
-The rules of arithmetic stand here, those of shapes and sums in layout.py and sums.py. A rule is
-given the walk `w` and an equation, see rewrite.py.
+The arithmetic rules are in this file, those for shapes and sums in data_movement.py and
+reduction_rules.py. A rule takes the rewriter `w` and an equation, see rewrite.py.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A value written as a sum of products of other values, whose axes have names.
+"""Write a value as a sum of products of other values with named axes.
 
-In: the equations behind a value, and which of them may be looked through. Out: `Term`s, each a
-number times factors; an axis that stands in factors but not in the value is summed. What a
-dot_general, a broadcast, a transposition, a reshape that splits axes, a sum or a square do to the
-axes is all that is known of them here; everything else is a factor as it is.
+In: the equations that compute a value, and which of them may be expanded. Out: `Term`s, each a
+number times factors. An axis that occurs in the factors but not in the value is summed. Expanded
+are dot_general, broadcasts, transpositions, reshapes that split axes, sums and squares; any other
+value is a factor.
 
     g = dot_general["bi,bj->bij"] x d;  n = reduce_sum(g ** 2)      n[b] = x[bi] x[bi] d[bj] d[bj]
 """

@@ -1,17 +1,17 @@
-"""Weighted sums over leading axes as products of a vector and a matrix.
+"""Replace weighted sums over leading axes by vector-matrix products.
 
     sum over l of x[l, i, j] * c[l]   ->   dot_general["lij,l->ij"] x c
 
-where x stands in memory anyway: an input, or the result of an operation that XLA does not fuse.
-XLA:CPU folds a leading axis of three or more axes, with a product in front, element by element: 10
-times slower at [64, 256, 10], 200 times at [64, 256, 256]. It runs behind `contract`, which reads
-the product of the user's. Products are those of the full dtype on every platform.
+This applies if x is in memory anyway: an input, or the result of an operation that XLA does not
+fuse. XLA:CPU reduces a leading axis of three or more axes, with a product as operand, element by
+element: 10 times slower at [64, 256, 10], 200 times at [64, 256, 256]. It runs after `contract`,
+which matches the user's product. Products have the full precision of the dtype on every platform.
 
-A sum of an outer product, both of whose factors were repeated, is a contraction as well:
+A sum of an outer product, both of whose factors are broadcast, is a contraction as well:
 
     sum over l of x[l, i] * y[l, j]   ->   dot_general["li,lj->ij"] x y
 
-Sums of what is scaled by the same weights elsewhere are taken of that (scaled_sums.py).
+Sums of rows that are scaled by the same weights elsewhere reuse these (scaled_sums.py).
 """
 
 from __future__ import annotations

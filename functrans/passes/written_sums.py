@@ -1,13 +1,13 @@
-"""What a loop writes only to be summed: the loop sums it up.
+"""Accumulate in a loop what it writes only to be summed.
 
-In: a `scan` that stacks large values, and a `reduce_sum` over the steps that is all that reads
-them, behind a reshape that joins steps and rows of a step, or none. Out: the scan carries the sum.
+In: a `scan` that stacks large values, and a `reduce_sum` over the steps that is their only user,
+optionally after a reshape that merges steps with rows of a step. Out: the scan carries the sum.
 
     y = scan(...)  each step writes g[b, i];  reduce_sum over t and b of y[t, b, i]
     ->   a scan that carries  c[i] + reduce_sum over b of g[b, i]
 
-So the gradients of examples that `lax.map` computes a batch at a time, each clipped, are never all
-in memory at once, and within a step their sum is one that `contract` sees.
+So per-example gradients that `lax.map` computes in batches, each clipped, are never all in memory
+at once, and within a step `contract` sees their sum.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Sliding products: a contraction of which some axes are windows."""
+"""Convolution: a contraction in which some axes are windows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products summed over shared axes."""
+"""General contraction: products summed over shared axes."""
 
 from __future__ import annotations
 

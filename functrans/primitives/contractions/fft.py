@@ -2,8 +2,8 @@
 
     y_k = sum_j x_j exp(-2 pi i j k / n)
 
-`kind` is FFT; IFFT, its inverse; RFFT, of real numbers, the first n/2 + 1 of the last axis; IRFFT,
-its inverse. `lengths`: the n of each axis that is transformed.
+`kind` is FFT; IFFT, its inverse; RFFT, of real numbers, with the first n/2 + 1 values of the last
+axis; or IRFFT, its inverse. `lengths`: the n of each transformed axis.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What is known only when a program is compiled for a platform, and what the platform gives.
+"""Values that depend on the platform a program is compiled for, and platform-specific operations.
 
-platform_index       -> int32[]        which of some groups of platforms it is compiled for
-rng_bit_generator    key data          -> new key data, bits      XLA's own generators
-rng_uniform          low, high         -> numbers                 the platform's own numbers
-approx_top_k         x                 -> values, positions       the k largest, or nearly so
+platform_index       -> int32[]        the group of platforms that it is compiled for
+rng_bit_generator    key data          -> new key data, bits      XLA's generators
+rng_uniform          low, high         -> numbers                 the platform's generator
+approx_top_k         x                 -> values, positions       the k largest, approximately
 """
 
 from __future__ import annotations

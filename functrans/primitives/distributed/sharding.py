@@ -1,4 +1,4 @@
-"""Where the parts of an array lie on a mesh of devices: a hint to XLA's partitioner.
+"""Sharding constraints: hints to XLA's partitioner how an array is laid out on a device mesh.
 
 sharding_constraint[sharding=...] x -> x
 """

@@ -1,4 +1,4 @@
-"""Operations on real numbers that are not transcendental: powers, remainders, rounding, extrema."""
+"""Real arithmetic that is not transcendental: powers, remainders, rounding, maximum and minimum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations on the bits of integers and booleans."""
+"""Bitwise operations on integers and booleans."""
 
 from __future__ import annotations
 

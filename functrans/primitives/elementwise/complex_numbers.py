@@ -1,7 +1,7 @@
 """Complex numbers and their parts.
 
-Tangents and cotangents of a complex number are complex. They pair as the real part of `ct * dx`, so
-transposing does not conjugate.
+Tangents and cotangents of complex numbers are complex. Their pairing is the real part of `ct * dx`,
+so transposing does not conjugate.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Operations from one dtype to another."""
+"""Dtype conversions."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Operations that compute each element of the result from one element of each operand: the families
-`Unary`, `Binary`, `Comparison`, and the arithmetic that all rules are written in.
+"""Families of elementwise primitives, `Unary`, `Binary`, `Comparison`, and the basic arithmetic
+that all rules use.
 
-The strict IR gives them operands of equal shape and dtype; broadcasting and promotion are the user
-libraries' work.
+In the strict IR their operands have equal shapes and dtypes; broadcasting and promotion happen in
+the user-facing libraries.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Operations that choose between values or pass them on."""
+"""Primitives that select between values, and identities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Special functions. Their reference is SciPy, in double precision."""
+"""Special functions. The reference is SciPy, in double precision."""
 
 from __future__ import annotations
 

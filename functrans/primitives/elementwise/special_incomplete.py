@@ -1,10 +1,10 @@
 """The incomplete gamma and beta functions, the Bessel functions I0 and I1 scaled by e^-|x|, and
-the derivatives of these. Lowered through JAX's functions of the same names; their reference is
+their derivatives. They are lowered through JAX's functions of the same names. The reference is
 SciPy in double precision, and power series where SciPy has no such function.
 
     P(a, x) = igamma      Q(a, x) = igammac = 1 - P      p(a, x) = dP/dx = x^(a-1) e^-x / Gamma(a)
     igamma_grad_a = dP/da          random_gamma_grad = dx/da at fixed P = -(dP/da) / p
-    random_gamma_grad_a = the derivative of this in a
+    random_gamma_grad_a = its derivative with respect to a
 """
 
 from __future__ import annotations

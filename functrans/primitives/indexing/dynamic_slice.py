@@ -1,7 +1,7 @@
-"""One window of an array at a computed place: reading it, and putting another in its place.
+"""Read or write one window of an array at dynamic start indices.
 
-A start index that would let the window leave the array is clamped so that it lies inside. One per
-axis, scalars of one integer dtype.
+There is one start index per axis, scalars of one integer dtype. Start indices are clamped so that
+the window lies inside the array.
 """
 
 from __future__ import annotations

@@ -1,21 +1,22 @@
-"""Reading slices at computed places: the axes that gather and scatter share, and gather.
+"""Gather: read slices at dynamic indices. Also the axes that gather and scatter share.
 
 The axes of the three arrays have names (small integers), as those of `dot_general`:
 
     operand   a name per axis of x
-    indices   a name per axis of the array of indices but the last, which holds one start index for
+    indices   a name per axis of the index array except the last, which holds one start index for
               each name in `indexed`, a name of the operand
-    slices    a name per axis of the slices: those of `indices` and those windows that are kept
+    slices    a name per axis of the slices: those of `indices` and of the windows that are kept
     sizes     the size of a window along each axis of x
 
-A name of the operand that stands in `slices` is a window of x, one that stands in `indices` too is
-a batch axis (slice b is taken from x[b]), one that stands in neither is dropped (its size is 1).
+A name of the operand that is in `slices` is a window of x. One that is also in `indices` is a batch
+axis (slice b is taken from x[b]). One that is in neither is dropped (its size is 1).
 
                            operand  indices  slices  indexed  sizes
     x[i]        [n,m], [k]  (0, 1)   (2,)     (2, 1)  (0,)     (1, m)
     x[b, i[b]]  [b,n], [b]  (0, 1)   (0,)     (0,)    (1,)     (1, 1)
 
-The same parameters say where `scatter` puts what `gather` takes, so one is the other's transpose.
+The same parameters say where `scatter` writes what `gather` reads, so each is the other's
+transpose.
 """
 
 from __future__ import annotations

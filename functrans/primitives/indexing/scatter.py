@@ -1,7 +1,8 @@
-"""Writing slices at computed places. The axes are those of gather: see gather.py.
+"""Scatter: write slices at dynamic indices. The axes are those of gather: see gather.py.
 
-Every scatter takes x, indices, updates; what it does with an element that is hit is its class's. In
-the modes "fill_or_drop" and "promise_in_bounds" a window that does not lie in x is dropped whole.
+Every scatter takes x, indices, updates; its class defines how an update is combined with an
+element. In the modes "fill_or_drop" and "promise_in_bounds" a window that is not inside x is
+dropped as a whole.
 """
 
 from __future__ import annotations

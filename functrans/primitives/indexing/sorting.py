@@ -1,4 +1,4 @@
-"""Operations that order elements along one axis."""
+"""Sorting along one axis."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""LU and QR factorisations, Householder reflectors, and systems solved by LU.
+"""LU and QR factorizations, Householder reflectors, and solvers of linear systems by LU.
 
-lu                        x = p l u: l and u in one matrix, the pivots, p as an order of rows
-lu_pivots_to_permutation  pivots -> that order
+lu                        x = p l u: l and u in one matrix, the pivots, p as a permutation of rows
+lu_pivots_to_permutation  pivots -> that permutation
 qr                        x = q r, or x[:, p] = q r
 geqrf                     x -> reflectors below r, and their factors
 householder_product       reflectors -> the first columns of q

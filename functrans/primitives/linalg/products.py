@@ -1,7 +1,7 @@
 """Products, parts and permutations of stacks of matrices, for the rules of linear algebra.
 
-In: values `[*batch, i, j]` whose batch axes are equal. Out: others. Products are made at the
-highest precision the platform has: a derivative is not to be rougher than the factors.
+In: values `[*batch, i, j]` with equal batch axes. Out: others. Products have the highest precision
+of the platform: a derivative should be as accurate as the factors.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Similar matrices of simpler form: Schur, Hessenberg and tridiagonal. They have no derivatives."""
+"""Reductions to similar matrices: Schur, Hessenberg and tridiagonal. They have no derivatives."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""What the operations of linear algebra have in common: stacks of matrices.
+"""Base classes of linear algebra on stacks of matrices.
 
     [*batch, m, n], [*batch, n], ...  ->  the same of results
 
-The last axes of an operand are those of a matrix or a vector, all others are batch axes, and equal
-for all operands. So the rule for one more axis is to put it in front. They are computed by LAPACK
-on a CPU and by the libraries of the other platforms, through JAX's lowerings; the reference is
-LAPACK by way of SciPy, one matrix after the other.
+The last axes of an operand are those of a matrix or a vector; the others are batch axes, equal for
+all operands. So the batch rule moves the new axis to the front. The operations are lowered as in
+JAX, to LAPACK on a CPU and to the libraries of other platforms. The reference is SciPy's LAPACK,
+one matrix at a time.
 """
 
 from __future__ import annotations

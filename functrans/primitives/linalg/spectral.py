@@ -1,11 +1,11 @@
-"""Eigenvalues and singular values, with their vectors.
+"""Eigenvalue and singular value decompositions.
 
     eigh  x v = v diag(w), x hermitian
     eig   x v = v diag(w)
     svd   x = u diag(s) v^H
 
 The derivatives are those of Giles (An extended collection of matrix derivative results for forward
-and reverse mode, 2008), for values that differ from each other.
+and reverse mode, 2008), for distinct values.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Triangular systems, the Cholesky factor, and tridiagonal systems.
+"""Triangular systems, the Cholesky factorization, and tridiagonal systems.
 
 triangular_solve   op(a) x = b or x op(a) = b, op(a) one of a, a^T, conj(a), a^H
 cholesky           x = l l^H
 cholesky_update    r^T r + w w^T = s^T s
-tridiagonal_solve  by three diagonals
+tridiagonal_solve  a system given by its three diagonals
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""Operations on keys and bits of the random number generators.
+"""PRNG keys and random bits.
 
-In a program the work is done on key data, `uint32[*batch, 2]`; typed keys only pass through
-`random_wrap` and `random_unwrap`. A batch of keys stands at the front of everything:
+Programs operate on key data, `uint32[*batch, 2]`; typed keys only pass through `random_wrap` and
+`random_unwrap`. The batch axes of keys come first:
 
     random_seed    int[*s]              -> u32[*s, 2]
     random_bits    u32[*s, 2]           -> uint[*s, *shape]
     random_split   u32[*s, 2]           -> u32[*s, *shape, 2]
     random_fold_in u32[*s, 2], u32[*s]  -> u32[*s, 2]
-    threefry2x32   u32[n] * 4           -> u32[n] * 2         the hash under all of them
+    threefry2x32   u32[n] * 4           -> u32[n] * 2         the hash that all of them use
 
-The default generator, threefry2x32 in its partitionable form, is written out here; the others
-(`impl="rbg"`, ..., or `partitionable=False`) run through `jax.random`. All give its bits.
+The default generator, threefry2x32 in its partitionable form, is implemented here. The others
+(`impl="rbg"`, ..., or `partitionable=False`) call `jax.random`. All produce the same bits as JAX.
 """
 
 from __future__ import annotations

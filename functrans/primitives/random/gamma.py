@@ -1,15 +1,14 @@
-"""Samples of the gamma distribution: one operation, as its derivative is not that of its steps.
+"""Gamma-distributed samples. One primitive, because its derivative is not that of its algorithm.
 
     random_gamma   u32[*s, 2] (keys), float[*s, *shape] (a) -> float[*s, *shape]
 
-Bits and samples are those of `jax.random.gamma` and `loggamma`, through which it is lowered:
-rejection sampling after Marsaglia and Tsang, A simple method for generating gamma variables (2000).
-A sample moves with `a` so that P(a, x) stays the same.
+Bits and samples are those of `jax.random.gamma` and `loggamma`, to which it is lowered: rejection
+sampling (Marsaglia and Tsang, A simple method for generating gamma variables, 2000). The derivative
+with respect to `a` keeps P(a, x) constant.
 
-The reference draws the same random bits. Where a sample is on the edge of being rejected, which
-happens about once in a million float32 samples, rounding decides, and the two may differ. In 16 bit
-dtypes rounding decides once in a hundred, so there, and for other generators than the default one,
-the reference runs `jax.random` too.
+The reference draws the same random bits. A sample on the edge of rejection, about one in a million
+float32 samples, is decided by rounding, and the two may differ. In 16-bit dtypes this is one in a
+hundred, so there, and for other generators than the default, the reference calls `jax.random` too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Running sums, products and extrema along one axis.
+"""Cumulative sums, products, maxima and minima along one axis.
 
-Lowered as a window that grows from one element to all (XLA rewrites it into a tree); differentiated
-as the tree itself, `associative_scan` on pairs (value, tangent).
+Lowered as a reduction over a window that covers all preceding elements (XLA rewrites it into a
+tree). Differentiated as the tree itself, an `associative_scan` of pairs (value, tangent).
 """
 
 from __future__ import annotations

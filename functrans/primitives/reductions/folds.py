@@ -1,4 +1,4 @@
-"""Operations that fold axes away."""
+"""Reductions over axes."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
-"""Folds over windows that slide over an array, and the gradients of those that choose an element.
+"""Reductions over sliding windows, and the gradients of those that select an element.
 
     reduce_window_sum / max / min    x                -> one number per window
-    select_and_gather_add            dx, x            -> of each window the dx at its largest x
+    select_and_gather_add            dx, x            -> per window the dx at its largest x
     select_and_scatter_add           ct, x            -> its transpose
 
 All take the parameters of a window, one entry per axis: element k of window o is element
 
     o * window_strides + k * window_dilation - padding[0]
 
-of x, whose elements are spread by base_dilation first; what lies outside or between is the start of
-the fold. (windows_general.py has folds by any computation.)
+of x, whose elements are first spread by base_dilation. Elements outside or in between have the
+initial value of the reduction. (windows_general.py has reductions by any computation.)
 """
 
 from __future__ import annotations

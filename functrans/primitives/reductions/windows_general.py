@@ -1,9 +1,9 @@
-"""Folds over windows by any computation: what `lax.reduce_window` of a user's function becomes.
+"""Reductions over windows by any computation: `lax.reduce_window` of a user's function.
 
-    reduce_window[computation]       *xs, *starts     -> per window the fold of each array
+    reduce_window[computation]       *xs, *starts     -> the reduction of each array, per window
 
-The derivative is that of the fold written out as elementwise operations, so there is a reverse mode
-too, which JAX has not.
+The derivative is that of the reduction expanded into elementwise operations, so reverse mode works
+too, unlike in JAX.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Operations that put arrays together from pieces, cut them into pieces, or count."""
+"""Primitives that concatenate, split and pad arrays, and iota."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations that move, repeat or drop elements and compute nothing."""
+"""Primitives that move, broadcast or drop elements without computing."""
 
 from __future__ import annotations
 
