@@ -1,11 +1,11 @@
 """Remove calls and markers that matter only to transformations, and inline calls.
 
 A program that is lowered is not differentiated any more. So `resolve` turns calls with rules of
-their own (custom rules, solvers, tangent loops) into plain calls, expands `softmax`, and removes identities
-that mark their operand (`stop_gradient`, `name`, `only_where`, `copy`). `inline_calls` inlines
-short programs and programs that are called once, so that other passes see them together with the
-surrounding equations. `checkpoint` stays: CSE must not merge what it recomputes. `inline` does the
-same for calls that are nested too deeply.
+their own (custom rules, solvers, tangent loops) into plain calls, expands `softmax`, and removes
+identities that mark their operand (`stop_gradient`, `name`, `only_where`, `copy`). `inline_calls`
+inlines short programs and programs that are called once, so that other passes see them together
+with the surrounding equations. `checkpoint` stays: CSE must not merge what it recomputes. `inline`
+does the same for calls that are nested too deeply.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     s[k, j] = c[k] * x[k, j]                           s, as it was
     y[j] = sum over k of c[k] * x[k, j]       ->       y[j] = sum over k of 1 * s[k, j]
 
-In differentially private training this is the gradient of a bias beside that of its weights. The rows, as large as
-the activations of a layer, are then last read where they are scaled, and XLA reuses their buffer
-for `s`: a fifth of the step's temporaries.
+In differentially private training this is the gradient of a bias beside that of its weights. The
+rows, as large as the activations of a layer, are then last read where they are scaled, and XLA
+reuses their buffer for `s`: a fifth of the step's temporaries.
 """
 
 from __future__ import annotations

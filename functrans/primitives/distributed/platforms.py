@@ -29,7 +29,7 @@ Groups = tuple[tuple[str, ...] | None, ...]
 
 
 class PlatformIndex(Primitive):
-    """Which of the groups of platform names is meant; None stands for any platform."""
+    """The index of the group of platform names that matches; None matches any platform."""
 
     name = "platform_index"
 
@@ -40,7 +40,7 @@ class PlatformIndex(Primitive):
         return np.asarray(self._fitting(platforms, jax.default_backend()), INT32)
 
     def _fitting(self, platforms: Groups, here: str) -> int:
-        """The first group that the platform we are on is of."""
+        """Return the first group that contains the current platform."""
         names = {here, *{"gpu": ("cuda", "rocm")}.get(here, ())}
         fits = [i for i, group in enumerate(platforms) if group is None or names & set(group)]
         if not fits:
@@ -67,7 +67,7 @@ class PlatformIndex(Primitive):
 
 
 class RngBitGenerator(Primitive):
-    """Random bits and a new state of a state; batches of states stand in front."""
+    """Random bits and the next state of a generator state; batch axes of states come first."""
 
     name: str = "rng_bit_generator"
     multiple: bool = True
@@ -111,8 +111,8 @@ def _generate(ndim: int, how: dict[str, Any]) -> Any:
 
 
 class RngUniform(Primitive):
-    """Numbers in [low, high) from the state that the platform keeps: no two calls give the same.
-    `call` tells calls apart, so that none is taken for another."""
+    """Numbers in [low, high) from the platform's own state: no two calls give the same. The
+    parameter `call` distinguishes calls, so that none is merged with another."""
 
     name = "rng_uniform"
 
@@ -135,7 +135,7 @@ class RngUniform(Primitive):
         return None
 
     def batch(self, t: Any, args: Any, dims: Any, *, shape: Any, call: int) -> Any:
-        """Numbers in [0, 1) for each example, scaled."""
+        """Draw numbers in [0, 1) for each example and scale them."""
         low, high = [t.at(x, d, 0) for x, d in zip(args, dims, strict=True)]
         dtype = typeof(low).dtype
         whole = dtype_class(dtype) in ("int", "uint")
