@@ -21,11 +21,11 @@ from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.shape.moving import broadcast_in_dim
 from functrans.trace import literal
 
-_LONGEST = 4  # products behind each other
+_LONGEST = 4  # maximum number of chained products
 
 
 def chosen_multiple(w: Rewriter, e: Equation) -> Any:
-    """What a choice of two cases is equal to, if both are multiples of one such value."""
+    """Rewrite a selection of two cases if both are multiples of one such value."""
     which, *cases = e.inputs
     by = w.made_by.get(which)
     if len(cases) != 2 or by is None or by.primitive is not broadcast_in_dim:
@@ -47,7 +47,8 @@ def chosen_multiple(w: Rewriter, e: Equation) -> Any:
 
 
 def _multiples(w: Rewriter, v: Any) -> list[tuple[Any, Any]]:
-    """The value and those it is a multiple of, each with the equation that multiplies the next."""
+    """Return the value and those it is a multiple of, each with the equation that multiplies the
+    next."""
     found: list[tuple[Any, Any]] = []
     for _ in range(_LONGEST):
         e = w.made_by.get(v)
@@ -60,7 +61,7 @@ def _multiples(w: Rewriter, v: Any) -> list[tuple[Any, Any]]:
 
 
 def _factor(w: Rewriter, e: Equation) -> Any:
-    """The number, or the repeated numbers, that an equation multiplies by or divides by."""
+    """Return the number, or the broadcast numbers, that an equation multiplies or divides by."""
     if e.primitive is div:
         return e.inputs[1] if _is_repeated(w, e.inputs[1]) else None
     if e.primitive is not mul:
@@ -76,7 +77,7 @@ def _is_repeated(w: Rewriter, v: Any) -> bool:
 
 
 def _chosen(w: Rewriter, by: Equation, factor: Any, case: int) -> Any:
-    """The factor where this case is chosen, else 1, as often repeated as the choice `by`."""
+    """Return the factor where this case is selected, else 1, broadcast as the selection `by` is."""
     (c,) = by.inputs
     if factor.__class__ is Literal:
         small: Any = Literal(factor.value, factor.type.update(shape=c.type.shape))

@@ -148,8 +148,8 @@ class RngUniform(Primitive):
 
 
 class ApproxTopK(Primitive):
-    """The k largest (or smallest) elements along an axis and where they stand, of which on TPU a
-    share of 1 - recall_target may be missed; elsewhere all are found."""
+    """The k largest (or smallest) elements along an axis and their positions. On TPU a share of
+    1 - recall_target may be missed; elsewhere the result is exact."""
 
     name: str = "approx_top_k"
     multiple: bool = True

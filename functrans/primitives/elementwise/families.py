@@ -359,7 +359,7 @@ class Div(Binary):
         (x, y), (dx, dy) = primals, tangents
         total = None if dx is None else bind(self, (dx, y), {})
         if dy is not None:
-            # -x / y**2 as a product with a function of y alone, which has few distinct values if y is
+            # -x / y**2 as a product with a function of y, which has few distinct values if y is
             # broadcast, as row norms are. (XLA rewrites x / y / y to x / (y * y).)
             part = self(1.0, y)
             total = sum_of(total, mul(dy, mul(x, mul(neg(part), part))))

@@ -201,7 +201,7 @@ class Gather(Indexed):
         if x.__class__ is Literal and i.__class__ is Literal and params["mode"] != FILL:
             return Literal(x.value, self.type(x.type, i.type, **params))
         if params.get("fill") != params.get("fill"):
-            params["fill"] = None  # the default, NaN, cannot be a cache key: it does not equal itself
+            params["fill"] = None  # the default; NaN, not equal to itself, cannot be a cache key
         return bind(self, (x, i), params)
 
     def type(

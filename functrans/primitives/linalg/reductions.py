@@ -14,7 +14,7 @@ from functrans.primitives.linalg.shared import MatrixOperation, lapack, scipy_li
 
 
 class SimilarityReduction(MatrixOperation):
-    """A square matrix taken to a form that has its eigenvalues."""
+    """Reduction of a square matrix to a similar one."""
 
     multiple = True
 
@@ -24,8 +24,8 @@ class SimilarityReduction(MatrixOperation):
 
 
 class Schur(SimilarityReduction):
-    """x = q t q^H -> (t,), or (t, q) with `compute_schur_vectors`; t is upper triangular, of a real
-    matrix up to 2 by 2 blocks for pairs of conjugate eigenvalues."""
+    """x = q t q^H -> (t,), or (t, q) with `compute_schur_vectors`. t is upper triangular; for a
+    real matrix it has 2 by 2 blocks for pairs of conjugate eigenvalues."""
 
     name = "schur"
 
@@ -62,8 +62,8 @@ class Hessenberg(SimilarityReduction):
 
 
 class Tridiagonal(SimilarityReduction):
-    """Of a hermitian matrix, of which one triangle is read -> (the matrix with reflectors beyond
-    its diagonals, the diagonal, the one beside it, factors of the reflectors)."""
+    """The tridiagonal form of a hermitian matrix, of which one triangle is read -> (the matrix with
+    reflectors outside its diagonals, the diagonal, the off-diagonal, factors of the reflectors)."""
 
     name = "tridiagonal"
 

@@ -45,7 +45,7 @@ class Softmax(Primitive):
         return (powers / np.sum(powers, axis=axes, keepdims=True)).astype(x.dtype)
 
     def parts(self, x: ArrayType, *, axes: Axes) -> Program:
-        """The operations that it stands for."""
+        """Return the operations that it expands to."""
         return _parts(x, axes)
 
     def lower(self, ctx: Any, x: Any, *, axes: Axes) -> Any:
