@@ -20,13 +20,13 @@ HOW = "side_by_side of"
 
 
 def side_by_side(program: Program) -> Program:
-    """The program with such loops as one."""
+    """Fuse such loops of a program."""
     loops = [e for e in program.equations if _is_by_example(e)]
     lengths = {e.params["length"] for e in loops}
     if len(loops) == len(lengths):
         return program
     if any([e.primitive.has_effects(e.params) for e in program.equations]):
-        return program  # their order stays
+        return program  # effects keep their order
     for length in sorted(lengths):
         program = _merged(program, length)
     return program
@@ -37,8 +37,8 @@ def _is_by_example(e: Equation) -> bool:
 
 
 def _merged(program: Program, length: int) -> Program:
-    """The program with the loops of this length that wait for none of them as one, ahead of all
-    that does."""
+    """Fuse the loops of this length that do not depend on each other, before all equations that
+    depend on them."""
     loops: list[Equation] = []
     before: list[Equation] = []
     behind: list[Equation] = []
@@ -59,7 +59,7 @@ def _merged(program: Program, length: int) -> Program:
 
 
 def _one(loops: list[Equation], length: int) -> Equation:
-    """One loop that does what several do."""
+    """Return one loop that computes the results of several."""
     consts: dict[Any, Var] = {}
     arrays: dict[Any, Var] = {}
     equations: list[Equation] = []
