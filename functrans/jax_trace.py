@@ -21,7 +21,7 @@ from jax._src.core import Trace, eval_trace, extend_axis_env_nd, trace_ctx
 from jax._src.core import trace_state_strong_ref as current  # `current.value`
 from jax._src.interpreters.partial_eval import DynamicJaxprTrace
 
-# Hide our frames from `jax.debug.breakpoint`, so that it stops in the user's frame.
+# Hide our frames from `jax.debug.breakpoint`, so that it shows the user's frames only.
 traceback_util.register_exclusion(os.path.dirname(__file__) + os.sep)
 
 

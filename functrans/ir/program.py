@@ -151,7 +151,7 @@ class Marks(NamedTuple):
     unchecked: bool = False  # it was parsed, and not checked yet
     pruned: bool = False  # it has no dead equations
     one_operation: bool = False  # it comes from the rule of a single operation
-    settled: bool = False  # the pass that makes loops kernels has run
+    settled: bool = False  # it is decided which of its loops are kernels
     rewrites: Sequence[Any] = ()  # made by a pass: (primitive name, equations replaced)
 
 

@@ -308,7 +308,7 @@ class _Search:
         number: dict[Any, int] = {}
         found: list[Any] = []
         todo = [*[self.made_by[v] for v in cluster.values], *cluster.sinks]
-        for e in todo:  # grows
+        for e in todo:  # extended in the loop
             if e.primitive not in PLAIN:
                 return None
             found += [e.primitive, *e.params.items()]
@@ -347,7 +347,7 @@ class _Search:
         if v in self.multiplied:
             return MOST_VALUES
         read = list(self.read_by[v])
-        for e in read:  # grows
+        for e in read:  # extended in the loop
             if e.primitive in ALIASES:
                 read += self.read_by[e.outputs[0]]
         return sum(map(_is_source, read))

@@ -186,11 +186,13 @@ class Expansion:
         return [Term(x.number * y.number, (*x.factors, *y.factors)) for x in xs for y in ys]
 
     def _sums(self, terms: list[Term], dims: Dims) -> bool:
-        """Is it a sum, of terms or over axes that the value does not have?"""
+        """Return whether the terms are a sum, of several terms or over axes that the value does not
+        have."""
         return len(terms) != 1 or not self.axes_of(terms[0].factors).issubset(self.flat(dims))
 
     def summed(self, terms: list[Term], dims: Sequence[Axes]) -> list[Term]:
-        """The terms under a sum over dimensions: one that has no such axis counts so often."""
+        """Return the terms summed over dimensions; one without such an axis is multiplied by its
+        size."""
         over = set(self.flat(dims))
         made = []
         for t in terms:
@@ -200,10 +202,10 @@ class Expansion:
         return made
 
     def regrouped(self, dims: Dims, shape: Sequence[int]) -> Dims:
-        """The axes of a reshaped value before it was reshaped; axes are split where they must."""
+        """Return the dimensions of a value before it was reshaped; axes are split as necessary."""
         axes = list(self.flat(dims))
         if 0 in shape:
-            raise NotSeparable  # nothing tells which axis became which
+            raise NotSeparable  # the axes cannot be matched
         made: list[Axes] = []
         for n in shape:
             taken: list[int] = []
@@ -227,7 +229,7 @@ class Expansion:
         return tuple(made)
 
 
-# --- what operations do to the axes ---------------------------------------------------------------
+# --- the effect of operations on the axes ---------------------------------------------------------
 
 
 def _transpose(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
@@ -253,7 +255,7 @@ def _convert(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
 
 
 def _select(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
-    """x where the indices of two axes are equal, else 0."""
+    """Expand a select_n that is x on a diagonal, else 0."""
     if not is_masked(self.made_by, e):
         return [Term(1, (Factor(e.outputs[0], dims),))]
     equal = Factor(Var(e.outputs[0].type), dims, "equal")
@@ -261,12 +263,12 @@ def _select(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
 
 
 def is_masked(made_by: dict[Var, Equation], e: Equation) -> bool:
-    """Does the select_n keep the diagonal of a matrix, and put zeros elsewhere?"""
+    """Return whether the select_n keeps the diagonal of a matrix and sets the rest to zero."""
     return len(e.inputs) == 3 and is_zero(e.inputs[1]) and counts_alike(made_by, e.inputs[0])
 
 
 def _slice(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
-    """Also the diagonal of a matrix that was flattened."""
+    """Expand a slice that takes the diagonal of a flattened matrix."""
     if not is_diagonal(self.made_by, e):
         return [Term(1, (Factor(e.outputs[0], dims),))]
     return self.expand(self.made_by[e.inputs[0]].inputs[0], (*dims, dims[-1]))

@@ -78,7 +78,7 @@ def _restricted(program: Program, inputs: tuple[bool, ...], outputs: tuple[bool,
 
 
 def silent(program: Program) -> Program:
-    """Return the program without debugging effects, for running it again: only the equations that
+    """Return the program for running it again, without equations that only have effects: those that
     its results need, also in nested programs. A callback whose value is needed stays."""
     return memo(program, _silent)
 

@@ -82,7 +82,7 @@ register_type(Jet, lambda x: x.type)
 
 
 class JetTrace(Trace):
-    """The trace of jet."""
+    """The trace of `jet`."""
 
     __slots__ = ("at_once", "order")
 

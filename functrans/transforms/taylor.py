@@ -166,7 +166,7 @@ def sqrt_series(x: Series, *, y0: Any, **_: Any) -> list[Any]:
 
 
 def div_series(u: Series, v: Series, *, y0: Any, **_: Any) -> list[Any]:
-    """y * v = u."""
+    """Solve y * v = u."""
     y = [y0]
     for k in range(1, len(u)):
         y.append(over(minus(u[k], folded(v, y, k, 1)), v[0]))

@@ -248,7 +248,7 @@ def _jitted(
         given = [next(rest) if x is None else x[0] for x in fixed]
         return function(*given[:n], **dict(zip(names, given[n:], strict=True)))
 
-    fixed = [None if x.__class__ in operands else (x,) for x in values]  # holds no arrays
+    fixed = [None if x.__class__ in operands else (x,) for x in values]  # without the arrays
     n, names = len(args), list(kwargs)
     run.__name__ = function.__name__
     return jax_jit(run)

@@ -131,7 +131,7 @@ class While(HigherOrderPrimitive):
             outs, moving = _carried(self, t, primals, given, tuple(active), params)
         else:
             outs, count = _counted(t, primals, params)
-            body = silent(body)  # its debugging effects ran in the forward pass
+            body = silent(body)  # its effects happened in the forward pass
             moving = tangent_loop(
                 count, *primals[n:], *[dx for dx in given if dx is not None],
                 body=body, push=_push(t, body, tuple(active), m), consts=m,

@@ -15,9 +15,8 @@ Common parameters
     groups  None, or tuples of examples; then each group communicates only within itself
 
 A vmap over one of the names replaces the equation by ordinary operations along its batch axis
-(`along`), and leaves the other names to the enclosing vmaps. A complete program has no names left,
-except those bound by JAX: inside `jax.shard_map` the equation is lowered to JAX's collective
-(`by_jax`).
+(`along`), and leaves the other names to the enclosing vmaps. A complete program has only names
+bound by JAX: inside `jax.shard_map` the equation is lowered to JAX's collective (`by_jax`).
 """
 
 from __future__ import annotations
@@ -87,8 +86,8 @@ class Collective(Primitive):
         return self.along(t, x, d, major, minor, **params)
 
     def beside(self, x: Any, d: Any, names: Names, groups: Groups = None, **params: Any) -> Any:
-        """Apply the operation over axes that do not include the batch axis d; return (result, its
-        batch axis)."""
+        """Apply the operation over axes other than the batch axis d; return (result, batch
+        axis)."""
         if not names.axes:
             return x, d
         moved = params if d is None else self.under_batch_axis(d, **params)

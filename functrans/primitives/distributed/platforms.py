@@ -49,7 +49,7 @@ class PlatformIndex(Primitive):
 
     def lower(self, ctx: Any, *, platforms: Groups) -> Any:
         if ctx.platform is not None:
-            self._fitting(platforms, ctx.platform)  # or the error
+            self._fitting(platforms, ctx.platform)  # raises if none fits
         branches = [lambda i=i: jax.numpy.int32(i) for i in range(len(platforms))]
         named = {
             name: branch
@@ -121,7 +121,7 @@ class RngUniform(Primitive):
     ) -> ArrayType:
         if low.shape or high.shape or low.dtype != high.dtype:
             raise self.mismatch((low, high), "the bounds must be scalars of one dtype")
-        if low.dtype.name not in _DRAWN:  # XLA ends the process
+        if low.dtype.name not in _DRAWN:  # XLA would crash
             raise self.mismatch((low, high), f"XLA draws {', '.join(_DRAWN)}, not {low.dtype}")
         return ArrayType(shape, low.dtype)
 

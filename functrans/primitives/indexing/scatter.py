@@ -247,7 +247,7 @@ class ScatterExtreme(Scatter):
         eq, cast = PRIMITIVES["eq"], PRIMITIVES["convert_element_type"]
         dtype = typeof(x).dtype
         stays = eq(x, out)
-        if dx is not None:  # a NaN stays what it is
+        if dx is not None:  # NaN in x stays NaN
             stays = PRIMITIVES["or"](stays, PRIMITIVES["ne"](x, x))
         kept = cast(stays, dtype=dtype)
         won = cast(eq(u, _read(out, i, typeof(u).shape, params)), dtype=dtype)

@@ -164,7 +164,7 @@ class QR(MatrixOperation):
     def jvp(
         self, primals: Any, tangents: Any, out: Any, *, pivoting: bool, full_matrices: bool
     ) -> Any:
-        """See `_thin`; a matrix with more columns than rows is [x1 x2] = q [r1 q^H x2]."""
+        """Apply `_thin`; a matrix with more columns than rows is [x1 x2] = q [r1 q^H x2]."""
         q, r = out[:2]
         dx = permuted(tangents[0], out[2], -1) if pivoting else tangents[0]
         m, n = typeof(dx).shape[-2:]

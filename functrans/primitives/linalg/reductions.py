@@ -35,7 +35,7 @@ class Schur(SimilarityReduction):
 
     def one(self, x: Any, *, compute_schur_vectors: bool) -> Any:
         kind = "complex" if np.iscomplexobj(x) else "real"
-        if not np.isfinite(x).all():  # LAPACK writes beyond its arrays
+        if not np.isfinite(x).all():  # LAPACK would write out of bounds
             t, q = np.triu(np.full_like(x, np.nan), -1), np.eye(len(x), dtype=x.dtype)
             return [t, q] if compute_schur_vectors else [t]
         t, q = scipy_linalg().schur(x, output=kind, check_finite=False)

@@ -108,7 +108,7 @@ class Eig(MatrixOperation):
         **how: Any,
     ) -> Any:  # fmt: skip
         kind = complex_dtype(x.dtype)
-        if not np.isfinite(x).all():  # LAPACK writes beyond its arrays
+        if not np.isfinite(x).all():  # LAPACK would write out of bounds
             vectors = compute_left_eigenvectors + compute_right_eigenvectors
             return [np.full(shape, np.nan, kind) for shape in (x.shape[:1], *[x.shape] * vectors)]
         *w, left, right, _ = lapack("geev", x)(
