@@ -1,6 +1,6 @@
-"""functrans: composable transformations of array programs. The public face.
+"""functrans: composable function transformations for array programs. The public API.
 
-Importing it loads next to nothing; what is named below is loaded when it is first asked for.
+Importing this package loads almost nothing. Each name below is imported on first access.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from functrans.loading import lazily as _lazily
 from functrans.runtime import wire as _wire
 
-# Who answers what lower floors ask (runtime.py).
+# The modules that implement the hooks of lower layers (runtime.py).
 _wire({
     "run_operation": "functrans.backends.eager",
     "transpose_program": "functrans.transforms.transpose",

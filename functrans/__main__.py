@@ -1,5 +1,5 @@
-"""`python -m functrans`: is everything here, and does it compute what it should? `python -m
-functrans run SCRIPT` runs a JAX script with `jax.jit` taken over."""
+"""`python -m functrans` checks the installation and compares all operations with their references.
+`python -m functrans run SCRIPT` runs a JAX script with `jax.jit` replaced by ours."""
 
 import argparse
 import sys
@@ -9,7 +9,7 @@ from functrans.interop.scripts import run
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["run"]:
-        run(sys.argv[2:])  # before JAX is imported: the script says how
+        run(sys.argv[2:])  # before JAX is imported: the script may configure it
         sys.exit()
     about = "Say what is installed, and compare every operation with the reference on each device."
     parser = argparse.ArgumentParser(prog="python -m functrans", description=about)

@@ -1,4 +1,4 @@
-"""`jax.ad_checkpoint`'s names."""
+"""The names of `jax.ad_checkpoint`."""
 
 from functrans.api.checkpoint import checkpoint as checkpoint
 from functrans.api.checkpoint import checkpoint_name as checkpoint_name

@@ -1,14 +1,14 @@
-"""What is remembered: every cache of functrans is one of these, bounded, counted, and emptied by
+"""Caches. Every cache of functrans is bounded, counts hits and misses, and is emptied by
 `ft.clear_caches`.
 
-    @cached(name, limit)          a function of hashable arguments, computed once for each
-    Cache(name, limit)            values by keys, where a key alone does not say how to make a value
-    CachePerFunction(name, limit) a Cache for each of the user's functions, which dies with it
-    memo(program, derive, *key)   what is derived from a program, held by the program
+    @cached(name, limit)          memoize a function of hashable arguments
+    Cache(name, limit)            key -> value, where the key does not suffice to compute the value
+    CachePerFunction(name, limit) a Cache per user function, freed with the function
+    memo(program, derive, *key)   results derived from a program, stored on the program
 
-Where one is full, what was used least recently goes. The logger `functrans.caching` says so at
-level DEBUG; `ft.doctor` and `report()` show all of them. A hit is as cheap as a look-up in a dict:
-operations on arrays take some microseconds, and make several.
+Full caches evict the least recently used entries and log it at level DEBUG to the logger
+`functrans.caching`. `ft.doctor` and `report()` list all caches. A hit must cost no more than a dict
+look-up: an eager operation takes microseconds and makes several.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar, TypeVarTuple
 
 _logger = logging.getLogger("functrans.caching")
-_turning = threading.RLock()  # what is dropped may run the user's `__del__`, and come back here
+_turning = threading.RLock()  # reentrant: dropped values may run a user's `__del__`
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -30,7 +30,7 @@ Key = TypeVarTuple("Key")
 
 
 class Row(NamedTuple):
-    """What `report` says about the caches of one name; `limit` is that of each."""
+    """A row of `report`: the caches of one name. `limit` is that of each cache."""
 
     name: str
     entries: int
@@ -55,12 +55,12 @@ _CACHES: set[weakref.ref[Cache]] = set()
 def cached(
     name: str, limit: int, lasting: bool = False
 ) -> Callable[[Callable[P, R]], functools._lru_cache_wrapper[R]]:
-    """Let a function of hashable arguments be computed once for each, the last `limit` of them.
+    """Memoize a function of hashable arguments, keeping at most `limit` results.
 
     Arguments:
-      name: what the table calls it.
-      limit: number of results that are kept.
-      lasting: `clear` leaves it, for what is costly, small and right for ever.
+      name: its name in `report`.
+      limit: the number of results kept.
+      lasting: `clear` does not empty it. For results that are costly, small and never stale.
     """
 
     def decorate(make: Callable[P, R]) -> functools._lru_cache_wrapper[R]:
@@ -79,7 +79,7 @@ def cached(
 
 
 class _Function:
-    """A cached function, as `report` and `clear` see it."""
+    """A memoized function, as `report` and `clear` see it."""
 
     __slots__ = ("_found", "_lasting", "_limit", "_name")
 
@@ -103,11 +103,12 @@ class _Function:
 
 
 class Cache:
-    """Values by hashable keys, at most `limit`. None is no value.
+    """A map from hashable keys to values, of at most `limit` entries. A value cannot be None.
 
-    There are two generations. What is kept or found goes to the recent one; when that is half of
-    the limit it becomes the older one, and what was in the older one, not asked for since, goes.
-    Who counts nanoseconds may look into `recent` before asking; that is no counted hit.
+    Entries live in two generations. Entries that are added or found go to `recent`. When that
+    reaches half the limit it becomes the older generation, and the previous older one is dropped.
+    Callers for which nanoseconds matter may read `recent` directly; that is not counted as a
+    hit.
     """
 
     __slots__ = ("__weakref__", "_lasting", "_older", "evictions", "hits", "limit", "misses",
@@ -128,7 +129,7 @@ class Cache:
         return len(self.recent) + len(self._older)
 
     def get(self, key: Hashable) -> Any:
-        """The value of a key, or None."""
+        """Return the value of a key, or None."""
         found = self.recent.get(key)
         if found is None:
             return self._from_older(key)
@@ -144,19 +145,19 @@ class Cache:
         return self.keep(key, found)
 
     def keep(self, key: Hashable, value: R) -> R:
-        """Keep a value, unless another thread was first: the value that is kept."""
+        """Add a value and return it; if another thread added one first, return that."""
         kept = self.recent.setdefault(key, value)
         if 2 * len(self.recent) >= self.limit:
             self._turn()
         return kept
 
     def replace(self, key: Hashable, value: R) -> R:
-        """Keep a value in the place of what was there."""
+        """Set the value of a key."""
         self.recent[key] = value
         return value
 
     def values(self) -> list[Any]:
-        """All that is kept."""
+        """Return all values."""
         return [*self._older.copy().values(), *self.recent.copy().values()]
 
     def _turn(self) -> None:
@@ -170,11 +171,11 @@ class Cache:
             _let_go(list(gone.values()))
 
     def row(self) -> Row:
-        """What `report` says of it."""
+        """Return the row for `report`."""
         return Row(self.name, len(self), self.limit, self.hits, self.misses, self.evictions)
 
     def clear(self) -> None:
-        """Forget all, if it is not lasting."""
+        """Empty the cache, unless it is lasting."""
         if not self._lasting:
             self._empty()
 
@@ -189,9 +190,9 @@ class Cache:
 
 
 def _let_go(values: list[Any]) -> None:
-    """Drop what was derived from the programs among values that are dropped. JAX keeps a program
-    that it compiled as long as the compiled function is there, and the program keeps that: a circle
-    through JAX's caches, which no garbage collector sees."""
+    """Clear what was derived from the programs among dropped values. JAX keeps a program that it
+    compiled as long as the compiled function lives, and the program holds that function: a
+    reference cycle through JAX's caches, which the garbage collector does not see."""
     while values:
         x = values.pop()
         if isinstance(x, Derivable):
@@ -205,8 +206,8 @@ def _let_go(values: list[Any]) -> None:
 
 
 class CachePerFunction:
-    """A Cache for each of the user's functions (or other objects), which dies with the function:
-    what is kept there must not hold it."""
+    """A Cache per user function (or other object), freed with it. Cached values must not refer to
+    the function."""
 
     __slots__ = ("_limit", "_name", "_of")
 
@@ -215,7 +216,8 @@ class CachePerFunction:
         self._of: weakref.WeakKeyDictionary[Any, Cache] = weakref.WeakKeyDictionary()
 
     def of(self, function: Any) -> Cache:
-        """The function's cache; a new one where it takes no weak reference or cannot be hashed."""
+        """Return the function's cache; a new one if it is not hashable or not weakly
+        referenceable."""
         try:
             found = self._of.get(function)
             return self._of.setdefault(function, self._new()) if found is None else found
@@ -228,24 +230,24 @@ class CachePerFunction:
 
 # --- what is derived from a program ---------------------------------------------------------------
 
-_DERIVED = 256  # for each program: its batched forms for so many sizes, ...
-_NONE: Any = object()  # what was derived is None
+_DERIVED = 256  # per program: its batched forms for different sizes, ...
+_NONE: Any = object()  # stands for a derived None
 
 
 class Derivable:
-    """What `memo` keeps derived objects on: a program, a rule."""
+    """Base of objects on which `memo` stores results: programs, rules."""
 
     __slots__ = ("__weakref__", "_derived")
 
     _derived: Cache | None
 
     def known(self, name: tuple[Any, ...]) -> Any:
-        """What was derived from it by a function and a key, `(derive, *key)`, or None."""
+        """Return the result stored under `(derive, *key)`, or None."""
         kept = self._derived
         return None if kept is None else kept.get(name)
 
     def keep(self, name: tuple[Any, ...], value: R) -> R:
-        """Keep what was derived from it."""
+        """Store a derived result."""
         kept = self._derived
         if kept is None:
             kept = self._derived = Cache("derived from programs", _DERIVED)
@@ -257,8 +259,8 @@ D = TypeVar("D", bound=Derivable)
 
 def memo(
     program: D, derive: Callable[[D, *Key], R], *key: *Key
-) -> R:  # the key is hashable, which a TypeVarTuple cannot say
-    """`derive(program, *key)`, made once, and kept as long as the program is."""
+) -> R:  # keys must be hashable, which a TypeVarTuple cannot express
+    """Return `derive(program, *key)`, computed once and stored on the program."""
     kept = program._derived
     if kept is None:
         kept = program._derived = Cache("derived from programs", _DERIVED)
@@ -273,8 +275,8 @@ def memo(
 def memo_as(
     program: Derivable, name: tuple[Any, *tuple[Hashable, ...]], make: Callable[[], R]
 ) -> R:
-    """As `memo`, where what `make` needs is there only in the caller. The name begins with the
-    function that makes it."""
+    """Return `make()`, stored on the program as `memo` does, for a `make` that is a closure of the
+    caller. `name` begins with the function that computes the result."""
     found = program.known(name)
     return program.keep(name, make()) if found is None else found
 
@@ -283,7 +285,7 @@ def memo_as(
 
 
 def report() -> list[Row]:
-    """A row for each name, those with most entries first; caches of one name are added up."""
+    """Return a row per name, most entries first; caches of the same name are summed."""
     rows: dict[str, Row] = {}
     for listed in _all():
         row = listed.row()
@@ -297,7 +299,7 @@ def report() -> list[Row]:
 
 
 def clear() -> None:
-    """Empty all that is not lasting."""
+    """Empty all caches that are not lasting."""
     rows = report() if _logger.isEnabledFor(logging.DEBUG) else []
     for listed in _all():
         listed.clear()

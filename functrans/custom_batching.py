@@ -1,4 +1,4 @@
-"""`jax.custom_batching`: functions whose batched form the user gives."""
+"""`jax.custom_batching`: functions with custom batching rules."""
 
 from functrans.api.custom_vmaps import custom_vmap as custom_vmap
 from functrans.api.custom_vmaps import sequential_vmap as sequential_vmap

@@ -1,4 +1,4 @@
-"""`jax.custom_derivatives`: functions whose derivative the user gives."""
+"""`jax.custom_derivatives`: functions with custom derivative rules."""
 
 from jax.custom_derivatives import custom_vjp_primal_tree_values as custom_vjp_primal_tree_values
 

@@ -1,4 +1,4 @@
-"""`jax.debug`: looking at values from within transformed functions."""
+"""`jax.debug`: inspect values inside transformed functions."""
 
 from functrans.api.callbacks import debug_callback as callback
 from functrans.api.callbacks import debug_log as log

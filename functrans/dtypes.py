@@ -1,4 +1,4 @@
-"""Dtypes and their promotion under the names of `jax.dtypes`."""
+"""Dtypes and dtype promotion: the names of `jax.dtypes`."""
 
 from typing import Any
 
@@ -20,10 +20,10 @@ from functrans.numpy.dtypes import untraced as _untraced
 
 
 def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
-    """The dtype that JAX's promotion gives for arrays, scalars and dtypes.
+    """Return the dtype that arrays, scalars and dtypes promote to in JAX.
 
     Arguments:
-      return_weak_type_flag: also whether it is weak.
+      return_weak_type_flag: also return whether it is weak.
 
     Source: `jax.dtypes.result_type`.
 

@@ -1,7 +1,7 @@
-"""One exception family.
+"""The exception classes.
 
-Every class also derives from the built-in or `jax.errors` class that JAX raises for the same
-misuse, so a script's `except` clauses go on working after its import is changed.
+Each class also derives from the built-in or `jax.errors` class that JAX raises for the same misuse,
+so the `except` clauses of a script still work after its import is changed.
 """
 
 from __future__ import annotations
@@ -12,214 +12,215 @@ from functrans.loading import hand_on as _hand_on
 
 
 class FunctransError(Exception):
-    """Base of every error that functrans raises about a user's program."""
+    """Base class of all errors that functrans raises about a user's program."""
 
     def __init__(self, message: str):
         Exception.__init__(self, message)
 
 
 class TypeMismatch(FunctransError, TypeError):
-    """An operation was given operands whose shapes or dtypes it does not take."""
+    """The operands of an operation have invalid shapes or dtypes."""
 
 
 class ShapeMismatch(TypeMismatch, ValueError):
-    """Operands whose shapes cannot be broadcast together."""
+    """The shapes of the operands cannot be broadcast together."""
 
 
 class UnsupportedDtype(TypeMismatch, NotImplementedError):
-    """A dtype that the libraries below have no code for: decompositions of 16-bit floats."""
+    """The underlying libraries do not support a dtype: decompositions of 16-bit floats."""
 
 
 class InvalidArgument(FunctransError, ValueError):
-    """An argument has a value that the function does not take (an axis out of range, ...)."""
+    """The value of an argument is invalid (an axis out of range, ...)."""
 
 
 class IntegerOverflow(InvalidArgument, OverflowError):
-    """A Python integer is beyond the integers of its dtype."""
+    """A Python integer does not fit its dtype."""
 
 
 class DivisionByZero(InvalidArgument, ZeroDivisionError):
-    """A number to divide by, known before anything is computed, is 0: a step, a number of parts."""
+    """A static divisor is 0: a step, a number of sections."""
 
 
 class DonatedTwice(FunctransError, jax.errors.JaxRuntimeError):  # type: ignore[misc]
-    """A call was to take over the buffer of an array that it is given a second time."""
+    """A call donates a buffer that another of its arguments uses too."""
 
     def __str__(self) -> str:
-        return Exception.__str__(self)  # JAX's asks for a status
+        return Exception.__str__(self)  # that of JAX's class needs a status
 
 
 class NotFinite(FunctransError, FloatingPointError):
-    """A result holds a NaN or an infinity, which `debug_nans` or `debug_infs` forbids."""
+    """A result holds a NaN or an infinity, and `debug_nans` or `debug_infs` is on."""
 
 
 class NotMeasured(FunctransError, RuntimeError):
-    """A profile cannot be recorded, or tells of nothing that the device ran."""
+    """A profile cannot be recorded, or holds no device events."""
 
 
 class ImplicitPromotion(InvalidArgument):
-    """Dtypes or numbers of axes are mixed where the promotion flags forbid it."""
+    """Dtypes or ranks differ where the promotion flags require them to be equal."""
 
 
 class TreeMismatch(InvalidArgument, TypeError):
-    """Pytrees that do not fit: each other, a structure, what a function of pytrees needs."""
+    """Pytrees do not match each other, a structure, or what a pytree function requires."""
 
 
 class NotAStructure(FunctransError, TypeError, AttributeError, RuntimeError):
-    """Something else was given where the structure of a pytree is needed."""
+    """The argument must be the structure of a pytree."""
 
 
 class InvalidIndex(FunctransError, IndexError):
-    """An index with more entries than the array has axes, or beyond a static bound."""
+    """An index has more entries than the array has axes, or exceeds a static bound."""
 
 
 class NotIntegers(TypeMismatch, ValueError):
-    """Indices that are not integers."""
+    """Indices must be integers."""
 
 
 class UnsupportedChoice(InvalidArgument, NotImplementedError):
-    """A choice that NumPy has and arrays here have not: an order of memory, a mode, an accuracy."""
+    """An option of NumPy that arrays here do not support: a memory order, a mode, an accuracy."""
 
 
 class NotAPermutation(InvalidArgument, TypeError):
-    """Axes that do not name each axis of an array once."""
+    """Axes must name each axis of an array exactly once."""
 
 
 class AxisOutOfBounds(InvalidArgument, InvalidIndex):
-    """An axis that the array has not. A ValueError and an IndexError, as NumPy's AxisError is."""
+    """The array has no such axis. A ValueError and an IndexError, as NumPy's AxisError is."""
 
 
 class NegativeSize(InvalidArgument, TypeError):
-    """A shape with a size below zero."""
+    """A shape has a negative size."""
 
 
 class MissingArgument(InvalidArgument, TypeError):
-    """A transformation refers to an argument that the function was not called with."""
+    """A transformation refers to an argument that the call does not pass."""
 
 
 class NotAnArray(FunctransError, TypeError):
-    """Something that is not an array or a scalar was given or returned where one is needed."""
+    """A value that is passed or returned must be an array or a scalar."""
 
 
 class NonScalarLoss(FunctransError, TypeError):
-    """`grad` was asked to differentiate a function whose result is not a scalar."""
+    """`grad` needs a function with a scalar result."""
 
 
 class NonDifferentiable(FunctransError, TypeError):
-    """Differentiation was asked for with respect to, or of, integers or booleans."""
+    """Integers and booleans cannot be differentiated, nor differentiated with respect to."""
 
 
 class LeakedTracer(FunctransError, jax.errors.UnexpectedTracerError):
-    """A traced value was used after the transformation that made it had ended."""
+    """A tracer was used after its transformation had ended."""
 
     owner: object = None  # its trace
 
 
 class DeletedArray(FunctransError, ValueError, RuntimeError):
-    """An array was used after a jitted function that it was donated to had taken its buffer."""
+    """An array was used after its buffer was donated to a jitted function."""
 
 
 class ClosedOverTracer(FunctransError, jax.errors.UnexpectedTracerError):
-    """A function with a custom rule closes over a traced value that the rule says nothing about."""
+    """A function with a custom rule closes over a tracer that the rule does not handle."""
 
 
 class UnknownAttribute(FunctransError, AttributeError):
-    """A traced array was asked for something that arrays do not have."""
+    """Tracers have no attribute of this name."""
 
 
 class MissingCustomRule(FunctransError, AttributeError):
-    """A function made for a custom rule was called before the rule was defined."""
+    """A function was called before its custom rule was defined."""
 
 
 class UnknownUpdate(FunctransError, AttributeError):
-    """`x.at[i]` was asked for something that it has not."""
+    """`x.at[i]` has no method of this name."""
 
 
 class UnknownPadding(InvalidArgument, RuntimeError):
-    """A padding by a name that there is not."""
+    """There is no padding mode of this name."""
 
 
 class UnknownBackend(InvalidArgument, RuntimeError):
-    """A platform by a name that there is not."""
+    """There is no platform of this name."""
 
 
 class RuleMismatch(TypeMismatch):
-    """What a custom rule returned does not fit its function: another structure, other types."""
+    """A custom rule returned another structure or other types than its function."""
 
 
 class CotangentMismatch(RuleMismatch, ValueError):
-    """A bwd rule returned a cotangent of another type than its argument."""
+    """A bwd rule returned a cotangent whose type differs from that of its argument."""
 
 
 class BatchRuleMismatch(FunctransError, ValueError):
-    """What a custom vmap rule returned does not fit its function."""
+    """The result of a custom vmap rule does not match its function."""
 
 
 class AbstractValueError(FunctransError, jax.errors.ConcretizationTypeError):
-    """A value is needed in Python, but while tracing only its type is known."""
+    """Python needs a concrete value, but only the type is known while tracing."""
 
 
 class AbstractBoolError(AbstractValueError, jax.errors.TracerBoolConversionError):
-    """`if`, `while`, `and`, ... need a value, but while tracing only its type is known."""
+    """`if`, `while`, `and`, ... need a concrete value, but only the type is known while tracing."""
 
 
 class AbstractIndexError(AbstractValueError, jax.errors.TracerIntegerConversionError):
-    """A Python integer is needed, but while tracing only the type of the value is known."""
+    """A concrete Python integer is needed, but only the type is known while tracing."""
 
 
 class AbstractArrayError(AbstractValueError, jax.errors.TracerArrayConversionError):
-    """A NumPy array is needed, but while tracing only its type is known."""
+    """A NumPy array is needed, but only the type is known while tracing."""
 
 
 class NonConcreteMask(FunctransError, jax.errors.NonConcreteBooleanIndexError):
-    """A boolean mask of unknown values selects an unknown number of elements."""
+    """The shape of a boolean mask's result depends on its values, which are not known while
+    tracing."""
 
 
 class NotSupported(FunctransError, TypeError, NotImplementedError):
-    """What arrays of NumPy allow and traced arrays do not: assignment to elements, hashing."""
+    """NumPy arrays support it, tracers do not: assignment to elements, hashing."""
 
 
 class OutsideReference(NotSupported):
-    """A function whose program is kept uses a reference (`new_ref`) that was made outside."""
+    """A function whose program is cached uses a reference (`new_ref`) created outside of it."""
 
 
 class NotLinear(FunctransError, NotImplementedError):
-    """A function that is to be transposed is not linear."""
+    """The function to be transposed is not linear."""
 
 
 class MissingRule(FunctransError, NotImplementedError):
-    """An operation lacks the rule that a transformation needs."""
+    """A primitive has no rule for a transformation."""
 
 
 class OpaqueCallback(FunctransError, ValueError):
-    """A derivative of a Python callback was asked for: nobody knows what it computes."""
+    """A Python callback cannot be differentiated."""
 
 
 class CallbackResult(FunctransError, RuntimeError):
-    """A Python callback returned something else than it was declared to return."""
+    """The result of a Python callback does not have the declared type."""
 
 
 class InvalidFormat(InvalidArgument, IndexError, KeyError):
-    """A format string and the values to be put into it do not fit."""
+    """A format string does not match its arguments."""
 
     def __str__(self) -> str:
-        return Exception.__str__(self)  # a KeyError's would show the message quoted
+        return Exception.__str__(self)  # that of KeyError quotes the message
 
 
 class UnhashableStatic(FunctransError, ValueError):
-    """A static argument of `jit` or `pmap` cannot be hashed."""
+    """A static argument of `jit` or `pmap` is not hashable."""
 
 
 class BatchSizeMismatch(FunctransError, ValueError):
-    """`vmap` or `pmap` was given arguments whose mapped axes differ in size."""
+    """The mapped axes of the arguments of `vmap` or `pmap` differ in size."""
 
 
 class UnboundAxis(FunctransError, NameError):
-    """A collective speaks of a mapped axis by a name that nothing around it has given."""
+    """A collective names an axis that no enclosing transformation binds."""
 
 
 class TruncatedDtype(UserWarning):
-    """A 64-bit type was asked for by name while 64-bit types are off. A warning, as in JAX."""
+    """A 64-bit dtype was requested while 64-bit types are disabled. A warning, as in JAX."""
 
 
 class ParseError(FunctransError, ValueError):
@@ -227,8 +228,8 @@ class ParseError(FunctransError, ValueError):
 
 
 class CheckError(FunctransError, TypeError):
-    """A program is malformed: a variable used before it is assigned, or a type that is not what its
-    operation gives."""
+    """A program is malformed: a variable is used before it is assigned, or has another type than
+    its primitive computes."""
 
 
 _hand_on(__name__)

@@ -1,6 +1,6 @@
-"""JAX's configuration flags, which are ours too: `flags.jax_enable_x64`.
+"""JAX's configuration flags, which functrans shares: `flags.jax_enable_x64`.
 
-JAX adds them to its `config` object while it is imported, so type checkers do not know them.
+JAX adds them to its `config` object at import time, so type checkers do not see them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import jax
 
 flags: Any = jax.config
 
-# What a function records depends on these, beside the types of its arguments.
+# The flags that a traced program depends on, besides the types of its arguments.
 DECISIVE = (
     "jax_enable_x64", "jax_default_matmul_precision", "jax_numpy_dtype_promotion",
     "jax_numpy_rank_promotion",
@@ -22,14 +22,14 @@ DECISIVE = (
 
 @contextmanager
 def unchecked() -> Iterator[None]:
-    """Let NaNs and infinities pass, in this thread: what looks for them runs the program itself."""
+    """Disable the checks for NaNs and infinities in this thread."""
     with jax.debug_nans(False), jax.debug_infs(False):
         yield
 
 
 @contextmanager
 def deciding(values: tuple[Any, ...]) -> Iterator[None]:
-    """Give them these values, in this thread."""
+    """Set the flags of `DECISIVE` in this thread."""
     x64, precision, dtypes, ranks = values
     with (
         jax.enable_x64(x64), jax.default_matmul_precision(precision),
@@ -39,7 +39,7 @@ def deciding(values: tuple[Any, ...]) -> Iterator[None]:
 
 
 def decisive() -> tuple[Any, ...]:
-    """Their values now, in this thread."""
+    """Return the current values of the flags of `DECISIVE` in this thread."""
     return (
         flags.jax_enable_x64, flags.jax_default_matmul_precision, flags.jax_numpy_dtype_promotion,
         flags.jax_numpy_rank_promotion,

@@ -1,4 +1,4 @@
-"""A pytree of arrays as one vector, and back: `jax.flatten_util` over our arrays."""
+"""Flatten a pytree of arrays into one vector and back: `jax.flatten_util` for our arrays."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from functrans.typing import Array, ArrayLike, PyTree
 
 
 def ravel_pytree(pytree: PyTree) -> tuple[Array, Callable[[ArrayLike], PyTree]]:
-    """All elements of a pytree's arrays one behind the other.
+    """Concatenate all elements of a pytree's arrays.
 
     Arguments:
       pytree: a pytree of arrays and numbers, of any shapes and dtypes.
 
     Returns:
-      A vector of the dtype to which all leaves promote (float32, of no elements, if there are
-      none), and a function from such a vector, of that shape and dtype, to a pytree like the one
-      given, each leaf of its own shape and dtype.
+      A vector of the dtype to which all leaves promote (an empty float32 vector if there are none),
+      and a function from a vector of that shape and dtype to a pytree like the original, each leaf
+      with its original shape and dtype.
 
     Raises:
-      InvalidArgument: the function is given a vector of another shape or dtype.
+      InvalidArgument: the returned function gets a vector of another shape or dtype.
 
     Source:
       jax.flatten_util.ravel_pytree

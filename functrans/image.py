@@ -1,4 +1,4 @@
-"""Images of another size: the names of `jax.image`."""
+"""Image resizing: the names of `jax.image`."""
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 

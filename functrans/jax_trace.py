@@ -1,11 +1,11 @@
-"""JAX's current trace, as functrans reads and sets it; nothing else in functrans does.
+"""The only module that reads and sets JAX's current trace.
 
-While functrans traces, JAX's current trace is a `Bridge`: what JAX is asked to do with our tracers
-comes to us (interop/bridge.py). Three levels stand above one another, to any nesting:
+While functrans traces, JAX's current trace is a `Bridge`, which forwards JAX's operations on our
+tracers to us (interop/bridge.py). Three levels lie above one another, nested to any depth:
 
-    a trace of JAX's      jax.vmap, jax.grad, a body that jax.lax.scan stages
-    a bridge              with the traces of functrans that stand on it
-    its parent            a trace of JAX's around functrans; JAX's evaluation if there is none
+    a trace of JAX        jax.vmap, jax.grad, a body that jax.lax.scan stages
+    a bridge              with the traces of functrans on it
+    its parent            the trace of JAX around functrans, or JAX's eager evaluation
 """
 
 from __future__ import annotations
@@ -21,16 +21,15 @@ from jax._src.core import Trace, eval_trace, extend_axis_env_nd, trace_ctx
 from jax._src.core import trace_state_strong_ref as current  # `current.value`
 from jax._src.interpreters.partial_eval import DynamicJaxprTrace
 
-# Our frames are no user's: `jax.debug.breakpoint` shows, and hands to Python, what others hold.
+# Hide our frames from `jax.debug.breakpoint`, so that it shows the user's frames only.
 traceback_util.register_exclusion(os.path.dirname(__file__) + os.sep)
 
 
 class Bridge(Trace):
-    """What JAX takes for its current trace while functrans traces. What it does is given to it by
-    interop/bridge.py.
+    """JAX's current trace while functrans traces. interop/bridge.py defines its behaviour.
 
-    parent : the trace of JAX's that stood there before; it does what is not ours to do
-    stages : is everything recorded, or only what touches our tracers?
+    parent : the trace of JAX that was current before; it handles operations that are not ours
+    stages : whether everything is recorded, or only operations on our tracers
     """
 
     __slots__ = ("parent", "stages")
@@ -41,12 +40,12 @@ class Bridge(Trace):
         self.stages: bool = stages
 
 
-# On evaluation there are these two alone, for JAX's caches know a call by its trace.
+# The only bridges above eager evaluation: the current trace is part of JAX's cache keys.
 _ON_EVALUATION = {stages: Bridge(eval_trace, stages) for stages in (False, True)}
 
 
 class _Thread(threading.local):
-    bridge: Any = None  # on which the innermost traces of functrans stand
+    bridge: Any = None  # the bridge below the innermost traces of functrans
 
 
 _thread = _Thread()
@@ -54,7 +53,7 @@ Place = tuple[Any, Any]  # JAX's current trace, the bridge
 
 
 def is_above() -> bool:
-    """Does a trace of JAX's stand above those of functrans?"""
+    """Return whether a trace of JAX is above those of functrans."""
     top = current.value
     if top.__class__ is Bridge:
         return False
@@ -63,33 +62,35 @@ def is_above() -> bool:
 
 
 def is_innermost() -> bool:
-    """Does functrans trace, and no trace of JAX's stand above?"""
+    """Return whether functrans traces with no trace of JAX above."""
     return current.value.__class__ is Bridge
 
 
 def is_recording() -> bool:
-    """Does JAX's current trace record everything, as in the body of a loop or a jitted function?"""
+    """Return whether JAX's current trace records everything, as in the body of a loop or a jitted
+    function."""
     return isinstance(current.value, DynamicJaxprTrace)
 
 
 def bridge() -> Any:
-    """The bridge on which functrans stands in this thread; None where it is not tracing."""
+    """Return the bridge of this thread's traces, or None if functrans is not tracing."""
     return _thread.bridge
 
 
 def place() -> Place:
-    """Where this thread stands."""
+    """Return this thread's current JAX trace and bridge."""
     return current.value, _thread.bridge
 
 
 def go_to(place: Place) -> None:
-    """Stand there again."""
+    """Restore a place."""
     trace_ctx.set_trace(place[0])
     _thread.bridge = place[1]
 
 
 def enter(stages: bool) -> None:
-    """Stand on a bridge: on JAX's current trace, or on the parent of the bridge that is there."""
+    """Make a bridge current, on JAX's current trace or on the parent of a bridge that is
+    current."""
     top = current.value
     parent = top
     if top.__class__ is Bridge:
@@ -102,7 +103,8 @@ def enter(stages: bool) -> None:
 
 
 def return_to_bridge() -> Place:
-    """Stand on the bridge again, to run a rule while its parent is current; the place left."""
+    """Make the bridge current again if its parent is, in order to run a rule; return the previous
+    place."""
     before = place()
     top, bridge = before
     if bridge is not None and top is bridge.parent:
@@ -111,7 +113,7 @@ def return_to_bridge() -> Place:
 
 
 def leave() -> Bridge | None:
-    """Stand on the parent of the bridge that is JAX's current trace, which is returned."""
+    """If JAX's current trace is a bridge, make its parent current and return the bridge."""
     top = current.value
     if top.__class__ is not Bridge:
         return None
@@ -119,17 +121,17 @@ def leave() -> Bridge | None:
     return top
 
 
-come_back: Callable[[Any], None] = trace_ctx.set_trace  # to what `leave` returned
+come_back: Callable[[Any], None] = trace_ctx.set_trace  # undo `leave`
 
 
 def named_axis(name: Any, size: int) -> AbstractContextManager[Any]:
-    """Let JAX's collectives know a mapped axis."""
+    """Bind a named axis for JAX's collectives."""
     return extend_axis_env_nd([(name, size)])
 
 
 @contextmanager
 def outside() -> Iterator[None]:
-    """Compute by JAX what does not concern functrans's traces: constants, keys, concrete values."""
+    """Compute with JAX outside of functrans's traces: constants, keys, concrete values."""
     left = leave()
     try:
         yield
@@ -140,7 +142,7 @@ def outside() -> Iterator[None]:
 
 @contextmanager
 def evaluating() -> Iterator[None]:
-    """Stand where nothing is traced, by JAX or by us."""
+    """Leave all traces, JAX's and ours: operations inside run eagerly."""
     before = place()
     go_to((eval_trace, None))
     try:

@@ -1,14 +1,14 @@
-"""Names that are loaded when they are first asked for, and what JAX has under names that we lack.
+"""Lazy module attributes, and fallback to JAX for names that functrans does not define.
 
-In: a module's name, and where each of its attributes stands. Out: its `__getattr__` (PEP 562),
-`__dir__` and `__all__`. An attribute found once is a plain one from then on. Python's import locks
-make this safe in several threads. Type checkers and editors read the imports that a package has
-beside it under `if TYPE_CHECKING:`; a test holds the two equal.
+In: a module's name, and where each of its attributes is defined. Out: its `__getattr__` (PEP 562),
+`__dir__` and `__all__`. After the first access an attribute is an ordinary one. Python's import
+locks make this thread-safe. Type checkers and editors read the imports under `if TYPE_CHECKING:`
+instead; a test checks that the two agree.
 
-What a module of ours lacks and JAX's module of that name has (`functrans.lax`, `jax.lax`) is JAX's.
-Functions of the packages in `_MADE_OURS` are made ours when they are first asked for
-(interop/delegated.py). All else is JAX's own object: functions that run on our traced values as
-they are (interop/bridge.py), classes, whole modules.
+A name that our module lacks is looked up in JAX's module of the same name (`functrans.lax`,
+`jax.lax`). Functions in the packages of `_MADE_OURS` are wrapped as ours on first access
+(interop/delegated.py). Everything else is returned as it is: functions that accept our tracers
+unchanged (interop/bridge.py), classes, modules.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ def lazily(
 
     Arguments:
       package: its full name.
-      where: for each module the names that are taken from it, apart by spaces. Under the package's
-        own name stand its modules. `name=here` is called `here` in the package.
-      shown: the module and name of a function `(package, name, value)` that makes of what was
-        loaded what users get.
+      where: module -> names imported from it, separated by spaces. The entry of the package itself
+        lists its submodules. `name=here` exports `name` as `here`.
+      shown: full name of a function `(package, name, value)` that maps each imported value to the
+        value that users get.
 
-    Returns: the three, for the package to assign.
+    Returns: the three, to be assigned in the package.
 
     Example:
       >>> getattr_, dir_, all_ = lazily("functrans", {"math": "sqrt tau=turn", "functrans": "ir"})
@@ -61,9 +61,12 @@ def lazily(
     namespace = sys.modules[package].__dict__
 
     def load(name: str) -> Any:
-        if name == "__all__":  # of a module that is handed on: what a star takes
+        if name == "__all__":  # of a module that falls back to JAX: the names of `import *`
             return [n for n in _listed(package, found) if not n.startswith("_")]
         if name not in found:
+            if sys._getframe(1).f_code.co_filename.startswith("<frozen importlib"):
+                # `from package import name` asks, before it looks for a submodule of that name.
+                raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name)
             return _of_jax(package, name, found)
         module, attribute = found[name]
         if module == package:
@@ -80,7 +83,7 @@ def lazily(
 
 
 def hand_on(*modules: str) -> None:
-    """Let modules of ours show what JAX's modules of the same names have beside.
+    """Let modules of ours fall back to JAX's modules of the same names.
 
     Arguments:
       modules: their full names.
@@ -99,18 +102,18 @@ def hand_on(*modules: str) -> None:
 
 
 def _twin(module: str) -> ModuleType | None:
-    """JAX's module of the same name; where another thread imports it, when it is done."""
+    """Return JAX's module of the same name, or None. Waits if another thread is importing it."""
     name = _JAXS + module.removeprefix(_OURS)
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
             return None
-        raise  # it is there and needs a library that is not
+        raise  # the module exists, but a library it imports does not
 
 
 def _of_jax(module: str, name: str, more: Sequence[str] | Mapping[str, Any] = ()) -> Any:
-    """What JAX's module has under a name, if it is for users; `more` are names of ours."""
+    """Return a public attribute of JAX's module. `more` are our names, for the error message."""
     if name.startswith("_"):
         raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name)
     twin = _twin(module)
@@ -131,13 +134,13 @@ def _of_jax(module: str, name: str, more: Sequence[str] | Mapping[str, Any] = ()
 
 
 def _is_made_ours(module: str) -> bool:
-    """Are the functions of JAX's that a module shows made ours?"""
+    """Return whether JAX's functions in a module are wrapped as ours."""
     return not _MADE_OURS.isdisjoint(module.split(".")[1:2])
 
 
 def _late(module: str, twin: ModuleType, name: str, more: Any) -> Any:
-    """What JAX gives by a `__getattr__` of its own: deprecated names, with its warning at the line
-    that asks, and the reason why others are gone."""
+    """Return what JAX's own `__getattr__` gives: a deprecated name, with JAX's warning attributed
+    to the user's line, or JAX's error for a removed one."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         try:
@@ -146,7 +149,7 @@ def _late(module: str, twin: ModuleType, name: str, more: Any) -> Any:
             if f"has no attribute {name!r}" in str(error):
                 raise _missing(module, name, more) from None
             raise
-    for warning in said:  # above are `_of_jax` and the module's `__getattr__`
+    for warning in said:  # stacklevel 4 skips `_of_jax` and the module's `__getattr__`
         warnings.warn(warning.message, warning.category, stacklevel=4)
     return value
 
@@ -164,7 +167,7 @@ def _missing(module: str, name: str, more: Any) -> AttributeError:
 
 
 def _listed(module: str, more: Sequence[str] | Mapping[str, Any] = ()) -> list[str]:
-    """What `dir` says of a module: names of ours, loaded or not, and JAX's."""
+    """Return what `dir` lists for a module: our names, loaded or not, and JAX's."""
     names = {*vars(sys.modules[module]), *more}
     twin = _twin(module)
     if twin is not None:
@@ -178,11 +181,12 @@ def _listed(module: str, more: Sequence[str] | Mapping[str, Any] = ()) -> list[s
 
 
 class _Modules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """`import functrans.experimental.ode`: a module that we lack is JAX's of that name, or one that
-    hands it on.
+    """Import hook for `import functrans.experimental.ode`: a module that we lack is JAX's of that
+    name, or one that falls back to it.
 
-    It is asked first, for the modules of a package that is JAX's: Python would find their files and
-    load them a second time. And it is asked last, for what nobody has found.
+    It is installed twice. The first entry handles submodules of a package that is JAX's: Python
+    would find their files and load them a second time. The last handles modules that no other
+    finder found.
     """
 
     def __init__(self, last: bool):
@@ -215,7 +219,7 @@ _AWAITED: dict[str, list[Callable[[], None]]] = {}
 
 
 def when_imported(module: str, act: Callable[[], None]) -> None:
-    """Do something once a module of JAX's is imported: now, if it is.
+    """Call `act` once a module of JAX is imported: now, if it already is.
 
     Example:
       >>> when_imported("jax", lambda: print("there"))
@@ -230,7 +234,7 @@ def when_imported(module: str, act: Callable[[], None]) -> None:
 def _then(
     spec: importlib.machinery.ModuleSpec | None, acts: Sequence[Callable[[], None]]
 ) -> importlib.machinery.ModuleSpec | None:
-    """A module's spec, by which the acts follow its execution."""
+    """Return a module's spec that also runs the acts after the module is executed."""
     loader: Any = spec and spec.loader
     if loader is not None:
         execute = loader.exec_module
@@ -247,7 +251,7 @@ def _then(
 def _is_there(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # its package is not
+    except ModuleNotFoundError:  # its package does not exist
         return False
 
 

@@ -1,6 +1,6 @@
-"""MLIR's Python bindings, and the dialects that programs are lowered to, as jaxlib brings them.
+"""MLIR's Python bindings and the dialects that programs are lowered to, from jaxlib.
 
-`jax.extend.mlir` shows the same, but importing it imports Pallas and every other dialect.
+`jax.extend.mlir` has the same, but importing it also imports Pallas and every other dialect.
 """
 
 from jaxlib.mlir import ir as ir

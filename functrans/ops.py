@@ -1,4 +1,4 @@
-"""Sums and their kin over segments of an array: the names of `jax.ops`."""
+"""Segment reductions: the names of `jax.ops`."""
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 

@@ -1,20 +1,22 @@
-"""What lower floors ask of upper ones.
+"""Hooks: functions of upper layers that lower layers call.
 
-Imports point down everywhere. A few questions go the other way: each is a function here, which an
-upper room answers (`@answers`). Where that room stands says the root package, which alone knows all
-rooms (`functrans/__init__.py`); it is loaded when it is first asked.
+Imports go from upper layers to lower ones only. The few calls in the other direction go through the
+functions of this file, each implemented by a module of an upper layer (`@answers`). The root
+package lists these modules (`functrans/__init__.py`). A module is imported when its hook is first
+called.
 
-    lower room                         asks                     answered by
+    called by                          hook                     implemented in
     trace.bind                         run_operation            backends/eager.py
-    primitives/custom/derivatives.py               transpose_program        transforms/transpose.py
+    primitives/custom/derivatives.py   transpose_program        transforms/transpose.py
     backends/xla.py, inside shard_map  run_sharded              interop/sharded_programs.py
     backends/debug_nans.py             stop_at_first            inspect/nans.py
     Program                            show, draw, coloured     ir/text.py, inspect/draw
     loading.py                         delegated                interop/delegated.py
 
-Others are not asked anything, but must be there, and fill tables of lower rooms: what tracers can
-do, before the first trace; the rules of our JAX primitive, before its first equation; all
-operations, before a program is read by their names (`load`).
+Other modules implement no hook, but fill tables of lower layers when they are imported, and `load`
+imports them before the tables are read: the operators and methods of tracers before the first
+trace, the rules of our JAX primitive before its first equation, all primitives before a program is
+parsed.
 """
 
 from __future__ import annotations
@@ -25,23 +27,23 @@ from typing import Any, NoReturn, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-waiting: dict[str, tuple[str, ...]] = {}  # for each purpose the modules that are not loaded yet
+waiting: dict[str, tuple[str, ...]] = {}  # purpose -> its modules that are not imported yet
 
 
 def wire(rooms: Mapping[str, str]) -> None:
-    """Say which modules, apart by spaces, serve each purpose."""
+    """Register the modules (separated by spaces) to import for each purpose."""
     waiting.update({purpose: tuple(modules.split()) for purpose, modules in rooms.items()})
 
 
 def load(purpose: str) -> None:
-    """Import what serves a purpose, if it is not there."""
+    """Import the modules for a purpose, unless that was done."""
     for module in waiting.get(purpose, ()):
         importlib.import_module(module)
-    waiting.pop(purpose, None)  # only now: another thread must wait until they are there
+    waiting.pop(purpose, None)  # last, so that other threads also wait for the imports
 
 
 def answers(question: Callable[..., Any]) -> Callable[[F], F]:
-    """Make a function the answer to a question of this file.
+    """Return a decorator that makes a function the implementation of a hook of this file.
 
     Example:
       >>> from functrans.ir.text import show as answer
@@ -66,32 +68,32 @@ def _answer(question: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def run_operation(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
-    """Run one operation on arrays, now."""
+    """Run one primitive on concrete arrays, eagerly."""
     return _answer(run_operation)(primitive, args, params)
 
 
 def transpose_program(program: Any, linear: tuple[Any, ...], ct_active: tuple[Any, ...]) -> Any:
-    """The program from cotangents of the results to those of its linear inputs."""
+    """Return the program from cotangents of the outputs to cotangents of the linear inputs."""
     return _answer(transpose_program)(program, linear, ct_active)
 
 
 def run_sharded(program: Any, operands: Sequence[Any], preparation: Any) -> list[Any]:
-    """Run a program whose collectives go over axes of the `jax.shard_map` around."""
+    """Run a program whose collectives use axes of an enclosing `jax.shard_map`."""
     return _answer(run_sharded)(program, operands, preparation)
 
 
 def stop_at_first(program: Any, values: Sequence[Any]) -> NoReturn:
-    """Raise NotFinite for the equation that makes the first NaN or infinity."""
+    """Raise NotFinite for the first equation that produces a NaN or an infinity."""
     raise _answer(stop_at_first)(program, values)
 
 
 def delegated(theirs: Any, name: str, module: str) -> Any:
-    """A function of JAX's as one of ours."""
+    """Wrap a function of JAX as one of ours."""
     return _answer(delegated)(theirs, name, module)
 
 
 def show(program: Any) -> str:
-    """The text of a program."""
+    """Return the text of a program."""
     return _answer(show)(program)
 
 
@@ -101,5 +103,5 @@ def draw(program: Any, path: Any) -> Any:
 
 
 def coloured(program: Any) -> str:
-    """The text of a program in colours, as HTML."""
+    """Return the text of a program as HTML with syntax colours."""
     return _answer(coloured)(program)

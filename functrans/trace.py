@@ -1,16 +1,17 @@
-"""Running a user's function so that its operations are recorded.
+"""Tracing: run a user's function and record its operations.
 
-In: a function, the types of its arguments. Out: a `Program`.
+In: a function and the types of its arguments. Out: a `Program`.
 
-`bind(primitive, args, params)` is the one door. It looks at one thread-local, the innermost active
-trace. None: the operation runs now (`runtime.run_operation`). Else the trace decides:
+Every operation goes through `bind(primitive, args, params)`, which reads the innermost active trace
+from a thread-local. Without a trace the operation runs eagerly (`runtime.run_operation`).
+Otherwise the trace decides:
 
 - `Recording(stages=True)` (`jit`, `make_ir`) records everything;
-- `Recording()` (`vmap`) records what touches its own tracers and hands the rest to its parent;
-- the traces of `transforms/` (`jvp`, `linearize`) run rules instead of recording.
+- `Recording()` (`vmap`) records operations on its own tracers and passes others to its parent;
+- the traces of `transforms/` (`jvp`, `linearize`) apply rules instead of recording.
 
-What a trace meets that is not its own, a concrete array or a tracer of an enclosing trace, becomes
-a captured constant of its Program.
+A value that is not the trace's own, a concrete array or a tracer of an enclosing trace, becomes a
+captured constant of its Program.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from functrans.tracer import typeof as typeof
 
 
 class Level(NamedTuple):
-    """Traces of functrans that stand on one bridge, with a trace of JAX's above them."""
+    """The traces of functrans on one bridge, below a trace of JAX."""
 
     innermost: Any
     bridge: Any
@@ -52,20 +53,21 @@ class Level(NamedTuple):
 
 
 class _State(threading.local):
-    """What this thread is tracing, and what the equations it records now are derived from."""
+    """What this thread is tracing, and the provenance of the equations it records."""
 
     innermost: Any = None  # trace of functrans
-    below: Level | None = None  # what stands under a trace of JAX's that is under `innermost`
+    below: Level | None = None  # our traces below a trace of JAX that is below `innermost`
     provenance: tuple[Source | None, Origin | None] | None = None  # None: the user's line
-    depth: int = 0  # of nested programs being staged
+    depth: int = 0  # nesting depth of the programs being staged
     axes: tuple[tuple[Any, int], ...] = ()  # named axes in scope and their sizes, innermost last
     jit_disabled: bool = (
-        False  # jitted functions, and the functions of loops and branches, are Python
+        False  # run jitted functions and the functions of loops and branches in Python
     )
 
     @property
     def trace(self) -> Any:
-        """The trace that operations go to; None: they run at once, or in JAX's trace above ours."""
+        """The trace that gets operations; None if they run eagerly or in a trace of JAX above
+        ours."""
         trace = self.innermost
         return None if trace is None or jax_trace.is_above() else trace
 
@@ -74,8 +76,8 @@ state: _State = _State()
 
 
 class provenance:
-    """What the equations that are recorded inside derive from: a line of the user's, and the
-    equation that was transformed. What it was before comes back, whatever happens.
+    """Context manager that sets the provenance of equations recorded inside: a user's line, and the
+    equation that was transformed. Restores the previous provenance at exit.
 
         with provenance(source, origin): ...
         with provenance():
@@ -97,22 +99,22 @@ class provenance:
 
 
 def derive_from(source: Source | None, origin: Origin | None) -> None:
-    """Say what follows derives from, inside of a `provenance`."""
+    """Set the provenance of the equations that follow, inside a `provenance`."""
     state.provenance = source, origin
 
 
 def derived_here() -> tuple[Source | None, Origin | None]:
-    """What is recorded now derives from: the user's line, if nothing else was said."""
+    """Return the current provenance; by default the user's line."""
     return state.provenance or (user_source(), None)
 
 
-# --- what the operations of a program may be asked, computed once per signature -------------------
+# --- result types, computed once per signature ----------------------------------------------------
 
 
 def out_types(
     primitive: Any, types: tuple[ArrayType, ...], params: dict[str, Any]
 ) -> tuple[ArrayType, ...]:
-    """The types of the results; raises the operation's own error where operands do not fit."""
+    """Return the types of the results; raise the primitive's own error for invalid operands."""
     if primitive.holds_programs:
         return primitive.result_types(types, params)
     return _out_types(primitive, types, *params.items()) if params else _out_types(primitive, types)
@@ -129,11 +131,11 @@ def _out_types(
 
 
 class Trace(ABC):
-    """One level of tracing: it is asked what an operation means while it is the innermost one.
+    """One level of tracing. The innermost one interprets each operation.
 
-    parent : the trace around it, which does what does not touch its tracers; None: it runs at once
-    stages : does it record everything, not only what touches its tracers?
-    alive  : is the function that it traces still running?
+    parent : the enclosing trace, for operations on none of its tracers; None: they run eagerly
+    stages : whether it records everything, not only operations on its tracers
+    alive  : whether the traced function is still running
     """
 
     __slots__ = ("alive", "parent", "stages")
@@ -149,10 +151,10 @@ class Trace(ABC):
 
 
 class Recording(Trace):
-    """Records equations.
+    """A trace that records equations.
 
-    axis_name  : of the vmap that it records for; collectives over it are its own
-    references : of JAX's, made outside, that it may use (interop/references.py); None: it may not
+    axis_name  : axis name of the vmap being recorded; it records collectives over this axis
+    references : outer JAX references that it may use (interop/references.py); None: none allowed
     """
 
     __slots__ = ("axis_name", "captures", "equations", "references")
@@ -201,7 +203,7 @@ class Recording(Trace):
         return Tracer(self, var.type, var)
 
     def capture(self, x: Any) -> Var:
-        """The variable of a value that is not this trace's own."""
+        """Return the variable of a value that is not this trace's own."""
         found = self.captures.get(id(x))
         if found is None:
             if isinstance(x, Tracer):
@@ -210,7 +212,7 @@ class Recording(Trace):
         return found[0]
 
     def ref(self, x: Any) -> Any:
-        """The Var or Literal by which this trace's program knows a value."""
+        """Return the Var or Literal of a value in this trace's program."""
         if x.__class__ is Tracer and x.owner is self:
             return x.ref
         return x if x.__class__ is Literal else self.capture(x)
@@ -219,7 +221,7 @@ class Recording(Trace):
         return Tracer(self, type, Var(type))
 
     def close(self, inputs: Sequence[Tracer], outputs: Sequence[Any], name: str = "") -> Program:
-        """The program from `inputs` to `outputs`, without the equations that it does not need."""
+        """Return the program from `inputs` to `outputs`, without dead equations."""
         outs = [self.ref(x) for x in outputs]
         equations = prune(self.equations, outs)
         captured: list[tuple[Var, Any]] = []
@@ -236,11 +238,11 @@ class Recording(Trace):
         )
 
 
-# --- the door -------------------------------------------------------------------------------------
+# --- binding --------------------------------------------------------------------------------------
 
 
 def _evaluate(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
-    """Run one operation, in JAX's trace around ours: only there JAX dispatches it fast."""
+    """Run one operation in the JAX trace around ours, where JAX's fast dispatch applies."""
     bridge = jax_trace.leave()
     if bridge is None:
         return runtime.run_operation(primitive, args, params)
@@ -261,8 +263,8 @@ def bind(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
 
 
 def _bind_below(trace: Any, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
-    """`bind` where a trace of JAX's stands above ours. An operation that touches its tracers is for
-    JAX to do, which calls us in its turn, and so is any where it records; else it is done below."""
+    """Bind where a trace of JAX is above ours. JAX handles an operation on its own tracers, or any
+    operation if it is recording, and calls us in turn. Others are bound in our trace below."""
     if jax_trace.is_recording() or any([is_jax_tracer(x) for x in args]):
         return _evaluate(primitive, args, params)
     place = jax_trace.place()
@@ -274,7 +276,7 @@ def _bind_below(trace: Any, primitive: Any, args: Sequence[Any], params: dict[st
 
 
 def bind_in(trace: Any, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
-    """`bind` as if `trace` were the innermost one."""
+    """Bind as if `trace` were the innermost one."""
     outer = state.innermost
     state.innermost = trace
     try:
@@ -287,8 +289,7 @@ def bind_in(trace: Any, primitive: Any, args: Sequence[Any], params: dict[str, A
 
 @contextmanager
 def tracing(trace: Any) -> Iterator[Any]:
-    """Make `trace` the innermost one, for JAX too; whatever happens inside, the former one comes
-    back."""
+    """Make `trace` the innermost one, also for JAX, and restore the previous one at exit."""
     if "tracers" in runtime.waiting:
         runtime.load("tracers")
     outer, derived, below = state.innermost, state.provenance, state.below
@@ -311,8 +312,8 @@ def tracing(trace: Any) -> Iterator[Any]:
 
 @contextmanager
 def at_once() -> Iterator[None]:
-    """Stand where nothing is traced: what is made here are arrays. The values of the traces around
-    may be captured still."""
+    """Leave all traces: operations inside run eagerly. Values of the enclosing traces can still be
+    captured."""
     outer, derived, below = state.innermost, state.provenance, state.below
     if outer is not None:
         state.below = Level(outer, jax_trace.bridge(), below)
@@ -326,11 +327,11 @@ def at_once() -> Iterator[None]:
 
 @contextmanager
 def on_bridge(bridge: Any) -> Iterator[None]:
-    """Stand where the traces of a bridge do that may be below: JAX's trace above it calls it."""
+    """Make the traces of a bridge current, when the JAX trace above it calls us."""
     here, derived, level = (state.innermost, state.below), state.provenance, state.below
     while level is not None and level.bridge is not bridge:
         level = level.below
-    if level is None:  # a trace of JAX's that was kept after its end
+    if level is None:  # a trace of JAX that outlived its transformation
         yield
         return
     place = jax_trace.place()
@@ -346,8 +347,7 @@ def on_bridge(bridge: Any) -> Iterator[None]:
 
 @contextmanager
 def naming(axis_name: Any, size: int) -> Iterator[None]:
-    """Put a named axis in scope, where collectives, ours and JAX's, find its size; None is no
-    name."""
+    """Bind a named axis and its size, for our collectives and JAX's. None binds nothing."""
     if axis_name is None:
         yield
         return
@@ -363,7 +363,7 @@ def naming(axis_name: Any, size: int) -> Iterator[None]:
 def stage(
     function: Callable[..., Sequence[Any]], types: Sequence[ArrayType], name: str = ""
 ) -> Program:
-    """The program of a function from flat values to a list of flat values."""
+    """Trace a function from flat values to a list of flat values; return its program."""
     state.depth += 1
     try:
         if state.depth % _LEVELS_PER_STACK == 0:
@@ -383,9 +383,9 @@ def _stage(
         return trace.close(inputs, outs, name)
 
 
-# Programs nest as deep as the user's calls, some twelve Python frames a level. So that Python's
-# limit on recursion is not ours, every so many levels go on in a thread, which has a stack of its
-# own.
+# Programs nest as deep as the user's calls, with about twelve Python frames per level. To avoid
+# Python's recursion limit, tracing continues in a new thread, which has its own stack, every so
+# many levels.
 _LEVELS_PER_STACK = 25
 _STATE = ("innermost", "below", "provenance", "depth", "axes", "jit_disabled")
 
@@ -419,8 +419,8 @@ def evaluate(
     args: Sequence[Any],
     apply: Callable[[Equation, list[Any]], Any] | None = None,
 ) -> list[Any]:
-    """Run a program on values by binding its equations where we stand now, or by what
-    `apply(equation, values)` says that each one means."""
+    """Run a program on values: bind each equation in the current trace, or call
+    `apply(equation, values)` for it."""
     env: dict[Any, Any] = dict(zip(program.inputs, args, strict=True))
     env.update(zip(program.constants, program.values, strict=True))
     with provenance():
@@ -442,14 +442,14 @@ def evaluate(
 
 
 def literal(value: Any, type: ArrayType) -> Any:
-    """A splat of `value`, cast to the dtype of `type`, as Python sees it."""
+    """Return a splat literal of `value`, cast to the dtype of `type` as a Python number."""
     return Literal(_python_number(value, type.dtype), type)
 
 
 def _python_number(value: Any, dtype: Any) -> Any:
     to = _caster(dtype)
     if value.__class__ is float and not isfinite(value):
-        with np.errstate(invalid="ignore"):  # integers have no infinities: silent, as XLA's cast is
+        with np.errstate(invalid="ignore"):  # casts of infinities to integers: silent, as in XLA
             return to(value)
     return to(value)
 
@@ -461,7 +461,8 @@ def _caster(dtype: Any) -> Callable[[Any], Any]:
 
 
 def staging_trace(innermost: Any = None) -> Any:
-    """The innermost trace that records everything, or None if concrete arrays can be made now."""
+    """Return the innermost trace that records everything, or None if concrete arrays can be
+    made."""
     trace = state.trace if innermost is None else innermost
     while trace is not None and not trace.stages:
         trace = trace.parent
@@ -469,20 +470,21 @@ def staging_trace(innermost: Any = None) -> Any:
 
 
 def full(value: Any, type: ArrayType) -> Any:
-    """An array filled with one number: a tracer of a literal while staging, else a jax array."""
+    """Return an array filled with one number: a tracer of a literal while staging, else a jax
+    array."""
     trace = staging_trace()
     if trace is None:
         with jax_trace.outside():
             if type.weak_type:
                 made = jax.lax.full(type.shape, _python_number(value, type.dtype))
-                if made.dtype == type.dtype:  # a weak type that Python numbers have by themselves
+                if made.dtype == type.dtype:  # the weak type that a Python number has
                     return made
             return jax.numpy.full(type.shape, value, type.dtype)
     return Tracer(trace, type, literal(value, type))
 
 
 def materialize(x: Any) -> Any:
-    """A value that a user may hold: literals become arrays."""
+    """Return a value that a user may hold: literals become arrays."""
     if x.__class__ is Literal:
         return full(x.value, x.type)
     return x

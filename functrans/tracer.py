@@ -1,8 +1,7 @@
-"""The value that stands for an array while a function is traced, and the types of all values.
+"""Tracers, and the types of all values.
 
-In: anything a user may call an array. Out: its `ArrayType`; or the error for what is none, for a
-tracer that outlived its trace, for a tracer whose value Python asks for where only its type is
-known.
+In: any value a user may pass as an array. Out: its `ArrayType`; or the error for a value that is
+not an array, for a leaked tracer, or for a tracer whose concrete value Python needs.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType, canonical_dtype
 
 if TYPE_CHECKING:
-    JaxTracer = jax.Array  # whose operators and methods it is given when the library is loaded
+    JaxTracer = jax.Array  # the operators and methods are attached at run time
 else:
     JaxTracer = jax.core.Tracer
 
 
 class Tracer(JaxTracer):
-    """Stands for an array while a function is traced. Behaves as a `jax.Array`, and as a tracer of
-    JAX's where JAX meets it; its operators and methods are given to it by `functrans.numpy`.
+    """Stands for an array while a function is traced. It behaves as a `jax.Array`, and as a JAX
+    tracer inside JAX. `functrans.numpy` attaches its operators and methods.
 
-    `owner` is its trace; `ref` is what the trace knows it by: a Var or Literal of the program being
+    `owner` is its trace. `ref` is its value in that trace: a Var or Literal of the program being
     recorded.
     """
 
@@ -77,12 +76,12 @@ class Tracer(JaxTracer):
 
     @property
     def aval(self) -> Any:
-        """The abstract value, as JAX spells it."""
+        """The type as a JAX abstract value."""
         return aval_of(self.type)
 
     @property
     def _trace(self) -> Any:
-        """The trace to which JAX's operations on it go."""
+        """The trace that JAX dispatches operations on this tracer to."""
         if not self.owner.alive:
             raise leaked(self)
         return jax_trace.bridge()
@@ -93,24 +92,24 @@ class Tracer(JaxTracer):
 
     @property
     def _debug_info(self) -> Any:
-        """JAX asks for it to say which function a value has leaked from: we know better."""
+        """JAX reads this to report which function a tracer leaked from; our error says more."""
         raise leaked(self)
 
     def to_concrete_value(self) -> Any:
-        """The array behind it, as JAX asks for it."""
+        """Return the concrete array, for JAX."""
         return self.concrete()
 
     def concrete(self) -> Any:
-        """The array behind it, or None where only the type is known."""
+        """Return the concrete array, or None if only the type is known."""
         return None
 
     def __getattr__(self, name: str) -> Any:
-        """Of what neither this class nor its subclasses have."""
+        """Raise for a name that neither this class nor its subclasses define."""
         if name.startswith("_") or name in Tracer.__slots__:
             raise AttributeError(name)
         raise unknown_attribute(self, name)
 
-    # What Python asks of a value: answered if there is one, else an error that says what to do.
+    # Conversions to Python values: they need a concrete value, else raise an error with advice.
 
     @boundary
     def __bool__(self) -> bool:
@@ -134,7 +133,7 @@ class Tracer(JaxTracer):
 
     @boundary
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
-        # Not even where the value is known: np.sin(x) would have no derivative, silently.
+        # An error even if the value is known: np.sin(x) would silently have no derivative.
         return _ask_array(self, lambda _: _no_derivative(self))
 
     @boundary
@@ -176,7 +175,7 @@ class Tracer(JaxTracer):
 
 @cached("types as JAX spells them", 16_384)
 def aval_of(t: ArrayType) -> Any:
-    """A type as JAX spells it; made once, for JAX asks for it at each operation."""
+    """Return a type as a JAX abstract value; cached, because JAX needs it for each operation."""
     return jax.core.ShapedArray(t.shape, t.dtype, weak_type=t.weak_type)
 
 
@@ -189,8 +188,8 @@ def _type_of_numpy(x: Any) -> ArrayType:
     return ArrayType(x.shape, canonical_dtype(x.dtype))
 
 
-# Arrays that one compiled operation makes share their abstract value, so its type is looked up by
-# identity; the abstract value is kept with it, so that the identity is not given away again.
+# Arrays made by one compiled operation share their abstract value, so the type is looked up by
+# its id. The cache holds the abstract value too, so that its id is not reused.
 _OF_ABSTRACT = Cache("types of arrays", 4096)
 
 
@@ -210,8 +209,9 @@ def _scalar_type(kind: type, x64: bool) -> ArrayType:
 
 
 def _class_of_arrays() -> type[Any]:
-    """What a jax array is an instance of. Found by its name, for to make an array would start the
-    devices while the user may still choose them (`jax_platforms`, `jax.distributed`)."""
+    """Return the concrete class of jax arrays. It is found by name: making an array would
+    initialize the devices while the user may still configure them (`jax_platforms`,
+    `jax.distributed`)."""
     for kind in jax.Array.__subclasses__():
         if kind.__name__ == "ArrayImpl" and kind.__module__.startswith("jaxlib."):
             return kind
@@ -219,14 +219,14 @@ def _class_of_arrays() -> type[Any]:
 
 
 CONCRETE: Any = _class_of_arrays()
-AnyTracer = jax.core.Tracer  # ours, or one of JAX's own
+AnyTracer = jax.core.Tracer  # ours or JAX's
 OURS: set[Any] = {Tracer}  # and its subclasses
-# The classes of almost all arrays: asked before `isinstance`, which takes four times as long.
+# The classes of almost all arrays: tested before `isinstance`, which is four times slower.
 ARRAYS: set[type[Any]] = {Tracer, CONCRETE}
 
 
 def is_jax_tracer(x: Any) -> bool:
-    """Is it a tracer of JAX's own?"""
+    """Return whether a value is a tracer of JAX."""
     return x.__class__ not in ARRAYS and isinstance(x, AnyTracer)
 
 
@@ -242,14 +242,15 @@ _TYPE_OF: dict[type[Any], Callable[[Any], ArrayType]] = {
 
 
 def register_type(kind: type[Any], handler: Callable[[Any], ArrayType]) -> None:
-    """Say how `typeof` reads tracers of a subclass."""
+    """Register how `typeof` gets the type of a subclass of Tracer."""
     _TYPE_OF[kind] = handler
     ARRAYS.add(kind)
     OURS.add(kind)
 
 
 def typeof(x: Any) -> ArrayType:
-    """The ArrayType of a tracer, array or Python scalar; TypeError for anything else."""
+    """Return the ArrayType of a tracer, array or Python scalar; raise TypeError for anything
+    else."""
     if x.__class__ is CONCRETE:
         key = id(x.aval)
         found = _OF_ABSTRACT.recent.get(key) or _OF_ABSTRACT.get(key)
@@ -263,7 +264,7 @@ def typeof(x: Any) -> ArrayType:
 def _typeof_other(x: Any) -> ArrayType:
     if isinstance(x, (Tracer, Literal)):
         return x.type
-    if isinstance(x, jax.Array):  # also JAX's own tracers and typed keys
+    if isinstance(x, jax.Array):  # also JAX's tracers and typed keys
         return ArrayType(x.shape, x.dtype, getattr(x, "weak_type", False))
     if isinstance(x, (np.ndarray, np.generic)):
         return _type_of_numpy(x)
@@ -278,7 +279,7 @@ def _typeof_other(x: Any) -> ArrayType:
 
 
 def not_an_array(x: Any, path: str = "") -> str:
-    """The message for something, at a path of the arguments, that is not an array."""
+    """Return the message for a value, at a path of the arguments, that is not an array."""
     kind = type(x)
     name = kind.__qualname__ if kind.__module__ == "builtins" else (
         f"{kind.__module__}.{kind.__qualname__}"
@@ -292,7 +293,7 @@ def not_an_array(x: Any, path: str = "") -> str:
 
 
 def _instead_of(x: Any) -> str:
-    """What to do about something that is not an array."""
+    """Return the advice for a value that is not an array."""
     if x is None:
         return "Give an array or a number; to leave an operand out, leave the operation out."
     if isinstance(x, jax.Ref):
@@ -306,7 +307,7 @@ def _instead_of(x: Any) -> str:
 
 
 def check_kept(x: Any) -> None:
-    """Raise DeletedArray for an array whose buffer was given up to a jitted function's results."""
+    """Raise DeletedArray for an array whose buffer was donated or deleted."""
     if x.__class__ is CONCRETE and x.is_deleted():
         raise errors.DeletedArray(
             f"an array {typeof(x)} was used after its buffer had been given up (donate_argnums, "
@@ -320,8 +321,8 @@ def check_kept(x: Any) -> None:
 
 
 def is_active(owner: Any, innermost: Any, below: Any) -> bool:
-    """Is a trace active in this thread: `innermost`, one around it, or one below a trace of
-    JAX's?"""
+    """Return whether a trace is active in this thread: `innermost`, one of its parents, or one
+    below a trace of JAX."""
     trace = innermost
     while True:
         while trace is not None:
@@ -343,7 +344,7 @@ _OF_VALUES = ("numpy", "tolist", "cpu", "detach", "data", "values", "to_py", "to
 
 
 def unknown_attribute(x: Tracer, name: str) -> errors.UnknownAttribute:
-    """The error for a name that arrays do not have, or not while they are traced."""
+    """Return the error for an attribute that arrays lack, or lack while traced."""
     near = difflib.get_close_matches(name, [n for n in dir(x) if not n.startswith("_")], 1)
     if name in _OF_VALUES:
         fix = "It has no value while it is traced: return it, and convert the result by np.asarray."
@@ -381,23 +382,23 @@ def _no_derivative(x: Tracer) -> Any:
     )
 
 
-# --- what Python may ask of a tracer --------------------------------------------------------------
+# --- conversions of tracers to Python values ------------------------------------------------------
 
 
 def concrete_value(x: Any) -> Any:
-    """The concrete array behind a value, or None: of a tracer of JAX's no value is known."""
+    """Return the concrete array of a value, or None. The value of a JAX tracer is never known."""
     if isinstance(x, Tracer):
         return x.concrete()
     return None if isinstance(x, AnyTracer) else x
 
 
-# code that calls a user's function -> the values it is given and their names, by its frame's locals
+# code object that calls a user's function -> (arguments, their names), from its frame's locals
 CALLS: dict[Any, Callable[[dict[str, Any]], tuple[Sequence[Any], Sequence[str]]]] = {}
 
 
 def depending(x: Tracer) -> str:
-    """On which arguments of the function being traced a value depends, for messages; found by the
-    calls on the stack, so that nothing need be kept for it."""
+    """Say, for messages, on which arguments of the traced function a value depends. The arguments
+    are found in the frames on the stack, so nothing is stored for this."""
     needed = {x.ref} if isinstance(x.ref, Var) else set()
     for eqn in reversed(getattr(x.owner, "equations", None) or ()):
         if not needed.isdisjoint(eqn.outputs):

@@ -1,4 +1,4 @@
-"""Pytrees under the names of `jax.tree`: JAX's functions, with errors at the user's line."""
+"""Pytrees: the names of `jax.tree`. JAX's functions, with errors at the user's line."""
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Pytrees under the names of `jax.tree_util`: the same registry, so the same containers."""
+"""Pytrees: the names of `jax.tree_util`. The registry is JAX's, so the containers are the same."""
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 

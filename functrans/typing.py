@@ -1,6 +1,6 @@
-"""Names for annotations: `jax.typing`'s, and those that our own signatures speak of.
+"""Types for annotations: those of `jax.typing`, and those that our own signatures use.
 
-A traced value is an `Array` and an `ArrayLike`, also in `isinstance`.
+A tracer is an `Array` and an `ArrayLike`, also for `isinstance`.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from functrans.loading import hand_on as _hand_on
 __all__ = ["Array", "ArrayLike", "Axis", "DTypeLike", "Device", "PyTree", "Shape"]
 
 ArrayLike: TypeAlias = Array | np.ndarray | np.bool_ | np.number | bool | int | float | complex
-"""What functions of arrays take: arrays, traced ones, NumPy's, and numbers."""
+"""An array argument: a JAX array, a tracer, a NumPy array or a number."""
 
 Axis: TypeAlias = int | Sequence[int] | None
-"""One axis, counted from either end, or several; None means all, or none, as the function says."""
+"""An axis (negative: from the end) or several; the meaning of None depends on the function."""
 
 Shape: TypeAlias = int | Sequence[int]
-"""Sizes of axes; one number for an array of one axis."""
+"""The sizes of the axes; a single number for one axis."""
 
 Device: TypeAlias = Any
-"""Where arrays live: a `jax.Device` or a sharding, of which JAX's stubs say nothing."""
+"""A `jax.Device` or a sharding; JAX's stubs do not type these."""
 
 PyTree: TypeAlias = Any
-"""Arrays in tuples, lists, dicts and what else is registered; Python has no type for it."""
+"""Arrays in nested tuples, lists, dicts and registered classes; Python cannot type this."""
 
 _hand_on(__name__)

@@ -206,7 +206,7 @@ def evaluate(
     Arguments:
       program: from `make_ir`, `parse`, or a parameter of an equation.
       args: one value per input of the program; arrays, or with `apply` whatever that takes.
-      apply: `apply(equation, values) -> result` (a list where `equation.primitive.multiple`).
+      apply: `apply(equation, values) -> result`, a list if the primitive has `multiple_results`.
         Literals are given to it as arrays. Without it, or for the equation as it is:
         `equation.primitive(*values, **equation.params)`.
 

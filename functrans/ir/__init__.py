@@ -1,4 +1,4 @@
-"""The program: its data, its text, its checks. Nothing here knows an operation."""
+"""Programs: data structure, text, checks. Nothing here depends on a primitive."""
 
 from functrans.ir.check import check as check
 from functrans.ir.equal import equal as equal

@@ -1,10 +1,10 @@
-"""Where the inputs of a program stand in the user's arguments: `params['blocks'][0].w`; and its
-outputs in what the user's function returns.
+"""The positions of a program's inputs in the user's arguments, `params['blocks'][0].w`, and of its
+outputs in the user's result.
 
-In: what a trace has at hand anyway, the tree definition of `(args, kwargs)` and the names of the
-function's parameters. Out: names, worked out when something is drawn or written, never while
-tracing. They belong to the variables, so a rewrite that keeps an input keeps its name, and one that
-drops or adds inputs need not know of names.
+In: the tree definition of `(args, kwargs)` and the function's parameter names, which tracing has
+anyway. Out: names, computed when a program is drawn or printed, never while tracing. Names belong
+to variables: a rewrite that keeps an input keeps its name, and one that drops or adds inputs need
+not update names.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from jax import tree_util
 class Parameters(NamedTuple):
     """The names of a function's parameters that are not static.
 
-    positional : of those that may be given by position
-    rest       : of the one that takes all further ones, `*args`
+    positional : parameters that can be passed by position
+    rest       : the variadic parameter, `*args`
     """
 
     positional: tuple[str, ...]
@@ -27,7 +27,7 @@ class Parameters(NamedTuple):
 
 
 class Leaf(NamedTuple):
-    """Where one input stands: in which parameter, and by which keys from there."""
+    """The position of one input: its parameter, and the key path inside that."""
 
     parameter: str
     keys: tuple[Any, ...]
@@ -38,11 +38,11 @@ class Leaf(NamedTuple):
 
 
 class Arguments:
-    """How a program is called: what `argument_names` is computed from.
+    """How a program is called; `argument_names` is computed from this.
 
     structure : the tree definition of `(args, kwargs)`
     inputs    : the variable of each leaf
-    results   : the tree definition of what is returned; None where it is not known
+    results   : the tree definition of the result; None if unknown
     """
 
     __slots__ = ("inputs", "parameters", "results", "structure")
@@ -54,20 +54,22 @@ class Arguments:
         self.results: Any = results
 
     def moved(self, before: Sequence[Any], after: Sequence[Any]) -> Arguments:
-        """The arguments of a program that was made of this one: inputs `after` for `before`."""
+        """Return the arguments of a program derived from this one: inputs `after` replace
+        `before`."""
         return _Moved(self, before, after)
 
     def leaves(self) -> dict[Any, Leaf]:
-        """Where each input stands, by its variable."""
+        """Return the position of each input, by variable."""
         return {v: leaf for leaf, v in self._by_parameter()[1]}
 
     def given(self) -> list[str]:
-        """The parameters that a call gives, in order; `*rest` if there are more by position."""
+        """Return the parameters that a call passes, in order; `*rest` if there are further
+        positional ones."""
         return self._by_parameter()[0]
 
     def _by_parameter(self) -> tuple[list[str], list[tuple[Leaf, Any]]]:
-        # A tree definition tells its paths only through a tree; a class whose tree may not hold
-        # whatever stands for its arrays is without names.
+        # A tree definition gives its paths only through a tree. A class that cannot be unflattened
+        # with arbitrary leaves gets no names.
         try:
             args, kwargs = tree_util.tree_unflatten(self.structure, self.inputs)
             n = len(self.parameters.positional)
@@ -86,7 +88,7 @@ class Arguments:
 
 
 class _Moved(Arguments):
-    """The arguments of another program, whose inputs were `before` what they are now."""
+    """The arguments of a derived program: its inputs `after` were `before`."""
 
     __slots__ = ("after", "before", "first")
 

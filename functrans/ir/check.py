@@ -1,5 +1,6 @@
-"""Is a program well formed? Every variable is assigned once, before it is used; every result has
-the type that its operation gives. The suite holds every transformation and pass to this."""
+"""Check that a program is well formed: every variable is assigned once, before it is used, and
+every result has the type that its primitive computes. The test suite checks the output of every
+transformation and pass."""
 
 from __future__ import annotations
 
@@ -41,8 +42,8 @@ def check(program: Program) -> Program:
 
 
 def check_program(program: Any, name: str) -> None:
-    """Raise InvalidArgument unless a function that takes a Program is given one, and CheckError if
-    that was read from a text and is not well formed."""
+    """Raise InvalidArgument unless the argument of a function is a Program, and CheckError if it
+    was parsed and is not well formed."""
     _check_kind(program, name)
     if program.marks.unchecked:
         check(program)
@@ -88,7 +89,7 @@ class _Checker:
         try:
             found = eqn.primitive.result_types([v.type for v in eqn.inputs], eqn.params)
         except Exception as error:
-            text = str(error).partition(", at\n")[0]  # where `check` was called is of no interest
+            text = str(error).partition(", at\n")[0]  # drop the line that called `check`
             raise self.error(f"{eqn.primitive.name} does not take this: {text}", i) from error
         if len(found) != len(given):
             raise self.error(f"{eqn.primitive.name} has {len(found)} results, here {len(given)}", i)
@@ -117,7 +118,8 @@ class _Checker:
         self.known.add(v)
 
     def error(self, what: str, i: int | None = None, names: Any = None) -> errors.CheckError:
-        """The message, with variables named as the program prints them and the neighbours."""
+        """Return the error. It names variables as the printed program does, and shows nearby
+        equations."""
         letters = Names()
         p = self.program
         for v in (*p.inputs, *p.constants):

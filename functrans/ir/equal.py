@@ -1,4 +1,4 @@
-"""Are two programs the same, whatever their variables are called?"""
+"""Compare programs up to the names of their variables."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from functrans.ir.types import ArrayType, is_key_dtype
 
 
 def equal(p: Program, q: Program) -> bool:
-    """Whether two programs have the same structure.
+    """Return whether two programs have the same structure.
 
     Arguments:
-      p, q: Programs. Compared are types (with weak flags), operations, parameters with nested
-        programs (one left out equals its default), literals and constants (dtype and value; NaN
-        equals NaN, 0.0 does not equal -0.0). Not compared: names, source lines, origins.
+      p, q: Programs. Compares types (with weak-type flags), primitives, parameters with nested
+        programs (a missing one equals its default), literals and constants (dtype and value; NaN
+        equals NaN, 0.0 does not equal -0.0). Ignores names, source lines, origins.
 
     Example:
       >>> import functrans as ft
@@ -39,7 +39,7 @@ def equal(p: Program, q: Program) -> bool:
 
 
 def _equal_once(p: Program, q: Program, pending: list[tuple[Program, Program]]) -> bool:
-    """Compare two programs; nested ones are put on `pending`."""
+    """Compare two programs; push nested ones onto `pending`."""
     if len(p.equations) != len(q.equations) or len(p.constants) != len(q.constants):
         return False
     match: dict[Var, Var] = {}
@@ -100,11 +100,11 @@ def _same_param(x: Any, y: Any, pending: list[tuple[Program, Program]]) -> bool:
 
 
 def _same_value(x: Any, y: Any) -> bool:
-    """Equal, as Python writes it: NaN is NaN, 0.0 is not -0.0, True is not 1."""
+    """Compare Python values: NaN equals NaN, 0.0 does not equal -0.0, True does not equal 1."""
     if x is y:
         return True
     if x is None or y is None or isinstance(x, str) or isinstance(y, str):
-        return x.__class__ is y.__class__ and x == y  # to NumPy None and "float64" are dtypes
+        return x.__class__ is y.__class__ and x == y  # NumPy dtypes equal None or "float64"
     if isinstance(x, (float, complex)):
         return isinstance(y, (float, complex)) and repr(x) == repr(y)
     return isinstance(x, bool) == isinstance(y, bool) and bool(x == y)
@@ -114,7 +114,7 @@ def _same_constant(x: Any, y: Any, type: ArrayType) -> bool:
     if x is y:
         return True
     if not (is_concrete(x) and is_concrete(y)):
-        return False  # traced values are equal to themselves alone
+        return False  # a tracer equals only itself
     if is_key_dtype(type.dtype):
         x, y = jax.random.key_data(x), jax.random.key_data(y)
         return bool(np.array_equal(x, y))
@@ -123,7 +123,7 @@ def _same_constant(x: Any, y: Any, type: ArrayType) -> bool:
 
 
 def _same_floats(x: np.ndarray, y: np.ndarray) -> bool:
-    """Equal up to the bits inside NaNs."""
+    """Compare elements, ignoring the payloads of NaNs."""
     return all(
         _same_value(a, b) for a, b in zip(x.ravel().tolist(), y.ravel().tolist(), strict=True)
     )

@@ -1,4 +1,4 @@
-"""Text as programs: the inverse of `show`.
+"""Parse programs from text: the inverse of `show`.
 
     program  := "program" [name] [$n] "(" typed,* ")" ["with" "(" constant,* ")"] "{" line;* "}"
     constant := typed "=" (@n | value)
@@ -9,8 +9,8 @@
     value    := None | True | 1 | 1.0-0.5j | "text" | dtype | type | (value, ...) | [value, ...]
               | <name> | <name #n>
 
-`;` is a newline. `#` starts a comment. Nothing is evaluated: a text can only name operations, and
-Python objects that this process has written.
+`;` is equivalent to a newline. `#` starts a comment. Nothing is evaluated: a text can only refer to
+primitives, and to Python objects that this process has printed.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ _ANYTHING = "a name, a number, a type, a text or a bracket"
 
 
 def parse(text: str, constants: Sequence[PyTree] = ()) -> Program:
-    """The program that a text describes.
+    """Return the program that a text describes.
 
-    `ir.check` says whether it is well formed; whatever takes the program asks that first.
+    `ir.check` checks that it is well formed; functions that take the program do so first.
 
     Arguments:
       text: as `show` writes it.
-      constants: the arrays that `@0`, `@1`, ... stand for (`program.values` of what was shown).
+      constants: the arrays for `@0`, `@1`, ... (`program.values` of the program shown).
 
     Returns:
       A Program whose equations have no source line.
@@ -81,7 +81,7 @@ def parse(text: str, constants: Sequence[PyTree] = ()) -> Program:
 
 
 class _Parser:
-    """Reads tokens from left to right; `at` is the next one."""
+    """A recursive-descent parser; `at` is the index of the next token."""
 
     def __init__(self, text: str, constants: Sequence[Any]):
         self.text = text
@@ -95,7 +95,7 @@ class _Parser:
         self._tokenize()
 
     def _tokenize(self) -> None:
-        depth = 0  # of ( and [, inside which a newline is a space
+        depth = 0  # nesting of ( and [, inside which newlines are ignored
         for found in _TOKEN.finditer(self.text):
             kind, word = found.lastgroup, found.group()
             if kind == "space" or (kind == "line" and depth):
@@ -131,7 +131,7 @@ class _Parser:
         return made
 
     def program(self) -> Generator[None, Program, Program]:
-        """Reads a program; yields where a nested one begins, and is sent that."""
+        """Parse a program; yield at the start of each nested one and receive it."""
         self.word("program")
         name = self.take("name") or ""
         tag = self.take("tag")
@@ -219,7 +219,7 @@ class _Parser:
         return Literal(self.fitting(value, type, at), type)
 
     def block(self, params: dict[str, Any]) -> Generator[None, Program, None]:
-        """The nested programs of an equation, added to its parameters."""
+        """Parse the nested programs of an equation and add them to its parameters."""
         self.mark("{")
         self.skip_lines()
         while self.words[self.at] != "}":
@@ -262,7 +262,7 @@ class _Parser:
         return self.define(scope, name, type, at), value
 
     def given(self, type: ArrayType) -> Any:
-        """The array that `@n` stands for."""
+        """Return the array for `@n`."""
         place = self.words[self.at]
         i = int(place[1:])
         if i >= len(self.constants):
@@ -279,7 +279,7 @@ class _Parser:
         return value
 
     def numbers(self, type: ArrayType) -> list[Any]:
-        """A number or nested lists of them, flattened."""
+        """Parse a number or nested lists of numbers; return them flattened."""
         if self.words[self.at] == "[":
             parts = self.inside("[", "]", lambda: self.numbers(type))
             return [x for part in parts for x in part]
@@ -382,7 +382,7 @@ class _Parser:
         return int(word) if word.lstrip("+-").isdigit() else float(word)
 
     def fitting(self, value: Any, type: ArrayType, at: int) -> Any:
-        """A number at a dtype; an error if that would change its kind or an integer's value."""
+        """Cast a number to a dtype; fail if that changes its kind or the value of an integer."""
         allowed = {"bool": (bool,), "int": (int,), "uint": (int,), "complex": (int, float, complex)}
         kind = dtype_class(type.dtype)
         made = None
@@ -412,7 +412,7 @@ class _Parser:
             self.at += 1
 
     def inside(self, opening: str, closing: str, item: Callable[[], Any]) -> list[Any]:
-        """Items between brackets, separated by commas; one may follow the last."""
+        """Parse a bracketed list separated by commas; a trailing comma is allowed."""
         self.mark(opening)
         found: list[Any] = []
         while self.words[self.at] != closing:

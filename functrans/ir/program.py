@@ -1,9 +1,9 @@
-"""The program: variables, literals, equations. Data only; nothing here knows an operation.
+"""The program: variables, literals, equations. Pure data, independent of the primitives.
 
 Layout of a Program
     constants : values captured while tracing (concrete arrays, or tracers of an enclosing trace),
-                each bound to a Var. Programs inside equations have none: what they captured is an
-                operand of their equation.
+                each bound to a Var. A program nested in an equation has none: its captured values
+                are operands of the equation.
     inputs    : Vars
     equations : in order of evaluation; each Var is assigned once
     outputs   : Vars or Literals
@@ -22,8 +22,8 @@ from functrans.ir.types import ArrayType
 
 
 class Operations(dict[str, Any]):
-    """Every operation by its name. The files of `primitives/` enter theirs when they are imported;
-    who asks for one that is not there yet, or for all, has them all loaded."""
+    """All primitives by name. The modules of `primitives/` add theirs when they are imported.
+    Iterating, or looking up a name that is missing, imports all of them."""
 
     def __missing__(self, name: str) -> Any:
         runtime.load("operations")
@@ -62,7 +62,7 @@ PRIMITIVES = Operations()
 
 
 class Var:
-    """A value's name in a program. It gets letters only when it is printed."""
+    """A variable of a program. It gets a name only when it is printed."""
 
     __slots__ = ("type",)
 
@@ -71,7 +71,7 @@ class Var:
 
 
 class Literal:
-    """An array with one number at every place: `2.0:f32[3]`. Costs no equation and no memory."""
+    """An array filled with one number: `2.0:f32[3]`. It needs no equation and no memory."""
 
     __slots__ = ("type", "value")
 
@@ -87,7 +87,7 @@ Atom = Var | Literal
 
 
 class Origin:
-    """What a transformation made an equation from: `how` ("jvp of", ...) and that equation."""
+    """What an equation was derived from: `how` ("jvp of", ...) and the original equation."""
 
     __slots__ = ("equation", "how")
 
@@ -97,7 +97,8 @@ class Origin:
 
 
 class Equation:
-    """`outputs = primitive[params] inputs`, with the user's line and what it was derived from.
+    """`outputs = primitive[params] inputs`, with the user's line and the equation it was derived
+    from.
 
     `source` is `(code object, instruction offset)` of the user's frame, see ir/source.py.
     """
@@ -134,7 +135,7 @@ class Equation:
 
 
 def programs_among(params: dict[str, Any]) -> list[Program]:
-    """The programs in an equation's parameters."""
+    """Return the programs in an equation's parameters."""
     found: list[Program] = []
     for value in params.values():
         if value.__class__ is Program:
@@ -145,24 +146,25 @@ def programs_among(params: dict[str, Any]) -> list[Program]:
 
 
 class Marks(NamedTuple):
-    """What is known of a program from how it was made."""
+    """Facts about a program that follow from how it was made."""
 
-    unchecked: bool = False  # it was read from a text
-    pruned: bool = False  # it holds no equation that nobody needs
-    one_operation: bool = False  # it is a rule's, of an operation that was one
-    settled: bool = False  # whether its loops are kernels is decided
-    rewrites: Sequence[Any] = ()  # of a pass: (operation, equations joined)
+    unchecked: bool = False  # it was parsed, and not checked yet
+    pruned: bool = False  # it has no dead equations
+    one_operation: bool = False  # it comes from the rule of a single operation
+    settled: bool = False  # it is decided which of its loops are kernels
+    rewrites: Sequence[Any] = ()  # made by a pass: (primitive name, equations replaced)
 
 
 _NO_MARKS = Marks()
 
 
 class Program(Derivable):
-    """A straight-line program over arrays, with programs in the parameters of some equations.
+    """A straight-line program over arrays; the parameters of an equation may hold nested programs.
 
-    Compared by identity (it may be a parameter, and so a key); `ir.equal` compares structure.
-    It holds what was derived from it (its jvp, its batched form, its executable): see `memo`;
-    `arguments` says where its inputs stand in the arguments of the user's function, if it is known.
+    Programs compare by identity, so they can be parameters and cache keys; `ir.equal` compares
+    structure. Results derived from a program (its jvp, its batched form, its executable) are stored
+    on it: see `memo`. `arguments` maps its inputs to the arguments of the user's function, if
+    known.
     """
 
     __slots__ = (
@@ -199,7 +201,7 @@ class Program(Derivable):
         return runtime.show(self)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the text in colours."""
+        """Return the text with syntax colours, for notebooks."""
         return runtime.coloured(self)
 
     def draw(self, path: Any) -> Any:
@@ -208,7 +210,7 @@ class Program(Derivable):
 
     @property
     def children(self) -> list[Program]:
-        """The programs that its equations hold, each once."""
+        """The programs nested in its equations, each once."""
         found = self._children
         if found is None:
             held: list[Program] = []
@@ -224,7 +226,7 @@ class Program(Derivable):
 
     @property
     def in_types(self) -> tuple[ArrayType, ...]:
-        found = self._in_types  # asked for at each call of the program
+        found = self._in_types  # read at each call of the program
         if found is None:
             found = self._in_types = tuple([v.type for v in self.inputs])
         return found
@@ -237,11 +239,12 @@ class Program(Derivable):
         return found
 
     def mark(self, **known: Any) -> None:
-        """Add to its marks."""
+        """Update its marks."""
         self.marks = self.marks._replace(**known)
 
     def replace(self, **changes: Any) -> Program:
-        """A copy with some fields changed, nothing derived. Inputs that stay keep their names."""
+        """Return a copy with some fields changed and nothing derived. Inputs that are kept keep
+        their names."""
         fields = ("inputs", "equations", "outputs", "constants", "values", "name")
         made = Program(**{f: changes.get(f, getattr(self, f)) for f in fields})
         made.arguments = self.arguments
@@ -251,9 +254,9 @@ class Program(Derivable):
 def prune(
     equations: Sequence[Equation], outputs: Iterable[Any], values: bool = False
 ) -> list[Equation]:
-    """The equations that the outputs need, or that have an effect. `values`: among the operands
-    are arrays, as in a linear map whose residuals stand as they are."""
-    needed = {v for v in outputs if v.__class__ is Var}  # among the others are arrays
+    """Return the equations that the outputs need or that have an effect. `values`: operands may be
+    arrays, as in a linear map with its residuals."""
+    needed = {v for v in outputs if v.__class__ is Var}  # the others may be arrays
     kept = []
     for eqn in reversed(equations):
         if needed.isdisjoint(eqn.outputs) and not eqn.primitive.has_effects(eqn.params):
@@ -265,8 +268,8 @@ def prune(
 
 
 def copied(equations: Sequence[Equation], names: dict[Any, Any]) -> list[Equation]:
-    """The equations with results of their own, reading what `names` says, to which these are added;
-    what it does not hold stays."""
+    """Return copies of the equations with new result variables. Operands are replaced by `names`,
+    to which the new results are added; operands not in it stay."""
     made = []
     for e in equations:
         outputs = tuple([Var(v.type) for v in e.outputs])
@@ -277,10 +280,11 @@ def copied(equations: Sequence[Equation], names: dict[Any, Any]) -> list[Equatio
 
 
 def results_by_age(program: Program) -> tuple[Program, list[int]]:
-    """The program with its results in the order in which they are made, and where each went.
+    """Return the program with its results in the order they are computed, and the new place of
+    each.
 
-    XLA inlines a function result by result: the cotangent of a weight that came behind that of an
-    activation would be computed after it too, and what it reads be kept until then."""
+    XLA inlines a function result by result. If the cotangent of a weight came after that of an
+    activation, it would also be computed after it, and its operands would stay live until then."""
     outs = program.outputs
     age: dict[Any, int] = {v: i for i, e in enumerate(program.equations) for v in e.outputs}
     order = sorted(range(len(outs)), key=lambda i: age.get(outs[i], -1))
@@ -289,7 +293,7 @@ def results_by_age(program: Program) -> tuple[Program, list[int]]:
 
 
 def hoist_constants(program: Program) -> tuple[Program, tuple[Any, ...]]:
-    """The program with its constants as leading inputs, and their values."""
+    """Return the program with its constants as leading inputs, and their values."""
     if not program.constants:
         return program, ()
     closed = program.replace(inputs=(*program.constants, *program.inputs), constants=(), values=())
@@ -300,15 +304,16 @@ def hoist_constants(program: Program) -> tuple[Program, tuple[Any, ...]]:
 
 
 def keep_names(made: Program, of: Program) -> Program:
-    """The program `made` of another one, whose first inputs are that one's, with their names."""
+    """Copy the input names of `of` to `made`, whose first inputs are those of `of`; return
+    `made`."""
     if of.arguments is not None:
         made.arguments = of.arguments.moved(of.inputs, made.inputs)
     return made
 
 
 def argument_names(program: Program) -> dict[Var, str]:
-    """The names of the inputs that stand in the user's arguments, by variable; empty where none is
-    known, as of a program that was parsed.
+    """Return the names of the inputs in the user's arguments, by variable. Empty if unknown, as for
+    a parsed program.
 
     Example:
       >>> import functrans as ft

@@ -1,7 +1,7 @@
-"""The user's line behind an equation.
+"""The user's source line of an equation.
 
-While tracing only `(code, offset)` is stored (0.3 µs); file, line, columns and text are looked up
-when a person asks.
+While tracing only `(code, offset)` is stored (0.3 µs). File, line, columns and text are looked up
+when they are shown.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _STDLIB = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 
 
 class _Internal(dict[str, bool]):
-    """file name -> is it ours, JAX's, NumPy's, or the standard library's call machinery?"""
+    """File name -> whether it belongs to functrans, JAX, NumPy, or the standard library's call
+    machinery."""
 
     def __missing__(self, filename: str) -> bool:
         inside = filename.startswith((_HERE, _JAX, _JAXLIB, _NUMPY)) or filename in (
@@ -46,7 +47,7 @@ _BINARY_OP = opmap["BINARY_OP"]
 
 
 class _Scopes(threading.local):
-    """The names of `named_scope` around what this thread runs, each with a slash behind it."""
+    """The `named_scope` path of this thread; each name is followed by a slash."""
 
     path = ""
 
@@ -55,7 +56,7 @@ scopes: _Scopes = _Scopes()
 
 
 class Scoped(tuple[Any, ...]):
-    """A `Source` inside of scopes."""
+    """A `Source` with the `named_scope` path around it."""
 
     path: str
 
@@ -78,22 +79,23 @@ class Scoped(tuple[Any, ...]):
 
 
 def scope_of(source: Any) -> str:
-    """The names around it, apart by slashes and with one at the end; "" if there are none."""
+    """Return the scope path of a source, names separated by and ending with slashes; "" if there is
+    none."""
     return source.path if source.__class__ is Scoped else ""
 
 
 def is_users(code: CodeType) -> bool:
-    """Is it code of the user's: not ours, JAX's, NumPy's?"""
+    """Return whether a code object is the user's: not ours, JAX's or NumPy's."""
     return not _INTERNAL[code.co_filename]
 
 
 def is_library(code: CodeType) -> bool:
-    """Is it ours or JAX's?"""
+    """Return whether a code object is ours or JAX's."""
     return code.co_filename.startswith((_HERE, _JAX, _JAXLIB))
 
 
 def user_source() -> Source | None:
-    """Where the innermost frame of the caller's that is the user's own stands now."""
+    """Return the current position in the innermost frame of the user's code."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
@@ -105,7 +107,7 @@ def user_source() -> Source | None:
 
 
 def line_of(source: Source) -> int:
-    """The line number."""
+    """Return the line number."""
     code, offset = source
     for start, stop, line in code.co_lines():
         if start <= offset < stop and line is not None:
@@ -114,7 +116,7 @@ def line_of(source: Source) -> int:
 
 
 def location(source: Source | None) -> str:
-    """`file.py:12 (loss)`, or `<unknown>`."""
+    """Return `file.py:12 (loss)`, or `<unknown>`."""
     if source is None:
         return "<unknown>"
     code = source[0]
@@ -122,20 +124,21 @@ def location(source: Source | None) -> str:
 
 
 def text_of(source: Source | None) -> str:
-    """The source text of the line, stripped; empty when the file cannot be read."""
+    """Return the source text of the line, stripped; empty if the file cannot be read."""
     if source is None:
         return ""
     return linecache.getline(source[0].co_filename, line_of(source)).strip()
 
 
 def line_text(source: Source | None) -> str:
-    """`file.py:12 (loss)  y = jnp.tanh(x @ w)`: the line in one line."""
+    """Return location and text on one line: `file.py:12 (loss)  y = jnp.tanh(x @ w)`."""
     return f"{location(source)}  {text_of(source)}".rstrip()
 
 
 def columns_of(source: Source) -> tuple[int, int] | None:
-    """First column of the expression in its line and the column after its last, in characters; of
-    one over several lines, up to the end of the first. None where Python kept none."""
+    """Return the first column of the expression and the column after its last, in characters. A
+    multi-line expression ends at the end of its first line. None if Python did not record
+    columns."""
     code, offset = source
     _, last, start, stop = next(islice(code.co_positions(), offset // 2, None), (None,) * 4)
     if start is None or stop is None:
@@ -149,7 +152,7 @@ def columns_of(source: Source) -> tuple[int, int] | None:
 
 
 def operator_at(source: Source | None) -> str:
-    """The binary operator that runs there, `+` or `+=`; "" where something else does."""
+    """Return the binary operator at a position, `+` or `+=`; "" if there is another instruction."""
     if source is None:
         return ""
     code, offset = source
@@ -179,10 +182,10 @@ def describe(source: Source | None) -> str:
 
 
 def definition(code: CodeType) -> str:
-    """`describe` of where a function is defined, with the caret below its name (of a lambda, its
-    body)."""
+    """Describe where a function is defined, with the caret under its name (under the body of a
+    lambda)."""
     lines = linecache.getlines(code.co_filename)[code.co_firstlineno - 1 :]
-    for i, text in enumerate(lines[:50]):  # decorators come first
+    for i, text in enumerate(lines[:50]):  # skip decorators
         named = re.match(rf"\s*(?:async\s+)?def\s+({re.escape(code.co_name)})\b", text)
         if named:
             at = f"{code.co_filename}:{code.co_firstlineno + i} ({code.co_qualname})"
@@ -196,7 +199,8 @@ def definition(code: CodeType) -> str:
 
 
 def equation_source(equation: Any) -> str:
-    """`describe`, with what transformations made it: `transpose of jvp of dot_general at ...`."""
+    """Describe the source of an equation with its transformations: `transpose of jvp of dot_general
+    at ...`."""
     steps = []
     origin = equation.origin
     while origin is not None:

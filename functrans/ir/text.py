@@ -1,4 +1,4 @@
-"""Programs as text. In: a Program. Out: text that a person can read and `parse` reads back.
+"""Print programs. In: a Program. Out: readable text, which `parse` reads back.
 
     program loss (a: f32[3], b: f32[4,3]) with (c: f32[2] = [1.0, 2.0], d: f32[100] = @1) {
       e: f32[4] = dot_general["j,ij->i"] a b
@@ -8,13 +8,13 @@
       return f
     }
 
-`with` holds the constants: up to 8 elements are written out, of more `@1` says where they stand in
-`program.values`. A literal `2.0:f32[4]` has one number at every place; `~f32[]` is weakly typed.
-Parameters that have their default are left out. Nested programs are preceded by the name of their
-parameter (`body: program ...`, `branches.0: program ...`), unless that is `program`. One that is
-called from several places is written once, as `program layer $1 (...)`, and is `$1` from then on.
-A Python object, such as the rule of a custom_vjp, is `<vjp rule of f>`, which is read back in the
-same process while the object is there.
+`with` lists the constants: those of up to 8 elements are written out, a larger one is `@1`, its
+index in `program.values`. A literal `2.0:f32[4]` is an array filled with one number; `~f32[]` is
+weakly typed. Parameters with their default values are omitted. A nested program is preceded by its
+parameter name (`body: program ...`, `branches.0: program ...`), unless that is `program`. One that
+is used several times is written once, as `program layer $1 (...)`, and then referred to as `$1`. A
+Python object, such as the rule of a custom_vjp, is written `<vjp rule of f>` and can be read back
+in the same process while the object is alive.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ from functrans.ir.source import line_of
 from functrans.ir.types import ArrayType, dtype_class, dtype_name, is_key_dtype
 
 WIDTH = 100
-WRITTEN_OUT = 8  # constants of up to this many elements are written out
+WRITTEN_OUT = 8  # constants up to this many elements are written out
 
-Entry = tuple[str, Program]  # label of a nested program, and it
+Entry = tuple[str, Program]  # the label of a nested program, and the program
 
 
 @runtime.answers(runtime.show)
 def show(program: Program, sources: bool = False) -> str:
-    """The text of a program.
+    """Return the text of a program.
 
     Arguments:
       program: any Program, well formed or not.
-      sources: add to each equation the user's line, and what it was derived from.
+      sources: add to each equation the user's line and the transformations it was derived by.
 
     Returns:
-      Text that `parse(text, program.values)` makes an equal program of.
+      Text that `parse(text, program.values)` turns into an equal program.
 
     Example:
       >>> import functrans as ft
@@ -65,8 +65,8 @@ def show(program: Program, sources: bool = False) -> str:
 
 
 def unnested(first: Generator[Any, None, None], enter: Any) -> Iterator[Any]:
-    """Run generators that yield items, or tuples: the arguments of a generator to run in between.
-    A stack instead of recursion, so that programs may be nested to any depth."""
+    """Run generators that yield items, or tuples: the arguments of a nested generator to run first.
+    Uses a stack instead of recursion, so programs can be nested to any depth."""
     stack = [first]
     while stack:
         item = next(stack[-1], None)
@@ -79,7 +79,7 @@ def unnested(first: Generator[Any, None, None], enter: Any) -> Iterator[Any]:
 
 
 class Names:
-    """Letters for variables: a to z, aa, ab, ... in the order in which they are met."""
+    """Names for variables: a to z, aa, ab, ..., assigned at first use."""
 
     def __init__(self, counter: Iterator[str] | None = None):
         self.counter: Iterator[str] = counter or _letters()
@@ -107,7 +107,8 @@ def _letters() -> Iterator[str]:
 
 
 class _Writer:
-    """What all programs of one text share: letters, and the numbers of programs used twice."""
+    """State shared by all programs of one text: variable names, and numbers of repeated
+    programs."""
 
     def __init__(self, program: Program, sources: bool):
         self.sources = sources
@@ -116,7 +117,7 @@ class _Writer:
         self.number: dict[Program, int] = {}
 
     def program(self, program: Program, indent: str, label: str) -> Generator[Any, None, None]:
-        """The lines of a program: short nested ones are one line."""
+        """Yield the lines of a program; a short nested one takes one line."""
         if program in self.number:
             yield f"{indent}{label}${self.number[program]}"
             return
@@ -162,7 +163,7 @@ def _calls(program: Program) -> bool:
 
 
 def _repeated(program: Program) -> set[Program]:
-    """The nested programs that stand at more than one place."""
+    """Return the nested programs that occur more than once."""
     seen, twice, todo = {program}, set(), [program]
     while todo:
         for eqn in todo.pop().equations:
@@ -176,7 +177,7 @@ def _repeated(program: Program) -> set[Program]:
 
 
 def _header(program: Program, names: Names, tag: str, indent: str | None, before: str) -> str:
-    """`program name (...) with (...) {`, over several lines if it is long and `indent` is given."""
+    """Return `program name (...) with (...) {`, wrapped if it is long and `indent` is given."""
     name = program.name + " " if program.name.isidentifier() else ""
     start = f"{before}program {name}{tag}("
     inputs = [names.typed(v) for v in program.inputs]
@@ -196,7 +197,7 @@ def _header(program: Program, names: Names, tag: str, indent: str | None, before
 
 
 def _filled(items: Sequence[str], indent: str) -> str:
-    """Items over as many lines as they need, each indented by four more."""
+    """Join items, wrapped and indented by four more."""
     lines = [""]
     for item in items:
         if lines[-1] and len(lines[-1]) + len(item) + 2 > WIDTH:
@@ -210,7 +211,7 @@ def _return(program: Program, names: Names) -> str:
 
 
 def show_equation(eqn: Equation, names: Names) -> str:
-    """`c: f32[3] = add a b`, without nested programs."""
+    """Return `c: f32[3] = add a b`, without nested programs."""
     inputs = "".join([" " + names.atom(v) for v in eqn.inputs])
     outputs = ", ".join([names.typed(v) for v in eqn.outputs])
     arrow = " = " if outputs else ""
@@ -230,7 +231,7 @@ def _params(eqn: Equation) -> str:
 
 
 def with_nested(program: Program) -> list[Program]:
-    """A program and all that stand in its equations, each once."""
+    """Return a program and all programs nested in it, each once."""
     found, todo = {program: None}, [program]
     while todo:
         for inner in todo.pop().children:
@@ -241,7 +242,7 @@ def with_nested(program: Program) -> list[Program]:
 
 
 def nested(params: dict[str, Any]) -> list[Entry]:
-    """The programs among parameters, with the labels under which they are printed."""
+    """Return the programs among parameters, with their labels."""
     found = []
     for name, value in params.items():
         if value.__class__ is Program:
@@ -259,18 +260,19 @@ def _holds_programs(value: Any) -> bool:
 
 @cached("defaults of parameters", 1024)
 def defaults(primitive: Any) -> dict[str, Any]:
-    """The parameters of an operation that have a default, as its `abstract_eval` declares them."""
+    """Return the defaults of a primitive's parameters, as declared by its `abstract_eval`."""
     parameters = inspect.signature(primitive.abstract_eval).parameters.values()
     return {p.name: p.default for p in parameters if p.default is not p.empty}
 
 
 def is_same(x: Any, y: Any) -> bool:
-    """Equal parameter values: True is not 1, and 1 is not 1.0."""
+    """Compare parameter values: True does not equal 1, nor 1 1.0."""
     return x is y or (x.__class__ is y.__class__ and x == y)
 
 
 def provenance(eqn: Equation) -> str:
-    """`file.py:12 (loss), transpose of jvp of sin`: the user's line, and what was made of it."""
+    """Return `file.py:12 (loss), transpose of jvp of sin`: the user's line and the
+    transformations."""
     code = eqn.source
     where = "<unknown>"
     if code is not None:
@@ -290,7 +292,7 @@ def provenance(eqn: Equation) -> str:
 
 
 def show_value(value: Any) -> str:
-    """A parameter as it is written."""
+    """Return the text of a parameter value."""
     if value is None or value.__class__ in (bool, int):
         return repr(value)
     if value.__class__ is str:
@@ -313,14 +315,14 @@ def show_value(value: Any) -> str:
     return show_object(value)
 
 
-# Python objects, and how they were written, as long as they are there.
+# Live Python objects -> their text, and the reverse.
 _WRITTEN: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 _OBJECTS: WeakValueDictionary[str, Any] = WeakValueDictionary()
 _COUNTS = Cache("names of objects in texts", 4096, lasting=True)
 
 
 def show_object(value: Any) -> str:
-    """A Python object by its name, `<vjp rule of f>`; the second of that name is
+    """Return a Python object's name, `<vjp rule of f>`; the second object of that name is
     `<vjp rule of f #2>`."""
     name = getattr(value, "__qualname__", None) or repr(value)
     name = " ".join(name.replace("<", "").replace(">", "").split())
@@ -330,17 +332,17 @@ def show_object(value: Any) -> str:
             text = f"<{name}>" if count == 1 else f"<{name} #{count}>"
             _WRITTEN[value], _OBJECTS[text] = text, value
         return _WRITTEN[value]
-    except TypeError:  # it cannot be hashed or referred to weakly
+    except TypeError:  # it is not hashable or not weakly referenceable
         return f"<{name}>"
 
 
 def object_shown(text: str) -> Any:
-    """The object that was written so in this process; None if it is not there."""
+    """Return the object that this process printed as `text`; None if it is gone."""
     return _OBJECTS.get(text)
 
 
 def show_number(value: Any) -> str:
-    """A Python number; complex ones without parentheses: `1.0-0.0j`."""
+    """Return the text of a Python number; a complex one without parentheses: `1.0-0.0j`."""
     if value.__class__ is not complex:
         return repr(value)
     imaginary = repr(value.imag)
@@ -348,19 +350,19 @@ def show_number(value: Any) -> str:
 
 
 def show_literal(literal: Literal) -> str:
-    """`2.0:f32[3]`."""
+    """Return `2.0:f32[3]`."""
     return f"{_number_of(literal.value, literal.type.dtype)}:{show_type(literal.type)}"
 
 
 @cached("texts of types", 4096)
 def show_type(type: ArrayType) -> str:
-    """`f32[3]`, `~f32[]`, `key<fry>[2]`."""
+    """Return `f32[3]`, `~f32[]`, `key<fry>[2]`."""
     return repr(type)
 
 
 def _number_of(value: Any, dtype: Any) -> str:
     if value == 0 or value != value or value.__class__ is complex:
-        return _shortest(value, dtype)  # 0.0 and -0.0 are one key, also as parts; NaN is none
+        return _shortest(value, dtype)  # not cached: 0.0 equals -0.0, NaN does not equal itself
     return _text_of(value, value.__class__, dtype)
 
 
@@ -370,7 +372,7 @@ def _text_of(value: Any, kind: type, dtype: Any) -> str:
 
 
 def _shortest(value: Any, dtype: Any) -> str:
-    """The shortest decimal that means this number at this dtype: `0.1` for float32(0.1)."""
+    """Return the shortest decimal for a number of this dtype: `0.1` for float32(0.1)."""
     number = number_at(value, dtype)
     if number.__class__ is float and dtype_class(dtype) == "float":
         short = str(np.asarray(number).astype(dtype)[()])
@@ -382,7 +384,7 @@ def _shortest(value: Any, dtype: Any) -> str:
 
 
 def number_at(value: Any, dtype: Any) -> Any:
-    """A number as Python sees it once it was cast to a dtype."""
+    """Return a number cast to a dtype, as a Python number."""
     if dtype_class(dtype) in ("key", "float0"):
         return value
     with np.errstate(all="ignore"):
@@ -390,13 +392,13 @@ def number_at(value: Any, dtype: Any) -> Any:
 
 
 def is_concrete(value: Any) -> bool:
-    """Is it an array or a number, not a traced value?"""
+    """Return whether a value is an array or a number, not a tracer."""
     kinds = (jax.Array, np.ndarray, np.generic, int, float, complex)
     return isinstance(value, kinds) and not isinstance(value, jax.core.Tracer)
 
 
 def show_constant(type: ArrayType, value: Any, i: int) -> str:
-    """The value written out, or its place in `program.values`."""
+    """Return the text of a constant, or its index in `program.values`."""
     if (
         not is_concrete(value)
         or type.size > WRITTEN_OUT

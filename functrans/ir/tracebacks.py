@@ -1,12 +1,11 @@
-"""Tracebacks of the user's own frames.
+"""Tracebacks that show only the user's frames.
 
-In: an exception on its way out of this package. Out: the same, its traceback without our frames and
-those of JAX below us; `FUNCTRANS_TRACEBACK=full` in the environment keeps them, for debuggers. An
-error that says nothing of the user's call says it afterwards (`named_boundary`).
+In: an exception that leaves this package. Out: the same, without our frames and those of JAX below
+us; `FUNCTRANS_TRACEBACK=full` in the environment keeps them, for debugging. `named_boundary` adds
+the user's call to an error that does not mention it.
 
-Every function by which a user's code comes in ends with `except Exception as error:
-hide_frames(error); raise`, which costs nothing until something is raised. Where that is not written
-out, `boundary` puts it around.
+Every public entry point ends with `except Exception as error: hide_frames(error); raise`, which
+costs nothing unless an exception is raised. `boundary` wraps functions that do not write this out.
 """
 
 from __future__ import annotations
@@ -50,7 +49,8 @@ _NOTE_OF_JAX = "JAX has removed its internal frames"
 
 
 def hide_frames(error: BaseException) -> None:
-    """Take our frames out of the traceback of an error, and of those it was raised from."""
+    """Remove our frames from the traceback of an error, and from those of its causes and
+    contexts."""
     if os.environ.get("FUNCTRANS_TRACEBACK") == "full":
         return
     seen: set[int] = set()
@@ -66,8 +66,8 @@ def hide_frames(error: BaseException) -> None:
 
 
 def _of_users(tb: TracebackType | None) -> TracebackType | None:
-    """The frames that are neither ours nor JAX's, nor of machinery (functools, NumPy) that these
-    called. What the user's code calls itself stays, whoever's it is."""
+    """Drop our frames and JAX's, and those of machinery (functools, NumPy) that these called.
+    Frames that the user's code calls directly are kept."""
     kept = []
     hidden = True
     while tb is not None:
@@ -82,8 +82,8 @@ def _of_users(tb: TracebackType | None) -> TracebackType | None:
 
 
 def _tell(error: BaseException) -> None:
-    """Say that frames are hidden where that may matter: an error that is none of ours was raised in
-    them. JAX's own note about its frames goes."""
+    """Add a note that frames are hidden if the error is not ours and was raised in them. Remove
+    JAX's own note about its frames."""
     notes = getattr(error, "__notes__", None)
     if notes is not None:
         notes[:] = [n for n in notes if _NOTE_OF_JAX not in n]
@@ -97,7 +97,7 @@ def _tell(error: BaseException) -> None:
 
 
 def boundary(function: _F) -> _F:
-    """A function by which the user's code comes in: what it raises shows none of our frames."""
+    """Wrap a public function so that its errors show none of our frames."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -110,7 +110,7 @@ def boundary(function: _F) -> _F:
     return call  # type: ignore[return-value]
 
 
-# What our functions let through of Python, NumPy or JAX, as an error of ours of the same class.
+# Errors of Python, NumPy or JAX that our functions let through -> our class for them.
 _OURS = {
     TypeError: TypeMismatch, ValueError: InvalidArgument, IndexError: InvalidIndex,
     OverflowError: IntegerOverflow, NotImplementedError: UnsupportedChoice,
@@ -121,9 +121,9 @@ _OURS = {
 
 
 def named_boundary(function: _F, name: str | None = None) -> _F:
-    """A `boundary` around a function of arrays that users call by `name`: its errors say that name
-    and what it was called with; one of Python, NumPy or JAX below us becomes one of ours. An error
-    of a function that the user gave stays as it is."""
+    """Wrap a function that users call by `name` in a `boundary`. Its errors mention that name and
+    the arguments of the call. An error of Python, NumPy or JAX raised below us becomes one of ours;
+    an error raised in a user's function stays as it is."""
     own = function.__name__
     name = own if name is None else name
 
@@ -144,7 +144,7 @@ def named_boundary(function: _F, name: str | None = None) -> _F:
 
 
 def _with_call(error: Exception, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The error, or one of ours in its place, that says which call it is about; its frames
+    """Return the error, or one of ours in its place, that describes the call, with our frames
     hidden. Its traceback begins with the frame of a boundary."""
     found, ours = error, _OURS.get(type(error))
     if (ours or isinstance(error, FunctransError)) and _came_from_below(error):
@@ -157,16 +157,18 @@ def _with_call(error: Exception, name: str, args: tuple[Any, ...], kwargs: dict[
 
 
 def _rename(error: Exception, own: str, name: str) -> None:
-    """Let an error that begins with a function's name begin with the name that it was called by."""
+    """Replace the name of a function at the start of an error message by the name it was called
+    by."""
     text = error.args[0] if error.args else None
     if isinstance(text, str) and re.match(rf"{own}\b", text):
         error.args = (name + text.removeprefix(own), *error.args[1:])
 
 
 def _came_from_below(error: Exception) -> bool:
-    """Was it raised in what our function called, and in no function of the user's?"""
+    """Return whether an error was raised in code that our function called, and not in a user's
+    function."""
     tb = error.__traceback__.tb_next if error.__traceback__ else None  # the first frame is `call`
-    if tb is None:  # its frames are hidden already, or Python says how the function is called
+    if tb is None:  # its frames are hidden already, or Python rejected the arguments
         return isinstance(error, FunctransError)
     while tb is not None:
         if is_users(tb.tb_frame.f_code):
@@ -183,17 +185,17 @@ def _told(name: str, error: Exception, args: tuple[Any, ...], kwargs: dict[str, 
 
 
 def _complete(error: Exception, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Let an error of ours say the call, unless it names the function and its arrays already, or is
-    about a function that was given: it says which."""
+    """Add the call to an error of ours, unless it already names the function and its array types,
+    or is about a function that was passed as an argument."""
     text, given = str(error), [*args, *kwargs.values()]
-    first = text.split("\n")[0]  # what follows may quote the user's line
+    first = text.split("\n")[0]  # the rest may quote the user's line
     functions = [x for x in given if callable(x) and not isinstance(x, type)]
     if functions:
         names = [name, *[getattr(f, "__name__", name) for f in functions]]
         said = any(word in first for word in names)
     else:
         said = name in first and all(str(t) in text for x in given if (t := _type(x)) is not None)
-    alone = re.sub(r"\nCalled as .*$", "", text)  # not by a function of ours
+    alone = re.sub(r"\nCalled as .*$", "", text)  # drop the call added by an inner function
     if (alone != text or not said) and text in error.args:
         error.args = (f"{alone}\n{_call(name, args, kwargs)}", *error.args[1:])
 
@@ -204,7 +206,7 @@ def _call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
 
 
 def _type(x: Any) -> ArrayType | None:
-    """The type of an array, traced or not."""
+    """Return the type of an array or tracer, or None."""
     if isinstance(getattr(x, "type", None), ArrayType):
         return x.type
     if isinstance(getattr(x, "shape", None), tuple) and hasattr(x, "dtype"):
@@ -213,7 +215,7 @@ def _type(x: Any) -> ArrayType | None:
 
 
 def _shown(x: Any) -> str:
-    """An argument in a message: an array by its type."""
+    """Show an argument in a message; an array by its type."""
     if isinstance(x, (list, tuple)):
         inside = ", ".join(map(_shown, x[:8])) + ", ..." * (len(x) > 8)
         return f"[{inside}]" if isinstance(x, list) else f"({inside}{',' * (len(x) == 1)})"
@@ -224,8 +226,8 @@ def _shown(x: Any) -> str:
 
 
 def guard_methods(cls: type[_T]) -> type[_T]:
-    """Put a `named_boundary` around the methods of a class, whose errors say `Class.method`, or
-    what the object says it is called."""
+    """Wrap the methods of a class in a `named_boundary`. Errors mention `Class.method`, or the
+    object's own name for itself (`said`)."""
     for name, value in list(vars(cls).items()):
         of_class = isinstance(value, classmethod)
         function = value.__func__ if of_class else value
@@ -251,10 +253,10 @@ def _guarded_method(function: Any, owner: str, name: str) -> Callable[..., Any]:
 
 
 def shown(package: str, name: str, value: Any) -> Any:
-    """What a package shows to its users of what a module of ours defines: a function with a
-    `named_boundary`. Our own calls go to the modules that define them, and pay nothing."""
+    """Wrap a function of our modules in a `named_boundary` for export by a package. Our own calls
+    use the defining module and skip the wrapper."""
     if not isinstance(value, FunctionType) or not value.__module__.startswith("functrans"):
         return value
     made = named_boundary(value, name)
-    made.__module__ = package  # where pickle finds it
+    made.__module__ = package  # for pickle
     return made

@@ -1,7 +1,7 @@
-"""Types of the values in a program.
+"""The types of the values in a program.
 
-In: shapes, dtypes, weak-type flags. Out: interned `ArrayType`s, so that equal types are the same
-object and hashing one costs an address.
+In: shapes, dtypes, weak-type flags. Out: interned `ArrayType`s: equal types are the same object,
+and hashing one hashes its address.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ float0 = jax.dtypes.float0
 
 
 class ArrayType:
-    """Shape, dtype and weak-type flag of an array. Equal types are one object: compare with `is`.
+    """Shape, dtype and weak-type flag of an array. Interned: compare with `is`.
 
     `dtype` is a `numpy.dtype` or one of JAX's extended dtypes (typed PRNG keys).
     """
@@ -54,15 +54,16 @@ class ArrayType:
         )
 
     def strong(self) -> ArrayType:
-        """The same type without the weak flag."""
+        """Return the type without the weak-type flag."""
         return ArrayType(self.shape, self.dtype, False) if self.weak_type else self
 
     def same(self, other: ArrayType) -> bool:
-        """Equal up to the weak flag: what the strict IR asks of two operands."""
+        """Return whether the types are equal up to the weak-type flag, as the strict IR requires of
+        operands."""
         return self is other or (self.shape == other.shape and self.dtype == other.dtype)
 
     def tangent(self) -> ArrayType:
-        """The type of a tangent: itself for inexact dtypes, float0 for all others."""
+        """Return the tangent type: the type itself for inexact dtypes, float0 for others."""
         if is_inexact(self.dtype):
             return self
         return ArrayType(self.shape, float0, self.weak_type)
@@ -72,12 +73,12 @@ class ArrayType:
         return f"{mark}{dtype_name(self.dtype)}[{','.join(map(str, self.shape))}]"
 
 
-# Those that something holds: an equal one is the same object, whether the cache keeps it or not.
+# All live types, so that equal types are one object even after the cache evicts one.
 _ALIVE: WeakValueDictionary[tuple[Any, ...], ArrayType] = WeakValueDictionary()
 _ADDING = threading.RLock()
 
 
-@cached("types", 16_384)  # by the caller's own spelling (np.float32, sizes as np.int64, ...)
+@cached("types", 16_384)  # keyed by the caller's spelling (np.float32, sizes as np.int64, ...)
 def _interned(shape: tuple[int, ...], dtype: Any, weak_type: bool) -> ArrayType:
     shape = tuple([operator.index(d) for d in shape])
     if not is_key_dtype(dtype):
@@ -102,7 +103,8 @@ _LONG = {short: long for long, short in _SHORT.items()}
 
 
 def dtype_name(dtype: Any) -> str:
-    """`f32` for float32, `key<fry>` for a key: the names that programs and messages use."""
+    """Return the name of a dtype in programs and messages: `f32` for float32, `key<fry>` for a
+    key."""
     if dtype == float0:
         return "float0"
     name = getattr(dtype, "name", str(dtype))
@@ -110,7 +112,7 @@ def dtype_name(dtype: Any) -> str:
 
 
 def dtype_named(name: str) -> Any:
-    """The inverse of `dtype_name`; TypeError if there is no such dtype."""
+    """Return the dtype of a name, the inverse of `dtype_name`; TypeError if there is none."""
     if name == "float0":
         return float0
     if name in _KEY_KINDS:
@@ -125,7 +127,7 @@ _KEY_DTYPES: dict[str, Any] = {}
 
 
 def is_key_dtype(dtype: Any) -> bool:
-    """Is it the dtype of typed PRNG keys?"""
+    """Return whether a dtype is that of typed PRNG keys."""
     if isinstance(dtype, (np.dtype, type, str)):
         return False
     if jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
@@ -134,10 +136,10 @@ def is_key_dtype(dtype: Any) -> bool:
     return False
 
 
-# numpy's `kind` does not know ml_dtypes (bfloat16 is 'V'): the class is looked up once per dtype.
+# NumPy's `kind` is wrong for ml_dtypes (bfloat16 is 'V'), so the class is looked up and cached.
 @cached("classes of dtypes", 256)
 def dtype_class(dtype: Any) -> str:
-    """'bool', 'int', 'uint', 'float', 'complex', 'key' or 'float0'."""
+    """Return 'bool', 'int', 'uint', 'float', 'complex', 'key' or 'float0'."""
     if is_key_dtype(dtype):
         return "key"
     if dtype == float0:
@@ -159,24 +161,25 @@ def is_inexact(dtype: Any) -> bool:
 
 
 def canonical_dtype(dtype: Any) -> Any:
-    """The dtype JAX would use: 64-bit types become 32-bit unless `jax_enable_x64` is set."""
+    """Return the dtype JAX would use: 64-bit types become 32-bit unless `jax_enable_x64` is set."""
     return jax.dtypes.canonicalize_dtype(dtype, allow_extended_dtype=True)
 
 
 def same_types(types: Sequence[ArrayType], others: Sequence[ArrayType]) -> bool:
-    """As many types, equal up to weak flags."""
+    """Return whether two lists of types are equal up to weak-type flags."""
     return len(types) == len(others) and all(
         [t.same(other) for t, other in zip(types, others, strict=True)]
     )
 
 
 def promote(types: tuple[ArrayType, ...]) -> tuple[Any, bool]:
-    """The dtype and weak flag to which JAX's promotion lattice takes operands of these types."""
+    """Return the dtype and weak-type flag that JAX's dtype promotion gives for operands of these
+    types."""
     return _promote(types, flags.jax_enable_x64, flags.jax_numpy_dtype_promotion)
 
 
-# In the lattice a weak type is one of three points, whatever its width: those of Python's numbers.
-# Weak types alone meet where the strong ones of their widths do.
+# In the promotion lattice a weak type is one of the three Python scalar types, whatever its width.
+# If all operands are weak, they promote as the strong types do.
 _WEAK = {"int": 0, "uint": 0, "float": 0.0, "complex": 0j}
 
 
@@ -194,7 +197,7 @@ def _promote(types: tuple[ArrayType, ...], x64: bool, mode: str) -> tuple[Any, b
         dtype, found = jax.dtypes.result_type(*points, return_weak_type_flag=True)
         return dtype, found or weak
     except ValueError as error:
-        if mode != "strict":  # an integer or float of few bits
+        if mode != "strict":  # a 2- or 4-bit integer, or a float of up to 8 bits
             raise errors.ImplicitPromotion(
                 f"operands of types {', '.join(map(str, types))} have no common dtype: integers of "
                 "up to 4 bits and floats of up to 8 meet only their own kind, at\n"

@@ -1,7 +1,7 @@
-"""Rewrites of programs that keep what they compute and make it cheaper.
+"""Optimization passes: rewrites that make programs cheaper without changing what they compute.
 
-Each pass is a function `Program -> Program` that can be called alone; `optimize` runs them in
-order, as `ft.jit` does before XLA sees a program; `explain` tells what each of them did.
+Each pass is a function `Program -> Program` that can be called on its own. `optimize` runs all of
+them in order, as `ft.jit` does before lowering to XLA. `explain` reports what each one did.
 """
 
 from functrans.passes.common_subexpressions import common_subexpressions as common_subexpressions

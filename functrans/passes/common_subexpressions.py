@@ -1,8 +1,8 @@
-"""Compute what is computed twice once.
+"""Common-subexpression elimination.
 
-Two equations are the same if operation, parameters and operands are. Left alone are those with
-effects, calls of Python, and everything about `checkpoint`: its barriers and its calls stand for a
-computation that is wanted again.
+Two equations are equal if their primitives, parameters and operands are. Not merged are equations
+with effects, Python callbacks, and everything about `checkpoint`: its barriers and calls mark a
+computation that is to be repeated.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from functrans.primitives.elementwise.bitwise import and_, or_, xor
 from functrans.primitives.elementwise.families import add, eq, mul, ne
 from functrans.primitives.elementwise.selection import optimization_barrier
 
-# Not max and min: which of 0.0 and -0.0 they give may depend on the order.
+# Not max and min: for 0.0 and -0.0 the result may depend on the order of the operands.
 _COMMUTATIVE = frozenset([add, mul, and_, or_, xor, eq, ne])
 _KEPT_APART = frozenset(
     [checkpoint, optimization_barrier, pure_callback, io_callback, debug_callback]
@@ -34,7 +34,7 @@ _KEPT_APART = frozenset(
 
 @program_pass
 def common_subexpressions(program: Program) -> Program:
-    """The program in which no two equations compute the same."""
+    """Eliminate common subexpressions."""
     return everywhere(_once, program, "common_subexpressions")
 
 
@@ -52,14 +52,14 @@ def _once(program: Program) -> Program:
             if v.__class__ is Literal:
                 operands = tuple([v if v.__class__ is Var else _number(v) for v in operands])
                 break
-        # equal for equations that do the same, apart from their parameters, to the same
+        # equal if primitive and operands are
         key = (primitive, frozenset(operands) if primitive in _COMMUTATIVE else operands)
         same = first.setdefault(key, e)
-        if same is not e and e.params:  # only now it matters with which parameters
+        if same is not e and e.params:  # compare parameters only now, for speed
             try:
                 first.setdefault((key, *_parameters(same)), same)
                 same = first.setdefault((key, *_parameters(e)), e)
-            except TypeError:  # one is not hashable
+            except TypeError:  # a parameter is not hashable
                 same = e
         if same is e or not _interchangeable(same, e):
             equations.append(e)
@@ -69,26 +69,27 @@ def _once(program: Program) -> Program:
     if not known:
         return program
     made = replaced(program, equations, renamed_all(program.outputs, known), notes)
-    made.mark(pruned=program.marks.pruned)  # whoever read one now reads the other
+    made.mark(pruned=program.marks.pruned)  # no equation has become dead
     return made
 
 
 def _interchangeable(x: Any, y: Any) -> bool:
-    """May the results of one stand for those of the other? Weak flags may differ."""
+    """Return whether the results of one can replace those of the other. Weak-type flags may
+    differ."""
     if x.primitive.has_effects(x.params):
         return False
     return all([v.type is w.type for v, w in zip(x.outputs, y.outputs, strict=True)])
 
 
 def _parameters(e: Any) -> tuple[Any, ...]:
-    """Equal for equal parameters of one operation."""
+    """Return a key that is equal for equal parameters of one primitive."""
     values = e.params.values()
     if e.primitive is constant or float in map(type, values):
-        values = [repr(v) for v in values]  # 0.0 == -0.0, but they are two numbers
+        values = [repr(v) for v in values]  # 0.0 == -0.0, but they must not be merged
     return (*e.params, *values)
 
 
 def _number(x: Literal) -> tuple[Any, ...]:
     value = x.value
-    plain = value and value.__class__ is not complex  # 0.0 == -0.0, also as a part of another
+    plain = value and value.__class__ is not complex  # 0.0 == -0.0, also in complex numbers
     return (value if plain else repr(value), x.type)

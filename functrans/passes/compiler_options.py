@@ -1,5 +1,5 @@
-"""Which of XLA's options a program wants on a CPU, seen from its operations. The options themselves
-stand in backends/compiler_options.py."""
+"""Select XLA's options on a CPU from the operations of a program. The options themselves are in
+backends/compiler_options.py."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from functrans.primitives.contractions.convolution import conv_general_dilated, 
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.reductions.folds import Reduction
 
-# A transformer's step: so many products, half of them of so many floating point operations.
+# A transformer's step: at least MANY matrix products, with a median of at least LARGE FLOPs.
 MANY, LARGE = 40, 16_000_000
 
 
 class Wanted(NamedTuple):
-    """A set of options by its name, the equation that decided, and why."""
+    """The name of a set of options, the equation that decided, and the reason."""
 
     name: str
     equation: Equation
@@ -31,7 +31,7 @@ class Wanted(NamedTuple):
 
 
 def wanted(program: Program) -> Wanted | None:
-    """The options that are surely faster than JAX's default, if there are some."""
+    """Return the options that are certainly faster than JAX's defaults, or None."""
     return memo(program, _wanted)
 
 
@@ -39,7 +39,7 @@ def _wanted(program: Program) -> Wanted | None:
     equations = [e for p in with_nested(program) for e in p.equations]
     convolutions = [e for e in equations if e.primitive is conv_general_dilated]
     products = [e for e in equations if e.primitive is dot_general]
-    if convolutions:  # with groups each set takes half as long again
+    if convolutions:  # grouped convolutions take 1.5 times as long with either set
         rank = convolutions[0].outputs[0].type.ndim
         sums = [e for e in equations if _is_statistic(e, rank)]
         if any(map(_has_groups, convolutions)) or len(sums) <= len(convolutions):
@@ -51,7 +51,7 @@ def _wanted(program: Program) -> Wanted | None:
 
 
 def _is_statistic(e: Equation, rank: int) -> bool:
-    """Is it a reduction of images to fewer numbers?"""
+    """Return whether an equation reduces images to fewer numbers."""
     if not isinstance(e.primitive, Reduction):
         return False
     t = e.inputs[0].type
@@ -63,6 +63,6 @@ def _has_groups(e: Equation) -> bool:
 
 
 def flops_of(e: Equation) -> int:
-    """Floating point operations by the operation's own estimate."""
+    """Return the floating point operations of an equation by its primitive's estimate."""
     types = ([v.type for v in values] for values in (e.inputs, e.outputs))
     return e.primitive.cost(*types, **e.params).flops

@@ -1,15 +1,15 @@
-"""Rules of `simplify` for values that were joined: what is done to all of it is done to its parts.
+"""Rules of `simplify` for concatenated values: operate on the parts instead.
 
-In: an equation that sums, contracts or slices a value, which a `concatenate` made, or elementwise
-operations behind one. Out: the same of each part, so that the joined value need not be made. The
-gradients of a model flattened into one vector become gradients of its weights again:
+In: an equation that sums, contracts or slices a value made by `concatenate`, possibly followed by
+elementwise operations. Out: the same operation on each part, so that the concatenation need not be
+computed. The gradient of a model flattened into one vector becomes gradients of its weights again:
 
     g = concatenate a b;  n = reduce_sum(g ** 2)   ->   n = reduce_sum(a ** 2) + reduce_sum(b ** 2)
 
-Sums and contractions are taken apart only where a part is larger than what it was made of, as the
-gradient of one example is: then it may never be made (passes/contract.py). For the same reason a
-part of such a contraction is the contraction of a part: so that of weights that were joined for one
-product, as the gates of an LSTM are, becomes the product of a gate's.
+Sums and contractions are split only if a part is larger than its operands, as a per-example
+gradient is: then it may never be materialized (passes/contract.py). For the same reason a slice of
+such a contraction becomes a contraction of slices: a product with concatenated weights, as of the
+gates of an LSTM, becomes one product per gate.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from functrans.primitives.indexing.scatter import scatter, scatter_add
 from functrans.primitives.shape.joining import concatenate
 from functrans.primitives.shape.moving import broadcast_in_dim, reshape, slice_, transpose
 
-_DEEP = 8  # elementwise operations between a concatenate and what reads its parts
-_MOST = 1000  # parts
+_DEEP = 8  # maximum number of elementwise operations after a concatenate
+_MOST = 1000  # maximum number of parts
 
 
 class Parts(NamedTuple):
-    """A value taken apart along an axis. `grown`: one of them is larger than what it is made of."""
+    """A value split along an axis. `grown`: one of the parts is larger than its operands."""
 
     axis: int
     values: list[Any]
@@ -42,7 +42,7 @@ class Parts(NamedTuple):
 
 
 def parts_of(w: Rewriter, v: Any, deep: int = _DEEP) -> Parts | None:
-    """The parts of a value that was joined, and what elementwise operations made of them."""
+    """Return the parts of a concatenated value, also through elementwise operations, or None."""
     if not deep or not _anywhere(w).joined:
         return None
     if v in w.parts:
@@ -62,7 +62,7 @@ def parts_of(w: Rewriter, v: Any, deep: int = _DEEP) -> Parts | None:
 
 
 def _elementwise(w: Rewriter, e: Equation, deep: int) -> Parts | None:
-    """An elementwise operation of each part."""
+    """Apply an elementwise operation to each part."""
     known = [None if v.__class__ is Literal else parts_of(w, v, deep - 1) for v in e.inputs]
     joined = [p for p in known if p is not None]
     shape = e.outputs[0].type.shape
@@ -80,7 +80,7 @@ def _elementwise(w: Rewriter, e: Equation, deep: int) -> Parts | None:
 
 
 def _pieces(w: Rewriter, v: Any, axis: int, sizes: Sequence[int]) -> list[Any]:
-    """A value that was not joined, cut in pieces of these sizes."""
+    """Split a value that was not concatenated into pieces of these sizes."""
     shapes = [(*v.type.shape[:axis], n, *v.type.shape[axis + 1 :]) for n in sizes]
     if v.__class__ is Literal:
         return [Literal(v.value, v.type.update(shape=s)) for s in shapes]
@@ -101,7 +101,7 @@ _LOOKED_AT = _MOVES | {dot_general, scatter, scatter_add}
 
 
 class Anywhere(NamedTuple):
-    """Does the program hold a value that was joined, and one with a part that is `grown`?"""
+    """Whether the program has a concatenated value, and one with a part that is `grown`."""
 
     joined: bool
     grown: bool
@@ -117,7 +117,8 @@ def _anywhere(w: Rewriter) -> Anywhere:
 
 
 def is_grown(made_by: dict[Any, Equation], v: Any) -> bool:
-    """Is it a contraction, or rows added to zeros, larger than the operands?"""
+    """Return whether a value is a contraction, or rows scattered into zeros, larger than its
+    operands."""
     e = made_by.get(v)
     while e is not None and e.primitive in _MOVES:
         e = made_by.get(e.inputs[0])
@@ -126,11 +127,11 @@ def is_grown(made_by: dict[Any, Equation], v: Any) -> bool:
     return all([x.__class__ is Literal or x.type.size < v.type.size for x in e.inputs])
 
 
-# --- what reads them ------------------------------------------------------------------------------
+# --- rules for their users ------------------------------------------------------------------------
 
 
 def sum_of_joined(w: Rewriter, e: Equation) -> Any:
-    """A reduce_sum of each part: their sum, or joined again along an axis that is kept."""
+    """Apply reduce_sum to each part, and add the results or concatenate them along a kept axis."""
     if not _anywhere(w).grown:
         return None
     found = parts_of(w, e.inputs[0])
@@ -144,7 +145,7 @@ def sum_of_joined(w: Rewriter, e: Equation) -> Any:
 
 
 def contraction_of_joined(w: Rewriter, e: Equation) -> Any:
-    """A dot_general of each part: their sum, or joined again along an axis that is kept."""
+    """Apply dot_general to each part, and add the results or concatenate them along a kept axis."""
     if not _anywhere(w).grown:
         return None
     for i, v in enumerate(e.inputs):
@@ -171,7 +172,7 @@ def contraction_of_joined(w: Rewriter, e: Equation) -> Any:
 
 
 def slice_of_joined(w: Rewriter, e: Equation) -> Any:
-    """A slice that lies within one part."""
+    """Take a slice inside one part from that part."""
     found = parts_of(w, e.inputs[0])
     if found is None:
         return None
@@ -187,7 +188,7 @@ def slice_of_joined(w: Rewriter, e: Equation) -> Any:
 
 
 def split_of_joined(w: Rewriter, e: Equation) -> Any:
-    """The parts of what was joined, or of a contraction that is larger than its operands; None
+    """Return the parts of a concatenated value, or of a contraction larger than its operands; None
     unless all are found."""
     (x,), axis = e.inputs, e.params["axis"]
     if not _is_by_example(w.made_by, x) and parts_of(w, x) is None:
@@ -201,7 +202,8 @@ def split_of_joined(w: Rewriter, e: Equation) -> Any:
 
 
 def _is_by_example(made_by: dict[Any, Equation], v: Any) -> bool:
-    """Is it a transposed contraction, one for each of a batch, larger than the operands?"""
+    """Return whether a value is a, possibly transposed, batched contraction larger than its
+    operands."""
     e = made_by.get(v)
     while e is not None and e.primitive is transpose:
         e = made_by.get(e.inputs[0])
@@ -211,7 +213,7 @@ def _is_by_example(made_by: dict[Any, Equation], v: Any) -> bool:
 
 
 def slice_of_grown(w: Rewriter, e: Equation) -> Any:
-    """A slice of such a contraction: the contraction of slices."""
+    """Replace a slice of such a contraction by a contraction of slices."""
     (x,) = e.inputs
     by = w.made_by.get(x)
     if by is None or not _is_by_example(w.made_by, x) or set(e.params["strides"]) != {1}:
@@ -231,7 +233,7 @@ def slice_of_grown(w: Rewriter, e: Equation) -> Any:
 
 
 def _slice(w: Rewriter, v: Any, cut: Sequence[tuple[int, int]]) -> Any:
-    """The elements of v between two places along each axis."""
+    """Return the elements of v between two indices along each axis."""
     start, limit = tuple([a for a, _ in cut]), tuple([b for _, b in cut])
     if v.__class__ is Literal:
         return Literal(v.value, v.type.update(shape=tuple([b - a for a, b in cut])))

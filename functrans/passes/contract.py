@@ -1,24 +1,25 @@
-"""Contract in a cheaper order: intermediates that are only multiplied and summed are never made.
+"""Reorder contractions so that large intermediates that are only multiplied and summed are not
+materialized.
 
-In: a Program. Out: one in which large values that reach nothing but sums (a `reduce_sum`, a
-`dot_general`) through products, sums of two, negations, transpositions, reshapes and broadcasts are
-gone: each of those sums is computed from what the large values were made of. A per-example gradient
-`g[b,i,j] = x[b,i] d[b,j]` that is squared and summed, weighted and summed, becomes
+In: a Program. Out: one without large values that reach only sums (a `reduce_sum`, a `dot_general`)
+through products, binary sums, negations, transpositions, reshapes and broadcasts. Each of these
+sums is computed from the factors of the large values. A per-example gradient `g[b,i,j] = x[b,i]
+d[b,j]` that is squared and summed, or weighted and summed, becomes
 
     sum_ij g[b,i,j]**2      ->  (sum_i x[b,i]**2) (sum_j d[b,j]**2)
     sum_b  c[b] g[b,i,j]    ->  dot_general["bi,bj->ij"] (c x) d
 
-Accuracy. Sums are taken in another order, as in any matrix library. Where a product of sums is
+Accuracy. Sums are taken in another order, as in any matrix library. If a product of sums is
 multiplied out (`sum_ij (sum_t x[t,i] d[t,j])**2`, by Gram matrices), the new sum may cancel where
-the old one could not. It is accumulated in float64: with unit roundoffs u (of the operands) and
-v = 1.1e-16, n products in a sum and k = (sum_t |x_t| |d_t|)**2 / result, the error relative to the
-result is at most n v k, while that of the program as written is of the order of u sqrt(k). For
-float32 the first is the smaller one for all k up to 1e14 / n, where the second has no digit left.
-Operands that are float64 themselves are never multiplied out. Squares that are taken apart, as in
-the norm above, are float64 too: that of 1e22 times that of 1e-22 is 1, in float32 it is not.
-bfloat16 values that end in sums of float32 (as those of `jnp.sum` do) are read as they are and
-multiplied in float32: the roundings to bfloat16 between are left out, as XLA leaves them out of
-what it fuses. float16 is left alone: what overflows there must go on to do so.
+the old one could not. It is accumulated in float64: with unit roundoffs u (of the operands) and v =
+1.1e-16, n products in a sum and k = (sum_t |x_t| |d_t|)**2 / result, its relative error is at most
+n v k, while that of the original program is of the order of u sqrt(k). For float32 the first is
+smaller for all k up to 1e14 / n, where the second has no correct digit left. Float64 operands are
+never multiplied out. Squares that are factored, as in the norm above, are float64 too: 1e22 squared
+times 1e-22 squared is 1, which overflows in float32. bfloat16 values that end in float32 sums (as
+those of `jnp.sum` do) are multiplied in float32: the intermediate roundings to bfloat16 are
+dropped, as XLA drops them inside a fusion. float16 is left alone, because an overflow must stay
+one.
 
 Source: the per-example norms are Goodfellow's (2015, arXiv:1510.01799), the Gram form is that of
 ghost clipping (Li et al. 2022, arXiv:2110.05679); here they are instances of one rewrite.
@@ -76,7 +77,7 @@ from functrans.primitives.shape.moving import slice_
 from functrans.trace import literal, provenance, stage, typeof
 
 WORTH = 20_000.0  # nanoseconds that a rewrite must save at least
-PER_BYTE_KEPT = 0.35  # nanoseconds that memory is worth that is held until another sum is there
+PER_BYTE_KEPT = 0.35  # nanoseconds: the value of memory held until another sum is computed
 LARGE = 1 << 20  # bytes
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 MOST_ROUNDS = 5
@@ -84,12 +85,12 @@ SOURCES = frozenset([dot_general, scatter, scatter_add])
 MANY = 8
 SEEN_THROUGH = POINTWISE | ALIASES
 PLAIN = (SEEN_THROUGH | {dot_general, reduce_sum}) - {select_n, slice_, convert_element_type}
-MOST_ASKED = 8  # values that a factor is made of
+MOST_ASKED = 8  # maximum number of operands followed for a factor
 
 
 @program_pass
 def contract(program: Program) -> Program:
-    """The program with cheaper contractions, also in the programs nested in it."""
+    """Reorder contractions to cheaper ones, also in nested programs."""
     return everywhere(_contract, program, "contract")
 
 
@@ -99,12 +100,12 @@ def _contract(program: Program) -> Program:
         made = _Search(program).rewritten()
         if made is program:
             break
-        program = common_subexpressions(made)  # the sums of a cluster often begin alike
+        program = common_subexpressions(made)  # the sums of a cluster often share their first steps
     return side_by_side(program)
 
 
-class LinearizedOperation:
-    """A sum of products computed as such."""
+class WholeBatch:
+    """A sum computed as a sum of products in the cheapest order."""
 
     def __init__(self, expansion: Expansion, e: Equation, made: float, limit: float):
         (v,) = e.outputs
@@ -125,38 +126,38 @@ class LinearizedOperation:
 
     def emit(self, values: dict[Var, Any], t: ArrayType) -> Any:
         x = self.order.emit(self.plans, values, t)
-        return max_(x, literal(0, typeof(x))) if self.positive else x  # its root is taken
+        return max_(x, literal(0, typeof(x))) if self.positive else x  # for its square root
 
 
 class Sink(NamedTuple):
-    """A sum, and how it is computed without the values that are removed."""
+    """A sum, and the way to compute it without the removed values."""
 
     equation: Equation
-    way: LinearizedOperation | ByExample
+    way: WholeBatch | ByExample
 
 
 class Cluster(NamedTuple):
-    """Values that are joined by elementwise operations, and the sums that they end in."""
+    """Values connected by elementwise operations, and the sums that they end in."""
 
     values: dict[Var, None]
     sinks: dict[Equation, None]
 
 
 class _Search:
-    """One look at all large values of a program."""
+    """A search over all large values of a program."""
 
     def __init__(self, program: Program):
         self.program = program
         self.made_by: dict[Var, Equation] = {}
         self.read_by: defaultdict[Var, list[Equation]] = defaultdict(list)
         self.outputs = set(program.outputs)
-        self.settled: set[Var] = set()  # what belongs to a cluster, or cannot be removed
-        self.multiplied: set[Var] = set()  # with themselves, example by example
+        self.settled: set[Var] = set()  # values that belong to a cluster or cannot be removed
+        self.multiplied: set[Var] = set()  # values whose Gram matrices loops compute
         self.costs: dict[Equation, float] = {}
-        self.refused_shapes: set[tuple[Any, ...]] = set()  # of clusters that no order makes cheaper
+        self.refused_shapes: set[tuple[Any, ...]] = set()  # of clusters without a cheaper order
 
     def rewritten(self) -> Program:
-        """The program with all rewrites that pay; the same object if there is none."""
+        """Return the program with all profitable rewrites; the same object if there is none."""
         equations = self.program.equations
         sources = [e for e in equations if e.primitive in SOURCES and _is_source(e)]
         large = [e for e in sources if self.cost(e) > WORTH]
@@ -184,14 +185,14 @@ class _Search:
                 notes += [(s.equation.primitive.name, (s.equation, *removed)) for s in sinks]
         return self._replaced(plans, notes) if plans else self.program
 
-    # --- what may be removed
+    # --- values that can be removed
 
     def cluster(self, v: Var) -> Cluster | None:
-        """What is made of a value elementwise, and the sums that it ends in; None if any of it is
-        needed for something else, or belongs to another cluster."""
+        """Return the cluster of elementwise results of a value and the sums that they end in; None
+        if one of them has another use or belongs to another cluster."""
         values: dict[Var, None] = {}
         sinks: dict[Equation, None] = {}
-        reached: dict[Var, Var | None] = {v: None}  # and from where
+        reached: dict[Var, Var | None] = {v: None}  # value -> the value it was reached from
         stack = [v]
         long = _sums_many(self.made_by[v])
         while stack:
@@ -214,7 +215,7 @@ class _Search:
         return Cluster(values, sinks)
 
     def refused(self, u: Var, reached: dict[Var, Var | None]) -> Cluster | None:
-        """No cluster, and none later of what led to a value that is needed."""
+        """Return None, and settle the values that lead to one that has another use."""
         at: Var | None = u
         while at is not None:
             self.settled.add(at)
@@ -222,7 +223,8 @@ class _Search:
         return None
 
     def _is_sink(self, e: Equation) -> bool:
-        """Is it a sum, in float32 or wider? A narrower one rounds, and squares overflow."""
+        """Return whether an equation is a sum in float32 or wider. A narrower one rounds, and
+        squares overflow."""
         p = e.primitive
         if p is not reduce_sum and p is not dot_general and p is not slice_:
             return False
@@ -240,14 +242,15 @@ class _Search:
         return keeps_numbers(e) and e.params.get("y", 2) == 2
 
     def _is_masked(self, e: Equation, u: Var) -> bool:
-        """Is a contraction multiplied by a value that varies along all of its axes? The sum over k
-        of a[m,k] b[k,n] c[m,n] takes m k n products in whichever order: nothing is to be gained."""
+        """Return whether a contraction is multiplied by a value that varies along all of its axes.
+        The sum over k of a[m,k] b[k,n] c[m,n] takes m k n products in any order, so nothing can be
+        gained."""
         if e.primitive is not mul and e.primitive is not div:
             return False
         return any([w is not u and self._varies(w, u.type.size) for w in e.inputs])
 
     def _varies(self, w: Any, size: int) -> bool:
-        """Is it, or a factor or term of it, so large a value that is none of a sum's?"""
+        """Return whether a value, or a factor or term of it, is of this size without a sum."""
         todo = [w]
         for _ in range(MOST_ASKED):
             if not todo:
@@ -263,14 +266,14 @@ class _Search:
         return False
 
     def _may_join(self, v: Any, u: Var) -> bool:
-        """Is it, as u is, a large value that need not be made?"""
+        """Return whether a value is, as u is, large and removable."""
         e = self.made_by.get(v)
         if e is None or v.type.size < u.type.size or v in self.outputs:
             return False
         return _is_source(e) or e.primitive in POINTWISE
 
     def cheaper(self, cluster: Cluster) -> list[Sink] | None:
-        """The sums without the cluster's values, if that is much cheaper."""
+        """Return the sums without the cluster's values, if that is much cheaper."""
         made = sum([self.cost(self.made_by[v]) for v in cluster.values])
         most = 0.8 * (made + sum([self.cost(e) for e in cluster.sinks])) - WORTH
         kept = 0.8 * PER_BYTE_KEPT * self.bytes_made(cluster) if self.may_wait(cluster) else 0.0
@@ -282,7 +285,7 @@ class _Search:
         if shape in self.refused_shapes:
             return None
         sinks = []
-        for e in sorted(cluster.sinks, key=self.cost, reverse=True):  # the likeliest to fail first
+        for e in sorted(cluster.sinks, key=self.cost, reverse=True):  # most likely to fail first
             way = self.cheapest(e, cluster, made, left + least[e])
             if way is None:
                 if shape is not None:
@@ -293,19 +296,19 @@ class _Search:
         return sinks if left > kept or self.waits(cluster) else None
 
     def least(self, cluster: Cluster) -> dict[Equation, float]:
-        """What each of the sums costs at least without the cluster's values."""
+        """Return a lower bound on the cost of each sum without the cluster's values."""
         sources = [e for v in cluster.values if _is_source(e := self.made_by[v])]
         bound = Least(self.made_by, cluster.values, sources, self.cost)
         return {e: bound.of(e) for e in cluster.sinks}
 
     def shape_of(self, cluster: Cluster) -> tuple[Any, ...] | None:
-        """All that the search for orders knows of a cluster: its equations and the moves that its
-        leaves come from, with their variables numbered. Layers that are alike are searched once.
-        None where more is looked at (indices that are compared)."""
+        """Return a key of all that the search depends on: the cluster's equations and the moves
+        that its leaves come from, with numbered variables. So equal layers are searched once. None
+        if more is examined (compared indices)."""
         number: dict[Any, int] = {}
         found: list[Any] = []
         todo = [*[self.made_by[v] for v in cluster.values], *cluster.sinks]
-        for e in todo:  # grows
+        for e in todo:  # extended in the loop
             if e.primitive not in PLAIN:
                 return None
             found += [e.primitive, *e.params.items()]
@@ -324,13 +327,13 @@ class _Search:
 
     def cheapest(
         self, e: Equation, cluster: Cluster, made: float, limit: float
-    ) -> LinearizedOperation | ByExample | None:
-        """The cheapest way to a sum from what the cluster's values are made of, if there is one
-        that costs no more than the limit."""
+    ) -> WholeBatch | ByExample | None:
+        """Return the cheapest way to compute a sum from the operands of the cluster's values,
+        within the limit."""
         through = {e.outputs[0], *cluster.values}
-        ways: list[LinearizedOperation | ByExample] = []
+        ways: list[WholeBatch | ByExample] = []
         with suppress(NotSeparable):
-            ways.append(LinearizedOperation(Expansion(self.made_by, through), e, made, limit))
+            ways.append(WholeBatch(Expansion(self.made_by, through), e, made, limit))
         for gram in (False, True) if squared(self.made_by, e) is not None else ():
             with suppress(NotSeparable):
                 ways.append(ByExample(Expansion(self.made_by, through), e, gram, self.readers))
@@ -338,33 +341,34 @@ class _Search:
         return way if way is not None and way.cost <= limit else None
 
     def readers(self, v: Any) -> int:
-        """In how many sums are a value's products with itself wanted? A great many, if they are
-        computed anyway; else as many as contractions, or sums of rows, that read it or a move."""
+        """Return in how many sums a value's products with itself are used: a large number if they
+        are computed anyway; else the contractions, or sums of rows, that read it or a move of
+        it."""
         if v in self.multiplied:
             return MOST_VALUES
         read = list(self.read_by[v])
-        for e in read:  # grows
+        for e in read:  # extended in the loop
             if e.primitive in ALIASES:
                 read += self.read_by[e.outputs[0]]
         return sum(map(_is_source, read))
 
     def cost(self, e: Equation) -> float:
-        """`_cost`, computed once."""
+        """Return `_cost`, cached."""
         found = self.costs.get(e)
         if found is None:
             found = self.costs[e] = _cost(e)
         return found
 
     def bytes_made(self, cluster: Cluster) -> int:
-        """The memory of those values that are not fused into what reads them."""
+        """Return the memory of the values that are not fused into their users."""
         return sum([bytes_of(v.type) for v in cluster.values if _is_source(self.made_by[v])])
 
     def may_wait(self, cluster: Cluster) -> bool:
         return len(cluster.sinks) > 1 and self.bytes_made(cluster) >= LARGE
 
     def waits(self, cluster: Cluster) -> bool:
-        """Does one of the sums wait for another, as a clipped gradient waits for its norm? Until
-        then the values are kept in memory."""
+        """Return whether one of the sums depends on another, as a clipped gradient does on its
+        norm. Until then the values stay in memory."""
         if not self.may_wait(cluster):
             return False
         after: set[Var] = set()
@@ -397,7 +401,7 @@ class _Search:
 
 
 def _emitted(sink: Sink) -> Program:
-    """The operations of a sum: from its leaves to its value."""
+    """Return the program of a sum, from its leaves to its value."""
     e = sink.equation
 
     def run(*leaves: Any) -> list[Any]:
@@ -409,17 +413,17 @@ def _emitted(sink: Sink) -> Program:
 
 
 def _is_source(e: Equation) -> bool:
-    """Does it make a value of others that are smaller, or of fewer products?"""
+    """Return whether an equation computes a value from smaller ones, or from fewer products."""
     if e.primitive not in SOURCES:
         return False
     dtype = e.outputs[0].type.dtype
     if dtype_class(dtype) != "float" or (dtype.itemsize < 4 and dtype != BFLOAT16):
-        return False  # integers have no inverses; other narrow floats have another range
+        return False  # integers have no inverses; other narrow floats have a smaller range
     return plain_dot(e) if e.primitive is dot_general else adds_rows(e)
 
 
 def _sums_many(e: Equation) -> bool:
-    """Is it a contraction, of which the products and not the bytes are the cost?"""
+    """Return whether an equation is a contraction dominated by its products, not its bytes."""
     if e.primitive is not dot_general:
         return False
     lhs, out = e.params["lhs"], e.params["out"]
@@ -428,8 +432,7 @@ def _sums_many(e: Equation) -> bool:
 
 
 def _cost(e: Equation) -> float:
-    """The estimate for an equation as it is written. Elementwise ones are fused into what reads
-    them."""
+    """Estimate the cost of an equation as it is. Elementwise ones are fused into their users."""
     t = e.outputs[0].type
     if e.primitive is dot_general:
         x, y = [v.type for v in e.inputs]

@@ -1,9 +1,9 @@
-"""In which order the factors of a sum of products are multiplied, and what that costs.
+"""The order in which to multiply the factors of a sum of products, and its cost.
 
-In: terms with named axes. Out: an estimate in nanoseconds, and the operations themselves.
+In: terms with named axes. Out: an estimate in nanoseconds, and the operations.
 
-The estimate counts operations, what they compute, read and write. Its numbers were fitted on
-XLA:CPU; only ratios matter, and a rewrite must win by much.
+The estimate counts operations, FLOPs, and bytes read and written. Its constants were fitted on
+XLA:CPU. Only ratios matter, and a rewrite must win by a wide margin.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ from functrans.primitives.shape.moving import broadcast_in_dim, reshape, transpo
 from functrans.trace import literal, typeof
 
 PER_OPERATION, PER_FLOP, PER_BYTE_READ, PER_BYTE_WRITTEN = 1500.0, 0.006, 0.06, 0.35
-PER_BATCH_ELEMENT = 100.0  # of a batched dot_general
-CACHE = 1 << 20  # bytes; what is smaller is written where it is fast
-MOST_FACTORS = 7  # more are not searched; factors over equal axes count once
+PER_BATCH_ELEMENT = 100.0  # for a batched dot_general
+CACHE = 1 << 20  # bytes; smaller values stay in the cache
+MOST_FACTORS = 7  # limit of the search; factors over equal axes count once
 
 Names = frozenset[int]
 Groups = list[tuple[Names, list[Factor]]]
 
 
 class Leaf(NamedTuple):
-    """Factors over the same axes, multiplied element by element."""
+    """Factors over the same axes, multiplied elementwise."""
 
     factors: tuple[Factor, ...]
-    axes: Names  # those that are left after what nobody else has is summed
+    axes: Names  # the remaining axes: those of no other factor are summed first
     own: Names
 
 
 class OneHot(NamedTuple):
-    """One-hot vectors, that are not made: `at` are the axes of the integers, `counted` the axis
-    they count along."""
+    """One-hot vectors, which are not materialized: `at` are the axes of the integers, `counted` the
+    one-hot axis."""
 
     factor: Factor
     at: tuple[int, ...]
@@ -66,7 +66,7 @@ class Pair(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """A term's number and tree of contractions, and its cost."""
+    """The number and the contraction tree of a term, and its cost."""
 
     number: float
     tree: Any
@@ -74,13 +74,13 @@ class Plan(NamedTuple):
 
 
 def per_flop(dtype: Any) -> float:
-    """Nanoseconds, in arithmetic of that dtype."""
+    """Return nanoseconds per operation in arithmetic of that dtype."""
     return PER_FLOP * (4 if dtype.itemsize == 8 else 1)
 
 
 class Order:
-    """Plans for terms over axes of these sizes, whose result has the axes `out`. `wide`: in
-    float64; `cached`: for a step of a loop, whose small values stay in the cache."""
+    """Plans for terms over axes of these sizes; the result has the axes `out`. `wide`: in float64;
+    `cached`: for a loop step, whose small values stay in the cache."""
 
     def __init__(
         self, size: dict[int, int], out: Dims, dtype: Any, wide: bool, cached: bool = False
@@ -97,13 +97,13 @@ class Order:
         return math.prod(map(self.size.__getitem__, axes))
 
     def written(self, axes: Any) -> float:
-        """The cost of writing a tensor."""
+        """Return the cost of writing a tensor."""
         n = self.bytes * self.volume(axes)
         return n * (PER_BYTE_READ if self.cached and n <= CACHE else PER_BYTE_WRITTEN)
 
     def may_gain(self, groups: Groups, made: float) -> bool:
-        """Can any order begin more cheaply than with what cost `made`? Else it is not searched: an
-        axis that one factor alone has can be summed first, or another pair contracted."""
+        """Return whether any order can start more cheaply than a value that cost `made`: an axis of
+        a single factor can be summed first, or another pair contracted."""
         axes = [a for a, _ in groups]
         if len(groups) < 3 or any([f.kind == "one_hot" for _, (f, *_) in groups]):
             return True
@@ -122,7 +122,8 @@ class Order:
         return False
 
     def plan(self, term: Term, groups: Groups, limit: float = math.inf) -> Plan:
-        """The cheapest tree for a term; NotSeparable if there is none below the limit."""
+        """Return the cheapest tree for a term; raise NotSeparable if there is none below the
+        limit."""
         n = len(groups)
         names = [axes for axes, _ in groups]
         outside = [set(self.out) for _ in range(1 << n)]
@@ -135,7 +136,7 @@ class Order:
         for i, (axes, factors) in enumerate(groups):
             cost, leaf = self._first(axes, factors, axes & outside[1 << i])
             values = tuple([(f.value, f.kind) for f in factors])
-            best[1 << i] = 0.0 if values in made else cost, leaf  # it is made once
+            best[1 << i] = 0.0 if values in made else cost, leaf  # equal leaves are computed once
             made.add(values)
         for s in range(1, 1 << n):
             if s not in best:
@@ -147,14 +148,14 @@ class Order:
 
     @staticmethod
     def groups(term: Term) -> Groups:
-        """The factors by their axes; one-hot vectors by themselves."""
+        """Group the factors by their axes; one-hot vectors are separate."""
         dense: dict[Names, list[Factor]] = {}
         hot: dict[Any, tuple[Names, list[Factor]]] = {}
         for f in term.factors:
             axes = [a for d in f.dims for a in d]
             if len(set(axes)) != len(axes):
                 raise NotSeparable
-            if f.kind == "one_hot":  # its square is itself
+            if f.kind == "one_hot":  # it equals its square
                 hot[f] = frozenset(axes), [f]
             else:
                 dense.setdefault(frozenset(axes), []).append(f)
@@ -164,7 +165,7 @@ class Order:
         return found
 
     def _first(self, axes: Names, factors: list[Factor], kept: Names) -> tuple[float, Any]:
-        """The cost of a group of factors and its node."""
+        """Return the cost and the node of a group of factors."""
         (f, *_) = factors
         if f.kind != "one_hot":
             leaf = Leaf(tuple(factors), kept, axes)
@@ -203,7 +204,7 @@ class Order:
         return found
 
     def pair_cost(self, left: Any, right: Any, axes: Any) -> float:
-        """Of one contraction, or of one product if nothing is summed."""
+        """Return the cost of a contraction, or of a product if nothing is summed."""
         x, y = left.axes, right.axes
         if isinstance(left, OneHot) or isinstance(right, OneHot):
             return self._one_hot_cost(left, right, axes)
@@ -217,12 +218,12 @@ class Order:
         return cost
 
     def _one_hot_cost(self, x: Any, y: Any, axes: Any) -> float:
-        """Two that count along one axis, which is summed, say where their integers are equal; one
-        with an array is a scatter. Nothing else is made of them."""
+        """Two with the same one-hot axis, which is summed, compare their integers; one with an
+        array is a scatter. No other combination is possible."""
         if not isinstance(x, OneHot):
             x, y = y, x
         written = PER_OPERATION + self.written(axes)
-        if x.counted not in x.axes:  # nobody asks which integer it was
+        if x.counted not in x.axes:  # the one-hot axis is already summed
             return math.inf if isinstance(y, OneHot) or not set(x.at) <= y.axes else written
         if isinstance(y, OneHot):
             same = x.counted == y.counted and x.counted not in axes
@@ -236,7 +237,7 @@ class Order:
     # --- the operations
 
     def emit(self, plans: Sequence[Plan], values: dict[Var, Any], t: ArrayType) -> Any:
-        """The sum of the terms, of type t."""
+        """Emit the sum of the terms, of type t."""
         total = None
         for p in plans:
             x, names = self._emit(p.tree, values, self.out)
@@ -259,7 +260,7 @@ class Order:
     def _emit(
         self, node: Any, values: dict[Var, Any], order: Sequence[int]
     ) -> tuple[Any, list[Any]]:
-        """A tensor and the names of its axes, as far as possible in that order."""
+        """Emit a tensor; return it and its axes, in that order as far as possible."""
         if isinstance(node, Leaf):
             return self._emit_leaf(node, values)
         for hot, other in ((node.left, node.right), (node.right, node.left)):
@@ -268,13 +269,13 @@ class Order:
         node = self._weighted(node, order)
         wanted = [a for a in order if a in node.axes]
         if isinstance(node.right, Leaf) and not isinstance(node.left, Leaf):
-            # the order of a leaf is given, the other may follow it
+            # the order of a leaf is fixed, the other operand can follow it
             y, rhs = self._emit(node.right, values, order)
             x, lhs = self._emit(node.left, values, [*rhs, *[a for a in order if a not in rhs]])
         else:
             x, lhs = self._emit(node.left, values, order)
             y, rhs = self._emit(node.right, values, [*lhs, *[a for a in order if a not in lhs]])
-        if len(wanted) < len(node.axes):  # inside the tree: what costs no transposition
+        if len(wanted) < len(node.axes):  # inside the tree: the order without a transposition
             both = [a for a in lhs if a in rhs and a in node.axes]
             wanted = [*both, *[a for a in (*lhs, *rhs) if a in node.axes and a not in both]]
         made = dot_general(x, y, lhs=tuple(lhs), rhs=tuple(rhs), out=tuple(wanted))
@@ -282,9 +283,10 @@ class Order:
 
     @staticmethod
     def _weighted(node: Pair, order: Sequence[int]) -> Pair:
-        """Weights of the summed elements stand with the operand whose axes come first, if several
-        summed axes lead there. XLA:CPU transposes that one: so it weighs as it transposes, and not
-        before the weights are known; else the transposed copy would wait in memory for them."""
+        """Move weights of the summed elements to the operand whose axes come first, if several
+        summed axes lead there. XLA:CPU transposes that operand, so it multiplies by the weights in
+        the transposition, and only once they are known; otherwise the transposed copy would stay in
+        memory until then."""
         first = next((a for a in order if a in node.axes), None)
         for x, scaled in ((node.left, node.right), (node.right, node.left)):
             if not isinstance(x, Leaf) or not isinstance(scaled, Pair) or first not in x.axes:
@@ -345,7 +347,7 @@ class Order:
         return clamp(literal(0, t), index, literal(self.size[hot.counted] - 1, t))
 
     def _spread(self, index: Any, at: Sequence[int], names: Sequence[int]) -> Any:
-        """Integers over some axes, repeated along the others."""
+        """Broadcast integers over some axes along the others."""
         x = reshape(index, shape=tuple([self.size[a] for a in at]))
         order = sorted(range(len(at)), key=lambda i: names.index(at[i]))
         if order != sorted(order):
@@ -362,7 +364,7 @@ class Order:
         for i, f in enumerate(leaf.factors[1:], 2):
             x, own = self._emit_factor(f, values)
             if own != names and i == len(leaf.factors) and len(leaf.axes) < len(own):
-                kept = [a for a in names if a in leaf.axes]  # they are never brought in line
+                kept = [a for a in names if a in leaf.axes]  # contracted without aligning the axes
                 return dot_general(
                     total, x, lhs=tuple(names), rhs=tuple(own), out=tuple(kept)
                 ), kept  # fmt: skip

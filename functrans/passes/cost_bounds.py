@@ -1,7 +1,7 @@
-"""What sums cost at least without the large values that they are sums of, seen from shapes alone.
+"""Lower bounds on the cost of sums without their large operands, from shapes alone.
 
-In: a cluster of `contract`. Out: a lower bound on each of its sums in nanoseconds, by the costs of
-passes/contraction_order.py. It ends most searches for a cheaper order before they begin.
+In: a cluster of `contract`. Out: a lower bound for each of its sums in nanoseconds, with the costs
+of passes/contraction_order.py. It prunes most searches for a cheaper order before they start.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from functrans.primitives.shape.moving import reshape
 
 _SUMS = frozenset([add, sub])
 _PRODUCTS = frozenset([mul, div])
-_ALONG = _SUMS | _PRODUCTS | {neg}  # what a term of a value stays a term of
+_ALONG = _SUMS | _PRODUCTS | {neg}  # operations that preserve the terms of a sum
 
 
 class Least:
     """Lower bounds for the sums of one cluster.
 
-    made_by : the equation that makes each variable of the program
-    values  : of the cluster
-    sources : the contractions that make some of these
-    cost    : of an equation as it is
+    made_by : the equation that computes each variable of the program
+    values  : those of the cluster
+    sources : the contractions that compute some of these
+    cost    : the cost of an equation as it is
     """
 
     def __init__(
@@ -47,11 +47,11 @@ class Least:
         self.times: int = min(map(self._summed, sources))
 
     def of(self, e: Equation) -> float:
-        """Of one sum; 0 where nothing is seen.
+        """Return the bound of one sum; 0 if nothing is known.
 
-        A sum of a[m,k] b[k,n] c[m,n] takes as many products as c has elements, k times, in
-        whichever order `a b` is avoided, and as many as the result has, k times, in the step that
-        sums over k. Where nothing else is joined it takes as many as `_in_pairs`, too.
+        A sum of a[m,k] b[k,n] c[m,n] takes size(c) times k products in any order that avoids `a b`,
+        and size(result) times k in the step that sums over k. If the cluster has nothing else it
+        also takes as many as `_in_pairs` says.
         """
         if e.primitive is not dot_general:
             return 0.0
@@ -66,7 +66,8 @@ class Least:
         return (known or PER_BYTE_WRITTEN * bytes_of(t)) + 2 * per_flop(t.dtype) * products
 
     def _stays(self, e: Equation) -> bool:
-        """Does the contraction have a term without the cluster's large values, of as many products?
+        """Return whether the contraction has a term, with as many products, without the cluster's
+        large values.
 
         A sum over k of (a[m,k] b[k,n] + w[m,n]) c[n,p] takes the products of w and c anyway."""
         for c, _, u, _ in _sides(e):
@@ -75,7 +76,8 @@ class Least:
         return False
 
     def _has_whole_term(self, u: Var) -> bool:
-        """Is a value of the cluster a sum, or a multiple of one, with a term that is whole?"""
+        """Return whether a value of the cluster is a sum, or a multiple of one, with a whole
+        term."""
         at: Any = u
         while at in self.values:
             e = self.made_by[at]
@@ -86,8 +88,8 @@ class Least:
         return False
 
     def _is_whole(self, v: Any) -> bool:
-        """Is it none of the cluster's values, and nothing smaller that was repeated? Or a product
-        of such?"""
+        """Return whether a value is outside the cluster and not broadcast, or a product of such
+        values."""
         if v.__class__ is Literal:
             return False
         if v not in self.values:
@@ -100,8 +102,9 @@ class Least:
         )
 
     def _factor(self, e: Equation) -> int:
-        """How many elements has a contraction's factor of a value of the cluster, itself none of
-        it, along axes that the value or the result has? 0 if another axis can be summed first."""
+        """Return the size of a contraction's factor, itself outside the cluster, of a value of the
+        cluster, along axes that the value or the result has; 0 if another axis can be summed
+        first."""
         out = e.params["out"]
         for v, own, u, other in _sides(e):
             w = self._behind(v)
@@ -113,11 +116,11 @@ class Least:
         return 0
 
     def _in_pairs(self, e: Equation) -> int:
-        """How many products it takes to contract c with one of a and b, then with the other, where
-        `a b` is the cluster's only value but for a reshaped one. 0 where the axes are not seen.
+        """Return the number of products to contract c first with one of a and b, then with the
+        other, if `a b`, possibly reshaped, is the cluster's only value. 0 if the axes are unknown.
 
-        The first step has all axes of its two, the second those of the last operand and those of c
-        that the result has."""
+        The first step has all axes of its operands, the second those of the last operand and those
+        of c that the result has."""
         if len(self.values) > 2:
             return 0
         out = e.params["out"]
@@ -145,7 +148,8 @@ class Least:
         return 0
 
     def _summed(self, e: Equation) -> int:
-        """Over how many products a contraction sums; 0 for what is none of two values that vary."""
+        """Return the number of products that a contraction sums; 0 unless its two operands vary
+        along all axes."""
         if e.primitive is not dot_general:
             return 0
         if any([self._behind(v).type.size != v.type.size for v in e.inputs]):
@@ -155,25 +159,26 @@ class Least:
         return prod([n for name, n in sizes if name in rhs and name not in out])
 
     def _behind(self, v: Any) -> Any:
-        """What was moved, repeated or converted to v; the smallest that was."""
+        """Return the smallest value that was moved, broadcast or converted to v."""
         least = v
         while (e := self.made_by.get(v)) is not None and e.primitive in ALIASES:
             v = e.inputs[0]
-            if v.type.size <= least.type.size:  # more is behind a slice
+            if v.type.size <= least.type.size:  # the operand of a slice is larger
                 least = v
         return least
 
 
 def _sides(e: Equation) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Of a contraction each operand and its axes, and the other one and its axes."""
+    """Return, for each operand of a contraction, it and its axes, and the other one and its
+    axes."""
     x, y = e.inputs
     lhs, rhs = e.params["lhs"], e.params["rhs"]
     return (x, lhs, y, rhs), (y, rhs, x, lhs)
 
 
 def _places(shape: Sequence[int], before: Sequence[int], axes: Sequence[int]) -> list[int] | None:
-    """The axes before a reshape that are, together, just those axes after it; None if there are
-    none such."""
+    """Return the axes before a reshape that together are exactly those axes after it; None if there
+    are none."""
     found: list[int] = []
     for i in axes:
         inner = prod(shape[i + 1 :])

@@ -1,7 +1,7 @@
-"""Rules of `simplify` for operations that move, repeat or drop elements. All are exact.
+"""Rules of `simplify` for operations that move, broadcast or drop elements. All are exact.
 
-Two moves in a row become one, a move that changes nothing becomes its operand, and arithmetic on
-repeated numbers is done before they are repeated.
+Two moves in sequence become one, a move that changes nothing becomes its operand, and arithmetic on
+broadcast values is done before the broadcast.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from functrans.primitives.shape.moving import (
 
 
 def moved(w: Rewriter, primitive: Structural, x: Any, **params: Any) -> Any:
-    """A move of x; of a literal it is a literal."""
+    """Return a move of x; a literal for a literal."""
     if x.__class__ is Literal:
         return Literal(x.value, primitive.abstract_eval(x.type, **params))
     return w.make(primitive, x, **params)
@@ -54,7 +54,7 @@ _LAYOUT = frozenset([reshape, squeeze, broadcast_in_dim])
 
 
 def _is_layout(w: Rewriter, x: Any) -> bool:
-    """Is a value one that the rules below look through? Most are not."""
+    """Return whether a value is one that the rules below match. Most are not."""
     by = w.made_by.get(x)
     return by is not None and by.primitive in _LAYOUT
 
@@ -75,7 +75,7 @@ def _reshape(w: Rewriter, e: Equation) -> Any:
     (y,) = inner.inputs
     if y.type.shape == ():
         return moved(w, broadcast_in_dim, y, shape=shape, dimensions=())
-    if y.type.size == x.type.size != 0:  # it added axes of size 1 only
+    if y.type.size == x.type.size != 0:  # the broadcast only adds axes of size 1
         return moved(w, reshape, y, shape=shape)
     return None
 
@@ -117,7 +117,7 @@ def _broadcast(w: Rewriter, e: Equation) -> Any:
     (y,) = inner.inputs
     kept = tuple([d for d, n in zip(dimensions, x.type.shape, strict=True) if n != 1])
     if y.type.shape != tuple([shape[d] for d in kept]):
-        return None  # not only axes of size 1 were added
+        return None  # the reshape adds more than axes of size 1
     return moved(w, broadcast_in_dim, y, shape=shape, dimensions=kept)
 
 
@@ -159,7 +159,7 @@ def _slice_of_slice(w: Rewriter, inner: Equation, shape: Any, start: Any, stride
     by = tuple([s * t for s, t in zip(steps, strides, strict=True)])
     end = [a + (n - 1) * s + 1 if n else a for a, n, s in zip(begin, shape, by, strict=True)]
     if any([n == 0 for n in shape]):
-        return None  # where an empty slice begins is of no interest
+        return None  # the slice is empty
     return moved(w, slice_, inner.inputs[0], start=begin, limit=tuple(end), strides=by)
 
 
@@ -178,11 +178,11 @@ def _concatenate(w: Rewriter, e: Equation) -> Any:
     return None
 
 
-# --- arithmetic on repeated numbers ---------------------------------------------------------------
+# --- arithmetic on broadcast values ---------------------------------------------------------------
 
 
 def before_repeating(w: Rewriter, e: Equation) -> Any:
-    """f(broadcast x, broadcast y, literals) as broadcast f(x, y, literals)."""
+    """Rewrite f(broadcast x, broadcast y, literals) as broadcast f(x, y, literals)."""
     repeated = None
     operands = []
     for v in e.inputs:
@@ -203,7 +203,7 @@ def before_repeating(w: Rewriter, e: Equation) -> Any:
         return None
     small = repeated.inputs[0].type.shape
     if prod(small) == e.outputs[0].type.size:
-        return None  # nothing is repeated
+        return None  # nothing is broadcast
     operands = [
         Literal(v.value, v.type.update(shape=small)) if v.__class__ is Literal else v
         for v in operands

@@ -1,4 +1,4 @@
-"""Remove equations whose results nobody uses."""
+"""Dead-code elimination."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from functrans.passes.rewrite import everywhere, program_pass
 
 @program_pass
 def dead_code(program: Program) -> Program:
-    """The program without equations that its outputs do not need (those with effects stay) and
-    without constants that nothing reads."""
+    """Remove equations that the outputs do not need, except those with effects, and unused
+    constants."""
     return everywhere(_alive, program, "dead_code")
 
 
@@ -31,7 +31,7 @@ def _alive(program: Program) -> Program:
 
 
 def without_unused_inputs(program: Program) -> tuple[Program, list[int]]:
-    """The program without inputs that nothing reads, and the positions of those that stay."""
+    """Return the program without unused inputs, and the positions of the remaining inputs."""
     used = _read(program.equations, program.outputs)
     kept = [i for i, v in enumerate(program.inputs) if v in used]
     if len(kept) == len(program.inputs):

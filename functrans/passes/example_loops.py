@@ -1,9 +1,9 @@
-"""A sum of squares computed for one element of a leading axis after the other.
+"""Compute a sum of squares by a loop over the examples of a leading axis.
 
 In: an equation `n[b] = sum u[b, ...]**2`, and u as a sum of products (sums_of_products.py). Out: a
-loop over b. A step either makes one u[b], as it was written, so that its accuracy is that of the
-program as written; or it multiplies the squares out, in float64 (see passes/contract.py), by Gram
-matrices that stay in the cache. The memory is that of one example.
+loop over b. A step either computes u[b] as written, which keeps the accuracy of the original
+program, or multiplies the squares out in float64 (see passes/contract.py) by Gram matrices that fit
+the cache. It takes the memory of one example.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from functrans.primitives.reductions.folds import reduce_sum
 from functrans.primitives.shape.moving import transpose
 from functrans.trace import literal, stage, typeof
 
-NAME = "by_example"  # of the loops' programs
+NAME = "by_example"  # the name of the loops' programs
 
 
 def _once(v: Any) -> int:
@@ -32,9 +32,9 @@ def _once(v: Any) -> int:
 
 
 class ByExample:
-    """The loop for a sum of squares; NotSeparable if the equation is none over a leading axis.
-    `gram`: with the squares multiplied out. `readers`: in how many sums a value's products with
-    itself are wanted, which loops side by side compute once (passes/loop_fusion.py)."""
+    """The loop for a sum of squares; NotSeparable if the equation is not one over a leading axis.
+    `gram`: multiply the squares out. `readers`: returns in how many sums a value's products with
+    itself are used, which fused loops compute once (passes/loop_fusion.py)."""
 
     axis: int
 
@@ -70,11 +70,11 @@ class ByExample:
         self.cost: float = self.length * (one + PER_BYTE_READ * bytes_of(self.type))
 
     def _one(self, f: Factor) -> Factor:
-        """A factor of one example."""
+        """Return a factor for one example."""
         return f._replace(dims=tuple([axes for axes in f.dims if axes != (self.axis,)]))
 
     def _sliced(self, terms: Sequence[Term]) -> dict[Var, int]:
-        """The values that differ from example to example, and along which of their axes."""
+        """Return the values that depend on the example, and their example axes."""
         found: dict[Var, set[int | None]] = {}
         for t in terms:
             for f in t.factors:
@@ -90,7 +90,7 @@ class ByExample:
         return {v: at for v, (at,) in found.items() if at is not None}
 
     def _shared(self, node: Any, readers: Callable[[Any], int]) -> float:
-        """The share of other sums in the cost of a value's products with itself."""
+        """Return the share of other sums in the cost of a value's products with itself."""
         if not isinstance(node, Pair):
             return 0.0
         x, y = node.left, node.right
@@ -101,7 +101,7 @@ class ByExample:
         return self._shared(x, readers) + self._shared(y, readers)
 
     def emit(self, values: dict[Var, Any], t: ArrayType) -> Any:
-        """The loop's result, of type t."""
+        """Emit the loop; return its result, of type t."""
         fixed = [v for v in self.leaves if v not in self.sliced]
         moved = []
         for v, at in self.sliced.items():
@@ -113,7 +113,7 @@ class ByExample:
             inside = dict(zip((*fixed, *self.sliced), given, strict=True))
             x = self.order.emit(self.plans, inside, self.type)
             if self.gram:
-                return [max_(x, literal(0, self.type))]  # its root is taken
+                return [max_(x, literal(0, self.type))]  # for its square root
             return [reduce_sum(mul(x, x), axes=tuple(range(len(self.type.shape))))]
 
         slices = [typeof(x).update(shape=typeof(x).shape[1:]) for x in moved]
@@ -127,7 +127,7 @@ class ByExample:
 
 
 def _keeps_first(e: Equation) -> bool:
-    """Is the first axis of what it sums none that it sums over?"""
+    """Return whether the first axis of the operand is not summed."""
     if e.primitive is dot_general:
         return bool(e.params["lhs"][0] in e.params["out"])
     return 0 not in e.params["axes"]

@@ -1,7 +1,7 @@
-"""What the passes do to a function, as text.
+"""Report what the passes do to a function.
 
-In: a function and arguments. Out: a `Report`: for each pass equations, floating point operations
-and bytes moved, before and after, and the user's lines that each rewrite joined.
+In: a function and arguments. Out: a `Report`: for each pass the number of equations, floating point
+operations and bytes moved, before and after, and the user's lines that each rewrite merged.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from functrans.trace import stage, typeof
 
 
 class Size(NamedTuple):
-    """Equations, nested ones too; FLOPs and bytes read and written, steps of a scan counted."""
+    """Equations, including nested ones, FLOPs, and bytes read and written; all steps of a scan
+    count."""
 
     equations: int
     flops: int
@@ -34,7 +35,7 @@ class Size(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What one pass did."""
+    """The effect of one pass."""
 
     name: str
     before: Size
@@ -43,13 +44,12 @@ class Step(NamedTuple):
 
 
 class Report:
-    """What each pass did; its text is a table.
+    """The effect of each pass; printed as a table.
 
-    steps  : a Step per pass, in order
-    before : the program as it was traced;  after : as it is lowered
-    loops  : of each loop what keeps it from being one kernel on a CPU, None if it is one; loops in
-             a kernel are part of it (passes/kernels.py)
-    options: which options of XLA it wants there (passes/compiler_options.py); None: JAX's default
+    steps  : a Step per pass, in order before : the program as traced;  after : as lowered loops  :
+    for each loop the reason why it is not one kernel on a CPU, or None if it is one. Loops in
+             a kernel are not listed (passes/kernels.py)
+    options: the XLA options selected on a CPU (passes/compiler_options.py); None: JAX's default
     """
 
     def __init__(self, steps: Sequence[Step], before: Program, after: Program):
@@ -85,7 +85,7 @@ class Report:
 
 @boundary
 def explain(fun: Callable[..., Any], passes: Choice = DEFAULT) -> Callable[..., Report]:
-    """Make a function that tells what the passes do to `fun`, instead of running it.
+    """Make a function that reports what the passes do to `fun`, instead of running it.
 
     Arguments:
       fun: function of pytrees of arrays; may be jitted.
@@ -93,10 +93,10 @@ def explain(fun: Callable[..., Any], passes: Choice = DEFAULT) -> Callable[..., 
 
     Returns:
       A function of arrays, scalars, pytrees or `ft.ShapeDtypeStruct`s that returns a `Report`:
-      print it, or look at its `steps`, `before` and `after`. A `while` counts as one step.
+      print it, or read its `steps`, `before` and `after`. A `while` counts as one step.
 
     Raises:
-      InvalidArgument: a name among `passes` is not that of a pass.
+      InvalidArgument: a name in `passes` is not a pass.
       NotAnArray: `fun` is not a function.
 
     Example:
@@ -128,7 +128,7 @@ def explain(fun: Callable[..., Any], passes: Choice = DEFAULT) -> Callable[..., 
 
 
 def reported(program: Program, passes: Sequence[Pass], plain: bool = False) -> Report:
-    """What the passes do to a program; plain: loops are left to XLA then."""
+    """Return the report for a program. `plain`: its loops are not made kernels."""
     first, steps = program, []
     for one in passes:
         made = one.run(program)
@@ -138,15 +138,15 @@ def reported(program: Program, passes: Sequence[Pass], plain: bool = False) -> R
 
 
 def measured(program: Program) -> Size:
-    """The size of a program by its own operations' estimates."""
+    """Return the size of a program by its primitives' cost estimates."""
     order = children_first(program)
     for p in order:
-        cost = jit.cost(p.in_types, p.out_types, program=p)  # kept: the outer ones find the inner
+        cost = jit.cost(p.in_types, p.out_types, program=p)  # cached for the enclosing programs
     return Size(sum([len(p.equations) for p in order]), cost.flops, cost.bytes)
 
 
 def _new(before: Program, after: Program) -> list[Rewrite]:
-    """What a pass noted in the programs that it made."""
+    """Return the rewrites recorded in the programs that a pass made."""
     old = set(children_first(before))
     return [r for p in children_first(after) if p not in old for r in p.marks.rewrites]
 
@@ -155,12 +155,12 @@ def _new(before: Program, after: Program) -> list[Rewrite]:
 
 
 def change(before: str, after: str) -> str:
-    """`12 -> 7`, or `12` if it is the same."""
+    """Return `12 -> 7`, or `12` if both are equal."""
     return before if before == after else f"{before} -> {after}"
 
 
 def short(n: int) -> str:
-    """1234567 as `1.23 M`."""
+    """Return 1234567 as `1.23 M`."""
     for unit, letter in ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k")):
         if n >= unit:
             return f"{n / unit:.3g} {letter}"
@@ -168,7 +168,7 @@ def short(n: int) -> str:
 
 
 def _described(rewrites: Sequence[Rewrite]) -> list[str]:
-    """A line per kind of rewrite and place: how often, the operation, the user's lines."""
+    """Return a line per kind of rewrite and place: count, primitive, the user's lines."""
     places = Counter([(what, _places(joined)) for what, joined in rewrites])
     lines = []
     for (what, where), n in places.items():
@@ -179,7 +179,7 @@ def _described(rewrites: Sequence[Rewrite]) -> list[str]:
 
 
 def _places(joined: Sequence[Equation]) -> tuple[str, ...]:
-    """The user's lines of equations, each once."""
+    """Return the user's lines of equations, without duplicates."""
     return tuple(dict.fromkeys([_place(e) for e in joined]))
 
 

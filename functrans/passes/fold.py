@@ -1,9 +1,10 @@
-"""Compute what is known: operations on literals.
+"""Constant folding of literals.
 
-A literal is one number at every place, so folded are operations on splats whose result is a splat
-again, of any size: no array is ever built. Only what is exact or correctly rounded on every
-platform is folded, by the reference's rules: the result has the bits that XLA's would have. Not
-folded are `exp` and its like, and floats near zero that hardware may flush to zero (subnormal).
+A literal is an array filled with one number, so this folds operations on splats whose result is
+again a splat, of any size, without creating arrays. Only operations that are exact or correctly
+rounded on every platform are folded, with the primitive's reference, so the result has the same
+bits as XLA's. Not folded are `exp` and similar functions, and subnormal floats, which hardware may
+flush to zero.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ from functrans.trace import literal
 
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 _ORDER = (arithmetic.max_, arithmetic.min_, clamp)
-_LONGEST = 64  # elements of constants that are looked at
+_LONGEST = 64  # larger constants are not examined
 
 
 @program_pass
 def fold(program: Program) -> Program:
-    """The program with literals in place of equations whose operands are all literals."""
+    """Replace equations whose operands are all literals by literals."""
     return everywhere(_folded, program, "fold")
 
 
@@ -72,12 +73,12 @@ def _folded(program: Program) -> Program:
 
 
 def _elementwise(e: Equation) -> Literal | None:
-    """One element of each operand gives one element of the result."""
+    """Fold an elementwise operation."""
     out = e.outputs[0].type
     if not all(map(_is_plain, e.inputs)) or not _is_exact(out.dtype):
         return None
     if e.primitive in _ORDER and {"0.0", "-0.0"} <= {repr(v.value) for v in e.inputs}:
-        return None  # either may win
+        return None  # the result may have either sign
     arrays = [np.asarray(v.value, v.type.dtype) for v in e.inputs]
     if e.primitive is elementwise.div and dtype_class(out.dtype) != "float":
         if arrays[1] == 0:
@@ -90,25 +91,25 @@ def _elementwise(e: Equation) -> Literal | None:
 
 
 def _moved(e: Equation) -> Literal:
-    """The same number under another shape."""
+    """Fold an operation that only changes the shape."""
     return Literal(e.inputs[0].value, e.outputs[0].type)
 
 
 def _joined(e: Equation) -> Literal | None:
-    """A concatenation or padding of one number."""
+    """Fold a concatenation or padding of one number."""
     values = {repr(v.value) for v in e.inputs}
     return Literal(e.inputs[0].value, e.outputs[0].type) if len(values) == 1 else None
 
 
 def _extreme(e: Equation) -> Literal | None:
-    """The largest or smallest of one number, `and` and `or` of it."""
+    """Fold a maximum, minimum, `and` or `or` over one number."""
     if e.inputs[0].type.size == 0:
         return None
     return Literal(e.inputs[0].value, e.outputs[0].type)
 
 
 def _sum(e: Equation) -> Literal | None:
-    """n times a number, where every sum on the way is exact."""
+    """Fold a sum to n times the number, if every partial sum is exact."""
     out = e.outputs[0].type
     if e.inputs[0].type.size == 0:
         return None
@@ -121,28 +122,28 @@ def _sum(e: Equation) -> Literal | None:
     if out.dtype.name not in _FLOATS or value != value or abs(value) == np.inf:
         return None
     exact = int(value) == value and abs(value) * n <= 2 ** ml_dtypes.finfo(out.dtype).nmant
-    return literal(value * n + 0.0, out) if exact else None  # no elements sum up to -0.0
+    return literal(value * n + 0.0, out) if exact else None  # a sum is never -0.0
 
 
 def _constant(e: Equation) -> Literal | None:
-    """A written out array of one number."""
+    """Fold a constant array filled with one number."""
     values = e.params["values"]
     if isinstance(values, Held) or not 0 < len(values) <= _LONGEST:
         return None
     return literal(values[0], e.outputs[0].type) if len(set(map(repr, values))) == 1 else None
 
 
-# --- what numbers are safe ------------------------------------------------------------------------
+# --- numbers that can be folded -------------------------------------------------------------------
 
 
 @cached("dtypes that are folded", 64)
 def _is_exact(dtype: Any) -> bool:
-    """May numbers of this dtype be computed here?"""
+    """Return whether numbers of this dtype can be folded."""
     return dtype_class(dtype) in ("bool", "int", "uint") or dtype.name in _FLOATS
 
 
 def _is_plain(x: Literal) -> bool:
-    """Not a number that hardware may take for zero, nor a complex one."""
+    """Return whether a literal is real and not subnormal."""
     if not _is_exact(x.type.dtype):
         return False
     if dtype_class(x.type.dtype) != "float" or x.value == 0 or x.value != x.value:

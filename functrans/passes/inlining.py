@@ -1,12 +1,11 @@
-"""Calls and marks that only transformations tell apart from what they do.
+"""Remove calls and markers that matter only to transformations, and inline calls.
 
-A program that is lowered is differentiated no more. So `resolve` makes plain calls of the calls
-with a derivative of their own (custom rules, solvers, loops of tangents), writes out `softmax`, and
-takes away marks that hand on their operand (`stop_gradient`, `name`, `only_where`, `copy`).
-`inline_calls` puts the equations of short programs, and of programs called once, in place of their
-calls, where the other passes see them together with what stands around. `checkpoint` stays: what it
-computes again must not be found to be known already. `inline` does so where calls are nested too
-deeply.
+A program that is lowered is not differentiated any more. So `resolve` turns calls with rules of
+their own (custom rules, solvers, tangent loops) into plain calls, expands `softmax`, and removes
+identities that mark their operand (`stop_gradient`, `name`, `only_where`, `copy`). `inline_calls`
+inlines short programs and programs that are called once, so that other passes see them together
+with the surrounding equations. `checkpoint` stays: CSE must not merge what it recomputes. `inline`
+does the same for calls that are nested too deeply.
 """
 
 from __future__ import annotations
@@ -39,18 +38,18 @@ from functrans.primitives.elementwise.selection import copy, stop_gradient
 from functrans.primitives.random.bits import random_bits
 from functrans.primitives.reductions.softmax import softmax
 
-# Operations that hand an operand on, and which.
+# Identities, and the position of the operand that they return.
 _MARKS = {stop_gradient: 0, name: 0, copy: 0, PRIMITIVES["only_where"]: 1}
-SHORT = 1  # equations of programs that are put in place of each of their calls
-DEEPEST = 64  # calls within calls
+SHORT = 1  # programs of up to this many equations are inlined at each call
+DEEPEST = 64  # maximum nesting depth of calls
 
 
 @program_pass
 def resolve(program: Program) -> Program:
-    """The program with plain calls for calls that have rules, and without marks.
+    """Replace calls with custom rules by plain calls, and remove markers.
 
-    Its derivatives are those of what it computes, no longer those of the user's rules: for a
-    program that is to be run, not transformed.
+    The result is for running: its derivatives are those of the computation, not those of the user's
+    rules.
     """
     return everywhere(_resolved, program, "resolve")
 
@@ -84,7 +83,7 @@ def _resolved(program: Program) -> Program:
 
 
 def _parts(e: Equation, known: dict[Var, Any]) -> list[Equation]:
-    """The equations that a softmax stands for; where its result is known then."""
+    """Return the equations that a softmax expands to, and record its new result in `known`."""
     parts = softmax.parts(e.inputs[0].type, **e.params)
     (end,), (v,) = parts.outputs, e.outputs
     if end.type is not v.type:
@@ -98,7 +97,7 @@ def _parts(e: Equation, known: dict[Var, Any]) -> list[Equation]:
 
 
 def _called(e: Equation) -> Program | None:
-    """The program that an operation with rules of its own runs, resolved."""
+    """Return the resolved program that a primitive with custom rules runs, or None."""
     primitive = e.primitive
     found: Program | None = None
     if isinstance(primitive, CustomCall) or primitive is custom_vmap_call:
@@ -117,8 +116,7 @@ def _called(e: Equation) -> Program | None:
 
 @program_pass
 def inline_calls(program: Program) -> Program:
-    """The program with the equations of short programs, and of those called once, in place of the
-    calls."""
+    """Inline short programs, and programs that are called once."""
     return _inlined(
         children_first(program),
         lambda p, calls: (calls == 1 or len(p.equations) <= SHORT) and not _draws(p),
@@ -127,9 +125,9 @@ def inline_calls(program: Program) -> Program:
 
 @program_pass
 def inline(program: Program, deepest: int = DEEPEST) -> Program:
-    """The program with the equations of those called once in place of the calls, if it is nested
-    deeper than `deepest`: XLA walks nested calls recursively and overflows its stack at a depth of
-    a few hundred. No choice of the user's: what runs a program asks for it."""
+    """Inline programs that are called once if calls are nested deeper than `deepest`: XLA traverses
+    nested calls recursively and overflows its stack at a depth of a few hundred. Always run before
+    lowering; it is not an option."""
     order = children_first(program)
     depth: dict[Program, int] = {}
     for p in order:
@@ -140,13 +138,13 @@ def inline(program: Program, deepest: int = DEEPEST) -> Program:
 
 
 def _inlined(order: list[Program], opens: Callable[[Program, int], bool]) -> Program:
-    """The last of the programs, with the equations of those that open in place of their calls;
-    `opens` is asked with a program and how often it is called."""
+    """Return the last of the programs with calls inlined; `opens(program, number of calls)` decides
+    which."""
     if len(order) == 1:
         return order[0]
     calls = Counter([e.params["program"] for p in order for e in p.equations if e.primitive is jit])
     new: dict[Program, Program] = {}
-    open_: dict[Program, int] = {}  # how often it is called
+    open_: dict[Program, int] = {}  # program to inline -> number of calls
     for p in order:
         made = new[p] = _spliced(with_programs(p, new), open_)
         if opens(made, calls[p]):
@@ -155,14 +153,14 @@ def _inlined(order: list[Program], opens: Callable[[Program, int], bool]) -> Pro
 
 
 def _draws(program: Program) -> bool:
-    """Does it make random numbers? These are to have JAX's bits, so the call stays, as in JAX:
-    among the equations around it XLA would fold constants, with other last bits."""
+    """Return whether a program draws random bits. Its call stays, as in JAX, so that the bits are
+    the same: inlined, XLA would constant-fold with its surroundings and round differently."""
     return any([e.primitive is random_bits for e in program.equations])
 
 
 def _spliced(program: Program, open_: dict[Program, int]) -> Program:
     equations: list[Equation] = []
-    known: dict[Var, Any] = {}  # results of calls, by what they are now
+    known: dict[Var, Any] = {}  # result of a call -> its value now
     notes: list[Rewrite] = []
     taken = {v for e in program.equations for v in e.outputs} if open_ else set()
     for e in renaming(program.equations, known):
@@ -174,7 +172,7 @@ def _spliced(program: Program, open_: dict[Program, int]) -> Program:
             v: _at_type(x, v, e, equations) for v, x in zip(called.inputs, e.inputs, strict=True)
         }
         results = [v for one in called.equations for v in one.outputs]
-        if open_[called] == 1 and taken.isdisjoint(results):  # its results keep their names
+        if open_[called] == 1 and taken.isdisjoint(results):  # reuse its variables
             taken.update(results)
             equations += [renamed(one, names) for one in called.equations]
         else:
@@ -187,7 +185,8 @@ def _spliced(program: Program, open_: dict[Program, int]) -> Program:
 
 
 def _at_type(x: Any, v: Var, e: Equation, equations: list[Equation]) -> Any:
-    """An operand as the program takes it: they may differ in their weak flags."""
+    """Convert an operand to the type of the program's input; they may differ in the weak-type
+    flag."""
     if x.type is v.type:
         return x
     if x.__class__ is Literal:

@@ -1,8 +1,8 @@
-"""What stands in a kernel in place of a library's call: products as sums, factorizations of small
-matrices step by step. Ordinary traced code, for stacks of matrices `[*stack, n, n]`.
+"""Expansions of library calls inside a kernel: products as sums, factorizations of small matrices
+step by step. They are ordinary traced code, for stacks of matrices `[*stack, n, n]`.
 
-A matrix is taken apart into rows `[*stack, n]` or elements `[*stack]`, and each step works on all
-matrices of the stack at once. Pivots and the order of the steps are LAPACK's.
+A matrix is split into rows `[*stack, n]` or elements `[*stack]`, and each step operates on all
+matrices of the stack at once. Pivoting and the order of the steps are LAPACK's.
 """
 
 from __future__ import annotations
@@ -47,21 +47,21 @@ from functrans.primitives.shape.moving import (
 )
 from functrans.trace import literal, typeof
 
-FEW = 8  # terms of a sum that are written one by one
-WINDOWS = 16  # of a scatter that are written one by one
-LARGEST = 6  # rows of a matrix that is factorized step by step
+FEW = 8  # sums of up to this many terms are unrolled
+WINDOWS = 16  # scatters of up to this many windows are unrolled
+LARGEST = 6  # matrices of up to this many rows are factorized step by step
 
 Values = Sequence[Any]
 Names = tuple[int, ...]  # of axes
 
 
 class Form:
-    """Another way to write an operation.
+    """An expansion of an operation.
 
-    write             : operands, parameters -> what the operation gives
-    takes(equation)   : can this one be written so?
-    elements(equation): how many it works on
-    sums(equation)    : is there a reduction in it?
+    write             : operands, parameters -> the results
+    takes(equation)   : whether it can expand this equation
+    elements(equation): the number of elements it operates on
+    sums(equation)    : whether it contains a reduction
     """
 
     def __init__(
@@ -81,9 +81,9 @@ class Form:
 
 
 def _product(x: Any, y: Any, *, lhs: Values, rhs: Values, out: Values, **how: Any) -> Any:
-    """The sum of the products, each element of the result from the first to the last. Few terms are
-    added one after the other, whole results at once: of large reductions a library takes its part.
-    Products without a sum are no library's."""
+    """Return the sum of products; each element is summed from first to last. Few terms are added
+    one after the other, on whole results: parts of large reductions would call a library. Products
+    without a sum do not."""
     summed = tuple([n for n in lhs if n not in out])
     if _are_few(summed, lhs, rhs, typeof(x).shape):
         (name,) = summed
@@ -98,19 +98,20 @@ def _product(x: Any, y: Any, *, lhs: Values, rhs: Values, out: Values, **how: An
 
 
 def _are_few(summed: Values, lhs: Values, rhs: Values, shape: tuple[int, ...]) -> bool:
-    """Is it a product of two matrices over a short axis? A vector is read row by row instead."""
+    """Return whether this is a product of two matrices over a short axis. A vector is read row by
+    row."""
     if len(summed) != 1 or not 0 < shape[lhs.index(summed[0])] <= FEW:
         return False
     return not set(lhs) <= set(rhs) and not set(rhs) <= set(lhs)
 
 
 def _at(x: Any, axis: int, i: int) -> Any:
-    """x at one place along an axis."""
+    """Return x at one index along an axis."""
     return reshape(slice_axis(x, axis, i, i + 1), shape=without(typeof(x).shape, axis))
 
 
 def _is_plain(e: Equation) -> bool:
-    """Sums of small floats are kept in wider ones."""
+    """Return whether sums need no wider dtype: those of small floats do."""
     t = e.inputs[0].type
     how = [e.params.get("precision"), e.params.get("preferred")]
     plain = how[1] in (None, t.dtype) and not isinstance(how[0], str)
@@ -146,13 +147,13 @@ def _element(row: Any, j: int) -> Any:
 
 
 def _along(element: Any, row: Any) -> Any:
-    """An element at each place of a row."""
+    """Broadcast an element along a row."""
     shape = typeof(row).shape
     return broadcast_to_axis(element, len(shape) - 1, shape[-1])
 
 
 def _stacked(parts: Iterable[Any], axis: int) -> Any:
-    """Parts as rows (axis -2 of the result) or elements (-1)."""
+    """Stack parts as rows (axis -2 of the result) or elements (-1)."""
     made = []
     for x in parts:
         shape = list(typeof(x).shape)
@@ -162,7 +163,7 @@ def _stacked(parts: Iterable[Any], axis: int) -> Any:
 
 
 def _chosen(row: Any, index: Any, others: Iterable[tuple[int, Any]]) -> Any:
-    """The row of which `index` is the number, of each matrix of the stack; else `row`."""
+    """Return, per matrix of the stack, the row of number `index`; else `row`."""
     for i, other in others:
         here = eq(index, full_like(index, i))
         row = select_n(_along(here, row) if typeof(row).ndim > typeof(here).ndim else here,
@@ -171,7 +172,7 @@ def _chosen(row: Any, index: Any, others: Iterable[tuple[int, Any]]) -> Any:
 
 
 def _size(x: Any) -> Any:
-    """What LAPACK compares to find a pivot."""
+    """Return the magnitude that LAPACK compares to find a pivot."""
     return add(abs_(real(x)), abs_(imag(x))) if is_complex(x) else abs_(x)
 
 
@@ -203,7 +204,7 @@ def _lu(x: Any) -> list[Any]:
                 tail = slice_axis(rows[i], len(index.shape), j + 1, width)
                 parts.append(sub(tail, mul(_along(factor, rest), rest)))
             rows[i] = concatenate(*parts[j == 0 :], dimension=len(index.shape))
-        if j + 1 < n:  # else XLA computes each step again for each element of the next
+        if j + 1 < n:  # without a barrier XLA recomputes each step for each element of the next
             kept = optimization_barrier(*rows, *order)
             rows, order = kept[:n], kept[n:]
     return [_stacked(rows, -2), _stacked(pivots, -1), _stacked(order, -1)]
@@ -212,7 +213,7 @@ def _lu(x: Any) -> list[Any]:
 def _substituted(
     a: Callable[[int, int], Any], b: Sequence[Any], forwards: bool, unit_diagonal: bool
 ) -> list[Any]:
-    """The rows x with a x = b, `a(i, j)` an element of a triangular matrix."""
+    """Return the rows x with a x = b; `a(i, j)` is an element of a triangular matrix."""
     x: dict[int, Any] = {}
     for i in range(len(b)) if forwards else reversed(range(len(b))):
         row = b[i]
@@ -226,7 +227,7 @@ def _triangular_solve(
     a: Any, b: Any, *, left_side: bool, lower: bool, transpose_a: bool, conjugate_a: bool,
     unit_diagonal: bool,
 ) -> Any:  # fmt: skip
-    if not left_side:  # x a = b says a^T x^T = b^T
+    if not left_side:  # x a = b means a^T x^T = b^T
         how = {"lower": lower, "conjugate_a": conjugate_a, "unit_diagonal": unit_diagonal}
         turned = _triangular_solve(
             a, transposed(b), left_side=True, transpose_a=not transpose_a, **how
@@ -283,7 +284,7 @@ def _whole(e: Equation) -> int:
 
 
 def _scatter(combine: str | None) -> Callable[..., Any]:
-    """One window after the other, read, changed and written back where it lies in x."""
+    """Read, update and write back one window after the other, if it is inside x."""
 
     def write(
         x: Any, indices_: Any, updates: Any, *, operand: Names, indices: Names, slices: Names,
@@ -317,7 +318,7 @@ def _scatter(combine: str | None) -> Callable[..., Any]:
 
 
 def _picked(x: Any, at: dict[int, int]) -> Any:
-    """x at places along some axes, which it then has no more."""
+    """Return x at indices along some axes, which are dropped."""
     for axis in sorted(at, reverse=True):
         x = _at(x, axis, at[axis])
     return x

@@ -1,18 +1,19 @@
-"""Loops of small operations, each put behind one call that XLA:CPU compiles into one kernel.
+"""Compile loops of small operations into one kernel each on XLA:CPU.
 
     scan[...] *operands   ->   one_kernel[program] *operands
 
-XLA:CPU starts every operation of a loop anew in every step, which takes longer than a small
-operation itself: simulators, filters, rollouts run many times slower than they could. A call marked
-as small becomes one function of machine code, the loop and all it holds, with the same operations
-in the same order. Outermost loops are taken first. A loop that cannot be a kernel may hold one.
+XLA:CPU dispatches every operation of a loop anew in every step, which takes longer than a small
+operation itself: simulators, filters and rollouts run many times slower than they could. A call
+marked as small becomes one function of machine code with the whole loop inside, and the same
+operations in the same order. Outermost loops are considered first. A loop that cannot be a kernel
+may contain one.
 
-In a kernel are no library calls: products are written as sums, factorizations of small matrices
-step by step (kernel_forms.py). So a loop is chosen if each of its operations
-- can stand there, as the operation says itself (`Primitive.in_kernel`), or has a form for it;
-- is small: there is one thread, and a library's product of large matrices is faster than any loop.
+A kernel cannot call libraries: products are expanded into sums, factorizations of small matrices
+into steps (kernel_expansions.py). So a loop is chosen if each of its operations
+- is supported in a kernel (`Primitive.in_kernel`) or has an expansion;
+- is small: a kernel has one thread, and a library is faster for products of large matrices.
 
-Run when a program is lowered for a CPU, after all other passes.
+Runs when a program is lowered for a CPU, after all other passes.
 """
 
 from __future__ import annotations
@@ -42,31 +43,31 @@ from functrans.primitives.indexing.gather import gather
 from functrans.primitives.shape.moving import Structural
 from functrans.trace import bind, evaluate, stage
 
-# Elements that one operation may read or write. Above, XLA divides the work among threads; a sum of
-# as many it hands to a library.
+# Elements that one operation may read or write. Above, XLA splits the work among threads, and calls
+# a library for a sum of as many.
 SMALL = 4096
 
 LOOPS = (scan, while_loop)
-# A program that does at least so many operations on elements is run by another thread, which takes
-# as long as starting this many operations. XLA does not count those of a library; in a kernel they
-# are, this many times, because it computes some anew for each element that they are needed for.
+# A program with at least this many elementwise operations is run by another thread, which costs as
+# much as this many dispatches. XLA does not count library calls. In a kernel their expansions count
+# this many times, because XLA recomputes some for each element that needs them.
 _SHORT, _ANOTHER_THREAD, _ANEW = 1000, 200, 10
-_STEPS = 8  # of a loop whose length is not known
+_STEPS = 8  # assumed steps of a loop of unknown length
 
-_READ_IN_PART = (dynamic_slice, gather)  # of the first operand
-_KEYS = "key<fry>"  # other generators' bits are made by a call of XLA's
+_READ_IN_PART = (dynamic_slice, gather)  # they read only part of the first operand
+_KEYS = "key<fry>"  # other generators are XLA library calls
 
 _REFUSED: set[str] = set()  # names of kernels that XLA cannot compile
 _PLAINLY: weakref.WeakSet[Any] = weakref.WeakSet()  # functions whose loops never become kernels
 
 
 def kernels(program: Program, can_be: Callable[[Program], bool] | None = None) -> Program:
-    """The program with its loops of small operations as kernels; the same object if there are none.
-    Nested programs are left as they are, and lowered by themselves.
+    """Turn the loops of small operations into kernels; return the same object if there are none.
+    Nested programs are unchanged, and lowered separately.
 
     Arguments:
       program: a program that is being lowered.
-      can_be: is asked of each kernel, if XLA compiles it, where that is not found out later.
+      can_be: returns whether XLA can compile a kernel, if that is not found out later.
     """
     if is_kept(program):
         return program
@@ -83,25 +84,25 @@ def _with_kernels(program: Program, can_be: Callable[[Program], bool] | None) ->
 
 
 def plain(program: Program) -> Program:
-    """The program, of which no loop becomes a kernel."""
+    """Return the program marked so that none of its loops becomes a kernel."""
     return everywhere(_kept, program, "plain")
 
 
 def is_kept(program: Program) -> bool:
-    """Is it one that `plain` or this pass made?"""
+    """Return whether a program was made by `plain` or this pass."""
     return program.marks.settled
 
 
 def is_plain(fun: Any) -> bool:
-    """Was a function jitted with `cpu="plain"`?"""
+    """Return whether a function was jitted with `cpu="plain"`."""
     try:
         return fun in _PLAINLY
-    except TypeError:  # a callable that cannot be hashed or referred to weakly
+    except TypeError:  # a callable that is not hashable or not weakly referenceable
         return False
 
 
 def compiled_plainly(fun: Any) -> None:
-    """Say of a function that no loop of its becomes a kernel."""
+    """Mark a function so that none of its loops becomes a kernel."""
     _PLAINLY.add(fun)
 
 
@@ -112,26 +113,27 @@ def _kept(program: Program) -> Program:
 
 
 def refuse(*names: str) -> None:
-    """Let these not be kernels any more."""
+    """Exclude kernels from now on, by name."""
     _REFUSED.update(names)
 
 
 def called(program: Program) -> Program:
-    """One that only calls this program as a kernel."""
+    """Return a program that only calls this program as a kernel."""
     outputs = [Var(t) for t in program.out_types]
     call = Equation(one_kernel, program.inputs, tuple(outputs), {"program": program})
     return Program(program.inputs, [call], outputs, name=program.name)
 
 
 def name_of(program: Program) -> str:
-    """What tells a kernel from others, in other processes too."""
+    """Return a name that identifies a kernel, across processes."""
     return hashlib.sha256(f"{jax.__version__} {program}".encode()).hexdigest()[:32]
 
 
 def _behind_a_call(
     e: Equation, whole: Program, read: Counter[Any], can_be: Callable[[Program], bool] | None
 ) -> Equation:
-    """`read`: how often each value is read in the whole program."""
+    """Wrap a loop in a kernel call if possible. `read`: number of uses of each value in the
+    program."""
     if e.primitive not in LOOPS or obstacle(e, whole) is not None:
         return e
     outputs = [v for v in e.outputs if read[v]]
@@ -147,7 +149,7 @@ def _behind_a_call(
 
 
 def _in_forms(program: Program) -> Program:
-    """The program with the forms that a kernel needs, which is not to be looked through again."""
+    """Expand operations into the forms that a kernel needs, and mark the program as final."""
     if not any([e.primitive in FORMS for e in program.equations]):
         return _kept(program)
 
@@ -164,7 +166,7 @@ def _in_forms(program: Program) -> Program:
 
 
 class Obstacle(NamedTuple):
-    """Why a loop is not one kernel: the operation that cannot be part of it, and what is wrong."""
+    """Why a loop is not one kernel: the operation that prevents it, and the reason."""
 
     equation: Equation
     problem: str
@@ -174,14 +176,14 @@ class Obstacle(NamedTuple):
 
 
 class Loop(NamedTuple):
-    """A loop, and what keeps it from being one kernel: None if it is one."""
+    """A loop and its obstacle, None if it is one kernel."""
 
     equation: Equation
     obstacle: Obstacle | None
 
 
 def choices(program: Program) -> Iterator[Loop]:
-    """The loops that are looked at, outermost first."""
+    """Yield the loops that are considered, outermost first."""
     for e in program.equations:
         if e.primitive in LOOPS:
             loop = Loop(e, obstacle(e, program))
@@ -193,19 +195,19 @@ def choices(program: Program) -> Iterator[Loop]:
 
 
 def obstacle(e: Equation, whole: Program) -> Obstacle | None:
-    """What keeps a loop of a program from being one kernel, if anything does."""
+    """Return what prevents a loop of a program from being one kernel, or None."""
     if is_kept(whole):
         return Obstacle(e, 'is left to XLA by cpu="plain"')
     if (found := why_not(e)) is not None:
         return found
     if "length" in e.params and e.params["length"] < 2 * e.params.get("unroll", 1):
-        # Of what is then no loop, LLVM computes what it knows, and takes exp(NaN) for any number.
+        # Without a loop LLVM constant-folds, and may fold exp(NaN) to any number.
         return Obstacle(e, "has one turn")
     return Obstacle(e, "has few steps for its factorizations") if _is_slower(e, whole) else None
 
 
 def why_not(e: Equation) -> Obstacle | None:
-    """What keeps an equation from being part of a kernel, if anything does."""
+    """Return what prevents an equation from being part of a kernel, or None."""
     form = FORMS.get(e.primitive)
     if not (e.primitive.in_kernel if form is None else form.takes(e)):
         return Obstacle(e, "is a call of a library")
@@ -223,14 +225,14 @@ def why_not(e: Equation) -> Obstacle | None:
 
 
 def _obstacle(program: Program) -> Obstacle | None:
-    """What keeps a program from being part of a kernel."""
+    """Return what prevents a program from being part of a kernel, or None."""
     found = (why_not(e) for e in program.equations)
     return next((x for x in found if x is not None), None)
 
 
 @cached("sizes in kernels", 4096)
 def _size(t: ArrayType) -> int:
-    """Elements; none are counted of keys whose bits are made by a call of XLA's."""
+    """Return the number of elements; 0 for keys of generators that are XLA library calls."""
     return 0 if "key" in str(t.dtype) != _KEYS else prod(t.shape)
 
 
@@ -239,7 +241,7 @@ def _has_elements(e: Equation) -> bool:
 
 
 def _elements(e: Equation) -> int:
-    """The most elements of an operand or result that it reads or writes whole."""
+    """Return the largest size of an operand or result that is read or written as a whole."""
     form = FORMS.get(e.primitive)
     if form is not None:
         return form.elements(e)
@@ -252,7 +254,7 @@ def _elements(e: Equation) -> int:
 
 
 def _limit(e: Equation) -> int:
-    """How many elements are too many: one less where there may be a reduction."""
+    """Return how many elements are too many: one fewer if there may be a reduction."""
     form = FORMS.get(e.primitive)
     sums = not isinstance(e.primitive, (Elementwise, Structural)) if form is None else form.sums(e)
     return SMALL if sums else SMALL + 1
@@ -262,8 +264,8 @@ def _limit(e: Equation) -> int:
 
 
 def _is_slower(e: Equation, whole: Program) -> bool:
-    """Are the steps of a loop so few that what another thread costs is not made up for, which runs
-    the whole program only because factorizations count in a kernel?"""
+    """Return whether a loop has too few steps to pay for the other thread that would run the whole
+    program only because expanded factorizations count as elementwise operations."""
     more = _ANEW * _factorized(e)
     if not more or not _counted(whole) < _SHORT <= _counted(whole) + more:
         return False
@@ -272,8 +274,8 @@ def _is_slower(e: Equation, whole: Program) -> bool:
 
 
 def _counted(program: Program) -> int:
-    """Operations on elements as XLA counts them: those of a loop once, none of functions such as
-    `exp`, none in a library."""
+    """Return the elementwise operations as XLA counts them: a loop's once, none for functions such
+    as `exp` or in a library."""
     return memo(program, _all_counted)
 
 
@@ -294,7 +296,7 @@ def _counted_of(e: Equation) -> int:
 
 
 def _factorized(e: Equation) -> int:
-    """Operations on elements in factorizations and what follows them."""
+    """Return the elementwise operations in factorizations and their users."""
     if e.programs:
         return sum([_factorized(inner) for p in e.programs for inner in p.equations])
     return _cost(e) if _is_in_library(e) else 0

@@ -1,16 +1,17 @@
-"""Contractions that a loop only adds up: one contraction behind it, over the steps too.
+"""Move contractions that a loop only accumulates out of the loop, as one contraction over all
+steps.
 
-In: a `scan` that carries a sum, as that of a recurrent network's backward pass carries the gradient
-of its weights. Out: the scan writes what the terms are made of, where it did not read it from
-arrays, and the sum over steps and everything else is taken at once.
+In: a `scan` that carries a sum, as the backward pass of a recurrent network carries the gradient of
+its weights. Out: the scan writes the factors of the terms, unless it reads them from arrays, and
+the sum over the steps and the other axes is taken at once after it.
 
     carry' = carry + dot_general["bi,bj->ij"] x d     in each step, x read from X, d computed
     ->   carry + dot_general["tbi,tbj->ij"] X D       D: the d of all steps, written
 
-A step then neither reads nor writes the sum, and the contraction is as large as it can be; of the
-gradient of one example it may never be made (passes/contract.py). What is written must be smaller
-than the sums that are gone, and take little memory beside the arrays that the loop reads, or beside
-the sums: loops that recompute, or go through a batch piece by piece, do so to save memory.
+A step then neither reads nor writes the sum, the contraction is as large as possible, and that of a
+per-example gradient may never be materialized (passes/contract.py). The written values must be
+smaller than the sums that are removed, and small compared with the arrays that the loop reads, or
+with the sums: loops that recompute, or process a batch in chunks, do so to save memory.
 """
 
 from __future__ import annotations
@@ -31,13 +32,12 @@ from functrans.primitives.shape.moving import reshape, slice_, squeeze, transpos
 from functrans.trace import out_types
 
 HOW = "accumulated of"
-SHARE = 0.5  # of the bytes that a step reads, which it may write more
+SHARE = 0.5  # a step may additionally write this share of the bytes that it reads
 _MOVES = frozenset([transpose, reshape, squeeze, slice_, split, neg])  # sums commute with these
 
 
 def accumulated(program: Program) -> Program:
-    """The program with the contractions that its scans add up behind them; programs nested in it
-    stay as they are."""
+    """Move the contractions that scans accumulate after them; nested programs are unchanged."""
 
     def without(e: Equation, known: dict[Var, Any]) -> Replaced:
         sums = _leaving(e)
@@ -51,10 +51,10 @@ def accumulated(program: Program) -> Program:
 class Sum(NamedTuple):
     """A carry that is only added to.
 
-    place : among the carries
-    terms : what is added in a step
-    roots : the contractions that make these, up to moves
-    moves : the equations between
+    place : its index among the carries
+    terms : the values added in a step
+    roots : the contractions that compute these, up to moves
+    moves : the equations in between
     """
 
     place: int
@@ -68,7 +68,7 @@ class Sum(NamedTuple):
 
 
 def _leaving(e: Equation) -> list[Sum]:
-    """The sums that are better taken behind a scan."""
+    """Return the sums that should be computed after a scan."""
     layout, body = LoopLayout.of(e.params), e.params["program"]
     read = uses(body)
     made_by = {v: b for b in body.equations for v in b.outputs}
@@ -84,7 +84,7 @@ def _leaving(e: Equation) -> list[Sum]:
 def _worth(
     sums: list[Sum], there: set[Any], carry: Sequence[Var], slices: Sequence[Var], length: int
 ) -> list[Sum]:
-    """Those that write little. `there`: the values of which the scan has arrays anyway."""
+    """Return the sums that write little. `there`: values of which the scan has arrays anyway."""
     budget = SHARE * sum([bytes_of(v.type) for v in slices])
     groups: dict[frozenset[Any], list[Sum]] = {}
     for s in sums:
@@ -103,7 +103,7 @@ def _worth(
 
 
 def _fixed(body: Program, consts: Sequence[Var]) -> set[Any]:
-    """What is the same in all steps."""
+    """Return the loop-invariant values."""
     found: set[Any] = set(consts)
     for b in body.equations:
         if found.issuperset([v for v in b.inputs if v.__class__ is Var]):
@@ -114,7 +114,7 @@ def _fixed(body: Program, consts: Sequence[Var]) -> set[Any]:
 def _sum(
     place: int, v: Var, result: Any, made_by: dict[Var, Equation], read: Counter[Any]
 ) -> Sum | None:
-    """The carry v as a sum, if it is one of contractions, and is read for nothing else."""
+    """Return the carry v as a sum, if it only accumulates contractions and has no other use."""
     terms: list[Var] = []
     at = result
     while at is not v:
@@ -144,7 +144,8 @@ def _sum(
 
 
 def _leads_to(x: Any, v: Var, made_by: dict[Var, Equation]) -> bool:
-    """Is x the carry v, or a sum with it? Sums are walked along their first such operand."""
+    """Return whether x is the carry v, or a sum with it. Sums are followed along their first such
+    operand."""
     todo = [x]
     while todo:
         x = todo.pop()
@@ -156,11 +157,11 @@ def _leads_to(x: Any, v: Var, made_by: dict[Var, Equation]) -> bool:
     return False
 
 
-# --- the scan without them, and what stands behind it ---------------------------------------------
+# --- the scan without them, and the equations after it -------------------------------------------
 
 
 def _without(e: Equation, sums: list[Sum], known: dict[Var, Any]) -> Iterable[Equation]:
-    """The equations in place of a scan; what its sums are now is added to `known`."""
+    """Return the equations that replace a scan; add the new values of its sums to `known`."""
     layout, body = LoopLayout.of(e.params), e.params["program"]
     gone = {s.place for s in sums}
     stays = [i for i in range(layout.carry) if i not in gone]
@@ -191,7 +192,7 @@ def _without(e: Equation, sums: list[Sum], known: dict[Var, Any]) -> Iterable[Eq
 def _behind(
     e: Equation, sums: list[Sum], arrays: dict[Any, Any], known: dict[Var, Any]
 ) -> Iterable[Equation]:
-    """The sums over all steps."""
+    """Return the sums over all steps."""
     body, starts = e.params["program"], LoopLayout.of(e.params).operands(e.inputs)[1]
     names: dict[Any, Any] = {}
     for root in dict.fromkeys([root for s in sums for root in s.roots]):
@@ -215,7 +216,7 @@ def _behind(
 
 
 def _over_steps(root: Equation) -> dict[str, Any]:
-    """The parameters of a contraction whose operands have the steps along a new first axis."""
+    """Return the parameters of a contraction whose operands have the steps as a new first axis."""
     lhs, rhs = root.params["lhs"], root.params["rhs"]
     step = 1 + max((*lhs, *rhs), default=-1)
     return {**root.params, "lhs": (step, *lhs), "rhs": (step, *rhs)}

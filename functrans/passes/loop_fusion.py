@@ -1,9 +1,9 @@
-"""Loops over the same examples, each for a sum of squares, become one.
+"""Fuse loops over the same examples that each compute a sum of squares.
 
-In: a Program that `contract` rewrote. Out: one whose loops of passes/example_loops.py that have as
-many steps, and do not wait for each other, are one loop. What they compute alike, as the products
-of a layer's inputs with each other for each weight that reads these, is computed once, and a step
-costs what it costs to begin one once.
+In: a Program that `contract` rewrote. Out: one in which independent loops of
+passes/example_loops.py with the same number of steps are one loop. Values that they have in common,
+such as the Gram matrix of a layer's inputs for each weight that reads these, are computed once, and
+the overhead of a step is paid once.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ HOW = "side_by_side of"
 
 
 def side_by_side(program: Program) -> Program:
-    """The program with such loops as one."""
+    """Fuse such loops of a program."""
     loops = [e for e in program.equations if _is_by_example(e)]
     lengths = {e.params["length"] for e in loops}
     if len(loops) == len(lengths):
         return program
     if any([e.primitive.has_effects(e.params) for e in program.equations]):
-        return program  # their order stays
+        return program  # effects keep their order
     for length in sorted(lengths):
         program = _merged(program, length)
     return program
@@ -37,8 +37,8 @@ def _is_by_example(e: Equation) -> bool:
 
 
 def _merged(program: Program, length: int) -> Program:
-    """The program with the loops of this length that wait for none of them as one, ahead of all
-    that does."""
+    """Fuse the loops of this length that do not depend on each other, before all equations that
+    depend on them."""
     loops: list[Equation] = []
     before: list[Equation] = []
     behind: list[Equation] = []
@@ -59,7 +59,7 @@ def _merged(program: Program, length: int) -> Program:
 
 
 def _one(loops: list[Equation], length: int) -> Equation:
-    """One loop that does what several do."""
+    """Return one loop that computes the results of several."""
     consts: dict[Any, Var] = {}
     arrays: dict[Any, Var] = {}
     equations: list[Equation] = []

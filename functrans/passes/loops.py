@@ -1,16 +1,16 @@
-"""Loops that compute, carry and write less.
+"""Simplify loops: less to compute, carry and write.
 
-From `scan` and `while` are taken
-- what they write or carry along and nobody reads;
+The pass removes from `scan` and `while`
+- outputs and carries that are not used;
 - carries that no step changes: they become constants of the loop;
-- literals among the constants, and arrays filled with one: they stand in the body;
-- what a step computes from constants alone: it is computed once, before the loop.
+- literal constants, and arrays filled with one number: they move into the body;
+- loop-invariant equations: they move before the loop.
 
     scan   *consts *carry *arrays -> *carry *written       body: consts, carry, slices -> carry, y
     while  *for_cond *for_body *carry -> *carry            body: for_body, carry -> carry
 
-Only moving, repeating and the like is left in the body: XLA fuses it with what reads it there, and
-an array that is repeated before the loop takes memory. Nothing that holds a program is taken out of
+Loop-invariant data movement (broadcasts and the like) stays in the body: XLA fuses it with its
+users, and an array broadcast before the loop takes memory. No higher-order equation is moved out of
 a `while`, which may run no step at all.
 """
 
@@ -45,7 +45,7 @@ HOW = "loops of"
 
 @program_pass
 def loops(program: Program) -> Program:
-    """The program with less work in its loops."""
+    """Simplify all loops of a program."""
     return everywhere(_each, program, "loops")
 
 
@@ -71,7 +71,7 @@ def _each(program: Program) -> Program:
     return finished(program, equations, renamed_all(program.outputs, known), notes)
 
 
-# What a loop becomes: equations to stand before it, itself, and what replaces results of the old.
+# The rewritten loop: equations before it, the loop, and replacements for results of the old one.
 Shrunk = tuple[list[Equation], Equation, dict[Var, Any]] | None
 
 
@@ -168,14 +168,14 @@ def _again(
     )  # fmt: skip
 
 
-# --- what both ask --------------------------------------------------------------------------------
+# --- shared by both -------------------------------------------------------------------------------
 
-Const = tuple[Var, Any]  # an input of the body, and the operand that it is
-Carry = tuple[Var, Any, Any, Var]  # input of the body, operand, output of the body, result
+Const = tuple[Var, Any]  # (input of the body, operand)
+Carry = tuple[Var, Any, Any, Var]  # (input of the body, operand, output of the body, result)
 
 
 def _unchanged(consts: list[Const], carry: list[Carry], replaced: dict[Var, Any]) -> list[Carry]:
-    """The carries that steps change; the others are put among the constants."""
+    """Return the carries that steps change; move the others to the constants."""
     kept = []
     for v, x, y, out in carry:
         if y is v and x.type.same(v.type) and (x.type is out.type or x.__class__ is Literal):
@@ -187,7 +187,8 @@ def _unchanged(consts: list[Const], carry: list[Carry], replaced: dict[Var, Any]
 
 
 def _needed(body: Program, carry: list[Carry], asked: set[Var], results: list[Any]) -> list[Carry]:
-    """The carries that are asked for, or that these or the other results depend on."""
+    """Return the carries that are used after the loop, or on which these or the other outputs
+    depend."""
     if all([out in asked for *_, out in carry]):
         return carry
     producer = {v: b for b in body.equations for v in b.outputs}
@@ -207,7 +208,7 @@ def _needed(body: Program, carry: list[Carry], asked: set[Var], results: list[An
 
 
 def _literals(consts: list[Const]) -> tuple[dict[Var, Any], list[Const]]:
-    """Operands that are literals, by what stands for them in the body; and the other ones."""
+    """Split operands into literals, by variable of the body, and the others."""
     known = {v: Literal(x.value, v.type) for v, x in consts if x.__class__ is Literal}
     return known, [c for c in consts if c[0] not in known]
 
@@ -216,7 +217,7 @@ def _live(equations: Iterable[Equation], outputs: Iterable[Any]) -> set[Any]:
     return {v for e in equations for v in e.inputs}.union(outputs)
 
 
-# --- what does not change from step to step -------------------------------------------------------
+# --- loop-invariant code motion -------------------------------------------------------------------
 
 
 def _may_leave_scan(e: Equation) -> bool:
@@ -231,7 +232,7 @@ def _may_leave_while(e: Equation) -> bool:
 
 
 def _stays_cheap(e: Equation) -> bool:
-    """Is it as well done in each step?"""
+    """Return whether an equation is cheap enough to stay in the body."""
     return isinstance(e.primitive, Structural) or e.primitive is iota or e.primitive is constant
 
 
@@ -241,7 +242,7 @@ def _invariant(
     consts: list[Const],
     may_leave: Callable[[Equation], bool] | None,
 ) -> tuple[list[Equation], list[Equation], list[Const]]:
-    """Equations to stand before the loop; those that stay; the constants that it is given more."""
+    """Return the equations to move before the loop, those that stay, and the new constants."""
     leaving: list[Equation] = []
     fixed: dict[Any, Any] = {v: x for v, x in consts if x.type is v.type}
     found = set(fixed)

@@ -1,8 +1,8 @@
-"""Which values are never -0.0, so that adding 0.0 to them changes nothing.
+"""Find values that are never -0.0, so that adding 0.0 to them changes nothing.
 
-In: a value and the equations before it. Out: whether its sign of zero is known: a square, a sum
-over axes or windows (which starts with 0.0), a magnitude, a sum with such a term, and what is
-moved, repeated or chosen of these. Where nothing is seen the answer is no.
+In: a value and the equations before it. Out: whether it is known not to be -0.0: a square, a sum
+over axes or windows (which starts from 0.0), a magnitude, a sum with such a term, and data movement
+or selection of these. The default answer is no.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from functrans.primitives.shape.moving import (
     transpose,
 )
 
-_DEEP = 8  # equations behind each other that are looked at
+_DEEP = 8  # maximum depth of the search
 _NEVER = frozenset([square, abs_, reduce_sum, select_and_scatter_add, transcendental.exp])
 _MOVES = frozenset([broadcast_in_dim, reshape, rev, slice_, squeeze, transpose])
 
 
 def never_negative_zero(made_by: Mapping[Var, Equation], v: Any, deep: int = _DEEP) -> bool:
-    """Is it known that no element of a real value is -0.0?"""
+    """Return whether no element of a real value is known to be -0.0."""
     if v.__class__ is Literal:
         number: Any = v.value
         return not (number == 0 and math.copysign(1.0, number) < 0)
@@ -49,7 +49,7 @@ def never_negative_zero(made_by: Mapping[Var, Equation], v: Any, deep: int = _DE
         return xs[0] is xs[1]
     if p is integer_pow:
         return bool(e.params["y"] % 2 == 0 and e.params["y"] > 0)
-    if p is add:  # -0.0 is the sum of two of them only
+    if p is add:  # only -0.0 + -0.0 is -0.0
         return any([never_negative_zero(made_by, x, deep - 1) for x in xs])
     if p in _MOVES:
         return never_negative_zero(made_by, xs[0], deep - 1)

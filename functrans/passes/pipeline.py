@@ -1,8 +1,8 @@
-"""The order of the passes: run once, on the outermost program, before it is lowered.
+"""The pass pipeline, run once on the outermost program before it is lowered.
 
-A pass is a function `Program -> Program` that returns the same object if nothing was to do. To add
-one is one line of `TABLE`: its name, the function, and the function for programs whose roundings
-must stay (None: the pass is left out there).
+A pass is a function `Program -> Program` that returns the same object if it changed nothing. To add
+one, add a line to `TABLE`: its name, the function, and the variant that keeps every rounding (None:
+the pass is skipped in exact mode).
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ Run = Callable[[Program], Program]
 
 
 class Pass(NamedTuple):
-    """One line of the table."""
+    """A row of the table."""
 
     name: str
     run: Run
-    exact: Run | None  # what it is where sums and products keep the user's order
+    exact: Run | None  # the variant that does not reorder sums and products
 
 
 Choice = Iterable[str | Run | Pass]
@@ -52,7 +52,7 @@ TABLE = (
     Pass("dead_code", dead_code, dead_code),
 )
 
-FAST = {"simplify": partial(simplify, fast_math=True)}  # as if there were no NaN and no -0.0
+FAST = {"simplify": partial(simplify, fast_math=True)}  # assumes no NaN and no -0.0
 
 BY_NAME = {p.name: p.run for p in TABLE}
 GROUPS: dict[str, tuple[Pass, ...]] = {
@@ -62,13 +62,13 @@ GROUPS: dict[str, tuple[Pass, ...]] = {
 }
 DEFAULT = ("default",)
 
-# Each pass alone, as the suite tries it; `inline` is not chosen: XLA cannot do without it.
+# Each pass, for tests. `inline` is not optional: XLA needs it.
 PASSES: tuple[Run, ...] = (*[p.run for p in TABLE], inline)
 
 
 @program_pass
 def optimize(program: Program, passes: Choice = DEFAULT) -> Program:
-    """The program after some passes, ready to be lowered.
+    """Run passes on a program, so that it is ready to be lowered.
 
     Arguments:
       program: the outermost program.
@@ -78,7 +78,7 @@ def optimize(program: Program, passes: Choice = DEFAULT) -> Program:
       A Program with the same inputs, outputs and effects.
 
     Raises:
-      InvalidArgument: a name that is none of a pass or group.
+      InvalidArgument: a name that is not a pass or group.
 
     Example:
       >>> import functrans as ft, functrans.numpy as jnp
@@ -96,12 +96,12 @@ def optimize(program: Program, passes: Choice = DEFAULT) -> Program:
 
 
 def chosen(passes: Choice) -> Sequence[Pass]:
-    """The passes that names and functions stand for, in their order.
+    """Return the passes selected by names and functions, in order.
 
     Arguments:
       passes: names of passes (`"simplify"`), of groups (`"default"`: all; `"exact"`: those that
-        keep every rounding; `"fast_math"`: all, as if there were no NaN, infinities and negative
-        zeros), or functions `Program -> Program`. One name need not be in a tuple.
+        keep every rounding; `"fast_math"`: all, assuming no NaN, infinities and negative zeros), or
+        functions `Program -> Program`. A single name need not be in a tuple.
     """
     found: list[Pass] = []
     alone = isinstance(passes, str) or not isinstance(passes, Iterable)

@@ -1,8 +1,8 @@
 """Rules of `simplify` for sums, other reductions and contractions.
 
-Sums of integers, and largest elements, may be taken in any order. A float sum in another order
-rounds otherwise, so such rules ask `w.exact`; none of them gives NaN or infinity where the sum
-itself had none, but for factors that are powers of two near the end of the range.
+Integer sums and maxima can be reordered freely. Reordering a float sum changes its rounding, so
+such rules check `w.exact`. None of them introduces NaN or infinity, except for factors that are
+powers of two near the end of the range.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _IDEMPOTENT = (reduce_max, reduce_min, reduce_and, reduce_or)
 
 
 def _any_order(w: Rewriter, e: Equation) -> bool:
-    """May the elements be combined in another order?"""
+    """Return whether the elements may be combined in another order."""
     if e.primitive in _IDEMPOTENT or not w.exact or w.fast_math:
         return True
     return dtype_class(e.outputs[0].type.dtype) in ("int", "uint")
@@ -74,19 +74,21 @@ def _reduce(w: Rewriter, e: Equation) -> Any:
 
 
 def _is_whole(w: Rewriter, x: Any) -> bool:
-    """Is the sum of x alone x? A sum starts with 0.0, and 0.0 + -0.0 is 0.0."""
+    """Return whether the sum of x alone is x. A sum starts with 0.0, and 0.0 + -0.0 is 0.0."""
     kind = dtype_class(x.type.dtype)
     return kind in ("int", "uint") or w.fast_math or never_negative_zero(w.made_by, x)
 
 
 def _neighbours(axes: Sequence[int], shape: Sequence[int]) -> bool:
-    """Is nothing kept between these axes? Folding scattered axes at once strides through memory."""
+    """Return whether the axes are adjacent: reducing scattered axes at once strides through
+    memory."""
     between = [n for i, n in enumerate(shape) if axes[0] < i < axes[-1] and i not in axes]
     return not any([n != 1 for n in between])
 
 
 def _of_repeated(w: Rewriter, e: Equation, inner: Equation) -> Any:
-    """A reduction of x repeated: that of x, and n times it where a sum runs over the copies."""
+    """Replace the reduction of a broadcast x by that of x, times n if a sum runs over the
+    copies."""
     axes, dimensions, shape = e.params["axes"], inner.params["dimensions"], inner.params["shape"]
     count = 1
     for a in axes:
@@ -108,7 +110,7 @@ def _of_repeated(w: Rewriter, e: Equation, inner: Equation) -> Any:
 
 
 def _times(w: Rewriter, y: Any, count: int, summed: bool) -> Any:
-    """count * y; not -0.0, which no sum is."""
+    """Return count * y; without -0.0, because no sum is -0.0."""
     factor = literal(count, y.type)
     kind = dtype_class(y.type.dtype)
     if kind == "complex" or (kind == "float" and factor.value != count):
@@ -121,7 +123,7 @@ def _times(w: Rewriter, y: Any, count: int, summed: bool) -> Any:
 
 
 def _factor(w: Rewriter, v: Any) -> tuple[Any, Any] | None:
-    """x and c, if v is x * c with a number c by which products are exact, read only here."""
+    """Return x and c if v, used only here, is x * c with a number c by which products are exact."""
     inner = w.made(v, mul)
     if inner is None:
         return None
@@ -136,7 +138,7 @@ def _factor(w: Rewriter, v: Any) -> tuple[Any, Any] | None:
 
 
 def _scaled_sum(w: Rewriter, e: Equation) -> Any:
-    """The sum of x * c as c times the sum of x."""
+    """Replace the sum of x * c by c times the sum of x."""
     (v,) = e.inputs
     if e.outputs[0].type.size >= v.type.size:
         return None

@@ -1,10 +1,10 @@
-"""What the passes share: going into nested programs, walking over equations, replacing variables.
+"""Shared tools of the passes: traversing nested programs, walking equations, replacing variables.
 
-In: a Program and what to do. Out: the same object where nothing was done, else a new Program that
-notes in its marks which equations each rewrite joined (passes/explain.py).
+In: a Program and a rewrite. Out: the same object if nothing changed, else a new Program whose marks
+list the equations that each rewrite replaced (passes/explain.py).
 
-Whatever a pass makes keeps the user's line of the equation that it stands for, and an
-`Origin("<pass> of", that equation)`. Types of inputs and outputs, weak flags too, stay as they are.
+New equations keep the user's line of the equation they replace, with an `Origin("<pass> of", that
+equation)`. The types of inputs and outputs, including weak-type flags, do not change.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _Pass = TypeVar("_Pass", bound=Callable[..., Program])
 
 
 def program_pass(run: _Pass) -> _Pass:
-    """A pass as users call it: of a Program, and what is none gets an error at their line."""
+    """Wrap a pass for users: an argument that is not a Program raises an error at their line."""
 
     @wraps(run)
     def call(program: Program, *args: Any, **kwargs: Any) -> Program:
@@ -47,8 +47,8 @@ def program_pass(run: _Pass) -> _Pass:
 def children_first(
     program: Program, below: Callable[[Program], list[Program]] = attrgetter("children")
 ) -> list[Program]:
-    """Every program nested in this one, each once, itself last; a list and no recursion. `below`
-    gives the programs in one that count."""
+    """Return every program nested in this one, each once, and this one last; without recursion.
+    `below` returns the nested programs to visit."""
     order: list[Program] = []
     seen = {program}
     stack = [(program, iter(below(program)))]
@@ -65,10 +65,10 @@ def children_first(
 
 
 def everywhere(rewrite: Callable[[Program], Program], program: Program, key: Any) -> Program:
-    """`rewrite` applied to a program and to all nested in it, innermost first, each once.
+    """Apply `rewrite` to a program and all programs nested in it, innermost first, each once.
 
-    What becomes of a nested program is kept with it under `key`, which names the rewrite and
-    its options: twenty calls of a layer, also from other programs, rewrite it once.
+    The result for a nested program is cached on it under `key`, which identifies the rewrite and
+    its options: twenty calls of a layer, also from other programs, are rewritten once.
     """
     if not program.children:
         return rewrite(program)
@@ -84,7 +84,7 @@ def everywhere(rewrite: Callable[[Program], Program], program: Program, key: Any
 
 
 def with_programs(program: Program, new: dict[Program, Program]) -> Program:
-    """The program with others in its parameters; the same object if all stay."""
+    """Return the program with nested programs replaced; the same object if none is."""
     inner = program.children
     if all([new.get(p, p) is p for p in inner]):
         return program
@@ -114,7 +114,7 @@ def _replaced(params: dict[str, Any], new: dict[Program, Program]) -> dict[str, 
 def derived(
     e: Equation, inputs: Sequence[Any] | None = None, params: dict[str, Any] | None = None
 ) -> Equation:
-    """The equation with other operands or parameters; it is still the user's."""
+    """Return the equation with other operands or parameters; source and origin stay."""
     return Equation(
         e.primitive,
         e.inputs if inputs is None else tuple(inputs),
@@ -126,38 +126,38 @@ def derived(
 
 
 def renamed(e: Equation, known: dict[Var, Any]) -> Equation:
-    """The equation with replaced operands; the same object if none is."""
+    """Return the equation with operands replaced; the same object if none is."""
     if known.keys().isdisjoint(e.inputs):
         return e
     return derived(e, [known.get(v, v) for v in e.inputs])
 
 
 def renaming(equations: Iterable[Equation], known: dict[Var, Any]) -> Iterator[Equation]:
-    """The equations one by one, each `renamed` by what is known when its turn comes."""
+    """Yield the equations, each `renamed` by the contents of `known` at that point."""
     stays = known.keys().isdisjoint
     for e in equations:
         yield e if stays(e.inputs) else derived(e, [known.get(v, v) for v in e.inputs])
 
 
 def renamed_all(values: Iterable[Any], known: dict[Var, Any]) -> list[Any]:
-    """Values with the replaced ones replaced."""
+    """Return the values, replaced by those in `known`."""
     return [known.get(v, v) for v in values]
 
 
 def uses(program: Program) -> Counter[Any]:
-    """How often each variable is read."""
+    """Return how often each variable is read."""
     return Counter(chain(program.outputs, *[e.inputs for e in program.equations]))
 
 
-# The equations in place of one, and the others that went with it; None: it stays.
+# The equations that replace one, and the others that were merged into it; None: no change.
 Replaced = tuple[Iterable[Equation], Sequence[Equation]] | None
 
 
 def replacing(
     program: Program, primitive: Any, replaced: Callable[[Equation, dict[Var, Any]], Replaced]
 ) -> Program:
-    """The program with `replaced(equation, known)` in place of each equation of a primitive; the
-    same object if all stay. To `known` is added what their results are now."""
+    """Replace each equation of a primitive by `replaced(equation, known)`, which adds to `known`
+    the new values of its results. Return the same object if nothing changed."""
     equations: list[Equation] = []
     known: dict[Var, Any] = {}
     notes: list[Rewrite] = []
@@ -177,7 +177,7 @@ def replacing(
 def finished(
     program: Program, equations: Sequence[Equation], outputs: Sequence[Any], notes: list[Rewrite]
 ) -> Program:
-    """The rewritten program, without what nobody needs any more."""
+    """Return the rewritten program without dead equations."""
     made = program.replace(equations=prune(equations, outputs), outputs=outputs)
     made.mark(rewrites=notes, pruned=True)
     return made
@@ -186,7 +186,8 @@ def finished(
 def replaced(
     program: Program, equations: Sequence[Equation], outputs: Sequence[Any], notes: list[Rewrite]
 ) -> Program:
-    """The program with other equations, none of which holds a program that no other one held."""
+    """Return the program with other equations, which must not hold programs that the old ones did
+    not."""
     made = program.replace(equations=equations, outputs=outputs)
     made.mark(rewrites=notes)
     if not program.children:
@@ -195,13 +196,14 @@ def replaced(
 
 
 def is_power_of_two(value: Any) -> bool:
-    """Is it a positive or negative power of two, so that products with it do not round?"""
+    """Return whether a number is plus or minus a power of two, so that products with it do not
+    round."""
     return math.isfinite(value) and value != 0 and abs(math.frexp(value)[0]) == 0.5
 
 
 @cached("smallest numbers", 64)
 def smallest_normal(dtype: Any) -> float:
-    """The smallest positive number of a floating point dtype that is not subnormal."""
+    """Return the smallest positive normal number of a floating point dtype."""
     return float(ml_dtypes.finfo(dtype).smallest_normal)
 
 
@@ -209,11 +211,11 @@ def smallest_normal(dtype: Any) -> float:
 
 
 class Rewriter:
-    """One walk over a program, from its first equation to its last.
+    """One pass over a program, from the first equation to the last.
 
-    A rule is given the walk and an equation whose operands are already rewritten, and returns what
-    its result is equal to (a Var or Literal; `make` makes new ones; a tuple for several results),
-    or None to leave it.
+    A rule takes the rewriter and an equation whose operands are already rewritten. It returns a
+    value equal to the result (a Var or Literal; `make` adds equations; a tuple for several
+    results), or None to leave the equation.
     """
 
     __slots__ = ("_count", "at", "equations", "exact", "fast_math", "how", "joins", "known",
@@ -230,20 +232,20 @@ class Rewriter:
         self.program: Program = program
         self.rules: dict[Any, Any] = rules
         self.exact: bool = exact  # keep every rounding
-        self.fast_math: bool = fast_math  # as if there were no NaN, infinities and negative zeros
+        self.fast_math: bool = fast_math  # assume no NaN, infinities and negative zeros
         self.how: str = f"{name} of"
         self.known: dict[Var, Any] = {}
         self.made_by: dict[Var, Equation] = {}
         self.equations: list[Equation] = []
         self.notes: list[Rewrite] = []
-        self.seen: list[Equation] = []  # the equations that the running rule looked through
-        self.joins: Any = None  # whether values are joined anywhere, see joined.py
-        self.parts: dict[Var, Any] = {}  # of these
+        self.seen: list[Equation] = []  # the equations that the running rule matched
+        self.joins: Any = None  # whether values are concatenated anywhere, see concatenations.py
+        self.parts: dict[Var, Any] = {}  # the parts of concatenated values
         self._count: Counter[Any] | None = None
         self.at: Any = None
 
     def run(self) -> Program:
-        """The program after all rules; the same object if none did anything."""
+        """Apply all rules and return the program; the same object if nothing changed."""
         rules, known, made_by, equations = self.rules, self.known, self.made_by, self.equations
         for e in renaming(self.program.equations, known):
             rule = rules.get(e.primitive)
@@ -266,18 +268,18 @@ class Rewriter:
         return made
 
     def _replace(self, e: Equation, found: Any, before: int) -> bool:
-        """Put what it is equal to in place of its result, if it is of the same type. `before`: so
-        many equations were there before its rule made new ones."""
+        """Replace the result of an equation by an equal value, if the types agree. `before` is the
+        number of equations before its rule added new ones."""
         if found.__class__ is tuple:
             return self._replace_all(e, found)
         v = e.outputs[0]
         if found.type is not v.type:
             if found.__class__ is not Literal or not found.type.same(v.type):
-                return False  # it differs in its weak flag, which others may read
+                return False  # the weak-type flags differ, and users may depend on it
             found = Literal(found.value, v.type)
         last = self.equations[-1] if len(self.equations) > before else None
         if last is not None and last.outputs[0] is found and not self.parts:
-            last.outputs = e.outputs  # nothing reads the new one yet, or keeps it as a part
+            last.outputs = e.outputs  # nothing refers to the new variable yet
             self.made_by[v] = self.made_by.pop(found)
         else:
             self.known[v] = found
@@ -297,10 +299,10 @@ class Rewriter:
         self.notes.append((e.primitive.name, (e, *self.seen)))
         return True
 
-    # --- what rules ask
+    # --- for rules
 
     def made(self, v: Any, primitive: Any) -> Equation | None:
-        """The equation of that operation which gives v, if there is one."""
+        """Return the equation that computes v if its primitive is the given one, else None."""
         e = self.made_by.get(v)
         if e is None or e.primitive is not primitive:
             return None
@@ -308,19 +310,19 @@ class Rewriter:
         return e
 
     def read_once(self, v: Any) -> bool:
-        """Is the equation that is looked at the only one that reads v?"""
+        """Return whether the current equation is the only reader of v."""
         if self._count is None:
             self._count = uses(self.program)
         return self._count.get(v) == 1
 
     def make(self, primitive: Any, *inputs: Any, **params: Any) -> Any:
-        """The result of a new equation, itself rewritten where a rule applies."""
+        """Add an equation, itself rewritten if a rule applies, and return its result."""
         types = tuple([v.type for v in inputs])
         (t,) = out_types(primitive, types, params)
         return self.make_typed(primitive, inputs, params, t)
 
     def make_typed(self, primitive: Any, inputs: Any, params: dict[str, Any], t: ArrayType) -> Any:
-        """`make`, where the type of the result is known."""
+        """`make`, for a known result type."""
         var = Var(t)
         origin = Origin(self.how, self.at)
         e = Equation(primitive, tuple(inputs), (var,), params, self.at.source, origin)

@@ -1,11 +1,11 @@
-"""A weighted sum of rows that are scaled by the same weights elsewhere, as the sum of these.
+"""Replace a weighted sum of rows by a sum of the scaled rows, if these are computed anyway.
 
     s[k, j] = c[k] * x[k, j]                           s, as it was
     y[j] = sum over k of c[k] * x[k, j]       ->       y[j] = sum over k of 1 * s[k, j]
 
-In a private step that is the gradient of a bias beside that of its matrix. The rows, as large as
-the activations of a layer, are then read for the last time where they are scaled, and XLA puts `s`
-in their place: a fifth of the step's temporaries.
+In differentially private training this is the gradient of a bias beside that of its weights. The
+rows, as large as the activations of a layer, are then last read where they are scaled, and XLA
+reuses their buffer for `s`: a fifth of the step's temporaries.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from functrans.primitives.reductions.folds import reduce_sum
 from functrans.primitives.shape.moving import reshape
 from functrans.trace import literal
 
-_SCALED = ((0,), (0, 1), (0, 1))  # the axes of the weights, of the rows, of what is made
+_SCALED = ((0,), (0, 1), (0, 1))  # the axes of the weights, the rows and the result
 _SUMMED = ((0,), (0, 1), (1,))
 
 
 def scaled_sums(program: Program) -> Program:
-    """The program, not those nested in it, with such sums taken of the scaled rows."""
+    """Rewrite such sums as sums of the scaled rows; nested programs are unchanged."""
     made_at: dict[Var, int] = {v: i for i, e in enumerate(program.equations) for v in e.outputs}
     at = {}
     for i, e in enumerate(program.equations):
@@ -54,7 +54,8 @@ def scaled_sums(program: Program) -> Program:
 
 
 def _is(e: Equation, axes: tuple[tuple[int, ...], ...]) -> bool:
-    """Is it that product of a vector and a matrix, both in memory and of one dtype?"""
+    """Return whether an equation is that product of a vector and a matrix, both in memory, of one
+    dtype."""
     if e.primitive is not dot_general or e.inputs[0].__class__ is not Var:
         return False
     names = [e.params[name] for name in ("lhs", "rhs", "out")]
@@ -68,7 +69,7 @@ def _is(e: Equation, axes: tuple[tuple[int, ...], ...]) -> bool:
 
 
 def _origin(program: Program, made_at: dict[Var, int], v: Any) -> Any:
-    """The value of which `v` is a view: the same elements in the same order."""
+    """Return the value of which `v` is a view: the same elements in the same order."""
     while v in made_at:
         e = program.equations[made_at[v]]
         ones = e.primitive is reduce_sum and e.inputs[0].type.size == v.type.size

@@ -1,11 +1,12 @@
-"""A rule of `simplify`: a choice between multiples of one value is a multiple of it.
+"""A rule of `simplify`: a selection between multiples of one value is a multiple of it.
 
     select(c, x, x / n * m)   ->   x / select(c, 1, n) * select(c, 1, m)
 
-where c, n and m are numbers that were repeated, one for each example, and x is a contraction larger
-than its operands, as an example's gradient is. That is how a gradient is clipped by `where` or by
-a `cond` under `vmap`. What is only multiplied and summed need never be made (passes/contract.py).
-By 1 nothing is rounded; NaN and infinities are those of the case that is chosen.
+Here c, n and m are broadcast from one number per example, and x is a contraction larger than its
+operands, as a per-example gradient is. Gradient clipping by `where`, or by `cond` under `vmap`, has
+this form. A value that is only multiplied and summed need never be materialized
+(passes/contract.py). Multiplying by 1 rounds nothing; NaN and infinities are those of the selected
+case.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.shape.moving import broadcast_in_dim
 from functrans.trace import literal
 
-_LONGEST = 4  # products behind each other
+_LONGEST = 4  # maximum number of chained products
 
 
 def chosen_multiple(w: Rewriter, e: Equation) -> Any:
-    """What a choice of two cases is equal to, if both are multiples of one such value."""
+    """Rewrite a selection of two cases if both are multiples of one such value."""
     which, *cases = e.inputs
     by = w.made_by.get(which)
     if len(cases) != 2 or by is None or by.primitive is not broadcast_in_dim:
@@ -46,7 +47,8 @@ def chosen_multiple(w: Rewriter, e: Equation) -> Any:
 
 
 def _multiples(w: Rewriter, v: Any) -> list[tuple[Any, Any]]:
-    """The value and those it is a multiple of, each with the equation that multiplies the next."""
+    """Return the value and those it is a multiple of, each with the equation that multiplies the
+    next."""
     found: list[tuple[Any, Any]] = []
     for _ in range(_LONGEST):
         e = w.made_by.get(v)
@@ -59,7 +61,7 @@ def _multiples(w: Rewriter, v: Any) -> list[tuple[Any, Any]]:
 
 
 def _factor(w: Rewriter, e: Equation) -> Any:
-    """The number, or the repeated numbers, that an equation multiplies by or divides by."""
+    """Return the number, or the broadcast numbers, that an equation multiplies or divides by."""
     if e.primitive is div:
         return e.inputs[1] if _is_repeated(w, e.inputs[1]) else None
     if e.primitive is not mul:
@@ -75,7 +77,7 @@ def _is_repeated(w: Rewriter, v: Any) -> bool:
 
 
 def _chosen(w: Rewriter, by: Equation, factor: Any, case: int) -> Any:
-    """The factor where this case is chosen, else 1, as often repeated as the choice `by`."""
+    """Return the factor where this case is selected, else 1, broadcast as the selection `by` is."""
     (c,) = by.inputs
     if factor.__class__ is Literal:
         small: Any = Literal(factor.value, factor.type.update(shape=c.type.shape))

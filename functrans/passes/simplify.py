@@ -1,12 +1,12 @@
-"""Algebra: equations that another one, or an operand, is equal to.
+"""Algebraic simplification: replace an equation by an equal value.
 
-`simplify` never changes what NaN, infinities and negative zeros give, unless it is asked for fast
-mathematics: x * 0 is 0 and x - x is 0 for integers only, x + 0.0 is not x for -0.0 (but x - 0.0 and
-x + -0.0 are, and x + 0.0 where x is a square or else never -0.0, see signs.py). `exact` keeps every
-rounding too: no sum is taken in another order.
+`simplify` preserves NaN, infinities and negative zeros, unless fast mathematics is on: x * 0 is 0
+and x - x is 0 for integers only, x + 0.0 is not x for -0.0 (but x - 0.0 and x + -0.0 are, and x +
+0.0 if x is never -0.0, see negative_zeros.py). `exact` also preserves every rounding: no sum is
+reordered.
 
-The rules of arithmetic stand here, those of shapes and sums in layout.py and sums.py. A rule is
-given the walk `w` and an equation, see rewrite.py.
+The arithmetic rules are in this file, those for shapes and sums in data_movement.py and
+reduction_rules.py. A rule takes the rewriter `w` and an equation, see rewrite.py.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ from functrans.trace import literal
 
 @program_pass
 def simplify(program: Program, exact: bool = False, fast_math: bool = False) -> Program:
-    """The program after algebraic simplification.
+    """Simplify a program algebraically.
 
     Arguments:
       program: any Program; nested ones are simplified too.
-      exact: change no rounding: sums and products stay in the user's order.
+      exact: change no rounding: sums and products keep the user's order.
       fast_math: assume that there are no NaN, no infinities and no negative zeros.
 
     Returns:
-      A Program with the same inputs and outputs; the same object if nothing was to do.
+      A Program with the same inputs and outputs; the same object if nothing changed.
 
     Example:
       >>> import functrans as ft
@@ -87,13 +87,13 @@ def _is_negative_zero(value: Any) -> bool:
 
 
 def _with_literal(e: Equation) -> tuple[Any, Any]:
-    """The operands of a commutative operation, a literal second."""
+    """Return the operands of a commutative operation, a literal second."""
     x, y = e.inputs
     return (y, x) if x.__class__ is Literal else (x, y)
 
 
 def _negative(w: Rewriter, v: Any) -> Any:
-    """What v is the negative of, or None."""
+    """Return x if v is -x, or None."""
     e = w.made_by.get(v)
     if e is None or e.primitive is not neg:
         return None
@@ -141,7 +141,7 @@ def _mul(w: Rewriter, e: Equation) -> Any:
 
 
 def _scaled(w: Rewriter, e: Equation, x: Any, y: Any) -> Any:
-    """x times a number."""
+    """Simplify x times a number."""
     if y.value == 1:
         return x
     if y.value == -1:
@@ -161,7 +161,8 @@ def _scaled(w: Rewriter, e: Equation, x: Any, y: Any) -> Any:
 
 
 def _scaled_twice(w: Rewriter, z: Any, a: Any, b: Any) -> Any:
-    """z * a * b as z * (a * b): of floats only where no rounding and no overflow differs."""
+    """Rewrite z * a * b as z * (a * b); for floats only if neither rounding nor overflow
+    changes."""
     if _is_int(a.type):
         bits = ml_dtypes.iinfo(a.type.dtype)
         wrapped = (int(a.value) * int(b.value) - int(bits.min)) % 2**bits.bits + int(bits.min)
@@ -211,7 +212,7 @@ def _neg(w: Rewriter, e: Equation) -> Any:
 
 
 def _even(w: Rewriter, e: Equation) -> Any:
-    """A function of |x| alone, of -x."""
+    """Rewrite f(-x) as f(x) for an even function."""
     positive = _negative(w, e.inputs[0])
     return None if positive is None else w.make(e.primitive, positive)
 
@@ -235,7 +236,7 @@ def _pow(w: Rewriter, e: Equation) -> Any:
     return w.make(integer_pow, x, y=2) if y.value == 2 else None
 
 
-# --- choices --------------------------------------------------------------------------------------
+# --- selections -----------------------------------------------------------------------------------
 
 
 def _same(x: Any, y: Any) -> bool:
@@ -260,8 +261,8 @@ def _select_n(w: Rewriter, e: Equation) -> Any:
 
 
 def _is_rectified(w: Rewriter, which: Any, x: Any, zero: Any) -> bool:
-    """0 where x <= 0, else x (so NaN): the larger of the two, which XLA:CPU computes faster. Of
-    -0.0 and 0.0 it may be either."""
+    """Return whether a selection is 0 for x <= 0, else x (NaN included): the maximum, which XLA:CPU
+    computes faster. The sign of a zero may differ."""
     if zero.__class__ is not Literal or zero.value != 0 or dtype_class(zero.type.dtype) != "float":
         return False
     test = w.made(which, le)
@@ -310,7 +311,7 @@ def _convert(w: Rewriter, e: Equation) -> Any:
 
 @cached("lossless casts", 1024)
 def is_lossless(small: Any, wide: Any) -> bool:
-    """Is every number of the one dtype a number of the other?"""
+    """Return whether every number of one dtype is a number of the other."""
     from_, to = dtype_class(small), dtype_class(wide)
     if small == wide or from_ == "bool":
         return True
@@ -338,13 +339,13 @@ def is_lossless(small: Any, wide: Any) -> bool:
 
 
 def _or_before_repeating(rule: Any) -> Any:
-    """The rule; where it finds nothing, arithmetic before repetition."""
+    """Return the rule; if it finds nothing, try arithmetic before broadcasts."""
 
     def either(w: Rewriter, e: Equation) -> Any:
         found = rule(w, e)
         if found is not None:
             return found
-        x = e.inputs[0]  # asked here already, for most are neither
+        x = e.inputs[0]  # tested here first, because most values are neither
         by = w.made_by.get(x)
         repeated = by is not None and by.primitive is broadcast_in_dim
         return before_repeating(w, e) if repeated or x.__class__ is Literal else None

@@ -1,9 +1,9 @@
-"""A value written as a sum of products of other values, whose axes have names.
+"""Write a value as a sum of products of other values with named axes.
 
-In: the equations behind a value, and which of them may be looked through. Out: `Term`s, each a
-number times factors; an axis that stands in factors but not in the value is summed. What a
-dot_general, a broadcast, a transposition, a reshape that splits axes, a sum or a square do to the
-axes is all that is known of them here; everything else is a factor as it is.
+In: the equations that compute a value, and which of them may be expanded. Out: `Term`s, each a
+number times factors. An axis that occurs in the factors but not in the value is summed. Expanded
+are dot_general, broadcasts, transpositions, reshapes that split axes, sums and squares; any other
+value is a factor.
 
     g = dot_general["bi,bj->bij"] x d;  n = reduce_sum(g ** 2)      n[b] = x[bi] x[bi] d[bj] d[bj]
 """
@@ -29,21 +29,21 @@ from functrans.primitives.shape.joining import iota
 from functrans.primitives.shape.moving import broadcast_in_dim, reshape, slice_, squeeze, transpose
 
 Axes = tuple[int, ...]
-Dims = tuple[Axes, ...]  # for each dimension of a value the axes that it consists of, major first
+Dims = tuple[Axes, ...]  # for each dimension of a value the axes it consists of, major first
 
 MOST_TERMS = 12
-MOST_VALUES = 1000  # looked at for one sum; a value that is squared counts twice
-MOST_DEEP = 100  # values made of each other
+MOST_VALUES = 1000  # limit of the search for one sum; a squared value counts twice
+MOST_DEEP = 100  # maximum depth of the expansion
 
 
 class Factor(NamedTuple):
-    """A value and the axes of its dimensions. Of `kind`
+    """A value and the axes of its dimensions. `kind` is
 
     "value"    the value itself
     "inverse"  1 / it
-    "one_hot"  1 where the last axis counts to the integer in the value, else 0; `mode` says what
-               an integer outside means, as in scatter
-    "equal"    1 where its two dimensions count to the same number, else 0
+    "one_hot"  1 where the index along the last axis equals the integer in the value, else 0; `mode`
+               says how an integer out of range is handled, as in scatter
+    "equal"    1 where the indices along its two dimensions are equal, else 0
     """
 
     value: Any
@@ -67,10 +67,10 @@ class NotSeparable(Exception):
 
 
 class Expansion:
-    """The names of axes, and how values become terms. `through`: those to look through.
+    """Axis names, and the expansion of values into terms. `through`: the values to expand.
 
-    `multiplied_out` tells whether a product of sums was written as a sum of products. Such a sum
-    may cancel where the product did not. `squares` tells whether the square of a product was
+    `multiplied_out` records whether a product of sums was written as a sum of products. Such a sum
+    may cancel where the product did not. `squares` records whether the square of a product was
     written as a product of squares, which may leave the range of the dtype.
     """
 
@@ -87,7 +87,7 @@ class Expansion:
     # --- axes
 
     def fresh(self, n: int) -> Axes:
-        """A dimension of n elements; one of a single element consists of no axis."""
+        """Return a new dimension of n elements; one of a single element has no axis."""
         if n == 1:
             return ()
         axis = len(self.size)
@@ -98,13 +98,13 @@ class Expansion:
         return tuple([self.fresh(n) for n in shape])
 
     def resolve(self, axes: Axes) -> Axes:
-        """The axes that these were split into."""
+        """Return the axes that these were split into."""
         if not self.split or self.split.keys().isdisjoint(axes):
             return axes
         return tuple([b for a in axes for b in self.resolve(self.split.get(a, (a,)))])
 
     def flat(self, dims: Iterable[Axes]) -> Axes:
-        """All axes of dimensions, in their order."""
+        """Return all axes of dimensions, in order."""
         return self.resolve(tuple(chain.from_iterable(dims)))
 
     def axes_of(self, factors: Sequence[Factor]) -> set[int]:
@@ -113,7 +113,7 @@ class Expansion:
     # --- values
 
     def expand(self, v: Any, dims: Dims) -> list[Term]:
-        """The terms of a value whose dimensions are made of these axes."""
+        """Return the terms of a value whose dimensions consist of these axes."""
         if v.__class__ is Literal:
             if not math.isfinite(abs(v.value)):
                 raise NotSeparable
@@ -128,7 +128,7 @@ class Expansion:
         return [Term(1, (Factor(v, dims),))]
 
     def _by(self, rule: Rule, eqn: Equation, dims: Dims) -> list[Term]:
-        """The terms that a rule finds, within what is worth to be looked for."""
+        """Return the terms that a rule finds, within the limits of the search."""
         self.looked_at += 1
         if self.looked_at > MOST_VALUES or self.deep > MOST_DEEP:
             raise NotSeparable
@@ -140,7 +140,7 @@ class Expansion:
         return terms
 
     def whole(self, v: Var) -> tuple[Dims, list[Term]]:
-        """The value's dimensions, and its terms."""
+        """Return the value's dimensions and its terms."""
         dims = self.fresh_dims(v.type.shape)
         terms = self.expand(v, dims)
         dims = tuple(map(self.resolve, dims))
@@ -148,7 +148,7 @@ class Expansion:
         return dims, [self._renamed(t, own) for t in terms]
 
     def _renamed(self, term: Term, own: set[int]) -> Term:
-        """The term with its final axes. Two axes that must be equal become one, if either is
+        """Return the term with its final axes. Two axes that must be equal are merged if one is
         summed."""
         made = list(term.factors)
         if self.split:
@@ -173,12 +173,12 @@ class Expansion:
                 for g in made
                 if g.value is not f.value
             ]
-        nowhere = left - self.axes_of(made)  # sums of ones
+        nowhere = left - self.axes_of(made)  # axes of no factor: sums of ones
         number = term.number * math.prod([self.size[a] for a in nowhere])
         return Term(number, tuple(made))
 
     def product(self, xs: list[Term], ys: list[Term], dims: Dims) -> list[Term]:
-        """The terms of a product of two values with these dimensions."""
+        """Return the terms of a product of two values with these dimensions."""
         if len(xs) * len(ys) > MOST_TERMS:
             raise NotSeparable
         if not self.multiplied_out and self._sums(xs, dims) and self._sums(ys, dims):
@@ -186,11 +186,13 @@ class Expansion:
         return [Term(x.number * y.number, (*x.factors, *y.factors)) for x in xs for y in ys]
 
     def _sums(self, terms: list[Term], dims: Dims) -> bool:
-        """Is it a sum, of terms or over axes that the value does not have?"""
+        """Return whether the terms are a sum, of several terms or over axes that the value does not
+        have."""
         return len(terms) != 1 or not self.axes_of(terms[0].factors).issubset(self.flat(dims))
 
     def summed(self, terms: list[Term], dims: Sequence[Axes]) -> list[Term]:
-        """The terms under a sum over dimensions: one that has no such axis counts so often."""
+        """Return the terms summed over dimensions; one without such an axis is multiplied by its
+        size."""
         over = set(self.flat(dims))
         made = []
         for t in terms:
@@ -200,10 +202,10 @@ class Expansion:
         return made
 
     def regrouped(self, dims: Dims, shape: Sequence[int]) -> Dims:
-        """The axes of a reshaped value before it was reshaped; axes are split where they must."""
+        """Return the dimensions of a value before it was reshaped; axes are split as necessary."""
         axes = list(self.flat(dims))
         if 0 in shape:
-            raise NotSeparable  # nothing tells which axis became which
+            raise NotSeparable  # the axes cannot be matched
         made: list[Axes] = []
         for n in shape:
             taken: list[int] = []
@@ -227,7 +229,7 @@ class Expansion:
         return tuple(made)
 
 
-# --- what operations do to the axes ---------------------------------------------------------------
+# --- the effect of operations on the axes ---------------------------------------------------------
 
 
 def _transpose(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
@@ -253,7 +255,7 @@ def _convert(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
 
 
 def _select(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
-    """x where the indices of two axes are equal, else 0."""
+    """Expand a select_n that is x on a diagonal, else 0."""
     if not is_masked(self.made_by, e):
         return [Term(1, (Factor(e.outputs[0], dims),))]
     equal = Factor(Var(e.outputs[0].type), dims, "equal")
@@ -261,19 +263,19 @@ def _select(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
 
 
 def is_masked(made_by: dict[Var, Equation], e: Equation) -> bool:
-    """Does the select_n keep the diagonal of a matrix, and put zeros elsewhere?"""
+    """Return whether the select_n keeps the diagonal of a matrix and sets the rest to zero."""
     return len(e.inputs) == 3 and is_zero(e.inputs[1]) and counts_alike(made_by, e.inputs[0])
 
 
 def _slice(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
-    """Also the diagonal of a matrix that was flattened."""
+    """Expand a slice that takes the diagonal of a flattened matrix."""
     if not is_diagonal(self.made_by, e):
         return [Term(1, (Factor(e.outputs[0], dims),))]
     return self.expand(self.made_by[e.inputs[0]].inputs[0], (*dims, dims[-1]))
 
 
 def keeps_numbers(e: Equation) -> bool:
-    """Is a float converted to its own dtype, or to a wider one?"""
+    """Return whether a float is converted to its own dtype or a wider one."""
     before, after = e.inputs[0].type.dtype, e.outputs[0].type.dtype
     if before == after:
         return True
@@ -282,7 +284,7 @@ def keeps_numbers(e: Equation) -> bool:
 
 
 def squared(made_by: dict[Var, Equation], e: Equation) -> Any:
-    """The value whose squares the equation sums, or None if it is no such sum."""
+    """Return the value whose squares the equation sums, or None if it is not such a sum."""
     if e.primitive is dot_general:
         by_itself = e.inputs[0] is e.inputs[1] and e.params["lhs"] == e.params["rhs"]
         return e.inputs[0] if by_itself else None
@@ -299,12 +301,12 @@ def squared(made_by: dict[Var, Equation], e: Equation) -> Any:
 
 
 def sums_squares(made_by: dict[Var, Equation], e: Equation) -> bool:
-    """Does the equation sum squares, so that its value is not negative?"""
+    """Return whether the equation sums squares, so that its value is not negative."""
     return squared(made_by, e) is not None
 
 
 def counts_alike(made_by: dict[Var, Equation], v: Any) -> bool:
-    """Is it the comparison of the index along one axis of a matrix with that along the other?"""
+    """Return whether a value compares the row index with the column index of a matrix."""
     e = made_by.get(v)
     if e is None or e.primitive is not eq or len(v.type.shape) != 2:
         return False
@@ -314,7 +316,8 @@ def counts_alike(made_by: dict[Var, Equation], v: Any) -> bool:
 
 
 def is_diagonal(made_by: dict[Var, Equation], e: Equation) -> bool:
-    """Does the slice take the diagonal of the last two axes, which were flattened for it?"""
+    """Return whether the slice takes the diagonal of the last two axes, which were flattened for
+    it."""
     flat = made_by.get(e.inputs[0])
     if flat is None or flat.primitive is not reshape:
         return False
@@ -353,7 +356,7 @@ def _square(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
 
 def _add(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
     x, y = [self.expand(v, dims) for v in e.inputs]
-    if _are_exact(x) and _are_exact(y):  # a small difference has no error: it must stay so
+    if _are_exact(x) and _are_exact(y):  # the difference is exact, and must stay so
         own = set(self.flat(dims))
         factors = [f for t in (*x, *y) for f in t.factors]
         if not any([f.kind == "one_hot" for f in factors]) and all(
@@ -365,7 +368,7 @@ def _add(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
 
 
 def _are_exact(terms: list[Term]) -> bool:
-    """Are they one value that was not computed here, up to a number?"""
+    """Return whether the terms are one value, not computed here, times a number."""
     return len(terms) == 1 and sum([f.kind not in SELECTING for f in terms[0].factors]) <= 1
 
 
@@ -398,7 +401,7 @@ def _reduce_sum(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
 
 
 def _scatter_add(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
-    """Updates added to zeros: a product with the one-hot vectors of the indices, summed."""
+    """Expand updates added to zeros: a product with the one-hot vectors of the indices, summed."""
     _, index, updates = e.inputs
     operand, indices, slices = (e.params[name] for name in ("operand", "indices", "slices"))
     (counted,) = e.params["indexed"]
@@ -416,7 +419,7 @@ def _scatter_add(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
 
 
 def adds_rows(e: Equation) -> bool:
-    """Are rows added to zeros, each at a place of one computed axis?"""
+    """Return whether rows are added to zeros at dynamic indices along one axis."""
     once = e.primitive is scatter and e.params.get("unique_indices", False)
     if not (once or e.primitive is scatter_add) or not is_zero(e.inputs[0]):
         return False
@@ -441,7 +444,8 @@ def _dot_general(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
 
 
 def plain_dot(e: Equation) -> bool:
-    """A dot_general in the dtype of its operands or a wider one, at the default precision?"""
+    """Return whether a dot_general computes in the dtype of its operands or a wider one, at the
+    default precision."""
     return e.params.get("precision") is None and keeps_numbers(e)
 
 

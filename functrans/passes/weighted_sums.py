@@ -1,17 +1,17 @@
-"""Weighted sums over leading axes as products of a vector and a matrix.
+"""Replace weighted sums over leading axes by vector-matrix products.
 
     sum over l of x[l, i, j] * c[l]   ->   dot_general["lij,l->ij"] x c
 
-where x stands in memory anyway: an input, or the result of an operation that XLA does not fuse.
-XLA:CPU folds a leading axis of three or more axes, with a product in front, element by element: 10
-times slower at [64, 256, 10], 200 times at [64, 256, 256]. It runs behind `contract`, which reads
-the product of the user's. Products are those of the full dtype on every platform.
+This applies if x is in memory anyway: an input, or the result of an operation that XLA does not
+fuse. XLA:CPU reduces a leading axis of three or more axes, with a product as operand, element by
+element: 10 times slower at [64, 256, 10], 200 times at [64, 256, 256]. It runs after `contract`,
+which matches the user's product. Products have the full precision of the dtype on every platform.
 
-A sum of an outer product, both of whose factors were repeated, is a contraction as well:
+A sum of an outer product, both of whose factors are broadcast, is a contraction as well:
 
     sum over l of x[l, i] * y[l, j]   ->   dot_general["li,lj->ij"] x y
 
-Sums of what is scaled by the same weights elsewhere are taken of that (scaled_sums.py).
+Sums of rows that are scaled by the same weights elsewhere reuse these (scaled_sums.py).
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from functrans.primitives.elementwise.families import mul
 from functrans.primitives.reductions.folds import reduce_sum
 from functrans.primitives.shape.moving import broadcast_in_dim
 
-LARGE = 1 << 16  # products; below, a sum of them is fused with what makes them
+LARGE = 1 << 16  # products; a sum of fewer is fused with its operands
 MANY = 8  # products in a sum
 
 
 @program_pass
 def weighted_sums(program: Program) -> Program:
-    """The program with weighted sums over leading axes as contractions.
+    """Replace weighted sums over leading axes by contractions.
 
     Arguments:
       program: any Program; nested ones are rewritten too.
 
     Returns:
-      A Program with the same inputs and outputs; the same object if nothing was to do. Sums are
-      taken in another order.
+      A Program with the same inputs and outputs; the same object if nothing changed. Sums are taken
+      in another order.
 
     Example:
       >>> import functrans as ft, functrans.numpy as jnp
@@ -62,8 +62,8 @@ def _rewritten(program: Program) -> Program:
 
 
 def _may_hold(program: Program) -> bool:
-    """Is a product with something repeated summed?"""
-    found: set[Any] = set()  # values that are repeated, and products with such
+    """Return whether a product with a broadcast value is summed."""
+    found: set[Any] = set()  # broadcast values, and products with these
     for e in program.equations:
         p = e.primitive
         if p is broadcast_in_dim or (p is mul and not found.isdisjoint(e.inputs)):
@@ -74,14 +74,14 @@ def _may_hold(program: Program) -> bool:
 
 
 def _is_leading(e: Equation) -> bool:
-    """Is it a sum of floats over the first axes, not all?"""
+    """Return whether an equation sums floats over some, but not all, leading axes."""
     t, axes = e.inputs[0].type, e.params["axes"]
     leading = 0 < len(axes) < t.ndim and axes == tuple(range(len(axes)))
     return leading and dtype_class(t.dtype) == "float" and t.dtype.itemsize >= 4
 
 
 def _is_large(e: Equation) -> bool:
-    """Are there many products, and many of them in each sum?"""
+    """Return whether there are many products, and many in each sum."""
     t = e.inputs[0].type
     if dtype_class(t.dtype) != "float" or t.dtype.itemsize < 4 or t.size < LARGE:
         return False
@@ -94,7 +94,7 @@ def _sum(w: Rewriter, e: Equation) -> Any:
 
 
 def _sum_of_outer(w: Rewriter, e: Equation) -> Any:
-    """The sum of a product of two repeated values, over axes that both have."""
+    """Rewrite the sum of a product of two broadcast values, over axes that both have."""
     (v,), axes = e.inputs, e.params["axes"]
     product = w.made(v, mul)
     if product is None or not w.read_once(v):

@@ -1,13 +1,13 @@
-"""What a loop writes only to be summed: the loop sums it up.
+"""Accumulate in a loop what it writes only to be summed.
 
-In: a `scan` that stacks large values, and a `reduce_sum` over the steps that is all that reads
-them, behind a reshape that joins steps and rows of a step, or none. Out: the scan carries the sum.
+In: a `scan` that stacks large values, and a `reduce_sum` over the steps that is their only user,
+optionally after a reshape that merges steps with rows of a step. Out: the scan carries the sum.
 
     y = scan(...)  each step writes g[b, i];  reduce_sum over t and b of y[t, b, i]
     ->   a scan that carries  c[i] + reduce_sum over b of g[b, i]
 
-So the gradients of examples that `lax.map` computes a batch at a time, each clipped, are never all
-in memory at once, and within a step their sum is one that `contract` sees.
+So per-example gradients that `lax.map` computes in batches, each clipped, are never all in memory
+at once, and within a step `contract` sees their sum.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from functrans.primitives.shape.moving import reshape
 from functrans.trace import literal
 
 HOW = "written_sums of"
-LARGE = 1 << 18  # bytes of what is written; below, nothing is to be gained
+LARGE = 1 << 18  # bytes written; below this nothing is gained
 Readers = dict[Any, list[Equation]]
 
 
 class Sum(NamedTuple):
-    """A sum of what a scan writes: of which of its results, over which axes of a step's slice."""
+    """A sum of a written result of a scan: which result, and the axes of a step's slice."""
 
     written: int
     axes: tuple[int, ...]
@@ -41,14 +41,14 @@ class Sum(NamedTuple):
 
 @program_pass
 def written_sums(program: Program) -> Program:
-    """The program with sums over what loops write taken within the loops.
+    """Move sums over the written results of loops into the loops.
 
     Arguments:
       program: any Program; nested ones are rewritten too.
 
     Returns:
-      A Program with the same inputs and outputs; the same object if nothing was to do. Sums are
-      taken step by step.
+      A Program with the same inputs and outputs; the same object if nothing changed. Sums are taken
+      step by step.
 
     Example:
       >>> import functrans as ft, functrans.numpy as jnp
@@ -87,7 +87,7 @@ def _each(program: Program) -> Program:
 
 
 def _sums(e: Equation, readers: Readers, outputs: set[Any]) -> list[Sum]:
-    """The sums that a scan had better carry."""
+    """Return the sums that a scan should carry."""
     made: list[Sum] = []
     m = e.params["carry"]
     for i, v in enumerate(e.outputs[m:]):
@@ -100,7 +100,7 @@ def _sums(e: Equation, readers: Readers, outputs: set[Any]) -> list[Sum]:
 
 
 def _of(i: int, v: Var, readers: Readers, outputs: set[Any]) -> list[Sum]:
-    """The sums over the steps of a written value; none if anything else reads it."""
+    """Return the sums over the steps of a written value; none if it has another use."""
     found = []
     for e in readers[v]:
         if e.primitive is reduce_sum:
@@ -118,13 +118,13 @@ def _of(i: int, v: Var, readers: Readers, outputs: set[Any]) -> list[Sum]:
 
 
 def _joins_rows(e: Equation) -> bool:
-    """Does the reshape join the first two axes?"""
+    """Return whether the reshape merges the first two axes."""
     before, after = e.inputs[0].type.shape, e.outputs[0].type.shape
     return len(before) > 1 and after == (before[0] * before[1], *before[2:])
 
 
 def _with_sums(e: Equation, sums: list[Sum], known: dict[Var, Any]) -> Equation:
-    """The scan that carries the sums, which are added to `known`."""
+    """Return the scan that carries the sums, and add these to `known`."""
     layout, body = LoopLayout.of(e.params), e.params["program"]
     consts, carry, slices = layout.operands(body.inputs)
     fixed, starts, arrays = layout.operands(e.inputs)

@@ -1,1 +1,1 @@
-"""The operations, each a class with all its rules; `catalogue.py` lists the files."""
+"""Primitives, each a class with all its rules; `catalogue.py` lists the modules."""

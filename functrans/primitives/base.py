@@ -1,23 +1,23 @@
-"""What a primitive owes.
+"""The base class of primitives.
 
-A primitive is one instance of one class that holds everything known about an operation:
+A primitive is the only instance of a class that defines everything about one operation:
 
-    abstract_eval  types of operands -> types of results, or the error the user reads   (mandatory)
-    reference  the result on NumPy arrays, at the same dtypes                       (mandatory)
-    lower      StableHLO                                                            (mandatory)
-    jvp        tangents of operands -> tangents of results          (derived for linear operations)
-    transpose  cotangents of results -> cotangents of the linear operands
-    batch      the operation on operands with one more axis
-    cost       floating point operations and bytes moved
-    numpy_source  the operation as a line of NumPy          (derived: the reference, specialised)
+    abstract_eval  types of operands -> types of results, or the error for the user (mandatory)
+    reference      the result on NumPy arrays, in the same dtypes                   (mandatory)
+    lower          StableHLO                                                        (mandatory)
+    jvp            tangents of operands -> tangents of results  (derived for linear operations)
+    transpose      cotangents of results -> cotangents of the linear operands
+    batch          the operation on operands with a batch axis
+    cost           floating point operations and bytes moved
+    numpy_source   the operation as NumPy source code                (derived from `reference`)
 
 Conventions
-- `out`, `tangent`, `ct` stand for one value, or for a list of them where `multiple_results` is set.
+- `out`, `tangent`, `ct` are single values, or lists if `multiple_results` is set.
 - A tangent or cotangent known to be zero is `None`.
-- In `transpose` the operands in which the operation is linear stand as `LinearInput(type)`.
-- Rules are ordinary traced code over primitives: `mul(dx, cos(x))`. Scalars given to elementwise
+- In `transpose` the linear operands are `LinearInput(type)`.
+- Rules are traced code that calls primitives: `mul(dx, cos(x))`. Scalars passed to elementwise
   primitives become literals of the other operand's type.
-- Parameters are hashable, and print as they are written.
+- Parameters are hashable, and their text can be parsed back.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from functrans.trace import bind, literal, state, typeof
 
 
 class LinearInput:
-    """Stands for a linear operand, whose value there is none of, in a transpose rule."""
+    """Stands for a linear operand in a transpose rule. It has a type, but no value."""
 
     __slots__ = ("type",)
 
@@ -62,32 +62,31 @@ class Cost(NamedTuple):
     bytes: int
 
 
-_OWED: list[Any] = []  # what stands for a mandatory rule in a base class
+_OWED: list[Any] = []  # the base-class placeholders of mandatory rules
 
 
 def owed(rule: Any) -> Any:
-    """Mark a method of a base class as one that each operation must define."""
+    """Mark a method of a base class as a rule that each primitive must define."""
     _OWED.append(rule)
     return rule
 
 
 class Primitive:
-    """Base of all operations. See the module's text for the rules and their conventions."""
+    """Base class of all primitives. See the module docstring for the rules and their
+    conventions."""
 
     name: str = ""
-    multiple_results = False  # more than one result: lists instead of values
+    multiple_results = False  # it has a list of results
     mandatory: tuple[str, ...] = ("abstract_eval", "reference", "lower")
     holds_programs = False  # a HigherOrderPrimitive
-    # of those that hold programs: outside of programs `run_now` gives the results, nothing compiled
+    # higher-order only: eager calls use `run_eagerly` instead of compiling
     runs_eagerly = False
     holds_functions = False  # `program` is a Python function until a trace records the equation
-    in_kernel = False  # may be a part of a loop that is one kernel (passes/kernels.py)
-    counted = True  # is its cost known?
-    at_own_dtype = False  # in float64 its results would be other ones: it draws bits of its dtype
-    linear_in: tuple[int, ...] = ()  # operands in which it is linear; the rest have no derivative
-    multilinear = (
-        False  # linear in each of `linear_in` alone (a product), not in all at once (a sum)
-    )
+    in_kernel = False  # it may be part of a loop that is one kernel (passes/kernels.py)
+    counted = True  # its cost is known
+    at_own_dtype = False  # its results in float64 would be unrelated: it draws bits of its dtype
+    linear_in: tuple[int, ...] = ()  # its linear operands; the others have no derivative
+    multilinear = False  # linear in each of `linear_in` separately (a product), not jointly (a sum)
 
     def __init__(self, name: str | None = None):
         self.name = name or self.name
@@ -100,7 +99,7 @@ class Primitive:
 
     def __call__(self, *args: Any, **params: Any) -> Any:
         trace = state.innermost
-        if trace is not None and current.value.__class__ is Bridge:  # nothing of JAX's is above
+        if trace is not None and current.value.__class__ is Bridge:  # no trace of JAX is above
             return trace.bind(self, args, params)
         return bind(self, args, params)
 
@@ -127,7 +126,8 @@ class Primitive:
     def jvp(
         self, primals: Sequence[Any], tangents: Sequence[Any], out: Any, /, **params: Any
     ) -> Any:
-        """Derived for a linear operation: the operation itself, on tangents."""
+        """Return the tangent. The default, for a linear operation, applies the operation to the
+        tangents."""
         if not self.linear_in:
             raise self.missing("jvp")
         if self.multilinear:
@@ -145,8 +145,8 @@ class Primitive:
     def batch(
         self, t: Any, args: Sequence[Any], dims: Sequence[int | None], /, **params: Any
     ) -> Any:
-        """-> (result, its batch axis). `t.size`, `t.at(x, dim, to)`: x with its batch axis at `to`,
-        repeated along a new one if it has none."""
+        """Return (result, its batch axis). `t.size` is the batch size. `t.at(x, dim, to)` moves the
+        batch axis of x to `to`, or broadcasts x along a new one if `dim` is None."""
         raise self.missing("batch")
 
     def cost(
@@ -155,72 +155,75 @@ class Primitive:
         return Cost(0, bytes_of(*in_types, *out_types))
 
     def numpy_source(self, w: Any, *xs: Any, **params: Any) -> Any:
-        """The operation as Python code for `ft.to_python`: an expression of the operands' names
-        `xs`; inspect/python_source/writer.py says what `w` offers and what else may be returned.
-        Given where it reads better than the reference specialised, which is what the rest get."""
+        """Return the operation as Python code for `ft.to_python`: an expression of the operands'
+        names `xs`. inspect/python_source/writer.py documents `w` and the other results allowed.
+        Define it where it reads better than the default, which is the reference specialised to the
+        operands."""
         return w.reference(self, xs, params)
 
-    # --- what operations that hold programs override (higher_order.py) ----------------------------
+    # --- overridden by higher-order primitives (higher_order.py) ----------------------------------
 
     def differentiate(
         self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
     ) -> tuple[Any, Any]:
-        """-> (result, its tangent). `t` is the running jvp or linearize."""
+        """Return (result, its tangent). `t` is the running jvp or linearize."""
         out = t.bind_primal(self, primals, params)
         return out, self.jvp(primals, tangents, out, **params)
 
     def transpose_with(
         self, t: Any, ct: Any, args: Sequence[Any], params: dict[str, Any]
     ) -> Sequence[Any]:
-        """`transpose`, given the running transposition."""
+        """Transpose, given the running transposition."""
         return self.transpose(ct, *args, **params)
 
     def has_effects(self, params: dict[str, Any]) -> bool:
-        """Must it run even if nobody uses its results?"""
+        """Return whether it must run even if its results are unused."""
         return False
 
     def mesh(self, params: dict[str, Any]) -> Any:
-        """The mesh of devices that it lays its operands out on, or None."""
+        """Return the device mesh on which it shards its operands, or None."""
         return getattr(params.get("sharding"), "mesh", None)
 
     def calls(self, params: dict[str, Any]) -> Any:
-        """What it has to do with Python, a `Calls` (callback.py); None for nothing."""
+        """Return how it calls Python, a `Calls` (callback.py); None if it does not."""
         return None
 
     def called(self, params: dict[str, Any]) -> str:
-        """What messages call the function that it calls, where `calls` tells of one."""
+        """Return the name, for messages, of the Python function that it calls, if `calls` reports
+        one."""
         return self.name
 
     def listing(self, params: dict[str, Any]) -> Sequence[str]:
-        """Lines that show what it holds, where that is no program of ours."""
+        """Return lines that show its body, if that is not one of our programs."""
         return ()
 
     def named_axes(self, params: dict[str, Any]) -> Container[Any]:
-        """The names of mapped axes that it speaks of: a vmap with one of these must see it, even
-        where no operand is batched."""
+        """Return the mapped axes that it uses by name. A vmap over one of these must handle the
+        equation even if no operand is batched."""
         return ()
 
     def reached(self, params: dict[str, Any], moving: Sequence[bool]) -> Sequence[bool]:
-        """Which results depend on the `moving` operands, of an operation with several. Where it is
-        not all of them, `part` is asked for."""
+        """Return which results depend on the `moving` operands, for an operation with several
+        results. If not all do, `part` is called."""
         return [True]
 
     def part(self, equation: Equation, wanted: Sequence[bool]) -> Equation:
-        """The equation for some of its results alone, for an operation that overrides `reached`."""
+        """Return the equation for some of its results, for a primitive that overrides `reached`."""
         raise self.missing("part")
 
     def short_params(self, params: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-        """-> how some parameters are written in short ("" for none), and the rest, by name."""
+        """Return short text for some parameters ("" for none), and the other parameters by name."""
         return "", params
 
     def read_params(self, short: str) -> dict[str, Any]:
-        """The parameters that `short_params` wrote; ValueError if it is not such a text."""
+        """Parse the text of `short_params`; raise ValueError if it is invalid."""
         raise ValueError(f"{self.name} takes its parameters by name")
 
     # --- helpers ----------------------------------------------------------------------------------
 
     def linear_positions(self, n_args: int) -> Sequence[int]:
-        """Positions of the linear operands among `n_args`; override where their number varies."""
+        """Return the positions of the linear operands among `n_args`; override if their number
+        varies."""
         return self.linear_in
 
     def result_types(self, types: Sequence[ArrayType], params: dict[str, Any]) -> tuple[Any, ...]:
@@ -242,7 +245,7 @@ class Primitive:
         self, types: Sequence[ArrayType], problem: str, fix: str = "",
         error: Callable[[str], Exception] = errors.TypeMismatch,
     ) -> Exception:  # fmt: skip
-        """The error for operands that do not fit: operation, types, the user's line, a fix."""
+        """Return the error for invalid operands: operation, types, the user's line, a fix."""
         shown = ", ".join(map(str, types))
         return error(
             f"{self.name}({shown}): {problem}, at\n    {describe(user_source())}"
@@ -264,7 +267,7 @@ class Primitive:
 
 
 def axes_inside(value: Any) -> set[Any]:
-    """The names of mapped axes in a program, or in those among the elements of a tuple."""
+    """Return the mapped axes used by name in a program, or in the programs of a tuple."""
     if isinstance(value, tuple):
         return set().union(*[axes_inside(v) for v in value])
     if not isinstance(value, Program):
@@ -277,20 +280,20 @@ def _axes_inside(program: Program) -> set[Any]:
 
 
 def sum_of(x: Any, y: Any) -> Any:
-    """x + y for tangents and cotangents, where None is zero."""
+    """Return x + y for tangents or cotangents; None is zero."""
     if x is None:
         return y
     return x if y is None else bind(PRIMITIVES["add"], (x, y), {})
 
 
 def zero(x: Any) -> Any:
-    """The zero of a value's tangent space, as a literal."""
+    """Return the zero of a value's tangent space, as a literal."""
     t = type_of(x)
     return literal(0, t)
 
 
 def is_zero(x: Any) -> bool:
-    """Is it a literal filled with zeros?"""
+    """Return whether a value is a literal of zeros."""
     return x.__class__ is Literal and x.value == 0
 
 

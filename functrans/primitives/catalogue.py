@@ -1,4 +1,4 @@
-"""All operations: importing this file enters every one of them in `PRIMITIVES`."""
+"""Import all modules that define primitives, which adds these to `PRIMITIVES`."""
 
 from functrans.primitives.calls import callback as callback
 from functrans.primitives.calls import captured as captured

@@ -1,7 +1,8 @@
-"""What of a program depends on some of its inputs, and the part of it that gives some outputs.
+"""Dependence analysis: which parts of a program depend on some inputs or are needed for some
+outputs.
 
-In: programs and equations. Out: sets of variables, smaller programs. Operations that hold programs
-answer `reached` and `part` by these.
+In: programs and equations. Out: sets of variables, smaller programs. Higher-order primitives
+implement `reached` and `part` with these.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from functrans.ir.program import Equation, Program, Var, prune
 
 
 def depending(equations: Sequence[Equation], moving: Iterable[Var]) -> set[Var]:
-    """The variables that depend on those that move, these among them."""
+    """Return the variables that depend on the `moving` ones, including these."""
     found = set(moving)
     for e in equations:
         touched = [v in found for v in e.inputs]
@@ -28,8 +29,8 @@ def depending(equations: Sequence[Equation], moving: Iterable[Var]) -> set[Var]:
 def apart(
     equations: Sequence[Equation], moving: Iterable[Var]
 ) -> tuple[list[Equation], list[Equation], set[Var]]:
-    """The equations that do not depend on the moving variables, those that do, and the variables
-    that do. An equation with results of both kinds is taken apart into two."""
+    """Return the equations that do not depend on the moving variables, those that do, and the
+    variables that do. An equation with results of both kinds is split into two."""
     found = depending(equations, moving)
     still, moved = [], []
     for e in equations:
@@ -45,7 +46,7 @@ def apart(
 
 
 def reached_outputs(program: Program, moving: Sequence[bool]) -> list[bool]:
-    """Which outputs depend on the moving inputs."""
+    """Return which outputs depend on the moving inputs."""
     return memo(program, _reached, tuple(moving))
 
 
@@ -55,7 +56,7 @@ def _reached(program: Program, moving: tuple[bool, ...]) -> list[bool]:
 
 
 def reading(program: Program, wanted: Sequence[bool]) -> list[bool]:
-    """Which inputs the wanted outputs need."""
+    """Return which inputs the wanted outputs depend on."""
     outputs = [y for y, w in zip(program.outputs, wanted, strict=True) if w]
     read: set[Any] = {v for e in prune(program.equations, outputs) for v in e.inputs}
     read.update(outputs)
@@ -63,7 +64,7 @@ def reading(program: Program, wanted: Sequence[bool]) -> list[bool]:
 
 
 def restricted(program: Program, inputs: Sequence[bool], outputs: Sequence[bool]) -> Program:
-    """The program of some inputs and outputs alone."""
+    """Return the program with only some inputs and outputs."""
     return memo(program, _restricted, tuple(inputs), tuple(outputs))
 
 
@@ -77,8 +78,8 @@ def _restricted(program: Program, inputs: tuple[bool, ...], outputs: tuple[bool,
 
 
 def silent(program: Program) -> Program:
-    """The program without what it shows, for where it is run again: the equations that its results
-    need, their programs silent. A callback whose value is needed stays."""
+    """Return the program for running it again, without equations that only have effects: those that
+    its results need, also in nested programs. A callback whose value is needed stays."""
     return memo(program, _silent)
 
 
@@ -111,7 +112,7 @@ def _silenced(value: Any) -> Any:
 def smaller(
     equation: Equation, inputs: Sequence[bool], outputs: Iterable[Var], **changed: Any
 ) -> Equation:
-    """The equation with some of its operands, other results and changed parameters."""
+    """Return the equation with a subset of its operands, new results and changed parameters."""
     return Equation(
         equation.primitive,
         tuple(compress(equation.inputs, inputs)),

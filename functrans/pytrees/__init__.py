@@ -1,5 +1,5 @@
-"""Pytrees as the library itself uses them: JAX's functions under short names, whose errors about
-trees of the user's are told at his line (checks.py). Users have them as `tree` and `tree_util`."""
+"""Pytree functions for internal use: JAX's, under short names. Errors about a user's tree point to
+the user's line (checks.py). Users have them as `tree` and `tree_util`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from functrans.pytrees.structure import where_differing as where_differing
 
 
 def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], Any]:
-    """The leaves and the structure."""
+    """Return the leaves and the structure."""
     try:
         return _flatten(tree, is_leaf)
     except (TypeError, ValueError) as error:
@@ -31,12 +31,12 @@ def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[li
 
 
 def leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
-    """The leaves alone."""
+    """Return the leaves."""
     return flatten(tree, is_leaf)[0]
 
 
 def structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
-    """The structure alone."""
+    """Return the structure."""
     return flatten(tree, is_leaf)[1]
 
 
@@ -46,7 +46,7 @@ def map(
     *rest: Any,
     is_leaf: Callable[[Any], bool] | None = None,
 ) -> Any:
-    """A function of each leaf, or of those at one place in several trees."""
+    """Apply a function to each leaf, or to the corresponding leaves of several trees."""
     try:
         return _tree.tree_map(f, tree, *rest, is_leaf=is_leaf)
     except (TypeError, ValueError) as error:
@@ -54,8 +54,8 @@ def map(
 
 
 def spread(prefix: Any, tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
-    """For each leaf of a tree the leaf of its prefix that stands for it; ValueError if it is none.
-    `is_leaf`: of the prefix."""
+    """For each leaf of a tree, return the corresponding leaf of its prefix; ValueError if it is no
+    prefix. `is_leaf` applies to the prefix."""
     found: list[Any] = []
     map(lambda x, part: found.extend([x] * len(leaves(part))), prefix, tree, is_leaf=is_leaf)
     return found

@@ -1,8 +1,9 @@
-"""What functions of pytrees ask of their arguments, in the words of the user.
+"""Checks of the arguments of pytree functions, with messages for the user.
 
-In: a function of JAX and the check of what it is given. Out (`checked`): the same function. When it
-has failed, and only then, the check looks at the arguments: an error of ours if they do not fit,
-else the error passes as it is, as one that was raised by the user's own function does.
+In: a function of JAX and a check of its arguments. Out (`checked`): the function with better
+errors. The check runs only after the function has failed. It returns an error of ours if the
+arguments are invalid. Otherwise the original error passes unchanged, as does one raised by a user's
+function.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ from functrans.ir.types import ArrayType
 from functrans.pytrees import structure as trees
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-_LONGEST = 88  # characters of a structure that are shown
+_LONGEST = 88  # a structure is shown up to this many characters
 
 
 class Failed(NamedTuple):
-    """The call of a function that raised an error. Without a name: one of ours, inside another."""
+    """A failed call and its error. The name is empty for an internal call inside another
+    function."""
 
     name: str
     error: Exception
@@ -36,12 +38,12 @@ class Failed(NamedTuple):
         return kind(f"{name}{problem}, at\n    {describe(user_source())}\n{fix}")
 
 
-# What looks at the arguments of a call that failed: ours for the error, or None if they fit.
+# Checks the arguments of a failed call: returns our error, or None if they are valid.
 Check = Callable[..., Exception | None]
 
 
 def checked(function: _F, check: Check, module: str) -> _F:
-    """A function of JAX as one of a module of ours."""
+    """Wrap a function of JAX as one of our module."""
     name = f"{module.rpartition('.')[2]}.{function.__name__}"
 
     @functools.wraps(function)
@@ -58,7 +60,7 @@ def checked(function: _F, check: Check, module: str) -> _F:
             hide_frames(error)
             raise
 
-    call.__module__ = module  # where pickle finds it
+    call.__module__ = module  # for pickle
     return call  # type: ignore[return-value]
 
 
@@ -71,13 +73,13 @@ def _looked_at(
     raised_by_user = last is not None and is_users(last.tb_frame.f_code)
     if raised_by_user or isinstance(failed.error, errors.FunctransError):
         return None
-    with contextlib.suppress(Exception):  # arguments that are lacking, functions of the user's
+    with contextlib.suppress(Exception):  # missing arguments, errors in a user's functions
         return check(failed, *args, **kwargs)
     return None
 
 
 def explained(error: Exception, is_leaf: Any, *trees: Any) -> Exception:
-    """What is raised where the library itself has flattened something of the user's in vain."""
+    """Return the error to raise when the library itself failed to flatten a user's tree."""
 
     def check(failed: Failed, *trees: Any) -> Exception | None:
         found = (_unsorted(failed, x, _stop(is_leaf)) for x in trees)
@@ -91,7 +93,7 @@ def explained(error: Exception, is_leaf: Any, *trees: Any) -> Exception:
 
 
 # --- the checks -----------------------------------------------------------------------------------
-# Each has the parameters of the functions that it is for.
+# Each has the signature of the functions it checks.
 
 
 def of_map(
@@ -102,7 +104,7 @@ def of_map(
     is_leaf: Any = None,
     is_leaf_takes_path: bool = False,
 ) -> Exception | None:
-    """A function, and trees that have all containers of the first."""
+    """Check a function, and trees that must have the first one as prefix."""
     stop = _stop(is_leaf, is_leaf_takes_path)
     wrong = _no_function(failed, f, is_leaf) or _unsorted(failed, tree, stop)
     for i, other in enumerate(rest, 2):
@@ -113,7 +115,7 @@ def of_map(
 def of_broadcast(
     failed: Failed, prefix_tree: Any, full_tree: Any, is_leaf: Any = None
 ) -> Exception | None:
-    """Two trees, of which the second has all containers of the first."""
+    """Check two trees; the first must be a prefix of the second."""
     stop = _stop(is_leaf)
     return (
         _no_function(failed, is_leaf=is_leaf)
@@ -126,13 +128,13 @@ def of_broadcast(
 def of_walk(
     failed: Failed, tree: Any, is_leaf: Any = None, is_leaf_takes_path: bool = False
 ) -> Exception | None:
-    """One tree."""
+    """Check one tree."""
     stop = _stop(is_leaf, is_leaf_takes_path)
     return _no_function(failed, is_leaf=is_leaf) or _unsorted(failed, tree, stop)
 
 
 def of_all(failed: Failed, tree: Any, *, is_leaf: Any = None) -> Exception | None:
-    """A tree whose leaves are true or false."""
+    """Check a tree whose leaves must be true or false."""
     wrong = of_walk(failed, tree, is_leaf)
     if wrong is not None:
         return wrong
@@ -153,7 +155,7 @@ def of_reduce(
     initializer: Any = None,
     is_leaf: Any = None,
 ) -> Exception | None:
-    """A function, and a tree with leaves or a first value."""
+    """Check a function, and a tree that needs leaves or an initial value."""
     wrong = _no_function(failed, function, is_leaf) or _unsorted(failed, tree, _stop(is_leaf))
     return wrong or _no_leaves(failed, tree, is_leaf, "initializer")
 
@@ -161,13 +163,13 @@ def of_reduce(
 def of_reduce_associative(
     failed: Failed, operation: Any, tree: Any, *, identity: Any = None, is_leaf: Any = None
 ) -> Exception | None:
-    """A function, and a tree with leaves or a value for none."""
+    """Check a function, and a tree that needs leaves or an identity."""
     wrong = _no_function(failed, operation, is_leaf) or _unsorted(failed, tree, _stop(is_leaf))
     return wrong or _no_leaves(failed, tree, is_leaf, "identity")
 
 
 def of_unflatten(failed: Failed, treedef: Any, leaves: Any) -> Exception | None:
-    """A structure, and as many leaves as it has."""
+    """Check a structure and its number of leaves."""
     wrong = _no_structure(failed, treedef)
     if wrong is not None:
         return wrong
@@ -179,7 +181,7 @@ def of_unflatten(failed: Failed, treedef: Any, leaves: Any) -> Exception | None:
     if isinstance(leaves, Sized):
         given = len(leaves)
         count = str(given)
-    else:  # used up: what is left is what JAX says of it
+    else:  # an exhausted iterator: only JAX's message tells
         fewer, more = [str(failed.error).startswith(f"Too {x} leaves") for x in ("few", "many")]
         given = n + more - fewer
         count = "more" if more else "fewer"
@@ -194,7 +196,7 @@ def of_unflatten(failed: Failed, treedef: Any, leaves: Any) -> Exception | None:
 def of_transpose(
     failed: Failed, outer_treedef: Any, inner_treedef: Any, pytree_to_transpose: Any
 ) -> Exception | None:
-    """Two structures, and a tree of the outer one with trees of the inner one for leaves."""
+    """Check two structures, and a tree of the outer one whose leaves are trees of the inner one."""
     inners = () if inner_treedef is None else (inner_treedef,)
     wrong = _no_structure(failed, outer_treedef, *inners) or _unsorted(failed, pytree_to_transpose)
     if wrong is not None:
@@ -212,17 +214,17 @@ def of_transpose(
 
 
 def of_structure(failed: Failed, treedef: Any) -> Exception | None:
-    """A structure."""
+    """Check a structure."""
     return _no_structure(failed, treedef)
 
 
 def of_structures(failed: Failed, treedefs: Any) -> Exception | None:
-    """A list of structures."""
+    """Check a list of structures."""
     return _no_structure(failed, *treedefs)
 
 
 def of_container(failed: Failed, tree: Any) -> Exception | None:
-    """A container, whose parts are asked for."""
+    """Check that a tree is a container, whose children are requested."""
     wrong = _unsorted(failed, tree, lambda path, x: bool(path))
     if wrong is None and trees.is_leaf(tree):
         return failed.told(
@@ -279,7 +281,7 @@ def _no_leaves(failed: Failed, x: Any, is_leaf: Any, first: str) -> Exception | 
 def _unsorted(
     failed: Failed, x: Any, stop: _Stop | None = None, path: tuple[Any, ...] = ()
 ) -> Exception | None:
-    """A dict whose keys have no order."""
+    """Return the error for a dict whose keys cannot be sorted."""
     if stop is not None and stop(path, x):
         return None
     if type(x) in (dict, defaultdict):
@@ -304,7 +306,7 @@ def _no_prefix(
     stop: _Stop | None = None,
     fix: str = "",
 ) -> Exception | None:
-    """Two named trees of which the second has not all containers of the first."""
+    """Return the error for two named trees if the first is not a prefix of the second."""
     try:
         found = trees.where_differing(first[1], other[1], stop)
     except (TypeError, ValueError):
@@ -324,7 +326,7 @@ def _no_prefix(
 
 
 def _contrast(x: Any, y: Any, first: str, other: str) -> str:
-    """How two containers differ, or a container and a leaf."""
+    """Describe the difference between two containers, or a container and a leaf."""
     if type(x) is not type(y):
         return f"{_kind(x)} in {first}, {_kind(y)} in {other}"
     keys, others = ([trees.path_text(key) for key, _ in trees.opened(z)[0]] for z in (x, y))
@@ -343,7 +345,7 @@ def _contrast(x: Any, y: Any, first: str, other: str) -> str:
 
 
 def _like(x: Any, y: Any, first: str, other: str) -> str:
-    """What to do about trees with different containers."""
+    """Return the advice for trees with different containers."""
     if x is None:
         return "None is a container without parts. To make it a leaf: is_leaf=lambda x: x is None."
     if trees.is_leaf(y) and other != "full_tree":
@@ -362,7 +364,7 @@ def _at(path: tuple[Any, ...]) -> str:
 
 
 def _some_keys(x: dict[Any, Any]) -> str:
-    """One of each type first: `1 (int), 'a' (str), ...`."""
+    """Show some keys, one of each type first: `1 (int), 'a' (str), ...`."""
     of_each = list({type(key): key for key in reversed(x)}.values())[::-1]
     first = [*of_each, *[key for key in x if not any(key is shown for shown in of_each)]]
     named = [f"{key!r:.40} ({type(key).__qualname__})" for key in first[:4]]
@@ -375,14 +377,14 @@ def _spelled(structure: Any) -> str:
 
 
 def _stop(is_leaf: Any, takes_path: bool = False) -> _Stop | None:
-    """`is_leaf` as a function of a path and what is there."""
+    """Return `is_leaf` as a function of a path and a node."""
     if is_leaf is None or takes_path:
         return is_leaf
     return lambda path, x: is_leaf(x)
 
 
 def _skeleton(structure: Any) -> Any:
-    """A tree of a structure."""
+    """Return a tree of a structure."""
     return trees.unflatten(structure, [object()] * structure.num_leaves)
 
 

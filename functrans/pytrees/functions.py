@@ -1,4 +1,4 @@
-"""A user's function of pytrees as one of flat lists of values."""
+"""Convert a user's function of pytrees to a function of flat lists of values."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _NEED_VALUES = tuple(_NEEDS_VALUE)
 
 
 class FlatFunction:
-    """A user's function of pytrees as one of flat lists; `out_tree` is known once it was called."""
+    """A user's function of pytrees as one of flat lists; `out_tree` is set when it is called."""
 
     __slots__ = ("fun", "in_tree", "named", "out_tree")
 
     def __init__(self, fun: Callable[..., Any], in_tree: Any, named: Any = None):
         self.fun: Callable[..., Any] = fun
-        self.named: Any | Callable[..., Any] = named or fun  # the function that messages speak of
+        self.named: Any | Callable[..., Any] = named or fun  # the function named in messages
         self.in_tree: Any = in_tree
         self.out_tree: Any = None
 
@@ -44,7 +44,7 @@ class FlatFunction:
         return outs
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What the function returns."""
+        """Call the function; translate JAX's errors about unknown values."""
         try:
             return self.fun(*args, **kwargs)
         except _NEED_VALUES as error:
@@ -54,8 +54,8 @@ class FlatFunction:
 
 
 def needs_value(error: Exception, name: str = "", static: str = "static_argnums") -> Exception:
-    """Our error for that of a function of JAX's that needs the value of a traced array: of which
-    function, if it is known, and where its arguments are said to be static."""
+    """Return our error for one of a JAX function that needs the concrete value of a tracer. `name`:
+    that function, if known. `static`: the option that marks its arguments static."""
     source, tb = user_source(), error.__traceback__
     while tb is not None:
         if is_users(tb.tb_frame.f_code):
@@ -72,7 +72,8 @@ def needs_value(error: Exception, name: str = "", static: str = "static_argnums"
 
 
 def _named_leaves(call: dict[str, Any]) -> tuple[Any, list[str]]:
-    """The leaves of a call of a FlatFunction, and their names by the function's parameters."""
+    """Return the leaves of a call of a FlatFunction, and their names from the function's
+    parameters."""
     flat, leaves = call["self"], call["leaves"]
     args, kwargs = tree.unflatten(flat.in_tree, leaves)
     try:
@@ -91,7 +92,8 @@ CALLS[FlatFunction.__call__.__code__] = _named_leaves
 
 
 def refused(error: TypeError, fun: Any) -> bool:
-    """Was the error made by calling `fun` with arguments that it does not take, not inside it?"""
+    """Return whether the error is that `fun` does not accept the arguments, not one raised inside
+    it."""
     last = error.__traceback__
     while last is not None and last.tb_next is not None:
         last = last.tb_next
@@ -116,7 +118,8 @@ def check_result(fun: Callable[..., Any], y: Any, out: Any, i: int) -> None:
 
 
 def function_name(fun: Any) -> str:
-    """The name of a function; of a `partial` that of its function, of an object its class's."""
+    """Return the name of a function; for a `partial` that of its function, for an object its
+    class's."""
     while isinstance(fun, functools.partial):
         fun = fun.func
     name = getattr(fun, "__qualname__", None) or getattr(fun, "__name__", None)

@@ -1,4 +1,4 @@
-"""The structure of a pytree, as JAX tells it: its parts, their keys, where two differ."""
+"""Structures of pytrees: containers, their keys, and where two structures differ."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ Structure = _tree.PyTreeDef
 unflatten = _tree.tree_unflatten
 transpose = _tree.tree_transpose
 flatten_with_path = _tree.tree_flatten_with_path
-flatten = _tree.default_registry.flatten  # what JAX's own functions call
+flatten = _tree.default_registry.flatten  # what JAX's functions call
 structure = _tree.tree_structure
 
 
 def spelled(structure: Any) -> str:
-    """A structure for messages: `{'w': *, 'b': (*, *)}`, each leaf a star."""
+    """Return a structure for messages: `{'w': *, 'b': (*, *)}`, each leaf a star."""
     return str(structure).removeprefix("PyTreeDef(").removesuffix(")")
 
 
@@ -24,18 +24,18 @@ path_text: Callable[..., str] = _tree.keystr
 
 
 def path_names(tree: Any, prefix: str = "") -> list[str]:
-    """A name per leaf for messages: `args[0]['w']`."""
+    """Return a name per leaf for messages: `args[0]['w']`."""
     return [prefix + path_text(path) for path, _ in flatten_with_path(tree)[0]]
 
 
 def opened(x: Any) -> tuple[list[tuple[tuple[Any, ...], Any]], Any]:
-    """The parts of one container, each with its key, and its structure as if they were leaves. A
-    leaf is its own only part."""
+    """Return the children of a container with their keys, and its structure as if they were leaves.
+    A leaf is its own only child."""
     return flatten_with_path(x, lambda part: part is not x)
 
 
 def is_leaf(x: Any) -> bool:
-    """Is it no container? None is one, without parts."""
+    """Return whether a value is a leaf. None is not: it is a container without children."""
     head = opened(x)[1]
     return head.num_nodes == head.num_leaves == 1
 
@@ -46,9 +46,9 @@ def where_differing(
     stop: Callable[[tuple[Any, ...], Any], bool] | None = None,
     path: tuple[Any, ...] = (),
 ) -> tuple[tuple[Any, ...], Any, Any] | None:
-    """The first place where `y` does not go on as `x` does: its keys from the root, and what stands
-    there in each. None where `y` has the containers of `x`, down to its leaves and to what
-    `stop(path, part)` takes for one.
+    """Return the first place where `x` is not a prefix of `y`: its key path from the root, and the
+    two subtrees. None if `x` is a prefix, down to its leaves and to nodes for which `stop(path,
+    node)` holds.
 
     Example:
       >>> path, was, now = where_differing({"a": 1, "b": [(2, 3)]}, {"a": (), "b": [(4,)]})

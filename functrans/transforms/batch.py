@@ -1,8 +1,8 @@
-"""Vectorisation: a program rewritten for operands with one more axis.
+"""Vectorization: rewrite a program for batched operands.
 
-In: a program, its arguments, for each the position of its batch axis or None. Each equation with a
-batched operand is replaced by what its primitive's batch rule says, and so is each collective over
-the axis's name; the others stay as they are.
+In: a program, its arguments, and the batch axis of each, or None. Each equation with a batched
+operand, and each collective over the named axis, is replaced by its primitive's batch rule. Other
+equations stay.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from functrans.trace import bind, derive_from, provenance, stage
 class Batching:
     """The running vmap, as batch rules see it.
 
-    axis_name      : what collectives inside call the axis
-    spmd_axis_name : axes of a device mesh over which the axis is laid out, for rules about layout
+    axis_name      : the name of the mapped axis, for collectives
+    spmd_axis_name : the mesh axes over which the batch axis is sharded, for sharding rules
     """
 
     __slots__ = ("axis_name", "size", "spmd_axis_name")
@@ -32,27 +32,28 @@ class Batching:
         self.spmd_axis_name: tuple[Any, ...] = spmd_axis_name
 
     def at(self, x: Any, dim: int | None, to: int) -> Any:
-        """x with its batch axis at `to`; repeated along a new one if it has none."""
+        """Return x with its batch axis at `to`; broadcast along a new one if `dim` is None."""
         if dim is None:
             return broadcast_to_axis(x, to, self.size)
         return x if dim == to else move_axis(x, dim, to)
 
     def move(self, x: Any, dim: int | None, to: int) -> Any:
-        """x with its batch axis, if it has one, at `to`."""
+        """Return x with its batch axis, if any, at `to`."""
         return x if dim is None or dim == to else move_axis(x, dim, to)
 
     def program(
         self, program: Program, dims: tuple[int | None, ...], out_batched: Sequence[bool] = ()
     ) -> tuple[Program, tuple[int | None, ...]]:
-        """The batched program and the batch axes of its results, cached. Results named in
-        `out_batched` are batched at axis 0 whether they need it or not."""
+        """Return the batched program and the batch axes of its results; cached. Results marked in
+        `out_batched` are batched at axis 0 even if they need not be."""
         options = self.size, self.axis_name, self.spmd_axis_name
         return memo(program, _batched, options, dims, tuple(out_batched))
 
     def run(
         self, program: Program, args: Sequence[Any], dims: Sequence[int | None]
     ) -> tuple[list[Any], list[int | None]]:
-        """Bind the batched equations where we stand: results and their batch axes."""
+        """Bind the batched equations in the current trace; return the results and their batch
+        axes."""
         env: dict[Any, Any] = dict(zip(program.inputs, args, strict=True))
         env.update(zip(program.constants, program.values, strict=True))
         dim_of: dict[Any, int | None] = {

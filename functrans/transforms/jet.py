@@ -1,18 +1,19 @@
-"""Taylor mode: truncated series pushed through a program.
+"""Taylor mode: propagate truncated power series through a program.
 
-`JetTrace` is the trace under which a function runs: each value is its primal and the coefficients
-of orders 1 to `order` of a series in t (None: zero; not multiplied by factorials). The operation
-runs on the primals where the trace stands, so Python sees values, and the coefficients follow:
+`JetTrace` is the trace in which the function runs. Each value is its primal and the coefficients of
+orders 1 to `order` of a series in t (None: zero; without factorials). The operation runs on the
+primals in the parent trace, so Python sees values, and the coefficients are computed by
 
-    linear        order by order, by the jvp rule
+    linear        the jvp rule, order by order
     multilinear   products of all pairs of orders with the same sum (Leibniz)
     taylor.TABLE  recurrences of the common nonlinear operations
-    calls, loops  the nested program rewritten to carry coefficients along, `jet_program`
-    all others    by the jvp rule: y'(t) = jvp(x(t), x'(t)) is a program of primals and tangents,
+    calls, loops  the nested program rewritten to propagate coefficients, `jet_program`
+    all others    the jvp rule: y'(t) = jvp(x(t), x'(t)) is a program of primals and tangents,
                   whose series to one order less is that of y'
 
-The last makes a rule of its own optional for every primitive, also for the user's own derivatives
-(custom_jvp, custom_vjp). Its work grows with the square of the order at each of `order` levels.
+The last case makes a Taylor rule optional for every primitive, and works for custom derivative
+rules (custom_jvp, custom_vjp). Its work grows with the square of the order at each of `order`
+levels.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ from functrans.transforms.taylor import TABLE, product
 
 
 class Jet(Tracer):
-    """A primal (`ref`) and the terms of its series, each of an enclosing trace or concrete."""
+    """A primal (`ref`) and the terms of its series; all are concrete or belong to an enclosing
+    trace."""
 
     __slots__ = ("terms",)
 
@@ -80,7 +82,7 @@ register_type(Jet, lambda x: x.type)
 
 
 class JetTrace(Trace):
-    """The trace of jet."""
+    """The trace of `jet`."""
 
     __slots__ = ("at_once", "order")
 
@@ -89,7 +91,7 @@ class JetTrace(Trace):
         self.order: int = order
         self.at_once: bool = (
             staging_trace() is None
-        )  # the coefficients of an operation are one call
+        )  # compute the coefficients of an operation in one call
 
     def bind(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         primals, series, active = [], [], False
@@ -112,7 +114,7 @@ class JetTrace(Trace):
     def expand(
         self, primitive: Any, primals: list[Any], series: list[Terms], params: dict[str, Any]
     ) -> Expanded:
-        """The results of an operation, and their terms."""
+        """Return the results of an operation, and their terms."""
         if primitive.holds_functions and params["program"].__class__ is not Program:
             return _by_own_rule(self, primitive, primals, series, params)
         if self.at_once and not primitive.holds_programs and _moves(primitive, primals, params):
@@ -124,11 +126,11 @@ class JetTrace(Trace):
     def program(
         self, program: Program, patterns: tuple[Pattern, ...], needed: tuple[Pattern, ...] = ()
     ) -> tuple[Program, tuple[Pattern, ...]]:
-        """What operations that hold programs ask for; see `jet_program`."""
+        """For higher-order primitives; see `jet_program`."""
         return jet_program(program, self.order, patterns, needed)
 
     def pair(self, primal: Any, terms: Terms) -> Any:
-        """A Jet; a value without terms is just itself."""
+        """Return a Jet, or the primal if all terms are None."""
         for c in terms:
             if c is not None:
                 break
@@ -144,7 +146,7 @@ class JetTrace(Trace):
         return Jet(self, primal, tuple(terms), t)
 
     def parts(self, x: Any) -> tuple[Any, Terms]:
-        """A value's primal and terms."""
+        """Return a value's primal and terms."""
         if x.__class__ is Jet and x.owner is self:
             return x.ref, x.terms
         return x, (None,) * self.order
@@ -156,7 +158,8 @@ def run_jet(
     series: Sequence[Terms],
     order: int,
 ) -> tuple[list[Any], list[Terms]]:
-    """Call a flat function on values with their terms; the results' primals and terms."""
+    """Call a flat function on values with their terms; return the primals and terms of its
+    results."""
     trace = JetTrace(state.trace, order)
     jets = [trace.pair(x, c) for x, c in zip(primals, series, strict=True)]
     with tracing(trace):
@@ -168,8 +171,8 @@ def run_jet(
 def jet_program(
     program: Program, order: int, patterns: tuple[Pattern, ...], needed: tuple[Pattern, ...] = ()
 ) -> tuple[Program, tuple[Pattern, ...]]:
-    """`primals, terms of the patterns -> outs, their terms`, and the patterns of these. Terms that
-    are `needed` are given even where they are zero."""
+    """Return the program `primals, terms of the patterns -> outs, their terms`, and the patterns of
+    the outs. Terms in `needed` are returned even if they are zero."""
     return memo(program, _expanded, order, patterns, needed)
 
 
@@ -198,7 +201,7 @@ def _expanded(
 def coefficients(
     t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: dict[str, Any]
 ) -> Expanded:
-    """The results and their terms, by what is known of the primitive; see the module's text."""
+    """Return the results and their terms, by the rules of the module docstring."""
     if not _moves(primitive, primals, params):
         outs = bind(primitive, primals, params)
         outs = outs if primitive.multiple_results else [outs]
@@ -220,13 +223,13 @@ def coefficients(
 
 
 def _moves(primitive: Any, primals: Sequence[Any], params: dict[str, Any]) -> bool:
-    """Is there a result that can have a derivative?"""
+    """Return whether a result can have a derivative."""
     types = out_types(primitive, tuple([typeof(x) for x in primals]), params)
     return any([is_inexact(t.dtype) for t in types])
 
 
 def _run(primitive: Any, primals: Sequence[Any], params: dict[str, Any]) -> Any:
-    """The operation itself; what is added from here on derives from it."""
+    """Run the operation itself, and set the origin of what is added next to it."""
     outs = bind(primitive, primals, params)
     source, origin = derived_here()
     recorded = getattr(state.innermost, "equations", None)
@@ -303,7 +306,7 @@ def _by_jvp(
 
 
 def _from_output(program: Program, n: int) -> Program:
-    """The program of its results from the n-th on alone."""
+    """Return the program with only its results from the n-th on."""
     outputs = program.outputs[n:]
     return program.replace(outputs=outputs, equations=prune(program.equations, outputs))
 
@@ -311,7 +314,8 @@ def _from_output(program: Program, n: int) -> Program:
 def _by_own_rule(
     t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: dict[str, Any]
 ) -> Expanded:
-    """`_by_jvp` of a function with a rule that are Python still, and may ask for values."""
+    """`_by_jvp` for a function with a custom rule that is still Python and may need concrete
+    values."""
     inner = JetTrace(state.innermost, t.order - 1)
     xs = [inner.pair(x, c[:-1]) for x, c in zip(primals, series, strict=True)]
     dxs = [
@@ -325,13 +329,13 @@ def _by_own_rule(
 
 
 def _derivative(x: Any, terms: Terms) -> tuple[Any, Terms]:
-    """x'(t): its value at 0 and its terms."""
+    """Return x'(t): its value at 0 and its terms."""
     first = literal(0, typeof(x)) if terms[0] is None else terms[0]
     return first, tuple([None if c is None else mul(c, k) for k, c in enumerate(terms[1:], 2)])
 
 
 def _integral(rate: Any, terms: Terms) -> Terms:
-    """The terms of y(t), given y'(t)."""
+    """Return the terms of y(t), given y'(t)."""
     return rate, *[None if c is None else div(c, k) for k, c in enumerate(terms, 2)]
 
 
@@ -341,8 +345,8 @@ _ONE = Cache("operations expanded in series", 2048)
 def one_operation(
     primitive: Any, args: Sequence[Any], params: dict[str, Any]
 ) -> tuple[Program, list[int]]:
-    """A program of one operation, and which of the operands it takes: literals stay written in it.
-    Made once per signature."""
+    """Return a program of one operation, and which operands it takes: literals stay in the program.
+    Cached per signature."""
     signature = [
         (repr(x.value), x.type) if x.__class__ is Literal else typeof(x) for x in args
     ]  # fmt: skip

@@ -1,9 +1,9 @@
-"""Taylor series through the operations that hold programs.
+"""Taylor series of higher-order primitives.
 
-In: the running jet `t` (`t.order`, `t.program(program, patterns, needed)`), an operation, its
-operands, for each the terms of its series (None: zero), its parameters. Out: the results and their
-terms. The nested program is rewritten to take and give terms behind its operands and results; a
-loop carries them along.
+In: the running jet `t` (`t.order`, `t.program(program, patterns, needed)`), a primitive, its
+operands, the terms of each operand's series (None: zero), its parameters. Out: the results and
+their terms. The nested program is rewritten to take and return terms after its operands and
+results; a loop carries them along.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ Expanded = tuple[Sequence[Any], Sequence[Terms]]  # results, their terms
 
 
 def pattern_of(terms: Terms) -> Pattern:
-    """Which terms there are."""
+    """Return which terms are not None."""
     return tuple([c is not None for c in terms])
 
 
 def given(series: Sequence[Terms]) -> list[Any]:
-    """The terms that there are, one after the other."""
+    """Return all terms that are not None, concatenated."""
     return [c for terms in series for c in terms if c is not None]
 
 
 def taken(patterns: Sequence[Pattern], values: Iterator[Any]) -> list[Terms]:
-    """Terms of the patterns, from values one after the other."""
+    """Split values into terms by the patterns; the inverse of `given`."""
     return [tuple([next(values) if a else None for a in p]) for p in patterns]
 
 
 def filled(terms: Terms, wanted: Pattern, type: Any) -> Terms:
-    """The terms, zeros where one is wanted and there is none."""
+    """Replace terms that are None but wanted by zeros."""
     return tuple([literal(0, type) if c is None and w else c
                   for c, w in zip(terms, wanted, strict=True)])  # fmt: skip
 
@@ -48,7 +48,7 @@ def filled(terms: Terms, wanted: Pattern, type: Any) -> Terms:
 def call(
     t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: dict[str, Any]
 ) -> Expanded:
-    """A call, of whatever kind."""
+    """The rule of calls of any kind."""
     program = params["program"]
     made, patterns = t.program(program, tuple([pattern_of(c) for c in series]))
     results = primitive(*primals, *given(series), **{**params, "program": made})
@@ -74,7 +74,7 @@ def _tangent_loop(
 def _cond(
     t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: dict[str, Any]
 ) -> Expanded:
-    """Each branch with its coefficients; zeros where another branch has one that is not."""
+    """Expand each branch; a branch returns zeros for terms that are zero only in it."""
     patterns = tuple([pattern_of(c) for c in series[1:]])
     branches = params["branches"]
     own = [t.program(b, patterns)[1] for b in branches]
@@ -92,8 +92,8 @@ def _union(patterns: Sequence[Pattern]) -> Pattern:
 def _carried(
     t: Any, program: Program, series: Sequence[Terms], layout: LoopLayout
 ) -> tuple[Program, list[Pattern], tuple[Pattern, ...]]:
-    """The program of a step with coefficients, the patterns of its operands and of its results;
-    the terms of the carry are those before a step and after it."""
+    """Return the expanded body of a loop, and the patterns of its operands and results. The carry
+    has the same pattern before and after a step."""
     consts, carry, arrays = layout.operands([pattern_of(c) for c in series])
     rest = ((False,) * t.order,) * (len(program.outputs) - layout.carry)
     while True:
@@ -106,7 +106,7 @@ def _carried(
 
 
 def _grouped(parts: Sequence[Sequence[Any]], series: Sequence[Sequence[Terms]]) -> list[Any]:
-    """Values and their terms, group by group."""
+    """Concatenate values and their terms, group by group."""
     return [y for xs, terms in zip(parts, series, strict=True) for y in (*xs, *given(terms))]
 
 

@@ -1,13 +1,13 @@
-"""Forward mode, and the linear part of reverse mode.
+"""Forward mode, and linearization for reverse mode.
 
-`Differentiation` is the trace under which a function runs to be differentiated: each value is a
-pair (primal, tangent); each operation runs on the primals where the trace stands (concrete arrays:
-at once, so Python sees values) and its jvp rule on the tangents.
+`JvpTrace` is the trace in which a function is differentiated. Each value is a pair (primal,
+tangent). Each operation runs on the primals in the parent trace (eagerly on concrete arrays, so
+Python sees values), and its jvp rule runs on the tangents.
 
-    jvp        the tangents are values like the primals
-    linearize  the tangents are names on a `LinearTrace`: an operation with a tangent among its
-               operands is recorded there, any other runs where we stand. What the recorded
-               equations hold of ordinary values are the residuals.
+    jvp        tangents are values like the primals
+    linearize  tangents are variables of a `LinearTrace`: operations on tangents are recorded there,
+               others run in the parent trace. Primal values among the operands of recorded
+               equations are the residuals.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from functrans.transforms.linear_maps import Linear
 
 
 class Dual(Tracer):
-    """A primal (`ref`) and its tangent, each of an enclosing trace or concrete."""
+    """A primal (`ref`) and its tangent; both are concrete or belong to an enclosing trace."""
 
     __slots__ = ("tangent",)
 
@@ -58,8 +58,8 @@ register_type(Dual, lambda x: x.type)
 
 
 class LinearTrace(Trace):
-    """Records the operations on tangents. Residuals stand as they are in its equations' inputs;
-    operations that touch no tangent go to the parent."""
+    """Records the operations on tangents. Residuals are stored directly as inputs of its equations.
+    Operations without a tangent go to the parent."""
 
     __slots__ = ("equations",)
 
@@ -94,7 +94,7 @@ class LinearTrace(Trace):
 
 
 class JvpTrace(Trace):
-    """The trace of jvp, and of linearize when a LinearTrace is given."""
+    """The trace of jvp, and of linearize if a LinearTrace is given."""
 
     __slots__ = ("at_once", "linear", "rules_in")
 
@@ -103,8 +103,8 @@ class JvpTrace(Trace):
         self.linear: LinearTrace | None = linear
         self.at_once: bool = (
             parent is None and linear is not None
-        )  # operations are linearised as they run
-        self.rules_in: Any = parent if linear is None else linear  # the trace in which rules run
+        )  # linearize eagerly, one operation at a time
+        self.rules_in: Any = parent if linear is None else linear  # the trace for jvp rules
 
     def bind(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         if self.at_once and (not primitive.holds_programs or primitive.name == "jit"):
@@ -123,7 +123,7 @@ class JvpTrace(Trace):
         if not active:
             return bind_in(self.parent, primitive, primals, params)
         outer = state.provenance
-        try:  # as `with provenance` does, in one go with the trace: this is what tracing waits for
+        try:  # `with provenance` and the change of trace written out, for speed
             if outer is None:
                 state.provenance = (user_source(), None)
             state.innermost = self.rules_in
@@ -136,7 +136,7 @@ class JvpTrace(Trace):
         return self.pair(outs, out_tangents)
 
     def bind_at_once(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        """`bind` where nothing is recorded: the operation by its `AtOnce`."""
+        """Bind eagerly, by the operation's `LinearizedOperation`."""
         primals, types, given, moving = [], [], [], []
         for x in args:
             own = x.__class__ is Dual and x.owner is self
@@ -166,24 +166,24 @@ class JvpTrace(Trace):
         return pairs if primitive.multiple_results else pairs[0]
 
     def pair(self, primal: Any, tangent: Any) -> Any:
-        """A Dual; a value without a tangent is just itself."""
+        """Return a Dual, or the primal if there is no tangent."""
         return primal if tangent is None else Dual(self, primal, tangent)
 
     def parts(self, x: Any) -> tuple[Any, Any]:
-        """A value's primal and tangent."""
+        """Return a value's primal and tangent."""
         return (x.ref, x.tangent) if x.__class__ is Dual and x.owner is self else (x, None)
 
     def bind_primal(self, primitive: Any, primals: Sequence[Any], params: dict[str, Any]) -> Any:
-        """Run the operation itself; what its rule adds from here on derives from it."""
+        """Run the operation itself, and set the origin of what its rule adds next to it."""
         outs = bind_in(self.parent, primitive, primals, params)
         source, origin = state.provenance  # type: ignore[misc]
         recorded = getattr(self.parent, "equations", None)
-        # an operation that ran at once is known by an equation without variables
+        # an eager operation is represented by an equation without variables
         ran = recorded[-1] if recorded else Equation(primitive, (), (), params, source, origin)
         derive_from(source, Origin("jvp of", ran))
         return outs
 
-    # What primitives that hold programs ask for: see `Jit.differentiate`.
+    # For higher-order primitives: see `Jit.differentiate`.
 
     def jvp(
         self, program: Program, active: tuple[bool, ...], needed: tuple[bool, ...] = ()
@@ -202,7 +202,8 @@ def run_dual(
     tangents: Sequence[Any],
     linear: LinearTrace | None = None,
 ) -> tuple[list[Any], list[Any]]:
-    """Call a flat function on pairs; the results' primals and tangents (None: zero)."""
+    """Call a flat function on pairs; return the primals and tangents of its results (None:
+    zero)."""
     trace = JvpTrace(state.trace, linear)
     duals = [
         p if t is None else Dual(trace, p, t, t.type if linear is not None else None)
@@ -223,7 +224,8 @@ def run_linearize(
     types: Sequence[Any],
     active: Sequence[bool],
 ) -> tuple[list[Any], Linear]:
-    """Call a flat function on primals; its results and the linear map of its active arguments."""
+    """Call a flat function on primals; return its results and the linear map of its active
+    arguments."""
     trace = LinearTrace(state.trace)
     tangents = [trace.new_input(t) if a else None for t, a in zip(types, active, strict=True)]
     outs, out_tangents = run_dual(function, primals, tangents, trace)
@@ -242,8 +244,8 @@ def run_linearize(
 def jvp_program(
     program: Program, active: tuple[bool, ...], needed: tuple[bool, ...] = ()
 ) -> tuple[Program, tuple[bool, ...]]:
-    """`primals, tangents of active -> outs, tangents of active outs`, and which outs are active.
-    Those `needed` are given a tangent even where it is zero."""
+    """Return `primals, tangents of active -> outs, tangents of active outs`, and which outs are
+    active. Outs in `needed` get a tangent even if it is zero."""
     return memo(program, _jvp_program, active, needed)
 
 
@@ -276,8 +278,8 @@ def _instantiate(tangents: list[Any], types: Sequence[Any], needed: Sequence[boo
 def linearized(
     program: Program, active: tuple[bool, ...], needed: tuple[bool, ...] = ()
 ) -> tuple[Program, Program, tuple[bool, ...]]:
-    """`primals -> outs, residuals`; `residuals, tangents -> tangents of active outs`; which are.
-    Those `needed` are given a tangent even where it is zero."""
+    """Return `primals -> outs, residuals`; `residuals, tangents -> tangents of active outs`; and
+    which outs are active. Outs in `needed` get a tangent even if it is zero."""
     return memo(program, _linearized, active, needed)
 
 
@@ -296,7 +298,7 @@ def _linearized(
         out_active = tuple(
             [v is not None or w for v, w in zip(linear.outputs, wanted, strict=True)]
         )
-        closed = linear.program()  # zeros stand there as literals
+        closed = linear.program()  # zero tangents are literals
         kept = [v for v, a in zip(closed.outputs, out_active, strict=True) if a]
         linear_part = closed.replace(
             inputs=(*closed.constants, *closed.inputs),
@@ -312,11 +314,11 @@ def _linearized(
 
 
 class Split(NamedTuple):
-    """A program linearised, with what its linear part needs of values that are there anyway.
+    """A linearized program whose residuals may be its inputs and results.
 
-    forward   : inputs -> outs, extra residuals (only what is neither an input nor a result)
+    forward   : inputs -> outs, extra residuals (those that are neither inputs nor results)
     linear    : residuals, tangents -> tangents of active outs
-    residuals : for each, where it comes from: ("in", i), ("out", i) or ("extra", i)
+    residuals : the place of each residual: ("in", i), ("out", i) or ("extra", i)
     """
 
     forward: Program
@@ -326,7 +328,7 @@ class Split(NamedTuple):
 
 
 def split(program: Program, active: tuple[bool, ...], needed: tuple[bool, ...] = ()) -> Split:
-    """Linearise a program; see `Split`."""
+    """Linearize a program; see `Split`."""
     return memo(program, _split, active, needed)
 
 
@@ -342,11 +344,11 @@ def _split(program: Program, active: tuple[bool, ...], needed: tuple[bool, ...])
 
 
 class LinearizedOperation:
-    """How one operation is linearised where it runs at once, made once per signature.
+    """The linearization of one eager operation, cached per signature.
 
-    Its result and what its derivative needs are one compiled function, and its linear equations a
-    pattern to be copied for each call. So no rule runs in Python, and a nonlinear operation costs
-    one dispatch, not one for each operation of its rule.
+    Its result and the residuals of its derivative are one compiled function. Its linear equations
+    are a template that is instantiated for each call. So no rule runs in Python, and a nonlinear
+    operation costs one dispatch instead of one for each operation of its rule.
     """
 
     __slots__ = ("equation", "forward", "literals", "origin", "out_tangents", "out_types", "places")
@@ -356,15 +358,15 @@ class LinearizedOperation:
         self.origin: Origin = Origin("jvp of", of)
         forward, linear, out_moving, residuals = split(program, moving)
         n = len(self.out_types)
-        # None: nothing but the operation itself is to be run. Where a program is called, functions
-        # with rules of their own may run these instead.
+        # None: only the operation itself runs. A call always runs the forward program: in it,
+        # functions with custom rules may run these instead.
         self.forward: dict[str, Program] | None = (
             {"program": forward} if call or len(forward.outputs) > n else None
         )
         tangents = linear.inputs[len(residuals) :]
         equations: list[Equation] = linear.equations
         ends: tuple[Any, ...] = linear.outputs
-        if len(equations) > 1:  # called as one, so that its transpose is one dispatch too
+        if len(equations) > 1:  # wrapped in one call, so that its transpose is one dispatch too
             linear.mark(one_operation=not call)
             ends = tuple([Var(t) for t in linear.out_types])
             equations = [Equation(PRIMITIVES["jit"], linear.inputs, ends, {"program": linear})]
@@ -373,8 +375,8 @@ class LinearizedOperation:
         meant = dict(zip(linear.inputs, residuals, strict=False))
         operands = tuple([meant.get(v, v) for v in operands])
         self.literals: list[Any] = [v for v in operands if v.__class__ is Literal]
-        # where each of its operands stands among: tangents, operands and results of the operation,
-        # what else the derivative needs, literals
+        # the index of each of its operands in: tangents, operands and results of the operation,
+        # extra residuals, literals
         start = {"in": len(tangents), "out": len(tangents) + len(forward.inputs)}
         start["extra"] = start["out"] + n
         where: dict[Any, int] = {v: i for i, v in enumerate(tangents)}
@@ -384,25 +386,26 @@ class LinearizedOperation:
             start[v[0]] + v[1] if v.__class__ is tuple else where[v] for v in operands
         ]
         made: dict[Any, int] = {v: i for i, v in enumerate(results)}
-        made.update({v: ~i for i, v in enumerate(tangents)})  # handed on as it is
+        made.update({v: ~i for i, v in enumerate(tangents)})  # a tangent passed through
         rest = iter(ends)
         self.out_tangents: list[int | None] = [made[next(rest)] if a else None for a in out_moving]
 
     @property
     def programs(self) -> list[Program]:
-        """Those that it calls."""
+        """The programs that it calls."""
         called = [] if self.forward is None else [self.forward["program"]]
         return called if self.equation is None else [*called, *self.equation.programs]
 
     def run(self, primitive: Any, primals: list[Any], params: dict[str, Any]) -> list[Any]:
-        """The operation's results, and behind them what else its derivative needs."""
+        """Return the operation's results, followed by the extra residuals."""
         if self.forward is not None:
             return bind_in(None, PRIMITIVES["jit"], primals, self.forward)
         outs = bind_in(None, primitive, primals, params)
         return outs if primitive.multiple_results else [outs]
 
     def record(self, trace: Any, pool: list[Any], source: Any, origin: Origin) -> list[Any]:
-        """Add the linear equation to the trace; the names of the results' tangents, or None."""
+        """Add the linear equation to the trace; return the variables of the results' tangents, or
+        None."""
         e = self.equation
         if e is None:
             return [None if i is None else pool[~i] for i in self.out_tangents]
@@ -417,7 +420,7 @@ class LinearizedOperation:
 def at_once(
     primitive: Any, types: tuple[Any, ...], moving: tuple[bool, ...], params: dict[str, Any]
 ) -> LinearizedOperation:
-    """How an operation, or a nested program, is linearised; made once."""
+    """Return the linearization of an operation, or of a nested program; cached."""
     if primitive.holds_programs:
         return memo(params["program"], _program_at_once, primitive, moving)
     key = (primitive, types, moving, *params.items())
@@ -432,7 +435,7 @@ _OPERATIONS = Cache("operations linearised", 2048)
 def _program_at_once(
     program: Program, primitive: Any, moving: tuple[bool, ...]
 ) -> LinearizedOperation:
-    # it was not recorded: it has no variables
+    # an eager operation has no recorded equation: use one without variables
     return LinearizedOperation(
         program, moving, Equation(primitive, (), (), {"program": program}), True
     )

@@ -1,4 +1,4 @@
-"""A linear map as a list of equations: what `linearize` makes, and reverse mode walks backwards."""
+"""A linear map as a list of equations, made by `linearize` and transposed by reverse mode."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from functrans.trace import Tracer, literal, typeof
 
 
 class Linear:
-    """A linear map: equations from tangents to tangents. Residuals are values inside it.
-    Among the equations may be some that no output needs, until it is `pruned`."""
+    """A linear map: equations from tangents to tangents. Residuals are values among their operands.
+    It may hold dead equations until it is `pruned`."""
 
     __slots__ = ("equations", "inputs", "out_types", "outputs")
 
@@ -25,13 +25,14 @@ class Linear:
         self.out_types: list[Any] = types
 
     def pruned(self) -> Linear:
-        """Without the equations that no output needs, so that their residuals can be freed."""
+        """Return the map without dead equations, so that their residuals can be freed."""
         outputs = [v for v in self.outputs if v is not None]
         equations = prune(self.equations, outputs, values=True)
         return Linear(equations, self.inputs, self.outputs, self.out_types)
 
     def apart(self) -> tuple[Linear, list[Var], list[Any]]:
-        """The map with names for its residuals, the names, and the residuals."""
+        """Return the map with variables in place of its residuals, the variables, and the
+        residuals."""
         found: dict[int, tuple[Var, Any]] = {}
 
         def named(x: Any) -> Any:
@@ -45,7 +46,7 @@ class Linear:
         return linear, [v for v, _ in found.values()], [x for _, x in found.values()]
 
     def filled(self, names: Sequence[Var], residuals: Sequence[Any]) -> Linear:
-        """The map with residuals for their names."""
+        """Return the map with residuals in place of their variables."""
         known = dict(zip(names, residuals, strict=True))
         return self._with_inputs(lambda x: known.get(x, x) if x.__class__ is Var else x)
 
@@ -57,13 +58,13 @@ class Linear:
         return Linear(equations, self.inputs, self.outputs, self.out_types)
 
     def program(self) -> Program:
-        """As a Program whose constants are the residuals."""
+        """Return the map as a Program whose constants are the residuals."""
         linear, names, residuals = self.pruned().apart()
-        known: dict[Any, Any] = {}  # results of the calls that `AtOnce` made, by what they are now
+        known: dict[Any, Any] = {}  # result of a call of `LinearizedOperation` -> its value now
         equations = []
         for e in linear.equations:
             if known:
-                e.inputs = tuple([known.get(x, x) for x in e.inputs])  # it is a copy
+                e.inputs = tuple([known.get(x, x) for x in e.inputs])  # e is a copy
             if e.primitive.name == "jit" and e.params["program"].marks.one_operation:
                 equations += _written_out(e, known)
             else:
@@ -76,12 +77,12 @@ class Linear:
 
 
 def _no_tangent(t: Any) -> Literal:
-    """What stands for the tangent of a result that has none; of keys nobody reads it."""
+    """Return a zero for the tangent of a result without one. That of a key is never read."""
     return Literal(0, t) if is_key_dtype(t.dtype) else literal(0, t)
 
 
 def _written_out(call: Equation, known: dict[Any, Any]) -> list[Equation]:
-    """The equations of the program that is called, with variables of their own."""
+    """Return the equations of the called program, with fresh variables."""
     program = call.params["program"]
     names = dict(zip(program.inputs, call.inputs, strict=True))
     made = []

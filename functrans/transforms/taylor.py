@@ -1,16 +1,16 @@
-"""Recurrences for the Taylor coefficients of nonlinear operations, O(order^2) multiplications each.
+"""Recurrences for the Taylor coefficients of nonlinear operations, with O(order^2) multiplications
+each.
 
-In: for each operand the list `[x0, x1, ..., xK]` of the coefficients of `x(t) = sum x_k t^k` (None:
+In: for each operand the list `[x0, x1, ..., xK]` of coefficients of `x(t) = sum x_k t^k` (None:
 zero), the result `y0`, and the parameters. Out: `[y1, ..., yK]`.
 
-An operation y = f(x) whose derivative is known as a series `g(t) = f'(x(t))` follows from
-`y' = g x'`, that is `k y_k = sum_{j=1..k} j x_j g_{k-j}`; g of lower orders is all that is needed,
-so g may be computed from y itself.
+If the series of the derivative `g(t) = f'(x(t))` is known, that of y = f(x) follows from `y' = g
+x'`, that is `k y_k = sum_{j=1..k} j x_j g_{k-j}`. Only lower orders of g are needed, so g may be
+computed from y itself.
 
-These stand in one table, not with the classes of the primitives, because nothing is owed here: an
-operation without a row gets its coefficients from its jvp rule (transforms/jet.py), and a row is
-only a faster way to the same numbers. The recurrences share their algebra of series, and are read
-side by side.
+The recurrences are one table, not methods of the primitives, because they are optional: without one
+the coefficients come from the jvp rule (transforms/jet.py), only slower. They also share an algebra
+of series.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ Rule = Callable[..., list[Any]]
 
 
 def times(x: Any, y: Any) -> Any:
-    """x * y."""
+    """Return x * y."""
     return None if x is None or y is None else mul(x, y)
 
 
 def scaled(x: Any, factor: float) -> Any:
-    """x times a number."""
+    """Return x times a number."""
     if x is None or factor == 0:
         return None
     if factor == 1:
@@ -52,19 +52,19 @@ def scaled(x: Any, factor: float) -> Any:
 
 
 def over(x: Any, y: Any) -> Any:
-    """x / y, for an array or a number y."""
+    """Return x / y, for an array or a number y."""
     return x if x is None or (y.__class__ is int and y == 1) else div(x, y)
 
 
 def minus(x: Any, y: Any) -> Any:
-    """x - y."""
+    """Return x - y."""
     if y is None:
         return x
     return neg(y) if x is None else sub(x, y)
 
 
 def folded(x: Series, y: Series, k: int, first: int = 0, last: int | None = None) -> Any:
-    """The sum over j from `first` to `last` (k) of x_j * y_{k-j}."""
+    """Return the sum over j from `first` to `last` (default k) of x_j * y_{k-j}."""
     total = None
     for j in range(first, k + 1 if last is None else last + 1):
         total = sum_of(total, times(x[j], y[k - j]))
@@ -72,7 +72,8 @@ def folded(x: Series, y: Series, k: int, first: int = 0, last: int | None = None
 
 
 def squared(x: Series, k: int, first: int = 0) -> Any:
-    """The sum over j from `first` to `k - first` of x_j * x_{k-j}, each pair multiplied once."""
+    """Return the sum over j from `first` to `k - first` of x_j * x_{k-j}, multiplying each pair
+    once."""
     pairs = folded(x, x, k, first, (k - 1) // 2)
     total = scaled(pairs, 2)
     if k % 2 == 0 and first <= k // 2 and x[k // 2] is not None:
@@ -81,7 +82,7 @@ def squared(x: Series, k: int, first: int = 0) -> Any:
 
 
 def rates(x: Series) -> list[Any]:
-    """k * x_k."""
+    """Return the series k * x_k."""
     return [None, *[scaled(c, k) for k, c in enumerate(x) if k]]
 
 
@@ -89,7 +90,8 @@ def rates(x: Series) -> list[Any]:
 
 
 def by_rate(rate: Callable[[Series, int], Any]) -> Rule:
-    """f'(x(t)) as a series in terms of that of y: `rate(y, j)` is its j-th coefficient."""
+    """The rule for f'(x(t)) given as a series in terms of that of y: `rate(y, j)` is its
+    coefficient j."""
 
     def rule(x: Series, *, y0: Any, **_: Any) -> list[Any]:
         moving, y, g = rates(x), [y0], []
@@ -102,7 +104,7 @@ def by_rate(rate: Callable[[Series, int], Any]) -> Rule:
 
 
 def by_divisor(divisor: Callable[[Series], Series], sign: int = 1) -> Rule:
-    """y' = sign * x' / d, with the series of d in terms of that of x."""
+    """The rule for y' = sign * x' / d, where the series of d is a function of that of x."""
 
     def rule(x: Series, *, y0: Any, **_: Any) -> list[Any]:
         d, moving, y = divisor(x), rates(x), [None]  # y: k * y_k
@@ -114,7 +116,7 @@ def by_divisor(divisor: Callable[[Series], Series], sign: int = 1) -> Rule:
 
 
 def by_root(r: float) -> Rule:
-    """A power that is singular at zero: x y' = r x' y."""
+    """The rule for a power that is singular at zero: x y' = r x' y."""
 
     def rule(x: Series, *, y0: Any, **_: Any) -> list[Any]:
         y = [y0]
@@ -129,7 +131,7 @@ def by_root(r: float) -> Rule:
 
 
 def by_turns(other: Callable[[Any], Any], first: int, second: int) -> Rule:
-    """y' = first * z x', z' = second * y x' for the function and its `other`."""
+    """The rule for a function and its `other`: y' = first * z x', z' = second * y x'."""
 
     def rule(x: Series, *, y0: Any, **_: Any) -> list[Any]:
         moving, y, z = rates(x), [y0], [other(x[0])]
@@ -146,17 +148,17 @@ def by_turns(other: Callable[[Any], Any], first: int, second: int) -> Rule:
 
 
 def exp_series(x: Series, *, y0: Any, **_: Any) -> list[Any]:
-    """y' = y x'."""
+    """Solve y' = y x'."""
     return by_rate(lambda y, j: y[j])(x, y0=y0)
 
 
 def square_series(x: Series, *, y0: Any, **_: Any) -> list[Any]:
-    """The product of a series with itself."""
+    """Return the product of a series with itself."""
     return [squared(x, k) for k in range(1, len(x))]
 
 
 def sqrt_series(x: Series, *, y0: Any, **_: Any) -> list[Any]:
-    """y * y = x."""
+    """Solve y * y = x."""
     y, twice = [y0], mul(y0, 2)
     for k in range(1, len(x)):
         y.append(over(minus(x[k], squared(y, k, 1)), twice))
@@ -164,7 +166,7 @@ def sqrt_series(x: Series, *, y0: Any, **_: Any) -> list[Any]:
 
 
 def div_series(u: Series, v: Series, *, y0: Any, **_: Any) -> list[Any]:
-    """y * v = u."""
+    """Solve y * v = u."""
     y = [y0]
     for k in range(1, len(u)):
         y.append(over(minus(u[k], folded(v, y, k, 1)), v[0]))
@@ -172,7 +174,7 @@ def div_series(u: Series, v: Series, *, y0: Any, **_: Any) -> list[Any]:
 
 
 def bell_series(factor: float) -> Rule:
-    """y' = factor * exp(-x^2) x'."""
+    """The rule for y' = factor * exp(-x^2) x'."""
 
     def rule(x: Series, *, y0: Any, **_: Any) -> list[Any]:
         exponent = [neg(square(x[0])), *[scaled(squared(x, k), -1) for k in range(1, len(x) - 1)]]
@@ -184,7 +186,7 @@ def bell_series(factor: float) -> Rule:
 
 
 def product(x: Series, y: Series, first: Any = None) -> list[Any]:
-    """The product of two series; `first`: its coefficient of order 0, if it is known."""
+    """Return the product of two series. `first` is its coefficient of order 0, if known."""
     top = times(x[0], y[0]) if first is None else first
     if x is y:
         return [top, *[squared(x, k) for k in range(1, len(x))]]
@@ -192,7 +194,7 @@ def product(x: Series, y: Series, first: Any = None) -> list[Any]:
 
 
 def integer_pow_series(x: Series, *, y0: Any, y: int) -> list[Any]:
-    """By repeated squaring, which holds at x = 0 too."""
+    """Use repeated squaring, which also works at x = 0."""
     if y == 0:
         return [None] * (len(x) - 1)
     left = abs(y)
@@ -213,9 +215,9 @@ def integer_pow_series(x: Series, *, y0: Any, y: int) -> list[Any]:
 
 
 def pow_series(x: Series, r: Series, *, y0: Any) -> list[Any]:
-    """exp(r log x) if the exponent moves. Else a polynomial in x(t) - x_0 with coefficients
-    binomial(r, i) x_0^(r - i), by Horner's rule: a recurrence that divides by x_0 would fail at 0,
-    where x^2 has derivatives all the same."""
+    """Use exp(r log x) if the exponent has a series. Otherwise evaluate a polynomial in x(t) - x_0
+    with coefficients binomial(r, i) x_0^(r - i), by Horner's rule: a recurrence that divides by x_0
+    would fail at 0, where x^2 still has derivatives."""
     if any(c is not None for c in r[1:]):
         base = [one_for_zero(x[0]), *x[1:]]
         top = log(base[0])
@@ -231,8 +233,8 @@ def pow_series(x: Series, r: Series, *, y0: Any) -> list[Any]:
 
 
 def _binomials(x: Any, r: Any, order: int) -> list[Any]:
-    """binomial(r, i) x^(r - i) for i = 0 (which is None) to `order`; 0 where the first factor is,
-    whatever the second."""
+    """Return binomial(r, i) x^(r - i) for i = 0 (given as None) to `order`; 0 where the binomial
+    is, whatever the power."""
     found: list[Any] = [None]
     if r.__class__ is Literal:
         factor: Any = 1.0
@@ -251,7 +253,7 @@ def _binomials(x: Any, r: Any, order: int) -> list[Any]:
     return found
 
 
-# --- the series of what stands in the derivatives of inverse functions ----------------------------
+# --- series of terms in the derivatives of inverse functions --------------------------------------
 
 
 def _one_plus(x: Series) -> list[Any]:
@@ -281,7 +283,7 @@ TABLE: dict[str, Rule] = {
     "exp2": by_rate(lambda y, j: scaled(y[j], log_of(2))),
     "expm1": by_rate(lambda y, j: y[j] if j else add(y[0], 1)),
     "tan": by_rate(lambda y, j: squared(y, j) if j else add(square(y[0]), 1)),
-    # at order 0 written so that it does not cancel where |y| is near 1
+    # order 0 is factored, to avoid cancellation where |y| is near 1
     "tanh": by_rate(
         lambda y, j: scaled(squared(y, j), -1) if j else mul(add(y[0], 1), sub(1, y[0]))
     ),

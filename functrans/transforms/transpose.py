@@ -1,8 +1,7 @@
-"""Reverse mode: a linear map walked backwards.
+"""Reverse mode: transpose a linear map.
 
-In: a list of linear equations (from `linearize`), the cotangents of its results. Out: the
-cotangents of its inputs, computed where we stand: concrete arrays at once, under a trace as
-equations of it.
+In: linear equations (from `linearize`) and the cotangents of their results. Out: the cotangents of
+their inputs, computed in the current trace: eagerly on concrete arrays, or recorded.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from functrans.trace import derive_from, literal, provenance, stage, state, type
 
 
 class Transposition:
-    """What primitives that hold programs ask of the running transposition."""
+    """The running transposition, as higher-order primitives see it."""
 
     def program(
         self,
@@ -31,8 +30,8 @@ class Transposition:
         ct_active: tuple[bool, ...],
         called: bool = False,
     ) -> Program:
-        """`non-linear inputs, active cotangents -> cotangents of linear inputs`; cached. `called`:
-        as a function, not as the body of a loop."""
+        """Return `non-linear inputs, active cotangents -> cotangents of linear inputs`; cached.
+        `called`: the program is called as a function, it is not the body of a loop."""
         return memo(program, _transpose_program, linear, ct_active, called)
 
 
@@ -47,12 +46,12 @@ def backward(
     cts: Sequence[Any],
     nested: bool = False,
 ) -> list[Any]:
-    """The cotangents of `inputs`, None where zero, given those of `outputs`.
+    """Return the cotangents of `inputs`, None where zero, given those of `outputs`.
 
-    Of several cotangents of one value the last comes first in the sum, so that XLA:CPU works on the
-    next ones while it multiplies matrices for a weight's (a weight used in twelve layers: 0.83 of
-    the time). In a `nested` program, which may be the body of a loop, it comes last: there the
-    other order keeps one activation more.
+    When cotangents of one value are summed, the latest is the first operand. XLA:CPU then works on
+    the next ones while it computes the matrix product of a weight's cotangent (0.83 of the time for
+    a weight used in twelve layers). In a `nested` program, which may be the body of a loop, it is
+    the second operand: there the other order keeps one more activation live.
     """
     held: dict[Any, Any] = {}
     with provenance():
@@ -88,19 +87,19 @@ def _backward_one(eqn: Equation, held: dict[Any, Any], nested: bool = False) -> 
             held[v] = c if known is None else sum_of(*pair)
 
 
-# --- where nothing is recorded --------------------------------------------------------------------
+# --- eager transposition --------------------------------------------------------------------------
 
-# Nobody sees the values on the way back, so a few operations run as one: this many cost one
-# dispatch. More would save little, and take longer to compile for each new sequence of operations.
+# Intermediate values of the backward pass are not visible, so this many operations run as one
+# dispatch. More would save little and compile longer for each new sequence of operations.
 _TOGETHER = 8
 
 _GROUPS = Cache("operations on the way back", 2048)
 
 
 def _backward_at_once(equations: Sequence[Equation], held: dict[Any, Any]) -> None:
-    """Walk equations backwards on concrete arrays, a few at a time."""
+    """Transpose equations eagerly, a few at a time."""
     group: list[Equation] = []
-    coming: set[Var] = set()  # what the group gives cotangents of
+    coming: set[Var] = set()  # the variables whose cotangents the group computes
     for eqn in reversed(equations):
         if not any([v in held or v in coming for v in eqn.outputs]):
             continue
@@ -118,7 +117,7 @@ def _backward_at_once(equations: Sequence[Equation], held: dict[Any, Any]) -> No
 
 
 def _may_join(eqn: Equation) -> bool:
-    """Is it a plain operation, or a call of such?"""
+    """Return whether it is a first-order operation, or a call of a program without effects."""
     primitive = eqn.primitive
     if primitive.holds_programs:
         return primitive is jit and not primitive.has_effects(eqn.params)
@@ -126,15 +125,15 @@ def _may_join(eqn: Equation) -> bool:
 
 
 def _backward_group(group: list[Equation], held: dict[Any, Any]) -> None:
-    """`_backward_one` of each equation in turn, as one operation."""
+    """Apply `_backward_one` to each equation in turn, as one operation."""
     if len(group) < 2:
         for eqn in group:
             _backward_one(eqn, held)
         return
-    number: dict[Any, int] = {}  # of the variables
-    values: list[Any] = []  # residuals, then cotangents that are there
+    number: dict[Any, int] = {}  # of each variable
+    values: list[Any] = []  # residuals, then known cotangents
     key: list[Any] = [_group_program]
-    called: Any = None  # a program that is called, perhaps of a user's function
+    called: Any = None  # a called program, perhaps a user's function
     for eqn in group:
         if eqn.primitive is jit:
             called = eqn.params["program"]
@@ -161,7 +160,7 @@ def _backward_group(group: list[Equation], held: dict[Any, Any]) -> None:
             if ct is not None:
                 values.append(ct)
     signature = tuple(key)
-    if called is not None:  # with which goes what is kept
+    if called is not None:  # store the result on it, so that both are freed together
         found = called.known(signature) or called.keep(
             signature, _group_program(group, number, held)
         )
@@ -178,8 +177,8 @@ def _backward_group(group: list[Equation], held: dict[Any, Any]) -> None:
 
 
 def _is_written(x: Any) -> bool:
-    """Is it a number that stands in the program? Others are operands: of a number that changes from
-    call to call nothing is to be compiled anew."""
+    """Return whether a number is written into the program as a literal. Others are operands, so
+    that a number that changes from call to call does not cause recompilation."""
     return x.__class__ is Literal and x.value in (0, 1, -1)
 
 
@@ -190,7 +189,8 @@ def _is_residual(x: Any) -> bool:
 def _group_program(
     group: list[Equation], number: dict[Any, int], held: dict[Any, Any]
 ) -> tuple[Program, list[int]]:
-    """Residuals, cotangents that are there -> cotangents after the group; and which these are."""
+    """Return the program residuals, known cotangents -> cotangents after the group; and their
+    variables."""
     known = [v for e in group for v in e.inputs if _is_residual(v)]
     given = [v for v in number if held.get(v) is not None and not _is_written(held[v])]
     places: list[int] = []
@@ -215,7 +215,7 @@ def _group_program(
 
 def check_linear(equations: Sequence[Equation], tangents: Container[Var] | None = None) -> None:
     """Raise unless each equation is linear in its variables (in those among `tangents`, if given).
-    Those that hold programs are checked when they are transposed."""
+    Higher-order primitives are checked when they are transposed."""
     for eqn in equations:
         primitive = eqn.primitive
         if primitive.holds_programs:
@@ -239,9 +239,9 @@ def check_linear(equations: Sequence[Equation], tangents: Container[Var] | None 
 
 
 def _first_operands_last(equations: list[Equation], tangents: set[Any]) -> list[Equation]:
-    """The two products of a product rule exchanged, `x dw` before `dx w`. The way back runs from
-    the last to the first: to the cotangent of x, for which the calls before this one wait, before
-    that of w, which XLA:CPU computes beside them."""
+    """Swap the two products of a product rule: `x dw` before `dx w`. The backward pass runs from
+    last to first: it then computes the cotangent of x, on which the preceding calls depend, before
+    that of w, which XLA:CPU computes in parallel."""
     made = list(equations)
     for i in range(len(made) - 1):
         a, b = made[i], made[i + 1]
@@ -255,8 +255,8 @@ def _first_operands_last(equations: list[Equation], tangents: set[Any]) -> list[
 def _transpose_program(
     program: Program, linear: tuple[bool, ...], ct_active: tuple[bool, ...], called: bool
 ) -> Program:
-    """Split a program that is linear in some inputs into the equations that depend on those and the
-    rest, run the rest, and walk the first backwards."""
+    """Split a program that is linear in some inputs into the equations that depend on these and the
+    others. Run the others forward, then transpose the first."""
     known_in = [v for v, lin in zip(program.inputs, linear, strict=True) if not lin]
     linear_in = [v for v, lin in zip(program.inputs, linear, strict=True) if lin]
     rest, moved, tangents = apart(program.equations, linear_in)

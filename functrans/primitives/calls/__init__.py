@@ -1,1 +1,1 @@
-"""Calls of programs, of Python and of JAX; what they keep for later."""
+"""Calls of programs, of Python and of JAX, and their residuals."""

@@ -1,12 +1,12 @@
-"""Calls of Python from within a program.
+"""Python callbacks inside programs.
 
-    debug_callback  looks at its operands; has no results
-    pure_callback   computes its results from its operands; may be left out, or called again
+    debug_callback  observes its operands; has no results
+    pure_callback   computes its results from its operands; calls may be dropped or repeated
     io_callback     has results and a side effect
 
-In: arrays on the host, as `jax.Array`s. Out: what `callback` (a `FlatCall`) returns, checked
-against `results`. Under `vmap` the callback is called once per example: `maps` says over which
-operands, and the calls are one loop in Python, not one operation per example.
+In: arrays on the host, as `jax.Array`s. Out: the results of `callback` (a `FlatCall`), checked
+against `results`. Under `vmap` the callback is called once per example. `maps` records the mapped
+operands; the calls are one loop in Python, not one operation per example.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from functrans.primitives.higher_order import HigherOrderPrimitive
 from functrans.primitives.shape.moving import broadcast_to_axis
 from functrans.trace import state
 
-# `(size, which operands are mapped)` per vmap, the first applied first. An operand mapped by
-# several has its axes in the order of the last applied first, as do the results.
+# `(size, which operands are mapped)` per vmap, in order of application. The axes of an operand
+# mapped by several are in reverse order of application, as are those of the results.
 Maps = tuple[tuple[int, tuple[bool, ...]], ...]
 
 
 class FlatCall:
-    """A user's function of pytrees, called with the leaves that are arrays; the others are known.
+    """A user's function of pytrees, called with the array leaves; the other leaves are static.
 
-    Compared by identity. Printed as `<name>`.
+    It compares by identity and prints as `<name>`.
     """
 
     __slots__ = ("__weakref__", "called", "fun", "in_tree", "name", "static")
@@ -60,7 +60,7 @@ class FlatCall:
 
     @property
     def defined(self) -> str:
-        """The line of the user's function."""
+        """The location of the user's function."""
         code = getattr(inspect.unwrap(self.fun), "__code__", None)
         return self.name if code is None else location((code, 0))
 
@@ -69,13 +69,13 @@ class FlatCall:
 
 
 class Callback(HigherOrderPrimitive):
-    """Call a Python function. Its parameters are as those of the user's function, and `maps`."""
+    """Call a Python function. The parameters are those of the user's function and `maps`."""
 
-    # The program that it holds is Python's: the rules are given the transformation, nothing is
-    # kept per signature, and it is never linearised as an operation with a rule.
+    # It holds a Python function, not a Program. As a higher-order primitive its rules receive the
+    # transformation, nothing is cached per signature, and it is not linearized on its own.
     runs_eagerly = True
     counted = False
-    user_name = ""  # what messages call it
+    user_name = ""  # its name in messages
 
     def abstract_eval(
         self,
@@ -98,12 +98,13 @@ class Callback(HigherOrderPrimitive):
         raise w.unwritable()
 
     def run_eagerly(self, values: Sequence[Any], params: dict[str, Any]) -> Any:
-        """The results on concrete arrays, without compiling; the callback's own exceptions."""
+        """Return the results on concrete arrays without compiling; the callback's own exceptions
+        propagate."""
         found = self.interpret(None, values, params)
         return [jax.numpy.asarray(y) for y in found]
 
     def batch(self, t: Any, args: Any, dims: Any, *, maps: Maps = (), **params: Any) -> Any:
-        """One more loop over the examples."""
+        """Add a loop over the examples."""
         mapped = tuple([d is not None for d in dims])
         args = [t.move(x, d, 0) for x, d in zip(args, dims, strict=True)]
         outs = self(*args, maps=(*maps, (t.size, mapped)), **params)
@@ -124,7 +125,7 @@ class Callback(HigherOrderPrimitive):
         )
 
     def effect(self, params: dict[str, Any]) -> str:
-        """The kind of its effect, "" for none: see `Calls`."""
+        """Return the kind of its effect, "" for none; see `Calls`."""
         return ""
 
     def has_effects(self, params: dict[str, Any]) -> bool:
@@ -138,13 +139,13 @@ class Callback(HigherOrderPrimitive):
         return f"{self.user_name} of {params['callback'].name}"
 
     def where(self) -> str:
-        """The user's line that called it, as far as the running transformation knows it."""
+        """Describe the user's line of the call, as far as the running transformation knows it."""
         source = state.provenance[0] if state.provenance is not None else None
         return describe(source or user_source())
 
 
 class DebugCallback(Callback):
-    """Show operands to a Python function. Derivatives pass it by."""
+    """Pass operands to a Python function. It has no effect on derivatives."""
 
     name: str = "debug_callback"
     user_name: str = "debug.callback"
@@ -176,7 +177,7 @@ class DebugCallback(Callback):
         return [None] * len(args)
 
     def linear_positions(self, n_args: int) -> Sequence[int]:
-        """In all: it has no results."""
+        """Return all positions: it has no results."""
         return range(n_args)
 
     def effect(self, params: dict[str, Any]) -> str:
@@ -200,7 +201,7 @@ class PureCallback(Callback):
         return super().abstract_eval(*types, callback=callback, results=results, maps=maps)
 
     def run_eagerly(self, values: Sequence[Any], params: dict[str, Any]) -> Any:
-        """Without results it is not called: nobody would see it."""
+        """Skip the call if there are no results."""
         return super().run_eagerly(values, params) if params["results"] else []
 
     def lower(self, ctx: Any, *operands: Any, sharding: Any = None, **params: Any) -> Any:
@@ -215,7 +216,7 @@ class PureCallback(Callback):
         )
 
     def batch(self, t: Any, args: Any, dims: Any, **params: Any) -> Any:
-        """By `vmap_method`: a loop, or one call with arrays that have one more axis."""
+        """Batch by `vmap_method`: a loop, or one call on arrays with a batch axis."""
         method = params.get("vmap_method")
         if method in ("sequential", "sequential_unrolled"):
             return super().batch(t, args, dims, **params)
@@ -287,14 +288,14 @@ io_callback: IoCallback = IoCallback()
 
 @contextmanager
 def on_host() -> Iterator[Any]:
-    """The device on which callbacks find their arrays, and on which those they make are placed."""
+    """Make the CPU, on which callbacks receive and create arrays, the default device."""
     cpu = jax.local_devices(backend="cpu")[0]
     with jax.default_device(cpu):
         yield cpu
 
 
 def call(arrays: Sequence[Any], user_name: str, params: dict[str, Any]) -> list[np.ndarray]:
-    """The results of a callback on arrays of the host: one call, or one per example."""
+    """Call a callback on host arrays, once or once per example, and return its results."""
     callback, results = params["callback"], params.get("results")
     maps: Maps = params.get("maps", ())
 
@@ -308,7 +309,7 @@ def call(arrays: Sequence[Any], user_name: str, params: dict[str, Any]) -> list[
     places = [[k for k in reversed(range(len(maps))) if maps[k][1][i]] for i in range(len(stores))]
     sizes = [size for size, _ in maps]
     made = [np.empty((*sizes[::-1], *t.shape), t.dtype) for t in results or ()]
-    indices = list(itertools.product(*map(range, sizes)))  # those of the last vmap run fastest
+    indices = list(itertools.product(*map(range, sizes)))  # that of the last vmap varies fastest
     examples = [
         [x[tuple([index[k] for k in at])] for x, at in zip(stores, places, strict=True)]
         for index in indices
@@ -322,7 +323,8 @@ def call(arrays: Sequence[Any], user_name: str, params: dict[str, Any]) -> list[
 def checked(
     outs: Sequence[Any], results: Sequence[ArrayType], user_name: str, callback: Any
 ) -> list[np.ndarray]:
-    """What a callback returned as NumPy arrays; raises unless they have the types promised."""
+    """Return the results of a callback as NumPy arrays; raise unless they have the declared
+    types."""
     arrays = [np.asarray(y) for y in outs]
     arrays = [y.astype(jax.dtypes.canonicalize_dtype(y.dtype), copy=False) for y in arrays]
     given = [ArrayType(y.shape, y.dtype) for y in arrays]
@@ -344,15 +346,15 @@ def _structs(types: Sequence[ArrayType]) -> list[Any]:
 
 
 class Calls(NamedTuple):
-    """What a program and those it holds have to do with Python."""
+    """How a program and its nested programs call Python."""
 
-    any: bool  # does it call Python at all, or is it lowered for known devices?
-    effects: frozenset[Any]  # "debug", "ordered debug", "io", "ordered io"; others are JAX's own
-    ordered: bool  # do some of them follow each other?
+    any: bool  # it calls Python, or must be lowered for known devices
+    effects: frozenset[Any]  # "debug", "ordered debug", "io", "ordered io", or effects of JAX
+    ordered: bool  # some of the effects are ordered
 
 
 def calls_of(program: Program) -> Calls:
-    """The calls of Python in a program, nested ones included; found once."""
+    """Return the Python calls in a program, including nested ones; cached."""
     return memo(program, _calls)
 
 

@@ -1,9 +1,9 @@
-"""Arrays written in a program: what a user's rule brings along where a program may hold nothing.
+"""Array constants as equations.
 
     constant[values=(1.0, 2.0), shape=(2,), dtype=f32] -> array
 
-Nested programs have no constants. A custom rule that runs while such a program is derived may use
-an array all the same; `closed` writes it down as an equation.
+Nested programs have no constants. A custom rule that runs while such a program is derived may still
+use an array; `closed` turns it into an equation.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WRITTEN_OUT = 64  # elements
 
 
 class Held:
-    """An array too long to be written out, as a parameter."""
+    """An array too large to be written out, as a parameter."""
 
     __slots__ = ("array",)
 
@@ -38,7 +38,7 @@ class Held:
 
 
 class Constant(Primitive):
-    """An array; `values` are its elements, or a `Held`."""
+    """A constant array. `values` holds its elements, or is a `Held`."""
 
     in_kernel = True
     name = "constant"
@@ -76,7 +76,7 @@ constant: Constant = Constant()
 
 
 def zeros(t: ArrayType) -> Any:
-    """Zeros of any type; keys have no literals."""
+    """Return zeros of any type, including key types, which have no literals."""
     if not is_key_dtype(t.dtype):
         return literal(0, t)
     impl = impl_of(t.dtype)
@@ -85,7 +85,7 @@ def zeros(t: ArrayType) -> Any:
 
 
 def closed(program: Program) -> Program:
-    """The program with its constants written down as equations."""
+    """Return the program with its constants converted to equations."""
     if not program.constants:
         return program
     written = [

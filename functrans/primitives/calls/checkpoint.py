@@ -1,13 +1,14 @@
-"""Calls whose intermediate values are computed again for reverse mode instead of being kept.
+"""Calls whose intermediate values are recomputed in reverse mode instead of stored
+(rematerialization).
 
     checkpoint[program, policy, prevent_cse] *args -> results
     name[name="x"] x -> x
 
-Linearised, the call runs forwards and keeps its arguments and what the policy names. Its linear
-part is a program of (what was kept, arguments, tangents) that computes the rest again; transposed,
-it is one of (what was kept, arguments, cotangents). A policy is a function of an operation, its
-operands' types and its parameters, that says whether its results are kept, or the description of
-such a one in `POLICIES`.
+Linearizing runs the call forward and stores its arguments and the values chosen by the policy. The
+linear part is a program of (stored values, arguments, tangents) that recomputes the rest; its
+transpose is one of (stored values, arguments, cotangents). A policy is a function of a primitive,
+its operands' types and its parameters that returns whether the results are stored, or the
+description of one in `POLICIES`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from functrans.trace import bind, evaluate, stage
 
 
 class Checkpoint(Jit):
-    """Run `program`; compute again what reverse mode needs of it."""
+    """Run `program`; recompute its residuals in reverse mode."""
 
     name = "checkpoint"
 
@@ -69,8 +70,8 @@ class Checkpoint(Jit):
         known = [x for x, lin in zip(args, linear, strict=True) if not lin]
         cts = [c for c in ct if c is not None]
         if params.get("prevent_cse", True):
-            # or XLA would find that it has the values already, and keep them; the cotangents are
-            # behind the barrier too, so that nothing is computed again before they are there
+            # Without the barrier XLA's CSE would reuse the values of the forward pass. The
+            # cotangents pass it too, so that recomputation starts only once they are available.
             behind = optimization_barrier(*known, *cts)
             known, cts = behind[: len(known)], behind[len(known) :]
         found = iter(self(*known, *cts, **{**params, "program": back}))
@@ -81,8 +82,8 @@ checkpoint: Checkpoint = Checkpoint()
 
 
 def _kept(part: Any, n: int, keep: Callable[..., bool]) -> tuple[Program, Program, list[int]]:
-    """args -> outs, what is kept; (what was kept, args, tangents) -> tangents; which of the args
-    the second reads."""
+    """Return args -> outs, stored values; (stored values, args, tangents) -> tangents; and which
+    args the second program reads."""
     forward, linear = part.forward, part.linear
     needed = take(part.residuals, forward.inputs, forward.outputs[:n], forward.outputs[n:])
     first, rerun, read = divided(forward, forward.outputs[:n], needed, keep)
@@ -99,15 +100,15 @@ def _kept(part: Any, n: int, keep: Callable[..., bool]) -> tuple[Program, Progra
 def divided(
     forward: Program, outs: Sequence[Any], needed: Sequence[Any], keep: Callable[..., bool]
 ) -> tuple[Program, Program, list[int]]:
-    """args -> outs, what is kept; (what was kept, args) -> the values needed; which of the args the
-    second reads."""
+    """Return args -> outs, stored values; (stored values, args) -> the needed values; and which
+    args the second program reads."""
     allowed = set(forward.inputs)
-    settled = set()  # what is not run again; effects happen again unless the policy keeps them
+    settled = set()  # equations not run again; effects happen again unless the policy stores them
     for e in forward.equations:
         if keep(e.primitive, *[v.type for v in e.inputs], **e.params):
             allowed.update(e.outputs)
             settled.add(e)
-    # from the values needed backwards, as far as what is kept
+    # backwards from the needed values to the stored ones
     again, kept = [], []
     wanted = {v for v in needed if v.__class__ is Var}
     for v in needed:
@@ -131,7 +132,7 @@ def divided(
 
 
 class Name(Primitive):
-    """The operand, under a name that policies know it by."""
+    """The identity, with a name for checkpoint policies."""
 
     in_kernel = True
     name: str = "name"
@@ -172,7 +173,7 @@ def _dots_without_batch(primitive: Any, *types: Any, **params: Any) -> bool:
     return not set(params["lhs"]) & set(params["rhs"]) & set(params["out"])
 
 
-# How a description becomes a policy: (maker's name, *its arguments).
+# Name -> function that makes a policy; a description is (name, *arguments).
 POLICIES: dict[str, Callable[..., Callable[..., bool]]] = {
     "everything_saveable": lambda: lambda *_, **__: True,
     "nothing_saveable": lambda: lambda *_, **__: False,
@@ -194,7 +195,7 @@ POLICIES: dict[str, Callable[..., Callable[..., bool]]] = {
 
 
 def policy_of(description: Any) -> Callable[..., bool]:
-    """The policy that a parameter describes: None, a function, or a tuple (name, *arguments)."""
+    """Return the policy described by None, a function, or a tuple (name, *arguments)."""
     if description is None:
         return POLICIES["nothing_saveable"]()
     if description.__class__ is tuple:

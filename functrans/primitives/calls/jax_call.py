@@ -1,16 +1,16 @@
-"""Operations that only JAX knows.
+"""Operations of JAX that have no counterpart in functrans.
 
-    jax_call   operands -> results of one equation of JAX's that has no counterpart here
+    jax_call   operands -> results of one equation of JAX that has no counterpart here
 
-Its parameter `body` (interop/jaxprs/opaque.py) is that equation, whose rules are JAX's own. What a
-rule of JAX's gives is imported as any other program of JAX's, and bound where we stand, as derived
-from the call; what has no counterpart in it is such a call again. A body offers
+Its parameter `body` (interop/jaxprs/opaque.py) is that equation, with JAX's own rules. The program
+that a JAX rule returns is imported as any jaxpr is, and bound in the current trace with the call as
+origin. Operations in it without a counterpart become such calls again. A body has
 
-    name, types, out_types   of JAX's primitive, of its operands and results
-    moving                   the positions of its results that are inexact
+    name, types, out_types   of JAX's primitive, its operands and results
+    moving                   the positions of its inexact results
     fun, compiled            a JAX function of its operands; the same, for concrete arrays
-    calls, axes, mesh        its effects and calls of Python; the mapped axes that it names; devices
-    listing()                JAX's own text of it
+    calls, axes, mesh        its effects and Python calls; the mapped axes it names; its devices
+    listing()                JAX's text of it
     pushed, linearized, transposed, mapped    its rules: programs of ours, with their constants
 """
 
@@ -37,9 +37,9 @@ _WRITTEN: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
 
 class JaxCall(HigherOrderPrimitive):
-    """One equation of JAX's, by JAX's own rules."""
+    """One equation of JAX, with JAX's rules."""
 
-    # What it holds is JAX's: the rules are given the transformation, nothing is kept per signature.
+    # It holds a JAX equation, not a Program: nothing is cached per signature.
     name = "jax_call"
     runs_eagerly = True
     counted = False
@@ -120,8 +120,8 @@ class JaxCall(HigherOrderPrimitive):
     # --- text
 
     def short_params(self, params: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Name, number, and a digest of JAX's text: in another process the same number may be
-        another equation's."""
+        """Return name, number, and a digest of JAX's text: another process may use the same number
+        for another equation."""
         rest = dict(params)
         body = rest.pop("body")
         if body not in _WRITTEN:
@@ -144,8 +144,8 @@ class JaxCall(HigherOrderPrimitive):
 
 
 def _bound(trace: Any, imported: Any, values: Sequence[Any]) -> list[Any]:
-    """The results of an imported program whose equations are bound in a trace, in the line and of
-    the origin of the running one."""
+    """Bind the equations of an imported program in a trace, with the current source line and
+    origin."""
     program = imported.program
     env: dict[Any, Any] = dict(zip(program.inputs, [*imported.consts, *values], strict=True))
     for e in program.equations:
@@ -156,7 +156,7 @@ def _bound(trace: Any, imported: Any, values: Sequence[Any]) -> list[Any]:
 
 
 def _placed(values: Sequence[Any], places: Sequence[int], n: int) -> list[Any]:
-    """A list of n with these tangents at these places, and None where one is zero."""
+    """Return a list of length n with the tangents at the given places, None where one is zero."""
     made: list[Any] = [None] * n
     for i, x in zip(places, values, strict=True):
         made[i] = None if x.__class__ is Literal and x.value == 0 else x

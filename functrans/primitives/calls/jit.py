@@ -1,9 +1,9 @@
-"""A call of a nested program: what `jit` inside another transformation becomes.
+"""Calls of nested programs: `jit` inside another transformation.
 
     jit[program] args -> results
 
-The nested Program has no constants: what the function closed over stands among the operands. What
-the transformations make of it is cached on it, so twenty calls of one layer are transformed once.
+The nested Program has no constants: values that the function closes over are operands. Transformed
+forms are cached on the program, so twenty calls of one layer are transformed once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import jax
 import numpy as np
-from jax import jit as jax_jit  # the program may exchange the name in JAX's module
+from jax import jit as jax_jit  # bound here, as `jax.jit` may be replaced by ours
 
 from functrans import errors
 from functrans import pytrees as tree
@@ -85,7 +85,7 @@ class Jit(HigherOrderPrimitive):
         return self(*args, program=batched, **how), out_dims
 
     def reached(self, params: dict[str, Any], moving: Sequence[bool]) -> Sequence[bool]:
-        if self.has_effects(params):  # which are not to be had twice
+        if self.has_effects(params):  # which must not happen twice
             return [True]
         return reached_outputs(params["program"], moving)
 
@@ -115,8 +115,7 @@ def _has_effects(program: Program) -> bool:
 
 
 class OneKernel(Jit):
-    """Run `program`, on a CPU as one kernel; passes/kernels.py puts it there when a program is
-    lowered."""
+    """Run `program`, on a CPU as one kernel. passes/kernels.py inserts it at lowering."""
 
     name = "one_kernel"
 
@@ -128,10 +127,10 @@ jit: Jit = Jit()
 one_kernel: OneKernel = OneKernel()
 
 
-# --- functions of several operations, called as one where nothing is recorded ---------------------
+# --- library functions that run as one operation when eager ---------------------------------------
 
 _ARRAYS = (Tracer, jax.Array, np.ndarray)
-_DIRECT: Any = object()  # stands for the compiled form of a call that needs its values
+_DIRECT: Any = object()  # cached for a call that needs concrete values
 _COMPILED = Cache("library functions compiled", 2048)
 _RECORDED = Cache("library functions as programs", 2048)
 _REPLAYS = Cache("library functions to record again", 4096)
@@ -141,12 +140,11 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def composite(function: _F, numbers: tuple[type[Any], ...] = ()) -> _F:
-    """Let a function of arrays and static options run as one operation where operations run at
-    once: its program is recorded once per signature and costs one dispatch, as does its pullback.
-    While a program is being recorded its operations stand there themselves, written down from
-    memory (replay.py) where the signature was met before. A call that needs the values of its
-    arguments runs its operations one by one. Python numbers of the classes `numbers`
-    are operands; others are part of the signature."""
+    """Make a function of arrays and static options run as one operation when eager. Its program is
+    recorded once per signature and costs one dispatch, as does its pullback. While a program is
+    being recorded the operations are recorded individually, replayed (replay.py) if the signature
+    is known. A call that needs concrete values runs its operations one by one. Python numbers of
+    the classes `numbers` are operands; others are part of the signature."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -174,9 +172,9 @@ def composite(function: _F, numbers: tuple[type[Any], ...] = ()) -> _F:
         if run is not _DIRECT:
             try:
                 return run(*arrays)
-            except jax.errors.JAXTypeError:  # it needs their values
+            except jax.errors.JAXTypeError:  # it needs concrete values
                 _COMPILED.replace(key, _DIRECT)
-            except OverflowError:  # a Python integer beyond its dtype: the function says it better
+            except OverflowError:  # an integer beyond its dtype: the function's error is better
                 pass
         return function(*args, **kwargs)
 
@@ -228,7 +226,7 @@ def composite(function: _F, numbers: tuple[type[Any], ...] = ()) -> _F:
         start = len(trace.equations)
         out = function(*args, **kwargs)
         distinct = len({x.ref for x in operands}) == len(operands)
-        if distinct and replay is None:  # f(x, x) says nothing of f(x, y)
+        if distinct and replay is None:  # a recording of f(x, x) cannot be replayed for f(x, y)
             _REPLAYS.keep(key, Replay.of(trace, start, operands, out) or _DIRECT)
         return out
 
@@ -241,8 +239,8 @@ def _jitted(
     kwargs: dict[str, Any],
     operands: tuple[type[Any], ...],
 ) -> Callable[..., Any]:
-    """A call as a function of its operands, jitted by JAX, which knows a signature it has seen
-    sooner than we would."""
+    """Return a call as a function of its operands, jitted by JAX, whose cache look-up is faster
+    than ours."""
     values = (*args, *kwargs.values())
 
     def run(*arrays: Any) -> Any:
@@ -250,7 +248,7 @@ def _jitted(
         given = [next(rest) if x is None else x[0] for x in fixed]
         return function(*given[:n], **dict(zip(names, given[n:], strict=True)))
 
-    fixed = [None if x.__class__ in operands else (x,) for x in values]  # holds no arrays
+    fixed = [None if x.__class__ in operands else (x,) for x in values]  # without the arrays
     n, names = len(args), list(kwargs)
     run.__name__ = function.__name__
     return jax_jit(run)
@@ -259,7 +257,8 @@ def _jitted(
 def _recorded(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], arrays: list[Any]
 ) -> tuple[Program, tuple[Any, ...], Any]:
-    """The program of a call, what it captured, and the structure of its result (None: an array)."""
+    """Return the program of a call, its captured values, and the tree of its result (None: an
+    array)."""
     out_tree = None
 
     def flat(*values: Any) -> list[Any]:
@@ -272,6 +271,6 @@ def _recorded(
         outs, out_tree = tree.flatten(out)
         return outs
 
-    with jax.ensure_compile_time_eval():  # it is kept: constants are arrays, not JAX's tracers
+    with jax.ensure_compile_time_eval():  # it is cached: constants must not be JAX's tracers
         program = stage(flat, [typeof(x) for x in arrays], function.__name__)
     return (*hoist_constants(program), out_tree)

@@ -1,10 +1,10 @@
-"""What a library function recorded, to be recorded again without running the function.
+"""Record the equations of a library function again without running the function.
 
-    operands, result of a call   -> Replay: its equations, by places instead of variables
+    operands, result of a call   -> Replay: its equations, with indices instead of variables
     Replay, operands of another  -> the same equations in another program, at the line of that call
 
-Recording a function of the library costs its Python: arguments are checked, types promoted, shapes
-compared. None of that has another outcome where the types and options are the same.
+Recording a library function takes Python time: checking arguments, promoting types, comparing
+shapes. The outcome is the same whenever types and options are.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from functrans.flags import decisive
 from functrans.ir.program import Equation, Literal, Var, prune
 from functrans.trace import AnyTracer, Recording, Tracer, derived_here
 
-_SMALL = 1024  # elements of a constant
+_SMALL = 1024  # largest size of a constant that is kept
 OPTIONS: set[type[Any]] = {bool, int, str, type(None), type(tree.structure(0))}
 
 
 def signature(trace: Recording, values: Sequence[Any]) -> tuple[list[Any], list[Tracer]] | None:
-    """What decides on the equations of a call, and its operands; None where that is not types and
-    options alone: of a literal, of a concrete array or a value of another trace the function may
-    know more."""
+    """Return the cache key that determines the equations of a call, and its operands. None if they
+    depend on more than types and options: an operand is a literal, a concrete array or another
+    trace's value."""
     key: list[Any] = [decisive()]
     operands = []
     for x in values:
@@ -48,8 +48,8 @@ def signature(trace: Recording, values: Sequence[Any]) -> tuple[list[Any], list[
 
 
 class Replay:
-    """The equations of a call. Places: of the operands first, then of the constants that the
-    function made, then of each result in turn."""
+    """The equations of a call. Values are numbered: the operands first, then the constants that the
+    function created, then each result in turn."""
 
     __slots__ = ("constants", "out_tree", "outs", "steps")
 
@@ -61,9 +61,9 @@ class Replay:
 
     @staticmethod
     def of(trace: Recording, start: int, operands: Sequence[Tracer], out: Any) -> Replay | None:
-        """What `trace` recorded from its equation number `start` on, of a call of distinct
-        operands with this result; None if it reads other traces, large constants, which are not to
-        be kept, or holds programs, whose equations know lines."""
+        """Return what `trace` recorded from equation `start` on, for a call of distinct operands.
+        None if it reads values of other traces or large constants, which must not be kept, or holds
+        programs, whose equations have source lines of their own."""
         leaves, out_tree = tree.flatten(out)
         if not all([y.__class__ is Tracer and y.owner is trace for y in leaves]):
             return None
@@ -73,7 +73,7 @@ class Replay:
         read = {v for e in equations for v in e.inputs if v.__class__ is Var}
         constants = []
         for v, x in trace.captures.values():
-            made_here = v in read and v not in places  # an operand may be a constant too
+            made_here = v in read and v not in places  # an operand may be a capture too
             if made_here and not isinstance(x, AnyTracer) and v.type.size <= _SMALL:
                 places[v] = len(places)
                 constants.append(x)
@@ -91,7 +91,7 @@ class Replay:
         return None if None in outs else Replay(constants, steps, outs, out_tree)
 
     def run(self, trace: Recording, operands: Sequence[Tracer]) -> Any:
-        """Record the equations, and return the result."""
+        """Record the equations and return the result."""
         source, origin = derived_here()
         values: list[Any] = [x.ref for x in operands]
         values += [trace.capture(x) for x in self.constants]

@@ -1,10 +1,10 @@
-"""Which values a step of a loop, a call or a branch keeps for its way back, and which it computes
-again from these.
+"""Selection of residuals: which values a loop step, call or branch stores for reverse mode, and
+which it recomputes from these.
 
-In: a program, linearised. Out: the values to keep, and the linear part as a program of them. A
-value is not kept if operations that cost next to nothing (one flop per element, or moving elements
-about) make it of smaller ones, or of what is kept anyway: 1 - y of y, a broadcast of what was
-broadcast. XLA fuses them with the operations that read them, so they save time too.
+In: a linearized program. Out: the values to store, and the linear part as a program of them. A
+value is not stored if cheap operations (one flop per element, or data movement) compute it from
+smaller values or from values that are stored anyway: 1 - y from y, a broadcast from its operand.
+XLA fuses these operations into their users, so this saves time as well as memory.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from functrans.ir.program import Equation, Program, Var, prune
 from functrans.primitives.base import bytes_of
 from functrans.primitives.elementwise.families import Elementwise
 
-_MOST = 8  # more values than this are not looked through
+_MOST = 8  # a value made of more values than this is stored
 
 
 def take(places: Sequence[tuple[str, int]], ins: Any, outs: Any, extras: Any) -> list[Any]:
-    """The residuals of a linearised program from where `transforms.jvp.Split` says they are."""
+    """Return the residuals of a linearized program, given their places in
+    `transforms.jvp.Split`."""
     stores = {"in": ins, "out": outs, "extra": extras}
     return [stores[kind][i] for kind, i in places]
 
@@ -29,7 +30,8 @@ def take(places: Sequence[tuple[str, int]], ins: Any, outs: Any, extras: Any) ->
 def placed(
     values: Iterable[Any], ins: Iterable[Any], outs: Iterable[Any]
 ) -> tuple[list[Any], tuple[tuple[str, int], ...]]:
-    """Those values that are neither operands nor results, and where each is found; see `take`."""
+    """Return the values that are neither operands nor results, and the place of each value; see
+    `take`."""
     known: dict[Any, tuple[str, int]] = {v: ("in", i) for i, v in enumerate(ins)}
     for i, v in enumerate(outs):
         known.setdefault(v, ("out", i))
@@ -44,7 +46,7 @@ def placed(
 
 
 def fewer(part: Any) -> Any:
-    """A `transforms.jvp.Split` that gives no residual that is cheap to compute again."""
+    """Return a `transforms.jvp.Split` without the residuals that are cheap to recompute."""
     return memo_as(part.forward, (fewer,), lambda: _fewer(part))
 
 
@@ -65,12 +67,12 @@ def _fewer(part: Any) -> Any:
 def fewest(
     forward: Program, needed: Sequence[Any], linear: Program, free: Iterable[Any]
 ) -> tuple[list[Any], Program]:
-    """The values of `forward` to keep for those `needed`, and `linear` as a program of (them,
-    tangents). Those `free` cost nothing."""
+    """Return the values of `forward` to store for those `needed`, and `linear` as a program of
+    (these, tangents). Those in `free` cost nothing."""
     free = set(free)
     have = free | set(needed)
     kept = dict.fromkeys(needed)
-    made_of: dict[Any, tuple[Any, ...]] = {}  # the smallest values that a value can be made of
+    made_of: dict[Any, tuple[Any, ...]] = {}  # the smallest values from which to compute each value
     dropped = set()
     for e in forward.equations:
         if not _cheap(e):
@@ -110,7 +112,8 @@ def _bytes(values: Iterable[Var]) -> int:
 def _computed_again(
     forward: Program, needed: Sequence[Any], linear: Program, kept: Iterable[Any], free: set[Any]
 ) -> tuple[list[Any], Program]:
-    """`kept` with those of `free` that are read, and `linear` behind what makes the others."""
+    """Return `kept` with the values of `free` that are read, and `linear` after the equations that
+    recompute the others."""
     settled = free | set(kept)
     wanted = set(needed)
     again = []
@@ -122,7 +125,7 @@ def _computed_again(
     made = {v for e in again for v in e.outputs}
     read = dict.fromkeys([*kept, *[v for e in again for v in e.inputs if v in free]])
     inputs = [v for v in read if v not in made]
-    names = dict(zip(needed, linear.inputs, strict=False))  # what `linear` reads is made here
+    names = dict(zip(needed, linear.inputs, strict=False))  # these are recomputed for `linear`
     for v in (*inputs, *made):
         if v not in names:
             names[v] = Var(v.type)

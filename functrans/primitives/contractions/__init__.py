@@ -1,1 +1,1 @@
-"""Sums of products: contraction, convolution, Fourier transform."""
+"""Sums of products: contractions, convolutions, Fourier transforms."""

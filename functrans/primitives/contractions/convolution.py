@@ -1,4 +1,4 @@
-"""Sliding products: a contraction of which some axes are windows."""
+"""Convolution: a contraction in which some axes are windows."""
 
 from __future__ import annotations
 
@@ -29,13 +29,14 @@ Pairs = tuple[tuple[int, int], ...]
 class Convolution(Primitive):
     """An einsum of two operands in which the axes named in `spatial` slide over each other.
 
-    As in `dot_general`, a name in both operands and in `out` is a group (batch) axis, in both only
-    is summed (input features), in one is kept (examples, output features). A spatial name stands in
-    all three, and the result's index o, the kernel's k and the input's i meet where
+    As in `dot_general`, a name in both operands and in `out` is a batch (group) axis, one in both
+    operands only is summed (input features), one in a single operand is kept (examples, output
+    features). A spatial name is in all three, and the indices o of the result, k of the kernel and
+    i of the input satisfy
 
         i * lhs_dilation == o * strides + k * rhs_dilation - padding[0]
 
-    so every kind of grouping and of batching is one more name, and the transposes are convolutions.
+    So every kind of grouping and batching is one more name, and the transposes are convolutions.
     """
 
     name: str = "conv_general_dilated"
@@ -90,7 +91,7 @@ class Convolution(Primitive):
             axis, k = names.index(name), y.shape[rhs.index(name)]
             x = _padded(x, axis, spread, *pads)
             width = dilated(k, dilation)
-            if width > x.shape[axis] or k == 0:  # no place for the window, or nothing in it
+            if width > x.shape[axis] or k == 0:  # the window does not fit, or is empty
                 size = max(0, (x.shape[axis] - width) // stride + 1)
                 x = np.zeros((*x.shape[:axis], size, *x.shape[axis + 1 :], k), wide)
             else:
@@ -116,7 +117,7 @@ class Convolution(Primitive):
         plan = _Plan(ctx, axes)
         if dtype_class(t.dtype) != "complex" or ctx.platform == "tpu":
             return plan.emit(x, y, t.dtype, precision)
-        # Three real products, as XLA:CPU has only a slow loop for complex ones, XLA:GPU none:
+        # Three real products: XLA:CPU has only a slow loop for complex ones, XLA:GPU has none:
         #   re = (a + b) c - b (c + d)    im = (a + b) c + a (d - c)    where x = a + ib, y = c + id
         a, b, c, d = hlo.real(x), hlo.imag(x), hlo.real(y), hlo.imag(y)
         real = np.finfo(t.dtype).dtype
@@ -139,8 +140,8 @@ class Convolution(Primitive):
         low = [p for p, _ in padding]
         sizes = list(zip(full_n, full_k, full_o, low, strict=True))
         if isinstance(x, LinearInput):
-            # i * lhs_dilation meets o * strides for the kernel read from its end: the kernel slides
-            # over the dilated cotangent with what were the dilation as strides
+            # i * lhs_dilation = o * strides with the kernel reversed: it slides over the dilated
+            # cotangent, with the former dilation as strides.
             y = cast(rev(y, dimensions=tuple([rhs.index(a) for a in spatial])), t.dtype)
             made = self(
                 ct, y, lhs=out, rhs=rhs, out=lhs, spatial=spatial, strides=lhs_dilation,
@@ -165,8 +166,8 @@ class Convolution(Primitive):
     def cost(
         self, in_types: Any, out_types: Any, *, lhs: Any, rhs: Any, out: Any, **how: Any
     ) -> Cost:
-        """A product and a sum where an element of the kernel meets one of x, not padding or a hole
-        between elements."""
+        """Count a multiply-add for each pair of a kernel element and an element of x, without
+        padding and dilation holes."""
         types = (*in_types, *out_types)
         n, k, o = [_sizes(axes, t.shape) for axes, t in zip((lhs, rhs, out), types, strict=True)]
         spatial = how["spatial"]
@@ -183,7 +184,8 @@ conv_general_dilated: Convolution = Convolution()
 
 
 def is_group(params: dict[str, Any], name: int) -> bool:
-    """Has a convolution this axis in both operands and the result, and no window along it?"""
+    """Return whether an axis is in both operands and the result of a convolution, and not
+    spatial."""
     everywhere = all([name in params[side] for side in ("lhs", "rhs", "out")])
     return everywhere and name not in params["spatial"]
 
@@ -191,8 +193,8 @@ def is_group(params: dict[str, Any], name: int) -> bool:
 def _meetings(
     n: int, k: int, o: int, stride: int, padding: tuple[int, int], spread: int, dilation: int
 ) -> int:
-    """Of the pairs (place of the result, place in the kernel) along an axis those with an element
-    of x: see the formula above."""
+    """Count the pairs (result index, kernel index) along an axis that read an element of x, by the
+    formula above."""
     few, many = sorted([(k, dilation), (o, stride)])
     places = many[1] * np.arange(many[0]) - padding[0]
     total = 0
@@ -203,7 +205,7 @@ def _meetings(
 
 
 def dilated(n: int, by: int) -> int:
-    """The length of an axis with `by - 1` holes between its elements."""
+    """Return the length of an axis with `by - 1` holes between its elements."""
     return 0 if n == 0 else (n - 1) * by + 1
 
 
@@ -212,7 +214,8 @@ def _sizes(names: Axes, shape: tuple[int, ...]) -> dict[int, int]:
 
 
 def _padded(x: Any, axis: int, spread: int, low: int, high: int) -> Any:
-    """Zeros between and around the elements along an axis; negative padding removes some."""
+    """Pad with zeros between and around the elements along an axis; negative padding removes
+    elements."""
     n = dilated(x.shape[axis], spread)
     made = np.zeros(
         (*x.shape[:axis], max(0, low) + n + max(0, high), *x.shape[axis + 1 :]), x.dtype
@@ -230,8 +233,8 @@ Groups = list[tuple[int, ...]]
 
 
 class _Plan:
-    """Which names of ours merge into which of StableHLO's axes: it has one of each kind, and groups
-    as the outer part of either the features or the examples."""
+    """The mapping of our axes to those of StableHLO, which has one of each kind: groups are merged
+    into the features or the examples, as the major part."""
 
     def __init__(self, ctx: Any, axes: dict[str, Any]):
         self.ctx, self.axes = ctx, axes
@@ -249,7 +252,7 @@ class _Plan:
         features = kind(out, False, True, True)
         groups = kind(out, True, True, True)
         n_groups = prod([self.size[0][n] for n in groups])
-        # Groups may join the examples or the input features; take what is adjacent already.
+        # Groups can be merged into the examples or the input features; prefer adjacent axes.
         by_batch = bool(groups) and _adjacent(lhs, groups + examples) and not _adjacent(
             lhs, groups + summed
         )  # fmt: skip
@@ -261,7 +264,7 @@ class _Plan:
         self.out_kinds = [examples, *slides, groups + features]
 
     def emit(self, x: Any, y: Any, dtype: Any, precision: Any) -> Any:
-        """The convolution of two values of the operands' shapes."""
+        """Emit the convolution of two values with the operands' shapes."""
         x, x_order = self._merged(x, self.lhs, self.x_kinds, 0)
         y, y_order = self._merged(y, self.rhs, self.y_kinds, 1)
         out_order = self._order(self.out, self.out_kinds)
@@ -298,10 +301,10 @@ class _Plan:
         }
 
     def _order(self, names: Axes, kinds: Groups) -> list[int]:
-        """The order in which the merged axes stand."""
+        """Return the order of the merged axes."""
         if self.ctx.platform == "cpu":
-            # What XLA:CPU's fast path wants. It transposes by itself, but only in the outermost
-            # computation: not in a called function or the body of a loop.
+            # The layout of XLA:CPU's fast path. XLA transposes by itself, but only in the outermost
+            # computation, not in a called function or the body of a loop.
             return list(range(len(kinds)))
         return sorted(range(len(kinds)), key=lambda i: [names.index(n) for n in kinds[i]] or [-1])
 

@@ -1,4 +1,4 @@
-"""Products summed over shared axes."""
+"""General contraction: products summed over shared axes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from functrans.trace import typeof
 
 Axes = tuple[int, ...]
 
-HIGHEST = ("HIGHEST", "HIGHEST")  # precision: products of the full dtype on every platform
+HIGHEST = ("HIGHEST", "HIGHEST")  # the full precision of the dtype on every platform
 
 _LETTERS = "ijklmnopqrstuvwxyzabcdefghIJKLMNOPQRSTUVWXYZABCDEFGH"  # of axes 0, 1, ...
 
@@ -26,9 +26,10 @@ _LETTERS = "ijklmnopqrstuvwxyzabcdefghIJKLMNOPQRSTUVWXYZABCDEFGH"  # of axes 0, 
 class DotGeneral(Primitive):
     """An einsum of two operands whose axes have names (small integers).
 
-    A name in both operands and in `out` is a batch axis, in both only is summed, in one is kept.
-    `precision`: None, a pair of names of `jax.lax.Precision`, or the name of a
-    `jax.lax.DotAlgorithmPreset`. `preferred`: dtype of the result and of the accumulation, or None.
+    A name in both operands and in `out` is a batch axis, one in both operands only is summed, one
+    in a single operand is kept. `precision`: None, a pair of names of `jax.lax.Precision`, or the
+    name of a `jax.lax.DotAlgorithmPreset`. `preferred`: dtype of the result and of the
+    accumulation, or None.
     """
 
     name: str = "dot_general"
@@ -154,7 +155,8 @@ class DotGeneral(Primitive):
         return made if order == sorted(order) else ctx.transpose(made, order)
 
     def _outer_product(self, ctx: Any, x: Any, y: Any, lhs: Axes, rhs: Axes, out: Axes) -> Any:
-        """No sum: an elementwise product. XLA:CPU's dot is up to twice as slow here."""
+        """Emit an elementwise product, as nothing is summed. XLA:CPU's dot is up to twice as slow
+        here."""
         both = []
         for value, names in ((x, lhs), (y, rhs)):
             order = [names.index(n) for n in out if n in names]
@@ -167,7 +169,7 @@ class DotGeneral(Primitive):
     def transpose(
         self, ct: Any, x: Any, y: Any, *, lhs: Any, rhs: Any, out: Any, **how: Any
     ) -> Any:
-        # `preferred` may have made ct wider than the operands: multiply in its dtype, then narrow
+        # `preferred` may make ct wider than the operands: multiply in its dtype, then narrow
         if isinstance(x, LinearInput):
             made = self(ct, cast(y, typeof(ct).dtype), lhs=out, rhs=rhs, out=lhs, **how)
             return cast(made, x.dtype), None
@@ -191,7 +193,7 @@ class DotGeneral(Primitive):
         ), 0
 
     def short_params(self, params: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-        """The axes as an einsum writes them: `ij,jk->ik`."""
+        """Return the axes in einsum notation: `ij,jk->ik`."""
         rest = dict(params)
         axes = [rest.pop(name) for name in ("lhs", "rhs", "out")]
         if any(n >= len(_LETTERS) for names in axes for n in names):
@@ -215,17 +217,17 @@ dot_general: DotGeneral = DotGeneral()
 
 @cached("costs of contractions", 4096)
 def flops(x: tuple[int, ...], y: tuple[int, ...], lhs: Axes, rhs: Axes) -> int:
-    """The operations of a `dot_general` of operands of these shapes."""
+    """Return the operations of a `dot_general` of operands of these shapes."""
     return 2 * prod(dict(zip((*lhs, *rhs), (*x, *y), strict=True)).values())
 
 
 @cached("orders of axes", 4096)
 def _orders(lhs: Axes, rhs: Axes, out: Axes) -> tuple[list[int], list[int], list[int], int, int]:
-    """How the axes of both operands and of the result are ordered for a product of matrices,
+    """Return the order of the axes of both operands and of the result for a matrix product,
 
         [batch, rows, summed] @ [batch, summed, columns] -> [batch, rows, columns]
 
-    and how many are batch axes and how many are summed."""
+    and the numbers of batch axes and of summed axes."""
     batch = [n for n in out if n in lhs and n in rhs]
     summed = [n for n in lhs if n in rhs and n not in out]
     rows = [n for n in out if n not in rhs]
@@ -237,7 +239,8 @@ def _orders(lhs: Axes, rhs: Axes, out: Axes) -> tuple[list[int], list[int], list
 
 
 def _contracted(x: Any, y: Any, lhs: Axes, rhs: Axes, out: Axes) -> Any:
-    """`np.einsum` of two operands, which would take longer to plan than small ones to multiply."""
+    """Compute `np.einsum` of two operands; planning einsum would take longer than small
+    products."""
     first, second, order, n, m = _orders(lhs, rhs, out)
     x, y = x.transpose(first), y.transpose(second)
     batch, rows, columns = x.shape[:n], x.shape[n : x.ndim - m], y.shape[n + m :]
@@ -246,14 +249,14 @@ def _contracted(x: Any, y: Any, lhs: Axes, rhs: Axes, out: Axes) -> Any:
     return _product(x, y).reshape((*batch, *rows, *columns)).transpose(order)
 
 
-# Up to so many multiplications OpenBLAS keeps to one thread. Its other threads, once woken, spin
-# while they wait for more, on the cores where XLA computes: 20 times slower where these are few.
+# Up to this many multiplications OpenBLAS uses one thread. Its other threads, once started, spin on
+# the cores that XLA computes on: 20 times slower if there are few cores.
 _ONE_THREAD = 2**18
-_MANY = 2**24  # that many are worth it
+_MANY = 2**24  # from here on several threads pay
 
 
 def _product(x: Any, y: Any) -> Any:
-    """`x @ y` of stacks of matrices; of middling ones by groups of rows."""
+    """Compute `x @ y` for stacks of matrices; products of medium size by groups of rows."""
     height, length = x.shape[-2:]
     width = y.shape[-1]
     few = _ONE_THREAD // max(length * width, 1)
@@ -267,7 +270,7 @@ _MATMUL = {"{x} @ {y}", "{x}.T @ {y}", "{x} @ {y}.T", "{x}.T @ {y}.T", "{y} @ {x
 
 
 def _as_matmul(x: str, y: str, axes: str) -> str | None:
-    """A product of matrices and vectors as Python writes it; None for any other."""
+    """Return a product of matrices and vectors as Python code; None for any other."""
     lhs, _, rest = axes.partition(",")
     rhs, _, out = rest.partition("->")
     for text in sorted(_MATMUL, key=len):
@@ -283,7 +286,8 @@ def _as_matmul(x: str, y: str, axes: str) -> str | None:
 
 
 def rounded(x: Any, precision: Any) -> Any:
-    """An operand as an algorithm preset reads it: F16_F16_F16 multiplies float16 numbers."""
+    """Round an operand to the dtype that an algorithm preset uses: F16_F16_F16 multiplies float16
+    numbers."""
     if precision.__class__ is not str:
         return x
     reads = jax.lax.DotAlgorithmPreset[precision].supported_lhs_types
@@ -293,7 +297,8 @@ def rounded(x: Any, precision: Any) -> Any:
 def _by_algorithm(
     ctx: Any, x: Any, y: Any, in_types: Any, made: ArrayType, numbers: Any, preset: str
 ) -> Any:
-    """JAX knows which presets each platform has and how their operands are cast."""
+    """Lower through JAX, which knows the presets of each platform and the casts of their
+    operands."""
     (lhs_batch, rhs_batch, lhs_summed, rhs_summed) = numbers
     ctx.in_types, ctx.out_types = in_types, [made]
     return ctx.via_jax(
@@ -309,20 +314,20 @@ def _by_algorithm(
 
 
 def precision_config(precision: tuple[str, str] | str | None) -> ir.ArrayAttr:
-    """The StableHLO attribute of a pair of precisions. (A preset is of products of matrices; a
-    convolution runs as it would without one.)"""
+    """Return the StableHLO attribute of a pair of precisions. (Presets apply to matrix products
+    only; a convolution ignores them.)"""
     if precision.__class__ is str:
         precision = None
     return ir.ArrayAttr.get([hlo.PrecisionAttr.get(p) for p in precision or ("DEFAULT", "DEFAULT")])
 
 
 def with_batch_axis(names: Axes, d: int | None, new: int) -> Axes:
-    """The axes of an operand that is batched along axis d."""
+    """Return the axes of an operand with a batch axis at d."""
     return names if d is None else (*names[:d], new, *names[d:])
 
 
 def accumulation_dtype(dtype: Any, result: Any) -> Any:
-    """Sums of small floats are made in float32, as by XLA."""
+    """Return the dtype of sums: float32 for narrower floats, as in XLA."""
     narrow = is_inexact(dtype) and not is_inexact(result)
     wide = dtype if narrow else result
     return np.result_type(wide, np.float32) if is_inexact(wide) else wide

@@ -2,8 +2,8 @@
 
     y_k = sum_j x_j exp(-2 pi i j k / n)
 
-`kind` is FFT; IFFT, its inverse; RFFT, of real numbers, the first n/2 + 1 of the last axis; IRFFT,
-its inverse. `lengths`: the n of each axis that is transformed.
+`kind` is FFT; IFFT, its inverse; RFFT, of real numbers, with the first n/2 + 1 values of the last
+axis; or IRFFT, its inverse. `lengths`: the n of each transformed axis.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NUMPY: dict[str, Any] = {
 
 
 class FFT(Primitive):
-    """See the module's text."""
+    """The discrete Fourier transform along the last axes."""
 
     name: str = "fft"
     linear_in: tuple[int, ...] = (0,)
@@ -73,14 +73,14 @@ class FFT(Primitive):
     def lower(self, ctx: Any, x: Any, *, kind: str, lengths: Any) -> Any:
         if not all(ctx.in_types[0].shape) or not all(lengths):
             return ctx.full(0, ctx.out_types[0])
-        if kind == "IRFFT" and len(lengths) > 1:  # not every platform's is NumPy's
+        if kind == "IRFFT" and len(lengths) > 1:  # some platforms differ from NumPy
             return ctx.via_jax(lambda x: jax.lax.fft(x, kind, lengths), x)[0]
         return hlo.fft(x, hlo.FftTypeAttr.get(kind), ir.DenseI64ArrayAttr.get(lengths))
 
     def transpose(self, ct: Any, x: Any, *, kind: str, lengths: Any) -> Any:
-        """FFT and IFFT are symmetric matrices. RFFT is the first rows of FFT, after real numbers
-        were taken for complex ones. IRFFT of x is the real part of IFFT of x, of which each number
-        but the first and the middle one counts twice: as itself and as its conjugate."""
+        """FFT and IFFT are symmetric matrices. RFFT is the first rows of the FFT of real numbers
+        converted to complex. IRFFT of x is the real part of IFFT of x in which each number except
+        the first and the middle one counts twice: as itself and as its conjugate."""
         if kind in ("FFT", "IFFT"):
             return (self(ct, kind=kind, lengths=lengths),)
         n, last = lengths[-1], typeof(ct).ndim - 1

@@ -1,9 +1,9 @@
-"""A choice between programs.
+"""Conditional execution of one of several programs.
 
     cond[branches=(p0, p1, ...)] index *operands -> results of the branch with that index
 
-The index is an int32 scalar and is clamped. All branches take the operands and give results of the
-same types. They have no constants: what the branches closed over stands among the operands.
+The index is an int32 scalar and is clamped. All branches take the same operands and return results
+of the same types. They have no constants: values that they close over are operands.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ INDEX = ArrayType((), np.dtype(np.int32))
 
 
 class Cond(HigherOrderPrimitive):
-    """Run the branch that the index names."""
+    """Run the branch selected by the index."""
 
     in_kernel = True
     name = "cond"
@@ -67,7 +67,7 @@ class Cond(HigherOrderPrimitive):
         return ctx.case(index, branches, operands)
 
     def __call__(self, index: Any, *operands: Any, **params: Any) -> Any:
-        """Where nothing is recorded the index is known, and only that branch is run."""
+        """Run only the selected branch if nothing is being recorded and the index is known."""
         known = concrete_value(index)
         if known is not None and staging_trace() is None:
             branches = params["branches"]
@@ -126,8 +126,8 @@ class Cond(HigherOrderPrimitive):
             return outs, [0 if b else None for b in batched]
         every = [True] * len(branches[0].outputs)
         index = clamp(literal(0, typeof(index)), index, literal(len(branches) - 1, typeof(index)))
-        # each branch runs for all examples; what it makes of those that are not its own, such as
-        # an infinite derivative, must not reach the operands
+        # Each branch runs for all examples. Its results for the examples of other branches, such as
+        # infinite derivatives, must not reach the operands.
         alone = len(branches) == 1
         placed = [
             t.at(x, d, 0) if is_inexact(typeof(x).dtype) and not alone else t.move(x, d, 0)
@@ -162,7 +162,7 @@ class Cond(HigherOrderPrimitive):
         return smaller(equation, [True, *read], compress(equation.outputs, wanted), branches=made)
 
     def cost(self, in_types: Any, out_types: Any, *, branches: tuple[Program, ...]) -> Cost:
-        """The dearest branch's."""
+        """Return the highest cost of a branch."""
         costs = [jit.cost(in_types[1:], out_types, program=b) for b in branches]
         return max(costs, default=Cost(0, 0))
 
@@ -174,15 +174,16 @@ cond: Cond = Cond()
 
 
 def choose(index: Any, cases: Sequence[Any]) -> Any:
-    """Per example (axis 0): the case that a vector of indices names."""
+    """Select, per example (axis 0), the case given by a vector of indices."""
     if len(cases) == 1:
         return cases[0]
     return select_n(broadcast_in_dim(index, shape=typeof(cases[0]).shape, dimensions=(0,)), *cases)
 
 
 class OnlyWhere(Primitive):
-    """x, with a derivative only where a mask over its first axes is true: what happens elsewhere is
-    thrown away later, and its derivative, that may be infinite, must not reach x."""
+    """The identity on x, with a derivative only where a mask over its leading axes is true.
+    Elsewhere the result is discarded later, and its derivative, which may be infinite, must not
+    reach x."""
 
     in_kernel = True
     name: str = "only_where"
@@ -220,21 +221,21 @@ def _masked(own: Any, x: Any) -> Any:
 
 
 def only_where(own: Any, x: Any, dim: int | None) -> Any:
-    """x, with a derivative only for the examples (axis 0) where `own` is true."""
+    """Return x, with a derivative only for the examples (axis 0) where `own` is true."""
     return x if dim is None or not is_inexact(typeof(x).dtype) else _only_where(own, x)
 
 
 def _joined(
     parts: Sequence[Any], branches: Sequence[Program]
 ) -> tuple[tuple[Program, ...], tuple[Program, ...], list[Any]]:
-    """Forward and linear parts of branches such that all give and take the same residuals: one of
-    a type is put where another branch has one of that type; zeros stand where a branch has none."""
+    """Return forward and linear parts of the branches that share one list of residuals. Residuals
+    of the same type in different branches share a slot; a branch without one returns zeros."""
     n = len(branches[0].outputs)
     slots: list[ArrayType] = []
     forward, placed = [], []
     for part in parts:
         free = list(range(len(slots)))
-        mine = []  # the slots of its extra residuals
+        mine = []  # the slots of this branch's extra residuals
         for t in part.forward.out_types[n:]:
             slot = next((i for i in free if slots[i] is t), len(slots))
             if slot == len(slots):
@@ -271,7 +272,7 @@ def _joined(
 
 
 def _retaking(linear: Program, takes: Sequence[int], types: Sequence[ArrayType]) -> Program:
-    """A linear part that is given values of `types` and takes its residuals from among them."""
+    """Return a linear part that takes values of `types` and selects its residuals from them."""
 
     def run(*args: Any) -> list[Any]:
         return evaluate(linear, [*[args[i] for i in takes], *args[len(types) :]])

@@ -1,7 +1,7 @@
-"""Where what a loop takes and gives stands, in its equation and in the program of a step.
+"""The layout of the operands and results of a loop and of its body.
 
-    operands, inputs of a step    *consts  *carry  *arrays      (of a step: a slice of each array)
-    results, outputs of a step    *carry   *written             (of the loop: stacked)
+    operands, inputs of the body    *consts  *carry  *arrays      (the body gets slices of arrays)
+    results, outputs of the body    *carry   *written             (the loop's are stacked)
 
 A `while` has two programs: the condition takes `*for_cond *carry`, the body `*for_body *carry`.
 """
@@ -15,23 +15,23 @@ T = TypeVar("T")
 
 
 class LoopLayout(NamedTuple):
-    """How many operands are the same in all steps, and how many are carried from step to step."""
+    """The numbers of constants, which are the same in all steps, and of carried values."""
 
     consts: int
     carry: int
 
     @classmethod
     def of(cls, params: Mapping[str, Any]) -> LoopLayout:
-        """That of a scan with these parameters."""
+        """Return the layout of a scan with these parameters."""
         return cls(params["consts"], params["carry"])
 
     @property
     def fixed(self) -> int:
-        """Where the arrays begin among the operands."""
+        """The index of the first array among the operands."""
         return self.consts + self.carry
 
     def operands(self, xs: Sequence[T]) -> tuple[list[T], list[T], list[T]]:
-        """Consts, carry and arrays among what goes with the operands.
+        """Split a list that is parallel to the operands into consts, carry and arrays.
 
         Example:
           >>> LoopLayout(1, 2).operands("nccaa")
@@ -40,12 +40,12 @@ class LoopLayout(NamedTuple):
         return list(xs[: self.consts]), list(xs[self.consts : self.fixed]), list(xs[self.fixed :])
 
     def results(self, ys: Sequence[T]) -> tuple[list[T], list[T]]:
-        """Carry and written among what goes with the results."""
+        """Split a list that is parallel to the results into carry and written."""
         return list(ys[: self.carry]), list(ys[self.carry :])
 
     def with_more(self, xs: Sequence[T], more: Sequence[T | None]) -> list[T]:
-        """Operands with others behind those of their group that they go with (None: none does), as
-        tangents behind the consts, the carry and the arrays.
+        """Append to each group of operands the values of `more` that belong to it (None: no value),
+        such as the tangents of the consts, the carry and the arrays.
 
         Example:
           >>> LoopLayout(1, 2).with_more("nccaa", [None, "t", None, "s", None])
@@ -54,7 +54,7 @@ class LoopLayout(NamedTuple):
         return _joined(zip(self.operands(xs), self.operands(more), strict=True))
 
     def results_with_more(self, ys: Sequence[T], more: Sequence[T | None]) -> list[T]:
-        """`with_more` of results."""
+        """`with_more` for results."""
         return _joined(zip(self.results(ys), self.results(more), strict=True))
 
 

@@ -1,9 +1,9 @@
-"""The way back through a loop of a number of steps that is known only when it runs.
+"""Reverse mode through a loop whose number of steps is known only at run time.
 
-In: a step, its transpose, the number of steps. Out: cotangents. The carry of every step is needed,
-last first, and is recomputed from at most `CHECKPOINTS` stored ones (Griewank and Walther's
-revolve, 2000): memory does not grow with the number of steps, and each step is run again at most 3
-times for 6,500 steps, 5 times for 400,000.
+In: a step, its transpose, the number of steps. Out: cotangents. The carry before each step is
+needed in reverse order. It is recomputed from at most `CHECKPOINTS` stored ones (revolve, Griewank
+and Walther 2000): memory does not grow with the number of steps, and each step is run again at most
+3 times for 6,500 steps, 5 times for 400,000.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def loop(
     init: Sequence[Any],
     name: str = "",
 ) -> list[Any]:
-    """`while test(*carry): carry = body(*carry)` of flat functions, from values of stable types."""
+    """Bind `while test(*carry): carry = body(*carry)` for flat functions; the types of the carry
+    are fixed."""
     types = [typeof(x) for x in init]
     cond, first = hoist_constants(stage(lambda *xs: [test(*xs)], types, name))
     step, fixed = hoist_constants(stage(body, types, name))
@@ -47,7 +48,8 @@ def loop(
 
 
 def _schedule() -> np.ndarray:
-    """[s, r]: how many steps can be reversed with s checkpoints if each is run again r times."""
+    """Return table [s, r]: how many steps s checkpoints can reverse if each step is run r times
+    again."""
     most = 2**30
     return np.array(
         [[min(math.comb(s + r, s), most) for r in range(17)] for s in range(CHECKPOINTS + 1)],
@@ -59,21 +61,22 @@ def revolve(
     body: Program, pull: Program, count: Any, consts: Sequence[Any], carry: Sequence[Any],
     cts: Sequence[Any], k: int,
 ) -> list[Any]:  # fmt: skip
-    """The cotangents before the first of `count` steps, of the k moving consts and the carry.
+    """Return the cotangents before the first of `count` steps, of the k active consts and the
+    carry.
 
-    A stack of checkpoints holds the carry at some steps, the first of all at its bottom. The last
-    step that is not yet reversed is reached from the top of the stack; on the way there new
-    checkpoints are laid where the schedule says.
+    A stack of checkpoints holds the carry at some steps, with the initial carry at the bottom. Each
+    iteration runs forward from the top of the stack to the last step not yet reversed, storing new
+    checkpoints where the schedule says, and then reverses that step.
     """
     table = _schedule()
     n, c = len(carry), len(cts)
     rows = [typeof(x) for x in carry]
 
     def goal(p: Any, last: Any, top: Any) -> Any:
-        """Where, on the way from p to `last`, the next checkpoint is laid."""
+        """Return the step, between p and `last`, at which to store the next checkpoint."""
         steps = add(sub(last, p), 1)
         free = sub(CHECKPOINTS, top)
-        enough = _row(table, add(free, 1))  # one of the checkpoints is at p
+        enough = _row(table, add(free, 1))  # counting the checkpoint at p
         again = reduce_sum(
             convert_element_type(lt(enough, _wide(steps, 17)), dtype=COUNT.dtype), axes=(0,)
         )
@@ -107,7 +110,7 @@ def revolve(
         return [last, p, top, goal(p, last, top), places, *now, *stacks, *found[k:], *sums]
 
     zero, one, last = literal(0, COUNT), literal(1, COUNT), sub(count, 1)
-    size = CHECKPOINTS + 1  # the slot above the top is written to, not read
+    size = CHECKPOINTS + 1  # the slot above the top is written, but not read
     places = literal(0, ArrayType((size,), COUNT.dtype))
     stacks = [
         dynamic_update_slice(
@@ -123,7 +126,7 @@ def revolve(
 
 
 def _row(table: np.ndarray, i: Any) -> Any:
-    """A row of a table, at a computed place."""
+    """Return a row of a table at a dynamic index."""
     sizes = (1, table.shape[1])
     return reshape(dynamic_slice(table, i, literal(0, COUNT), sizes=sizes), shape=sizes[1:])
 

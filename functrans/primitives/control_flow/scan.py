@@ -1,10 +1,10 @@
-"""A loop that carries values along and reads and writes arrays slice by slice.
+"""A loop with a carry that reads and writes slices of arrays.
 
     scan[program, length, reverse, unroll, consts=n, carry=m]
         *consts(n) *init(m) *arrays -> *final(m) *stacked
 
-The program takes (consts, carry, slices) and gives (carry, slices). Slices are along axis 0. What
-does not change from step to step is among the consts, and is never stacked.
+The program maps (consts, carry, slices) to (carry, slices). Slices are along axis 0. Loop-invariant
+values are consts and are never stacked.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from functrans.trace import evaluate, literal, stage, typeof
 
 
 class Scan(HigherOrderPrimitive):
-    """Run `program` for each slice, in order or from the last."""
+    """Run `program` for each slice, in order or in reverse."""
 
     in_kernel = True
     name = "scan"
@@ -164,7 +164,7 @@ class Scan(HigherOrderPrimitive):
             (_by_step, active, needed, layout),
             lambda: _by_step(part, layout, len(program.outputs)),
         )
-        # run the loop; what changes from step to step and is needed again is stacked
+        # Run the loop. Residuals that change from step to step are stacked.
         results = t.bind_primal(self, primals, {**params, "program": after})
         consts = primals[: layout.consts]
         invariant = t.bind_primal(jit, consts, {"program": before}) if before.outputs else []
@@ -264,7 +264,7 @@ class Scan(HigherOrderPrimitive):
             t.move(x, 0, 1) if d == 0 else x
             for x, d in zip(args[fixed:], dims[fixed:], strict=True)
         ]
-        while True:  # until no more of the carry becomes batched
+        while True:  # until the set of batched carries is stable
             for i in range(consts, fixed):
                 inner[i] = None if inner[i] is None else 0
             batched = [d is not None for d in inner[consts:fixed]]
@@ -339,8 +339,8 @@ def linear_inputs(program: Program, given: Sequence[bool], layout: LoopLayout) -
 def _by_step(
     part: Any, layout: LoopLayout, n_out: int
 ) -> tuple[Program, Program, list[tuple[str, int]], Program]:
-    """What of the residuals is computed before the loop, the program of a step that stacks the
-    others, for each residual where it is found, and the linear program of them."""
+    """Return the program of the residuals that are computed before the loop, the body that stacks
+    the others, the origin of each residual, and the linear program that takes them."""
     forward = part.forward
     inputs, _, slices = layout.operands(forward.inputs)
     invariant = set(inputs)
@@ -375,8 +375,8 @@ def _with_inputs(program: Program, inputs: tuple[Any, ...]) -> Program:
 
 
 def _backwards(back: Program, consts: int, arrays: int, states: int, sums: int) -> Program:
-    """One step of the transposed loop: (known consts, sums of cts of consts, cts of the carry,
-    known slices, cts of slices) -> (sums, cts of the carry, cts of slices)."""
+    """Return the body of the transposed loop: (known consts, accumulated cts of consts, cts of the
+    carry, known slices, cts of slices) -> (accumulated cts, cts of the carry, cts of slices)."""
     types = back.in_types
     slices, rest = types[consts : consts + arrays], types[consts + arrays :]
 
@@ -396,7 +396,7 @@ def _backwards(back: Program, consts: int, arrays: int, states: int, sums: int) 
 
 
 def _stacked(rows: list[Any], t: ArrayType) -> Any:
-    """Slices as one array; none of them is an array without elements."""
+    """Stack slices; without slices the array has no elements."""
     if is_key_dtype(t.dtype):
         return jax.numpy.stack(rows) if rows else jax.numpy.zeros((0, *t.shape), t.dtype)
     return np.stack(rows) if rows else np.zeros((0, *t.shape), t.dtype)

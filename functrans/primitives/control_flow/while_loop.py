@@ -1,9 +1,9 @@
-"""A loop that goes on while a condition holds, and its derivatives.
+"""A loop that runs while a condition holds, and its derivatives.
 
     while[cond=, body=, cond_consts=n, body_consts=m] *for_cond(n) *for_body(m) *carry -> *carry
 
-Forward mode carries the tangents along. Reverse mode counts the steps on the way forward; the way
-back, which needs the carry of every step, recomputes it in bounded memory (revolve.py).
+Forward mode carries the tangents along. Reverse mode counts the steps in the forward pass. The
+backward pass needs the carry of each step and recomputes it in bounded memory (revolve.py).
 """
 
 from __future__ import annotations
@@ -101,7 +101,8 @@ class While(HigherOrderPrimitive):
             return ctx.loop(test, step, operands)[m:]
 
         def step_and_test(xs: Sequence[Any]) -> list[Any]:
-            """XLA leaves a condition out where it can count the steps."""
+            """Evaluate the condition in the body: XLA drops a condition if it can count the
+            steps."""
             new = step(xs[1:])
             return [test(new), *new]
 
@@ -114,7 +115,7 @@ class While(HigherOrderPrimitive):
     ) -> tuple[Any, Any]:
         body, n, m = params["body"], params["cond_consts"], params["body_consts"]
         active = [dx is not None for dx in tangents[n:]]
-        while True:  # until no more of the carry becomes active
+        while True:  # until the set of active carries is stable
             found = t.jvp(body, tuple(active), tuple(active[m:]))[1]
             if list(found) == active[m:]:
                 break
@@ -131,7 +132,7 @@ class While(HigherOrderPrimitive):
             outs, moving = _carried(self, t, primals, given, tuple(active), params)
         else:
             outs, count = _counted(t, primals, params)
-            body = silent(body)  # shown on the way forward
+            body = silent(body)  # its effects happened in the forward pass
             moving = tangent_loop(
                 count, *primals[n:], *[dx for dx in given if dx is not None],
                 body=body, push=_push(t, body, tuple(active), m), consts=m,
@@ -177,7 +178,7 @@ class While(HigherOrderPrimitive):
     ) -> Any:  # fmt: skip
         n, m = cond_consts, cond_consts + body_consts
         batched = [d is not None for d in dims[m:]]
-        while True:  # until no more of the carry becomes batched
+        while True:  # until the set of batched carries is stable
             inner = [0 if b else None for b in batched]
             made, _ = t.program(body, (*dims[n:m], *inner), batched)
             test, test_dims = t.program(cond, (*dims[:n], *inner), ())
@@ -199,7 +200,7 @@ class While(HigherOrderPrimitive):
             return outs, outs_dims
 
         consts, fixed_dims = list(args[n:m]), list(dims[n:m])
-        for i, x in enumerate(consts):  # a number costs nothing to repeat; weights do
+        for i, x in enumerate(consts):  # broadcast scalars, which is cheap, but not weights
             scalar = not typeof(x).shape and is_inexact(typeof(x).dtype)
             if fixed_dims[i] is not None or scalar:
                 consts[i], fixed_dims[i] = t.at(x, fixed_dims[i], 0), 0
@@ -211,7 +212,7 @@ class While(HigherOrderPrimitive):
         def step(*values: Any) -> list[Any]:
             first, fixed, old = values[:n], values[n:m], values[m:]
             goes_on = evaluate(test, [*first, *old])[0]
-            # derivatives of steps after an example's last one must not reach what they were given
+            # derivatives of steps after an example's last one must not reach their operands
             given = [only_where(goes_on, x, d) for x, d in zip(fixed, fixed_dims, strict=True)]
             new = evaluate(made, [*given, *[only_where(goes_on, x, 0) for x in old]])
             return [
@@ -241,7 +242,7 @@ class While(HigherOrderPrimitive):
         )  # fmt: skip
         for_test = reading(cond, [True])
         carried = [w or r for w, r in zip(wanted, for_test[n:], strict=True)]
-        while True:  # until no more of the carry is needed for the rest of it
+        while True:  # until the set of needed carries is stable
             read = reading(body, carried)
             more = [c or r for c, r in zip(carried, read[m:], strict=True)]
             if more == carried:
@@ -256,7 +257,7 @@ class While(HigherOrderPrimitive):
         )  # fmt: skip
 
     def cost(self, in_types: Any, out_types: Any, *, body: Program, **rest: Any) -> Cost:
-        """Of one step: how many there will be is not known."""
+        """Return the cost of one step: the number of steps is unknown."""
         return jit.cost(body.in_types, body.out_types, program=body)
 
     def has_effects(self, params: dict[str, Any]) -> bool:
@@ -273,8 +274,8 @@ def _parts(values: Sequence[Any], params: dict[str, Any]) -> tuple[list[Any], li
 
 
 def _in_two(body: Program, linear: tuple[bool, ...], m: int) -> tuple[Program, Program]:
-    """A step of what is not linear: (consts, carry) -> carry; and of what is: (those, linear
-    consts, linear carry) -> linear carry."""
+    """Split the body into its non-linear part, (consts, carry) -> carry, and its linear part,
+    (non-linear consts and carry, linear consts, linear carry) -> linear carry."""
     known = [v for v, lin in zip(body.inputs, linear, strict=True) if not lin]
     moved = [v for v, lin in zip(body.inputs, linear, strict=True) if lin]
     still = apart(body.equations, moved)[0]
@@ -290,7 +291,7 @@ def _in_two(body: Program, linear: tuple[bool, ...], m: int) -> tuple[Program, P
 def _unrolled(
     t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
 ) -> tuple[list[Any], list[Any]]:
-    """Where values are known: step after step, each linearised where it stands."""
+    """Run step by step on known values, linearizing each step as it runs."""
     first, _, state = _parts(primals, params)
     _, fixed, carry = _parts(
         [t.pair(x, dx) for x, dx in zip(primals, tangents, strict=True)], params
@@ -305,7 +306,7 @@ def _unrolled(
 def _carried(
     self: While, t: Any, primals: Any, given: Any, active: tuple[bool, ...], params: dict[str, Any]
 ) -> tuple[list[Any], list[Any]]:
-    """The loop with its tangents carried along."""
+    """Bind the loop with its tangents in the carry."""
     body, cond = params["body"], params["cond"]
     n, m = params["cond_consts"], params["body_consts"]
     both, _ = t.jvp(body, active, active[m:])
@@ -324,7 +325,7 @@ def _carried(
 
 
 def _counted(t: Any, primals: Sequence[Any], params: dict[str, Any]) -> tuple[list[Any], Any]:
-    """The loop's results, and how many steps it took."""
+    """Return the results of the loop and its number of steps."""
     cond, body = params["cond"], params["body"]
     n, m = params["cond_consts"], params["body_consts"]
     unread = Var(COUNT)
@@ -337,7 +338,7 @@ def _counted(t: Any, primals: Sequence[Any], params: dict[str, Any]) -> tuple[li
 
 
 def _counting(body: Program, m: int) -> Program:
-    """A step that counts itself, in front of the carry."""
+    """Return the body with a step counter in front of the carry."""
 
     def step(i: Any, *values: Any) -> list[Any]:
         return [add(i, 1), *evaluate(body, values)]
@@ -351,7 +352,8 @@ def _counting(body: Program, m: int) -> Program:
 
 
 def _push(t: Any, body: Program, active: tuple[bool, ...], m: int) -> Program:
-    """(consts, carry, tangents of active ones) -> tangents of the carry, one step on."""
+    """Return the program (consts, carry, tangents of active ones) -> tangents of the carry after
+    one step."""
 
     def make() -> Program:
         part = t.split(body, active, active[m:])
@@ -387,12 +389,13 @@ def _forwards(push: Program, body: Program, consts: int, moving: int) -> Program
 
 
 class TangentLoop(HigherOrderPrimitive):
-    """The tangents of a carry that `body` was applied to a number of times.
+    """The tangents of a carry to which `body` is applied `count` times.
 
     tangent_loop[body, push, consts=m, moving=k] count *consts(m) *carry *tangents -> *tangents
 
-    Linear in the tangents: of k of the consts, then of part of the carry before the first step; the
-    other operands are values. `push` takes (consts, carry, tangents) one step on.
+    It is linear in the tangents: those of k consts, then those of part of the initial carry. The
+    other operands are primals. `push` maps (consts, carry, tangents) to the tangents after one
+    step.
     """
 
     in_kernel = True
@@ -406,7 +409,7 @@ class TangentLoop(HigherOrderPrimitive):
         return push.out_types
 
     def forwards(self, body: Program, push: Program, consts: int, moving: int) -> Program:
-        """The same as a loop that carries the tangents along."""
+        """Return it as a loop that carries the tangents along."""
         return memo(push, _forwards, body, consts, moving)
 
     def interpret(self, run: Any, values: Sequence[Any], params: dict[str, Any]) -> Any:

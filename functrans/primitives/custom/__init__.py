@@ -1,1 +1,1 @@
-"""Functions with rules of their own, and what is differentiated implicitly."""
+"""Functions with custom rules or implicit differentiation."""

@@ -1,11 +1,11 @@
-"""Functions whose batched form is the user's.
+"""Functions with a custom vmap rule.
 
     custom_vmap_call[program, rule]  captured, args -> results
 
-`rule(axis_size, in_batched, args) -> (outs, out_batched)` on flat lists; batched operands and
-results have the batch axis in front. Forward mode differentiates the rule with the function, so
-`vmap` of the derivative is the derivative of the rule. Reverse mode, which JAX refuses, is that of
-the function itself.
+`rule(axis_size, in_batched, args) -> (outs, out_batched)` takes and returns flat lists; batched
+operands and results have the batch axis at 0. Forward mode differentiates the rule along with the
+function, so `vmap` of the derivative is the derivative of the rule. Reverse mode, which JAX does
+not support, differentiates the function itself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Flat = Sequence[Any]
 
 
 class BatchRule:
-    """What `def_vmap` was given, as a function of flat lists."""
+    """A `def_vmap` rule as a function of flat lists."""
 
     __slots__ = ("__weakref__", "function", "name")
 
@@ -37,7 +37,7 @@ class BatchRule:
         return f"vmap rule of {self.name}"
 
     def jvp(self, t: Any, active: tuple[bool, ...], out_active: tuple[bool, ...]) -> BatchRule:
-        """The rule of `primals, tangents of active -> outs, tangents of active outs`."""
+        """Return the rule of `primals, tangents of active -> outs, tangents of active outs`."""
         n = len(active)
         which = [i for i, a in enumerate(active) if a]
 
@@ -45,7 +45,7 @@ class BatchRule:
             primals, primal_batched = list(args[:n]), list(batched[:n])
             tangents: list[Any] = [None] * n
             for i, dx, b in zip(which, args[n:], batched[n:], strict=True):
-                # the rule speaks of one axis: a primal and its tangent both have it or none has
+                # a primal and its tangent must be both batched or both unbatched
                 if primal_batched[i] and not b:
                     dx = broadcast_to_axis(dx, 0, size)
                 elif b and not primal_batched[i]:
@@ -73,7 +73,8 @@ class BatchRule:
 
 
 def _dual(t: Any, function: Callable[..., Flat], primals: Flat, tangents: Flat) -> tuple[Any, ...]:
-    """A function and its tangent where we stand, by the transformation that `t` is one of."""
+    """Run a function on dual numbers in the current trace, under a new transformation of the class
+    of `t`."""
     trace = t.__class__(state.trace)
     duals = [trace.pair(x, dx) for x, dx in zip(primals, tangents, strict=True)]
     with tracing(trace):
@@ -89,7 +90,7 @@ class CustomVmap(Jit):
     """Run `program`; batch by `rule`, a BatchRule."""
 
     name = "custom_vmap_call"
-    reached: Callable[..., Sequence[bool]] = Primitive.reached  # its rule is one of all its results
+    reached: Callable[..., Sequence[bool]] = Primitive.reached  # its rule computes all results
 
     def abstract_eval(self, *types: Any, program: Program, rule: Any, n_consts: int = 0) -> Any:
         return super().abstract_eval(*types, program=program)
@@ -108,7 +109,7 @@ class CustomVmap(Jit):
             return jit.differentiate(t, primals, tangents, {"program": program})
         active = tuple([dx is not None for dx in tangents])
         both, out_active = t.jvp(program, active)
-        if any(active[:n]):  # what the rule cannot know of
+        if any(active[:n]):  # the rule does not handle captured values
             return jit.differentiate(t, primals, tangents, {"program": program})
         rule = params["rule"].jvp(t, active[n:], out_active)
         given = [dx for dx in tangents if dx is not None]

@@ -1,16 +1,16 @@
-"""Functions whose derivative is the user's.
+"""Functions with custom derivative rules.
 
     custom_jvp_call[program, rule]  captured, args -> results
     custom_vjp_call[program, rule]  captured, args -> results
     custom_lin[pullback, active]    residuals, tangents of active args -> tangents of results
 
-`program` is a Python function of flat values until a trace records the equation: un-jitted it just
-runs, and its rule runs in its place where it is differentiated. Where the equation is recorded the
-function becomes a Program, preceded by the `n_consts` values that it closed over; the rule stays
-Python (see rules.py) and is run when the program is differentiated.
+`program` is a Python function of flat values until a trace records the equation. Without `jit` it
+simply runs, and when differentiated its rule runs instead. When the equation is recorded the
+function becomes a Program, with the `n_consts` values that it closes over as leading operands. The
+rule stays Python (tracing.py) and runs when the program is differentiated.
 
-`custom_lin` is the derivative of a custom_vjp function. Its transpose is the user's bwd rule; the
-bwd rule is linear in the cotangent, so run forwards it is the transpose of that.
+`custom_lin` is the derivative of a custom_vjp function. Its transpose is the user's bwd rule. In
+forward mode it is the transpose of the bwd rule, which is linear in the cotangent.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from functrans.trace import bind, bind_in, derive_from, derived_here, evaluate, 
 
 
 class CustomCall(Jit):
-    """What the calls with a rule of their own share: they are calls of `program`."""
+    """Base class of calls of `program` with a custom derivative rule."""
 
     runs_eagerly = holds_functions = True
-    reached: Callable[..., Sequence[bool]] = Primitive.reached  # its rule is one of all its results
+    reached: Callable[..., Sequence[bool]] = Primitive.reached  # its rule computes all results
 
     def abstract_eval(self, *types: Any, program: Program, rule: Any, n_consts: int = 0) -> Any:
         return super().abstract_eval(*types, program=program)
@@ -56,8 +56,8 @@ class CustomCall(Jit):
         return program(*values)
 
     def record(self, trace: Any, own: bool, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        """Bind with a Program instead of the function. One that is given nothing of a vmap may
-        still run as it is, unless it closed over something of it."""
+        """Trace the function to a Program and bind with it. If no operand is a vmap's tracer the
+        function may still run as Python, unless it closes over one."""
         if not own and getattr(trace, "axis_name", None) is None:
             try:
                 return bind_in(trace.parent, self, args, params)
@@ -71,14 +71,14 @@ class CustomCall(Jit):
     def given(
         self, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
     ) -> tuple[Sequence[Any], Sequence[Any]]:
-        """The operands that the rule takes, and their tangents."""
+        """Return the operands that the rule takes, and their tangents."""
         n = params.get("n_consts", 0)
         if any(dx is not None for dx in tangents[:n]):
             raise closed_over(params["rule"].name)
         return primals[n:], tangents[n:]
 
     def conform(self, outs: Sequence[Any], params: dict[str, Any]) -> list[Any]:
-        """The results of a rule, of the types that the function has."""
+        """Convert the results of a rule to the types of the function's results."""
         program = params["program"]
         if program.__class__ is not Program:
             return list(outs)
@@ -109,7 +109,7 @@ class CustomCall(Jit):
         return bind(self, args, {**params, "program": batched, "rule": rule}), list(out_dims)
 
     def differentiated(self, params: dict[str, Any]) -> None:
-        """What is bound from here on is the derivative of this call, which is in no program."""
+        """Set the origin of the equations that follow to this call, which no program contains."""
         source, origin = derived_here()
         call = Equation(self, (), (), {}, source, origin)
         derive_from(source, Origin("jvp of", call))
@@ -165,7 +165,7 @@ class CustomLin(Jit):
         return tuple([t for t in pullback.out_types if is_inexact(t.dtype)])
 
     def program(self, types: Sequence[ArrayType], params: dict[str, Any]) -> Program:
-        """The transpose of the bwd rule: `residuals, tangents of active -> out tangents`."""
+        """Return the transpose of the bwd rule: `residuals, tangents of active -> out tangents`."""
         pullback, active = params["pullback"], params["active"]
         residuals = tuple(types[: len(types) - sum(active)])
         return memo(pullback, forwards, residuals, active)
@@ -222,7 +222,8 @@ class CustomLin(Jit):
 
 
 def forwards(pullback: Pullback, types: tuple[ArrayType, ...], active: tuple[bool, ...]) -> Program:
-    """`residuals, tangents of active -> tangents of results`, by transposing the bwd rule."""
+    """Return `residuals, tangents of active -> tangents of results`, by transposing the bwd
+    rule."""
     n = len(types)
     given = tuple([is_inexact(t.dtype) for t in pullback.out_types])
     back, found = pullback.staged(types, given)
@@ -251,14 +252,15 @@ def _without(t: ArrayType, d: int | None) -> ArrayType:
 
 
 def as_type(x: Any, t: ArrayType) -> Any:
-    """x, which differs from the type in its weak flag at most, with that of the type."""
+    """Convert x, which may differ from the type in the weak-type flag only."""
     if typeof(x).weak_type == t.weak_type:
         return x
     return convert_element_type(x, dtype=t.dtype, weak_type=t.weak_type)
 
 
 def closed_over(name: str) -> Exception:
-    """The error for a derivative with respect to what a custom function closed over."""
+    """Return the error for differentiating with respect to a value that a custom function closes
+    over."""
     return errors.ClosedOverTracer(
         f"the derivative was asked for with respect to a value that {name} closes over, but its "
         f"custom rule speaks of its arguments alone, at\n    {describe(user_source())}\n"

@@ -1,11 +1,11 @@
-"""Linear equations, solved by a program that the user gives and that is not differentiated.
+"""Linear solves with implicit differentiation: the user's solver itself is not differentiated.
 
     custom_linear_solve[matvec, vecmat, solve, transpose_solve, consts=n]
         *consts(n) *b -> *x *aux        where matvec(*consts, *x) == b
 
-Each program takes (consts, vector) and gives a vector; the solvers give aux behind it. `vecmat` is
-the transpose of `matvec` and `transpose_solve` solves it; both are None where nobody gave the
-latter. The programs have no constants: what the functions closed over stands among the operands.
+Each program maps (consts, vector) to a vector; the solvers also return aux. `vecmat` is the
+transpose of `matvec`, and `transpose_solve` solves it; both are None if no transpose_solve was
+given. The programs have no constants: values that the functions close over are operands.
 
     A x = b         dA x + A dx = db        dx = solve(db - dA x)        ct of b = A^-T (ct of x)
 """
@@ -27,7 +27,7 @@ from functrans.trace import derived_here, evaluate, literal, materialize
 
 
 class Solver(HigherOrderPrimitive):
-    """What is found by a program `solve`, and differentiated implicitly."""
+    """Base class: the result is computed by a program `solve` and differentiated implicitly."""
 
     in_kernel = True
     runs_eagerly = True
@@ -99,7 +99,7 @@ class LinearSolve(Solver):
         return [*[None] * n, *found[:k]]
 
     def batch(self, t: Any, args: Any, dims: Any, *, consts: int, **programs: Any) -> Any:
-        """The vectors are all batched, at axis 0: each program gives what another one takes."""
+        """Batch all vectors at axis 0, because the programs pass them to each other."""
         vectors = [t.at(x, d, 0) for x, d in zip(args[consts:], dims[consts:], strict=True)]
         inner = (*dims[:consts], *[0] * len(vectors))
         made = {
@@ -123,7 +123,7 @@ linear_solve: LinearSolve = LinearSolve()
 
 
 def solver_types(primitive: Primitive, types: Sequence[Any], solve: Program) -> Any:
-    """The types of what a solver gives, if it takes these."""
+    """Return the result types of a solver; raise if it does not accept the operand types."""
     wanted = solve.in_types
     if len(types) != len(wanted) or not all(
         t.same(want) for t, want in zip(types, wanted, strict=True)
@@ -135,7 +135,7 @@ def solver_types(primitive: Primitive, types: Sequence[Any], solve: Program) -> 
 def tangents_of(
     t: Any, program: Program, primals: Sequence[Any], tangents: Sequence[Any]
 ) -> list[Any]:
-    """The tangents of a program's results under the running jvp or linearize."""
+    """Return the tangents of a program's results under the running jvp or linearize."""
     if all(dx is None for dx in tangents):
         return [None] * len(program.outputs)
     with standing(t):
@@ -144,7 +144,7 @@ def tangents_of(
 
 
 def with_zeros(tangents: Sequence[Any], types: Sequence[Any]) -> list[Any]:
-    """Tangents or cotangents, with zeros of these types for None."""
+    """Replace None by zeros of the given types."""
     return [literal(0, t) if x is None else x for x, t in zip(tangents, types, strict=True)]
 
 

@@ -1,13 +1,13 @@
-"""Roots of functions, found by a program that the user gives and that is not differentiated.
+"""Root finding with implicit differentiation: the user's solver itself is not differentiated.
 
     custom_root[f, solve, tangent_solve, consts=n]
         *consts(n) *guess -> *x *aux        where f(*consts, *x) == 0
 
-    f             : (consts, x) -> a value like x
+    f             : (consts, x) -> a value of the type of x
     solve         : (consts, guess) -> (x, aux)
     tangent_solve : (consts, x, y) -> dx with (df/dx)(consts, x) dx == y
 
-The programs have no constants: what the functions closed over stands among the operands.
+The programs have no constants: values that the functions close over are operands.
 
     f(m, x(m)) = 0      df/dm dm + df/dx dx = 0      dx = -tangent_solve(df/dm dm)
 """
@@ -43,9 +43,9 @@ class Root(Solver):
             return outs, [None] * len(outs)
         values = [*at, *with_zeros(rhs, f.out_types)]
         if t.linear is None or _is_linear(tangent_solve, n + k):
-            # what does not depend on the tangents is computed where the primals are
+            # equations that do not depend on the tangents are computed with the primals
             dx = evaluate(tangent_solve, values)
-        else:  # it can be run on tangents; whoever transposes it is told what is not linear
+        else:  # forward mode still works; transposing raises an error that names the equation
             dx = jit(*values, program=tangent_solve)
         return outs, [*[neg(y) for y in dx], *[None] * (len(outs) - k)]
 
@@ -79,8 +79,8 @@ root: Root = Root()
 
 
 def _is_linear(program: Program, n: int) -> bool:
-    """Is each equation linear in what depends on the inputs from the n-th on? Operations that hold
-    programs count as linear: they look themselves when they are transposed."""
+    """Return whether each equation is linear in the values that depend on inputs n and up.
+    Higher-order primitives count as linear; they are checked when they are transposed."""
     return memo(program, _looks_linear, n)
 
 

@@ -1,15 +1,15 @@
-"""How a user's derivative rules run, and how they become programs.
+"""Running a user's derivative rules and tracing them to programs.
 
 In: a rule as a function of flat lists, where None is a tangent or cotangent known to be zero. Out:
-its results where we stand; its Program; the rule of the batched function.
+its results in the current trace; its Program; the rule of the batched function.
 
     JvpRule    primals, tangents -> outs, out tangents
     VjpRule    primals, active   -> outs, residuals, Pullback      (`active`: which have a tangent)
     Pullback   residuals, cts    -> cotangents of the primals
 
-A rule is Python until a program of it is needed, which is when `vmap` batches it, or when a bwd
-rule is transposed to push tangents forward. So un-jitted rules see values, a rule may call the
-function whose rule it is, and one that is never asked for is never run.
+A rule stays Python until its program is needed: when `vmap` batches it, or when a bwd rule is
+transposed for forward mode. So rules see concrete values outside of `jit`, a rule may call its own
+function, and a rule that is not needed is never run.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ Dims = Sequence[int | None]
 
 @contextmanager
 def standing(trace: Any, *records: Any) -> Iterator[None]:
-    """Run a user's rule in `trace`; the equations that it makes, in the traces `records`, are known
-    by the rule's own lines, and derive from what the rule is run for."""
+    """Run a user's rule in `trace`. The equations it adds to the traces `records` keep the rule's
+    source lines and get the current origin."""
     outer, derived = state.innermost, state.provenance
     lists = [x.equations for x in records or (trace,) if hasattr(x, "equations")]
     starts = [*map(len, lists)]
@@ -54,7 +54,7 @@ def standing(trace: Any, *records: Any) -> Iterator[None]:
 
 
 def _derived_from(origin: Origin | None, first: Origin) -> Origin:
-    """An origin whose own beginning derives from `first`."""
+    """Return the origin with `first` appended at the start of its chain."""
     if origin is None:
         return first
     e = origin.equation
@@ -63,17 +63,16 @@ def _derived_from(origin: Origin | None, first: Origin) -> Origin:
 
 
 class RuleTrace(Trace):
-    """The trace under which a jvp rule runs in `linearize`. Its own values are the tangents; what
-    is done to them must be linear, and is recorded on the LinearTrace. The rest goes to the parent.
-    """
+    """The trace in which linearize runs a jvp rule. Its own tracers are the tangents. Operations on
+    them must be linear and are recorded on the LinearTrace. All others go to the parent."""
 
     __slots__ = ("inner", "linear", "name")
 
     def __init__(self, t: Any, name: str):
         super().__init__(t.parent)
         self.linear: Any = t.linear
-        # Operations that hold programs are linearised at a tangent of zero: it tells apart what
-        # depends on the tangents and what does not.
+        # Higher-order primitives are linearized at a zero tangent, which separates the values that
+        # depend on the tangents from the others.
         self.inner: Any = t.__class__(t.parent, t.linear)
         self.name: str = name
 
@@ -87,7 +86,7 @@ class RuleTrace(Trace):
         moving = [i for i, x in enumerate(args) if self.own(x)]
         if not moving:
             return bind_in(self.parent, primitive, args, params)
-        if primitive.name == "custom_jvp_call":  # its rule may be itself, applied to tangents
+        if primitive.name == "custom_jvp_call":  # a rule may apply its own function to tangents
             return primitive.run_eagerly(args, params)
         if primitive.holds_programs and not primitive.linear_positions(len(args)):
             return self._bind_programs(primitive, args, params)
@@ -133,7 +132,7 @@ class RuleTrace(Trace):
 
 
 class JvpRule(Derivable):
-    """What `defjvp` was given, as a function of flat lists."""
+    """A `defjvp` rule as a function of flat lists."""
 
     __slots__ = ("function", "name")
 
@@ -146,7 +145,7 @@ class JvpRule(Derivable):
         return f"jvp rule of {self.name}"
 
     def run(self, t: Any, primals: Flat, tangents: Flat) -> tuple[Flat, Flat]:
-        """The results and their tangents where the running differentiation `t` stands."""
+        """Return the results and their tangents, computed under the running differentiation `t`."""
         if t.linear is None:
             with standing(t.parent):
                 return self.function(primals, tangents)
@@ -165,7 +164,8 @@ class JvpRule(Derivable):
         return outs, [dy.ref if trace.own(dy) else None for dy in moved]
 
     def staged(self, types: tuple[ArrayType, ...], active: Active) -> tuple[Program, Active]:
-        """`primals, tangents of active -> outs, tangents of active outs`, and which outs are."""
+        """Return `primals, tangents of active -> outs, tangents of active outs`, and which outs are
+        active."""
         out_active: Active = ()
 
         def flat(*values: Any) -> Flat:
@@ -185,7 +185,7 @@ class JvpRule(Derivable):
         return found
 
     def batched(self, t: Any, types: tuple[ArrayType, ...], dims: Dims) -> JvpRule:
-        """The rule of the batched function, whose results have the batch axis in front."""
+        """Return the rule of the batched function. Its results have the batch axis at 0."""
 
         def function(primals: Flat, tangents: Flat) -> tuple[Flat, Flat]:
             active = tuple([dx is not None for dx in tangents])
@@ -202,7 +202,7 @@ class JvpRule(Derivable):
 
 
 class Pullback(Derivable):
-    """What a bwd rule does to one set of residuals' types, as a function of flat lists."""
+    """A bwd rule for residuals of given types, as a function of flat lists."""
 
     __slots__ = ("function", "in_types", "name", "out_types")
 
@@ -223,12 +223,12 @@ class Pullback(Derivable):
         return f"bwd rule of {self.name}"
 
     def run(self, residuals: Flat, cts: Flat) -> Flat:
-        """The cotangents of the primals where we stand; None is zero."""
+        """Return the cotangents of the primals, computed in the current trace; None is zero."""
         with standing(state.trace):
             return self.function(residuals, cts)
 
     def staged(self, types: tuple[ArrayType, ...], active: Active) -> tuple[Program, Active]:
-        """`residuals, active cotangents -> cotangents that are not zero`, and which are not."""
+        """Return `residuals, active cotangents -> non-zero cotangents`, and which are non-zero."""
         in_active: Active = ()
 
         def flat(*values: Any) -> Flat:
@@ -247,8 +247,8 @@ class Pullback(Derivable):
         return found
 
     def batched(self, t: Any, types: tuple[ArrayType, ...], res_dims: Dims, dims: Dims) -> Pullback:
-        """The rule of the batched function. Batched primals and all results have the batch axis in
-        front; the cotangent of a primal that is the same for all examples is their sum."""
+        """Return the rule of the batched function. Batched primals and all results have the batch
+        axis at 0. The cotangent of an unbatched primal is summed over the batch."""
 
         def function(residuals: Flat, cts: Flat) -> Flat:
             active = tuple([c is not None for c in cts])
@@ -282,12 +282,12 @@ def _placed(t: Any, ct: Any, found: int | None, wanted: int | None) -> Any:
 
 
 def longer(t: ArrayType, size: int) -> ArrayType:
-    """The type with one more axis in front."""
+    """Return the type with a leading axis added."""
     return t.update(shape=(size, *t.shape))
 
 
 class VjpRule:
-    """What `defvjp` was given, as a function of flat lists."""
+    """A `defvjp` rule as a function of flat lists."""
 
     __slots__ = ("__weakref__", "function", "name")
 
@@ -299,12 +299,12 @@ class VjpRule:
         return f"vjp rule of {self.name}"
 
     def run(self, trace: Any, primals: Flat, active: Active) -> tuple[Flat, Flat, Pullback]:
-        """The results, the residuals and the pullback, as `trace` has them."""
+        """Return the results, the residuals and the pullback, computed in `trace`."""
         with standing(trace):
             return self.function(primals, active)
 
     def batched(self, t: Any, types: tuple[ArrayType, ...], dims: Dims) -> VjpRule:
-        """The rule of the batched function; axes as in `Pullback.batched`."""
+        """Return the rule of the batched function; axes as in `Pullback.batched`."""
 
         def function(primals: Flat, active: Active) -> tuple[Flat, Flat, Pullback]:
             made: list[Any] = []
@@ -332,5 +332,5 @@ def _uses_tracers(program: Program) -> bool:
 def staged_call(
     function: Callable[..., Flat], args: Flat, name: str
 ) -> tuple[Program, tuple[Any, ...]]:
-    """The closed program of a function at these arguments, and what it closed over."""
+    """Return the closed program of a function at these arguments, and its captured values."""
     return hoist_constants(stage(function, [typeof(x) for x in args], name))

@@ -1,1 +1,1 @@
-"""What speaks of devices, meshes and platforms."""
+"""Primitives for devices, meshes and platforms."""

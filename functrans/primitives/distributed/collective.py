@@ -1,24 +1,22 @@
-"""Operations between the examples of a mapped axis, which they know by its name.
+"""Collectives over named mapped axes.
 
-    psum, pmax, pmin    fold x over all examples; each has the result
-    all_gather          each has the x of all, one after the other along `dimension`
-    psum_scatter        of the sum each has its own part of `dimension`
-    all_to_all          each sends part k of its axis `split` to example k, and has what it was sent
-                        one after the other along `concat`
-    ppermute            example `to` has the x of example `from`, for `(from, to)` in `perm`
-    axis_index          which example this is
+    psum, pmax, pmin    reduce x over all examples; each gets the result
+    all_gather          each gets the x of all, concatenated along `dimension`
+    psum_scatter        each gets its own part of the sum along `dimension`
+    all_to_all          each sends part k of its axis `split` to example k, and concatenates what it
+                        receives along `concat`
+    ppermute            example `to` gets the x of example `from`, for `(from, to)` in `perm`
+    axis_index          the index of this example
 
-Parameters of all
-    axes    names of the axes, the slowest first: together they number the examples in row-major
-            order
-    sizes   of these axes. Recorded with the operation: the names are in scope only while the user's
-            function runs, not when its program is differentiated or batched later
-    groups  None, or tuples of examples; then each group keeps to itself
+Common parameters
+    axes    names of the axes, major to minor: together they number the examples in row-major order
+    sizes   sizes of these axes. Recorded with the equation, because the names are bound only while
+            the user's function runs, not when its program is later differentiated or batched
+    groups  None, or tuples of examples; then each group communicates only within itself
 
-A vmap that has one of the names replaces the operation by ordinary ones along its batch axis
-(`along`), and leaves the other names to the vmaps around it. So no name is left when a program is
-complete, but for those that JAX has given: inside of `jax.shard_map` it is JAX's operation
-(`by_jax`).
+A vmap over one of the names replaces the equation by ordinary operations along its batch axis
+(`along`), and leaves the other names to the enclosing vmaps. A complete program has only names
+bound by JAX: inside `jax.shard_map` the equation is lowered to JAX's collective (`by_jax`).
 """
 
 from __future__ import annotations
@@ -59,7 +57,7 @@ class Names(NamedTuple):
 
 
 class Collective(Primitive):
-    """One operand, and results that depend on those of the other examples."""
+    """Base class: one operand, and results that depend on those of the other examples."""
 
     linear_in: tuple[int, ...] = (0,)
 
@@ -73,7 +71,7 @@ class Collective(Primitive):
         return lowered(self, ctx, operands, axes, params)
 
     def by_jax(self, x: Any, *, axes: Any, groups: Groups, **params: Any) -> Any:
-        """JAX's operation, on values of its own."""
+        """Apply JAX's collective to values of JAX."""
         raise self.missing("by_jax")
 
     def batch(self, t: Any, args: Any, dims: Any, *, axes: Any, sizes: Any, groups: Groups,
@@ -88,27 +86,28 @@ class Collective(Primitive):
         return self.along(t, x, d, major, minor, **params)
 
     def beside(self, x: Any, d: Any, names: Names, groups: Groups = None, **params: Any) -> Any:
-        """The operation over axes of which none is the batch axis d. -> (result, its batch axis)"""
+        """Apply the operation over axes other than the batch axis d; return (result, batch
+        axis)."""
         if not names.axes:
             return x, d
         moved = params if d is None else self.under_batch_axis(d, **params)
         return self(x, axes=names.axes, sizes=names.sizes, groups=groups, **moved), d
 
     def under_batch_axis(self, d: int, **params: Any) -> dict[str, Any]:
-        """The parameters for an operand that has a batch axis at d."""
+        """Return the parameters for an operand with a batch axis at d."""
         return params
 
     def along(
         self, t: Any, x: Any, d: int | None, major: Names, minor: Names, **params: Any
     ) -> Any:
-        """The operation over the batch axis and the axes slower and faster than it."""
+        """Apply the operation over the batch axis and the axes major and minor to it."""
         raise self.missing("along")
 
     def _in_groups(
         self, t: Any, x: Any, d: int | None, names: Names, groups: Any, params: Any
     ) -> Any:
-        """Groups of one size are examples of one vmap, in which the members are those of another:
-        rows of x -> [group, member, ...] -> rows."""
+        """Groups of one size are the examples of one vmap, and their members the examples of
+        another: rows of x -> [group, member, ...] -> rows."""
         if len(names.axes) > 1:
             raise errors.MissingRule(
                 f"{self.name} with axis_index_groups over the axes {names.axes} under vmap, at\n"
@@ -134,7 +133,7 @@ class Collective(Primitive):
         return take_rows(y, 0, [order.index(i) for i in range(len(order))]), 0
 
 
-# --- folding over the examples --------------------------------------------------------------------
+# --- reductions over the examples -----------------------------------------------------------------
 
 
 class PSum(Collective):
@@ -147,7 +146,7 @@ class PSum(Collective):
         return x
 
     def transpose(self, ct: Any, x: Any, **params: Any) -> Any:
-        """Each example's x is in the sum of all: it gets the sum of all their cotangents."""
+        """Sum the cotangents of all examples: each x contributes to every sum."""
         return (self(ct, **params),)
 
     def along(self, t: Any, x: Any, d: Any, major: Names, minor: Names) -> Any:
@@ -161,7 +160,7 @@ class PSum(Collective):
 
 
 class Extreme(Collective):
-    """The largest or smallest over the examples."""
+    """The maximum or minimum over the examples."""
 
     linear_in: tuple[int, ...] = ()
     fold: Any
@@ -172,7 +171,7 @@ class Extreme(Collective):
         return x
 
     def jvp(self, primals: Any, tangents: Any, out: Any, **params: Any) -> Any:
-        """Examples that tie share the tangent equally, as elements do in reduce_max."""
+        """Ties share the tangent equally, as elements do in reduce_max."""
         (x,), (dx,) = primals, tangents
         t = typeof(x).strong()
         where = PRIMITIVES["select_n"](ew.eq(x, out), literal(0, t), literal(1, t))
@@ -187,14 +186,14 @@ class Extreme(Collective):
 
 
 class PMax(Extreme):
-    """The largest over the examples."""
+    """The maximum over the examples."""
 
     name: str = "pmax"
     fold: Any = reduce_max
 
 
 class PMin(Extreme):
-    """The smallest over the examples."""
+    """The minimum over the examples."""
 
     name: str = "pmin"
     fold: Any = reduce_min
@@ -204,7 +203,7 @@ class PMin(Extreme):
 
 
 class AllGather(Collective):
-    """Those of all examples one after the other along `dimension`."""
+    """The x of all examples, concatenated along `dimension`."""
 
     name = "all_gather"
 
@@ -230,7 +229,7 @@ class AllGather(Collective):
 
 
 class PSumScatter(Collective):
-    """Of the sum over the examples each has its own part along `dimension`."""
+    """Each example gets its own part, along `dimension`, of the sum over the examples."""
 
     name = "psum_scatter"
 
@@ -259,7 +258,7 @@ class PSumScatter(Collective):
 
 
 class AllToAll(Collective):
-    """Part k of the axis `split` goes to example k; what arrives stands one after the other along
+    """Part k of the axis `split` goes to example k; received parts are concatenated along
     `concat`."""
 
     name = "all_to_all"
@@ -281,12 +280,12 @@ class AllToAll(Collective):
 
     def along(self, t: Any, x: Any, d: Any, major: Names, minor: Names, *, split: int, concat: int
               ) -> Any:  # fmt: skip
-        """The parts are numbered through the names like the examples, so each name exchanges its
-        own axis of the parts:
+        """The parts are numbered by the names as the examples are, so each name exchanges its own
+        axis of the parts:
 
             [from, ..., a, to, b, split', ...]  ->  [to, ..., a, from, b, concat, ...]
 
-        where a and b, of the slower and the faster names, are exchanged by themselves."""
+        where a and b, of the major and the minor names, are exchanged separately."""
         sizes = (prod(major.sizes), t.size, prod(minor.sizes))
         x = unfold(t.at(x, d, 0), 1 + split, sizes)
         x, _ = self.beside(x, 0, major, split=split, concat=split)
@@ -301,7 +300,7 @@ class AllToAll(Collective):
 
 
 class PPermute(Collective):
-    """Example `to` has the x of example `from` for `(from, to)` in `perm`; others have zeros."""
+    """Example `to` gets the x of example `from` for `(from, to)` in `perm`; others get zeros."""
 
     name = "ppermute"
 
@@ -330,7 +329,8 @@ class PPermute(Collective):
             return take_rows(t.at(x, d, 0), 0, source), 0
 
         def by_index(x: Any) -> list[Any]:
-            """Gather all and keep one: a permutation of pairs is none of either."""
+            """Gather all and select one: a permutation of index pairs is not one of either
+            index."""
             params = {"axes": names.axes, "sizes": names.sizes, "groups": None}
             rows = reshape(x, shape=(1, *typeof(x).shape))
             rows = take_rows(all_gather(rows, dimension=0, **params), 0, source)
@@ -351,7 +351,7 @@ _INDEX = ArrayType((), "int32")
 
 
 class AxisIndex(Primitive):
-    """Which of the examples this is. No operands; one name."""
+    """The index of this example. No operands; one name."""
 
     name = "axis_index"
 
@@ -377,7 +377,7 @@ class AxisIndex(Primitive):
 def lowered(
     primitive: Any, ctx: Any, operands: Sequence[Any], axes: Any, params: dict[str, Any]
 ) -> Any:
-    """A collective as JAX lowers its own, where the names are of axes that JAX knows."""
+    """Lower to JAX's collective, if JAX binds the names."""
     try:
         return ctx.via_jax(lambda *xs: primitive.by_jax(*xs, axes=axes, **params), *operands)[0]
     except NameError:
@@ -385,7 +385,7 @@ def lowered(
 
 
 def index_of(names: Names) -> Any:
-    """The number of this example, counted through several axes."""
+    """Return the index of this example over several axes."""
     index = None
     for name, n in zip(names.axes, names.sizes, strict=True):
         here = axis_index(axes=(name,), sizes=(n,))
@@ -407,7 +407,7 @@ axis_index: AxisIndex = AxisIndex()
 
 
 def count(sizes: Sequence[int], groups: Groups) -> int:
-    """How many examples work together."""
+    """Return the number of examples that communicate."""
     return prod(sizes) if groups is None else len(groups[0])
 
 
@@ -416,7 +416,7 @@ def joined(major: Names, minor: Names) -> Names:
 
 
 def total(t: Any, x: Any, d: int | None) -> Any:
-    """The sum over the batch axis; of a value that is the same in all, a multiple."""
+    """Sum over the batch axis; for an unbatched value, multiply by the batch size."""
     return ew.mul(x, literal(t.size, typeof(x))) if d is None else reduce_sum(x, axes=(d,))
 
 
@@ -431,7 +431,7 @@ def check_axis(primitive: Primitive, x: ArrayType, axis: int) -> None:
 
 
 def part(primitive: Primitive, x: ArrayType, axis: int, n: int) -> int:
-    """The size of one of n parts of an axis."""
+    """Return the size of one of n equal parts of an axis."""
     if n == 0 or x.shape[axis] % n:
         raise primitive.mismatch(
             (x,), f"axis {axis} of size {x.shape[axis]} cannot be cut into {n} equal parts, one "
@@ -445,22 +445,22 @@ def resized(x: ArrayType, axis: int, size: int) -> ArrayType:
 
 
 def fold(x: Any, axis: int, n: int) -> Any:
-    """n neighbouring axes as one."""
+    """Merge n adjacent axes into one."""
     shape = typeof(x).shape
     size = prod(shape[axis : axis + n])
     return reshape(x, shape=(*shape[:axis], size, *shape[axis + n :]))
 
 
 def unfold(x: Any, axis: int, sizes: Sequence[int]) -> Any:
-    """One axis as several, of the given sizes and what is left."""
+    """Split one axis into several, of the given sizes and the remainder."""
     shape = typeof(x).shape
     left = shape[axis] // prod(sizes)
     return reshape(x, shape=(*shape[:axis], *sizes, left, *shape[axis + 1 :]))
 
 
 def take_rows(x: Any, axis: int, rows: Sequence[int | None]) -> Any:
-    """x with its places along an axis in another order; None: zeros. One piece for each run of
-    neighbours, so a rotation is two."""
+    """Return x with the elements along an axis permuted; None: zeros. Each run of consecutive rows
+    is one slice, so a rotation takes two."""
     runs: list[list[Any]] = []  # [first place, how many]
     for i in rows:
         if runs and (i is None if runs[-1][0] is None else i == sum(runs[-1])):

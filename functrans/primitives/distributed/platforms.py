@@ -1,9 +1,9 @@
-"""What is known only when a program is compiled for a platform, and what the platform gives.
+"""Values that depend on the platform a program is compiled for, and platform-specific operations.
 
-platform_index       -> int32[]        which of some groups of platforms it is compiled for
-rng_bit_generator    key data          -> new key data, bits      XLA's own generators
-rng_uniform          low, high         -> numbers                 the platform's own numbers
-approx_top_k         x                 -> values, positions       the k largest, or nearly so
+platform_index       -> int32[]        the group of platforms that it is compiled for
+rng_bit_generator    key data          -> new key data, bits      XLA's generators
+rng_uniform          low, high         -> numbers                 the platform's generator
+approx_top_k         x                 -> values, positions       the k largest, approximately
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Groups = tuple[tuple[str, ...] | None, ...]
 
 
 class PlatformIndex(Primitive):
-    """Which of the groups of platform names is meant; None stands for any platform."""
+    """The index of the group of platform names that matches; None matches any platform."""
 
     name = "platform_index"
 
@@ -40,7 +40,7 @@ class PlatformIndex(Primitive):
         return np.asarray(self._fitting(platforms, jax.default_backend()), INT32)
 
     def _fitting(self, platforms: Groups, here: str) -> int:
-        """The first group that the platform we are on is of."""
+        """Return the first group that contains the current platform."""
         names = {here, *{"gpu": ("cuda", "rocm")}.get(here, ())}
         fits = [i for i, group in enumerate(platforms) if group is None or names & set(group)]
         if not fits:
@@ -49,7 +49,7 @@ class PlatformIndex(Primitive):
 
     def lower(self, ctx: Any, *, platforms: Groups) -> Any:
         if ctx.platform is not None:
-            self._fitting(platforms, ctx.platform)  # or the error
+            self._fitting(platforms, ctx.platform)  # raises if none fits
         branches = [lambda i=i: jax.numpy.int32(i) for i in range(len(platforms))]
         named = {
             name: branch
@@ -67,7 +67,7 @@ class PlatformIndex(Primitive):
 
 
 class RngBitGenerator(Primitive):
-    """Random bits and a new state of a state; batches of states stand in front."""
+    """Random bits and the next state of a generator state; batch axes of states come first."""
 
     name: str = "rng_bit_generator"
     multiple_results: bool = True
@@ -111,8 +111,8 @@ def _generate(ndim: int, how: dict[str, Any]) -> Any:
 
 
 class RngUniform(Primitive):
-    """Numbers in [low, high) from the state that the platform keeps: no two calls give the same.
-    `call` tells calls apart, so that none is taken for another."""
+    """Numbers in [low, high) from the platform's own state: no two calls give the same. The
+    parameter `call` distinguishes calls, so that none is merged with another."""
 
     name = "rng_uniform"
 
@@ -121,7 +121,7 @@ class RngUniform(Primitive):
     ) -> ArrayType:
         if low.shape or high.shape or low.dtype != high.dtype:
             raise self.mismatch((low, high), "the bounds must be scalars of one dtype")
-        if low.dtype.name not in _DRAWN:  # XLA ends the process
+        if low.dtype.name not in _DRAWN:  # XLA would crash
             raise self.mismatch((low, high), f"XLA draws {', '.join(_DRAWN)}, not {low.dtype}")
         return ArrayType(shape, low.dtype)
 
@@ -135,7 +135,7 @@ class RngUniform(Primitive):
         return None
 
     def batch(self, t: Any, args: Any, dims: Any, *, shape: Any, call: int) -> Any:
-        """Numbers in [0, 1) for each example, scaled."""
+        """Draw numbers in [0, 1) for each example and scale them."""
         low, high = [t.at(x, d, 0) for x, d in zip(args, dims, strict=True)]
         dtype = typeof(low).dtype
         whole = dtype_class(dtype) in ("int", "uint")
@@ -148,8 +148,8 @@ class RngUniform(Primitive):
 
 
 class ApproxTopK(Primitive):
-    """The k largest (or smallest) elements along an axis and where they stand, of which on TPU a
-    share of 1 - recall_target may be missed; elsewhere all are found."""
+    """The k largest (or smallest) elements along an axis and their positions. On TPU a share of
+    1 - recall_target may be missed; elsewhere the result is exact."""
 
     name: str = "approx_top_k"
     multiple_results: bool = True

@@ -1,4 +1,4 @@
-"""Where the parts of an array lie on a mesh of devices: a hint to XLA's partitioner.
+"""Sharding constraints: hints to XLA's partitioner how an array is laid out on a device mesh.
 
 sharding_constraint[sharding=...] x -> x
 """
@@ -18,7 +18,7 @@ from functrans.trace import bind
 
 
 class ShardingConstraint(Primitive):
-    """The operand, laid out over devices as a `jax.sharding.Sharding` says."""
+    """The operand, sharded as a `jax.sharding.Sharding` specifies."""
 
     name: str = "sharding_constraint"
     linear_in: tuple[int, ...] = (0,)
@@ -50,7 +50,8 @@ class ShardingConstraint(Primitive):
 
 
 def laid_out_by_type() -> bool:
-    """Is a mesh set under which the types of JAX's arrays say how they are laid out?"""
+    """Return whether a mesh with explicit axes is set, under which the types of JAX's arrays have
+    shardings."""
     return jax.sharding.AxisType.Explicit in jax.sharding.get_abstract_mesh().axis_types
 
 
@@ -64,7 +65,7 @@ def unknown_layout(what: str) -> errors.NotSupported:
 
 
 def _check_free(axes: Sequence[str], sharding: Any) -> None:
-    """Raise unless the mesh has these axes, and the spec leaves them free."""
+    """Raise unless the mesh has these axes and the spec does not use them."""
     used = [n for part in sharding.spec for n in (part if isinstance(part, tuple) else (part,))]
     for name in axes:
         if name in used or name not in sharding.mesh.axis_names:

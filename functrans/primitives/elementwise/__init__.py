@@ -1,1 +1,1 @@
-"""Operations that do the same with each element."""
+"""Elementwise primitives."""

@@ -1,4 +1,4 @@
-"""Operations on real numbers that are not transcendental: powers, remainders, rounding, extrema."""
+"""Real arithmetic that is not transcendental: powers, remainders, rounding, maximum and minimum."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from functrans.trace import bind, typeof
 
 
 class Sign(Unary):
-    """-1, 0 or 1; zeros and NaN as they are; x / |x| of a complex number."""
+    """-1, 0 or 1; zeros and NaN are unchanged; x / |x| for complex numbers."""
 
     def lower(self, ctx: Any, x: Any) -> Any:
         t = ctx.in_types[0]
@@ -46,7 +46,8 @@ class Sign(Unary):
 
 
 class Round(Unary):
-    """To the nearest integer; halfway cases by `rounding_method`: 0 away from zero, 1 to even."""
+    """Round to the nearest integer; halfway cases by `rounding_method`: 0 away from zero, 1 to
+    even."""
 
     def abstract_eval(self, x: ArrayType, *, rounding_method: int) -> ArrayType:
         return super().abstract_eval(x)
@@ -68,7 +69,7 @@ class Round(Unary):
 
 class Extremum(Binary):
     """The larger (`max`) or the smaller; NaN if one is NaN; complex numbers in lexicographic order.
-    Where both are equal each gets half of the tangent."""
+    Equal operands share the tangent equally."""
 
     def lower(self, ctx: Any, x: Any, y: Any) -> Any:
         if dtype_class(ctx.in_types[0].dtype) != "complex":
@@ -98,14 +99,14 @@ class Extremum(Binary):
 
 
 class NextAfter(Binary):
-    """The number next to x towards y. It has no derivative."""
+    """The next number after x towards y. It has no derivative."""
 
     def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
         raise self.missing("jvp")
 
 
 class Rem(Binary):
-    """The remainder of x / y rounded towards zero, of the sign of x; x over integer zero."""
+    """The remainder of x / y rounded towards zero, with the sign of x; x if y is integer zero."""
 
     def reference(self, x: Any, y: Any) -> Any:
         if dtype_class(x.dtype) == "float":
@@ -123,7 +124,7 @@ class Rem(Binary):
 
 
 class Pow(Binary):
-    """x to the power y; y has the dtype of x or is integer."""
+    """x to the power y; y has the dtype of x or is an integer."""
 
     def abstract_eval(self, x: ArrayType, y: ArrayType) -> ArrayType:
         self.check_dtype((x,))
@@ -151,7 +152,7 @@ class Pow(Binary):
         if dx is not None:
             total = mul(dx, self._by_x(x, y))
         if dy is not None:
-            # x ** y is 0 for x = 0, whatever log(0) is
+            # for x = 0 the result is 0, although log(0) is infinite
             total = sum_of(total, mul(dy, mul(log(one_for_zero(x)), out)))
         return total
 
@@ -180,7 +181,7 @@ class IntegerPow(Elementwise):
     def reference(self, x: Any, *, y: int) -> Any:
         if dtype_class(x.dtype) not in FLOATS:
             return self._multiply(x, np.ones_like(x), y, np.multiply)
-        wide = x.astype(np.result_type(x.dtype, np.float64))  # np.power takes ten times as long
+        wide = x.astype(np.result_type(x.dtype, np.float64))  # np.power is ten times slower
         made = self._multiply(wide, np.ones_like(wide), abs(y), np.multiply)
         return (made if y >= 0 else 1 / made).astype(x.dtype)
 

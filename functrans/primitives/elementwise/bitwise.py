@@ -1,4 +1,4 @@
-"""Operations on the bits of integers and booleans."""
+"""Bitwise operations on integers and booleans."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from functrans.primitives.elementwise.families import BITS, INTS, Binary, Unary,
 
 
 def _unsigned(x: np.ndarray) -> np.ndarray:
-    """The same bits as an unsigned integer."""
+    """Return the same bits as an unsigned integer."""
     return x.view(f"uint{8 * x.dtype.itemsize}")
 
 
 class Shift(Binary):
-    """Shift x by y bits. By a width or more, or by less than nothing, all bits leave: what stays is
-    zero, or the sign for `shift_right_arithmetic`."""
+    """Shift x by y bits. Shifting by the width or more, or by a negative number, shifts out all
+    bits: the result is zero, or the sign for `shift_right_arithmetic`."""
 
     def reference(self, x: Any, y: Any) -> Any:
         width = 8 * x.dtype.itemsize
@@ -43,7 +43,7 @@ class HighProduct(Binary):
         exact = np.asarray(x, object) * np.asarray(y, object)  # Python's integers
         return np.asarray(exact >> (8 * x.dtype.itemsize)).astype(x.dtype)
 
-    # XLA's own instruction for it cannot be fused on every platform, so: by halves, as on paper
+    # XLA's own instruction cannot be fused on every platform, so multiply by halves
     def lower(self, ctx: Any, x: Any, y: Any) -> Any:
         t = ctx.in_types[0]
         signed = dtype_class(t.dtype) == "int"
@@ -53,7 +53,7 @@ class HighProduct(Binary):
         if not signed:
             return high
         zero = ctx.full(0, t)
-        for v, other in ((x, y), (y, x)):  # a negative v stands for v + 2 ** width
+        for v, other in ((x, y), (y, x)):  # a negative v was read as v + 2 ** width
             taken = hlo.select(compare(v, zero, "LT", "int"), other, zero)
             high = hlo.subtract(high, hlo.convert(unsigned, taken))
         return hlo.convert(ctx.type(t), high)

@@ -1,7 +1,7 @@
 """Complex numbers and their parts.
 
-Tangents and cotangents of a complex number are complex. They pair as the real part of `ct * dx`, so
-transposing does not conjugate.
+Tangents and cotangents of complex numbers are complex. Their pairing is the real part of `ct * dx`,
+so transposing does not conjugate.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from functrans.trace import typeof
 
 
 def complex_dtype(dtype: Any) -> Any:
-    """The complex dtype of a real or imaginary part."""
+    """Return the complex dtype of a real or imaginary part."""
     narrow = ("float16", "bfloat16", "float32")
     whole = {"float64": "complex128", **dict.fromkeys(narrow, "complex64")}
     return np.dtype(whole.get(dtype.name, dtype))
@@ -44,7 +44,7 @@ class Part(Unary):
 
 
 class Conj(Unary):
-    """x with the sign of its imaginary part changed; of a real number the complex one."""
+    """The complex conjugate; for a real number, as a complex one."""
 
     def abstract_eval(self, x: ArrayType) -> ArrayType:
         self.check_dtype((x,))
@@ -96,7 +96,7 @@ class Complex(Binary):
 
 
 class Abs(Unary):
-    """|x|; of a complex number a real one."""
+    """|x|; real for a complex number."""
 
     def reference(self, x: Any) -> Any:
         return np.asarray(np.abs(x)).astype(real_dtype(x.dtype), copy=False)

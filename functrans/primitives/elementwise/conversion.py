@@ -1,4 +1,4 @@
-"""Operations from one dtype to another."""
+"""Dtype conversions."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from functrans.trace import Tracer, bind, literal, typeof
 
 
 class ConvertElementType(Elementwise):
-    """The same numbers at another dtype. Floats become integers by truncation, saturated, NaN 0;
-    integers wrap; complex numbers lose their imaginary part; booleans are `x != 0`."""
+    """Convert to another dtype. Floats are truncated to integers with saturation, and NaN becomes
+    0; integers wrap; complex numbers lose their imaginary part; booleans are `x != 0`."""
 
     name: str = "convert_element_type"
     linear_in: tuple[int, ...] = (0,)
@@ -64,7 +64,7 @@ class ConvertElementType(Elementwise):
         if dtype_class(dtype) == "bool":
             return compare(x, ctx.full(0, t), "NE", dtype_class(t.dtype))
         if ctx.platform == "cpu" and _is_cut(t.dtype, dtype):
-            # XLA:CPU of JAX 0.10 ends the process where signed ones meet others in `and` or `or`
+            # XLA:CPU of JAX 0.10 crashes if signed ones meet others in `and` or `or`
             cut = hlo.convert(ctx.type(t.update(dtype=np.dtype(f"u{dtype}"))), x)
             return hlo.bitcast_convert(ctx.type(ctx.out_types[0]), cut)
         return ctx.op("stablehlo.convert", [x])
@@ -81,12 +81,12 @@ class ConvertElementType(Elementwise):
 
 
 def _is_cut(old: Any, new: Any) -> bool:
-    """Do signed integers lose their upper bytes?"""
+    """Return whether signed integers lose their upper bytes."""
     return dtype_class(old) == dtype_class(new) == "int" and new.itemsize < old.itemsize
 
 
 def _saturated(x: np.ndarray, dtype: Any) -> np.ndarray:
-    """Floats as integers: truncated, the nearest of the range, 0 for NaN."""
+    """Convert floats to integers: truncated, clamped to the range, 0 for NaN."""
     low, high = int(jax.numpy.iinfo(dtype).min), int(jax.numpy.iinfo(dtype).max)
     wide = np.asarray(x).astype(np.float64)
     above, below = wide >= float(high) + 1.0, wide <= float(low)
@@ -97,12 +97,12 @@ def _saturated(x: np.ndarray, dtype: Any) -> np.ndarray:
 
 
 def real_dtype(dtype: Any) -> Any:
-    """The dtype of the real part."""
+    """Return the dtype of the real part."""
     return np.dtype({"complex64": "float32", "complex128": "float64"}.get(dtype.name, dtype))
 
 
 class BitcastConvertType(Elementwise):
-    """The same bits at another dtype. A narrower one adds an axis for the parts, a wider one
+    """Reinterpret the bits at another dtype. A narrower one adds an axis for the parts, a wider one
     merges the last axis."""
 
     name: str = "bitcast_convert_type"
@@ -151,8 +151,8 @@ def _bits(dtype: Any) -> int:
 
 
 class ReducePrecision(Elementwise):
-    """Round to a float of fewer bits and back: to nearest even, infinity above its range, zero
-    below its smallest normal number."""
+    """Round to a float of fewer bits and back: to nearest even, to infinity above its range, to
+    zero below its smallest normal number."""
 
     name: str = "reduce_precision"
     takes: tuple[str, ...] = ("float",)
@@ -190,7 +190,7 @@ class ReducePrecision(Elementwise):
 
 
 def _drop_bits(bits: np.ndarray, n: int) -> np.ndarray:
-    """Unsigned integers with the last n bits rounded away, ties to even."""
+    """Round away the last n bits of unsigned integers, ties to even."""
     one = bits.dtype.type(1)
     odd = (bits >> bits.dtype.type(n)) & one
     half = (one << bits.dtype.type(n - 1)) - one
@@ -204,13 +204,13 @@ reduce_precision: ReducePrecision = ReducePrecision()
 
 
 def strong(x: Any) -> Any:
-    """x, not weakly typed."""
+    """Return x without the weak-type flag."""
     t = typeof(x)
     return convert_element_type(x, dtype=t.dtype, weak_type=False) if t.weak_type else x
 
 
 def cast(x: Any, dtype: Any) -> Any:
-    """x at another dtype, itself if it has that."""
+    """Convert x to another dtype, unless it has that dtype."""
     if typeof(x).dtype == dtype:
         return x
     return convert_element_type(x, dtype=dtype, weak_type=False)

@@ -1,8 +1,8 @@
-"""Operations that compute each element of the result from one element of each operand: the families
-`Unary`, `Binary`, `Comparison`, and the arithmetic that all rules are written in.
+"""Families of elementwise primitives, `Unary`, `Binary`, `Comparison`, and the basic arithmetic
+that all rules use.
 
-The strict IR gives them operands of equal shape and dtype; broadcasting and promotion are the user
-libraries' work.
+In the strict IR their operands have equal shapes and dtypes; broadcasting and promotion happen in
+the user-facing libraries.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _SCALARS = frozenset((int, float, complex, bool))
 
 
 def splat(value: Any, type: ArrayType) -> Literal:
-    """The literal of a Python number, made once per number and type."""
-    if value == 0 and value.__class__ is not int:  # -0.0 == 0.0, but they are two literals
+    """Return the literal of a Python number, cached per number and type."""
+    if value == 0 and value.__class__ is not int:  # -0.0 == 0.0, but their literals differ
         return literal(value, type)
     return _splat(value, value.__class__, type)
 
@@ -44,12 +44,13 @@ def _splat(value: Any, kind: type, type: ArrayType) -> Literal:
 
 
 def full_like(x: Any, value: Any) -> Any:
-    """A literal of x's type."""
+    """Return a literal of the type of x."""
     return splat(value, typeof(x))
 
 
 class Elementwise(Primitive):
-    """Shared by the families: batching by lining up the batch axes, cost by counting elements."""
+    """Base class of the families: batching by aligning the batch axes, cost by counting
+    elements."""
 
     in_kernel = True
     takes: tuple[str, ...] = ANY
@@ -65,7 +66,7 @@ class Elementwise(Primitive):
                 )
 
     def check_equal(self, types: Sequence[ArrayType], what: str = "operands") -> None:
-        """Raise unless all have the shape and dtype of the first."""
+        """Raise unless all types have the shape and dtype of the first."""
         shapes, dtypes = [t.shape for t in types], [t.dtype for t in types]
         if shapes.count(shapes[0]) != len(shapes):
             raise self.mismatch(
@@ -90,7 +91,8 @@ class Elementwise(Primitive):
 
 
 def operation_name(op: Callable[..., Any]) -> str | None:
-    """The name of the operation that a function of a dialect's module makes; None for others."""
+    """Return the name of the operation that a function of a dialect's module builds; None for
+    others."""
     dialect = {"_stablehlo_ops_gen": "stablehlo", "_chlo_ops_gen": "chlo"}.get(
         op.__module__.rpartition(".")[2]
     )
@@ -98,13 +100,13 @@ def operation_name(op: Callable[..., Any]) -> str | None:
 
 
 class Unary(Elementwise):
-    """One function applied to every element.
+    """A function applied to every element.
 
     deriv   : (x, y) -> dy/dx, given y = f(x)
-    tangent : (dx, x, y) -> dy, linear in dx, where that is shorter than dx * deriv
-    numpy, op : its NumPy and StableHLO twins, found by name where they can be
+    tangent : (dx, x, y) -> dy, linear in dx, if that is shorter than dx * deriv
+    numpy, op : the NumPy function and the StableHLO operation, found by name if possible
     via     : a JAX function by which complex operands are lowered
-    result  : dtype -> dtype of the result, where it differs
+    result  : dtype -> dtype of the result, if it differs
     """
 
     def __init__(
@@ -171,8 +173,8 @@ class Unary(Elementwise):
 
 
 class Binary(Elementwise):
-    """Two operands of equal shape and dtype. `partials` are d/dx and d/dy, each of (x, y, out), or
-    None where that is zero; no partials: piecewise constant."""
+    """Two operands of equal shape and dtype. `partials` are d/dx and d/dy, functions of (x, y,
+    out), or None if zero; without partials the derivative is zero."""
 
     def __init__(
         self,
@@ -193,7 +195,7 @@ class Binary(Elementwise):
         super().__init__(name)
 
     def __call__(self, x: Any, y: Any) -> Any:
-        """Python scalars become literals of the other operand's type."""
+        """Convert Python scalars to literals of the other operand's type."""
         if y.__class__ in _SCALARS:
             y = splat(y, typeof(x))
         elif x.__class__ in _SCALARS:
@@ -235,7 +237,7 @@ class Binary(Elementwise):
         return bind(self, args if dx == dy else (x, t.at(y, dy, dx)), params), dx
 
 
-# How Python writes a function of NumPy's.
+# NumPy function -> Python operator.
 _SYMBOLS = {
     "np.add": "+", "np.subtract": "-", "np.multiply": "*", "np.divide": "/", "np.equal": "==",
     "np.not_equal": "!=", "np.less": "<", "np.less_equal": "<=", "np.greater": ">",
@@ -244,7 +246,7 @@ _SYMBOLS = {
 
 
 class Comparison(Binary):
-    """Two operands in, booleans out. NaN is unequal to everything."""
+    """A comparison: two operands, a boolean result. NaN is unequal to everything."""
 
     def __init__(self, name: str, direction: str, numpy: Callable[..., Any], takes: Any = ORDERED):
         self.direction = direction
@@ -275,13 +277,13 @@ class Comparison(Binary):
 
 
 def compare(x: Any, y: Any, direction: str, kind: str) -> Any:
-    """The StableHLO comparison of operands of a dtype class."""
+    """Return the StableHLO comparison of operands of a dtype class."""
     how = comparison(direction, kind)
     return hlo.compare(x, y, how["comparison_direction"], compare_type=how["compare_type"])
 
 
 def comparison(direction: str, kind: str) -> dict[str, Any]:
-    """The attributes of a comparison of operands of a dtype class."""
+    """Return the attributes of a comparison of operands of a dtype class."""
     as_ = {"float": "FLOAT", "complex": "FLOAT", "int": "SIGNED"}.get(kind, "UNSIGNED")
     return {
         "comparison_direction": hlo.ComparisonDirectionAttr.get(direction),
@@ -336,7 +338,7 @@ class Mul(Binary):
 
 
 class Div(Binary):
-    """x / y. Integers round towards zero; over zero they give all ones, as XLA's do."""
+    """x / y. Integer division truncates; by zero it gives all ones, as in XLA."""
 
     linear_in: tuple[int, ...] = (0,)
 
@@ -357,8 +359,8 @@ class Div(Binary):
         (x, y), (dx, dy) = primals, tangents
         total = None if dx is None else bind(self, (dx, y), {})
         if dy is not None:
-            # -x / y**2 as a product with a number of y alone: there are few of these where y is
-            # repeated, as the norms of rows are. (XLA makes x / (y * y) of x / y / y.)
+            # -x / y**2 as a product with a function of y, which has few distinct values if y is
+            # broadcast, as row norms are. (XLA rewrites x / y / y to x / (y * y).)
             part = self(1.0, y)
             total = sum_of(total, mul(dy, mul(x, mul(neg(part), part))))
         return total

@@ -1,4 +1,4 @@
-"""Operations that choose between values or pass them on."""
+"""Primitives that select between values, and identities."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from functrans.trace import typeof
 
 
 class SelectN(Elementwise):
-    """Element i of the result is that of `cases[which[i]]`.
+    """Select element i of the result from `cases[which[i]]`.
 
     `which` is boolean (two cases) or integer (out of range: the nearest case), a scalar or of the
     shape of the cases.
@@ -112,7 +112,7 @@ class SelectN(Elementwise):
             elif typeof(which).dtype == bool:
                 cts.append(self(which, none, ct) if i else self(which, ct, none))
             else:
-                # out of range means the first or the last case
+                # out of range selects the first or the last case
                 if i == 0:
                     mine = lt(which, 1)
                 elif i == len(cases) - 1:
@@ -137,7 +137,7 @@ class SelectN(Elementwise):
 
 
 class Clamp(Elementwise):
-    """x, but at least `low` and then at most `high`; these are scalars or of x's shape."""
+    """Clamp x to [low, high]; these are scalars or of the shape of x."""
 
     name = "clamp"
 
@@ -172,7 +172,7 @@ class Clamp(Elementwise):
         return total
 
     def _full(self, args: Sequence[Any]) -> list[Any]:
-        """The operands at the shape of x."""
+        """Broadcast the operands to the shape of x."""
         return [_repeated(v, typeof(args[1]).shape) for v in args]
 
     def _where(self, mask: Any, dv: Any, x: Any) -> Any:
@@ -195,21 +195,21 @@ class Clamp(Elementwise):
 
 
 def _repeated(x: Any, shape: tuple[int, ...]) -> Any:
-    """A scalar at a shape; anything else as it is."""
+    """Broadcast a scalar to a shape; return anything else unchanged."""
     if typeof(x).shape == shape:
         return x
     return broadcast_in_dim(x, shape=shape, dimensions=())
 
 
 class Same(Unary):
-    """x itself."""
+    """The identity."""
 
     def numpy_source(self, w: Any, x: Any) -> Any:
         return x.full
 
 
 class StopGradient(Same):
-    """x, whose derivative is taken to be zero."""
+    """The identity, with a derivative of zero."""
 
     def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
         return None
@@ -244,7 +244,7 @@ class OptimizationBarrier(Primitive):
         return self._among(ct)
 
     def _among(self, values: Sequence[Any]) -> list[Any]:
-        """The barrier between those that are not zero."""
+        """Apply the barrier to the values that are not None."""
         through = iter(self(*[v for v in values if v is not None]))
         return [None if v is None else next(through) for v in values]
 
@@ -271,5 +271,5 @@ optimization_barrier: OptimizationBarrier = OptimizationBarrier()
 
 
 def one_for_zero(x: Any) -> Any:
-    """x, and 1 where x is 0: a safe divisor."""
+    """Return x, with 1 in place of 0: a safe divisor."""
     return select_n(eq(x, 0), x, full_like(x, 1))

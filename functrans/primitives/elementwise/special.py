@@ -1,4 +1,4 @@
-"""Special functions. Their reference is SciPy, in double precision."""
+"""Special functions. The reference is SciPy, in double precision."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ FLOAT = ("float",)
 
 
 def scipy_function(name: str) -> Callable[..., Any]:
-    """A function of scipy.special, which takes long to load: loaded when it is first called."""
+    """Return a function of scipy.special that imports the module, which is slow, at its first
+    call."""
 
     def function(*xs: Any) -> Any:
         return getattr(importlib.import_module("scipy.special"), name)(*xs)
@@ -35,7 +36,7 @@ def scipy_function(name: str) -> Callable[..., Any]:
 
 
 def _wide(function: str | Callable[..., Any]) -> Callable[..., Any]:
-    """A SciPy function of arrays of any float dtype."""
+    """Return a SciPy function that accepts arrays of any float dtype."""
     of_doubles = scipy_function(function) if isinstance(function, str) else function
     return lambda *xs: of_doubles(*[np.asarray(x).astype(np.float64) for x in xs])
 
@@ -47,7 +48,7 @@ def _lgamma(x: np.ndarray) -> np.ndarray:
     return np.where(np.isinf(x), np.inf, _gammaln(x))
 
 
-# XLA's digamma at 0, whose sides differ in sign.
+# XLA's digamma at 0, where the two limits have different signs.
 _POLE = -np.inf if jax.__version_info__ >= (0, 11) else np.nan
 
 

@@ -1,10 +1,10 @@
 """The incomplete gamma and beta functions, the Bessel functions I0 and I1 scaled by e^-|x|, and
-the derivatives of these. Lowered through JAX's functions of the same names; their reference is
+their derivatives. They are lowered through JAX's functions of the same names. The reference is
 SciPy in double precision, and power series where SciPy has no such function.
 
     P(a, x) = igamma      Q(a, x) = igammac = 1 - P      p(a, x) = dP/dx = x^(a-1) e^-x / Gamma(a)
     igamma_grad_a = dP/da          random_gamma_grad = dx/da at fixed P = -(dP/da) / p
-    random_gamma_grad_a = the derivative of this in a
+    random_gamma_grad_a = its derivative with respect to a
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ FLOAT = ("float",)
 class Special(Elementwise):
     """A function of several real arrays of one type.
 
-    partials : by operand its derivative, a function of (operands, out); None: it has none
+    partials : per operand its derivative, a function of (operands, out); None: it has none
     same     : the JAX function by which it is lowered
-    numpy    : its reference, of float64 arrays
+    numpy    : the reference, a function of float64 arrays
     """
 
     takes: tuple[str, ...] = FLOAT
@@ -93,12 +93,12 @@ class Special(Elementwise):
 
 
 def _density(a: Any, x: Any) -> Any:
-    """p(a, x), by its logarithm."""
+    """Return p(a, x), by its logarithm."""
     return exp(sub(sub(mul(sub(a, 1.0), log(x)), x), lgamma(a)))
 
 
 def _score(a: Any, x: Any) -> Any:
-    """d log p / da."""
+    """Return d log p / da."""
     return sub(log(x), digamma(a))
 
 
@@ -133,7 +133,7 @@ def _trigamma(a: np.ndarray) -> np.ndarray:
 
 
 def _at_the_edges(a: np.ndarray, x: np.ndarray, inside: np.ndarray, end: float) -> np.ndarray:
-    """P or Q, of which `inside` holds away from the edges of their domain; `end` is it at inf."""
+    """Return P or Q: `inside` in the interior of the domain; `end` is the value at x = inf."""
     outside = (a < 0) | (x < 0) | ((a == 0) & (x == 0)) | (np.isinf(a) & (x > 0))
     found = np.where(outside, np.nan, inside)
     return np.where((a >= 0) & np.isposinf(x), end, found)
@@ -148,7 +148,7 @@ def _igammac(a: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 def _series(a: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """s = sum_n c_n, ds/da and d^2s/da^2, c_n = x^n / ((a+1)...(a+n)), where
+    """Return s = sum_n c_n, ds/da and d^2s/da^2, c_n = x^n / ((a+1)...(a+n)), where
     P = x^a e^-x / Gamma(a+1) * s."""
     term, total = np.ones_like(x), np.ones_like(x)
     slope, curve, by_a, twice = [np.zeros_like(x) for _ in range(4)]
@@ -164,7 +164,7 @@ def _series(a: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.nd
 
 
 def _gradient(of: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
-    """NaN outside of the domain, 0 at x = 0."""
+    """Return the function extended by NaN outside of the domain and 0 at x = 0."""
 
     def function(a: np.ndarray, x: np.ndarray) -> np.ndarray:
         with np.errstate(all="ignore"):
@@ -183,8 +183,8 @@ def _igamma_grad_a(a: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 @_gradient
 def _random_gamma_grad(a: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """The series cancels where x is large; there -P_a / p = Q_a / p, which is
-    the integral over u > 0 of e^-u (1 + u/x)^(a-1) (log(x + u) - digamma(a))."""
+    """The series cancels for large x; there -P_a / p = Q_a / p is the integral over u > 0 of
+    e^-u (1 + u/x)^(a-1) (log(x + u) - digamma(a))."""
     total, by_a, _ = _series(a, x)
     small = -x / a * (by_a + total * (np.log(x) - _psi(a + 1)))
     return np.where(x > np.maximum(a, 8), _integral(a, x)[0], small)
@@ -192,7 +192,7 @@ def _random_gamma_grad(a: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 @_gradient
 def _random_gamma_grad_a(a: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """The derivative in a of both forms of the gradient."""
+    """Return the derivative with respect to a of both forms of the gradient."""
     total, by_a, twice = _series(a, x)
     distance = np.log(x) - _psi(a + 1)
     inner = by_a + total * distance
@@ -202,7 +202,7 @@ def _random_gamma_grad_a(a: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 def _integral(a: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The gradient where x is large, and its derivative in a."""
+    """Return the gradient for large x, and its derivative with respect to a."""
     nodes, weights = np.polynomial.laguerre.laggauss(64)
     a, x = a[..., None], x[..., None]
     powers, distance = (1 + nodes / x) ** (a - 1), np.log(x + nodes) - _psi(a)
@@ -258,7 +258,7 @@ def _in_double(name: str) -> Callable[..., Any]:
 
 
 class ByJax(Unary):
-    """A function of one array that is lowered through JAX's of the same name."""
+    """A function of one array that is lowered through JAX's function of the same name."""
 
     def lower(self, ctx: Any, x: Any) -> Any:
         return ctx.via_jax(self.op, x)[0]

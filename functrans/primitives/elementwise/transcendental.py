@@ -24,8 +24,8 @@ from functrans.primitives.elementwise.families import (
 
 
 class Accurate(Unary):
-    """A function that hardware may approximate. `accuracy` says how far: None, the name of a
-    `jax.lax.AccuracyMode`, or (atol, rtol, ulps); the derivative is of the usual accuracy."""
+    """A function that hardware may approximate. `accuracy` is None, the name of a
+    `jax.lax.AccuracyMode`, or (atol, rtol, ulps); the derivative has the default accuracy."""
 
     def abstract_eval(self, x: ArrayType, *, accuracy: Any = None) -> ArrayType:
         return super().abstract_eval(x)
@@ -115,7 +115,7 @@ atan2: Binary = Binary(
 
 sinh: Unary = Unary("sinh", FLOATS, lambda x, y: cosh(x), op=chlo.sinh, flops=10)
 cosh: Unary = Unary("cosh", FLOATS, lambda x, y: sinh(x), op=chlo.cosh, flops=10)
-# (1 + y)(1 - y) dx: 1 - y^2 would cancel where y is near 1, and of y and 1 - y a loop keeps y alone
+# (1 + y)(1 - y) dx: 1 - y^2 would cancel for y near 1, and a loop stores only y, not also 1 - y
 tanh: Accurate = Accurate(
     "tanh", FLOATS, tangent=lambda dx, x, y: mul(add(dx, mul(dx, y)), sub(1.0, y)), flops=10
 )

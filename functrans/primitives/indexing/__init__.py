@@ -1,1 +1,1 @@
-"""Operations that read, write and order elements by their places."""
+"""Primitives that read, write and order elements by index."""

@@ -1,7 +1,7 @@
-"""One window of an array at a computed place: reading it, and putting another in its place.
+"""Read or write one window of an array at dynamic start indices.
 
-A start index that would let the window leave the array is clamped so that it lies inside. One per
-axis, scalars of one integer dtype.
+There is one start index per axis, scalars of one integer dtype. Start indices are clamped so that
+the window lies inside the array.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from functrans.trace import bind, literal, typeof
 
 
 class Window(Primitive):
-    """Shared by the two: the check of window and starts, and the starts as backends want them."""
+    """Base class: checks window and start indices, and converts the indices for the backends."""
 
     in_kernel = True
 
     def numpy_source(self, w: Any, x: Any, *rest: Any, **params: Any) -> Any:
-        if is_key_dtype(w.equation.inputs[0].type.dtype):  # the words are read whole
+        if is_key_dtype(w.equation.inputs[0].type.dtype):  # the words of a key stay together
             rest = (*rest, type(x)("0", w.in_types[-1], literal=True))
             w.in_types.append(w.in_types[-1])
             if "sizes" in params:
@@ -51,13 +51,13 @@ class Window(Primitive):
 
 
 def _box(shape: Any, starts: Any, sizes: Any) -> tuple[slice, ...]:
-    """The window as NumPy slices, clamped into an array of a shape."""
+    """Return the window as NumPy slices, clamped into an array of a shape."""
     places = [min(max(int(s), 0), n - k) for s, n, k in zip(starts, shape, sizes, strict=True)]
     return tuple([slice(s, s + k) for s, k in zip(places, sizes, strict=True)])
 
 
 class DynamicSlice(Window):
-    """The window of x of the given sizes at start indices."""
+    """The window of x of the given sizes at the start indices."""
 
     name: str = "dynamic_slice"
     linear_in: tuple[int, ...] = (0,)
@@ -113,7 +113,7 @@ class DynamicSlice(Window):
 
 
 class DynamicUpdateSlice(Window):
-    """x with the window at start indices replaced by the second operand."""
+    """x with the window at the start indices replaced by the second operand."""
 
     name: str = "dynamic_update_slice"
     linear_in: tuple[int, ...] = (0, 1)
@@ -173,8 +173,8 @@ class DynamicUpdateSlice(Window):
 
 
 def _signed(ctx: Any, starts: Any) -> tuple[tuple[Any, ...], Any]:
-    """StableHLO: the starts as signed integers, and a zero like them. (Of a constant unsigned start
-    XLA's simplifier reads the highest bit as a sign.)"""
+    """Return, in StableHLO, the start indices as signed integers, and a zero of their type. (XLA's
+    simplifier reads the highest bit of a constant unsigned start as a sign.)"""
     if not starts:
         return starts, ctx.full(0, ArrayType((), np.dtype(np.int32)))
     t = ctx.in_types[-1]
@@ -197,8 +197,8 @@ def _unbatched(x: Any, d: int | None) -> tuple[int, ...]:
 def _joined_starts(
     t: Any, starts: Any, dims: Any, shape: Any, sizes: Any
 ) -> tuple[Any, tuple[int, ...]]:
-    """The starts of a batch as one array [examples, axes], and those axes: along the others the
-    window is as wide as the array, and there is no choice."""
+    """Return the start indices of a batch as one array [examples, axes], and those axes. Along the
+    other axes the window is as wide as the array, so the start is always 0."""
     axes = tuple([a for a, (n, k) in enumerate(zip(shape, sizes, strict=True)) if k < n])
     columns = [reshape(t.at(starts[a], dims[a], 0), shape=(t.size, 1)) for a in axes]
     if not columns:

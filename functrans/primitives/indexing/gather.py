@@ -1,21 +1,22 @@
-"""Reading slices at computed places: the axes that gather and scatter share, and gather.
+"""Gather: read slices at dynamic indices. Also the axes that gather and scatter share.
 
 The axes of the three arrays have names (small integers), as those of `dot_general`:
 
     operand   a name per axis of x
-    indices   a name per axis of the array of indices but the last, which holds one start index for
+    indices   a name per axis of the index array except the last, which holds one start index for
               each name in `indexed`, a name of the operand
-    slices    a name per axis of the slices: those of `indices` and those windows that are kept
+    slices    a name per axis of the slices: those of `indices` and of the windows that are kept
     sizes     the size of a window along each axis of x
 
-A name of the operand that stands in `slices` is a window of x, one that stands in `indices` too is
-a batch axis (slice b is taken from x[b]), one that stands in neither is dropped (its size is 1).
+A name of the operand that is in `slices` is a window of x. One that is also in `indices` is a batch
+axis (slice b is taken from x[b]). One that is in neither is dropped (its size is 1).
 
                            operand  indices  slices  indexed  sizes
     x[i]        [n,m], [k]  (0, 1)   (2,)     (2, 1)  (0,)     (1, m)
     x[b, i[b]]  [b,n], [b]  (0, 1)   (0,)     (0,)    (1,)     (1, 1)
 
-The same parameters say where `scatter` puts what `gather` takes, so one is the other's transpose.
+The same parameters say where `scatter` writes what `gather` reads, so each is the other's
+transpose.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ from functrans.trace import bind, literal
 
 Names = tuple[int, ...]
 
-# What happens to a window that does not lie in x. In "promise_in_bounds" XLA clips what a gather
-# reads and drops what a scatter writes.
+# How a window that is not inside x is handled. In "promise_in_bounds" XLA clips the reads of a
+# gather and drops the writes of a scatter.
 MODES = ("clip", "fill_or_drop", "promise_in_bounds")
 CLIP = "clip"
 FILL = "fill_or_drop"
@@ -43,7 +44,8 @@ PROMISE = "promise_in_bounds"
 
 
 class Indexed(Primitive):
-    """Shared by gather and the scatters: the check of the axes, and what backends need of them."""
+    """Base class of gather and the scatters: checks the axes, and converts them for the
+    backends."""
 
     def numpy_source(self, w: Any, x: Any, *rest: Any, **params: Any) -> Any:
         if is_key_dtype(w.equation.inputs[0].type.dtype):
@@ -54,7 +56,7 @@ class Indexed(Primitive):
         self, types: tuple[ArrayType, ...], *, operand: Names, indices: Names,
         slices: Names, indexed: Names, sizes: tuple[int, ...],
     ) -> tuple[int, ...]:  # fmt: skip
-        """The shape of the slices, or the error for axes that do not fit."""
+        """Return the shape of the slices; raise if the axes are inconsistent."""
         x, i = types[:2]
         if dtype_class(i.dtype) not in ("int", "uint"):
             raise self.mismatch(
@@ -89,7 +91,8 @@ class Indexed(Primitive):
 
 
 def under_trailing_axis(n: int, params: dict[str, Any]) -> dict[str, Any]:
-    """The parameters that move a further last axis of size n whole (the words of typed keys)."""
+    """Return the parameters for an additional last axis of size n that is moved whole (the words of
+    keys)."""
     new = 1 + max((*params["operand"], *params["indices"]), default=-1)
     return {
         **params,
@@ -102,7 +105,7 @@ def under_trailing_axis(n: int, params: dict[str, Any]) -> dict[str, Any]:
 def highest_starts(
     shape: Any, dtype: Any, operand: Names, indexed: Names, sizes: Any
 ) -> np.ndarray:
-    """The last start along each indexed axis whose window lies in x, in the indices' dtype."""
+    """Return the largest start index along each indexed axis whose window is inside x."""
     places = [operand.index(name) for name in indexed]
     top = np.iinfo(dtype).max
     return np.array([min(top, max(0, shape[d] - sizes[d])) for d in places], dtype)
@@ -112,8 +115,8 @@ def places(
     shape: Any, i: np.ndarray, *, operand: Names, indices: Names, slices: Names, indexed: Names,
     sizes: Any, **how: Any,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """For each element of the slices: its place in x flattened, with starts clipped into x; and
-    whether its window lay in x. Two arrays that broadcast to the slices."""
+    """For each element of the slices, return its flat index in x, with start indices clipped into
+    x, and whether its window is inside x. Both arrays broadcast to the slices."""
 
     def along(values: Any, *names: int) -> np.ndarray:
         aligned = [1] * len(slices)
@@ -140,7 +143,7 @@ _COMPARE_AS = {"int": "SIGNED", "uint": "UNSIGNED"}
 
 
 def lies_inside(i: Any, i_type: ArrayType, last: np.ndarray, ctx: Any) -> Any:
-    """StableHLO: for each index whether all its numbers lie in 0..last."""
+    """Return, in StableHLO, whether all numbers of each index are in 0..last."""
     kind = hlo.ComparisonTypeAttr.get(_COMPARE_AS[dtype_class(i_type.dtype)])
 
     def compare(bound: Any, direction: str) -> Any:
@@ -160,14 +163,14 @@ def lies_inside(i: Any, i_type: ArrayType, last: np.ndarray, ctx: Any) -> Any:
 
 
 def rows(numbers: np.ndarray, t: ArrayType, ctx: Any) -> Any:
-    """StableHLO: the vector repeated along all axes of a type but its last."""
+    """Return, in StableHLO, a vector broadcast along all axes of a type but its last."""
     last = ir.DenseI64ArrayAttr.get([t.ndim - 1])
     return hlo.broadcast_in_dim(ctx.type(t), ctx.constant(numbers), last)
 
 
 def default_fill(dtype: Any) -> Any:
-    """What `fill_or_drop` reads outside of x unless it is told: NaN, the most negative integer, the
-    largest unsigned one, True."""
+    """Return the default fill value of `fill_or_drop`: NaN, the most negative integer, the largest
+    unsigned integer, True."""
     kind = dtype_class(dtype)
     if kind == "bool":
         return True
@@ -177,10 +180,10 @@ def default_fill(dtype: Any) -> Any:
 
 
 class Gather(Indexed):
-    """Slices of x at computed places; this module's text explains the parameters.
+    """Slices of x at dynamic indices; the module docstring explains the parameters.
 
-    `fill`: what a window outside of x reads in mode "fill_or_drop"; None: see `default_fill`.
-    `unique_indices`, `indices_are_sorted`: promises of the caller, about the transpose too.
+    `fill`: the value of a window outside of x in mode "fill_or_drop"; None: see `default_fill`.
+    `unique_indices`, `indices_are_sorted`: promises of the caller, also used by the transpose.
     """
 
     in_kernel = True
@@ -198,7 +201,7 @@ class Gather(Indexed):
         if x.__class__ is Literal and i.__class__ is Literal and params["mode"] != FILL:
             return Literal(x.value, self.abstract_eval(x.type, i.type, **params))
         if params.get("fill") != params.get("fill"):
-            params["fill"] = None  # NaN, the usual one, does not equal itself: no key of a cache
+            params["fill"] = None  # the default; NaN, not equal to itself, cannot be a cache key
         return bind(self, (x, i), params)
 
     def abstract_eval(
@@ -276,7 +279,7 @@ class Gather(Indexed):
     def batch(self, t: Any, args: Any, dims: Any, **params: Any) -> Any:
         (x, i), (d, di) = args, dims
         axes = batched_axes(t, d is not None, di is not None, params)
-        if d is None:  # examples may read the same place
+        if d is None:  # examples may read the same element
             axes.pop("indices_are_sorted", None)
             axes.pop("unique_indices", None)
         return self(t.move(x, d, 0), t.move(i, di, 0), **axes), 0
@@ -289,7 +292,7 @@ def taken_axis(
     shape: Any, *, operand: Names, indices: Names, slices: Names, indexed: Names, sizes: Any,
     mode: str, **promises: Any,
 ) -> int | None:  # fmt: skip
-    """The axis along which whole slices are taken, where NumPy's `take` says it all."""
+    """Return the axis along which whole slices are taken, if NumPy's `take` suffices."""
     if mode == FILL or len(indexed) != 1 or not set(operand).isdisjoint(indices):
         return None
     d = operand.index(indexed[0])
@@ -299,15 +302,15 @@ def taken_axis(
 
 
 def filled_with_zero(params: dict[str, Any]) -> dict[str, Any]:
-    """The parameters of the gather of tangents or cotangents: nothing lies outside."""
+    """Return the parameters of the gather of tangents or cotangents: outside they are zero."""
     return {**params, "fill": 0} if params["mode"] == FILL else params
 
 
 def batched_axes(
     t: Any, operand_batched: bool, indices_batched: bool, params: dict[str, Any]
 ) -> dict[str, Any]:
-    """The parameters with one more axis in front of the slices, of the operand and of the indices
-    where they are batched."""
+    """Return the parameters with a leading batch axis on the slices, and on the operand and the
+    indices if they are batched."""
     new = 1 + max((*params["operand"], *params["indices"]), default=-1)
     made = {**params, "slices": (new, *params["slices"])}
     if operand_batched:

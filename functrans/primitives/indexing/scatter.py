@@ -1,7 +1,8 @@
-"""Writing slices at computed places. The axes are those of gather: see gather.py.
+"""Scatter: write slices at dynamic indices. The axes are those of gather: see gather.py.
 
-Every scatter takes x, indices, updates; what it does with an element that is hit is its class's. In
-the modes "fill_or_drop" and "promise_in_bounds" a window that does not lie in x is dropped whole.
+Every scatter takes x, indices, updates; its class defines how an update is combined with an
+element. In the modes "fill_or_drop" and "promise_in_bounds" a window that is not inside x is
+dropped as a whole.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ def _numpy_set(x: Any, at: Any, u: Any) -> None:
 
 
 def _read(x: Any, i: Any, shape: tuple[int, ...], params: dict[str, Any]) -> Any:
-    """What stands in x where updates of a shape fall; an array without elements drops them all."""
+    """Return the elements of x at the updates' places; an array without elements drops all
+    updates."""
     t = typeof(x)
     if not t.size:
         return literal(0, t.update(shape=shape))
@@ -47,10 +49,10 @@ def _read(x: Any, i: Any, shape: tuple[int, ...], params: dict[str, Any]) -> Any
 
 
 class Scatter(Indexed):
-    """x with the updates written at computed places; where two meet, the last one stays.
+    """x with the updates written at dynamic indices; if several hit one element, the last one wins.
 
-    `combine` is the primitive that joins an element and its update (None: the update), `into` its
-    NumPy twin.
+    `combine` is the primitive that combines an element and its update (None: the update wins),
+    `into` the NumPy equivalent.
     """
 
     name = "scatter"
@@ -160,7 +162,8 @@ class Scatter(Indexed):
         return ct_x, None, ct_u
 
     def _who_stays(self, like: Any, i: Any, shape: Any, params: dict[str, Any]) -> Any:
-        """Which updates no other overwrites: number them, write the numbers, read them."""
+        """Return which updates are not overwritten: number them, scatter the numbers, gather
+        them."""
         n = int(np.prod(shape))
         count = reshape(iota(dtype=np.dtype(np.int32), shape=(n,), dimension=0), shape=shape)
         nobody = literal(-1, ArrayType(typeof(like).shape, np.dtype(np.int32)))
@@ -178,7 +181,7 @@ class Scatter(Indexed):
 
 
 class ScatterAdd(Scatter):
-    """x plus the updates at computed places; also minus (`scatter_sub`)."""
+    """x plus the updates at dynamic indices; also minus (`scatter_sub`)."""
 
     combine: str
     into: Callable[..., Any]
@@ -198,7 +201,7 @@ class ScatterAdd(Scatter):
 
 
 class ScatterMul(Scatter):
-    """x times the updates at computed places."""
+    """x times the updates at dynamic indices."""
 
     name: str = "scatter_mul"
     linear_in: tuple[int, ...] = (0,)
@@ -224,10 +227,10 @@ class ScatterMul(Scatter):
 
 
 class ScatterExtreme(Scatter):
-    """The smaller or the larger of x and the updates at computed places.
+    """The minimum or maximum of x and the updates at dynamic indices.
 
-    Tangents: the mean of those of x and of the updates that are as extreme as the result; zero
-    where an update makes NaN of it.
+    Tangents: the mean of those of x and of the updates that equal the result; zero if an update
+    makes it NaN.
     """
 
     linear_in: tuple[int, ...] = ()
@@ -244,7 +247,7 @@ class ScatterExtreme(Scatter):
         eq, cast = PRIMITIVES["eq"], PRIMITIVES["convert_element_type"]
         dtype = typeof(x).dtype
         stays = eq(x, out)
-        if dx is not None:  # a NaN stays what it is
+        if dx is not None:  # NaN in x stays NaN
             stays = PRIMITIVES["or"](stays, PRIMITIVES["ne"](x, x))
         kept = cast(stays, dtype=dtype)
         won = cast(eq(u, _read(out, i, typeof(u).shape, params)), dtype=dtype)

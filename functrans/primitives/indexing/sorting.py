@@ -1,4 +1,4 @@
-"""Operations that order elements along one axis."""
+"""Sorting along one axis."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from functrans.trace import typeof
 
 
 class Sort(Primitive):
-    """Sort along `dimension` by the first `num_keys` operands, the first one first; the others are
-    carried along. NaN stands last, -0.0 equals 0.0, complex numbers are ordered by their parts."""
+    """Sort along `dimension` by the first `num_keys` operands, major key first; the others are
+    permuted along. NaN comes last, -0.0 equals 0.0, complex numbers are ordered by their parts."""
 
     name: str = "sort"
     multiple_results: bool = True
@@ -62,7 +62,7 @@ class Sort(Primitive):
     def differentiate(
         self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
     ) -> Any:
-        """Sort the positions too, and take the tangents from there."""
+        """Sort the positions too, and gather the tangents by them."""
         axis, shape = params["dimension"], typeof(primals[0]).shape
         positions = iota(dtype=np.dtype(np.int32), shape=shape, dimension=axis)
         *outs, order = t.bind_primal(self, (*primals, positions), params)
@@ -83,7 +83,7 @@ class Sort(Primitive):
 
 
 def _key_parts(ctx: Any, dtype: Any, x: Any, y: Any) -> list[tuple[Any, Any, Any]]:
-    """(dtype, x, y) of each number that decides, with one zero and one NaN."""
+    """Return (dtype, x, y) of each number to compare, with a single zero and a single NaN."""
     kind = dtype_class(dtype)
     if kind == "complex":
         real = np.dtype(np.float32 if dtype == np.complex64 else np.float64)
@@ -102,7 +102,7 @@ def _key_parts(ctx: Any, dtype: Any, x: Any, y: Any) -> list[tuple[Any, Any, Any
 
 
 def _lexicographic(parts: list[tuple[Any, Any, Any]]) -> Any:
-    """x < y by the first part, where that is equal by the second, ..."""
+    """Return x < y by the first part, for equal ones by the second, and so on."""
     less = None
     for dtype, x, y in reversed(parts):
         here = compare("LT", x, y, dtype, total=True)
@@ -113,7 +113,7 @@ def _lexicographic(parts: list[tuple[Any, Any, Any]]) -> Any:
 
 
 def take_along(x: Any, order: Any, axis: int) -> Any:
-    """The elements of x at the positions `order` along an axis, which all exist."""
+    """Return the elements of x at the positions `order`, all in range, along an axis."""
     shape = typeof(order).shape
     names = tuple(range(len(shape)))
     taken = tuple([len(names) if i == axis else i for i in names])
@@ -126,7 +126,7 @@ def take_along(x: Any, order: Any, axis: int) -> Any:
 
 
 def _total_order(x: np.ndarray) -> np.ndarray:
-    """Integers ordered as XLA orders floats: -NaN, -inf, ..., -0.0, 0.0, ..., inf, NaN."""
+    """Map floats to integers in XLA's total order: -NaN, -inf, ..., -0.0, 0.0, ..., inf, NaN."""
     if dtype_class(x.dtype) != "float":
         return x
     bits = x.view(f"i{x.dtype.itemsize}")
@@ -134,8 +134,8 @@ def _total_order(x: np.ndarray) -> np.ndarray:
 
 
 class TopK(Primitive):
-    """The `k` largest elements along `axis` in descending order, and where they stand (int32). Of
-    equal ones the first comes first. Floats are in total order: NaN is the largest, 0.0 > -0.0."""
+    """The `k` largest elements along `axis` in descending order, and their positions (int32). Ties
+    are in order of position. Floats are in total order: NaN is the largest, 0.0 > -0.0."""
 
     name: str = "top_k"
     multiple_results: bool = True
@@ -154,7 +154,7 @@ class TopK(Primitive):
 
     def reference(self, x: Any, *, k: int, axis: int) -> Any:
         backwards = np.flip(_total_order(x), axis)
-        ascending = np.argsort(backwards, axis, kind="stable")  # of equal ones the last comes first
+        ascending = np.argsort(backwards, axis, kind="stable")  # ties in reverse order of position
         order = x.shape[axis] - 1 - np.flip(ascending, axis)
         order = np.take(order, np.arange(k), axis)
         return [np.take_along_axis(x, order, axis), order.astype(np.int32)]

@@ -1,1 +1,1 @@
-"""Factorizations and solutions of linear systems."""
+"""Matrix factorizations and solvers of linear systems."""

@@ -1,7 +1,7 @@
-"""LU and QR factorisations, Householder reflectors, and systems solved by LU.
+"""LU and QR factorizations, Householder reflectors, and solvers of linear systems by LU.
 
-lu                        x = p l u: l and u in one matrix, the pivots, p as an order of rows
-lu_pivots_to_permutation  pivots -> that order
+lu                        x = p l u: l and u in one matrix, the pivots, p as a permutation of rows
+lu_pivots_to_permutation  pivots -> that permutation
 qr                        x = q r, or x[:, p] = q r
 geqrf                     x -> reflectors below r, and their factors
 householder_product       reflectors -> the first columns of q
@@ -42,7 +42,7 @@ from functrans.trace import literal, typeof
 
 class LU(MatrixOperation):
     """x = p l u by partial pivoting. -> (l below the diagonal and u, pivots, order): row i of l u
-    is row order[i] of x; the pivots say the same as exchanges of rows."""
+    is row order[i] of x; the pivots are the same permutation as row exchanges."""
 
     name: str = "lu"
     multiple_results: bool = True
@@ -59,9 +59,9 @@ class LU(MatrixOperation):
         return jax.lax.linalg.lu(x)
 
     def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
-        """d(l u) = dl u + l du. With m = l^-1 dx u^-1, rows of dx in order, dl is l times the part
-        of m below the diagonal and du the rest times u. A matrix that is not square is completed by
-        an identity: l gets more columns, u more rows."""
+        """d(l u) = dl u + l du. With m = l^-1 dx u^-1, the rows of dx permuted, dl is l times the
+        part of m below the diagonal, and du the rest times u. A matrix that is not square is
+        completed by an identity: l gets more columns, u more rows."""
         lu, _, order = out
         rows, columns = typeof(lu).shape[-2:]
         k = min(rows, columns)
@@ -84,7 +84,7 @@ class LU(MatrixOperation):
 
 
 def _padded(x: Any, before: int, n: int) -> Any:
-    """x as a part of an n by n matrix of zeros that begins at row and column `before`."""
+    """Return x as the block at row and column `before` of an n by n matrix of zeros."""
     t = typeof(x)
     widths = [(before, n - before - size, 0) for size in t.shape[-2:]]
     config = (*[(0, 0, 0)] * (t.ndim - 2), *widths)
@@ -92,7 +92,7 @@ def _padded(x: Any, before: int, n: int) -> Any:
 
 
 def _order(pivots: np.ndarray, n: int) -> np.ndarray:
-    """Exchange i with pivots[i], one after the other."""
+    """Exchange i with pivots[i], in sequence."""
     order = np.arange(n, dtype=np.int32)
     for i, j in enumerate(pivots):
         order[[i, j]] = order[[j, i]]
@@ -100,7 +100,7 @@ def _order(pivots: np.ndarray, n: int) -> np.ndarray:
 
 
 class PivotsToPermutation(MatrixOperation):
-    """Exchanges of rows as an order of `permutation_size` rows."""
+    """Row exchanges as a permutation of `permutation_size` rows."""
 
     name: str = "lu_pivots_to_permutation"
     ranks: tuple[int, ...] = (1,)
@@ -124,9 +124,9 @@ class PivotsToPermutation(MatrixOperation):
 
 
 class QR(MatrixOperation):
-    """x = q r by Householder reflectors, q^H q = 1 and r upper triangular; of an [m, n] matrix q
-    has min(m, n) columns, m with `full_matrices`. With `pivoting` there is an order p of columns
-    too, x[:, p] = q r, and the diagonal of r falls."""
+    """x = q r by Householder reflectors, q^H q = 1 and r upper triangular. For an [m, n] matrix q
+    has min(m, n) columns, or m with `full_matrices`. With `pivoting` there is a column permutation
+    p too, x[:, p] = q r, and the diagonal of r decreases."""
 
     name: str = "qr"
     multiple_results: bool = True
@@ -164,7 +164,7 @@ class QR(MatrixOperation):
     def jvp(
         self, primals: Any, tangents: Any, out: Any, *, pivoting: bool, full_matrices: bool
     ) -> Any:
-        """See `_thin`; a matrix with more columns than rows is [x1 x2] = q [r1 q^H x2]."""
+        """Apply `_thin`; a matrix with more columns than rows is [x1 x2] = q [r1 q^H x2]."""
         q, r = out[:2]
         dx = permuted(tangents[0], out[2], -1) if pivoting else tangents[0]
         m, n = typeof(dx).shape[-2:]
@@ -188,7 +188,7 @@ class QR(MatrixOperation):
 
 
 def prod_of_matrix(x: Any) -> int:
-    """Elements of one matrix of a stack."""
+    """Return the number of elements of one matrix of a stack."""
     return x.shape[-1] * x.shape[-2]
 
 
@@ -206,13 +206,13 @@ def _thin(q: Any, r: Any, dx: Any) -> tuple[Any, Any]:
 
 
 def _completed(q: Any, dq: Any, n: int) -> Any:
-    """The tangent of the columns of q from n on, given that of the first n.
+    """Return the tangent of the columns of q from n on, given that of the first n.
 
     Reflectors make q - 1 = -y t y^H of rank n. In blocks, n rows or columns first and p the rest,
 
         q[:, p] = e_p + (q[:, n] - e_n) z^H          z = q[p, n] (q[n, n] - 1)^-1
 
-    because z = y_p y_n^-1. That q is unitary gives (q[:, n] - e_n) (q[n, n] - 1)^-H the form
+    because z = y_p y_n^-1. As q is unitary, (q[:, n] - e_n) (q[n, n] - 1)^-H is
     -(q[:, n] + q[:, p] z), so  dq[:, p] = dq[:, n] z^H - (q[:, n] + q[:, p] z) (dq[p, n] - z
     dq[n, n])^H.
     """
@@ -244,7 +244,7 @@ class Geqrf(MatrixOperation):
 
 
 class HouseholderProduct(MatrixOperation):
-    """The first columns of the product of reflectors, as many as a has."""
+    """The leading columns, as many as a has, of the product of the reflectors."""
 
     name: str = "householder_product"
     ranks: tuple[int, ...] = (2, 1)
@@ -264,13 +264,13 @@ class HouseholderProduct(MatrixOperation):
 
 
 def _product_of(a: np.ndarray, taus: np.ndarray) -> np.ndarray:
-    """The first columns of H_0 H_1 ..., H = 1 - tau v v^H."""
+    """Return the leading columns of H_0 H_1 ..., H = 1 - tau v v^H."""
     routine = "ungqr" if np.iscomplexobj(a) else "orgqr"
     return lapack(routine, a)(a, taus)[0]
 
 
 class Ormqr(MatrixOperation):
-    """The product of reflectors times c: q c, c q unless `left`, with q^H for `transpose`."""
+    """The product of reflectors times c: q c, or c q unless `left`, with q^H for `transpose`."""
 
     name: str = "ormqr"
     ranks: tuple[int, ...] = (2, 1, 2)
@@ -309,12 +309,12 @@ ormqr: Ormqr = Ormqr()
 
 
 def solve(a: Any, b: Any) -> Any:
-    """x with a x = b, for square matrices, by LU."""
+    """Solve a x = b for square matrices by LU."""
     factors, _, order = lu(a)
     return lu_solve(factors, order, b)
 
 
 def lu_solve(factors: Any, order: Any, b: Any) -> Any:
-    """x with p l u x = b."""
+    """Solve p l u x = b."""
     y = solve_triangular(factors, permuted(b, order, -2), unit_diagonal=True)
     return solve_triangular(factors, y, lower=False)

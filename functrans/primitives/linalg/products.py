@@ -1,7 +1,7 @@
 """Products, parts and permutations of stacks of matrices, for the rules of linear algebra.
 
-In: values `[*batch, i, j]` whose batch axes are equal. Out: others. Products are made at the
-highest precision the platform has: a derivative is not to be rougher than the factors.
+In: values `[*batch, i, j]` with equal batch axes. Out: others. Products have the highest precision
+of the platform: a derivative should be as accurate as the factors.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from functrans.trace import typeof
 
 
 def is_complex(x: Any) -> bool:
-    """Has it an imaginary part?"""
+    """Return whether a value is complex."""
     return dtype_class(typeof(x).dtype) == "complex"
 
 
 def einsum(axes: str, x: Any, y: Any) -> Any:
-    """A product written as `ij,jk->ik`, of each pair in the stacks."""
+    """Multiply each pair of matrices in the stacks by an einsum such as `ij,jk->ik`."""
     left, _, out = axes.partition("->")
     lhs, _, rhs = left.partition(",")
     n = typeof(x).ndim - len(lhs)
@@ -43,38 +43,38 @@ def einsum(axes: str, x: Any, y: Any) -> Any:
 
 
 def matmul(x: Any, y: Any) -> Any:
-    """The matrix product."""
+    """Return the matrix product."""
     return einsum("ij,jk->ik", x, y)
 
 
 def transposed(x: Any) -> Any:
-    """Rows as columns."""
+    """Return the transpose."""
     n = typeof(x).ndim
     return transpose(x, permutation=(*range(n - 2), n - 1, n - 2))
 
 
 def conj(x: Any) -> Any:
-    """The complex conjugate; a real value itself."""
+    """Return the complex conjugate; a real value unchanged."""
     return complex_numbers.conj(x) if is_complex(x) else x
 
 
 def real(x: Any) -> Any:
-    """The real part; a real value itself."""
+    """Return the real part; a real value unchanged."""
     return complex_numbers.real(x) if is_complex(x) else x
 
 
 def adjoint(x: Any) -> Any:
-    """The conjugate transpose, x^H."""
+    """Return the conjugate transpose, x^H."""
     return conj(transposed(x))
 
 
 def plus_adjoint(x: Any) -> Any:
-    """x + x^H."""
+    """Return x + x^H."""
     return add(x, adjoint(x))
 
 
 def minus_adjoint(x: Any) -> Any:
-    """x - x^H."""
+    """Return x - x^H."""
     return sub(x, adjoint(x))
 
 
@@ -82,7 +82,7 @@ def minus_adjoint(x: Any) -> Any:
 
 
 def where_indices(compare: Callable[[Any, Any], Any], x: Any) -> Any:
-    """compare(row, column) for each place of x."""
+    """Return compare(row, column) for each element of x."""
     t = typeof(x)
     rows, columns = [
         iota(dtype=np.dtype(np.int32), shape=t.shape, dimension=t.ndim + axis) for axis in (-2, -1)
@@ -91,27 +91,27 @@ def where_indices(compare: Callable[[Any, Any], Any], x: Any) -> Any:
 
 
 def kept_where(compare: Callable[[Any, Any], Any], x: Any) -> Any:
-    """x where compare(row, column), else 0."""
+    """Return x where compare(row, column), else 0."""
     return select_n(where_indices(compare, x), full_like(x, 0), x)
 
 
 def lower_part(x: Any, strict: bool = False) -> Any:
-    """x with zeros above its diagonal; with `strict` on it too."""
+    """Return x with zeros above its diagonal; with `strict` on it too."""
     return kept_where(gt if strict else ge, x)
 
 
 def upper_part(x: Any, strict: bool = False) -> Any:
-    """x with zeros below its diagonal; with `strict` on it too."""
+    """Return x with zeros below its diagonal; with `strict` on it too."""
     return kept_where(lt if strict else le, x)
 
 
 def identity_like(x: Any) -> Any:
-    """Ones on the diagonal, zeros elsewhere."""
+    """Return identity matrices of the shape of x."""
     return select_n(where_indices(eq, x), full_like(x, 0), full_like(x, 1))
 
 
 def diagonal(x: Any) -> Any:
-    """[..., n] of [..., n, n]."""
+    """Return the diagonal, [..., n] of [..., n, n]."""
     return reduce_sum(kept_where(eq, x), axes=(typeof(x).ndim - 2,))
 
 
@@ -119,24 +119,24 @@ def diagonal(x: Any) -> Any:
 
 
 def per_column(v: Any, x: Any) -> Any:
-    """A vector with a number for each column of x, as a matrix of x's shape and dtype."""
+    """Broadcast a vector with one number per column of x to the shape and dtype of x."""
     t = typeof(x)
     return cast(broadcast_to_axis(v, t.ndim - 2, t.shape[-2]), t.dtype)
 
 
 def per_row(v: Any, x: Any) -> Any:
-    """A vector with a number for each row of x, as a matrix of x's shape and dtype."""
+    """Broadcast a vector with one number per row of x to the shape and dtype of x."""
     t = typeof(x)
     return cast(broadcast_to_axis(v, t.ndim - 1, t.shape[-1]), t.dtype)
 
 
 def scaled_columns(x: Any, v: Any) -> Any:
-    """x diag(v)."""
+    """Return x diag(v)."""
     return mul(x, per_column(v, x))
 
 
 def permuted(x: Any, order: Any, axis: int) -> Any:
-    """x[..., order, :] where `axis` is -2, x[..., order] where it is -1; an order per matrix."""
+    """Return x[..., order, :] if `axis` is -2, x[..., order] if it is -1; one order per matrix."""
     t = typeof(x)
     n = t.ndim
     stack, new = tuple(range(n - 2)), n

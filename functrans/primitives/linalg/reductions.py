@@ -1,4 +1,4 @@
-"""Similar matrices of simpler form: Schur, Hessenberg and tridiagonal. They have no derivatives."""
+"""Reductions to similar matrices: Schur, Hessenberg and tridiagonal. They have no derivatives."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from functrans.primitives.linalg.shared import MatrixOperation, lapack, scipy_li
 
 
 class SimilarityReduction(MatrixOperation):
-    """A square matrix taken to a form that has its eigenvalues."""
+    """Reduction of a square matrix to a similar one."""
 
     multiple_results = True
 
@@ -24,8 +24,8 @@ class SimilarityReduction(MatrixOperation):
 
 
 class Schur(SimilarityReduction):
-    """x = q t q^H -> (t,), or (t, q) with `compute_schur_vectors`; t is upper triangular, of a real
-    matrix up to 2 by 2 blocks for pairs of conjugate eigenvalues."""
+    """x = q t q^H -> (t,), or (t, q) with `compute_schur_vectors`. t is upper triangular; for a
+    real matrix it has 2 by 2 blocks for pairs of conjugate eigenvalues."""
 
     name = "schur"
 
@@ -35,7 +35,7 @@ class Schur(SimilarityReduction):
 
     def one(self, x: Any, *, compute_schur_vectors: bool) -> Any:
         kind = "complex" if np.iscomplexobj(x) else "real"
-        if not np.isfinite(x).all():  # LAPACK writes beyond its arrays
+        if not np.isfinite(x).all():  # LAPACK would write out of bounds
             t, q = np.triu(np.full_like(x, np.nan), -1), np.eye(len(x), dtype=x.dtype)
             return [t, q] if compute_schur_vectors else [t]
         t, q = scipy_linalg().schur(x, output=kind, check_finite=False)
@@ -62,8 +62,8 @@ class Hessenberg(SimilarityReduction):
 
 
 class Tridiagonal(SimilarityReduction):
-    """Of a hermitian matrix, of which one triangle is read -> (the matrix with reflectors beyond
-    its diagonals, the diagonal, the one beside it, factors of the reflectors)."""
+    """The tridiagonal form of a hermitian matrix, of which one triangle is read -> (the matrix with
+    reflectors outside its diagonals, the diagonal, the off-diagonal, factors of the reflectors)."""
 
     name = "tridiagonal"
 

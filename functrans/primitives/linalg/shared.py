@@ -1,11 +1,11 @@
-"""What the operations of linear algebra have in common: stacks of matrices.
+"""Base classes of linear algebra on stacks of matrices.
 
     [*batch, m, n], [*batch, n], ...  ->  the same of results
 
-The last axes of an operand are those of a matrix or a vector, all others are batch axes, and equal
-for all operands. So the rule for one more axis is to put it in front. They are computed by LAPACK
-on a CPU and by the libraries of the other platforms, through JAX's lowerings; the reference is
-LAPACK by way of SciPy, one matrix after the other.
+The last axes of an operand are those of a matrix or a vector; the others are batch axes, equal for
+all operands. So the batch rule moves the new axis to the front. The operations are lowered as in
+JAX, to LAPACK on a CPU and to the libraries of other platforms. The reference is SciPy's LAPACK,
+one matrix at a time.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ INT32 = np.dtype(np.int32)
 
 
 class MatrixOperation(Primitive):
-    """An operation on the last axes of its operands, of which `ranks` says how many there are."""
+    """Base class: an operation on the last axes of its operands; `ranks` gives their numbers."""
 
     ranks: tuple[int, ...] = (2,)
     dtypes: Sequence[str] = DTYPES
-    int_operands: tuple[int, ...] = ()  # these are int32,
-    real_operands: tuple[int, ...] = ()  # these of the real dtype; all others have the first's
+    int_operands: tuple[int, ...] = ()  # operands of dtype int32
+    real_operands: tuple[int, ...] = ()  # operands of the real dtype; others have the first's dtype
 
-    # --- what a subclass gives instead of `type`, `reference` and `lower`
+    # --- defined by subclasses instead of `type`, `reference` and `lower`
 
     def shapes(self, *types: ArrayType, **params: Any) -> Any:
         """The type of the result, or of the results, for one example."""
         raise self.missing("abstract_eval")
 
     def one(self, *arrays: Any, **params: Any) -> Any:
-        """The result, or the results, on NumPy arrays for one example, which is not empty."""
+        """Return the result, or the results, on NumPy arrays for one non-empty example."""
         raise self.missing("reference")
 
     def by_jax(self, *operands: Any, **params: Any) -> Any:
-        """The same by JAX, for stacks."""
+        """Apply JAX's operation to stacks."""
         raise self.missing("lower")
 
     # --- derived
@@ -115,7 +115,7 @@ class MatrixOperation(Primitive):
         return outs, [0] * len(outs) if self.multiple_results else 0
 
     def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
-        """A cubic algorithm, up to a factor that is the algorithm's."""
+        """Estimate a cubic algorithm, up to a constant factor."""
         t, rank = in_types[0], self.ranks[0]
         sizes = t.shape[t.ndim - rank :]
         flops = prod(t.shape) * (min(sizes, default=1) if rank == 2 else 1)
@@ -124,7 +124,7 @@ class MatrixOperation(Primitive):
     # --- helpers
 
     def misfit(self, types: Sequence[ArrayType], problem: str, fix: str = "") -> Exception:
-        """The error for shapes that do not fit."""
+        """Return the error for invalid shapes."""
         shown = ", ".join(map(str, types))
         return errors.ShapeMismatch(
             f"{self.name}({shown}): {problem}, at\n    {describe(user_source())}"
@@ -136,23 +136,23 @@ class MatrixOperation(Primitive):
             raise self.misfit((t,), f"takes square matrices, got {t.shape[0]} by {t.shape[1]}")
 
     def no_derivative(self, of: str, fix: str) -> Exception:
-        """The error for a derivative that is not defined or not known."""
+        """Return the error for a derivative that is undefined or not implemented."""
         return errors.MissingRule(
             f"{self.name} has no derivative of {of}, at\n    {describe(user_source())}\n{fix}"
         )
 
 
 class ColumnSolver(MatrixOperation):
-    """Solves equations of its first operands for the columns of the last one; for its rows where
-    it has a parameter `left_side` that is not set."""
+    """Base class: solves for the columns of the last operand; for its rows if the parameter
+    `left_side` is False."""
 
     def batch(self, t: Any, args: Any, dims: Any, **params: Any) -> Any:
-        """One matrix for all examples solves for the columns of all at once."""
+        """Solve for the columns of all examples at once if they share the matrix."""
         *fixed, b = args
         if any(d is not None for d in dims[:-1]):
             return super().batch(t, args, dims, **params)
         n = typeof(b).ndim - 1
-        free = n - 1 if params.get("left_side", True) else n - 2  # where the examples' axis goes
+        free = n - 1 if params.get("left_side", True) else n - 2  # the new place of the batch axis
         b = t.move(b, dims[-1], free)
         shape = typeof(b).shape
         joined = (*shape[:free], shape[free] * shape[free + 1], *shape[free + 2 :])
@@ -161,7 +161,7 @@ class ColumnSolver(MatrixOperation):
 
 
 def _of_nothing(t: ArrayType) -> np.ndarray:
-    """What an empty matrix has for factors: identities, and orders that change nothing."""
+    """Return the factors of an empty matrix: identity matrices and permutations."""
     if dtype_class(t.dtype) == "int":
         return np.broadcast_to(np.arange(t.shape[-1], dtype=t.dtype), t.shape).copy()
     if t.ndim < 2:
@@ -171,10 +171,10 @@ def _of_nothing(t: ArrayType) -> np.ndarray:
 
 @functools.cache
 def scipy_linalg() -> Any:
-    """SciPy's linear algebra, imported where it is asked for: that takes a tenth of a second."""
+    """Return scipy.linalg, imported on demand because that takes 0.1 s."""
     return importlib.import_module("scipy.linalg")
 
 
 def lapack(name: str, x: Any) -> Any:
-    """A routine of LAPACK for x's dtype."""
+    """Return the LAPACK routine for the dtype of x."""
     return scipy_linalg().get_lapack_funcs((name,), (x,))[0]

@@ -1,11 +1,11 @@
-"""Eigenvalues and singular values, with their vectors.
+"""Eigenvalue and singular value decompositions.
 
     eigh  x v = v diag(w), x hermitian
     eig   x v = v diag(w)
     svd   x = u diag(s) v^H
 
 The derivatives are those of Giles (An extended collection of matrix derivative results for forward
-and reverse mode, 2008), for values that differ from each other.
+and reverse mode, 2008), for distinct values.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from functrans.trace import typeof
 
 
 def _reciprocal_gaps(w: Any, like: Any) -> Any:
-    """1 / (w_j - w_i) off the diagonal, 0 on it."""
+    """Return 1 / (w_j - w_i) off the diagonal, 0 on it."""
     gaps = sub(per_column(w, like), per_row(w, like))
     eye = identity_like(like)
     return sub(div(full_like(gaps, 1), add(gaps, eye)), eye)
 
 
 class Eigh(MatrixOperation):
-    """-> (v, w), w ascending, of a hermitian matrix of which one triangle is read. Its derivative
+    """-> (v, w), w ascending, for a hermitian matrix of which one triangle is read. The derivative
     reads both triangles of the tangent."""
 
     name: str = "eigh"
@@ -87,9 +87,9 @@ class Eigh(MatrixOperation):
 
 
 class Eig(MatrixOperation):
-    """-> (w, left vectors, right vectors), complex, the vectors where they are asked for. Vectors
-    have length one and a real largest element. The derivative of the vectors is one where the
-    values differ, which nobody checks: `enable_eigvec_derivs` permits it."""
+    """-> (w, left vectors, right vectors), complex; the vectors only if requested. Vectors have
+    norm one and a real largest element. Their derivative requires distinct eigenvalues, which is
+    not checked: `enable_eigvec_derivs` permits it."""
 
     name: str = "eig"
     multiple_results: bool = True
@@ -108,7 +108,7 @@ class Eig(MatrixOperation):
         **how: Any,
     ) -> Any:  # fmt: skip
         kind = complex_dtype(x.dtype)
-        if not np.isfinite(x).all():  # LAPACK writes beyond its arrays
+        if not np.isfinite(x).all():  # LAPACK would write out of bounds
             vectors = compute_left_eigenvectors + compute_right_eigenvectors
             return [np.full(shape, np.nan, kind) for shape in (x.shape[:1], *[x.shape] * vectors)]
         *w, left, right, _ = lapack("geev", x)(
@@ -131,7 +131,7 @@ class Eig(MatrixOperation):
     def differentiate(
         self, t: Any, primals: Any, tangents: Any, params: dict[str, Any]
     ) -> tuple[Any, Any]:
-        """The tangents are those of the right vectors, which are computed for it."""
+        """Compute the tangents from the right vectors, which are computed for this if necessary."""
         left, right = (params[f"compute_{side}_eigenvectors"] for side in ("left", "right"))
         if (left or right) and not params["enable_eigvec_derivs"]:
             raise self.no_derivative(
@@ -157,8 +157,8 @@ class Eig(MatrixOperation):
 
 
 def _from_pairs(v: np.ndarray, imaginary: np.ndarray) -> np.ndarray:
-    """The vectors of a real matrix: for a pair of conjugate values columns j and j+1 hold the real
-    and the imaginary part of the first one's."""
+    """Return the complex vectors of a real matrix: for a pair of conjugate eigenvalues columns j
+    and j+1 are the real and the imaginary part of the first vector."""
     made = v.astype(np.result_type(v.dtype, np.complex64))
     for j in np.flatnonzero(imaginary > 0):
         made[:, j] = v[:, j] + 1j * v[:, j + 1]
@@ -167,7 +167,7 @@ def _from_pairs(v: np.ndarray, imaginary: np.ndarray) -> np.ndarray:
 
 
 def _vector_tangent(w: Any, v: Any, inner: Any) -> Any:
-    """The tangent of eigenvectors, with inner = v^-1 dx v.
+    """Return the tangent of eigenvectors, with inner = v^-1 dx v.
 
     dv = y + v diag(c), y = v (f * inner), where c follows from the norm and the phase of v:
     Re(v_j^H dv_j) = 0, and the imaginary part of the largest element of v_j stays zero.
@@ -187,8 +187,8 @@ def _vector_tangent(w: Any, v: Any, inner: Any) -> Any:
 
 
 class SVD(MatrixOperation):
-    """-> (s,), or (s, u, v^H) with `compute_uv`; s falls. u and v have min(m, n) columns, all of
-    their columns with `full_matrices`."""
+    """-> (s,), or (s, u, v^H) with `compute_uv`; s descending. u and v have min(m, n) columns, or
+    all with `full_matrices`."""
 
     name: str = "svd"
     multiple_results: bool = True
@@ -269,7 +269,7 @@ class SVD(MatrixOperation):
 
 
 def _reciprocal_squared_gaps(s: Any, like: Any) -> Any:
-    """1 / (s_j^2 - s_i^2) off the diagonal, 0 on it."""
+    """Return 1 / (s_j^2 - s_i^2) off the diagonal, 0 on it."""
     columns, rows = per_column(s, like), per_row(s, like)
     eye = identity_like(like)
     gaps = mul(add(columns, rows), sub(columns, rows))
@@ -277,7 +277,7 @@ def _reciprocal_squared_gaps(s: Any, like: Any) -> Any:
 
 
 def _inverse_diagonal(s: Any, like: Any) -> Any:
-    """1 / s on the diagonal, 0 where s is and off the diagonal."""
+    """Return 1 / s on the diagonal, 0 where s is 0 and off the diagonal."""
     columns = per_column(s, like)
     zero = eq(columns, full_like(columns, 0))
     inverse = div(full_like(columns, 1), select_n(zero, columns, full_like(columns, 1)))

@@ -1,9 +1,9 @@
-"""Triangular systems, the Cholesky factor, and tridiagonal systems.
+"""Triangular systems, the Cholesky factorization, and tridiagonal systems.
 
 triangular_solve   op(a) x = b or x op(a) = b, op(a) one of a, a^T, conj(a), a^H
 cholesky           x = l l^H
 cholesky_update    r^T r + w w^T = s^T s
-tridiagonal_solve  by three diagonals
+tridiagonal_solve  a system given by its three diagonals
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _LOWER_ONLY = jax.__version_info__ >= (0, 11)
 
 
 class TriangularSolve(ColumnSolver):
-    """Solve op(a) x = b, or x op(a) = b unless `left_side`, for a triangular matrix, of which only
-    the triangle is read; with `unit_diagonal` its diagonal is taken for ones.
+    """Solve op(a) x = b, or x op(a) = b unless `left_side`, for a triangular matrix. Only the
+    triangle is read; with `unit_diagonal` the diagonal is taken to be ones.
 
     `transpose_a`, `conjugate_a`: op is one of them, or both.
     """
@@ -53,7 +53,7 @@ class TriangularSolve(ColumnSolver):
         *DTYPES,
         "float16",
         "bfloat16",
-    )  # no routine of LAPACK: XLA substitutes by itself
+    )  # no LAPACK routine: XLA has its own substitution
 
     def shapes(self, a: ArrayType, b: ArrayType, *, left_side: bool, **how: bool) -> ArrayType:
         self.check_square(a)
@@ -108,8 +108,8 @@ class TriangularSolve(ColumnSolver):
 
 
 def _without_zeros(a: np.ndarray, unit_diagonal: bool) -> np.ndarray:
-    """trtrs leaves b as it is where there is a zero on the diagonal; the smallest number in its
-    place overflows as the division by zero does."""
+    """Replace zeros on the diagonal by the smallest number. With a zero trtrs leaves b unchanged;
+    the smallest number overflows as a division by zero does."""
     zero = np.diagonal(a) == 0
     if unit_diagonal or not zero.any():
         return a
@@ -119,9 +119,9 @@ def _without_zeros(a: np.ndarray, unit_diagonal: bool) -> np.ndarray:
 
 
 class Cholesky(MatrixOperation):
-    """The lower triangular l with l l^H = x, of which the lower triangle is read; NaN if x is not
-    positive definite. Its derivative reads both triangles of dx, taken for hermitian, until JAX
-    0.11, which reads the lower one, as of x."""
+    """The lower triangular l with l l^H = x; the lower triangle is read; NaN if x is not positive
+    definite. The derivative reads both triangles of dx, assumed hermitian; from JAX 0.11 on the
+    lower one only, as for x."""
 
     name = "cholesky"
 
@@ -148,14 +148,14 @@ class Cholesky(MatrixOperation):
 
 
 def _halved_diagonal(x: Any) -> Any:
-    """1/2 on the diagonal, 1 elsewhere."""
+    """Return 1/2 on the diagonal, 1 elsewhere."""
     eye = identity_like(x)
     return sub(literal(1, typeof(eye)), mul(eye, 0.5))
 
 
 class CholeskyUpdate(MatrixOperation):
-    """The upper triangular s with s^T s = r^T r + w w^T, of real matrices. Below the diagonal r
-    should be zero."""
+    """The upper triangular s with s^T s = r^T r + w w^T, for real matrices. r should be zero below
+    its diagonal."""
 
     name: str = "cholesky_update"
     ranks: tuple[int, ...] = (2, 1)
@@ -168,7 +168,7 @@ class CholeskyUpdate(MatrixOperation):
         return r
 
     def one(self, r: Any, w: Any) -> Any:
-        """Each Givens rotation clears one element of w (Golub and Van Loan, 6.5.4)."""
+        """Eliminate one element of w by each Givens rotation (Golub and Van Loan, 6.5.4)."""
         r, w = r.copy(), w.copy()
         for k in range(len(w)):
             length = np.hypot(r[k, k], w[k])
@@ -177,13 +177,13 @@ class CholeskyUpdate(MatrixOperation):
         return r
 
     def by_jax(self, r: Any, w: Any) -> Any:
-        stack = r.reshape(-1, *r.shape[-2:]), w.reshape(-1, w.shape[-1])  # it takes no stacks
+        stack = r.reshape(-1, *r.shape[-2:]), w.reshape(-1, w.shape[-1])  # JAX's takes no stacks
         return jax.lax.map(lambda one: jax.lax.linalg.cholesky_update(*one), stack).reshape(r.shape)
 
 
 class TridiagonalSolve(MatrixOperation):
-    """Solve a x = b, a[i, i-1] = dl[i], a[i, i] = d[i], a[i, i+1] = du[i]; dl[0] and du[-1] are not
-    read. `perturb_singular`: a pivot near zero is moved away from it."""
+    """Solve a x = b, a[i, i-1] = dl[i], a[i, i] = d[i], a[i, i+1] = du[i]; dl[0] and du[-1] are
+    ignored. `perturb_singular`: a pivot near zero is moved away from it."""
 
     name: str = "tridiagonal_solve"
     ranks: tuple[int, ...] = (1, 1, 1, 2)
@@ -215,7 +215,7 @@ class TridiagonalSolve(MatrixOperation):
         return self(*primals[:3], rhs, perturb_singular=perturb_singular)
 
     def transpose(self, ct: Any, dl: Any, d: Any, du: Any, b: Any, **how: bool) -> Any:
-        """The transposed matrix: the diagonals beside the main one change places."""
+        """Solve with the transposed matrix: the off-diagonals swap."""
         back = self(_shifted(du, 1), d, _shifted(dl, -1), ct, **how)
         return None, None, None, back
 
@@ -224,7 +224,8 @@ class TridiagonalSolve(MatrixOperation):
 
 
 def _solve_perturbed(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """By an LU factorisation whose pivots are at least about eps times its largest element."""
+    """Solve by an LU factorization whose pivots are at least about eps times its largest
+    element."""
     lu, pivots = scipy_linalg().lu_factor(a, check_finite=False)
     tiny = np.finfo(a.dtype).eps * np.abs(np.triu(lu)).max()
     pivot = np.diagonal(lu)
@@ -233,7 +234,7 @@ def _solve_perturbed(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _product(diagonals: Any, x: Any) -> Any:
-    """A tridiagonal matrix, whose diagonals may be zero (None), times x."""
+    """Multiply a tridiagonal matrix, whose diagonals may be zero (None), with x."""
     total = None
     for d, by in zip(diagonals, (1, 0, -1), strict=True):
         if d is not None:
@@ -242,7 +243,7 @@ def _product(diagonals: Any, x: Any) -> Any:
 
 
 def _shifted(x: Any, by: int, axis: int = -1) -> Any:
-    """x moved by one place along an axis, with a zero where nothing came."""
+    """Shift x by one element along an axis, filling with zero."""
     if not by:
         return x
     config = [(0, 0, 0)] * typeof(x).ndim
@@ -260,7 +261,7 @@ def solve_triangular(
     a: Any, b: Any, *, left_side: bool = True, lower: bool = True, transpose_a: bool = False,
     conjugate_a: bool = False, unit_diagonal: bool = False,
 ) -> Any:  # fmt: skip
-    """`triangular_solve` of a lower triangle on the left side, unless told."""
+    """Apply `triangular_solve`; by default to a lower triangle on the left side."""
     return triangular_solve(
         a, b, left_side=left_side, lower=lower, transpose_a=transpose_a, conjugate_a=conjugate_a,
         unit_diagonal=unit_diagonal,

@@ -1,1 +1,1 @@
-"""Random bits and keys."""
+"""Random bits and PRNG keys."""

@@ -1,16 +1,16 @@
-"""Operations on keys and bits of the random number generators.
+"""PRNG keys and random bits.
 
-In a program the work is done on key data, `uint32[*batch, 2]`; typed keys only pass through
-`random_wrap` and `random_unwrap`. A batch of keys stands at the front of everything:
+Programs operate on key data, `uint32[*batch, 2]`; typed keys only pass through `random_wrap` and
+`random_unwrap`. The batch axes of keys come first:
 
     random_seed    int[*s]              -> u32[*s, 2]
     random_bits    u32[*s, 2]           -> uint[*s, *shape]
     random_split   u32[*s, 2]           -> u32[*s, *shape, 2]
     random_fold_in u32[*s, 2], u32[*s]  -> u32[*s, 2]
-    threefry2x32   u32[n] * 4           -> u32[n] * 2         the hash under all of them
+    threefry2x32   u32[n] * 4           -> u32[n] * 2         the hash that all of them use
 
-The default generator, threefry2x32 in its partitionable form, is written out here; the others
-(`impl="rbg"`, ..., or `partitionable=False`) run through `jax.random`. All give its bits.
+The default generator, threefry2x32 in its partitionable form, is implemented here. The others
+(`impl="rbg"`, ..., or `partitionable=False`) call `jax.random`. All produce the same bits as JAX.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ _PARITY = 0x1BD11BDA
 
 @cached("dtypes of keys", 64)
 def key_dtype(impl: str) -> Any:
-    """The dtype of typed keys of a generator."""
+    """Return the dtype of typed keys of a generator."""
     return jax.random.key(0, impl=impl).dtype
 
 
 @cached("shapes of keys", 64)
 def key_shape(impl: str) -> tuple[int, ...]:
-    """The shape of the data of one key: (2,) for threefry2x32."""
+    """Return the shape of the data of one key: (2,) for threefry2x32."""
     if impl == DEFAULT:
         return (2,)
     return jax.random.key_data(jax.random.key(0, impl=impl)).shape
 
 
 def impl_of(dtype: Any) -> str:
-    """The name of the generator of a key dtype."""
+    """Return the generator's name of a key dtype."""
     return _impl_of(dtype.name, dtype)
 
 
@@ -62,7 +62,7 @@ def _impl_of(_: str, dtype: Any) -> str:
 
 
 class Random(Primitive):
-    """Shared by the family: nothing has a derivative, and batches of keys stand at the front."""
+    """Base class: no derivatives, and batch axes of keys come first."""
 
     in_kernel = True
 
@@ -73,7 +73,7 @@ class Random(Primitive):
         return self(*[t.at(x, d, 0) for x, d in zip(args, dims, strict=True)], **params), 0
 
     def batch_shape(self, data: ArrayType, impl: str) -> tuple[int, ...]:
-        """The shape of the keys whose data an operand holds."""
+        """Return the batch shape of keys whose data an operand holds."""
         last = key_shape(impl)
         if data.dtype != UINT32 or data.shape[data.ndim - len(last) :] != last:
             raise self.mismatch(
@@ -85,7 +85,7 @@ class Random(Primitive):
 
 
 class RandomWrap(Random):
-    """Key data as typed keys."""
+    """Convert key data to typed keys."""
 
     name = "random_wrap"
 
@@ -99,11 +99,11 @@ class RandomWrap(Random):
         return data.full
 
     def lower(self, ctx: Any, data: Any, *, impl: str = DEFAULT) -> Any:
-        return data  # a typed key is its data
+        return data  # a typed key is lowered to its data
 
 
 class RandomUnwrap(Random):
-    """Typed keys as key data."""
+    """Convert typed keys to key data."""
 
     name = "random_unwrap"
 
@@ -157,7 +157,7 @@ class RandomSeed(Random):
 class RandomBits(Random):
     """`shape` unsigned integers of `bit_width` bits from each key.
 
-    `rolled`: the hash stays a loop, as in JAX, which XLA does not fuse with what reads the bits;
+    `rolled`: the hash stays a loop, as in JAX, which XLA does not fuse with the users of the bits;
     for samplers whose last bit depends on that.
     """
 
@@ -262,7 +262,7 @@ class RandomFoldIn(Random):
 
 
 class Threefry2x32(Random):
-    """The hash: two words of key and two of counter -> two random words, element by element."""
+    """The hash: two key words and two counter words -> two random words, elementwise."""
 
     name: str = "threefry2x32"
     multiple_results: bool = True
@@ -276,9 +276,9 @@ class Threefry2x32(Random):
         return list(_threefry(*words))
 
     def lower(self, ctx: Any, *words: Any) -> Any:
-        """Written out: XLA fuses the 20 rounds with what makes the counters and what reads the
-        bits, and compiles them sooner than the loop that JAX emits on CPU (4M words of float32
-        noise: 6 ms for 60; 0.1 s of compilation for 0.3)."""
+        """Emit the rounds unrolled: XLA fuses the 20 rounds with their operands and users, and
+        compiles them faster than the loop that JAX emits on CPU (4M words of float32 noise: 6 ms
+        instead of 60; 0.1 s of compilation instead of 0.3)."""
         t = ctx.in_types[0]
         left = {r: ctx.full(r, t) for rs in _ROTATIONS for r in rs}
         right = {r: ctx.full(32 - r, t) for r in left}
@@ -301,7 +301,7 @@ class Threefry2x32(Random):
         return Cost(_HASH_COST * in_types[0].size, bytes_of(*in_types, *out_types))
 
 
-# --- threefry2x32, once for NumPy and StableHLO ---------------------------------------------------
+# --- threefry2x32, shared by NumPy and StableHLO --------------------------------------------------
 
 _HASH_COST = 20 * 5 + 5 * 3 + 4
 
@@ -313,7 +313,7 @@ def _rounds(
     rotate: Callable[..., Any],
     full: Callable[..., Any],
 ) -> tuple[Any, Any]:
-    """Twenty rounds of mixing; every four the next two of three key words are added."""
+    """Apply twenty rounds of mixing; after every four, add the next two of three key words."""
     k0, k1, x, y = words
     keys = (k0, k1, xor(xor(k0, k1), full(_PARITY)))
     x, y = add(x, k0), add(y, k1)
@@ -337,7 +337,7 @@ def _threefry(*words: Any) -> tuple[Any, Any]:
 
 
 def _hash_counts(data: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
-    """The hash of 0, 1, 2, ... in row-major order over `shape`, under each key."""
+    """Return the hash of 0, 1, 2, ... in row-major order over `shape`, for each key."""
     counts = np.arange(prod(shape), dtype=np.uint64).reshape(shape)
     high, low = (counts >> np.uint64(32)).astype(np.uint32), counts.astype(np.uint32)
     keys = data.reshape(*data.shape[:-1], *([1] * len(shape)), 2)
@@ -348,7 +348,7 @@ def _hash_counts(data: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
 
 @cached("programs of hashes", 256)
 def _hash_program(shape: tuple[int, ...]) -> Program:
-    """The hash as a program of its own: a module holds it once per shape."""
+    """Return the hash as a program, so that a module contains it once per shape."""
     t = ArrayType(shape, UINT32)
     words, outs = [Var(t) for _ in range(4)], [Var(t), Var(t)]
     return Program(
@@ -357,7 +357,7 @@ def _hash_program(shape: tuple[int, ...]) -> Program:
 
 
 def _word(ctx: Any, data: Any, i: int) -> Any:
-    """Word i of each key: u32[*s, 2] -> u32[*s]."""
+    """Return word i of each key: u32[*s, 2] -> u32[*s]."""
     shape = ctx.in_types[0].shape
     attr = ir.DenseI64ArrayAttr.get
     start, limit = (*[0] * (len(shape) - 1), i), (*shape[:-1], i + 1)
@@ -366,13 +366,13 @@ def _word(ctx: Any, data: Any, i: int) -> Any:
 
 
 def _pair(ctx: Any, x: Any, y: Any, t: ArrayType) -> Any:
-    """x and y, of type t, side by side along a new last axis."""
+    """Stack x and y, of type t, along a new last axis."""
     one = ctx.type(t.update(shape=(*t.shape, 1)))
     return hlo.concatenate([hlo.reshape(one, x), hlo.reshape(one, y)], t.ndim)
 
 
 def _lower_counts(ctx: Any, data: Any, shape: tuple[int, ...]) -> Any:
-    """`_hash_counts` in StableHLO."""
+    """Emit `_hash_counts` in StableHLO."""
     batch = ctx.in_types[0].shape[:-1]
     n = prod(shape)
     flat = ArrayType((n,), np.dtype(np.uint64) if n > 2**32 else UINT32)

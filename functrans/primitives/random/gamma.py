@@ -1,15 +1,14 @@
-"""Samples of the gamma distribution: one operation, as its derivative is not that of its steps.
+"""Gamma-distributed samples. One primitive, because its derivative is not that of its algorithm.
 
     random_gamma   u32[*s, 2] (keys), float[*s, *shape] (a) -> float[*s, *shape]
 
-Bits and samples are those of `jax.random.gamma` and `loggamma`, through which it is lowered:
-rejection sampling after Marsaglia and Tsang, A simple method for generating gamma variables (2000).
-A sample moves with `a` so that P(a, x) stays the same.
+Bits and samples are those of `jax.random.gamma` and `loggamma`, to which it is lowered: rejection
+sampling (Marsaglia and Tsang, A simple method for generating gamma variables, 2000). The derivative
+with respect to `a` keeps P(a, x) constant.
 
-The reference draws the same random bits. Where a sample is on the edge of being rejected, which
-happens about once in a million float32 samples, rounding decides, and the two may differ. In 16 bit
-dtypes rounding decides once in a hundred, so there, and for other generators than the default one,
-the reference runs `jax.random` too.
+The reference draws the same random bits. A sample on the edge of rejection, about one in a million
+float32 samples, is decided by rounding, and the two may differ. In 16-bit dtypes this is one in a
+hundred, so there, and for other generators than the default, the reference calls `jax.random` too.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from functrans.trace import typeof
 
 
 class RandomGamma(Random):
-    """One sample for each parameter `a`; its logarithm if `log_space`."""
+    """One sample per parameter `a`; its logarithm if `log_space`."""
 
     name = "random_gamma"
     at_own_dtype = True
@@ -67,7 +66,7 @@ class RandomGamma(Random):
         return ctx.via_jax(_by_jax(log_space, impl, partitionable, keys.ndim, t.dtype), data, a)[0]
 
     def jvp(self, primals: Any, tangents: Any, out: Any, *, log_space: bool, **how: Any) -> Any:
-        """dx = random_gamma_grad(a, x) da; d log x = dx / x, x kept from 0."""
+        """dx = random_gamma_grad(a, x) da; d log x = dx / x, with x kept away from 0."""
         a, da = primals[1], tangents[1]
         if not log_space:
             return mul(da, random_gamma_grad(a, out))
@@ -94,11 +93,11 @@ def _by_jax(
     return one
 
 
-# --- in NumPy -------------------------------------------------------------------------------------
+# --- the reference in NumPy -----------------------------------------------------------------------
 
 
 def _sample(data: Any, a: Any, log_space: bool) -> Any:
-    """A sample for each parameter, all side by side; those that are rejected draw again."""
+    """Draw a sample per parameter, all at once; rejected ones are drawn again."""
     keys = random_split.reference(data, shape=(a.size // max(data.size // 2, 1),)).reshape(-1, 2)
     shape, dtype = a.shape, a.dtype
     a = a.reshape(-1)
@@ -126,7 +125,7 @@ def _sample(data: Any, a: Any, log_space: bool) -> Any:
 
 
 def _normal_above(key: Any, c: Any, dtype: Any) -> tuple[Any, Any]:
-    """Normal numbers x with 1 + c x > 0, and these sums."""
+    """Draw normal numbers x with 1 + c x > 0; return x and these sums."""
     x, root = np.zeros_like(c), np.zeros_like(c)
     left = np.arange(c.size)
     while left.size:
@@ -139,20 +138,20 @@ def _normal_above(key: Any, c: Any, dtype: Any) -> tuple[Any, Any]:
 
 
 def _split(keys: Any, n: int) -> list[Any]:
-    """n new keys of each: u32[k, 2] -> n of them."""
+    """Derive n new keys of each: u32[k, 2] -> n arrays of keys."""
     new = random_split.reference(keys, shape=(n,))
     return [new[:, i] for i in range(n)]
 
 
 def _normal(keys: Any, dtype: Any) -> Any:
-    """A normal number from each key."""
+    """Draw a normal number from each key."""
     lowest = -1 + np.finfo(dtype).epsneg
     u = np.maximum(_uniform(keys, dtype) * (1 - lowest) + lowest, lowest)
     return erf_inv.reference(u) * dtype.type(np.sqrt(2))
 
 
 def _uniform(keys: Any, dtype: Any) -> Any:
-    """A number of [0, 1) from each key: random bits as the mantissa of one of [1, 2)."""
+    """Draw a number of [0, 1) from each key: random bits as the mantissa of a number of [1, 2)."""
     width, mantissa = 8 * dtype.itemsize, np.finfo(dtype).nmant
     bits = random_bits.reference(keys, shape=(), bit_width=width)
     one = np.ones((), dtype).view(bits.dtype)

@@ -1,1 +1,1 @@
-"""Operations that fold axes or windows."""
+"""Reductions over axes or windows."""

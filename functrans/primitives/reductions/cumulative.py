@@ -1,7 +1,7 @@
-"""Running sums, products and extrema along one axis.
+"""Cumulative sums, products, maxima and minima along one axis.
 
-Lowered as a window that grows from one element to all (XLA rewrites it into a tree); differentiated
-as the tree itself, `associative_scan` on pairs (value, tangent).
+Lowered as a reduction over a window that covers all preceding elements (XLA rewrites it into a
+tree). Differentiated as the tree itself, an `associative_scan` of pairs (value, tangent).
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ Pair = tuple[Any, Any]
 
 
 class Cumulative(Primitive):
-    """Element i of the result folds elements 0..i of x along `axis`; with `reverse` i, i+1, ...
+    """Element i of the result reduces elements 0..i of x along `axis`, or i, i+1, ... with
+    `reverse`.
 
-    `combine((x, dx), (y, dy))` is the fold of two values and its tangent.
+    `combine((x, dx), (y, dy))` reduces two values and returns the tangent too.
     """
 
     in_kernel = True
@@ -81,7 +82,7 @@ class Cumulative(Primitive):
         return folded.result
 
     def body(self, dtype: Any) -> Any:
-        """The StableHLO operation on two scalars of a dtype."""
+        """Return the StableHLO operation on two scalars of a dtype."""
         return type(self).op
 
     def jvp(self, primals: Any, tangents: Any, out: Any, *, axis: int, reverse: bool) -> Any:
@@ -103,7 +104,7 @@ class Cumulative(Primitive):
 
 
 class CumSum(Cumulative):
-    """Running sums."""
+    """Cumulative sums."""
 
     name: str = "cumsum"
     linear_in: tuple[int, ...] = (0,)
@@ -119,7 +120,7 @@ class CumSum(Cumulative):
 
 
 class CumProd(Cumulative):
-    """Running products."""
+    """Cumulative products."""
 
     name = "cumprod"
     start: Callable[[Any], Any] = staticmethod(lambda dtype: 1)
@@ -132,16 +133,16 @@ class CumProd(Cumulative):
 
 
 class CumExtremum(Cumulative):
-    """Running maxima or minima."""
+    """Cumulative maxima or minima."""
 
     extremum: reductions.Extremum
-    choose: Primitive  # the operation on two values
+    choose: Primitive  # the binary operation
 
     def body(self, dtype: Any) -> Any:
         return self.extremum.chooser(dtype)
 
     def combine(self, x: Pair, y: Pair) -> Pair:
-        """Two that tie share the tangent equally."""
+        """Ties share the tangent equally."""
         (a, da), (b, db) = x, y
         out = self.choose(a, b)
         t = typeof(out).strong()
@@ -154,7 +155,7 @@ class CumExtremum(Cumulative):
 
 
 class CumMax(CumExtremum):
-    """Running maxima; once a NaN, always a NaN."""
+    """Cumulative maxima; NaN propagates."""
 
     name: str = "cummax"
     extremum: reductions.ReduceMax = reductions.reduce_max
@@ -165,7 +166,7 @@ class CumMax(CumExtremum):
 
 
 class CumMin(CumExtremum):
-    """Running minima; once a NaN, always a NaN."""
+    """Cumulative minima; NaN propagates."""
 
     name: str = "cummin"
     extremum: reductions.ReduceMin = reductions.reduce_min
@@ -176,7 +177,7 @@ class CumMin(CumExtremum):
 
 
 class CumLogSumExp(Cumulative):
-    """log of running sums of exp(x), without overflow."""
+    """log of cumulative sums of exp(x), without overflow."""
 
     name: str = "cumlogsumexp"
     takes: tuple[str, ...] = ew.FLOATS
@@ -199,7 +200,7 @@ class CumLogSumExp(Cumulative):
         (a, da), (b, db) = x, y
         t = typeof(a).strong()
         larger = select_n(ew.gt(*_real_parts(a, b)), b, a)
-        # where the larger is infinite the differences would be NaN
+        # if the larger is infinite the differences would be NaN
         finite = is_finite(_real_parts(larger)[0])
         shift = select_n(finite, literal(0, t), larger)
         out = ew.add(log(ew.add(exp(ew.sub(a, shift)), exp(ew.sub(b, shift)))), shift)
@@ -222,10 +223,11 @@ def _logaddexp(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def associative_scan(combine: Callable[[Any, Any], Any], xs: Any, axis: int) -> Any:
-    """`xs[0], xs[0]*xs[1], xs[0]*xs[1]*xs[2], ...` where * is `combine`, on tuples of arrays.
+    """Return `xs[0], xs[0]*xs[1], xs[0]*xs[1]*xs[2], ...` where * is `combine`, on tuples of
+    arrays.
 
-    Neighbours are combined, the half as many results scanned, which gives every second element; one
-    more combination gives the others. O(n) work, 2 log n steps.
+    Neighbours are combined and the results scanned recursively, which gives every second element;
+    one more combination gives the others. O(n) work, 2 log n steps.
     """
     n = typeof(xs[0]).shape[axis]
     if n < 2:
@@ -243,7 +245,7 @@ def associative_scan(combine: Callable[[Any, Any], Any], xs: Any, axis: int) -> 
 
 
 def _every(xs: Any, axis: int, start: int, stop: int, step: int) -> Any:
-    """x[start:stop:step] along the axis, of each."""
+    """Return x[start:stop:step] along the axis, for each x."""
     out = []
     for x in xs:
         shape = typeof(x).shape
@@ -254,7 +256,7 @@ def _every(xs: Any, axis: int, start: int, stop: int, step: int) -> Any:
 
 
 def _interleave(even: Any, odd: Any, axis: int, n: int) -> Any:
-    """even[0], odd[0], even[1], odd[1], ...: n in all."""
+    """Return even[0], odd[0], even[1], odd[1], ..., n elements."""
     t = typeof(even)
     zero = literal(0, ArrayType((), t.dtype))
     none = ((0, 0, 0),)

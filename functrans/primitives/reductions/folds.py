@@ -1,4 +1,4 @@
-"""Operations that fold axes away."""
+"""Reductions over axes."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Axes = tuple[int, ...]
 
 
 class Reduction(Primitive):
-    """Fold the axes `axes` with one associative operation.
+    """Reduce the axes `axes` with an associative operation.
 
-    start : dtype -> the number to begin with, which is the result for no elements
+    start : dtype -> the initial value, which is the result for no elements
     numpy : the NumPy ufunc;  op : the StableHLO operation
     """
 
@@ -73,7 +73,7 @@ class Reduction(Primitive):
         return Cost(in_types[0].size, bytes_of(*in_types, *out_types))
 
 
-_SHORT_NAMES = {  # by ufunc, and whether it is one of booleans
+_SHORT_NAMES = {  # (ufunc, whether the operand is boolean) -> name
     (np.add, False): "np.sum", (np.multiply, False): "np.prod", (np.maximum, False): "np.max",
     (np.minimum, False): "np.min", (np.bitwise_and, True): "np.all",
     (np.bitwise_or, True): "np.any",
@@ -81,18 +81,18 @@ _SHORT_NAMES = {  # by ufunc, and whether it is one of booleans
 
 
 def wide_dtype(dtype: Any) -> Any:
-    """The dtype in which NumPy accumulates a dtype: 16 and 8 bit floats in float32, as XLA does."""
+    """Return the dtype in which NumPy accumulates: float32 for 16 and 8 bit floats, as in XLA."""
     small = dtype_class(dtype) == "float" and dtype.itemsize < 4
     return np.dtype(np.float32) if small else dtype
 
 
 def lowest(dtype: Any) -> Any:
-    """The start of a maximum."""
+    """Return the initial value of a maximum."""
     return _extreme(dtype, "min")
 
 
 def highest(dtype: Any) -> Any:
-    """The start of a minimum."""
+    """Return the initial value of a minimum."""
     return _extreme(dtype, "max")
 
 
@@ -109,12 +109,12 @@ def _extreme(dtype: Any, end: str) -> Any:
 
 
 def ones(dtype: Any) -> Any:
-    """All bits set: the start of `and`."""
+    """Return the value with all bits set: the initial value of `and`."""
     return {"bool": True, "int": -1}.get(dtype_class(dtype)) or int(ml_dtypes.iinfo(dtype).max)
 
 
 class ReduceSum(Reduction):
-    """Sum over axes."""
+    """The sum over axes."""
 
     name: str = "reduce_sum"
     linear_in: tuple[int, ...] = (0,)
@@ -129,7 +129,7 @@ class ReduceSum(Reduction):
 
 
 class ReduceProd(Reduction):
-    """Multiply over axes."""
+    """The product over axes."""
 
     name: str = "reduce_prod"
     takes: tuple[str, ...] = ew.NUMBERS
@@ -138,7 +138,7 @@ class ReduceProd(Reduction):
     op: Any = hlo.MulOp
 
     def jvp(self, primals: Any, tangents: Any, out: Any, *, axes: Axes) -> Any:
-        """d(ab) = da b + a db over pairs of halves: never divides, so zeros are safe."""
+        """d(ab) = da b + a db over pairs of halves; without division, so zeros are safe."""
         x, dx = primals[0], tangents[0]
         kept = shapes.kept_axes(typeof(x).ndim, axes)
         x, dx = (_fold_to_front(v, axes, kept) for v in (x, dx))
@@ -159,7 +159,7 @@ class ReduceProd(Reduction):
 
 
 def _fold_to_front(x: Any, axes: Axes, kept: Axes) -> Any:
-    """The axes `axes` as one axis in front of the others."""
+    """Merge the axes `axes` into one leading axis."""
     shape = typeof(x).shape
     if axes != tuple(range(len(axes))):
         x = shapes.transpose(x, permutation=(*axes, *kept))
@@ -170,7 +170,7 @@ def _fold_to_front(x: Any, axes: Axes, kept: Axes) -> Any:
 
 
 class Extremum(Reduction):
-    """The largest or smallest element; a NaN wins. Complex numbers are ordered by their parts."""
+    """The maximum or minimum; NaN propagates. Complex numbers are ordered by their parts."""
 
     direction: str
 
@@ -179,7 +179,7 @@ class Extremum(Reduction):
         return ctx.reduce(self.chooser(dtype), x, type(self).start(dtype), axes)
 
     def chooser(self, dtype: Any) -> Any:
-        """The StableHLO operation on two scalars of a dtype."""
+        """Return the StableHLO operation on two scalars of a dtype."""
         if dtype_class(dtype) != "complex":
             return type(self).op
 
@@ -189,7 +189,7 @@ class Extremum(Reduction):
         return choose
 
     def jvp(self, primals: Any, tangents: Any, out: Any, *, axes: Axes) -> Any:
-        """Elements that tie share the tangent equally."""
+        """Ties share the tangent equally."""
         x, dx = primals[0], tangents[0]
         t = typeof(x).strong()
         kept = shapes.kept_axes(t.ndim, axes)
@@ -200,7 +200,7 @@ class Extremum(Reduction):
 
 
 class ReduceMax(Extremum):
-    """The largest element over axes."""
+    """The maximum over axes."""
 
     name: str = "reduce_max"
     direction: str = "GT"
@@ -210,7 +210,7 @@ class ReduceMax(Extremum):
 
 
 class ReduceMin(Extremum):
-    """The smallest element over axes."""
+    """The minimum over axes."""
 
     name: str = "reduce_min"
     direction: str = "LT"
@@ -220,7 +220,7 @@ class ReduceMin(Extremum):
 
 
 class ReduceAnd(Reduction):
-    """`and` over axes, of booleans or bits."""
+    """`and` over axes, for booleans or bits."""
 
     name: str = "reduce_and"
     takes: tuple[str, ...] = ew.BITS
@@ -230,7 +230,7 @@ class ReduceAnd(Reduction):
 
 
 class ReduceOr(Reduction):
-    """`or` over axes, of booleans or bits."""
+    """`or` over axes, for booleans or bits."""
 
     name: str = "reduce_or"
     takes: tuple[str, ...] = ew.BITS
@@ -240,7 +240,7 @@ class ReduceOr(Reduction):
 
 
 class ReduceXor(Reduction):
-    """`xor` over axes, of booleans or bits."""
+    """`xor` over axes, for booleans or bits."""
 
     name: str = "reduce_xor"
     takes: tuple[str, ...] = ew.BITS
@@ -250,7 +250,7 @@ class ReduceXor(Reduction):
 
 
 class Arg(Primitive):
-    """Where the largest or smallest element stands along one axis: the first, or the first NaN."""
+    """The position of the maximum or minimum along one axis: the first one, or the first NaN."""
 
     in_kernel = True
     direction: str
@@ -274,7 +274,7 @@ class Arg(Primitive):
         )
 
     def lower(self, ctx: Any, x: Any, *, axes: Any, index_dtype: Any) -> Any:
-        """One pass over pairs (value, index)."""
+        """Emit one reduction over pairs (value, index)."""
         dtype = ctx.in_types[0].dtype
         value, index = ArrayType((), dtype), ArrayType((), index_dtype)
         at = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), axes[0])
@@ -293,7 +293,7 @@ class Arg(Primitive):
         return reduction.results[1]
 
     def _better(self, dtype: Any, x: Any, i: Any, y: Any, j: Any) -> list[Any]:
-        """Of two pairs the one whose value is better or NaN; of equal values the earlier."""
+        """Return the pair with the better value, or NaN; for equal values the earlier one."""
         x_wins = hlo.or_(compare(self.direction, x, y, dtype), compare("NE", x, x, dtype))
         earlier = hlo.compare(i, j, hlo.ComparisonDirectionAttr.get("LT"))
         i_wins = hlo.or_(x_wins, hlo.and_(compare("EQ", x, y, dtype), earlier))
@@ -312,7 +312,7 @@ class Arg(Primitive):
 
 
 class ArgMax(Arg):
-    """Index of the largest element along an axis."""
+    """The index of the maximum along an axis."""
 
     name: str = "argmax"
     direction: str = "GT"
@@ -321,7 +321,7 @@ class ArgMax(Arg):
 
 
 class ArgMin(Arg):
-    """Index of the smallest element along an axis."""
+    """The index of the minimum along an axis."""
 
     name: str = "argmin"
     direction: str = "LT"
@@ -333,7 +333,8 @@ class ArgMin(Arg):
 
 
 def compare(direction: str, x: Any, y: Any, dtype: Any, total: bool = False) -> Any:
-    """The StableHLO comparison of two values of a dtype; `total`: NaN after all other floats."""
+    """Return the StableHLO comparison of two values of a dtype; `total`: NaN after all other
+    floats."""
     kinds = {"float": "TOTALORDER" if total else "FLOAT", "complex": "FLOAT", "int": "SIGNED"}
     kind = kinds.get(dtype_class(dtype), "UNSIGNED")
     return hlo.compare(
@@ -343,8 +344,8 @@ def compare(direction: str, x: Any, y: Any, dtype: Any, total: bool = False) -> 
 
 
 def complex_compare(direction: str, x: Any, y: Any) -> Any:
-    """Compare complex numbers by their real parts, and where these are equal by the imaginary."""
-    part = np.dtype(np.float32)  # either size of float compares alike
+    """Compare complex numbers by their real parts, then by their imaginary parts."""
+    part = np.dtype(np.float32)  # the comparison is the same for float64
     re_x, re_y, im_x, im_y = hlo.real(x), hlo.real(y), hlo.imag(x), hlo.imag(y)
     tie = compare("EQ", re_x, re_y, part)
     return hlo.select(

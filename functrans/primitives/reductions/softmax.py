@@ -1,9 +1,9 @@
-"""Powers over their sum.
+"""Softmax.
 
-One operation to transformations, because of its derivative, `y * (dx - sum(y * dx))`: it needs the
-result alone, where that of the parts keeps the powers too. A program that is transformed no more
-gets the parts in its place (passes/inlining.py), which other passes see together with what stands
-around.
+It is one primitive for transformations, because its derivative, `y * (dx - sum(y * dx))`, needs
+only the result, while that of its parts also stores the exponentials. Before lowering it is
+expanded (passes/inlining.py), so that other passes see the parts together with the surrounding
+equations.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Softmax(Primitive):
         return (powers / np.sum(powers, axis=axes, keepdims=True)).astype(x.dtype)
 
     def parts(self, x: ArrayType, *, axes: Axes) -> Program:
-        """The operations that it stands for."""
+        """Return the operations that it expands to."""
         return _parts(x, axes)
 
     def lower(self, ctx: Any, x: Any, *, axes: Axes) -> Any:

@@ -1,15 +1,15 @@
-"""Folds over windows that slide over an array, and the gradients of those that choose an element.
+"""Reductions over sliding windows, and the gradients of those that select an element.
 
     reduce_window_sum / max / min    x                -> one number per window
-    select_and_gather_add            dx, x            -> of each window the dx at its largest x
+    select_and_gather_add            dx, x            -> per window the dx at its largest x
     select_and_scatter_add           ct, x            -> its transpose
 
 All take the parameters of a window, one entry per axis: element k of window o is element
 
     o * window_strides + k * window_dilation - padding[0]
 
-of x, whose elements are spread by base_dilation first; what lies outside or between is the start of
-the fold. (windows_general.py has folds by any computation.)
+of x, whose elements are first spread by base_dilation. Elements outside or in between have the
+initial value of the reduction. (windows_general.py has reductions by any computation.)
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ PARAMETERS = (
 
 
 def dilated(n: int, dilation: int) -> int:
-    """The extent of n elements that stand `dilation` apart."""
+    """Return the extent of n elements that are `dilation` apart."""
     return 0 if n == 0 else 1 + dilation * (n - 1)
 
 
@@ -61,7 +61,7 @@ def window_counts(
     base_dilation: Sequence[int],
     window_dilation: Sequence[int],
 ) -> tuple[int, ...]:
-    """How many windows there are along each axis of an array."""
+    """Return the number of windows along each axis of an array."""
     counts = []
     rows = zip(
         shape, window_dimensions, window_strides, padding, base_dilation, window_dilation,
@@ -74,7 +74,7 @@ def window_counts(
 
 
 def check_window(primitive: Primitive, types: Sequence[ArrayType], x: ArrayType, w: Window) -> Any:
-    """The counts of windows, or the error for parameters that do not fit x."""
+    """Return the numbers of windows; raise if the parameters are invalid for x."""
     for name in PARAMETERS:
         if len(w[name]) != x.ndim:
             raise primitive.mismatch(
@@ -86,14 +86,14 @@ def check_window(primitive: Primitive, types: Sequence[ArrayType], x: ArrayType,
 
 
 def with_leading_axis(w: Window) -> Window:
-    """The same windows under a further first axis, along which nothing slides."""
+    """Return the parameters for an additional first axis along which nothing slides."""
     return {
         name: (((0, 0) if name == "padding" else 1), *sizes) for name, sizes in w.items()
     }  # fmt: skip
 
 
 def spread_out(w: Window) -> tuple[tuple[int, int, int], ...]:
-    """The configuration of `pad` that makes the array over which the windows slide."""
+    """Return the configuration of `pad` that makes the array over which the windows slide."""
     return tuple([
         (low, high, spread - 1)
         for (low, high), spread in zip(w["padding"], w["base_dilation"], strict=True)
@@ -101,7 +101,8 @@ def spread_out(w: Window) -> tuple[tuple[int, int, int], ...]:
 
 
 def places(w: Window, counts: Sequence[int]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """(start, limit) of the elements of that array which are element k of a window, for each k."""
+    """Return, for each k, (start, limit) of the elements of that array that are element k of a
+    window."""
     found = []
     for k in np.ndindex(*w["window_dimensions"]):
         start = tuple([int(i) * d for i, d in zip(k, w["window_dilation"], strict=True)])
@@ -113,7 +114,7 @@ def places(w: Window, counts: Sequence[int]) -> list[tuple[tuple[int, ...], tupl
 
 
 def _patches(x: np.ndarray, fill: Any, w: Window, counts: Sequence[int]) -> list[np.ndarray]:
-    """Element k of every window, for each k."""
+    """Return element k of every window, for each k."""
     wide = joining.pad.reference(x, np.asarray(fill).astype(x.dtype), config=spread_out(w))
     return [
         wide[tuple(map(slice, start, limit, w["window_strides"]))]
@@ -122,7 +123,7 @@ def _patches(x: np.ndarray, fill: Any, w: Window, counts: Sequence[int]) -> list
 
 
 def emit_window(ctx: Any, xs: Sequence[Any], starts: Sequence[Any], w: Window) -> Any:
-    """The StableHLO operation, its body still empty, and the block for that."""
+    """Return the StableHLO operation with an empty body, and the block for the body."""
     attr = ir.DenseI64ArrayAttr.get
     made = hlo.ReduceWindowOp(
         [ctx.type(t) for t in ctx.out_types],
@@ -139,7 +140,7 @@ def emit_window(ctx: Any, xs: Sequence[Any], starts: Sequence[Any], w: Window) -
 
 
 class Windowed(Primitive):
-    """Shared by the family."""
+    """Base class of the family."""
 
     def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
         per_window = prod(params["window_dimensions"])
@@ -150,7 +151,7 @@ class Windowed(Primitive):
 
 
 class WindowFold(Windowed):
-    """One number per window, by an operation and the number it starts from."""
+    """One number per window, by an operation and its initial value."""
 
     in_kernel = True
     takes: tuple[str, ...] = ew.NUMBERS
@@ -183,7 +184,7 @@ class WindowFold(Windowed):
         return made.result
 
     def body(self, dtype: Any) -> Any:
-        """The StableHLO operation on two scalars of a dtype."""
+        """Return the StableHLO operation on two scalars of a dtype."""
         raise self.missing("lower")
 
     def batch(self, t: Any, args: Any, dims: Any, **w: Any) -> Any:
@@ -202,8 +203,8 @@ class ReduceWindowSum(WindowFold):
         return hlo.AddOp
 
     def transpose(self, ct: Any, x: Any, **w: Any) -> Any:
-        """Element i got what the windows o with i * base == o * stride + k * apart - low got: again
-        a window sum, in which strides and base dilations have changed places."""
+        """Element i is in the windows o with i * base == o * stride + k * apart - low: again a
+        window sum, with strides and base dilations swapped."""
         counts = typeof(ct).shape
         if 0 in (*x.shape, *counts):
             return (literal(0, ArrayType(x.shape, x.dtype)),)
@@ -222,7 +223,7 @@ class ReduceWindowSum(WindowFold):
 
 
 class WindowExtremum(WindowFold):
-    """The largest or smallest element of each window, a NaN if there is one."""
+    """The maximum or minimum of each window; NaN propagates."""
 
     extremum: Extremum
     select: str
@@ -231,12 +232,12 @@ class WindowExtremum(WindowFold):
         return self.extremum.chooser(dtype)
 
     def jvp(self, primals: Any, tangents: Any, out: Any, **w: Any) -> Any:
-        """Of equal elements the first one moves the result."""
+        """Of equal elements the first one determines the tangent."""
         return select_and_gather_add(tangents[0], primals[0], select=self.select, **w)
 
 
 class ReduceWindowMax(WindowExtremum):
-    """The largest element of each window."""
+    """The maximum of each window."""
 
     name: str = "reduce_window_max"
     extremum: ReduceMax = reduce_max
@@ -247,7 +248,7 @@ class ReduceWindowMax(WindowExtremum):
 
 
 class ReduceWindowMin(WindowExtremum):
-    """The smallest element of each window."""
+    """The minimum of each window."""
 
     name: str = "reduce_window_min"
     extremum: ReduceMin = reduce_min
@@ -261,8 +262,8 @@ class ReduceWindowMin(WindowExtremum):
 
 
 class Selecting(Windowed):
-    """Linear in the first operand; the second one says which element of a window is chosen: of two,
-    the first if it is `select` ("ge" or "le") the second."""
+    """Base class: linear in the first operand. The second one determines which element of a window
+    is selected: of two, the first if `select` ("ge" or "le") holds against the second."""
 
     linear_in: tuple[int, ...] = (0,)
 
@@ -282,8 +283,8 @@ _OUTSIDE = {"ge": -np.inf, "le": np.inf}
 
 
 def _chosen(x: np.ndarray, select: str, w: Window) -> tuple[np.ndarray, tuple[int, ...]]:
-    """Which place of the array over which the windows slide each window chooses (its size: none),
-    and that array's shape."""
+    """Return the index that each window selects in the array over which the windows slide (its
+    size: none), and the shape of that array."""
     counts = window_counts(x.shape, **w)
     shape = joining.pad.reference(x, x.dtype.type(0), config=spread_out(w)).shape
     numbers = np.arange(prod(shape)).reshape(shape)
@@ -300,7 +301,7 @@ def _chosen(x: np.ndarray, select: str, w: Window) -> tuple[np.ndarray, tuple[in
 
 
 class SelectAndGatherAdd(Selecting):
-    """Of each window the element of dx where x is largest ("ge") or smallest."""
+    """Per window, the element of dx at the position where x is largest ("ge") or smallest."""
 
     name = "select_and_gather_add"
 
@@ -316,7 +317,7 @@ class SelectAndGatherAdd(Selecting):
         return np.append(moved.ravel(), moved.dtype.type(0))[where]
 
     def lower(self, ctx: Any, dx: Any, x: Any, *, select: str, **w: Any) -> Any:
-        """A fold of pairs (x, dx)."""
+        """Emit a reduction of pairs (x, dx)."""
         t = ctx.out_types[0]
         if 0 in (*ctx.in_types[0].shape, *t.shape):
             return ctx.full(0, t)
@@ -336,7 +337,7 @@ class SelectAndGatherAdd(Selecting):
 
 
 class SelectAndScatterAdd(Selecting):
-    """Zeros of the shape of x, to which the number of each window is added where x is largest
+    """Zeros of the shape of x, plus the number of each window at the position where x is largest
     ("ge") or smallest in that window."""
 
     name = "select_and_scatter_add"
@@ -358,7 +359,7 @@ class SelectAndScatterAdd(Selecting):
         t = ctx.out_types[0]
         if 0 in (*ctx.in_types[0].shape, *t.shape):
             return ctx.full(0, t)
-        apart = any(d != 1 for d in w["window_dilation"])  # which XLA's operation does not know
+        apart = any(d != 1 for d in w["window_dilation"])  # not supported by XLA's operation
         if apart or ctx.has_small_windows(w["window_dimensions"]):
             return ctx.via_jax(lambda ct, x: _scatter_by_places(ct, x, select, w), ct, x)[0]
         attr, scalar = ir.DenseI64ArrayAttr.get, ArrayType((), t.dtype)
@@ -388,7 +389,7 @@ class SelectAndScatterAdd(Selecting):
 
 
 def _taken_back(wide: Any, shape: Sequence[int], w: Window, pad: Callable[..., Any]) -> Any:
-    """The elements of x from the array over which the windows slide."""
+    """Return the elements of x from the array over which the windows slide."""
     back = tuple([(-low, -high, 0) for low, high in w["padding"]])
     narrow = pad(wide, wide.dtype.type(0), back)
     return narrow[tuple([slice(None, None, d) for d in w["base_dilation"]])]
@@ -399,11 +400,12 @@ def _pad(x: np.ndarray, value: Any, config: Any) -> np.ndarray:
 
 
 def _scatter_by_places(ct: jax.Array, x: jax.Array, select: str, w: Window) -> jax.Array:
-    """The same in JAX, without a scatter: which element each window chooses, then for each element
-    of a window the numbers of those that chose it, moved to where it is and added up.
+    """Compute the same in JAX without a scatter: find the element that each window selects, then
+    for each element of a window shift the numbers of the windows that select it to its position,
+    and sum.
 
-    Elements whose places leave the same rest by the strides are added without gaps between them;
-    the rests are interleaved at the end.
+    Elements whose positions have the same remainder by the strides are summed without gaps; the
+    remainders are interleaved at the end.
     """
     outside = x.dtype.type(_OUTSIDE[select])
     wide = jax.lax.pad(x, outside, spread_out(w))
@@ -422,7 +424,7 @@ def _scatter_by_places(ct: jax.Array, x: jax.Array, select: str, w: Window) -> j
 
     counts = [-(-n // s) for n, s in zip(wide.shape, strides, strict=True)]
     sums: dict[tuple[int, ...], Any] = {}
-    for k, (start, _) in reversed([*enumerate(elements)]):  # in the order of XLA's operation
+    for k, (start, _) in reversed([*enumerate(elements)]):  # the order of XLA's operation
         rest = tuple([a % s for a, s in zip(start, strides, strict=True)])
         edges = [
             (a // s, n - m - a // s, 0)

@@ -1,9 +1,9 @@
-"""Folds over windows by any computation: what `lax.reduce_window` of a user's function becomes.
+"""Reductions over windows by any computation: `lax.reduce_window` of a user's function.
 
-    reduce_window[computation]       *xs, *starts     -> per window the fold of each array
+    reduce_window[computation]       *xs, *starts     -> the reduction of each array, per window
 
-The derivative is that of the fold written out as elementwise operations, so there is a reverse mode
-too, which JAX has not.
+The derivative is that of the reduction expanded into elementwise operations, so reverse mode works
+too, unlike in JAX.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ from functrans.trace import bind, literal, stage, typeof
 
 
 class ReduceWindow(HigherOrderPrimitive, Windowed):
-    """Fold n arrays by `computation`, a program of 2n scalars (of the fold so far, of an element)
-    to n, from n scalars. It has no constants and must be associative."""
+    """Reduce n arrays by `computation`, a program of 2n scalars (accumulators, then elements) to n,
+    from n initial scalars. It has no constants and must be associative."""
 
     in_kernel = True
     name = "reduce_window"
@@ -76,7 +76,7 @@ class ReduceWindow(HigherOrderPrimitive, Windowed):
         return [ArrayType(counts, x.dtype) for x in xs]
 
     def interpret(self, run: Any, values: Sequence[Any], params: Window) -> Sequence[Any]:
-        kinds = params["computation"].in_types  # the values may be wider, as in a run in float64
+        kinds = params["computation"].in_types  # the values may be wider, as in a float64 run
         types = [ArrayType(np.shape(x), t.dtype) for x, t in zip(values, kinds, strict=True)]
         return run(self._patched(types, params), values)
 
@@ -95,13 +95,13 @@ class ReduceWindow(HigherOrderPrimitive, Windowed):
     def differentiate(
         self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: Window
     ) -> tuple[Any, Any]:
-        """That of the fold written out, forward and backward."""
+        """Differentiate the reduction expanded into elementwise operations, in either mode."""
         program = self._patched([typeof(x) for x in primals], params)
         return jit.differentiate(t, primals, tangents, {"program": program})
 
     def batch(self, t: Any, args: Any, dims: Any, *, computation: Program, **w: Any) -> Any:
         n = len(args) // 2
-        if any(d is not None for d in dims[n:]):  # each example has a start of its own
+        if any(d is not None for d in dims[n:]):  # the initial values are batched
             types = [_without(typeof(x), d) for x, d in zip(args, dims, strict=True)]
             program = self._patched(types, w | {"computation": computation})
             return jit.batch(t, args, dims, program=program)
@@ -110,7 +110,8 @@ class ReduceWindow(HigherOrderPrimitive, Windowed):
         return outs, [0] * n
 
     def _patched(self, types: Sequence[ArrayType], params: Window) -> Program:
-        """The same as a program of elementwise operations on the elements k of all windows."""
+        """Return the reduction as a program of elementwise operations on the elements k of all
+        windows."""
         types = [t.strong() for t in types]
         return memo_as(
             params["computation"],
@@ -126,10 +127,9 @@ def _without(t: ArrayType, d: int | None) -> ArrayType:
 def _by_patches(
     primitive: Primitive, operands: Sequence[Any], *, computation: Program, **w: Any
 ) -> list[Any]:
-    """Element k of all windows side by side along a first axis, which is folded by halves:
-    neighbours with each other, so that the order of the elements stays. What lies outside of the
-    array or between its elements is left out, as XLA leaves it out: the last of the stacks says
-    what is inside."""
+    """Stack element k of all windows along a first axis, and reduce it by halves: neighbours are
+    combined, which keeps the order of the elements. Elements outside of the array or between its
+    elements are skipped, as in XLA; the last of the stacks marks the elements inside."""
     n = len(operands) // 2
     shape = operands[0].shape
     counts = window_counts(shape, **w)
@@ -174,7 +174,7 @@ def _stacked(x: Any, start: Any, w: Window, counts: Any) -> Any:
 
 
 def _every_other(x: Any, first: int, stop: int) -> Any:
-    """x[first:stop:2] along axis 0."""
+    """Return x[first:stop:2] along axis 0."""
     rest = typeof(x).shape[1:]
     return slice_(
         x, start=(first, *[0] * len(rest)), limit=(stop, *rest), strides=(2, *[1] * len(rest))
@@ -184,7 +184,7 @@ def _every_other(x: Any, first: int, stop: int) -> Any:
 def elementwise(
     primitive: Primitive, program: Program, args: Sequence[Any], shape: tuple[int, ...]
 ) -> list[Any]:
-    """A program of scalars on arrays of a shape."""
+    """Run a program of scalars on arrays of a shape."""
     env = dict(zip(program.inputs, args, strict=True))
 
     def value(v: Any) -> Any:

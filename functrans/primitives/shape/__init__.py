@@ -1,1 +1,1 @@
-"""Operations that move, repeat, drop and join elements."""
+"""Primitives that move, broadcast, drop and join elements."""

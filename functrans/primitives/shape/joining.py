@@ -1,4 +1,4 @@
-"""Operations that put arrays together from pieces, cut them into pieces, or count."""
+"""Primitives that concatenate, split and pad arrays, and iota."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Pad(Primitive):
             unpadded, start=(0,) * t.ndim, limit=n, strides=tuple([i + 1 for _, _, i in config])
         )
         ct_value = None
-        if isinstance(value, LinearInput):  # what does not come from x comes from the value
+        if isinstance(value, LinearInput):  # elements that are not from x are the padding value
             axes = tuple(range(t.ndim))
             total = PRIMITIVES["reduce_sum"]
             ct_value = sum_of(total(ct, axes=axes), PRIMITIVES["neg"](total(ct_x, axes=axes)))
@@ -90,7 +90,7 @@ class Pad(Primitive):
         (x, value), (d, dv) = args, dims
         if dv is None:
             return self(x, value, config=(*config[:d], (0, 0, 0), *config[d:])), d
-        # a padding value per example: pad with nothing, and choose by a padded mask
+        # a padding value per example: pad with zero, and select by a padded mask
         x = t.at(x, d, 0)
         wide = ((0, 0, 0), *config)
         ty = typeof(x)
@@ -105,7 +105,7 @@ class Pad(Primitive):
 
 
 class Concatenate(Primitive):
-    """Any number of operands one after the other along an axis."""
+    """Any number of operands, concatenated along an axis."""
 
     in_kernel = True
     name: str = "concatenate"
@@ -156,13 +156,13 @@ class Concatenate(Primitive):
         to = next(d for d in dims if d is not None)
         args = [t.at(x, d, to) for x, d in zip(args, dims, strict=True)]
         if dimension == to and all([typeof(x).shape[to + 1] == 1 for x in args]):
-            # a stack: one example's numbers beside each other would be written one by one
+            # a stack: with the examples first, elements would be written one by one
             return self(*[move_axis(x, to, to + 1) for x in args], dimension=to), to + 1
         return self(*args, dimension=dimension + (dimension >= to)), to
 
 
 class Split(Structural):
-    """Cut an axis into consecutive parts of the given sizes; one result per part."""
+    """Split an axis into consecutive parts of the given sizes; one result per part."""
 
     name: str = "split"
     multiple_results: bool = True
@@ -207,7 +207,7 @@ class Split(Structural):
 
 
 class Iota(Primitive):
-    """0, 1, 2, ... along one axis, the same along the others. No operands."""
+    """0, 1, 2, ... along one axis, broadcast along the others. No operands."""
 
     in_kernel = True
     name = "iota"

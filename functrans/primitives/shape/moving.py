@@ -1,4 +1,4 @@
-"""Operations that move, repeat or drop elements and compute nothing."""
+"""Primitives that move, broadcast or drop elements without computing."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ Axes = tuple[int, ...]
 
 
 class Structural(Primitive):
-    """Moves elements, one operand. Of a literal it makes another literal, not an equation.
+    """Base class of data movement with one operand. Applied to a literal it returns a literal, not
+    an equation.
 
-    Typed PRNG keys are moved like numbers: a program holds the operation on `key[*shape]`, the two
-    backends hold `uint32[*shape, n]` and run it with the parameters of `under_trailing_axis`.
+    Typed PRNG keys are moved like numbers: a program has the operation on `key[*shape]`, the
+    backends have `uint32[*shape, n]` and use the parameters of `under_trailing_axis`.
     """
 
     in_kernel = True
@@ -48,15 +49,16 @@ class Structural(Primitive):
         return self.emit(ctx, x, **params)
 
     def move(self, x: np.ndarray, **params: Any) -> Any:
-        """`reference` of numbers."""
+        """`reference` for numbers."""
         raise self.missing("reference")
 
     def emit(self, ctx: Any, x: Any, **params: Any) -> Any:
-        """`lower` of numbers."""
+        """`lower` for numbers."""
         raise self.missing("lower")
 
     def under_trailing_axis(self, full: Sequence[int], **params: Any) -> dict[str, Any]:
-        """The parameters that leave a further last axis, of an operand of shape `full`, alone."""
+        """Return the parameters for an additional last axis of an operand of shape `full`, which is
+        unchanged."""
         return params
 
     def numpy_source(self, w: Any, x: Any, **params: Any) -> Any:
@@ -65,17 +67,17 @@ class Structural(Primitive):
         return self.numpy_move(w, x.full, x.type, **params)
 
     def numpy_move(self, w: Any, x: str, t: ArrayType, **params: Any) -> Any:
-        """`numpy_source` of numbers."""
+        """`numpy_source` for numbers."""
         raise self.missing("numpy_source")
 
 
 def key_words(keys: Any) -> np.ndarray:
-    """uint32[*shape, n] of an array of typed keys: their bits."""
+    """Return the bits of an array of typed keys, uint32[*shape, n]."""
     return np.asarray(jax.random.key_data(keys))
 
 
 def keys_of(words: Any, like: Any) -> Any:
-    """Typed keys of the kind of `like`, with the given bits."""
+    """Return typed keys of the same generator as `like`, with the given bits."""
     return jax.random.wrap_key_data(words, impl=jax.random.key_impl(like))
 
 
@@ -111,8 +113,8 @@ class Transpose(Structural):
 
 
 class BroadcastInDim(Structural):
-    """Axis i of x becomes axis `dimensions[i]` of the result, of the same size; along the others x
-    is repeated. (An axis of size 1 that is to grow is dropped first.)"""
+    """Axis i of x becomes axis `dimensions[i]` of the result, with the same size; along the others
+    x is repeated. (Axes of size 1 that are to grow are dropped first.)"""
 
     name = "broadcast_in_dim"
 
@@ -135,7 +137,7 @@ class BroadcastInDim(Structural):
 
     def numpy_move(self, w: Any, x: str, t: ArrayType, *, shape: Any, dimensions: Any) -> Any:
         new = [":" if d in dimensions else "None" for d in range(len(shape))]
-        while new and new[0] == "None":  # NumPy adds axes in front by itself
+        while new and new[0] == "None":  # NumPy adds leading axes by itself
             new.pop(0)
         places = f"[{', '.join(new)}]" if "None" in new else ""
         return f"np.broadcast_to({x}{places}, {shape})"
@@ -157,7 +159,7 @@ class BroadcastInDim(Structural):
 
 
 class Reshape(Structural):
-    """The same elements in row-major order under another shape."""
+    """The same elements in row-major order with another shape."""
 
     name = "reshape"
 
@@ -221,7 +223,7 @@ class Squeeze(Structural):
 
 
 class Rev(Structural):
-    """Reverse the order along axes."""
+    """Reverse axes."""
 
     name = "rev"
 
@@ -306,11 +308,11 @@ broadcast_in_dim: BroadcastInDim = BroadcastInDim()
 reshape: Reshape = Reshape()
 
 
-# --- helpers of rules and libraries ---------------------------------------------------------------
+# --- helpers for rules and libraries --------------------------------------------------------------
 
 
 def move_axis(x: Any, source: int, to: int) -> Any:
-    """x with one axis moved, the others in order."""
+    """Return x with one axis moved, the others in order."""
     if source == to:
         return x
     order = [i for i in range(typeof(x).ndim) if i != source]
@@ -319,7 +321,7 @@ def move_axis(x: Any, source: int, to: int) -> Any:
 
 
 def broadcast_to_axis(x: Any, axis: int, size: int) -> Any:
-    """x repeated `size` times along a new axis."""
+    """Return x broadcast along a new axis of the given size."""
     shape = typeof(x).shape
     new = (*shape[:axis], size, *shape[axis:])
     kept = tuple([i for i in range(len(new)) if i != axis])
@@ -327,7 +329,7 @@ def broadcast_to_axis(x: Any, axis: int, size: int) -> Any:
 
 
 def slice_axis(x: Any, axis: int, start: int, stop: int) -> Any:
-    """x[..., start:stop, ...] along one axis."""
+    """Return x[..., start:stop, ...] along one axis."""
     shape = typeof(x).shape
     if (start, stop) == (0, shape[axis]):
         return x
@@ -337,10 +339,10 @@ def slice_axis(x: Any, axis: int, start: int, stop: int) -> Any:
 
 
 def without(shape: Sequence[int], axis: int) -> tuple[int, ...]:
-    """The sizes of the other axes."""
+    """Return the sizes of the other axes."""
     return (*shape[:axis], *shape[axis + 1 :])
 
 
 def kept_axes(ndim: int, axes: Sequence[int]) -> tuple[int, ...]:
-    """The axes that are not in `axes`."""
+    """Return the axes that are not in `axes`."""
     return tuple([i for i in range(ndim) if i not in axes])
