@@ -1,9 +1,9 @@
-"""Functions of several operations that run as one where nothing is recorded.
+"""Functions of several operations that run as one compiled operation in eager mode.
 
-In: a function of `functrans.numpy`. Out: what users get: those below as `composite`
-(primitives/calls/jit.py); what has a parameter `out` raises for it.
-Our own calls go to the modules that define them and pay nothing. Python numbers that may well be
-others the next time are operands: nothing is compiled for each.
+In: a function of `functrans.numpy`. Out: the public function: those listed below are `composite`
+(primitives/calls/jit.py); those with a parameter `out` raise an error if it is used.
+Internal calls use the defining modules directly, without this overhead. Python numbers that are
+likely to change between calls are operands, so nothing is recompiled for them.
 """
 
 from __future__ import annotations

@@ -76,13 +76,13 @@ _WRITTEN = {
 
 
 def _others_turn(x: Tracer, other: Any, name: str, reflected: str = "") -> Any:
-    """What the other operand knows to do: its method `reflected`, the repeating or joining of a
-    sequence, for an equality `is` (but not for a list, which NumPy would compare element by
-    element). Else the error that Python would end with."""
+    """Let the other operand handle the operation: by its method `reflected`, by repeating or
+    concatenating a sequence, or for an equality by `is` (but not for a list, which NumPy would
+    compare elementwise). Otherwise raise the error that Python would raise."""
     if name in ("eq", "ne") and not isinstance(other, (list, tuple, set, dict)):
         return NotImplemented
     kind = type(other)
-    of_python = kind.__module__ == "builtins"  # a class that knows nothing of arrays
+    of_python = kind.__module__ == "builtins"  # a class without support for arrays
     if reflected and not of_python:
         answer = _asked(other, reflected, x)
         if answer is not NotImplemented:
@@ -137,12 +137,12 @@ def _joined(left: Sequence[Any], x: Tracer) -> Any:
 
 
 def _instead_of(other: Any) -> str:
-    """What to do about an operand that is no array."""
+    """Suggest what to do about an operand that is not an array."""
     if other is None:
         return "None is what a function without return gives, or an argument that was left out."
     if type(other) in (list, tuple):
         return "Take the entry that is meant, or make one array of all: jnp.asarray(...)."
-    with contextlib.suppress(Exception):  # a container of the user's that cannot be opened
+    with contextlib.suppress(Exception):  # a user's container that fails to flatten
         names = tree.path_names(other)
         if names not in ([], [""]):
             shown = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")

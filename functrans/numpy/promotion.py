@@ -78,9 +78,9 @@ def mask_of(where: Any, name: str) -> Any:
 
 
 def scalar(value: Any, type: ArrayType) -> Literal:
-    """The literal of a Python number at a type, kept for the next time."""
+    """Return the literal of a Python number with a type; cached."""
     kind = value.__class__
-    if kind is int or (value != 0 and kind is not complex):  # as keys 0.0 and -0.0 are one
+    if kind is int or (value != 0 and kind is not complex):  # as keys, 0.0 == -0.0
         return _scalar(value, kind, type)
     return literal(value, type)
 
@@ -381,12 +381,12 @@ _PYTHONS = (float, int, complex, bool)
 
 
 def user_dtype(dtype: Any) -> Any:
-    """The dtype that a user asked for, as arrays here have it."""
+    """Return the canonical dtype for a dtype that a user gave."""
     if _is_key(dtype):
         return dtype
     asked = dtype_asked(dtype)
     found = canonical_dtype(asked)
-    if found != asked and not any(dtype is t for t in _PYTHONS):  # whose width is ours to choose
+    if found != asked and not any(dtype is t for t in _PYTHONS):  # these have no fixed width
         _warn_of_truncation(asked, found)
     return found
 

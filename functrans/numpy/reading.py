@@ -103,7 +103,7 @@ def _window(x: Any, plan: Reading, arrays: Sequence[Any], wrap: bool) -> Any:
 
 
 def fill_of(fill_value: Any, dtype: Any, name: str) -> Any:
-    """A user's fill value as a parameter: a Python number, or None for the usual one."""
+    """Convert a user's fill value to a parameter: a Python number, or None for the default."""
     if fill_value is None or dtype_class(dtype) == "key":
         return None
     value = concrete_value(fill_value)
@@ -114,7 +114,7 @@ def fill_of(fill_value: Any, dtype: Any, name: str) -> Any:
             errors.AbstractValueError if value is None else errors.InvalidArgument,
         )  # fmt: skip
     number = literal(value, ArrayType((), dtype)).value
-    return None if number != number else number  # NaN is the usual one
+    return None if number != number else number  # NaN is the default
 
 
 def as_array(x: Any, name: str, position: int = 0) -> Any:
