@@ -105,7 +105,7 @@ def _shared(inner: Program, results: int) -> int:
 def _roots(program: Program) -> dict[Var, tuple[Var, ...]]:
     """Map each virtual value to the values in memory that it is computed from."""
     reads = Counter([v for e in program.equations for v in {*e.inputs} if isinstance(v, Var)])
-    reads.update([v for v in program.outputs if isinstance(v, Var)] * 2)  # outputs are not virtual
+    reads.update([v for v in program.outputs if isinstance(v, Var)] * 2)  # these do not vanish
     reader = {v: e for e in program.equations for v in e.inputs if isinstance(v, Var)}
     roots: dict[Var, tuple[Var, ...]] = {}
     for e in program.equations:

@@ -32,7 +32,7 @@ def _running(name: str, primitive: Primitive, a: Any, axis: Any, dtype: Any) -> 
     out = t.dtype if dtype is None else user_dtype(dtype)
     if dtype is None and out is BOOL:
         out = wide_integer(out)
-    if out is BOOL:  # booleans: computed as numbers
+    if out is BOOL:  # truth values, accumulated as integers
         a = truth(a, name)
     a = strong(cast(a, wide_integer(out) if out is BOOL else out))
     return cast(primitive(a, axis=i, reverse=False), out)

@@ -59,7 +59,7 @@ def wide_integer(dtype: Any) -> Any:
 
 
 class _Plain(dict[Any, bool]):
-    """type -> whether it is summed at its own dtype, with the weak type of the operand."""
+    """type -> whether it is inexact, not weakly typed, and summed at its own dtype."""
 
     def __contains__(self, t: Any) -> bool:
         found = self.get(t)
@@ -110,7 +110,7 @@ def _fold(
         return _reduced(primitive, a, axes_of(axis, len(t.shape), name), keepdims)
     own = wide_integer(t.dtype) if upcast else np.dtype("int32") if t.dtype == bool else t.dtype
     out = user_dtype(dtype) if dtype is not None else own
-    if out is BOOL:  # booleans: computed as numbers
+    if out is BOOL:  # truth values, accumulated as integers
         a = truth(a, name)
     x = cast(a, wide_integer(out) if out is BOOL else computed_in(out) if dtype is None else out)
     if where is not None:
