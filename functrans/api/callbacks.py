@@ -1,4 +1,4 @@
-"""`debug.print` and its relatives: Python functions that are called while a program runs."""
+"""Callbacks: `debug.print`, `pure_callback`, `io_callback` and related functions."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ def debug_callback(
     partitioned: bool = False,
     **kwargs: PyTree,
 ) -> Callable[..., None] | None:
-    """Call a Python function with values of a program, whenever the program runs.
+    """Call a Python function with run-time values, for its side effect.
 
     Inside `jit` it is called when the compiled code runs; inside `vmap` once per example; `grad`
-    and `jvp` call it with the primal values. Nothing but its side effect is kept of it.
+    and `jvp` call it with the primal values. Its result is ignored.
 
     Arguments:
-      callback: function of pytrees of `jax.Array`s. Left out: a function of the callback and its
-        arguments, with the options given here.
-      *args, **kwargs: what it is called with; leaves that are not arrays are handed on as they are.
-      ordered: keep the order in which the ordered callbacks stand in the program.
-      partitioned: of an array on several devices, show each device's own part.
+      callback: function of pytrees of `jax.Array`s. Left out: return a function of the callback and
+        its arguments, with the options given here.
+      *args, **kwargs: arguments of the callback; leaves that are not arrays are passed unchanged.
+      ordered: run the ordered callbacks in program order.
+      partitioned: for an array sharded over several devices, call it with each device's shard.
 
     Raises:
       NotAnArray: `callback` is not a function.
@@ -82,18 +82,19 @@ def debug_print(
     skip_format_check: bool = False,
     **kwargs: PyTree,
 ) -> Callable[..., None] | None:
-    """Print values of a program, whenever the program runs.
+    """Print run-time values, each time the program runs.
 
     Arguments:
-      fmt: what to print, as in `str.format`; not an f-string, which would be filled in while the
-        function is traced. Left out: a function of the format and the values, with these options.
-      *args, **kwargs: values for the places in `fmt`.
-      ordered: keep the order in which the ordered prints stand in the program.
-      partitioned: of an array on several devices, print each device's own part.
-      skip_format_check: do not check that the values fit the places.
+      fmt: format string, as for `str.format`; not an f-string, which would be formatted while the
+        function is traced. Left out: return a function of the format and the values, with these
+        options.
+      *args, **kwargs: values for the replacement fields of `fmt`.
+      ordered: run the ordered prints in program order.
+      partitioned: for an array sharded over several devices, print each device's shard.
+      skip_format_check: do not check that the values match the replacement fields.
 
     Raises:
-      InvalidFormat: a place without a value, or a value without a place.
+      InvalidFormat: a replacement field has no value, or a value has no field.
 
     Source: `jax.debug.print`.
 
@@ -121,9 +122,9 @@ def debug_log(
     skip_format_check: bool = False,
     **kwargs: PyTree,
 ) -> Callable[..., None] | None:
-    """Write values of a program to the log `functrans.debug` (level INFO), whenever it runs.
+    """Log run-time values to the logger `functrans.debug` (level INFO), each time the program runs.
 
-    Arguments: as of `debug.print`.
+    Arguments: as for `debug.print`.
 
     Source: `jax.debug.log`.
 
@@ -153,26 +154,26 @@ def pure_callback(
     vmap_method: str | None = None,
     **kwargs: PyTree,
 ) -> PyTree:
-    """Compute with a Python function that has no side effects, as part of a program.
+    """Call a pure Python function as an operation of a program.
 
-    It may be called more than once, or not at all if nobody uses its results. It has no derivative:
-    give one by `custom_jvp`.
+    It may be called more than once, or not at all if its results are unused. It has no derivative;
+    define one with `custom_jvp`.
 
     Arguments:
-      callback: function of pytrees of `jax.Array`s, returning a pytree of arrays.
-      result_shape_dtypes: what it returns: a pytree of `ft.ShapeDtypeStruct`s.
-      *args, **kwargs: what it is called with; pytrees of arrays.
+      callback: function of pytrees of `jax.Array`s that returns a pytree of arrays.
+      result_shape_dtypes: pytree of `ft.ShapeDtypeStruct`s: the types of its results.
+      *args, **kwargs: arguments of the callback; pytrees of arrays.
       sharding: the device from which to call it.
-      vmap_method: what `vmap` makes of it: "sequential" and "sequential_unrolled" call it once per
-        example; "expand_dims" and "broadcast_all" call it once with arrays that have one more axis
-        at the front, of size 1 or of full size where an argument is not mapped;
-        "legacy_vectorized" leaves arguments alone that are not mapped.
+      vmap_method: how `vmap` batches it. "sequential" and "sequential_unrolled" call it once per
+        example. "expand_dims" and "broadcast_all" call it once, with a leading batch axis on every
+        array; for an argument that is not mapped that axis has size 1 or full size, respectively.
+        "legacy_vectorized" passes arguments that are not mapped unchanged.
 
     Returns:
       A pytree of arrays like `result_shape_dtypes`.
 
     Raises:
-      InvalidArgument: an unknown `vmap_method`, or 64-bit results while these are disabled.
+      InvalidArgument: an unknown `vmap_method`, or 64-bit results while x64 is disabled.
       MissingRule: it is vmapped and has no `vmap_method`.
       OpaqueCallback: it is differentiated.
       CallbackResult: it returned other shapes or dtypes (compiled: inside a JaxRuntimeError).
@@ -213,23 +214,23 @@ def io_callback(
     ordered: bool = False,
     **kwargs: PyTree,
 ) -> PyTree:
-    """Call a Python function that has side effects and results, as part of a program.
+    """Call an impure Python function as an operation of a program.
 
-    It is called whenever the program runs, whether its results are used or not; inside `vmap` once
-    per example. It has no derivative: give one by `custom_jvp`.
+    It is called each time the program runs, even if its results are unused; inside `vmap` once per
+    example. It has no derivative; define one with `custom_jvp`.
 
     Arguments:
-      callback: function of pytrees of `jax.Array`s, returning a pytree of arrays.
-      result_shape_dtypes: what it returns: a pytree of `ft.ShapeDtypeStruct`s, or None.
-      *args, **kwargs: what it is called with; pytrees of arrays.
+      callback: function of pytrees of `jax.Array`s that returns a pytree of arrays.
+      result_shape_dtypes: pytree of `ft.ShapeDtypeStruct`s, the types of its results; or None.
+      *args, **kwargs: arguments of the callback; pytrees of arrays.
       sharding: the device from which to call it.
-      ordered: keep the order in which the ordered calls stand in the program; not under `vmap`.
+      ordered: run the ordered callbacks in program order; not supported under `vmap`.
 
     Returns:
       A pytree of arrays like `result_shape_dtypes`.
 
     Raises:
-      InvalidArgument: it is ordered and vmapped, or 64-bit results while these are disabled.
+      InvalidArgument: it is ordered and vmapped, or has 64-bit results while x64 is disabled.
       OpaqueCallback: it is differentiated.
       CallbackResult: it returned other shapes or dtypes (compiled: inside a JaxRuntimeError).
 
@@ -255,13 +256,13 @@ def io_callback(
     )  # fmt: skip
 
 
-# --- what they share ------------------------------------------------------------------------------
+# --- shared helpers -------------------------------------------------------------------------------
 
 
 def _in_two_calls(
     run: Callable[..., None], first: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str
 ) -> Any:
-    """`name(first, *args)` runs now; `name(ordered=True)` gives the function of the rest."""
+    """Run `name(first, *args)`, or for `name(ordered=True)` return a function of the rest."""
     if first is not None:
         return run(first, *args, **kwargs)
     if args or kwargs:
@@ -285,7 +286,7 @@ def _debug_callback(
 
 
 def _operand(x: Any) -> Any:
-    """A value as rules can compute with it; numbers stand in programs as they are."""
+    """Convert a value to an operand: a Python number to a literal while tracing, else an array."""
     if x.__class__ in (bool, int, float, complex) and staging_trace() is not None:
         return literal(x, typeof(x))
     return as_array(x)
@@ -302,7 +303,7 @@ def _is_array_like(x: Any) -> bool:
 def _with_results(
     primitive: Any, callback: Any, like: Any, args: Any, kwargs: Any, **options: Any
 ) -> Any:
-    """Call one of the primitives that have results."""
+    """Bind one of the callback primitives that have results."""
     _check_callable(callback, primitive.name)
     leaves, in_tree = tree.flatten((args, kwargs))
     structs, out_tree = tree.flatten(like)
@@ -379,7 +380,7 @@ def _debug_print(
 
 
 class _Places(string.Formatter):
-    """Which values a format uses; formats nothing."""
+    """A formatter that records which values a format uses, and formats nothing."""
 
     def __init__(self) -> None:
         self.used: set[Any] = set()

@@ -1,4 +1,4 @@
-"""`checkpoint` (`remat`), its policies, and what reverse mode keeps of a function."""
+"""`checkpoint` (`remat`), its policies, and lists of the residuals that reverse mode saves."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from functrans.trace import materialize, stage, typeof
 from functrans.transforms.jvp import split
 from functrans.typing import PyTree
 
-# The function's own type, for mypy infers no lambda through a ParamSpec where any may stand.
+# A TypeVar of the function's type: mypy does not infer a lambda's type through a ParamSpec here.
 _F = TypeVar("_F", bound=Callable[..., Any])
 _T = TypeVar("_T")
-Policy = Callable[..., bool]  # of an operation, the types of its operands, its parameters
+Policy = Callable[..., bool]  # (primitive, *operand types, **parameters) -> save the result?
 
 
 @overload
@@ -51,15 +51,15 @@ def checkpoint(
     policy: Policy | None = None,
     static_argnums: int | Sequence[int] = (), static_argnames: str | Iterable[str] = (),
 ) -> Any:  # fmt: skip
-    """Make a function whose intermediate values reverse mode computes again instead of keeping.
+    """Make reverse mode recompute the intermediate values of `fun` instead of saving them.
 
     Arguments:
-      fun: function of pytrees of arrays. Left out: a decorator.
-      prevent_cse: keep XLA from merging the second computation with the first (not needed inside
-        `scan`, where False is faster).
-      policy: which intermediate values are kept all the same, from `checkpoint_policies`, or a
-        function (operation, *types of operands, **parameters) -> bool; None: none.
-      static_argnums, static_argnames: arguments that are Python values; they need not be hashable.
+      fun: function of pytrees of arrays. Left out: return a decorator.
+      prevent_cse: keep XLA's common-subexpression elimination from undoing the recomputation (not
+        needed inside `scan`, where False is faster).
+      policy: which intermediate values are saved all the same: one of `checkpoint_policies`, or a
+        function (primitive, *operand types, **parameters) -> bool. None: save none.
+      static_argnums, static_argnames: static arguments; they need not be hashable.
 
     Returns:
       A function with the same results and derivatives.
@@ -87,7 +87,7 @@ def checkpoint(
     how: dict[str, Any] = {"policy": getattr(policy, "description", policy)} if policy else {}
     if not prevent_cse:
         how["prevent_cse"] = False
-    bound: dict[Any, Callable[..., Any]] = {}  # static arguments -> the function of the others
+    bound: dict[Any, Callable[..., Any]] = {}  # static arguments -> function of the dynamic ones
 
     @boundary
     @wraps(fun)
@@ -96,7 +96,7 @@ def checkpoint(
         leaves, in_tree = tree.flatten(dynamic)
         leaves = [materialize(as_array(x)) for x in leaves]
         of_dynamic = statics.bound(static)
-        with contextlib.suppress(TypeError):  # what cannot be hashed is traced anew
+        with contextlib.suppress(TypeError):  # unhashable static arguments are traced every time
             of_dynamic = bound.setdefault(exactly(static), of_dynamic)
         try:
             made = staged(of_dynamic, in_tree, [typeof(x) for x in leaves], "checkpoint")
@@ -114,7 +114,7 @@ remat = checkpoint
 
 
 class _Policy:
-    """A policy that prints and parses as its name and arguments."""
+    """A policy that is printed and parsed as its name and arguments."""
 
     def __init__(self, *description: Any):
         self.description = description
@@ -129,7 +129,7 @@ class _Policy:
 
 
 class checkpoint_policies:
-    """What `checkpoint` may keep.
+    """Policies for `checkpoint`: which intermediate values it saves.
 
     Source: `jax.checkpoint_policies`.
 
@@ -151,32 +151,32 @@ class checkpoint_policies:
 
     @staticmethod
     def save_any_names_but_these(*names_not_to_save: str) -> Policy:
-        """Values named by `checkpoint_name`, but not these."""
+        """Save the values named by `checkpoint_name`, except those with these names."""
         return _Policy("save_any_names_but_these", *names_not_to_save)
 
     @staticmethod
     def save_only_these_names(*names_which_can_be_saved: str) -> Policy:
-        """Values named so by `checkpoint_name`."""
+        """Save only the values that `checkpoint_name` gives one of these names."""
         return _Policy("save_only_these_names", *names_which_can_be_saved)
 
     @staticmethod
     def save_anything_except_these_names(*names_not_to_save: str) -> Policy:
-        """All values but those named so by `checkpoint_name`."""
+        """Save all values except those that `checkpoint_name` gives one of these names."""
         return _Policy("save_anything_except_these_names", *names_not_to_save)
 
     @staticmethod
     def save_from_both_policies(policy_1: Policy, policy_2: Policy) -> Policy:
-        """What either of two policies keeps."""
+        """Save the values that either of two policies saves."""
         both = [getattr(p, "description", p) for p in (policy_1, policy_2)]
         return _Policy("save_from_both_policies", *both)
 
 
 def checkpoint_name(x: _T, name: str) -> _T:
-    """Give values a name that the policies of `checkpoint` know.
+    """Give values a name that `checkpoint` policies can refer to.
 
     Arguments:
       x: pytree of arrays.
-      name: any text.
+      name: any string.
 
     Returns:
       x.
@@ -194,14 +194,14 @@ def checkpoint_name(x: _T, name: str) -> _T:
     return tree.map(lambda leaf: _name(materialize(as_array(leaf)), name=name), x)
 
 
-# --- what is kept ---------------------------------------------------------------------------------
+# --- residuals ------------------------------------------------------------------------------------
 
 
 @boundary
 def saved_residuals(
     fun: Callable[..., PyTree], *args: PyTree, **kwargs: PyTree
 ) -> list[tuple[ArrayType, str]]:
-    """What reverse mode keeps of a call: the type of each value, and where it comes from.
+    """List the residuals that reverse mode saves of a call: the type and origin of each.
 
     Source: `jax.ad_checkpoint.saved_residuals`.
     """
@@ -234,7 +234,7 @@ def _makers(program: Program) -> dict[Any, tuple[Equation, int]]:
 
 
 def _origin(made: Any, program: Any, v: Any, names: Any, closed: Program) -> str:
-    """Which operation of the user's made a value, looked up inside nested programs."""
+    """Describe the user's operation that computed a value, looking inside nested programs."""
     while True:
         if v not in made:
             inputs = dict(zip(program.inputs, closed.inputs, strict=False))
@@ -254,7 +254,7 @@ def _origin(made: Any, program: Any, v: Any, names: Any, closed: Program) -> str
 
 
 def print_saved_residuals(fun: Callable[..., PyTree], *args: PyTree, **kwargs: PyTree) -> None:
-    """Print what reverse mode keeps of a call, a line each.
+    """Print the residuals that reverse mode saves of a call, one per line.
 
     Arguments:
       fun: function of pytrees of arrays.

@@ -1,4 +1,4 @@
-"""What the derivative functions ask of their arguments, in the words of the user."""
+"""Checks of the arguments and results of the derivative functions, with errors for the user."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from functrans.trace import typeof
 
 
 def here() -> str:
-    """The user's line, as the end of a sentence."""
+    """Return "at" and the user's source line, to end an error message."""
     return f"at\n    {describe(user_source())}"
 
 
 def check_callable(fun: Any, name: str) -> None:
-    """Raise unless `fun` can be called."""
+    """Raise an error unless `fun` is callable."""
     if not callable(fun):
         raise errors.NotAnArray(
             f"{name} takes a function, got {fun!r:.80} of type {type(fun).__qualname__}, {here()}\n"
@@ -32,7 +32,7 @@ def check_callable(fun: Any, name: str) -> None:
 
 
 def positions(argnums: Any) -> tuple[tuple[int, ...], bool]:
-    """`argnums` as a tuple, and whether it was given as a sequence."""
+    """Return `argnums` as a tuple, and whether it was given as a sequence."""
     if isinstance(argnums, int):
         return (argnums,), False
     try:
@@ -47,7 +47,7 @@ def positions(argnums: Any) -> tuple[tuple[int, ...], bool]:
 
 
 def choose(fun: Any, args: Sequence[Any], numbers: Sequence[int]) -> tuple[Any, ...]:
-    """The arguments that are differentiated."""
+    """Return the arguments to differentiate with respect to."""
     for i in numbers:
         if not -len(args) <= i < len(args):
             raise errors.MissingArgument(
@@ -66,7 +66,7 @@ def choose(fun: Any, args: Sequence[Any], numbers: Sequence[int]) -> tuple[Any, 
 def of_chosen(
     fun: Callable[..., Any], numbers: Sequence[int], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Callable[..., Any]:
-    """`fun` as a function of the arguments that are differentiated; messages speak of `fun`."""
+    """Return `fun` as a function of the differentiated arguments only, under the name of `fun`."""
 
     def inner(*given: Any) -> Any:
         full = list(args)
@@ -80,7 +80,7 @@ def of_chosen(
 
 
 def names_of(given: tuple[Any, ...], numbers: Sequence[int]) -> list[str]:
-    """Names of the leaves of the arguments that are differentiated."""
+    """Return the path names of the leaves of the differentiated arguments."""
     pairs = zip(numbers, given, strict=True)
     return [name for i, x in pairs for name in tree.path_names(x, f"args[{i}]")]
 
@@ -93,8 +93,8 @@ def check_inputs(
     holomorphic: bool,
     allow_int: bool,
 ) -> None:
-    """Raise unless each leaf of the chosen arguments has a dtype to differentiate by; `types` are
-    those of all leaves."""
+    """Raise an error unless every leaf of the chosen arguments has a differentiable dtype; `types`
+    are the types of the leaves."""
     wanted = ("complex",) if holomorphic else ("float", "complex")
     if allow_int:
         wanted = (*wanted, "int", "uint", "bool")
@@ -120,7 +120,7 @@ def check_inputs(
 def check_jacobian(
     fun: Any, given: tuple[Any, ...], numbers: Sequence[int], holomorphic: bool
 ) -> None:
-    """`check_inputs` of jacfwd, where complex arguments need `holomorphic`."""
+    """Check the arguments of `jacfwd`: as `check_inputs`, but complex needs `holomorphic`."""
     types = [typeof(x) for x in tree.leaves(given)]
     check_inputs(fun, given, types, numbers, holomorphic, False)
     for t in types:
@@ -132,7 +132,7 @@ def check_jacobian(
 
 
 def check_outputs(fun: Any, leaves: Sequence[Any], holomorphic: bool) -> None:
-    """Raise unless the results of jacrev are real, or complex with `holomorphic`."""
+    """Raise an error unless the results of `jacrev` are real, or complex with `holomorphic`."""
     wanted = ("complex",) if holomorphic else ("float",)
     for y in leaves:
         if dtype_class(typeof(y).dtype) not in wanted:
@@ -144,7 +144,7 @@ def check_outputs(fun: Any, leaves: Sequence[Any], holomorphic: bool) -> None:
 
 
 def check_loss(fun: Any, value: Any, holomorphic: bool) -> None:
-    """Raise unless the result of a loss is one real (with `holomorphic`, complex) scalar."""
+    """Raise an error unless the loss is one real (with `holomorphic`, complex) scalar."""
     leaves = tree.leaves(value)
     if len(leaves) != 1 or leaves[0] is not value:
         shown = ", ".join([str(typeof(y)) for y in leaves])
@@ -188,8 +188,8 @@ def fitting(
     name: str,
     differ: type[Exception],
 ) -> list[Any]:
-    """The tangents as a flat list, None for those of integers. `differ` is the error for dtypes
-    that differ."""
+    """Return the tangents as a flat list, with None for integer primals. `differ` is the error
+    class for a dtype mismatch."""
     given, structure = tree.flatten((tangents, {}))
     if structure != in_tree:
         wanted, got = (s.children()[0] for s in (in_tree, structure))
@@ -216,7 +216,7 @@ def fitting(
 
 
 def only_cotangent(given: tuple[Any, ...]) -> Any:
-    """The argument of a pullback."""
+    """Return the single argument of a pullback."""
     if len(given) != 1:
         raise errors.NotAnArray(
             f"a vjp function takes one argument, the cotangent of the result, got {len(given)}, "
@@ -230,7 +230,7 @@ def cotangents(
     ct: Any, out_tree: Any, types: Sequence[ArrayType], to: str = "a vjp function",
     error: type[Exception] = errors.InvalidArgument,
 ) -> list[Any]:  # fmt: skip
-    """The cotangents as a flat list, None for those of integers; `error` where they do not fit."""
+    """Return the cotangents as a flat list, with None for integers; raise `error` on mismatch."""
     given, structure = tree.flatten(ct)
     if structure != out_tree:
         raise error(

@@ -1,9 +1,9 @@
-"""What `jax.jit` makes of a function: one callable by default, and one more where its program is
-compiled with other options (backends/compiler_options.py).
+"""The `jax.jit` callables of a function: one with default compiler options, and another if its
+program should be compiled with other options (backends/compiler_options.py).
 
-Which options a program wants is known when it is traced, but JAX wants them before. So the first
-trace of a function starts with the default; where its program wants others, `options.Other` ends
-it, and the program found goes to the function with these options, which later calls ask first.
+The options depend on the program, but JAX takes them before tracing. So the first trace of a
+function uses the defaults. If its program needs other options, `compiler_options.Other` aborts that
+trace; the program is handed to the callable with these options, which later calls try first.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _Q = ParamSpec("_Q")
 _R = TypeVar("_R")
 _S = TypeVar("_S")
 
-_SWITCHES = 8  # of a function whose signatures want different options; then they all keep the last
+_SWITCHES = 8  # limit per function whose signatures need different options; then the last is kept
 
 
 class Shared:
-    """What all calls of `jit` on one function with the same options have in common, so that
-    `jit(f)(x)` in a loop traces once.
+    """State shared by all calls of `jit` on one function with the same options, so that `jit(f)(x)`
+    in a loop traces once.
 
-    entry(name) : what `jax.jit` traces, for a set of options
-    chooses     : may the program choose? Not if the user does, or for another device
-    preferred   : the set that the function's last program wanted
+    entry(name) : the function that `jax.jit` traces, for one set of compiler options
+    chooses     : whether to choose by program; not if the user set options or a device
+    preferred   : the option set of the function's last program
     """
 
     def __init__(
@@ -54,23 +54,23 @@ class Shared:
         self._entries: dict[str, Any] = {}
 
     def entry(self, name: str) -> Any:
-        """The function that is traced, once for each set."""
+        """Return the function that is traced with this option set; made once per set."""
         if name not in self._entries:
             self._entries[name] = self._make(name, self)
         return self._entries[name]
 
     def wanted(self, program: Program, name: str) -> str:
-        """The set for a program that is traced for the set `name`; another one ends the trace."""
+        """Return the option set for a program traced with the set `name`; if it differs, the caller
+        aborts the trace."""
         if not self.chooses or self.switches >= _SWITCHES or compiler_options.local.fixed:
             return name
         return compiler_options.choice(program)
 
 
 class Jitted(functools.partial[_R], Generic[_P, _R]):
-    """What `jit` and `pmap` return: a call with the signature of the function, and methods that
-    speak of itself, which take types (`ShapeDtypeStruct`) for arrays too. They are no attributes
-    of a function, which `functools.wraps` and JAX's would give to what is made of it; to call it
-    costs hardly more than a function."""
+    """The callable that `jit` and `pmap` return. Its methods also accept `ShapeDtypeStruct`s for
+    arrays. They are slots, not function attributes, which `functools.wraps` would copy to wrappers.
+    As a `functools.partial`, it costs little more to call than a function."""
 
     __slots__ = (
         "cache_size", "clear_cache", "eval_shape", "jitted_function", "lower", "program", "trace",
@@ -108,7 +108,7 @@ class Jitted(functools.partial[_R], Generic[_P, _R]):
 
 
 class Compiled:
-    """A function as `jax.jit` compiles it; `run` is to be called, `given` are JAX's own options."""
+    """A function compiled by `jax.jit`; call `run`. `given`: options that are passed to JAX."""
 
     __slots__ = ("_all", "_fun", "_given", "_shared", "base", "run")
 
@@ -124,12 +124,13 @@ class Compiled:
             if compiler_options.SETS[name]:
                 given["compiler_options"] = compiler_options.SETS[name]
             made: Any = jax_jit(self._shared.entry(name), **given)
-            made.jitted_function = self._fun  # what is shared knows it weakly
+            made.jitted_function = self._fun  # keeps it alive: `Shared` holds it weakly
             self._all[name] = made
         return self._all[name]
 
     def _with(self, name: str) -> Any:
-        """To be called: in someone else's function, whose options count, it is the default's."""
+        """Return the callable for an option set. Inside another jitted function, whose options
+        decide, it uses the default one."""
         if name == compiler_options.DEFAULT:
             return self.base
         made, base = self._jitted(name), self.base
@@ -142,7 +143,7 @@ class Compiled:
         args: Any,
         kwargs: Any,
     ) -> Any:
-        """What is asked of the right function, after a trace for a wrong one."""
+        """Switch to the right option set after an aborted trace, and repeat the call `ask`."""
         right = self.base
         if xla.is_outermost():
             self._shared.preferred = other.name
@@ -156,7 +157,7 @@ class Compiled:
             compiler_options.local.staged = None
 
     def lower(self, *args: PyTree, **kwargs: PyTree) -> Lowered:
-        """As `jax.jit`'s, with the options that the program wants."""
+        """Lower as `jax.jit` does, with the options for the program."""
 
         def again() -> Lowered:
             self.clear_cache()
@@ -169,7 +170,7 @@ class Compiled:
         return xla.recompiling(lowered, again)
 
     def trace(self, *args: PyTree, **kwargs: PyTree) -> Traced:
-        """As `jax.jit`'s, with its default options."""
+        """Trace as `jax.jit` does, with the default options."""
 
         def again() -> Traced:
             self.clear_cache()
@@ -179,15 +180,15 @@ class Compiled:
             return xla.relowering(self.base.trace(*args, **kwargs), again)
 
     def eval_shape(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
-        """As `jax.jit`'s."""
+        """Return the result types as `jax.jit` does."""
         with compiler_options.fixed():
             return self.base.eval_shape(*args, **kwargs)
 
     def clear_cache(self) -> None:
-        """As `jax.jit`'s."""
+        """Clear the caches of all the callables."""
         for made in self._all.values():
             made.clear_cache()
 
     def cache_size(self) -> int:
-        """How many signatures are compiled."""
+        """Return the number of compiled signatures."""
         return sum([made._cache_size() for made in self._all.values()])

@@ -1,8 +1,8 @@
-"""One call of a function with a custom rule, between the user's pytrees and flat lists.
+"""One call of a function with a custom rule: converts between pytrees and flat lists.
 
-Call         what the rules of one call know of its arguments: trees, types, static arguments
-JvpCall      `function`, `rule` for primitives/custom/tracing.py, made of a custom_jvp's functions
-VjpCall      `function`, `rule`, made of a custom_vjp's
+Call         the treedefs, types and static arguments of one call
+JvpCall      `function` and `rule` of a custom_jvp call, for primitives/custom/tracing.py
+VjpCall      `function` and `rule` of a custom_vjp call
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ CustomVJPPrimal = jax.custom_derivatives.CustomVJPPrimal
 
 
 class SymbolicZero(jax.custom_derivatives.SymbolicZero):
-    """A tangent or cotangent known to be zero, as rules with `symbolic_zeros=True` meet it. It has
-    `shape`, `dtype` and `aval`, and is no array."""
+    """A symbolic zero tangent or cotangent, passed to rules with `symbolic_zeros=True`. It has
+    `shape`, `dtype` and `aval`, but is not an array."""
 
     @staticmethod
     def from_primal_value(val: ArrayLike) -> SymbolicZero:
-        """The zero tangent of a value."""
+        """Return the symbolic zero tangent of a value."""
         return _symbolic(typeof(val))
 
 
@@ -46,7 +46,7 @@ def _symbolic(t: ArrayType) -> SymbolicZero:
 
 
 def zero_from_primal(val: ArrayLike, symbolic_zeros: bool = False) -> Array | SymbolicZero:
-    """The zero tangent of a value: an array, or a SymbolicZero.
+    """Return the zero tangent of a value, as an array or a SymbolicZero.
 
     Source: `jax.custom_derivatives.zero_from_primal`.
 
@@ -59,23 +59,23 @@ def zero_from_primal(val: ArrayLike, symbolic_zeros: bool = False) -> Array | Sy
 
 
 def zeros(t: ArrayType) -> Any:
-    """The zero tangent of values of a type, as a user may hold it."""
+    """Return the zero tangent of a type, as an array."""
     return materialize(literal(0, t)) if is_inexact(t.dtype) else float0_zeros(t.shape)
 
 
 def unflatten(structure: Any, leaves: Sequence[Any]) -> Any:
-    """A pytree that a user may hold."""
+    """Unflatten leaves, with literals materialized as arrays."""
     return tree.unflatten(structure, [materialize(x) for x in leaves])
 
 
 def where_defined(fun: Any) -> str:
-    """The line of a function's definition."""
+    """Return the source line where a function is defined."""
     code = getattr(inspect.unwrap(fun), "__code__", None)
     return function_name(fun) if code is None else location((code, 0))
 
 
 class Call:
-    """A call: its static arguments in place, its others flat."""
+    """One call: its static arguments by position, the leaves of its dynamic ones as a flat list."""
 
     leaves: list[Any]
     in_tree: Any
@@ -86,7 +86,7 @@ class Call:
         self.source: Source | None = user_source()
         self.static = static
         self.dynamic: list[int] = [i for i in range(len(args)) if i not in static]
-        # a rule may outlive the call: it does not keep the arrays
+        # a rule may outlive the call, so keep no arrays here
         self.args: Any = [x if i in static else None for i, x in enumerate(args)]
         self.leaves, self.in_tree = tree.flatten(tuple([args[i] for i in self.dynamic]))
         self.types: tuple[ArrayType, ...] = tuple([typeof(x) for x in self.leaves])
@@ -96,18 +96,18 @@ class Call:
         return [self.args[i] for i in self.static]
 
     def full(self, leaves: Sequence[Any]) -> list[Any]:
-        """All arguments, with these leaves for the dynamic ones."""
+        """Return all arguments, with the dynamic ones made of these leaves."""
         args = list(self.args)
         for i, x in zip(self.dynamic, unflatten(self.in_tree, leaves), strict=True):
             args[i] = x
         return args
 
     def function(self, *leaves: Any) -> list[Any]:
-        """The user's function of flat values."""
+        """Call the user's function on flat values."""
         return self.results(self.fun(*self.full(leaves)), self.fun)
 
     def results(self, out: Any, fun: Any) -> list[Any]:
-        """What the function, or a rule in its stead, returned, as flat values."""
+        """Flatten and check the output of the function, or of a rule that replaces it."""
         outs, structure = tree.flatten(out)
         for i, y in enumerate(outs):
             check_result(fun, y, out, i)
@@ -123,7 +123,7 @@ class Call:
     def mismatch(
         self, rule: Any, what: str, error: type[errors.RuleMismatch] = errors.RuleMismatch
     ) -> Exception:
-        """The error for what a rule returned, with its line and that of the call."""
+        """Return the error for a wrong result of a rule; it shows the lines of rule and call."""
         return error(
             f"{function_name(rule)}, a custom rule of {self.name}, {what}.\n"
             f"The rule is defined at {where_defined(rule)}\nand {self.name} was called at\n"
@@ -131,7 +131,7 @@ class Call:
         )
 
     def asked(self, rule: Any, how: str, *args: Any) -> Any:
-        """What a rule returns for these arguments."""
+        """Call a rule; raise a `mismatch` error if it does not accept these arguments."""
         try:
             return rule(*args)
         except TypeError as error:
@@ -141,13 +141,13 @@ class Call:
             raise self.mismatch(rule, f"is called with {how}: it {takes}") from None
 
     def pair(self, rule: Any, out: Any, of: str) -> Any:
-        """The two things that a rule must return."""
+        """Check that a rule returned a pair, and return it."""
         if not isinstance(out, (tuple, list)) or len(out) != 2:
             raise self.mismatch(rule, f"must return a pair {of}, got {out!r:.80}")
         return out
 
     def bind(self, primitive: Any, operands: Sequence[Any], rule: Any) -> Any:
-        """Apply the primitive of calls with such a rule."""
+        """Bind the custom-call primitive with the function and its rule."""
         around = state.trace
         del self.leaves
         try:
@@ -160,8 +160,8 @@ class Call:
 
 
 class JvpCall(Call):
-    """A call of a custom_jvp function. Traced values among its static arguments are operands too,
-    whose derivative is zero; they come first."""
+    """A call of a custom_jvp function. Tracers among its static arguments become operands with zero
+    tangents; they come first."""
 
     static_leaves: list[Any]
     static_tree: Any
@@ -181,7 +181,7 @@ class JvpCall(Call):
         return [*[stop_gradient(self.static_leaves[i]) for i in self.traced], *self.leaves]
 
     def _split(self, values: Sequence[Any]) -> tuple[list[Any], Sequence[Any]]:
-        """-> static arguments, leaves of the others."""
+        """Split operands into (static arguments, leaves of the dynamic arguments)."""
         if not self.traced:
             return self.statics(), values
         n = len(self.traced)
@@ -312,7 +312,7 @@ class VjpCall(Call):
         ]
 
     def _cotangent_leaves(self, found: Any) -> list[Any]:
-        """One per leaf of the arguments. None stands for the zeros of a whole subtree."""
+        """Return one cotangent per leaf of the arguments. None means zero for a whole subtree."""
         n = len(self.dynamic)
         if isinstance(found, list) and len(found) == n:
             found = tuple(found)

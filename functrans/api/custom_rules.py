@@ -1,4 +1,4 @@
-"""`custom_jvp`, `custom_vjp` and their relatives: functions whose derivative the user gives."""
+"""`custom_jvp`, `custom_vjp` and related functions: custom derivative rules."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _Rule = TypeVar("_Rule", bound=Callable[..., Any])
 
 
 class CustomFunction(Generic[_P, _R]):
-    """A function with a rule of its own: what the decorators share."""
+    """A function with a custom rule: the base class of the decorators."""
 
     _kind = ""
 
@@ -63,12 +63,12 @@ class CustomFunction(Generic[_P, _R]):
         raise AttributeError(f"{type(self).__name__} object has no attribute {name!r}")
 
     def _check_nondiff(self) -> None:
-        """Raise for numbers of arguments that the function has not."""
+        """Raise an error if `nondiff_argnums` has positions that the function does not have."""
         if not self.nondiff_argnums:
             return
         try:
             parameters = inspect.signature(self.fun).parameters.values()
-        except (TypeError, ValueError):  # a function of C
+        except (TypeError, ValueError):  # a C function
             return
         wrong = [i for i in self.nondiff_argnums if not 0 <= i < len(parameters)]
         if wrong and not any(p.kind is p.VAR_POSITIONAL for p in parameters):
@@ -84,9 +84,9 @@ class CustomFunction(Generic[_P, _R]):
         return inspect.signature(self.fun)
 
     def positional(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-        """All arguments by position, defaults filled in."""
+        """Return all arguments by position, with defaults filled in."""
         if isinstance(self.fun, functools.partial) and not kwargs:
-            return args  # its signature says nothing of positions
+            return args  # a partial's signature does not show the positions
         try:
             bound = self.signature.bind(*args, **kwargs)
             bound.apply_defaults()
@@ -109,21 +109,21 @@ class CustomFunction(Generic[_P, _R]):
 
 
 class custom_jvp(CustomFunction[_P, _R]):
-    """Give a function a forward-mode derivative of your own.
+    """Give a function a custom JVP rule.
 
     Arguments:
       fun: function of pytrees of arrays.
-      nondiff_argnums, nondiff_argnames: arguments that are not differentiated, functions and
-        options; the rule gets them first.
+      nondiff_argnums, nondiff_argnames: arguments that are not differentiated, such as functions
+        and options; the rule receives them first.
 
     Returns:
-      A function like `fun`, with `defjvp` and `defjvps`. Every derivative of it, forward or
-      reverse, is made from the rule; the rule may itself be differentiated.
+      A function like `fun`, with `defjvp` and `defjvps`. Its derivatives, in forward and reverse
+      mode, use the rule; the rule may itself be differentiated.
 
     Raises:
       MissingCustomRule: it is called before its rule is defined.
-      RuleMismatch: the rule returns another structure, or tangents of other types.
-      ClosedOverTracer: a derivative is asked for with respect to what `fun` closes over.
+      RuleMismatch: the rule returns a different structure, or tangents of different types.
+      ClosedOverTracer: it is differentiated with respect to a value that `fun` closes over.
 
     Source: `jax.custom_jvp`.
 
@@ -153,16 +153,16 @@ class custom_jvp(CustomFunction[_P, _R]):
         self.symbolic_zeros: bool = False
 
     def defjvp(self, jvp: _Rule, symbolic_zeros: bool = False) -> _Rule:
-        """Define the rule.
+        """Define the JVP rule.
 
         Arguments:
           jvp: `jvp(*nondiff args, primals, tangents) -> (primal output, tangent output)`, linear in
             the tangents.
-          symbolic_zeros: a tangent that is zero is given as a `SymbolicZero`, not as an array; the
-            rule may return such.
+          symbolic_zeros: pass a zero tangent as a `SymbolicZero` instead of an array; the rule may
+            return them too.
 
         Returns:
-          `jvp`, so that it can be a decorator.
+          `jvp`, so that this method can be used as a decorator.
 
         Source: `jax.custom_jvp.defjvp`.
         """
@@ -171,7 +171,7 @@ class custom_jvp(CustomFunction[_P, _R]):
         return jvp
 
     def defjvps(self, *jvps: Callable[..., PyTree] | None) -> None:
-        """Define the rule by one function per argument.
+        """Define the JVP rule by one function per argument.
 
         Arguments:
           *jvps: for each argument `jvp(tangent, primal output, *primals) -> tangent output`, or
@@ -225,25 +225,25 @@ def _zero_like(x: Any) -> Any:
 
 
 class custom_vjp(CustomFunction[_P, _R]):
-    """Give a function a reverse-mode derivative of your own.
+    """Give a function a custom VJP rule.
 
-    Forward mode works too, other than in JAX: the bwd rule is linear in the cotangent, and `jvp`,
+    Unlike in JAX, forward mode works too: the bwd rule is linear in the cotangent, and `jvp`,
     `jacfwd` and `hessian` run its transpose.
 
     Arguments:
       fun: function of pytrees of arrays.
-      nondiff_argnums, nondiff_argnames: arguments that are not differentiated, functions and
-        options, not arrays; bwd gets them first.
+      nondiff_argnums, nondiff_argnames: arguments that are not differentiated, such as functions
+        and options, not arrays; bwd receives them first.
 
     Returns:
       A function like `fun`, with `defvjp`.
 
     Raises:
       MissingCustomRule: it is called before its rule is defined.
-      RuleMismatch: a rule returns another structure than it must.
-      CotangentMismatch: bwd returns a cotangent of another type than its argument.
+      RuleMismatch: fwd or bwd returns the wrong structure.
+      CotangentMismatch: bwd returns a cotangent whose type does not match its argument.
       NotLinear: in forward mode, bwd is not linear in the cotangent.
-      ClosedOverTracer: a derivative is asked for with respect to what `fun` closes over.
+      ClosedOverTracer: it is differentiated with respect to a value that `fun` closes over.
 
     Source: `jax.custom_vjp`.
 
@@ -278,15 +278,15 @@ class custom_vjp(CustomFunction[_P, _R]):
         symbolic_zeros: bool = False,
         optimize_remat: bool = False,
     ) -> None:
-        """Define the rule.
+        """Define the VJP rule.
 
         Arguments:
           fwd: `fwd(*args) -> (output, residuals)`; the residuals are a pytree of arrays.
-          bwd: `bwd(*nondiff args, residuals, ct) -> tuple of cotangents`, one for each argument
-            that is differentiated, of its structure and types; None for zeros.
-          symbolic_zeros: fwd is given for each array a `CustomVJPPrimal(value, perturbed)`, and bwd
-            a `SymbolicZero` for each cotangent that is zero.
-          optimize_remat: accepted; what it asks for is done without it.
+          bwd: `bwd(*nondiff args, residuals, ct) -> tuple of cotangents`, one per differentiated
+            argument, with its structure and types; None for zeros.
+          symbolic_zeros: pass fwd a `CustomVJPPrimal(value, perturbed)` for each array, and bwd a
+            `SymbolicZero` for each zero cotangent.
+          optimize_remat: accepted and ignored: this optimization is always on.
 
         Source: `jax.custom_vjp.defvjp`.
         """
@@ -318,14 +318,14 @@ class custom_vjp(CustomFunction[_P, _R]):
 
 @boundary
 def custom_gradient(fun: Callable[_P, tuple[_R, Callable[..., PyTree]]]) -> custom_vjp[_P, _R]:
-    """Make a function of one that returns its value together with its pullback.
+    """Give a function a custom gradient: it returns its output together with its pullback.
 
     Arguments:
       fun: `fun(*args) -> (output, pullback)`, where `pullback(ct)` returns a tuple of cotangents,
-        one per argument (or just the one).
+        one per argument (or the bare cotangent of a single argument).
 
     Returns:
-      A function that returns the output alone, and is differentiated by the pullback.
+      A function that returns the output only, and whose derivative is the pullback.
 
     Source: `jax.custom_gradient`.
 
@@ -361,7 +361,7 @@ def custom_gradient(fun: Callable[_P, tuple[_R, Callable[..., PyTree]]]) -> cust
 
 
 class _Pulled:
-    """A pullback as a pytree: its program, and the values it closed over."""
+    """A pullback as a pytree: its program, and the constants it captured."""
 
     def __init__(self, program: Program, out_tree: Any, captured: Sequence[Any]):
         self.program = program
@@ -380,11 +380,11 @@ tree_util.register_pytree_node(
 def closure_convert(
     fun: Callable[..., _R], *example_args: PyTree
 ) -> tuple[Callable[..., _R], list[Array]]:
-    """Turn values that a function closes over, and that may be differentiated, into arguments.
+    """Closure-convert a function: turn its differentiable captured values into arguments.
 
     Arguments:
       fun: pure function of pytrees of arrays.
-      *example_args: arguments of the types with which it will be called.
+      *example_args: example arguments, with the types of the later calls.
 
     Returns:
       `(converted, values)`: `converted(*args, *values)` is `fun(*args)`.

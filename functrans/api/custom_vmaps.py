@@ -1,4 +1,4 @@
-"""`custom_vmap`: functions whose batched form the user gives."""
+"""`custom_vmap`: custom batching rules."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _Rule = TypeVar("_Rule", bound=Callable[..., Any])
 
 
 class custom_vmap(CustomFunction[_P, _R]):
-    """Give a function a batched form of your own.
+    """Give a function a custom batching rule.
 
-    Reverse mode, which JAX refuses, differentiates the function itself.
+    Unlike in JAX, reverse mode is supported: it differentiates the function itself.
 
     Arguments:
       fun: function of pytrees of arrays.
@@ -35,8 +35,8 @@ class custom_vmap(CustomFunction[_P, _R]):
 
     Raises:
       MissingCustomRule: it is called before its rule is defined.
-      BatchRuleMismatch: the rule returns another structure, or results of other types.
-      ClosedOverTracer: `fun` closes over a value that is batched.
+      BatchRuleMismatch: the rule returns a different structure, or results of different types.
+      ClosedOverTracer: `fun` closes over a batched value.
 
     Source: `jax.custom_batching.custom_vmap`.
 
@@ -59,15 +59,15 @@ class custom_vmap(CustomFunction[_P, _R]):
         self.vmap_rule: Callable[..., Any] | None = None
 
     def def_vmap(self, vmap_rule: _Rule) -> _Rule:
-        """Define the rule.
+        """Define the batching rule.
 
         Arguments:
           vmap_rule: `vmap_rule(axis_size, in_batched, *args) -> (out, out_batched)`. Batched arrays
-            have the mapped axis in front; `in_batched` (a list, one pytree per argument) and
-            `out_batched` say of each array whether it is batched.
+            have the batch axis first; `in_batched` (a list, one pytree per argument) and
+            `out_batched` hold a boolean per array: whether it is batched.
 
         Returns:
-          `vmap_rule`, so that it can be a decorator.
+          `vmap_rule`, so that this method can be used as a decorator.
 
         Source: `jax.custom_batching.custom_vmap.def_vmap`.
         """
@@ -121,7 +121,7 @@ def _flat_rule(rule: Callable[..., Any], fun: Any, in_tree: Any, out_tree: Any) 
 
 
 def sequential_vmap(f: Callable[_P, _R]) -> custom_vmap[_P, _R]:
-    """Make a function that `vmap` calls on one example after the other, in a loop.
+    """Give a function a batching rule that loops over the examples sequentially.
 
     Arguments:
       f: function of pytrees of arrays.

@@ -62,19 +62,19 @@ def jvp(
     tangents: Sequence[PyTree],
     has_aux: bool = False,
 ) -> tuple[PyTree, ...]:
-    """Evaluate a function and its derivative along one direction, in forward mode.
+    """Evaluate a function and its directional derivative, in forward mode.
 
     Arguments:
       fun: function of pytrees of arrays.
-      primals: tuple of arguments at which to differentiate.
-      tangents: tuple of directions, of the same structure, shapes and dtypes (float0 for integers).
+      primals: tuple of the arguments at which to differentiate.
+      tangents: tuple with the structure, shapes and dtypes of `primals` (float0 for integers).
       has_aux: `fun` returns `(out, aux)`; aux is not differentiated.
 
     Returns:
-      `(out, tangent of out)`, and aux as a third if `has_aux`.
+      `(out, tangent_out)`, or `(out, tangent_out, aux)` if `has_aux`.
 
     Raises:
-      TypeMismatch: a tangent does not fit its primal.
+      TypeMismatch: a tangent does not match its primal.
 
     Source: `jax.jvp`.
 
@@ -101,7 +101,7 @@ def jvp(
 
 
 class LinearFunction(Protocol[_R_co]):
-    """The derivative at a point: a function of tangents, and the Program that it runs."""
+    """The linearization at a point: a function of tangents, with its Program as an attribute."""
 
     program: Program
 
@@ -124,16 +124,16 @@ def linearize(
 def linearize(
     fun: Callable[..., PyTree], *primals: PyTree, has_aux: bool = False
 ) -> tuple[PyTree, ...]:
-    """Evaluate a function, and give its derivative at that point as a linear function.
+    """Evaluate a function, and return its linearization at that point.
 
     Arguments:
       fun: function of pytrees of arrays.
-      *primals: arguments at which to linearise.
+      *primals: arguments at which to linearize.
       has_aux: `fun` returns `(out, aux)`.
 
     Returns:
-      `(out, f_jvp)`, and aux as a third if `has_aux`. `f_jvp(*tangents)` may be called many times;
-      `f_jvp.program` is the linear Program, whose constants are the residuals.
+      `(out, f_jvp)`, or `(out, f_jvp, aux)` if `has_aux`. `f_jvp(*tangents)` may be called many
+      times; `f_jvp.program` is the linear Program, whose constants are the residuals.
 
     Source: `jax.linearize`.
 
@@ -186,7 +186,7 @@ def vjp(
 def vjp(fun: Callable[..., PyTree], *primals: PyTree, has_aux: bool) -> tuple[PyTree, ...]: ...
 @boundary
 def vjp(fun: Callable[..., PyTree], *primals: PyTree, has_aux: bool = False) -> tuple[PyTree, ...]:
-    """Evaluate a function, and give its reverse-mode derivative at that point.
+    """Evaluate a function, and return its pullback (vector-Jacobian product) at that point.
 
     Arguments:
       fun: function of pytrees of arrays.
@@ -194,12 +194,13 @@ def vjp(fun: Callable[..., PyTree], *primals: PyTree, has_aux: bool = False) -> 
       has_aux: `fun` returns `(out, aux)`.
 
     Returns:
-      `(out, pullback)`, and aux as a third if `has_aux`. `pullback(ct)` takes a cotangent of the
-      structure and types of `out` and returns a tuple of cotangents, one per primal; it may be
-      called many times. It is a pytree of its residuals, so jitted functions take and return it.
+      `(out, pullback)`, or `(out, pullback, aux)` if `has_aux`. `pullback(ct)` takes a cotangent
+      with the structure and types of `out`, and returns a tuple of cotangents, one per primal. It
+      may be called many times. It is a pytree whose leaves are the residuals, so it can be an
+      argument or result of a jitted function.
 
     Raises:
-      TypeMismatch: (from the pullback) the cotangent does not fit the result.
+      TypeMismatch: (from the pullback) the cotangent does not match the output.
 
     Source: `jax.vjp`.
 
@@ -219,7 +220,7 @@ def vjp(fun: Callable[..., PyTree], *primals: PyTree, has_aux: bool = False) -> 
     outs, linear = run_linearize(flat, leaves, types, active)
     out, aux = flat.results(outs)
     signature = Signature(types, active, in_tree, flat.out_tree, flat.n_out)
-    pullback = Pullback(linear.pruned(), signature)  # it may live long
+    pullback = Pullback(linear.pruned(), signature)  # prune: it may be long-lived
     return (out, pullback, aux) if has_aux else (out, pullback)
 
 
@@ -231,22 +232,22 @@ def grad(
     holomorphic: bool = False,
     allow_int: bool = False,
 ) -> Callable[_P, PyTree]:
-    """Make the gradient of a scalar function, by reverse mode.
+    """Return a function that computes the gradient of `fun`, in reverse mode.
 
     Arguments:
-      fun: function of pytrees of arrays with a scalar result (of shape `()`, real).
-      argnums: position or positions of the arguments to differentiate.
-      has_aux: `fun` returns `(loss, aux)`, and the gradient function `(gradient, aux)`.
-      holomorphic: the function is complex-differentiable: complex arguments and result.
-      allow_int: give integer arguments a gradient of dtype float0 instead of an error.
+      fun: function of pytrees of arrays that returns a real scalar, of shape `()`.
+      argnums: position or positions of the arguments to differentiate with respect to.
+      has_aux: `fun` returns `(loss, aux)`, and the gradient function returns `(gradient, aux)`.
+      holomorphic: `fun` is holomorphic: its arguments and its result are complex.
+      allow_int: return a float0 gradient for integer arguments instead of raising an error.
 
     Returns:
-      A function of the same arguments that returns the gradient, of the structure of the argument
-      (a tuple of such if `argnums` is a sequence).
+      A function of the same arguments that returns the gradient, with the structure of the argument
+      (a tuple of gradients if `argnums` is a sequence).
 
     Raises:
       NonScalarLoss: the result is not a scalar.
-      NonDifferentiable: an argument or the result is an integer or boolean.
+      NonDifferentiable: an argument or the result has an integer or boolean dtype.
 
     Source: `jax.grad`.
 
@@ -274,7 +275,7 @@ def value_and_grad(
     holomorphic: bool = False,
     allow_int: bool = False,
 ) -> Callable[_P, tuple[_R, PyTree]]:
-    """Make a function that returns both the value and the gradient of a scalar function.
+    """Return a function that computes both the value and the gradient of `fun`.
 
     Arguments, errors: as in `grad`.
 
@@ -321,19 +322,19 @@ def value_and_grad(
 def linear_transpose(
     fun: Callable[..., PyTree], *primals: PyTree
 ) -> Callable[[PyTree], tuple[PyTree, ...]]:
-    """Make the transpose of a linear function.
+    """Return the transpose of a linear function.
 
     Arguments:
       fun: linear function of pytrees of arrays.
-      *primals: examples of the arguments; only shapes and dtypes are read (`ShapeDtypeStruct`
-      does).
+      *primals: example arguments; only their shapes and dtypes are read, so `ShapeDtypeStruct`s
+        will do.
 
     Returns:
-      A function from a cotangent of the result to a tuple of cotangents, one per argument.
+      A function from a cotangent of the output to a tuple of cotangents, one per argument.
 
     Raises:
       NotLinear: the function is not linear.
-      TypeMismatch: the cotangent is not like the result.
+      TypeMismatch: the cotangent does not match the output.
 
     Source: `jax.linear_transpose`.
 

@@ -1,4 +1,4 @@
-"""Where arrays live."""
+"""Placement of arrays on devices."""
 
 from __future__ import annotations
 
@@ -17,18 +17,17 @@ def device_put(
     x: PyTree, device: PyTree = None, *, src: PyTree = None, donate: bool = False,
     may_alias: bool | None = None,
 ) -> PyTree:  # fmt: skip
-    """Put arrays on a device, or under a sharding.
+    """Transfer arrays to a device or sharding.
 
     Arguments:
       x: pytree of arrays and scalars.
       device: a `jax.Device`, a `Sharding`, or a pytree prefix of these; None: the default device.
-      src: accepted; where arrays are now they know themselves.
-      donate: may the arguments' buffers be given up.
-      may_alias: may results share the arguments' buffers.
+      src: accepted and ignored: arrays know where they are.
+      donate: donate the buffers of `x`.
+      may_alias: allow results to share the buffers of `x`.
 
     Returns:
-      The same pytree of committed `jax.Array`s. While a value is traced its place is not ours to
-      choose: it is returned as it is.
+      The same pytree of committed `jax.Array`s. Tracers are returned unchanged.
 
     Source: `jax.device_put`.
 
@@ -47,7 +46,7 @@ def device_put(
 
 
 def _check(x: Any, device: Any) -> None:
-    """Raise for what is no array, and for a device by its name."""
+    """Raise an error for leaves that are not arrays, and for a device given by name."""
     for leaf in tree.leaves(x):
         typeof(leaf)
     names = [d for d in tree.leaves(device) if isinstance(d, str)]

@@ -1,4 +1,4 @@
-"""From users' pytrees to flat lists of arrays, and back; shared by the functions of this folder."""
+"""Conversion between pytrees and flat lists of arrays, shared by the modules of this package."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from functrans.tracer import not_an_array
 
 
 class Function(FlatFunction):
-    """A FlatFunction whose result may be `(out, aux)`: the traced leaves of aux follow those of
-    out. Its other leaves, which may be anything, are handed back as they are."""
+    """A FlatFunction whose result may be `(out, aux)`. The tracers among the leaves of aux follow
+    the leaves of out; its other leaves may be any objects and are returned unchanged."""
 
     __slots__ = ("aux", "has_aux", "n_out")
     out_tree: Any
@@ -71,10 +71,10 @@ def _kind_of(result: Any) -> str:
 
 
 def as_array(x: Any) -> Any:
-    """An argument that rules can compute with: NumPy arrays and Python scalars as jax arrays."""
+    """Convert an argument to an operand: NumPy arrays and Python scalars to `jax.Array`s."""
     if x.__class__ in ARRAYS or isinstance(x, (jax.Array, Tracer)):
         return x
-    typeof(x)  # raises for what is not an array
+    typeof(x)  # raises an error unless it is an array
     with outside():
         return jax.numpy.asarray(x)
 
@@ -84,8 +84,8 @@ def as_arrays(
     names: Callable[[], Sequence[str]],
     convert: Callable[[Any], Any] = as_array,
 ) -> list[Any]:
-    """`as_array`, or what else is asked, of each leaf; the error for one that is no array says
-    where it stands."""
+    """Apply `as_array`, or another conversion, to each leaf; an error names the path of the leaf
+    that is not an array."""
     try:
         return [convert(x) for x in leaves]
     except errors.NotAnArray:
@@ -98,7 +98,7 @@ def as_arrays(
 
 
 def instantiate(x: Any, like: Any) -> Any:
-    """A tangent or cotangent that a user may hold, of the type `like`; None is its zero."""
+    """Return a tangent or cotangent as an array of type `like`; None means zero."""
     if x is None:
         tangent = like.tangent()
         if tangent is not like:

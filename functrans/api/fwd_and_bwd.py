@@ -1,4 +1,4 @@
-"""`fwd_and_bwd`: `vjp` as two functions, each compiled once."""
+"""`fwd_and_bwd`: `vjp` as two jitted functions."""
 
 from __future__ import annotations
 
@@ -23,22 +23,23 @@ def fwd_and_bwd(
     fun: Callable[_P, PyTree], argnums: int | Sequence[int], has_aux: bool = False,
     jitted: bool = True,
 ) -> tuple[Callable[_P, tuple[PyTree, ...]], Callable[[Pullback, PyTree], PyTree]]:  # fmt: skip
-    """Make the forward and the backward pass of a function, to be called apart.
+    """Split a function's VJP into separate forward and backward functions.
 
     Arguments:
       fun: function of pytrees of arrays.
-      argnums: position or positions of the arguments to differentiate.
+      argnums: position or positions of the arguments to differentiate with respect to.
       has_aux: `fun` returns `(out, aux)`.
-      jitted: compile both; each is traced once per signature, however often they are called.
+      jitted: jit both functions; each is traced once per signature.
 
     Returns:
-      `fwd(*args) -> (out, residuals)`, and aux as a third if `has_aux`; and
-      `bwd(residuals, ct) -> cotangent`, for a cotangent of the structure and types of `out`: that
-      of the argument, a tuple of such if `argnums` is a sequence. The residuals are a pytree.
+      `fwd(*args) -> (out, residuals)`, or `(out, residuals, aux)` if `has_aux`; and
+      `bwd(residuals, ct) -> cotangent`, where `ct` has the structure and types of `out`, and the
+      result is the cotangent of the argument (a tuple of cotangents if `argnums` is a sequence).
+      The residuals are a pytree.
 
     Raises:
       MissingArgument: (from fwd) an argument to differentiate was not given.
-      InvalidArgument: (from bwd) the cotangent does not fit the result.
+      InvalidArgument: (from bwd) the cotangent does not match the output.
       NotAnArray: (from bwd) the residuals are not those that fwd returned.
 
     Source: `jax.fwd_and_bwd`.
@@ -67,7 +68,7 @@ def fwd_and_bwd(
         found = residuals(ct)
         return found if several else found[0]
 
-    # `explain_cache` tells those of one function from others; its arguments are not those of `fun`
+    # `__wrapped__` tells `explain_cache` which function this belongs to; the signature is bwd's own
     bwd.__signature__ = inspect.signature(bwd)  # type: ignore[attr-defined]
     bwd.__wrapped__ = fun  # type: ignore[attr-defined]
     return (jit(fwd), jit(bwd)) if jitted else (fwd, bwd)

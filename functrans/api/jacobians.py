@@ -1,4 +1,4 @@
-"""`jacfwd`, `jacrev`, `hessian`: all derivatives of all results, by `vmap` over unit vectors."""
+"""`jacfwd`, `jacrev`, `hessian`: Jacobians, by `vmap` of `jvp` or `vjp` over unit vectors."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ def jacfwd(
     has_aux: bool = False,
     holomorphic: bool = False,
 ) -> Callable[_P, PyTree]:
-    """Make the Jacobian of a function, column by column in forward mode.
+    """Return a function that computes the Jacobian of `fun`, column by column in forward mode.
 
     Arguments:
       fun: function of pytrees of arrays.
       argnums, has_aux, holomorphic: as in `grad`.
 
     Returns:
-      A function whose result has, for every leaf of the output and of the argument, an array of
-      shape `(*output shape, *argument shape)`.
+      A function of the same arguments. For each leaf of the output and each leaf of the argument,
+      its result has an array of shape `(*output shape, *argument shape)`.
 
     Source: `jax.jacfwd`.
 
@@ -83,7 +83,7 @@ def jacrev(
     holomorphic: bool = False,
     allow_int: bool = False,
 ) -> Callable[_P, PyTree]:
-    """Make the Jacobian of a function, row by row in reverse mode.
+    """Return a function that computes the Jacobian of `fun`, row by row in reverse mode.
 
     Arguments, returns: as in `jacfwd`; `allow_int` as in `grad`.
 
@@ -110,7 +110,7 @@ def jacrev(
         check_outputs(fun, tree.leaves(out), holomorphic)
         rows = vmap(pullback)(_basis(out))
         rows = rows if several else rows[0]
-        # rows: for each leaf of the argument, an array over all elements of the output
+        # rows: for each leaf of the argument, an array with one row per element of the output
         by_input = tree.map(lambda y: _split_axis(y, out, 0), rows)
         jac = tree.transpose(
             tree.structure(chosen if several else chosen[0]), tree.structure(out), by_input
@@ -127,9 +127,9 @@ def hessian(
     has_aux: bool = False,
     holomorphic: bool = False,
 ) -> Callable[_P, PyTree]:
-    """Make the matrix of second derivatives, forward over reverse.
+    """Return a function that computes the Hessian of `fun`, forward over reverse.
 
-    Arguments, returns: as in `jacfwd`, of `jacrev` of `fun`.
+    Arguments, returns: as in `jacfwd`, applied to `jacrev(fun)`.
 
     Source: `jax.hessian`.
 
@@ -146,7 +146,7 @@ def hessian(
 
 
 def _basis(given: Any) -> Any:
-    """The unit vectors of all elements of a pytree, along a new leading axis of each leaf."""
+    """Return the standard basis of a pytree: each leaf gets a new leading axis over the basis."""
     leaves, structure = tree.flatten(given)
     types = [typeof(x) for x in leaves]
     total = sum(t.size for t in types)
@@ -160,7 +160,7 @@ def _basis(given: Any) -> Any:
 
 
 def _split_axis(y: Any, like: Any, axis: int) -> Any:
-    """Split the axis that runs over all elements of the pytree `like` into its leaves."""
+    """Split an axis over all elements of the pytree `like` into one array per leaf of it."""
     leaves, structure = tree.flatten(like)
     t = typeof(y)
     axis %= t.ndim

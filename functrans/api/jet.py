@@ -1,4 +1,4 @@
-"""`jet`: flatten, push Taylor series through, unflatten."""
+"""`jet`: Taylor-mode automatic differentiation."""
 
 from __future__ import annotations
 
@@ -30,31 +30,31 @@ def jet(
     factorial_scaled: bool = True,
     **_: PyTree,
 ) -> tuple[PyTree, PyTree]:
-    """Push a truncated Taylor series through a function: its derivatives along a curve, to any
-    order at once.
+    """Evaluate a function and its higher-order derivatives along a curve, by pushing a truncated
+    Taylor series through it.
 
     Arguments:
       fun: function of pytrees of arrays.
       primals: tuple of arguments, the point x(0) of the curve x(t).
-      series: tuple with, for each argument, a tuple or list of as many terms as there are orders
-        (the same number for all): the derivatives x'(0), x''(0), ... Each is an array of the
-        shape and dtype of the argument, or a number for all its elements, or None for zero. For an
-        argument that is a pytree of arrays, a pytree of the same structure with such a list in
-        place of each array; None for a list whose terms are all zero. Terms of integers are None.
-      factorial_scaled: the terms are derivatives. If False they are the coefficients of the
-        polynomial in t, which are derivatives divided by the factorial of their order.
+      series: tuple with one list (or tuple) of terms per argument, all of the same length: the
+        derivatives x'(0), x''(0), ... A term is an array of the shape and dtype of the argument, a
+        scalar that is broadcast, or None for zero. For an argument that is a pytree: a pytree of
+        its structure with such a list for each leaf. None instead of a list: all terms are zero.
+        Integer arguments take None.
+      factorial_scaled: the terms are derivatives. If False they are Taylor coefficients: the
+        derivatives divided by the factorial of their order.
 
     Returns:
-      `(out, series_out)`: the result, and in a pytree of its structure for each array the list of
-      its terms. That is what `series` takes, so that calls compose.
+      `(out, series_out)`: the result, and a pytree of its structure with the list of terms for each
+      leaf. This is the format of `series`, so calls compose.
 
     Raises:
       InvalidArgument: series and primals differ in number or structure, or the lists in length.
-      TypeMismatch: a term does not fit its argument (ShapeMismatch: in shape).
+      TypeMismatch: the dtype of a term does not match its argument (ShapeMismatch: its shape).
       NonDifferentiable: an integer argument has a term.
 
-    Source: `jax.experimental.jet.jet`. Operations without a derivative rule of this kind in JAX,
-    and arguments that are pytrees, are taken too; a custom_jvp or custom_vjp rule is obeyed.
+    Source: `jax.experimental.jet.jet`. Unlike JAX's, it supports operations that have no jet rule
+    in JAX, and arguments that are pytrees; custom_jvp and custom_vjp rules are used.
 
     Example:
       >>> import functrans.numpy as jnp
@@ -93,7 +93,7 @@ def jet(
 
 
 def _lists(primals: tuple[Any, ...], series: tuple[Any, ...]) -> list[Any]:
-    """For each array of the primals its list of terms."""
+    """Return the list of terms for each leaf of the primals."""
     if len(primals) != len(series):
         raise errors.InvalidArgument(
             f"jet takes one series for each argument, got {len(primals)} primals and {len(series)} "
@@ -113,7 +113,7 @@ def _lists(primals: tuple[Any, ...], series: tuple[Any, ...]) -> list[Any]:
 
 
 def _order(lists: Sequence[Any]) -> int:
-    """How many terms all the lists have."""
+    """Return the common length of the lists of terms."""
     for given in lists:
         if given is not None and not (
             isinstance(given, (tuple, list)) or len(getattr(given, "shape", ())) > 0
@@ -134,7 +134,7 @@ def _order(lists: Sequence[Any]) -> int:
 
 
 def _terms(x: Any, given: Any, order: int, name: str, factorial_scaled: bool) -> Terms:
-    """The coefficients of the series of an argument."""
+    """Return the Taylor coefficients of an argument."""
     if given is None:
         return (None,) * order
     t = typeof(x)
@@ -147,7 +147,7 @@ def _terms(x: Any, given: Any, order: int, name: str, factorial_scaled: bool) ->
 
 
 def _term(c: Any, t: ArrayType, k: int, name: str) -> Any:
-    """A term of an argument of type t, of this type."""
+    """Convert a term of an argument of type t to this type; None if it is zero."""
     if c is None:
         return None
     number = isinstance(c, (bool, int, float, complex))
@@ -175,5 +175,5 @@ def _term(c: Any, t: ArrayType, k: int, name: str) -> Any:
 
 
 def _scaled(c: Any, k: int, t: ArrayType) -> Any:
-    """A coefficient as a derivative."""
+    """Convert a Taylor coefficient to a derivative."""
     return instantiate(c if c is None or k == 1 else mul(c, factorial(k)), t)

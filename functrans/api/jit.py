@@ -1,7 +1,7 @@
-"""`jit`: a function traced once per signature, its program optimised and compiled by XLA.
+"""`jit`: trace a function once per signature, optimize its program and compile it with XLA.
 
-On its own it is `jax.jit` around the program, so dispatch is JAX's. Inside a transformation it
-becomes one `jit` equation that holds the program.
+Called at the top level it is `jax.jit` of the optimized program, so dispatch is JAX's. Called while
+tracing it records one `jit` equation that holds the program.
 """
 
 from __future__ import annotations
@@ -83,24 +83,24 @@ def jit(
     passes: Iterable[str | Callable[[Program], Program]] | None = None,
     cpu: str = "fast",
 ) -> Any:
-    """Compile a function with XLA the first time it meets a signature, and run it from then on.
+    """Compile a function with XLA, once per signature, and cache the executable.
 
     Arguments:
-      fun: function of pytrees of arrays, returning a pytree of arrays. Left out: a decorator.
-      static_argnums, static_argnames: arguments that are Python values, hashable; another value
-        compiles anew.
-      donate_argnums, donate_argnames: arguments whose buffers the results may take over.
+      fun: function of pytrees of arrays that returns a pytree of arrays. Left out: return a
+        decorator.
+      static_argnums, static_argnames: static arguments: hashable Python values; each new value
+        compiles again.
+      donate_argnums, donate_argnames: arguments whose buffers are donated to the results.
       in_shardings, out_shardings, device, backend, keep_unused, compiler_options: as in `jax.jit`.
-      inline: inside another transformation, put the operations there instead of a call.
-      passes: what is done to the program before XLA sees it, by name. Left out: all;
-        `("exact",)`: what keeps each rounding of the user's; `("fast_math",)`: all, as if there
-        were no NaN and no infinities; `("dead_code", "simplify")`: these two; `()`: nothing.
-        Functions `Program -> Program` may stand among them. Those of the outermost jitted function
-        count. See `ft.passes`.
-      cpu: `"plain"`: on a CPU, what XLA makes of the program by itself, as in JAX; else loops of
-        small operations become one kernel each, see `ft.passes.explain`. The operations and their
-        order are the same, but sums of products and factorizations, which are a library's
-        otherwise. Of the outermost jitted function too.
+      inline: inside another transformation, inline the operations instead of recording a call.
+      passes: names of the optimization passes that run before XLA. Left out: all;
+        `("exact",)`: those that keep every rounding; `("fast_math",)`: all, assuming no NaN and no
+        infinity; `("dead_code", "simplify")`: these two; `()`: none. The sequence may also contain
+        functions `Program -> Program`. The outermost jitted function decides. See `ft.passes`.
+      cpu: `"plain"`: on a CPU, compile with XLA alone, as JAX does. Otherwise each loop of small
+        operations becomes one kernel, see `ft.passes.explain`; the operations and their order are
+        the same, except in sums of products and factorizations, which a plain program leaves to a
+        library. The outermost jitted function decides here too.
 
     Returns:
       A function like `fun`, with `.trace(*args)`, `.lower(*args)` (then `.compile()`,
@@ -110,7 +110,7 @@ def jit(
     Raises:
       UnhashableStatic: a static argument is not hashable.
       NotAnArray: an argument or result is not an array, a scalar or a pytree of these.
-      InvalidArgument: a name among `passes` is not that of a pass; `cpu` is another word.
+      InvalidArgument: `passes` has an unknown name, or `cpu` an unknown value.
 
     Source: `jax.jit`.
 
@@ -169,7 +169,7 @@ def jit(
             raise
 
     def told(name: str) -> Callable[..., Any]:
-        """A method of JAX's function, with our errors about arguments."""
+        """Wrap a method of JAX's jitted function so that it raises our errors about arguments."""
         method = getattr(compiled, name)
 
         @boundary
@@ -184,7 +184,7 @@ def jit(
 
     @boundary
     def program(*args: Any, **kwargs: Any) -> Program:
-        """The optimised program for these arguments."""
+        """Return the optimized program for these arguments."""
         return pipeline.optimize(statics.staged(args, kwargs).program, chain)
 
     program.jitted_function = fun  # type: ignore[attr-defined]
@@ -203,22 +203,22 @@ def jit(
 
 
 class How(NamedTuple):
-    """How a function was jitted: its static arguments, its passes, whether `cpu="plain"`."""
+    """The options a function was jitted with: static arguments, passes, whether `cpu="plain"`."""
 
     statics: StaticArguments
     passes: Any
     plain: bool
 
 
-# Of each jitted function; not an attribute, which a user's `functools.wraps` gives to others.
+# One per jitted function. Not an attribute: a user's `functools.wraps` would copy it.
 _HOW: weakref.WeakKeyDictionary[Any, How] = weakref.WeakKeyDictionary()
 
 
 def jit_options(fun: Any) -> How | None:
-    """How a function was jitted; None for one that was not."""
+    """Return the options a function was jitted with, or None if it is not jitted."""
     try:
         return _HOW.get(fun)
-    except TypeError:  # a callable that cannot be hashed or referred to weakly
+    except TypeError:  # a callable that is not hashable or not weakly referenceable
         return None
 
 
@@ -244,19 +244,20 @@ def _shared(
 
 
 class _Entry:
-    """What `jax.jit` traces, for a set of the compiler's options: our tracing, our program, one JAX
-    equation. It is asked for the signature of the user's function, whose defaults it does not hold.
+    """The function that `jax.jit` traces, for one set of compiler options. It traces the user's
+    function to a program and binds that as one JAX equation. It shows the user's signature, but
+    does not hold the default values.
     """
 
     def __init__(self, preparation: xla.Preparation, serial: int, name: str, shared: Shared):
         self.preparation, self.serial, self.options = preparation, serial, name
-        self._shared = weakref.ref(shared)  # which holds this
+        self._shared = weakref.ref(shared)  # weak: `shared` holds this entry
         functools.update_wrapper(self, shared.statics.fun, updated=())
-        del self.__wrapped__  # type: ignore[attr-defined]  # which would keep the function alive
+        del self.__wrapped__  # type: ignore[attr-defined]  # it would keep the function alive
 
     @property
     def shared(self) -> Shared:
-        """What all calls of `jit` on the function have in common."""
+        """The state that all `jit` calls on the function share."""
         return self._shared()  # type: ignore[return-value]
 
     @property
@@ -266,7 +267,7 @@ class _Entry:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         statics = self.shared.statics
         fun = statics.fun
-        if flags.jax_disable_jit:  # then jax.jit does not trace, but calls us
+        if flags.jax_disable_jit:  # jax.jit then calls this without tracing
             with disable_jit():
                 return fun(*args, **kwargs)
         if debug_nans.is_asked():
@@ -280,7 +281,7 @@ class _Entry:
             staged = _traced(fun, leaves, in_tree, arrays)
             prepared = xla.prepared(staged.program, self.preparation)
             wanted = self.shared.wanted(prepared, self.options)
-            if wanted != self.options and not staged.references:  # these are this trace's of JAX's
+            if wanted != self.options and not staged.references:  # refs belong to this JAX trace
                 raise Other(wanted, staged)
         operands = [*staged.captured, *arrays]
         kept = [operands[i] for i in staged.kept]
@@ -291,9 +292,9 @@ class _Entry:
 
 
 class _Staged(NamedTuple):
-    """A program, the values that its function closed over, which of these and of the arguments it
-    reads, the structure of its result; the references (`new_ref`) made outside, to which its last
-    results are written, last first."""
+    """A program, its captured constants, the indices of the operands (constants, then arguments)
+    that it uses, the treedef of its result, and the outer references (`new_ref`) that its last
+    outputs are written to, in reverse order."""
 
     program: Program
     captured: tuple[Any, ...]
@@ -314,7 +315,7 @@ def _traced(fun: Any, leaves: list[Any], in_tree: Any, arrays: list[Any]) -> _St
         written.extend([r for r in used.values() if r.is_written])
         return [*outs, *[r.value for r in reversed(written)]]
 
-    with at_once():  # constants are arrays, not JAX's tracers
+    with at_once():  # so that constants are arrays, not JAX tracers
         program = stage(only_arrays, [typeof(x) for x in arrays], function_name(fun))
     program, captured = hoist_constants(program)
     program, kept = without_unused_inputs(program)
@@ -328,15 +329,15 @@ def _is_array(x: Any) -> bool:
 
 @contextmanager
 def disable_jit(disable: bool = True) -> Iterator[None]:
-    """Run Python as it is written: jitted functions, loops and branches of `lax` too.
+    """Run jitted functions and `lax` control flow as plain Python, for debugging.
 
-    While it is active, in this thread, `ft.jit(f)` is `f`, `lax.scan`, `fori_loop`, `while_loop`
-    and `map` are Python loops, `cond` and `switch` call the branch that is chosen: values can be
-    printed, breakpoints set. Single operations are compiled still. Where values are unknown, as
-    conditions inside `vmap` are, loops and branches stay what they are.
+    While it is active in this thread, `ft.jit(f)` runs `f`; `lax.scan`, `fori_loop`, `while_loop`
+    and `map` are Python loops; `cond` and `switch` call the chosen branch. So values can be printed
+    and breakpoints set. Single operations are still compiled. Where a value is not concrete, such
+    as a condition inside `vmap`, loops and branches are traced as usual.
 
     Arguments:
-      disable: False: the usual, again.
+      disable: False: enable `jit` again.
 
     Source: `jax.disable_jit`.
 
@@ -355,8 +356,8 @@ def disable_jit(disable: bool = True) -> Iterator[None]:
 
 
 class Nested:
-    """A jitted function called while something else is traced: one equation that holds its program,
-    traced once per signature."""
+    """A jitted function called while another function is traced: one equation that holds the
+    program. The function is traced once per signature."""
 
     def __init__(self, statics: StaticArguments, inline: bool, serial: int):
         self.serial = serial
@@ -390,14 +391,14 @@ class Nested:
                 return fun(*args, **kwargs)
             found = (*hoist_constants(program), out_tree)
             if not speaks_of_others_axes(program):
-                self.cache.replace(key, found)  # one whose trace ended may stand there
+                self.cache.replace(key, found)  # replaces an entry whose trace has ended
         program, captured, out_tree = found
         outs = jit_call(*captured, *leaves, program=program)
         return tree.unflatten(out_tree, outs)
 
 
 def _still_active(captured: Iterable[Any]) -> bool:
-    """May a program that captured these values be used here? Not when a trace has ended."""
+    """Return whether all captured tracers belong to active traces."""
     for x in captured:
         if is_jax_tracer(x):
             return False
@@ -407,7 +408,7 @@ def _still_active(captured: Iterable[Any]) -> bool:
 
 
 def clear_caches() -> None:
-    """Forget every compiled program and operation, ours and JAX's.
+    """Clear the caches of compiled programs and operations, ours and JAX's.
 
     Source: `jax.clear_caches`.
 
@@ -426,7 +427,7 @@ def explain(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> None:
-    """Raise our own error if the arguments are what is wrong."""
+    """Raise one of our errors if the arguments caused `error`."""
     if isinstance(error, errors.FunctransError):
         return
     explain_option(error, xla.option_names)
@@ -441,7 +442,7 @@ def explain(
         try:
             typeof(x)
         except errors.NotAnArray:
-            name = names[i] if len(names) == len(leaves) else ""  # else some are static
+            name = names[i] if len(names) == len(leaves) else ""  # else some arguments are static
             raise errors.NotAnArray(not_an_array(x, name)) from None
         if x.__class__ is int:
             check_fits(x, typeof(x))
@@ -450,7 +451,7 @@ def explain(
 
 
 def _check_distinct(leaves: Sequence[Any], names: Sequence[str]) -> None:
-    """Raise DonatedTwice if two arguments are one array."""
+    """Raise DonatedTwice if two arguments are the same array."""
     first: dict[int, int] = {}
     for i, x in enumerate(leaves):
         j = first.setdefault(id(x), i)

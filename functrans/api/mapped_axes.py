@@ -1,4 +1,4 @@
-"""`in_axes` and `out_axes` of `vmap` and `pmap`: what users give, as one axis for each leaf."""
+"""`in_axes` and `out_axes` of `vmap` and `pmap`: checked, and expanded to one axis per leaf."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from functrans.ir.types import ArrayType
 
 
 class MappedAxes:
-    """The axes over which `name`, a transformation, maps `fun`; checked where they are given."""
+    """The axes over which the transformation `name` maps `fun`; checked on construction."""
 
     def __init__(self, name: str, fun: Any, in_axes: Any, out_axes: Any, axis_name: Any):
         check_callable(fun, name)
@@ -46,7 +46,7 @@ class MappedAxes:
     def of_arguments(
         self, args: tuple[Any, ...], kwargs: Any, static: Any = ()
     ) -> list[int | None]:
-        """An axis for each leaf of the arguments that are not static, those numbered `static`."""
+        """Return one axis per leaf of the dynamic arguments; `static`: positions of the others."""
         in_axes = self.in_axes
         dynamic = tuple([x for i, x in enumerate(args) if i not in static])
         if isinstance(in_axes, tuple):
@@ -61,11 +61,11 @@ class MappedAxes:
         return self._spread((in_axes, 0), (dynamic, kwargs), "in_axes", in_axes, dynamic)
 
     def of_result(self, result: Any) -> list[int | None]:
-        """An axis for each leaf of the result."""
+        """Return one axis per leaf of the result."""
         return self._spread(self.out_axes, result, "out_axes", self.out_axes, result)
 
     def _spread(self, axes: Any, given: Any, what: str, shown: Any, of: Any) -> list[int | None]:
-        """One axis per leaf, from a pytree prefix. None is a leaf of `axes`, but not of `given`."""
+        """Expand a pytree prefix to one axis per leaf. None is a leaf of `axes`, not of `given`."""
         try:
             return tree.spread(axes, given, lambda x: x is None)
         except ValueError:
@@ -81,8 +81,8 @@ class MappedAxes:
         self, types: Sequence[ArrayType], dims: Sequence[int | None], names: Any,
         axis_size: int | None,
     ) -> tuple[list[int | None], int]:  # fmt: skip
-        """Axes counted from the front, and the one size of all mapped axes. `names()`: of the
-        leaves."""
+        """Return the nonnegative axes, and the common size of all mapped axes. `names()` returns
+        the names of the leaves."""
         front: list[int | None] = []
         sizes: dict[int, int] = {}
         for i, (t, d) in enumerate(zip(types, dims, strict=True)):
@@ -117,7 +117,7 @@ class MappedAxes:
         return front, distinct.pop()
 
     def placed(self, to: int, ndim: int) -> int:
-        """An axis of `out_axes`, counted from the front, for a result with ndim axes."""
+        """Return an axis of `out_axes` as nonnegative, for a result with ndim axes."""
         if not -ndim <= to < ndim:
             raise errors.InvalidArgument(
                 f"{self}: out_axes={to} is out of range for a result with {ndim} axes (the mapped "
@@ -128,7 +128,7 @@ class MappedAxes:
 
 
 def argument_names(args: tuple[Any, ...], kwargs: Any, static: Any = ()) -> list[str]:
-    """Names of the leaves of the arguments that are not static."""
+    """Return the path names of the leaves of the dynamic arguments."""
     dynamic = [i for i in range(len(args)) if i not in static]
     positional = [n for i in dynamic for n in tree.path_names(args[i], f"args[{i}]")]
     return [*positional, *tree.path_names(kwargs, "kwargs")]

@@ -1,8 +1,8 @@
-"""`pmap`: `vmap` compiled, with the mapped axis laid out over devices.
+"""`pmap`: a jitted `vmap` whose mapped axis is sharded over devices.
 
-The function is mapped as `vmap` maps it, the mapped axis of each argument and result is put over a
-mesh of one axis, and the whole is jitted. So derivatives, collectives and nesting are those of
-`vmap` and `jit`, and XLA's partitioner makes what the examples exchange into messages.
+The function is vmapped, the mapped axis of each argument and result is sharded over a one-axis
+mesh, and the whole is jitted. So derivatives, collectives and nesting are those of `vmap` and
+`jit`, and XLA's partitioner inserts the communication between devices.
 """
 
 from __future__ import annotations
@@ -50,36 +50,37 @@ def pmap(
     axis_size: int | None = None,
     donate_argnums: int | Iterable[int] = (),
 ) -> Jitted[_P, _R]:
-    """Make a compiled function that does on each device to one slice what `fun` does to one.
+    """Map a function over an axis of its arguments, with one slice per device, compiled.
 
     Arguments:
       fun: function of pytrees of arrays.
-      axis_name: a name for the axis, for the collectives of `functrans.lax` inside `fun`; hashable.
-      in_axes: axis of each argument to map over, None for the same value on all devices; an int for
-        all arguments, or a tuple with a pytree prefix per argument, the static ones too. Keyword
-        arguments map over axis 0.
-      out_axes: where the mapped axis goes in the results; a pytree prefix of the result. None: the
-        value of the first device, which should be that of all.
-      static_broadcasted_argnums: positions of arguments that are Python values, hashable; another
-        value compiles anew.
-      devices: those to map over; the first take part where the axis is shorter. Left out: all of
+      axis_name: a hashable name for the axis, for the collectives of `functrans.lax` inside `fun`.
+      in_axes: axis of each argument to map over, or None to replicate it; an int for all arguments,
+        or a tuple with a pytree prefix per argument, including the static ones. Keyword arguments
+        are mapped over axis 0.
+      out_axes: position of the mapped axis in the results; a pytree prefix of the result. None:
+        return the value of the first device; the values should be the same on all devices.
+      static_broadcasted_argnums: positions of static arguments: hashable Python values; each new
+        value compiles again.
+      devices: devices to map over; a shorter axis uses the first ones. Left out: all devices of
         `backend`.
-      backend: a platform's name, "cpu", "gpu" or "tpu". Left out: the default.
-      axis_size: the size of the axis; where given, it must be that.
-      donate_argnums: positions of arguments whose buffers the results may take over.
+      backend: name of a platform, "cpu", "gpu" or "tpu". Left out: the default.
+      axis_size: expected size of the axis.
+      donate_argnums: positions of arguments whose buffers are donated to the results.
 
     Returns:
-      The parallel function, with `.lower(*args)`. Results lie over the devices along the mapped
-      axis.
+      The parallel function, with `.lower(*args)`. Its results are sharded over the devices along
+      the mapped axis.
 
     Raises:
       MissingArgument: a static argument was not given by position.
-      InvalidArgument: the axis is longer than there are devices, or out of range; `in_axes` does
-        not fit the arguments; no argument is mapped; an argument is committed to other devices.
-      BatchSizeMismatch: mapped axes of different sizes.
+      InvalidArgument: the axis is out of range, or longer than the number of devices; `in_axes`
+        does not match the arguments; no argument is mapped; an argument is committed to other
+        devices.
+      BatchSizeMismatch: the mapped axes have different sizes.
       UnhashableStatic: a static argument is not hashable.
 
-    Source: `jax.pmap`, of one process. New code is better written with `shard_map`.
+    Source: `jax.pmap`, in a single process. Prefer `shard_map` in new code.
 
     Example:
       >>> import functrans as ft, functrans.numpy as jnp
@@ -98,7 +99,7 @@ def pmap(
     serial = retracing.new_serial()
 
     def prepared(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[_Parallel, list[Any]]:
-        """What does it on the devices, and the leaves of the arguments."""
+        """Return the parallel function for this signature, and the leaves of the arguments."""
         if max(statics.numbers, default=-1) >= len(args):
             raise errors.MissingArgument(
                 f"{axes}: static_broadcasted_argnums={sorted(statics.numbers)} asks for arguments "
@@ -144,12 +145,12 @@ def pmap(
     return whole
 
 
-# So that `pmap(f)(x)` in a loop compiles once. What is kept knows the function weakly.
+# So that `pmap(f)(x)` in a loop compiles once. Entries hold the function by a weak reference.
 _MADE = CachePerFunction("functions of pmap", 256)
 
 
 class _Parallel:
-    """A function of the leaves of its arguments, mapped, laid out over devices and jitted."""
+    """A function of the leaves of its arguments, vmapped, sharded over devices and jitted."""
 
     def __init__(
         self, statics: StaticArguments, static: tuple[Any, ...], in_tree: Any,
@@ -158,7 +159,7 @@ class _Parallel:
         serial: int,
     ):  # fmt: skip
         shown = "_internal_pmap_axis_name" if axis_name is None else str(axis_name)
-        name = re.sub(r"\W", "_", shown)  # XLA takes no other letters
+        name = re.sub(r"\W", "_", shown)  # XLA accepts only these characters
         self.mesh = jax.sharding.Mesh(np.array(devices), (name,))
         self.places = tuple([self.place(d) for d in dims])
 
@@ -188,12 +189,12 @@ class _Parallel:
         )
 
     def place(self, axis: int | None) -> Any:
-        """Where an array lies whose mapped axis is `axis`; None: whole on all devices."""
+        """Return the sharding of an array whose mapped axis is `axis`; None: replicated."""
         spec = () if axis is None else (*[None] * axis, *self.mesh.axis_names)
         return jax.sharding.NamedSharding(self.mesh, jax.P(*spec))
 
     def merged(self, stack: Any, to: int | None, axes: MappedAxes) -> Any:
-        """A result from those of the devices, stacked along axis 0."""
+        """Return a result with its mapped axis at `to`, from results stacked along axis 0."""
         if to is None:
             y = reshape(slice_axis(stack, 0, 0, 1), shape=typeof(stack).shape[1:])
         else:
@@ -202,7 +203,7 @@ class _Parallel:
         return sharding_constraint(y, sharding=self.place(to))
 
     def check_places(self, axes: MappedAxes, leaves: Sequence[Any], names: Sequence[str]) -> None:
-        """Raise for an argument that is committed to another place than it is needed at."""
+        """Raise an error for an argument that is committed to a different sharding."""
         for x, place, name in zip(leaves, self.places, names, strict=True):
             if not isinstance(x, jax.Array) or not x.committed:
                 continue
@@ -215,7 +216,7 @@ class _Parallel:
 
 
 def _leaves_of(arguments: Iterable[int], static: Iterable[int], in_tree: Any) -> tuple[int, ...]:
-    """The numbers of the leaves of some positional arguments."""
+    """Return the leaf indices of some positional arguments."""
     dynamic = in_tree.children()[0].children()
     numbers = [i for i in range(len(dynamic) + len(set(static))) if i not in static]
     owner = [i for i, part in zip(numbers, dynamic, strict=True) for _ in range(part.num_leaves)]
@@ -223,7 +224,7 @@ def _leaves_of(arguments: Iterable[int], static: Iterable[int], in_tree: Any) ->
 
 
 def _checked(devices: Any) -> tuple[Any, ...]:
-    """The devices that a user names."""
+    """Check the user's `devices`, and return them as a tuple."""
     given = tuple(devices) if isinstance(devices, Iterable) else (devices,)
     if not given or not all(isinstance(d, jax.Device) for d in given):
         raise errors.InvalidArgument(
@@ -240,7 +241,7 @@ def _checked(devices: Any) -> tuple[Any, ...]:
 def _devices(
     axes: MappedAxes, chosen: tuple[Any, ...] | None, backend: str | None, n: int
 ) -> tuple[Any, ...]:
-    """Those on which an axis of size n lies."""
+    """Return the n devices for an axis of size n."""
     try:
         devices = chosen or tuple(jax.devices(backend))
     except RuntimeError as error:

@@ -1,5 +1,5 @@
-"""Programs as users meet them: made from a function, run by the reference or with a meaning of
-one's own, asked for types."""
+"""Public functions on Programs: trace a function to one, get its result types, interpret it with
+NumPy, or evaluate it with custom semantics."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ def make_ir(
     static_argnums: int | Sequence[int] | None = None,
     static_argnames: str | Iterable[str] | None = None,
 ) -> Callable[..., Program]:
-    """Make a function that returns the Program of `fun` instead of its result.
+    """Return a function that traces `fun` and returns its Program instead of its result.
 
     Arguments:
       fun: function of pytrees of arrays; may itself be a transformed function.
       static_argnums, static_argnames: as in `jit`.
 
     Returns:
-      A function of arrays, scalars, pytrees or `ft.ShapeDtypeStruct`s that returns a Program; print
-      it, `ft.ir.parse` its text, run it with `ft.interpret`.
+      A function of pytrees of arrays, scalars or `ft.ShapeDtypeStruct`s that returns a Program,
+      which can be printed, parsed from its text with `ft.ir.parse`, and run with `ft.interpret`.
 
     Source: `jax.make_jaxpr`.
 
@@ -87,17 +87,17 @@ def make_jaxpr(
     axis_env: Sequence[tuple[Hashable, int]] | None = None,
     return_shape: bool = False,
 ) -> Callable[..., PyTree]:
-    """Make a function that returns the Program of `fun`, with the arguments of JAX's.
+    """Return a function that returns the Program of `fun`, with the signature of `jax.make_jaxpr`.
 
     Arguments:
       fun, static_argnums: as in `make_ir`.
-      axis_env: names of mapped axes and their sizes, for collectives in `fun`.
-      return_shape: return the shapes and dtypes of the results too.
+      axis_env: names and sizes of mapped axes, for collectives in `fun`.
+      return_shape: also return the shapes and dtypes of the results.
 
     Returns:
       A function that returns a Program, or a Program and a pytree of `ShapeDtypeStruct`s.
 
-    Source: `jax.make_jaxpr`, whose program is a jaxpr.
+    Source: `jax.make_jaxpr`, which returns a jaxpr.
 
     Example:
       >>> import functrans as ft
@@ -124,7 +124,7 @@ def make_jaxpr(
 
 @boundary
 def eval_shape(fun: Callable[..., PyTree], *args: PyTree, **kwargs: PyTree) -> PyTree:
-    """The shapes and dtypes of a function's results, without computing them.
+    """Return the shapes and dtypes of a function's results without computing them.
 
     Arguments:
       fun: function of pytrees of arrays.
@@ -144,7 +144,7 @@ def eval_shape(fun: Callable[..., PyTree], *args: PyTree, **kwargs: PyTree) -> P
 
 
 def _structs(staged: Staged) -> Any:
-    """The types of the results, as the function returns them."""
+    """Return the types of the results, in the structure that the function returns."""
     types = staged.program.out_types
     structs = [jax.ShapeDtypeStruct(t.shape, t.dtype, weak_type=t.weak_type) for t in types]
     return tree.unflatten(staged.out_tree, structs)
@@ -152,7 +152,7 @@ def _structs(staged: Staged) -> Any:
 
 @boundary
 def interpret(program: Program, *args: PyTree) -> list[np.ndarray]:
-    """Run a Program on the NumPy reference interpreter, at the same dtypes.
+    """Run a Program on the NumPy reference interpreter, with the same dtypes.
 
     Arguments:
       program: from `make_ir`, `parse` or a jitted function's `.program`.
@@ -163,7 +163,7 @@ def interpret(program: Program, *args: PyTree) -> list[np.ndarray]:
 
     Raises:
       InvalidArgument: `program` is not a Program.
-      TypeMismatch: the program takes other values.
+      TypeMismatch: the arguments do not match the inputs of the program.
 
     Example:
       >>> import functrans as ft, functrans.numpy as jnp
@@ -178,7 +178,7 @@ def interpret(program: Program, *args: PyTree) -> list[np.ndarray]:
 
 
 def check_takes(program: Program, values: Sequence[Any]) -> None:
-    """Raise TypeMismatch unless a program takes values of these types."""
+    """Raise TypeMismatch unless the values match the inputs of a program."""
     types = [typeof(x) for x in values]
     if not same_types(types, program.in_types):
         raise _does_not_take(program, f"{len(types)}, ({', '.join(map(str, types))})")
@@ -198,24 +198,24 @@ def evaluate(
     args: Sequence[PyTree],
     apply: Callable[[Equation, list[PyTree]], PyTree] | None = None,
 ) -> list[PyTree]:
-    """Run a Program, with a meaning of one's own for its equations if one is given.
+    """Evaluate a Program, equation by equation, optionally with a custom interpreter.
 
-    It is ordinary code, so it can be jitted, differentiated, batched, and recorded by `make_ir` as
-    a rewritten Program. `examples/own_transformation.py` makes two transformations with it.
+    The evaluation can itself be jitted, differentiated, batched, and traced by `make_ir` to a
+    rewritten Program. `examples/own_transformation.py` builds two transformations with it.
 
     Arguments:
       program: from `make_ir`, `parse`, or a parameter of an equation.
-      args: one value per input of the program; arrays, or with `apply` whatever that takes.
-      apply: `apply(equation, values) -> result`, a list if the primitive has `multiple_results`.
-        Literals are given to it as arrays. Without it, or for the equation as it is:
+      args: one value per input of the program: arrays, or with `apply` any values it accepts.
+      apply: `apply(equation, values) -> result` (a list if it has `multiple_results`). Literal
+        operands are passed as arrays. The default, which it may also call, is
         `equation.primitive(*values, **equation.params)`.
 
     Returns:
       A list of the values of the outputs.
 
     Raises:
-      TypeMismatch: the number of args is not that of the inputs; without `apply`, their types are
-        not those of the inputs.
+      TypeMismatch: the number of args differs from that of the inputs or, without `apply`, their
+        types do.
 
     Source: `jax.core.eval_jaxpr`.
 

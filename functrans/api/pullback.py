@@ -1,5 +1,5 @@
-"""What `vjp` returns: a function of cotangents that is a pytree of its residuals, so that it passes
-through `jit`, `vmap` and `scan` as JAX's does."""
+"""The pullback that `vjp` returns: a function of cotangents that is also a pytree of its residuals,
+so that it can be passed through `jit`, `vmap` and `scan`, as in JAX."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from functrans.typing import PyTree
 
 
 class Signature(NamedTuple):
-    """What a pullback takes and returns."""
+    """Types and treedefs of the arguments and results of a pullback."""
 
     types: Sequence[ArrayType]  # of the primals
     active: Sequence[bool]
     in_tree: Any
     out_tree: Any
-    n_out: int  # leaves of the result, which those of aux follow
+    n_out: int  # number of leaves of the result; those of aux follow
 
 
 class _Skeleton:
-    """A pullback without its residuals. Each is equal to itself alone, as a program is."""
+    """A pullback without its residuals, compared by identity, like a program."""
 
     def __init__(self, linear: Linear, names: Sequence[Any], signature: Signature):
         self.linear = linear
-        self.names = names  # of the residuals in its equations
+        self.names = names  # the variables of the residuals in its equations
         self.signature = signature
 
 
 @register_pytree_node_class
 class Pullback:
-    """Takes the cotangent of a result to those of the primals, one per argument.
+    """Map the cotangent of a result to those of the primals, one per argument.
 
-    Its residuals stand in its equations, and are taken out when it is flattened.
+    The residuals are stored in its equations and extracted when it is flattened.
     """
 
     __slots__ = ("__weakref__", "_apart", "_linear", "_signature")

@@ -1,9 +1,9 @@
-"""Why a jitted function was traced again.
+"""Explanations of why a jitted function was traced again.
 
-In: at each trace, so on a miss of the cache and never on a hit, the function and its arguments.
-Out: a record kept by where the function is defined and, when they are asked for, its differences
-from the nearest record before it. `FUNCTRANS_EXPLAIN_CACHE=1` in the environment logs these as
-warnings of the logger `functrans.cache`; without it they are its messages of level DEBUG.
+Each trace, that is each cache miss, adds a record of the function and its arguments, keyed by where
+the function is defined. An explanation lists the differences from the most similar earlier record.
+With `FUNCTRANS_EXPLAIN_CACHE=1` in the environment, explanations are logged as warnings to the
+logger `functrans.cache`; otherwise at level DEBUG.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from functrans.ir.source import Source, describe, is_library, location, user_sou
 from functrans.ir.types import ArrayType
 from functrans.trace import Tracer, typeof
 
-_KEPT = 64  # records for each function
+_KEPT = 64  # records per function
 _logger = logging.getLogger("functrans.cache")
 _serial = itertools.count()
 
 
 class Value(NamedTuple):
-    """A Python value that is part of the key: how it prints, and what tells it from others."""
+    """A Python value in a cache key: its text, and what identifies it."""
 
     shown: str
     identity: Any
@@ -43,20 +43,20 @@ class Value(NamedTuple):
 class Record(NamedTuple):
     """One trace of a function."""
 
-    jitted: int  # which call of `jit`
-    function: int  # a number of the function object
-    number: int  # of the traces of functions defined here, from 1
-    source: Source | None  # the call
-    nested: bool  # called while something else was traced
-    structures: dict[str, Any]  # of each argument, by name
+    jitted: int  # serial number of the call of `jit`
+    function: int  # serial number of the function object
+    number: int  # index among the traces of functions defined here, from 1
+    source: Source | None  # where it was called
+    nested: bool  # called while another function was traced
+    structures: dict[str, Any]  # treedef of each argument, by name
     leaves: dict[str, ArrayType | Value]  # by argument name and path
-    by_name: frozenset[str]  # the arguments that were not given by position
+    by_name: frozenset[str]  # the arguments that were passed by keyword
     closure: dict[str, Value]
     flags: dict[str, Any]
 
 
 class History:
-    """The records of the functions that are defined at one place."""
+    """The records of the functions defined at one source location."""
 
     def __init__(self, name: str, defined: str):
         self.name = name
@@ -65,25 +65,25 @@ class History:
         self.records: deque[Record] = deque(maxlen=_KEPT)
 
     def explained(self) -> list[tuple[Record, list[str]]]:
-        """The records that are kept, and why each trace was made: none for the first."""
+        """Return each stored record with the reasons for its trace; the first has none."""
         records = list(self.records)
         return [(made, _reasons(made, records[:i])) for i, made in enumerate(records)]
 
 
-# A log: `clear_caches` is one of the reasons that it tells.
+# Lasting: `clear_caches` does not empty this log, since it is one of the reasons it reports.
 _HISTORIES = Cache("records of traces", 1024, lasting=True)
 
 
 def new_serial() -> int:
-    """A number for one call of `jit`."""
+    """Return a new serial number for a call of `jit`."""
     return next(_serial)
 
 
 def codes(fun: Any) -> tuple[CodeType, ...]:
-    """The code of a function and of those it wraps, from the outside in."""
+    """Return the code objects of a function and of those it wraps, from the outside in."""
     found: list[CodeType] = []
     for _ in range(100):
-        call = vars(type(fun)).get("__call__")  # of an object that can be called
+        call = vars(type(fun)).get("__call__")  # for a callable object
         code = getattr(fun, "__code__", None) or getattr(call, "__code__", None)
         if code is not None:
             found.append(code)
@@ -95,7 +95,7 @@ def codes(fun: Any) -> tuple[CodeType, ...]:
 
 
 def history_of(fun: Any) -> History:
-    """The records of a function, of all the functions that are defined where it is."""
+    """Return the history of all functions defined at the same location as `fun`."""
     chain = codes(fun)
     key = tuple([(c.co_filename, c.co_firstlineno, c.co_qualname) for c in chain]) or repr(fun)
     found = _HISTORIES.get(key)
@@ -109,14 +109,14 @@ def history_of(fun: Any) -> History:
 # --- recording ------------------------------------------------------------------------------------
 
 
-# Functions that are jitted on behalf of another one, and record that one.
+# Functions that are jitted on behalf of another function, which records the trace itself.
 STAND_INS: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def record(
     serial: int, fun: Any, statics: Any, args: tuple[Any, ...], kwargs: dict[str, Any], nested: bool
 ) -> None:
-    """Note that `fun` is traced for these arguments."""
+    """Record that `fun` is traced for these arguments."""
     if fun.__class__ is FunctionType and fun in STAND_INS:
         return
     history = history_of(fun)
@@ -135,7 +135,7 @@ def record(
 
 
 def _reasons(made: Record, before: list[Record]) -> list[str]:
-    """What differs from the nearest of the traces before."""
+    """Return the differences from the most similar earlier trace."""
     if not before:
         return [] if made.number == 1 else ["the traces before it are not kept"]
     nearest = min([why(made, r) for r in reversed(before)], key=_distance)
@@ -143,13 +143,13 @@ def _reasons(made: Record, before: list[Record]) -> list[str]:
 
 
 def _distance(reasons: list[str]) -> tuple[int, int, int]:
-    """The fewer reasons, the nearer; then those between calls that gave the same arguments."""
+    """Return a sort key: fewer reasons first, then fewer arguments that only one call has."""
     absent = [r for r in reasons if r.endswith(("not there", "not given")) or ": gone, was" in r]
     return len(reasons), len(absent), len("".join(reasons))
 
 
 def told(history: History, made: Record, reasons: list[str]) -> str:
-    """One trace as text."""
+    """Return one trace as text."""
     again = f"trace {made.number} of {history.name}, " if made.number > 1 else "first trace of "
     what = f"{again}{history.name if made.number == 1 else 'called'} at\n    "
     return what + describe(made.source) + "".join(f"\n  - {reason}" for reason in reasons)
@@ -159,17 +159,17 @@ _NUMBERS: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
 
 def _number(fun: Any) -> int:
-    """Tells a function object from others, also from those that take its place in memory."""
+    """Return a serial number of a function object, unique even if its `id` is reused."""
     try:
         return _NUMBERS.setdefault(fun, next(_serial))
-    except TypeError:  # it cannot be hashed or referred to weakly
+    except TypeError:  # not hashable or not weakly referenceable
         return next(_serial)
 
 
 def _signature(
     statics: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, ArrayType | Value]]:
-    """The structure of each argument, and the type or static value of each leaf, by names."""
+    """Return the treedef of each argument, and the type or static value of each leaf, by name."""
     names = statics.positional
     given = {names[i] if i < len(names) else f"args[{i}]": x for i, x in enumerate(args)}
     fixed = {name for i, name in enumerate(given) if i in statics.numbers} | statics.names
@@ -189,7 +189,8 @@ def _type(x: Any) -> ArrayType:
 
 
 def _closure(fun: Any) -> dict[str, Value]:
-    """What the user's function closes over, its defaults, and the object that it is a method of."""
+    """Return the values that the user's function depends on besides its arguments: closure cells,
+    defaults, scalar globals, `self`, and arguments of a partial."""
     found: dict[str, Value] = {}
     for _ in range(100):
         code = getattr(fun, "__code__", None)
@@ -220,13 +221,13 @@ def _closure(fun: Any) -> dict[str, Value]:
 def _cell(cell: Any) -> Value:
     try:
         return _value(cell.cell_contents)
-    except ValueError:  # assigned later
+    except ValueError:  # an empty cell
         return Value("not assigned yet", None)
 
 
 def _value(x: Any, static: bool = False) -> Value:
-    """A Python value as text of bounded cost, and what compares it. Only a static one, which can be
-    hashed and so is no container of arrays, is printed whatever it is."""
+    """Return a Python value as text of bounded length, and what to compare it by. Only static
+    values use their own `repr`: they are hashable, so not containers of arrays."""
     if isinstance(x, (bool, int, float, complex, str, bytes, type(None))):
         return Value(f"{x!r:.60}", (x.__class__, repr(x)))
     if isinstance(x, (jax.Array, np.ndarray, Tracer)):
@@ -248,7 +249,7 @@ def _value(x: Any, static: bool = False) -> Value:
 
 
 def why(made: Record, before: Record) -> list[str]:
-    """What differs from an earlier trace, one line each; the fewer, the nearer."""
+    """Return the differences from an earlier trace, one line each."""
     return [
         *_places_reasons(made, before),
         *_function_reasons(made, before),
@@ -295,7 +296,7 @@ def _function_reasons(made: Record, before: Record) -> list[str]:
 
 
 def _passing_reasons(made: Record, before: Record) -> list[str]:
-    """Arguments of both calls that one of them gave by position, the other by name."""
+    """Return the arguments passed by position in one call and by keyword in the other."""
     here, there = ({re.split(r"[.\[]", name)[0] for name in r.leaves} for r in (made, before))
     how = "by position", "by name"
     return [
@@ -338,13 +339,13 @@ def _aspects(x: ArrayType, was: ArrayType) -> str:
 
 
 def _same_leaves(name: str, made: Record, before: Record) -> bool:
-    """Else the leaves that came and went say it."""
+    """Return whether both traces have the same leaves; if not, the leaf reasons say so already."""
     of = [[k for k in r.leaves if k.startswith(name)] for r in (made, before)]
     return of[0] == of[1]
 
 
 def _hidden_reason(made: Record) -> str:
-    """Where nothing that is recorded differs."""
+    """Return the reason to give when nothing that is recorded differs."""
     if made.nested:
         return (
             "the same arguments: a value that it closes over is of a transformation that ended, a "

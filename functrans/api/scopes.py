@@ -1,5 +1,4 @@
-"""Contexts around the user's code while it is traced: names for its operations, and values that are
-computed at once."""
+"""Context managers for use while tracing: `named_scope`, and `ensure_compile_time_eval`."""
 
 from __future__ import annotations
 
@@ -18,23 +17,23 @@ from functrans.ir.tracebacks import boundary
 from functrans.trace import Trace, bind_in, state
 from functrans.tracer import Tracer
 
-# The function's own type, for mypy infers no lambda through a ParamSpec where any may stand.
+# A TypeVar of the function's type: mypy does not infer a lambda's type through a ParamSpec here.
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 @contextmanager
 def named_scope(name: str) -> Iterator[None]:
-    """Give a name to the operations that are traced inside, for messages and profilers.
+    """Add a name to the operations traced inside, for error messages and profilers.
 
     Arguments:
-      name: stands in front of the function's name wherever a line of the user's is shown, and in
-        the compiled program, nested names apart by slashes.
+      name: a prefix to the function's name wherever a user line is shown, and in the compiled
+        program. Nested names are separated by slashes.
 
     Returns:
-      A context manager, which also decorates functions.
+      A context manager that is also a decorator.
 
     Raises:
-      TypeMismatch: the name is no string.
+      TypeMismatch: the name is not a string.
 
     Source: `jax.named_scope`.
 
@@ -60,11 +59,11 @@ def named_scope(name: str) -> Iterator[None]:
 
 
 def named_call(fun: _F, *, name: str | None = None) -> _F:
-    """Make a function whose operations are in a `named_scope`.
+    """Wrap a function so that it runs in a `named_scope`.
 
     Arguments:
       fun: a function.
-      name: of the scope. Left out: that of the function.
+      name: name of the scope. Left out: the name of the function.
 
     Returns:
       A function of the same arguments.
@@ -92,7 +91,7 @@ def named_call(fun: _F, *, name: str | None = None) -> _F:
 
 
 class _AtOnce(Trace):
-    """A trace in which what touches no traced value is computed, not recorded."""
+    """A trace that evaluates operations without tracer operands instead of recording them."""
 
     __slots__ = ()
     at_once = True
@@ -104,11 +103,11 @@ class _AtOnce(Trace):
 
 @contextmanager
 def ensure_compile_time_eval() -> Iterator[None]:
-    """Compute at once, while a function is traced, what depends on no traced value.
+    """Evaluate operations on concrete values eagerly, even while a function is traced.
 
     Returns:
-      A context manager. Inside, results of concrete arrays are concrete: they may be conditions,
-      sizes and indices of Python. Operations on traced values are recorded as ever.
+      A context manager. Inside, results of concrete operands are concrete, so they can be used as
+      Python conditions, sizes and indices. Operations on tracers are recorded as usual.
 
     Source: `jax.ensure_compile_time_eval`.
 

@@ -1,9 +1,9 @@
-"""`shard_map`: a function of the parts that the devices of a mesh hold, with collectives between.
+"""`shard_map`: map a function over the shards on the devices of a mesh, with collectives.
 
-What a function does with one part is what `vmap` makes of all parts, stacked along an axis for each
-axis of the mesh that the collectives speak of. So the function is traced on one part, batched once
-for each axis, and the stack is laid out so that each device holds its own entry; XLA's partitioner
-makes the sums over the stack into messages. Derivatives, `vmap` and `jit` need nothing more.
+A function of one shard is implemented as `vmap` over all shards, stacked along one axis per mesh
+axis. So the function is traced on one shard, batched once per mesh axis, and the stack is sharded
+so that each device holds its own entry; XLA's partitioner turns reductions over the stack into
+communication. Derivatives, `vmap` and `jit` need no extra rules.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ from functrans.trace import (
 from functrans.transforms.batch import Batching
 from functrans.typing import PyTree
 
-# The function's own type, for mypy infers no lambda through a ParamSpec where any may stand.
+# A TypeVar of the function's type: mypy does not infer a lambda's type through a ParamSpec here.
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-Spec = tuple[tuple[str, ...], ...]  # for each axis of an array, the mesh axes it is split over
+Spec = tuple[tuple[str, ...], ...]  # for each array axis, the mesh axes it is sharded over
 
 
 class _Infer:
@@ -76,31 +76,31 @@ def shard_map(
     mesh: jax.sharding.Mesh | None = None, axis_names: Set[str] = frozenset(),
     check_vma: bool = True,
 ) -> Any:  # fmt: skip
-    """Make a function of whole arrays of one of the parts that the devices of a mesh hold.
+    """Map a function over shards of arrays, one per device of a mesh.
 
     Arguments:
-      f: function of pytrees of arrays, each the part of one device. Left out: a decorator. In it
-        the mesh's axes are names for the collectives of `functrans.lax`.
-      mesh: a `jax.sharding.Mesh`; None: that of `ft.set_mesh` around the call.
-      in_specs, out_specs: pytrees (or prefixes) of `PartitionSpec`s: over which mesh axes each axis
-        of an argument or result is split. An argument that does not speak of a mesh axis is given
-        whole to all devices along it; such a result must be the same on all of them. in_specs left
-        out: as the arguments are laid out over the mesh, whose axes must be explicit.
-      axis_names: the mesh axes that f is written for; others are XLA's to use. Empty: all.
-      check_vma: raise an error for a result that is not the same where it must be, instead of
-        taking the first.
+      f: function of pytrees of arrays, each the shard of one device. Left out: return a decorator.
+        Inside `f` the collectives of `functrans.lax` can use the names of the mesh axes.
+      mesh: a `jax.sharding.Mesh`; None: the mesh set by `ft.set_mesh` around the call.
+      in_specs, out_specs: pytrees (or prefixes) of `PartitionSpec`s: the mesh axes over which each
+        axis of an argument or result is sharded. Along a mesh axis that its spec does not name, an
+        argument is replicated, and a result must be the same on all devices. in_specs left out:
+        the shardings of the arguments, over a mesh whose axes must be explicit.
+      axis_names: the mesh axes that `f` is manual over; the others are left to XLA. Empty: all.
+      check_vma: raise an error for a result that varies over a mesh axis that its spec does not
+        name, instead of taking the first device's.
 
     Returns:
-      A function of whole arrays.
+      A function of global arrays.
 
     Raises:
-      InvalidArgument: a size that does not divide by the mesh's, a spec that does not fit.
-      MissingArgument: there is no mesh.
-      NotSupported: in_specs is left out, or a mesh of explicit axes is set, where functrans traces:
-        its types do not say how arrays are laid out.
+      InvalidArgument: a size is not divisible by that of the mesh axes, or a spec does not match.
+      MissingArgument: no mesh is given or set.
+      NotSupported: in_specs is left out, or a mesh with explicit axes is set, while functrans
+        traces: its types have no shardings.
 
-    Source: `jax.shard_map`. Parts are laid out by XLA's partitioner, not by hand: the results are
-      the same, the messages between devices are XLA's choice.
+    Source: `jax.shard_map`. XLA's partitioner chooses the communication between devices; the
+      results are the same.
 
     Example:
       >>> import functrans as ft, functrans.numpy as jnp
@@ -169,16 +169,16 @@ def _mesh_around() -> Any:
 
 
 class _Layout:
-    """A mesh, and how arrays are split over it."""
+    """A mesh, and how arrays are sharded over it."""
 
     def __init__(self, mesh: Any, axis_names: Any):
-        # with all axes left to XLA, whatever the user's mesh says of them
+        # with all axes automatic (left to XLA), whatever their types are in the user's mesh
         self.mesh = jax.sharding.Mesh(mesh.devices, mesh.axis_names)
         self.names = tuple([n for n in mesh.axis_names if not axis_names or n in axis_names])
         self.size = dict(mesh.shape)
 
     def specs(self, given: Any, like: Any, what: str, path: str) -> list[Spec]:
-        """A spec for each leaf of `like`."""
+        """Return a spec for each leaf of `like`."""
 
         def is_spec(x: Any) -> bool:
             return x is None or isinstance(x, jax.sharding.PartitionSpec)
@@ -193,7 +193,7 @@ class _Layout:
         return [self.spec(s, n) for s, n in zip(found, names, strict=True)]
 
     def spec(self, given: Any, path: str) -> Spec:
-        """A PartitionSpec as names for each axis."""
+        """Convert a PartitionSpec to a tuple of mesh axis names per array axis."""
         if given is not None and not isinstance(given, jax.sharding.PartitionSpec):
             raise errors.NotAnArray(
                 f"shard_map: the spec of {path} must be a PartitionSpec (ft.P), got "
@@ -213,7 +213,7 @@ class _Layout:
         return spec
 
     def part(self, t: ArrayType, spec: Spec, path: str) -> ArrayType:
-        """The type of the part of one device."""
+        """Return the type of the shard of one device."""
         if len(spec) > t.ndim:
             raise errors.InvalidArgument(
                 f"shard_map: the spec of {path} has {len(spec)} entries for {t}, {here()}"
@@ -230,17 +230,17 @@ class _Layout:
         return t.update(shape=tuple(shape))
 
     def used(self, spec: Spec) -> list[str]:
-        """The mesh axes of a spec, in the mesh's order: those along which its parts are stacked."""
+        """Return the mesh axes of a spec, in mesh order: shards are stacked along these."""
         return [n for n in self.names if any(n in names for names in spec)]
 
     def laid_out(self, x: Any, spec: Sequence[Any]) -> Any:
-        """x under a sharding constraint."""
+        """Return x with a sharding constraint."""
         named = [tuple(names) or None if isinstance(names, tuple) else names for names in spec]
         sharding = jax.sharding.NamedSharding(self.mesh, jax.P(*named))
         return sharding_constraint(x, sharding=sharding)
 
     def stacked(self, x: Any, spec: Spec) -> Any:
-        """The parts of an array, along leading axes for the mesh axes they are split over."""
+        """Return the shards of an array, stacked along one leading axis per mesh axis used."""
         t, order = typeof(x), self.used(spec)
         x = self.laid_out(x, spec)
         shape: list[int] = []
@@ -259,7 +259,7 @@ class _Layout:
         return self.laid_out(_permuted(reshape(x, shape=tuple(shape)), moves), order)
 
     def merged(self, x: Any, spec: Spec) -> Any:
-        """The array whose parts are stacked along leading axes."""
+        """Return the array whose shards are stacked along leading axes: inverse of `stacked`."""
         order, t = self.used(spec), typeof(x)
         local = t.shape[len(order) :]
         spec = (*spec, *[()] * (len(local) - len(spec)))
@@ -280,7 +280,7 @@ def _whole(
     f: Any, layout: _Layout, in_tree: Any, types: Sequence[ArrayType], specs: list[Spec],
     out_specs: Any, check_vma: bool,
 ) -> tuple[Program, tuple[Any, ...], Any]:  # fmt: skip
-    """The program of whole arrays, what f closed over, the structure of its result."""
+    """Return the program of global arrays, the captured constants, and the output treedef."""
     flat = FlatFunction(f, in_tree)
     paths = tree.path_names(tree.unflatten(in_tree, list(types))[0], "args")
     parts = [layout.part(t, s, p) for t, s, p in zip(types, specs, paths, strict=True)]
@@ -326,7 +326,7 @@ def _whole(
 
 
 def _first(program: Program, dims: Sequence[int | None], forced: Sequence[bool]) -> Program:
-    """The program with the first of each result that is batched and not forced to be."""
+    """Return the program with each batched result that is not forced reduced to its first entry."""
 
     def run(*values: Any) -> list[Any]:
         outs = evaluate(program, values)

@@ -1,5 +1,5 @@
-"""From a function and its arguments to its program: which of them are static, and the trace by
-those that are not. `jit`, `make_ir`, `eval_shape` and the tools of `inspect` all trace here."""
+"""Static arguments, and tracing a function over its dynamic ones. `jit`, `make_ir`, `eval_shape`
+and the tools of `inspect` all trace here."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from functrans.trace import AnyTracer, stage, typeof
 
 
 class Staged(NamedTuple):
-    """A program, the values of its inputs, and the tree of its results."""
+    """A program, the values of its inputs, and the treedef of its result."""
 
     program: Program
     leaves: list[Any]
@@ -33,7 +33,7 @@ class Staged(NamedTuple):
 
 
 class StaticArguments:
-    """Which arguments are static, by position and by name."""
+    """The static arguments of a function, by position and by name."""
 
     positional: list[str]
 
@@ -56,7 +56,7 @@ class StaticArguments:
         self.parameters: Parameters = Parameters(dynamic, *rest)
 
     def _check_given(self, option: str, given: set[int] | set[str]) -> None:
-        """Raise for numbers and names of arguments that the function has not."""
+        """Raise an error for positions or names of arguments that the function does not have."""
         signature = self.signature if given else None
         if signature is None:
             return
@@ -77,7 +77,7 @@ class StaticArguments:
             )
 
     def donated(self, argnums: Any, argnames: Any = None) -> set[int]:
-        """The positions of the arguments to be donated; raises for those that are not there."""
+        """Return the positions of the donated arguments; raise an error for unknown ones."""
         numbers = _numbers("donate_argnums", argnums)
         self._check_given("donate_argnums", numbers)
         names = {argnames} if isinstance(argnames, str) else set(argnames or ())
@@ -93,12 +93,13 @@ class StaticArguments:
 
     @property
     def fun(self) -> Callable[..., Any]:
-        """The function; a plain one is kept alive by what `jit` returned, not by this."""
+        """The function. A plain Python function is held weakly; the object `jit` returned holds
+        it."""
         return self._fun()  # type: ignore[return-value]
 
     @property
     def signature(self) -> inspect.Signature | None:
-        """Of the function; made when it is asked for, for it holds the default values."""
+        """The signature of the function. Not cached, since it holds the default values."""
         try:
             return inspect.signature(self.fun)
         except (TypeError, ValueError):
@@ -107,7 +108,7 @@ class StaticArguments:
     def split(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """-> a hashable key with the static arguments, (dynamic args, dynamic kwargs)."""
+        """Return a key of the static arguments, and `(dynamic args, dynamic kwargs)`."""
         if not self.names and not self.numbers:
             return (), (args, kwargs)
         static_args = tuple([(i, x) for i, x in enumerate(args) if i in self.numbers])
@@ -119,7 +120,7 @@ class StaticArguments:
         )
 
     def bound(self, static: tuple[Any, ...]) -> Callable[..., Any]:
-        """The function of the dynamic arguments alone."""
+        """Return the function of the dynamic arguments only."""
         if not static:
             return self.fun
         static_args, static_kwargs = static
@@ -129,13 +130,13 @@ class StaticArguments:
             return self.fun(*joined(static_args, args), **kwargs, **dict(static_kwargs))
 
         signature = self.signature
-        if signature is not None:  # by which messages name what `call` is given
+        if signature is not None:  # error messages name the arguments of `call` by it
             left = [p for p in signature.parameters.values() if p.name not in self.names]
             call.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined]
         return call
 
     def check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Raise UnhashableStatic for a static argument that cannot be hashed."""
+        """Raise UnhashableStatic for a static argument that is not hashable."""
         if not self.names and not self.numbers:
             return
         given = [(f"argument {i}", x) for i, x in enumerate(args) if i in self.numbers]
@@ -153,14 +154,15 @@ class StaticArguments:
     def traced(
         self, static: tuple[Any, ...], in_tree: Any, types: Sequence[ArrayType]
     ) -> tuple[Program, Any]:
-        """The program for dynamic arguments of a tree and of types; the tree of its results."""
+        """Trace the function for dynamic arguments of this treedef and these types; return the
+        program and the treedef of its result."""
         flat = FlatFunction(self.bound(static), in_tree)
         program = stage(flat, types, function_name(self.fun).rpartition(".")[2])
         program.arguments = Arguments(self.parameters, in_tree, program.inputs, flat.out_tree)
         return program, flat.out_tree
 
     def staged(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Staged:
-        """The function traced for the arguments of one call."""
+        """Trace the function for the arguments of one call."""
         self.check(args, kwargs)
         static, dynamic = self.split(args, kwargs)
         leaves, in_tree = tree.flatten(dynamic)
@@ -169,7 +171,7 @@ class StaticArguments:
 
 
 def joined(static_args: Sequence[tuple[int, Any]], args: Sequence[Any]) -> list[Any]:
-    """All positional arguments, from the static ones with their positions and the others."""
+    """Merge static arguments, with their positions, and dynamic ones into the full list."""
     full = list(args)
     for i, x in static_args:
         full.insert(i, x)
@@ -192,7 +194,7 @@ def _spelled(value: Any) -> str:
 
 
 def _hashable_instead(value: Any) -> str:
-    """What to give instead of a static argument that cannot be hashed."""
+    """Suggest what to pass instead of a static argument that is not hashable."""
     if isinstance(value, AnyTracer):
         return (
             "It is traced, so it has no value yet: make it static in the function around too, or "
@@ -207,7 +209,7 @@ def _hashable_instead(value: Any) -> str:
 
 
 def exactly(x: Any) -> Any:
-    """A key of static values that tells 1, True and 1.0 apart, and 0.0 and -0.0."""
+    """Return a key of static values that distinguishes 1, True and 1.0, and 0.0 from -0.0."""
     if isinstance(x, tuple):
         return x.__class__, tuple([exactly(v) for v in x])
     if isinstance(x, np.ndarray):

@@ -1,4 +1,4 @@
-"""`vmap`: trace a function on one example, rewrite the program for all of them."""
+"""`vmap`: trace a function on one example, then batch the program."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from functrans.trace import Recording, materialize, naming, state, tracing, type
 from functrans.transforms.batch import Batching
 from functrans.typing import PyTree
 
-# The function's own type, for mypy infers no lambda through a ParamSpec where any may stand.
+# A TypeVar of the function's type: mypy does not infer a lambda's type through a ParamSpec here.
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -33,26 +33,26 @@ def vmap(
     spmd_axis_name: Hashable = None,
     sum_match: bool = False,
 ) -> _F:
-    """Make a function that does to every slice along an axis what `fun` does to one.
+    """Vectorize a function: map it over an axis of its arguments.
 
     Arguments:
       fun: function of pytrees of arrays.
-      in_axes: axis of each argument to map over, None for the same value in all; an int for all
-        arguments, or a tuple with a pytree prefix per argument. Keyword arguments map over axis 0.
-      out_axes: where the mapped axis goes in the results; a pytree prefix of the result.
-      axis_name: a name for the axis, by which `lax.psum`, `lax.all_gather` and the other
-        collectives inside `fun` speak of it; hashable. It hides an outer axis of the same name.
-      axis_size: its size; needed where no argument has the axis.
-      spmd_axis_name: the axis, or a tuple of axes, of a device mesh over which the axis is laid
-        out, for sharding constraints inside; the results are the same.
-      sum_match: where `out_axes` is None and the examples differ, sum over them.
+      in_axes: axis of each argument to map over, or None to broadcast it; an int for all arguments,
+        or a tuple with a pytree prefix per argument. Keyword arguments are mapped over axis 0.
+      out_axes: position of the mapped axis in the results; a pytree prefix of the result.
+      axis_name: a hashable name for the axis, used by `lax.psum`, `lax.all_gather` and the other
+        collectives inside `fun`. It shadows an outer axis of the same name.
+      axis_size: size of the axis; required if no argument is mapped.
+      spmd_axis_name: the mesh axis, or tuple of mesh axes, over which the mapped axis is sharded.
+        It only affects sharding constraints inside `fun`, not the values.
+      sum_match: if `out_axes` is None and a result is batched, sum it over the mapped axis.
 
     Returns:
-      The vectorised function.
+      The vectorized function.
 
     Raises:
-      InvalidArgument: an axis out of range, or an `in_axes` that does not fit the arguments.
-      BatchSizeMismatch: mapped axes of different sizes.
+      InvalidArgument: an axis is out of range, or `in_axes` does not match the arguments.
+      BatchSizeMismatch: the mapped axes have different sizes.
 
     Source: `jax.vmap`.
 
@@ -94,8 +94,8 @@ def vmap(
         return tree.unflatten(flat.out_tree, placed)
 
     def by_values(leaves: Sequence[Any], dims: Sequence[int | None], in_tree: Any) -> Any:
-        """`mapped` where leaves are references (`new_ref`): one that has the axis is made inside,
-        of what stands there for an example, and what then stands there is written outside."""
+        """Run `mapped` for leaves that are references (`new_ref`). For each mapped reference, make
+        one per example inside, and write the final values back to the outer reference."""
         references = {i: x for i, x in enumerate(leaves) if isinstance(x, jax.Ref)}
         own = [i for i in references if dims[i] is not None]
         arrays = [x if i not in references else x[...] if i in own else 0
@@ -120,18 +120,18 @@ def map_examples(
     flat: Callable[..., Sequence[Any]], leaves: Sequence[Any], dims: Sequence[int | None],
     size: int, axis_name: Any = None, spmd_axis_name: tuple[Any, ...] = (),
 ) -> tuple[Batching, list[Any], list[int | None]]:  # fmt: skip
-    """Call a function of flat lists with one example, and run what it recorded for all.
+    """Trace a function of flat lists on one example, then run the batched program.
 
     Arguments:
       flat: function of one example of each leaf.
       leaves: arrays.
-      dims: the mapped axis of each, counted from the front, or None.
-      size: of that axis.
-      axis_name: its name.
-      spmd_axis_name: the axes of a mesh over which it is laid out.
+      dims: the batch axis of each leaf, nonnegative, or None.
+      size: size of the batch axis.
+      axis_name: name of the batch axis.
+      spmd_axis_name: the mesh axes over which it is sharded.
 
     Returns:
-      The batching, the results, and the mapped axis of each (None: the same for all examples).
+      The batching, the results, and the batch axis of each result (None: not batched).
     """
     trace = Recording(state.trace, axis_name=axis_name)
     inputs = [
@@ -154,7 +154,7 @@ def _without(t: Any, d: int) -> Any:
 def _place(
     t: Batching, y: Any, d: int | None, to: int | None, axes: MappedAxes, sum_match: bool
 ) -> Any:
-    """A result with its batch axis where out_axes wants it."""
+    """Move the batch axis of a result to where `out_axes` puts it."""
     if to is None:
         if d is not None and sum_match:
             return materialize(reduce_sum(y, axes=(d,)))

@@ -1,10 +1,10 @@
-"""Options of XLA's compiler, chosen by what a program does.
+"""XLA compiler options, chosen per program.
 
-XLA:CPU hands parts of a program to a library (YNNPACK); which kinds of parts is an option of each
-compilation, and no choice is best for all programs: the wrong one costs up to three times the time.
-A set of options has a name here, and a rule says which programs surely win by it; all others are
-compiled by JAX's default. The options are experimental and differ between versions, so this jaxlib
-is asked once for each set whether it takes it. Measured by `python -m benchmarks options`.
+XLA:CPU offloads some kinds of operations to a library (YNNPACK). The kinds are a compiler option,
+and no choice is best for all programs: a wrong one can be three times slower. Each option set has a
+name here, and a rule picks the programs that surely benefit; all others use JAX's default. The
+options are experimental and differ between versions, so each set is tried once on this jaxlib.
+Measured by `python -m benchmarks options`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from functrans.ir.program import Program
 from functrans.ir.source import describe, user_source
 from functrans.passes.compiler_options import wanted
 
-_LIBRARY = "xla_cpu_experimental_ynn_fusion_type"  # which kinds of parts the library gets
+_LIBRARY = "xla_cpu_experimental_ynn_fusion_type"  # the kinds of operations that are offloaded
 _KIND = "LIBRARY_FUSION_TYPE_"
 DEFAULT = "default"
 SETS: dict[str, dict[str, Any]] = {
@@ -35,14 +35,14 @@ SETS: dict[str, dict[str, Any]] = {
 
 
 def choice(program: Program) -> str:
-    """The name of the set for an optimised program that is compiled for this process's devices."""
+    """Return the name of the option set for an optimized program on the default backend."""
     found = wanted(program) if jax.default_backend() == "cpu" else None
     return found.name if found is not None and _is_taken(found.name) else DEFAULT
 
 
 @cached("options of the compiler", 64)
 def _is_taken(name: str) -> bool:
-    """Does this jaxlib take the options of a set?"""
+    """Return whether this jaxlib accepts the options of a set."""
     try:
         with jax.ensure_compile_time_eval():
             jax.jit(lambda x: x, compiler_options=SETS[name])(0.0)
@@ -52,7 +52,7 @@ def _is_taken(name: str) -> bool:
 
 
 def explain_option(error: Exception, known: Callable[[], Sequence[str]]) -> None:
-    """Raise our own error if XLA's is about an option that the user gave; `known` lists some."""
+    """Raise our error if XLA's error is about a user's option; `known` lists option names."""
     said = re.search(
         r"No such compile option: '(\w+)'|While setting option (\w+), '([^']*)'", str(error)
     )
@@ -68,12 +68,12 @@ def explain_option(error: Exception, known: Callable[[], Sequence[str]]) -> None
     ) from None
 
 
-# --- switching to them ----------------------------------------------------------------------------
+# --- switching between sets -----------------------------------------------------------------------
 
 
 class Other(Exception):
-    """Raised while `jax.jit` traces a function for a set of options that is not the one for its
-    program. Holds what was traced, which is not traced again."""
+    """Raised while `jax.jit` traces a function whose program needs another option set. Holds the
+    traced program, so that it is not traced again."""
 
     def __init__(self, name: str, staged: Any):
         super().__init__(name)
@@ -82,8 +82,8 @@ class Other(Exception):
 
 
 class _Local(threading.local):
-    fixed = False  # may `Other` not be raised?
-    staged: Any = None  # what the last one holds
+    fixed = False  # if True, never raise `Other`
+    staged: Any = None  # the traced program of the last `Other`
 
 
 local: _Local = _Local()
@@ -91,7 +91,7 @@ local: _Local = _Local()
 
 @contextmanager
 def fixed() -> Iterator[None]:
-    """Compile with the options that are set."""
+    """Keep the current options: never raise `Other` inside this context."""
     outer, local.fixed = local.fixed, True
     try:
         yield

@@ -1,6 +1,6 @@
-"""What XLA:CPU does far slower than another way to say the same.
+"""Faster equivalents of operations that XLA:CPU compiles poorly.
 
-Measured in `benchmarks/cliffs.md`. Each form here is used only where it wins clearly.
+Measured in `benchmarks/cliffs.md`. Each form is used only where it is clearly faster.
 """
 
 from __future__ import annotations
@@ -16,29 +16,30 @@ from functrans.ir.types import ArrayType, dtype_class
 from functrans.mlir import hlo, ir
 from functrans.primitives.contractions.convolution import is_group
 
-# Up to this many bytes of consecutive results XLA:CPU folds with vector instructions; above it
-# takes result by result and strides through memory for each.
+# XLA:CPU vectorizes a reduction up to this many bytes of consecutive results; above, it computes
+# one result at a time with strided reads.
 _VECTORISED = 64 * 1024
-# Halvings that XLA fuses into one pass over memory: 16 rows are read, one is written.
+# Halving steps that XLA fuses into one pass over memory: 16 rows are read, one is written.
 _FUSED = 4
-# Matrices above this many bytes are not in a cache when they are read against their layout.
+# Matrices above this many bytes do not stay in cache when they are read against their layout.
 _FAR = 4 * 1024 * 1024
 _LINE = 64  # bytes of a cache line
-_NARROW = 512  # rows or columns; below, the form wins nothing
-# A convolution in groups is one product of matrices for each of its places, where there are few
-# places (the kernel's gradient has one for each element of the kernel) and many groups.
+_NARROW = 512  # rows or columns; below, the form is not faster
+# A grouped convolution becomes one batched matrix product per output position, if there are few
+# positions (the kernel gradient has one per kernel element) and many groups.
 _PLACES, _GROUPS, _PRODUCTS = 32, 8, 16
-# Products of matrices with at most so many terms in each sum and so short rows in the result go
-# to a library that takes 2 to 50 times as long as a loop over the elements, alone or in stacks.
+# XLA:CPU calls a library for matrix products with at most this many terms per sum and this many
+# columns in the result; that is 2 to 50 times slower than a loop, batched or not.
 _TERMS, _TERMS_IN_STACKS, _COLUMNS = 6, 7, 8
-# The gradient of a maximum over windows of so many elements, along two axes, is a loop without
-# vector instructions, 1.2 to 25 times as long as sums over these elements.
+# The gradient of max pooling with windows of up to this many elements, along two axes, is a scalar
+# loop, 1.2 to 25 times slower than sums over the window elements.
 _WINDOW = 9
 
 
 def folds_long_rows(t: ArrayType, axes: Sequence[int]) -> tuple[int, int, int] | None:
-    """Is it a fold of floats `[before, rows, after] -> [before, after]` with long rows? These are 2
-    to 100 times slower than `by_halves`. Integers have no such cliff."""
+    """Return `(before, rows, after)` for a float reduction `[before, rows, after] -> [before,
+    after]` with long rows, else None. These are 2 to 100 times slower than `by_halves`; integer
+    reductions are not."""
     if dtype_class(t.dtype) != "float" or t.size == 0:
         return None
     folded = [i for i in axes if t.shape[i] != 1]
@@ -56,12 +57,12 @@ def folds_long_rows(t: ArrayType, axes: Sequence[int]) -> tuple[int, int, int] |
 def by_halves(
     op: Callable[..., Any], x: Any, sizes: tuple[int, int, int], result: ir.RankedTensorType
 ) -> Any:
-    """Fold the middle one of three axes: the first half of the rows combined with the second, and
-    again. Each step runs along memory, and sums are as accurate as pairwise ones.
+    """Reduce the middle of three axes: combine the first half of the rows with the second, and
+    repeat. Each step reads memory contiguously, and sums are as accurate as pairwise summation.
 
         x0 x1 x2 x3 x4 x5 x6   ->   x0x3 x1x4 x2x5 | x6   ->   x0x3x1x4 | x2x5 x6   ->   ...
 
-    Rows left over by an odd number wait until the end. Small floats are folded in float32.
+    The row left over from an odd number is added at the end. Small floats are reduced in float32.
     """
     before, rows, after = sizes
     element = result.element_type
@@ -95,8 +96,9 @@ def by_halves(
 
 
 def crosses(x: ArrayType, lhs: Sequence[int], rhs: Sequence[int], out: Sequence[int]) -> bool:
-    """Are products of the elements of a large matrix with those of another's transpose summed?
-    XLA:CPU transposes it first, which takes twice to three times as long as `crossed`."""
+    """Return whether a contraction multiplies a large matrix elementwise with the transpose of
+    another and sums. XLA:CPU transposes first, which is two to three times slower than `crossed`.
+    """
     if len(lhs) != 2 or len(out) > 1 or list(lhs) != list(reversed(rhs)):
         return False
     if dtype_class(x.dtype) != "float" or min(x.shape) < _NARROW:
@@ -105,8 +107,8 @@ def crosses(x: ArrayType, lhs: Sequence[int], rhs: Sequence[int], out: Sequence[
 
 
 def crossed(x: jax.Array, y: jax.Array) -> jax.Array:
-    """`sum_j x[i, j] y[j, i]` for each i, as many rows of x at a time as columns of y lie in a line
-    of the cache; in two halves side by side, so that two lines are waited for at once."""
+    """Compute `sum_j x[i, j] y[j, i]` for each i. Each step takes as many rows of x as columns of y
+    fit in a cache line, in two interleaved halves, to have two loads in flight."""
     n, width = x.shape[0], _LINE // x.dtype.itemsize
     half = n // 2 - n // 2 % width
 
@@ -122,14 +124,14 @@ def crossed(x: jax.Array, y: jax.Array) -> jax.Array:
 
 
 def crossed_sum(x: jax.Array, y: jax.Array) -> jax.Array:
-    """`sum_ij x[i, j] y[j, i]`."""
+    """Compute `sum_ij x[i, j] y[j, i]`."""
     return jax.numpy.sum(crossed(x, y))
 
 
 def has_few_terms(
     x: ArrayType, y: ArrayType, lhs: Sequence[int], rhs: Sequence[int], out: Sequence[int]
 ) -> bool:
-    """Is it a product of matrices, of which one is small? Points turned by a matrix are one."""
+    """Return whether this is a product with a small matrix, such as points times a rotation."""
     if dtype_class(x.dtype) != "float" or x.dtype.itemsize < 4:
         return False
     size = dict(zip((*lhs, *rhs), (*x.shape, *y.shape), strict=True))
@@ -146,7 +148,7 @@ def has_few_terms(
 
 
 def part(x: Any, axis: int, i: int) -> Any:
-    """x at one place along an axis."""
+    """Return x at one index along an axis."""
     shape, integers = list(x.type.shape), ir.DenseI64ArrayAttr.get
     start, limit = [0] * len(shape), list(shape)
     start[axis], limit[axis] = i, i + 1
@@ -156,8 +158,8 @@ def part(x: Any, axis: int, i: int) -> Any:
 
 
 def has_few_places(y: ArrayType, t: ArrayType, axes: dict[str, Any]) -> bool:
-    """Is it a convolution of many groups at few places, as the gradients of a kernel, example by
-    example, are? XLA:CPU takes 1.3 to 3 times as long as `by_places`."""
+    """Return whether this is a convolution with many groups and few output positions, such as
+    per-example kernel gradients. XLA:CPU is 1.3 to 3 times slower than `by_places`."""
     if dtype_class(t.dtype) != "float" or t.dtype.itemsize < 4 or any(
         n != 1 for n in axes["lhs_dilation"]
     ):  # fmt: skip
@@ -173,13 +175,13 @@ def has_few_places(y: ArrayType, t: ArrayType, axes: dict[str, Any]) -> bool:
 
 
 def has_small_windows(sizes: Sequence[int]) -> bool:
-    """Are the sums over the elements of such windows faster than XLA:CPU's scatter?"""
+    """Return whether sums over the elements of such windows are faster than XLA:CPU's scatter."""
     return prod(sizes) <= _WINDOW and sum([n > 1 for n in sizes]) <= 2
 
 
 def by_places(x: jax.Array, y: jax.Array, sizes: Sequence[int], axes: dict[str, Any]) -> jax.Array:
-    """The convolution of these axes (see primitives/contractions/convolution.py), one dot_general
-    for each place of the kernel; `sizes`: how many along each spatial axis."""
+    """Compute a convolution (axes as in primitives/contractions/convolution.py) as one dot_general
+    per output position; `sizes`: the output size along each spatial axis."""
     lhs, rhs, out, spatial = (list(axes[name]) for name in ("lhs", "rhs", "out", "spatial"))
     kernel = dict(zip(rhs, y.shape, strict=True))
     sums = [n for n in lhs if n in rhs and (n in spatial or n not in out)]

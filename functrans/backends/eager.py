@@ -1,8 +1,8 @@
-"""One operation on concrete arrays, now.
+"""Eager execution: one operation on concrete arrays.
 
-Each (operation, parameters) is a `jax.jit`ted function that makes a one-equation program for the
-types it is traced with; after that a call is one look-up here and JAX's C++ dispatch, which looks
-at the types itself.
+Each (primitive, parameters) is a `jax.jit`ted function that builds a one-equation program for the
+types it is traced with. A later call is one cache lookup here and JAX's C++ dispatch, which checks
+the types itself.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from functrans.tracer import CONCRETE, Tracer, check_kept, is_jax_tracer, leaked
 
 @runtime.answers(runtime.run_operation)
 def run_one(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
-    """The result of one operation on arrays and literals."""
+    """Run one operation on arrays and literals."""
     splats: tuple[Any, ...] | None = None
     for x in args:
         if x.__class__ is CONCRETE:
@@ -46,7 +46,7 @@ def run_one(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
             if not xla.is_outermost():
                 return run_in_jax(primitive, _whole(args, splats), params)
             return primitive.run_eagerly(_whole(args, splats), params)
-        # the program may be of a user's function, and what is compiled goes with it
+        # the program may belong to a user's function: the executable is freed with it
         program = params.get("program") or programs_among(params)[0]
         key = (compiled, primitive, splats, *params.items())
         run = program.known(key)
@@ -64,7 +64,7 @@ def run_one(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
             if isinstance(x, Tracer):
                 raise leaked(x) from None
             check_kept(x)
-            typeof(x)  # raises for what is not an array
+            typeof(x)  # raises an error unless it is an array
         raise
 
 
@@ -72,8 +72,8 @@ _ALONE = Cache("operations inside of JAX", 2048)
 
 
 def run_in_jax(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
-    """One operation on values of which some belong to a trace of JAX's, or while JAX traces: an
-    equation there, whose program is kept, as is what JAX's transformations make of it."""
+    """Record one operation on JAX tracers, or while JAX traces, as a JAX equation. Its program is
+    cached, together with the programs that JAX's transformations derive from it."""
     if primitive.holds_functions and params["program"].__class__ is not Program:
         return primitive.record(None, True, args, params)
     types = tuple([typeof(x) for x in args])
@@ -95,15 +95,16 @@ def run_in_jax(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> A
 
 
 def _number(x: Literal) -> tuple[Any, ...]:
-    """What tells the numbers of literals apart: 0.0 == -0.0 == False, NaN != NaN."""
+    """Return a key of a literal's number that tells 0.0, -0.0 and False apart, and is the same for
+    every NaN."""
     return x.value.__class__, str(x.value)
 
 
 def _scalar(x: Literal) -> jax.Array:
-    """The literal's number as a (cached) array: cheaper to pass than a Python number."""
+    """Return the literal's number as a cached array: cheaper to pass than a Python number."""
     value = x.value
     kind: Any = value.__class__
-    # 0.0 == -0.0, but they are two numbers, and either part of a complex one may be one of these
+    # distinguishes 0.0 from -0.0, also in the parts of a complex number
     name = value if value != 0 and kind is not complex else str(value)
     return _number_array(name, kind, x.type.dtype)
 
@@ -111,13 +112,13 @@ def _scalar(x: Literal) -> jax.Array:
 @cached("numbers as arrays", 4096)
 def _number_array(name: Any, kind: Any, dtype: Any) -> jax.Array:
     value = kind(name) if kind is not bool else name is True
-    # it outlives what it is made under: the flag, and someone's `jax.jit` with its own values
+    # it is cached, so it must not depend on the x64 flag or belong to a running `jax.jit` trace
     with jax.enable_x64(True), jax.ensure_compile_time_eval():
         return jax.numpy.asarray(np.asarray(value, dtype))
 
 
 def _whole(values: Sequence[Any], splats: Sequence[ArrayType | None] | None) -> Sequence[Any]:
-    """Values among which literals, given as scalars, are repeated to their types."""
+    """Return the values, with literals that were passed as scalars broadcast to their types."""
     if splats is None:
         return values
     return [
@@ -130,12 +131,12 @@ def _whole(values: Sequence[Any], splats: Sequence[ArrayType | None] | None) -> 
 def compiled(
     primitive: Any, splats: Sequence[ArrayType | None] | None, *items: tuple[str, Any]
 ) -> Any:
-    """A function of `jax.jit` that does the operation."""
+    """Return a jitted function that runs the operation."""
     params = dict(items)
 
     def call(*values: Any) -> Any:
         types = tuple([typeof(x) for x in values])
-        if splats is not None:  # literals were given as scalars and are repeated here
+        if splats is not None:  # literals were passed as scalars; broadcast them here
             types = tuple([s or t for s, t in zip(splats, types, strict=True)])
             values = tuple(_whole(values, splats))
         inputs = [Var(t) for t in types]

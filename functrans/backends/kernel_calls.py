@@ -1,10 +1,9 @@
-"""Loops that XLA:CPU compiles into one kernel: the call that says so, and what is done where XLA
-cannot compile it.
+"""Calls that XLA:CPU compiles into one kernel, and the fallback if XLA cannot compile one.
 
-XLA's emitter of kernels has gaps. When a compilation fails, each kernel that was in it is compiled
-alone (`refuse`); those that fail are refused from then on, in this process and, where JAX keeps
-compilations in a folder, by those that come after it. Inside someone else's `jax.jit`, whose
-compilation we do not see fail, each is tried before it is put there.
+XLA's kernel emitter does not support everything. When a compilation fails, each kernel in it is
+compiled alone (`refuse`). Those that fail are refused from then on, in this process and, if JAX has
+a compilation cache directory, in later ones. Inside another library's `jax.jit`, where we would not
+see the failure, each kernel is compiled once before it is used.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from functrans.passes import kernels
 _SAYS_SO = {"xla_cpu_small_call": "true", "inlineable": "false"}
 _FILE = "functrans_refused_kernels.txt"
 _log = logging.getLogger("functrans")
-_lowered = threading.local()  # .kernels: the programs of those in the last module
-_fine: set[str] = set()  # names of kernels that were tried
+_lowered = threading.local()  # .kernels: the programs of the kernels in the last module
+_fine: set[str] = set()  # names of kernels that are known to compile
 _read: set[Path] = set()
 
 
 def start(compile_alone: Callable[[Program], Any]) -> Callable[[Program], bool] | None:
-    """A module begins -> what is asked of each kernel before it is put there, if anything is."""
+    """Begin a module; return the check that each kernel in it must pass first, or None."""
     _lowered.kernels = []
     folder = _folder()
     if folder is not None and folder not in _read:
@@ -41,21 +40,21 @@ def start(compile_alone: Callable[[Program], Any]) -> Callable[[Program], bool] 
 
 
 def may_be_used(jax_ctx: Any) -> bool:
-    """Is it for this process's CPU alone? What is exported runs elsewhere, and what is divided
-    among devices has operations of theirs in it."""
+    """Return whether the module is for one CPU device of this process. Exported modules run
+    elsewhere, and partitioned ones contain operations between devices."""
     module = jax_ctx.module_context
     devices = getattr(module.axis_context, "num_devices", 1)
     return devices == 1 and not module.lowering_parameters.for_export
 
 
 def _is_someone_elses() -> bool:
-    """Is the function being lowered called by one that is not ours?"""
+    """Return whether the lowered program is inside a function that is not ours."""
     function = ir.InsertionPoint.current.block.owner
     return "sym_name" not in function.attributes or function.attributes["sym_name"].value != "main"
 
 
 def can_be(program: Program, compile_alone: Callable[[Program], Any]) -> bool:
-    """Does XLA compile it? Asked once."""
+    """Return whether XLA can compile this kernel; tried once."""
     name = kernels.name_of(program)
     if name not in _fine:
         outer = last()
@@ -71,18 +70,18 @@ def can_be(program: Program, compile_alone: Callable[[Program], Any]) -> bool:
 
 
 def last() -> list[Program]:
-    """The kernels of the last module of this thread."""
+    """Return the kernels of the last module lowered in this thread."""
     return getattr(_lowered, "kernels", [])
 
 
 def refuse(found: Sequence[Program], compile_alone: Callable[[Program], Any]) -> bool:
-    """After a failure: was it that of one of these? Then it will not be a kernel again, and the
-    compilation may be repeated."""
+    """After a failed compilation, return whether one of these kernels caused it. That kernel is
+    then refused, so the compilation may be repeated."""
     return not all([can_be(program, compile_alone) for program in found])
 
 
 def lowered(program: Program) -> None:
-    """A kernel was put into the module."""
+    """Record that a kernel was added to the module."""
     _lowered.kernels.append(program)
 
 
@@ -108,8 +107,8 @@ def _folder() -> Path | None:
 
 
 def call(name: Any, results: Sequence[Any], operands: Sequence[Any]) -> Any:
-    """The operation that calls a function as a kernel. Behind a barrier, because XLA puts operands
-    that it knows into the function instead of reading them; see `first_elements`."""
+    """Emit the call of a function as a kernel. The operands pass through an optimization barrier:
+    otherwise XLA would propagate constant operands into the function; see `first_elements`."""
     if operands:
         kinds = [x.type for x in operands]
         operands = ir.Operation.create("stablehlo.optimization_barrier", kinds, operands).results
@@ -121,14 +120,15 @@ def call(name: Any, results: Sequence[Any], operands: Sequence[Any]) -> Any:
 
 
 def first_types(types: Sequence[Any]) -> list[Any]:
-    """The types of `first_elements` of operands of these: one for each element type."""
+    """Return the types of the `first_elements` of operands of these types: one per element type."""
     kinds = [t.element_type for t in types]
     return [ir.RankedTensorType.get([kinds.count(k)], k) for k in dict.fromkeys(kinds)]
 
 
 def first_elements(values: Any, made: Any) -> Any:
-    """The first element of each value of one element type, as a vector. A kernel gives these so
-    that it reads all its operands: XLA ends the process over one that does not."""
+    """Return the first elements of the values with the element type of `made`, as a vector. A
+    kernel returns these so that it reads all its operands: XLA aborts the process over an unused
+    one."""
     kind, integers = made.element_type, ir.DenseI64ArrayAttr.get
     one, parts = ir.RankedTensorType.get([1], kind), []
     for x in values:

@@ -1,4 +1,4 @@
-"""The lowering of programs: their equations as StableHLO, in the module that JAX is building."""
+"""Lowering of programs to StableHLO, in the module that JAX is building."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ _TAKES_CONTEXT = "ctx" in inspect.signature(mlir.aval_to_ir_type).parameters
 
 
 def abstract(t: ArrayType) -> Any:
-    """The JAX abstract value of a type."""
+    """Return the JAX abstract value of a type."""
     return jax.core.ShapedArray(t.shape, t.dtype, weak_type=t.weak_type)
 
 
 class Lowering:
-    """What a primitive's `lower` is given: types of its operands and results, and common snippets.
+    """The context passed to a primitive's `lower`: its types, and helpers to emit operations.
 
-    in_types, out_types : of the equation being lowered
-    platform            : "cpu", "gpu", "tpu", ..., or None when it is lowered for several at once
+    in_types, out_types : operand and result types of the equation being lowered
+    platform            : "cpu", "gpu", "tpu", ..., or None when lowering for several at once
     """
 
     def __init__(self, jax_ctx: Any, compile_alone: Callable[[Program], Any]):
@@ -50,18 +50,18 @@ class Lowering:
         self._can_be_kernel = kernel_calls.start(compile_alone) if self.on_this_cpu else None
         self.in_types: Sequence[ArrayType] = ()
         self.out_types: Sequence[ArrayType] = ()
-        self.tokens: Any = jax_ctx.tokens_in  # by which ordered effects follow each other
-        self._called: list[tuple[Program, Any, Any]] = []  # declared, body still to be emitted
+        self.tokens: Any = jax_ctx.tokens_in  # the tokens that sequence ordered effects
+        self._called: list[tuple[Program, Any, Any]] = []  # functions declared without a body yet
         self._calls: dict[Program, Any] = {}
         self._types: dict[ArrayType, Any] = {}
         self._attributes: dict[Any, Any] = {}
-        self._starts: dict[Any, Any] = {}  # of reductions, in the function being emitted
+        self._starts: dict[Any, Any] = {}  # initial values of reductions in the current function
         self._locations: dict[Source, Any] = {}
 
     # --- whole programs
 
     def emit(self, program: Program, operands: Sequence[Any]) -> list[Any]:
-        """The operations of a program in the function that is being built."""
+        """Emit the operations of a program into the current function."""
         if self.platform == "cpu":
             program = repeated_arrays.apart(program)
         if self.on_this_cpu:
@@ -79,7 +79,7 @@ class Lowering:
             return literals[key]
 
         for source, equations in itertools.groupby(program.equations, _source):
-            with self._location(source):  # entered once for a run of equations of one line
+            with self._location(source):  # entered once per run of equations from one source line
                 for eqn in equations:
                     primitive, inputs, outputs = eqn.primitive, eqn.inputs, eqn.outputs
                     self.in_types = [*map(_type, inputs)]
@@ -94,8 +94,9 @@ class Lowering:
         return [filled(v) if v.__class__ is Literal else env[v] for v in program.outputs]
 
     def call(self, program: Program, operands: Sequence[Any]) -> list[Any]:
-        """A call of the program as a function of its own, emitted once per module. One with ordered
-        effects is put in place; on other platforms each call of Python is an operation of its own.
+        """Emit a call of the program as a separate function, emitted once per module. A program
+        with ordered effects is inlined; so is one with callbacks, except on CPU and GPU, since
+        elsewhere each callback needs its own operation.
         """
         found = self._calls.get(program)
         if found is None:
@@ -107,7 +108,8 @@ class Lowering:
         return [*map(made.__getitem__, places)]
 
     def _callee(self, program: Program) -> tuple[dict[str, Any] | None, list[Any], list[int]]:
-        """Of a function: its name (None: it is put in place), types, and where each result is."""
+        """Return a function's callee attribute (None: inline it), result types, and the position of
+        each result."""
         calls = calls_of(program)
         if calls.ordered or (calls.any and self.platform not in ("cpu", "gpu")):
             return None, [], []
@@ -118,7 +120,7 @@ class Lowering:
         return {"callee": cache[key]}, [self.type(t) for t in ordered.out_types], places
 
     def kernel(self, program: Program, operands: Sequence[Any]) -> list[Any]:
-        """A call of the program that XLA:CPU compiles into one kernel."""
+        """Emit a call of the program that XLA:CPU compiles into one kernel."""
         if not self.on_this_cpu:
             return self.call(program, operands)
         kernel_calls.lowered(program)
@@ -129,7 +131,7 @@ class Lowering:
         return list(made.results)[: len(results)]
 
     def _declare(self, program: Program, firsts: Sequence[Any] = ()) -> Any:
-        """`firsts`: types of vectors of the first elements of all operands, which it gives too."""
+        """Declare a function. `firsts`: types of extra results, the first elements of operands."""
         results = [*[self.type(t) for t in program.out_types], *firsts]
         kind = ir.FunctionType.get([self.type(t) for t in program.in_types], results)
         function = func_dialect.FuncOp(program.name or "call", kind, ip=self.module_ctx.ip)
@@ -139,7 +141,7 @@ class Lowering:
         return ir.FlatSymbolRefAttr.get(name.value)
 
     def emit_called(self) -> None:
-        """The bodies of the functions that were called; a list, so that nesting has no limit."""
+        """Emit the bodies of the declared functions; a worklist, so that nesting is not limited."""
         self.tokens = mlir.TokenSet()
         while self._called:
             program, function, firsts = self._called.pop()
@@ -163,7 +165,7 @@ class Lowering:
     # --- control flow
 
     def case(self, index: Any, branches: Sequence[Program], operands: Sequence[Any]) -> list[Any]:
-        """The results of the branch that an int32 scalar names."""
+        """Emit a `stablehlo.case` that selects a branch by an int32 scalar, clamped to range."""
         kind = ArrayType((), np.dtype(np.int32))
         last = self.full(len(branches) - 1, kind)
         index = hlo.clamp(self.full(0, kind), index, last)
@@ -183,7 +185,7 @@ class Lowering:
         body: Callable[[Sequence[Any]], Sequence[Any]],
         carry: Sequence[Any],
     ) -> list[Any]:
-        """`while test(carry): carry = body(carry)`; both emit operations for the values given."""
+        """Emit `while test(carry): carry = body(carry)`; both functions emit operations."""
 
         def testing(xs: Sequence[Any]) -> Sequence[Any]:
             return [test(xs)]
@@ -202,11 +204,11 @@ class Lowering:
         return self._take_tokens(made.results)
 
     def _with_tokens(self, values: Sequence[Any]) -> list[Any]:
-        """Values with the tokens of the ordered effects behind them."""
+        """Return the values followed by the tokens of ordered effects."""
         return [*values, *[x for _, x in self.tokens.items()]]
 
     def _take_tokens(self, values: Sequence[Any]) -> list[Any]:
-        """Values without the tokens behind them, which are those in force from here on."""
+        """Remove the trailing tokens from the values, and make them the current tokens."""
         n = len(values) - len(self.tokens)
         effects = [effect for effect, _ in self.tokens.items()]
         self.tokens = mlir.TokenSet(dict(zip(effects, values[n:], strict=True)))
@@ -223,9 +225,9 @@ class Lowering:
         reverse: bool,
         unroll: int,
     ) -> list[Any]:
-        """`for i in range(length): *state, *row = program(*consts, *state, *arrays[i])`, each row
-        written to `written[i]`; -> the last state and what was written. `unroll` steps stand in
-        one turn of the loop."""
+        """Emit `for i in range(length): *state, *row = program(*consts, *state, *arrays[i])`, with
+        each row written to `written[i]`; return the final state and the written arrays. The body
+        is unrolled `unroll` times."""
         c, s, a = len(consts), len(state), len(arrays)
         kind = ArrayType((), np.dtype(np.int32))
 
@@ -280,7 +282,7 @@ class Lowering:
     # --- types and snippets
 
     def type(self, t: ArrayType) -> Any:
-        """The MLIR type of a value."""
+        """Return the MLIR type of an ArrayType."""
         found = self._types.get(t)
         if found is None:
             args = (self.module_ctx, abstract(t)) if _TAKES_CONTEXT else (abstract(t),)
@@ -288,7 +290,7 @@ class Lowering:
         return found
 
     def constant(self, array: np.ndarray) -> Any:
-        """A constant array."""
+        """Emit a constant array."""
         return mlir.ir_constant(np.asarray(array))
 
     def op(
@@ -298,14 +300,14 @@ class Lowering:
         attributes: dict[str, Any] | None = None,
         type: ArrayType | None = None,
     ) -> Any:
-        """One operation by its name (`"stablehlo.add"`), of the equation's result type unless
-        another is given. Saying the type, not having it inferred, takes a third to a tenth of the
-        time of the functions of the dialect's module."""
+        """Emit one operation by name (`"stablehlo.add"`), by default with the equation's result
+        type. Giving the type explicitly is 3 to 10 times faster than the dialect's Python
+        functions, which infer it."""
         made = self.type(self.out_types[0] if type is None else type)
         return ir.Operation.create(name, [made], operands, attributes).result
 
     def full(self, value: Any, t: ArrayType) -> Any:
-        """An array filled with one number."""
+        """Emit a constant array filled with one number."""
         kind = dtype_class(t.dtype)
         if kind not in ("float", "int", "uint", "bool"):
             scalar = mlir.ir_constant(np.full((), value, t.dtype))
@@ -315,13 +317,13 @@ class Lowering:
             number: Any = ir.FloatAttr.get(array.element_type, float(value))
         else:
             whole = int(bool(value) if kind == "bool" else value)
-            signed = whole - 2**64 if whole >= 2**63 else whole  # the attribute takes int64
+            signed = whole - 2**64 if whole >= 2**63 else whole  # IntegerAttr takes an int64
             number = ir.IntegerAttr.get(array.element_type, signed)
         splat = ir.DenseElementsAttr.get_splat(array, number)
         return ir.Operation.create("stablehlo.constant", [array], [], {"value": splat}).result
 
     def uninitialized(self, t: ArrayType) -> Any:
-        """An array to be written to: zeros."""
+        """Emit an array of zeros that will be overwritten."""
         if dtype_class(t.dtype) != "key":
             return self.full(0, t)
         array = self.type(t)
@@ -330,23 +332,23 @@ class Lowering:
         return ir.Operation.create("stablehlo.constant", [array], [], {"value": splat}).result
 
     def axes(self, axes: Sequence[int], name: str = "broadcast_dimensions") -> dict[str, Any]:
-        """A list of axes as the attribute of an operation."""
+        """Return a list of axes as the attributes of an operation."""
         return {name: ir.DenseI64ArrayAttr.get(axes)}
 
     def attribute(self, key: Any, make: Callable[[], Any]) -> Any:
-        """What `make` makes, once for all equations lowered here that ask with the same key."""
+        """Return `make()`, cached by `key` for this lowering."""
         found = self._attributes.get(key)
         if found is None:
             found = self._attributes[key] = make()
         return found
 
     def transpose(self, x: Any, order: Sequence[int]) -> Any:
-        """x with its axes permuted."""
+        """Emit a transpose of x."""
         return hlo.transpose(x, ir.DenseI64ArrayAttr.get(order))
 
     def reduce(self, op: Any, x: Any, start: Any, axes: Sequence[int]) -> Any:
-        """Fold `axes` of x, of the first operand's type, with a binary operation such as
-        `hlo.AddOp`, from `start`."""
+        """Emit a reduction of x, of the first operand's type, over `axes` with a binary operation
+        such as `hlo.AddOp` and the initial value `start`."""
         dtype = self.in_types[0].dtype
         if self.platform == "cpu" and (sizes := cpu.folds_long_rows(self.in_types[0], axes)):
             return cpu.by_halves(op, x, sizes, self.type(self.out_types[0]))
@@ -368,8 +370,8 @@ class Lowering:
         return made.result
 
     def with_rows(self, x: Any, y: Any, n: int) -> tuple[Any, Any, list[ArrayType]] | None:
-        """Two operands whose first n axes are summed, with one such axis, and their types. XLA:CPU
-        may transpose one of them for each product otherwise, element by element."""
+        """Collapse the first n axes of two operands, which are contracted, to one axis; return the
+        operands and their types. Otherwise XLA:CPU may transpose one of them for each product."""
         if self.platform != "cpu" or n < 2:
             return None
         types = [t.update(shape=(prod(t.shape[:n]), *t.shape[n:])) for t in self.in_types]
@@ -379,8 +381,8 @@ class Lowering:
         return x, y, types
 
     def crossed(self, x: Any, y: Any, lhs: Sequence[int], rhs: Sequence[int], out: Any) -> Any:
-        """The contraction of large matrices over axes that stand the other way round in y, where
-        the platform has a faster form; else None."""
+        """Emit a contraction of large matrices x and transposed y in a form that is faster on this
+        platform; else return None. See `cpu.crosses`."""
         a, b = self.in_types
         if self.platform != "cpu" or not cpu.crosses(a, lhs, rhs, out):
             return None
@@ -391,8 +393,8 @@ class Lowering:
     def few_terms(
         self, x: Any, y: Any, lhs: Sequence[int], rhs: Sequence[int], out: Sequence[int]
     ) -> list[tuple[Any, Any]] | None:
-        """The pairs of parts of x and y whose products are to be added, where the platform has no
-        product of matrices that is as fast; else None."""
+        """Return the slices of x and y whose products to add, if that is faster on this platform
+        than a matrix product; else None."""
         a, b = self.in_types
         if self.platform != "cpu" or not cpu.has_few_terms(a, b, lhs, rhs, out):
             return None
@@ -400,7 +402,8 @@ class Lowering:
         return [(cpu.part(x, i, k), cpu.part(y, j, k)) for k in range(a.shape[i])]
 
     def by_places(self, x: Any, y: Any, axes: dict[str, Any]) -> Any:
-        """A convolution as products of matrices, where the platform is faster so; else None."""
+        """Emit a convolution as matrix products, if that is faster on this platform; else return
+        None."""
         kernel, t = self.in_types[1], self.out_types[0]
         if self.platform != "cpu" or not cpu.has_few_places(kernel, t, axes):
             return None
@@ -408,23 +411,23 @@ class Lowering:
         return self.via_jax(lambda x, y: cpu.by_places(x, y, sizes, axes), x, y)[0]
 
     def has_small_windows(self, sizes: Sequence[int]) -> bool:
-        """Does the platform take longer to scatter to the chosen elements of windows of these sizes
-        than to add up each element's numbers?"""
+        """Return whether summing each element's contributions is faster on this platform than
+        scattering to the selected elements of windows of these sizes."""
         return self.platform == "cpu" and cpu.has_small_windows(sizes)
 
     def via_jax(self, function: Callable[..., Any], *operands: Any) -> Any:
-        """Lower through a JAX function of the operands, for long lowerings; results as a list."""
+        """Lower through a JAX function of the operands, for long lowerings; return a list."""
         context = self.jax_ctx.replace(
             avals_in=[abstract(t) for t in self.in_types],
             avals_out=[abstract(t) for t in self.out_types],
             tokens_in=self.tokens,
             tokens_out=None,
         )
-        stack = f"{self.jax_ctx.name_stack}/"  # JAX's operations are named after our equation too
+        stack = f"{self.jax_ctx.name_stack}/"  # name JAX's operations after our equation
         name = getattr(ir.Location.current, "name_str", "").removeprefix(stack)
         named = jax.named_scope(name)(function)
         rule = mlir.lower_fun(lambda *xs: jax.tree.leaves(named(*xs)), multiple_results=True)
-        with _config._check_vma(False):  # of shard_map: here the types say nothing of its axes
+        with _config._check_vma(False):  # shard_map's check: our types have no varying axes
             outs = list(rule(context, *operands))
         if context.tokens_out:
             self.tokens = context.tokens_out

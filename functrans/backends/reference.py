@@ -1,4 +1,4 @@
-"""The reference: a program run on NumPy arrays, equation after equation, at the same dtypes."""
+"""The reference interpreter: runs a program with NumPy, one equation at a time, same dtypes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from functrans.ir.types import ArrayType, is_key_dtype
 
 
 def run(program: Program, args: Sequence[Any], step: int | None = None) -> list[Any]:
-    """The results of a program as NumPy arrays (typed keys: jax key arrays). `step`: of the loop
-    around it, which makes no difference here."""
+    """Run a program and return its results as NumPy arrays (typed keys: JAX key arrays). `step`,
+    the step of the loop around it, is ignored here."""
     env: dict[Any, Any] = {}
     for v, x in zip((*program.constants, *program.inputs), (*program.values, *args), strict=True):
         env[v] = as_numpy(x, v.type)
@@ -27,7 +27,7 @@ def run(program: Program, args: Sequence[Any], step: int | None = None) -> list[
 
 
 def run_one(primitive: Any, values: Sequence[Any], params: dict[str, Any]) -> Sequence[Any]:
-    """The results of one operation, always as a list."""
+    """Run one operation and return its results, always as a list."""
     if primitive.holds_programs:
         return primitive.interpret(run, values, params)
     out = primitive.reference(*values, **params)
@@ -39,7 +39,7 @@ def _value(v: Any, env: dict[Any, Any]) -> Any:
 
 
 def as_numpy(x: Any, type: ArrayType) -> Any:
-    """A concrete value as a NumPy array of the given dtype; keys stay jax key arrays."""
+    """Convert a concrete value to a NumPy array of the given dtype; keys stay JAX key arrays."""
     if is_key_dtype(type.dtype):
         return x
     if isinstance(x, jax.Array):

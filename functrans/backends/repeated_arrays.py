@@ -1,9 +1,9 @@
-"""Large arrays that repeat a small one, made anew for each equation that reads them.
+"""Rematerialization of large broadcasts: a separate copy for each equation that reads one.
 
-XLA fuses a broadcast with each loop that reads it. XLA:CPU's library kernels, which compute sums
-with what stands around them, take it in only if nobody else reads it; else it stays in memory from
-its first reader to its last: the scales and deviations of a layer norm, each as large as the
-activations, from the way forth to the way back. A barrier keeps XLA from making one of them again.
+XLA fuses a broadcast into each loop that reads it. XLA:CPU's library kernels for reductions fuse it
+only if it has no other user. Otherwise it stays in memory from its first use to its last: for
+example the scale and deviation of a layer norm, each as large as the activations, from the forward
+to the backward pass. An optimization barrier keeps XLA's CSE from merging the copies again.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from functrans.primitives.base import bytes_of
 from functrans.primitives.elementwise.selection import optimization_barrier
 from functrans.primitives.shape.moving import broadcast_in_dim
 
-_LARGE = 2**20  # bytes; what is smaller is made sooner than the module with it is compiled
-_TIMES = 8  # so much smaller is what is repeated
+_LARGE = 2**20  # bytes; for smaller arrays, the extra compile time is not worth it
+_TIMES = 8  # minimal ratio of the result's size to the operand's
 
 
 def apart(program: Program) -> Program:
-    """The program with large repeated arrays made for each equation that reads one; the same
+    """Return the program with a copy of each large broadcast per equation that reads it; the same
     object if each is read once."""
     return memo(program, _apart)
 

@@ -1,8 +1,8 @@
-"""Programs as StableHLO, and their execution by XLA through `jax.jit`.
+"""Execution of programs by XLA, through `jax.jit`.
 
-One JAX primitive, `functrans`, stands for a whole Program; its lowering rule emits the equations.
-So dispatch, donation, shardings, ahead-of-time compilation, the persistent cache and every platform
-are JAX's own. This file and `interop/` are the only ones that touch JAX's internals.
+One JAX primitive, `functrans`, represents a whole Program; its lowering rule emits the equations.
+So dispatch, donation, shardings, ahead-of-time compilation, the persistent cache and platform
+support are JAX's. Apart from `interop/`, only this file and `lowering.py` here use JAX internals.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from functrans.primitives.distributed.sharding import laid_out_by_type
 
 _constant_folding = getattr(_config, "eager_constant_folding", nullcontext)
 
-# The second is for a program that calls Python: it is lowered for known devices.
+# The second is for programs with Python callbacks, which are lowered for known devices.
 _program_p, _calling_p = JaxPrimitive("functrans"), JaxPrimitive("functrans_calling")
 _program_p.multiple_results = _calling_p.multiple_results = True
 prim_requires_devices_during_lowering.add(_calling_p)
-weakref_cache_key_types.add(Program)  # JAX's cache of types would keep thousands alive
+weakref_cache_key_types.add(Program)  # else JAX's abstract-eval cache would keep programs alive
 PRIMITIVES = (_program_p, _calling_p)
 
 
 class Preparation(NamedTuple):
-    """What is done to a program, and to what JAX's transformations make of it, when it is lowered:
-    the passes, and whether it is left to XLA alone how loops are compiled on a CPU."""
+    """How a program, and any program that JAX's transformations derive from it, is prepared for
+    lowering: the passes, and whether XLA alone decides how loops are compiled on a CPU."""
 
     passes: tuple[Any, ...] = ()
     plain: bool = False
@@ -57,7 +57,7 @@ AS_IT_IS = Preparation()
 
 
 def prepared(program: Program, preparation: Preparation) -> Program:
-    """The program as it is lowered; made once."""
+    """Return the program as it is lowered; cached."""
     return memo(program, _prepared, preparation)
 
 
@@ -69,10 +69,10 @@ def _prepared(program: Program, preparation: Preparation) -> Program:
 def run_program(
     program: Program, args: Sequence[Any], preparation: Preparation = AS_IT_IS
 ) -> list[Any]:
-    """Apply a program to JAX values: called while `jax.jit` traces, it adds one equation there."""
+    """Apply a program to JAX values; while `jax.jit` traces, this records one equation."""
     operands = [*program.values, *args]
     mesh = mesh_of(program)
-    if mesh is not None and not laid_out_by_type():  # so that jax.jit sees on which devices it runs
+    if mesh is not None and not laid_out_by_type():  # so that jax.jit knows the devices
         free = jax.P.UNCONSTRAINED
         operands = [
             jax.lax.with_sharding_constraint(
@@ -80,7 +80,7 @@ def run_program(
             )
             for x in operands
         ]
-    closed, _ = hoist_constants(program)  # JAX keeps what stands in its equations
+    closed, _ = hoist_constants(program)  # JAX keeps the parameters of its equations alive
     if not axes_inside(closed).isdisjoint(jax.sharding.get_abstract_mesh().manual_axes):
         return runtime.run_sharded(closed, operands, preparation)
     return bind(closed, operands, preparation)
@@ -89,17 +89,17 @@ def run_program(
 def bind(
     program: Program, operands: Sequence[Any], preparation: Preparation = AS_IT_IS
 ) -> list[Any]:
-    """One equation of JAX's, of a program without constants."""
+    """Bind one JAX equation with a program without constants."""
     if "rules in JAX" in runtime.waiting:
         runtime.load("rules in JAX")
-    operands = auto_insert_reshard(*operands)  # in shard_map: to values that vary over one set
+    operands = auto_insert_reshard(*operands)  # in shard_map: all vary over the same mesh axes
     primitive = _calling_p if calls_of(program).any else _program_p
-    with _constant_folding(False):  # which would run a program without operands while it is traced
+    with _constant_folding(False):  # it would run a program without operands during tracing
         return primitive.bind(*operands, program=program, preparation=preparation)
 
 
 def mesh_of(program: Program) -> Any:
-    """The mesh of devices that a program lays arrays out on, or None."""
+    """Return the device mesh of a program's shardings, or None."""
     return memo(program, _mesh)
 
 
@@ -135,7 +135,7 @@ def _effectful_eval(
 
 @cached("effects of callbacks", 256)
 def _effect(kind: Any) -> Any:
-    """JAX's object for an effect, of a program that has this one alone."""
+    """Return JAX's effect object of a kind, taken from a jaxpr that has only this effect."""
     if not isinstance(kind, str):
         return kind
     ordered = kind.startswith("ordered")
@@ -153,7 +153,7 @@ def _effect(kind: Any) -> Any:
 @_calling_p.def_impl
 def _impl(*args: Any, program: Program, preparation: Preparation) -> list[Any]:
     run: Any = executable(prepared(program, preparation))
-    with jax.disable_jit(False):  # single operations are compiled always
+    with jax.disable_jit(False):  # single operations are always compiled
         try:
             return run(*args)
         except RuntimeError as error:
@@ -164,7 +164,7 @@ def _impl(*args: Any, program: Program, preparation: Preparation) -> list[Any]:
 
 
 def executable(program: Program) -> Callable[..., list[Any]]:
-    """The program as a compiled function of concrete arrays, constants first; made once."""
+    """Return the program as a compiled function of concrete arrays, constants first; cached."""
     return memo(program, _executable)
 
 
@@ -185,25 +185,25 @@ def _compiled_alone(program: Program) -> None:
 
 
 def without_kernel(error: Exception) -> bool:
-    """Is this XLA's error over a loop as one kernel, in the module that was compiled last? Then it
-    is not one any more, and the call may be repeated when what JAX keeps of it is cleared."""
+    """Return whether this error is XLA's failure to compile a kernel of the last module. That
+    kernel is then refused, so the call may be repeated after JAX's cache for it is cleared."""
     found = kernel_calls.last() if isinstance(error, RuntimeError) else []
     return bool(found) and kernel_calls.refuse(found, _compiled_alone)
 
 
 def option_names() -> list[str]:
-    """The options of the compiler that jaxlib shows by name; it takes more."""
+    """Return the names of compiler options that jaxlib lists; it accepts more."""
     built = xla_client.CompileOptions().executable_build_options
     return [name for name in dir(built.debug_options) if name.startswith("xla")]
 
 
 def is_outermost() -> bool:
-    """Is JAX tracing nothing in this thread?"""
+    """Return whether JAX is not tracing in this thread."""
     return trace_state_clean()
 
 
 def recompiling(lowered: Any, again: Callable[[], Any]) -> Any:
-    """What JAX lowered, made so that `compile` asks for it again if a kernel is what fails."""
+    """Wrap a `Lowered` so that `compile` lowers again, with `again`, if a kernel fails."""
     kind, found = type(lowered), kernel_calls.last()
 
     def compile(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -220,7 +220,7 @@ def recompiling(lowered: Any, again: Callable[[], Any]) -> Any:
 
 
 def relowering(traced: Any, again: Callable[[], Any]) -> Any:
-    """What JAX traced, made so that what it lowers to asks for it again if a kernel fails."""
+    """Wrap a `Traced` so that its `Lowered` traces again, with `again`, if a kernel fails."""
     kind = type(traced)
 
     def lower(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -240,5 +240,5 @@ def _lower_rule(jax_ctx: Any, *operands: Any, program: Program, preparation: Pre
     return outs
 
 
-for _primitive in PRIMITIVES:  # in place, where each operation keeps its location
+for _primitive in PRIMITIVES:  # not cacheable: inlined, so each operation keeps its location
     mlir.register_lowering(_primitive, _lower_rule, cacheable=False)

@@ -1,4 +1,4 @@
-"""`explain_cache`: how often a jitted function was traced, where, and why again."""
+"""`explain_cache`: how often a jitted function was traced, from where, and why."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from functrans.typing import PyTree
 
 
 class TraceInfo(NamedTuple):
-    """One trace: its number, the user's line that called, and why it had to be, one text each (of
-    the first: none)."""
+    """One trace: its number, the user line of the call, and the reasons (none for the first)."""
 
     number: int
     file: str
@@ -30,7 +29,7 @@ class TraceInfo(NamedTuple):
 
 @dataclass(frozen=True)
 class CacheReport:
-    """The traces of a function; print it."""
+    """The traces of a function; printable."""
 
     name: str
     defined: str
@@ -48,18 +47,18 @@ class CacheReport:
 
 @boundary
 def explain_cache(fun: Callable[..., PyTree]) -> CacheReport:
-    """Say how often a jitted function was traced, by which calls, and what each found changed.
+    """Explain the cache misses of a jitted function: how often it was traced, by which calls, why.
 
-    A call is compared with the earlier trace that differs least: the type, tree or static value of
-    which argument, what of the closure, which flag. Functions that are defined on the same line,
-    such as a lambda that a loop makes anew, count as one. With `FUNCTRANS_EXPLAIN_CACHE=1` in the
-    environment each trace after the first is logged as it happens (logger `functrans.cache`).
+    Each call is compared with the most similar earlier trace: the types, treedefs and static values
+    of arguments, the closure, and flags. Functions defined on the same line, such as a lambda that
+    a loop creates repeatedly, count as one. With `FUNCTRANS_EXPLAIN_CACHE=1` in the environment
+    each trace after the first is logged as it happens (logger `functrans.cache`).
 
     Arguments:
-      fun: what `jit` returned, or the function that it was given.
+      fun: the function returned by `jit`, or the one passed to it.
 
     Returns:
-      A report with `count` and, of the last 64, `traces`; its text is made for reading.
+      A printable report with `count` and `traces` (the last 64).
 
     Raises:
       NotAnArray: `fun` is not a function.

@@ -1,22 +1,22 @@
-"""How far is a result of XLA from the reference's, and is that more than rounding explains?
+"""The error of an XLA result against the reference, and whether rounding explains it.
 
 In: an equation, the values of its operands, XLA's results. Out: a `Verdict`.
 
 The error of an element is its distance from the reference, in units of the last place (ULP) of the
-reference. The reference is NumPy at the same dtype and, where that does not settle it, NumPy in
-float64: a result is as good as the nearer of the two says. The limit is
+reference. The reference is NumPy at the same dtype and, if the error is above the limit there, also
+NumPy in float64: the smaller error counts. The limit is
 
     LIMITS[dtype] + SPREAD * sqrt(n)     for n floating point operations per element of the result,
 
-the probabilistic bound of rounding (Higham and Mary, A new approach to probabilistic rounding error
-analysis, 2019). Where an element is beyond it, an ULP is widened by the operation's condition
-there: by how far the float64 result moves when the operands move by half an ULP each, and by how
-far NumPy's own rounding took it. So `x - y` of nearly equal numbers is not blamed for the rounding
-of its operands, and 2 * sin(x) in place of sin(x) is. The operations of linear algebra are right if
-their errors are small beside the largest element.
+the probabilistic rounding error bound (Higham and Mary, A new approach to probabilistic rounding
+error analysis, 2019). For an element above it, the ULP is widened by the conditioning of the
+operation there: by the change of the float64 result when each operand is perturbed by half an ULP,
+and by NumPy's own rounding error. So `x - y` of nearly equal numbers is not blamed for the rounding
+of its operands, but 2 * sin(x) instead of sin(x) is. Linear algebra operations are right if their
+errors are small relative to the largest element.
 
-The callers turn NumPy's floating point warnings off, once for a run: `np.errstate` for each
-operation takes as long as a small one.
+The callers disable NumPy's floating point warnings once per run: an `np.errstate` per operation
+would take as long as a small operation.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from functrans.ir.types import dtype_class, is_inexact
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.linalg.shared import MatrixOperation
 
-# Functions as XLA and NumPy approximate them differ by some units; XLA computes those of 16 bit
-# floats in float32 and rounds once, NumPy some at every step.
+# XLA's and NumPy's approximations of functions differ by a few ULP. For 16-bit floats XLA computes
+# in float32 and rounds once; NumPy rounds some at every step.
 LIMITS = {
     "float16": 8.0, "bfloat16": 8.0, "float32": 64.0, "float64": 64.0,
     "complex64": 64.0, "complex128": 64.0,
@@ -48,8 +48,8 @@ _DRAWS = 4
 
 
 class Verdict(NamedTuple):
-    """The error of the worst element, in ULPs that are widened where it was beyond the limit; the
-    limit; and the results by the reference, at the same dtypes."""
+    """The error of the worst element, in ULPs (widened if it was above the limit); the limit; and
+    the reference's results at the same dtypes."""
 
     ulps: float
     limit: float
@@ -64,7 +64,7 @@ def judge(
     eqn: Equation, values: Sequence[Any], outs: Sequence[Any], arrays: Sequence[Any] | None = None
 ) -> Verdict:
     """Compare XLA's results of an equation with the reference's on the same operands. `arrays`: the
-    results as NumPy arrays, if they are known."""
+    results as NumPy arrays, if already converted."""
     arrays = list(map(plain, outs)) if arrays is None else arrays
     expected = by_reference(eqn, values)
     worst, limit = 0.0, 0.0
@@ -84,7 +84,7 @@ def judge(
 
 
 def _operations(eqn: Equation, size: int) -> float:
-    """Floating point operations per element of the result."""
+    """Return the floating point operations per element of the result."""
     types = [v.type for v in eqn.inputs], [v.type for v in eqn.outputs]
     return eqn.primitive.cost(*types, **eqn.params).flops / max(size, 1)
 
@@ -93,7 +93,8 @@ def _arbitrated(
     eqn: Equation, values: Sequence[Any], k: int, y: Any, ref: Any, error: Any, bound: float,
     device: str,
 ) -> float:  # fmt: skip
-    """The worst error by the nearer of two references, in ULPs widened as far as it takes."""
+    """Return the worst error against the nearer of two references, in ULPs, which are widened until
+    it is within the bound or all perturbations are used."""
     most = float(error.max(initial=0.0))
     if most <= bound or not is_inexact(ref.dtype):
         return most
@@ -125,7 +126,7 @@ def _arbitrated(
 
 
 def _is_plain_product(eqn: Equation, ref: Any) -> bool:
-    """Is it a dot_general in float32 of which both operands have all axes that are summed?"""
+    """Return whether this is a float32 dot_general where both operands have all summed axes."""
     if eqn.primitive is not dot_general or ref.dtype != np.float32:
         return False
     x, y = eqn.inputs
@@ -139,8 +140,8 @@ def _share(lhs: tuple[Any, ...], rhs: tuple[Any, ...], out: tuple[Any, ...]) -> 
 
 
 def _cancelled(eqn: Equation, values: Sequence[Any], at: Sequence[Any], coarse: float) -> Any:
-    """How far some elements of a sum of products move if each operand moves by half a unit in the
-    last place, to one side or the other: twice the root mean square. `at`: their indices."""
+    """Return how much some elements of a sum of products change when each operand is perturbed by
+    half an ULP up or down: twice the root mean square. `at`: the indices of the elements."""
     lhs, rhs, out = (eqn.params[name] for name in ("lhs", "rhs", "out"))
     index = dict(zip(out, at, strict=True))
     summed = [name for name in lhs if name not in index]
@@ -158,17 +159,17 @@ def _cancelled(eqn: Equation, values: Sequence[Any], at: Sequence[Any], coarse: 
 # --- units in the last place ----------------------------------------------------------------------
 
 
-EXACT = np.zeros(())  # the error of a result that is the reference's, bit by bit
+EXACT = np.zeros(())  # the error of a result that is bitwise equal to the reference
 
 
 def same_bits(y: Any, ref: Any) -> bool:
-    """Are two arrays the same, bit by bit?"""
+    """Return whether two arrays are bitwise equal."""
     return y.dtype == ref.dtype and y.shape == ref.shape and y.tobytes() == ref.tobytes()
 
 
 def ulps(y: Any, ref: Any, exact: Any = None) -> Any:
-    """The distance of each element in ULPs of the reference; infinite where one is NaN or infinite
-    and the other is not the same. Integers: 0 or infinite. `exact`: the reference unrounded."""
+    """Return the error of each element in ULPs of the reference; infinite where one is NaN or
+    infinite and the other differs. Integers: 0 or infinite. `exact`: the unrounded reference."""
     return EXACT if same_bits(y, ref) else _apart(y, ref, exact)
 
 
@@ -180,7 +181,7 @@ def _apart(y: Any, ref: Any, exact: Any = None) -> Any:
     wide = np.complex128 if ref.dtype.kind == "c" else np.float64
     x, r = y.astype(wide), ref.astype(wide)
     distance = np.abs(x - (r if exact is None else exact.astype(wide)))
-    tiny, _, _ = _numbers(ref.dtype)  # XLA takes what is smaller for zero, NumPy does not
+    tiny, _, _ = _numbers(ref.dtype)  # XLA flushes subnormals to zero, NumPy does not
     error = np.where(distance <= tiny, 0.0, distance / _unit(ref, r))
     if not np.isfinite(distance).all():
         finite = np.isfinite(x) & np.isfinite(r)
@@ -190,8 +191,7 @@ def _apart(y: Any, ref: Any, exact: Any = None) -> Any:
 
 
 def _unit(ref: Any, wide: Any = None) -> Any:
-    """One unit in the last place of each element, in float64; `wide`: the same in float64 or
-    complex128."""
+    """Return one ULP of each element, in float64; `wide`: the elements in float64 or complex128."""
     if wide is None:
         wide = ref.astype(np.complex128 if ref.dtype.kind == "c" else np.float64)
     tiny, largest, eps = _numbers(ref.dtype)
@@ -199,16 +199,16 @@ def _unit(ref: Any, wide: Any = None) -> Any:
     return (size.view(np.uint64) & _EXPONENT).view(np.float64) * eps
 
 
-_EXPONENT = np.uint64(0x7FF0000000000000)  # the bits that make a float64 a power of two
+_EXPONENT = np.uint64(0x7FF0000000000000)  # the exponent bits of a float64
 
 
 def relative(y: Any, ref: Any) -> float:
-    """The largest distance of an element, relative to the largest element of the reference;
-    infinite where what is not finite differs."""
+    """Return the largest error of an element, relative to the largest element of the reference;
+    infinite if non-finite elements differ."""
     y, ref = plain(y), widened(plain(ref))
     if ref.dtype.kind not in "fc":
         return 0.0 if np.array_equal(y, ref) else float("inf")
-    if y.dtype != np.float32:  # which NumPy widens as it subtracts
+    if y.dtype != np.float32:  # NumPy widens float32 in the subtraction
         y = widened(y)
     distance = _largest(y - ref)
     if distance == 0.0:
@@ -228,7 +228,7 @@ def _largest(x: Any) -> float:
 
 
 def rounding(dtype: Any) -> float:
-    """The relative error of a result that is off by the limit of its dtype."""
+    """Return the relative error that corresponds to the limit of a dtype."""
     return _limit(dtype) * float(_limits(dtype).eps)
 
 
@@ -244,13 +244,13 @@ def _limits(dtype: Any) -> Any:
 
 @cached("ends of dtypes", 64)
 def _numbers(dtype: Any) -> tuple[float, float, float]:
-    """The smallest normal number, the largest one, and the distance from 1 to the next."""
+    """Return the smallest normal number, the largest number, and the machine epsilon."""
     limits = _limits(dtype)
     return float(limits.tiny), float(limits.max), float(limits.eps)
 
 
 def plain(x: Any) -> Any:
-    """A value as a NumPy array; typed keys as their words."""
+    """Return a value as a NumPy array; typed keys as their key data."""
     if x.__class__ is np.ndarray:
         return x
     return np.asarray(jax.random.key_data(x) if is_key(x) else x)
@@ -260,8 +260,8 @@ def plain(x: Any) -> Any:
 
 
 def by_float64(eqn: Equation, values: Sequence[Any]) -> Sequence[Any]:
-    """The results of an equation with floating point numbers of twice the width or more. One that
-    works on the very bits of its operands, or draws as many as its dtype has, is run at theirs."""
+    """Run an equation in float64 or complex128. An operation on the bits of its operands, or one
+    whose random draws depend on the dtype, runs at its own dtypes."""
     params = eqn.params
     if not eqn.primitive.at_own_dtype:
         if any(map(is_dtype, params.values())):
@@ -279,7 +279,7 @@ def by_float64(eqn: Equation, values: Sequence[Any]) -> Sequence[Any]:
 
 
 def widened(x: Any) -> Any:
-    """Floating point arrays in float64 or complex128; others as they are."""
+    """Widen floating point arrays to float64 or complex128; return others unchanged."""
     if x.__class__ is not np.ndarray:
         if is_key(x):
             return x
@@ -294,7 +294,7 @@ _FLOAT64 = np.dtype(np.float64)  # one object, as NumPy makes its arrays
 
 
 def is_dtype(x: Any) -> bool:
-    """Is it a dtype of numbers?"""
+    """Return whether x is a NumPy dtype or scalar type."""
     return isinstance(x, np.dtype) or (isinstance(x, type) and issubclass(x, np.generic))
 
 
@@ -304,24 +304,23 @@ def _wide_dtype(dtype: Any) -> Any:
     return {"float": np.dtype(np.float64), "complex": np.dtype(np.complex128)}.get(kind, dtype)
 
 
-# Accelerators read 32 bit operands of contractions with fewer bits (TF32, bfloat16) unless a
-# precision is asked for.
+# Accelerators truncate 32-bit operands of contractions (TF32, bfloat16) unless a precision is set.
 _COARSE = {"gpu": 2.0**-10, "cuda": 2.0**-10, "rocm": 2.0**-10, "tpu": 2.0**-7}
 
 
 def _platform(x: Any) -> str:
-    """Of the device that a value is on."""
+    """Return the platform of the device that a value is on."""
     return next(iter(x.devices())).platform if isinstance(x, jax.Array) else "cpu"
 
 
 def _coarseness(eqn: Equation, device: str) -> float:
-    """The relative error that a device may make in reading the operands."""
+    """Return the relative error with which a device may truncate the operands."""
     fast = "precision" in defaults(eqn.primitive) and eqn.params.get("precision") is None
     return _COARSE.get(device, 0.0) if fast else 0.0
 
 
 def _nudged(x: Any, rng: np.random.Generator, coarse: float) -> Any:
-    """Floating point numbers moved by up to half a unit in the last place, or what is coarser."""
+    """Perturb floating point numbers by half an epsilon, or by the device's truncation error."""
     if is_key(x) or not is_inexact(x.dtype):
         return x
     x = np.asarray(x)

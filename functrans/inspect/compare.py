@@ -1,14 +1,14 @@
-"""`compare`: which equation, of which of the user's lines, does XLA compute differently?
+"""`compare`: find the equation, and the user line, that XLA computes differently.
 
-In: a function (or Program) and arguments. Out: a `Report`. Three runs of the program that `jit`
-would run:
+In: a function (or Program) and arguments. Out: a `Report`. The program that `jit` would run is run
+three times:
 
-    XLA, one equation at a time   each result against the reference on the operands of this run, so
-                                  that an error is blamed on the equation that makes it
-    the reference in float64      on its own values: how far the first run has drifted from it
-    compiled                      the results alone
+    XLA, one equation at a time   each result is compared with the reference on the same operands,
+                                  so that an error is attributed to the equation that causes it
+    the reference in float64      on its own values: the accumulated error of the first run
+    compiled                      only the results are compared
 
-Loops, branches, calls are gone into (inspect/observers.py).
+Loops, branches and calls are entered (inspect/observers.py).
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ from functrans.passes.pipeline import DEFAULT, Choice
 from functrans.trace import typeof
 from functrans.typing import PyTree
 
-DESCRIBED_LATER = 2**16  # elements of the results of an equation that are kept to describe it
-IN_TURN = 32  # equations that XLA runs, in the background, before the reference checks them: to
-# wake XLA's threads for each one takes as long as to run it
+DESCRIBED_LATER = 2**16  # up to this many result elements are kept, to format a finding later
+IN_TURN = 32  # equations that XLA runs in the background before the reference checks them: waking
+# XLA's threads for each one would take as long as running it
 
 
 @boundary
@@ -59,29 +59,30 @@ def compare(
     passes: Choice | None = None,
     compiled: bool = True,
 ) -> Callable[..., Report]:
-    """Make a function that runs `fun` by XLA and by the NumPy reference, and tells where they part.
+    """Return a function that runs `fun` with XLA and with the NumPy reference, and reports where
+    they differ.
 
     Arguments:
       fun: function of pytrees of arrays, which may be jitted, a gradient, ...; or a Program.
-      against: another function or Program of the same arguments. Then XLA runs `fun` and the
-        reference runs this. Where both programs have the same shape (as many equations, of the same
-        result types, as when one was edited) they are compared equation by equation, each pair on
-        the operands that XLA computed; else by their results.
+      against: another function or Program of the same arguments, for the reference to run instead
+        of `fun`. If both programs have the same number of equations with the same result types, as
+        after a small edit, they are compared equation by equation on the operands that XLA
+        computed; otherwise only by their results.
       passes: as in `ft.jit`; left out: those of `fun` if it is jitted, else all.
-      compiled: also run the whole program compiled, which takes its compilation.
+      compiled: also compile and run the whole program.
 
     Returns:
-      A function of the arguments of `fun` that returns a `Report`: print it, `report.ok`,
-      `report.first` (the first equation whose result leaves its tolerance), `report.worst`,
-      `report.amplified`, `report.results`, `report.save("x.html")`, `report.save("x.json")`. What
-      a tolerance is stands in `inspect/closeness.py`: units in the last place, widened by the
-      condition of the operation. Python callbacks are called once for each run.
+      A function of the arguments of `fun` that returns a printable `Report`: `report.ok`,
+      `report.first` (the first equation whose error is above its tolerance), `report.worst`,
+      `report.amplified`, `report.results`, `report.save("x.html")`, `report.save("x.json")`. The
+      tolerances, in ULPs widened by the conditioning of the operation, are explained in
+      `inspect/closeness.py`. Python callbacks are called once per run.
 
     Raises:
-      TypeMismatch: `fun` is a Program that takes other values; the results of `against` have other
-        shapes.
-      NotAnArray: `fun` is not a function; an argument has no value.
-      InvalidArgument: a name among `passes` is not that of a pass.
+      TypeMismatch: the arguments do not match the Program `fun`, or the result shapes of `against`
+        differ.
+      NotAnArray: `fun` is not a function; an argument has no concrete value.
+      InvalidArgument: `passes` has an unknown name.
 
     Example:
       >>> import functrans as ft, functrans.numpy as jnp
@@ -116,7 +117,7 @@ def compare(
 def _staged(
     known: dict[Any, Any], fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any], passes: Choice
 ) -> Staged:
-    """`staged`, whose program is made once per signature of arrays."""
+    """Call `staged`, with its program cached per signature."""
     leaves, in_tree = tree.flatten((args, kwargs))
     if isinstance(fun, Program) or jit_options(fun) is not None:
         return staged(fun, args, kwargs, passes)
@@ -127,7 +128,7 @@ def _staged(
 
 
 def _check_results(program: Program, other: Program) -> None:
-    """Raise unless both programs have results of the same shapes."""
+    """Raise an error unless both programs have results of the same shapes."""
     mine, its = program.out_types, other.out_types
     if [t.shape for t in mine] != [t.shape for t in its]:
         texts = [", ".join(map(str, types)) for types in (mine, its)]
@@ -150,7 +151,7 @@ class _Comparison:
         self.scores: dict[Equation, float] = {}
         self.worst: dict[Equation, Callable[[], Finding]] = {}  # at most ROWS
         self.count = 0
-        self.waiting: list[tuple[Any, ...]] = []  # while XLA computes
+        self.waiting: list[tuple[Any, ...]] = []  # to be checked while XLA computes
         self.drift = Drift(other is None)
 
     def report(self, compiled: bool) -> Report:
@@ -181,8 +182,8 @@ class _Comparison:
     def _results(
         self, whole: Sequence[Any], stepwise: Sequence[Any], exact: Sequence[Any]
     ) -> list[Result]:
-        """The verdicts on the results; the reference at the same dtypes is run for them only where
-        it is not clear without it that they are right."""
+        """Return the verdicts on the results. The reference at the same dtypes is run only if they
+        are not clearly right without it."""
         trusted = self.first is None and self.other is self.program
         types = self.program.out_types
 
@@ -201,7 +202,7 @@ class _Comparison:
         return xla.executable(p)(*p.values, *args)
 
     def _check(self, place: Place, values: list[Any], outs: Sequence[Any]) -> None:
-        """One equation of XLA's run against the reference, in its turn."""
+        """Queue one equation of XLA's run for comparison with the reference."""
         eqn = place.equation
         twin, operands = eqn, values
         if self.twins and eqn in self.twins:
@@ -212,7 +213,7 @@ class _Comparison:
             ]
         inside = eqn.primitive.holds_programs and (
             twin is eqn or _same_but_programs(eqn, values, twin, operands)
-        )  # then its own equations are compared
+        )  # if so, its inner equations are compared instead
         self.waiting.append((place, None if inside else twin, operands, outs))
         if len(self.waiting) >= IN_TURN:
             self._judge_waiting()
@@ -225,7 +226,7 @@ class _Comparison:
     def _judge(
         self, place: Place, twin: Equation | None, operands: list[Any], outs: Sequence[Any]
     ) -> None:
-        """Compare an equation's results; `twin`: the one that the reference runs, None: none."""
+        """Compare an equation's results. `twin`: the equation for the reference; None: skip it."""
         arrays = list(map(plain, outs))
         self.drift.remember(place, arrays)
         if twin is None:
@@ -242,8 +243,8 @@ class _Comparison:
     def _note(
         self, eqn: Equation, score: float, place: Place, outs: Sequence[Any], verdict: Any
     ) -> None:
-        """Note one of the worst equations. To describe it costs more than to compare it, so that
-        waits until it is known to stay."""
+        """Record one of the worst equations. Formatting a finding costs more than comparing, so it
+        is deferred until the final list is known."""
         if len(self.worst) >= ROWS and eqn not in self.worst:
             least = min(self.worst, key=self.scores.__getitem__)
             if self.scores[least] >= score:
@@ -258,7 +259,8 @@ class _Comparison:
             self.worst[eqn] = describe
 
     def _check_whole(self, place: Place, values: list[Any], outs: Sequence[Any]) -> None:
-        """An equation that holds programs, compiled as one, against its own equations' run."""
+        """Compare an equation that holds programs, compiled as a whole, with its inner equations
+        run one by one."""
         eqn = place.equation
         if self.first is not None or not eqn.programs or any(place.steps):
             return
@@ -293,8 +295,8 @@ def _finding(place: Place, outs: Sequence[Any], verdict: Any) -> Finding:
 def _result(
     i: int, t: Any, trusted: bool, whole: Any, stepwise: Any, same: Any, exact: Any
 ) -> Result:
-    """The verdict on one result of the whole program. `trusted`: each equation of the stepwise run
-    was right, so that it shows what rounding does."""
+    """Return the verdict on one result of the whole program. `trusted`: each equation of the
+    stepwise run was right, so its error shows the effect of rounding."""
     error = relative(whole, exact)
     by_steps = error if stepwise is whole else relative(stepwise, exact)
     by_reference = None if same is None else relative(same, exact)
@@ -303,12 +305,12 @@ def _result(
     return Result(i, str(t), _near(whole, exact, error, others, t), error, by_steps, by_reference)
 
 
-_SLACK = 16.0  # roundings in another order may be so many times worse
+_SLACK = 16.0  # allowed factor between the rounding errors of different orders of evaluation
 
 
 def _near(y: Any, exact: Any, error: float, others: Sequence[tuple[Any, float]], t: Any) -> bool:
-    """Is it about as near to the exact result as other ways to compute it are? `error`: how near;
-    others: their results and how near these are."""
+    """Return whether a result is about as close to the exact one as other evaluations are. `error`:
+    its error; others: their results and errors."""
     y = plain(y)
     if not is_inexact(y.dtype):
         return any(np.array_equal(y, plain(x)) for x in (exact, *[x for x, _ in others]))
@@ -323,8 +325,8 @@ Twins = dict[Equation, tuple[Equation, dict[Any, Any]]]
 
 
 def _twins(program: Program, other: Program) -> Twins | None:
-    """Per equation that of the other program, and for the variables of that those of the program;
-    None if the programs are not of the same shape."""
+    """Map each equation to its counterpart in the other program, with a map from that program's
+    variables to this one's; None if the programs do not have the same shape."""
     found: Twins = {}
     todo = [(program, other)]
     seen = set()
@@ -349,7 +351,7 @@ def _twins(program: Program, other: Program) -> Twins | None:
 
 
 def _same_but_programs(e: Equation, values: Any, twin: Equation, operands: Any) -> bool:
-    """Are two equations that hold programs given the same, apart from these programs?"""
+    """Return whether two equations differ only in the programs that they hold."""
     inside = {name for x in (e, twin) for name, v in x.params.items() if nested({name: v})}
     mine, its = ({k: v for k, v in x.params.items() if k not in inside} for x in (e, twin))
     same = e.primitive is twin.primitive and mine == its
@@ -358,7 +360,7 @@ def _same_but_programs(e: Equation, values: Any, twin: Equation, operands: Any) 
 
 
 def _constants(p: Program, q: Program) -> dict[Any, Any]:
-    """The constants of q by those of p with the same value; where p has none, by their values."""
+    """Map the constants of q to equal constants of p, or to their values if p has none."""
     found: dict[Any, Any] = {}
     known = list(zip(p.constants, p.values, strict=True))
     for i, (v, y) in enumerate(zip(q.constants, q.values, strict=True)):
@@ -369,7 +371,7 @@ def _constants(p: Program, q: Program) -> dict[Any, Any]:
 
 
 class _Value(NamedTuple):
-    """A constant of the other program alone."""
+    """A constant that only the other program has."""
 
     array: Any
 

@@ -1,4 +1,4 @@
-"""`cost`: what a function costs, per equation and per line of the user's, beside XLA's own account.
+"""`cost`: the cost of a function per equation and per user line, next to XLA's own estimate.
 
 In: a function and the types of its arguments. Out: a `CostReport`. Nothing is run.
 """
@@ -23,13 +23,12 @@ from functrans.passes.pipeline import DEFAULT, Choice
 from functrans.primitives.base import bytes_of
 from functrans.typing import PyTree
 
-ROWS = 20  # of a table
+ROWS = 20  # rows per table
 
 
 class EquationCost(NamedTuple):
-    """An equation, in all the steps that it is run: floating point operations, bytes that it reads
-    and writes if each value stands in memory, the user's line, and the bytes in use in all while it
-    runs."""
+    """The total cost of an equation over all steps: its FLOPs, the bytes it reads and writes
+    without fusion, the user line, and the bytes of memory in use while it runs."""
 
     equation: str
     primitive: str
@@ -45,8 +44,8 @@ class EquationCost(NamedTuple):
 
 
 class LineCost(NamedTuple):
-    """A line of the user's: the sums over the equations that it made, also by transformations, and
-    the most bytes in use in all while one of them runs."""
+    """The cost of a user line: sums over its equations, including those made by transformations,
+    and the peak bytes in use while one of them runs."""
 
     line: str
     equations: int
@@ -61,21 +60,21 @@ class LineCost(NamedTuple):
 
 
 class CostReport(Saved):
-    """What a function costs; its text is for people.
+    """The cost of a function; printable.
 
     flops     : floating point operations
-    bytes     : bytes read and written if each value of the program stood in memory
+    bytes     : bytes read and written without fusion
     moved     : bytes read and written after fusion (inspect/schedule.py)
     intensity : flops per byte moved
     arguments, results : their bytes
-    peak      : bytes in use at the worst moment, arguments, results and all
-    live      : the largest values then: (type, bytes, the user's line)
-    equations : an `EquationCost` for each, those of nested programs too
-    unknown   : the operations whose work nobody knows, by name, and how many equations are of each:
-                calls of Python, and of JAX's operations that have no counterpart here
-    lines     : a `LineCost` per line of the user's, the dearest in flops first
-    xla       : "flops", "bytes", "arguments", "results", "temporary", "peak" by XLA's own analyses
-                of the compiled program; empty if it was not asked
+    peak      : peak bytes in use, including arguments and results
+    live      : the largest values at the peak: (type, bytes, user line)
+    equations : an `EquationCost` per equation, including those of nested programs
+    unknown   : operations of unknown cost, by name, with their number of equations: Python
+                callbacks, and JAX primitives that have no counterpart here
+    lines     : a `LineCost` per user line, most flops first
+    xla       : "flops", "bytes", "arguments", "results", "temporary", "peak" by XLA's analyses
+                of the compiled program; empty if not requested
     """
 
     flops: int
@@ -170,30 +169,30 @@ class CostReport(Saved):
 def cost(
     fun: Callable[..., PyTree] | Program, *, passes: Choice | None = None, xla: bool = True
 ) -> Callable[..., CostReport]:
-    """Make a function that tells what `fun` costs, without running it.
+    """Return a function that estimates the cost of `fun` without running it.
 
     Arguments:
       fun: function of pytrees of arrays, which may be jitted, a gradient, ...; or a Program.
       passes: as in `ft.jit`; left out: those of `fun` if it is jitted, else all.
-      xla: also compile the program and ask XLA for its own account.
+      xla: also compile the program and include XLA's own analyses.
 
     Returns:
-      A function of arrays, scalars, pytrees or `ft.ShapeDtypeStruct`s that returns a `CostReport`:
-      print it; `flops`, `bytes`, `moved`, `intensity`, `peak`, `lines`, `equations`, `unknown`,
-      `xla`.
+      A function of arrays, scalars, pytrees or `ft.ShapeDtypeStruct`s that returns a printable
+      `CostReport`, with `flops`, `bytes`, `moved`, `intensity`, `peak`, `lines`, `equations`,
+      `unknown`, `xla`.
 
-      Counted are the operations of the program after the passes: a multiplication and an addition
-      in each term of a contraction, one for each element of most others. For the gradients of a
-      dense network, of a convolutional one and of a transformer on CPU the FLOPs are within 2 % of
-      XLA's, the bytes moved within 30 %, the peak of memory within 40 %; a test holds this. XLA
-      counts the body of a loop once; here each step of a scan counts, and of a `while`, whose steps
-      nobody knows, one. XLA counts exponentials and the like apart, as one each; here they are some
-      ten operations, which shows in programs with next to no contractions.
+      It counts the operations of the program after the passes: a multiplication and an addition per
+      term of a contraction, one operation per element for most others. For the gradients of a dense
+      network, a convolutional one and a transformer on CPU the FLOPs are within 2 % of XLA's, the
+      bytes moved within 30 %, the peak memory within 40 %; a test checks this. XLA counts the body
+      of a loop once; here every step of a scan counts, and one step of a `while`, whose trip count
+      is unknown. XLA counts exponentials and the like separately, as one each; here they count as
+      about ten operations, which matters in programs with few contractions.
 
     Raises:
-      TypeMismatch: `fun` is a Program that takes other values.
+      TypeMismatch: the arguments do not match the Program `fun`.
       NotAnArray: `fun` is not a function.
-      InvalidArgument: a name among `passes` is not that of a pass.
+      InvalidArgument: `passes` has an unknown name.
 
     Source: `jax.stages.Compiled.cost_analysis`, `memory_analysis`.
 
@@ -215,13 +214,13 @@ def cost(
 
 
 def _by_xla(program: Program, values: Sequence[Any]) -> dict[str, float]:
-    """XLA's analyses of the compiled program; without what its backend does not tell."""
-    function: Any = executable(program)  # of jax.jit
+    """Return XLA's analyses of the compiled program, as far as the backend provides them."""
+    function: Any = executable(program)  # a jitted function
     compiled = function.lower(*program.values, *values).compile()
     says: dict[str, float] = {}
     counted = compiled.cost_analysis() or {}
     for name, key in (("flops", "flops"), ("bytes", "bytes accessed")):
-        if counted.get(key, -1) >= 0:  # -1: it calls what XLA does not see into
+        if counted.get(key, -1) >= 0:  # -1: unknown, because of a custom call
             says[name] = counted[key]
     memory = compiled.memory_analysis()
     if memory is not None:
@@ -237,12 +236,13 @@ def _by_xla(program: Program, values: Sequence[Any]) -> dict[str, float]:
 
 
 def equation_costs(program: Program) -> list[tuple[Equation, EquationCost]]:
-    """Every equation that computes, those in nested programs with what their holder costs in all,
-    shared out by what each of them costs once; again for each place that it is called at."""
+    """Return the cost of every equation that computes. The total cost of an equation that holds
+    programs is distributed over their equations, in proportion to the cost of one run. Equations
+    are listed once per call site of their program."""
     names = letters(program)
     found: list[tuple[Equation, EquationCost]] = []
     inputs = bytes_of(*program.in_types, *[v.type for v in program.constants])
-    # A program, how often its FLOPs and its bytes count, and the bytes in use around it.
+    # (program, factor for its FLOPs, factor for its bytes, bytes in use outside of it)
     todo = [(program, 1.0, 1.0, inputs)]
     while todo:
         p, often, passed, around = todo.pop()
@@ -276,7 +276,7 @@ def _lines(equations: Sequence[EquationCost]) -> list[LineCost]:
 
 
 def _unknown(program: Program) -> dict[str, int]:
-    """How many equations there are of each operation whose cost nobody knows."""
+    """Count the equations of each operation of unknown cost."""
     equations = [e for p in with_nested(program) for e in p.equations if not e.primitive.counted]
     return dict(Counter([e.primitive.called(e.params) for e in equations]))
 

@@ -1,6 +1,6 @@
-"""The doctor: versions, devices, and every operation compared with the reference on each device.
+"""The doctor: print versions and devices, and compare every operation with the reference on each.
 
-`python -m functrans` runs it. In: streams and devices. Out: lines, and whether all is well.
+`python -m functrans` runs it. In: streams and devices. Out: text, and whether all checks pass.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from functrans.passes.rewrite import children_first
 from functrans.typing import Device
 
 _PACKAGES = ("functrans", "jax", "jaxlib", "numpy", "scipy", "ml_dtypes", "opt_einsum")
-_WIDTH = 30  # of the progress bar
+_WIDTH = 30  # width of the progress bar
 
 
 class Row(NamedTuple):
-    """An operation on a device: its worst error over the samples that use it, in units in the last
-    place, how much was expected at most, and what went wrong ("" if nothing)."""
+    """An operation on a device: its worst error over the samples that use it, in ULPs, the limit,
+    and the problem ("" if none)."""
 
     operation: str
     ulps: float
@@ -41,11 +41,12 @@ def doctor(
     devices: Sequence[Device] | None = None,
     chosen: Sequence[Sample] | None = None,
 ) -> bool:
-    """Say what is installed, compare every operation on each device, show the caches; is all well?
+    """Print versions, compare every operation on each device, print the caches; return whether all
+    checks pass.
 
     Arguments:
       output: text stream; left out: the terminal.
-      devices: left out: the first device of each kind that JAX sees.
+      devices: devices to check; left out: the first device of each kind that JAX sees.
       chosen: samples (inspect/operation_samples.py); left out: all.
     """
     stream = output or sys.stdout
@@ -66,7 +67,7 @@ def doctor(
 
 
 def _caches() -> str:
-    """What functrans remembers in this process."""
+    """Return a table of the caches of functrans in this process."""
     cells = [tuple(map(str, row)) for row in caching.report() if row.hits or row.misses]
     return columns(("cache", "entries", "limit", "hits", "misses", "evictions"), cells)
 
@@ -83,7 +84,7 @@ def _versions() -> str:
 
 
 def _all_devices() -> list[Any]:
-    """The devices of the default platform, and the CPU, which is always there."""
+    """Return the devices of the default platform, and the CPU."""
     found = list(jax.devices())
     if all(d.platform != "cpu" for d in found):
         found += jax.devices("cpu")
@@ -96,7 +97,7 @@ def _one_of_each() -> list[Any]:
 
 
 def _examine(device: Any, chosen: Sequence[Sample], stream: TextIO) -> tuple[list[Row], float]:
-    """A row per operation that the samples use."""
+    """Return one row per operation that the samples use, and the time in seconds."""
     start = time.monotonic()
     rows: dict[str, Row] = {}
     with jax.default_device(device):
@@ -114,10 +115,10 @@ def _examine(device: Any, chosen: Sequence[Sample], stream: TextIO) -> tuple[lis
 
 
 def _rows(name: str, function: Any, operands: tuple[Any, ...]) -> list[Row]:
-    """What one sample says about each operation that it uses."""
+    """Compare one sample; return a row per operation that it uses."""
     try:
         report = compare(function, passes=())(*operands)
-    except Exception as error:  # whatever a backend raises is what is wrong with it
+    except Exception as error:  # any error of the backend is reported as the problem
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
         return [Row(name, float("inf"), 0.0, f"{type(error).__name__}: {first:.60}")]
     worst = {f.primitive: f for f in reversed(report.worst)}
@@ -134,13 +135,13 @@ def _rows(name: str, function: Any, operands: tuple[Any, ...]) -> list[Row]:
 
 
 def operations_of(program: Program) -> list[str]:
-    """The names of the operations of a program and of those nested in it."""
+    """Return the names of the operations of a program and of its nested programs."""
     names = [e.primitive.name for p in children_first(program) for e in p.equations]
     return list(dict.fromkeys(names))
 
 
 def _progress(stream: TextIO, done: int, total: int, name: str) -> None:
-    """One line, written over again; on what is no terminal, nothing."""
+    """Redraw the progress bar; do nothing if the stream is not a terminal."""
     if not stream.isatty():
         return
     full = _WIDTH * done // max(total, 1)
@@ -151,7 +152,7 @@ def _progress(stream: TextIO, done: int, total: int, name: str) -> None:
 
 
 def _table(rows: Sequence[Row]) -> str:
-    """What is wrong first, then the largest errors; those that are exact in one line."""
+    """Format the rows: problems first, then the largest errors; exact operations in one line."""
     shown = sorted([r for r in rows if r.ulps], key=lambda r: (not r.problem, -r.ulps))
     cells = [(r.operation, f"{r.ulps:.3g}", f"{r.limit:.3g}", r.problem) for r in shown]
     exact = [r.operation for r in rows if not r.ulps]

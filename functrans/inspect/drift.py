@@ -1,10 +1,11 @@
 """How the error of a run accumulates from equation to equation.
 
-In: XLA's run, each equation on XLA's own values; then the float64 reference's, on its own. Out: the
-relative error of each result (see `_distance`), and where an equation makes it grow most.
+In: XLA's run, with each equation on XLA's own values; then the float64 reference's run, on its own
+values. Out: the relative error of each result (see `_distance`), and the equation that amplifies it
+most.
 
-Of a value of the first run at most `SAMPLE` elements are remembered, evenly spaced: what is said
-here is about these. The verdict on each equation (inspect/closeness.py) is about all.
+At most `SAMPLE` evenly spaced elements of each value of the first run are stored, and the errors
+here are of these elements. The verdict on each equation (inspect/closeness.py) uses all elements.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from functrans.ir.program import Equation, Program, Var
 from functrans.ir.types import is_inexact
 from functrans.primitives.shape.moving import broadcast_in_dim, reshape, rev, squeeze, transpose
 
-# All elements of the operand stand in the result, and no others: it has the operand's error.
+# The result has exactly the elements of the operand, so it has the operand's error.
 _MOVES = frozenset([broadcast_in_dim, reshape, rev, squeeze, transpose])
 SAMPLE = 512
-MOST_BYTES = 2**28  # of all that is remembered
-_VISIBLE = 2.0**-18  # smaller errors may grow
-_NOTABLE = 8.0  # so many times is growth
+MOST_BYTES = 2**28  # limit on the stored samples
+_VISIBLE = 2.0**-18  # the growth of smaller errors is ignored
+_NOTABLE = 8.0  # minimal factor that counts as growth
 
 
 class Growth(NamedTuple):
-    """The equation that makes the relative error of its operands grow most."""
+    """The equation that amplifies the relative error of its operands most."""
 
     factor: float
     before: float
@@ -41,24 +42,24 @@ class Growth(NamedTuple):
 
 
 class Drift:
-    """Error of a run against another that is seen later, of the same program or of another one of
-    the same shape."""
+    """The error of a first run against a later second run, of the same program or of another one
+    with the same shape."""
 
     def __init__(self, same: bool) -> None:
         self._same = same
-        self._made: set[Var] = set()  # by equations that are remembered
+        self._made: set[Var] = set()  # results of the remembered equations
         self.curve: list[float] = []  # the relative error of each equation's results, in order
-        self.parted: str | None = None  # where the runs first took different ways
+        self.parted: str | None = None  # where the control flow of the runs first differs
         self.sampled: bool = True
-        self._kept: dict[tuple[Any, ...], list[Any] | None] = {}  # None: of a move
+        self._kept: dict[tuple[Any, ...], list[Any] | None] = {}  # None: of an op in _MOVES
         self._bytes = 0
-        self._errors: dict[Var, float] = {}  # of the last value of a variable
-        self._carried: dict[Program, float] = {}  # of the last results of a nested program
-        self._largest: dict[Var, float] = {}  # over all steps
+        self._errors: dict[Var, float] = {}  # error of the latest value of each variable
+        self._carried: dict[Program, float] = {}  # largest error inside a nested program so far
+        self._largest: dict[Var, float] = {}  # largest error of each variable over all steps
         self._grown: dict[Equation, Growth] = {}
 
     def remember(self, place: Place, outs: Sequence[Any]) -> None:
-        """What the first run made at a place."""
+        """Store samples of the results of the first run at a place."""
         if self._bytes > MOST_BYTES:
             self.sampled = False
             return
@@ -73,7 +74,7 @@ class Drift:
         self._bytes += 200 + sum([y.nbytes for y in kept])
 
     def follow(self, place: Place, values: Sequence[Any], outs: Sequence[Any]) -> None:
-        """What the second run, the exact one, makes there."""
+        """Compare with the results of the second, exact run at the same place."""
         kept = self._kept.pop(place.key, ())
         if kept == ():
             if self.parted is None and self.sampled:
@@ -110,10 +111,10 @@ class Drift:
             self._carried[place.frame.program] = max(carried, error)
 
     def growth(self, program: Program) -> Growth | None:
-        """Where the error grew most; None if it stayed near the rounding everywhere.
+        """Return where the error grew most; None if it stayed near rounding level everywhere.
 
-        The error of a value that is nearly zero and is added to a larger one does not count: of
-        each error only so much as reaches a result."""
+        Only the part of an error that reaches a result counts: the error of a nearly zero value
+        that is added to a larger one does not."""
         if not self._grown:
             return None
         reaches: dict[Var, float] = {
@@ -143,8 +144,8 @@ class Drift:
         return None if best is None or best.factor < _NOTABLE or best.after < _VISIBLE else best
 
     def _before(self, place: Place) -> float:
-        """The error of an equation's operands. Those that a nested program was given have the error
-        of the operands of its holder, or of the step before."""
+        """Return the error of an equation's operands. Inputs of a nested program have the error of
+        the operands of the enclosing equation, or of the previous step."""
         known = [self._errors[v] for v in place.equation.inputs if v in self._errors]
         frame = place.frame
         if frame.holder is not None and any(
@@ -156,8 +157,8 @@ class Drift:
 
 
 def _distance(y: Any, ref: Any) -> float:
-    """The relative error of a float32 result, in the root mean square; `relative`, by the largest
-    distance, of other dtypes and where squares are not finite or too small."""
+    """Return the relative error of a float32 result in the root-mean-square norm. For other dtypes,
+    or if squares overflow or underflow, use the maximum norm (`relative`)."""
     if y.dtype == np.float32 and ref.dtype == np.float64:
         apart = y - ref
         squares = float(apart.dot(apart))
@@ -169,16 +170,16 @@ def _distance(y: Any, ref: Any) -> float:
     return relative(y, ref)
 
 
-_LEAST = 1e-280  # smaller squares are no longer precise
+_LEAST = 1e-280  # smaller squares lose precision
 
 
 def _some(x: Any) -> Any:
-    """At most SAMPLE of the elements."""
+    """Return at most SAMPLE evenly spaced elements."""
     x = plain(x).reshape(-1)
     return x[:: -(-x.size // SAMPLE)] if x.size > SAMPLE else x
 
 
 def _sample(x: Any) -> Any:
-    """The same, to be kept without the others."""
+    """Return the same elements as a copy, so that the full array can be freed."""
     some = _some(x)
     return some.copy() if some.size < x.size else some

@@ -1,8 +1,8 @@
-"""`find_nan`: which equation, of which of the user's lines, makes the first NaN or infinity?
+"""`find_nan`: find the equation, and the user line, that produces the first NaN or infinity.
 
-In: a function and arguments. Out: a `NanReport`. The program is run one equation at a time by XLA,
-loops and branches gone into (inspect/observers.py); an equation is at fault if it makes a NaN of
-operands without one, or an infinity of finite operands.
+In: a function and arguments. Out: a `NanReport`. XLA runs the program one equation at a time, also
+inside loops and branches (inspect/observers.py). An equation is at fault if it produces a NaN from
+operands without NaNs, or an infinity from finite operands.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from functrans.ir.types import is_inexact
 from functrans.passes.pipeline import Choice
 from functrans.typing import PyTree
 
-MOST = 50  # findings that are kept
+MOST = 50  # limit on findings
 
 
 class NanFinding(NamedTuple):
-    """An equation that makes what is not finite.
+    """An equation that produces a NaN or an infinity.
 
     kind    : "NaN" or "infinity"
-    place   : which equation, of which nested program, in which step of which loop
-    steps   : of the loops around it, the outermost first, each counted from 0
-    primitive, equation : its operation; its text
-    line    : file, line and function of the user's
-    source  : what transformations made it ("transpose of jvp of ..."), the user's line and its text
-    forward : the operation, and the line of the user's, whose derivative it is; "" if it is none
-    inputs  : a summary per operand, of the function's arguments by name
+    place   : the equation, nested program, and loop step
+    steps   : the steps of the enclosing loops, outermost first, each from 0
+    primitive, equation : its primitive; its text
+    line    : the user's file, line and function
+    source  : the transformations that made it ("transpose of jvp of ..."), the user line, its text
+    forward : the operation and user line that it is a derivative of; "" if it is not a derivative
+    inputs  : a summary per operand, with the names of the function's arguments
     outputs : a summary per result
     """
 
@@ -63,7 +63,7 @@ class NanFinding(NamedTuple):
     def __str__(self) -> str:
         made = f"{self.kind} made by {self.place}"
         lines = [made, f"    {self.equation}"]
-        if self.line != location(None):  # of an operation by itself only the caller's line is known
+        if self.line != location(None):  # an eager operation has no line of its own
             lines.append(f"    {self.source}")
         if self.forward and lines[2:]:
             lines.append(f"    as a derivative of {self.forward}")
@@ -73,12 +73,12 @@ class NanFinding(NamedTuple):
 
 
 class NanReport(Saved):
-    """What `find_nan` found; its text is for people.
+    """The report of `find_nan`; printable.
 
     first    : the first equation at fault, a `NanFinding`, or None
     findings : the first equations at fault, in order; each equation once, in its first step
-    inputs   : names and summaries of the arguments that are not finite themselves, by number
-    results  : numbers of the results that are not finite
+    inputs   : argument index -> name and summary, for arguments that are not finite
+    results  : indices of the results that are not finite
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class NanReport(Saved):
 
     @property
     def verdict(self) -> str:
-        """One sentence."""
+        """Return the conclusion as one sentence."""
         reach = (
             f"results {list(self.results)} are not finite"
             if self.results
@@ -143,23 +143,23 @@ class NanReport(Saved):
 def find_nan(
     fun: Callable[..., PyTree] | Program, *, infinities: bool = True, passes: Choice | None = None
 ) -> Callable[..., NanReport]:
-    """Make a function that finds the first equation of `fun` that makes a NaN or an infinity.
+    """Return a function that finds the first equation of `fun` that produces a NaN or an infinity.
 
     Arguments:
       fun: function of pytrees of arrays, which may be jitted, a gradient, ...; or a Program.
-      infinities: look for infinities made of finite operands too, not for NaNs alone.
-      passes: as in `ft.jit`: look at the program after these. Left out: those of `fun` if it is
-        jitted, else none, so that every equation is one of the user's.
+      infinities: also look for infinities produced from finite operands, not only for NaNs.
+      passes: as in `ft.jit`: search the program after these passes. Left out: those of `fun` if it
+        is jitted, else none, so that every equation is one of the user's.
 
     Returns:
-      A function of the arguments of `fun` that returns a `NanReport`: print it, `report.first`,
-      `report.findings`. Each finding has the user's line, the operands, the step of the loop and,
-      if it is on the way back of a derivative, the operation and line that it is the derivative of.
+      A function of the arguments of `fun` that returns a printable `NanReport`: `report.first`,
+      `report.findings`. Each finding has the user line, the operands, the loop step and, in a
+      backward pass, the operation and line that it is the derivative of.
 
     Raises:
-      TypeMismatch: `fun` is a Program that takes other values.
-      NotAnArray: `fun` is not a function; an argument has no value.
-      InvalidArgument: a name among `passes` is not that of a pass.
+      TypeMismatch: the arguments do not match the Program `fun`.
+      NotAnArray: `fun` is not a function; an argument has no concrete value.
+      InvalidArgument: `passes` has an unknown name.
 
     Source: `jax.debug_nans`, which stops at the first operation that returns a NaN.
 
@@ -202,8 +202,8 @@ def _report(program: Program, values: Sequence[Any], infinities: bool) -> NanRep
 
 @runtime.answers(runtime.stop_at_first)
 def stop_at_first(program: Program, values: Sequence[Any]) -> NoReturn:
-    """Raise NotFinite with what makes the first NaN or infinity of a program; `debug_nans` and
-    `debug_infs` ask for it where they find one in its results."""
+    """Raise NotFinite with the equation that produces the first NaN or infinity of a program;
+    called for `debug_nans` and `debug_infs` when its results contain one."""
     flag = "jax_debug_infs" if flags.jax_debug_infs else "jax_debug_nans"
     report = _report(program, values, flags.jax_debug_infs)
     raise errors.NotFinite(
@@ -213,7 +213,7 @@ def stop_at_first(program: Program, values: Sequence[Any]) -> NoReturn:
 
 
 class Search:
-    """Looks at equation after equation."""
+    """An observer that checks one equation after the other."""
 
     def __init__(self, infinities: bool):
         self.infinities = infinities
@@ -222,8 +222,8 @@ class Search:
         self.count: int = 0
 
     def look(self, place: Place, values: Sequence[Any], outs: Sequence[Any]) -> None:
-        """Note an equation that has just run, if it is at fault for the first time."""
-        if place.equation.programs:  # its own equations were looked at
+        """Record an equation that has just run, if it is at fault for the first time."""
+        if place.equation.programs:  # its inner equations were checked
             return
         self.count += 1
         if place.equation in self.seen or len(self.findings) >= MOST:
@@ -234,7 +234,7 @@ class Search:
             self.findings.append(_finding(place, values, outs, kind))
 
     def made(self, place: Place, values: Sequence[Any], outs: Sequence[Any]) -> str:
-        """What an equation makes of operands that are without it: "NaN", "infinity" or ""."""
+        """Return what an equation newly produces: "NaN", "infinity" or ""."""
         eqn = place.equation
         made = zip(outs, eqn.outputs, strict=True)
         worst = max([self.badness(y, v.type) for y, v in made], default=0)
@@ -245,7 +245,7 @@ class Search:
         return ("", "infinity", "NaN")[worst] if worst > known else ""
 
     def badness(self, x: Any, type: Any) -> int:
-        """0: finite, 1: an infinity, 2: a NaN."""
+        """Return 0 if x is finite, 1 if it has an infinity, 2 if it has a NaN."""
         if not is_inexact(type.dtype):
             return 0
         x = plain(x)
@@ -265,7 +265,7 @@ def _finding(place: Place, values: Sequence[Any], outs: Sequence[Any], kind: str
 
 
 def _forward(eqn: Equation) -> str:
-    """The operation of the user's whose derivative an equation is, and its line."""
+    """Return the user's operation that an equation is a derivative of, and its line."""
     origin, differentiated = eqn.origin, False
     while origin is not None:
         differentiated |= origin.how in ("jvp of", "transpose of")

@@ -1,11 +1,12 @@
-"""Watching a program run, equation by equation, into the programs that its equations hold.
+"""Observe a program while it runs, equation by equation, including nested programs.
 
-In: a program, values, how one equation is run, and functions to call before and after each. Out:
-the results. Every tool of this folder that runs programs is an observer here: `compare`,
-`find_nan`, `debug.step`.
+In: a program, values, a function that runs one equation, and hooks called before and after each.
+Out: the results. The tools of this package that run programs use it: `compare`, `find_nan`,
+`debug.step`.
 
-A `Place` is an equation on its way: which equation, of which nested program, in which step of which
-loop. Nested programs run through `primitive.interpret`, so no operation is known here.
+A `Place` identifies an equation in a run: which equation, of which nested program, in which step of
+which loop. Nested programs run through `primitive.interpret`, so this module is independent of the
+primitives.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ RunOne = Callable[[Equation, list[Any]], Sequence[Any]]
 
 
 class Frame:
-    """One run of a program: the values of its variables so far, and the equation that holds it.
+    """One run of a program: its environment so far, and the enclosing equation (`holder`).
 
-    label : which program of the holder ("body", "branches[1]"); "" at the top
-    step  : which step of the holder's loop, from 0; None outside of loops
+    label : which program of the holder ("body", "branches[1]"); "" at the top level
+    step  : the step of the holder's loop, from 0; None outside of loops
     """
 
     __slots__ = ("env", "holder", "key", "label", "program", "step")
@@ -47,7 +48,7 @@ class Frame:
 
 
 class Place:
-    """An equation that is being run: number `index` of its frame's program."""
+    """An equation that is being run: equation `index` of its frame's program."""
 
     __slots__ = ("equation", "frame", "index")
 
@@ -58,17 +59,17 @@ class Place:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """Tells it from all other places of a run; the same in each run of the program."""
+        """A key that is unique in a run, and the same in every run of the program."""
         return (*self.frame.key, self.index)
 
     @property
     def steps(self) -> list[int]:
-        """The steps of the loops around it, the outermost first, each counted from 0."""
+        """The steps of the enclosing loops, outermost first, each from 0."""
         return [f.step for f in self.frames if f.step is not None]
 
     @property
     def frames(self) -> list[Frame]:
-        """The runs that it stands in, the outermost first."""
+        """The enclosing frames, outermost first."""
         found = [self.frame]
         while found[-1].holder is not None:
             found.append(found[-1].holder.frame)
@@ -86,12 +87,12 @@ class Place:
 
     @property
     def text(self) -> str:
-        """The equation as it stands in the text of the whole program, without nested programs."""
+        """The equation as in the text of the whole program, without nested programs."""
         return show_equation(self.equation, letters(self.frames[0].program))
 
     @property
     def arguments(self) -> str:
-        """Which operands are arguments of a function: `a is params['w'], b is x`."""
+        """The operands that are arguments of the function: `a is params['w'], b is x`."""
         names = argument_names(self.frame.program)
         letter = letters(self.frames[0].program)
         given = [v for v in dict.fromkeys(self.equation.inputs) if v in names]
@@ -99,7 +100,7 @@ class Place:
 
     @property
     def source(self) -> str:
-        """What transformations made it, and the user's line: `transpose of mul at file.py:3 ...`"""
+        """The transformations that made it, and the user line: `transpose of mul at file.py:3`"""
         return equation_source(self.equation)
 
     @property
@@ -123,17 +124,17 @@ def observe(
     keep: bool = False,
     given: Callable[[Any], Any] | None = None,
 ) -> list[Any]:
-    """Run a program and watch it.
+    """Run a program, and call hooks for each equation.
 
     Arguments:
       program: with its constants.
       args: one value per input.
       run_one: `(equation, values) -> results` for an equation that holds no program.
-      before: called with each place and the values of its operands, before it runs; of an equation
-        that holds programs, before the equations of these.
-      after: called with its results too, once it has run.
-      keep: variables keep their values in the frames; else they are let go after their last use.
-      given: what is done to the constants, arguments and literals before they are used.
+      before: called with each place and its operand values before it runs; for an equation that
+        holds programs, before their equations.
+      after: called with the results too, after it has run.
+      keep: keep the values of all variables in the frames; else free them after their last use.
+      given: function applied to constants, arguments and literals before use.
 
     Returns:
       A list of the results.
@@ -161,7 +162,7 @@ class _Walk:
         self.keep = keep
 
     def run(self, frame: Frame, values: Sequence[Any]) -> list[Any]:
-        """The results of a frame's program."""
+        """Run a frame's program and return its results."""
         env, program = frame.env, frame.program
         env.update(zip(program.inputs, values, strict=True))
         done = None if self.keep else memo(program, _last_uses)
@@ -184,7 +185,7 @@ class _Walk:
         return [value_of(v, env) for v in program.outputs]
 
     def inside(self, place: Place, operands: list[Any]) -> Sequence[Any]:
-        """The results of an equation that holds programs, each of which is a frame."""
+        """Run an equation that holds programs, with a frame for each of their runs."""
         eqn = place.equation
         names = {program: name for name, program in nested(eqn.params)}
         calls: dict[Program, int] = {}
@@ -198,7 +199,7 @@ class _Walk:
             return self.run(frame, [on_host(x) for x in values])
 
         given = [on_host(x) for x in operands]
-        if not names:  # a Python callback takes what it was declared with, also in a wider run
+        if not names:  # a Python callback gets its declared dtypes, also in a float64 run
             types = [v.type for v in eqn.inputs]
             pairs = zip(given, types, strict=True)
             given = [x if is_key(x) else x.astype(t.dtype, copy=False) for x, t in pairs]
@@ -206,14 +207,14 @@ class _Walk:
 
 
 def value_of(v: Any, env: dict[Var, Any]) -> Any:
-    """The value of a variable; a literal's as an array that takes no memory."""
+    """Return the value of a variable; that of a literal as a broadcast view of a scalar."""
     if v.__class__ is Literal:
         return np.broadcast_to(np.asarray(v.value, v.type.dtype), v.type.shape)
     return env[v]
 
 
 def _literals(program: Program, given: Callable[[Any], Any] | None) -> dict[Literal, Any]:
-    """The values of the literals that equations read; `given`: see `observe`."""
+    """Return the values of the literal operands of a program; `given`: see `observe`."""
     found = {}
     for v in [v for eqn in program.equations for v in eqn.inputs if v.__class__ is Literal]:
         x = np.asarray(v.value, v.type.dtype)
@@ -222,7 +223,7 @@ def _literals(program: Program, given: Callable[[Any], Any] | None) -> dict[Lite
 
 
 def letters(program: Program) -> Names:
-    """The names of the variables of a program, and of those nested in it, as its text has them."""
+    """Return the variable names of a program and its nested programs, as in its text."""
     return memo(program, _letters)
 
 
@@ -247,20 +248,20 @@ def _letters(program: Program) -> Names:
 
 
 def on_host(x: Any) -> Any:
-    """A value as a NumPy array; typed keys stay jax key arrays."""
+    """Return a value as a NumPy array; typed keys stay JAX key arrays."""
     return x if x.__class__ is np.ndarray or is_key(x) else np.asarray(x)
 
 
 def is_key(x: Any) -> bool:
-    """Is it an array of typed keys?"""
-    if x.__class__ is CONCRETE or x.__class__ is np.ndarray:  # keys have a class of their own
+    """Return whether x is an array of typed keys."""
+    if x.__class__ is CONCRETE or x.__class__ is np.ndarray:  # key arrays have another class
         return False
     dtype = getattr(x, "dtype", None)
     return not isinstance(dtype, np.dtype) and isinstance(x, jax.Array) and is_key_dtype(dtype)
 
 
 def _last_uses(program: Program) -> list[list[Var]]:
-    """Per equation the variables that nobody reads after it."""
+    """Return, per equation, the variables that are not used after it."""
     seen = {v for v in program.outputs if v.__class__ is Var}
     found = []
     for eqn in reversed(program.equations):
@@ -275,12 +276,12 @@ def _last_uses(program: Program) -> list[list[Var]]:
 
 
 def by_xla(eqn: Equation, values: list[Any]) -> Sequence[Any]:
-    """Compiled by XLA on its own; what is compiled is kept, as for operations outside of `jit`."""
+    """Run one equation with XLA, compiled alone and cached, as in eager execution."""
     given = [v if v.__class__ is Literal else x for v, x in zip(eqn.inputs, values, strict=True)]
     out = eager.run_one(eqn.primitive, given, eqn.params)
     return out if eqn.primitive.multiple_results else [out]
 
 
 def by_reference(eqn: Equation, values: Sequence[Any]) -> Sequence[Any]:
-    """By NumPy, at the same dtypes."""
+    """Run one equation with NumPy, at the same dtypes."""
     return reference.run_one(eqn.primitive, [on_host(x) for x in values], eqn.params)

@@ -1,7 +1,7 @@
-"""Small functions that together use every operation: what the doctor compares on each device.
+"""Small functions that together use every primitive, for the doctor to compare on each device.
 
-`samples()` gives (name, function, operands). The operations that work element by element are found
-by their class; the others are asked for by the functions of the library that a user would call.
+`samples()` yields (name, function, operands). Elementwise primitives are found by their class; the
+others are used through the public functions that a user would call.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ N = _RNG.integers(-9, 9, (4, 4)).astype("int32")
 V = X[0]
 SPD = (X @ X.T + 4 * np.eye(4)).astype("float32")
 
-# Where an operation is not defined between 0.1 and 0.9.
+# Operands of operations that are not defined between 0.1 and 0.9.
 _DOMAINS: dict[str, tuple[Any, ...]] = {
     "acosh": (X + 1,),
     "zeta": (X + 2, Y + 1),
@@ -53,7 +53,7 @@ _DOMAINS: dict[str, tuple[Any, ...]] = {
 
 
 def samples() -> Iterator[Sample]:
-    """Every sample; those of single operations first."""
+    """Yield every sample, single operations first."""
     for name, primitive in sorted(PRIMITIVES.items()):
         if isinstance(primitive, Elementwise):
             operands = _DOMAINS.get(name) or _operands(primitive)
@@ -64,7 +64,7 @@ def samples() -> Iterator[Sample]:
 
 
 def _operands(primitive: Any) -> tuple[Any, ...]:
-    """Operands that an operation without parameters takes; none if there are no such."""
+    """Return operands that a primitive accepts without parameters; () if there are none."""
     for pool in ((X, Y, X + Y), (Z, X + Z, Z), (N, N + 3, N), (N > 0, N < 3, N > 3)):
         for n in (1, 2, 3):
             try:
@@ -319,8 +319,8 @@ _PROGRAMS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "vmap": (vmap(lambda x: lax.cond(x[0] > 0.5, jnp.sin, jnp.cos, x)), (X,)),
 }  # fmt: skip
 
-# What no complete program runs: operations between the examples of a named axis, which are ordinary
-# ones once the axis is mapped. And what has no right answer: draws from a state nobody can set.
+# Primitives that no complete program runs: collectives over a named axis, which become ordinary
+# operations when the axis is mapped. And one without a right answer: draws from a hidden state.
 NOT_RUN = frozenset((
     "all_gather", "all_to_all", "axis_index", "pmax", "pmin", "ppermute", "psum", "psum_scatter",
     "rng_uniform", "one_kernel", "jax_call",

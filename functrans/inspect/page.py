@@ -1,4 +1,4 @@
-"""One self-contained HTML file, light and dark, and one JSON file: what reports are saved as."""
+"""Saving reports as one self-contained HTML file, light and dark, or as one JSON file."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ svg path { fill: none; stroke: var(--mark); stroke-width: 1.3; } svg line { stro
 
 
 def page(title: str, blocks: Sequence[Block]) -> str:
-    """A page of blocks: HTML, or (heading, text)."""
+    """Return a page of blocks, each HTML or (heading, text)."""
     body = [
         b if isinstance(b, str) else f"<h2>{escape(b[0])}</h2><pre>{escape(b[1])}</pre>"
         for b in blocks
@@ -49,12 +49,12 @@ def page(title: str, blocks: Sequence[Block]) -> str:
 
 
 def verdict(text: str, good: bool) -> str:
-    """A sentence in green or red."""
+    """Return a sentence in green or red, as HTML."""
     return f'<p class="verdict {"good" if good else "bad"}">{escape(text)}</p>'
 
 
 def table(heading: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A heading and rows of text."""
+    """Return a heading and a table, as HTML."""
     cells = "".join([f"<th>{escape(c)}</th>" for c in head])
     lines = ["".join([f"<td>{escape(c)}</td>" for c in row]) for row in rows]
     body = "".join([f"<tr>{line}</tr>" for line in lines])
@@ -64,8 +64,8 @@ def table(heading: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> s
 
 
 def curve(heading: str, values: Sequence[float]) -> str:
-    """Positive numbers over their position, on a logarithmic scale; what is zero or infinite is
-    left out. Of many the largest of each stretch is shown."""
+    """Plot positive numbers over their index on a logarithmic scale, as SVG. Zeros and infinities
+    are left out; long sequences are reduced to the maximum of each interval."""
     stretch = max(1, math.ceil(len(values) / 800))
     shown = [max(values[i : i + stretch]) for i in range(0, len(values), stretch)]
     points = [(i, math.log10(y)) for i, y in enumerate(shown) if 0 < y < math.inf]
@@ -89,7 +89,7 @@ def curve(heading: str, values: Sequence[float]) -> str:
 
 
 def columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Rows of text, lined up."""
+    """Return rows of text with aligned columns."""
     lines = [head, *rows]
     widths = [max([len(r[i]) for r in lines]) for i in range(len(head))]
     return "\n".join([
@@ -98,22 +98,22 @@ def columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 class Saved(ABC):
-    """What can be saved: a report that is text, data and a page."""
+    """Base class of reports that can be saved: as data and as a page."""
 
     @abstractmethod
     def as_dict(self) -> dict[str, Any]:
-        """All of it as lists, dicts, strings and numbers."""
+        """Return the report as lists, dicts, strings and numbers."""
 
     @abstractmethod
     def as_html(self) -> str:
-        """The page."""
+        """Return the report as an HTML page."""
 
     @boundary
     def save(self, path: str | Path) -> None:
-        """Write the report as one file: `.html`, a page that needs nothing else, or `.json`.
+        """Write the report to one file: `.html`, a self-contained page, or `.json`.
 
         Raises:
-          InvalidArgument: another suffix, or no path at all.
+          InvalidArgument: another suffix, or not a path.
         """
         file = file_to_write(path, "a report", ".html", ".json")
         page_wanted = file.suffix.lower() == ".html"
@@ -122,7 +122,7 @@ class Saved(ABC):
 
 
 def file_to_write(path: Any, what: str, *suffixes: str) -> Path:
-    """The path of a file to be written; raises InvalidArgument unless it ends in one of these."""
+    """Return the path of a file to write; raise InvalidArgument unless its suffix is allowed."""
     try:
         file = Path(path)
     except TypeError:
@@ -138,7 +138,7 @@ def file_to_write(path: Any, what: str, *suffixes: str) -> Path:
 
 
 def _plain(x: Any) -> Any:
-    """For JSON, which has no numbers that are not finite: these as strings."""
+    """Convert data for JSON, with non-finite numbers as strings."""
     if isinstance(x, float) and not math.isfinite(x):
         return str(x)
     if isinstance(x, dict):

@@ -1,4 +1,4 @@
-"""What `compare` found, as text, as one HTML page, as JSON."""
+"""The report of `compare`, as text, HTML or JSON."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from functrans.inspect.page import Block, Saved, columns, curve, page, table, ve
 from functrans.ir.program import Program
 from functrans.ir.source import line_text
 
-ROWS = 20  # of a table
+ROWS = 20  # rows per table
 
 
 class Finding(NamedTuple):
-    """An equation and how far it is off.
+    """An equation and its error.
 
-    place    : which equation, of which nested program, in which step of which loop
-    steps    : of the loops around it, the outermost first, each counted from 0
-    primitive, equation : its operation; its text
-    line     : file, line and function of the user's
-    source   : what transformations made it, the user's line and its text
-    ulps     : error of the worst element in units of the last place, widened by the condition of
-               the operation where that alone is beyond the limit
-    limit    : how many its dtype and operation may be off
+    place    : the equation, nested program, and loop step
+    steps    : the steps of the enclosing loops, outermost first, each from 0
+    primitive, equation : its primitive; its text
+    line     : the user's file, line and function
+    source   : the transformations that made it, the user line and its text
+    ulps     : error of the worst element in ULPs, widened by the conditioning of the operation if
+               it is above the limit otherwise
+    limit    : the tolerance for its dtype and operation
     actual, expected : summaries of both results
-    note     : what else there is to say
-    arguments : which of its operands are arguments of the function: "a is params['w']"
+    note     : a further remark
+    arguments : the operands that are arguments of the function: "a is params['w']"
     """
 
     place: str
@@ -69,10 +69,10 @@ class Finding(NamedTuple):
 class Result(NamedTuple):
     """One result of the whole program.
 
-    error     : of the compiled program's, relative to the largest element, against the reference
-                in float64
-    stepwise  : the same where XLA runs one equation at a time
-    reference : the same of the reference at the same dtypes; None where it was not needed
+    error     : error of the compiled program against the float64 reference, relative to the largest
+                element
+    stepwise  : the same error when XLA runs one equation at a time
+    reference : the same error of the reference at the same dtypes; None if not needed
     """
 
     number: int
@@ -84,17 +84,18 @@ class Result(NamedTuple):
 
 
 class Report(Saved):
-    """What `compare` found; its text is for people.
+    """The report of `compare`; printable.
 
-    ok        : no equation left its tolerance, and all results are as near as rounding allows
-    first     : the first equation whose result left its tolerance, a `Finding`, or None
-    worst     : Findings of the equations with the largest errors, the worst first; at most 20
+    ok        : every equation is within its tolerance, and all results are as close as rounding
+                allows
+    first     : the first equation whose error is above its tolerance, a `Finding`, or None
+    worst     : Findings of the equations with the largest errors, worst first; at most 20
     amplified : where the accumulated error grew most: `factor`, `before`, `after`, `finding`; None
-                if it stayed near the rounding
+                if it stayed near rounding level
     results   : a `Result` per result of the program
-    count     : equations that were compared, each step of a loop for itself
+    count     : number of equations compared; each loop step counts
     curve     : the accumulated relative error of each equation's result, in order
-    parted    : where XLA and the float64 reference took different ways (another branch, more steps)
+    parted    : where the control flow of XLA and the float64 reference differs (branch, step count)
     """
 
     def __init__(
@@ -116,7 +117,7 @@ class Report(Saved):
 
     @property
     def verdict(self) -> str:
-        """One sentence."""
+        """Return the conclusion as one sentence."""
         n = f"{self.count} equations"
         if self.first is not None:
             return f"XLA and the reference part at {self.first.place}."

@@ -1,12 +1,12 @@
-"""How much memory a program needs at once, run in its order.
+"""Peak memory and memory traffic of a program that runs in program order, with fusion.
 
-In: a Program. Out: a `Schedule`. Of the values of a program some never stand in memory: XLA fuses
-an operation that computes element by element, or only moves elements, into the operations that read
-it. Here such a value is virtual if a single equation reads it, and that is not one for which
-operands must stand in memory (a contraction, a convolution, a nested program, a scatter, ...).
-What a virtual value is made of lives until it is read. Every other value lives from the equation
-that makes it to the last that reads it; one that is computed element by element takes over the
-memory of an operand of its size that dies there.
+In: a Program. Out: a `Schedule`. Some values are never materialized in memory: XLA fuses an
+elementwise operation, or one that only moves elements, into its users. Here such a value is virtual
+if it has a single user, and that user does not need its operands in memory (as a contraction, a
+convolution, a nested program or a scatter does).
+The operands of a virtual value stay live until it is read. Every other value is live from the
+equation that defines it to its last use; the result of an elementwise operation reuses the buffer
+of an operand of the same size that dies there.
 """
 
 from __future__ import annotations
@@ -22,13 +22,18 @@ from functrans.primitives.base import Cost, bytes_of
 from functrans.primitives.elementwise.families import Elementwise
 from functrans.primitives.reductions.folds import Reduction
 
-MOST = 10  # values are named
+MOST = 10  # limit on the listed live values
 
 
 class Schedule(NamedTuple):
-    """peak: bytes beside the inputs at the worst moment; at: the equation there; live: the values
-    that stand in memory then, largest first; moved: bytes that all equations read and write; used:
-    bytes beside the inputs while each equation runs."""
+    """Memory use of a program.
+
+    peak  : peak bytes, without the inputs
+    at    : index of the equation at the peak
+    live  : the values in memory at the peak, largest first
+    moved : bytes read and written by all equations
+    used  : bytes in use while each equation runs, without the inputs
+    """
 
     peak: int
     at: int
@@ -38,7 +43,7 @@ class Schedule(NamedTuple):
 
 
 def schedule(program: Program) -> Schedule:
-    """Run a program's equations in their order, in thought; made once per program."""
+    """Simulate the memory use of a program's equations in order; cached per program."""
     return memo(program, _schedule)
 
 
@@ -69,14 +74,14 @@ def _schedule(program: Program) -> Schedule:
 
 
 def used_around(eqn: Equation, used: int, inner: Program) -> int:
-    """Bytes in use beside the inputs and the own values of a program that an equation holds, which
-    uses so many in all."""
+    """Return the bytes in use outside of a nested program, given the bytes `used` while the
+    equation that holds it runs."""
     return used - _inside(eqn)[0] - _shared(inner, bytes_of(*[v.type for v in eqn.outputs]))
 
 
 def _inside(eqn: Equation) -> tuple[int, int]:
-    """What the programs that an equation holds need beside its operands and results, and the bytes
-    that they read and write in all the steps that they are run."""
+    """Return the peak bytes of the programs that an equation holds, without its operands and
+    results, and the bytes that they read and write over all steps."""
     programs = eqn.programs
     if not programs:
         return 0, 0
@@ -91,14 +96,14 @@ def _inside(eqn: Equation) -> tuple[int, int]:
 
 
 def _shared(inner: Program, results: int) -> int:
-    """Bytes of the results that a program makes itself, which are in its peak, among those of the
-    equation that holds it. It may also give back what it was given, or one value twice."""
+    """Return the bytes of a nested program's results that are counted both in its peak and as
+    results of the enclosing equation. Outputs that are inputs, or duplicates, count once."""
     made = {v for e in inner.equations for v in e.outputs}
     return min(bytes_of(*[v.type for v in made.intersection(inner.outputs)]), results)
 
 
 def _roots(program: Program) -> dict[Var, tuple[Var, ...]]:
-    """The virtual values, and what stands in memory that each is made of."""
+    """Map each virtual value to the values in memory that it is computed from."""
     reads = Counter([v for e in program.equations for v in {*e.inputs} if isinstance(v, Var)])
     reads.update([v for v in program.outputs if isinstance(v, Var)] * 2)  # these do not vanish
     reader = {v: e for e in program.equations for v in e.inputs if isinstance(v, Var)}
@@ -113,14 +118,14 @@ def _roots(program: Program) -> dict[Var, tuple[Var, ...]]:
 
 
 def _of(v: Any, roots: dict[Var, tuple[Var, ...]]) -> Iterable[Var]:
-    """What must stand in memory so that a value can be read."""
+    """Return the values that must be in memory to read a value."""
     if not isinstance(v, Var):
         return ()
     return roots.get(v, (v,))
 
 
 def _is_fused(e: Equation) -> bool:
-    """Does it compute element by element, or only move elements?"""
+    """Return whether an operation is elementwise, or only moves elements."""
     p = e.primitive
     if p.multiple_results or p.holds_programs or p.has_effects(e.params):
         return False
@@ -134,11 +139,11 @@ def _fuses_operands(e: Equation) -> bool:
 
 
 def _last_reads(program: Program, roots: dict[Var, tuple[Var, ...]]) -> dict[Var, int]:
-    """The number of the last equation that reads what stands in memory; results live on."""
+    """Return the index of the last equation that reads each value in memory; results stay live."""
     last: dict[Var, int] = {}
     for i, e in enumerate(program.equations):
         if len(e.outputs) == 1 and e.outputs[0] in roots:
-            continue  # read when that is read
+            continue  # a virtual value: its operands are read by its user
         for v in e.inputs:
             last.update(dict.fromkeys(_of(v, roots), i))
     for v in program.outputs:
@@ -147,7 +152,7 @@ def _last_reads(program: Program, roots: dict[Var, tuple[Var, ...]]) -> dict[Var
 
 
 def _taken_over(eqn: Equation, made: Sequence[Var], dying: Sequence[Var]) -> int:
-    """Bytes of a result that is written where an operand stood that nobody reads any more."""
+    """Return the bytes of a result that reuses the buffer of an operand that dies here."""
     if not made or not _is_fused(eqn):
         return 0
     size = bytes_of(made[0].type)
@@ -155,6 +160,6 @@ def _taken_over(eqn: Equation, made: Sequence[Var], dying: Sequence[Var]) -> int
 
 
 def own_cost(eqn: Equation) -> Cost:
-    """What an equation costs by its operation's estimate."""
+    """Return the cost of an equation, as its primitive estimates it."""
     types = [v.type for v in eqn.inputs], [v.type for v in eqn.outputs]
     return eqn.primitive.cost(*types, **eqn.params)

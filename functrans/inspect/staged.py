@@ -1,4 +1,4 @@
-"""What the tools of this folder look at: a user's function, or a Program, as a program."""
+"""Tracing for the tools of this package: from a user's function or a Program to a program."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from functrans.tracer import Tracer, depending
 
 
 class Staged(NamedTuple):
-    """program, the values of its inputs, and what puts its results into the user's structure."""
+    """A program, the values of its inputs, and a function that unflattens its results."""
 
     program: Program
     values: Sequence[Any]
@@ -32,7 +32,7 @@ class Staged(NamedTuple):
 
 
 def staged(fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any], passes: Choice = ()) -> Staged:
-    """The program of a function after some passes; of a Program that program itself."""
+    """Trace a function and run passes on the program; a Program is used as it is."""
     if isinstance(fun, Program):
         leaves = tree.leaves((args, kwargs))
         check_takes(fun, leaves)
@@ -45,7 +45,7 @@ def staged(fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any], passes: Choi
 
 
 def check_given(fun: Any, name: str, argument: str = "fun") -> None:
-    """Raise unless it is a function or a well-formed Program."""
+    """Raise an error unless it is a function or a well-formed Program."""
     if isinstance(fun, Program):
         check_program(fun, name)
     elif not callable(fun):
@@ -57,7 +57,7 @@ def check_given(fun: Any, name: str, argument: str = "fun") -> None:
 
 
 def check_values(values: Sequence[Any], name: str) -> None:
-    """Raise for an argument that has a type only, or that is traced."""
+    """Raise an error for an argument that is a `ShapeDtypeStruct` or a tracer."""
     runs = f"{name} runs the function, so it takes arrays and numbers, got"
     for x in values:
         if isinstance(x, jax.ShapeDtypeStruct):
@@ -73,20 +73,20 @@ def check_values(values: Sequence[Any], name: str) -> None:
 
 
 def passes_of(fun: Any, otherwise: Choice) -> Choice:
-    """The passes of a jitted function."""
+    """Return the passes of a jitted function; `otherwise` if it is not jitted."""
     jitted = jit_options(fun)
     return otherwise if jitted is None else jitted.passes
 
 
 def named_summary(x: Any, v: Any, names: dict[Var, str]) -> str:
-    """`summary` of a variable's value, behind the name of the argument that it is."""
+    """Return the `summary` of a variable's value, prefixed with its argument name if it has one."""
     name = names.get(v)
     return f"{name}: {summary(x, v.type)}" if name else summary(x, v.type)
 
 
 def summary(x: Any, type: ArrayType) -> str:
-    """One line about a value: type, range and mean of what is finite, how much is not; a small one
-    in full."""
+    """Describe a value in one line: its type, the range and mean of the finite elements, and the
+    number of others; small values are shown in full."""
     if is_key(x):
         return f"{type} keys"
     x = np.asarray(x)

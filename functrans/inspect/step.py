@@ -1,8 +1,8 @@
-"""`debug.step`: walk through a program in the terminal, equation by equation.
+"""`debug.step`: step through a program in the terminal, equation by equation.
 
-In: a function and arguments; commands, typed or given as a list. Out: the function's result. The
-equations are run by XLA one at a time (observers.py); the walker stops before an equation and
-asks what to do.
+In: a function and arguments; commands, typed or given as a list. Out: the function's result. XLA
+runs the equations one at a time (observers.py); the debugger stops before an equation and reads a
+command.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ where        w      the equations that hold this one, and the user's lines
 quit         q      stop
 An empty line repeats the last command."""
 
-_MOST_NAMES = 12  # letters, and as many names, that are told of those that can be printed
+_MOST_NAMES = 12  # limit on the letters, and on the names, that are listed as printable
 
 _SHORT = {
     "a": "args", "n": "next", "s": "into", "step": "into", "o": "out", "c": "continue",
@@ -65,25 +65,25 @@ def step(
     output: TextIO | None = None,
     passes: Choice | None = None,
 ) -> Callable[..., PyTree]:
-    """Make a function that runs `fun` equation by equation and asks at each what to do.
+    """Return a function that runs `fun` under an interactive debugger, equation by equation.
 
     Arguments:
       fun: function of pytrees of arrays, which may be jitted, a gradient, ...; or a Program.
-      commands: what to do, instead of asking; once there are no more, the program runs to its end.
-        `help` lists them: next, into, out, continue, break, clear, nan, print, args, list, where,
-        quit.
+      commands: commands to run instead of prompting; after the last one the program runs to its
+        end. `help` lists them: next, into, out, continue, break, clear, nan, print, args, list,
+        where, quit.
       input, output: text streams; left out: the terminal.
-      passes: as in `ft.jit`: walk through the program after these. Left out: those of `fun` if it
-        is jitted, else none, so that every equation is one of the user's.
+      passes: as in `ft.jit`: step through the program after these passes. Left out: those of `fun`
+        if it is jitted, else none, so that every equation is one of the user's.
 
     Returns:
-      A function of the arguments of `fun` that returns what `fun` returns.
+      A function of the arguments of `fun` that returns the result of `fun`.
 
     Raises:
       bdb.BdbQuit: the command was `quit`, as in Python's debugger.
-      TypeMismatch: `fun` is a Program that takes other values.
+      TypeMismatch: the arguments do not match the Program `fun`.
       NotAnArray: `fun` is not a function.
-      InvalidArgument: `commands` is a text instead of a list of texts.
+      InvalidArgument: `commands` is a string instead of a list of strings.
 
     Example:
       >>> import functrans as ft, functrans.numpy as jnp
@@ -121,7 +121,7 @@ def step(
 
 
 def _check_commands(commands: Any) -> None:
-    """Raise for a text, which would be a command per letter."""
+    """Raise an error for a string, which would be one command per letter."""
     if isinstance(commands, str):
         raise errors.InvalidArgument(
             f"debug.step: commands is a list of texts, got {commands!r:.60}, at\n"
@@ -130,15 +130,15 @@ def _check_commands(commands: Any) -> None:
 
 
 def _as_jitted(y: Any, t: ArrayType) -> Any:
-    """A result as the jitted function gives it: a jax array, weakly typed where its type is (a walk
-    holds NumPy arrays, which know no weak types)."""
+    """Convert a result to what the jitted function returns: a `jax.Array` with the right weak type
+    (the debugger holds NumPy arrays, which have no weak types)."""
     if isinstance(y, np.ndarray):
         y = jax.numpy.asarray(y)
     return convert_element_type(y, dtype=t.dtype, weak_type=True) if t.weak_type else y
 
 
 def _asked(commands: Iterable[str] | None, source: TextIO | None, output: TextIO) -> Iterator[str]:
-    """The commands as they are given or typed, shown behind a prompt; at the end `continue`."""
+    """Yield the given or typed commands, echoed after a prompt; then `continue` forever."""
     if commands is not None:
         for command in commands:
             output.write(f"(step) {command}\n")
@@ -158,7 +158,7 @@ def _asked(commands: Iterable[str] | None, source: TextIO | None, output: TextIO
 
 
 class _Walker:
-    """What the person at the terminal sees and wants."""
+    """The debugger: reads commands, and stops at or prints equations."""
 
     def __init__(self, commands: Iterator[str], output: TextIO):
         self.commands = commands
@@ -167,17 +167,17 @@ class _Walker:
         self.search = Search(infinities=True)
         self.to_nan = False
         self.stop_at: Callable[[Place], bool] = lambda place: True
-        self.shown: Place | None = None  # stopped at, not yet run
+        self.shown: Place | None = None  # the place stopped at, not yet run
         self.last = ""
         self.previous: Place | None = None
 
     def say(self, text: str) -> None:
         self.output.write(text + "\n")
 
-    # --- called while the program runs
+    # --- hooks of `observe`
 
     def before(self, place: Place, values: Sequence[Any]) -> None:
-        """Stop here, if that is wanted."""
+        """Stop here, if a breakpoint or the last command says so."""
         at_break = self._at_break(place)
         self.previous = place
         if at_break or self.stop_at(place):
@@ -186,7 +186,7 @@ class _Walker:
             self._ask(place)
 
     def after(self, place: Place, values: list[Any], outs: Sequence[Any]) -> None:
-        """Show the results of an equation that was stopped at; stop where a NaN was made."""
+        """Print the results of an equation stopped at; stop after one that produced a NaN."""
         if place is self.shown:
             self.shown = None
             names = letters(place.frames[0].program)
@@ -204,14 +204,14 @@ class _Walker:
             self._ask(place)
 
     def ended(self) -> None:
-        """Say so where `nan` found none."""
+        """At the end of the run, report if the command `nan` found nothing."""
         if self.to_nan:
             self.say("no equation made a NaN or an infinity")
 
     # --- commands
 
     def _ask(self, place: Place) -> None:
-        """Carry out commands until one lets the program run on."""
+        """Run commands until one resumes the program."""
         running = False
         while not running:
             line = next(self.commands) or self.last
@@ -350,7 +350,7 @@ def _line(e: Equation) -> tuple[str, int] | None:
 
 
 def _is_line(at: str, here: tuple[str, int] | None) -> bool:
-    """Does `12` or `file.py:12` mean this file and line?"""
+    """Return whether `12` or `file.py:12` means this file and line."""
     file, _, number = at.rpartition(":")
     if here is None or not number.isdigit() or int(number) != here[1]:
         return False
@@ -358,7 +358,7 @@ def _is_line(at: str, here: tuple[str, int] | None) -> bool:
 
 
 def _names(place: Place) -> list[str]:
-    """What `print` knows: the letters, and the names of arguments and of what lines assign."""
+    """Return the names that `print` accepts: letters, arguments and assigned names."""
     letter = letters(place.frames[0].program)
     here = [v for frame in place.frames for v in frame.env]
     named: dict[str, None] = {}
@@ -369,8 +369,9 @@ def _names(place: Place) -> list[str]:
 
 
 def _variables(place: Place, name: str) -> list[tuple[Var, Any, str]]:
-    """The variables of a name that have a value in this program or in one around it, and what to
-    say of the name: the one of that letter; the argument, or what a line of the user's assigns."""
+    """Return the variables with this name that have a value in this or an enclosing frame, each
+    with a note on its letter. A name is a letter, an argument, or a name that a user line assigns.
+    """
     letter = letters(place.frames[0].program)
     spelled = name.replace('"', "'")
     found: dict[Var, tuple[Var, Any, str]] = {}

@@ -1,4 +1,4 @@
-"""Where functrans and JAX meet. `from_jax` is loaded when it is first asked for."""
+"""Interoperation of functrans and JAX. `from_jax` is loaded on first use."""
 
 from __future__ import annotations
 

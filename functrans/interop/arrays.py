@@ -1,9 +1,9 @@
-"""jax arrays that meet traced values: `table @ x`, `table[i]` and `zeros.at[0].set(y)`.
+"""`jax.Array` methods that accept our tracers: `table @ x`, `table[i]` and `zeros.at[0].set(y)`.
 
-A concrete array in a user's function is a `jax.Array`. Its operators would take our tracers by
-jax.numpy, which is slower than ours: here they leave such an operand to our own. For indexing
-Python asks only the array: an index that holds a tracer, and `.at` while something is traced, are
-ours; everything else is JAX's own, unchanged.
+A concrete array in a user's function is a `jax.Array`. Its operators would handle our tracers with
+jax.numpy, which is slower than ours; here they return NotImplemented, so that Python calls the
+tracer's operator. Python has no such fallback for indexing: an index that contains a tracer, and
+`.at` while tracing, are handled here. Everything else is unchanged.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _at(self: Any) -> Any:
 
 
 def _leaving(theirs: Any) -> Any:
-    """An operator of jax arrays that leaves traced values on its right to their own."""
+    """Wrap a `jax.Array` operator so that it returns NotImplemented for our tracers."""
 
     @functools.wraps(theirs)
     def operator(self: Any, other: Any) -> Any:
@@ -48,7 +48,7 @@ def _leaving(theirs: Any) -> Any:
 
 
 def install() -> None:
-    """Teach jax arrays to meet traced values; done once, before the first trace."""
+    """Patch `jax.Array` to work with our tracers; done once, before the first trace."""
     for name in OPERATORS:
         setattr(_Array, name, _leaving(getattr(_Array, name)))
     _getitem.__doc__ = _jax_getitem.__doc__

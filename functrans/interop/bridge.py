@@ -1,13 +1,13 @@
-"""JAX's operations on functrans's traced values.
+"""JAX primitives applied to functrans tracers.
 
-While functrans traces, a `Bridge` is JAX's current trace (jax_trace.py), and what it does stands
-here. A primitive of JAX's that meets one of our tracers, or anything while a program is recorded,
-is what the table of `interop/jaxprs/` says that it is here; all else is done by the trace around
-functrans. So jax.numpy, and every library on top of it, runs in our transformations as it is
-written, and JAX's own transformations stand above the bridge and call it.
+While functrans traces, a `Bridge` is JAX's current trace (jax_trace.py); this module implements its
+methods. A JAX primitive with one of our tracers as an operand, or any primitive while a program is
+recorded, is translated to our operations by the table in `interop/jaxprs/`. Everything else is
+passed to JAX's outer trace. So jax.numpy, and every library built on it, runs unchanged inside our
+transformations, and JAX's transformations inside ours call the bridge.
 
-    jax.jit, scan, cond, checkpoint   JAX has staged their functions before: the table knows them
-    jax.custom_jvp, jax.custom_vjp    calls of ours with the same rules, run when we differentiate
+    jax.jit, scan, cond, checkpoint   JAX has already staged their functions: the table has them
+    jax.custom_jvp, jax.custom_vjp    become our custom calls with the same rules
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from functrans.transforms.jvp import Dual
 
 
 class _Value:
-    """An operand or a result, as a jaxpr has variables for them."""
+    """An operand or result, in the role of a jaxpr variable."""
 
     __slots__ = ("aval",)
 
@@ -48,14 +48,14 @@ class _Value:
 
 
 class _Traceback:
-    """Where an equation of JAX's comes from: we stand there ourselves."""
+    """The source info of a JAX equation: empty, since we are at that source line now."""
 
     traceback = None
 
 
 class _Equation:
-    """One application of a primitive of JAX's, like an equation of a jaxpr. What JAX says of its
-    results is asked when it is needed, for that takes longer than the rest."""
+    """One application of a JAX primitive, in the role of a jaxpr equation. The abstract evaluation
+    of its results is lazy, since it takes longer than everything else."""
 
     __slots__ = ("_avals", "_made", "params", "primitive")
 
@@ -86,13 +86,14 @@ class _Equation:
         return self._made
 
     def is_strong(self) -> bool:
-        """Are its results surely not weakly typed in JAX?"""
+        """Return whether its results are certainly not weakly typed in JAX."""
         plain = self.primitive.name in walk.PLAIN
         return plain and not all([getattr(a, "weak_type", False) for a in self._avals])
 
 
 def _is_ours(bridge: Bridge, values: Sequence[Any], params: dict[str, Any] | None = None) -> bool:
-    """Is it for the traces on this bridge to do? Else it is for the trace around them."""
+    """Return whether the traces on this bridge should process the values; else JAX's outer trace
+    does."""
     if state.axes and params and _names_an_axis(params):
         return True
     ours = [x for x in values if x.__class__ in OURS]
@@ -107,14 +108,15 @@ def _is_ours(bridge: Bridge, values: Sequence[Any], params: dict[str, Any] | Non
 
 
 def _names_an_axis(params: dict[str, Any]) -> bool:
-    """Does a collective of JAX's speak of an axis that functrans maps? It may have no operand."""
+    """Return whether the parameters of a JAX collective name an axis that functrans maps. Such a
+    collective may have no operands."""
     asked = params.get("axis_name", params.get("axes", ()))
     asked = asked if isinstance(asked, tuple) else (asked,)
     return any([name in asked for name, _ in state.axes])
 
 
 def _at_home(process: Callable[..., Any]) -> Callable[..., Any]:
-    """What a bridge does, done where its own traces stand: they may be below others."""
+    """Wrap a method of Bridge to run with the bridge's own traces current."""
 
     @functools.wraps(process)
     def done(self: Bridge, *args: Any, **kwargs: Any) -> Any:
@@ -139,13 +141,13 @@ def _process_primitive(
 
 
 def _apply(self: Bridge, primitive: Any, values: Sequence[Any], params: dict[str, Any]) -> Any:
-    """The results of our operations for a primitive, of the types that JAX's would have."""
+    """Run our operations for a JAX primitive; the results have the types that JAX's would have."""
     equation = _Equation(primitive, params, values)
     if references.are_in(primitive, values):
         outs = references.results(equation, _literals(values, self.stages))
         return outs if primitive.multiple_results else outs[0]
     outs = walk.results(equation, _literals(values, self.stages))
-    # JAX's code does with a NumPy array what NumPy does
+    # JAX code would apply NumPy semantics to a NumPy array
     outs = [jax.numpy.asarray(y) if isinstance(y, np.ndarray) else y for y in outs]
     if not (equation.is_strong() and all([not typeof(y).weak_type for y in outs])):
         wanted = [walk.type_of_aval(v.aval) for v in equation.outvars]
@@ -154,12 +156,13 @@ def _apply(self: Bridge, primitive: Any, values: Sequence[Any], params: dict[str
 
 
 def _literals(values: Sequence[Any], stages: bool) -> list[Any]:
-    """Values with numbers as literals, which the optimiser sees."""
+    """Return the values, with numbers as literals, which the optimization passes can fold."""
     return [x if x.__class__ in OURS else _known(x, stages) for x in values]
 
 
 def _known(x: Any, stages: bool) -> Any:
-    """A jax array is read only where a program is recorded, as JAX reads it there."""
+    """Return a number as a literal. A `jax.Array` is read only while a program is recorded, where
+    JAX reads it too."""
     kind = x.__class__
     if kind is CONCRETE:
         if not stages or x.shape or is_key_dtype(x.dtype):
@@ -169,12 +172,12 @@ def _known(x: Any, stages: bool) -> Any:
     return walk.number(x, aval_of(x))
 
 
-# --- functions with rules of their own ------------------------------------------------------------
+# --- functions with custom rules ------------------------------------------------------------------
 
 
 @_at_home
 def _stage_value(self: Bridge, x: Any) -> Any:
-    """What JAX's code makes of a number, as a literal where a program is recorded."""
+    """Lift a value into the trace; while a program is recorded, a number becomes a literal."""
     if x.__class__ not in OURS and _is_ours(self, [x]) and not isinstance(x, AnyTracer):
         with set_current_trace(self.parent):
             x = _known(x, self.stages)
@@ -220,7 +223,7 @@ def _process_custom_vjp_call(
         given = arguments(primals)
         pairs = zip(given, arguments(active, other=False), strict=True)
         found = _again(fwd, [x for pair in pairs for x in pair])
-        _, res_tree, places = out_trees()  # places: of the residuals that are arguments
+        _, res_tree, places = out_trees()  # places: argument index of each forwarded residual
         n = res_tree.num_leaves - sum(i is not None for i in places)
         own, outs = iter(found[:n]), found[n:]
         residuals = [next(own) if i is None else given[i] for i in places]
@@ -231,7 +234,7 @@ def _process_custom_vjp_call(
             zeros = [_zero(aval_of_type(t.tangent()), symbolic_zeros) for t in types]
             given = [z if c is None else c for c, z in zip(cts, zeros, strict=True)]
             found = bwd.call_wrapped(*map(materialize, [*kept(residuals), *given]))
-            if isinstance(found, tuple):  # since JAX 0.11, with logs of the way back
+            if isinstance(found, tuple):  # since JAX 0.11, with logs of the backward pass
                 found = found[0]
             return [_nothing_if_zero(c) for c in arguments.arrays(found)]
 
@@ -245,8 +248,8 @@ def _process_custom_vjp_call(
 def _process_shard_map(
     self: Bridge, primitive: Any, fun: Any, values: Sequence[Any], /, **params: Any
 ) -> Any:
-    """JAX stages it, as under its jit, and it is an equation like others. The result is a flat tree
-    of JAX's, which is asked for again when the values are known."""
+    """Let JAX stage the `shard_map`, as under `jax.jit`, then run the jaxpr. Its result is a JAX
+    flat tree, whose leaves are then replaced by the values."""
     if not _is_ours(self, values):
         return self.parent.process_shard_map(primitive, fun, values, **params)
     if laid_out_by_type():
@@ -268,8 +271,8 @@ def _process_shard_map(
 def _called(
     bridge: Bridge, primitive: Any, fun: Any, rule: Any, values: Sequence[Any], made: Any
 ) -> list[Any]:
-    """Our call of a function with a rule. JAX asks later for the structure of the result, of the
-    function or of its rule, whichever ran: only one may have."""
+    """Bind our primitive for a function with a custom rule. Afterwards JAX reads the output tree
+    from the store of the function or of its rule; only one of the two may be filled."""
     arguments = references.Apart(values)
     with set_current_trace(bridge):
         arrays = _literals(arguments.arrays(values), bridge.stages)
@@ -281,7 +284,7 @@ def _called(
 
 
 def _again(fun: Any, values: Sequence[Any]) -> list[Any]:
-    """Call a function that keeps the structure of its result, as if for the first time."""
+    """Call a function that stores its output tree, after clearing that store."""
     _forget(fun)
     return list(fun.call_wrapped(*map(materialize, values)))
 
@@ -297,18 +300,18 @@ def _is_full(store: Any) -> bool:
 
 
 def _zero(aval: Any, symbolic: bool) -> Any:
-    """A tangent that is zero, as a rule of JAX's takes it."""
+    """Return a zero tangent as JAX rules take it."""
     return SymbolicZero(aval) if symbolic else instantiate(Zero(aval))
 
 
 def _nothing_if_zero(t: Any) -> Any:
-    """A tangent or cotangent of JAX's as our rules give it."""
+    """Convert a JAX tangent or cotangent to ours, with None for zero."""
     if isinstance(t, (Zero, SymbolicZero)) or aval_of(t).dtype == dtypes.float0:
         return None
     return t
 
 
-# --- what JAX asks of its current trace, and of values --------------------------------------------
+# --- registration with JAX ------------------------------------------------------------------------
 
 
 def _attach() -> None:
@@ -323,7 +326,7 @@ def _attach() -> None:
     for name, method in methods.items():
         assert hasattr(Trace, name) or name in ("cur_qdd", "process_shard_map"), name
         setattr(Bridge, name, method)
-    for kind in (Tracer, Dual, Jet):  # which JAX would find by their base, slower
+    for kind in (Tracer, Dual, Jet):  # direct entries are faster than JAX's lookup by base class
         pytype_aval_mappings[kind] = lambda x: x.aval
         dtypes.register_canonicalize_value_handler(kind, None)
 

@@ -1,15 +1,15 @@
-"""`checkify` of programs of ours.
+"""`checkify` rules for our programs.
 
-JAX's checkify walks the equations of a function and asks a rule of each primitive for what may go
-wrong there. In: an equation that holds a program of ours. Out: its results, and the error of what
-the program checks. Its equations are walked as JAX's are:
+JAX's checkify interprets the equations of a function and calls an error-check rule per primitive.
+In: a JAX equation that holds one of our programs. Out: its results and the updated error. The
+program's equations are handled like JAX's:
 
-    jax_call                 `checkify.check` and all that JAX alone knows: by JAX's rule
-    scan, while, cond        JAX's own loops of programs of ours, whose rules call us again
-    div; others, for NaNs    by JAX's rules for a division, for any result
-    gather, scatter, ...     with JAX's error for a window that does not lie in the array
-    with a rule of its own   itself, for its results; what it calls is walked for errors alone
-    all between              one equation, as it would be without checks
+    jax_call                 `checkify.check` and other JAX primitives: by JAX's rule
+    scan, while, cond        as JAX loops over our programs, whose rules call us again
+    div; others, for NaNs    by JAX's rules for division and for any result
+    gather, scatter, ...     with JAX's out-of-bounds error
+    custom rules             bound as is, for the results; the called program is only checked
+    runs of others           one equation each, as without checks
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from functrans.trace import materialize
 
 _WINDOWS = (dynamic_slice, dynamic_update_slice)
 _LOOPS = (scan, while_loop, cond)
-_with_error: Any = checkify.assert_func  # since JAX 0.11 it takes a context
+_with_error: Any = checkify.assert_func  # takes a context since JAX 0.11
 
 
 def checked(*given: Any, program: Program, preparation: Preparation) -> tuple[Any, list[Any]]:
-    """JAX's rule: (since 0.11 its context,) error so far, kinds that are looked for, operands ->
-    error, results."""
+    """Apply the error-check rule: ([context, since JAX 0.11], error, enabled errors, *operands) ->
+    (error, results)."""
     i = next(i for i, x in enumerate(given) if isinstance(x, checkify.Error))
     checks = _Checks(given[:i], given[i], given[i + 1], preparation)
     outs = checks.run(program, given[i + 2 :])
@@ -53,7 +53,7 @@ def checked(*given: Any, program: Program, preparation: Preparation) -> tuple[An
 
 
 class _Checks:
-    """The error as it grows along a program."""
+    """The accumulated error while a program is interpreted."""
 
     def __init__(self, context: Sequence[Any], error: Any, kinds: Any, preparation: Preparation):
         self.context = context
@@ -77,7 +77,7 @@ class _Checks:
         return [read(v) for v in program.outputs]
 
     def stands_alone(self, e: Equation) -> bool:
-        """Is there something to check in it?"""
+        """Return whether the equation has something to check."""
         if e.primitive is jax_call:
             return True
         if checkify.NaNError in self.kinds and any(is_inexact(v.type.dtype) for v in e.outputs):
@@ -110,7 +110,7 @@ class _Checks:
         return outs
 
     def indices(self, e: Equation, values: Sequence[Any]) -> None:
-        """Add the error of the first window of an equation that does not lie in its array."""
+        """Add the error of the first window of an equation that is out of bounds."""
         starts, axes, sizes = _windows(e, values)
         shape = e.inputs[0].type.shape
         last = np.array([shape[d] - n for d, n in zip(axes, sizes, strict=True)], starts.dtype)
@@ -121,7 +121,7 @@ class _Checks:
         self.error = _with_error(*self.context, self.error, outside.any(), problem)
 
     def jaxpr(self, fun: Any, values: Sequence[Any]) -> Any:
-        """A function of JAX's that is one equation."""
+        """Trace a function to a jaxpr, and apply JAX's rules to its equations."""
         closed = jax.make_jaxpr(fun)(*values)
         env = dict(zip(closed.jaxpr.invars, values, strict=True))
         env.update(zip(closed.jaxpr.constvars, closed.consts, strict=True))
@@ -148,7 +148,7 @@ def _is_indexing(e: Equation) -> bool:
 
 
 def _without_checks(e: Equation) -> Equation:
-    """A call without the calls of `checkify.check` in its program."""
+    """Return a call equation without the `checkify.check` equations in its program."""
     program: Any = e.params["program"]
     left = [x for x in program.equations if not _is_check(x)]
     if len(left) == len(program.equations):
@@ -162,8 +162,8 @@ def _is_check(e: Equation) -> bool:
 
 
 def _windows(e: Equation, values: Sequence[Any]) -> tuple[Any, Sequence[int], Sequence[int]]:
-    """Where the windows of an equation start: along the last axis of an array, for these axes of
-    its first operand; and of what size they are along these."""
+    """Return the start indices of an equation's windows, along the last axis of an array; the axes
+    of the first operand that they index; and the window sizes along these axes."""
     params: Any = e.params
     if e.primitive is dynamic_slice:
         return jax.numpy.array(values[1:]), range(len(values) - 1), params["sizes"]
@@ -174,7 +174,7 @@ def _windows(e: Equation, values: Sequence[Any]) -> tuple[Any, Sequence[int], Se
 
 
 class _Alone:
-    """An equation of ours as JAX's rule for NaNs takes a primitive."""
+    """One of our equations in the role of a primitive, for JAX's NaN rule."""
 
     multiple_results = True
 
@@ -192,7 +192,7 @@ class _Alone:
 
 
 def _loop(e: Equation, preparation: Preparation) -> Any:
-    """The equation as a function that calls JAX's loop, of programs of ours."""
+    """Return the equation as a function that calls JAX's control flow on our programs."""
     params: Any = e.params
 
     def of(program: Program) -> Any:

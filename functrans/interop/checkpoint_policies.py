@@ -1,4 +1,4 @@
-"""JAX's policies of `checkpoint`, which speak of JAX's primitives, asked about our operations."""
+"""JAX's `checkpoint` policies, which test JAX primitives, applied to our primitives."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from functrans.primitives.calls.jax_call import jax_call
 
 
 class Policy:
-    """A policy of JAX's, which speaks of JAX's primitives, as one of ours."""
+    """A JAX policy as one of ours: it is called with the JAX primitive of the same name."""
 
     def __init__(self, policy: Any):
         self.policy = policy
@@ -43,13 +43,13 @@ class Policy:
 
 @functools.cache
 def _theirs() -> dict[str, Any]:
-    """JAX's primitives by their names. (Their module imports Pallas.)"""
+    """Return JAX's primitives by name. Imported late: their module imports Pallas."""
     primitives = importlib.import_module("jax.extend.core.primitives")
     return {p.name: p for p in vars(primitives).values() if isinstance(p, Primitive)}
 
 
 def _numbers(*, lhs: Any, rhs: Any, out: Any, **_: Any) -> Any:
-    """The axes of a `dot_general` as JAX names them."""
+    """Return JAX's `dimension_numbers` of a `dot_general`."""
     batch = [n for n in out if n in lhs and n in rhs]
     summed = [n for n in lhs if n in rhs and n not in out]
     pairs = [

@@ -1,9 +1,9 @@
-"""A function of JAX's as one of ours, by its name alone.
+"""Wrappers of JAX functions that our modules re-export.
 
-In: a function of `jax.random`, `jax.scipy`, ... that a module of ours hands on (loading.py). Out: a
-function with its signature and text, and our errors: one dispatch where nothing is recorded; where
-something is, one program for each signature (jax_functions.py). A call that has none, because it
-takes a function or needs values, runs in JAX's Python, through the bridge.
+In: a function of `jax.random`, `jax.scipy`, ... (loading.py). Out: a function with the same
+signature and docstring, and our errors. Outside of traces a call is one dispatch; while tracing it
+is one program per signature (jax_functions.py). A call that cannot be a program, because it takes a
+function or needs concrete values, runs JAX's Python code through the bridge.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from functrans.ir.tracebacks import named_boundary
 from functrans.mlir import MLIRError
 from functrans.trace import Tracer, state
 
-# Annotations of arguments that are, or may be, arrays or functions; all others are options.
+# Annotations of arguments that may be arrays or functions; all others are static.
 _OPERAND = re.compile(r"_empty|Array|Any|float|complex|Callable")
 _MAY_BE_FUNCTION = re.compile(r"_empty|Any|Callable")
-# In the annotation of a result that is no array.
+# In the annotation of a result that is not an array.
 _OF_PYTHON = re.compile(r"\b(bool|int|float|str|DType|Initializer)\b")
-# What reads from outside reads again with each call.
+# Functions that read external data, which must be read again in each call.
 _READS = {"from_dlpack", "frombuffer", "fromfile", "fromiter", "fromstring", "load"}
 _Jitted: Any = jax.jit(lambda: 0).__class__
 _REFUSED = (TypeError, ValueError, IndexError)
@@ -37,13 +37,13 @@ _REFUSED = (TypeError, ValueError, IndexError)
 
 @runtime.answers(runtime.delegated)
 def delegated(theirs: Any, name: str, module: str) -> Any:
-    """A function of JAX's as one of ours: its signature and text, our errors.
+    """Wrap a JAX function: same signature and docstring, our errors.
 
     Arguments:
       theirs: a function of `jax.numpy`, `jax.scipy`, ...
-      name, module: what it is called here, and where.
+      name, module: its name and module here.
 
-    Returns: a function like it; what is no function of JAX's, a class or a constant, as it is.
+    Returns: a function like it; a class or constant, or a function not of JAX, unchanged.
 
     Example:
       >>> entr = delegated(jax.scipy.special.entr, "entr", "mine")
@@ -66,13 +66,14 @@ def delegated(theirs: Any, name: str, module: str) -> Any:
 
 
 def _held(x: Any) -> Any:
-    """The array that an object says it is, which jit does not take."""
-    given = getattr(x, "__jax_array__", None)  # None: a tracer of JAX's
+    """Convert an object with `__jax_array__` to its array, since jit does not accept it."""
+    given = getattr(x, "__jax_array__", None)  # None: a JAX tracer
     return x if given is None else given()
 
 
 def _jaxs(x: Any) -> Any:
-    """JAX's function for one of ours of that name: it knows its own, such as lax.add in a fold."""
+    """Return the JAX function of the same name as one of ours: JAX recognizes its own, such as
+    `lax.add` in a reduction."""
     module = str(getattr(x, "__module__", ""))
     twin = sys.modules.get(f"jax{module.removeprefix('functrans')}")
     ours = module.startswith("functrans.") and _is_function(x)
@@ -80,7 +81,7 @@ def _jaxs(x: Any) -> Any:
 
 
 def _is_at_once(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Is what touches no traced value computed, not recorded (ensure_compile_time_eval)?"""
+    """Return whether this call is evaluated eagerly while tracing (ensure_compile_time_eval)."""
     if not getattr(state.trace, "at_once", False):
         return False
     return not any([isinstance(x, Tracer) for x in jax.tree.leaves((args, kwargs))])
@@ -91,7 +92,7 @@ def _is_function(x: Any) -> bool:
 
 
 class _Delegated(JaxFunction):
-    """One function of JAX's with its programs; un-jitted it is JAX's own, jitted if it was not."""
+    """One JAX function with its programs; outside of traces, JAX's own function, jitted."""
 
     def __init__(self, fun: Callable[..., Any]):
         signature = inspect.signature(fun)
@@ -100,7 +101,7 @@ class _Delegated(JaxFunction):
         if jitted:
             options = fun._jit_info.static_argnames  # type: ignore[attr-defined]
         else:
-            known = getattr(fun, "nondiff_argnums", ())  # of a function with a rule
+            known = getattr(fun, "nondiff_argnums", ())  # of a function with a custom rule
             options = tuple([
                 n for i, (n, note) in enumerate(notes.items())
                 if i in known or not _OPERAND.search(note)
@@ -111,7 +112,7 @@ class _Delegated(JaxFunction):
         self.in_python = not jitted and (bool(of_python) or self.name in _READS)
         self.compiled = fun if jitted else jax.jit(fun, static_argnames=options)
         self.ways = (self.compiled, self.knowing, fun)
-        # for the classes of the arguments: which way is the first
+        # classes of the arguments -> index of the first way to try
         self.first = Cache("ways to call JAX's functions", 256)
 
         def read(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -139,8 +140,8 @@ class _Delegated(JaxFunction):
             except (errors.UnhashableStatic, errors.IntegerOverflow, errors.NotAnArray):
                 return self.fun(*args, **kwargs)
         if kwargs and kwargs.get("sharding") is not None:
-            return self.fun(*args, **kwargs)  # jitted, an array is not bound to its devices
-        if not self.first:  # all calls so far went the first way
+            return self.fun(*args, **kwargs)  # jit would not commit the result to its devices
+        if not self.first:  # all calls so far succeeded the first way
             try:
                 return self.compiled(*args, **kwargs)
             except (OverflowError, MLIRError, *_REFUSED):
@@ -152,9 +153,9 @@ class _Delegated(JaxFunction):
                 out = way(*args, **kwargs)
             except OverflowError:  # a number of Python's, such as a seed, in more than 32 bits
                 return self.fun(*args, **kwargs)
-            except MLIRError as error:  # such as a negative size
+            except MLIRError as error:  # for example a negative size
                 raise ValueError(str(error).rpartition(": ")[2]) from error
-            except _REFUSED:  # it needs values, or says what is wrong
+            except _REFUSED:  # it needs concrete values, or the arguments are wrong
                 if i == len(self.ways) - 1:
                     raise
                 continue
@@ -163,7 +164,7 @@ class _Delegated(JaxFunction):
             return out
 
     def knowing(self, *args: Any, **kwargs: Any) -> Any:
-        """JAX's function, compiled for the integers, truth values and names that it is given."""
+        """Call the JAX function compiled with integers, booleans and strings as static values."""
         return self.known(_known(args), _known(kwargs))
 
     def with_values(
@@ -173,7 +174,7 @@ class _Delegated(JaxFunction):
 
 
 class _Known(tuple[Any, ...]):
-    """A value of Python's, with its class, that is part of the structure of the arguments."""
+    """A static Python value with its class: a pytree without leaves, so part of the treedef."""
 
     __slots__ = ()
 
@@ -182,7 +183,7 @@ jax.tree_util.register_pytree_node(_Known, lambda x: ((), tuple(x)), lambda x, _
 
 
 def _known(x: Any) -> Any:
-    """Arguments in which the integers, truth values and names are part of the structure."""
+    """Return the arguments with integers, booleans and strings made part of the treedef."""
     kind = x.__class__
     if kind in (int, bool, str):
         return _Known((kind, x))

@@ -1,9 +1,8 @@
-"""JAX functions as functions of functrans.
+"""`from_jax`: import JAX functions.
 
 In: a function written with `jax.numpy`, `jax.lax`, ... Out: a function whose operations are ours.
-JAX traces it once for each signature into a jaxpr, `interop/jaxprs/` turns that into a Program, and
-each call is a call of the Program: one equation where something is recorded, one dispatch where
-nothing is.
+JAX traces it to a jaxpr once per signature, and `interop/jaxprs/` converts that to a Program. Each
+call is a call of the Program: one equation while tracing, one dispatch otherwise.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from functrans.primitives.calls.jit import jit as jit_call
 from functrans.pytrees.functions import function_name, needs_value
 from functrans.trace import ARRAYS, Tracer, bind, materialize, state, tracing, typeof
 
-_KEPT = 512  # signatures of one function
+_KEPT = 512  # signatures per function
 
 
 def from_jax(
@@ -37,26 +36,28 @@ def from_jax(
     static_argnums: int | Sequence[int] | None = None,
     static_argnames: str | Iterable[str] | None = None,
 ) -> Callable[..., Any]:
-    """Make a function of functrans from one that is written with JAX.
+    """Convert a function written with JAX to a functrans function.
 
-    It can be called un-jitted and inside of `grad`, `vmap`, `jit`, `make_ir` and all others.
-    JAX traces it once for each signature: types of arrays, structure of the arguments, values of
-    those that are static. Its custom rules, loops and nested jitted functions are kept. A primitive
-    of JAX's that has no counterpart here (a Pallas kernel, a call of `jax.ffi`, one of your own)
-    stays JAX's, with JAX's rules: `jax_call` in the program.
+    It can be called eagerly and inside `grad`, `vmap`, `jit`, `make_ir` and all other
+    transformations.
+
+    JAX traces it once per signature: types of the arrays, treedef of the arguments, values of the
+    static ones. Its custom rules, loops and nested jitted functions are kept. A JAX primitive that
+    has no counterpart here (a Pallas kernel, a `jax.ffi` call, a user's primitive) stays a JAX
+    primitive, with JAX's rules: `jax_call` in the program.
 
     Arguments:
-      fun: function of pytrees of arrays, returning a pytree of arrays, that JAX can trace.
-      static_argnums, static_argnames: arguments that are Python values, hashable, as in `jit`.
-        Leaves that are no arrays (strings, dtypes, functions) are static by themselves, and so are
+      fun: function of pytrees of arrays that returns a pytree of arrays, and that JAX can trace.
+      static_argnums, static_argnames: static arguments, hashable Python values, as in `jit`.
+        Leaves that are not arrays (strings, dtypes, functions) are static automatically, and so are
         Python numbers and NumPy arrays where JAX needs their values (axes, shapes).
 
     Returns:
-      A function like `fun`; `.clear_cache()` forgets what was traced.
+      A function like `fun`; `.clear_cache()` drops its traces.
 
     Raises:
-      MissingRule: a transformation needs a rule that JAX does not have for one of its primitives.
-      AbstractValueError: it needs the value of a traced argument.
+      MissingRule: JAX lacks the rule that a transformation needs for one of its primitives.
+      AbstractValueError: it needs the concrete value of a traced argument.
       UnhashableStatic: a static argument is not hashable.
 
     Source: the inverse of `jax.make_jaxpr`.
@@ -83,8 +84,8 @@ def from_jax(
 
 
 class _Entry(NamedTuple):
-    """A signature's program, the values of its first inputs, the leaves that are its others (None:
-    all), the structure of its result."""
+    """The program of a signature, the values of its leading inputs, the indices of the leaves that
+    are its other inputs (None: all), and the treedef of its result."""
 
     program: Program
     consts: tuple[Any, ...]
@@ -92,12 +93,12 @@ class _Entry(NamedTuple):
     out_tree: Any
 
     def chosen(self, leaves: list[Any]) -> list[Any]:
-        """The leaves that the program takes."""
+        """Return the leaves that the program takes."""
         return leaves if self.operands is None else [leaves[i] for i in self.operands]
 
 
 class _NeedsValues(NamedTuple):
-    """JAX cannot trace a signature without knowing values of the arguments: what it says."""
+    """JAX cannot trace a signature without concrete values of the arguments; holds JAX's error."""
 
     error: Exception
 
@@ -110,11 +111,11 @@ class JaxFunction:
         self.statics = StaticArguments(fun, argnums, argnames)
         self.name = function_name(fun).rpartition(".")[2]
         self.cache = Cache("functions of JAX", _KEPT)
-        self.at_once = True  # does `compiled` take what it is called with?
+        self.at_once = True  # try `compiled` first; False once it did not accept a call
 
         @functools.wraps(fun)
         def compiled(*args: Any, **kwargs: Any) -> Any:
-            with jax.ensure_compile_time_eval():  # constants are arrays, not JAX's tracers
+            with jax.ensure_compile_time_eval():  # so that constants are arrays, not JAX tracers
                 found, leaves = self.find(args, kwargs)
             if found.__class__ is not _Entry:
                 raise TypeError(f"{self.name} needs values")
@@ -133,8 +134,8 @@ class JaxFunction:
         failed = False
         if state.trace is None and self.at_once:
             try:
-                return self.compiled(*args, **kwargs)  # JAX finds the signature itself, and faster
-            except (TypeError, ValueError, IndexError):  # below it is said what is wrong
+                return self.compiled(*args, **kwargs)  # JAX's C++ dispatch on the signature
+            except (TypeError, ValueError, IndexError):  # the code below raises the right error
                 failed = True
             except RuntimeError as error:
                 if not xla.without_kernel(error):
@@ -146,14 +147,14 @@ class JaxFunction:
         return out
 
     def by_program(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The result by the program of the signature, if it has one."""
+        """Call the program of the signature, or `with_values` if there is none."""
         found, leaves = self.find(args, kwargs)
         if found.__class__ is not _Entry:
             return self.with_values(found.error, leaves, args, kwargs)
         return tree.unflatten(found.out_tree, _called(found, found.chosen(leaves)))
 
     def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
-        """What is known of the signature, and the leaves of the arguments that are not static."""
+        """Return the cache entry of the signature, and the leaves of the dynamic arguments."""
         static, dynamic = self.statics.split(args, kwargs)
         if static:
             self.statics.check(args, kwargs)
@@ -176,7 +177,7 @@ class JaxFunction:
         leaves: list[Any],
         kinds: tuple[Any, ...],
     ) -> _Entry | _NeedsValues:
-        """The entry of a signature that is new, or whose numbers are part of it."""
+        """Return the entry of a new signature, or of one whose numbers must be static."""
         arrays = [k.__class__ is not _Option for k in kinds]
         if found is None:
             found = self._keep(key, self._traced(static, in_tree, leaves, arrays))
@@ -192,13 +193,13 @@ class JaxFunction:
 
     def _keep(self, key: Any, value: Any) -> Any:
         if any(isinstance(x, Tracer) for x in getattr(value, "consts", ())):
-            return value  # what a function closes over is another one at the next call
+            return value  # it captured tracers, which are valid for this call only
         return self.cache.keep(key, value)
 
     def _traced(
         self, static: tuple[Any, ...], in_tree: Any, leaves: list[Any], dynamic: list[bool]
     ) -> _Entry | _NeedsValues:
-        """JAX's program of the function, of the leaves that are `dynamic`, as ours."""
+        """Trace the function with JAX over the `dynamic` leaves, and convert the jaxpr."""
         bound = self.statics.bound(static)
         fixed = [None if d else x for x, d in zip(leaves, dynamic, strict=True)]
 
@@ -221,7 +222,7 @@ class JaxFunction:
     def with_values(
         self, error: Exception, leaves: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """What cannot be traced still runs on concrete arrays, as JAX runs it."""
+        """Run a function that cannot be traced on concrete arrays, as JAX does."""
         if not any(isinstance(x, Tracer) for x in leaves):
             with tracing(None):
                 return self.fun(*args, **kwargs)
@@ -236,7 +237,7 @@ class JaxFunction:
 
 
 def _called(entry: _Entry, leaves: list[Any]) -> list[Any]:
-    """The results of a program: by a call, or by its equation if it has but one."""
+    """Call a program; if it has a single equation, bind that directly."""
     program = entry.program
     if state.trace is not None:
         leaves = [x if x.__class__ in ARRAYS else as_array(x) for x in leaves]
@@ -254,13 +255,13 @@ def _called(entry: _Entry, leaves: list[Any]) -> list[Any]:
 
 
 class _Option(NamedTuple):
-    """A leaf that is no array, as part of a signature."""
+    """A leaf that is not an array, as a static part of a signature."""
 
     value: Any
 
 
 def _kind(x: Any) -> Any:
-    """What a signature says of a leaf: its type, or itself if it is no array."""
+    """Return the signature entry of a leaf: its type, or the leaf itself if it is not an array."""
     try:
         return typeof(x)
     except errors.NotAnArray as error:

@@ -1,22 +1,22 @@
-"""Programs of ours under JAX's transformations.
+"""JAX's transformation rules for our programs.
 
-In: an equation of JAX's primitive `functrans` (`functrans_calling` where it calls Python), which
-holds a program. Out: what `jax.grad`, `jax.vmap` and the others make of it, by our own
-transformations: again equations of that primitive.
+In: an equation of the JAX primitive `functrans` (`functrans_calling` with Python callbacks), which
+holds a program. Out: its derivative, transpose or batched form, made by our transformations, again
+as equations of that primitive.
 
-    derivative  two equations: the program with the residuals among its results, and its linear
-                part, of residuals and tangents. JAX's partial evaluation divides between the two,
-                so nothing is computed twice
-    transpose   of an equation that is linear in the operands whose cotangents are wanted: the
-                program walked backwards
+    derivative  two equations: the program with the residuals as extra results, and its linear part,
+                a function of residuals and tangents. JAX's partial evaluation splits between the
+                two, so nothing is computed twice
+    transpose   the transposed program of an equation that is linear in the operands whose
+                cotangents are wanted
     batch       the batched program
-    dead code   the part of the program whose results are read
-    checkpoint  the program with what the policy keeps among its results, and the part that computes
-                the rest again
+    dead code   the part of the program that computes the used results
+    checkpoint  the program with the values that the policy saves as extra results, and the part
+                that recomputes the rest
 
-A derived program is kept by the one it was made of. It is prepared for XLA when it is lowered, by
-the passes that the user asked of the function. While ours transform, JAX evaluates: what the trace
-around them records is the equations that are bound here, and no constant on the way.
+A derived program is cached on the program it was made from. It is optimized when it is lowered, by
+the passes that the user chose. JAX evaluates eagerly while our transformations run, so that its
+outer trace records only the equations bound here and no intermediate constants.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from functrans.transforms.transpose import Transposition
 def derivative(
     primals: Sequence[Any], tangents: Sequence[Any], *, program: Program, preparation: Preparation
 ) -> tuple[list[Any], list[Any]]:
-    """JAX's jvp rule."""
+    """Apply the JVP rule."""
     active = tuple([_moves(dx) for dx in tangents])
     with at_once():
         part = fewer(split(program, active))
@@ -76,7 +76,7 @@ def _moves(tangent: Any) -> bool:
 def transpose(
     cts: Sequence[Any], *operands: Any, program: Program, preparation: Preparation
 ) -> list[Any]:
-    """JAX's transpose rule: None for operands that are known, and for zeros."""
+    """Apply the transpose rule: None for operands that are not linear, and for zeros."""
     linear = tuple([ad.is_undefined_primal(x) for x in operands])
     given = tuple([ct.__class__ is not ad.Zero for ct in cts])
     with at_once():
@@ -91,8 +91,8 @@ def transpose(
 def _nonzero(
     program: Program, types: Sequence[ArrayType], operands: Sequence[Any], preparation: Preparation
 ) -> list[Any]:
-    """The results of a program, of types that may differ from its own in their weak flags; None
-    for those that are written in it as zeros."""
+    """Run a program; convert its results to `types`, which may differ in weak type. None for
+    results that are literal zeros."""
     made, moving = memo(program, _without_zeros, tuple(types))
     outs = iter(xla.bind(made, operands, preparation) if any(moving) else ())
     return [next(outs) if m else None for m in moving]
@@ -115,7 +115,7 @@ def batch(
     axis: Any, operands: Sequence[Any], dims: Sequence[int | None], *,
     program: Program, preparation: Preparation,
 ) -> tuple[list[Any], Sequence[int | None]]:  # fmt: skip
-    """JAX's batching rule, given the axis with its names."""
+    """Apply the batching rule, for an axis with its names."""
     name = None if axis.name is core.no_axis_name else axis.name
     spmd = axis.spmd_name or ()
     with at_once():
@@ -125,7 +125,7 @@ def batch(
 
 
 def without_unread(used: list[bool], eqn: Any) -> tuple[list[bool], Any]:
-    """JAX's rule for dead code: which operands are read, and the equation (None: it is dead)."""
+    """Apply the DCE rule: return which operands are used, and the equation (None: it is dead)."""
     if eqn.effects:
         return [True] * len(eqn.invars), eqn
     if not any(used):
@@ -149,9 +149,10 @@ def _divided(program: Program, saveable: Any) -> tuple[Program, Program, list[in
 def partly_kept(
     saveable: Any, unknown: Sequence[bool], there: Sequence[bool], eqn: Any
 ) -> tuple[Any, Any, list[bool], list[bool], list[Any]]:
-    """JAX's rule for the body of `jax.checkpoint`: the equation for the way forward, that for the
-    way back, which results are unknown before that, which are there then, and what is kept. The
-    policy is asked about the operations of the program. `there`: operands known on the way back.
+    """Apply the partial evaluation rule for the body of `jax.checkpoint`. Return the equation of
+    the forward pass, that of the backward pass, which results are unknown in the forward pass,
+    which are instantiated in the backward pass, and the residuals. The policy is applied to the
+    operations of the program. `there`: which operands are available in the backward pass.
     """
     n = len(eqn.outvars)
     missing = [v for v, t in zip(eqn.invars, there, strict=True) if not t]
@@ -176,6 +177,6 @@ for _primitive in xla.PRIMITIVES:
     pe.dce_rules[_primitive] = without_unread
     pe.partial_eval_jaxpr_custom_rules[_primitive] = partly_kept
 
-# Two more tables of rules stand in modules that JAX itself imports when they are asked for.
+# Two more rule tables are in modules that JAX imports lazily.
 when_imported("jax._src.checkify", lambda: runtime.load("rules in checkify"))
 when_imported("jax.experimental.key_reuse._core", lambda: runtime.load("rules in key_reuse"))

@@ -1,7 +1,7 @@
-"""Who asks for `jax.jit`: the program, or JAX and functrans for themselves?
+"""Detect whether a call of `jax.jit` comes from the program, or from JAX or functrans.
 
-Nothing of functrans is imported here: a program may import JAX by importing functrans, and then
-this is needed in the middle of that.
+This module imports nothing of functrans: a program may import JAX by importing functrans, and then
+this is needed during that import.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LIBRARIES = tuple([
 
 
 def _codes(fun: Any) -> list[CodeType]:
-    """The codes of a public function of JAX's whose frames stand between who calls and us."""
+    """Return the code objects of a public JAX function, whose frames are between caller and us."""
     inner = fun.__wrapped__.__code__
     return [fun.__code__, inner, *[c for c in inner.co_consts if isinstance(c, CodeType)]]
 
@@ -31,14 +31,14 @@ _ENTRANCES = {*_codes(jax.jit), *_codes(pjit.pjit)}
 
 
 def is_programs(frame: FrameType | None) -> bool:
-    """Is the caller of `jax.jit` neither JAX nor functrans? `frame`: the caller of `make_jit`."""
+    """Return whether neither JAX nor functrans called `jax.jit`. `frame`: `make_jit`'s caller."""
     while frame is not None and frame.f_code in _ENTRANCES:
         frame = frame.f_back
     return frame is not None and not frame.f_code.co_filename.startswith(_LIBRARIES)
 
 
 def when_first_asked(act: Callable[[], None]) -> None:
-    """Do something that exchanges `make_jit`, as soon as the program asks for it."""
+    """Run `act`, which replaces `make_jit`, when the program first calls `jax.jit`."""
     make = pjit.make_jit
 
     def first(fun: Any, **options: Any) -> Any:

@@ -1,10 +1,10 @@
-"""`jax_debug_key_reuse`: JAX's check that no random key is used twice, of programs of ours.
+"""`jax_debug_key_reuse`: JAX's check for random keys that are used twice, for our programs.
 
-In: an equation that holds a program of ours. Out: which of its keys it uses up, and which it makes,
-or JAX's `KeyReuseError`. JAX knows that of its own operations on typed keys. So the program is run,
-while JAX records, by JAX's operations on its keys alone, and JAX says it of what is recorded. The
-data of a key stands for the key until something other than our random operations looks at it; a key
-that is made of data is a new one, as in JAX.
+In: a JAX equation that holds one of our programs. Out: its signature, that is which keys it
+consumes and which it creates, or JAX's `KeyReuseError`. JAX has signatures for its own operations
+on typed keys. So the program is traced to a jaxpr of JAX's operations on its keys only, and JAX
+computes the signature of that. The data of a key represents the key until an operation other than
+our random ones reads it; a key made from data is new, as in JAX.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from functrans.primitives.control_flow.loop_layout import LoopLayout
 from functrans.primitives.random.bits import impl_of, key_shape
 from functrans.trace import at_once
 
-Key = Any  # a key of JAX's while it records; None: no key
+Key = Any  # a JAX key tracer; None: not a key
 
 
 @theirs.dynamic_key_reuse_signature
 def signature(eqn: Any) -> Any:
-    """JAX's rule."""
+    """Return the key-reuse signature of an equation."""
     program: Program = eqn.params["program"]
     return memo(program, _signature)
 
@@ -60,7 +60,7 @@ def _signature(program: Program) -> Any:
 
 
 def _run(program: Program, keys: Sequence[Key]) -> list[Key]:
-    """The keys that a program gives."""
+    """Return the keys among the results of a program."""
     env: dict[Any, Key] = dict(zip(program.inputs, keys, strict=True))
     for v in program.constants:
         env[v] = _new(v.type)
@@ -72,7 +72,7 @@ def _run(program: Program, keys: Sequence[Key]) -> list[Key]:
 
 
 def _new(t: ArrayType) -> Key:
-    """A key that was not used before; None for what is no key."""
+    """Return a new key, or None if the type is not a key."""
     if not is_key_dtype(t.dtype):
         return None
     impl = impl_of(t.dtype)
@@ -81,7 +81,7 @@ def _new(t: ArrayType) -> Key:
 
 
 def _equation(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
-    """The keys among the results of an equation; None where JAX would say nothing of one."""
+    """Return the keys among the results of an equation; None for results that are not tracked."""
     rule = _RULES.get(e.primitive.name)
     if rule is not None:
         return rule(e, keys)
@@ -92,14 +92,15 @@ def _equation(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
 
 
 def _moved(rule: Callable[[Equation, Key, int], Sequence[Key]]) -> Callable[..., Sequence[Key]]:
-    """A rule of the first operand alone, given its number of axes that are no words of keys."""
+    """Make a rule of the first operand's key, given the number of result axes that are not key
+    words."""
 
     def run(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
         x, y = e.inputs[0].type, e.outputs[0].type
         if keys[0] is None:
             return [None] * len(e.outputs)
         words = x.ndim - keys[0].ndim
-        if x.shape[keys[0].ndim :] != y.shape[y.ndim - words :]:  # words of a key, apart
+        if x.shape[keys[0].ndim :] != y.shape[y.ndim - words :]:  # the words of a key are split
             return [None] * len(e.outputs)
         return rule(e, keys[0], y.ndim - words)
 
@@ -169,7 +170,7 @@ def _folded_in(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
 
 
 def _called(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
-    """JAX's own operation."""
+    """Apply the rule of a `jax_call`: run the JAX operation itself."""
     body = e.params["body"]
     given = [
         jax.numpy.zeros(t.shape, t.dtype) if k is None else k
@@ -178,11 +179,11 @@ def _called(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
     return [y if is_key_dtype(y.dtype) else None for y in body.fun(*given)]
 
 
-# --- loops and branches, by JAX's of the keys alone -----------------------------------------------
+# --- control flow, as JAX's control flow on the keys only -----------------------------------------
 
 
 def _all(keys: Sequence[Key], like: Sequence[Key]) -> list[Key]:
-    """The keys at the places where others are, a new one where there is none."""
+    """Return the keys at the positions where `like` has keys, with new ones where missing."""
     made = []
     for k, other in zip(keys, like, strict=True):
         if other is not None:

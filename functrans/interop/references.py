@@ -1,16 +1,16 @@
-"""References to memory, `jax.new_ref`, in functions that functrans traces.
+"""Mutable references, `jax.new_ref`, in functions that functrans traces.
 
-A reference made there is a Python object that holds the value, traced or not, which stands in its
-memory: reading gives that, writing puts another in its place, in the order in which Python runs. So
-programs hold values alone. What an operation of JAX's does to references (an index read, written
-or added to; a loop, a branch, a jitted function that is given some) JAX says itself, as a function
-of the values that stand there which gives those that stand there afterwards.
+A reference made while tracing is a Python object that holds its current value, a tracer or not.
+Reading returns that value and writing replaces it, in the order in which Python runs, so programs
+contain only values. For a JAX operation on references (an indexed read, write or add; a loop, a
+branch, a jitted function) JAX's state discharge gives an equivalent function from the old values to
+the results and the new values.
 
     made in the running trace       held by it
-    made outside of ft.jit          an argument of the program and, if it was written, a result,
-                                    which is put there when the program has run
-    made outside of grad, vmap      read; written with what does not belong to these
-    in a function that is staged    refused: its program is kept, and may run more than once
+    made outside of ft.jit          an input of the program and, if written, an output, which is
+                                    written to the reference after the program has run
+    made outside of grad, vmap      readable; writable with values that do not belong to these
+    in a function that is staged    error: its program is cached, and may run more than once
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from functrans.tracer import ARRAYS, OURS, AnyTracer, Tracer, is_active
 
 
 class Reference(jax.core.Tracer[Any]):
-    """A reference of the trace `owner`, at which `value` stands.
+    """A reference of the trace `owner`, with the current value `value`.
 
-    outside    : JAX's reference, made outside, for which it stands
-    is_written : has another value been put there?
+    outside    : the JAX reference, made outside, that it represents
+    is_written : whether it has been written to
     """
 
     __slots__ = ("is_written", "outside", "owner", "value")
@@ -55,20 +55,20 @@ class Reference(jax.core.Tracer[Any]):
 
     @property
     def __jax_array__(self) -> Any:
-        raise AttributeError("__jax_array__")  # it is none, and has none
+        raise AttributeError("__jax_array__")  # a reference is not convertible to an array
 
     @property
     def _debug_info(self) -> Any:
-        """JAX asks for it to say which function a value has leaked from: we know better."""
+        """JAX reads this to report a leaked tracer: raise our error instead."""
         raise self.ended()
 
     def check_alive(self) -> None:
-        """Raise unless it belongs to an active trace."""
+        """Raise an error unless it belongs to an active trace."""
         if self.owner is not None and not is_active(self.owner, state.innermost, state.below):
             raise self.ended()
 
     def ended(self) -> errors.LeakedTracer:
-        """The error for one that is used after its trace has ended."""
+        """Return the error for a reference that is used after its trace has ended."""
         return errors.LeakedTracer(
             f"a reference {_text(self)} was used after the transformation in which it "
             f"was made had ended, at\n    {describe(user_source())}\n"
@@ -84,12 +84,12 @@ OURS.add(Reference)
 MAKING = (ref_p, empty_ref_p)
 
 
-# Classes of values none of which is a reference: to ask `isinstance` takes JAX microseconds.
+# Classes whose instances are not references: `isinstance` of JAX's class takes microseconds.
 _OTHERS: set[type[Any]] = set()
 
 
 def are_in(primitive: Any, values: Sequence[Any]) -> bool:
-    """Is an equation about references?"""
+    """Return whether an equation makes references or takes some as operands."""
     if primitive.ref_primitive:
         return True
     if _OTHERS.issuperset([x.__class__ for x in values]):
@@ -106,8 +106,8 @@ def _is_reference(x: Any) -> bool:
 
 
 class Apart:
-    """The references among values, kept apart from the arrays: a function of these, or of something
-    for each, that gives all. `other`: what there is for a reference; left out: it."""
+    """A partition of values into references and arrays. Calling it with a list of arrays (or one
+    object per array) merges them back; `other` replaces each reference, by default itself."""
 
     def __init__(self, values: Sequence[Any]):
         self.given: list[tuple[bool, Any] | tuple[bool, None]] = [
@@ -115,7 +115,7 @@ class Apart:
         ]
 
     def arrays(self, values: Sequence[Any]) -> list[Any]:
-        """The values that do not stand where there is a reference."""
+        """Return the values at the positions that are not references."""
         return [x for x, (held, _) in zip(values, self.given, strict=True) if not held]
 
     def __call__(self, arrays: Sequence[Any], **other: Any) -> list[Any]:
@@ -124,7 +124,7 @@ class Apart:
 
 
 def results(eqn: Any, values: Sequence[Any]) -> list[Any]:
-    """The results of an equation that makes references or is given some."""
+    """Run an equation that makes references or takes some as operands."""
     if eqn.primitive in MAKING:
         (made,) = eqn.outvars
         kind = walk.type_of_aval(made.aval.inner_aval)
@@ -138,20 +138,20 @@ def results(eqn: Any, values: Sequence[Any]) -> list[Any]:
     left = iter(outs[n:])
     for r in given:
         if r is not None:
-            _put(r, materialize(next(left, r.value)))  # nothing for one that is freed
+            _put(r, materialize(next(left, r.value)))  # a freed reference has no final value
     return outs[:n]
 
 
 def _of_values(eqn: Any) -> Any:
-    """An equation as a function of the values at its references, as JAX makes it: its results,
-    and what stands at the references then."""
+    """Discharge the references of an equation: return a jaxpr of their values, which returns the
+    results and the final values."""
     names = DebugInfo("references", eqn.primitive.name, None, None)
     alone = Jaxpr([], eqn.invars, eqn.outvars, [eqn], eqn.effects, debug_info=names)
     return discharge_state(ClosedJaxpr(alone, ()))
 
 
 def _known(x: Any) -> Reference:
-    """Our reference for one that an operation is given, which may be JAX's."""
+    """Return our reference for an operand, which may be a JAX reference."""
     stages = staging_trace()
     if x.__class__ is Reference:
         x.check_alive()
@@ -172,7 +172,8 @@ def _known(x: Any) -> Reference:
 
 
 def _put(reference: Reference, value: Any) -> None:
-    """Let a value stand there, unless it belongs to a transformation that ends before."""
+    """Write a value to a reference; raise an error if the value's trace ends before the
+    reference's."""
     if value is reference.value:
         return
     owner = value.owner if isinstance(value, Tracer) else None

@@ -1,9 +1,9 @@
-"""`python -m functrans run`: a script or module as Python runs it, with `jax.jit` taken over.
+"""`python -m functrans run`: run a script or module as Python does, with `jax.jit` taken over.
 
-In: the words after `run`. What the script sees is what it would see without us: `sys.argv`,
-`__name__`, `sys.path[0]`, its own tracebacks and exit code; and JAX is imported by the script
-itself, so that what it says to JAX in the environment before that counts. At the end the report of
-`take_over` goes to standard error, if there is anything to say.
+In: the command-line arguments after `run`. The script sees what it would see without functrans:
+`sys.argv`, `__name__`, `sys.path[0]`, its own tracebacks and exit code. The script itself imports
+JAX, so environment variables that it sets before that take effect. At the end the report of
+`take_over`, if not empty, is written to standard error.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 def run(words: Sequence[str]) -> None:
-    """Run what the words after `python -m functrans run` say."""
+    """Run the script or module given after `python -m functrans run`."""
     about = "Run an unchanged JAX script with the outermost jax.jit meaning ft.jit."
     parser = argparse.ArgumentParser(
         prog="python -m functrans run", description=about,
@@ -70,7 +70,7 @@ def _run_script(path: str) -> None:
 
 
 class _Script(SourceFileLoader):
-    """Loads a script, of which nothing is kept beside it."""
+    """A loader for a script that writes no bytecode cache."""
 
     def get_code(self, _name: str) -> CodeType:
         return self.source_to_code(self.get_data(self.path), self.path)
@@ -81,7 +81,7 @@ def _take_over(explain: bool) -> None:
 
 
 def _take_over_later(explain: bool) -> None:
-    """Take over when the program, having imported JAX, first asks for `jax.jit`."""
+    """Take over when the program, after importing JAX, first calls `jax.jit`."""
 
     def act() -> None:
         interop.jit_callers.when_first_asked(lambda: _take_over(explain))
@@ -92,7 +92,7 @@ def _take_over_later(explain: bool) -> None:
 
 
 def _without_ours(show: Callable[..., None]) -> Callable[..., None]:
-    """What shows an error that ends the program, without the frames around it."""
+    """Wrap an exception hook so that it drops our outer frames from the traceback."""
 
     def shown(kind: Any, error: BaseException, tb: TracebackType | None) -> None:
         while tb is not None and tb.tb_frame.f_code.co_filename.startswith((_OURS, "<frozen ")):

@@ -1,12 +1,12 @@
-"""Programs inside of `jax.shard_map`, where the axes of a mesh have names.
+"""Our programs inside `jax.shard_map`, where mesh axes have names.
 
-In: a program with collectives over such axes, values of JAX's. Out: its results, by JAX's own
+In: a program with collectives over such axes, and JAX values. Out: its results, computed by JAX's
 collectives and, between them, equations that hold the rest of the program. So JAX knows over which
-axes each value varies, and its derivatives, which depend on that, are right.
+axes each value varies, and its derivatives, which depend on that, are correct.
 
-A collective inside of a loop, a branch or a function with a rule of its own stays there, and is
-JAX's when it is lowered (primitives/distributed/collective.py). JAX takes the results for values
-that vary over the axes.
+A collective inside a loop, a branch or a function with a custom rule stays in the program, and is
+lowered to JAX's (primitives/distributed/collective.py). JAX then assumes that the results vary over
+the axes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from functrans.trace import materialize
 
 
 class Part(NamedTuple):
-    """A program of some equations, which reads and gives these variables of the whole."""
+    """A program of some equations, with the outer variables that it reads and defines."""
 
     program: Program
     reads: tuple[Var, ...]
@@ -34,7 +34,7 @@ class Part(NamedTuple):
 
 @runtime.answers(runtime.run_sharded)
 def run(program: Program, operands: Sequence[Any], preparation: Preparation) -> list[Any]:
-    """Bind the parts of a program without constants in JAX's current trace."""
+    """Bind the parts of a program (without constants) in JAX's current trace."""
     parts, outputs = memo(program, _parts)
     env: dict[Any, Any] = dict(zip(program.inputs, operands, strict=True))
     for part in parts:
@@ -49,7 +49,7 @@ def run(program: Program, operands: Sequence[Any], preparation: Preparation) -> 
 
 
 def _parts(program: Program) -> tuple[list[Any], Sequence[Any]]:
-    """A program's collectives and the `Part`s between them, in their order; and its results."""
+    """Return a program's collectives and the `Part`s between them, in order, and its outputs."""
     equations, names = _written_out(program.equations, {})
     outputs = [names.get(v, v) for v in program.outputs]
     return divided(equations, outputs, lambda e: hasattr(e.primitive, "by_jax")), outputs
@@ -58,8 +58,7 @@ def _parts(program: Program) -> tuple[list[Any], Sequence[Any]]:
 def _written_out(
     equations: Sequence[Equation], names: dict[Any, Any]
 ) -> tuple[list[Equation], dict[Any, Any]]:
-    """The equations with those of the calls that hold collectives in place of the calls, and what
-    is called otherwise then."""
+    """Inline the calls that contain collectives; return the equations and the renamed variables."""
     made: list[Equation] = []
     for e in equations:
         (renamed,) = copied([e], names)
@@ -77,7 +76,7 @@ def _written_out(
 def divided(
     equations: Sequence[Equation], outputs: Sequence[Any], stands_alone: Callable[[Equation], bool]
 ) -> list[Any]:
-    """Runs of equations between those that stand alone as `Part`s."""
+    """Group the runs of equations between those that stand alone into `Part`s."""
     parts: list[Any] = []
     between: list[Equation] = []
     read_later = set(outputs)
@@ -94,7 +93,7 @@ def divided(
 
 
 def _part(backwards: list[Equation], read_later: set[Any]) -> list[Part]:
-    """The part of these equations, if there are any; what it reads is added."""
+    """Return the part of these equations, if any; add what it reads to `read_later`."""
     if not backwards:
         return []
     equations = backwards[::-1]

@@ -1,25 +1,24 @@
-"""`take_over`: a program's own `jax.jit` means ours.
+"""`take_over`: make a JAX program's `jax.jit` mean `ft.jit`.
 
-In: a program that knows JAX alone. Out: the same program, whose outermost jitted functions are
-traced, rewritten and compiled by us, and a report of those that are not.
+In: a program that uses only JAX. Out: the same program, with its outermost jitted functions traced,
+optimized and compiled by functrans, and a report of those that are not.
 
-Every call of `jax.jit`, by whatever name the function was kept (`from jax import jit` before or
-after, a `functools.partial`, a decorator of a library), ends in one function of JAX's own module,
-`make_jit`, which it looks up there each time. Only that entry is exchanged: no name that someone
-holds is searched for, `jax.jit` stays the same object, and all is given back by one assignment. Who
-asks is read from the frame that called `jax.jit`: what JAX jits for itself, and what we do, stays
-JAX's. So do functions that were jitted before.
+Every call of `jax.jit`, under any name (`from jax import jit` before or after, a
+`functools.partial`, a library's decorator), ends in one function of a JAX module, `make_jit`, which
+it looks up each time. Only that attribute is replaced: `jax.jit` stays the same object, and one
+assignment restores it. The caller is read from the frame that called `jax.jit`: functions that JAX
+or functrans jit for themselves stay JAX's, and so do functions that were jitted before.
 
     called                          what runs
     while nothing is traced         `ft.jit` of the function
-    while JAX or functrans traces   JAX's function, as ever: the trace around it sees its operations
-    after an error of ours alone    JAX's function, from then on
+    while JAX or functrans traces   JAX's function, so the outer trace sees its operations
+    after an error of ours only     JAX's function, from then on
 
-An error before anything ran may be ours or the program's. A `raise` or `assert` of the program's
-own files is the program's. After any other one JAX's function is called: if it fails too, JAX's
-error is what the program sees, else the function is JAX's from then on and the report says why. No
-computation is run twice: what is raised while a program runs (a callback's error, a NaN that is
-looked for) is handed on, and so is what is raised while jit is disabled.
+An error before anything ran may be ours or the program's. A `raise` or `assert` in the program's
+own files is the program's. After any other error JAX's function is called. If it fails too, the
+program sees JAX's error; else the function stays JAX's from then on, and the report says why. No
+computation runs twice: errors at run time (in a callback, or NaN checks) are propagated, and so are
+errors while jit is disabled.
 """
 
 from __future__ import annotations
@@ -54,17 +53,17 @@ _OPTIONS = {
     "in_shardings", "out_shardings", "static_argnums", "static_argnames", "donate_argnums",
     "donate_argnames", "keep_unused", "device", "backend", "compiler_options",
 }  # fmt: skip
-_OF_NO_MATTER = {"inline", "use_resource_env"}  # where nothing is traced
+_OF_NO_MATTER = {"inline", "use_resource_env"}  # no effect while nothing is traced
 _RAISE = opmap["RAISE_VARARGS"]
-_RUNNING = (jax.errors.JaxRuntimeError, FloatingPointError)  # what is raised while a program runs
+_RUNNING = (jax.errors.JaxRuntimeError, FloatingPointError)  # errors at run time
 
 
 class PjitFunction(Jitted[..., Any]):
-    """A function that the program jitted: ours where nothing is traced, else JAX's, of which it has
-    everything that is not said here. The class has the name of JAX's, by which libraries know it.
+    """A function that the program jitted: ours while nothing is traced, else JAX's. Attributes not
+    defined here are those of JAX's function. The class has JAX's class name, which libraries check.
 
-    ours   : what is called where nothing is traced; None: JAX's, as everywhere
-    theirs : JAX's
+    ours   : the function to call while nothing is traced; None: always JAX's
+    theirs : JAX's jitted function
     """
 
     __slots__ = ("_function", "_jitted", "_make", "ours", "theirs")
@@ -101,15 +100,15 @@ class PjitFunction(Jitted[..., Any]):
         return self.begun()(*args, **kwargs)
 
     def begun(self) -> Any:
-        """What is called where nothing is traced, made when it is first needed."""
+        """Return the function to call while nothing is traced; made on first use."""
         if self._jitted is None and self.ours is not None:
             self._function.called = True
             self.ours = self._jitted = self._make()
         return self.ours or self.theirs
 
     def tried(self, error: Exception, ask: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """What JAX answers to a question on which we failed. If it does, it is asked from then on;
-        the program's own errors are JAX's then."""
+        """After an error of ours, call JAX's function, or a method `ask` of it. If that succeeds,
+        use JAX's from then on; if not, its error is raised."""
         answer = ask(*args, **kwargs)
         self.ours = self._jitted = None
         self._function.refuse(why(error), self.__wrapped__)
@@ -117,7 +116,7 @@ class PjitFunction(Jitted[..., Any]):
 
     @boundary
     def lower(self, *args: Any, **kwargs: Any) -> Any:
-        """As JAX's."""
+        """Lower the function, as JAX does."""
         if self.ours is None or not trace_state_clean():
             return self.theirs.lower(*args, **kwargs)
         try:
@@ -129,15 +128,15 @@ class PjitFunction(Jitted[..., Any]):
         return self.tried(failed, self.theirs.lower, args, kwargs)
 
     def trace(self, *args: Any, **kwargs: Any) -> Any:
-        """JAX's: it shows the operations of the program, and is what is exported."""
+        """Trace with JAX, so that JAX operations are shown and exported."""
         return self.theirs.trace(*args, **kwargs)
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
-        """JAX's."""
+        """Return the result types, by JAX."""
         return self.theirs.eval_shape(*args, **kwargs)
 
     def clear_cache(self) -> None:
-        """As JAX's."""
+        """Clear the caches of JAX's function and of ours."""
         self.theirs.clear_cache()
         if self._jitted is not None:
             self._jitted.clear_cache()
@@ -152,7 +151,7 @@ class PjitFunction(Jitted[..., Any]):
     def __repr__(self) -> str:
         return repr(self.theirs)
 
-    def __reduce__(self) -> Any:  # in another process it is JAX's
+    def __reduce__(self) -> Any:  # unpickled in another process, it is JAX's function
         return _itself, (self.theirs,)
 
     def __copy__(self) -> PjitFunction:
@@ -167,9 +166,9 @@ def _itself(x: Any) -> Any:
 
 
 class TakeOver:
-    """What `take_over` returns: a context manager; its text is the report.
+    """The context manager that `take_over` returns; its `str` is the report.
 
-    functions : a `Function` for each function that was jitted since
+    functions : a `Function` record for each function jitted since
     """
 
     def __init__(self, explain: bool, output: TextIO | None):
@@ -186,8 +185,7 @@ class TakeOver:
         self.give_back()
 
     def give_back(self) -> None:
-        """Let `jax.jit` be JAX's again, in the functions that were taken over too, and say what
-        there is to say."""
+        """Restore `jax.jit`, also in the functions that were taken over, and write the report."""
         if self not in _active:
             return
         _active.remove(self)
@@ -210,7 +208,7 @@ class TakeOver:
     __repr__ = __str__
 
     def jitted(self, fun: Any, theirs: Any, options: dict[str, Any]) -> PjitFunction:
-        """What the program gets in place of JAX's function."""
+        """Return the object that the program gets instead of JAX's jitted function."""
         key = record_of(fun)
         function = self._by_place.get(key)
         if function is None:
@@ -240,29 +238,29 @@ _active: list[TakeOver] = []
 
 
 def take_over(*, explain: bool = False, output: TextIO | None = None) -> TakeOver:
-    """Let the outermost `jax.jit` of this program mean `ft.jit`, in its libraries too.
+    """Make the outermost `jax.jit` of this program mean `ft.jit`, in its libraries too.
 
-    What JAX jits for itself stays JAX's, and so does what was jitted before, what is called while
-    something else is traced, and what `ft.jit` fails on where `jax.jit` would not. If there is any
-    of the last kind, it is told at the end, on standard error. All arguments of `jax.jit` and the
-    methods of its functions stay as they are; `trace` and what `jax.export` makes are JAX's own.
-    The environment variable `FUNCTRANS_TAKE_OVER=0` turns it off.
+    JAX's own function still runs for functions that JAX jits for itself, that were jitted before,
+    that are called while another function is traced, or on which `ft.jit` fails and `jax.jit` does
+    not. The last kind is reported at the end, on standard error. All arguments of `jax.jit` and the
+    methods of jitted functions work as before; `trace` and `jax.export` use JAX's function. The
+    environment variable `FUNCTRANS_TAKE_OVER=0` turns it off.
 
-    `python -m functrans run SCRIPT` does this for a script that is not to be changed. For tests
-    under pytest it stands in a `conftest.py`:
+    `python -m functrans run SCRIPT` does this for an unmodified script. For pytest, put this in a
+    `conftest.py`:
 
         import functrans as ft
 
         ft.interop.take_over()
 
     Arguments:
-      explain: tell at the end of every function whether it was taken over, its equations before and
-        after the passes, which rewrites there were, its estimated FLOPs and bytes.
-      output: text stream for that; left out: standard error.
+      explain: report at the end, for every function, whether it was taken over, its equations
+        before and after the passes, the rewrites, and its estimated FLOPs and bytes.
+      output: text stream for the report; left out: standard error.
 
     Returns:
-      A context manager, at whose end `jax.jit` is JAX's again. Called by itself it lasts until its
-      `give_back()`, or until the program ends. Its text is the report.
+      A context manager that restores `jax.jit` on exit. Without a `with` statement it lasts until
+      its `give_back()` is called or the program ends. Its `str` is the report.
 
     Example:
       >>> import functrans as ft, jax, jax.numpy as jnp
@@ -282,7 +280,7 @@ def take_over(*, explain: bool = False, output: TextIO | None = None) -> TakeOve
 
 
 def _made_jit(fun: Callable[..., Any], **options: Any) -> Any:
-    """JAX's `make_jit`, while it is taken over."""
+    """Replace JAX's `make_jit` while a take-over is active."""
     theirs = _make_jit(fun, **options)
     return _active[-1].jitted(fun, theirs, options) if is_programs(sys._getframe(1)) else theirs
 
@@ -292,7 +290,7 @@ def _given(x: Any) -> Any:
 
 
 def _obstacle(options: dict[str, Any]) -> str:
-    """Why a function with these options is JAX's; "" if it can be ours."""
+    """Return why a function with these options must stay JAX's; "" if it can be ours."""
     if jax.process_count() > 1:
         return "the program runs in several processes"
     if options.get("use_resource_env"):
@@ -302,7 +300,7 @@ def _obstacle(options: dict[str, Any]) -> str:
 
 
 def _watching(function: Function) -> Callable[[Program], Program]:
-    """All passes, noting what they do."""
+    """Return a pass that runs all default passes and records their report."""
 
     def passes(program: Program) -> Program:
         function.reports.append(reported(program, chosen(DEFAULT)))
@@ -312,7 +310,7 @@ def _watching(function: Function) -> Callable[[Program], Program]:
 
 
 def _is_programs(error: Exception) -> bool:
-    """Is it surely an error of the program's, or of its computation?"""
+    """Return whether the error is certainly the program's own, or was raised at run time."""
     if isinstance(error, _RUNNING) or flags.jax_disable_jit:
         return True
     seen: BaseException | None = error

@@ -1,7 +1,7 @@
-"""What became of the functions that a program jitted while `jax.jit` was taken over.
+"""The report on the functions that a program jitted while `jax.jit` was taken over.
 
-In: functions, errors. Out: for each a record: its name, its place in the program, why it is JAX's
-or what the passes did to it; and its text.
+In: functions, errors. Out: a record per function: its name, its location in the program, why it
+stays JAX's or what the passes did to it; and its text.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ _INSTALLED = tuple([
         *site.getsitepackages(), site.getusersitepackages(),
     }
 ])  # fmt: skip
-_WIDTH = 200  # of a reason
-_KINDS = 5  # of rewrites of one pass
+_WIDTH = 200  # maximal length of a reason
+_KINDS = 5  # kinds of rewrites shown per pass
 
 
 class Function:
-    """A function of the program, or all those that were made at one place and have one name.
+    """A function of the program, or all functions made at one location with one name.
 
     place   : the user's line
-    called  : was it called, or lowered, where nothing was traced?
-    refused : why it is JAX's; "" if it is ours
-    reports : of each program what the passes did, if that was asked for
+    called  : whether it was called, or lowered, while nothing was traced
+    refused : why it stays JAX's; "" if it is ours
+    reports : what the passes did to each program, if `explain` is set
     """
 
     def __init__(self, name: str, place: str):
@@ -50,17 +50,17 @@ class Function:
         self._refused: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def refuse(self, why: str, fun: Any) -> None:
-        """It is JAX's, and so is what is jitted of the same function again."""
+        """Record that it stays JAX's, also when the same function is jitted again."""
         self.refused = self.refused or why
         if fun.__class__ is FunctionType:
             self._refused.add(fun)
 
     def refusal_of(self, fun: Any) -> str:
-        """Why a function was refused before, or ""."""
+        """Return why a function was refused before, or ""."""
         return self.refused if fun.__class__ is FunctionType and fun in self._refused else ""
 
     def text(self, explain: bool) -> str:
-        """Some lines of a report."""
+        """Return its lines of the report."""
         lines = [f"    {self.name}, {self.place}"]
         if self.refused:
             lines.append(f"        as JAX runs it: {self.refused}")
@@ -77,7 +77,7 @@ def _counted(reports: list[Report]) -> Counter[str]:
 
 
 def _told(report: Report) -> str:
-    """A report in short: the sizes, and how often there was which rewrite."""
+    """Summarize a report: the sizes, and the number of rewrites of each kind."""
     (n, *costs), (m, *later) = measured(report.before), measured(report.after)
     flops, moved = [change(short(a), short(b)) for a, b in zip(costs, later, strict=True)]
     lines = [f"equations {change(str(n), str(m))}, FLOPs {flops}, bytes {moved}"]
@@ -91,8 +91,8 @@ def _told(report: Report) -> str:
 
 
 def record_of(fun: Any) -> tuple[str, str]:
-    """The name of a function that is being jitted, and its place: where the program defines it, or
-    else the innermost line of the program's that brought it there."""
+    """Return the name of a function that is being jitted, and its location: where the program
+    defines it, or else the innermost program line on the stack."""
     code = _code_of(fun)
     if code is None or not is_own(code):
         frame: FrameType | None = sys._getframe(1)
@@ -106,7 +106,7 @@ def record_of(fun: Any) -> tuple[str, str]:
 
 
 def why(error: Exception) -> str:
-    """An error in one line, with the last line of the program's that it came from."""
+    """Return an error as one line, with the innermost program line of its traceback."""
     said = (str(error).strip().split("\n")[0])[:_WIDTH].rstrip(".,: ").removesuffix(", at")
     text = f"{type(error).__name__}: {said}"
     tb, last = error.__traceback__, None
@@ -121,7 +121,7 @@ def why(error: Exception) -> str:
 
 
 def is_own(code: CodeType) -> bool:
-    """Does it stand in the program itself, in no library?"""
+    """Return whether the code is in the program itself, not in a library."""
     return _is_own_file(code.co_filename)
 
 
@@ -139,7 +139,7 @@ def _shown(code: CodeType, line: int) -> str:
 
 
 def _code_of(fun: Any) -> CodeType | None:
-    """The code that a callable runs, if it is Python's."""
+    """Return the code object that a callable runs, if it is a Python function."""
     while True:
         if isinstance(fun, functools.partial):
             fun = fun.func

@@ -1,11 +1,11 @@
-"""JAX's `grad`, `vmap` and `einsum` inside of functrans are ours.
+"""JAX's `grad`, `vmap` and `einsum`, replaced by ours inside functrans traces.
 
-JAX's own linearise, transpose and batch in Python, once more beside us. Where functrans stands
-innermost, `jax.grad`, `jax.value_and_grad`, `jax.jacrev` and `jax.vmap` check what they are given
-and return as ever; the pullback and the mapping between are ours, which are faster, and which our
-passes know. `jax.vjp` by its own name stays JAX's: callers look into the parts of its pullback.
-`jax.numpy.einsum` looks for its order and makes a jitted function at each call, half of the time
-that a transformer takes to trace; ours remembers both.
+JAX's versions would linearize, transpose and batch in Python on top of our tracing. When functrans
+is the innermost trace, `jax.grad`, `jax.value_and_grad`, `jax.jacrev` and `jax.vmap` still check
+their arguments and results; the pullback and the batching in between are ours, which are faster and
+visible to our passes. `jax.vjp` called by name stays JAX's, since callers inspect its pullback.
+`jax.numpy.einsum` searches a contraction order and makes a jitted function in each call, which is
+half of the tracing time of a transformer; ours caches both.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ def _einsum(subscripts: Any, /, *operands: Any, **how: Any) -> Any:
 
 
 class _Mapped:
-    """A function of flat lists that is mapped, as `jax.vmap` calls one.
+    """A batched function of flat lists, with the interface that `jax.vmap` calls.
 
-    axis      : JAX's name, size and mesh axes of the mapped axis
-    dims      : where each argument has it
-    wanted    : () -> where each result is to have it; asked after the call
-    sum_match : may results be summed that differ where one for all is wanted?
+    axis      : JAX's record of the mapped axis: name, size and mesh axes
+    dims      : the batch axis of each argument
+    wanted    : () -> the batch axis wanted for each result; called after the function
+    sum_match : sum a batched result over the axis if an unbatched one is wanted
     """
 
     def __init__(self, fun: Any, axis: Any, dims: Sequence[Any], wanted: Any, sum_match: bool):
@@ -71,7 +71,7 @@ class _Mapped:
         axis = self.axis
         try:
             leaves = [as_array(x) for x in values]
-        except errors.NotAnArray:  # references, sparse arrays: JAX maps them by rules of their own
+        except errors.NotAnArray:  # references, sparse arrays: JAX has batching rules for them
             jaxs = _jax_batch(self.fun, axis, self.dims, self.wanted, self.sum_match)
             return jaxs.call_wrapped(*values)
         name = None if axis.name is no_axis_name else axis.name
@@ -92,7 +92,7 @@ class _Mapped:
         ]
 
     def _placed(self, t: Any, i: int, y: Any, d: int | None, to: Any) -> Any:
-        """A result with the mapped axis where it is wanted."""
+        """Move the batch axis of a result to where it is wanted."""
         if to is batching.infer:
             return materialize(y)
         if to is not None:

@@ -1,4 +1,4 @@
-"""Reading the arguments of functions: arrays, axes, shapes, and errors about them."""
+"""Parsing of function arguments (arrays, axes, shapes), and the errors for them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def as_array(x: Any) -> Any:
-    """A value that the primitives of this family take: scalars become arrays."""
+    """Convert a value to an operand: scalars become arrays."""
     if isinstance(x, (Tracer, jax.Array, np.ndarray)):
         return x
     if hasattr(x, "__jax_array__"):
@@ -34,7 +34,7 @@ def as_array(x: Any) -> Any:
 
 
 def check_fits(value: int, type: ArrayType) -> None:
-    """Raise IntegerOverflow for a Python int that is not one of the default integer type."""
+    """Raise IntegerOverflow for a Python int that does not fit the default integer type."""
     bits = 63 if flags.jax_enable_x64 else 31
     if not -(1 << bits) <= value < (1 << bits) and dtype_class(type.dtype) != "uint":
         raise errors.IntegerOverflow(
@@ -44,7 +44,7 @@ def check_fits(value: int, type: ArrayType) -> None:
 
 
 def dtype_asked(dtype: Any) -> Any:
-    """The dtype that a user named."""
+    """Return the dtype that a user gave; raise an error with a suggestion for an unknown one."""
     try:
         found = jax.numpy.dtype(dtype)
         if getattr(found, "kind", "") not in ("O", "S", "U", "M", "m"):
@@ -72,21 +72,21 @@ def invalid(
     name: str, problem: str, fix: str = "",
     error: type[errors.FunctransError] = errors.InvalidArgument,
 ) -> errors.FunctransError:  # fmt: skip
-    """The error for an argument whose value a function does not take."""
+    """Return the error for an invalid value of an argument."""
     return error(
         f"{name}: {problem}, at\n    {describe(user_source())}" + (f"\n{fix}" if fix else "")
     )
 
 
 def mismatch(name: str, problem: str, fix: str = "") -> errors.TypeMismatch:
-    """The error for operands whose types a function does not take."""
+    """Return the error for invalid operand types."""
     return errors.TypeMismatch(
         f"{name}: {problem}, at\n    {describe(user_source())}" + (f"\n{fix}" if fix else "")
     )
 
 
 def not_a_permutation(name: str, axes: Any, t: ArrayType) -> errors.FunctransError:
-    """The error for axes that are to be put in an order."""
+    """Return the error for axes that are not a permutation."""
     order = tuple(range(t.ndim))[::-1]
     return invalid(
         name, f"axes {axes} must name each axis of {t} once", f"To reverse them: {order}.",
@@ -95,7 +95,7 @@ def not_a_permutation(name: str, axes: Any, t: ArrayType) -> errors.FunctransErr
 
 
 def axis_index(axis: Any, ndim: int, name: str) -> int:
-    """An axis, counted from the end if negative, as one counted from the front."""
+    """Return an axis as nonnegative; raise an error if it is out of range."""
     i = integer(axis, name, "axis")
     if not -ndim <= i < ndim:
         fix = f"Its axes are {-ndim} ... {ndim - 1}." if ndim else "It has no axes."
@@ -110,7 +110,7 @@ def member(
     kind: Any, value: Any, name: str, what: str,
     error: type[errors.FunctransError] = errors.InvalidArgument,
 ) -> str:  # fmt: skip
-    """The name of a member of an enumeration, of the member or its value."""
+    """Return the name of an enumeration member, given the member or its value."""
     try:
         return str(kind(value).name)
     except ValueError:
@@ -120,7 +120,7 @@ def member(
 
 
 def integer(value: Any, name: str, what: str) -> int:
-    """An argument that must be known as an integer."""
+    """Return an argument that must be a concrete integer."""
     try:
         return operator.index(value)
     except TypeError as error:
@@ -133,7 +133,7 @@ def integer(value: Any, name: str, what: str) -> int:
 
 
 def integers(values: Any, name: str, what: str) -> tuple[int, ...]:
-    """An argument that must be a sequence of known integers."""
+    """Return an argument that must be a sequence of concrete integers, as a tuple."""
     try:
         return tuple([n if n.__class__ is int else operator.index(n) for n in values])
     except TypeError as error:
@@ -145,7 +145,7 @@ def integers(values: Any, name: str, what: str) -> tuple[int, ...]:
 
 
 def check_sizes(shape: tuple[int, ...], name: str) -> tuple[int, ...]:
-    """The shape, after checking that no size is negative."""
+    """Return the shape after checking that no size is negative."""
     if any([n < 0 for n in shape]):
         raise errors.NegativeSize(
             f"{name}: shape {shape} has a negative size, at\n    {describe(user_source())}"
@@ -154,7 +154,7 @@ def check_sizes(shape: tuple[int, ...], name: str) -> tuple[int, ...]:
 
 
 def sizes_of(shape: Any) -> tuple[int, ...]:
-    """A shape given as one size or a sequence of them."""
+    """Return a shape, given as one size or a sequence of sizes, as a tuple."""
     try:
         if shape.__class__ is tuple:
             return tuple([n if n.__class__ is int else operator.index(n) for n in shape])
@@ -170,12 +170,12 @@ def sizes_of(shape: Any) -> tuple[int, ...]:
 
 
 def placed(x: Any, where: Any) -> Any:
-    """x on a device or under a sharding. The place of a traced value is not ours to choose."""
+    """Put x on a device or under a sharding; return a tracer unchanged."""
     return x if where is None or isinstance(x, Tracer) else jax.device_put(x, where)
 
 
 def placeable(make: _F) -> _F:
-    """Give a function that makes an array the meaning of its arguments device and out_sharding."""
+    """Wrap an array creation function so that it honors its arguments device and out_sharding."""
 
     @functools.wraps(make)
     def at_place(*args: Any, **kwargs: Any) -> Any:
@@ -198,7 +198,7 @@ _MODES = {
 
 
 def mode_of(mode: Any, usual: str, name: str) -> str:
-    """A user's mode, as the primitives spell it; `usual` for None."""
+    """Return the primitives' name of a user's mode; `usual` for None."""
     if mode is None:
         return usual
     found = _MODES.get(mode)
@@ -212,7 +212,7 @@ def mode_of(mode: Any, usual: str, name: str) -> str:
 
 
 def promises(mode: str, indices_are_sorted: bool, unique_indices: bool) -> dict[str, Any]:
-    """The parameters of a gather or scatter beside its axes."""
+    """Return the parameters of a gather or scatter other than its axes."""
     how: dict[str, Any] = {"mode": mode}
     if indices_are_sorted:
         how["indices_are_sorted"] = True

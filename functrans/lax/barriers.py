@@ -1,4 +1,4 @@
-"""`jax.lax` names of what hands its operand on: a stop for derivatives, a barrier for compilers."""
+"""Identity functions of `jax.lax`: `stop_gradient` and `optimization_barrier`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["optimization_barrier", "stop_gradient"]
 
 
 def stop_gradient(x: PyTree) -> PyTree:
-    """A tree of values as it is, but for derivatives a constant.
+    """Return a pytree unchanged, but treat it as constant in differentiation.
 
     Source: `jax.lax.stop_gradient`.
 
@@ -33,7 +33,7 @@ def _stopped(x: Any) -> Any:
 
 
 def optimization_barrier(operand: PyTree, /) -> PyTree:
-    """A tree of values as it is; the compiler moves and fuses nothing across.
+    """Return a pytree unchanged; the compiler moves and fuses no operations across it.
 
     Source: `jax.lax.optimization_barrier`.
 

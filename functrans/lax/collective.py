@@ -1,8 +1,8 @@
-"""`jax.lax` names over primitives/distributed/collective.py: what the examples of a mapped axis
-fold together, and where each stands.
+"""`jax.lax` names over primitives/distributed/collective.py: reductions over the examples of a
+mapped axis, and the index of each example.
 
-Inside a function mapped with `vmap(f, axis_name="i")` they take the name, or a tuple of names of
-nested maps (the first one counts slowest), and pytrees of arrays.
+Inside a function mapped with `vmap(f, axis_name="i")` they take an axis name, or a tuple of names
+of nested maps (the first one varies slowest), and pytrees of arrays.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def names_of(axis_name: Any) -> tuple[Any, ...]:
 
 
 def over(operation: str, axis_name: Any, axis_index_groups: Any = None) -> dict[str, Any]:
-    """The parameters that all collectives have."""
+    """Return the parameters that all collectives have."""
     axes = names_of(axis_name)
     if len(set(axes)) != len(axes):
         raise invalid(operation, f"axis_name {axes} names an axis twice")
@@ -54,7 +54,7 @@ def over(operation: str, axis_name: Any, axis_index_groups: Any = None) -> dict[
 
 
 def members(operation: str, group: dict[str, Any]) -> int:
-    """How many examples work together."""
+    """Return the number of examples per group."""
     if _uneven(group):
         raise invalid(operation, f"axis_index_groups {group['groups']} must be of one size")
     return prims.count(group["sizes"], group["groups"])
@@ -64,7 +64,7 @@ def _uneven(group: dict[str, Any]) -> bool:
     return group["groups"] is not None and len({len(g) for g in group["groups"]}) > 1
 
 
-# --- folding over the examples --------------------------------------------------------------------
+# --- reductions over the examples -----------------------------------------------------------------
 
 
 def psum(
@@ -73,17 +73,17 @@ def psum(
     """Sum over the examples of a mapped axis.
 
     Arguments:
-      x: pytree of arrays of numbers or booleans. Of Python numbers and concrete arrays the sum is a
-        multiple, computed at once: `psum(1, "i")` is the size of the axis, an int.
-      axis_name: a name, or several; ints among them are axes of x, summed over as well.
-      axis_index_groups: lists of examples, each of which sums for itself.
+      x: pytree of arrays of numbers or booleans. For Python numbers and concrete arrays the sum is
+        a multiple, computed eagerly: `psum(1, "i")` is the size of the axis, an int.
+      axis_name: one or several names; ints among them are axes of x that are summed as well.
+      axis_index_groups: a partition of the examples into groups; each group is summed separately.
 
     Returns:
       A pytree like x, the same for all examples. As in JAX the cotangent of x is the sum of the
       cotangents of all examples.
 
     Raises:
-      UnboundAxis: nothing around the call has given the name to an axis.
+      UnboundAxis: no enclosing map binds the axis name.
       InvalidArgument: the groups do not cover the axis.
 
     Source: `jax.lax.psum`.
@@ -117,10 +117,10 @@ def pmean(
       x, axis_name, axis_index_groups: as in `psum`.
 
     Returns:
-      A pytree like x; of integers the mean is a float.
+      A pytree like x; the mean of integers is a float.
 
     Raises:
-      UnboundAxis: nothing around the call has given the name to an axis.
+      UnboundAxis: no enclosing map binds the axis name.
 
     Source: `jax.lax.pmean`.
 
@@ -138,17 +138,17 @@ def pmean(
 def pmax(
     x: PyTree, axis_name: Hashable, *, axis_index_groups: Sequence[Sequence[int]] | None = None
 ) -> PyTree:
-    """Take the largest over the examples of a mapped axis.
+    """Take the maximum over the examples of a mapped axis.
 
     Arguments:
       x, axis_name, axis_index_groups: as in `psum`.
 
     Returns:
-      A pytree like x, the same for all examples. Examples that tie share its tangent equally (JAX
-      has no derivative of it).
+      A pytree like x, the same for all examples. Tied examples share its tangent equally (JAX has
+      no derivative of it).
 
     Raises:
-      UnboundAxis: nothing around the call has given the name to an axis.
+      UnboundAxis: no enclosing map binds the axis name.
 
     Source: `jax.lax.pmax`.
 
@@ -165,16 +165,16 @@ def pmax(
 def pmin(
     x: PyTree, axis_name: Hashable, *, axis_index_groups: Sequence[Sequence[int]] | None = None
 ) -> PyTree:
-    """Take the smallest over the examples of a mapped axis.
+    """Take the minimum over the examples of a mapped axis.
 
     Arguments:
       x, axis_name, axis_index_groups: as in `psum`.
 
     Returns:
-      A pytree like x, the same for all examples; differentiable as `pmax` is.
+      A pytree like x, the same for all examples; differentiable like `pmax`.
 
     Raises:
-      UnboundAxis: nothing around the call has given the name to an axis.
+      UnboundAxis: no enclosing map binds the axis name.
 
     Source: `jax.lax.pmin`.
 
@@ -189,7 +189,7 @@ def pmin(
 
 
 def _reduced(operation: str, leaves: list[Any], axis_name: Any, groups: Any) -> list[Any]:
-    """Each leaf folded over axes of its own, if some are given, and over the named ones."""
+    """Reduce each leaf over its own axes, if any are given, and over the named axes."""
     names, axes = _positions(operation, axis_name, groups)
     folded = [_folded(f"reduce_{operation[1:]}", v, axes) for v in leaves]
     if not names:
@@ -201,7 +201,7 @@ def _reduced(operation: str, leaves: list[Any], axis_name: Any, groups: Any) -> 
 def _positions(
     operation: str, axis_name: Any, groups: Any
 ) -> tuple[tuple[Any, ...], tuple[int, ...]]:
-    """Names, and axes of the operand itself, which are ints."""
+    """Split `axis_name` into names and axes of the operand itself (ints)."""
     given = names_of(axis_name)
     names = tuple([a for a in given if not isinstance(a, int)])
     axes = tuple([a for a in given if isinstance(a, int)])
@@ -223,27 +223,27 @@ def _no_bool(x: Any) -> Any:
 
 
 def _times(x: Any, n: int) -> Any:
-    """n x, for a value that is no tracer; of a Python number a Python number."""
+    """Return n * x for a value that is not a tracer; a Python number for a Python number."""
     if isinstance(x, (int, float, complex)) and not isinstance(x, np.generic):
         return x.__class__(n) * x
     return PRIMITIVES["mul"](as_array(x), literal(n, typeof(x)))
 
 
-# --- where we are ---------------------------------------------------------------------------------
+# --- index and size of an axis --------------------------------------------------------------------
 
 
 def axis_index(axis_name: Hashable) -> Array:
-    """Which example of a mapped axis this is.
+    """Return the index of this example along a mapped axis.
 
     Arguments:
-      axis_name: a name, or several: then the examples of all are counted, those of the last name
-        fastest.
+      axis_name: one or several names; for several, the index over all of them, where the last name
+        varies fastest.
 
     Returns:
       A scalar int32.
 
     Raises:
-      UnboundAxis: nothing around the call has given the name to an axis.
+      UnboundAxis: no enclosing map binds the axis name.
 
     Source: `jax.lax.axis_index`.
 
@@ -259,16 +259,16 @@ def axis_index(axis_name: Hashable) -> Array:
 
 
 def axis_size(axis_name: Hashable) -> int:
-    """How many examples a mapped axis has.
+    """Return the size of a mapped axis.
 
     Arguments:
-      axis_name: a name, or several: then the product of their sizes.
+      axis_name: one or several names; for several, the product of their sizes.
 
     Returns:
       A Python int.
 
     Raises:
-      UnboundAxis: nothing around the call has given the name to an axis.
+      UnboundAxis: no enclosing map binds the axis name.
 
     Source: `jax.lax.axis_size`.
 

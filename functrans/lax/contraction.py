@@ -22,7 +22,7 @@ from functrans.trace import bind, typeof
 from functrans.typing import Array, ArrayLike, Device, DTypeLike, PyTree
 
 _dot_general = contraction.dot_general
-_CONFIG: Any = jax.config  # its options are made at run time
+_CONFIG: Any = jax.config  # its attributes are created at run time
 
 
 def dot_general(
@@ -34,10 +34,10 @@ def dot_general(
     *,
     out_sharding: Device = None,
 ) -> Array:
-    """Multiply two arrays and sum over shared axes.
+    """Contract two arrays over pairs of axes, with optional batch axes.
 
     Arguments:
-        lhs, rhs: arrays; unlike dtypes are cast to the wider one.
+        lhs, rhs: arrays; different dtypes are cast to the wider one.
         dimension_numbers: `((lhs_summed, rhs_summed), (lhs_batch, rhs_batch))`, sequences of axes.
         precision: None (`jax_default_matmul_precision`), a `Precision` or its name, a pair of them,
             or a `DotAlgorithmPreset` or its name.
@@ -45,7 +45,7 @@ def dot_general(
         out_sharding: must be None here; shard the operands, or the arguments of `jit`.
 
     Returns:
-        An array with the batch axes, then the rest of lhs's, then the rest of rhs's.
+        An array with the batch axes, then the free axes of lhs, then those of rhs.
 
     Raises:
         TypeMismatch: the axes do not exist, or differ in size.
@@ -74,8 +74,8 @@ def dot_general(
 
 
 def product_of(x: Any, y: Any, params: dict[str, Any]) -> Any:
-    """The product of two operands of one dtype; of complex numbers the real part of it, where a
-    real dtype is preferred."""
+    """Bind the contraction of two operands of one dtype. For complex operands and a real preferred
+    dtype, return the real part."""
     t, to = typeof(x), params.get("preferred")
     if to is None or dtype_class(t.dtype) != "complex" or dtype_class(to) == "complex":
         return bind(_dot_general, (x, y), params)
@@ -97,8 +97,8 @@ def dot(
     preferred_element_type: DTypeLike | None = None,
     out_sharding: Device = None,
 ) -> Array:
-    """Vector-vector, matrix-vector and matrix-matrix product; `dot_general` if `dimension_numbers`
-    are given.
+    """Compute a vector-vector, matrix-vector or matrix-matrix product; `dot_general` if
+    `dimension_numbers` is given.
 
     Source: jax.lax.dot
 
@@ -123,7 +123,7 @@ def dot(
 
 
 def batch_matmul(lhs: ArrayLike, rhs: ArrayLike, precision: PrecisionLike = None) -> Array:
-    """Products of matrices stacked along equal leading axes.
+    """Multiply matrices batched along equal leading axes.
 
     Source: jax.lax.batch_matmul
 
@@ -156,7 +156,7 @@ def _hashable(dimension_numbers: Any) -> Any:
     try:
         return tuple([tuple([_axes(axes) for axes in pair]) for pair in dimension_numbers])
     except TypeError:
-        return str(dimension_numbers)  # of no such form
+        return str(dimension_numbers)  # malformed
 
 
 def _axes(axes: Any) -> tuple[int, ...]:
@@ -166,7 +166,7 @@ def _axes(axes: Any) -> tuple[int, ...]:
 
 @cached("axes of dot_general", 4096)
 def _parameters(n: int, m: int, dimension_numbers: Any) -> dict[str, Any] | str:
-    """The primitive's names for the axes of operands with n and m axes; or what is wrong."""
+    """Return the primitive's axis names for operands with n and m axes, or an error message."""
     try:
         (lhs_summed, rhs_summed), (lhs_batch, rhs_batch) = dimension_numbers
         summed, batch = (_axes(lhs_summed), _axes(rhs_summed)), (_axes(lhs_batch), _axes(rhs_batch))
@@ -200,7 +200,7 @@ def _parameters(n: int, m: int, dimension_numbers: Any) -> dict[str, Any] | str:
 
 
 def contraction_options(precision: Any, preferred: Any) -> dict[str, Any]:
-    """`precision` and `preferred` of a product, where they are not the default."""
+    """Return the parameters `precision` and `preferred`, if they are not the default."""
     if precision is None:
         precision = _CONFIG.jax_default_matmul_precision
     made = {}
@@ -222,7 +222,7 @@ _PRESETS = {p.name for p in DotAlgorithmPreset}
 
 
 def canonical_precision(precision: Any) -> tuple[str, str] | str | None:
-    """A user's `precision` as the primitives take it."""
+    """Convert a user's `precision` to the primitive's parameter."""
     if precision is None:
         return None
     if isinstance(precision, DotAlgorithmPreset):
@@ -241,8 +241,8 @@ def canonical_precision(precision: Any) -> tuple[str, str] | str | None:
 
 
 def _cast_to_common(lhs: Any, rhs: Any, x: ArrayType, y: ArrayType, preferred: Any) -> list[Any]:
-    """Unlike dtypes meet at the wider of the two (XLA's rule for products, not JAX's promotion),
-    or at the preferred one."""
+    """Cast different dtypes to the wider of the two (XLA's rule for contractions, not JAX's
+    promotion), or to the preferred one."""
     dtypes = sorted([x.dtype, y.dtype], key=_width)
     if _width(x.dtype) == _width(y.dtype):
         raise _dot_general.mismatch(
@@ -258,7 +258,7 @@ def _cast_to_common(lhs: Any, rhs: Any, x: ArrayType, y: ArrayType, preferred: A
 
 @cached("widths of dtypes", 256)
 def _width(dtype: Any) -> tuple[Any, ...]:
-    """Complex above real above integer; then the larger exponent, mantissa, size; signed wins."""
+    """Return a sort key: complex > real > integer; then exponent, mantissa, size; then signed."""
     if jax.numpy.issubdtype(dtype, jax.numpy.inexact):
         info = jax.numpy.finfo(dtype)
         return (

@@ -42,7 +42,7 @@ __all__ = ["cond", "fori_loop", "switch", "while_loop"]
 _NONE = object()
 
 
-# --- choices --------------------------------------------------------------------------------------
+# --- branches -------------------------------------------------------------------------------------
 
 
 def cond(
@@ -52,12 +52,12 @@ def cond(
     """Run one of two functions.
 
     Arguments:
-      pred: boolean scalar (a number is true where it is not zero).
+      pred: boolean scalar (a number is true if it is not zero).
       true_fun, false_fun: functions of the operands with results of the same structure and types.
-      *operands: pytrees of arrays. What the functions close over may be traced too.
+      *operands: pytrees of arrays. The functions may also close over tracers.
 
     Returns:
-      What the function that was chosen returns.
+      The result of the chosen function.
 
     Raises:
       TypeMismatch: the results differ in structure or types; `pred` is not a scalar.
@@ -72,7 +72,7 @@ def cond(
       2.0
     """
     if not callable(true_fun) and len(operands) == 2 and callable(false_fun):
-        # the older form: cond(pred, true_operand, true_fun, false_operand, false_fun)
+        # the old signature: cond(pred, true_operand, true_fun, false_operand, false_fun)
         x, f, (y, g) = true_fun, false_fun, operands
         return cond(pred, lambda both: f(both[0]), lambda both: g(both[1]), (x, y))
     check_function(true_fun, "cond", "true_fun")
@@ -104,7 +104,7 @@ def switch(
       *operands: pytrees of arrays.
 
     Returns:
-      What the function that was chosen returns.
+      The result of the chosen branch.
 
     Source: `jax.lax.switch`.
 
@@ -166,7 +166,7 @@ def _choice(name: str, index: Any, branches: Sequence[Callable[..., Any]], opera
     return tree.unflatten(made[0].out_tree, outs)
 
 
-# --- loops without a known number of steps --------------------------------------------------------
+# --- loops with unknown trip count ----------------------------------------------------------------
 
 
 def _whiles_of_jax(cond_fun: Any, body_fun: Any, init_val: Any, **_: Any) -> Any:
@@ -178,23 +178,24 @@ def while_loop(
     cond_fun: Callable[[PyTree], PyTree], body_fun: Callable[[PyTree], PyTree], init_val: PyTree, *,
     max_steps: int | None = None,
 ) -> PyTree:  # fmt: skip
-    """Run a function again and again while a condition holds.
+    """Repeat a function while a condition holds.
 
-    Reverse mode works too, unlike JAX's: un-jitted it unrolls the loop; inside `jit` it recomputes
-    the carry of each step from a bounded number of checkpoints (each step runs at most 3 times more
-    for 6,500 steps), or, given `max_steps`, stores them all.
+    Unlike in JAX, reverse mode works too. Outside of `jit` it unrolls the loop. Inside `jit` it
+    recomputes the carry of each step from a bounded number of checkpoints (each step runs at most 3
+    more times for 6,500 steps) or, with `max_steps`, stores all of them.
 
     Arguments:
-      cond_fun: carry -> boolean scalar: go on?
+      cond_fun: carry -> boolean scalar: whether to continue.
       body_fun: carry -> carry, of the same structure and types.
-      init_val: the first carry, a pytree of arrays.
-      max_steps: run at most so many steps, and store what reverse mode needs of each.
+      init_val: the initial carry, a pytree of arrays.
+      max_steps: run at most this many steps, and store the residuals of each for reverse mode.
 
     Returns:
-      The last carry.
+      The final carry.
 
     Raises:
-      TypeMismatch: the body changes structure or types, the condition is not a boolean scalar.
+      TypeMismatch: the body changes the structure or types, or the condition is not a boolean
+        scalar.
 
     Source: `jax.lax.while_loop`; max_steps is ours.
 
@@ -261,20 +262,20 @@ def fori_loop(
     lower: ArrayLike, upper: ArrayLike, body_fun: Callable[[PyTree, PyTree], PyTree],
     init_val: PyTree, *, unroll: int | bool | None = None, max_steps: int | None = None,
 ) -> PyTree:  # fmt: skip
-    """Run `val = body_fun(i, val)` for i from lower up to, not including, upper.
+    """Run `val = body_fun(i, val)` for i from `lower` (inclusive) to `upper` (exclusive).
 
-    With bounds that are known it is a scan; with traced bounds a `while_loop`, whose reverse mode
-    works as there.
+    With concrete bounds it is a `scan`; with traced bounds a `while_loop`, including its reverse
+    mode.
 
     Arguments:
       lower, upper: integers or integer scalars.
       body_fun: (i, carry) -> carry, of the same structure and types.
-      init_val: the first carry.
-      unroll: steps that stand in one turn of the loop (True: all); known bounds only.
+      init_val: the initial carry.
+      unroll: unroll factor (True: all steps); for concrete bounds only.
       max_steps: as in `while_loop`, for traced bounds.
 
     Returns:
-      The last carry.
+      The final carry.
 
     Source: `jax.lax.fori_loop`.
 

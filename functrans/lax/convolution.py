@@ -34,28 +34,27 @@ def conv_general_dilated(
     preferred_element_type: DTypeLike | None = None,
     out_sharding: Device = None,
 ) -> Array:
-    """Slide a kernel over an input and sum the products.
+    """Compute an n-dimensional convolution with strides, padding, dilation and groups.
 
     Arguments:
-        lhs: the input: examples, features and n spatial axes.
+        lhs: the input: batch, features and n spatial axes.
         rhs: the kernel: output features, input features and n spatial axes.
-        window_strides: n steps of the kernel.
-        padding: "SAME", "SAME_LOWER", "VALID", or n pairs of zeros before and after (negative: that
-            many elements fewer).
-        lhs_dilation, rhs_dilation: n factors by which the elements of the input, the kernel, are
-            spread; None is 1.
-        dimension_numbers: where the axes stand: None is ("NCHW", "OIHW", "NCHW") for n = 2; three
+        window_strides: n strides.
+        padding: "SAME", "SAME_LOWER", "VALID", or n pairs of (low, high) zero padding (negative
+            padding removes elements).
+        lhs_dilation, rhs_dilation: n dilation factors of the input and of the kernel; None is 1.
+        dimension_numbers: layout of the axes: None is ("NCHW", "OIHW", "NCHW") for n = 2; three
             such strings, or a `ConvDimensionNumbers`.
-        feature_group_count: the features fall into that many groups that do not mix.
-        batch_group_count: likewise the examples, each group with its own output features.
-        precision, preferred_element_type: as of `dot_general`.
+        feature_group_count: number of independent groups of features.
+        batch_group_count: number of groups of examples, each with its own output features.
+        precision, preferred_element_type: as in `dot_general`.
         out_sharding: must be None here.
 
     Returns:
-        The array of sums, its axes as `dimension_numbers[2]` says.
+        The output array, with the layout `dimension_numbers[2]`.
 
     Raises:
-        TypeMismatch, InvalidArgument: the arguments do not fit together.
+        TypeMismatch, InvalidArgument: the arguments are inconsistent.
 
     Source: jax.lax.conv_general_dilated
 
@@ -101,7 +100,7 @@ def conv(
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Array:
-    """`conv_general_dilated` of the layout NCHW, OIHW, NCHW.
+    """Compute `conv_general_dilated` with the layout NCHW, OIHW, NCHW.
 
     Source: jax.lax.conv
 
@@ -126,7 +125,7 @@ def conv_with_general_padding(
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Array:
-    """`conv_general_dilated` of the layout NCHW, OIHW, NCHW, with dilations.
+    """Compute `conv_general_dilated` with the layout NCHW, OIHW, NCHW and dilations.
 
     Source: jax.lax.conv_with_general_padding
 

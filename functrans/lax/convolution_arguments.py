@@ -1,7 +1,7 @@
-"""What a user says about a convolution, as parameters of the primitive.
+"""Conversion of a user's convolution arguments to parameters of the primitive.
 
-In: strings such as "SAME" and "NHWC", sequences, numbers of groups. Out: names of axes, explicit
-windows, the shapes that split groups off.
+In: strings such as "SAME" and "NHWC", sequences, group counts. Out: axis names, explicit windows,
+and the shapes that split off the groups.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from functrans.primitives.contractions.convolution import dilated
 def conv_dimension_numbers(
     lhs_shape: Sequence[int], rhs_shape: Sequence[int], dimension_numbers: Any
 ) -> ConvDimensionNumbers:
-    """Where the axes of a convolution stand, in its canonical form.
+    """Return the axis layout of a convolution in canonical form.
 
     Source: jax.lax.conv_dimension_numbers
 
@@ -51,7 +51,7 @@ def padtype_to_pads(
     window_strides: Sequence[int],
     padding: str,
 ) -> list[tuple[int, int]]:
-    """The `(low, high)` pairs that "SAME", "SAME_LOWER" or "VALID" stands for.
+    """Return the `(low, high)` pairs for the padding "SAME", "SAME_LOWER" or "VALID".
 
     Source: jax.lax.padtype_to_pads
 
@@ -106,7 +106,7 @@ def _default_numbers(n: int) -> ConvDimensionNumbers:
 
 @cached("layouts of convolutions", 256)
 def _numbers(n: int, layout: tuple[Any, ...]) -> ConvDimensionNumbers:
-    """Spatial axes are ordered as they stand in the kernel's string."""
+    """Parse layout strings; spatial axes are in the order of the kernel's string."""
     if len(layout) != 3 or not all(isinstance(s, str) and len(s) == n for s in layout):
         raise _wrong(f"dimension_numbers must be three strings of {n} letters, got {layout}")
     space = [c for c in layout[1] if c not in "OI"]
@@ -133,8 +133,8 @@ def pairs(padding: Any) -> tuple[tuple[int, int], ...]:
 
 
 class Plan(NamedTuple):
-    """The primitive's parameters; where there are groups, the shapes that split them off, and the
-    axis of the result at which they are merged with the output features."""
+    """The primitive's parameters; for groups, the shapes that split them off, and the axis of the
+    result where they are merged with the output features."""
 
     params: dict[str, Any]
     lhs_shape: tuple[int, ...] | None = None
@@ -212,8 +212,8 @@ def _named(
     x: ArrayType, y: ArrayType, numbers: ConvDimensionNumbers, feature_groups: int,
     batch_groups: int, window: dict[str, Any],
 ) -> Plan:  # fmt: skip
-    """Names: 0 examples, 1 input features, 2 output features, then space, then groups. Groups are
-    the outer part of the features, so splitting them off is a reshape."""
+    """Name the axes: 0 batch, 1 input features, 2 output features, then spatial axes, then groups.
+    Groups are the outer part of the features, so a reshape splits them off."""
     lhs_spec, rhs_spec, out_spec = numbers
     spatial = tuple(range(3, 1 + x.ndim))
     group = 1 + x.ndim

@@ -1,7 +1,7 @@
 """`jax.lax` names over the elementwise primitives.
 
-Scalars are repeated at the shape of the other operand, and axes of size 1 are stretched, as in JAX;
-dtypes must be equal (`functrans.numpy` promotes).
+Scalars and axes of size 1 are broadcast to the shape of the other operand, as in JAX; dtypes must
+be equal (`functrans.numpy` promotes).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = [
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-# Taken before this module gives the names of built-ins to functions of arrays.
+# Defined before this module shadows the built-ins with array functions.
 _Numbers = (bool, int, float, complex, np.generic)
 
 
@@ -49,7 +49,7 @@ _Numbers = (bool, int, float, complex, np.generic)
 
 
 def operand(x: Any) -> Any:
-    """A value that elementwise primitives take: numbers become literals."""
+    """Convert a value to an operand of an elementwise primitive: numbers become literals."""
     if x.__class__ is Tracer:
         return x
     if isinstance(x, _Numbers):
@@ -58,7 +58,7 @@ def operand(x: Any) -> Any:
 
 
 def _array_in(x: Any) -> Any:
-    """What an object says is its array; of JAX's tracers the attribute is None."""
+    """Return the array of an object with `__jax_array__`, which is None for JAX tracers."""
     made = getattr(x, "__jax_array__", None)
     return x if made is None else made()
 
@@ -71,7 +71,7 @@ def _number_type(x: Any) -> ArrayType:
 
 
 def operands(x: Any, y: Any) -> tuple[Any, Any]:
-    """Two values of equal shape, if JAX's lax would make them so."""
+    """Broadcast two values to equal shape, as far as JAX's lax does."""
     if x.__class__ is Tracer and y.__class__ is Tracer and x.type is y.type:
         return x, y
     if isinstance(y, _Numbers):
@@ -91,17 +91,17 @@ def operands(x: Any, y: Any) -> tuple[Any, Any]:
     if len(a) == len(b) and all([m == n or 1 in (m, n) for m, n in zip(a, b, strict=True)]):
         shape = tuple([n if m == 1 else m for m, n in zip(a, b, strict=True)])
         return _stretch(x, a, shape), _stretch(y, b, shape)
-    return x, y  # the primitive refuses them, in its own words
+    return x, y  # the primitive raises the error
 
 
 def _filled(x: Any, shape: tuple[int, ...]) -> Any:
-    """The literal of a number at a shape."""
+    """Return a number as a literal of a shape."""
     t = _number_type(x)
     return splat(x, ArrayType(shape, t.dtype, t.weak_type))
 
 
 def _stretch(x: Any, old: tuple[int, ...], new: tuple[int, ...]) -> Any:
-    """x with its axes of size 1 repeated."""
+    """Broadcast the axes of size 1 of x."""
     if old == new:
         return x
     kept = tuple([i for i, (m, n) in enumerate(zip(old, new, strict=True)) if m == n])
@@ -110,7 +110,7 @@ def _stretch(x: Any, old: tuple[int, ...], new: tuple[int, ...]) -> Any:
 
 
 def _dtype(dtype: Any, name: str) -> Any:
-    """A dtype that a user gave, as JAX would have it."""
+    """Canonicalize a user's dtype, as JAX does."""
     if dtype is None:
         raise errors.InvalidArgument(
             f"{name}: the dtype must be given, at\n    {describe(user_source())}"
@@ -146,7 +146,7 @@ def _documented(function: _F, name: str, does: str, example: str) -> _F:
 
 
 def _unary(name: str, does: str, example: str, primitive: str = "") -> _Unary:
-    """A function of one array; `example` is `arguments -> printed result`."""
+    """Make a function of one array; `example` is `arguments -> printed result`."""
     p = PRIMITIVES[primitive or name]
 
     def function(x: ArrayLike) -> Array:
@@ -156,7 +156,7 @@ def _unary(name: str, does: str, example: str, primitive: str = "") -> _Unary:
 
 
 def _accurate(name: str, does: str, example: str) -> _Accurate:
-    """A function of one array with a choice of accuracy."""
+    """Make a function of one array with the keyword `accuracy`."""
     p = PRIMITIVES[name]
 
     def function(x: ArrayLike, *, accuracy: Tolerance | AccuracyMode | None = None) -> Array:
@@ -172,7 +172,7 @@ def _accurate(name: str, does: str, example: str) -> _Accurate:
 
 
 def _binary(name: str, does: str, example: str, primitive: str = "") -> _Binary:
-    """A function of two arrays."""
+    """Make a function of two arrays."""
     p = PRIMITIVES[primitive or name]
 
     def function(x: ArrayLike, y: ArrayLike) -> Array:
@@ -235,7 +235,7 @@ def _nextafter(x1: ArrayLike, x2: ArrayLike) -> Array:
 
 
 def _random_gamma_grad(a: Any, x: Any) -> Any:
-    a, x = operands(a, x)  # JAX writes the operation out as loops
+    a, x = operands(a, x)  # JAX implements the operation with loops
     x = convert_element_type(x, typeof(a).dtype)
     return strong(bind(PRIMITIVES["random_gamma_grad"], (a, x), {}))
 
@@ -291,7 +291,7 @@ mulhi: _Binary = _binary("mulhi", "The upper half of the bits of x * y.", "2**30
 
 
 def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: DTypeLike | None = None) -> Array:
-    """x * y; with `out_dtype` both are cast to it first.
+    """Return x * y; with `out_dtype`, cast both to it first.
 
     Source: `jax.lax.mul`.
 
@@ -307,7 +307,7 @@ def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: DTypeLike | None = None) -> Ar
 
 
 def integer_pow(x: ArrayLike, y: int) -> Array:
-    """x to the power of a Python integer.
+    """Return x to the power of a Python integer.
 
     Source: `jax.lax.integer_pow`.
 
@@ -319,7 +319,7 @@ def integer_pow(x: ArrayLike, y: int) -> Array:
 
 
 def reciprocal(x: ArrayLike) -> Array:
-    """1 / x.
+    """Return 1 / x.
 
     Source: `jax.lax.reciprocal`.
 
@@ -331,7 +331,7 @@ def reciprocal(x: ArrayLike) -> Array:
 
 
 def log2(x: ArrayLike, *, accuracy: Tolerance | AccuracyMode | None = None) -> Array:
-    """The logarithm to base 2.
+    """Return the logarithm to base 2.
 
     Source: `jax.lax.log2`, from JAX 0.11 on.
 
@@ -344,7 +344,7 @@ def log2(x: ArrayLike, *, accuracy: Tolerance | AccuracyMode | None = None) -> A
 
 
 def one_minus_square(x: ArrayLike) -> Array:
-    """1 - x ** 2 as (1 + x)(1 - x), precise where |x| is near 1.
+    """Return 1 - x ** 2, computed as (1 + x)(1 - x), which is precise for |x| near 1.
 
     Source: `jax.lax.one_minus_square`, from JAX 0.11 on.
 
@@ -358,7 +358,7 @@ def one_minus_square(x: ArrayLike) -> Array:
 
 
 def round(x: ArrayLike, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Array:
-    """The nearest integer; `rounding_method` says where halves go.
+    """Round to the nearest integer; `rounding_method` decides how halves are rounded.
 
     Source: `jax.lax.round`.
 
@@ -371,7 +371,7 @@ def round(x: ArrayLike, rounding_method: RoundingMethod = RoundingMethod.AWAY_FR
 
 
 def select(pred: ArrayLike, on_true: ArrayLike, on_false: ArrayLike) -> Array:
-    """`on_true` where `pred` holds, else `on_false`, element by element; `pred` may be a scalar.
+    """Select `on_true` where `pred` is true, else `on_false`, elementwise; `pred` may be a scalar.
 
     Source: `jax.lax.select`.
 
@@ -383,7 +383,7 @@ def select(pred: ArrayLike, on_true: ArrayLike, on_false: ArrayLike) -> Array:
 
 
 def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
-    """Element by element that of `cases[which]`; `which` is boolean or integer.
+    """Select from `cases[which]`, elementwise; `which` is boolean or integer.
 
     Source: `jax.lax.select_n`.
 
@@ -399,7 +399,7 @@ def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
 
 
 def clamp(min: ArrayLike, x: ArrayLike, max: ArrayLike) -> Array:
-    """x, but at least `min` and at most `max`; these are scalars or of the shape of x.
+    """Clamp x to [min, max]; these are scalars or have the shape of x.
 
     Source: `jax.lax.clamp`.
 
@@ -411,7 +411,7 @@ def clamp(min: ArrayLike, x: ArrayLike, max: ArrayLike) -> Array:
 
 
 def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
-    """The numbers of `operand` at another dtype.
+    """Cast `operand` to another dtype.
 
     Source: `jax.lax.convert_element_type`.
 
@@ -440,7 +440,7 @@ def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
 
 
 def _number(x: Any, dtype: Any) -> Any:
-    """A Python or NumPy number as an array of a dtype; Python's integers may be of any size."""
+    """Convert a Python or NumPy number, of any size, to an array of a dtype."""
     array = np.asarray(x)
     if array.dtype.kind == "f" and dtype_class(dtype) in ("int", "uint"):
         array = PRIMITIVES["convert_element_type"].reference(array, dtype=dtype, weak_type=False)
@@ -448,8 +448,8 @@ def _number(x: Any, dtype: Any) -> Any:
 
 
 def bitcast_convert_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
-    """The bits of `operand` read as another dtype; a narrower one adds a trailing axis, a wider one
-    merges it.
+    """Reinterpret the bits of `operand` as another dtype; a narrower dtype adds a trailing axis, a
+    wider one removes it.
 
     Source: `jax.lax.bitcast_convert_type`.
 
@@ -462,7 +462,7 @@ def bitcast_convert_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
 
 
 def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int) -> Array:
-    """Round to a float of so many bits, and back.
+    """Round to a float format with this many exponent and mantissa bits, and convert back.
 
     Source: `jax.lax.reduce_precision`.
 
@@ -475,4 +475,4 @@ def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int)
     return bind(PRIMITIVES["reduce_precision"], (_operand(operand),), bits)
 
 
-_operand = operand  # where a parameter has its name
+_operand = operand  # for functions with a parameter `operand`

@@ -1,5 +1,5 @@
-"""`jax.lax` names over primitives/distributed/collective.py: arrays that travel between the
-examples of a mapped axis, which have names as in `lax/collective.py`.
+"""`jax.lax` names over primitives/distributed/collective.py: communication between the
+examples of a mapped axis. Axis names are as in `lax/collective.py`.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ def all_gather(
     tiled: bool = False,
     to: str = "varying",
 ) -> PyTree:
-    """Collect the values of all examples of a mapped axis in each.
+    """Gather the values of all examples of a mapped axis on each example.
 
     Arguments:
       x: pytree of arrays.
-      axis_name: a name, or several.
-      axis_index_groups: lists of examples, of one size, each of which collects for itself.
-      axis: where the examples stand in the result.
+      axis_name: one or several names.
+      axis_index_groups: groups of examples, of equal size; each group gathers separately.
+      axis: position of the gathered axis in the result.
       tiled: concatenate them along the existing axis `axis` instead of stacking them along a new
         one.
-      to: "varying", "reduced" or "invarying": how `shard_map` types the result; no matter here.
+      to: "varying", "reduced" or "invarying": the type under `shard_map`; ignored here.
 
     Returns:
-      A pytree of arrays with one axis more, or with a longer one.
+      A pytree of arrays with one more axis, or with a longer axis.
 
     Raises:
-      UnboundAxis: nothing around the call has given the name to an axis.
+      UnboundAxis: no enclosing map binds the axis name.
       InvalidArgument: an axis out of range.
 
     Source: `jax.lax.all_gather`.
@@ -84,22 +84,22 @@ def psum_scatter(
     axis_index_groups: Sequence[Sequence[int]] | None = None,
     tiled: bool = False,
 ) -> PyTree:
-    """Sum over the examples of a mapped axis, of which each keeps its own part.
+    """Sum over the examples of a mapped axis, and scatter the result over them.
 
     Arguments:
       x: pytree of arrays of numbers.
-      axis_name: a name, or several.
-      scatter_dimension: the axis of x that is divided among the examples.
-      axis_index_groups: lists of examples, of one size, each of which sums for itself.
-      tiled: the axis may be a multiple of the number of examples, and stays; else it is of that
-        size, and goes.
+      axis_name: one or several names.
+      scatter_dimension: the axis of x that is split over the examples.
+      axis_index_groups: groups of examples, of equal size; each group is summed separately.
+      tiled: the axis size may be a multiple of the number of examples, and the axis is kept; else
+        its size is that number, and it is removed.
 
     Returns:
       A pytree of arrays: row `axis_index(axis_name)` of the sum.
 
     Raises:
-      UnboundAxis: nothing around the call has given the name to an axis.
-      TypeMismatch: the axis cannot be divided so.
+      UnboundAxis: no enclosing map binds the axis name.
+      TypeMismatch: the axis size is not divisible.
 
     Source: `jax.lax.psum_scatter`.
 
@@ -137,20 +137,20 @@ def all_to_all(
 
     Arguments:
       x: pytree of arrays.
-      axis_name: a name, or several.
-      split_axis: the axis of x that is divided among the examples.
-      concat_axis: where the examples' parts stand in the result.
-      axis_index_groups: lists of examples, of one size, each of which exchanges for itself.
-      tiled: `split_axis` may be a multiple of the number of examples, and the parts are
-        concatenated along `concat_axis`; else `split_axis` is of that size and goes, and the parts
-        are stacked along a new axis.
+      axis_name: one or several names.
+      split_axis: the axis of x that is split over the examples.
+      concat_axis: the axis of the result along which the received parts are placed.
+      axis_index_groups: groups of examples, of equal size; each group exchanges separately.
+      tiled: the size of `split_axis` may be a multiple of the number of examples, and the parts are
+        concatenated along `concat_axis`; else its size is that number, the axis is removed, and the
+        parts are stacked along a new axis.
 
     Returns:
       A pytree of arrays.
 
     Raises:
-      UnboundAxis: nothing around the call has given the name to an axis.
-      TypeMismatch: the axis cannot be divided so.
+      UnboundAxis: no enclosing map binds the axis name.
+      TypeMismatch: the axis size is not divisible.
 
     Source: `jax.lax.all_to_all`.
 
@@ -170,7 +170,7 @@ def all_to_all(
         _check_parts("all_to_all", x, split, n, tiled)
         if tiled or split == concat:
             return prims.all_to_all(x, **group, split=split, concat=concat)
-        # the new axis stands at `concat` once the old one is gone
+        # `concat` is the position of the new axis after the old one is removed
         new = concat + (split < concat)
         old = split + (new <= split)
         y = prims.all_to_all(_with_axis(x, new), **group, split=old, concat=new)
@@ -190,15 +190,15 @@ def pswapaxes(
 
     Arguments:
       x: pytree of arrays.
-      axis_name: a name, or several.
+      axis_name: one or several names.
       axis: the axis of x.
-      axis_index_groups: lists of examples, of one size, each of which exchanges for itself.
+      axis_index_groups: groups of examples, of equal size; each group exchanges separately.
 
     Returns:
       A pytree of arrays of the same shapes.
 
     Raises:
-      UnboundAxis: nothing around the call has given the name to an axis.
+      UnboundAxis: no enclosing map binds the axis name.
       TypeMismatch: the sizes differ.
 
     Source: `jax.lax.pswapaxes`.
@@ -225,19 +225,19 @@ def _check_parts(operation: str, x: Any, axis: int, n: int, tiled: bool) -> None
 
 
 def ppermute(x: PyTree, axis_name: Hashable, perm: Sequence[tuple[int, int]]) -> PyTree:
-    """Send the values of the examples of a mapped axis to others.
+    """Permute values between the examples of a mapped axis, by (source, destination) pairs.
 
     Arguments:
       x: pytree of arrays.
-      axis_name: a name, or several.
-      perm: pairs (from, to) of examples; none twice. What nothing is sent to becomes zero.
+      axis_name: one or several names.
+      perm: pairs (source, destination), each at most once. Examples that receive nothing get zeros.
 
     Returns:
       A pytree like x.
 
     Raises:
-      UnboundAxis: nothing around the call has given the name to an axis.
-      TypeMismatch: `perm` names an example twice, or one that there is not.
+      UnboundAxis: no enclosing map binds the axis name.
+      TypeMismatch: `perm` has a duplicate or an index out of range.
 
     Source: `jax.lax.ppermute`.
 
@@ -253,18 +253,18 @@ def ppermute(x: PyTree, axis_name: Hashable, perm: Sequence[tuple[int, int]]) ->
 
 
 def pshuffle(x: PyTree, axis_name: Hashable, perm: Sequence[int]) -> PyTree:
-    """Put the examples of a mapped axis into another order.
+    """Permute the examples of a mapped axis.
 
     Arguments:
       x: pytree of arrays.
-      axis_name: a name, or several.
+      axis_name: one or several names.
       perm: example k gets the value of example `perm[k]`; each occurs once.
 
     Returns:
       A pytree like x.
 
     Raises:
-      UnboundAxis: nothing around the call has given the name to an axis.
+      UnboundAxis: no enclosing map binds the axis name.
       InvalidArgument: `perm` is not a permutation.
 
     Source: `jax.lax.pshuffle`.
@@ -282,19 +282,19 @@ def pshuffle(x: PyTree, axis_name: Hashable, perm: Sequence[int]) -> PyTree:
 
 
 def pbroadcast(x: PyTree, axis_name: Hashable, source: int) -> PyTree:
-    """Give all examples of a mapped axis the values of one of them.
+    """Broadcast the values of one example of a mapped axis to all.
 
     Arguments:
       x: pytree of arrays.
-      axis_name: a name, or several.
-      source: whose values: an index along the axis.
+      axis_name: one or several names.
+      source: index of that example along the axis.
 
     Returns:
       A pytree like x, the same for all examples.
 
     Raises:
-      UnboundAxis: nothing around the call has given the name to an axis.
-      InvalidArgument: there is no such example.
+      UnboundAxis: no enclosing map binds the axis name.
+      InvalidArgument: `source` is out of range.
 
     Source: `jax.lax.pbroadcast`.
 
@@ -317,20 +317,20 @@ def pbroadcast(x: PyTree, axis_name: Hashable, source: int) -> PyTree:
 
 
 def pcast(x: PyTree, axis_name: Hashable, *, to: str) -> PyTree:
-    """Mark values as varying over a mapped axis, which JAX's types under `shard_map` tell.
+    """Mark values as varying over a mapped axis, for JAX's types under `shard_map`.
 
     Arguments:
       x: pytree of arrays.
-      axis_name: a name, or several.
-      to: "varying" or "reduced". Values are not changed, and types here do not tell what varies.
+      axis_name: one or several names.
+      to: "varying" or "reduced". Values are unchanged; types here do not track varying axes.
 
     Returns:
       x.
 
     Raises:
-      UnboundAxis: nothing around the call has given the name to an axis.
-      InvalidArgument: another `to`. "unreduced" values are sums yet to be taken, which JAX has in
-        its explicitly sharded types alone.
+      UnboundAxis: no enclosing map binds the axis name.
+      InvalidArgument: another `to`. "unreduced" values, which are pending sums, exist only in JAX's
+        explicitly sharded types.
 
     Source: `jax.lax.pcast`.
 
@@ -349,6 +349,6 @@ def pcast(x: PyTree, axis_name: Hashable, *, to: str) -> PyTree:
 
 
 def _with_axis(x: Any, axis: int) -> Any:
-    """x with a new axis of size 1."""
+    """Insert an axis of size 1."""
     shape = typeof(x).shape
     return reshape(x, shape=(*shape[:axis], 1, *shape[axis:]))

@@ -1,4 +1,4 @@
-"""Loops as Python loops, for `disable_jit`: their functions see values where there are any."""
+"""`lax` loops as Python loops, for `disable_jit`: their functions see concrete values."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from functrans.trace import concrete_value, state, typeof
 
 
 def wanted() -> bool:
-    """Is `disable_jit` active?"""
+    """Return whether `disable_jit` is active."""
     return state.jit_disabled
 
 
 def scan(f: Callable[..., Any], init: Any, xs: Any, n: int, reverse: bool) -> tuple[Any, Any]:
-    """`lax.scan` of at least one step."""
+    """Run a `lax.scan` of at least one step."""
     carry, results = init, []
     for i in range(n)[::-1] if reverse else range(n):
         carry, y = f(carry, tree.map(lambda x, i=i: _row(as_array(x), i), xs))
@@ -29,7 +29,7 @@ def scan(f: Callable[..., Any], init: Any, xs: Any, n: int, reverse: bool) -> tu
 
 
 def while_loop(cond_fun: Any, body_fun: Any, carry: Any, going: Any) -> Any:
-    """`lax.while_loop`, of which the first condition has been asked."""
+    """Run a `lax.while_loop` whose first condition `going` is already computed."""
     while concrete_value(going):
         carry = body_fun(carry)
         going = cond_fun(carry)
@@ -37,7 +37,7 @@ def while_loop(cond_fun: Any, body_fun: Any, carry: Any, going: Any) -> Any:
 
 
 def knows(x: Any) -> bool:
-    """Is it a number whose value Python sees now?"""
+    """Return whether x has a concrete value."""
     return concrete_value(x) is not None
 
 

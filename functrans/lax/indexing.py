@@ -45,7 +45,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-# --- windows at computed places -------------------------------------------------------------------
+# --- dynamic slices -------------------------------------------------------------------------------
 
 
 def dynamic_slice(
@@ -55,12 +55,12 @@ def dynamic_slice(
     *,
     allow_negative_indices: bool | Sequence[bool] = True,
 ) -> Array:
-    """The window of an array of the given sizes that starts at computed indices.
+    """Return a slice of static size that starts at dynamic indices.
 
     Arguments:
       operand: array of n axes.
-      start_indices: n integer scalars, or an integer array of shape (n,). A start is moved so that
-        the window lies in the array.
+      start_indices: n integer scalars, or an integer array of shape (n,). A start is clamped so
+        that the slice is in bounds.
       slice_sizes: n Python ints.
       allow_negative_indices: count negative starts from the end; one bool for all or one per axis.
 
@@ -87,7 +87,7 @@ def dynamic_update_slice(
     *,
     allow_negative_indices: bool | Sequence[bool] = True,
 ) -> Array:
-    """An array with a window that starts at computed indices replaced.
+    """Return an array with the slice that starts at dynamic indices replaced.
 
     Arguments:
       operand: array of n axes.
@@ -114,7 +114,7 @@ def dynamic_slice_in_dim(
     operand: ArrayLike, start_index: ArrayLike, slice_size: int, axis: int = 0, *,
     allow_negative_indices: bool = True,
 ) -> Array:  # fmt: skip
-    """`dynamic_slice` along one axis.
+    """Apply `dynamic_slice` along one axis.
 
     Source: `jax.lax.dynamic_slice_in_dim`.
 
@@ -140,7 +140,7 @@ def dynamic_update_slice_in_dim(
     *,
     allow_negative_indices: bool = True,
 ) -> Array:
-    """`dynamic_update_slice` along one axis.
+    """Apply `dynamic_update_slice` along one axis.
 
     Source: `jax.lax.dynamic_update_slice_in_dim`.
 
@@ -163,7 +163,7 @@ def dynamic_index_in_dim(
     operand: ArrayLike, index: ArrayLike, axis: int = 0, keepdims: bool = True, *,
     allow_negative_indices: bool = True,
 ) -> Array:  # fmt: skip
-    """The slice of size 1 at a computed index of one axis, with or without that axis.
+    """Return the slice at a dynamic index of one axis, with or without that axis.
 
     Source: `jax.lax.dynamic_index_in_dim`.
 
@@ -191,7 +191,7 @@ def dynamic_update_index_in_dim(
     *,
     allow_negative_indices: bool = True,
 ) -> Array:
-    """An array with the slice at a computed index of one axis replaced.
+    """Return an array with the slice at a dynamic index of one axis replaced.
 
     Source: `jax.lax.dynamic_update_index_in_dim`.
 
@@ -219,7 +219,7 @@ def _at_axis(start: Any, axis: int, ndim: int) -> list[Any]:
 
 
 def _starts(name: str, operand: Any, starts: Any, negative: bool | Sequence[bool]) -> list[Any]:
-    """One integer scalar per axis, all of one dtype, negative ones counted from the end."""
+    """Return one integer scalar per axis, all of one dtype, with negative indices wrapped."""
     t = typeof(operand)
     if isinstance(starts, (Tracer, jax.Array, np.ndarray)):
         if typeof(starts).ndim != 1:
@@ -241,7 +241,7 @@ def _starts(name: str, operand: Any, starts: Any, negative: bool | Sequence[bool
 
 
 def _index_dtype(name: str, types: Sequence[Any]) -> Any:
-    """The dtype that all indices are taken to: that of the arrays among them, int32 else."""
+    """Return the common dtype of the indices: that of the strongly typed ones, else int32."""
     for t in types:
         if dtype_class(t.dtype) not in ("int", "uint"):
             raise mismatch(name, f"indices must be integers, got {t}")
@@ -278,16 +278,16 @@ def gather(
     mode: GatherScatterMode | str | None = None,
     fill_value: ArrayLike | None = None,
 ) -> Array:
-    """Slices of an array at computed places.
+    """Gather slices of an array at dynamic indices.
 
     Arguments:
       operand: the array to read.
       start_indices: integers; the last axis holds one index per entry of `start_index_map`.
-      dimension_numbers: what each axis of the three arrays is, as XLA says it.
+      dimension_numbers: the roles of the axes, as XLA's `GatherDimensionNumbers`.
       slice_sizes: size of the slice along each axis of `operand`.
-      unique_indices, indices_are_sorted: promises that let the compiler do better.
+      unique_indices, indices_are_sorted: promises that allow compiler optimizations.
       mode: a `GatherScatterMode` or its name; None: "promise_in_bounds".
-      fill_value: what a slice out of bounds reads in mode "fill"; None: NaN, or the lowest integer.
+      fill_value: value of out-of-bounds slices in mode "fill"; None: NaN, or the lowest integer.
 
     Returns:
       The slices.
@@ -382,9 +382,9 @@ def scatter_apply(
     unique_indices: bool = False,
     mode: GatherScatterMode | str | None = None,
 ) -> Array:
-    """An array with a function of one element applied at computed places.
+    """Apply a function to the elements at dynamic indices.
 
-    Arguments: as in `scatter`; `func`: function of an element; `update_shape`: the shape that the
+    Arguments: as in `scatter`; `func`: function of one element; `update_shape`: the shape that the
     updates would have.
 
     Source: `jax.lax.scatter_apply`.
@@ -403,7 +403,7 @@ def scatter_apply(
 
 
 def index_take(src: ArrayLike, idxs: Sequence[ArrayLike], axes: Sequence[int]) -> Array:
-    """`src[..., idxs[0], ..., idxs[1], ...]`: elements at computed places of some axes.
+    """Return `src[..., idxs[0], ..., idxs[1], ...]`: elements at dynamic indices of some axes.
 
     Arguments:
       src: array.
@@ -411,7 +411,7 @@ def index_take(src: ArrayLike, idxs: Sequence[ArrayLike], axes: Sequence[int]) -
       axes: the axes they index.
 
     Returns:
-      An array whose first axis runs over the n places, with the axes that are not indexed behind.
+      An array whose first axis runs over the n indices, followed by the axes that are not indexed.
 
     Source: `jax.lax.index_take`.
 
@@ -436,8 +436,8 @@ def index_take(src: ArrayLike, idxs: Sequence[ArrayLike], axes: Sequence[int]) -
 def _axes(
     operand: Any, indices: Any, windows: Any, dropped: Any, indexed: Any, batch: Any, batch_of: Any
 ) -> dict[str, tuple[int, ...]]:
-    """XLA's dimension numbers as names: 0.. for the axes of the operand, further ones for those of
-    the indices that are not batch axes."""
+    """Convert XLA's dimension numbers to axis names: 0.. for the operand, and further names for the
+    axes of the indices that are not batch axes."""
     n, m = typeof(operand).ndim, typeof(indices).ndim - 1
     windows, dropped, indexed, batch, batch_of = [
         integers(given, "gather and scatter", "the dimension numbers")

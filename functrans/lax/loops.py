@@ -1,4 +1,4 @@
-"""`jax.lax` names over primitives/control_flow/scan.py, and what is made of them."""
+"""`jax.lax` names over primitives/control_flow/scan.py, and functions built on them."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ def scan(
     length: int | None = None, reverse: bool = False, unroll: int | bool = 1,
     _split_transpose: bool = False,
 ) -> tuple[PyTree, PyTree]:  # fmt: skip
-    """Run a function over the slices of arrays, with a carry from step to step.
+    """Scan a function over the leading axis of arrays, with a carry.
 
     Arguments:
-      f: (carry, x) -> (carry, y); x are slices of xs along axis 0, the carry keeps its types.
-      init: the first carry, a pytree of arrays.
+      f: (carry, x) -> (carry, y); x is a slice of xs along axis 0; the carry keeps its types.
+      init: the initial carry, a pytree of arrays.
       xs: pytree of arrays with equal leading axes, or None.
-      length: number of steps; needed where xs is None.
-      reverse: from the last slice to the first; ys keep their places.
-      unroll: steps that stand in one turn of the compiled loop (True or 0: all of them).
+      length: number of steps; required if xs is None.
+      reverse: run from the last slice to the first; each y keeps the index of its x.
+      unroll: unroll factor of the compiled loop (True or 0: all steps).
 
     Returns:
-      `(carry, ys)`: the last carry, and the ys stacked along a new axis 0.
+      `(carry, ys)`: the final carry, and the ys stacked along a new axis 0.
 
     Raises:
       TypeMismatch: the carry changes its types, or f does not return a pair.
@@ -109,12 +109,12 @@ def scan(
 
 
 def map_types(xs: list[Any]) -> list[ArrayType]:
-    """The types of values."""
+    """Return the types of values."""
     return [typeof(x) for x in xs]
 
 
 def _length(name: str, xs: Any, arrays: list[Any], length: Any) -> int:
-    """The number of steps."""
+    """Return the number of steps."""
     types = map_types(arrays)
     for path, t in zip(tree.path_names(xs, "xs"), types, strict=True):
         if not t.shape:
@@ -150,12 +150,12 @@ def _unroll(unroll: Any, n: int) -> int:
 
 
 def map(f: Callable[[PyTree], PyTree], xs: PyTree, *, batch_size: int | None = None) -> PyTree:
-    """Apply a function to each slice of arrays, one after the other.
+    """Apply a function to each slice of arrays sequentially.
 
     Arguments:
       f: function of slices along axis 0.
       xs: pytree of arrays with equal leading axes.
-      batch_size: so many at a time, as `vmap` does.
+      batch_size: process this many slices at a time with `vmap`.
 
     Returns:
       The results, stacked along a new axis 0.
@@ -223,14 +223,14 @@ def _batched(f: Any, rows: Any) -> Any:
 def associative_scan(
     fn: Callable[[PyTree, PyTree], PyTree], elems: PyTree, reverse: bool = False, axis: int = 0
 ) -> PyTree:
-    """All partial results of an associative operation, in logarithmic depth.
+    """Compute all prefix results of an associative operation, in logarithmic depth.
 
     Arguments:
-      fn: (a, b) -> c, associative, on pytrees of arrays; applied to many elements at once, along
+      fn: (a, b) -> c, associative, on pytrees of arrays; applied to many elements at once along
         `axis`.
       elems: pytree of arrays with equal sizes along `axis`.
-      reverse: from the last element.
-      axis: along which to combine.
+      reverse: start from the last element.
+      axis: the axis to scan.
 
     Returns:
       A pytree like `elems`: element i is `fn` of elements 0 ... i.
@@ -293,7 +293,8 @@ def _every_second(xs: list[Any], axis: int, start: int, stop: int) -> list[Any]:
 
 
 def _woven(even: Any, odd: Any, axis: int) -> Any:
-    """even[0], odd[0], even[1], odd[1], ...; `even` may be longer by one. Not weak, as in JAX."""
+    """Interleave: even[0], odd[0], even[1], ...; `even` may be longer by one. Not weakly typed, as
+    in JAX."""
     even, odd = strong(even), strong(odd)
     shape = typeof(odd).shape
     k = shape[axis]

@@ -1,7 +1,7 @@
-"""`jax.lax.ragged_all_to_all`: slices of any length go from each example of a mapped axis to each.
+"""`jax.lax.ragged_all_to_all`: exchange slices of different lengths between mapped examples.
 
-Every example reads its slices out of the operands of all, which are gathered: so it runs on all
-devices, under every transformation, and costs the memory of all operands on each.
+The operands of all examples are gathered, and each example reads its slices from them. So it runs
+on all devices and under every transformation, but needs memory for all operands on each device.
 """
 
 from __future__ import annotations
@@ -38,28 +38,28 @@ def ragged_all_to_all(
     axis_name: Any,
     axis_index_groups: Any = None,
 ) -> Any:
-    """Send slices of the rows of an array to the examples of a mapped axis, each of its own length.
+    """Send slices of rows, of different lengths, to the examples of a mapped axis.
 
     Arguments:
       operand: array of shape (N, ...), whose rows are sent.
-      output: array of shape (M, ...), of the same dtype: what stands where nothing is received.
+      output: array of shape (M, ...), of the same dtype: the values of rows that are not received.
       input_offsets, send_sizes: integers of shape (K,): slice k begins at row `input_offsets[k]`
         and has `send_sizes[k]` rows. K is a multiple of the number of examples: each gets the next
         K / n slices.
       output_offsets: integers of shape (K,): the row of the receiver's output where slice k begins.
       recv_sizes: integers of shape (K,): the sizes of the slices that are received,
-        `all_to_all(send_sizes, axis_name, 0, 0, tiled=True)`. Where slices overlap, the last of the
-        last example stands.
-      axis_name: a name, or several.
-      axis_index_groups: lists of examples, of one size, each of which exchanges for itself.
+        `all_to_all(send_sizes, axis_name, 0, 0, tiled=True)`. Where slices overlap, the last slice
+        of the last example wins.
+      axis_name: one or several names.
+      axis_index_groups: groups of examples, of equal size; each group exchanges separately.
 
     Returns:
       An array of the shape of `output`.
 
     Raises:
-      UnboundAxis: nothing around the call has given the name to an axis.
-      TypeMismatch: shapes or dtypes that do not fit.
-      InvalidArgument: K is no multiple of the number of examples.
+      UnboundAxis: no enclosing map binds the axis name.
+      TypeMismatch: shapes or dtypes do not match.
+      InvalidArgument: K is not a multiple of the number of examples.
 
     Source: `jax.lax.ragged_all_to_all`, which does not run on CPUs and not under vmap.
 
@@ -92,7 +92,7 @@ def ragged_all_to_all(
     starts, offsets = exchanged(starts), exchanged(offsets)
     rows = all_gather(operand, axis_name, axis_index_groups=axis_index_groups, tiled=True)
 
-    # Which slice a row of the output is from: the last that covers it, -1 if none does.
+    # For each output row the slice that it comes from: the last that covers it, -1 if none does.
     m, k = typeof(output).shape[0], slices
     shape = (m, k)
     row = iota(dtype=typeof(starts).dtype, shape=shape, dimension=0)
@@ -103,7 +103,7 @@ def ragged_all_to_all(
     received = ge(chosen, literal(0, typeof(chosen)))
     which = clamp(literal(0, typeof(chosen)), chosen, literal(max(k - 1, 0), typeof(chosen)))
 
-    # And which of the rows of all examples it is.
+    # And its index among the rows of all examples.
     length = typeof(operand).shape[0]
     sender = iota(dtype=typeof(starts).dtype, shape=(n, k // n), dimension=0)
     sender = reshape(sender, shape=(k,))
@@ -115,7 +115,7 @@ def ragged_all_to_all(
 
 
 def _checked(name: str, n: int, operand: Any, output: Any, places: list[Any]) -> int:
-    """How many slices there are; raises for arguments that do not fit."""
+    """Check the arguments and return the number of slices."""
     x, y = typeof(operand), typeof(output)
     if x.ndim < 1 or y.ndim != x.ndim or x.shape[1:] != y.shape[1:] or x.dtype != y.dtype:
         raise mismatch(

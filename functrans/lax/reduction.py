@@ -46,8 +46,8 @@ class _Running(Protocol):
 
 
 def _reduction(name: str, what: str, example: str, bits: bool = False) -> _Reduction:
-    """A function (operand, axes) over the primitive of the same name. `bits`: it works on bits,
-    and its result is never weak."""
+    """Make a function (operand, axes) of the primitive of the same name. `bits`: it is bitwise, and
+    its result is never weakly typed."""
     primitive = PRIMITIVES[name]
 
     def reduction(operand: ArrayLike, axes: Sequence[int]) -> Array:
@@ -58,7 +58,7 @@ def _reduction(name: str, what: str, example: str, bits: bool = False) -> _Reduc
 
 
 def _placed_reduction(name: str, what: str, example: str) -> _PlacedReduction:
-    """The same, with the keyword out_sharding."""
+    """Make a reduction with the keyword `out_sharding`."""
     plain = _reduction(name, what, example)
 
     def reduction(operand: ArrayLike, axes: Sequence[int], *, out_sharding: Device = None) -> Array:
@@ -109,7 +109,7 @@ reduce_xor: _Reduction = _reduction(
 
 
 def argmax(operand: ArrayLike, axis: int, index_dtype: DTypeLike) -> Array:
-    """Find where the largest element along an axis stands: the first one, or the first NaN.
+    """Return the index of the maximum along an axis: the first one, or the first NaN.
 
     Source: `jax.lax.argmax`.
 
@@ -120,7 +120,7 @@ def argmax(operand: ArrayLike, axis: int, index_dtype: DTypeLike) -> Array:
 
 
 def argmin(operand: ArrayLike, axis: int, index_dtype: DTypeLike) -> Array:
-    """Find where the smallest element along an axis stands: the first one, or the first NaN.
+    """Return the index of the minimum along an axis: the first one, or the first NaN.
 
     Source: `jax.lax.argmin`.
 
@@ -140,11 +140,11 @@ def _position(name: str, operand: Any, axis: int, index_dtype: Any) -> Any:
     return PRIMITIVES[name](x, axes=(axis,), index_dtype=canonical_dtype(np.dtype(index_dtype)))
 
 
-# --- running reductions ---------------------------------------------------------------------------
+# --- cumulative reductions ------------------------------------------------------------------------
 
 
 def _running(name: str, what: str, example: str) -> _Running:
-    """A function (operand, axis, reverse) over the primitive of the same name."""
+    """Make a function (operand, axis, reverse) of the primitive of the same name."""
     primitive = PRIMITIVES[name]
 
     def running(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:

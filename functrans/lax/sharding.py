@@ -1,4 +1,4 @@
-"""`jax.lax` names about where the parts of arrays lie."""
+"""Sharding functions of `jax.lax`."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["with_sharding_constraint"]
 
 
 def with_sharding_constraint(x: PyTree, shardings: PyTree) -> PyTree:
-    """Say how the parts of arrays are laid out over devices.
+    """Constrain the sharding of arrays.
 
     Arguments:
       x: pytree of arrays.
       shardings: a `jax.sharding.Sharding`, or a pytree (or prefix) of them.
 
     Returns:
-      x, laid out so.
+      x, with these shardings.
 
     Source: `jax.lax.with_sharding_constraint`.
 
@@ -40,8 +40,8 @@ def with_sharding_constraint(x: PyTree, shardings: PyTree) -> PyTree:
 
 
 def _auto(sharding: Any) -> Any:
-    """The same with all mesh axes left to XLA, as a constraint asks for; where types say how arrays
-    are laid out it is what they say."""
+    """Return the sharding with all mesh axes automatic, as a constraint requires; unchanged if
+    shardings are part of the types."""
     if not isinstance(sharding, jax.sharding.NamedSharding) or laid_out_by_type():
         return sharding
     mesh = sharding.mesh

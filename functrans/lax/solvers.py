@@ -1,5 +1,5 @@
-"""`jax.lax` names over primitives/custom/linear_solve.py and root.py: equations whose derivative is
-that of their solution, not of the steps that found it."""
+"""`jax.lax` names over primitives/custom/linear_solve.py and root.py: solvers with implicit
+differentiation, which do not differentiate the steps of the solver."""
 
 from __future__ import annotations
 
@@ -40,24 +40,24 @@ def custom_linear_solve(
     matvec: Function, b: Any, solve: Function, transpose_solve: Function | None = None,
     symmetric: bool = False, has_aux: bool = False,
 ) -> Any:  # fmt: skip
-    """Solve a linear equation by a function of one's own, which is not differentiated itself.
+    """Solve a linear system with a custom solver, differentiated implicitly.
 
     Arguments:
-      matvec: linear function of a pytree like `b`; what it closes over may be differentiated.
-      b: the right hand side, a pytree of arrays.
+      matvec: linear function of a pytree like `b`; the values it closes over are differentiable.
+      b: the right-hand side, a pytree of arrays.
       solve: `solve(matvec, b) -> x` with `matvec(x) == b`, which is not checked.
-      transpose_solve: `transpose_solve(vecmat, b) -> x`, for the transpose of `matvec`; reverse
-        mode asks for it.
+      transpose_solve: `transpose_solve(vecmat, b) -> x`, for the transpose of `matvec`; used by
+        reverse mode.
       symmetric: `matvec` is its own transpose, so `solve` serves for both.
       has_aux: both solvers return `(x, aux)`.
 
     Returns:
-      What `solve` returns; its derivative is that of the solution x of `matvec(x) == b`.
+      The result of `solve`; its derivative is that of the solution x of `matvec(x) == b`.
 
     Raises:
-      ShapeMismatch, TypeMismatch: what one of the functions returns is not like `b`.
+      ShapeMismatch, TypeMismatch: the result of one of the functions does not match `b`.
       NotLinear: `matvec` is not linear.
-      MissingArgument: in reverse mode, there is neither `transpose_solve` nor `symmetric=True`.
+      MissingArgument: in reverse mode, neither `transpose_solve` nor `symmetric=True` is given.
 
     Source: `jax.lax.custom_linear_solve`.
 
@@ -113,11 +113,11 @@ def custom_root(
     f: Function, initial_guess: Any, solve: Function, tangent_solve: Function,
     has_aux: bool = False,
 ) -> Any:  # fmt: skip
-    """Find a root by a function of one's own, which is not differentiated itself.
+    """Find a root of a function with a custom solver, differentiated implicitly.
 
     Arguments:
-      f: function of a pytree of floating point arrays that returns one like it; what it closes over
-        may be differentiated.
+      f: function of a pytree of floating point arrays that returns one like it; the values it
+        closes over are differentiable.
       initial_guess: a pytree of arrays; the derivative with respect to it is zero.
       solve: `solve(f, initial_guess) -> x` with `f(x) == 0`, which is not checked.
       tangent_solve: `tangent_solve(g, y) -> dx` with `g(dx) == y`, where g is the derivative of f
@@ -125,11 +125,12 @@ def custom_root(
       has_aux: `solve` returns `(x, aux)`.
 
     Returns:
-      What `solve` returns; its derivative is that of the root x of `f(x) == 0`.
+      The result of `solve`; its derivative is that of the root x of `f(x) == 0`.
 
     Raises:
-      ShapeMismatch, TypeMismatch: what one of the functions returns is not like `initial_guess`.
-      NonDifferentiable: `initial_guess` is of integers.
+      ShapeMismatch, TypeMismatch: the result of one of the functions does not match
+        `initial_guess`.
+      NonDifferentiable: `initial_guess` has an integer dtype.
 
     Source: `jax.lax.custom_root`.
 
@@ -174,18 +175,18 @@ def custom_root(
     return tree.unflatten(solved.out_tree, outs)
 
 
-# --- the functions that are given, and those that are handed to them ------------------------------
+# --- tracing and calling the user's functions -----------------------------------------------------
 
 
 def _staged(run: Function, fun: Function, in_tree: Any, types: Sequence[ArrayType]) -> Staged:
-    """The program of `run`; messages speak of `fun`, the user's function inside it."""
+    """Trace `run`; error messages name `fun`, the user's function that it calls."""
     flat = FlatFunction(run, in_tree, fun)
     program = stage(flat, types, function_name(fun).rpartition(".")[2])
     return Staged(*hoist_constants(program), flat.out_tree, fun)
 
 
 def _solver(solve: Function, linear: Function, has_aux: bool, name: str) -> Function:
-    """`solve` of its vector alone, returning a tuple of two where there is aux."""
+    """Return `solve` as a function of its right-hand side only; with aux it returns a pair."""
 
     def run(x: Any) -> Any:
         out = solve(linear, x)
@@ -200,7 +201,7 @@ def _solver(solve: Function, linear: Function, has_aux: bool, name: str) -> Func
 
 
 def _as_solution(leaves: Sequence[Any], solved: Staged) -> list[Any]:
-    """Integers at the dtypes of what solves for them, which may be floats."""
+    """Cast integer leaves to the dtypes of the solution, which may be floats."""
     return [
         x
         if is_inexact(typeof(x).dtype)
@@ -213,7 +214,7 @@ def _check(
     name: str, what: str, structure: Any, types: Sequence[ArrayType], which: str, made: Staged,
     has_aux: bool = False,
 ) -> None:  # fmt: skip
-    """Raise unless a function's result (its first, with aux) is like `what`."""
+    """Raise an error unless a function's result (the first one, with aux) matches `what`."""
     out_tree, out_types = made.out_tree, made.program.out_types
     if has_aux:
         out_tree = out_tree.children()[0]
@@ -232,7 +233,7 @@ def _transpose(program: Any, n: int, k: int) -> Any:
 
 
 def _transposed(made: Staged, structure: Any) -> Function:
-    """The transpose of a linear function from `structure` to itself."""
+    """Return the transpose of a linear function from `structure` to itself."""
     n = len(made.captured)
     types = made.program.in_types[n:]
     program = _transpose(made.program, n, len(types))
@@ -246,7 +247,7 @@ def _transposed(made: Staged, structure: Any) -> Function:
 
 
 def _derivative(f: Function, x: Any) -> Function:
-    """The derivative of f at x, as a linear function."""
+    """Return the derivative of f at x, as a linear function."""
     leaves, structure = tree.flatten(x)
     flat = FlatFunction(f, tree.structure(((x,), {})))
     _, linear = run_linearize(flat, leaves, [typeof(x) for x in leaves], [True] * len(leaves))
@@ -265,7 +266,7 @@ def _leaves_like(
     x: Any, structure: Any, types: Sequence[ArrayType], name: str,
     error: type[Exception] = errors.TypeMismatch,
 ) -> list[Any]:  # fmt: skip
-    """The leaves of an argument, which must have this structure, and these types: else `error`."""
+    """Return the leaves of an argument; raise `error` if its structure or types do not match."""
     leaves, given = tree.flatten(x)
     leaves = [as_array(leaf) for leaf in leaves]
     if given != structure:

@@ -1,8 +1,8 @@
-"""Functions that a control-flow operation is given, as programs.
+"""Tracing of the functions that are passed to control-flow operations.
 
-In: a function of pytrees, the types of its leaves. Out: its Program without constants, what it
-closed over, the structure of its result. A function that is given again with the same types is not
-traced again, unless it closed over traced values.
+In: a function of pytrees, the types of its leaves. Out: its Program without constants, the captured
+values, the treedef of its result. The same function with the same types is not traced again, unless
+it closed over tracers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class Staged(NamedTuple):
-    """A function as a program of (captured values, arguments)."""
+    """A traced function: a program whose inputs are the captured values, then the arguments."""
 
     program: Program
     captured: tuple[Any, ...]
@@ -37,11 +37,11 @@ class Staged(NamedTuple):
     fun: Callable[..., Any]
 
 
-# function -> its programs. What is held does not hold the function, or it would never be freed.
+# function -> its programs. Entries must not hold the function, or it would never be freed.
 _KNOWN = CachePerFunction("functions of loops and branches", 1024)
 
 
-# How operations call what they are given, for messages.
+# How operations call their functions, for error messages.
 _CALLS = {
     "scan": "f(carry, x)", "map": "f(x)", "fori_loop": "body_fun(i, carry)",
     "while_loop": "cond_fun(carry) and body_fun(carry)", "switch": "each branch(*operands)",
@@ -52,8 +52,8 @@ _CALLS = {
 def staged(
     fun: Callable[..., Any], in_tree: Any, types: Sequence[ArrayType], operation: str
 ) -> Staged:
-    """The program of a function of the positional arguments that `in_tree` describes, which an
-    operation was given."""
+    """Trace a function that was passed to an operation; `in_tree`: treedef of its positional
+    arguments."""
     key = (in_tree, tuple(types), state.axes, decisive())
     known = _KNOWN.of(fun)
     found = known.get(key)
@@ -75,12 +75,12 @@ def staged(
     return Staged(found[0], found[1], found[2], fun)
 
 
-# user's function -> {call: the function made of both}
+# user's function -> {call: the function built from both}
 _MADE = CachePerFunction("functions made of those of loops", 32)
 
 
 class Made:
-    """A function made of a user's, which it holds weakly, or the cache would hold both for ever."""
+    """A function built from a user's function, held weakly, so that the cache does not keep it."""
 
     __slots__ = ("__weakref__", "call", "operation", "user")
 
@@ -99,25 +99,25 @@ class Made:
 def made_of(
     fun: Callable[..., Any], call: Callable[..., Any], operation: str
 ) -> Callable[..., Any]:
-    """`call` with `fun` as its first argument, for an operation made of another: the same function
-    each time, so that its programs are found again."""
+    """Return `call` with `fun` as its first argument, for an operation built on another one; the
+    same object each time, so that its programs are found in the cache."""
     known = _MADE.of(fun)
     return known.get(call) or known.keep(call, Made(fun, call, operation))
 
 
 def users(fun: Callable[..., Any]) -> Callable[..., Any]:
-    """The user's function, for messages."""
+    """Return the user's function, for error messages."""
     return fun.user() if fun.__class__ is Made else fun
 
 
 def operation_of(fun: Callable[..., Any], usual: str) -> str:
-    """What the user called, for messages."""
+    """Return the name of the operation that the user called, for error messages."""
     return fun.operation if fun.__class__ is Made else usual
 
 
 def or_by_jax(theirs: Callable[..., Any]) -> Callable[[_F], _F]:
-    """For an operation that is given functions: if one uses a reference (`new_ref`) that was made
-    outside of it, JAX's, which hands references on."""
+    """Wrap an operation that takes functions: if one of them uses a reference (`new_ref`) made
+    outside of it, run JAX's operation, which supports that."""
 
     def decorate(ours: _F) -> _F:
         @functools.wraps(ours)
@@ -133,7 +133,7 @@ def or_by_jax(theirs: Callable[..., Any]) -> Callable[[_F], _F]:
 
 
 def with_common_captures(parts: Sequence[Staged]) -> tuple[list[Any], list[Program]]:
-    """What several functions closed over, and their programs as functions of all of it."""
+    """Merge the captured values of several functions; return them, and programs that take all."""
     captured: dict[int, Any] = {id(x): x for part in parts for x in part.captured}
     programs = []
     for part in parts:
@@ -145,14 +145,14 @@ def with_common_captures(parts: Sequence[Staged]) -> tuple[list[Any], list[Progr
 
 
 def array_leaves(x: Any) -> tuple[list[Any], Any]:
-    """The leaves of a pytree as arrays, and its structure."""
+    """Return the leaves of a pytree as arrays, and its treedef."""
     leaves, structure = tree.flatten(x)
     return [materialize(as_array(leaf)) for leaf in leaves], structure
 
 
 def stable(step: Callable[[list[ArrayType]], Staged], init: list[Any]) -> tuple[Staged, list[Any]]:
-    """A loop's body, and its first carry at the types that the body gives it: where a weak type
-    has another dtype than what the body makes of it, it becomes that."""
+    """Trace a loop body to a fixed point of the carry types; return it and the converted initial
+    carry. A weakly typed carry takes the dtype that the body gives it."""
     while True:
         types = [typeof(x) for x in init]
         made = step(types)
@@ -171,7 +171,7 @@ def stable(step: Callable[[list[ArrayType]], Staged], init: list[Any]) -> tuple[
 
 
 def settled(program: Program, types: Sequence[ArrayType]) -> Program:
-    """The program with its first results of exactly the given types, weak or strong."""
+    """Return the program with its first results converted to these types, including weak types."""
     outs = program.out_types[: len(types)]
     if all(a is b for a, b in zip(outs, types, strict=True)):
         return program
@@ -200,8 +200,8 @@ def differing(
     have: Sequence[Any],
     between: str = "became",
 ) -> str:
-    """Where two structures with their types differ, line by line; "" if they do not."""
-    if operation_of(fun, "") == "fori_loop":  # before the user's carry stand counters of ours
+    """Describe where two structures and their types differ, line by line; "" if they do not."""
+    if operation_of(fun, "") == "fori_loop":  # our counters precede the user's carry
         *counters, wanted = wanted.children()
         given = given.children()[-1]
         want, have = want[len(counters) :], have[len(counters) :]
@@ -218,7 +218,7 @@ def differing(
 
 
 def check_function(fun: Any, operation: str, name: str) -> None:
-    """Raise unless it can be called."""
+    """Raise an error unless `fun` is callable."""
     if not callable(fun):
         raise errors.NotAnArray(
             f"{operation}: {name} must be a function, got {fun!r:.60} of type "
@@ -227,8 +227,8 @@ def check_function(fun: Any, operation: str, name: str) -> None:
 
 
 def given_to(operation: str, *funs: Callable[..., Any]) -> str:
-    """Where the functions of an operation are defined, and where they were given to it; the end of
-    a message about what they returned."""
+    """Return the end of an error message: where the functions of an operation are defined, and
+    where they were passed to it."""
     places = []
     for fun in map(users, funs):
         code = getattr(fun, "__code__", None)

@@ -1,7 +1,7 @@
 """Activation functions, with the values, derivatives, dtypes and weak types of `jax.nn`.
 
-They bind primitives directly: a network calls them often. Where JAX gives a function a derivative
-of its own (relu at 0), the formula here is one whose derivative is that.
+They bind primitives directly, since networks call them often. Where JAX has a custom derivative
+(relu at 0), the formula here is chosen so that its derivative is the same.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ __all__ = [
 ]  # fmt: skip
 
 
-_with_number = functools.partial(composite, numbers=(int, float))  # which is an operand
+_with_number = functools.partial(composite, numbers=(int, float))  # numbers are operands
 
 # --- operands -------------------------------------------------------------------------------------
 
 
 def _floats(x: Any, name: str, weak: bool = False) -> Any:
-    """x as floats. `weak`: integers become weak floats, as where JAX adds a Python float."""
+    """Convert x to floats. `weak`: integers become weakly typed, as after adding a Python float."""
     if x.__class__ is Tracer and is_inexact(x.type.dtype):
         return x
     x = value_of(x, name)
@@ -73,7 +73,7 @@ def _floats(x: Any, name: str, weak: bool = False) -> Any:
 
 
 def _numbers(x: Any, name: str) -> Any:
-    """x as it is, booleans as weak integers."""
+    """Convert booleans to weakly typed integers; return others unchanged."""
     if x.__class__ is Tracer and x.type.dtype != bool:
         return x
     x = value_of(x, name)
@@ -95,13 +95,13 @@ def _zero(x: Any) -> Any:
 
 
 def _times(x: Any, factor: Any) -> Any:
-    """x * factor, which may be an array that is broadcast."""
+    """Return x * factor, where factor may be an array that is broadcast."""
     plain = factor.__class__ in (int, float) and is_inexact(typeof(x).dtype)
     return mul(x, factor) if plain else ufuncs.multiply(x, factor)
 
 
 def _compare(by: Any, x: Any, number: float) -> Any:
-    """x by a comparison beside a number; complex numbers as `jnp.greater` compares them."""
+    """Compare x with a number; complex numbers as `jnp.greater` does."""
     y = splat(number, typeof(x))
     return ufuncs.lexicographic(by, x, y) if _is_complex(x) else by(x, y)
 
@@ -111,7 +111,7 @@ def _is_complex(x: Any) -> bool:
 
 
 def _where(mask: Any, x: Any, y: Any) -> Any:
-    """x where the mask holds, else y."""
+    """Select x where the mask is true, else y."""
     if typeof(x) is typeof(y) and typeof(mask).shape == typeof(x).shape:
         return select_n(mask, y, x)
     return select_where(mask, x, y)
@@ -312,7 +312,7 @@ def softplus(x: ArrayLike) -> Array:
         return logaddexp(x, 0)
     zero = _zero(x)
     positive = ge(x, zero)
-    # -|x|, whose derivative at 0 with that of the first summand makes 1/2
+    # -|x|; at 0 its derivative and that of the first term sum to 1/2
     distance = select_n(positive, x, neg(x))
     return add(select_n(positive, zero, x), log1p(exp(distance)))
 
@@ -410,7 +410,7 @@ def log1mexp(x: ArrayLike) -> Array:
     x = _floats(x, "log1mexp")
     near = _compare(lt, x, math.log(2))
     half = splat(1, typeof(x))
-    # each formula sees only arguments of its own half, so that no NaN reaches the gradient
+    # each formula gets only arguments of its own range, so that no NaN reaches the gradient
     small = log(neg(expm1(neg(select_n(near, half, x)))))
     large = log1p(neg(exp(neg(select_n(near, x, half)))))
     return select_n(near, large, small)

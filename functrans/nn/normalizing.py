@@ -1,4 +1,4 @@
-"""Functions that relate the elements along axes: softmax and its kin, one-hot, standardize."""
+"""Functions along axes: softmax, logsumexp and related functions, one_hot, standardize."""
 
 from __future__ import annotations
 
@@ -66,20 +66,20 @@ def _sum(x: Any, axes: Axes) -> Any:
 
 
 def _largest(x: Any, axes: Axes) -> Any:
-    """The maximum over axes, a constant to differentiation."""
+    """Return the maximum over axes, treated as constant in differentiation."""
     x = stop_gradient(x)
     return reduce_max(x, axes=axes) if axes else x
 
 
 def _back(x: Any, shape: tuple[int, ...], axes: Axes) -> Any:
-    """What was reduced over axes, repeated along them."""
+    """Broadcast a reduced array back along the reduced axes."""
     if not axes:
         return x
     return broadcast_in_dim(x, shape=shape, dimensions=kept_axes(len(shape), axes))
 
 
 def _with_ones(x: Any, shape: tuple[int, ...], axes: Axes) -> Any:
-    """What was reduced over axes, with these back at size 1."""
+    """Restore the reduced axes of an array, with size 1."""
     return reshape(x, shape=tuple([1 if i in axes else n for i, n in enumerate(shape)]))
 
 

@@ -1,4 +1,4 @@
-"""NumPy functions of arrays and traced arrays, with the names and signatures of `jax.numpy`.
+"""NumPy functions of arrays and tracers, with the names and signatures of `jax.numpy`.
 
 What is not defined here is JAX's (loading.py).
 """

@@ -1,4 +1,4 @@
-"""Functions that take a few primitives: floor division and its kin, powers, logarithms of sums."""
+"""Functions composed of a few primitives: floor division, remainders and powers."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ __all__ = ["divmod", "floor_divide", "mod", "pow", "power", "remainder"]
 
 
 def same(x: Any, value: Any) -> Any:
-    """A literal of x's type."""
+    """Return a literal of x's type."""
     return scalar(value, typeof(x))
 
 
 def beside(t: ArrayType) -> ArrayType:
-    """The type of JAX's constants beside a type: weak, as a Python number is, beside weak scalars
-    alone."""
+    """Return the type of JAX's constants that are combined with type t: weakly typed, like a Python
+    number, only if t is a weakly typed scalar."""
     return t.strong() if t.shape else t
 
 
 def constant(x: Any, value: Any) -> Any:
-    """A literal of x's shape, and of the type of a constant beside it."""
+    """Return a literal of x's shape, with the type of a constant that is combined with x."""
     return scalar(value, beside(typeof(x)))
 
 
@@ -45,7 +45,7 @@ def constant(x: Any, value: Any) -> Any:
 
 
 def floor_divide(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """x / y rounded towards minus infinity.
+    """Return x / y rounded towards minus infinity.
 
     Source: `jax.numpy.floor_divide`.
     """
@@ -68,7 +68,7 @@ def floor_divide(x: ArrayLike, y: ArrayLike, /) -> Array:
 def _float_divmod(x: Any, y: Any) -> tuple[Any, Any]:
     rest = primitives.rem(x, y)
     zero = same(x, 0)
-    # by zero: the infinity of x / y, not the NaN of the rest
+    # division by zero: the infinity of x / y, not the NaN of the remainder
     whole = select_n(primitives.eq(y, zero), primitives.sub(x, rest), x)
     quotient = primitives.div(whole, y)
     correct = primitives.and_(
@@ -80,14 +80,14 @@ def _float_divmod(x: Any, y: Any) -> tuple[Any, Any]:
 
 
 def _rest(x: Any, y: Any) -> Any:
-    """lax.rem; of integers by zero: 0."""
+    """Return `lax.rem`, but 0 for integers divided by zero."""
     if not is_inexact(typeof(x).dtype):
         y = select_n(primitives.eq(y, same(y, 0)), y, same(y, 1))
     return primitives.rem(x, y)
 
 
 def remainder(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """The rest of `floor_divide`; it has the sign of y.
+    """Return the remainder of `floor_divide`; it has the sign of y.
 
     Source: `jax.numpy.remainder`.
     """
@@ -105,7 +105,7 @@ mod = remainder
 
 
 def divmod(x: Any, y: Any, /) -> tuple[Any, Any]:
-    """(floor_divide, remainder).
+    """Return (floor_divide, remainder).
 
     Source: `jax.numpy.divmod`.
     """
@@ -119,13 +119,13 @@ def divmod(x: Any, y: Any, /) -> tuple[Any, Any]:
 
 
 def power(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """x to the power y. A Python or concrete integer y is multiplied out, which is exact and
-    differentiable everywhere.
+    """Return x to the power y. For a Python or concrete integer y it uses repeated multiplication,
+    which is exact and differentiable everywhere.
 
     Source: `jax.numpy.power`.
 
     Raises:
-      TypeMismatch: an integer x to a negative integer y.
+      TypeMismatch: x is an integer and y a negative integer.
     """
     exponent = _static_integer(y)
     if exponent is not None:
@@ -166,7 +166,7 @@ def _static_integer(y: Any) -> int | None:
 
 
 def _integer_power(x: Any, y: Any) -> Any:
-    """By repeated squaring, six times: an exponent of 64 overflows every integer type."""
+    """Square repeatedly, six times: an exponent of 64 overflows every integer type."""
     x = cast(x, typeof(x).dtype)
     result = one = same(x, 1)
     zero = same(x, 0)

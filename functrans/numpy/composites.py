@@ -1,9 +1,9 @@
-"""Functions of several operations that run as one where nothing is recorded.
+"""Functions of several operations that run as one compiled operation in eager mode.
 
-In: a function of `functrans.numpy`. Out: what users get: those below as `composite`
-(primitives/calls/jit.py); what has a parameter `out` raises for it.
-Our own calls go to the modules that define them and pay nothing. Python numbers that may well be
-others the next time are operands: nothing is compiled for each.
+In: a function of `functrans.numpy`. Out: the public function: those listed below are `composite`
+(primitives/calls/jit.py); those with a parameter `out` raise an error if it is used.
+Internal calls use the defining modules directly, without this overhead. Python numbers that are
+likely to change between calls are operands, so nothing is recompiled for them.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from functrans.numpy import ufunc_methods as ufunc_methods  # gives ufuncs their
 from functrans.numpy.ufuncs import refusing_out
 from functrans.primitives.calls.jit import composite
 
-# Of arrays; a Python number among them is an operand.
+# Functions of arrays; Python numbers are operands.
 _ELEMENTWISE = (
     "arctan2 divide divmod equal floor_divide greater greater_equal less less_equal logaddexp "
     "logaddexp2 mod nextafter not_equal remainder true_divide where"
 )
-# Of arrays and integers, names and None, which say what is computed; a float is an operand.
+# Functions of arrays and static integers, strings and None; floats are operands.
 _WITH_OPTIONS = (
     "argmax argmin cumprod cumsum diag diagonal dot imag inner outer clip ravel round sinc trace "
     "trunc unstack vdot"
 )
-# Of arrays and options; a float among these is no operand: what fills must be known.
+# Functions of arrays and options, where floats are static too: fill values must be concrete.
 _WITH_FILLING = "take take_along_axis"
 
 
@@ -38,10 +38,10 @@ _OPERANDS: dict[str, tuple[type, ...]] = {
 
 
 def shown(package: str, name: str, value: Any) -> Any:
-    """What `functrans.numpy` shows of what a module of it defines."""
+    """Return the public version of a name that a module of `functrans.numpy` defines."""
     if isinstance(value, FunctionType):
         made = composite(value, _OPERANDS[name]) if name in _OPERANDS else value
-        if not hasattr(value, "reduce"):  # those raise themselves
+        if not hasattr(value, "reduce"):  # ufuncs raise the error themselves
             made = refusing_out(made)
         return tracebacks.shown(package, name, made)
     return value

@@ -1,7 +1,7 @@
-"""Functions that make arrays.
+"""Array creation functions.
 
-While a program is staged, `zeros`, `ones`, `full` and their kin are literals and cost no equation;
-`arange` and `eye` are made by `iota`, so that no table of numbers becomes part of the program.
+While a program is staged, `zeros`, `ones`, `full` and similar functions return literals, without an
+equation; `arange` and `eye` use `iota`, so the program contains no large constants.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-# --- of Python objects ----------------------------------------------------------------------------
+# --- from Python objects --------------------------------------------------------------------------
 
 
 @placeable
@@ -51,18 +51,18 @@ def array(
     object: PyTree, dtype: DTypeLike | None = None, *, copy: bool = True, order: str | None = "K",
     ndmin: int = 0, device: Device = None, out_sharding: None = None,
 ) -> Array:  # fmt: skip
-    """Make an array of a number, an array, or nested lists of them; they may hold traced arrays.
+    """Make an array from a number, an array, or nested lists of these, which may contain tracers.
 
     Arguments:
-      object: what to make it of.
-      copy: of an array make another one, which lives on where the first is donated.
+      object: the data.
+      copy: copy an array, so that the result stays valid if the original is donated.
       order: None or "K".
-      dtype: of the result; by default JAX's promotion of what is given.
-      ndmin: the least number of axes; new ones in front.
-      device: where to put it, outside of transformations.
+      dtype: dtype of the result; by default JAX's promotion of the elements.
+      ndmin: minimal number of axes; new axes are added in front.
+      device: device or sharding of the result, outside of transformations.
 
     Raises:
-      NotAnArray: something that is no number is inside.
+      NotAnArray: an element is not a number.
       UnsupportedChoice: another order.
 
     Source: `jax.numpy.array`.
@@ -86,7 +86,7 @@ def asarray(
     a: ArrayLike, dtype: DTypeLike | None = None, order: str | None = None, *,
     copy: bool | None = None, device: Device = None, out_sharding: None = None,
 ) -> Array:  # fmt: skip
-    """`array`, which need not copy.
+    """Convert to an array as `array` does, without a copy if possible.
 
     Source: `jax.numpy.asarray`.
     """
@@ -103,7 +103,7 @@ def _array(object: Any, dtype: Any) -> Any:
     if isinstance(object, (list, tuple, range)):
         return _nested(object, dtype)
     if object.__class__ is int and dtype is not None and dtype_class(user_dtype(dtype)) in INTEGERS:
-        _nested([object], dtype)  # raises if it does not fit
+        _nested([object], dtype)  # raises an error on overflow
     if isinstance(object, _BUFFERS):
         object = np.asarray(object)
     if isinstance(object, jax.Array):
@@ -117,14 +117,14 @@ def _array(object: Any, dtype: Any) -> Any:
     ):
         x = array_of(np.asarray(object), "array")
     elif dtype is not None and isinstance(object, (np.ndarray, np.generic)) and _is_wide(object):
-        x = captured(object.astype(user_dtype(dtype)))  # before it is cut to 32 bits
+        x = captured(object.astype(user_dtype(dtype)))  # cast before truncation to 32 bits
     else:
         x = array_of(object, "array")
     return x if dtype is None else astype(x, dtype)
 
 
 def _is_wide(x: Any) -> bool:
-    """Are they real numbers of 64 bits, where these are not enabled?"""
+    """Return whether x is real and 64 bits wide while x64 is disabled."""
     return canonical_dtype(x.dtype) != x.dtype and dtype_class(x.dtype) != "complex"
 
 
@@ -179,7 +179,7 @@ def _stacked(items: Any, dtype: Any) -> Any:
 
 
 def canonical_float() -> Any:
-    """The default float dtype."""
+    """Return the default float dtype."""
     return canonical_dtype(np.dtype("float64"))
 
 
@@ -188,7 +188,7 @@ def canonical_float() -> Any:
 
 def _filled(value: Any, t: ArrayType) -> Any:
     made = filled(value, t)
-    if t.weak_type and not isinstance(made, AnyTracer):  # a jax array: only jax makes a weak one
+    if t.weak_type and not isinstance(made, AnyTracer):  # only JAX can make a weakly typed array
         return jax.numpy.full(t.shape, literal(value, t).value)
     return made
 
@@ -201,7 +201,7 @@ def zeros(
     device: Device = None,
     out_sharding: None = None,
 ) -> Array:
-    """An array of zeros; float by default.
+    """Return an array of zeros; float by default.
 
     Source: `jax.numpy.zeros`.
     """
@@ -216,7 +216,7 @@ def ones(
     device: Device = None,
     out_sharding: None = None,
 ) -> Array:
-    """An array of ones; float by default.
+    """Return an array of ones; float by default.
 
     Source: `jax.numpy.ones`.
     """
@@ -242,7 +242,7 @@ def full(
     shape: Shape, fill_value: ArrayLike, dtype: DTypeLike | None = None, *, device: Device = None,
     out_sharding: None = None,
 ) -> Array:  # fmt: skip
-    """An array filled with one value, which may be traced and broadcasts.
+    """Return an array filled with a value, which may be a tracer and is broadcast.
 
     Source: `jax.numpy.full`.
     """
@@ -273,7 +273,7 @@ def zeros_like(
     device: Device = None,
     out_sharding: None = None,
 ) -> Array:
-    """Zeros of another array's shape and dtype.
+    """Return zeros with the shape and dtype of another array.
 
     Source: `jax.numpy.zeros_like`.
     """
@@ -289,7 +289,7 @@ def ones_like(
     device: Device = None,
     out_sharding: None = None,
 ) -> Array:
-    """Ones of another array's shape and dtype.
+    """Return ones with the shape and dtype of another array.
 
     Source: `jax.numpy.ones_like`.
     """
@@ -304,7 +304,7 @@ def empty_like(
     *,
     device: Device = None,
 ) -> Array:
-    """An array of another one's shape and dtype, filled with zeros.
+    """Return an array of zeros with the shape and dtype of another array.
 
     Source: `jax.numpy.empty_like`.
     """
@@ -316,7 +316,7 @@ def full_like(
     a: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None = None, shape: Shape | None = None,
     *, device: Device = None, out_sharding: None = None,
 ) -> Array:  # fmt: skip
-    """An array of another one's shape and dtype, filled with one value.
+    """Return an array with the shape and dtype of another array, filled with one value.
 
     Source: `jax.numpy.full_like`.
     """

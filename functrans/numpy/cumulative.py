@@ -1,4 +1,4 @@
-"""Running sums and products along an axis."""
+"""Cumulative sums and products."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _running(name: str, primitive: Primitive, a: Any, axis: Any, dtype: Any) -> 
     out = t.dtype if dtype is None else user_dtype(dtype)
     if dtype is None and out is BOOL:
         out = wide_integer(out)
-    if out is BOOL:  # of truth values, counted
+    if out is BOOL:  # truth values, accumulated as integers
         a = truth(a, name)
     a = strong(cast(a, wide_integer(out) if out is BOOL else out))
     return cast(primitive(a, axis=i, reverse=False), out)
@@ -41,7 +41,7 @@ def _running(name: str, primitive: Primitive, a: Any, axis: Any, dtype: Any) -> 
 def cumsum(
     a: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, out: None = None
 ) -> Array:
-    """The running sum along an axis; of the flattened array if axis is None.
+    """Return the cumulative sum along an axis; of the flattened array if axis is None.
 
     Source: `jax.numpy.cumsum`.
     """
@@ -51,7 +51,7 @@ def cumsum(
 def cumprod(
     a: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, out: None = None
 ) -> Array:
-    """The running product along an axis; of the flattened array if axis is None.
+    """Return the cumulative product along an axis; of the flattened array if axis is None.
 
     Source: `jax.numpy.cumprod`.
     """

@@ -1,4 +1,4 @@
-"""Dtypes, what there is to know about them, and the promotion of several."""
+"""Dtypes, their properties, and dtype promotion."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ else:
 
 
 class _ScalarType(_JaxScalarType):
-    """JAX's scalar types, that also make an array of a traced value: `jnp.float32(x)`."""
+    """JAX's scalar types, which also convert tracers: `jnp.float32(x)`."""
 
     dtype: np.dtype
 
@@ -94,7 +94,7 @@ single: _ScalarType = float32
 double: _ScalarType = float64
 csingle: _ScalarType = complex64
 cdouble: _ScalarType = complex128
-# Narrow types, of which JAX has arrays; few operations take them.
+# Narrow types, which few operations support.
 float4_e2m1fn: _ScalarType = _scalar_type("float4_e2m1fn")
 float6_e2m3fn: _ScalarType = _scalar_type("float6_e2m3fn")
 float6_e3m2fn: _ScalarType = _scalar_type("float6_e3m2fn")
@@ -124,14 +124,14 @@ if TYPE_CHECKING:
 else:
 
     class ndarray(metaclass=_Arrays):
-        """Stands for arrays in `isinstance` and annotations: jax arrays and traced ones.
+        """The type of arrays in `isinstance` and annotations: `jax.Array`s and tracers.
 
         Source: `jax.numpy.ndarray`, `jax.Array`.
         """
 
 
 def result_type(*args: ArrayLike | DTypeLike) -> np.dtype:
-    """The dtype that JAX's promotion gives for arrays, scalars and dtypes.
+    """Return the dtype of JAX's promotion of arrays, scalars and dtypes.
 
     Source: `jax.numpy.result_type`.
     """
@@ -139,8 +139,8 @@ def result_type(*args: ArrayLike | DTypeLike) -> np.dtype:
 
 
 def untraced(args: Any) -> list[Any]:
-    """The arguments, with what stands for it in JAX's promotion for each traced array: its dtype;
-    a weak one as Python's numbers."""
+    """Replace each tracer by an equivalent for JAX's promotion: its dtype, or a Python type if it
+    is weakly typed."""
     return [_point(x) if isinstance(x, Tracer) else x for x in args]
 
 

@@ -1,4 +1,4 @@
-"""`einsum`: a path of pairwise contractions, each one `dot_general` (axes have names there too)."""
+"""`einsum`: a path of pairwise contractions, each one `dot_general` with named axes."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ def einsum(
     optimize: bool | str | Sequence[tuple[int, ...]] = "auto", precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None, out_sharding: None = None, **more: PyTree
 ) -> Array:  # fmt: skip
-    """Multiply arrays and sum over axes, named by letters.
+    """Contract arrays over axes that are named by letters (Einstein summation).
 
     Arguments:
-      subscripts: such as "bij,bjk->bik"; a letter that is not in the result is summed over. "..."
-        stands for leading axes that broadcast.
+      subscripts: such as "bij,bjk->bik"; letters that are not in the result are summed over. "..."
+        means leading axes that are broadcast.
       *operands: arrays.
       optimize: how to find the order of pairwise products; as in `opt_einsum.contract_path`.
-      precision, preferred_element_type: of each product, as in `jax.lax.dot_general`.
+      precision, preferred_element_type: for each contraction, as in `jax.lax.dot_general`.
 
     Raises:
-      InvalidArgument: subscripts that do not fit the operands, or sizes that do not agree.
+      InvalidArgument: the subscripts do not match the operands, or sizes differ.
 
     Source: `jax.numpy.einsum`.
 
@@ -64,7 +64,7 @@ def einsum(
 
 
 def _from_lists(given: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
-    """einsum(x, [0, 1], y, [1, 2], [0, 2]) as letters."""
+    """Convert einsum(x, [0, 1], y, [1, 2], [0, 2]) to letters."""
     operands, lists = given[: len(given) // 2 * 2 : 2], given[1::2]
     result = given[-1] if len(given) % 2 else None
 
@@ -91,8 +91,8 @@ def _hashable(optimize: Any) -> Any:
 def _steps(
     subscripts: str, shapes: tuple[Any, ...], optimize: Any
 ) -> list[tuple[tuple[int, ...], Any]]:
-    """For each step which operands are taken away, and "ab,bc->ac" of what is put at the end; with
-    the names of dot_general's axes where the step is no more than that."""
+    """Return, for each step, the operands to remove and the subscripts "ab,bc->ac" of the result,
+    which is appended; with dot_general's axis names if the step is a single dot_general."""
     if isinstance(optimize, tuple):
         optimize = [p for p in optimize if p != "einsum_path"]
     try:
@@ -124,7 +124,8 @@ def _steps(
 
 
 def _plain_axes(terms: list[str], out: str) -> tuple[Any, ...] | None:
-    """lhs, rhs, out of one dot_general; None if the step is more, or an elementwise product."""
+    """Return the axes (lhs, rhs, out) if the step is a single dot_general, else None; an
+    elementwise product is not one."""
     if len(terms) != 2:
         return None
     x, y = terms
@@ -156,14 +157,14 @@ def _contract(formula: str, terms: list[Any], precision: Any, preferred: Any) ->
 
 
 def _alone(x: Any, names: str, out: str) -> Any:
-    """Diagonals, sums and a permutation of one operand."""
+    """Compute a step with one operand: diagonals, sums and a transpose."""
     x, names = _reduced(x, names, out)
     order = tuple([names.index(n) for n in out])
     return x if order == tuple(range(len(order))) else primitives.transpose(x, permutation=order)
 
 
 def _reduced(x: Any, names: str, needed: str) -> tuple[Any, str]:
-    """x with repeated names made one (a diagonal), and summed over names that nobody needs."""
+    """Take the diagonal of repeated axes of x, and sum over axes that are not needed later."""
     for name, count in Counter(names).items():
         for _ in range(count - 1):
             i = names.index(name)
@@ -191,7 +192,7 @@ def _pair(
 
 
 def _without_ones(x: Any, x_names: str, y: Any, y_names: str) -> tuple[Any, str, Any, str]:
-    """Axes of size 1 whose name has another size in the other operand are dropped."""
+    """Drop axes of size 1 whose name has another size in the other operand."""
     x_sizes, y_sizes = _sizes(x, x_names), _sizes(y, y_names)
     for name in set(x_names) & set(y_names):
         if x_sizes[name] != y_sizes[name]:

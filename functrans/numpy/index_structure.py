@@ -1,7 +1,7 @@
-"""What stands in the brackets of x[...], sorted into structure and arrays.
+"""Parsing of index expressions x[...] into a static structure and arrays.
 
-In: an index as the user wrote it. Out: its structure, hashable, from which `index_plans` works out
-once what is to be done; and the arrays in it, in order. Entries of a structure:
+In: an index as the user wrote it. Out: its hashable structure, a cache key for the plans of
+`index_plans`, and the arrays in it, in order. Entries of a structure:
 
     3                       an int
     (start, stop, step)     a slice; ints or None
@@ -29,11 +29,11 @@ from functrans.trace import Tracer, concrete_value, typeof
 Structure = tuple[Any, ...]
 
 
-# --- from what stands in the brackets to its structure --------------------------------------------
+# --- from an index to its structure ---------------------------------------------------------------
 
 
 def structure(index: Any) -> tuple[Structure, list[Any]]:
-    """The structure of an index, and its arrays in order."""
+    """Return the structure of an index, and its arrays in order."""
     if index.__class__ is not tuple:
         if isinstance(index, tuple):
             index = tuple(index)
@@ -88,7 +88,7 @@ def _bounds(*parts: Any) -> Exception:
 
 
 def _other(item: Any, entries: list[Any], arrays: list[Any]) -> None:
-    """Entries that are rarer than ints, slices and traced integers."""
+    """Parse an entry other than an int, a slice or a traced integer."""
     if isinstance(item, (bool, np.bool_)):
         return _flag(item, entries, arrays)
     if isinstance(item, (int, np.integer)):
@@ -122,7 +122,7 @@ def _flag(value: Any, entries: list[Any], arrays: list[Any]) -> None:
 
 
 def _mask(mask: Any, entries: list[Any], arrays: list[Any]) -> None:
-    """A boolean array as the integer arrays of the places where it holds."""
+    """Parse a boolean mask, as the integer arrays of the indices where it is true."""
     value = concrete_value(mask)
     if value is None:
         raise errors.NonConcreteMask(
@@ -142,7 +142,7 @@ def _mask(mask: Any, entries: list[Any], arrays: list[Any]) -> None:
 
 
 def from_sequence(items: Any) -> Any:
-    """A list among several indices, as an array."""
+    """Convert a list among several indices to an array."""
     if not items:
         return np.zeros(0, np.int32)
     if not any(isinstance(leaf, (Tracer, jax.Array)) for leaf in jax.tree_util.tree_leaves(items)):

@@ -1,6 +1,6 @@
-"""Indexing: x[index], x.at[index], take and nonzero and their relatives.
+"""Indexing: x[index], x.at[index], take, nonzero and related functions.
 
-index_structure   what stands in the brackets -> its structure, and the arrays in it
+index_structure   index -> its structure, and the arrays in it
 index_plans       structure and shape -> which primitives read or write those elements
 reading, writing  x[...] and x.at[...]
 taking            functions

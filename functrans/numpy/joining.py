@@ -1,4 +1,4 @@
-"""Functions that put arrays together and take them apart."""
+"""Functions that join and split arrays."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from functrans.typing import Array, ArrayLike, DTypeLike
 __all__ = ["concatenate", "split", "stack", "unstack"]
 
 
-# --- together -------------------------------------------------------------------------------------
+# --- join -----------------------------------------------------------------------------------------
 
 
 def concatenate(
     arrays: ArrayLike | Sequence[ArrayLike], axis: int | None = 0, dtype: DTypeLike | None = None
 ) -> Array:
-    """Join arrays along an axis that they have; flattened ones if axis is None.
+    """Join arrays along an existing axis; flatten them first if axis is None.
 
     Source: `jax.numpy.concatenate`.
 
@@ -48,7 +48,7 @@ def concatenate(
 
 
 def _pieces(name: str, arrays: Any) -> list[Any]:
-    """The arrays of a sequence, or the slices of an array."""
+    """Return the arrays of a sequence, or the slices of an array."""
     if isinstance(arrays, (Tracer, np.ndarray)) or hasattr(arrays, "shape"):
         if typeof(arrays).ndim == 0:
             raise mismatch(name, f"takes a sequence of arrays, got {typeof(arrays)}")
@@ -115,11 +115,11 @@ def stack(
     return _concatenate("stack", [expand_dims(x, i) for x in xs], i, dtype)
 
 
-# --- apart ----------------------------------------------------------------------------------------
+# --- split ----------------------------------------------------------------------------------------
 
 
 def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
-    """The slices along an axis.
+    """Return the slices along an axis as a tuple.
 
     Source: `jax.numpy.unstack`.
     """
@@ -138,7 +138,7 @@ def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
 def split(
     ary: ArrayLike, indices_or_sections: ArrayLike | Sequence[int], axis: int = 0
 ) -> list[Array]:
-    """Cut along an axis: into equal parts, or before the given indices.
+    """Split along an axis: into equal parts, or before the given indices.
 
     Source: `jax.numpy.split`.
     """

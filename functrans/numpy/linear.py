@@ -1,4 +1,4 @@
-"""Products summed over axes: each function names the axes and binds one `dot_general`.
+"""Products of arrays: each function names the axes and binds one `dot_general`.
 
 matmul  [.. i k] [.. k j] -> [.. i j]      dot  [a.. k] [b.. k c] -> [a.. b.. c]
 """
@@ -40,7 +40,7 @@ Axes = tuple[int, ...]
 def contract(
     x: Any, y: Any, lhs: Axes, rhs: Axes, out: Axes, precision: Any = None, preferred: Any = None
 ) -> Any:
-    """One dot_general over named axes."""
+    """Bind one dot_general with named axes."""
     params: dict[str, Any] = {"lhs": lhs, "rhs": rhs, "out": out}
     params.update(contraction_options(precision, preferred))
     made = product_of(x, y, params)
@@ -65,8 +65,8 @@ def matmul(
     a: ArrayLike, b: ArrayLike, *, precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None, out_sharding: None = None,
 ) -> Array:  # fmt: skip
-    """The matrix product over the last axis of a and the one before the last of b; leading axes are
-    batch axes that broadcast.
+    """Multiply matrices: contract the last axis of a and the second-to-last axis of b; leading axes
+    are batch axes that are broadcast.
 
     Arguments:
       a: array [..., i, k] or [k].
@@ -78,7 +78,7 @@ def matmul(
       An array [..., i, j], without i or j where an operand has one axis.
 
     Raises:
-      TypeMismatch: sizes that do not fit, or an operand without axes.
+      TypeMismatch: sizes do not match, or an operand is a scalar.
 
     Source: `jax.numpy.matmul`.
 
@@ -121,7 +121,7 @@ def _axes(n: int, m: int) -> tuple[Axes, Axes, Axes]:
 def _drop_broadcast(
     name: str, a: Any, ta: ArrayType, lhs: Axes, b: Any, tb: ArrayType, rhs: Axes
 ) -> tuple[Any, Axes, Any, Axes]:
-    """Drop batch axes of size 1 that meet a larger one, so that only the other has the name."""
+    """Drop batch axes of size 1 that are broadcast, so that only the other operand has the name."""
     sizes_a = dict(zip(lhs[:-2], ta.shape, strict=False))
     sizes_b = dict(zip(rhs[:-2], tb.shape, strict=False))
     shared = [axis for axis in sizes_a if axis in sizes_b and sizes_a[axis] != sizes_b[axis]]
@@ -145,7 +145,7 @@ def dot(
     a: ArrayLike, b: ArrayLike, *, precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None, out_sharding: None = None,
 ) -> Array:  # fmt: skip
-    """The sum over the last axis of a and the one before the last (or the only one) of b.
+    """Contract the last axis of a and the second-to-last (or only) axis of b.
 
     Source: `jax.numpy.dot`.
     """
@@ -168,7 +168,7 @@ def inner(
     a: ArrayLike, b: ArrayLike, *, precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None, out_sharding: None = None,
 ) -> Array:  # fmt: skip
-    """The sum over the last axes of both.
+    """Contract the last axes of both arrays.
 
     Source: `jax.numpy.inner`.
     """
@@ -187,7 +187,7 @@ def inner(
 
 
 def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
-    """All products of an element of a and one of b: [a.size, b.size].
+    """Return the products of all elements of a and b, of shape [a.size, b.size].
 
     Source: `jax.numpy.outer`.
     """
@@ -211,7 +211,7 @@ def vdot(
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Array:
-    """The sum of conj(a) * b over all elements.
+    """Return the sum of conj(a) * b over all elements.
 
     Source: `jax.numpy.vdot`.
     """
@@ -231,7 +231,7 @@ def tensordot(
     precision: PrecisionLike = None, preferred_element_type: DTypeLike | None = None,
     out_sharding: None = None,
 ) -> Array:  # fmt: skip
-    """The sum over pairs of axes.
+    """Contract two arrays over pairs of axes.
 
     Arguments:
       a, b: arrays.
@@ -263,7 +263,7 @@ def tensordot(
 
 
 def zero_beside(a: Any, offset: Any, axis1: int, axis2: int) -> Any:
-    """The array with zeros beside a diagonal of two axes, which may be traced."""
+    """Zero all elements off a diagonal of two axes; `offset` may be a tracer."""
     a = array_of(a, "diagonal")
     t, index = typeof(a), np.dtype("int32")
     if dtype_class(typeof(offset).dtype) not in ("int", "uint"):
@@ -275,9 +275,9 @@ def zero_beside(a: Any, offset: Any, axis1: int, axis2: int) -> Any:
 
 
 def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
-    """The elements a[i, i + offset] of two axes, along a new last axis.
+    """Return the elements a[i, i + offset] of two axes, along a new last axis.
 
-    The two axes are laid out as one, in which the diagonal is a strided slice.
+    The two axes are merged; in the merged axis the diagonal is a strided slice.
 
     Source: `jax.numpy.diagonal`.
     """
@@ -310,7 +310,7 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
 
 
 def diag(v: Any, k: int = 0) -> Any:
-    """The diagonal of a matrix, or the matrix with this diagonal.
+    """Return the diagonal of a matrix, or the matrix with a given diagonal.
 
     Source: `jax.numpy.diag`.
     """

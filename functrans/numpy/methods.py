@@ -1,7 +1,7 @@
-"""What a traced array can do: the methods and properties of `jax.Array`.
+"""The methods and properties of `jax.Array`, for tracers.
 
-Importing this module gives them to `Tracer`. Each is a function of this package, with the array as
-the first argument.
+Importing this module adds them to `Tracer`. Each is a function of this package, with the array as
+its first argument.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _delete(self: Tracer, index: Any) -> None:
 
 
 def _by_jax(name: str) -> Callable[..., Any]:
-    """A function that this package hands on from JAX, found when it is first called."""
+    """Return a method that calls a function this package re-exports from JAX, looked up lazily."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         return getattr(sys.modules[__package__], name)(*args, **kwargs)
@@ -87,7 +87,7 @@ def _array_namespace(self: Tracer, *, api_version: str | None = None) -> ModuleT
     return namespace
 
 
-# --- methods whose arguments are not those of the function ----------------------------------------
+# --- methods with other arguments than the function -----------------------------------------------
 
 
 def _reshape(
@@ -104,7 +104,7 @@ def _transpose(self: Tracer, *axes: Any) -> Any:
 
 
 def _astype(self: Tracer, dtype: Any, copy: bool = False, device: Any = None) -> Any:
-    """The array at another dtype. Source: `jax.Array.astype`."""
+    """Cast the array to another dtype. Source: `jax.Array.astype`."""
     return selecting.astype(self, dtype, copy=copy, device=device)
 
 
@@ -122,7 +122,7 @@ def _compress(self: Tracer, condition: Any, axis: int | None = None, **how: Any)
 
 
 def _byteswap(self: Tracer) -> Any:
-    """The bytes of each element in the opposite order. Source: `jax.Array.byteswap`."""
+    """Reverse the bytes of each element. Source: `jax.Array.byteswap`."""
     if dtype_class(self.dtype) == "complex":
         return primitives.complex_(
             _byteswap(primitives.real(self)), _byteswap(primitives.imag(self))
@@ -135,7 +135,7 @@ def _byteswap(self: Tracer) -> Any:
 
 
 def _to_device(self: Tracer, device: Any, *, stream: Any = None) -> Any:
-    """The array itself: the place of a traced value is not ours to choose.
+    """Return the tracer itself: it has no device.
 
     Source: `jax.Array.to_device`.
     """
@@ -157,7 +157,7 @@ def _flatten(self: Tracer, order: str = "C", *, out_sharding: Any = None) -> Any
 
 
 def _block_until_ready(self: Tracer) -> Any:
-    """Wait for the value, where there is one."""
+    """Wait for the concrete value, if there is one."""
     value = self.concrete()
     if value is not None:
         value.block_until_ready()

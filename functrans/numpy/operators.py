@@ -1,8 +1,8 @@
-"""The operators of traced arrays: `x + y`, `2 ** x`, `x < y`, `-x`, ...
+"""The operators of tracers: `x + y`, `2 ** x`, `x < y`, `-x`, ...
 
-Importing this module gives them to `Tracer`. jax and NumPy arrays on the left leave the work to
-ours. An operand that no array function takes (a list, a string) may know what to do: it is asked,
-as Python would; where it does not, the error is raised here.
+Importing this module adds them to `Tracer`. `jax.Array`s and NumPy arrays on the left defer to
+them. If an operand is not array-like (a list, a string), its own reflected method is tried, as
+Python would; if that fails, the error is raised here.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from functrans.trace import Tracer
 from functrans.tracer import CONCRETE
 from functrans.transforms.jvp import Dual
 
-# Operands of these classes are taken at once; of others `_is_operand` is asked.
+# Fast path: operands of these classes are accepted; others are checked by `_is_operand`.
 _OPERANDS = {
     Tracer, Dual, CONCRETE, np.ndarray, int, float, complex, bool,
 }  # fmt: skip
 
 
 def _is_operand(x: Any) -> bool:
-    """May an operator take it? Else Python asks the other operand."""
+    """Return whether an operator accepts x; if not, Python tries the other operand."""
     return isinstance(
         x, (Tracer, jax.Array, np.ndarray, np.generic, int, float, complex)
     ) or hasattr(x, "__jax_array__")
@@ -66,7 +66,7 @@ def _reflected(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return backward
 
 
-# --- what is no array -----------------------------------------------------------------------------
+# --- operands that are not arrays -----------------------------------------------------------------
 
 _WRITTEN = {
     "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**",
@@ -76,13 +76,13 @@ _WRITTEN = {
 
 
 def _others_turn(x: Tracer, other: Any, name: str, reflected: str = "") -> Any:
-    """What the other operand knows to do: its method `reflected`, the repeating or joining of a
-    sequence, for an equality `is` (but not for a list, which NumPy would compare element by
-    element). Else the error that Python would end with."""
+    """Let the other operand handle the operation: by its method `reflected`, by repeating or
+    concatenating a sequence, or for an equality by `is` (but not for a list, which NumPy would
+    compare elementwise). Otherwise raise the error that Python would raise."""
     if name in ("eq", "ne") and not isinstance(other, (list, tuple, set, dict)):
         return NotImplemented
     kind = type(other)
-    of_python = kind.__module__ == "builtins"  # a class that knows nothing of arrays
+    of_python = kind.__module__ == "builtins"  # a class without support for arrays
     if reflected and not of_python:
         answer = _asked(other, reflected, x)
         if answer is not NotImplemented:
@@ -106,7 +106,7 @@ def _others_turn(x: Tracer, other: Any, name: str, reflected: str = "") -> Any:
 
 
 def _asked(other: Any, method: str, x: Tracer) -> Any:
-    """`other.method(x)` as Python calls it, by the class; NotImplemented if there is none."""
+    """Call `other.method(x)` as Python does, looked up in the class; else NotImplemented."""
     for kind in type(other).__mro__:
         if method in vars(kind):
             found = vars(kind)[method]
@@ -117,9 +117,9 @@ def _asked(other: Any, method: str, x: Tracer) -> Any:
 
 
 def _joined(left: Sequence[Any], x: Tracer) -> Any:
-    """`left + x` or `left += x` of a sequence written in C (a deque), which Python would ask after
-    our method; None if it takes no array. NotImplemented where a call stands instead of the sign,
-    so that nobody knows which of the two is meant."""
+    """Compute `left + x` or `left += x` for a sequence written in C (a deque), which Python tries
+    after our method; None if it does not accept an array. NotImplemented if the operator was called
+    as a function, so that it is unknown which of the two is meant."""
     kind = type(left)
     sign = operator_at(user_source())
     mutable = hasattr(kind, "__iadd__")
@@ -127,7 +127,7 @@ def _joined(left: Sequence[Any], x: Tracer) -> Any:
         return NotImplemented
     method = "__iadd__" if mutable and sign == "+=" else "__add__"
     if not isinstance(getattr(kind, method, None), WrapperDescriptorType):
-        return None  # one written in Python was asked before
+        return None  # one written in Python was tried before
     try:
         return _asked(left, method, x)
     except errors.FunctransError:
@@ -137,12 +137,12 @@ def _joined(left: Sequence[Any], x: Tracer) -> Any:
 
 
 def _instead_of(other: Any) -> str:
-    """What to do about an operand that is no array."""
+    """Suggest what to do about an operand that is not an array."""
     if other is None:
         return "None is what a function without return gives, or an argument that was left out."
     if type(other) in (list, tuple):
         return "Take the entry that is meant, or make one array of all: jnp.asarray(...)."
-    with contextlib.suppress(Exception):  # a container of the user's that cannot be opened
+    with contextlib.suppress(Exception):  # a user's container that fails to flatten
         names = tree.path_names(other)
         if names not in ([], [""]):
             shown = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
@@ -170,7 +170,7 @@ _BINARY: dict[str, Callable[..., Any]] = {
     "lshift": ufuncs.left_shift,
     "rshift": ufuncs.right_shift,
 }
-_COMPARISONS: dict[str, tuple[str, Callable[..., Any]]] = {  # with what the other is asked
+_COMPARISONS: dict[str, tuple[str, Callable[..., Any]]] = {  # with the reflected method
     "eq": ("eq", ufuncs.equal),
     "ne": ("ne", ufuncs.not_equal),
     "lt": ("gt", ufuncs.less),
@@ -180,12 +180,12 @@ _COMPARISONS: dict[str, tuple[str, Callable[..., Any]]] = {  # with what the oth
 }
 
 
-# Those that Python asks of the left operand.
+# The operators that Python looks up on the left operand.
 OPERATORS = tuple([f"__{name}__" for name in (*_BINARY, *_COMPARISONS)])
 
 
 def _rounded(x: Any, ndigits: int | None = None) -> Any:
-    """round(x): integers, as Python's of a float; round(x, n) has x's dtype."""
+    """Return round(x) as integers, as for a Python float; round(x, n) keeps x's dtype."""
     y = rounding.round(x, ndigits or 0)
     return astype(y, int) if ndigits is None else y
 

@@ -1,4 +1,4 @@
-"""The primitives that this package binds, under one roof."""
+"""The primitives that this package binds, in one namespace."""
 
 from functrans.primitives.contractions.dot_general import dot_general as dot_general
 from functrans.primitives.elementwise.arithmetic import ceil as ceil

@@ -1,8 +1,8 @@
-"""Promotion and broadcasting: what stands between a user's operands and the strict IR.
+"""Dtype promotion and broadcasting of a user's operands, as the strict IR requires.
 
 In: arrays, tracers, NumPy arrays, Python scalars of any shapes and dtypes. Out: values of one type,
-so that a primitive can be bound to them. The lattice is JAX's: Python scalars are weak, and take
-the type of the array they meet.
+to which a primitive can be bound. The promotion lattice is JAX's: Python scalars are weakly typed,
+and take the dtype of the array they are combined with.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from functrans.typing import Array
 
 BOOL = np.dtype(bool)
 
-# How high a Python scalar or the dtype of an array stands in the lattice. A scalar takes the type
-# of an array that stands as high or higher.
+# The rank of a Python scalar type in the lattice. A scalar takes the type of an array of equal or
+# higher rank.
 SCALARS: dict[type[Any], int] = {bool: 0, int: 1, float: 2, complex: 3}
 _HEIGHT = {"bool": 0, "int": 1, "uint": 1, "float": 2, "complex": 3}
 
@@ -53,7 +53,7 @@ def _height(dtype: Any) -> int:
 
 
 def type_of(x: Any, name: str, position: int = 0) -> ArrayType:
-    """The type of an operand, or the error for one that is no array or scalar."""
+    """Return the type of an operand; raise an error if it is not an array or scalar."""
     try:
         return typeof(x)
     except errors.NotAnArray:
@@ -70,7 +70,7 @@ def type_of(x: Any, name: str, position: int = 0) -> ArrayType:
 
 
 def mask_of(where: Any, name: str) -> Any:
-    """What to include, which must be booleans."""
+    """Return the mask `where`; raise an error unless it is boolean."""
     where = value_of(where, name)
     if typeof(where).dtype is not BOOL:
         raise invalid(name, f"where must be booleans, got {typeof(where)}", "Pass where != 0.")
@@ -78,9 +78,9 @@ def mask_of(where: Any, name: str) -> Any:
 
 
 def scalar(value: Any, type: ArrayType) -> Literal:
-    """The literal of a Python number at a type, kept for the next time."""
+    """Return the literal of a Python number with a type; cached."""
     kind = value.__class__
-    if kind is int or (value != 0 and kind is not complex):  # as keys 0.0 and -0.0 are one
+    if kind is int or (value != 0 and kind is not complex):  # as keys, 0.0 == -0.0
         return _scalar(value, kind, type)
     return literal(value, type)
 
@@ -93,7 +93,7 @@ def _scalar(value: Any, kind: type, type: ArrayType) -> Literal:
 
 
 def value_of(x: Any, name: str, position: int = 0) -> Any:
-    """An operand as rules take it: scalars as literals, all else as it is."""
+    """Convert a scalar operand to a literal; return others unchanged."""
     kind = x.__class__
     if kind is Tracer or kind is Literal or isinstance(x, Tracer):
         return x
@@ -108,7 +108,7 @@ def value_of(x: Any, name: str, position: int = 0) -> Any:
 
 
 def array_of(x: Any, name: str, position: int = 0) -> Array:
-    """An operand as an array that a user may hold."""
+    """Convert an operand to an array."""
     kind = x.__class__
     if kind is Tracer:
         return x
@@ -128,7 +128,7 @@ def array_of(x: Any, name: str, position: int = 0) -> Array:
 
 
 def captured(x: Any) -> Any:
-    """A concrete array: while staging captured, as a value that tracers can index."""
+    """Capture a concrete array while staging, so that tracers can index it."""
     if isinstance(x, Tracer):
         return x
     trace = staging_trace()
@@ -142,7 +142,7 @@ def captured(x: Any) -> Any:
 
 
 def cast(x: Any, dtype: Any, weak_type: bool = False) -> Any:
-    """x at another dtype (already canonical); nothing where it has it."""
+    """Cast x to another, already canonical dtype; a no-op if it has it."""
     t = typeof(x)
     if t.dtype == dtype and t.weak_type == weak_type:
         return x
@@ -155,22 +155,22 @@ def cast(x: Any, dtype: Any, weak_type: bool = False) -> Any:
 
 
 def another(made: Any, given: Any) -> Any:
-    """What was made, as an array of its own where it is the concrete one that was given."""
+    """Return `made`, copied if it is the same concrete array as `given`."""
     return made.copy() if made is given and made.__class__ is CONCRETE else made
 
 
 def strong(x: Any) -> Any:
-    """x, not weakly typed."""
+    """Return x without weak type."""
     return cast(x, typeof(x).dtype)
 
 
 def cast_to(x: Any, dtype: Any) -> Any:
-    """x at a dtype; a weak type of that dtype stays weak."""
+    """Cast x to a dtype; a weak type of the same dtype stays weak."""
     return x if typeof(x).dtype == dtype else cast(x, dtype)
 
 
 def inexact_dtype(dtype: Any) -> Any:
-    """The float dtype in which functions of integers are computed."""
+    """Return the float dtype in which functions of integers are computed."""
     if is_inexact(dtype):
         return dtype
     return _float_of(dtype, flags.jax_enable_x64)
@@ -183,7 +183,7 @@ def _float_of(dtype: Any, x64: bool) -> Any:
 
 
 def to_inexact(x: Any) -> Any:
-    """Integers and booleans as floats."""
+    """Convert integers and booleans to floats."""
     t = typeof(x)
     if is_inexact(t.dtype):
         return x
@@ -194,7 +194,7 @@ def to_inexact(x: Any) -> Any:
 
 
 def align(x: Any, y: Any, name: str) -> tuple[Any, Any]:
-    """Two operands as values of equal shape and dtype."""
+    """Promote and broadcast two operands to equal shape and dtype."""
     if y.__class__ in SCALARS:
         t = x.type if isinstance(x, Tracer) else type_of(x, name)
         if SCALARS[y.__class__] <= _height(t.dtype) and x.__class__ not in SCALARS:
@@ -212,7 +212,7 @@ def align(x: Any, y: Any, name: str) -> tuple[Any, Any]:
 def align_all(
     xs: Sequence[Any], name: str, error: type[Exception] = errors.ShapeMismatch
 ) -> list[Any]:
-    """Operands as values of one shape and dtype."""
+    """Promote and broadcast operands to one shape and dtype."""
     xs = [x if x.__class__ is Tracer else value_of(x, name, i) for i, x in enumerate(xs)]
     types = tuple([typeof(x) for x in xs])
     plan = _PLANS.get((types, flags.jax_enable_x64))
@@ -221,8 +221,8 @@ def align_all(
     return [x if steps is None else _follow(x, *steps) for x, steps in zip(xs, plan, strict=True)]
 
 
-# (operand types, are there 64-bit types?) -> what to do to each operand: None, or (type to cast to,
-# axes to drop, how to broadcast)
+# (operand types, is x64 enabled?) -> conversion of each operand: None, or (type to cast to, axes to
+# drop, broadcast parameters)
 _PLANS = Cache("plans of promotions", 8192)
 
 
@@ -249,7 +249,7 @@ _FREE = ("standard", "allow")
 
 
 def _check_ranks(types: Sequence[ArrayType], name: str) -> None:
-    """Raise or warn where axes are added to an array, if a flag asks for it."""
+    """Raise or warn about implicit rank promotion, as `jax_numpy_rank_promotion` says."""
     how = flags.jax_numpy_rank_promotion
     if how == "allow" or len({t.ndim for t in types if t.ndim}) < 2:
         return
@@ -272,7 +272,7 @@ def _follow(x: Any, to: Any, dropped: Any, growth: Any) -> Any:
 
 
 def _growth(have: tuple[int, ...], shape: tuple[int, ...]) -> tuple[tuple[int, ...], Any]:
-    """From a shape to another: axes of size 1 to drop, and the parameters of broadcast_in_dim."""
+    """Return the axes of size 1 to drop and the broadcast_in_dim parameters from shape to shape."""
     if have == shape:
         return (), None
     lead = len(shape) - len(have)
@@ -282,13 +282,13 @@ def _growth(have: tuple[int, ...], shape: tuple[int, ...]) -> tuple[tuple[int, .
 
 
 def cast_operand(x: Any, t: ArrayType, dtype: Any, weak: bool) -> Any:
-    """An operand at the promoted dtype. An operand that has it stays as it is, weak or not: the
-    result of an operation is weak only if all operands are."""
+    """Cast an operand to the promoted dtype. An operand that has it is unchanged, weakly typed or
+    not: the result of an operation is weakly typed only if all operands are."""
     return x if t.dtype == dtype and t.weak_type >= weak else cast(x, dtype, weak)
 
 
 def promote_dtypes(xs: Sequence[Any], name: str) -> list[Any]:
-    """Operands as values of one dtype, each of its own shape."""
+    """Promote operands to one dtype; each keeps its shape."""
     xs = [x if x.__class__ is Tracer else value_of(x, name, i) for i, x in enumerate(xs)]
     types = tuple([typeof(x) for x in xs])
     first = types[0]
@@ -299,7 +299,7 @@ def promote_dtypes(xs: Sequence[Any], name: str) -> list[Any]:
 
 
 def promote_inexact(xs: Sequence[Any], name: str) -> list[Any]:
-    """Operands as values of one inexact dtype, each of its own shape."""
+    """Promote operands to one inexact dtype; each keeps its shape."""
     xs = [value_of(x, name, i) for i, x in enumerate(xs)]
     types = tuple([typeof(x) for x in xs])
     dtype, weak = promote(types)
@@ -308,7 +308,7 @@ def promote_inexact(xs: Sequence[Any], name: str) -> list[Any]:
 
 
 def align_inexact(xs: Sequence[Any], name: str) -> list[Any]:
-    """Operands as values of one shape and one inexact dtype."""
+    """Promote and broadcast operands to one shape and one inexact dtype."""
     xs = promote_inexact(xs, name)
     types = [typeof(x) for x in xs]
     _check_ranks(types, name)
@@ -322,7 +322,7 @@ def broadcast_shape(
     types: Sequence[ArrayType] = (),
     error: type[Exception] = errors.ShapeMismatch,
 ) -> tuple[int, ...]:
-    """The common shape, by NumPy's rule."""
+    """Return the broadcast shape, by NumPy's rules."""
     ndim = max([len(s) for s in shapes], default=0)
     result = [1] * ndim
     for shape in shapes:
@@ -351,7 +351,7 @@ def _incompatible(shapes: Any, name: str, types: Any, error: type[Exception]) ->
 
 
 def expand(x: Any, shape: tuple[int, ...]) -> Any:
-    """x broadcast to a shape that it fits: leading axes are added, axes of size 1 repeated."""
+    """Broadcast x to a compatible shape."""
     have = typeof(x).shape
     if have == shape:
         return x
@@ -362,7 +362,7 @@ def expand(x: Any, shape: tuple[int, ...]) -> Any:
 
 
 def axes_of(axis: Any, ndim: int, name: str) -> tuple[int, ...]:
-    """Axes counted from the front, of an int, a sequence of ints or None (all axes)."""
+    """Return nonnegative axes for an int, a sequence of ints or None (all axes)."""
     if axis is None:
         return tuple(range(ndim))
     if isinstance(axis, int):
@@ -381,12 +381,12 @@ _PYTHONS = (float, int, complex, bool)
 
 
 def user_dtype(dtype: Any) -> Any:
-    """The dtype that a user asked for, as arrays here have it."""
+    """Return the canonical dtype for a dtype that a user gave."""
     if _is_key(dtype):
         return dtype
     asked = dtype_asked(dtype)
     found = canonical_dtype(asked)
-    if found != asked and not any(dtype is t for t in _PYTHONS):  # whose width is ours to choose
+    if found != asked and not any(dtype is t for t in _PYTHONS):  # these have no fixed width
         _warn_of_truncation(asked, found)
     return found
 

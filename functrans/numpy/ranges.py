@@ -1,4 +1,4 @@
-"""Numbers at equal distances or ratios."""
+"""Ranges of evenly spaced numbers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["arange"]
 
 
 def known(x: Any, name: str) -> Any:
-    """A number that is known while tracing."""
+    """Return a number that must be concrete."""
     value = concrete_value(x)
     if value is None:
         raise errors.AbstractValueError(
@@ -82,7 +82,7 @@ def arange(
 
 
 def _number(x: Any) -> Any:
-    """A known number as one that NumPy counts with: not its extended floats (bfloat16, ...)."""
+    """Convert a concrete number to a native NumPy number, not an extended float (bfloat16, ...)."""
     value = concrete_value(x)
     extended = getattr(value, "dtype", np.dtype(float)).kind == "V"
     return value.item() if extended else value

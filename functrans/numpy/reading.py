@@ -29,9 +29,9 @@ _WINDOW_MODES = (PROMISE, "clip")
 
 
 def getitem(x: ArrayLike, index: PyTree) -> Array:
-    """The elements x[index], with NumPy's rules.
+    """Return the elements x[index], by NumPy's rules.
 
-    Out of bounds an index is clamped, as in JAX; `x.at[index].get(mode=...)` offers other ways.
+    Out-of-bounds indices are clamped, as in JAX; `x.at[index].get(mode=...)` has other modes.
     Source: `jax.Array.__getitem__`.
 
     Example:
@@ -46,7 +46,7 @@ def read(
     x: Any, index: Any, mode: Any = PROMISE, fill: Any = None, indices_are_sorted: bool = False,
     unique_indices: bool = False, wrap: bool = True,
 ) -> Any:  # fmt: skip
-    """`getitem` with what `x.at[index].get` lets a user choose; modes and fill as in `gather`."""
+    """Run `getitem` with the options of `x.at[index].get`; mode and fill value as in `gather`."""
     t = typeof(x)
     parts, arrays = structure(index)
     by_window = mode in _WINDOW_MODES
@@ -73,7 +73,7 @@ def read(
 def _ints_as_arrays(
     parts: Sequence[Any], arrays: Sequence[Any]
 ) -> tuple[tuple[Any, ...], list[Any]]:
-    """Static ints as arrays without axes: in mode "fill_or_drop" they may lie out of bounds."""
+    """Convert static ints to scalar arrays: in mode "fill_or_drop" they may be out of bounds."""
     given = iter(arrays)
     kept, made = [], []
     for part in parts:
@@ -103,7 +103,7 @@ def _window(x: Any, plan: Reading, arrays: Sequence[Any], wrap: bool) -> Any:
 
 
 def fill_of(fill_value: Any, dtype: Any, name: str) -> Any:
-    """A user's fill value as a parameter: a Python number, or None for the usual one."""
+    """Convert a user's fill value to a parameter: a Python number, or None for the default."""
     if fill_value is None or dtype_class(dtype) == "key":
         return None
     value = concrete_value(fill_value)
@@ -114,9 +114,9 @@ def fill_of(fill_value: Any, dtype: Any, name: str) -> Any:
             errors.AbstractValueError if value is None else errors.InvalidArgument,
         )  # fmt: skip
     number = literal(value, ArrayType((), dtype)).value
-    return None if number != number else number  # NaN is the usual one
+    return None if number != number else number  # NaN is the default
 
 
 def as_array(x: Any, name: str, position: int = 0) -> Any:
-    """An argument as an array."""
+    """Convert an argument to an array."""
     return materialize(array_of(x, name, position))

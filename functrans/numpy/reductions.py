@@ -1,4 +1,4 @@
-"""Sums, products, extrema, moments and running sums over axes, with JAX's result dtypes.
+"""Reductions: sums, products, extrema and moments over axes, with JAX's result dtypes.
 
 Narrow integers are summed in the default integer type, half precision in float32.
 """
@@ -50,7 +50,7 @@ __all__ = [
 
 
 def wide_integer(dtype: Any) -> Any:
-    """The dtype of the sum of integers: the default integer type, or wider."""
+    """Return the dtype of the sum of integers: the default integer type, or a wider one."""
     kind = dtype_class(dtype)
     if kind not in ("bool", "int", "uint"):
         return dtype
@@ -59,7 +59,7 @@ def wide_integer(dtype: Any) -> Any:
 
 
 class _Plain(dict[Any, bool]):
-    """type -> is it summed at its own dtype, with a result of its own weakness?"""
+    """type -> whether it is inexact, not weakly typed, and summed at its own dtype."""
 
     def __contains__(self, t: Any) -> bool:
         found = self.get(t)
@@ -73,20 +73,20 @@ _PLAIN = _Plain()
 
 
 def computed_in(dtype: Any) -> Any:
-    """The dtype in which sums of this dtype are computed: float32 for half precision."""
+    """Return the accumulation dtype of sums of this dtype: float32 for half precision."""
     narrow = dtype_class(dtype) == "float" and np.dtype(dtype).itemsize < 4
     return np.dtype("float32") if narrow else dtype
 
 
 def _kept(x: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
-    """A reduced array with its axes back, of size 1."""
+    """Restore the reduced axes, with size 1."""
     wide = tuple([1 if i in axes else n for i, n in enumerate(shape)])
     kept = tuple([i for i in range(len(shape)) if i not in axes])
     return primitives.broadcast_in_dim(x, shape=wide, dimensions=kept)
 
 
 def _start(initial: Any, dtype: Any, name: str) -> Any:
-    """The number to start from, at the dtype of the operand."""
+    """Return the initial value, cast to the dtype of the operand."""
     start = value_of(initial, name)
     if typeof(start).ndim:
         raise invalid(name, f"initial must be a number, got {typeof(start)}")
@@ -103,14 +103,14 @@ def _fold(
     name: str, primitive: Primitive, combine: Primitive, unit: Any, a: Any, axis: Any, dtype: Any,
     keepdims: bool, initial: Any, where: Any, upcast: bool = True,
 ) -> Any:  # fmt: skip
-    """A sum or product."""
+    """Compute a sum or product."""
     a = value_of(a, name)
     t = typeof(a)
     if dtype is initial is where is None and t in _PLAIN:
         return _reduced(primitive, a, axes_of(axis, len(t.shape), name), keepdims)
     own = wide_integer(t.dtype) if upcast else np.dtype("int32") if t.dtype == bool else t.dtype
     out = user_dtype(dtype) if dtype is not None else own
-    if out is BOOL:  # of truth values, counted
+    if out is BOOL:  # truth values, accumulated as integers
         a = truth(a, name)
     x = cast(a, wide_integer(out) if out is BOOL else computed_in(out) if dtype is None else out)
     if where is not None:
@@ -137,10 +137,11 @@ def sum(
     Arguments:
       a: array.
       axis: an int, several, or None for all.
-      dtype: of the result; by default a's own, integers at least the default integer type.
-      keepdims: leave the axes there, with size 1.
-      initial: a number to start from.
-      where: booleans that broadcast to a's shape: what to include.
+      dtype: dtype of the result; by default that of a, and for integers at least the default
+        integer type.
+      keepdims: keep the reduced axes, with size 1.
+      initial: initial value.
+      where: booleans that broadcast to a's shape: the elements to include.
       promote_integers: False leaves narrow integers narrow.
 
     Source: `jax.numpy.sum`.
@@ -217,7 +218,7 @@ def max(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> Array:
-    """The largest element over axes; NaN if there is one. Arguments as in `sum`.
+    """Return the maximum over axes; NaN if there is one. Arguments as in `sum`.
 
     Source: `jax.numpy.max`.
     """
@@ -234,7 +235,7 @@ def min(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> Array:
-    """The smallest element over axes; NaN if there is one. Arguments as in `sum`.
+    """Return the minimum over axes; NaN if there is one. Arguments as in `sum`.
 
     Source: `jax.numpy.min`.
     """
@@ -254,7 +255,7 @@ def trace(
     dtype: DTypeLike | None = None,
     out: None = None,
 ) -> Array:
-    """The sum of a diagonal of two axes; `offset` may be traced.
+    """Return the sum of a diagonal of two axes; `offset` may be a tracer.
 
     Source: `jax.numpy.trace`.
     """
@@ -281,7 +282,7 @@ def _where_extreme(name: str, primitive: Primitive, a: Any, axis: Any, keepdims:
 
 
 def argmax(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: Any = None) -> Array:
-    """The index of the largest element, the first of equals; of the flattened array if axis is
+    """Return the index of the maximum, the first one of ties; of the flattened array if axis is
     None.
 
     Source: `jax.numpy.argmax`.
@@ -290,7 +291,7 @@ def argmax(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: Any = No
 
 
 def argmin(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: Any = None) -> Array:
-    """The index of the smallest element, the first of equals; of the flattened array if axis is
+    """Return the index of the minimum, the first one of ties; of the flattened array if axis is
     None.
 
     Source: `jax.numpy.argmin`.
@@ -318,7 +319,7 @@ def all(
     *,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Are all elements true (not zero)?
+    """Return whether all elements are true (not zero).
 
     Source: `jax.numpy.all`.
     """
@@ -333,7 +334,7 @@ def any(
     *,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Is any element true (not zero)?
+    """Return whether any element is true (not zero).
 
     Source: `jax.numpy.any`.
     """
@@ -357,7 +358,7 @@ def mean(
     *,
     where: ArrayLike | None = None,
 ) -> Array:
-    """The arithmetic mean over axes; arguments as in `sum`.
+    """Return the arithmetic mean over axes; arguments as in `sum`.
 
     Source: `jax.numpy.mean`.
 
@@ -381,12 +382,12 @@ def mean(
 
 
 def included(where: Any, t: ArrayType, name: str) -> Any:
-    """The mask of `where`, at the shape of the operand."""
+    """Return the mask `where`, broadcast to the shape of the operand."""
     return expand(mask_of(where, name), t.shape)
 
 
 def _less(n: Any, ddof: Any, kind: ArrayType) -> Any:
-    """n - ddof, at the type of the sum of squares; NaN if nothing is left to divide by."""
+    """Return n - ddof with the type of the sum of squares; NaN if it is not positive."""
     if isinstance(n, int):
         if ddof.__class__ in SCALARS:
             return scalar(operator.sub(n, ddof) if operator.sub(n, ddof) > 0 else math.nan, kind)
@@ -410,7 +411,7 @@ def var(
     mean: ArrayLike | None = None,
     correction: Any = None,
 ) -> Array:
-    """The mean squared distance from the mean, over axes.
+    """Return the variance over axes.
 
     Arguments:
       a, axis, keepdims, where: as in `sum`.
@@ -471,7 +472,7 @@ def std(
     mean: ArrayLike | None = None,
     correction: Any = None,
 ) -> Array:
-    """The square root of `var`; arguments as there.
+    """Return the standard deviation over axes; arguments as in `var`.
 
     Source: `jax.numpy.std`.
     """

@@ -1,4 +1,4 @@
-"""Functions that choose, clip, compare up to a tolerance, or see the same bits as another dtype."""
+"""Selection, clipping, casts and bit views."""
 
 from __future__ import annotations
 
@@ -54,10 +54,11 @@ def where(
     size: int | None = None,
     fill_value: ArrayLike | None = None,
 ) -> PyTree:
-    """x where the condition holds, else y; with one argument, the indices where it holds.
+    """Select x where the condition is true, else y; with one argument, return the indices where it
+    is true.
 
     Arguments:
-      condition: booleans, or numbers that are true where not zero.
+      condition: booleans, or numbers, which are true if not zero.
       x, y: arrays or scalars; all three are broadcast together.
       size, fill_value: as in `nonzero`, for one argument.
 
@@ -95,7 +96,7 @@ def where(
 
 
 def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Any:
-    """arr, but at least min and at most max; where both bind, max.
+    """Clip arr to [min, max]; if min > max the result is max.
 
     Source: `jax.numpy.clip`.
     """
@@ -120,8 +121,8 @@ def _bound(choose: Any, bound: Any, arr: Any) -> Any:
 def astype(
     x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = False, device: Device = None
 ) -> Array:
-    """x at another dtype; complex numbers lose their imaginary part, numbers become true where they
-    are not zero.
+    """Cast x to another dtype; complex to real drops the imaginary part, and nonzero numbers become
+    True.
 
     Source: `jax.numpy.astype`.
     """
@@ -135,7 +136,7 @@ def astype(
 
 
 def view(x: Any, dtype: Any) -> Any:
-    """The same bits read as another dtype; the last axis grows or shrinks where sizes differ.
+    """Reinterpret the bits as another dtype; if the item sizes differ, the last axis is resized.
 
     Source: `jax.Array.view`.
     """

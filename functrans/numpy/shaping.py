@@ -1,4 +1,4 @@
-"""Functions that give the elements another shape or order."""
+"""Functions that change the shape of arrays or the order of elements."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ __all__ = [
 ]  # fmt: skip
 
 
-# --- asking ---------------------------------------------------------------------------------------
+# --- queries --------------------------------------------------------------------------------------
 
 
 def shape(a: ArrayLike) -> tuple[int, ...]:
-    """The shape.
+    """Return the shape.
 
     Source: `jax.numpy.shape`.
     """
@@ -46,7 +46,7 @@ def shape(a: ArrayLike) -> tuple[int, ...]:
 
 
 def ndim(a: ArrayLike) -> int:
-    """The number of axes.
+    """Return the number of axes.
 
     Source: `jax.numpy.ndim`.
     """
@@ -54,7 +54,7 @@ def ndim(a: ArrayLike) -> int:
 
 
 def size(a: ArrayLike, axis: Axis = None) -> int:
-    """The number of elements, of all axes or of some.
+    """Return the number of elements along all axes or some of them.
 
     Source: `jax.numpy.size`.
     """
@@ -73,12 +73,12 @@ def reshape(
     copy: bool | None = None,
     out_sharding: None = None,
 ) -> Array:
-    """The same elements under another shape; one size may be -1, for what is left.
+    """Reshape an array; one size may be -1, and is inferred.
 
     Arguments:
       a: array.
       shape: an int or a sequence of ints.
-      order: "C", the last axis runs fastest; "F", the first.
+      order: "C": the last axis varies fastest; "F": the first.
 
     Raises:
       TypeMismatch: the sizes do not agree.
@@ -123,7 +123,7 @@ def _new_shape(t: ArrayType, shape: Any) -> tuple[int, ...]:
 
 
 def ravel(a: ArrayLike, order: str = "C", *, out_sharding: Device = None) -> Array:
-    """The elements along one axis.
+    """Flatten an array to one axis.
 
     Source: `jax.numpy.ravel`.
     """
@@ -131,7 +131,7 @@ def ravel(a: ArrayLike, order: str = "C", *, out_sharding: Device = None) -> Arr
 
 
 def copy(a: ArrayLike, order: str | None = None) -> Array:
-    """The array; arrays are never changed in place, so it is its own copy while tracing.
+    """Copy an array; a tracer is returned as it is, since arrays are immutable.
 
     Source: `jax.numpy.copy`.
     """
@@ -141,7 +141,7 @@ def copy(a: ArrayLike, order: str | None = None) -> Array:
 
 
 def check_order(name: str, order: str | None) -> None:
-    """Only an order that asks for nothing can be had."""
+    """Raise an error for a memory order that is not supported."""
     if order not in (None, "K"):
         raise invalid(
             name, f"order must be 'K' or None, got {order!r}",
@@ -200,7 +200,7 @@ def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
 
 
 def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
-    """Put axes to other places, the rest in order.
+    """Move axes to other positions; the other axes keep their order.
 
     Source: `jax.numpy.moveaxis`.
     """
@@ -237,7 +237,7 @@ def squeeze(a: Any, axis: Any = None) -> Any:
 
 
 def expand_dims(a: ArrayLike, axis: Axis) -> Array:
-    """Insert axes of size 1 at these places of the result.
+    """Insert axes of size 1 at these positions of the result.
 
     Source: `jax.numpy.expand_dims`.
     """
@@ -256,7 +256,7 @@ def expand_dims(a: ArrayLike, axis: Axis) -> Array:
 
 
 def broadcast_to(array: ArrayLike, shape: Shape, *, out_sharding: None = None) -> Array:
-    """Repeat along new leading axes and axes of size 1.
+    """Broadcast an array to a shape.
 
     Source: `jax.numpy.broadcast_to`.
     """
@@ -274,7 +274,7 @@ def broadcast_to(array: ArrayLike, shape: Shape, *, out_sharding: None = None) -
 
 
 def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
-    """The shape that arrays of these shapes broadcast to.
+    """Return the shape that arrays of these shapes broadcast to.
 
     Source: `jax.numpy.broadcast_shapes`.
     """
@@ -287,5 +287,5 @@ def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
 
 
 def cast_all(name: str, arrays: Sequence[Any]) -> list[Any]:
-    """Arrays of one dtype."""
+    """Cast arrays to one dtype."""
     return [materialize(x) for x in promote_dtypes(list(arrays), name)]

@@ -40,11 +40,11 @@ def take(
     mode: str | None = None, unique_indices: bool = False, indices_are_sorted: bool = False,
     fill_value: ArrayLike | None = None,
 ) -> Array:  # fmt: skip
-    """The elements of a at indices along an axis; of a flattened if axis is None.
+    """Take elements of a at indices along an axis; of the flattened array if axis is None.
 
     Arguments:
-      mode: for indices out of bounds: "fill" (the default: NaN, or `fill_value`), "clip", "wrap".
-      unique_indices, indices_are_sorted: promises that let XLA do faster things.
+      mode: for out-of-bounds indices: "fill" (the default: NaN, or `fill_value`), "clip", "wrap".
+      unique_indices, indices_are_sorted: promises that allow XLA optimizations.
 
     Source: `jax.numpy.take`.
 
@@ -103,7 +103,7 @@ def take_along_axis(
     mode: GatherScatterMode | str | None = None, fill_value: ArrayLike | None = None, *,
     wrap_negative_indices: bool | None = None,
 ) -> Array:  # fmt: skip
-    """For each place of `indices`, the element of arr with that index along an axis.
+    """Take, for each position of `indices`, the element of arr with that index along an axis.
 
     Arguments:
       arr, indices: arrays of equal numbers of axes; the other axes broadcast.
@@ -153,8 +153,8 @@ def take_along_axis(
 
 
 def _gather_along(a: Any, i: Any, axis: int, how: dict[str, Any]) -> Any:
-    """An axis along which both have elements is a batch axis of the gather; one along which the
-    indices have one is a window of a; one along which a has one is dropped from it."""
+    """Gather along one axis. Another axis is a batch axis if neither size is 1, a window of a if
+    the size of the indices is 1, and dropped from a if the size of a is 1."""
     shape, index_shape = typeof(a).shape, typeof(i).shape
     operand = tuple(range(len(shape)))
     batch = [d for d, n in enumerate(index_shape) if d == axis or n != 1]
@@ -179,15 +179,15 @@ def _gather_along(a: Any, i: Any, axis: int, how: dict[str, Any]) -> Any:
 def nonzero(
     a: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None
 ) -> tuple[Array, ...]:
-    """The indices of the elements that are not zero: one vector per axis.
+    """Return the indices of the nonzero elements: one vector per axis.
 
     Arguments:
-      size: how many there are to be. Required inside jit and vmap, where shapes must be known; too
-        many are cut off, too few are filled up.
-      fill_value: what they are filled up with: a scalar, or a tuple with one per axis; usually 0.
+      size: static size of the result, required inside jit and vmap; the indices are truncated or
+        padded to it.
+      fill_value: padding value: a scalar, or a tuple with one per axis; default 0.
 
     Raises:
-      AbstractValueError: no size, and the values are not known.
+      AbstractValueError: no size is given, and the values are not concrete.
 
     Source: `jax.numpy.nonzero`.
 
@@ -239,8 +239,8 @@ def _known(a: Any, name: str) -> Any:
 
 
 def _places(mask: Any, size: int, dtype: Any) -> tuple[Any, Any]:
-    """The first `size` places of a flattened mask where it holds, zeros after them; and how many.
-    The k-th of them is written to place k - 1; the rest falls outside and is dropped."""
+    """Return the first `size` indices where a flattened mask is true, padded with zeros, and their
+    number. The k-th index is written to position k - 1; others are out of bounds and dropped."""
     n = typeof(mask).size
     mask = reshape(mask, shape=(n,))
     rank = primitives.cumsum(cast(mask, dtype), axis=0, reverse=False)
@@ -252,7 +252,7 @@ def _places(mask: Any, size: int, dtype: Any) -> tuple[Any, Any]:
 
 
 def _split_places(flat: Any, shape: tuple[int, ...]) -> list[Any]:
-    """Places in a flattened array as indices along its axes."""
+    """Convert indices of a flattened array to indices along its axes."""
     made, stride = [], 1
     for n in reversed(shape):
         i = flat if stride == 1 else primitives.div(flat, stride)

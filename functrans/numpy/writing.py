@@ -1,4 +1,4 @@
-"""x.at[index].set(...) and its relatives; x[index] = ... refused."""
+"""x.at[index].set(...) and related methods; the error for x[index] = ... ."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from functrans.typing import Array, ArrayLike, PyTree
 
 
 def setitem(x: ArrayLike, index: PyTree, value: ArrayLike) -> None:
-    """Refuse x[index] = value, and say what to write instead."""
+    """Raise an error for x[index] = value that says what to write instead."""
     raise errors.NotSupported(
         f"a traced {typeof(x)} cannot be changed in place (arrays are immutable), at\n"
         f"    {describe(user_source())}\n"
@@ -55,7 +55,7 @@ def write(
     x: Any, index: Any, values: Any, primitive: Any, name: str, mode: str = FILL,
     indices_are_sorted: bool = False, unique_indices: bool = False, wrap: bool = True,
 ) -> Any:  # fmt: skip
-    """x with values joined to its elements at an index, as a scatter joins them."""
+    """Return x with its elements at an index combined with values by a scatter."""
     t = typeof(x)
     parts, arrays = structure(index)
     plan = writing(t.shape, parts, wrap)
@@ -122,7 +122,7 @@ _UPDATES = ("set", "add", "subtract", "multiply", "divide", "power", "min", "max
 
 
 class At:
-    """`x.at`: gives, in brackets, what can be done to elements of x. Source: `jax.Array.at`."""
+    """`x.at`: indexing it returns the update methods of these elements. Source: `jax.Array.at`."""
 
     __slots__ = ("array",)
 
