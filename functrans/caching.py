@@ -154,6 +154,8 @@ class Cache:
     def replace(self, key: Hashable, value: R) -> R:
         """Set the value of a key."""
         self.recent[key] = value
+        if 2 * len(self.recent) >= self.limit:
+            self._turn()
         return value
 
     def values(self) -> list[Any]:
@@ -261,14 +263,12 @@ def memo(
     program: D, derive: Callable[[D, *Key], R], *key: *Key
 ) -> R:  # keys must be hashable, which a TypeVarTuple cannot express
     """Return `derive(program, *key)`, computed once and stored on the program."""
-    kept = program._derived
-    if kept is None:
-        kept = program._derived = Cache("derived from programs", _DERIVED)
     name = (derive, *key)
-    found = kept.get(name)
+    kept = program._derived
+    found = None if kept is None else kept.get(name)
     if found is None:
         made = derive(program, *key)
-        found = kept.keep(name, _NONE if made is None else made)
+        found = program.keep(name, _NONE if made is None else made)
     return None if found is _NONE else found  # type: ignore[return-value]
 
 

@@ -19,31 +19,28 @@ from functrans.primitives.reductions.folds import reduce_sum
 from functrans.primitives.shape.moving import reshape
 from functrans.trace import literal
 
-_SCALED = ((0,), (0, 1), (0, 1))  # the axes of the weights, the rows and the result
-_SUMMED = ((0,), (0, 1), (1,))
-
 
 def scaled_sums(program: Program) -> Program:
     """Rewrite such sums as sums of the scaled rows; nested programs are unchanged."""
-    made_at: dict[Var, int] = {v: i for i, e in enumerate(program.equations) for v in e.outputs}
-    at = {}
-    for i, e in enumerate(program.equations):
-        if _is(e, _SCALED):
-            at[e.inputs[0], _origin(program, made_at, e.inputs[1])] = i
-    if not at:
+    if not any(map(_is_scaled, program.equations)):
         return program
+    made_at: dict[Var, int] = {v: i for i, e in enumerate(program.equations) for v in e.outputs}
+
+    def rows(e: Equation) -> tuple[Any, Any]:
+        """The weights, and the value whose rows they scale."""
+        return e.inputs[0], _origin(program, made_at, e.inputs[1])
+
+    at = {rows(e): i for i, e in enumerate(program.equations) if _is_scaled(e)}
     equations: list[Equation] = []
     moved: set[int] = set()
     notes: list[Rewrite] = []
     for i, e in enumerate(program.equations):
         if i in moved:
             continue
-        j = None
-        if _is(e, _SUMMED):
-            j = at.get((e.inputs[0], _origin(program, made_at, e.inputs[1])))
+        j = at.get(rows(e)) if _is_summed(e) else None
         if j is not None and all(made_at.get(v, -1) < i for v in program.equations[j].inputs):
             scaled = program.equations[j]
-            if j > i:
+            if j > i and j not in moved:
                 moved.add(j)
                 equations.append(scaled)
             ones = literal(1, e.inputs[0].type)
@@ -53,19 +50,24 @@ def scaled_sums(program: Program) -> Program:
     return replaced(program, equations, program.outputs, notes) if notes else program
 
 
-def _is(e: Equation, axes: tuple[tuple[int, ...], ...]) -> bool:
-    """Return whether an equation is that product of a vector and a matrix, both in memory, of one
+def _is_scaled(e: Equation) -> bool:
+    """Return whether an equation scales the rows of a matrix by a vector."""
+    return _weights_rows(e) and e.params["out"] == e.params["rhs"]
+
+
+def _is_summed(e: Equation) -> bool:
+    """Return whether an equation is the weighted sum of the rows of a matrix."""
+    return _weights_rows(e) and e.params["out"] == e.params["rhs"][1:]
+
+
+def _weights_rows(e: Equation) -> bool:
+    """Return whether an equation is a product of a vector and the rows of a matrix, of one
     dtype."""
     if e.primitive is not dot_general or e.inputs[0].__class__ is not Var:
         return False
-    names = [e.params[name] for name in ("lhs", "rhs", "out")]
-    order: dict[int, int] = {}
-    for name in names[1]:
-        order.setdefault(name, len(order))
-    if any(name not in order for name in (*names[0], *names[2])):
-        return False
-    renamed = tuple([tuple([order[n] for n in of]) for of in names])
-    return renamed == axes and len({v.type.dtype for v in (*e.inputs, *e.outputs)}) == 1
+    lhs, rhs = e.params["lhs"], e.params["rhs"]
+    rows = len(rhs) == 2 and lhs == rhs[:1] and rhs[0] != rhs[1]
+    return rows and len({v.type.dtype for v in (*e.inputs, *e.outputs)}) == 1
 
 
 def _origin(program: Program, made_at: dict[Var, int], v: Any) -> Any:

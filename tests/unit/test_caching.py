@@ -271,3 +271,12 @@ def test_functions_and_what_they_close_over_are_let_go(use):
     gc.collect()
     assert function() is None
     assert held() is None
+
+
+def test_what_replaces_is_bounded_too():
+    cache = Cache("replaced", 8)
+    for i in range(100):
+        cache.replace(i, str(i))
+    assert len(cache) <= 8
+    assert cache.get(99) == "99"
+    assert cache.get(0) is None

@@ -104,6 +104,16 @@ SCALED = """program (c: f32[3], x: f32[3,1,4], g: f32[3,5]) {
 OTHER_WEIGHTS = SCALED.replace("(c: f32[3],", "(c: f32[3], d: f32[3],").replace(
     '"i,ij->j"] c', '"i,ij->j"] d'
 )
+# two sums of the same rows, by two views, before these are scaled
+TWICE = """program (c: f32[3], x: f32[3,1,4], g: f32[3,5]) {
+  a: f32[3,4] = reshape[shape=(3, 4)] x
+  b: f32[3,4] = reduce_sum[axes=(1,)] x
+  d: f32[4] = dot_general["i,ij->j"] c b
+  e: f32[4] = dot_general["i,ij->j"] c a
+  s: f32[3,4] = dot_general["i,ij->ij"] c a
+  w: f32[4,5] = dot_general["ij,ik->jk"] s g
+  return w, d, e
+}"""
 OTHER_ROWS = SCALED.replace("x: f32", "y: f32[3,2,4], x: f32").replace(
     "axes=(1,)] x", "axes=(1,)] y"
 )
@@ -131,3 +141,14 @@ def test_a_weighted_sum_of_rows_that_are_scaled_anyway(sum_first):
 def test_weighted_sums_of_other_rows_stay(text):
     program = parse(text)
     assert ft.passes.weighted_sums(program) is program
+
+
+def test_rows_that_two_sums_read_are_scaled_once():
+    program = parse(TWICE)
+    made = ft.passes.weighted_sums(program)
+    check(made)
+    assert len(made.equations) == len(program.equations)
+    rng = np.random.default_rng(0)
+    args = [rng.normal(size=t.shape).astype("f4") for t in program.in_types]
+    for got, want in zip(ft.interpret(made, *args), ft.interpret(program, *args), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5)
