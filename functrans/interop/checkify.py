@@ -30,7 +30,7 @@ from functrans.ir.types import is_inexact
 from functrans.primitives.calls.jax_call import jax_call
 from functrans.primitives.calls.jit import Jit, jit
 from functrans.primitives.control_flow.cond import cond
-from functrans.primitives.control_flow.loop_layout import LoopLayout
+from functrans.primitives.control_flow.loop_layout import LoopLayout, while_operands
 from functrans.primitives.control_flow.scan import scan
 from functrans.primitives.control_flow.while_loop import while_loop
 from functrans.primitives.elementwise.families import div
@@ -201,11 +201,15 @@ def _loop(e: Equation, preparation: Preparation) -> Any:
     if e.primitive is cond:
         return lambda i, *xs: jax.lax.switch(i, [of(b) for b in params["branches"]], *xs)
     if e.primitive is while_loop:
-        n, m = params["cond_consts"], params["body_consts"]
         holds, step = of(params["cond"]), of(params["body"])
-        return lambda *xs: jax.lax.while_loop(
-            lambda c: holds(*xs[:n], *c)[0], lambda c: step(*xs[n : n + m], *c), list(xs[n + m :])
-        )
+
+        def looped(*xs: Any) -> list[Any]:
+            test, consts, start = while_operands(xs, params)
+            return jax.lax.while_loop(
+                lambda c: holds(*test, *c)[0], lambda c: step(*consts, *c), start
+            )
+
+        return looped
     layout, body = LoopLayout.of(params), of(params["program"])
 
     def scanned(*xs: Any) -> list[Any]:

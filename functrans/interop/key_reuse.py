@@ -21,7 +21,7 @@ from functrans.backends import xla
 from functrans.caching import memo
 from functrans.ir.program import Equation, Program, Var
 from functrans.ir.types import ArrayType, is_key_dtype
-from functrans.primitives.control_flow.loop_layout import LoopLayout
+from functrans.primitives.control_flow.loop_layout import LoopLayout, while_operands
 from functrans.primitives.random.bits import impl_of, key_shape
 from functrans.trace import at_once
 
@@ -216,8 +216,7 @@ def _looped(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
 
 def _repeated(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
     params: Any = e.params
-    n, m = params["cond_consts"], params["body_consts"]
-    test, consts, carry = keys[:n], keys[n : n + m], keys[n + m :]
+    test, consts, carry = while_operands(keys, params)
 
     def going(state: Sequence[Key]) -> Any:
         _run(params["cond"], [*test, *_spread(state, carry)])

@@ -13,7 +13,7 @@ from typing import Any
 
 from functrans.ir.program import Program, Var
 from functrans.primitives.calls.jit import jit
-from functrans.primitives.control_flow.loop_layout import LoopLayout
+from functrans.primitives.control_flow.loop_layout import LoopLayout, joined
 from functrans.trace import literal, typeof
 
 Terms = tuple[Any, ...]
@@ -105,11 +105,6 @@ def _carried(
         carry = ends
 
 
-def _grouped(parts: Sequence[Sequence[Any]], series: Sequence[Sequence[Terms]]) -> list[Any]:
-    """Concatenate values and their terms, group by group."""
-    return [y for xs, terms in zip(parts, series, strict=True) for y in (*xs, *given(terms))]
-
-
 def _with_zeros(
     primals: Sequence[Any], series: Sequence[Terms], patterns: Sequence[Pattern]
 ) -> list[Terms]:
@@ -130,12 +125,12 @@ def _scan(
     ends = taken(after, iter(made.outputs[outputs:]))
     parts, moving = layout.operands, layout.results
     step = made.replace(
-        inputs=_grouped(parts(made.inputs[:k]), parts(names)),
-        outputs=_grouped(moving(made.outputs[:outputs]), moving(ends)),
+        inputs=joined(parts(made.inputs[:k]), map(given, parts(names))),
+        outputs=joined(moving(made.outputs[:outputs]), map(given, moving(ends))),
     )
     carried, written = moving(after)
     wide = LoopLayout(layout.consts + _count(parts(patterns)[0]), layout.carry + _count(carried))
-    args = _grouped(parts(primals), parts(_with_zeros(primals, series, patterns)))
+    args = joined(parts(primals), map(given, parts(_with_zeros(primals, series, patterns))))
     results = primitive(*args, **{**params, **wide._asdict(), "program": step})
     last, ys = wide.results(results)
     m, y = layout.carry, outputs - layout.carry
@@ -154,11 +149,11 @@ def _while(
     made, patterns, after = _carried(t, body, moving, layout)
     names = taken(patterns, iter(made.inputs[k:]))
     parts = layout.operands
-    step = made.replace(inputs=_grouped(parts(made.inputs[:k]), parts(names)))
+    step = made.replace(inputs=joined(parts(made.inputs[:k]), map(given, parts(names))))
     moving = _with_zeros(values, moving, patterns)
     unread = [Var(typeof(c)) for c in given(moving[n:])]
     results = primitive(
-        *primals[:first], *_grouped(parts(values), parts(moving)),
+        *primals[:first], *joined(parts(values), map(given, parts(moving))),
         cond=cond.replace(inputs=(*cond.inputs, *unread)), body=step, cond_consts=first,
         body_consts=n + _count(patterns[:n]),
     )  # fmt: skip

@@ -51,16 +51,30 @@ class LoopLayout(NamedTuple):
           >>> LoopLayout(1, 2).with_more("nccaa", [None, "t", None, "s", None])
           ['n', 'c', 'c', 't', 'a', 'a', 's']
         """
-        return _joined(zip(self.operands(xs), self.operands(more), strict=True))
+        return joined(self.operands(xs), map(_given, self.operands(more)))
 
     def results_with_more(self, ys: Sequence[T], more: Sequence[T | None]) -> list[T]:
         """`with_more` for results."""
-        return _joined(zip(self.results(ys), self.results(more), strict=True))
+        return joined(self.results(ys), map(_given, self.results(more)))
 
 
-def _joined(groups: Iterable[tuple[Sequence[T], Sequence[T | None]]]) -> list[T]:
-    made: list[T] = []
-    for group, more in groups:
-        made += group
-        made += [x for x in more if x is not None]
-    return made
+def _given(xs: Sequence[T | None]) -> list[T]:
+    return [x for x in xs if x is not None]
+
+
+def joined(groups: Iterable[Sequence[T]], more: Iterable[Sequence[T]]) -> list[T]:
+    """Concatenate groups, each followed by its group of `more`.
+
+    Example:
+      >>> joined(["n", "cc"], ["", "t"])
+      ['n', 'c', 'c', 't']
+    """
+    return [x for pair in zip(groups, more, strict=True) for group in pair for x in group]
+
+
+def while_operands(xs: Sequence[T], params: Mapping[str, Any]) -> tuple[list[T], list[T], list[T]]:
+    """Split operands of a `while` with these parameters into consts of the condition, consts of the
+    body, and carry."""
+    n = params["cond_consts"]
+    m = n + params["body_consts"]
+    return list(xs[:n]), list(xs[n:m]), list(xs[m:])

@@ -22,7 +22,7 @@ from functrans.primitives.base import Cost, LinearInput
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.calls.residuals import take
 from functrans.primitives.control_flow.cond import only_where
-from functrans.primitives.control_flow.loop_layout import LoopLayout
+from functrans.primitives.control_flow.loop_layout import LoopLayout, while_operands
 from functrans.primitives.control_flow.revolve import COUNT, loop, revolve
 from functrans.primitives.control_flow.scan import linear_inputs
 from functrans.primitives.dependence import (
@@ -67,7 +67,7 @@ class While(HigherOrderPrimitive):
         return body.out_types
 
     def interpret(self, run: Any, values: Sequence[Any], params: dict[str, Any]) -> Any:
-        first, fixed, carry = _parts(values, params)
+        first, fixed, carry = while_operands(values, params)
         for i in itertools.count():
             if not run(params["cond"], [*first, *carry], i)[0]:
                 break
@@ -77,7 +77,9 @@ class While(HigherOrderPrimitive):
     def numpy_source(
         self, w: Any, *xs: Any, cond: Program, body: Program, cond_consts: int, body_consts: int
     ) -> Any:
-        first, fixed, carry = _parts(xs, {"cond_consts": cond_consts, "body_consts": body_consts})
+        first, fixed, carry = while_operands(
+            xs, {"cond_consts": cond_consts, "body_consts": body_consts}
+        )
         for name, x in zip(w.outs, carry, strict=True):
             w.line(f"{name} = {x.full}")
         test = w.call(cond, [*first, *w.outs], "condition")
@@ -146,7 +148,7 @@ class While(HigherOrderPrimitive):
     ) -> Sequence[Any]:
         given = [isinstance(x, LinearInput) for x in args]
         params = {**params, "body": silent(params["body"]), "cond": silent(params["cond"])}
-        first, consts, state = _parts(args, params)
+        first, consts, state = while_operands(args, params)
         n, m = len(first), len(consts)
         linear = linear_inputs(params["body"], given[n:], LoopLayout(m, len(state)))
         moving = linear[m:]
@@ -267,12 +269,6 @@ class While(HigherOrderPrimitive):
 while_loop: While = While("while")
 
 
-def _parts(values: Sequence[Any], params: dict[str, Any]) -> tuple[list[Any], list[Any], list[Any]]:
-    n = params["cond_consts"]
-    m = n + params["body_consts"]
-    return list(values[:n]), list(values[n:m]), list(values[m:])
-
-
 def _in_two(body: Program, linear: tuple[bool, ...], m: int) -> tuple[Program, Program]:
     """Split the body into its non-linear part, (consts, carry) -> carry, and its linear part,
     (non-linear consts and carry, linear consts, linear carry) -> linear carry."""
@@ -292,8 +288,8 @@ def _unrolled(
     t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
 ) -> tuple[list[Any], list[Any]]:
     """Run step by step on known values, linearizing each step as it runs."""
-    first, _, state = _parts(primals, params)
-    _, fixed, carry = _parts(
+    first, _, state = while_operands(primals, params)
+    _, fixed, carry = while_operands(
         [t.pair(x, dx) for x, dx in zip(primals, tangents, strict=True)], params
     )
     while bind_in(None, jit, [*first, *state], {"program": params["cond"]})[0]:
