@@ -20,7 +20,7 @@ from benchmarks import controls, private
 from benchmarks.models import JAX, OURS, Library
 from benchmarks.private import Model
 from benchmarks.timing import Row, clear, counted, pair
-from functrans.passes.explain import measured
+from functrans.passes.explanation import measured
 
 Make = Callable[[Library], Callable[..., Any]]
 SECONDS = 5.0  # of each row, about

@@ -26,6 +26,7 @@ from types import ModuleType
 from typing import Any
 
 from functrans import runtime
+from functrans.runtime import import_module
 
 _OURS = "functrans"
 _JAXS = "jax"
@@ -70,12 +71,12 @@ def lazily(
             return _of_jax(package, name, found)
         module, attribute = found[name]
         if module == package:
-            value = importlib.import_module(f"{package}.{attribute}")
+            value = import_module(f"{package}.{attribute}")
         else:
-            value = getattr(importlib.import_module(module), attribute)
+            value = getattr(import_module(module), attribute)
             if shown:
                 home, _, function = shown.rpartition(".")
-                value = getattr(importlib.import_module(home), function)(package, name, value)
+                value = getattr(import_module(home), function)(package, name, value)
         namespace[name] = value
         return value
 

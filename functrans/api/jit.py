@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, ParamSpec, TypedDict, TypeVar, Unpack, overl
 import jax
 
 from functrans import caching, errors
+from functrans import passes as all_passes
 from functrans import pytrees as tree
 from functrans.api import retracing
 from functrans.api.checks import check_callable
@@ -30,8 +31,6 @@ from functrans.ir.program import Program, hoist_constants
 from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import boundary, hide_frames
 from functrans.lax.arguments import check_fits
-from functrans.passes import kernels, pipeline
-from functrans.passes.dead_code import without_unused_inputs
 from functrans.primitives.calls.jit import jit as jit_call
 from functrans.primitives.distributed.named_axes import speaks_of_others_axes
 from functrans.trace import Tracer, at_once, leaked, stage, state, typeof
@@ -128,7 +127,7 @@ def jit(
     check_callable(fun, "jit")
     inline = options.pop("inline")
     del options["passes"], options["cpu"]
-    chain = pipeline.DEFAULT if passes is None else pipeline.chosen(passes)
+    chain = ("default",) if passes is None else all_passes.chosen(passes)
     if options.pop("compiler_options") is None:
         compiler_options = {}
     else:
@@ -185,7 +184,7 @@ def jit(
     @boundary
     def program(*args: Any, **kwargs: Any) -> Program:
         """Return the optimized program for these arguments."""
-        return pipeline.optimize(statics.staged(args, kwargs).program, chain)
+        return all_passes.optimize(statics.staged(args, kwargs).program, chain)
 
     program.jitted_function = fun  # type: ignore[attr-defined]
 
@@ -198,7 +197,7 @@ def jit(
     call.program, call.clear_cache, call.cache_size = program, clear_cache, compiled.cache_size
     _HOW[call] = How(statics, chain, plain)
     if plain:
-        kernels.compiled_plainly(call)
+        all_passes.kernels.compiled_plainly(call)
     return call
 
 
@@ -318,7 +317,7 @@ def _traced(fun: Any, leaves: list[Any], in_tree: Any, arrays: list[Any]) -> _St
     with at_once():  # so that constants are arrays, not JAX tracers
         program = stage(only_arrays, [typeof(x) for x in arrays], function_name(fun))
     program, captured = hoist_constants(program)
-    program, kept = without_unused_inputs(program)
+    program, kept = all_passes.without_unused_inputs(program)
     captured = tuple([x[...] if isinstance(x, jax.Ref) else x for x in captured])
     return _Staged(program, captured, kept, flat.out_tree, [r.outside for r in written])
 

@@ -18,11 +18,10 @@ from typing import Any
 
 import jax
 
-from functrans import errors
+from functrans import errors, passes
 from functrans.caching import cached
 from functrans.ir.program import Program
 from functrans.ir.source import describe, user_source
-from functrans.passes.compiler_options import wanted
 
 _LIBRARY = "xla_cpu_experimental_ynn_fusion_type"  # the kinds of operations that are offloaded
 _KIND = "LIBRARY_FUSION_TYPE_"
@@ -36,7 +35,7 @@ SETS: dict[str, dict[str, Any]] = {
 
 def choice(program: Program) -> str:
     """Return the name of the option set for an optimized program on the default backend."""
-    found = wanted(program) if jax.default_backend() == "cpu" else None
+    found = passes.wanted(program) if jax.default_backend() == "cpu" else None
     return found.name if found is not None and _is_taken(found.name) else DEFAULT
 
 

@@ -14,11 +14,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from functrans import passes
 from functrans.flags import flags
 from functrans.ir.program import Program
 from functrans.ir.source import location
 from functrans.mlir import hlo, ir
-from functrans.passes import kernels
 
 _SAYS_SO = {"xla_cpu_small_call": "true", "inlineable": "false"}
 _FILE = "functrans_refused_kernels.txt"
@@ -35,7 +35,7 @@ def start(compile_alone: Callable[[Program], Any]) -> Callable[[Program], bool] 
     if folder is not None and folder not in _read:
         _read.add(folder)
         if (folder / _FILE).exists():
-            kernels.refuse(*[line.split()[0] for line in (folder / _FILE).open()])
+            passes.kernels.refuse(*[line.split()[0] for line in (folder / _FILE).open()])
     return (lambda program: can_be(program, compile_alone)) if _is_someone_elses() else None
 
 
@@ -55,7 +55,7 @@ def _is_someone_elses() -> bool:
 
 def can_be(program: Program, compile_alone: Callable[[Program], Any]) -> bool:
     """Return whether XLA can compile this kernel; tried once."""
-    name = kernels.name_of(program)
+    name = passes.kernels.name_of(program)
     if name not in _fine:
         outer = last()
         try:
@@ -86,8 +86,8 @@ def lowered(program: Program) -> None:
 
 
 def _refuse(program: Program, error: Exception) -> None:
-    name, where = kernels.name_of(program), location(program.equations[0].source)
-    kernels.refuse(name)
+    name, where = passes.kernels.name_of(program), location(program.equations[0].source)
+    passes.kernels.refuse(name)
     said = str(error).partition("\n")[0]
     _log.warning(
         "XLA cannot make one kernel of the loop at %s: %s. It runs as in JAX.", where, said

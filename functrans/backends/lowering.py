@@ -14,13 +14,13 @@ import numpy as np
 from jax._src import config as _config
 from jax.interpreters import mlir
 
+from functrans import passes
 from functrans.backends import cpu, kernel_calls, repeated_arrays
 from functrans.ir.program import Literal, Program, results_by_age
 from functrans.ir.source import Source, line_of, scope_of
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.mlir import func as func_dialect
 from functrans.mlir import hlo, ir
-from functrans.passes.kernels import kernels
 from functrans.primitives.calls.callback import calls_of
 
 _source = operator.attrgetter("source")
@@ -64,8 +64,8 @@ class Lowering:
         """Emit the operations of a program into the current function."""
         if self.platform == "cpu":
             program = repeated_arrays.apart(program)
-        if self.on_this_cpu:
-            program = kernels(program, self._can_be_kernel)
+        if self.on_this_cpu and any([e.primitive.holds_programs for e in program.equations]):
+            program = passes.kernels.kernels(program, self._can_be_kernel)
         env: dict[Any, Any] = dict(
             zip((*program.constants, *program.inputs), operands, strict=True)
         )

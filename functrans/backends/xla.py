@@ -23,14 +23,13 @@ from jax._src.util import weakref_cache_key_types
 from jax.experimental import io_callback
 from jax.interpreters import mlir
 
-from functrans import runtime
+from functrans import passes, runtime
 from functrans.backends import debug_nans, kernel_calls
 from functrans.backends.compiler_options import SETS, choice
 from functrans.backends.lowering import Lowering, abstract
 from functrans.caching import cached, memo
 from functrans.ir.program import Program, hoist_constants
 from functrans.ir.text import with_nested
-from functrans.passes import kernels, pipeline
 from functrans.primitives.base import axes_inside
 from functrans.primitives.calls.callback import calls_of
 from functrans.primitives.distributed.sharding import laid_out_by_type
@@ -62,8 +61,9 @@ def prepared(program: Program, preparation: Preparation) -> Program:
 
 
 def _prepared(program: Program, preparation: Preparation) -> Program:
-    made = pipeline.optimize(program, preparation.passes)
-    return kernels.plain(made) if preparation.plain else made
+    chain = preparation.passes  # of a single operation none, which needs no pass to be loaded
+    made = passes.optimize(program, chain) if chain else passes.inline(program)
+    return passes.kernels.plain(made) if preparation.plain else made
 
 
 def run_program(
@@ -180,7 +180,7 @@ def _executable(program: Program) -> Callable[..., list[Any]]:
 
 def _compiled_alone(program: Program) -> None:
     """Compile a program as a kernel."""
-    run: Any = executable(kernels.called(program))
+    run: Any = executable(passes.kernels.called(program))
     run.lower(*[jax.ShapeDtypeStruct(t.shape, t.dtype) for t in program.in_types]).compile()
 
 

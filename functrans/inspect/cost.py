@@ -18,7 +18,7 @@ from functrans.ir.program import Equation, Program
 from functrans.ir.source import line_text
 from functrans.ir.text import show_equation, with_nested
 from functrans.ir.tracebacks import boundary
-from functrans.passes.explain import measured, short
+from functrans.passes.explanation import measured, short
 from functrans.passes.pipeline import DEFAULT, Choice
 from functrans.primitives.base import bytes_of
 from functrans.typing import PyTree

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from functrans.caching import memo
 from functrans.ir.program import Equation, Program, Var
-from functrans.passes.explain import measured
+from functrans.passes.explanation import measured
 from functrans.primitives.base import Cost, bytes_of
 from functrans.primitives.elementwise.families import Elementwise
 from functrans.primitives.reductions.folds import Reduction

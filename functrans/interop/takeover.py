@@ -45,7 +45,7 @@ from functrans.interop.jit_callers import is_programs
 from functrans.interop.takeover_report import Function, is_own, record_of, why
 from functrans.ir.program import Program
 from functrans.ir.tracebacks import boundary, hide_frames
-from functrans.passes.explain import reported
+from functrans.passes.explanation import reported
 from functrans.passes.pipeline import DEFAULT, chosen
 
 _make_jit = pjit.make_jit  # JAX's

@@ -18,7 +18,7 @@ from typing import Any
 
 from functrans.caching import cached
 from functrans.ir.source import is_users, line_of, text_of
-from functrans.passes.explain import Report, change, measured, short
+from functrans.passes.explanation import Report, change, measured, short
 from functrans.pytrees.functions import function_name
 
 _INSTALLED = tuple([

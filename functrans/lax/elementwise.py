@@ -147,19 +147,19 @@ def _documented(function: _F, name: str, does: str, example: str) -> _F:
 
 def _unary(name: str, does: str, example: str, primitive: str = "") -> _Unary:
     """Make a function of one array; `example` is `arguments -> printed result`."""
-    p = PRIMITIVES[primitive or name]
+    p = primitive or name  # looked up at each call: the rare ones' modules need not be imported
 
     def function(x: ArrayLike) -> Array:
-        return bind(p, (operand(x),), {})
+        return bind(PRIMITIVES[p], (operand(x),), {})
 
     return _documented(function, name, does, example)
 
 
 def _accurate(name: str, does: str, example: str) -> _Accurate:
     """Make a function of one array with the keyword `accuracy`."""
-    p = PRIMITIVES[name]
 
     def function(x: ArrayLike, *, accuracy: Tolerance | AccuracyMode | None = None) -> Array:
+        p = PRIMITIVES[name]
         if accuracy is None:
             return bind(p, (operand(x),), {})
         if isinstance(accuracy, Tolerance):
@@ -173,10 +173,10 @@ def _accurate(name: str, does: str, example: str) -> _Accurate:
 
 def _binary(name: str, does: str, example: str, primitive: str = "") -> _Binary:
     """Make a function of two arrays."""
-    p = PRIMITIVES[primitive or name]
+    p = primitive or name
 
     def function(x: ArrayLike, y: ArrayLike) -> Array:
-        return bind(p, operands(x, y), {})
+        return bind(PRIMITIVES[p], operands(x, y), {})
 
     return _documented(function, name, does, example)
 

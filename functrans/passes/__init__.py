@@ -1,20 +1,51 @@
 """Optimization passes: rewrites that make programs cheaper without changing what they compute.
 
 Each pass is a function `Program -> Program` that can be called on its own. `optimize` runs all of
-them in order, as `ft.jit` does before lowering to XLA. `explain` reports what each one did.
+them in order, as `ft.jit` does before lowering to XLA. `explain` reports what each one did. They
+are loaded when the first program is compiled.
 """
 
-from functrans.passes.common_subexpressions import common_subexpressions as common_subexpressions
-from functrans.passes.contract import contract as contract
-from functrans.passes.dead_code import dead_code as dead_code
-from functrans.passes.explain import explain as explain
-from functrans.passes.fold import fold as fold
-from functrans.passes.inlining import inline as inline
-from functrans.passes.inlining import inline_calls as inline_calls
-from functrans.passes.inlining import resolve as resolve
-from functrans.passes.loops import loops as loops
-from functrans.passes.pipeline import chosen as chosen
-from functrans.passes.pipeline import optimize as optimize
-from functrans.passes.simplify import simplify as simplify
-from functrans.passes.weighted_sums import weighted_sums as weighted_sums
-from functrans.passes.written_sums import written_sums as written_sums
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from functrans.loading import lazily as _lazily
+
+if TYPE_CHECKING:
+    from functrans.passes import kernels as kernels
+    from functrans.passes.algebraic_simplification import simplify as simplify
+    from functrans.passes.compiler_options import wanted as wanted
+    from functrans.passes.constant_folding import fold as fold
+    from functrans.passes.contractions import contract as contract
+    from functrans.passes.dead_code_elimination import dead_code as dead_code
+    from functrans.passes.dead_code_elimination import (
+        without_unused_inputs as without_unused_inputs,
+    )
+    from functrans.passes.explanation import explain as explain
+    from functrans.passes.inlining import inline as inline
+    from functrans.passes.inlining import inline_calls as inline_calls
+    from functrans.passes.inlining import resolve as resolve
+    from functrans.passes.loop_simplification import loops as loops
+    from functrans.passes.pipeline import chosen as chosen
+    from functrans.passes.pipeline import optimize as optimize
+    from functrans.passes.subexpression_elimination import (
+        common_subexpressions as common_subexpressions,
+    )
+    from functrans.passes.summed_stacks import written_sums as written_sums
+    from functrans.passes.weighted_reductions import weighted_sums as weighted_sums
+else:
+    __getattr__, __dir__, __all__ = _lazily(__name__, {
+        "functrans.passes": "kernels",
+        "functrans.passes.algebraic_simplification": "simplify",
+        "functrans.passes.compiler_options": "wanted",
+        "functrans.passes.constant_folding": "fold",
+        "functrans.passes.contractions": "contract",
+        "functrans.passes.dead_code_elimination": "dead_code without_unused_inputs",
+        "functrans.passes.explanation": "explain",
+        "functrans.passes.inlining": "inline inline_calls resolve",
+        "functrans.passes.loop_simplification": "loops",
+        "functrans.passes.pipeline": "chosen optimize",
+        "functrans.passes.subexpression_elimination": "common_subexpressions",
+        "functrans.passes.summed_stacks": "written_sums",
+        "functrans.passes.weighted_reductions": "weighted_sums",
+    })  # fmt: skip

@@ -7,9 +7,9 @@ computed. The gradient of a model flattened into one vector becomes gradients of
     g = concatenate a b;  n = reduce_sum(g ** 2)   ->   n = reduce_sum(a ** 2) + reduce_sum(b ** 2)
 
 Sums and contractions are split only if a part is larger than its operands, as a per-example
-gradient is: then it may never be materialized (passes/contract.py). For the same reason a slice of
-such a contraction becomes a contraction of slices: a product with concatenated weights, as of the
-gates of an LSTM, becomes one product per gate.
+gradient is: then it may never be materialized (passes/contractions.py). For the same reason a slice
+of such a contraction becomes a contraction of slices: a product with concatenated weights, as of
+the gates of an LSTM, becomes one product per gate.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 In: an equation `n[b] = sum u[b, ...]**2`, and u as a sum of products (sums_of_products.py). Out: a
 loop over b. A step either computes u[b] as written, which keeps the accuracy of the original
-program, or multiplies the squares out in float64 (see passes/contract.py) by Gram matrices that fit
-the cache. It takes the memory of one example.
+program, or multiplies the squares out in float64 (see passes/contractions.py) by Gram matrices that
+fit the cache. It takes the memory of one example.
 """
 
 from __future__ import annotations

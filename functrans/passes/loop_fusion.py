@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 from functrans.ir.program import Equation, Origin, Program, Var, copied
-from functrans.passes.common_subexpressions import common_subexpressions
 from functrans.passes.example_loops import NAME
 from functrans.passes.rewrite import finished
+from functrans.passes.subexpression_elimination import common_subexpressions
 from functrans.primitives.control_flow.scan import scan
 
 HOW = "side_by_side of"

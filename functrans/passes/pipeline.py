@@ -14,16 +14,16 @@ from typing import Any, NamedTuple
 from functrans import errors
 from functrans.ir.program import Program
 from functrans.ir.source import describe, user_source
-from functrans.passes.common_subexpressions import common_subexpressions
-from functrans.passes.contract import contract
-from functrans.passes.dead_code import dead_code
-from functrans.passes.fold import fold
+from functrans.passes.algebraic_simplification import simplify
+from functrans.passes.constant_folding import fold
+from functrans.passes.contractions import contract
+from functrans.passes.dead_code_elimination import dead_code
 from functrans.passes.inlining import inline, inline_calls, resolve
-from functrans.passes.loops import loops
+from functrans.passes.loop_simplification import loops
 from functrans.passes.rewrite import program_pass
-from functrans.passes.simplify import simplify
-from functrans.passes.weighted_sums import weighted_sums
-from functrans.passes.written_sums import written_sums
+from functrans.passes.subexpression_elimination import common_subexpressions
+from functrans.passes.summed_stacks import written_sums
+from functrans.passes.weighted_reductions import weighted_sums
 
 Run = Callable[[Program], Program]
 

@@ -1,7 +1,7 @@
 """Shared tools of the passes: traversing nested programs, walking equations, replacing variables.
 
 In: a Program and a rewrite. Out: the same object if nothing changed, else a new Program whose marks
-list the equations that each rewrite replaced (passes/explain.py).
+list the equations that each rewrite replaced (passes/explanation.py).
 
 New equations keep the user's line of the equation they replace, with an `Origin("<pass> of", that
 equation)`. The types of inputs and outputs, including weak-type flags, do not change.

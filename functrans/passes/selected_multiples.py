@@ -5,8 +5,8 @@
 Here c, n and m are broadcast from one number per example, and x is a contraction larger than its
 operands, as a per-example gradient is. Gradient clipping by `where`, or by `cond` under `vmap`, has
 this form. A value that is only multiplied and summed need never be materialized
-(passes/contract.py). Multiplying by 1 rounds nothing; NaN and infinities are those of the selected
-case.
+(passes/contractions.py). Multiplying by 1 rounds nothing; NaN and infinities are those of the
+selected case.
 """
 
 from __future__ import annotations

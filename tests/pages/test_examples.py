@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import functrans as ft
-from functrans.passes.explain import measured
+from functrans.passes.explanation import measured
 from functrans.passes.pipeline import optimize
 from tests.support.closeness import assert_close
 

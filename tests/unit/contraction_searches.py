@@ -16,7 +16,7 @@ from functrans.ir import Program
 from functrans.passes.example_loops import ByExample
 from functrans.passes.sums_of_products import Expansion, NotSeparable
 
-MODULE = sys.modules["functrans.passes.contract"]
+MODULE = sys.modules["functrans.passes.contractions"]
 
 
 class Everything(MODULE._Search):

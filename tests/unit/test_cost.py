@@ -13,7 +13,7 @@ import functrans as ft
 import functrans.numpy as jnp
 from benchmarks import models
 from functrans import lax
-from functrans.passes.explain import measured
+from functrans.passes.explanation import measured
 
 pytestmark = pytest.mark.smoke
 

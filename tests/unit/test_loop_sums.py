@@ -19,7 +19,7 @@ from functrans.passes.loop_fusion import side_by_side
 
 pytestmark = pytest.mark.smoke
 
-WRITTEN = importlib.import_module("functrans.passes.written_sums")
+WRITTEN = importlib.import_module("functrans.passes.summed_stacks")
 
 
 def loop(step: str, carry: str = "k: f32[24,16]", more: str = "", y: str = "") -> str:

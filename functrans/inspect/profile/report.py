@@ -12,7 +12,7 @@ from functrans.inspect.profile.placing import Kernel, Piece, Work
 from functrans.ir.program import Equation, Program
 from functrans.ir.source import line_text, location
 from functrans.ir.text import show_equation
-from functrans.passes.explain import short
+from functrans.passes.explanation import short
 from functrans.primitives.base import bytes_of
 
 ROWS = 20  # of a table

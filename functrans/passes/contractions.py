@@ -37,7 +37,6 @@ import numpy as np
 
 from functrans.ir.program import Equation, Literal, Origin, Program, Var
 from functrans.ir.types import ArrayType, dtype_class
-from functrans.passes.common_subexpressions import common_subexpressions
 from functrans.passes.contraction_order import (
     PER_BYTE_READ,
     PER_BYTE_WRITTEN,
@@ -51,6 +50,7 @@ from functrans.passes.example_loops import ByExample
 from functrans.passes.loop_accumulators import accumulated
 from functrans.passes.loop_fusion import side_by_side
 from functrans.passes.rewrite import everywhere, finished, program_pass, renamed, renamed_all
+from functrans.passes.subexpression_elimination import common_subexpressions
 from functrans.passes.sums_of_products import (
     ALIASES,
     MOST_VALUES,
