@@ -10,6 +10,7 @@ import numpy as np
 
 from functrans import errors
 from functrans import pytrees as tree
+from functrans.caching import Cache
 from functrans.ir.source import describe, user_source
 from functrans.jax_trace import outside
 from functrans.primitives.elementwise.conversion import convert_element_type
@@ -18,6 +19,8 @@ from functrans.pytrees.functions import check_result as check_result
 from functrans.pytrees.functions import function_name as function_name
 from functrans.trace import ARRAYS, Tracer, literal, materialize, typeof
 from functrans.tracer import not_an_array
+
+_NUMBERS = (np.generic, int, float, complex)
 
 
 class Function(FlatFunction):
@@ -70,13 +73,24 @@ def _kind_of(result: Any) -> str:
         return f"a {type(result).__name__}"
 
 
+_CONVERTED = Cache("types of arguments converted", 4096)
+
+
 def as_array(x: Any) -> Any:
-    """Convert an argument to an operand: NumPy arrays and Python scalars to `jax.Array`s."""
+    """Convert an argument to an operand: NumPy arrays and Python scalars to `jax.Array`s.
+
+    `jax.numpy.asarray` is the fastest way, but compiles a program for each type. The first argument
+    of a type is put on the device without: after a copy, because a device array may share memory.
+    """
     if x.__class__ in ARRAYS or isinstance(x, (jax.Array, Tracer)):
         return x
-    typeof(x)  # raises an error unless it is an array
+    t = typeof(x)  # raises an error unless it is an array
     with outside():
-        return jax.numpy.asarray(x)
+        plain = x.__class__ is np.ndarray
+        if not (plain or isinstance(x, _NUMBERS)) or _CONVERTED.get(t):
+            return jax.numpy.asarray(x)
+        _CONVERTED.keep(t, True)
+        return jax.device_put(np.array(x) if plain else x)
 
 
 def as_arrays(
