@@ -114,7 +114,7 @@ def _number_array(name: Any, kind: Any, dtype: Any) -> jax.Array:
     value = kind(name) if kind is not bool else name is True
     # it is cached, so it must not depend on the x64 flag or belong to a running `jax.jit` trace
     with jax.enable_x64(True), jax.ensure_compile_time_eval():
-        return jax.numpy.asarray(np.asarray(value, dtype))
+        return jax.device_put(np.asarray(value, dtype))  # without a compilation
 
 
 def _whole(values: Sequence[Any], splats: Sequence[ArrayType | None] | None) -> Sequence[Any]:
