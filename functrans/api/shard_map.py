@@ -28,6 +28,7 @@ from functrans.lax.arguments import as_array
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.distributed.sharding import (
     laid_out_by_type,
+    left_to_xla,
     sharding_constraint,
     unknown_layout,
 )
@@ -132,17 +133,16 @@ def shard_map(
     @boundary
     @wraps(f)
     def call(*args: Any) -> Any:
-        if inferred or laid_out_by_type():
-            if state.trace is not None:
-                what = "in_specs is left out" if inferred else "a mesh with explicit axes is set"
-                raise unknown_layout(what)
+        if inferred and state.trace is not None:
+            raise unknown_layout("in_specs is left out")
+        if inferred or (laid_out_by_type() and state.trace is None):
             if mesh is None:
                 _mesh_around()
             return by_jax(*args)
         leaves, in_tree = tree.flatten((args, {}))
         leaves = [materialize(as_array(x)) for x in leaves]
         types = tuple([typeof(x) for x in leaves])
-        over = _mesh_around() if mesh is None else mesh
+        over = left_to_xla(_mesh_around() if mesh is None else mesh)
         key = in_tree, types, over
         found = programs.get(key)
         if found is None:

@@ -22,6 +22,7 @@ from functrans.ir.types import ArrayType, dtype_class
 from functrans.mlir import func as func_dialect
 from functrans.mlir import hlo, ir
 from functrans.primitives.calls.callback import calls_of
+from functrans.primitives.distributed.sharding import left_to_xla
 
 _source = operator.attrgetter("source")
 _type = operator.attrgetter("type")
@@ -417,6 +418,11 @@ class Lowering:
 
     def via_jax(self, function: Callable[..., Any], *operands: Any) -> Any:
         """Lower through a JAX function of the operands, for long lowerings; return a list."""
+        mesh = left_to_xla(jax.sharding.get_abstract_mesh())
+        with jax.sharding.use_abstract_mesh(mesh), _config._check_vma(False):
+            return self._via_jax(function, operands)
+
+    def _via_jax(self, function: Callable[..., Any], operands: Sequence[Any]) -> Any:
         context = self.jax_ctx.replace(
             avals_in=[abstract(t) for t in self.in_types],
             avals_out=[abstract(t) for t in self.out_types],
@@ -427,8 +433,7 @@ class Lowering:
         name = getattr(ir.Location.current, "name_str", "").removeprefix(stack)
         named = jax.named_scope(name)(function)
         rule = mlir.lower_fun(lambda *xs: jax.tree.leaves(named(*xs)), multiple_results=True)
-        with _config._check_vma(False):  # shard_map's check: our types have no varying axes
-            outs = list(rule(context, *operands))
+        outs = list(rule(context, *operands))
         if context.tokens_out:
             self.tokens = context.tokens_out
         return outs

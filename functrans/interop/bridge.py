@@ -30,7 +30,7 @@ from functrans.ir.types import is_key_dtype
 from functrans.jax_trace import Bridge, bridge
 from functrans.primitives.custom.derivatives import as_type, custom_jvp_call, custom_vjp_call
 from functrans.primitives.custom.tracing import JvpRule, Pullback, VjpRule
-from functrans.primitives.distributed.sharding import laid_out_by_type, unknown_layout
+from functrans.primitives.distributed.sharding import left_to_xla
 from functrans.trace import Tracer, bind, materialize, on_bridge, state, typeof
 from functrans.tracer import CONCRETE, OURS, AnyTracer, is_active
 from functrans.tracer import aval_of as aval_of_type
@@ -252,8 +252,6 @@ def _process_shard_map(
     flat tree, whose leaves are then replaced by the values."""
     if not _is_ours(self, values):
         return self.parent.process_shard_map(primitive, fun, values, **params)
-    if laid_out_by_type():
-        raise unknown_layout("a mesh with explicit axes is set")
     made: list[Any] = []
 
     def whole(*xs: Any) -> list[Any]:
@@ -261,7 +259,8 @@ def _process_shard_map(
         return list(made[-1])
 
     avals = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in map(aval_of, values)]
-    with set_current_trace(self), eager_constant_folding(False):
+    around = jax.sharding.use_abstract_mesh(left_to_xla(jax.sharding.get_abstract_mesh()))
+    with set_current_trace(self), eager_constant_folding(False), around:
         closed = jax.make_jaxpr(whole, axis_env=list(state.axes))(*avals)
     with set_current_trace(self.parent):
         outs = walk.run(closed.jaxpr, walk.constants_of(closed), values)

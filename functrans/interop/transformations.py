@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-from jax._src import api
+from jax._src import api, pjit, shard_map
 from jax._src.core import no_axis_name
 from jax._src.interpreters import batching
 from numpy.lib.array_utils import normalize_axis_index
@@ -25,12 +25,15 @@ from functrans.api.derivatives import vjp as our_vjp
 from functrans.api.vmap import map_examples
 from functrans.lax.arguments import as_array
 from functrans.numpy.einsums import einsum as our_einsum
+from functrans.primitives.distributed.sharding import left_to_xla, unknown_layout
 from functrans.primitives.reductions.folds import reduce_sum
 from functrans.trace import materialize, typeof
 
 _jax_vjp: Any = api.vjp
 _jax_batch = batching.batch
 _jax_einsum = jax.numpy.einsum
+_jax_shard_map_checks: Any = shard_map._shmap_checks
+_jax_assert_shardings_equal: Any = pjit.assert_shardings_equal
 _OF_BOTH = {"optimize", "precision", "preferred_element_type"}
 
 
@@ -45,6 +48,29 @@ def _batch(fun: Any, axis: Any, dims: Any, wanted: Any, sum_match: bool = False)
     if not plain or axis.explicit_mesh_axis is not None or not jax_trace.is_innermost():
         return _jax_batch(fun, axis, dims, wanted, sum_match)
     return _Mapped(fun, axis, dims, wanted, sum_match)
+
+
+def _shard_map_checks(mesh: Any, axis_names: Any, in_specs: Any, *rest: Any) -> tuple[Any, Any]:
+    """Check the arguments of `jax.shard_map` as for a mesh with automatic axes, since our types
+    have no shardings to compare with `in_specs`, or to infer them from."""
+    set_mesh = jax.sharding.get_abstract_mesh()
+    around = left_to_xla(set_mesh)
+    if jax_trace.bridge() is None:
+        if mesh is not None and mesh.abstract_mesh == around != set_mesh:
+            mesh = None  # JAX's function remembers the one it was called with inside of ours
+        return _jax_shard_map_checks(mesh, axis_names, in_specs, *rest)
+    if in_specs is shard_map.Infer:
+        raise unknown_layout("in_specs is left out")
+    with jax.sharding.use_abstract_mesh(around):
+        mesh = None if mesh is None else left_to_xla(mesh)
+        return _jax_shard_map_checks(mesh, axis_names, in_specs, *rest)
+
+
+def _assert_shardings_equal(aval: Any, sharding: Any) -> None:
+    """With explicit axes `with_sharding_constraint` asserts what the type says; ours say
+    nothing."""
+    if jax_trace.bridge() is None:
+        _jax_assert_shardings_equal(aval, sharding)
 
 
 @functools.wraps(_jax_einsum)
@@ -107,4 +133,8 @@ class _Mapped:
 _api: Any = api
 _batching: Any = batching
 _numpy: Any = jax.numpy
+_shard_map: Any = shard_map
+_pjit: Any = pjit
 _api.vjp, _batching.batch, _numpy.einsum = _vjp, _batch, _einsum
+_shard_map._shmap_checks = _shard_map_checks
+_pjit.assert_shardings_equal = _assert_shardings_equal

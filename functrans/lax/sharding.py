@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 
 from functrans import pytrees as tree
 from functrans.lax.arguments import as_array
-from functrans.primitives.distributed.sharding import laid_out_by_type, sharding_constraint
+from functrans.primitives.distributed.sharding import (
+    sharding_constraint,
+)
 from functrans.typing import PyTree
 
 __all__ = ["with_sharding_constraint"]
@@ -34,19 +34,4 @@ def with_sharding_constraint(x: PyTree, shardings: PyTree) -> PyTree:
       [0 1 2]
     """
     filled = jax.tree.broadcast(shardings, x)
-    return tree.map(
-        lambda leaf, s: sharding_constraint(as_array(leaf), sharding=_auto(s)), x, filled
-    )
-
-
-def _auto(sharding: Any) -> Any:
-    """Return the sharding with all mesh axes automatic, as a constraint requires; unchanged if
-    shardings are part of the types."""
-    if not isinstance(sharding, jax.sharding.NamedSharding) or laid_out_by_type():
-        return sharding
-    mesh = sharding.mesh
-    if isinstance(mesh, jax.sharding.AbstractMesh):
-        mesh = mesh.update_axis_types(dict.fromkeys(mesh.axis_names, jax.sharding.AxisType.Auto))
-    else:
-        mesh = jax.sharding.Mesh(mesh.devices, mesh.axis_names)
-    return jax.sharding.NamedSharding(mesh, sharding.spec)
+    return tree.map(lambda leaf, s: sharding_constraint(as_array(leaf), sharding=s), x, filled)

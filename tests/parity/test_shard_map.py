@@ -100,7 +100,7 @@ def loss(f):
 if not INSIDE:
 
     def test_on_eight_virtual_devices():
-        passes_on_eight(__file__, len(CASES) * 2 + 7)
+        passes_on_eight(__file__, len(CASES) * 2 + 8)
 
     def test_on_one_device():
         one = ft.make_mesh((1,), ("i",))
@@ -212,11 +212,9 @@ else:
             same(ft.shard_map(out_specs=P("i"))(part(ft_numpy))(x), want)
             same(jax.jit(ft.shard_map(part(ft_numpy), out_specs=P("i")))(x), want)
             same(ft.shard_map(part(ft_numpy), in_specs=P("i"), out_specs=P("i"))(x), want)
-            for specs in ({}, {"in_specs": P("i")}):
+            for by, n in ((ft, ft_numpy), (jax, jax_numpy)):
                 with pytest.raises(NotImplementedError, match="do not say how arrays are laid out"):
-                    ft.jit(ft.shard_map(part(ft_numpy), out_specs=P("i"), **specs))(x)
-            with pytest.raises(NotImplementedError, match="do not say how arrays are laid out"):
-                ft.jit(jax.shard_map(part(jax_numpy), out_specs=P("i")))(x)
+                    ft.jit(by.shard_map(part(n), out_specs=P("i")))(x)
             for transform in (lambda f: ft.jit(f), ft.grad):
                 moved = jax.sharding.reshard(x, P(None, "j"))
                 got = transform(lambda x: jax.sharding.reshard(x * x, P(None, "j")).sum())(x)
@@ -234,6 +232,43 @@ else:
             around(X)
         with pytest.raises(TypeError, match="there is none around the call"):
             ft.shard_map(part(ft_numpy), out_specs=P("i"))(X)
+
+    def test_inside_of_ours_a_mesh_with_explicit_axes_is_left_to_xla():
+        explicit = jax.make_mesh((4, 2), ("i", "j"))
+        x = jax.device_put(X, jax.NamedSharding(explicit, P("i")))
+
+        def part(n):
+            return lambda x: x * n.sin(x).sum() + lax.axis_index("i")
+
+        def total(x):
+            return jax.lax.psum((x**2).sum(), ("i",))
+
+        def steps(f):
+            return lambda x: jax.lax.scan(lambda c, _: (f(c), None), x, length=3)[0]
+
+        with jax.set_mesh(explicit):
+            of_x = {"in_specs": P("i"), "out_specs": P("i")}
+            want = jax.shard_map(part(jax_numpy), **of_x)(x)
+            for by, n in ((ft, ft_numpy), (jax, jax_numpy)):
+                for over in ({}, {"mesh": explicit}):
+                    f = by.shard_map(part(n), **of_x, **over)
+                    same(ft.jit(f)(x), want)
+                    same(ft.jit(steps(f))(x), jax.jit(steps(f))(x))
+                    same(ft.vmap(f)(x[None])[0], want)
+                g = by.shard_map(total, in_specs=P("i"), out_specs=P())
+                for transform in (lambda f: ft.jit(ft.grad(f)), ft.grad):
+                    same(transform(g)(x), 2 * X)
+            same(ft.jit(lambda x: jax.lax.with_sharding_constraint(x * 2, P("i")))(x), 2 * X)
+            asked, w = P(None, "j"), np.arange(24.0, dtype=np.float32).reshape(4, 6)
+            for f in (
+                lambda x: jax_numpy.einsum("ab,bc->ac", x, w, out_sharding=asked),
+                lambda x: jax_numpy.dot(x, w, out_sharding=asked),
+                lambda x: jax_numpy.zeros(x.shape, out_sharding=asked) + 1,
+                lambda x: jax.sharding.auto_axes(lambda x: x * 2, out_sharding=asked)(x),
+            ):
+                got = ft.jit(f)(x)
+                assert got.sharding.is_equivalent_to(jax.NamedSharding(explicit, asked), 2)
+                same(got, jax.jit(f)(x))
 
     def test_spmd_axis_name_lays_the_batch_out():
         sharding = jax.sharding.NamedSharding(mesh(), P("j"))

@@ -23,6 +23,7 @@ from functrans.ir.program import PRIMITIVES, Program, hoist_constants
 from functrans.ir.source import Source, is_users
 from functrans.ir.types import ArrayType, float0
 from functrans.primitives.custom.derivatives import as_type
+from functrans.primitives.distributed.sharding import sharding_constraint
 from functrans.primitives.shape.moving import broadcast_in_dim, reshape
 from functrans.trace import derive_from, derived_here, full, materialize, provenance, stage, typeof
 
@@ -177,6 +178,12 @@ def run(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
     return [read(v) for v in jaxpr.outvars]
 
 
+# Where JAX's operations keep the layout that a user asked for by `out_sharding=`.
+_LAYOUTS = {"dot_general": "out_sharding"} | dict.fromkeys(
+    ("broadcast_in_dim", "convert_element_type", "iota", "reshape"), "sharding"
+)
+
+
 def results(eqn: Any, values: Sequence[Any]) -> list[Any]:
     """The results of one equation; their weak types may be others than JAX's."""
     try:
@@ -185,6 +192,9 @@ def results(eqn: Any, values: Sequence[Any]) -> list[Any]:
         outs = opaque(eqn, *values)
     if not isinstance(outs, (list, tuple)):
         outs = [outs]
+    asked = eqn.params.get(_LAYOUTS.get(eqn.primitive.name))
+    if asked is not None and any(asked.spec):
+        outs = [sharding_constraint(materialize(outs[0]), sharding=asked)]
     return [materialize(y) for y in outs]
 
 

@@ -30,8 +30,12 @@ class ShardingConstraint(Primitive):
         return x
 
     def lower(self, ctx: Any, x: Any, *, sharding: Any) -> Any:
-        by_jax = jax.sharding.reshard if laid_out_by_type() else jax.lax.with_sharding_constraint
-        return ctx.via_jax(lambda v: by_jax(v, sharding), x)[0]
+        if isinstance(sharding, jax.sharding.NamedSharding):
+            mesh = left_to_xla(sharding.mesh)
+            sharding = jax.sharding.NamedSharding(
+                mesh, sharding.spec, memory_kind=sharding.memory_kind
+            )
+        return ctx.via_jax(lambda v: jax.lax.with_sharding_constraint(v, sharding), x)[0]
 
     def transpose(self, ct: Any, x: Any, *, sharding: Any) -> Any:
         return (bind(self, (ct,), {"sharding": sharding}),)
@@ -55,12 +59,23 @@ def laid_out_by_type() -> bool:
     return jax.sharding.AxisType.Explicit in jax.sharding.get_abstract_mesh().axis_types
 
 
+def left_to_xla(mesh: Any) -> Any:
+    """Return a mesh with its explicit axes as automatic ones: XLA decides the layouts along them,
+    since our types have none."""
+    kind = jax.sharding.AxisType
+    types = tuple([kind.Auto if t == kind.Explicit else t for t in mesh.axis_types])
+    if types == mesh.axis_types:
+        return mesh
+    if isinstance(mesh, jax.sharding.Mesh):
+        return jax.sharding.Mesh(mesh.devices, mesh.axis_names, axis_types=types)
+    return mesh.update_axis_types(dict(zip(mesh.axis_names, types, strict=True)))
+
+
 def unknown_layout(what: str) -> errors.NotSupported:
     return errors.NotSupported(
         f"shard_map: {what} inside of a transformation of functrans, whose types do not say "
         f"how arrays are laid out, at\n    {describe(user_source())}\n"
-        "Pass in_specs=, and mesh= one whose axes are AxisType.Auto, or transform with jax.jit, "
-        "jax.grad, ... there."
+        "Pass in_specs=, or transform with jax.jit, jax.grad, ... there."
     )
 
 
