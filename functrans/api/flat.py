@@ -73,24 +73,27 @@ def _kind_of(result: Any) -> str:
         return f"a {type(result).__name__}"
 
 
-_CONVERTED = Cache("types of arguments converted", 4096)
+_MET = Cache("types of arguments that were converted", 4096)  # how often
+_OFTEN = 8
 
 
 def as_array(x: Any) -> Any:
     """Convert an argument to an operand: NumPy arrays and Python scalars to `jax.Array`s.
 
-    `jax.numpy.asarray` is the fastest way, but compiles a program for each type. The first argument
-    of a type is put on the device without: after a copy, because a device array may share memory.
+    `jax.numpy.asarray` is fastest, but compiles a program for each type. The first arguments of a
+    type are put on the device without one: NumPy arrays after a copy, because the device may share
+    their memory.
     """
     if x.__class__ in ARRAYS or isinstance(x, (jax.Array, Tracer)):
         return x
     t = typeof(x)  # raises an error unless it is an array
     with outside():
         plain = x.__class__ is np.ndarray
-        if not (plain or isinstance(x, _NUMBERS)) or _CONVERTED.get(t):
+        met = _MET.get(t) or 0
+        if met >= _OFTEN or not (plain or isinstance(x, _NUMBERS)):
             return jax.numpy.asarray(x)
-        _CONVERTED.keep(t, True)
-        return jax.device_put(np.array(x) if plain else x)
+        _MET.replace(t, met + 1)
+        return jax.device_put(x.copy() if plain else x)
 
 
 def as_arrays(

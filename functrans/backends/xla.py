@@ -32,7 +32,7 @@ from functrans.ir.program import Program, hoist_constants
 from functrans.ir.text import with_nested
 from functrans.primitives.base import axes_inside
 from functrans.primitives.calls.callback import calls_of
-from functrans.primitives.distributed.sharding import laid_out_by_type
+from functrans.primitives.distributed.sharding import laid_out_by_type, left_to_xla
 
 _constant_folding = getattr(_config, "eager_constant_folding", nullcontext)
 
@@ -73,7 +73,7 @@ def run_program(
     operands = [*program.values, *args]
     mesh = mesh_of(program)
     if mesh is not None and not laid_out_by_type():  # so that jax.jit knows the devices
-        free = jax.P.UNCONSTRAINED
+        mesh, free = left_to_xla(mesh), jax.P.UNCONSTRAINED
         operands = [
             jax.lax.with_sharding_constraint(
                 x, jax.sharding.NamedSharding(mesh, jax.P(*[free] * np.ndim(x)))

@@ -46,7 +46,7 @@ class ShardingConstraint(Primitive):
             spec = list(sharding.spec) + [None] * (len(args[0].shape) - 1 - len(sharding.spec))
             _check_free(t.spmd_axis_name, sharding)
             spec.insert(d, t.spmd_axis_name or jax.P.UNCONSTRAINED)
-            sharding = jax.sharding.NamedSharding(sharding.mesh, jax.P(*spec))
+            sharding = jax.sharding.NamedSharding(left_to_xla(sharding.mesh), jax.P(*spec))
         return bind(self, args, {"sharding": sharding}), d
 
     def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
