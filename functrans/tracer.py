@@ -250,7 +250,13 @@ def register_type(kind: type[Any], handler: Callable[[Any], ArrayType]) -> None:
 
 def typeof(x: Any) -> ArrayType:
     """Return the ArrayType of a tracer, array or Python scalar; raise TypeError for anything
-    else."""
+    else.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> print(ft.typeof(jnp.ones((2, 3))))
+      f32[2,3]
+    """
     if x.__class__ is CONCRETE:
         key = id(x.aval)
         found = _OF_ABSTRACT.recent.get(key) or _OF_ABSTRACT.get(key)

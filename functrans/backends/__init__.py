@@ -1,0 +1,1 @@
+"""Backends, which run programs: XLA, the NumPy reference, operations one by one."""

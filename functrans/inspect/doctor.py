@@ -48,6 +48,12 @@ def doctor(
       output: text stream; left out: the terminal.
       devices: devices to check; left out: the first device of each kind that JAX sees.
       chosen: samples (inspect/operation_samples.py); left out: all.
+
+    Example:
+      >>> import io, functrans as ft
+      >>> text = io.StringIO()
+      >>> ft.doctor(text, chosen=[])
+      True
     """
     stream = output or sys.stdout
     stream.write(_versions())

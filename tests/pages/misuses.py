@@ -1,8 +1,8 @@
 """A hundred misuses, as people commit them.
 
-`python -m tests.pages.misuses` writes `docs/errors.md`, where JAX's message for the same misuse
-stands beside ours. `misuse_table.py` says what a misuse is, `misused_arrays.py`,
-`misused_operands.py` and `misused_transformations.py` hold them.
+`python -m tests.pages.misuses` writes `docs/errors/`, a page per class of `functrans.errors`, where
+JAX's message for the same misuse stands beside ours. `misuse_table.py` says what a misuse is,
+`misused_arrays.py`, `misused_operands.py` and `misused_transformations.py` hold them.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ import jax
 
 import functrans as ft
 import functrans.numpy
+from functrans import errors
 from tests.pages import misused_arrays as misused_arrays
 from tests.pages import misused_operands as misused_operands
 from tests.pages import misused_transformations as misused_transformations
 from tests.pages.misuse_table import TABLE as TABLE
 from tests.pages.misuse_table import Misuse
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "errors.md"
+FOLDER = Path(__file__).parents[2] / "docs" / "errors"
 
 
 def caught(run: Callable[[Any, Any], Any], library: Any) -> Exception | None:
@@ -78,19 +79,85 @@ def section(row: Misuse) -> str:
     ])  # fmt: skip
 
 
-HEAD = """# Misuses, and what they are told
+def classes() -> list[type[Exception]]:
+    """Every class of `functrans.errors`, by name."""
+    found = [c for c in vars(errors).values() if isinstance(c, type)]
+    return sorted(
+        (c for c in found if issubclass(c, errors.FunctransError)), key=lambda c: c.__name__
+    )
 
-Each function is run with `m, jnp = functrans, functrans.numpy` and with `m, jnp = jax, jax.numpy`;
-`X` is `f32[3]`, `M` is `f32[2,3]`. Below it stand the two messages, long lines folded; paths and
-numbers of lines are left out. Made by `python -m tests.pages.misuses`, from
-`tests/pages/misused_*.py`; a test holds its functions and our messages to what they are now.
+
+def also(error: type[Exception]) -> list[str]:
+    """The classes of Python and JAX that it derives from, the nearest first, without those that
+    another of them implies."""
+    found: list[type] = []
+    for base in error.__mro__[1:]:
+        builtin = base.__module__ == "builtins" and base not in (Exception, BaseException, object)
+        if (builtin or hasattr(jax.errors, base.__name__)) and not issubclass(
+            base, errors.FunctransError
+        ) and not any(issubclass(other, base) for other in found):  # fmt: skip
+            found.append(base)
+    return [b.__name__ if b.__module__ == "builtins" else f"jax.errors.{b.__name__}" for b in found]
+
+
+def page(error: type[Exception]) -> str:
+    """The page of a class."""
+    caught_by = ", ".join(f"`{name}`" for name in also(error))
+    rows = [row for row in TABLE if row.error is error]
+    below = [c.__name__ for c in classes() if error in c.__bases__]
+    lines = [f"# {error.__name__}", "", inspect.getdoc(error) or "", ""]
+    if caught_by:
+        lines += [f"`except` clauses for {caught_by} catch it too.", ""]
+    if below:
+        lines += [f"More specific: {', '.join(f'[{name}]({name}.md)' for name in below)}.", ""]
+    if rows:
+        lines += [
+            "Each function below is one way to get it, with the message of functrans and that of "
+            f"JAX {jax.__version__} for the same code. [How to read them](index.md).",
+            "",
+        ]
+    return "\n".join([*lines, *map(section, rows)]).rstrip() + "\n"
+
+
+INDEX = """# Errors
+
+Every error that a program can cause is a class of `functrans.errors`. Each derives from the class
+that JAX or Python raises for the same mistake, so the `except` clauses of existing code still work.
+The message gives the cause with shapes and dtypes, your line with a caret, and what to write
+instead. Tracebacks show your own frames; set `FUNCTRANS_TRACEBACK=full` in the environment to see
+all of them.
+
+Each class has a page with the mistakes that lead to it, {n} in all. Every example is a function
+that was run twice: with `m, jnp = functrans, functrans.numpy` and with `m, jnp = jax, jax.numpy`.
+`X` is an array `f32[3]` and `M` an array `f32[2,3]`. The two messages stand below it; long lines
+are folded, paths and line numbers left out. The search box finds the words of a message.
+
+| class | raised when | also caught as | examples |
+|---|---|---|---:|
 """
 
 
-def document() -> str:
-    return "\n".join([HEAD, *[section(row) for row in TABLE]])
+def index() -> str:
+    rows = []
+    for error in classes():
+        name, said = error.__name__, (inspect.getdoc(error) or "").replace("\n", " ")
+        examples = sum(row.error is error for row in TABLE)
+        caught_by = ", ".join(f"`{base.removeprefix('jax.errors.')}`" for base in also(error))
+        rows.append(f"| [{name}]({name}.md) | {said} | {caught_by} | {examples or ''} |")
+    listed = "\n".join(error.__name__ for error in classes())
+    toctree = "```{toctree}\n:hidden:\n\n" + listed + "\n```"
+    return INDEX.format(n=len(TABLE)) + "\n".join(rows) + f"\n\n{toctree}\n"
+
+
+def documents() -> dict[str, str]:
+    """The text of each page by its name."""
+    pages = {f"{error.__name__}.md": page(error) for error in classes()}
+    return {"index.md": index(), **pages}
 
 
 if __name__ == "__main__":
-    DOCUMENT.parent.mkdir(exist_ok=True)
-    DOCUMENT.write_text(document())
+    FOLDER.mkdir(exist_ok=True)
+    for old in FOLDER.glob("*.md"):
+        old.unlink()
+    for name, text in documents().items():
+        (FOLDER / name).write_text(text)

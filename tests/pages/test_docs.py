@@ -16,7 +16,12 @@ import functrans as ft
 pytestmark = pytest.mark.smoke
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+MADE = ("_build", "_generated", "reference", "errors")  # what is made has no code to be run
+DOCUMENTS = sorted(
+    path
+    for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    if not {*MADE} & {*path.relative_to(ROOT).parts}
+)
 BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -31,6 +36,7 @@ def test_the_code_of_a_document_runs_from_top_to_bottom(document, tmp_path, monk
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "Agg")
     names: dict = {"__name__": "__main__"}
+    assert not re.search(r"^ +```python", document.read_text(), re.MULTILINE), "it would not run"
     for line, code in blocks(document):
         where = f"{document.name}:{line}"
         if ">>>" in code:
@@ -50,11 +56,11 @@ def test_the_examples_in_docstrings_are_run_by_the_suite():
 
 
 PUBLIC = {
-    f"{module.__name__}.{name}": value
-    for module in (ft, ft.ir)
-    for name, value in vars(module).items()
-    if inspect.isfunction(value)
-    and value.__module__.startswith("functrans")
+    f"{module.__name__}.{name}": getattr(module, name)
+    for module, names in ((ft, ft.__all__), (ft.ir, vars(ft.ir)))
+    for name in names
+    if inspect.isfunction(getattr(module, name))
+    and getattr(module, name).__module__.startswith("functrans")
     and not name.startswith("_")
 }
 

@@ -1,0 +1,367 @@
+"""`python docs/make_reference.py` writes docs/reference: a page for each public namespace.
+
+What functrans defines is documented by Sphinx from its docstrings; what JAX defines stands in
+tables, with the first sentence of JAX's docstring. conf.py calls `write` before a build,
+`docstring` and `error_page` while Sphinx reads.
+
+tests/pages/test_site.py holds that no public name is absent.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import re
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import jax
+import make_namespace
+import numpy as np
+
+import functrans as ft
+
+HERE = Path(__file__).parent
+FOLDER = HERE / "reference"
+CALLS = HERE.parent / "benchmarks" / "namespace_calls.txt"
+
+# Pages, and the namespaces on each; those of JAX's that are named on no page come last.
+PAGES = {
+    "functrans": [""],
+    "functrans.numpy": ["numpy", "numpy.linalg", "numpy.fft"],
+    "functrans.lax": ["lax", "lax.linalg"],
+    "functrans.nn": ["nn", "nn.initializers"],
+    "functrans.random": ["random"],
+    "functrans.tree": ["tree", "tree_util"],
+    "functrans.ir": ["ir"],
+    "functrans.passes": ["passes"],
+    "functrans.interop": ["interop"],
+    "functrans.errors": ["errors"],
+    "functrans.debug": ["debug"],
+}
+ONLY_OURS = {"ir", "passes", "interop", "inspect", "errors"}  # JAX has none, or errors/index.md
+# What the tools return; they are not made by users.
+RESULTS = [
+    "functrans.inspect.report.Report",
+    "functrans.inspect.report.Finding",
+    "functrans.inspect.nans.NanReport",
+    "functrans.inspect.nans.NanFinding",
+    "functrans.inspect.cost.CostReport",
+    "functrans.inspect.cost.LineCost",
+    "functrans.inspect.cost.EquationCost",
+    "functrans.inspect.profile.report.ProfileReport",
+    "functrans.inspect.cache.CacheReport",
+]
+GROUPS = {  # of the names of `functrans` itself
+    "Derivatives": "grad value_and_grad vjp jvp linearize linear_transpose jacfwd jacrev jacobian "
+    "hessian fwd_and_bwd custom_jvp custom_vjp custom_gradient closure_convert checkpoint remat "
+    "checkpoint_policies",
+    "Compiling and mapping": "jit disable_jit clear_caches vmap pmap shard_map device_put "
+    "named_call named_scope ensure_compile_time_eval",
+    "Programs": "make_ir make_jaxpr interpret evaluate eval_shape typeof to_python",
+    "Looking at programs": "find_nan compare profile cost explore explain_cache doctor",
+    "Callbacks": "pure_callback io_callback",
+}
+
+
+def public(module: ModuleType) -> list[str]:
+    """The names of a module for users: no modules, no helpers that it imports."""
+    found = []
+    for name in dir(module):
+        if name.startswith("_") or name.endswith("_p") or name in NOT_FOR_USERS:
+            continue
+        try:
+            value = getattr(module, name)
+        except AttributeError:  # scripts of JAX's that need more than is installed
+            continue
+        if not inspect.ismodule(value) and getattr(value, "__module__", "") not in _TYPING:
+            found.append(name)
+    return found
+
+
+_TYPING = ("typing", "collections.abc")
+NOT_FOR_USERS = ("annotations", "TYPE_CHECKING", "describe", "user_source")
+
+
+def is_ours(space: str, name: str) -> bool:
+    """Is it written here, not JAX's under our error messages?"""
+    value = getattr(module_of(space), name)
+    if space in ONLY_OURS:
+        return str(getattr(value, "__module__", "functrans")).startswith("functrans")
+    theirs = getattr(theirs_of(space), name, None)
+    if theirs is None:
+        return str(getattr(value, "__module__", "")).startswith("functrans")
+    return make_namespace.kind_of(theirs, value) == "native" and not isinstance(
+        value, str | int | float
+    )
+
+
+def module_of(space: str) -> ModuleType:
+    return importlib.import_module(f"functrans.{space}".rstrip("."))
+
+
+@functools.cache
+def theirs_of(space: str) -> Any:
+    try:
+        return importlib.import_module(f"jax.{space}".rstrip("."))
+    except ImportError:
+        return None
+
+
+# --- the pages ------------------------------------------------------------------------------------
+
+
+def heading(words: str, line: str) -> list[str]:
+    return [words, line * len(words), ""]
+
+
+def entry(space: str, name: str) -> list[str]:
+    """The directive that documents a name of ours."""
+    full = f"functrans.{space}.{name}".replace("..", ".")
+    value = getattr(module_of(space), name)
+    if space and name in public(ft) and getattr(ft, name) is value:
+        return [f".. py:data:: {full}", "", f"   The same as :py:obj:`functrans.{name}`.", ""]
+    if inspect.isclass(value):
+        if issubclass(value, Exception):
+            return [f".. autoexception:: {full}", "   :show-inheritance:", ""]
+        members = ["   :members:"] if space in ONLY_OURS else []
+        return [f".. autoclass:: {full}", *members, ""]
+    if inspect.isroutine(value):
+        return [f".. autofunction:: {full}", ""]
+    said = (inspect.getdoc(value) or "").partition("\n\n")[0].replace("`", "``")
+    return [f".. py:data:: {full}", "", f"   {' '.join(said.split())}", ""]
+
+
+def handed_on(space: str, names: list[str]) -> list[str]:
+    """A table of what is JAX's: name, and the first sentence of its docstring."""
+    if not names:
+        return []
+    origin = f"jax.{space}".rstrip(".")
+    lines = [
+        f"These names are those of ``{origin}``. Functions accept traced values and can be "
+        "transformed like any other.",
+        "",
+        ".. list-table::",
+        "   :class: handed-on",
+        "   :widths: 30 70",
+        "",
+    ]
+    for name in names:
+        lines += [f"   * - ``{name}``", f"     - {first_sentence(getattr(module_of(space), name))}"]
+    return [*lines, ""]
+
+
+def first_sentence(value: Any) -> str:
+    """Of a docstring of JAX's, as plain text."""
+    if isinstance(value, str | int | float | complex | np.ndarray | jax.Array):
+        return f"``{value!r}``"
+    text = inspect.getdoc(value) or ""
+    if not inspect.isclass(value) and text == inspect.getdoc(type(value)):
+        text = ""  # of its class, not its own
+    text = re.sub(r":[\w:]+:`~?([^`<]*)[^`]*`", r"\1", text.strip().partition("\n\n")[0])
+    text = re.split(r"(?<=[a-z)`\d]\.)\s|\.\. ", " ".join(text.split()))[0]
+    return re.sub(r"([\\*_|`])", r"\\\1", text)
+
+
+def of_space(space: str, line: str) -> list[str]:
+    """The section of a namespace."""
+    names = public(module_of(space))
+    ours = [name for name in names if is_ours(space, name)]
+    rest = [name for name in names if name not in ours]
+    lines: list[str] = []
+    if space == "":
+        left = set(ours)
+        for group, words in GROUPS.items():
+            lines += heading(group, line)
+            for name in words.split():
+                lines += entry(space, name)
+                left -= {name}
+        lines += heading("More", line) if left else []
+        lines += [x for name in sorted(left) for x in entry(space, name)]
+    elif space == "errors":
+        lines += ["Each class of functrans has :doc:`a page of its own </errors/index>`.", ""]
+        lines += [x for name in ours for x in entry(space, name)]
+    else:
+        lines += [x for name in ours for x in entry(space, name)]
+    if space in ONLY_OURS - {"errors"}:
+        return lines
+    return [*lines, *(heading("From JAX", line) if rest and ours else []), *handed_on(space, rest)]
+
+
+def page(title: str, spaces: list[str]) -> str:
+    lines = heading(title, "=")
+    said = marked((inspect.getdoc(module_of(spaces[0])) or "").partition("\n\n")[0])
+    lines += [said, ""] if title != "functrans" else []
+    for i, space in enumerate(spaces):
+        if i == 0:
+            lines += of_space(space, "-")
+        else:
+            lines += [*heading(f"functrans.{space}", "-"), *of_space(space, "~")]
+    return "\n".join(lines) + "\n"
+
+
+def others() -> list[str]:
+    """Namespaces that are on no other page and have public names."""
+    named = {space for spaces in PAGES.values() for space in spaces}
+    return [
+        space
+        for space in make_namespace.spaces()
+        if space not in named
+        and make_namespace.ours(space) is not None
+        and public(module_of(space))
+    ]
+
+
+def results() -> str:
+    lines = [*heading("What the tools return", "=")]
+    for full in RESULTS:
+        lines += [f".. autoclass:: {full}", "   :members:", ""]
+    lines += [*heading("The base class of operations", "-")]
+    lines += [".. autoclass:: functrans.primitives.base.Primitive", "   :members:", ""]
+    return "\n".join(lines)
+
+
+def documents() -> Iterator[tuple[str, str]]:
+    """(name of the file, its text)."""
+    warnings.simplefilter("ignore")
+    for title, spaces in PAGES.items():
+        yield title, page(title, spaces)
+    yield "results", results()
+    more = [*heading("Other namespaces", "=")]
+    for space in others():
+        more += [*heading(f"functrans.{space}", "-"), *of_space(space, "~")]
+    yield "others", "\n".join(more)
+    index = [
+        *heading("API reference", "="),
+        "Signatures and argument orders are JAX's. Below a function of functrans stands what it "
+        "adds; every example is run by the test suite. Names that JAX defines are in tables. "
+        ":doc:`/namespace` lists which is which for every name of JAX.",
+        "",
+        "The short examples assume ``import functrans as ft``, ``import functrans.numpy as jnp`` "
+        "and ``from functrans import lax, nn``.",
+        "", ".. toctree::", "   :maxdepth: 1", "",
+        *[f"   {name}" for name in (*PAGES, "results", "others")],
+    ]  # fmt: skip
+    yield "index", "\n".join(index) + "\n"
+
+
+def write() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    made = set()
+    for name, text in documents():
+        path = FOLDER / f"{name}.rst"
+        made.add(path)
+        if not path.exists() or path.read_text() != text:  # else Sphinx reads it again
+            path.write_text(text)
+    for old in set(FOLDER.glob("*.rst")) - made:
+        old.unlink()
+
+
+# --- what Sphinx asks for -------------------------------------------------------------------------
+
+
+def docstring(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Make a docstring of ours reStructuredText: in it a single backtick is code, and the fields of
+    a class stand as `name : what it is`. A small function that shows no example gets one."""
+    if not name.startswith("functrans."):
+        return
+    text = "\n".join(lines)
+    if what == "class":
+        text = FIELD.sub(lambda m: f"* ``{m[1].strip()}``: {' '.join(m[2].split())}\n", text)
+        text = re.sub(r"\n(\* (?:.*\n)*?)(?=\* )", r"\n\1", text)
+    parts = re.split(r"(?m)^(\s*(?:>>>|\.\.\.) .*(?:\n(?!\s*>>>).*\S.*)*)$", text)
+    parts[::2] = [marked(part) for part in parts[::2]]
+    text = re.sub(r"(?m)^Source: (.*)$", r"*As* \1", "".join(parts))
+    if ">>>" not in text and what == "function":
+        text += example(name)
+    lines[:] = text.split("\n")
+
+
+FIELD = re.compile(r"^(\w[\w, ]*?) *? : (.*(?:\n {6,}\S.*)*)\n?", re.MULTILINE)
+CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
+
+
+def marked(text: str) -> str:
+    """Text with single backticks as reStructuredText."""
+    parts = CODE.split(text)
+    parts[::2] = [re.sub(r"([*|])", r"\\\1", part) for part in parts[::2]]
+    for i in range(1, len(parts), 2):
+        after = parts[i + 1][:1]
+        parts[i] = f"``{parts[i]}``" + ("\\ " if after.isalnum() else "")
+    return "".join(parts)
+
+
+@functools.cache
+def calls() -> dict[str, str]:
+    """A small call of each native function, by its full name."""
+    found = {}
+    for line in CALLS.read_text().splitlines():
+        match = re.match(r"(jnp|lax|nn)\.([\w.]+)\(", line)
+        if match:
+            space = {"jnp": "numpy"}.get(match[1], match[1])
+            found[f"functrans.{space}.{match[2]}"] = line
+    return found
+
+
+ARRAYS = {  # small ones, under the names that the calls use
+    "x": "jnp.array([[1.0, -2.0], [0.5, 3.0]])",
+    "y": "jnp.array([[2.0, 1.0], [4.0, -1.0]])",
+    "p": "jnp.array([0.5, 1.0, 4.0])",
+    "u": "jnp.array([-0.5, 0.0, 0.5])",
+    "b": "jnp.array([True, False, True])",
+    "b2": "jnp.array([True, True, False])",
+    "i": "jnp.array([-3, 0, 5])",
+    "j": "jnp.array([1, 2, 4])",
+    "n8": "jnp.array([1, 2, 4], jnp.uint8)",
+    "v": "jnp.array([1.0, -2.0, 3.0])",
+    "v6": "jnp.arange(6.0)",
+    "s": "0.5",
+    "m": "jnp.array([[1.0, 2.0], [3.0, 4.0]])",
+    "w": "jnp.array([[1.0, 0.0, 2.0], [0.0, 1.0, 1.0]])",
+    "q": "jnp.arange(6.0).reshape(1, 2, 3)",
+    "z": "jnp.array([1.0 + 2.0j, -3.0j])",
+    "nans": "jnp.array([1.0, jnp.nan])",
+    "inf": "jnp.array([1.0, jnp.inf])",
+}
+
+
+@functools.cache
+def more() -> dict[str, list[str]]:
+    """Lines of the examples in more_examples.txt, by the function's full name."""
+    blocks = (HERE / "more_examples.txt").read_text().split("\n\n")[1:]
+    return {b.split("\n")[0]: b.strip().split("\n")[1:] for b in blocks}
+
+
+def example(name: str) -> str:
+    """The example of a function that shows none, with its result, or nothing."""
+    names: dict[str, Any] = {"jnp": ft.numpy, "lax": ft.lax, "nn": ft.nn, "np": np, "ft": ft}
+    if name in more():
+        *lines, call = more()[name]
+    else:
+        call = calls().get(name, "")
+        words = dict.fromkeys(re.findall(r"\b\w+\b", call))
+        lines = [f"{word} = {ARRAYS[word]}" for word in words if word in ARRAYS]
+    if not call:
+        return ""
+    exec("\n".join(lines), names)
+    out = str(eval(call, names))
+    shown = "\n".join(f"  >>> {line}" for line in [*lines, f"print({call})"])
+    return f"\n\nExample:\n{shown}\n" + "\n".join(f"  {line}" for line in out.splitlines())
+
+
+def error_page(app: Any, env: Any, node: Any, contnode: Any) -> Any:
+    """A class of errors that a docstring names leads to its page."""
+    target = node.get("reftarget", "").rpartition(".")[2]
+    if node.get("reftype") not in ("exc", "class", "obj") or f"errors/{target}" not in env.all_docs:
+        return None
+    from sphinx.util.nodes import make_refnode
+
+    return make_refnode(app.builder, node["refdoc"], f"errors/{target}", "", contnode)
+
+
+if __name__ == "__main__":
+    write()
