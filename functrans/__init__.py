@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from functrans.loading import lazily as _lazily
 from functrans.runtime import wire as _wire
 
+__version__: str = "0.2.0"
+
 # The modules that implement the hooks of lower layers (runtime.py).
 _wire({
     "run_operation": "functrans.backends.eager",

@@ -16,7 +16,10 @@ import ast
 from dataclasses import dataclass
 from pathlib import Path
 
+import functrans as ft
+
 ROOT = Path(__file__).parents[2]
+PACKAGE = Path(ft.__file__).parents[1]  # the folder around it, which may be an installation
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class Fault:
     removed: str
     added: str
 
-    def applied(self, root: Path = ROOT) -> str:
+    def applied(self, root: Path = PACKAGE) -> str:
         """The text of the file with the fault in it, which must be Python."""
         text = (root / self.file).read_text()
         found = text.count(self.removed)

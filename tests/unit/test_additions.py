@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+import functrans as ft
+
 ROOT = Path(__file__).parents[2]
 
 LINE = """
@@ -64,9 +66,9 @@ assert batched.shape == (3,)
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    for folder in ("functrans", "tests"):
-        ignored = shutil.ignore_patterns("__pycache__", "sweep", "faults")
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=ignored)
+    ignored = shutil.ignore_patterns("__pycache__", "sweep", "faults")
+    for folder in (Path(ft.__file__).parent, ROOT / "tests"):
+        shutil.copytree(folder, tmp_path / folder.name, ignore=ignored)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     return tmp_path
 

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
+import functrans as ft
 from functrans import runtime
 from tests.faults.planted import FAULTS
 
 pytestmark = pytest.mark.smoke
 
-ROOT = Path(__file__).parents[2] / "functrans"
+ROOT = Path(ft.__file__).parent
 TEXTS = {path: path.read_text() for path in sorted(ROOT.rglob("*.py"))}
 TREES = {path: ast.parse(text) for path, text in TEXTS.items()}
 
