@@ -41,8 +41,7 @@ def doctor(
     devices: Sequence[Device] | None = None,
     chosen: Sequence[Sample] | None = None,
 ) -> bool:
-    """Print versions, compare every operation on each device, print the caches; return whether all
-    checks pass.
+    """Check the installation: print versions, compare every operation on each device, list caches.
 
     Arguments:
       output: text stream; left out: the terminal.
