@@ -204,12 +204,15 @@ class _Modules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             return None
         ours = sys.modules[package].__name__.startswith(_OURS)
         theirs = _JAXS + name.removeprefix(_OURS)
-        if ours != self.last or not _is_there(theirs):
+        twin = _spec_of(theirs) if ours == self.last else None
+        if twin is None:
             return None
-        return importlib.machinery.ModuleSpec(name, self, origin=theirs)
+        is_package = twin.submodule_search_locations is not None
+        return importlib.machinery.ModuleSpec(name, self, origin=theirs, is_package=is_package)
 
     def exec_module(self, module: ModuleType) -> None:
         if _is_made_ours(module.__name__):
+            module.__doc__ = f"The names of `{_JAXS}{module.__name__.removeprefix(_OURS)}`."
             hand_on(module.__name__)
             return
         theirs = _JAXS + module.__name__.removeprefix(_OURS)
@@ -249,11 +252,11 @@ def _then(
     return spec
 
 
-def _is_there(module: str) -> bool:
+def _spec_of(module: str) -> importlib.machinery.ModuleSpec | None:
     try:
-        return importlib.util.find_spec(module) is not None
+        return importlib.util.find_spec(module)
     except ModuleNotFoundError:  # its package does not exist
-        return False
+        return None
 
 
 sys.meta_path.insert(0, _Modules(last=False))

@@ -48,6 +48,8 @@ def doctor(
       devices: devices to check; left out: the first device of each kind that JAX sees.
       chosen: samples (inspect/operation_samples.py); left out: all.
 
+    Returns: whether all checks pass.
+
     Example:
       >>> import io, functrans as ft
       >>> text = io.StringIO()

@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING
 from functrans.loading import lazily as _lazily
 
 if TYPE_CHECKING:
-    from functrans.scipy import cluster as cluster
-    from functrans.scipy import fft as fft
-    from functrans.scipy import integrate as integrate
-    from functrans.scipy import interpolate as interpolate
-    from functrans.scipy import linalg as linalg
-    from functrans.scipy import ndimage as ndimage
+    from jax.scipy import cluster as cluster
+    from jax.scipy import fft as fft
+    from jax.scipy import integrate as integrate
+    from jax.scipy import interpolate as interpolate
+    from jax.scipy import linalg as linalg
+    from jax.scipy import ndimage as ndimage
+    from jax.scipy import signal as signal
+    from jax.scipy import sparse as sparse
+    from jax.scipy import spatial as spatial
+    from jax.scipy import special as special
+    from jax.scipy import stats as stats
+
     from functrans.scipy import optimize as optimize
-    from functrans.scipy import signal as signal
-    from functrans.scipy import sparse as sparse
-    from functrans.scipy import spatial as spatial
-    from functrans.scipy import special as special
-    from functrans.scipy import stats as stats
 else:
     __getattr__, __dir__, __all__ = _lazily(__name__, {
         "functrans.scipy": (
