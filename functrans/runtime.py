@@ -49,8 +49,8 @@ def import_module(name: str) -> ModuleType:
     """
     if not gc.isenabled():
         return importlib.import_module(name)
-    gc.disable()
     try:
+        gc.disable()
         return importlib.import_module(name)
     finally:
         gc.enable()
