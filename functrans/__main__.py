@@ -11,9 +11,9 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["run"]:
         run(sys.argv[2:])  # before JAX is imported: the script may configure it
         sys.exit()
-    about = "Say what is installed, and compare every operation with the reference on each device."
+    about = "Show what is installed, and compare every operation with its reference on each device."
     parser = argparse.ArgumentParser(prog="python -m functrans", description=about)
-    told = "doctor, also if nothing is said; run --help tells of the other"
+    told = "doctor is the default; for run, see: python -m functrans run --help"
     parser.add_argument("command", nargs="?", choices=("doctor", "run"), help=told)
     parser.parse_args()
     sys.exit(0 if functrans.doctor() else 1)

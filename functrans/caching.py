@@ -304,7 +304,7 @@ def clear() -> None:
     for listed in _all():
         listed.clear()
     if rows:
-        _logger.debug("cleared, of %d entries", sum([row.entries for row in rows]))
+        _logger.debug("cleared %d entries", sum([row.entries for row in rows]))
 
 
 def _all() -> list[_Listed]:
@@ -314,4 +314,4 @@ def _all() -> list[_Listed]:
 
 def _told_full(name: str, limit: int, gone: int = 1) -> None:
     if _logger.isEnabledFor(logging.DEBUG):
-        _logger.debug("%s: %d dropped, of at most %d", name, gone, limit)
+        _logger.debug("%s: dropped %d of at most %d entries", name, gone, limit)

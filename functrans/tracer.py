@@ -160,8 +160,8 @@ class Tracer(JaxTracer):
     def __reduce__(self) -> Any:
         raise errors.AbstractValueError(
             f"a traced {self.type} cannot be pickled, at\n    {describe(user_source())}\n"
-            "Return it from the transformed function and pickle the array there, or hand its value "
-            "to Python with debug.callback."
+            "Return it from the transformed function and pickle the result, or pass its value to "
+            "Python with debug.callback."
         )
 
     @boundary
@@ -169,7 +169,7 @@ class Tracer(JaxTracer):
         raise errors.NotSupported(
             f"a traced {self.type} cannot be hashed: it has no value yet, at\n"
             f"    {describe(user_source())}\n"
-            "It cannot be a key of a dict, a member of a set or a static argument."
+            "It cannot be a dict key, a set element or a static argument."
         )
 
 
@@ -302,14 +302,14 @@ def not_an_array(x: Any, path: str = "") -> str:
 def _instead_of(x: Any) -> str:
     """Return the advice for a value that is not an array."""
     if x is None:
-        return "Give an array or a number; to leave an operand out, leave the operation out."
+        return "Pass an array or a number; to leave out an operand, leave out the operation."
     if isinstance(x, jax.Ref):
-        return "Give what stands at the reference, ref[...]."
+        return "Pass the value of the reference, ref[...]."
     if hasattr(x, "__next__"):
-        return "Make a list or an array of it first: list(...), jnp.stack(list(...))."
+        return "Convert it to a list or an array first: list(...), jnp.stack(list(...))."
     return (
-        "Values are arrays, Python numbers, or pytrees of these (lists, tuples, dicts, registered "
-        "classes). Other arguments of a jitted function are static_argnums or static_argnames."
+        "Pass arrays, Python numbers, or pytrees of these (lists, tuples, dicts, registered "
+        "classes). Make other arguments of jit static, with static_argnums or static_argnames."
     )
 
 
@@ -317,8 +317,8 @@ def check_kept(x: Any) -> None:
     """Raise DeletedArray for an array whose buffer was donated or deleted."""
     if x.__class__ is CONCRETE and x.is_deleted():
         raise errors.DeletedArray(
-            f"an array {typeof(x)} was used after its buffer had been given up (donate_argnums, "
-            f"or x.delete()), at\n    {describe(user_source())}\n"
+            f"an array {typeof(x)} was used after its buffer had been donated (donate_argnums) or "
+            f"deleted (x.delete()), at\n    {describe(user_source())}\n"
             "Use the result of the call that it was donated to, as in `x = step(x)`; or do not "
             "donate that argument."
         ) from None
@@ -354,11 +354,13 @@ def unknown_attribute(x: Tracer, name: str) -> errors.UnknownAttribute:
     """Return the error for an attribute that arrays lack, or lack while traced."""
     near = difflib.get_close_matches(name, [n for n in dir(x) if not n.startswith("_")], 1)
     if name in _OF_VALUES:
-        fix = "It has no value while it is traced: return it, and convert the result by np.asarray."
+        fix = (
+            "It has no value while it is traced: return it, and convert the result with np.asarray."
+        )
     elif near:
         fix = f"Did you mean {near[0]!r}?"
     else:
-        fix = "It has the attributes and methods of jax.Array; functions of arrays are in jnp."
+        fix = "It has the attributes and methods of jax.Array; array functions are in jnp."
     return errors.UnknownAttribute(
         f"a traced array {x.type} has no attribute {name!r}, at\n    {describe(user_source())}\n"
         f"{fix}"
@@ -368,13 +370,13 @@ def unknown_attribute(x: Tracer, name: str) -> errors.UnknownAttribute:
 def leaked(x: Tracer) -> errors.LeakedTracer:
     made = getattr(x.owner, "equations", None) or ()
     eqn = next((e for e in made if x.ref in e.outputs), None) if isinstance(x.ref, Var) else None
-    made_at = f"made at {location(eqn.source)}, and " if eqn is not None else ""
+    made_at = f"created at {location(eqn.source)}, and " if eqn is not None else ""
     again = "in another thread, or " if x.owner is not None and x.owner.alive else ""
     error = errors.LeakedTracer(
-        f"a traced value {x.type} was used {again}after the transformation that made it had ended. "
-        f"It was {made_at}used at\n    {describe(user_source())}\n"
-        "Hand values back by `return` (extra ones with has_aux=True of grad): what a transformed "
-        "function puts into a global, an attribute or a list is a tracer, not a value."
+        f"a traced value {x.type} was used {again}after the transformation that created it had "
+        f"ended. It was {made_at}used at\n    {describe(user_source())}\n"
+        "Return values from the function (extra ones with has_aux=True of grad): what a "
+        "transformed function stores in a global, an attribute or a list is a tracer, not a value."
     )
     error.owner = x.owner
     return error
@@ -385,7 +387,7 @@ def _no_derivative(x: Tracer) -> Any:
         f"a NumPy function or numpy.asarray() was given a traced {x.type}, which is being "
         f"differentiated, at\n    {describe(user_source())}\n"
         "Its result would have no derivative. Use the function of the same name in "
-        "functrans.numpy; to look at the value, numpy.asarray(lax.stop_gradient(x))."
+        "functrans.numpy; for the value alone, use numpy.asarray(lax.stop_gradient(x))."
     )
 
 

@@ -191,7 +191,7 @@ def pure_callback(
     """
     if vmap_method not in _VMAP_METHODS:
         raise errors.InvalidArgument(
-            f"pure_callback takes as vmap_method one of {', '.join(map(repr, _VMAP_METHODS))}, "
+            f"pure_callback: vmap_method must be one of {', '.join(map(repr, _VMAP_METHODS))}, "
             f"got {vmap_method!r}, at\n    {describe(user_source())}"
         )
     return _with_results(
@@ -267,8 +267,8 @@ def _in_two_calls(
         return run(first, *args, **kwargs)
     if args or kwargs:
         raise errors.MissingArgument(
-            f"{name} was given {', '.join([*map(repr, args), *kwargs])} but not what to call with "
-            f"it, at\n    {describe(user_source())}\n"
+            f"{name} was given {', '.join([*map(repr, args), *kwargs])} but no first argument, "
+            f"at\n    {describe(user_source())}\n"
             f"Write {name}(options)(first, *args), or {name}(first, *args, options)."
         )
     return run
@@ -324,8 +324,8 @@ def _result_types(structs: Sequence[Any], what: str) -> tuple[ArrayType, ...]:
             )
         if jax.dtypes.canonicalize_dtype(s.dtype) != s.dtype:
             raise errors.InvalidArgument(
-                f"{what}: result_shape_dtypes says {np.dtype(s.dtype).name}, but 64-bit types are "
-                f"disabled, at\n    {describe(user_source())}\n"
+                f"{what}: result_shape_dtypes has dtype {np.dtype(s.dtype).name}, but 64-bit types "
+                f"are disabled, at\n    {describe(user_source())}\n"
                 "Use the 32-bit dtype, or ft.enable_x64(True)."
             )
         types.append(ArrayType(tuple(s.shape), np.dtype(s.dtype)))
@@ -402,17 +402,17 @@ def _check_format(fmt: str, args: tuple[Any, ...], kwargs: dict[str, Any], name:
     try:
         places.format(fmt, *args, **kwargs)
     except (IndexError, KeyError) as error:
-        problem = f"has a place for {error.args[0]!r}, which was not given"
+        problem = f"has a placeholder for {error.args[0]!r}, but no such argument"
         if isinstance(error, IndexError):
-            problem = f"has places for more than the {len(args)} values given by position"
-        fix = "Give a value for each place; write {{ and }} for braces that are to be printed."
+            problem = f"has placeholders for more than {len(args)} positional arguments"
+        fix = "Pass one argument per placeholder; write {{ and }} for literal braces."
     else:
         unused = [key for key in given if key not in places.used]
         if not unused:
             return
         shown = ", ".join([f"argument {k}" if k.__class__ is int else k for k in unused])
-        problem = f"has no place for {shown}"
-        fix = "Was it an f-string? Write the plain string: it is filled in when the program runs."
+        problem = f"has no placeholder for {shown}"
+        fix = "Was it an f-string? Use a plain string: it is formatted when the program runs."
     raise errors.InvalidFormat(
         f"{name}: the format {fmt!r} {problem}, at\n    {describe(user_source())}\n{fix}"
     )

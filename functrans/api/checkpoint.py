@@ -81,7 +81,7 @@ def checkpoint(
     statics = StaticArguments(fun, static_argnums, static_argnames)
     if policy is not None and not callable(policy):
         raise errors.NotAnArray(
-            f"checkpoint: policy must be a function, as checkpoint_policies holds, got "
+            "checkpoint: policy must be a function such as those in checkpoint_policies, got "
             f"{policy!r:.60}, {here()}\nWrite policy=ft.checkpoint_policies.dots_saveable."
         )
     how: dict[str, Any] = {"policy": getattr(policy, "description", policy)} if policy else {}

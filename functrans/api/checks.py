@@ -22,6 +22,11 @@ def here() -> str:
     return f"at\n    {describe(user_source())}"
 
 
+def counted(n: int, one: str, several: str = "") -> str:
+    """Return e.g. "1 axis" or "2 axes"."""
+    return f"{n} {one if n == 1 else several or one + 's'}"
+
+
 def check_callable(fun: Any, name: str) -> None:
     """Raise an error unless `fun` is callable."""
     if not callable(fun):
@@ -51,14 +56,14 @@ def choose(fun: Any, args: Sequence[Any], numbers: Sequence[int]) -> tuple[Any, 
     for i in numbers:
         if not -len(args) <= i < len(args):
             raise errors.MissingArgument(
-                f"argnums={i} asks for an argument that {function_name(fun)} was not given: it was "
-                f"called with {len(args)} positional arguments, {here()}\n"
-                "Differentiated arguments are passed by position."
+                f"argnums={i} is out of range for {function_name(fun)}, which was called with "
+                f"{counted(len(args), 'positional argument')}, {here()}\n"
+                "Pass differentiated arguments by position."
             )
     if len(numbers) > 1 and len({i % len(args) for i in numbers}) < len(numbers):
         raise errors.InvalidArgument(
-            f"argnums={tuple(numbers)} names an argument of {function_name(fun)} twice, {here()}\n"
-            "Differentiate by it once, and use the result twice."
+            f"argnums={tuple(numbers)} lists an argument of {function_name(fun)} twice, {here()}\n"
+            "List it once, and use its gradient twice."
         )
     return tuple([args[i] for i in numbers])
 
@@ -105,9 +110,9 @@ def check_inputs(
             if dtype_class(typeof(x).dtype) in wanted:
                 continue
             advice = (
-                "With holomorphic=True arguments must be complex."
+                "With holomorphic=True, arguments must be complex."
                 if holomorphic
-                else "Cast it with x.astype(float), choose others with argnums, or pass "
+                else "Cast it with x.astype(float), choose other arguments with argnums, or pass "
                 "allow_int=True."
             )
             raise errors.NonDifferentiable(
@@ -126,7 +131,7 @@ def check_jacobian(
     for t in types:
         if dtype_class(t.dtype) == "complex" and not holomorphic:
             raise errors.NonDifferentiable(
-                f"jacfwd of {function_name(fun)}: an argument is complex, {t}, {here()}\n"
+                f"jacfwd of {function_name(fun)}: an argument has the complex type {t}, {here()}\n"
                 "Pass holomorphic=True for complex-differentiable functions."
             )
 
@@ -152,20 +157,20 @@ def check_loss(fun: Any, value: Any, holomorphic: bool) -> None:
         raise errors.NonScalarLoss(
             f"grad needs a function that returns one scalar, but {function_name(fun)} returned "
             f"{what}, {here()}\n"
-            "Let it return the loss alone, or (loss, aux) with has_aux=True."
+            "Return only the loss, or (loss, aux) with has_aux=True."
         )
     t = typeof(value)
     if t.shape != ():
         raise errors.NonScalarLoss(
             f"grad needs a function that returns a scalar, but {function_name(fun)} returned {t}, "
-            f"{here()}\nReduce it (jnp.sum, jnp.mean), or use jacrev, or vmap(grad(f)) for one "
+            f"{here()}\nReduce it (jnp.sum, jnp.mean), use jacrev, or use vmap(grad(f)) for one "
             "gradient per example."
         )
     if dtype_class(t.dtype) != ("complex" if holomorphic else "float"):
         advice = (
-            "With holomorphic=True it must return a complex number."
+            "With holomorphic=True, it must return a complex number."
             if holomorphic
-            else "Cast with x.astype(float); for a complex-differentiable function pass "
+            else "Cast with x.astype(float); for a complex-differentiable function, pass "
             "holomorphic=True."
         )
         wanted = "complex" if holomorphic else "real floating point"
@@ -177,8 +182,8 @@ def check_loss(fun: Any, value: Any, holomorphic: bool) -> None:
 
 def _tangent_advice(want: ArrayType) -> str:
     if want.dtype == jax.dtypes.float0:
-        return f"Integers have tangents np.zeros({want.shape}, ft.dtypes.float0)."
-    return "Give it the shape and dtype of the primal, as jnp.ones_like(x) has."
+        return f"The tangent of an integer array is np.zeros({want.shape}, ft.dtypes.float0)."
+    return "It must have the shape and dtype of the primal, like jnp.ones_like(x)."
 
 
 def fitting(
@@ -220,7 +225,7 @@ def only_cotangent(given: tuple[Any, ...]) -> Any:
     if len(given) != 1:
         raise errors.NotAnArray(
             f"a vjp function takes one argument, the cotangent of the result, got {len(given)}, "
-            f"{here()}\nGive the cotangents of a result of several parts in its structure: "
+            f"{here()}\nPass the cotangents of several results in the structure of the result: "
             "pullback((a, b))."
         )
     return given[0]
@@ -234,9 +239,9 @@ def cotangents(
     given, structure = tree.flatten(ct)
     if structure != out_tree:
         raise error(
-            f"the cotangent given to {to} has the structure {tree.spelled(structure)}, "
+            f"the cotangent passed to {to} has the structure {tree.spelled(structure)}, "
             f"but the result of the function has {tree.spelled(out_tree)}, {here()}\n"
-            "Give one cotangent, or a zero, for each array of the result."
+            "Pass one cotangent (zeros if there is none) for each array of the result."
         )
     cts: list[Any] = []
     for c, t in zip(given, types, strict=True):
@@ -247,9 +252,9 @@ def cotangents(
         c = as_array(c)
         if not typeof(c).same(want):
             raise error(
-                f"the cotangent given to {to} has type {typeof(c)}, but the result of "
+                f"the cotangent passed to {to} has type {typeof(c)}, but the result of "
                 f"the function has {want}, {here()}\n"
-                "Give it the shape and dtype of the result, as jnp.ones_like(result) has."
+                "It must have the shape and dtype of the result, like jnp.ones_like(result)."
             )
         cts.append(c)
     return cts

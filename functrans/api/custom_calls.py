@@ -115,8 +115,8 @@ class Call:
             self.out_tree = structure
         elif structure != self.out_tree:
             raise self.mismatch(
-                fun, f"returned an output of structure {tree.spelled(structure)}, but {self.name} "
-                f"returned {tree.spelled(self.out_tree)}"
+                fun, f"returned an output with the structure {tree.spelled(structure)}, but "
+                f"{self.name} returned {tree.spelled(self.out_tree)}"
             )  # fmt: skip
         return [as_array(y) for y in outs]
 
@@ -213,7 +213,7 @@ class JvpCall(Call):
         moved, structure = tree.flatten(dy)
         if structure != self.out_tree:
             raise self.mismatch(
-                self.jvp, f"must return a tangent output of the structure of its primal output, "
+                self.jvp, f"must return a tangent output with the structure of its primal output, "
                 f"{tree.spelled(self.out_tree)}, got {tree.spelled(structure)}"
             )  # fmt: skip
         return outs, [self._checked(a, b) for a, b in zip(outs, moved, strict=True)]
@@ -232,8 +232,8 @@ class JvpCall(Call):
         have = ArrayType(dy.shape, dy.dtype) if zero else typeof(dy)
         if not have.same(wanted):
             raise self.mismatch(
-                self.jvp, f"must return for a primal output {typeof(y)} a tangent output of type "
-                f"{wanted}, got {have}"
+                self.jvp, f"returned a primal output {typeof(y)}, so it must return a tangent "
+                f"output of type {wanted}, got {have}"
             )  # fmt: skip
         return None if zero else dy
 
@@ -257,10 +257,10 @@ class VjpCall(Call):
         for x in tree.leaves(self.statics()):
             if isinstance(x, AnyTracer):
                 raise errors.ClosedOverTracer(
-                    f"{self.name} was given a traced {typeof(x)} for an argument of "
+                    f"{self.name} was given a traced {typeof(x)} as an argument in "
                     f"nondiff_argnums={tuple(static)}, at\n    {describe(self.source)}\n"
-                    "These are for functions and options. Make it an ordinary argument; bwd "
-                    "returns None for one that has no derivative."
+                    "nondiff_argnums is for functions and options. Make it an ordinary argument; "
+                    "if it has no derivative, bwd returns None for it."
                 )
 
     def rule(self) -> VjpRule:
@@ -295,8 +295,8 @@ class VjpCall(Call):
         except errors.NotAnArray:
             raise self.mismatch(
                 self.fwd, f"returned {x!r:.80} of type {type(x).__qualname__} at "
-                f"{tree.path_names(res, 'residuals')[i]}; residuals are pytrees of arrays. Hand "
-                "options on with nondiff_argnums"
+                f"{tree.path_names(res, 'residuals')[i]}; residuals must be pytrees of arrays. "
+                "Pass options with nondiff_argnums"
             ) from None  # fmt: skip
 
     def _backward(
@@ -323,7 +323,7 @@ class VjpCall(Call):
             return tree.spread(found, slots, lambda c: c is None)
         except ValueError:
             raise self.mismatch(
-                self.bwd, "must return a tuple with a cotangent for each argument, of the "
+                self.bwd, "must return a tuple with one cotangent per argument, with the "
                 f"structure {tree.spelled(self.in_tree)}, got {tree.spelled(tree.structure(found))}"
             ) from None  # fmt: skip
 
@@ -337,8 +337,8 @@ class VjpCall(Call):
             names = tree.unflatten(self.in_tree, range(len(self.types)))
             name = tree.path_names(names, "args")[i]
             raise self.mismatch(
-                self.bwd, f"returned for {name} of type {t} a cotangent of type {have}; they must "
-                "be the same", errors.CotangentMismatch
+                self.bwd, f"returned a cotangent of type {have} for {name} of type {t}; the shapes "
+                "and dtypes must match", errors.CotangentMismatch
             )  # fmt: skip
         if symbolic:
             return None

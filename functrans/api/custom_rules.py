@@ -96,8 +96,8 @@ class CustomFunction(Generic[_P, _R]):
         except TypeError as error:
             raise errors.MissingArgument(
                 f"the arguments of the {self._kind} function {function_name(self.fun)} cannot be "
-                f"given by position: {error}, at\n    {describe(user_source())}\n"
-                "Rules are called with positional arguments alone."
+                f"passed by position: {error}, at\n    {describe(user_source())}\n"
+                "Custom rules are called with positional arguments only."
             ) from None
         return bound.args
 
@@ -189,7 +189,7 @@ class custom_jvp(CustomFunction[_P, _R]):
         """
         if self.nondiff_argnums:
             raise errors.NotSupported(
-                "defjvps speaks of every argument, so it cannot be used with nondiff_argnums="
+                "defjvps has a rule for every argument, so it cannot be used with nondiff_argnums="
                 f"{self.nondiff_argnums}, at\n    {describe(user_source())}\nUse defjvp."
             )
 
@@ -292,7 +292,7 @@ class custom_vjp(CustomFunction[_P, _R]):
         """
         if symbolic_zeros and optimize_remat:
             raise errors.MissingRule(
-                "optimize_remat does not go together with symbolic_zeros, at\n"
+                "optimize_remat cannot be combined with symbolic_zeros, at\n"
                 f"    {describe(user_source())}"
             )
         self.fwd = fwd
@@ -412,8 +412,8 @@ def closure_convert(
         given, structure = tree.flatten((args[:n], {}))
         if wanted != structure:
             raise errors.TypeMismatch(
-                f"the function made by closure_convert of {function_name(fun)} takes arguments of "
-                f"the structure {in_tree}, as its example, and {len(hoisted)} values, got "
+                f"the function that closure_convert made of {function_name(fun)} takes arguments "
+                f"with the structure of its example, {in_tree}, and {len(hoisted)} values, got "
                 f"{structure}, at\n    {describe(user_source())}"
             )
         rest = iter(args[n:])

@@ -112,7 +112,7 @@ def _flat_rule(rule: Callable[..., Any], fun: Any, in_tree: Any, out_tree: Any) 
             if have != out_tree:
                 raise errors.BatchRuleMismatch(
                     f"{function_name(rule)}, the vmap rule of {function_name(fun)}, must return "
-                    f"{what} of the structure of the function's output, {out_tree}, got {have}. "
+                    f"{what} with the structure of the function's output, {out_tree}, got {have}. "
                     f"{where}"
                 )
         return [as_array(y) for y in outs], out_batched

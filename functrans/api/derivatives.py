@@ -88,7 +88,7 @@ def jvp(
     for name, given in (("primals", primals), ("tangents", tangents)):
         if not isinstance(given, (tuple, list)):
             raise errors.NotAnArray(
-                f"jvp takes {name} as a tuple or list, one per argument, got "
+                f"jvp: {name} must be a tuple or list with one entry per argument, got "
                 f"{type(given).__name__}, {here()}\nWrite jvp(f, (x,), (dx,))."
             )
     flat, leaves, tangent_leaves = _primals_and_tangents(fun, primals, tangents, "jvp", has_aux)
@@ -156,7 +156,7 @@ def linearize(
     @boundary
     def f_jvp(*tangents: Any) -> Any:
         given = fitting(
-            tangents, in_tree, leaves, "the linear function of linearize", errors.InvalidArgument
+            tangents, in_tree, leaves, "the function from linearize", errors.InvalidArgument
         )
         moving = [t for t, a in zip(given, active, strict=True) if a]
         filled = [

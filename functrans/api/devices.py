@@ -52,7 +52,7 @@ def _check(x: Any, device: Any) -> None:
     names = [d for d in tree.leaves(device) if isinstance(d, str)]
     if names:
         raise errors.InvalidArgument(
-            f"device_put: a device is a jax.Device or a Sharding, got {names[0]!r}, at\n"
+            f"device_put: a device must be a jax.Device or a Sharding, got {names[0]!r}, at\n"
             f"    {describe(user_source())}\nWrite device_put(x, ft.devices({names[0]!r})[0])."
         )
 

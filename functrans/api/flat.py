@@ -45,9 +45,9 @@ class Function(FlatFunction):
         result = self.run(args, kwargs)
         if not isinstance(result, (tuple, list)) or len(result) != 2:
             raise errors.NotAnArray(
-                f"with has_aux=True {function_name(self.named)} must return a pair (out, aux), got "
-                f"{_kind_of(result)}, at\n    {describe(user_source())}\n"
-                "Let it return loss, aux; or leave has_aux out."
+                f"with has_aux=True, {function_name(self.named)} must return a pair (out, aux), "
+                f"got {_kind_of(result)}, at\n    {describe(user_source())}\n"
+                "Return (loss, aux), or leave out has_aux."
             )
         outs, self.out_tree = tree.flatten(result[0])
         self.aux = result[1]

@@ -67,7 +67,7 @@ def jet(
     for name, value in (("primals", primals), ("series", series)):
         if not isinstance(value, (tuple, list)):
             raise errors.NotAnArray(
-                f"jet takes {name} as a tuple or list, one per argument, got "
+                f"jet: {name} must be a tuple or list with one entry per argument, got "
                 f"{type(value).__name__}, {here()}\nWrite jet(f, (x,), ((dx, d2x),))."
             )
     leaves, in_tree = tree.flatten((tuple(primals), {}))
@@ -96,7 +96,7 @@ def _lists(primals: tuple[Any, ...], series: tuple[Any, ...]) -> list[Any]:
     """Return the list of terms for each leaf of the primals."""
     if len(primals) != len(series):
         raise errors.InvalidArgument(
-            f"jet takes one series for each argument, got {len(primals)} primals and {len(series)} "
+            f"jet takes one series per argument, got {len(primals)} primals and {len(series)} "
             f"series, {here()}\nWrite jet(f, (x, y), ((dx, d2x), (dy, d2y)))."
         )
     found: list[Any] = []
@@ -119,7 +119,7 @@ def _order(lists: Sequence[Any]) -> int:
             isinstance(given, (tuple, list)) or len(getattr(given, "shape", ())) > 0
         ):
             raise errors.NotAnArray(
-                f"jet takes the terms of an argument as a tuple or list, got {given!r:.80} of type "
+                f"jet: the terms of a series must be a tuple or list, got {given!r:.80} of type "
                 f"{type(given).__name__}, {here()}\n"
                 "Write jet(f, (x,), ((dx,),)) for a series of one term."
             )
@@ -127,8 +127,8 @@ def _order(lists: Sequence[Any]) -> int:
     if len(lengths) != 1:
         shown = ", ".join(["None" if g is None else str(len(g)) for g in lists]) or "none"
         raise errors.InvalidArgument(
-            f"jet takes as many terms for each argument, got series of lengths {shown}, {here()}\n"
-            "Write None for a term that is zero."
+            f"jet: all series must have equally many terms, got lengths {shown}, {here()}\n"
+            "Use None for a zero term."
         )
     return lengths.pop()
 
@@ -158,7 +158,7 @@ def _term(c: Any, t: ArrayType, k: int, name: str) -> Any:
             return None
         raise errors.NonDifferentiable(
             f"jet: {name} is of type {t} and has no derivatives, but term {k} of its series is "
-            f"not zero, {here()}\nCast it with x.astype(float), or write None for the term."
+            f"not zero, {here()}\nCast it with x.astype(float), or use None for that term."
         )
     if number and (not isinstance(c, complex) or dtype_class(t.dtype) == "complex"):
         return full(c, t)
@@ -169,7 +169,7 @@ def _term(c: Any, t: ArrayType, k: int, name: str) -> Any:
     if not have.same(t):
         kind = errors.TypeMismatch if have.shape == t.shape else errors.ShapeMismatch
         raise kind(
-            f"jet: term {k} of the series of {name} must be of its type {t}, got {have}, {here()}"
+            f"jet: term {k} of the series of {name} must have its type {t}, got {have}, {here()}"
         )
     return c
 

@@ -137,8 +137,8 @@ def jit(
             del options[name]
     if cpu not in ("fast", "plain"):
         raise errors.InvalidArgument(
-            f'jit takes "fast" or "plain" for cpu, got {cpu!r:.80}, at\n'
-            f"    {describe(user_source())}\nIt says how loops are compiled on a CPU."
+            f'jit: cpu must be "fast" or "plain", got {cpu!r:.80}, at\n'
+            f"    {describe(user_source())}\nIt controls how loops are compiled on a CPU."
         )
     plain = cpu == "plain"
     chooses = not plain and not {"compiler_options", "device", "backend"} & set(options)
@@ -458,6 +458,6 @@ def _check_distinct(leaves: Sequence[Any], names: Sequence[str]) -> None:
             which = f"{names[j]} and {names[i]}" if len(names) == len(leaves) else "two arguments"
             raise errors.DonatedTwice(
                 f"{which} are the same array {typeof(x)}, whose buffer was donated, at\n"
-                f"    {describe(user_source())}\nGive a copy for one of them (jnp.array(x)), or do "
+                f"    {describe(user_source())}\nPass a copy as one of them (jnp.array(x)), or do "
                 "not donate it."
             ) from None

@@ -7,7 +7,7 @@ from typing import Any
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.api.checks import check_callable, here
+from functrans.api.checks import check_callable, counted, here
 from functrans.api.flat import function_name
 from functrans.ir.types import ArrayType
 
@@ -37,7 +37,7 @@ class MappedAxes:
         except TypeError:
             raise errors.NotAnArray(
                 f"{name}: axis_name must be hashable, got {axis_name!r:.80}, {here()}\n"
-                f"One {name} names one axis: nest vmaps for several."
+                f"One {name} names one axis: for several, nest vmaps."
             ) from None
 
     def __str__(self) -> str:
@@ -52,10 +52,10 @@ class MappedAxes:
         if isinstance(in_axes, tuple):
             if len(in_axes) != len(args):
                 raise errors.InvalidArgument(
-                    f"{self}: in_axes={in_axes} has {len(in_axes)} entries for {len(args)} "
-                    f"positional arguments, {here()}\n"
-                    "Give one entry per argument (None for those that are not mapped); arguments "
-                    "by keyword have none, they are mapped along axis 0."
+                    f"{self}: in_axes={in_axes} has {counted(len(in_axes), 'entry', 'entries')} "
+                    f"for {counted(len(args), 'positional argument')}, {here()}\n"
+                    "Pass one entry per positional argument (None: not mapped). Keyword arguments "
+                    "have no entry: they are mapped along axis 0."
                 )
             in_axes = tuple([d for i, d in enumerate(in_axes) if i not in static])
         return self._spread((in_axes, 0), (dynamic, kwargs), "in_axes", in_axes, dynamic)
@@ -73,7 +73,7 @@ class MappedAxes:
                 f"{self}: {what}={shown} is not a pytree prefix of the "
                 f"{'result' if what == 'out_axes' else 'arguments'} "
                 f"{tree.spelled(tree.structure(of))}, {here()}\n"
-                "Give one axis (or None) for all, or a tree of the same containers, keys and "
+                "Pass one axis (or None) for all, or a pytree with the same containers, keys and "
                 "lengths."
             ) from None
 
@@ -92,7 +92,7 @@ class MappedAxes:
             if not -t.ndim <= d < t.ndim:
                 raise errors.InvalidArgument(
                     f"{self}: axis {d} of in_axes is out of range for {names()[i]} of type {t}, "
-                    f"which has {t.ndim} axes, {here()}\n"
+                    f"which has {counted(t.ndim, 'axis', 'axes')}, {here()}\n"
                     "Use None for an argument that is not mapped."
                 )
             front.append(d % t.ndim)
@@ -111,8 +111,8 @@ class MappedAxes:
             )
             given_size = f"\n    axis_size={axis_size}" if axis_size is not None else ""
             raise errors.BatchSizeMismatch(
-                f"{self}: the mapped axes must have one size, got\n{shown}{given_size}\n{here()}\n"
-                "Give the axis that the examples are on, and None for what they share, in in_axes."
+                f"{self}: the mapped axes must have equal sizes, got\n{shown}{given_size}\n{here()}"
+                "\nIn in_axes, give the axis of the examples, and None for arguments they share."
             )
         return front, distinct.pop()
 
@@ -120,9 +120,9 @@ class MappedAxes:
         """Return an axis of `out_axes` as nonnegative, for a result with ndim axes."""
         if not -ndim <= to < ndim:
             raise errors.InvalidArgument(
-                f"{self}: out_axes={to} is out of range for a result with {ndim} axes (the mapped "
-                f"one among them), {here()}\nCount the axes from 0, with the mapped one "
-                "in its place."
+                f"{self}: out_axes={to} is out of range for a result with "
+                f"{counted(ndim, 'axis', 'axes')} (including the mapped one), {here()}\n"
+                "Axes count from 0, and the mapped one counts too."
             )
         return to % ndim
 

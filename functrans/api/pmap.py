@@ -19,7 +19,7 @@ import numpy as np
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.api import retracing
-from functrans.api.checks import here
+from functrans.api.checks import counted, here
 from functrans.api.compilation import Jitted
 from functrans.api.flat import FlatFunction, as_array, as_arrays, function_name
 from functrans.api.jit import jit
@@ -102,9 +102,9 @@ def pmap(
         """Return the parallel function for this signature, and the leaves of the arguments."""
         if max(statics.numbers, default=-1) >= len(args):
             raise errors.MissingArgument(
-                f"{axes}: static_broadcasted_argnums={sorted(statics.numbers)} asks for arguments "
-                f"that were not given: it was called with {len(args)} positional arguments, "
-                f"{here()}\nStatic arguments are passed by position."
+                f"{axes}: static_broadcasted_argnums={sorted(statics.numbers)} is out of range: it "
+                f"was called with {counted(len(args), 'positional argument')}, {here()}\n"
+                "Pass static arguments by position."
             )
         statics.check(args, kwargs)
         static, dynamic = statics.split(args, kwargs)
@@ -209,9 +209,9 @@ class _Parallel:
                 continue
             if not x.sharding.is_equivalent_to(place, x.ndim):
                 raise errors.InvalidArgument(
-                    f"{axes}: {name} of type {typeof(x)} is committed to {x.sharding}, and is "
-                    f"needed at {place}, {here()}\nPut it there with device_put, or give it "
-                    "uncommitted, as NumPy arrays are."
+                    f"{axes}: {name} of type {typeof(x)} is committed to {x.sharding}, but is "
+                    f"needed on {place}, {here()}\nMove it there with device_put, or pass an "
+                    "uncommitted array, such as a NumPy array."
                 ) from None
 
 
@@ -228,13 +228,11 @@ def _checked(devices: Any) -> tuple[Any, ...]:
     given = tuple(devices) if isinstance(devices, Iterable) else (devices,)
     if not given or not all(isinstance(d, jax.Device) for d in given):
         raise errors.InvalidArgument(
-            f"pmap: devices must be a sequence of jax.Devices, at least one, got {devices!r:.80}, "
-            f"{here()}\nTake some of ft.devices()."
+            f"pmap: devices must be a non-empty sequence of jax.Devices, got {devices!r:.80}, "
+            f"{here()}\nChoose from ft.devices()."
         )
     if len(set(given)) < len(given):
-        raise errors.InvalidArgument(
-            f"pmap: devices must be different ones, got {list(given)}, {here()}"
-        )
+        raise errors.InvalidArgument(f"pmap: devices must be distinct, got {list(given)}, {here()}")
     return given
 
 
@@ -246,18 +244,18 @@ def _devices(
         devices = chosen or tuple(jax.devices(backend))
     except RuntimeError as error:
         raise errors.UnknownBackend(
-            f"{axes}: {error}, {here()}\nLeave backend out for the default one."
+            f"{axes}: {error}, {here()}\nLeave out backend to use the default."
         ) from None
     if any([d.process_index != jax.process_index(backend) for d in devices]):
         raise errors.InvalidArgument(
-            f"{axes}: the devices {devices} are of several processes, {here()}\n"
-            "Name those of this one with devices=ft.local_devices(), or use shard_map."
+            f"{axes}: the devices {devices} belong to several processes, {here()}\n"
+            "Use those of this process, devices=ft.local_devices(), or use shard_map."
         )
     k = len(devices)
     if not 1 <= n <= k:
         raise errors.InvalidArgument(
-            f"{axes}: the mapped axis has size {n} on {k} device{'s' * (k > 1)}, and each takes "
-            f"one slice, {here()}\nMap more slices with vmap, or by vmap inside pmap over an axis "
-            f"split into ({k}, ...)."
+            f"{axes}: the mapped axis has size {n}, but {counted(k, 'device')} can take only one "
+            f"slice each, {here()}\nFor more slices use vmap, or reshape the axis to ({k}, ...) "
+            "and use vmap inside pmap."
         )
     return devices[:n]

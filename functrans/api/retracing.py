@@ -137,7 +137,7 @@ def record(
 def _reasons(made: Record, before: list[Record]) -> list[str]:
     """Return the differences from the most similar earlier trace."""
     if not before:
-        return [] if made.number == 1 else ["the traces before it are not kept"]
+        return [] if made.number == 1 else ["earlier traces were not kept"]
     nearest = min([why(made, r) for r in reversed(before)], key=_distance)
     return nearest or [_hidden_reason(made)]
 
@@ -273,7 +273,7 @@ def _places_reasons(made: Record, before: Record) -> list[str]:
     if made.nested == before.nested:
         return []
     where = "inside another transformation" if made.nested else "outside any transformation"
-    return [f"its first call {where}, which has a program of its own"]
+    return [f"its first call {where}, which is traced separately"]
 
 
 def _function_reasons(made: Record, before: Record) -> list[str]:
@@ -281,16 +281,16 @@ def _function_reasons(made: Record, before: Record) -> list[str]:
         return []
     changed = [
         f"{name}, which it closes over: {x.shown}, was {before.closure[name].shown}"
-        + (" (another object)" if x.shown == before.closure[name].shown else "")
+        + (" (a different object)" if x.shown == before.closure[name].shown else "")
         for name, x in made.closure.items()
         if name in before.closure and before.closure[name].identity != x.identity
     ]
     if made.function == before.function:
-        what = "jit was called again on the same function, with other options"
+        what = "jit was called again on the same function with different options"
     else:
         what = (
-            "another function object, defined at the same line: make it once, outside the loop or "
-            "function that makes it anew, and give it what changes as arguments"
+            "a new function object, defined at the same line: create it once, outside the loop or "
+            "function that creates it, and pass what changes as arguments"
         )
     return [what, *changed]
 
@@ -300,7 +300,7 @@ def _passing_reasons(made: Record, before: Record) -> list[str]:
     here, there = ({re.split(r"[.\[]", name)[0] for name in r.leaves} for r in (made, before))
     how = "by position", "by name"
     return [
-        f"{name}: given {how[name in made.by_name]}, was given {how[name in before.by_name]}"
+        f"{name}: passed {how[name in made.by_name]}, was passed {how[name in before.by_name]}"
         for name in sorted((made.by_name ^ before.by_name) & here & there)
     ]
 
@@ -316,7 +316,7 @@ def _leaf_reasons(made: Record, before: Record) -> list[str]:
             if x != was:
                 found.append(f"{name}: {_shown(x)}, was {_shown(was)} ({_aspects(x, was)})")
         elif not (isinstance(x, Value) and isinstance(was, Value) and x.identity == was.identity):
-            another = " (another object)" if _shown(x) == _shown(was) else ""
+            another = " (a different object)" if _shown(x) == _shown(was) else ""
             found.append(f"{name}: {_shown(x)}, was {_shown(was)}{another}")
     gone = [name for name in before.leaves if name not in made.leaves]
     return found + [f"{name}: gone, was {_shown(before.leaves[name])}" for name in gone]
@@ -329,9 +329,9 @@ def _shown(x: ArrayType | Value) -> str:
 def _aspects(x: ArrayType, was: ArrayType) -> str:
     found = []
     if x.shape != was.shape:
-        found.append("another shape")
+        found.append("different shape")
     if x.dtype != was.dtype:
-        found.append("another dtype")
+        found.append("different dtype")
     if x.weak_type != was.weak_type:
         kinds = ("a Python number", "an array")
         found.append("a weak type: {}, was {}".format(*kinds[:: 1 if x.weak_type else -1]))
@@ -348,10 +348,10 @@ def _hidden_reason(made: Record) -> str:
     """Return the reason to give when nothing that is recorded differs."""
     if made.nested:
         return (
-            "the same arguments: a value that it closes over is of a transformation that ended, a "
-            "named axis is another, or the cache was cleared"
+            "the same arguments: it closes over a value of a transformation that has ended, a "
+            "named axis differs, or the cache was cleared"
         )
     return (
-        "the same arguments: the cache was cleared, or a device, sharding, mesh or setting of JAX "
-        "is another"
+        "the same arguments: the cache was cleared, or a device, sharding, mesh or JAX setting "
+        "differs"
     )

@@ -162,7 +162,7 @@ def _mesh_around() -> Any:
         mesh = jax.sharding.get_mesh()
     if mesh.empty:
         raise errors.MissingArgument(
-            f"shard_map: mesh is None, and there is none around the call, {here()}\n"
+            f"shard_map: mesh is None, and no mesh is set around the call, {here()}\n"
             "Pass mesh=ft.make_mesh((8,), ('i',)), or call it within ft.set_mesh(mesh)."
         )
     return mesh
@@ -208,7 +208,7 @@ class _Layout:
             if n not in self.names or met.count(n) > 1:
                 raise errors.InvalidArgument(
                     f"shard_map: the spec {given} of {path} must name axes of the mesh "
-                    f"{self.names}, each once, {here()}"
+                    f"{self.names}, each at most once, {here()}"
                 )
         return spec
 
@@ -223,8 +223,8 @@ class _Layout:
             n = math.prod([self.size[a] for a in names])
             if shape[i] % n:
                 raise errors.InvalidArgument(
-                    f"shard_map: axis {i} of {path}, of size {shape[i]}, is split over the mesh "
-                    f"axes {names} of together {n} devices, and does not divide, {here()}"
+                    f"shard_map: axis {i} of {path} has size {shape[i]}, which is not divisible by "
+                    f"the {n} devices of the mesh axes {names}, {here()}"
                 )
             shape[i] //= n
         return t.update(shape=tuple(shape))
@@ -294,7 +294,7 @@ def _whole(
     for v, s, p in zip(program.outputs, outs, tree.path_names(skeleton, "result"), strict=True):
         if len(s) > len(v.type.shape):
             raise errors.InvalidArgument(
-                f"shard_map: the spec of {p} has {len(s)} entries, {function_name(f)} returned "
+                f"shard_map: the spec of {p} has {len(s)} entries, but {function_name(f)} returned "
                 f"{v.type}, {here()}"
             )
     k = len(captured)
@@ -307,9 +307,9 @@ def _whole(
             if d is not None and not wanted and check_vma:
                 raise errors.InvalidArgument(
                     f"shard_map: {tree.path_names(skeleton, 'result')[i]} of {function_name(f)} "
-                    f"may differ along the mesh axis {a!r}, and out_specs does not split it there, "
+                    f"may vary over the mesh axis {a!r}, but out_specs does not split it there, "
                     f"{here()}\nReduce it (lax.psum, lax.pmean over {a!r}), name {a!r} in "
-                    "out_specs, or pass check_vma=False to take the first."
+                    "out_specs, or pass check_vma=False to use the first value."
                 )
         if any(d is not None and not w for d, w in zip(found, forced, strict=True)):
             program = _first(program, found, forced)

@@ -85,8 +85,8 @@ class StaticArguments:
         numbers = {i + len(self.positional) if i < 0 else i for i in numbers}
         if numbers & self.numbers:
             raise errors.InvalidArgument(
-                f"argument {min(numbers & self.numbers)} of {function_name(self.fun)} is static "
-                f"and to be donated, at\n    {describe(user_source())}\n"
+                f"argument {min(numbers & self.numbers)} of {function_name(self.fun)} is both "
+                f"static and donated, at\n    {describe(user_source())}\n"
                 "A static argument is a Python value, which has no buffer to donate."
             )
         return numbers
@@ -185,7 +185,7 @@ def _numbers(option: str, argnums: Any) -> set[int]:
         names = option.replace("nums", "names").replace("broadcasted_", "")
         raise errors.TypeMismatch(
             f"{option} takes the positions of arguments, got {argnums!r:.60}, at\n"
-            f"    {describe(user_source())}\nNames stand in the {names} of jit."
+            f"    {describe(user_source())}\nFor names, use the {names} of jit."
         ) from None
 
 
@@ -197,14 +197,14 @@ def _hashable_instead(value: Any) -> str:
     """Suggest what to pass instead of a static argument that is not hashable."""
     if isinstance(value, AnyTracer):
         return (
-            "It is traced, so it has no value yet: make it static in the function around too, or "
-            "let it be traced here."
+            "It is traced, so it has no value yet: make it static in the enclosing function too, "
+            "or do not make it static here."
         )
     if isinstance(value, (list, dict, set, np.ndarray, jax.Array)):
-        return "Give a tuple instead of a list, a number instead of an array; or let it be traced."
+        return "Pass a tuple for a list, a number for an array, or do not make it static."
     return (
-        "Static arguments are keys of the cache: define __hash__ and __eq__, or register the class "
-        "as a pytree (tree_util.register_dataclass) and let it be traced."
+        "Static arguments are cache keys: define __hash__ and __eq__, or register the class as a "
+        "pytree (tree_util.register_dataclass) and do not make it static."
     )
 
 

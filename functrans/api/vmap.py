@@ -160,8 +160,8 @@ def _place(
             return materialize(reduce_sum(y, axes=(d,)))
         if d is not None:
             raise errors.InvalidArgument(
-                f"{axes}: out_axes is None for a result {typeof(y)} that differs between the "
-                f"examples, {here()}\nGive the axis, or reduce over it."
+                f"{axes}: out_axes is None for a result {typeof(y)} that differs between examples, "
+                f"{here()}\nGive an output axis, or reduce over the mapped axis."
             )
         return materialize(y)
     return materialize(t.at(y, d, axes.placed(to, typeof(y).ndim + (d is None))))

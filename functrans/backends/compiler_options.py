@@ -58,12 +58,12 @@ def explain_option(error: Exception, known: Callable[[], Sequence[str]]) -> None
     if said is None:
         return
     name = said[1] or said[2]
-    problem = f"does not take {said[3]!r}" if said[2] else "does not exist"
+    problem = f"does not accept {said[3]!r}" if said[2] else "does not exist"
     names = [x for x in (*known(), _LIBRARY) if x != name]
     shown = difflib.get_close_matches(name, names, 5, 0.5) or names[:9]
     raise errors.InvalidArgument(
         f"jit: the compiler option {name} {problem} (JAX {jax.__version__}), at\n"
-        f"    {describe(user_source())}\nSome that exist: {', '.join(shown)}."
+        f"    {describe(user_source())}\nExisting options: {', '.join(shown)}."
     ) from None
 
 

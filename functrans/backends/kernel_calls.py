@@ -90,7 +90,7 @@ def _refuse(program: Program, error: Exception) -> None:
     passes.kernels.refuse(name)
     said = str(error).partition("\n")[0]
     _log.warning(
-        "XLA cannot make one kernel of the loop at %s: %s. It runs as in JAX.", where, said
+        "XLA cannot compile the loop at %s to one kernel: %s. It runs as in JAX.", where, said
     )
     folder = _folder()
     if folder is not None and folder.is_dir():

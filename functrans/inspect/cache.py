@@ -23,7 +23,7 @@ class TraceInfo(NamedTuple):
     reasons: tuple[str, ...]
 
     def __str__(self) -> str:
-        reasons = "".join(f"\n  - {r}" for r in self.reasons) or "\n  - the first"
+        reasons = "".join(f"\n  - {r}" for r in self.reasons) or "\n  - first trace"
         return f"trace {self.number}, called at\n    {self.where}{reasons}"
 
 
@@ -41,7 +41,7 @@ class CacheReport:
         head = f"{self.name}, defined at {self.defined}, was traced {times}"
         left_out = self.count - len(self.traces)
         if left_out:
-            head += f" (the first {left_out} are not kept)"
+            head += f" (the first {left_out} were not kept)"
         return "\n".join([head, *map(str, self.traces)])
 
 
@@ -71,7 +71,7 @@ def explain_cache(fun: Callable[..., PyTree]) -> CacheReport:
       >>> _ = f(jnp.ones(3), n=2), f(jnp.ones(3), n=2), f(jnp.ones(4), n=2), f(jnp.ones(4), n=5)
       >>> for trace in ft.explain_cache(f).traces[1:]:
       ...     print(trace.reasons)
-      ('x: f32[4], was f32[3] (another shape)',)
+      ('x: f32[4], was f32[3] (different shape)',)
       ('n: the static value 5, was the static value 2',)
     """
     check_callable(fun, "explain_cache")

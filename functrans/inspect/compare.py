@@ -132,7 +132,7 @@ def _check_results(program: Program, other: Program) -> None:
     if [t.shape for t in mine] != [t.shape for t in its]:
         texts = [", ".join(map(str, types)) for types in (mine, its)]
         raise errors.TypeMismatch(
-            f"compare: fun returns {len(mine)} arrays, ({texts[0]}), and against returns "
+            f"compare: fun returns {len(mine)} arrays, ({texts[0]}), but against returns "
             f"{len(its)}, ({texts[1]}), at\n    {describe(user_source())}\n"
             "Results are compared in the order of their leaves and must have equal shapes."
         )

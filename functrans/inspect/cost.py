@@ -102,12 +102,10 @@ class CostReport(Saved):
 
     def __str__(self) -> str:
         parts = [columns(*self._totals()), columns(*self._lines_table())]
-        parts.append(
-            "Largest values in memory at the worst moment\n" + columns(*self._live_table())
-        )
+        parts.append("Largest values in memory at its peak\n" + columns(*self._live_table()))
         if self.unknown:
             counts = ", ".join([f"{n} of {name}" for name, n in self.unknown.items()])
-            parts.append(f"Not counted, because nobody knows what they compute: {counts}")
+            parts.append(f"Not counted, because their cost is unknown: {counts}")
         return "\n\n".join(parts)
 
     __repr__ = __str__
@@ -129,7 +127,7 @@ class CostReport(Saved):
         ]
         return page("cost", [
             table("Totals", *self._totals()), table("Lines", *self._lines_table()),
-            table("Largest values in memory at the worst moment", *self._live_table()),
+            table("Largest values in memory at its peak", *self._live_table()),
             table("Equations", ("FLOPs", "bytes", "in memory", "equation", "line"), rows),
         ])  # fmt: skip
 

@@ -67,7 +67,7 @@ def doctor(
         bad = [r for r in rows if r.problem]
         well = well and not bad
         stream.write(_table(rows) + "\n")
-        verdict = f"{len(bad)} of {len(rows)} operations are not well" if bad else "all well"
+        verdict = f"{len(bad)} of {len(rows)} operations failed" if bad else "all passed"
         stream.write(f"{len(rows)} operations in {seconds:.0f} s: {verdict}\n")
     stream.write(f"\n{_caches()}\n")
     return well
@@ -133,7 +133,7 @@ def _rows(name: str, function: Any, operands: tuple[Any, ...]) -> list[Row]:
     for operation in operations_of(report.program):
         found = worst.get(operation)
         ulps, limit = (found.ulps, found.limit) if found else (0.0, 0.0)
-        problem = f"off, in sample {name!r}" if found and ulps > limit else ""
+        problem = f"inaccurate in sample {name!r}" if found and ulps > limit else ""
         rows.append(Row(operation, ulps, limit, problem))
     if not report.ok and not any(r.problem for r in rows):
         where = report.first.primitive if report.first else name

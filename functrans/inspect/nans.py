@@ -100,15 +100,15 @@ class NanReport(Saved):
         reach = (
             f"results {list(self.results)} are not finite"
             if self.results
-            else "it reaches no result"
+            else "no result is affected"
         )
         if self.first is not None:
             return f"{self.first.kind} first made by {self.first.place}; {reach}."
         if self.inputs:
             given = ", ".join([text.partition(": ")[0] for text in self.inputs.values()])
-            return f"Not finite are the arguments {given}; no equation makes more of it."
+            return f"The arguments {given} are not finite; no equation makes a NaN or infinity."
         if self.results:
-            return f"No equation makes a NaN or infinity; {reach}: constants are not."
+            return f"No equation makes a NaN or infinity; {reach} because of constants."
         return f"All values are finite ({self.count} equations run)."
 
     def __str__(self) -> str:
@@ -208,7 +208,7 @@ def stop_at_first(program: Program, values: Sequence[Any]) -> NoReturn:
     report = _report(program, values, flags.jax_debug_infs)
     raise errors.NotFinite(
         f"{report}\nat\n    {describe(user_source())}\n"
-        f"The flag {flag} stops here. ft.find_nan(f)(*args) shows all such equations."
+        f"The flag {flag} raised this error. ft.find_nan(f)(*args) shows all such equations."
     )
 
 

@@ -130,9 +130,9 @@ def file_to_write(path: Any, what: str, *suffixes: str) -> Path:
     if file.suffix.lower() not in suffixes:
         given = repr(file.name) if file.name else f"{path!r:.60} of type {type(path).__qualname__}"
         raise errors.InvalidArgument(
-            f"{what} is written to a {' or '.join(suffixes)} file, not to {given}, at\n"
+            f"{what} is written to a {' or '.join(suffixes)} file, got {given}, at\n"
             f"    {describe(user_source())}\n"
-            f"Give its path: 'out{suffixes[0]}'."
+            f"Pass a path such as 'out{suffixes[0]}'."
         )
     return file
 

@@ -120,20 +120,20 @@ class Report(Saved):
         """Return the conclusion as one sentence."""
         n = f"{self.count} equations"
         if self.first is not None:
-            return f"XLA and the reference part at {self.first.place}."
+            return f"XLA and the reference diverge at {self.first.place}."
         if self.ok:
-            how = "compiled and " if self.compiled else ""
-            return f"XLA and the reference agree, {how}in each of {n}."
+            how = ", also when compiled as a whole" if self.compiled else ""
+            return f"XLA and the reference agree in each of {n}{how}."
         if not self.aligned:
-            return "The results differ; the programs are not of the same shape."
+            return "The results differ; the programs have different structures."
         if self.parted is not None:
             return (
-                f"Each of {n} is right by itself; the results differ, since by rounding the "
-                f"runs take different ways at {self.parted}."
+                f"Each of {n} is correct by itself; the results differ because rounding makes the "
+                f"runs take different paths at {self.parted}."
             )
         return (
-            f"Each of {n} is right by itself; the results of the whole program are off by more "
-            "than other orders of rounding explain. Suspect the compiler's fusion."
+            f"Each of {n} is correct by itself, but the results of the whole program differ by "
+            "more than a different order of rounding explains. Suspect the compiler's fusion."
         )
 
     def __str__(self) -> str:
@@ -144,7 +144,7 @@ class Report(Saved):
             parts.append(f"{self._growth()}\n{self.amplified.finding.place}\n"
                          f"    {self.amplified.finding.source}")  # fmt: skip
         if self.parted is not None:
-            parts.append(f"The runs take different ways at {self.parted}")
+            parts.append(f"The runs take different paths at {self.parted}")
         parts += [columns(*self._results_table())]
         if self.worst:
             parts += [columns(*self._worst_table())]

@@ -52,7 +52,7 @@ def check_given(fun: Any, name: str, argument: str = "fun") -> None:
         raise errors.NotAnArray(
             f"{name}: {argument} must be a function or a Program, got {fun!r:.80} of type "
             f"{type(fun).__qualname__}, at\n    {describe(user_source())}\n"
-            "Give the function itself: f, not f(x)."
+            "Pass the function itself: f, not f(x)."
         )
 
 
@@ -68,7 +68,7 @@ def check_values(values: Sequence[Any], name: str) -> None:
         if isinstance(x, Tracer):
             raise errors.AbstractArrayError(
                 f"{runs} a traced {x.type}{depending(x)}, at\n    {describe(user_source())}\n"
-                f"Call {name} outside, on the whole: ft.{name}(ft.grad(f))(*args), not inside of f."
+                f"Call {name} outside of f, as in ft.{name}(ft.grad(f))(*args)."
             )
 
 

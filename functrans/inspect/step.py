@@ -33,18 +33,18 @@ from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.typing import PyTree
 
 HELP = """\
-next [n]     n      run this equation (n of them), over the programs that it holds
-into         s      run into the program that this equation holds
+next [n]     n      run this equation (or n of them), stepping over nested programs
+into         s      step into the nested program of this equation
 out          o      run to the end of this program
 continue     c      run to the next breakpoint
-break WHERE  b      stop at LINE, FILE:LINE or an operation's name; alone: list them
-clear WHERE         forget a breakpoint; alone: all
+break WHERE  b      stop at LINE, FILE:LINE or an operation's name; no WHERE: list breakpoints
+clear WHERE         delete a breakpoint; no WHERE: delete all
 nan                 run until an equation makes a NaN or an infinity
 print NAME   p      the value of a variable: its letter in `list`, its name in your code, or an
                     argument: params['w']
 args         a      the arguments: their names here and in the function
 list [n]     l      the equations around this one
-where        w      the equations that hold this one, and the user's lines
+where        w      the equations that contain this one, with your lines
 quit         q      stop
 An empty line repeats the last command."""
 
@@ -124,7 +124,7 @@ def _check_commands(commands: Any) -> None:
     """Raise an error for a string, which would be one command per letter."""
     if isinstance(commands, str):
         raise errors.InvalidArgument(
-            f"debug.step: commands is a list of texts, got {commands!r:.60}, at\n"
+            f"debug.step: commands must be a list of strings, got {commands!r:.60}, at\n"
             f"    {describe(user_source())}\nWrite commands={commands.split(';')!r:.60}."
         )
 
@@ -257,7 +257,7 @@ class _Walker:
 
     def do_break(self, place: Place, argument: str) -> bool:
         if argument and not self._has(place.frames[0].program, argument):
-            self.say(f"no equation stands at {argument}; `list` shows operations and `where` lines")
+            self.say(f"no equation at {argument}; `list` shows operations, and `where` lines")
         elif argument and argument not in self.breaks:
             self.breaks.append(argument)
         self.say("breakpoints: " + (", ".join(self.breaks) or "none"))
@@ -276,7 +276,7 @@ class _Walker:
                 self.say(np.array2string(plain(value), threshold=60, edgeitems=3))
         if not found:
             known = ", ".join(_names(place)) or "none"
-            self.say(f"no variable {argument!r} has a value here; there are {known}")
+            self.say(f"no variable {argument!r} has a value here; known: {known}")
         return False
 
     def do_args(self, place: Place, argument: str) -> bool:

@@ -70,10 +70,9 @@ class Reference(jax.core.Tracer[Any]):
     def ended(self) -> errors.LeakedTracer:
         """Return the error for a reference that is used after its trace has ended."""
         return errors.LeakedTracer(
-            f"a reference {_text(self)} was used after the transformation in which it "
-            f"was made had ended, at\n    {describe(user_source())}\n"
-            "Return what stands there, ref[...], and make the reference outside if it is to live "
-            "longer."
+            f"a reference {_text(self)} was used after the transformation that created it had "
+            f"ended, at\n    {describe(user_source())}\n"
+            "Return its value, ref[...], or create the reference outside."
         )
 
     def __repr__(self) -> str:
@@ -179,11 +178,10 @@ def _put(reference: Reference, value: Any) -> None:
     owner = value.owner if isinstance(value, Tracer) else None
     if owner is not None and not is_active(owner, reference.owner, None):
         raise errors.NotSupported(
-            f"a value that is differentiated or mapped here was written to a reference "
-            f"{_text(reference)} that was made outside of the function being transformed, at\n"
-            f"    {describe(user_source())}\n"
-            "Make the reference inside that function, or write what does not depend on its "
-            "arguments (stop_gradient(x))."
+            f"a differentiated or mapped value was written to a reference {_text(reference)} that "
+            f"was created outside the transformed function, at\n    {describe(user_source())}\n"
+            "Create the reference inside that function, or write a value that does not depend on "
+            "its arguments (stop_gradient(x))."
         )
     if reference.owner is None:
         reference.outside[...] = value
@@ -192,10 +190,10 @@ def _put(reference: Reference, value: Any) -> None:
 
 def _staged(x: Any) -> errors.OutsideReference:
     return errors.OutsideReference(
-        f"a reference {_text(x)} that was made outside is used in a function whose program is "
-        f"kept, at\n    {describe(user_source())}\n"
-        "Make the reference inside that function, or hand it the value, ref[...], and return the "
-        "new one."
+        f"a reference {_text(x)} created outside is used in a function whose program is cached, "
+        f"at\n    {describe(user_source())}\n"
+        "Create the reference inside that function, or pass the function the value, ref[...], and "
+        "return the new value."
     )
 
 

@@ -26,20 +26,20 @@ _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 def run(words: Sequence[str]) -> None:
     """Run the script or module given after `python -m functrans run`."""
-    about = "Run an unchanged JAX script with the outermost jax.jit meaning ft.jit."
+    about = "Run an unchanged JAX script with ft.jit in place of the outermost jax.jit."
     parser = argparse.ArgumentParser(
         prog="python -m functrans run", description=about,
         epilog="FUNCTRANS_TAKE_OVER=0 in the environment runs it with JAX alone.",
         usage="%(prog)s [-h] [--explain] (SCRIPT | -m MODULE) [ARGUMENTS ...]",
     )  # fmt: skip
-    explained = "tell at the end what became of each function"
+    explained = "report at the end what became of each function"
     parser.add_argument("--explain", action="store_true", help=explained)
-    parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="a module's name")
-    parser.add_argument("script", nargs="?", help="a file")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="what the script is given")
+    parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="a module to run")
+    parser.add_argument("script", nargs="?", help="a script to run")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments of the script")
     given = parser.parse_args(words)
     if not given.module and given.script is None:
-        parser.error("give a script, or -m and a module")
+        parser.error("expected a script, or -m and a module")
     if given.script is not None and not os.path.exists(given.script):
         parser.error(f"can't open file {given.script!r}")
     _take_over_later(given.explain)

@@ -63,7 +63,7 @@ class Function:
         """Return its lines of the report."""
         lines = [f"    {self.name}, {self.place}"]
         if self.refused:
-            lines.append(f"        as JAX runs it: {self.refused}")
+            lines.append(f"        run by JAX: {self.refused}")
         elif explain:
             lines.append("        taken over")
         for report, n in _counted(self.reports).items():

@@ -51,9 +51,9 @@ def check_program(program: Any, name: str) -> None:
 
 def _check_kind(program: Any, name: str) -> None:
     if not isinstance(program, Program):
-        make = "of a function: ft.make_ir(f)(*args)"
+        make = "from a function: ft.make_ir(f)(*args)"
         if isinstance(program, str):
-            make = "of its text: ft.ir.parse(text)"
+            make = "from its text: ft.ir.parse(text)"
         raise errors.InvalidArgument(
             f"{name} takes a Program, got {program!r:.60} of type {type(program).__qualname__}, "
             f"at\n    {describe(user_source())}\n"
@@ -90,9 +90,9 @@ class _Checker:
             found = eqn.primitive.result_types([v.type for v in eqn.inputs], eqn.params)
         except Exception as error:
             text = str(error).partition(", at\n")[0]  # drop the line that called `check`
-            raise self.error(f"{eqn.primitive.name} does not take this: {text}", i) from error
+            raise self.error(f"{eqn.primitive.name} cannot be applied: {text}", i) from error
         if len(found) != len(given):
-            raise self.error(f"{eqn.primitive.name} has {len(found)} results, here {len(given)}", i)
+            raise self.error(f"{eqn.primitive.name} has {len(found)} results, not {len(given)}", i)
         for n, (want, have) in enumerate(zip(found, given, strict=True)):
             if want is not have:
                 which = f"result {n}" if len(found) > 1 else "the result"
@@ -104,17 +104,17 @@ class _Checker:
         if v.__class__ is Literal:
             if v.value.__class__ not in (bool, int, float, complex):
                 kind = type(v.value).__name__
-                raise self.error(f"{what} is a literal of {kind}, not of a Python number", i)
+                raise self.error(f"{what} is a literal of type {kind}, not a Python number", i)
         elif v.__class__ is not Var:
             raise self.error(f"{what} is a {type(v).__name__}, not a Var or Literal", i)
         elif v not in self.known:
-            raise self.error(f"{what} is {{{what}}}, which was not assigned before", i, {what: v})
+            raise self.error(f"{what} is {{{what}}}, which is not assigned yet", i, {what: v})
 
     def define(self, v: Any, i: int | None) -> None:
         if v.__class__ is not Var:
-            raise self.error(f"{type(v).__name__} stands where a Var is assigned", i)
+            raise self.error(f"a Var is assigned, not a {type(v).__name__}", i)
         if v in self.known:
-            raise self.error("{v} is assigned a second time", i, {"v": v})
+            raise self.error("{v} is assigned twice", i, {"v": v})
         self.known.add(v)
 
     def error(self, what: str, i: int | None = None, names: Any = None) -> errors.CheckError:
@@ -133,7 +133,7 @@ class _Checker:
         for name, v in (names or {}).items():
             what = what.replace(f"{{{name}}}", letters(v))
         place = "the program" + (f" {p.name}" if p.name.isidentifier() else "")
-        asked = f"\nasked at\n    {describe(user_source())}"
+        asked = f"\nchecked at\n    {describe(user_source())}"
         if i is None:
             return errors.CheckError(f"in {place}: {what}{asked}")
         shown = "\n".join(lines)

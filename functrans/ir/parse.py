@@ -46,7 +46,7 @@ _TOKEN = re.compile(
     |(?P<other>.)""",
     re.VERBOSE,
 )
-_ANYTHING = "a name, a number, a type, a text or a bracket"
+_ANYTHING = "a name, a number, a type, a string or a bracket"
 
 
 def parse(text: str, constants: Sequence[PyTree] = ()) -> Program:
@@ -197,7 +197,7 @@ class _Parser:
         found = PRIMITIVES.get(name)
         if found is None:
             near = difflib.get_close_matches(name, PRIMITIVES, 3)
-            self.fail("an operation" + (f" (is it {' or '.join(near)}?)" if near else ""))
+            self.fail("an operation" + (f" (did you mean {' or '.join(near)}?)" if near else ""))
         self.at += 1
         return found
 
@@ -207,7 +207,7 @@ class _Parser:
             return self.literal()
         found = scope.get(word)
         if found is None:
-            self.fail("a variable that was assigned before, or a literal such as 2.0:f32[3]")
+            self.fail("an assigned variable, or a literal such as 2.0:f32[3]")
         self.at += 1
         return found
 
@@ -242,7 +242,7 @@ class _Parser:
         if self.kinds[self.at] != "tag":
             return (yield)
         if tag not in self.programs:
-            self.fail("the number of a program that was written before")
+            self.fail("the number of an earlier program")
         self.at += 1
         return self.programs[tag]
 
@@ -255,7 +255,7 @@ class _Parser:
             start = self.at
             numbers = self.numbers(type)
             if len(numbers) != type.size:
-                self.reject(f"{type} has {type.size} elements, here are {len(numbers)}", start)
+                self.reject(f"{type} has {type.size} elements, got {len(numbers)}", start)
             value = np.array(numbers, type.dtype).reshape(type.shape)
             if type.weak_type and not type.shape:
                 value = value.item()
@@ -267,14 +267,14 @@ class _Parser:
         i = int(place[1:])
         if i >= len(self.constants):
             self.reject(
-                f"{place} stands for a constant that parse(text, constants) was not given: it got "
-                f"{len(self.constants)}. Pass program.values of the program that was shown."
+                f"{place} stands for a constant that was not passed to parse(text, constants), "
+                f"which got {len(self.constants)}. Pass program.values of the printed program."
             )
         value = self.constants[i]
         shape, dtype = np.shape(value), getattr(value, "dtype", type.dtype)
         if shape != type.shape or (dtype != type.dtype and canonical_dtype(dtype) != type.dtype):
             given = f"{dtype}{list(shape)}"
-            self.reject(f"the constant given for {place} must be {type}, but it is {given}")
+            self.reject(f"the constant for {place} must be {type}, got {given}")
         self.at += 1
         return value
 
@@ -298,7 +298,7 @@ class _Parser:
 
     def define(self, scope: dict[str, Var], name: str, type: ArrayType, at: int) -> Var:
         if name in scope:
-            self.reject(f"{name} is assigned a second time", at)
+            self.reject(f"{name} is assigned twice", at)
         made = scope[name] = Var(type)
         return made
 
@@ -335,7 +335,7 @@ class _Parser:
                 return
             name = self.take("name")
             if name is None or name in found:
-                self.fail("the name of a parameter" + (", each once" if name else ""))
+                self.fail("the name of a parameter" + (" only once" if name else ""))
             self.mark("=")
             found[name] = self.value()
 
@@ -353,7 +353,7 @@ class _Parser:
         if kind == "object":
             return self.object()
         if kind not in ("name", "string"):
-            self.fail("a value: a number, text, dtype, type, tuple, None, True or False")
+            self.fail("a value: a number, string, dtype, type, tuple, None, True or False")
         self.at += 1
         if kind == "string":
             return ast.literal_eval(word)
@@ -363,9 +363,9 @@ class _Parser:
         found = object_shown(self.words[self.at])
         if found is None:
             self.reject(
-                f"{self.words[self.at]} is a Python object, which a text cannot hold: it is read "
-                "back only in the process that wrote it, while the program that was written is "
-                "there. Make the program again from the function"
+                f"{self.words[self.at]} is a Python object, which text cannot hold: it can be read "
+                "back only in the process that wrote it, while that program exists. Make the "
+                "program again from the function"
             )
         self.at += 1
         return found

@@ -39,8 +39,8 @@ if os.environ.get("FUNCTRANS_TRACEBACK") == "full" and "JAX_TRACEBACK_FILTERING"
     flags.update("jax_traceback_filtering", "off")
 
 _KEYS = (
-    "The key comes first. Make one with random.key(seed), and new ones of it with "
-    "random.split(key).\n"
+    "The key is the first argument. Create one with random.key(seed), and new ones from it "
+    "with random.split(key).\n"
 )
 _T = TypeVar("_T")
 _F = TypeVar("_F", bound=Callable[..., Any])

@@ -153,7 +153,7 @@ def dtype_class(dtype: Any) -> str:
     ):
         if jax.dtypes.issubdtype(dtype, kind):
             return name
-    raise TypeError(f"{dtype} is not a dtype that arrays of a program can have")
+    raise TypeError(f"arrays of a program cannot have dtype {dtype}")
 
 
 def is_inexact(dtype: Any) -> bool:
@@ -200,11 +200,11 @@ def _promote(types: tuple[ArrayType, ...], x64: bool, mode: str) -> tuple[Any, b
         if mode != "strict":  # a 2- or 4-bit integer, or a float of up to 8 bits
             raise errors.ImplicitPromotion(
                 f"operands of types {', '.join(map(str, types))} have no common dtype: integers of "
-                "up to 4 bits and floats of up to 8 meet only their own kind, at\n"
-                f"    {describe(user_source())}\nConvert one of them by x.astype."
+                "up to 4 bits and floats of up to 8 bits are not promoted, at\n"
+                f"    {describe(user_source())}\nConvert one of them with x.astype."
             ) from error
         raise errors.ImplicitPromotion(
-            f"operands of types {', '.join(map(str, types))} are brought to one dtype, which "
+            f"operands of types {', '.join(map(str, types))} need dtype promotion, which "
             f"jax_numpy_dtype_promotion='strict' forbids, at\n    {describe(user_source())}\n"
-            "Convert one of them by x.astype, or allow it by numpy_dtype_promotion('standard')."
+            "Convert one with x.astype, or allow it with numpy_dtype_promotion('standard')."
         ) from error

@@ -38,7 +38,7 @@ def check_fits(value: int, type: ArrayType) -> None:
     bits = 63 if flags.jax_enable_x64 else 31
     if not -(1 << bits) <= value < (1 << bits) and dtype_class(type.dtype) != "uint":
         raise errors.IntegerOverflow(
-            f"the Python int {value} does not fit int{bits + 1}, at\n"
+            f"the Python int {value} does not fit in int{bits + 1}, at\n"
             f"    {describe(user_source())}\nWrite it as a float, or enable 64-bit types."
         )
 
@@ -53,12 +53,12 @@ def dtype_asked(dtype: Any) -> Any:
     except TypeError:
         near = difflib.get_close_matches(str(dtype), _DTYPES, 1)
         if isinstance(dtype, int):
-            hint = "Several sizes, or several axes, are one tuple: zeros((3, 4))."
+            hint = "Pass several sizes or axes as one tuple: zeros((3, 4))."
         else:
             hint = f"Did you mean {near[0]!r}? " if near and isinstance(dtype, str) else ""
-            hint += "Dtypes are 'float32', jnp.int32, bool and the like."
+            hint += "Examples of dtypes are 'float32', jnp.int32 and bool."
         raise errors.TypeMismatch(
-            f"{dtype!r:.60} is no dtype, at\n    {describe(user_source())}\n{hint}"
+            f"{dtype!r:.60} is not a dtype, at\n    {describe(user_source())}\n{hint}"
         ) from None
 
 
@@ -89,7 +89,7 @@ def not_a_permutation(name: str, axes: Any, t: ArrayType) -> errors.FunctransErr
     """Return the error for axes that are not a permutation."""
     order = tuple(range(t.ndim))[::-1]
     return invalid(
-        name, f"axes {axes} must name each axis of {t} once", f"To reverse them: {order}.",
+        name, f"axes {axes} must name each axis of {t} once", f"To reverse the axes: {order}.",
         errors.NotAPermutation,
     )  # fmt: skip
 
@@ -98,7 +98,7 @@ def axis_index(axis: Any, ndim: int, name: str) -> int:
     """Return an axis as nonnegative; raise an error if it is out of range."""
     i = integer(axis, name, "axis")
     if not -ndim <= i < ndim:
-        fix = f"Its axes are {-ndim} ... {ndim - 1}." if ndim else "It has no axes."
+        fix = f"Its axes are {-ndim} to {ndim - 1}." if ndim else "It has no axes."
         raise errors.AxisOutOfBounds(
             f"{name}: axis {i} is out of bounds for array of dimension {ndim}, at\n"
             f"    {describe(user_source())}\n{fix}"
@@ -114,9 +114,9 @@ def member(
     try:
         return str(kind(value).name)
     except ValueError:
-        choices = ", ".join([f"lax.{kind.__name__}.{m.name}" for m in kind])
+        choices = " or ".join([f"lax.{kind.__name__}.{m.name}" for m in kind])
         problem = f"{what} must be a lax.{kind.__name__}, got {value!r:.60}"
-        raise invalid(name, problem, f"One of {choices}.", error) from None
+        raise invalid(name, problem, f"Use {choices}.", error) from None
 
 
 def integer(value: Any, name: str, what: str) -> int:
@@ -140,7 +140,9 @@ def integers(values: Any, name: str, what: str) -> tuple[int, ...]:
         if isinstance(error, jax.errors.ConcretizationTypeError):
             raise
         raise mismatch(
-            name, f"{what} must be a sequence of integers, got {values!r:.60}", "One is (n,)."
+            name,
+            f"{what} must be a sequence of integers, got {values!r:.60}",
+            "For one, write (n,).",
         ) from None
 
 
@@ -165,7 +167,7 @@ def sizes_of(shape: Any) -> tuple[int, ...]:
         if isinstance(error, jax.errors.ConcretizationTypeError):
             raise
         raise mismatch(
-            "shape", f"takes integers, got {shape!r:.60}", "Write n // 2 for half of n."
+            "shape", f"sizes must be integers, got {shape!r:.60}", "Divide with n // 2, not n / 2."
         ) from None
 
 
@@ -206,7 +208,7 @@ def mode_of(mode: Any, usual: str, name: str) -> str:
         raise invalid(
             name,
             f"unknown mode {mode!r}",
-            "Modes are 'clip', 'fill' (or 'drop'), 'promise_in_bounds'.",
+            "The modes are 'clip', 'fill' (or 'drop') and 'promise_in_bounds'.",
         )
     return found
 

@@ -56,7 +56,7 @@ def over(operation: str, axis_name: Any, axis_index_groups: Any = None) -> dict[
 def members(operation: str, group: dict[str, Any]) -> int:
     """Return the number of examples per group."""
     if _uneven(group):
-        raise invalid(operation, f"axis_index_groups {group['groups']} must be of one size")
+        raise invalid(operation, f"axis_index_groups {group['groups']} must have equal sizes")
     return prims.count(group["sizes"], group["groups"])
 
 
@@ -206,7 +206,7 @@ def _positions(
     names = tuple([a for a in given if not isinstance(a, int)])
     axes = tuple([a for a in given if isinstance(a, int)])
     if axes and groups is not None:
-        raise invalid(operation, f"axis_index_groups together with the axes {axes} of the operand")
+        raise invalid(operation, f"axis_index_groups cannot be combined with operand axes {axes}")
     return names, axes
 
 

@@ -38,7 +38,7 @@ def dot_general(
 
     Arguments:
         lhs, rhs: arrays; different dtypes are cast to the wider one.
-        dimension_numbers: `((lhs_summed, rhs_summed), (lhs_batch, rhs_batch))`, sequences of axes.
+        dimension_numbers: `((lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch))`, axes.
         precision: None (`jax_default_matmul_precision`), a `Precision` or its name, a pair of them,
             or a `DotAlgorithmPreset` or its name.
         preferred_element_type: dtype of the result and, as a hint, of the accumulation.
@@ -59,13 +59,13 @@ def dot_general(
     """
     if out_sharding is not None:
         raise errors.InvalidArgument(
-            f"dot_general takes no out_sharding yet, got {out_sharding}, at\n"
+            f"dot_general does not support out_sharding yet, got {out_sharding}, at\n"
             f"    {describe(user_source())}\nUse in_shardings and out_shardings of jit."
         )
     x, y = typeof(lhs), typeof(rhs)
     params = _parameters(x.ndim, y.ndim, _hashable(dimension_numbers))
     if isinstance(params, str):
-        example = "Of two matrices: (((1,), (0,)), ((), ()))."
+        example = "For two matrices: (((1,), (0,)), ((), ()))."
         raise _dot_general.mismatch((x, y), params, example)
     params = params | contraction_options(precision, preferred_element_type)
     if x.dtype != y.dtype:
@@ -111,9 +111,9 @@ def dot(
         x, y = typeof(lhs), typeof(rhs)
         if not (0 < x.ndim < 3 and 0 < y.ndim < 3 and x.shape[-1] == y.shape[0]):
             raise errors.InvalidArgument(
-                f"dot({x}, {y}): without dimension_numbers both must have one or two axes, and the "
-                f"last axis of the first must be as long as the first of the second, at\n"
-                f"    {describe(user_source())}\n"
+                f"dot({x}, {y}): without dimension_numbers, both must have one or two axes, and "
+                "the last axis of the first must have the size of the first axis of the second, "
+                f"at\n    {describe(user_source())}\n"
                 "Use jnp.matmul for stacks of matrices, or give dimension_numbers."
             )
         dimension_numbers = (((x.ndim - 1,), (0,)), ((), ()))
@@ -173,8 +173,8 @@ def _parameters(n: int, m: int, dimension_numbers: Any) -> dict[str, Any] | str:
     except (TypeError, ValueError):
         raise errors.InvalidArgument(
             f"dot_general: dimension_numbers {dimension_numbers!s:.60} are not of the form\n"
-            "((lhs_summed, rhs_summed), (lhs_batch, rhs_batch)), "
-            f"at\n    {describe(user_source())}\nOf two matrices: (((1,), (0,)), ((), ()))."
+            "((lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch)), "
+            f"at\n    {describe(user_source())}\nFor two matrices: (((1,), (0,)), ((), ()))."
         ) from None
     for which, axes, ndim in (
         ("first", (*summed[0], *batch[0]), n),
@@ -187,8 +187,8 @@ def _parameters(n: int, m: int, dimension_numbers: Any) -> dict[str, Any] | str:
             )
     if len(summed[0]) != len(summed[1]) or len(batch[0]) != len(batch[1]):
         return (
-            f"dimension_numbers {dimension_numbers} must name as many summed axes, and as many "
-            "batch axes, of the first operand as of the second"
+            f"dimension_numbers {dimension_numbers} must name equally many contracting axes, and "
+            "equally many batch axes, of both operands"
         )
     pairs = dict(zip((*summed[1], *batch[1]), (*summed[0], *batch[0]), strict=True))
     fresh = iter(range(n, n + m))

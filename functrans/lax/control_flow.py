@@ -83,7 +83,7 @@ def cond(
     if t.shape or dtype_class(t.dtype) not in ("bool", "int", "uint", "float"):
         raise errors.TypeMismatch(
             f"cond: pred must be a boolean scalar, got {t}, at\n    {describe(user_source())}\n"
-            "For a choice per element use jnp.where or lax.select; to reduce use .all() or .any()."
+            "For an elementwise choice use jnp.where or lax.select; reduce with .all() or .any()."
         )
     truth = pred if dtype_class(t.dtype) == "bool" else ne(pred, literal(0, t))
     index = convert_element_type(truth, dtype=INDEX.dtype)
@@ -156,9 +156,9 @@ def _choice(name: str, index: Any, branches: Sequence[Callable[..., Any]], opera
         if problem:
             which = "false_fun and true_fun" if name == "cond" else f"branches 0 and {i}"
             raise errors.TypeMismatch(
-                f"{name}: {which} must return the same structure and types:\n{problem}\n"
+                f"{name}: {which} must return equal structures and types:\n{problem}\n"
                 f"{given_to(name, made[0].fun, part.fun)}\n"
-                "Cast or reshape what one of them returns."
+                "Cast or reshape the result of one of them."
             )
     captured, programs = with_common_captures(made)
     programs = [settled(p, first) for p in programs]  # weak where the first is, as in JAX
@@ -226,8 +226,8 @@ def while_loop(
         raise errors.TypeMismatch(
             f"while_loop: cond_fun must return a boolean scalar, got {got}, "
             f"{given_to('while_loop', cond_fun)}\n" + (
-                "Reduce a condition per element with .all() or .any(); compare numbers, as in "
-                "x != 0." if alone else "Let it return the condition alone, in no tuple or dict."
+                "Reduce an elementwise condition with .all() or .any(); compare numbers, as in "
+                "x != 0." if alone else "Return only the condition, not a tuple or dict."
             )
         )  # fmt: skip
     if max_steps is not None:
@@ -252,9 +252,9 @@ def _check_carry(
     problem = differing(fun, "carry", structure, types, out_tree, out_types)
     if problem:
         raise errors.TypeMismatch(
-            f"{name}: the body must return a carry of the structure and types it was given:\n"
+            f"{name}: the body must return a carry with the structure and types of its input:\n"
             f"{problem}\n{given_to(name, fun)}\n"
-            "Cast what it returns, or give the first carry the type that it returns."
+            "Cast what it returns, or give the initial carry the type that it returns."
         )
 
 
@@ -297,7 +297,7 @@ def fori_loop(
         weak = [typeof(x).weak_type for x in (lower, upper)]
         if not any(weak):
             raise errors.TypeMismatch(
-                f"fori_loop: lower and upper must have one dtype, got {typeof(first)} and "
+                f"fori_loop: lower and upper must have equal dtypes, got {typeof(first)} and "
                 f"{typeof(last)}, at\n    {describe(user_source())}"
             )
         to = typeof(last if weak[0] else first)
@@ -309,7 +309,7 @@ def fori_loop(
         body = made_of(body_fun, _counted_step, "fori_loop")
         return scan(body, (int(start), init_val), None, length=length, unroll=unroll)[0][1]
     if unroll is not None:
-        raise invalid("fori_loop", "unroll needs bounds that are known, and these are traced")
+        raise invalid("fori_loop", "unroll needs static bounds, but these are traced")
     body = made_of(body_fun, _bounded_step, "fori_loop")
     return while_loop(_before_end, body, (first, last, init_val), max_steps=max_steps)[2]
 

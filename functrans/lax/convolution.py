@@ -67,7 +67,7 @@ def conv_general_dilated(
     """
     if out_sharding is not None:
         raise errors.InvalidArgument(
-            f"conv_general_dilated takes no out_sharding, got {out_sharding}, at\n"
+            f"conv_general_dilated does not support out_sharding, got {out_sharding}, at\n"
             f"    {describe(user_source())}\nUse in_shardings and out_shardings of jit."
         )
     name = "conv_general_dilated"

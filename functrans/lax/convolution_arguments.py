@@ -61,7 +61,7 @@ def padtype_to_pads(
     """
     kind = getattr(padding, "name", padding)
     if not isinstance(kind, str):
-        raise _wrong(f"padding must be a name, got {padding!r}")
+        raise _wrong(f"padding must be a string, got {padding!r}")
     kind = kind.upper()
     if not len(in_shape) == len(window_shape) == len(window_strides):
         raise _bad_value(
@@ -72,8 +72,8 @@ def padtype_to_pads(
         return [(0, 0)] * len(in_shape)
     if kind not in ("SAME", "SAME_LOWER"):
         raise errors.UnknownPadding(
-            f"there is no padding {padding!r}, at\n    {describe(user_source())}\n"
-            "Give 'SAME', 'SAME_LOWER', 'VALID' or pairs (low, high), one per spatial axis."
+            f"unknown padding {padding!r}, at\n    {describe(user_source())}\n"
+            "Use 'SAME', 'SAME_LOWER', 'VALID' or one pair (low, high) per spatial axis."
         )
     sizes = [integers(given, "padtype_to_pads", what) for given, what in (
         (in_shape, "in_shape"), (window_shape, "window_shape"), (window_strides, "window_strides"),
@@ -113,8 +113,8 @@ def _numbers(n: int, layout: tuple[Any, ...]) -> ConvDimensionNumbers:
     for letters, own in zip(layout, ("NC", "OI", "NC"), strict=True):
         if sorted(letters) != sorted([*own, *space]) or len(set(letters)) != n:
             raise _wrong(
-                f"dimension_numbers {layout} must each hold the same spatial letters once, besides "
-                "N and C (input and result), O and I (kernel)"
+                f"dimension_numbers {layout} must each contain the same spatial letters once, "
+                "besides N and C (input and result), O and I (kernel)"
             )
     axes = [
         tuple([letters.index(c) for c in (*own, *space)])
@@ -152,7 +152,7 @@ def plan_of(
     n = x.ndim - 2
     if isinstance(padding, str) and lhs_dilation is not None and set(lhs_dilation) - {1}:
         raise _bad_value(
-            f"padding {padding!r} is not defined for lhs_dilation {lhs_dilation}: give pairs, or "
+            f"padding {padding!r} is not defined for lhs_dilation {lhs_dilation}: use pairs, or "
             "use conv_transpose"
         )
     lhs_dilation, rhs_dilation = lhs_dilation or (1,) * n, rhs_dilation or (1,) * n
@@ -198,13 +198,13 @@ def _check_features(
     if features % feature_groups or features // feature_groups != inputs:
         raise _bad_value(
             f"the input {x} has {features} features (axis {numbers.lhs_spec[1]}) in "
-            f"{feature_groups} group(s), the kernel {y} takes {inputs} per group (axis "
+            f"{feature_groups} group(s), but the kernel {y} takes {inputs} per group (axis "
             f"{numbers.rhs_spec[1]})"
         )
     if examples % batch_groups or outputs % (feature_groups * batch_groups):
         raise _bad_value(
             f"{examples} examples in {batch_groups} group(s) and {outputs} output features in "
-            f"{feature_groups * batch_groups} group(s): the groups must be equally large"
+            f"{feature_groups * batch_groups} group(s): all groups must have equal sizes"
         )
 
 
@@ -249,6 +249,6 @@ def check_preferred(x: ArrayType, y: ArrayType, preferred: Any) -> None:
     if to not in wider[given] or preferred.itemsize < x.dtype.itemsize:
         raise _convolution.mismatch(
             (x, y),
-            f"preferred_element_type {preferred} must be of the kind of {x.dtype}, or float for "
-            "integers, and not narrower",
+            f"preferred_element_type {preferred} must be of the same kind as {x.dtype}, or float "
+            "for integers, and not narrower",
         )

@@ -113,7 +113,7 @@ def _dtype(dtype: Any, name: str) -> Any:
     """Canonicalize a user's dtype, as JAX does."""
     if dtype is None:
         raise errors.InvalidArgument(
-            f"{name}: the dtype must be given, at\n    {describe(user_source())}"
+            f"{name}: a dtype is required, at\n    {describe(user_source())}"
         )
     return canonical_dtype(dtype_asked(dtype) if isinstance(dtype, str) else dtype)
 
@@ -182,12 +182,12 @@ def _binary(name: str, does: str, example: str, primitive: str = "") -> _Binary:
 
 
 neg: _Unary = _unary("neg", "-x.", "2.0 -> -2.0")
-sign: _Unary = _unary("sign", "-1, 0 or 1 by the sign; x / |x| of complex numbers.", "-3.0 -> -1.0")
+sign: _Unary = _unary("sign", "The sign, -1, 0 or 1; x / |x| for complex numbers.", "-3.0 -> -1.0")
 floor: _Unary = _unary("floor", "The nearest integer that is not above x.", "-1.5 -> -2.0")
 ceil: _Unary = _unary("ceil", "The nearest integer that is not below x.", "-1.5 -> -1.0")
-is_finite: _Unary = _unary("is_finite", "Neither infinite nor NaN?", "1.0 -> True")
+is_finite: _Unary = _unary("is_finite", "Whether x is neither infinite nor NaN.", "1.0 -> True")
 square: _Unary = _unary("square", "x * x.", "3.0 -> 9.0")
-abs: _Unary = _unary("abs", "|x|; real also of complex numbers.", "3 + 4j -> 5.0")
+abs: _Unary = _unary("abs", "|x|; real also for complex numbers.", "3 + 4j -> 5.0")
 real: _Unary = _unary("real", "The real part of complex numbers.", "3 + 4j -> 3.0")
 imag: _Unary = _unary("imag", "The imaginary part of complex numbers.", "3 + 4j -> 4.0")
 conj: _Unary = _unary("conj", "The complex conjugate.", "3 + 4j -> (3-4j)")
@@ -201,9 +201,9 @@ sqrt: _Accurate = _accurate("sqrt", "The square root.", "9.0 -> 3.0")
 rsqrt: _Accurate = _accurate("rsqrt", "1 / sqrt(x).", "4.0 -> 0.5")
 cbrt: _Accurate = _accurate("cbrt", "The real cube root.", "8.0 -> 2.0")
 logistic: _Accurate = _accurate("logistic", "1 / (1 + exp(-x)).", "0.0 -> 0.5")
-sin: _Accurate = _accurate("sin", "The sine, of radians.", "0.0 -> 0.0")
-cos: _Accurate = _accurate("cos", "The cosine, of radians.", "0.0 -> 1.0")
-tan: _Accurate = _accurate("tan", "The tangent, of radians.", "0.0 -> 0.0")
+sin: _Accurate = _accurate("sin", "The sine of an angle in radians.", "0.0 -> 0.0")
+cos: _Accurate = _accurate("cos", "The cosine of an angle in radians.", "0.0 -> 1.0")
+tan: _Accurate = _accurate("tan", "The tangent of an angle in radians.", "0.0 -> 0.0")
 tanh: _Accurate = _accurate("tanh", "The hyperbolic tangent.", "0.0 -> 0.0")
 
 asin: _Unary = _unary("asin", "The angle in [-pi/2, pi/2] whose sine is x.", "0.0 -> 0.0")
@@ -259,7 +259,7 @@ nextafter: Callable[[ArrayLike, ArrayLike], Array] = _documented(
 add: _Binary = _binary("add", "x + y.", "1.0, 2.0 -> 3.0")
 sub: _Binary = _binary("sub", "x - y.", "1.0, 2.0 -> -1.0")
 div: _Binary = _binary("div", "x / y; integers are rounded towards zero.", "-7, 2 -> -3")
-rem: _Binary = _binary("rem", "The rest of div, of the sign of x.", "-7, 2 -> -1")
+rem: _Binary = _binary("rem", "The remainder of div, with the sign of x.", "-7, 2 -> -1")
 pow: _Binary = _binary("pow", "x to the power y; y may be integer.", "2.0, 3 -> 8.0")
 max: _Binary = _binary("max", "The larger of x and y; NaN if one is NaN.", "1.0, 2.0 -> 2.0")
 min: _Binary = _binary("min", "The smaller of x and y; NaN if one is NaN.", "1.0, 2.0 -> 1.0")

@@ -218,9 +218,9 @@ def _check_parts(operation: str, x: Any, axis: int, n: int, tiled: bool) -> None
     if size % n if tiled else size != n:
         wanted = f"a multiple of {n}" if tiled else str(n)
         raise errors.ShapeMismatch(
-            f"{operation} of {typeof(x)}: axis {axis} has size {size}, but it is divided among {n} "
+            f"{operation} of {typeof(x)}: axis {axis} has size {size}, but it is split among {n} "
             f"examples, so its size must be {wanted}, at\n    {describe(user_source())}\n"
-            + ("" if tiled or size % n else "Or pass tiled=True, and each gets several rows.")
+            + ("" if tiled or size % n else "With tiled=True, each gets several rows.")
         )
 
 
@@ -343,7 +343,7 @@ def pcast(x: PyTree, axis_name: Hashable, *, to: str) -> PyTree:
     if to not in ("varying", "reduced"):
         raise invalid(
             "pcast", f'to must be "varying" or "reduced", got {to!r}',
-            "psum takes the sum of values that are parts of one.",
+            "To sum over the axis, use psum.",
         )  # fmt: skip
     return tree.map(as_array, x)
 

@@ -255,7 +255,7 @@ def _start(start: Any, size: int, wrap: bool, dtype: Any) -> Any:
     if isinstance(start, (int, np.integer)):
         at = int(start)
         if at < 0 and not wrap:
-            raise invalid("dynamic_slice", f"start {at}, with allow_negative_indices=False")
+            raise invalid("dynamic_slice", f"negative start {at} with allow_negative_indices=False")
         return np.asarray(at + size if at < 0 else at, dtype)
     if typeof(start).dtype != dtype or typeof(start).weak_type:
         start = convert_element_type(as_array(start), dtype=np.dtype(dtype), weak_type=False)
@@ -351,7 +351,7 @@ def _scatter(name: str, primitive: Any, does: str) -> _Scatter:
       scatter_indices: integers; the last axis holds one index per entry of
         `scatter_dims_to_operand_dims`.
       updates: the slices.
-      dimension_numbers: what each axis of the three arrays is, as XLA says it.
+      dimension_numbers: what each axis of the three arrays is, as in XLA.
       indices_are_sorted, unique_indices: promises that let the compiler do better.
       mode: a `GatherScatterMode` or its name; None: slices out of bounds are dropped.
 
@@ -451,8 +451,8 @@ def _axes(
     if not len(windows) == len(kept) == len(places):
         raise mismatch(
             "gather and scatter",
-            f"{len(kept)} axes of {typeof(operand)} are neither collapsed, inserted nor batching: "
-            f"each has a place among the {total} axes of the slices, got {windows}",
+            f"{len(kept)} axes of {typeof(operand)} are not collapsed, inserted or batching: each "
+            f"needs a place among the {total} axes of the slices, got {windows}",
         )
     rest = iter(index_names)
     window = iter(kept)
@@ -468,8 +468,8 @@ def _window_sizes(operand: Any, updates: Any, axes: dict[str, Any]) -> tuple[int
     if len(shape) != len(axes["slices"]):
         raise mismatch(
             "scatter",
-            f"updates {typeof(updates)} must have {len(axes['slices'])} axes: those of the "
-            "indices but the last, and the window's",
+            f"updates {typeof(updates)} must have {len(axes['slices'])} axes: all but the last of "
+            "the indices, and the window's",
         )
     size = dict(zip(axes["slices"], shape, strict=True))
     return tuple([

@@ -87,7 +87,7 @@ def scan(
             f"scan: f must return a pair (carry, y), got "
             f"({', '.join([str(t) for t in made.program.out_types])}) in the structure "
             f"{tree.spelled(made.out_tree)}, {given_to('scan', f)}\n"
-            "Without results of each step: return carry, None."
+            "If there are no per-step results, return carry, None."
         )
     carry_tree = pair[0]
     outs = made.program.out_types
@@ -96,9 +96,9 @@ def scan(
     if problem:
         name = operation_of(f, "scan")
         raise errors.TypeMismatch(
-            f"{name}: f must return a carry of the structure and types it was given:\n{problem}\n"
+            f"{name}: f must return a carry with the structure and types of its input:\n{problem}\n"
             f"{given_to(name, f)}\n"
-            "Cast what it returns, or give the first carry the type that it returns."
+            "Cast what it returns, or give the initial carry the type that it returns."
         )
     params = {"reverse": True} if reverse else {}
     results = _scan(
@@ -138,7 +138,7 @@ def _length(name: str, xs: Any, arrays: list[Any], length: Any) -> int:
         wanted = "equal" if length is None else f"equal, and equal to length ({length})"
         raise invalid(name, f"leading axes must be {wanted}; got {shown}")
     if not sizes:
-        raise invalid(name, "there is nothing to loop over: give arrays in xs, or a length")
+        raise invalid(name, "there is nothing to loop over: pass arrays in xs, or length")
     return sizes.pop()
 
 

@@ -120,7 +120,7 @@ def _checked(name: str, n: int, operand: Any, output: Any, places: list[Any]) ->
     if x.ndim < 1 or y.ndim != x.ndim or x.shape[1:] != y.shape[1:] or x.dtype != y.dtype:
         raise mismatch(
             name,
-            f"operand {x} and output {y} must be of one dtype and of one shape but for axis 0",
+            f"operand {x} and output {y} must have equal dtypes, and equal shapes but for axis 0",
         )
     types = [typeof(v) for v in places]
     for what, t in zip(_PLACES, types, strict=True):

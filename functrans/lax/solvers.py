@@ -157,7 +157,7 @@ def custom_root(
     for path, t in zip(tree.path_names(initial_guess, "initial_guess"), types, strict=True):
         if not is_inexact(t.dtype):
             raise errors.NonDifferentiable(
-                f"custom_root: the unknowns must be floating point, {path} is {t}, at\n"
+                f"custom_root: the unknowns must be floating point, but {path} is {t}, at\n"
                 f"    {describe(user_source())}\nCast the guess, or write it as 1.0 instead of 1."
             )
     solved = _staged(_solver(solve, f, has_aux, name), solve, in_tree, types)

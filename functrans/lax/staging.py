@@ -208,7 +208,7 @@ def differing(
     if wanted != given:
         name = function_name(users(fun))
         was, now = tree.spelled(wanted), tree.spelled(given)
-        return f"    {what} has the structure {was}, {name} returned {now}"
+        return f"    {what} has the structure {was}, but {name} returned {now}"
     names = tree.path_names(tree.unflatten(wanted, list(want)), what)
     return "\n".join([
         f"    {name}: {a} {between} {b}"

@@ -300,7 +300,7 @@ def standardize(
     if algorithm not in ("fast", "stable"):
         raise invalid("standardize", f"algorithm must be 'fast' or 'stable', got {algorithm!r}")
     if variance is None and algorithm == "fast" and dtype_class(typeof(x).dtype) == "complex":
-        raise invalid("standardize", f"takes real numbers, not {typeof(x)}, unless 'stable'")
+        raise invalid("standardize", f"takes {typeof(x)} only with algorithm='stable'")
     if mean is None:
         mean = reductions.mean(x, axis, keepdims=True, where=where)
     if variance is None and algorithm == "stable":

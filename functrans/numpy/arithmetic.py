@@ -135,7 +135,7 @@ def power(x: ArrayLike, y: ArrayLike, /) -> Array:
             raise mismatch(
                 "power",
                 f"integers cannot be raised to negative powers, got {typeof(x)} ** {exponent}",
-                "Make the base a float.",
+                "Cast the base to float.",
             )
         return primitives.integer_pow(x, y=exponent)
     x, y = value_of(x, "power"), value_of(y, "power", 1)

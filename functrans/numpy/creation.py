@@ -151,18 +151,18 @@ def _nested(items: Sequence[Any], dtype: Any) -> Any:
     except TypeError:
         strange = next(x for x in np.array(items, object).flat if not isinstance(x, Number))
         raise invalid(
-            "array", f"{strange!r:.60} is no element of an array, got {items!r:.60}",
-            "Write jnp.nan for a number that is missing.",
+            "array", f"{strange!r:.60} cannot be an element of an array, got {items!r:.60}",
+            "Use jnp.nan for missing numbers.",
         ) from None  # fmt: skip
     except OverflowError:
         raise errors.IntegerOverflow(
-            f"array: {items!r:.60} has an integer that does not fit {to}, at\n"
+            f"array: {items!r:.60} has an integer that does not fit in {to}, at\n"
             f"    {describe(user_source())}\nWrite it as a float, or enable 64-bit types."
         ) from None
     except ValueError:
         raise invalid(
             "array", f"the lists have different lengths: {items!r:.60}",
-            "Pad them to one length, or keep a list of arrays.",
+            "Pad them to equal lengths, or keep a list of arrays.",
         ) from None  # fmt: skip
 
 
@@ -229,7 +229,7 @@ empty = zeros
 def _sizes(name: str, shape: Any) -> tuple[int, ...]:
     sizes = sizes_of(shape)
     if sizes and min(sizes) < 0:
-        raise mismatch(name, f"the shape {sizes} has a negative size", "Sizes are 0 or more.")
+        raise mismatch(name, f"the shape {sizes} has a negative size", "Sizes must be >= 0.")
     return sizes
 
 

@@ -103,8 +103,8 @@ def _steps(
         shown = ", ".join(map(str, shapes))
         raise invalid(
             "einsum",
-            f"{subscripts!r} does not fit operands of shapes {shown}: {error}",
-            "One letter per axis of each operand; equal letters name axes of equal sizes.",
+            f"{subscripts!r} does not match operands of shapes {shown}: {error}",
+            "Use one letter per axis of each operand; axes of the same letter need equal sizes.",
         ) from None
     left = list(shapes)
     steps = []

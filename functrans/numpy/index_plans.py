@@ -111,7 +111,7 @@ def _step(entry: Any, axis: int, n: int) -> Step:
     if not _is_array(entry):
         return Step("slice", axis, range(*slice(*entry).indices(n)))
     if len(entry) == 3 and entry[2] not in (0, n):
-        raise _invalid(f"a boolean index of size {entry[2]} stands at axis {axis} of size {n}")
+        raise _invalid(f"a boolean index of size {entry[2]} is used for axis {axis} of size {n}")
     return Step("array", axis, entry[1])
 
 

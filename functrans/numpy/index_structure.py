@@ -62,7 +62,7 @@ def _slice(item: slice) -> tuple[int | None, int | None, int | None]:
     if step.__class__ is int and step == 0:
         raise errors.InvalidArgument(
             f"the step of a slice must not be zero, at\n    {describe(user_source())}\n"
-            "x[::2] takes each second element, x[::-1] all of them backwards."
+            "x[::2] takes every second element, x[::-1] all of them in reverse."
         )
     try:
         return (
@@ -82,7 +82,7 @@ def _bounds(*parts: Any) -> Exception:
         f"{':'.join('' if p is None else str(p) for p in parts)}, at\n"
         f"    {describe(user_source())}\n"
         "The shape of the result would depend on values. For a window of fixed size at a "
-        "computed place use lax.dynamic_slice (or lax.dynamic_slice_in_dim); to keep the shape, "
+        "computed start use lax.dynamic_slice (or lax.dynamic_slice_in_dim); to keep the shape, "
         "use a mask and jnp.where."
     )
 
@@ -126,11 +126,11 @@ def _mask(mask: Any, entries: list[Any], arrays: list[Any]) -> None:
     value = concrete_value(mask)
     if value is None:
         raise errors.NonConcreteMask(
-            f"a boolean mask selects a number of elements that depends on its values, but of this "
-            f"traced {typeof(mask)} only the type is known inside jit and vmap, at\n"
+            "the number of elements that a boolean mask selects depends on its values, but inside "
+            f"jit and vmap only the type of this traced {typeof(mask)} is known, at\n"
             f"    {describe(user_source())}\n"
-            "Keep the shape: jnp.where(mask, x, other) instead of x[mask] and of "
-            "x.at[mask].set(other); or say how many: x[jnp.nonzero(mask, size=n)]."
+            "Keep the shape, with jnp.where(mask, x, other) for x[mask] or x.at[mask].set(other), "
+            "or fix the number: x[jnp.nonzero(mask, size=n)]."
         )
     value = np.asarray(value)
     if value.ndim == 0:

@@ -57,7 +57,7 @@ def _pieces(name: str, arrays: Any) -> list[Any]:
         raise mismatch(name, f"takes a sequence of arrays, got {arrays!r:.60}", "Write [x, y].")
     xs = list(arrays)
     if not xs:
-        raise invalid(name, "Need at least one array", "Pass a list that is not empty.")
+        raise invalid(name, "Need at least one array", "Pass a non-empty list.")
     return xs
 
 
@@ -167,8 +167,8 @@ def _split(name: str, ary: Any, sections: Any, axis: int) -> list[Any]:
             raise invalid(
                 name,
                 f"array split does not result in an equal division: axis {i} of {t} into {parts} "
-                f"parts, rest is {rest}",
-                "Use jnp.array_split, or give the indices.",
+                f"parts, remainder {rest}",
+                "Use jnp.array_split, or pass the indices.",
             )
         sizes = [size + 1] * rest + [size] * (parts - rest)
     return list(primitives.split(ary, sizes=tuple(sizes), axis=i))

@@ -56,7 +56,7 @@ def _operands(name: str, x: Any, y: Any) -> tuple[Any, Any, ArrayType, ArrayType
 def _disagree(name: str, tx: ArrayType, ty: ArrayType, i: int, j: int) -> errors.TypeMismatch:
     return errors.TypeMismatch(
         f"{name}({tx}, {ty}): axis {i} of the first operand and axis {j} of the second are "
-        f"multiplied together and must have equal sizes, got {tx.shape[i]} and {ty.shape[j]}, at\n"
+        f"contracted and must have equal sizes, got {tx.shape[i]} and {ty.shape[j]}, at\n"
         f"    {describe(user_source())}\nTranspose or reshape one of the operands."
     )
 
@@ -248,7 +248,7 @@ def tensordot(
     else:
         count = integer(axes, "tensordot", "axes")
         if count > min(n, m):
-            raise mismatch("tensordot", f"axes={count} is more than the axes of {ta} or {tb}")
+            raise mismatch("tensordot", f"axes={count} exceeds the number of axes of {ta} or {tb}")
         ours, theirs = tuple(range(n - count, n)), tuple(range(count))
     if len(ours) != len(theirs):
         raise mismatch("tensordot", f"axes must pair up, got {axes}")

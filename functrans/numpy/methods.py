@@ -37,7 +37,7 @@ def _len(self: Tracer) -> int:
     if not self.shape:
         raise errors.TypeMismatch(
             f"len() of a {self.type}, which has no axes, at\n    {describe(user_source())}\n"
-            "Give it an array with an axis (x[None], jnp.atleast_1d(x))."
+            "Add an axis first: x[None] or jnp.atleast_1d(x)."
         )
     return self.shape[0]
 
@@ -46,7 +46,7 @@ def _iter(self: Tracer) -> Iterator[Any]:
     if not self.shape:
         raise errors.TypeMismatch(
             f"iteration over a {self.type}, which has no axes, at\n    {describe(user_source())}\n"
-            "Return several values as a tuple, or give it an array with an axis."
+            "Return several values as a tuple, or add an axis first."
         )
     return iter(joining.unstack(self))
 
@@ -81,7 +81,7 @@ def _array_namespace(self: Tracer, *, api_version: str | None = None) -> ModuleT
     namespace = sys.modules[__package__]
     if api_version not in (None, namespace.__array_api_version__):
         raise promotion.invalid(
-            "__array_namespace__", f"api_version {api_version!r} is not there",
+            "__array_namespace__", f"api_version {api_version!r} is not available",
             f"It is {namespace.__array_api_version__!r}.",
         )  # fmt: skip
     return namespace

@@ -100,7 +100,7 @@ def _others_turn(x: Tracer, other: Any, name: str, reflected: str = "") -> Any:
     sign = _WRITTEN.get(name)
     shown = f"{left} {sign} {right}" if sign else f"{name}({left}, {right})"
     raise errors.NotAnArray(
-        f"{shown}: the operator {sign or name} takes arrays and numbers, no {what}, "
+        f"{shown}: the operator {sign or name} takes arrays and numbers, not {what}, "
         f"at\n    {describe(user_source())}\n{_instead_of(other)}"
     )
 
@@ -139,19 +139,19 @@ def _joined(left: Sequence[Any], x: Tracer) -> Any:
 def _instead_of(other: Any) -> str:
     """Suggest what to do about an operand that is not an array."""
     if other is None:
-        return "None is what a function without return gives, or an argument that was left out."
+        return "None is the result of a function without return, or an omitted argument."
     if type(other) in (list, tuple):
-        return "Take the entry that is meant, or make one array of all: jnp.asarray(...)."
+        return "Use one of its entries, or convert it to an array: jnp.asarray(...)."
     with contextlib.suppress(Exception):  # a user's container that fails to flatten
         names = tree.path_names(other)
         if names not in ([], [""]):
             shown = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
-            return f"Say which of its leaves is meant ({shown}), or go over all with tree.map."
+            return f"Use one of its leaves ({shown}), or all of them with tree.map."
     if isinstance(other, Number):
-        return "Arrays know the numbers int, float and complex: write float(...)."
+        return "Numbers must be int, float or complex: use float(...)."
     if callable(other):
-        return "It is a function: call it, and use what it returns."
-    return "Give an array or a number: jnp.asarray makes an array of a list of numbers."
+        return "It is a function: call it, and use its result."
+    return "Pass an array or a number: jnp.asarray converts a list of numbers."
 
 
 _BINARY: dict[str, Callable[..., Any]] = {

@@ -58,9 +58,9 @@ def type_of(x: Any, name: str, position: int = 0) -> ArrayType:
         return typeof(x)
     except errors.NotAnArray:
         advice = (
-            "Make an array of it first: jnp.asarray(...)."
+            "Convert it to an array first: jnp.asarray(...)."
             if isinstance(x, (list, tuple))
-            else "Operands are arrays or Python scalars."
+            else "Operands must be arrays or Python scalars."
         )
         raise errors.NotAnArray(
             f"{name} requires ndarray or scalar arguments, got {x!r:.60} of type "
@@ -231,9 +231,9 @@ def _plan(types: tuple[ArrayType, ...], name: str, error: type[Exception]) -> li
         dtype, weak = promote(types)
     except TypeError:  # a key among numbers
         raise errors.TypeMismatch(
-            f"{name}({', '.join(map(str, types))}): there is no arithmetic with keys, at\n"
+            f"{name}({', '.join(map(str, types))}): PRNG keys do not support arithmetic, at\n"
             f"    {describe(user_source())}\n"
-            "Draw numbers with random.uniform(key), ...; its bits are random.key_data(key)."
+            "Draw numbers with random.uniform(key), ...; random.key_data(key) returns its bits."
         ) from None
     shape = broadcast_shape([t.shape for t in types], name, types, error)
     _check_ranks(types, name)
@@ -254,9 +254,9 @@ def _check_ranks(types: Sequence[ArrayType], name: str) -> None:
     if how == "allow" or len({t.ndim for t in types if t.ndim}) < 2:
         return
     problem = (
-        f"{name}({', '.join(map(str, types))}): axes are added to an operand, which "
-        f"jax_numpy_rank_promotion={how!r} forbids, at\n    {describe(user_source())}\n"
-        "Add them by x[None, :] or jnp.expand_dims."
+        f"{name}({', '.join(map(str, types))}): the operands have different ranks, with "
+        f"jax_numpy_rank_promotion={how!r}, at\n    {describe(user_source())}\n"
+        "Add axes with x[None, :] or jnp.expand_dims."
     )
     if how == "raise":
         raise errors.ImplicitPromotion(problem)
@@ -345,7 +345,7 @@ def _incompatible(shapes: Any, name: str, types: Any, error: type[Exception]) ->
         head = f"{name}({shown}) got incompatible shapes for broadcasting: {plain}"
     return error(
         f"{head}, at\n    {describe(user_source())}\n"
-        "Shapes are lined up from the right; sizes must be equal or 1. Add axes with x[:, None] or "
+        "Shapes are aligned from the right; sizes must be equal or 1. Add axes with x[:, None] or "
         "jnp.expand_dims, or transpose one operand."
     )
 
@@ -394,8 +394,8 @@ def user_dtype(dtype: Any) -> Any:
 def _warn_of_truncation(asked: Any, found: Any) -> None:
     source = user_source()
     message = (
-        f"dtype {asked} was asked for, but 64-bit types are off: the result is {found}. Enable "
-        "them at the start with ft.config.update('jax_enable_x64', True), or ask for "
+        f"dtype {asked} was requested, but 64-bit types are disabled: the result is {found}. "
+        "Enable them at startup with ft.config.update('jax_enable_x64', True), or request "
         f"{found}."
     )
     if source is not None:

@@ -71,7 +71,7 @@ def arange(
         raise invalid(
             "arange",
             "step must not be zero",
-            "Use jnp.full for equal numbers.",
+            "For a constant array, use jnp.full.",
             errors.DivisionByZero,
         )
     if by == 1 and first == 0 and dtype_class(to) != "bool":

@@ -110,7 +110,7 @@ def fill_of(fill_value: Any, dtype: Any, name: str) -> Any:
     if value is None or np.ndim(value) != 0:
         raise invalid(
             name, f"fill_value must be a concrete scalar, got {fill_value!r:.60}",
-            "Use jnp.where(in_bounds, x.at[i].get(mode='clip'), value) for a computed one.",
+            "Use jnp.where(in_bounds, x.at[i].get(mode='clip'), value) for a computed value.",
             errors.AbstractValueError if value is None else errors.InvalidArgument,
         )  # fmt: skip
     number = literal(value, ArrayType((), dtype)).value

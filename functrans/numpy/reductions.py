@@ -188,13 +188,13 @@ def _extreme(
     t = typeof(a)
     axes = axes_of(axis, t.ndim, name)
     if where is not None and initial is None:
-        raise invalid(name, "where needs an initial value", "Pass initial=.")
+        raise invalid(name, "where= needs an initial value", "Pass initial=.")
     if initial is None and builtins.any(t.shape[i] == 0 for i in axes):
         raise invalid(
             name,
             f"zero-size array to reduction operation {name} which has no identity: {t} over axes "
             f"{axes}",
-            "Pass initial=, or check for empty arrays first.",
+            "Pass initial=, or handle empty arrays first.",
         )
     if initial is not None:
         initial = _start(initial, t.dtype, name)
@@ -430,7 +430,7 @@ def var(
     axes = axes_of(axis, t.ndim, "var")
     own = inexact_dtype(t.dtype)
     if dtype is not None and dtype_class(own) == "complex" != dtype_class(user_dtype(dtype)):
-        raise invalid("var", f"of complex numbers has no dtype {dtype}", "Pass a complex dtype.")
+        raise invalid("var", f"complex numbers need a complex dtype, got {dtype}")
     asked = own if dtype is None else user_dtype(dtype)
     wide = computed_in(promote((ArrayType((), own), ArrayType((), asked)))[0])
     x = cast(a, wide)

@@ -77,7 +77,7 @@ def where(
     if x is None or y is None:
         raise mismatch(
             "where", "takes one argument or three, got two",
-            "Give both choices, where(mask, x, y); where(mask) alone gives the places.",
+            "Pass both choices, where(mask, x, y); where(mask) returns the indices.",
         )  # fmt: skip
     condition = truth(condition, "where")
     t = typeof(condition)
@@ -153,7 +153,7 @@ def view(x: Any, dtype: Any) -> Any:
     if old == new:
         return primitives.bitcast_convert_type(x, dtype=to)
     if not t.shape:
-        raise invalid("view", f"a scalar {t} cannot become {to}, which has another size")
+        raise invalid("view", f"a scalar {t} cannot become {to}, which has a different size")
     if old > new:
         y = primitives.bitcast_convert_type(x, dtype=to)
         return primitives.reshape(y, shape=(*t.shape[:-1], t.shape[-1] * old // new))
@@ -168,7 +168,7 @@ def _view_complex(x: Any, t: ArrayType, to: Any) -> Any:
     """A complex number is two floats, its real and its imaginary part."""
     if dtype_class(t.dtype) == "complex":
         if not t.shape:
-            raise invalid("view", f"a scalar {t} cannot become {to}, which has another size")
+            raise invalid("view", f"a scalar {t} cannot become {to}, which has a different size")
         parts = [
             primitives.reshape(p, shape=(*t.shape, 1))
             for p in (primitives.real(x), primitives.imag(x))

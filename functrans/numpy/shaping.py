@@ -99,7 +99,7 @@ def reshape(
         known = order in ("A", "K")
         raise invalid(
             "reshape", f"order must be 'C' or 'F', got {order!r}",
-            "How an array lies in memory is XLA's choice." if known else "Leave it out.",
+            "XLA chooses the memory layout of an array." if known else "Leave it out.",
             errors.UnsupportedChoice if known else errors.InvalidArgument,
         )  # fmt: skip
     back = primitives.reshape(transpose(a), shape=new[::-1])
@@ -145,7 +145,7 @@ def check_order(name: str, order: str | None) -> None:
     if order not in (None, "K"):
         raise invalid(
             name, f"order must be 'K' or None, got {order!r}",
-            "How an array lies in memory is XLA's choice.", errors.UnsupportedChoice,
+            "XLA chooses the memory layout of an array.", errors.UnsupportedChoice,
         )  # fmt: skip
 
 
@@ -268,7 +268,7 @@ def broadcast_to(array: ArrayLike, shape: Shape, *, out_sharding: None = None) -
         raise invalid(
             "broadcast_to",
             f"Incompatible shapes for broadcasting: {t} and requested shape {to}",
-            "Shapes are lined up from the right; sizes must be equal or 1.",
+            "Shapes are aligned from the right; sizes must be equal or 1.",
         )
     return expand(array, to)
 

@@ -94,7 +94,7 @@ def _check_integers(indices: Any, name: str) -> None:
     if dtype_class(t.dtype) not in ("int", "uint"):
         raise errors.NotIntegers(
             f"{name}: indices must be of integer type, got {t}, at\n"
-            f"    {describe(user_source())}\nCast: i.astype(int)."
+            f"    {describe(user_source())}\nCast them with i.astype(int)."
         )
 
 
@@ -130,7 +130,7 @@ def take_along_axis(
         a, axis = reshape(a, shape=(typeof(a).size,)), 0
     t, ti = typeof(a), typeof(i)
     if t.ndim != ti.ndim:
-        raise invalid(name, f"arr and indices must have as many axes, got {t} and {ti}")
+        raise invalid(name, f"arr and indices must have equally many axes, got {t} and {ti}")
     axis = axis_index(axis, t.ndim, name)
     others = broadcast_shape(
         [(*s[:axis], *s[axis + 1 :]) for s in (t.shape, ti.shape)], name, (t, ti),
@@ -229,11 +229,11 @@ def _known(a: Any, name: str) -> Any:
     value = concrete_value(a)
     if value is None:
         raise errors.AbstractValueError(
-            f"{name}: how many elements of a traced {typeof(a)} are not zero depends on its "
-            "values, and inside jit and vmap only its type is known, at\n"
+            f"{name}: the number of nonzero elements of a traced {typeof(a)} depends on its "
+            "values, but inside jit and vmap only its type is known, at\n"
             f"    {describe(user_source())}\n"
-            f"Say how many with size=: jnp.{name}(x, size=n, fill_value=...); or use a mask and "
-            "jnp.where(mask, x, other)."
+            f"Fix the number with size=: jnp.{name}(x, size=n, fill_value=...); or use a mask "
+            "and jnp.where(mask, x, other)."
         )
     return value
 

@@ -101,9 +101,9 @@ def _check_shape(values: Any, shape: tuple[int, ...], name: str) -> None:
         or broadcast_shape((have, shape), name, (), errors.InvalidArgument) != shape
     ):
         raise errors.InvalidArgument(
-            f"{name}: values of shape {have} do not broadcast to the {shape} elements that the "
-            f"index selects, at\n    {describe(user_source())}\n"
-            "Give a scalar, or as many values as are selected."
+            f"{name}: values of shape {have} do not broadcast to the shape {shape} that the index "
+            f"selects, at\n    {describe(user_source())}\n"
+            "Pass a scalar, or as many values as are selected."
         )
 
 
@@ -111,8 +111,8 @@ def _warn_of_cast(out: Any, values: Any, t: ArrayType) -> None:
     if typeof(out).dtype != t.dtype:
         warnings.warn(
             f"scatter inputs have incompatible types: values of dtype {typeof(values).dtype} are "
-            f"cast to {t.dtype}, and may lose something, at\n    {describe(user_source())}\n"
-            "In future this will be an error; cast them with .astype(...).",
+            f"cast to {t.dtype}, which may lose information, at\n    {describe(user_source())}\n"
+            "In the future this will be an error; cast them with .astype(...).",
             FutureWarning,
             stacklevel=2,
         )
@@ -133,14 +133,16 @@ class At:
         return AtRef(self.array, index)
 
     def __call__(self, *args: Any) -> Any:
-        raise mismatch("at", "called as a function", "Indices stand in brackets: x.at[i].set(y).")
+        raise mismatch(
+            "at", "called as a function", "Indices go in square brackets: x.at[i].set(y)."
+        )
 
     def __getattr__(self, name: str) -> Any:
         if name not in _UPDATES:
             raise AttributeError(name)
         raise errors.UnknownUpdate(
-            f"x.at.{name} without an index, at\n    {describe(user_source())}\n"
-            f"Indices stand in brackets behind `at`: x.at[i].{name}(...); x.at[:] is all of x."
+            f"x.at.{name} needs an index, at\n    {describe(user_source())}\n"
+            f"Indices go in square brackets after `at`: x.at[i].{name}(...); x.at[:] is all of x."
         )
 
     def __repr__(self) -> str:
@@ -188,7 +190,7 @@ class AtRef:
         hint = f"Did you mean {near[0]!r}? " if near else ""
         raise errors.UnknownUpdate(
             f"x.at[i] has no attribute {name!r}, at\n    {describe(user_source())}\n"
-            f"{hint}It has {', '.join(_UPDATES)}: each makes a new array; x[i] reads elements."
+            f"{hint}It has {', '.join(_UPDATES)}: each returns a new array; x[i] reads elements."
         )
 
     def __repr__(self) -> str:

@@ -72,12 +72,12 @@ class Report:
         for step, line in zip(self.steps, lines[1:], strict=False):
             text[-1:-1] = [line, *_described(step.rewrites)]
         if self.loops:
-            text.append("loops, on a CPU")
+            text.append("loops on a CPU")
         for loop, obstacle in self.loops:
             is_one = "one kernel" if obstacle is None else "not one kernel"
             text.append(f"    {is_one}: {_place(loop)}")
             text += [] if obstacle is None else [f"        {obstacle}"]
-        text += [] if self.options is None else [f"options, on a CPU\n    {self.options}"]
+        text += [] if self.options is None else [f"compiler options on a CPU\n    {self.options}"]
         return "\n".join([line.rstrip() for line in text])
 
     __repr__ = __str__

@@ -202,23 +202,23 @@ def obstacle(e: Equation, whole: Program) -> Obstacle | None:
         return found
     if "length" in e.params and e.params["length"] < 2 * e.params.get("unroll", 1):
         # Without a loop LLVM constant-folds, and may fold exp(NaN) to any number.
-        return Obstacle(e, "has one turn")
-    return Obstacle(e, "has few steps for its factorizations") if _is_slower(e, whole) else None
+        return Obstacle(e, "has one iteration")
+    return Obstacle(e, "has too few steps for its factorizations") if _is_slower(e, whole) else None
 
 
 def why_not(e: Equation) -> Obstacle | None:
     """Return what prevents an equation from being part of a kernel, or None."""
     form = FORMS.get(e.primitive)
     if not (e.primitive.in_kernel if form is None else form.takes(e)):
-        return Obstacle(e, "is a call of a library")
+        return Obstacle(e, "calls a library")
     if not _has_elements(e):
-        return Obstacle(e, "has operands that are empty, or keys of another generator")
+        return Obstacle(e, "has empty operands, or keys of another generator")
     for program in e.programs:
         found = memo(program, _obstacle)
         if found is not None:
             return found
     if e.primitive.has_effects(e.params):
-        return Obstacle(e, "has an effect")
+        return Obstacle(e, "has a side effect")
     if not e.primitive.holds_programs and (n := _elements(e)) >= _limit(e):
         return Obstacle(e, f"works on {n} elements")
     return None

@@ -255,14 +255,14 @@ class Primitive:
     def missing(self, rule: str) -> Exception:
         where = f"{type(self).__module__.replace('.', '/')}.py"
         advice = {
-            "jvp": "Give its class `jvp`, or declare `linear_in` if it is linear.",
-            "transpose": "Give its class `transpose`; it is asked only of operations that are "
-            "linear in an operand.",
-            "batch": "Give its class `batch`.",
+            "jvp": "Define `jvp` in its class, or declare `linear_in` if it is linear.",
+            "transpose": "Define `transpose` in its class; only operations that are linear in an "
+            "operand need it.",
+            "batch": "Define `batch` in its class.",
         }
         return errors.MissingRule(
             f"the primitive {self.name} has no rule `{rule}`, at\n    {describe(user_source())}\n"
-            f"{advice.get(rule, 'It is mandatory.')} Its class stands in {where}."
+            f"{advice.get(rule, 'It is mandatory.')} Its class is in {where}."
         )
 
 

@@ -141,7 +141,7 @@ def of_all(failed: Failed, tree: Any, *, is_leaf: Any = None) -> Exception | Non
     for path, x in trees.flatten_with_path(tree, is_leaf)[0]:
         if getattr(x, "size", 1) != 1:
             return failed.told(
-                f"the leaf {_at(path)} is {ArrayType(x.shape, x.dtype)}, neither true nor false",
+                f"the leaf {_at(path)}, {ArrayType(x.shape, x.dtype)}, has no single truth value",
                 "Reduce each leaf first: tree.all(tree.map(jnp.all, x)).",
                 errors.InvalidArgument,
             )
@@ -175,9 +175,9 @@ def of_unflatten(failed: Failed, treedef: Any, leaves: Any) -> Exception | None:
         return wrong
     n = treedef.num_leaves
     shown = f"{_spelled(treedef)} has {n} lea{'f' if n == 1 else 'ves'}"
-    fix = "Give a leaf for each star, in the order of tree.leaves."
+    fix = "Pass one leaf for each *, in the order of tree.leaves."
     if not isinstance(leaves, Iterable):
-        return failed.told(f"{shown}, got {leaves!r:.60}, which is no list of them", fix)
+        return failed.told(f"{shown}, got {leaves!r:.60}, which is not a list of leaves", fix)
     if isinstance(leaves, Sized):
         given = len(leaves)
         count = str(given)
@@ -189,7 +189,7 @@ def of_unflatten(failed: Failed, treedef: Any, leaves: Any) -> Exception | None:
         return None
     without = ""
     if given < n and isinstance(leaves, Sized):
-        without = f"; the first without one is {_at(_paths(treedef)[given])}"
+        without = f"; the first missing one is {_at(_paths(treedef)[given])}"
     return failed.told(f"{shown}, got {count}{without}", fix)
 
 
@@ -202,7 +202,7 @@ def of_transpose(
     if wrong is not None:
         return wrong
     given = "pytree_to_transpose", pytree_to_transpose
-    fix = "The tree to transpose is one of outer_treedef, each leaf a tree of inner_treedef."
+    fix = "pytree_to_transpose must be an outer_treedef whose leaves are trees of inner_treedef."
     if inner_treedef is None:
         outer = "outer_treedef", _skeleton(outer_treedef)
         wrong = _no_prefix(failed, outer, given, fix=fix)
@@ -228,9 +228,8 @@ def of_container(failed: Failed, tree: Any) -> Exception | None:
     wrong = _unsorted(failed, tree, lambda path, x: bool(path))
     if wrong is None and trees.is_leaf(tree):
         return failed.told(
-            f"{tree!r:.60} of type {type(tree).__qualname__} is a leaf, it has no parts",
-            "Containers are lists, tuples, dicts, None, and the classes that are registered as "
-            "such.",
+            f"{tree!r:.60} of type {type(tree).__qualname__} is a leaf and has no children",
+            "Containers are lists, tuples, dicts, None and registered classes.",
         )
     return wrong
 
@@ -243,14 +242,14 @@ _Stop = Callable[[tuple[Any, ...], Any], bool]
 def _no_function(failed: Failed, f: Any = len, is_leaf: Any = None) -> Exception | None:
     if not callable(f):
         return failed.told(
-            f"its first argument must be a function, got {f!r:.60} of type {type(f).__qualname__}",
+            f"the first argument must be a function, got {f!r:.60} of type {type(f).__qualname__}",
             f"Write {failed.name}(f, x): first the function, then the tree.",
             errors.NotAnArray,
         )
     if is_leaf is not None and not callable(is_leaf):
         return failed.told(
             f"is_leaf must be a function, got {is_leaf!r:.60}",
-            "It is asked of each part of the tree: is_leaf=lambda x: x is None.",
+            "It is called on each subtree: is_leaf=lambda x: x is None.",
             errors.NotAnArray,
         )
     return None
@@ -273,8 +272,8 @@ def _no_leaves(failed: Failed, x: Any, is_leaf: Any, first: str) -> Exception | 
     if found:
         return None
     return failed.told(
-        f"{_spelled(structure)} has no leaves, and no {first} is given",
-        f"Say what the result is then: {first}=0. None is a leaf with is_leaf=lambda x: x is None.",
+        f"{_spelled(structure)} has no leaves, and no {first} was passed",
+        f"Pass {first}=0, or treat None as a leaf: is_leaf=lambda x: x is None.",
     )
 
 
@@ -291,7 +290,7 @@ def _unsorted(
             return failed.told(
                 f"the keys of {f'the dict {_at(path)}' if failed.name else 'a dict'} cannot be "
                 f"sorted: {_some_keys(x)}",
-                "The leaves of a dict stand in the order of its keys: let all be str, or all int.",
+                "The leaves of a dict are sorted by its keys: use only str, or only int.",
             )
     if trees.is_leaf(x):
         return None
@@ -315,7 +314,7 @@ def _no_prefix(
         return None
     path, x, y = found
     return failed.told(
-        f"{other[0]} is not like {first[0]} {_at(path)}: {_contrast(x, y, first[0], other[0])}",
+        f"{other[0]} does not match {first[0]} {_at(path)}: {_contrast(x, y, first[0], other[0])}",
         f"{first[0]}: {_spelled(trees.flatten_with_path(first[1], stop, True)[1])}\n"
         f"{other[0]}: {_spelled(trees.structure(other[1]))}\n"
         + (fix or _like(x, y, first[0], other[0])),
@@ -331,9 +330,10 @@ def _contrast(x: Any, y: Any, first: str, other: str) -> str:
         return f"{_kind(x)} in {first}, {_kind(y)} in {other}"
     keys, others = ([trees.path_text(key) for key, _ in trees.opened(z)[0]] for z in (x, y))
     if keys == others:
-        return f"a {type(x).__qualname__} that holds other static data"
+        return f"a {type(x).__qualname__} with different static data"
     if isinstance(x, (list, tuple)):
-        return f"a {type(x).__qualname__} of {len(x)} in {first}, of {len(y)} in {other}"
+        kind = type(x).__qualname__
+        return f"a {kind} of length {len(x)} in {first}, of length {len(y)} in {other}"
     only = [
         (name, [key for key in mine if key not in theirs])
         for name, mine, theirs in ((first, keys, others), (other, others, keys))
@@ -347,10 +347,10 @@ def _contrast(x: Any, y: Any, first: str, other: str) -> str:
 def _like(x: Any, y: Any, first: str, other: str) -> str:
     """Return the advice for trees with different containers."""
     if x is None:
-        return "None is a container without parts. To make it a leaf: is_leaf=lambda x: x is None."
+        return "None is an empty container. To treat it as a leaf: is_leaf=lambda x: x is None."
     if trees.is_leaf(y) and other != "full_tree":
-        return f"To have a leaf of {other} for a container: tree.broadcast({other}, {first})."
-    return f"Where {first} has a container, {other} needs one of its type, keys and length."
+        return f"To use one leaf of {other} for a container: tree.broadcast({other}, {first})."
+    return f"Where {first} has a container, {other} needs one of the same type, keys and length."
 
 
 def _kind(x: Any) -> str:

@@ -63,11 +63,11 @@ def needs_value(error: Exception, name: str = "", static: str = "static_argnums"
         tb = tb.tb_next
     kinds = [ours for theirs, ours in _NEEDS_VALUE.items() if isinstance(error, theirs)]
     return (kinds or [errors.AbstractValueError])[0](
-        f"{f'{name} needs a value' if name else 'a value is needed'} that JAX knows only the type "
-        f"of while it traces, at\n    {describe(source)}\n"
+        f"{f'{name} needs' if name else 'JAX needs'} the concrete value of an array, but only its "
+        f"type is known while tracing, at\n    {describe(source)}\n"
         f"JAX says: {str(error).partition(chr(10))[0]}\n"
-        f"Mark the argument that it comes from static ({static}), or say how large the result is "
-        "(size=, length=, num_segments=) where the function asks for it."
+        f"Mark the argument that it comes from as static ({static}), or fix the size of the result "
+        "(size=, length=, num_segments=) if the function takes it."
     )
 
 

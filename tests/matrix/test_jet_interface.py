@@ -201,7 +201,7 @@ X = np.ones(3, np.float32)
 MISUSE = {
     "the lengths differ": (
         lambda: jet(jnp.add, (X, X), ((X,), (X, X))),  # <-
-        errors.InvalidArgument, ValueError, ("lengths 1, 2", "None for a term"),
+        errors.InvalidArgument, ValueError, ("lengths 1, 2", "None for a zero term"),
     ),
     "no series at all": (
         lambda: jet(jnp.sin, (X,), (None,)),  # <-

@@ -259,14 +259,14 @@ def a_device_by_its_name(m, jnp):
 # --- leaked tracers -------------------------------------------------------------------------------
 
 
-@misuse(errors.LeakedTracer, "f32[3]", "return", "made at")
+@misuse(errors.LeakedTracer, "f32[3]", "Return", "created at")
 def a_traced_value_kept_in_a_list(m, jnp):
     kept = []
     m.jit(lambda x: kept.append(x * 2))(X)
     kept[0] + 1  # <-
 
 
-@misuse(errors.LeakedTracer, "f32[]", "return")
+@misuse(errors.LeakedTracer, "f32[]", "Return")
 def a_traced_value_kept_in_an_attribute(m, jnp):
     class Counter:
         total = 0.0
@@ -330,7 +330,7 @@ def an_axis_out_of_range(m, jnp):
     jnp.sum(M, axis=2)  # <-
 
 
-@misuse(errors.InvalidArgument, "einsum", "(2, 3)", "'ijk'", "One letter per axis")
+@misuse(errors.InvalidArgument, "einsum", "(2, 3)", "'ijk'", "one letter per axis")
 def einsum_with_too_many_letters(m, jnp):
     jnp.einsum("ijk,kl->il", M, M)  # <-
 

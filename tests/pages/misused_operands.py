@@ -21,12 +21,12 @@ def a_dict_on_the_left(m, jnp):
     m.jit(lambda x: {} * x)(X)  # <-
 
 
-@misuse(errors.NotAnArray, "f32[3] @ str", "no str")
+@misuse(errors.NotAnArray, "f32[3] @ str", "not str")
 def a_text_as_an_operand(m, jnp):
     m.jit(lambda x: x @ "a")(X)  # <-
 
 
-@misuse(errors.NotAnArray, "f32[3] - None: ", "without return", "left out")
+@misuse(errors.NotAnArray, "f32[3] - None: ", "without return", "omitted argument")
 def an_operand_left_out(m, jnp):
     m.jit(lambda x, mean=None: x - mean)(X)  # <-
 
@@ -41,7 +41,7 @@ def a_deque_on_the_left(m, jnp):
     m.jit(lambda x: deque([1.0]) + x)(X)  # <-
 
 
-@misuse(errors.NotAnArray, "f32[3] * list", "jnp.asarray", "entry")
+@misuse(errors.NotAnArray, "f32[3] * list", "jnp.asarray", "entries")
 def a_list_as_an_operand(m, jnp):
     m.grad(lambda x: (x * [1.0, 2.0, 3.0]).sum())(X)  # <-
 
@@ -61,7 +61,7 @@ def a_function_as_an_operand(m, jnp):
     m.jit(lambda x: x / jnp.sum)(X)  # <-
 
 
-@misuse(errors.NotAnArray, "f32[3] < None: ", "left out")
+@misuse(errors.NotAnArray, "f32[3] < None: ", "omitted argument")
 def a_comparison_with_none(m, jnp):
     m.jit(lambda x, limit=None: x < limit)(X)  # <-
 
@@ -90,7 +90,7 @@ def a_negative_number_of_repetitions(m, jnp):
     jnp.tile(X, -1)  # <-
 
 
-@misuse(errors.TypeMismatch, "list", "no dtype", "'float32'")
+@misuse(errors.TypeMismatch, "list", "not a dtype", "'float32'")
 def a_class_for_a_dtype(m, jnp):
     jnp.zeros(3, dtype=list)  # <-
 

@@ -334,7 +334,7 @@ def test_a_value_of_ours_kept_by_jax_code_is_a_leak():
         lambda: kept[0] + 1,
         lambda: ft.jit(lambda x: x + kept[0])(X),
     ):
-        with pytest.raises(jax.errors.UnexpectedTracerError, match=r"made at .*test_jax_inside"):
+        with pytest.raises(jax.errors.UnexpectedTracerError, match=r"created at .*test_jax_inside"):
             use()
 
 

@@ -427,7 +427,7 @@ WRONG = {
     ),
     "unroll of unknown bounds": (
         lambda: ft.jit(lambda n: lax.fori_loop(0, n, lambda i, c: c, 0, unroll=2))(3), ValueError,
-        "bounds that are known",
+        "static bounds",
     ),
 }  # fmt: skip
 

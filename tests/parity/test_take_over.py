@@ -261,7 +261,7 @@ def test_what_fails_with_us_alone_is_jax_from_then_on(capsys):
     line = asks_jax_for_its_trace.__code__.co_firstlineno
     assert name.startswith("    asks_jax_for_its_trace, ")
     assert name.endswith(f".py:{line}")
-    assert "as JAX runs it: " in reason
+    assert "run by JAX: " in reason
     assert "'frame'" in reason
     assert f"test_take_over.py:{line + 2}  x._trace.frame" in reason
 
@@ -466,7 +466,7 @@ def test_wrong_scripts(tmp_path):
     missing = python("missing.py", cwd=tmp_path)
     assert missing.returncode == 2
     assert "can't open file 'missing.py'" in missing.stderr
-    assert "give a script" in python(cwd=tmp_path).stderr
+    assert "expected a script" in python(cwd=tmp_path).stderr
 
 
 def test_modules_and_pytest(tmp_path):

@@ -245,9 +245,9 @@ def test_device_put_takes_what_jax_s_takes():
 
 
 def test_numbers_and_statics_of_unusual_kinds():
-    with pytest.raises(OverflowError, match="does not fit int32"):
+    with pytest.raises(OverflowError, match="does not fit in int32"):
         lax.add(2**40, 1)
-    with pytest.raises(OverflowError, match="does not fit int32"):
+    with pytest.raises(OverflowError, match="does not fit in int32"):
         lax.scan(lambda c, _: (c, None), 2**40, None, length=2)
     assert ft.jit(lambda a, b: a + b, static_argnums=np.int64(1))(1, 2) == 3
 

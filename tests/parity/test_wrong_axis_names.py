@@ -70,7 +70,7 @@ WRONG: dict[str, tuple[Callable[[], Any], type, list[str]]] = {
         lambda: ft.vmap(
             lambda x: ft.lax.all_gather(x, "i", axis_index_groups=UNEVEN), axis_name="i"
         )(X),
-        ValueError, ["one size"],
+        ValueError, ["equal sizes"],
     ),
     "groups and own axes": (
         lambda: ft.vmap(

@@ -134,7 +134,7 @@ def test_namespace():
 
     def f(x):
         spaces.append(x.__array_namespace__())
-        with pytest.raises(ValueError, match=r"api_version '2021\.12' is not there"):
+        with pytest.raises(ValueError, match=r"api_version '2021\.12' is not available"):
             x.__array_namespace__(api_version="2021.12")
         return spaces[0].sum(x.__array_namespace__(api_version=jnp.__array_api_version__).sin(x))
 

@@ -273,7 +273,7 @@ MISUSES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: random.rayleigh(KEYS["raw"], P, (-1,)), TypeError, "negative"),
     (lambda: random.ball(KEYS["raw"], -1), TypeError, "negative"),
     (lambda: random.orthogonal(KEYS["raw"], -1), ValueError, "negative"),
-    (lambda: random.key(2**63), OverflowError, "does not fit int64"),
+    (lambda: random.key(2**63), OverflowError, "does not fit in int64"),
     *[
         (lambda f=f: f(dtype="bfloat16"), errors.InvalidArgument, "cannot safely cast")
         for f in (

@@ -260,7 +260,7 @@ def test_reports_name_arguments():
     assert report.first is not None
     assert report.first.inputs[0].startswith("params['scale']: f32[2] [ 1., -1.]")
     given = ft.find_nan(f)({"scale": np.float32([1.0, np.nan])}, 1.0)
-    assert "Not finite are the arguments params['scale'];" in str(given)
+    assert "The arguments params['scale'] are not finite;" in str(given)
     edited = ft.make_ir(lambda params, x: jnp.exp(params["scale"]) * x)(params, 1.0)
     found = ft.compare(edited, against=ft.make_ir(f)(params, 1.0))({"scale": params["scale"]}, 1.0)
     assert found.first is not None

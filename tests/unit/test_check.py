@@ -117,20 +117,20 @@ def wrong_operands_of_a_nested_program():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (unassigned, "equation 0 of the program: operand 0 is b, which was not assigned before"),
-        (used_too_early, "operand 0 is b, which was not assigned before"),
-        (assigned_twice, "equation 1 of the program: b is assigned a second time"),
-        (input_twice, "in the program: a is assigned a second time"),
-        (unknown_output, "output 1 is b, which was not assigned before"),
+        (unassigned, "equation 0 of the program: operand 0 is b, which is not assigned yet"),
+        (used_too_early, "operand 0 is b, which is not assigned yet"),
+        (assigned_twice, "equation 1 of the program: b is assigned twice"),
+        (input_twice, "in the program: a is assigned twice"),
+        (unknown_output, "output 1 is b, which is not assigned yet"),
         (wrong_shape, "the result has type f32[3], but its variable has f32[4]"),
         (wrong_weakness, "the result has type f32[3], but its variable has ~f32[3]"),
-        (wrong_operands, "add does not take this: add(f32[3], f32[4]): operands must have equal"),
-        (wrong_number_of_operands, "sin does not take this: "),
+        (wrong_operands, "add cannot be applied: add(f32[3], f32[4]): operands must have equal"),
+        (wrong_number_of_operands, "sin cannot be applied: "),
         (unknown_parameter, "unexpected keyword argument 'speed'"),
-        (missing_result, "sin has 1 results, here 0"),
-        (not_a_number, "operand 0 is a literal of float32, not of a Python number"),
+        (missing_result, "sin has 1 results, not 0"),
+        (not_a_number, "operand 0 is a literal of type float32, not a Python number"),
         (not_an_atom, "operand 0 is a float, not a Var or Literal"),
-        (not_a_variable, "Literal stands where a Var is assigned"),
+        (not_a_variable, "a Var is assigned, not a Literal"),
         (constant_without_value, "1 constants have 0 values"),
         (nested_constants, "a nested program has constants"),
         (nested_types, "equation 0 of the program: the result has type f32[3], but its variable"),
@@ -170,7 +170,7 @@ def test_the_complaint_shows_the_neighbours_and_the_line():
     with pytest.raises(errors.CheckError) as caught:
         check(program)
     message = str(caught.value)
-    assert "in equation 4 of the program f: add does not take this" in message
+    assert "in equation 4 of the program f: add cannot be applied" in message
     assert (
         """
       d: f32[3] = sin c

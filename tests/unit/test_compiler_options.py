@@ -48,8 +48,8 @@ def traces() -> Any:
 def test_the_choice():
     assert compiler_options.choice(ft.jit(convolved).program(X)) == SET
     text = str(ft.passes.explain(convolved)(X))
-    assert "options, on a CPU\n    all but convolutions: normalised convolutions, at" in text
-    assert "test_compiler_options.py" in text.partition("options, on a CPU")[2]
+    assert "options on a CPU\n    all but convolutions: normalised convolutions, at" in text
+    assert "test_compiler_options.py" in text.partition("compiler options on a CPU")[2]
     assert compiler_options.choice(make_ir(jnp.sin)(X)) == compiler_options.DEFAULT
     alone = make_ir(lambda x: lax.conv_general_dilated(x, W, (1, 1), "SAME"))(X)
     assert compiler_options.choice(alone) == compiler_options.DEFAULT
@@ -122,14 +122,14 @@ def test_a_set_that_this_jaxlib_does_not_take(monkeypatch: pytest.MonkeyPatch):
     ("given", "words"),
     [
         ({"xla_cpu_enable_fast_mth": True}, "xla_cpu_enable_fast_mth does not exist"),
-        ({compiler_options._LIBRARY: "MUCH"}, "fusion_type does not take 'MUCH'"),
+        ({compiler_options._LIBRARY: "MUCH"}, "fusion_type does not accept 'MUCH'"),
     ],
 )
 def test_options_that_do_not_exist(given: dict[str, Any], words: str):
     with pytest.raises(errors.InvalidArgument, match=words) as caught:
         ft.jit(lambda x: x + 1, compiler_options=given)(1.0)
     assert "test_compiler_options.py" in str(caught.value)
-    assert "Some that exist: xla_" in str(caught.value)
+    assert "Existing options: xla_" in str(caught.value)
 
 
 def test_errors_of_the_function_itself_stay():

@@ -149,7 +149,7 @@ def test_html(tmp_path: Path):
     assert html.count("</script>") == 2
     assert "{{" not in html
     assert len(html) < 120_000
-    assert "drawn by the lines" in long_program().draw(tmp_path / "q.html").read_text()
+    assert "grouped by source line" in long_program().draw(tmp_path / "q.html").read_text()
 
 
 def test_the_layout_s_licence_is_with_it():

@@ -41,8 +41,8 @@ def test_what_changed_of_the_arguments():
     assert (first.file, first.line, first.reasons) == (__file__, line, ())
     assert "^" in str(first)
     cases = [
-        (({"w": X}, np.ones((4, 3), np.float32)), "x: f32[4,3], was f32[3] (another shape)"),
-        (({"w": X}, X.astype(np.float16)), "x: f16[3], was f32[3] (another dtype)"),
+        (({"w": X}, np.ones((4, 3), np.float32)), "x: f32[4,3], was f32[3] (different shape)"),
+        (({"w": X}, X.astype(np.float16)), "x: f16[3], was f32[3] (different dtype)"),
         (({"w": X, "b": X}, X), "params['b']: f32[3], was not there"),
         (({"w": X}, X, 0.2), "lr: ~f32[], was not given"),
         (
@@ -70,7 +70,7 @@ def test_the_nearest_call_gave_the_same_arguments():
     f({"w": X})
     f({"w": X, "b": X})
     f({"w": X, "b": 1.0})  # one reason against either, and the shorter against the first
-    assert reasons(f).startswith("params['b']: ~f32[], was f32[3] (another shape, a weak type:")
+    assert reasons(f).startswith("params['b']: ~f32[], was f32[3] (different shape, a weak type:")
 
 
 def test_static_values():
@@ -88,7 +88,7 @@ def test_static_values():
     g = ft.jit(lambda x, c: x, static_argnums=1)
     g(X, Config())
     g(X, Config())
-    assert reasons(g).endswith("the static value Config() (another object)")
+    assert reasons(g).endswith("the static value Config() (a different object)")
 
 
 def test_flags_and_nesting():
@@ -108,7 +108,7 @@ def test_other_function_objects():
         f(X)
         made.append(f)
     assert explain_cache(f).count == 2
-    assert "another function object, defined at the same line" in reasons(f)
+    assert "a new function object, defined at the same line" in reasons(f)
     for number in (1.0, 2.0):
         f = ft.jit(functools.partial(_scaled, number))
         f(X)
@@ -165,7 +165,7 @@ def test_the_text_of_a_report():
     text = str(explain_cache(f))
     assert "was traced 2 times" in text
     assert f"{__file__}:" in text
-    assert "x: f32[2], was f32[3] (another shape)" in text
+    assert "x: f32[2], was f32[3] (different shape)" in text
 
 
 @pytest.mark.parametrize("loud", [False, True])
@@ -191,6 +191,6 @@ def test_an_argument_given_by_name_instead_of_by_position():
     reasons = [trace.reasons for trace in ft.explain_cache(scaled).traces]
     assert reasons == [
         (),
-        ("n: given by name, was given by position",),
-        ("x: given by name, was given by position",),
+        ("n: passed by name, was passed by position",),
+        ("x: passed by name, was passed by position",),
     ]

@@ -77,14 +77,14 @@ LEFT: dict[str, tuple[Callable[[Any], Any], Any, str]] = {
         repeated(lambda i, x: x + jnp.sum(x)), np.ones(kernels.SMALL, "float32"),
         "reduce_sum works on 4096 elements",
     ),
-    "a sort": (repeated(lambda i, x: jnp.sort(x) + i), X, "sort is a call of a library"),
-    "a transform": (repeated(lambda i, x: jnp.abs(jnp.fft.fft(x))), X, "fft is a call"),
+    "a sort": (repeated(lambda i, x: jnp.sort(x) + i), X, "sort calls a library"),
+    "a transform": (repeated(lambda i, x: jnp.abs(jnp.fft.fft(x))), X, "fft calls a library"),
     "large factors": (
         repeated(lambda i, x: jnp.linalg.cholesky(x @ x.T)), np.eye(7, dtype="float32"),
-        "cholesky is a call",
+        "cholesky calls a library",
     ),
     "small floats": (
-        repeated(lambda i, x: x @ x), np.eye(4, dtype="bfloat16"), "dot_general is a call"
+        repeated(lambda i, x: x @ x), np.eye(4, dtype="bfloat16"), "dot_general calls a library"
     ),
     "an effect": (
         repeated(lambda i, x: (ft.debug.callback(lambda: None), x * 2)[1]), X, "debug_callback",
@@ -141,7 +141,7 @@ def test_a_loop_of_few_steps_that_would_need_another_thread():
     assert [count_kernels(f, x) for f in (few, many, larger)] == [0, 1, 1]
     assert_close(ft.jit(few)(x), ft.jit(few, cpu="plain")(x), 1e-5)
     ((_, obstacle),) = ft.passes.explain(few)(x).loops
-    assert "has few steps for its factorizations, at" in str(obstacle)
+    assert "has too few steps for its factorizations, at" in str(obstacle)
 
 
 @pytest.mark.parametrize("turns", [1, 2])
@@ -157,7 +157,7 @@ def test_what_is_known_and_not_finite_stays(turns: int):
 
     ((_, obstacle),) = ft.passes.explain(f)().loops
     assert count_kernels(f) == turns - 1
-    assert obstacle is None or "scan has one turn, at" in str(obstacle)
+    assert obstacle is None or "scan has one iteration, at" in str(obstacle)
     for a, b in zip(ft.jit(f)(), ft.jit(f, cpu="plain")(), strict=True):
         np.testing.assert_array_equal(a, b)
     assert np.isnan(ft.jit(f)()[0][-1])
@@ -317,7 +317,7 @@ def test_a_kernel_that_xla_does_not_compile(run: Any, refused: Any, caplog: Any)
         found = run(f, x)
     assert_close(found, sorted_step(jax.numpy, jax.lax)(x), 1e-6)
     (said,) = caplog.messages
-    assert "cannot make one kernel of the loop at" in said
+    assert "cannot compile the loop at" in said
     assert "test_kernels.py" in said or run is UNJITTED
     (line,) = (refused / kernel_calls._FILE).read_text().splitlines()
     kernels._REFUSED.clear()  # another process

@@ -225,6 +225,6 @@ def test_what_is_said_to_do():
         lambda x: x + {"a": (1, 2), "b": 3, "c": 4, "d": 5}
     )
     assert "list of numbers" in message(lambda x: x + {1: 1, "a": 2})  # has no order
-    assert "write float(...)" in message(lambda x: x + Fraction(1, 2))
+    assert "use float(...)" in message(lambda x: x + Fraction(1, 2))
     assert "call it" in message(lambda x: x + len)
-    assert "entry" in message(lambda x: x - (x, x))
+    assert "entries" in message(lambda x: x - (x, x))

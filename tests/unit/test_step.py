@@ -58,7 +58,7 @@ def test_next_print_and_list():
     ]
     assert "(step) print b\nb = f32[3] [0.84147096, 0.9092974 , 0.14112   ]\n" in seen
     assert "->    2  d: f32[] = reduce_sum[axes=(0,)] c" in seen
-    assert "no variable 'zz' has a value here; there are a, b, c, x, y, z\n" in seen
+    assert "no variable 'zz' has a value here; known: a, b, c, x, y, z\n" in seen
     assert "no command 'nonsense'" in seen
     assert isinstance(out["y"], jax.Array)
     np.testing.assert_allclose(out["sum"], f(X)["sum"], rtol=1e-6)
@@ -93,7 +93,7 @@ def test_the_names_of_the_users_code():
 def test_breakpoints_where_nothing_stands():
     _, seen = walk(f, X, commands=["b 1", "b other.py:3", "b matmul", "b sin"])
     for at in ("1", "other.py:3", "matmul"):
-        assert f"(step) b {at}\nno equation stands at {at};" in seen
+        assert f"(step) b {at}\nno equation at {at};" in seen
     assert seen.count("breakpoints: none") == 3
     assert "breakpoints: sin" in seen
 

@@ -176,9 +176,11 @@ def test_the_place_is_one_and_found_exactly_where_jax_fails(is_leaf):
 
 
 def test_static_data_and_named_parts_are_told_apart():
-    with pytest.raises(errors.TreeMismatch, match="a Box that holds other static data"):
+    with pytest.raises(errors.TreeMismatch, match="a Box with different static data"):
         ft.tree.map(operator.add, [Box(1, "k")], [Box(1, "l")])
-    with pytest.raises(errors.TreeMismatch, match=r"at \[0\]\.y: a list of 1 in tree 1, of 2 in"):
+    with pytest.raises(
+        errors.TreeMismatch, match=r"at \[0\]\.y: a list of length 1 in tree 1, of length 2 in"
+    ):
         ft.tree.map(operator.add, [Point(1, [2])], [Point(1, [2, 3])])
     many = {f"layer{i:03}": i for i in range(200)}
     with pytest.raises(errors.TreeMismatch) as told:

@@ -32,4 +32,4 @@ def refused(row: str) -> None:
         check(program)
     name = re.match(r"\w+", operation)
     assert name
-    assert f": {name[0]} does not take this: {name[0]}" in str(caught.value)
+    assert f": {name[0]} cannot be applied: {name[0]}" in str(caught.value)

@@ -18,7 +18,7 @@ from tests.unit.error_table import X, misuse
 # --- leaked tracers -------------------------------------------------------------------------------
 
 
-@misuse(errors.LeakedTracer, "f32[3]", "ended", "return")
+@misuse(errors.LeakedTracer, "f32[3]", "ended", "Return")
 def a_tracer_of_jit_in_a_list(m, jnp):
     kept = []
     m.jit(lambda x: kept.append(jnp.sin(x)))(X)

@@ -67,7 +67,7 @@ def draw(program: Program, path: str | Path) -> Path:
         text = svg(graph, closed)
     else:
         n = sum([len(p.equations) for p in children_first(program)])
-        note = f"{n} equations" + (", drawn by the lines of their source" if lines else "")
+        note = f"{n} equations" + (", grouped by source line" if lines else "")
         text = page(program.name or "program", note, graph, closed)
     file.write_text(text, encoding="utf-8")
     return file
@@ -100,8 +100,9 @@ def _engine() -> Any:
         racer = importlib.import_module("py_mini_racer")  # of an extra, and 20 MB
     except ImportError:
         raise errors.NotSupported(
-            "draw: an SVG needs the package mini-racer, which lays it out: pip install "
-            f"functrans[draw], at\n    {describe(user_source())}\nAn .html file needs nothing."
+            "draw: an SVG needs the package mini-racer for its layout, at\n"
+            f"    {describe(user_source())}\n"
+            "Run `pip install functrans[draw]`, or write an .html file, which needs no package."
         ) from None
     engine = racer.MiniRacer()
     engine.eval(_CLONE)

@@ -119,7 +119,7 @@ def check_same(profiled: Program, shown: Program) -> None:
     if not all(same_types(x, y) for x, y in zip(*types, strict=True)):
         was, now = (f"({', '.join(map(str, x))}) -> ({', '.join(map(str, y))})" for x, y in types)
         raise errors.InvalidArgument(
-            f"explore: profile= is of a program {was}, but the function that is shown is {now}, "
+            f"explore: profile= is of a program {was}, but the function shown is {now}, "
             f"at\n    {describe(user_source())}\n"
             "Profile the same function with the same arguments: ft.profile(f)(*args)."
         )

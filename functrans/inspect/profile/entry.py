@@ -89,7 +89,7 @@ def profile(
     if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 1:
         raise errors.InvalidArgument(
             f"profile: repeats={repeats!r:.60} must be a positive integer, at\n"
-            f"    {describe(user_source())}\nLeave it out for 10."
+            f"    {describe(user_source())}\nThe default is 10."
         )
 
     @boundary
@@ -139,11 +139,11 @@ def _seen(
     spans = recorded(timed, 1, compiled.name)
     if not spans and any(o.kind not in FREE for o in compiled.operations.values()):
         raise errors.NotMeasured(
-            f"JAX's profiler tells of no operation that {device.device_kind} ({device.platform}) "
-            f"ran, at\n    {describe(user_source())}\n"
-            "On a GPU its tracing library (CUPTI) must be installed and allowed; else profile on "
-            "the CPU (JAX_PLATFORMS=cpu), or see what the program costs without running it: "
-            "ft.cost."
+            f"JAX's profiler recorded no operation on {device.device_kind} ({device.platform}), "
+            f"at\n    {describe(user_source())}\n"
+            "On a GPU, its tracing library (CUPTI) must be installed and permitted. Otherwise "
+            "profile on the CPU (JAX_PLATFORMS=cpu), or estimate the cost without running the "
+            "program: ft.cost."
         )
     if len(spans) > MOST:
         return spans, taken[0], 1
@@ -182,8 +182,8 @@ def _check_repeatable(program: Program, repeats: int) -> None:
         if calls is None or not calls.effects:
             continue
         raise errors.InvalidArgument(
-            f"profile runs the program more than {repeats} times, and so would what it does "
-            f"besides computing: {e.primitive.called(e.params)}, at\n"
+            f"profile runs the program more than {repeats} times, and would repeat its side "
+            f"effect: {e.primitive.called(e.params)}, at\n"
             f"    {describe(e.source)}\n"
-            "Leave that out of the function that is profiled. A ft.pure_callback may stay."
+            "Remove it from the profiled function. An ft.pure_callback may stay."
         )

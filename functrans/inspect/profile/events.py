@@ -43,7 +43,7 @@ def recorded(run: Callable[[], Any], times: int, module: str) -> list[Span]:
             raise errors.NotMeasured(
                 f"profile cannot start JAX's profiler ({error}), at\n"
                 f"    {describe(user_source())}\n"
-                "One profile is recorded at a time: end the other one first "
+                "Only one profile can be recorded at a time: stop the other one first "
                 "(jax.profiler.stop_trace())."
             ) from None
         try:

@@ -173,9 +173,9 @@ class ProfileReport(Saved):
     def _summary(self) -> str:
         m = self.machine
         return (
-            f"{self.milliseconds:.3g} ms a run on {m.platform}, {self.profiled:.3g} ms under the "
-            f"profiler (medians of {self.repeats}), {self.busy:.3g} ms of it at work in "
-            f"{len(self.kernels)} operations of XLA. This machine can do {short(int(m.flops))}"
+            f"{self.milliseconds:.3g} ms per run on {m.platform}, {self.profiled:.3g} ms under the "
+            f"profiler (medians of {self.repeats}), of which {self.busy:.3g} ms in "
+            f"{len(self.kernels)} XLA operations. This machine reaches {short(int(m.flops))}"
             f"FLOP/s (float32) and {short(int(m.bytes))}B/s."
         )
 
@@ -196,8 +196,8 @@ class ProfileReport(Saved):
 
 
 _HIDES = (
-    "One kernel: XLA runs this loop as one piece of machine code, and the profiler does not see "
-    "into it. The lines inside are listed below it; their time is not told apart."
+    "One kernel: XLA runs this loop as one piece of machine code, which the profiler cannot see "
+    "into. The lines inside are listed below it, without times of their own."
 )
 
 

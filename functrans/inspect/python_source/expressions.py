@@ -80,7 +80,7 @@ class Expressions:
             return self.file.lift(again)
         except NotLiftable:
             raise errors.InvalidArgument(
-                f"to_python: {ast.unparse(source)} of a reference has no expression"
+                f"to_python: {ast.unparse(source)} in a reference implementation has no expression"
             ) from None
 
     def sequence(self, node: ast.expr) -> list[Any] | None:
@@ -111,7 +111,9 @@ class Expressions:
         value = self.env.get(node.id, self.scope.get(node.id))
         if is_unknown(value):
             return value
-        raise errors.InvalidArgument(f"to_python: {node.id} of a reference has no expression")
+        raise errors.InvalidArgument(
+            f"to_python: {node.id} in a reference implementation has no expression"
+        )
 
     def of_Tuple(self, node: ast.Tuple) -> Any:
         values = self._elements(node.elts)

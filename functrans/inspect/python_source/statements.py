@@ -47,7 +47,7 @@ class Body(Expressions):
 
     def _unsupported(self, s: ast.stmt) -> Any:
         raise errors.InvalidArgument(
-            f"to_python cannot write this statement of a reference: {ast.unparse(s)}"
+            f"to_python cannot write this statement of a reference implementation: {ast.unparse(s)}"
         )
 
     # --- simple statements
@@ -291,7 +291,7 @@ class Body(Expressions):
             self.pending.append(_store(name, self.file.lift(value)))
         except NotLiftable:
             raise errors.InvalidArgument(
-                f"to_python: {name} = {value!r} of a reference has no expression"
+                f"to_python: {name} = {value!r} in a reference implementation has no expression"
             ) from None
         self.env[name] = Unknown(ast.Name(name, ast.Load()))
 

@@ -79,7 +79,7 @@ class File:
             array = np.asarray(value, None if is_key_dtype(t.dtype) else t.dtype)
         except Exception:
             raise errors.NotSupported(
-                f"to_python: the program reads {t} of a function that is being traced; make the "
+                f"to_python: the program reads a traced {t} of an enclosing function; make the "
                 "program of the whole function"
             ) from None
         if array.size <= WRITTEN_OUT:

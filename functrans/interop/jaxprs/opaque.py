@@ -175,9 +175,9 @@ class Body(OneEquation):
             raise errors.MissingRule(
                 f"the JAX operation {self.name} cannot be {done}: {reason}\nIt comes from\n"
                 f"    {describe(source or source_of(self.equation) or user_source())}\n"
-                "Its rules are JAX's own: what JAX cannot do with it, functrans cannot either. "
-                "Give the function that uses it a rule (custom_jvp, custom_vjp, custom_vmap), or "
-                "give the operation stop_gradient(x)."
+                "It uses JAX's own rules, so functrans can transform it only where JAX can. "
+                "Give the function that uses it a custom rule (custom_jvp, custom_vjp, "
+                "custom_vmap), or pass it stop_gradient(x)."
             ) from error
 
 
@@ -223,10 +223,10 @@ def no_arrays(eqn: Any) -> errors.NotSupported:
     """The error for an equation of something else than arrays, on its own."""
     kinds = [str(v.aval) for v in (*eqn.invars, *eqn.outvars)]
     return errors.NotSupported(
-        f"the JAX operation {eqn.primitive.name} ({', '.join(kinds)}) has to do with what is no "
-        f"array, at\n    {describe(source_of(eqn) or user_source())}\n"
-        "Put all that works with it into one function of jax.jit, whose arguments and results are "
-        "arrays: functrans takes that as a whole."
+        f"the JAX operation {eqn.primitive.name} ({', '.join(kinds)}) has operands or results that "
+        f"are not arrays, at\n    {describe(source_of(eqn) or user_source())}\n"
+        "Put all that uses them into one jax.jit function whose arguments and results are arrays: "
+        "functrans treats it as a whole."
     )
 
 

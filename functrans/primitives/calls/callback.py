@@ -86,7 +86,9 @@ class Callback(HigherOrderPrimitive):
         **options: Any,
     ) -> Any:
         if any(len(mapped) != len(types) for _, mapped in maps):
-            raise self.mismatch(types, f"maps={maps} must say of each operand if it is mapped")
+            raise self.mismatch(
+                types, f"maps={maps} must say for each operand whether it is mapped"
+            )
         front = tuple([size for size, _ in reversed(maps)])
         return [t.update(shape=(*front, *t.shape)) for t in results]
 
@@ -119,9 +121,8 @@ class Callback(HigherOrderPrimitive):
     def opaque(self, lacks: str, fix: str, params: dict[str, Any]) -> Exception:
         return errors.OpaqueCallback(
             f"{self.user_name} of {params['callback'].name} {lacks}: what a Python function "
-            f"computes is unknown to us, at\n    {self.where()}\n"
-            f"Call it in a function with a rule of its own ({fix}), or give it "
-            "stop_gradient(x)."
+            f"computes is unknown, at\n    {self.where()}\n"
+            f"Call it in a function with a custom rule ({fix}), or pass it stop_gradient(x)."
         )
 
     def effect(self, params: dict[str, Any]) -> str:
@@ -223,8 +224,8 @@ class PureCallback(Callback):
         if method is None:
             raise errors.MissingRule(
                 f"pure_callback of {params['callback'].name} is vmapped, but has no vmap_method, "
-                f"at\n    {self.where()}\nGive vmap_method='sequential' (one call per example), "
-                "'expand_dims' or 'broadcast_all' (one call with one more axis at the front)."
+                f"at\n    {self.where()}\nPass vmap_method='sequential' (one call per example), "
+                "'expand_dims' or 'broadcast_all' (one call with an extra leading axis)."
             )
         size = {"expand_dims": 1, "broadcast_all": t.size}.get(method)
         args = [

@@ -49,7 +49,7 @@ class Constant(Primitive):
         n = values.array.size if isinstance(values, Held) else len(values)
         made = ArrayType(shape, dtype, weak)
         if n != made.size:
-            raise self.mismatch((), f"{made} has {made.size} elements, here are {n}")
+            raise self.mismatch((), f"{made} has {made.size} elements, got {n}")
         return made
 
     def reference(self, *, values: Any, shape: Any, dtype: Any, weak: bool = False) -> Any:
@@ -98,11 +98,11 @@ def closed(program: Program) -> Program:
 def _written(t: ArrayType, value: Any) -> dict[str, Any]:
     if isinstance(value, AnyTracer):
         raise errors.ClosedOverTracer(
-            f"a custom rule uses a traced {t} of an enclosing function without being given it, "
-            f"while a nested program (a jitted function, the body of a loop) is transformed, at\n"
+            f"a custom rule closes over a traced {t} of an enclosing function, while a nested "
+            f"program (a jitted function, the body of a loop) is transformed, at\n"
             f"    {describe(user_source())}\n"
-            "Hand it to the custom function as an argument; a custom_vjp's fwd hands it on to bwd "
-            "among the residuals."
+            "Pass it to the custom function as an argument; the fwd of a custom_vjp passes it to "
+            "bwd in the residuals."
         )
     keys = is_key_dtype(t.dtype)
     array = value if keys else np.asarray(value, t.dtype)

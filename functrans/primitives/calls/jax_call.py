@@ -136,9 +136,9 @@ class JaxCall(HigherOrderPrimitive):
         body = _BODIES.get(int(number)) if number.isdigit() else None
         if body is None or _WRITTEN[body] != short:
             raise ValueError(
-                f"{short!r} is not known here: it stands for an equation of JAX's, which a text "
-                "does not hold, and is read back only in the process that wrote it and while the "
-                "program that was written is there. Make the program again from the function"
+                f"{short!r} is unknown here: it stands for an equation of JAX's, which text cannot "
+                "hold: it can be read back only in the process that wrote it, while that program "
+                "exists. Make the program again from the function"
             )
         return {"body": body}
 

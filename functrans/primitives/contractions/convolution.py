@@ -61,8 +61,8 @@ class Convolution(Primitive):
             if n[name] != k[name]:
                 i, j = lhs.index(name), rhs.index(name)
                 raise self.mismatch(
-                    (x, y), f"axis {i} of the input and axis {j} of the kernel are multiplied "
-                    f"together and must have equal sizes, got {n[name]} and {k[name]}",
+                    (x, y), f"axis {i} of the input and axis {j} of the kernel are contracted and "
+                    f"must have equal sizes, got {n[name]} and {k[name]}",
                 )  # fmt: skip
         size = n | k
         windows = zip(spatial, strides, padding, lhs_dilation, rhs_dilation, strict=True)
@@ -70,8 +70,8 @@ class Convolution(Primitive):
             padded = low + high + dilated(n[name], spread)
             if padded < 0:
                 raise errors.InvalidArgument(
-                    f"{self.name}({x}, {y}): padding {padding} removes more than there is of the "
-                    f"input, at\n    {describe(user_source())}"
+                    f"{self.name}({x}, {y}): padding {padding} removes more elements than the "
+                    f"input has, at\n    {describe(user_source())}"
                 )
             size[name] = max(0, (padded - dilated(k[name], dilation)) // stride + 1)
         shape = tuple([size[name] for name in out])

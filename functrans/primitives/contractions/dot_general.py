@@ -49,15 +49,15 @@ class DotGeneral(Primitive):
                     i, j = lhs.index(name), rhs.index(name)
                     raise self.mismatch(
                         (x, y),
-                        f"axis {i} of the first operand and axis {j} of the second are multiplied "
-                        f"together and must have equal sizes, got {x.shape[i]} and {y.shape[j]}",
+                        f"axis {i} of the first operand and axis {j} of the second are contracted "
+                        f"and must have equal sizes, got {x.shape[i]} and {y.shape[j]}",
                         "Transpose or reshape one of the operands.",
                     )
         if len(set(out)) != len(out) or not set(lhs) ^ set(rhs) <= set(out) <= set(size):
             raise self.mismatch(
                 (x, y),
-                f"the result's axes {out} must be among {lhs} and {rhs}, each once, and hold every "
-                "one that stands in one operand only",
+                f"the result's axes {out} must be among {lhs} and {rhs}, each once, and contain "
+                "every axis that only one operand has",
             )
         self._check_dtypes(x, y, precision, preferred)
         shape = tuple([size[name] for name in out])

@@ -47,7 +47,7 @@ class Cond(HigherOrderPrimitive):
             if not same_types(branch.out_types, branches[0].out_types):
                 first, other = (", ".join(map(str, b.out_types)) for b in (branches[0], branch))
                 raise self.mismatch(
-                    (index, *types), f"branch {i} returns ({other}), branch 0 ({first})"
+                    (index, *types), f"branch {i} returns ({other}), but branch 0 returns ({first})"
                 )
         return branches[0].out_types
 

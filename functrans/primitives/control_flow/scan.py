@@ -49,7 +49,9 @@ class Scan(HigherOrderPrimitive):
         fixed = consts + carry
         for t in types[fixed:]:
             if not t.shape or t.shape[0] != length:
-                raise self.mismatch(types, f"the arrays read need a leading axis of size {length}")
+                raise self.mismatch(
+                    types, f"the scanned arrays need a leading axis of size {length}"
+                )
         given = [*types[:fixed], *[t.update(shape=t.shape[1:]) for t in types[fixed:]]]
         if len(given) != len(program.inputs) or not all(
             t.same(want) for t, want in zip(given, program.in_types, strict=True)

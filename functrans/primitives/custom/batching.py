@@ -124,9 +124,9 @@ class CustomVmap(Jit):
         n, rule = params.get("n_consts", 0), params["rule"]
         if any(d is not None for d in dims[:n]):
             raise errors.ClosedOverTracer(
-                f"{rule.name} closes over a value that vmap batches, but its vmap rule speaks of "
-                f"its arguments alone, at\n    {describe(user_source())}\n"
-                "Hand the value over as an argument."
+                f"{rule.name} closes over a value that vmap batches, but its vmap rule covers only "
+                f"its arguments, at\n    {describe(user_source())}\n"
+                "Pass the value as an argument."
             )
         moved = [t.move(x, d, 0) for x, d in zip(args[n:], dims[n:], strict=True)]
         outs, batched = rule.function(t.size, [d is not None for d in dims[n:]], moved)

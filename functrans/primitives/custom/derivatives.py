@@ -88,8 +88,8 @@ class CustomCall(Jit):
             t.same(w) for t, w in zip(types, wanted, strict=True)
         ):
             raise errors.RuleMismatch(
-                f"the {params['rule']} gave results ({', '.join(map(str, types))}), but the "
-                f"function itself gives ({', '.join(map(str, wanted))}), at\n"
+                f"the {params['rule']} returned ({', '.join(map(str, types))}), but the function "
+                f"itself returns ({', '.join(map(str, wanted))}), at\n"
                 f"    {describe(user_source())}\nThe first output of the rule must be what the "
                 "function returns."
             )
@@ -262,10 +262,10 @@ def closed_over(name: str) -> Exception:
     """Return the error for differentiating with respect to a value that a custom function closes
     over."""
     return errors.ClosedOverTracer(
-        f"the derivative was asked for with respect to a value that {name} closes over, but its "
-        f"custom rule speaks of its arguments alone, at\n    {describe(user_source())}\n"
-        f"Hand the value to {name} as an argument, and let the rule give its derivative (zero if "
-        "there is none). For a function given as an argument see closure_convert."
+        f"cannot differentiate with respect to a value that {name} closes over: its custom rule "
+        f"covers only its arguments, at\n    {describe(user_source())}\n"
+        f"Pass the value to {name} as an argument, and return its derivative from the rule (zero "
+        "if there is none). For a function passed as an argument, see closure_convert."
     )
 
 

@@ -76,16 +76,16 @@ class LinearSolve(Solver):
         k = len(args) - n
         if any(isinstance(x, LinearInput) for x in args[:n]) or any(c is not None for c in ct[k:]):
             raise errors.NotLinear(
-                "custom_linear_solve is linear in b and x alone, not in what its functions close "
-                f"over nor in their aux, at\n    {describe(_source())}\n"
+                "custom_linear_solve is linear only in b and x, not in values that its functions "
+                f"close over or in their aux, at\n    {describe(_source())}\n"
                 "For the derivative at a point use vjp, or linearize the function first."
             )
         if params["transpose_solve"] is None:
             raise errors.MissingArgument(
-                "reverse mode through custom_linear_solve solves the transposed equation, but it "
-                f"was given no transpose_solve, at\n    {describe(_source())}\n"
-                "Give it transpose_solve=(vecmat, b) -> x, or symmetric=True if the linear map is "
-                "its own transpose."
+                "reverse mode through custom_linear_solve solves the transposed equation, which "
+                f"needs transpose_solve, at\n    {describe(_source())}\n"
+                "Pass transpose_solve=(vecmat, b) -> x, or symmetric=True if the linear map is its "
+                "own transpose."
             )
         found = self(
             *args[:n],

@@ -110,10 +110,10 @@ class RuleTrace(Trace):
         read = {v for e in cond.equations for v in e.inputs} | set(cond.outputs)
         if any(a and v in read for v, a in zip(cond.inputs, [*given[:n], *moving], strict=True)):
             raise errors.NotLinear(
-                f"the jvp rule of {self.name} is not linear in the tangents: a while loop in it "
-                f"looks at them to decide when to stop, at\n    {describe(user_source())}\n"
+                f"the jvp rule of {self.name} is not linear in the tangents: the condition of a "
+                f"while loop depends on them, at\n    {describe(user_source())}\n"
                 "Reverse mode transposes the rule. Use lax.custom_linear_solve for a linear "
-                "equation that is solved by iteration, or a loop of a known number of steps."
+                "equation that is solved by iteration, or a loop with a static number of steps."
             )
 
     def _check_linear(self, primitive: Any, args: Flat, moving: Sequence[int]) -> None:
@@ -126,8 +126,8 @@ class RuleTrace(Trace):
                 f"{primitive.name}({shown}) is not linear in operand "
                 f"{' and '.join(map(str, moving))}{' together' * together}, at\n"
                 f"    {describe(user_source())}\n"
-                "Reverse mode transposes the rule. Let its tangent output be a sum of products of "
-                "tangents with functions of the primals alone."
+                "Reverse mode transposes the rule. Its tangent output must be a sum of products of "
+                "tangents and functions of the primals."
             )
 
 
@@ -159,7 +159,7 @@ class JvpRule(Derivable):
                 raise errors.RuleMismatch(
                     f"the jvp rule of {self.name} returned a primal output {typeof(y)} that "
                     f"depends on the tangents, at\n    {describe(user_source())}\n"
-                    "It returns (primal output, tangent output), in this order."
+                    "It must return (primal output, tangent output), in this order."
                 )
         return outs, [dy.ref if trace.own(dy) else None for dy in moved]
 

@@ -111,7 +111,7 @@ class Collective(Primitive):
         if len(names.axes) > 1:
             raise errors.MissingRule(
                 f"{self.name} with axis_index_groups over the axes {names.axes} under vmap, at\n"
-                f"    {describe(user_source())}\nGroups must be of one axis there."
+                f"    {describe(user_source())}\nUnder vmap, groups must be of a single axis."
             )
         x = t.at(x, d, 0)
         rest = typeof(x).update(shape=typeof(x).shape[1:])
@@ -434,8 +434,8 @@ def part(primitive: Primitive, x: ArrayType, axis: int, n: int) -> int:
     """Return the size of one of n equal parts of an axis."""
     if n == 0 or x.shape[axis] % n:
         raise primitive.mismatch(
-            (x,), f"axis {axis} of size {x.shape[axis]} cannot be cut into {n} equal parts, one "
-            "for each example",
+            (x,), f"axis {axis} of size {x.shape[axis]} cannot be split into {n} equal parts, one "
+            "per example",
         )  # fmt: skip
     return x.shape[axis] // n
 

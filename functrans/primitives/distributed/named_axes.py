@@ -37,7 +37,7 @@ def unbound(operation: str, axes: Sequence[Any]) -> errors.UnboundAxis:
     shown = ", ".join([repr(a) for a in axes])
     inside = ", ".join([f"{name!r} of size {n}" for name, n in state.axes]) or "none"
     return errors.UnboundAxis(
-        f"{operation} over the axis {shown}: there is no axis of that name here (names in scope: "
+        f"{operation} over the axis {shown}: no axis of that name is in scope (names in scope: "
         f"{inside}), at\n    {describe(user_source())}\n"
         f"Call it inside a function that is mapped with vmap(f, axis_name={axes[0]!r})."
     )

@@ -44,7 +44,9 @@ class PlatformIndex(Primitive):
         names = {here, *{"gpu": ("cuda", "rocm")}.get(here, ())}
         fits = [i for i, group in enumerate(platforms) if group is None or names & set(group)]
         if not fits:
-            raise self.mismatch((), f"no branch is for the platform {here}, only for {platforms}")
+            raise self.mismatch(
+                (), f"there is no branch for the platform {here}, only for {platforms}"
+            )
         return fits[0]
 
     def lower(self, ctx: Any, *, platforms: Groups) -> Any:

@@ -73,8 +73,8 @@ def left_to_xla(mesh: Any) -> Any:
 
 def unknown_layout(what: str) -> errors.NotSupported:
     return errors.NotSupported(
-        f"shard_map: {what} inside of a transformation of functrans, whose types do not say "
-        f"how arrays are laid out, at\n    {describe(user_source())}\n"
+        f"shard_map: {what} inside a functrans transformation, whose types do not record how "
+        f"arrays are sharded, at\n    {describe(user_source())}\n"
         "Pass in_specs=, or transform with jax.jit, jax.grad, ... there."
     )
 
@@ -85,10 +85,10 @@ def _check_free(axes: Sequence[str], sharding: Any) -> None:
     for name in axes:
         if name in used or name not in sharding.mesh.axis_names:
             raise errors.InvalidArgument(
-                f"{sharding} inside a function that is mapped over the devices along {name!r}: "
-                f"that axis must be one of the mesh that the spec does not name, at\n"
+                f"{sharding} inside a function mapped over devices along {name!r}: the mesh must "
+                f"have that axis, and the spec must not name it, at\n"
                 f"    {describe(user_source())}\n"
-                "A pmap has a mesh of its own: inside it use vmap, or one shard_map for all axes."
+                "A pmap has its own mesh: use vmap inside it, or one shard_map for all axes."
             )
 
 

@@ -216,9 +216,9 @@ class ScatterMul(Scatter):
             return total
         if not params.get("unique_indices"):
             raise errors.MissingRule(
-                "scatter_mul can be differentiated in its updates only if no two of them fall on "
-                f"the same element, at\n    {describe(user_source())}\n"
-                "If that is so, say unique_indices=True: x.at[i].multiply(u, unique_indices=True)."
+                "scatter_mul can be differentiated with respect to its updates only if no two of "
+                f"them are for the same element, at\n    {describe(user_source())}\n"
+                "If so, pass unique_indices=True: x.at[i].multiply(u, unique_indices=True)."
             )
         return sum_of(total, mul(x, scatter_add(literal(0, typeof(x).strong()), i, du, **params)))
 

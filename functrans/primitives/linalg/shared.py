@@ -92,7 +92,7 @@ class MatrixOperation(Primitive):
         if i in self.int_operands:
             wanted = INT32
         if dtype != wanted:
-            raise self.mismatch(types, f"operand {i} must have dtype {wanted}, as the first asks")
+            raise self.mismatch(types, f"operand {i} must have dtype {wanted} to match operand 0")
 
     def reference(self, *arrays: Any, **params: Any) -> Any:
         types = [ArrayType(x.shape, x.dtype) for x in arrays]

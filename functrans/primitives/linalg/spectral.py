@@ -135,9 +135,9 @@ class Eig(MatrixOperation):
         left, right = (params[f"compute_{side}_eigenvectors"] for side in ("left", "right"))
         if (left or right) and not params["enable_eigvec_derivs"]:
             raise self.no_derivative(
-                "eigenvectors unless it is asked for",
-                "It holds where the eigenvalues differ, which is not checked: "
-                "lax.linalg.eig(..., enable_eigvec_derivs=True) permits it.",
+                "eigenvectors by default",
+                "It is valid only where the eigenvalues differ, which is not checked. To enable "
+                "it: lax.linalg.eig(..., enable_eigvec_derivs=True).",
             )
         outs = t.bind_primal(self, primals, {**params, "compute_right_eigenvectors": True})
         w, v = outs[0], outs[-1]
@@ -225,7 +225,7 @@ class SVD(MatrixOperation):
         whole = not params["compute_uv"]
         if params["full_matrices"] and m != n and not whole:
             raise self.no_derivative(
-                "the vectors that complete a basis, which are arbitrary",
+                "the vectors that complete the basis, which are arbitrary",
                 "Use full_matrices=False.",
             )
         if not whole:

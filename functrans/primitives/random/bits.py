@@ -78,8 +78,8 @@ class Random(Primitive):
         if data.dtype != UINT32 or data.shape[data.ndim - len(last) :] != last:
             raise self.mismatch(
                 (data,),
-                f"the data of {impl} keys has dtype uint32 and a shape that ends in {last}",
-                "Make keys with random.key(seed); random.key_data(key) gives their data.",
+                f"the data of {impl} keys must have dtype uint32 and a shape that ends in {last}",
+                "Make keys with random.key(seed); random.key_data(key) returns their data.",
             )
         return data.shape[: data.ndim - len(last)]
 

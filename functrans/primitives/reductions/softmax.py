@@ -36,7 +36,7 @@ class Softmax(Primitive):
         if dtype_class(x.dtype) not in ew.FLOATS:
             raise self.mismatch((x,), f"takes floats, not {x.dtype}", "Cast first.")
         if not axes or len(set(axes)) != len(axes) or not all(0 <= a < x.ndim for a in axes):
-            raise self.mismatch((x,), f"axes {axes} must be different ones of 0..{x.ndim - 1}")
+            raise self.mismatch((x,), f"axes {axes} must be distinct and lie in 0..{x.ndim - 1}")
         return x
 
     def reference(self, x: Any, *, axes: Axes) -> Any:

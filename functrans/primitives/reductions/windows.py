@@ -346,7 +346,7 @@ class SelectAndScatterAdd(Selecting):
         self.check((ct, x), select)
         counts = check_window(self, (ct, x), x, w)
         if ct.shape != counts:
-            raise self.mismatch((ct, x), f"there are {counts} windows, but {ct.shape} numbers")
+            raise self.mismatch((ct, x), f"there are {counts} windows, got shape {ct.shape}")
         return ct.update(shape=x.shape)
 
     def reference(self, ct: Any, x: Any, *, select: str, **w: Any) -> Any:

@@ -69,7 +69,7 @@ class ReduceWindow(HigherOrderPrimitive, Windowed):
             computation.out_types, scalars
         ):
             raise self.mismatch(
-                types, f"the computation takes {computation.in_types} and gives "
+                types, f"the computation takes {computation.in_types} and returns "
                 f"{computation.out_types}; it must fold {', '.join(map(str, scalars))}",
             )  # fmt: skip
         counts = check_window(self, types, xs[0], w)

@@ -42,7 +42,7 @@ class Pad(Primitive):
         for n, (low, high, inside) in zip(x.shape, config, strict=True):
             shape.append(low + high + n + inside * max(0, n - 1))
         if any(n < 0 for n in shape):
-            raise self.mismatch((x, value), f"config {config} removes more than there is")
+            raise self.mismatch((x, value), f"config {config} removes more elements than there are")
         return x.update(shape=tuple(shape), weak_type=x.weak_type and value.weak_type)
 
     def reference(self, x: Any, value: Any, *, config: Any) -> Any:
@@ -116,7 +116,7 @@ class Concatenate(Primitive):
 
     def abstract_eval(self, *xs: ArrayType, dimension: int) -> ArrayType:
         if not xs or not 0 <= dimension < xs[0].ndim:
-            raise self.mismatch(xs, f"needs operands that have an axis {dimension}")
+            raise self.mismatch(xs, f"all operands need an axis {dimension}")
         first = xs[0]
         for x in xs[1:]:
             if x.dtype != first.dtype:
@@ -215,7 +215,7 @@ class Iota(Primitive):
     def abstract_eval(self, *, dtype: Any, shape: tuple[int, ...], dimension: int) -> ArrayType:
         t = ArrayType(shape, dtype)
         if dtype_class(t.dtype) not in ("int", "uint", "float", "complex"):
-            raise self.mismatch((t,), f"counts in numbers, not in {t.dtype}")
+            raise self.mismatch((t,), f"dtype must be numeric, not {t.dtype}")
         if not 0 <= dimension < t.ndim or any(n < 0 for n in shape):
             raise self.mismatch((t,), f"dimension {dimension} must be an axis of shape {shape}")
         return t

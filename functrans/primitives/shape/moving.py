@@ -123,7 +123,7 @@ class BroadcastInDim(Structural):
             raise self.mismatch((x,), f"dimensions {dimensions} must increase, one per axis")
         if any(n < 0 for n in shape):
             raise self.mismatch(
-                (x,), f"the shape {shape} has a negative size", "Sizes are 0 or more."
+                (x,), f"the shape {shape} has a negative size", "Sizes must be >= 0."
             )
         if any(not 0 <= d < len(shape) or shape[d] != n for n, d in zip(x.shape, dimensions)):  # noqa: B905
             raise self.mismatch((x,), f"does not fit shape {shape} at axes {dimensions}")
