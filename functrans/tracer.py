@@ -249,8 +249,10 @@ def register_type(kind: type[Any], handler: Callable[[Any], ArrayType]) -> None:
 
 
 def typeof(x: Any) -> ArrayType:
-    """Return the ArrayType of a tracer, array or Python scalar; raise TypeError for anything
-    else.
+    """Return the ArrayType of a tracer, array or Python scalar.
+
+    Raises:
+      TypeError: it is none of these.
 
     Example:
       >>> import functrans as ft, functrans.numpy as jnp

@@ -59,8 +59,7 @@ def compare(
     passes: Choice | None = None,
     compiled: bool = True,
 ) -> Callable[..., Report]:
-    """Return a function that runs `fun` with XLA and with the NumPy reference, and reports where
-    they differ.
+    """Return a function that reports where `fun` differs between XLA and the NumPy reference.
 
     Arguments:
       fun: function of pytrees of arrays, which may be jitted, a gradient, ...; or a Program.

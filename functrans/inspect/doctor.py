@@ -41,13 +41,15 @@ def doctor(
     devices: Sequence[Device] | None = None,
     chosen: Sequence[Sample] | None = None,
 ) -> bool:
-    """Print versions, compare every operation on each device, print the caches; return whether all
-    checks pass.
+    """Print versions, the errors of every operation on each device, and the caches.
 
     Arguments:
       output: text stream; left out: the terminal.
       devices: devices to check; left out: the first device of each kind that JAX sees.
       chosen: samples (inspect/operation_samples.py); left out: all.
+
+    Returns:
+      Whether all checks pass.
 
     Example:
       >>> import io, functrans as ft
