@@ -170,6 +170,16 @@ def test_a_function_compiled_plainly_is_profiled_so():
     assert {"dot_general", "sin"} <= rows["plain"]
 
 
+def test_a_plain_function_with_constants_is_profiled_so():
+    table = np.linspace(0, 1, 1000, dtype="float32")
+
+    def f(x):
+        return lax.scan(lambda c, row: (jnp.sin(c + row), c.sum()), x, table)[1]
+
+    report = profiled(ft.jit(f, cpu="plain"), np.ones(256, "float32"))
+    assert sum(k.calls for k in report.kernels) > 1000
+
+
 def test_nobody_knows_the_steps_of_a_while_inside_of_one_kernel():
     report = profiled(lambda x: lax.while_loop(lambda c: c < 7.0, lambda c: c * 1.5, x), 1.0)
     (row,) = [row for row in report.lines if row.inside]

@@ -24,7 +24,7 @@ from functrans.inspect.profile.machine import machine
 from functrans.inspect.profile.placing import costs_of, kernels, pieces
 from functrans.inspect.profile.report import ProfileReport
 from functrans.inspect.staged import Staged, check_given, check_values, passes_of, staged
-from functrans.ir.program import Program
+from functrans.ir.program import Program, hoist_constants
 from functrans.ir.source import describe, user_source
 from functrans.ir.text import with_nested
 from functrans.ir.tracebacks import boundary
@@ -105,10 +105,11 @@ def profile(
 def _profiled(made: Staged, repeats: int, how: How | None) -> ProfileReport:
     program = made.program
     marked, equations = numbered(program)
+    closed, constants = hoist_constants(marked)
     if how is not None and how.plain:
-        marked = plain(marked)
-    operands = [*marked.values, *made.values]
-    function: Any = executable(marked)  # of jax.jit, which donates nothing
+        closed = plain(closed)
+    operands = [*constants, *made.values]
+    function: Any = executable(closed)  # of jax.jit, which donates nothing
     with _names_kept():
         xla = function.lower(*operands).compile()
 
