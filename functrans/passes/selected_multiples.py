@@ -38,7 +38,7 @@ def chosen_multiple(w: Rewriter, e: Equation) -> Any:
     for case, chain in enumerate(chains):
         end = next(i for i, (v, _) in enumerate(chain) if v is starts[0])
         for _, step in reversed(chain[:end]):
-            factor = _factor(w, step)
+            factor = _multiplier(w, step)
             chosen = _chosen(w, by, factor, case) if factor is not None else None
             if chosen is None:
                 return None
@@ -52,7 +52,7 @@ def _multiples(w: Rewriter, v: Any) -> list[tuple[Any, Any]]:
     found: list[tuple[Any, Any]] = []
     for _ in range(_LONGEST):
         e = w.made_by.get(v)
-        factor = None if e is None else _factor(w, e)
+        factor = None if e is None else _multiplier(w, e)
         found.append((v, e if factor is not None else None))
         if e is None or factor is None:
             break
@@ -60,7 +60,7 @@ def _multiples(w: Rewriter, v: Any) -> list[tuple[Any, Any]]:
     return found
 
 
-def _factor(w: Rewriter, e: Equation) -> Any:
+def _multiplier(w: Rewriter, e: Equation) -> Any:
     """Return the number, or the broadcast numbers, that an equation multiplies or divides by."""
     if e.primitive is div:
         return e.inputs[1] if _is_repeated(w, e.inputs[1]) else None

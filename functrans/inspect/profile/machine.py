@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from functrans.caching import cached
 
-_LONG = 0.15  # seconds of calls, of which the fastest counts
+_SECONDS = 0.15  # seconds of calls, of which the fastest counts
 
 
 class Machine(NamedTuple):
@@ -38,7 +38,7 @@ def _seconds(f: Any, x: Any) -> float:
     """Of the fastest of some calls, of the last result and x, after the first call."""
     y = jax.block_until_ready(f(x + 0, x))
     taken: list[float] = []
-    while len(taken) < 3 or sum(taken) < _LONG:
+    while len(taken) < 3 or sum(taken) < _SECONDS:
         start = time.perf_counter()
         y = jax.block_until_ready(f(y, x))
         taken.append(time.perf_counter() - start)

@@ -17,7 +17,7 @@ from functrans.inspect.python_source.naming import Names, input_names
 from functrans.ir.arguments import Leaf
 from functrans.ir.program import Program, Var
 
-_LONGEST = 80  # characters of parameters in one line
+_WIDEST = 80  # characters of parameters in one line
 
 
 class Signature(NamedTuple):
@@ -32,7 +32,7 @@ class Signature(NamedTuple):
 
     def __str__(self) -> str:
         line = f"({', '.join(self.parameters)}):"
-        if len(line) <= _LONGEST:
+        if len(line) <= _WIDEST:
             return line
         return "\n".join(["(", *[f"    {name}," for name in self.parameters], "):"])
 
