@@ -20,8 +20,8 @@ _wire({
     "stop_at_first": "functrans.inspect.nans",
     "show": "functrans.ir.text",
     "delegated": "functrans.interop.delegated",
-    "draw": "functrans.inspect.draw.entry",
-    "coloured": "functrans.inspect.draw.coloured",
+    "draw": "functrans.inspect.draw",
+    "coloured": "functrans.inspect.draw",
     "operations": "functrans.primitives.catalogue",
     "tracers": (
         "functrans.numpy.operators functrans.numpy.methods functrans.interop.arrays "
@@ -164,7 +164,7 @@ if TYPE_CHECKING:
     from functrans.inspect.compare import compare as compare
     from functrans.inspect.cost import cost as cost
     from functrans.inspect.doctor import doctor as doctor
-    from functrans.inspect.explore.entry import explore as explore
+    from functrans.inspect.explore import explore as explore
     from functrans.inspect.nans import find_nan as find_nan
     from functrans.inspect.profile.entry import profile as profile
     from functrans.inspect.python_source.entry import to_python as to_python
@@ -212,7 +212,7 @@ else:
         "functrans.inspect.compare": "compare",
         "functrans.inspect.cost": "cost",
         "functrans.inspect.doctor": "doctor",
-        "functrans.inspect.explore.entry": "explore",
+        "functrans.inspect.explore": "explore",
         "functrans.inspect.nans": "find_nan",
         "functrans.inspect.profile.entry": "profile",
         "functrans.inspect.python_source.entry": "to_python",

@@ -23,7 +23,7 @@ from functrans.api.checks import check_callable
 from functrans.api.compilation import Compiled, Jitted, Shared
 from functrans.api.flat import FlatFunction, function_name
 from functrans.api.static_arguments import StaticArguments, exactly
-from functrans.backends import debug_nans, xla
+from functrans.backends import xla
 from functrans.backends.compiler_options import Other, explain_option, local
 from functrans.caching import Cache, CachePerFunction
 from functrans.flags import decisive, flags
@@ -32,7 +32,7 @@ from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import boundary, hide_frames
 from functrans.lax.arguments import check_fits
 from functrans.primitives.calls.jit import jit as jit_call
-from functrans.primitives.distributed.named_axes import speaks_of_others_axes
+from functrans.primitives.distributed.collective import speaks_of_others_axes
 from functrans.trace import Tracer, at_once, leaked, stage, state, typeof
 from functrans.tracer import check_kept, is_active, is_jax_tracer, not_an_array
 from functrans.typing import Device, PyTree
@@ -269,9 +269,9 @@ class _Entry:
         if flags.jax_disable_jit:  # jax.jit then calls this without tracing
             with disable_jit():
                 return fun(*args, **kwargs)
-        if debug_nans.is_asked():
+        if xla.is_asked():
             made = statics.staged(args, kwargs)
-            debug_nans.say_where(made.program, made.leaves)
+            xla.say_where(made.program, made.leaves)
         leaves, in_tree = tree.flatten((args, kwargs))
         arrays = [x for x in leaves if _is_array(x)]
         staged, local.staged = local.staged, None

@@ -23,9 +23,8 @@ from functrans.api.checks import counted, here
 from functrans.api.compilation import Jitted
 from functrans.api.flat import FlatFunction, as_array, as_arrays, function_name
 from functrans.api.jit import jit
-from functrans.api.mapped_axes import MappedAxes, argument_names
 from functrans.api.static_arguments import StaticArguments, exactly, joined
-from functrans.api.vmap import vmap
+from functrans.api.vmap import MappedAxes, argument_names, vmap
 from functrans.caching import Cache, CachePerFunction
 from functrans.ir.tracebacks import boundary
 from functrans.primitives.distributed.sharding import sharding_constraint

@@ -15,7 +15,7 @@ import numpy as np
 from jax import jit as jax_jit  # the program may exchange the name in JAX's module
 
 from functrans import runtime
-from functrans.backends import debug_nans, xla
+from functrans.backends import xla
 from functrans.caching import Cache, cached
 from functrans.ir.program import Equation, Literal, Program, Var, programs_among
 from functrans.ir.source import user_source
@@ -144,8 +144,8 @@ def compiled(
         outputs = tuple([Var(t) for t in out_types(primitive, types, params)])
         equation = Equation(primitive, tuple(inputs), outputs, params)
         program = inline(Program(inputs, [equation], outputs, name=primitive.name))
-        if debug_nans.is_asked():
-            debug_nans.say_where(program, values)
+        if xla.is_asked():
+            xla.say_where(program, values)
         outs = xla.run_program(program, values)
         return outs if primitive.multiple_results else outs[0]
 

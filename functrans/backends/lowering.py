@@ -15,7 +15,7 @@ from jax._src import config as _config
 from jax.interpreters import mlir
 
 from functrans import passes
-from functrans.backends import cpu, kernel_calls, repeated_arrays
+from functrans.backends import cpu, kernel_calls
 from functrans.ir.program import Literal, Program, results_by_age
 from functrans.ir.source import Source, line_of, scope_of
 from functrans.ir.types import ArrayType, dtype_class
@@ -64,7 +64,7 @@ class Lowering:
     def emit(self, program: Program, operands: Sequence[Any]) -> list[Any]:
         """Emit the operations of a program into the current function."""
         if self.platform == "cpu":
-            program = repeated_arrays.apart(program)
+            program = cpu.apart(program)
         if self.on_this_cpu and any([e.primitive.holds_programs for e in program.equations]):
             program = passes.kernels.kernels(program, self._can_be_kernel)
         env: dict[Any, Any] = dict(

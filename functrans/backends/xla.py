@@ -7,6 +7,7 @@ support are JAX's. Apart from `interop/`, only this file and `lowering.py` here 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple
@@ -24,15 +25,45 @@ from jax.experimental import io_callback
 from jax.interpreters import mlir
 
 from functrans import passes, runtime
-from functrans.backends import debug_nans, kernel_calls
+from functrans.backends import kernel_calls
 from functrans.backends.compiler_options import SETS, choice
 from functrans.backends.lowering import Lowering, abstract
 from functrans.caching import cached, memo
+from functrans.flags import flags
 from functrans.ir.program import Program, hoist_constants
 from functrans.ir.text import with_nested
 from functrans.primitives.base import axes_inside
 from functrans.primitives.calls.callback import calls_of
 from functrans.primitives.distributed.sharding import laid_out_by_type, left_to_xla
+from functrans.trace import AnyTracer
+
+# --- jax_debug_nans and jax_debug_infs ------------------------------------------------------------
+#
+# Support for `jax_debug_nans` and `jax_debug_infs`. When JAX finds a NaN or an infinity in the
+# results of a compiled function, it calls that function again without jit, on concrete arrays.
+#
+# In JAX the operations then run one by one until one of them produces a NaN. Here a compiled
+# function is a whole program, so each function given to `jax.jit` first checks `is_asked` and then
+# calls `say_where`, which searches the program as `find_nan` does.
+
+
+def is_asked() -> bool:
+    """Return whether JAX is calling the function again to find a NaN or an infinity."""
+    if not (flags.jax_debug_nans or flags.jax_debug_infs):
+        return False
+    return type(sys.exc_info()[1]).__name__ == "InternalFloatingPointError"
+
+
+def say_where(program: Program, args: Sequence[Any]) -> None:
+    """Raise NotFinite for the first equation that produces a NaN or an infinity. Do nothing on
+    tracers: the JAX transformation around this runs programs on arrays, and those are searched."""
+    if any(isinstance(x, AnyTracer) for x in args):
+        return
+    runtime.stop_at_first(program, args)
+
+
+# --- programs -------------------------------------------------------------------------------------
+
 
 _constant_folding = getattr(_config, "eager_constant_folding", nullcontext)
 
@@ -170,8 +201,8 @@ def executable(program: Program) -> Callable[..., list[Any]]:
 
 def _executable(program: Program) -> Callable[..., list[Any]]:
     def run(*args: Any) -> list[Any]:
-        if debug_nans.is_asked():
-            debug_nans.say_where(program, args[len(program.constants) :])
+        if is_asked():
+            say_where(program, args[len(program.constants) :])
         return bind(hoist_constants(program)[0], args)
 
     chosen = SETS[choice(program)]

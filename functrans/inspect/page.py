@@ -7,12 +7,39 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from html import escape
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from functrans import errors
+from functrans.caching import cached
 from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import boundary
+
+# --- files of this package ------------------------------------------------------------------------
+
+
+@cached("files of pages", 64)
+def asset(name: str) -> str:
+    """Return the text of a file of `assets/`."""
+    return resources.files(__package__).joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def filled(html: str, **parts: str) -> str:
+    """Return a page with each `{{NAME}}` placeholder replaced."""
+    for name, text in parts.items():
+        html = html.replace("{{" + name + "}}", text)
+    return html
+
+
+def embedded(data: Any) -> str:
+    """Return data as JSON that is safe inside a script element."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c")
+
+
+# --- pages ----------------------------------------------------------------------------------------
+
 
 Block = str | tuple[str, str]
 

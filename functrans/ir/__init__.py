@@ -1,7 +1,7 @@
 """Programs: data structure, text, checks. Nothing here depends on a primitive."""
 
 from functrans.ir.check import check as check
-from functrans.ir.equal import equal as equal
+from functrans.ir.check import equal as equal
 from functrans.ir.parse import parse as parse
 from functrans.ir.program import PRIMITIVES as PRIMITIVES
 from functrans.ir.program import Equation as Equation

@@ -21,14 +21,13 @@ if _TYPE_CHECKING:
     from functrans.lax.loops import *
     from functrans.lax.ragged_exchange import *
     from functrans.lax.reduction import *
-    from functrans.lax.sharding import *
     from functrans.lax.solvers import *
 
     def __getattr__(name: str) -> Any: ...
 
 else:
     __getattr__, __dir__, _ = _lazily(__name__, {
-        "functrans.lax.barriers": "optimization_barrier stop_gradient",
+        "functrans.lax.barriers": "optimization_barrier stop_gradient with_sharding_constraint",
         "functrans.lax.collective": "axis_index axis_size pmax pmean pmin psum",
         "functrans.lax.contraction": "batch_matmul dot dot_general DotAlgorithmPreset Precision",
         "functrans.lax.control_flow": "cond fori_loop switch while_loop",
@@ -61,6 +60,5 @@ else:
             "argmax argmin cumlogsumexp cummax cummin cumprod cumsum reduce_and reduce_max "
             "reduce_min reduce_or reduce_prod reduce_sum reduce_xor"
         ),
-        "functrans.lax.sharding": "with_sharding_constraint",
         "functrans.lax.solvers": "custom_linear_solve custom_root",
     }, "functrans.ir.tracebacks.shown")  # fmt: skip

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
+
 from functrans import pytrees as tree
 from functrans.ir.types import is_key_dtype
+from functrans.lax.arguments import as_array
 from functrans.lax.elementwise import operand as _operand
+from functrans.primitives.distributed.sharding import (
+    sharding_constraint,
+)
 from functrans.primitives.elementwise import selection
 from functrans.trace import bind, typeof
 from functrans.typing import PyTree
 
-__all__ = ["optimization_barrier", "stop_gradient"]
+__all__ = [
+    "optimization_barrier",
+    "stop_gradient",
+    "with_sharding_constraint",
+]
 
 
 def stop_gradient(x: PyTree) -> PyTree:
@@ -44,3 +54,29 @@ def optimization_barrier(operand: PyTree, /) -> PyTree:
     leaves, structure = tree.flatten(operand)
     through = bind(selection.optimization_barrier, [_operand(x) for x in leaves], {})
     return tree.unflatten(structure, through)
+
+
+# --- sharding -------------------------------------------------------------------------------------
+
+
+def with_sharding_constraint(x: PyTree, shardings: PyTree) -> PyTree:
+    """Constrain the sharding of arrays.
+
+    Arguments:
+      x: pytree of arrays.
+      shardings: a `jax.sharding.Sharding`, or a pytree (or prefix) of them.
+
+    Returns:
+      x, with these shardings.
+
+    Source: `jax.lax.with_sharding_constraint`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> from functrans import lax
+      >>> where = ft.NamedSharding(ft.make_mesh((1,), ("i",)), ft.P("i"))
+      >>> print(lax.with_sharding_constraint(jnp.arange(3), where))
+      [0 1 2]
+    """
+    filled = jax.tree.broadcast(shardings, x)
+    return tree.map(lambda leaf, s: sharding_constraint(as_array(leaf), sharding=s), x, filled)

@@ -1,4 +1,4 @@
-"""`jax.lax` names over primitives/custom/linear_solve.py and root.py: solvers with implicit
+"""`jax.lax` names over primitives/custom/implicit.py and root.py: solvers with implicit
 differentiation, which do not differentiate the steps of the solver."""
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from functrans.lax.staging import (
     stable,
     with_common_captures,
 )
-from functrans.primitives.custom.linear_solve import linear_solve as _linear_solve
-from functrans.primitives.custom.root import root as _root
+from functrans.primitives.custom.implicit import linear_solve as _linear_solve
+from functrans.primitives.custom.implicit import root as _root
 from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.pytrees.functions import FlatFunction, function_name
 from functrans.trace import evaluate, materialize, stage, typeof

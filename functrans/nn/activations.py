@@ -14,6 +14,7 @@ import numpy as np
 
 from functrans.ir.types import ArrayType, dtype_class, is_inexact
 from functrans.numpy import ufuncs
+from functrans.numpy.arithmetic import logaddexp
 from functrans.numpy.promotion import (
     SCALARS,
     array_of,
@@ -24,7 +25,6 @@ from functrans.numpy.promotion import (
     to_inexact,
     value_of,
 )
-from functrans.numpy.rounding import logaddexp
 from functrans.numpy.selecting import where as select_where
 from functrans.primitives.calls.jit import composite
 from functrans.primitives.elementwise.arithmetic import integer_pow, max_, min_

@@ -24,9 +24,7 @@ if _TYPE_CHECKING:
     from functrans.numpy.einsums import *
     from functrans.numpy.joining import *
     from functrans.numpy.linear import *
-    from functrans.numpy.ranges import *
     from functrans.numpy.reductions import *
-    from functrans.numpy.rounding import *
     from functrans.numpy.selecting import *
     from functrans.numpy.shaping import *
     from functrans.numpy.taking import *
@@ -38,9 +36,12 @@ if _TYPE_CHECKING:
 else:
     __getattr__, __dir__, _ = _lazily(__name__, {
         "functrans.numpy": "fft linalg methods operators",
-        "functrans.numpy.arithmetic": "divmod floor_divide mod pow power remainder",
+        "functrans.numpy.arithmetic": (
+            "around divmod floor_divide isnan logaddexp logaddexp2 mod pow power remainder round "
+            "sinc trunc"
+        ),
         "functrans.numpy.creation": (
-            "array asarray empty empty_like full full_like ones ones_like zeros zeros_like"
+            "arange array asarray empty empty_like full full_like ones ones_like zeros zeros_like"
         ),
         "functrans.numpy.cumulative": "cumprod cumsum",
         "functrans.numpy.dtypes": (
@@ -56,11 +57,9 @@ else:
         "functrans.numpy.einsums": "einsum",
         "functrans.numpy.joining": "concatenate split stack unstack",
         "functrans.numpy.linear": "diag dot inner matmul outer tensordot vdot",
-        "functrans.numpy.ranges": "arange",
         "functrans.numpy.reductions": (
             "all amax amin any argmax argmin max mean min prod std sum trace var"
         ),
-        "functrans.numpy.rounding": "around isnan logaddexp logaddexp2 round sinc trunc",
         "functrans.numpy.selecting": "astype clip where",
         "functrans.numpy.shaping": (
             "broadcast_shapes broadcast_to copy diagonal expand_dims matrix_transpose moveaxis "

@@ -16,6 +16,7 @@ from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import boundary, named_boundary
 from functrans.ir.types import dtype_class
 from functrans.numpy import (
+    arithmetic,
     cumulative,
     indexing,
     joining,
@@ -23,7 +24,6 @@ from functrans.numpy import (
     primitives,
     promotion,
     reductions,
-    rounding,
     selecting,
     shaping,
     ufuncs,
@@ -200,7 +200,7 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "ravel": _flatten,
     "repeat": _by_jax("repeat"),
     "reshape": _reshape,
-    "round": rounding.round,
+    "round": arithmetic.round,
     "searchsorted": _by_jax("searchsorted"),
     "sort": _by_jax("sort"),
     "squeeze": shaping.squeeze,
@@ -237,7 +237,7 @@ def _attach() -> None:
         "getitem": indexing.getitem,
         "setitem": _set,
         "delitem": _delete,
-        "trunc": rounding.trunc,
+        "trunc": arithmetic.trunc,
         "floor": ufuncs.floor,
         "ceil": ufuncs.ceil,
         "copy": lambda self: self,

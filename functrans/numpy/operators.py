@@ -21,7 +21,7 @@ from functrans import pytrees as tree
 from functrans.ir.source import describe, operator_at, user_source
 from functrans.ir.tracebacks import boundary, hide_frames
 from functrans.ir.types import dtype_class
-from functrans.numpy import arithmetic, linear, rounding, ufuncs
+from functrans.numpy import arithmetic, linear, ufuncs
 from functrans.numpy.selecting import astype
 from functrans.trace import Tracer
 from functrans.tracer import CONCRETE
@@ -186,7 +186,7 @@ OPERATORS = tuple([f"__{name}__" for name in (*_BINARY, *_COMPARISONS)])
 
 def _rounded(x: Any, ndigits: int | None = None) -> Any:
     """Return round(x) as integers, as for a Python float; round(x, n) keeps x's dtype."""
-    y = rounding.round(x, ndigits or 0)
+    y = arithmetic.round(x, ndigits or 0)
     return astype(y, int) if ndigits is None else y
 
 

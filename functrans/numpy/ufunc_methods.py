@@ -16,7 +16,7 @@ import jax
 from functrans import runtime
 from functrans.ir.tracebacks import named_boundary
 from functrans.numpy import ufuncs
-from functrans.numpy.rounding import logaddexp, logaddexp2
+from functrans.numpy.arithmetic import logaddexp, logaddexp2
 
 __all__ = ["frompyfunc", "ufunc"]
 

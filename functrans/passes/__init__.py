@@ -17,10 +17,6 @@ if TYPE_CHECKING:
     from functrans.passes.compiler_options import wanted as wanted
     from functrans.passes.constant_folding import fold as fold
     from functrans.passes.contractions import contract as contract
-    from functrans.passes.dead_code_elimination import dead_code as dead_code
-    from functrans.passes.dead_code_elimination import (
-        without_unused_inputs as without_unused_inputs,
-    )
     from functrans.passes.explanation import explain as explain
     from functrans.passes.inlining import inline as inline
     from functrans.passes.inlining import inline_calls as inline_calls
@@ -28,9 +24,9 @@ if TYPE_CHECKING:
     from functrans.passes.loop_simplification import loops as loops
     from functrans.passes.pipeline import chosen as chosen
     from functrans.passes.pipeline import optimize as optimize
-    from functrans.passes.subexpression_elimination import (
-        common_subexpressions as common_subexpressions,
-    )
+    from functrans.passes.redundancy import common_subexpressions as common_subexpressions
+    from functrans.passes.redundancy import dead_code as dead_code
+    from functrans.passes.redundancy import without_unused_inputs as without_unused_inputs
     from functrans.passes.summed_stacks import written_sums as written_sums
     from functrans.passes.weighted_reductions import weighted_sums as weighted_sums
 else:
@@ -40,12 +36,11 @@ else:
         "functrans.passes.compiler_options": "wanted",
         "functrans.passes.constant_folding": "fold",
         "functrans.passes.contractions": "contract",
-        "functrans.passes.dead_code_elimination": "dead_code without_unused_inputs",
         "functrans.passes.explanation": "explain",
         "functrans.passes.inlining": "inline inline_calls resolve",
         "functrans.passes.loop_simplification": "loops",
         "functrans.passes.pipeline": "chosen optimize",
-        "functrans.passes.subexpression_elimination": "common_subexpressions",
+        "functrans.passes.redundancy": "common_subexpressions dead_code without_unused_inputs",
         "functrans.passes.summed_stacks": "written_sums",
         "functrans.passes.weighted_reductions": "weighted_sums",
     })  # fmt: skip

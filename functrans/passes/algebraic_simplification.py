@@ -21,9 +21,9 @@ from functrans.caching import cached
 from functrans.ir.program import Equation, Literal, Program
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.passes.data_movement import RULES as LAYOUT
-from functrans.passes.data_movement import before_repeating
-from functrans.passes.negative_zeros import never_negative_zero
+from functrans.passes.data_movement import before_repeating, never_negative_zero
 from functrans.passes.reduction_rules import RULES as SUMS
+from functrans.passes.reduction_rules import chosen_multiple
 from functrans.passes.rewrite import (
     Rewriter,
     everywhere,
@@ -31,7 +31,6 @@ from functrans.passes.rewrite import (
     program_pass,
     smallest_normal,
 )
-from functrans.passes.selected_multiples import chosen_multiple
 from functrans.primitives.elementwise.arithmetic import integer_pow, max_, min_, pow_
 from functrans.primitives.elementwise.bitwise import and_, not_, or_
 from functrans.primitives.elementwise.complex_numbers import abs_

@@ -32,7 +32,7 @@ from functrans.primitives.calls.jit import jit
 from functrans.primitives.control_flow.while_loop import tangent_loop
 from functrans.primitives.custom.batching import custom_vmap_call
 from functrans.primitives.custom.derivatives import CustomCall, CustomLin
-from functrans.primitives.custom.linear_solve import Solver
+from functrans.primitives.custom.implicit import Solver
 from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.primitives.elementwise.selection import copy, stop_gradient
 from functrans.primitives.random.bits import random_bits

@@ -17,11 +17,10 @@ from functrans.ir.source import describe, user_source
 from functrans.passes.algebraic_simplification import simplify
 from functrans.passes.constant_folding import fold
 from functrans.passes.contractions import contract
-from functrans.passes.dead_code_elimination import dead_code
 from functrans.passes.inlining import inline, inline_calls, resolve
 from functrans.passes.loop_simplification import loops
+from functrans.passes.redundancy import common_subexpressions, dead_code
 from functrans.passes.rewrite import program_pass
-from functrans.passes.subexpression_elimination import common_subexpressions
 from functrans.passes.summed_stacks import written_sums
 from functrans.passes.weighted_reductions import weighted_sums
 

@@ -13,8 +13,7 @@ from functrans.primitives.control_flow import scan as scan
 from functrans.primitives.control_flow import while_loop as while_loop
 from functrans.primitives.custom import batching as batching
 from functrans.primitives.custom import derivatives as derivatives
-from functrans.primitives.custom import linear_solve as linear_solve
-from functrans.primitives.custom import root as root
+from functrans.primitives.custom import implicit as implicit
 from functrans.primitives.distributed import collective as collective
 from functrans.primitives.distributed import platforms as platforms
 from functrans.primitives.distributed import sharding as sharding
@@ -32,7 +31,6 @@ from functrans.primitives.indexing import gather as gather
 from functrans.primitives.indexing import scatter as scatter
 from functrans.primitives.indexing import sorting as sorting
 from functrans.primitives.linalg import factors as factors
-from functrans.primitives.linalg import reductions as reductions
 from functrans.primitives.linalg import spectral as spectral
 from functrans.primitives.linalg import triangular as triangular
 from functrans.primitives.random import bits as bits

@@ -22,7 +22,7 @@ import functrans as ft
 import functrans.numpy as jnp
 from functrans import lax
 from functrans.inspect.cost import CostReport
-from functrans.inspect.draw.graph import of_equations, of_lines, size
+from functrans.inspect.draw import of_equations, of_lines, size
 from functrans.inspect.nans import Search
 from functrans.inspect.observers import observe
 from functrans.inspect.python_source.entry import to_python

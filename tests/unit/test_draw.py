@@ -16,9 +16,9 @@ import functrans as ft
 import functrans.numpy as jnp
 from benchmarks.models import OURS, transformer_loss, transformer_params
 from functrans import errors, lax
-from functrans.inspect.assets import asset
-from functrans.inspect.draw import entry
-from functrans.inspect.draw.graph import of_equations, of_lines, size
+from functrans.inspect import draw
+from functrans.inspect.draw import of_equations, of_lines, size
+from functrans.inspect.page import asset
 from functrans.ir.program import Program
 from tests.unit.test_explore import shown
 
@@ -153,7 +153,7 @@ def test_html(tmp_path: Path):
 
 
 def test_the_layout_s_licence_is_with_it():
-    licence, script = (asset(entry.__package__, f"dagre.{end}") for end in ("LICENSE", "min.js"))
+    licence, script = (asset(f"dagre.{end}") for end in ("LICENSE", "min.js"))
     assert "Permission is hereby granted" in licence
     assert "license" in script
 
@@ -179,7 +179,7 @@ def test_the_backward_rule_of_a_custom_function_is_backward():
 def test_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     GRADIENT.draw(tmp_path / "P.HTML")
     monkeypatch.setitem(sys.modules, "py_mini_racer", None)
-    entry._engine.cache_clear()
+    draw._engine.cache_clear()
     with pytest.raises(errors.NotSupported, match=r"pip install functrans\[draw\]"):
         GRADIENT.draw(tmp_path / "p.svg")
 

@@ -16,8 +16,7 @@ import functrans as ft
 import functrans.numpy as jnp
 from benchmarks.models import OURS, transformer_loss, transformer_params
 from functrans import errors, lax
-from functrans.inspect.explore.entry import explore
-from functrans.inspect.explore.stages import stages
+from functrans.inspect.explore import explore, stages
 
 pytestmark = pytest.mark.smoke
 

@@ -14,8 +14,8 @@ import pytest
 import functrans as ft
 from functrans.backends import reference
 from functrans.ir import Program, check, parse
+from functrans.passes.example_loops import side_by_side
 from functrans.passes.loop_accumulators import accumulated
-from functrans.passes.loop_fusion import side_by_side
 
 pytestmark = pytest.mark.smoke
 

@@ -13,11 +13,10 @@ import pytest
 import functrans as ft
 import functrans.numpy as jnp
 from functrans import errors, lax
-from functrans.inspect.explore.entry import explore
+from functrans.inspect.explore import explore
 from functrans.inspect.profile import entry
 from functrans.inspect.profile.compiled import Compiled
-from functrans.inspect.profile.events import RUN, Span, at_work, spans
-from functrans.inspect.profile.placing import Work, kernels, pieces
+from functrans.inspect.profile.placing import RUN, Span, Work, at_work, kernels, pieces, spans
 from functrans.ir.source import text_of
 
 pytestmark = pytest.mark.smoke

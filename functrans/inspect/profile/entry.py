@@ -19,10 +19,8 @@ from functrans import errors
 from functrans.api.jit import How, jit_options
 from functrans.backends.xla import executable
 from functrans.inspect.profile.compiled import FREE, Compiled, numbered
-from functrans.inspect.profile.events import MOST, Span, recorded
-from functrans.inspect.profile.machine import machine
-from functrans.inspect.profile.placing import costs_of, kernels, pieces
-from functrans.inspect.profile.report import ProfileReport
+from functrans.inspect.profile.placing import MOST, Span, costs_of, kernels, pieces, recorded
+from functrans.inspect.profile.report import ProfileReport, machine
 from functrans.inspect.staged import Staged, check_given, check_values, passes_of, staged
 from functrans.ir.program import Program, hoist_constants
 from functrans.ir.source import describe, user_source

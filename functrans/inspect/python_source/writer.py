@@ -23,7 +23,6 @@ import jax
 import numpy as np
 
 from functrans import errors
-from functrans.inspect.python_source.comments import Comments, is_one_file
 from functrans.inspect.python_source.lift import (
     WRITTEN_OUT,
     Imports,
@@ -31,9 +30,17 @@ from functrans.inspect.python_source.lift import (
     dtype_text,
     function_name,
 )
-from functrans.inspect.python_source.naming import Names, result_names
+from functrans.inspect.python_source.naming import (
+    Comments,
+    Names,
+    Signature,
+    is_one_file,
+    of_arguments,
+    of_inputs,
+    result_names,
+    returned,
+)
 from functrans.inspect.python_source.operand import Operand, of_literal
-from functrans.inspect.python_source.signature import Signature, of_arguments, of_inputs, returned
 from functrans.inspect.python_source.specialise import Specialiser
 from functrans.inspect.python_source.unknown import Unknown, is_unknown
 from functrans.ir.program import Atom, Equation, Literal, Program, Var

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import numpy as np
+from jax._src.core import ClosedJaxpr, jaxpr_as_fun
 
 from functrans import lax
+from functrans.interop.jaxprs.equation import Imported, traced
 from functrans.interop.jaxprs.walk import (
     like,
     means,
@@ -20,9 +23,14 @@ from functrans.interop.jaxprs.walk import (
 )
 from functrans.ir.types import dtype_class
 from functrans.primitives.elementwise.bitwise import xor
-from functrans.primitives.elementwise.conversion import bitcast_convert_type, convert_element_type
+from functrans.primitives.elementwise.conversion import (
+    bitcast_convert_type,
+    cast,
+    convert_element_type,
+)
 from functrans.primitives.elementwise.families import full_like, lt
 from functrans.primitives.elementwise.selection import optimization_barrier, select_n
+from functrans.primitives.indexing.dynamic_slice import dynamic_slice, dynamic_update_slice
 from functrans.primitives.shape.joining import concatenate, iota
 from functrans.primitives.shape.joining import split as cut
 from functrans.primitives.shape.moving import reshape, squeeze
@@ -244,3 +252,66 @@ def _conv(eqn: Any, x: Any, y: Any) -> Any:
         p["dimension_numbers"], p["feature_group_count"], p["batch_group_count"], p["precision"],
         _preferred(eqn, x),
     )  # fmt: skip
+
+
+# --- operations at computed indices ---------------------------------------------------------------
+#
+# JAX's operations at computed places.
+
+
+def _starts(values: Sequence[Any]) -> list[Any]:
+    """Start indices of one dtype, the widest."""
+    dtypes = {typeof(s).dtype for s in values}
+    if len(dtypes) < 2:
+        return list(values)
+    widest = max(dtypes, key=lambda d: d.itemsize)
+    return [cast(s, widest) for s in values]
+
+
+@means("dynamic_slice")
+def _dynamic_slice(eqn: Any, x: Any, *starts: Any) -> Any:
+    return dynamic_slice(x, *_starts(starts), sizes=plain(eqn.params["slice_sizes"]))
+
+
+@means("dynamic_update_slice")
+def _dynamic_update_slice(eqn: Any, x: Any, u: Any, *starts: Any) -> Any:
+    return dynamic_update_slice(x, u, *_starts(starts))
+
+
+@means("gather")
+def _gather(eqn: Any, x: Any, i: Any) -> Any:
+    how = dict(eqn.params)
+    numbers, sizes = how.pop("dimension_numbers"), list(how.pop("slice_sizes"))
+    for axis in numbers.operand_batching_dims:
+        sizes[axis] = 1  # JAX's vmap over no examples says 0
+    return lax.gather(x, i, numbers, sizes, **how)
+
+
+_SCATTERS = {
+    "scatter-add": lax.scatter_add,
+    "scatter-sub": lax.scatter_sub,
+    "scatter-mul": lax.scatter_mul,
+    "scatter-min": lax.scatter_min,
+    "scatter-max": lax.scatter_max,
+}
+
+
+@means("scatter", *_SCATTERS)
+def _scatter(eqn: Any, x: Any, i: Any, u: Any) -> Any:
+    names = ("indices_are_sorted", "unique_indices", "mode")
+    how = {name: eqn.params[name] for name in names}
+    numbers, body = eqn.params["dimension_numbers"], eqn.params["update_jaxpr"]
+    made = _SCATTERS.get(eqn.primitive.name)
+    if made is not None:
+        return made(x, i, u, numbers, **how)
+    if body is None or body.outvars[0] is body.invars[1]:
+        return lax.scatter(x, i, u, numbers, **how)
+
+    def function(value: Any) -> Any:  # lax.scatter_apply has all the elements at once
+        t = typeof(value)
+        each = jaxpr_as_fun(ClosedJaxpr(body, ()))
+        for _ in t.shape:
+            each = jax.vmap(each)
+        return Imported(*traced(each, [t, t]), "scatter_apply")([value, value])[0]
+
+    return lax.scatter_apply(x, i, function, numbers, update_shape=typeof(u).shape, **how)

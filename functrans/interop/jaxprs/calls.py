@@ -24,7 +24,7 @@ from functrans.primitives.control_flow.cond import INDEX
 from functrans.primitives.control_flow.cond import cond as choose
 from functrans.primitives.control_flow.scan import scan
 from functrans.primitives.control_flow.while_loop import while_loop
-from functrans.primitives.custom.linear_solve import linear_solve
+from functrans.primitives.custom.implicit import linear_solve
 from functrans.primitives.distributed.platforms import platform_index
 from functrans.primitives.distributed.sharding import sharding_constraint
 from functrans.primitives.elementwise.conversion import cast

@@ -27,7 +27,7 @@ from functrans.caching import memo
 from functrans.ir.program import Program
 from functrans.ir.source import Source, describe, location, user_source
 from functrans.ir.types import ArrayType, is_key_dtype
-from functrans.primitives.higher_order import HigherOrderPrimitive
+from functrans.primitives.base import HigherOrderPrimitive
 from functrans.primitives.shape.moving import broadcast_to_axis
 from functrans.trace import state
 

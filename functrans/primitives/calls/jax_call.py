@@ -26,9 +26,8 @@ import numpy as np
 
 from functrans.ir.program import Equation, Literal, Origin
 from functrans.ir.types import ArrayType, is_key_dtype, same_types
-from functrans.primitives.base import LinearInput
+from functrans.primitives.base import HigherOrderPrimitive, LinearInput
 from functrans.primitives.calls.callback import Calls, on_host
-from functrans.primitives.higher_order import HigherOrderPrimitive
 from functrans.trace import bind_in, derive_from, derived_here, literal, state
 
 _NUMBERS = itertools.count(1)

@@ -23,11 +23,10 @@ from functrans.caching import Cache, memo
 from functrans.flags import decisive
 from functrans.ir.program import Equation, Program, hoist_constants
 from functrans.ir.types import same_types
-from functrans.primitives.base import Cost, LinearInput
+from functrans.primitives.base import Cost, HigherOrderPrimitive, LinearInput
 from functrans.primitives.calls.replay import OPTIONS, Replay, signature
 from functrans.primitives.calls.residuals import fewer, take
 from functrans.primitives.dependence import reached_outputs, reading, restricted, smaller
-from functrans.primitives.higher_order import HigherOrderPrimitive
 from functrans.trace import ARRAYS, Recording, Tracer, stage, staging_trace, state, typeof
 from functrans.tracer import CONCRETE
 

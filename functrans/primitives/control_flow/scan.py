@@ -19,7 +19,7 @@ import numpy as np
 from functrans.caching import memo, memo_as
 from functrans.ir.program import Equation, Program, Var, prune
 from functrans.ir.types import ArrayType, is_key_dtype
-from functrans.primitives.base import Cost, LinearInput, is_zero, sum_of
+from functrans.primitives.base import Cost, HigherOrderPrimitive, LinearInput, is_zero, sum_of
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.calls.residuals import fewest, take
 from functrans.primitives.control_flow.loop_layout import LoopLayout
@@ -32,7 +32,6 @@ from functrans.primitives.dependence import (
     silent,
     smaller,
 )
-from functrans.primitives.higher_order import HigherOrderPrimitive
 from functrans.trace import evaluate, literal, stage, typeof
 
 

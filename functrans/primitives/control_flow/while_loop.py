@@ -18,7 +18,7 @@ import numpy as np
 from functrans.caching import memo, memo_as
 from functrans.ir.program import Equation, Program, Var, prune
 from functrans.ir.types import is_inexact, same_types
-from functrans.primitives.base import Cost, LinearInput
+from functrans.primitives.base import Cost, HigherOrderPrimitive, LinearInput
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.calls.residuals import take
 from functrans.primitives.control_flow.cond import only_where
@@ -35,7 +35,6 @@ from functrans.primitives.dependence import (
 )
 from functrans.primitives.elementwise.families import add, lt
 from functrans.primitives.elementwise.selection import select_n
-from functrans.primitives.higher_order import HigherOrderPrimitive
 from functrans.primitives.reductions.folds import reduce_or
 from functrans.primitives.shape.moving import broadcast_in_dim
 from functrans.trace import bind_in, evaluate, literal, stage, typeof

@@ -19,12 +19,11 @@ from functrans.ir.program import Literal, Program
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, same_types
 from functrans.mlir import hlo, ir
-from functrans.primitives.base import Primitive
+from functrans.primitives.base import HigherOrderPrimitive, Primitive
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.elementwise.bitwise import or_
 from functrans.primitives.elementwise.families import Elementwise
 from functrans.primitives.elementwise.selection import select_n
-from functrans.primitives.higher_order import HigherOrderPrimitive
 from functrans.primitives.reductions.windows import (
     PARAMETERS,
     Window,

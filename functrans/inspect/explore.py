@@ -1,13 +1,4 @@
-"""The stages that a function goes through, as lists of lines that know their source and their cost.
-
-    source          the user's functions that the equations stand in
-    traced          the function below the derivatives, where the wrappers say which it is
-    differentiated, batched     the program of the function as given
-    optimised       after the passes of `jit`
-    StableHLO       what XLA is given
-
-In: a function and arguments. Out: `Stage`s; `Lines` numbers the user's lines for all of them.
-"""
+"""One page that shows a function at every stage, side by side."""
 
 from __future__ import annotations
 
@@ -16,17 +7,38 @@ import linecache
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
+from html import escape
+from pathlib import Path
 from types import CodeType
 from typing import Any, NamedTuple
 
 from functrans import errors
+from functrans import pytrees as tree
 from functrans.api.jit import jit, jit_options
-from functrans.api.programs import make_ir
+from functrans.api.programs import evaluate, make_ir
+from functrans.inspect.page import asset, embedded, file_to_write, filled
 from functrans.inspect.profile.report import ProfileReport
+from functrans.inspect.staged import check_given
 from functrans.ir.program import Equation, Program, argument_names
 from functrans.ir.source import describe, is_users, line_of, user_source
 from functrans.ir.text import Names, nested, show_equation, show_type, with_nested
+from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType, same_types
+from functrans.pytrees.functions import function_name
+from functrans.typing import PyTree
+
+# --- the stages -----------------------------------------------------------------------------------
+#
+# The stages that a function goes through, as lists of lines that know their source and their cost.
+#
+#     source          the user's functions that the equations stand in
+#     traced          the function below the derivatives, where the wrappers say which it is
+#     differentiated, batched     the program of the function as given
+#     optimised       after the passes of `jit`
+#     StableHLO       what XLA is given
+#
+# In: a function and arguments. Out: `Stage`s; `Lines` numbers the user's lines for all of them.
+
 
 LONGEST = 400  # characters of a line that are kept
 _ARGUMENTS = 8  # that are listed without folding them
@@ -318,3 +330,90 @@ def _read(text: str, defined: dict[str, str], lines: Lines, known: dict[str, int
     if (m := _FILE.match(text)) is not None:
         return lines.numbers.get((m[1], int(m[2])), -2)
     return -2
+
+
+# --- entry ----------------------------------------------------------------------------------------
+
+
+@boundary
+def explore(
+    fun: Callable[..., PyTree], path: str | Path, *, profile: ProfileReport | None = None
+) -> Callable[..., Path]:
+    """Make a function that writes a page about `fun` instead of running it.
+
+    The page shows the user's source, the program as traced, as differentiated or batched, after
+    the passes of `jit`, and as StableHLO, side by side. Pointing at a line lights the lines of all
+    stages that come from the same line of source, a click scrolls to them; equations are coloured
+    by their cost; nested programs fold; a box searches all stages.
+
+    Arguments:
+      fun: function of pytrees of arrays; may itself be a transformed or jitted function; or a
+        Program.
+      path: the HTML file to write.
+      profile: what `ft.profile` returned for the same function and arguments: source and optimised
+        program are coloured by milliseconds too.
+
+    Returns:
+      A function of arrays, scalars, pytrees or `ft.ShapeDtypeStruct`s that returns the file's Path.
+      The program as traced is shown where the function below is known, which a `vmap` hides.
+
+    Raises:
+      NotAnArray: `fun` is not a function.
+      InvalidArgument: the path does not end in `.html`; the profile is of other types, or none.
+      TypeMismatch: `fun` is a Program that takes other values.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp, tempfile
+      >>> slope = ft.grad(lambda x: jnp.sin(x) * x)
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     page = explore(slope, folder + "/slope.html")(1.0)
+      ...     page.name, "StableHLO" in page.read_text()
+      ('slope.html', True)
+    """
+    check_given(fun, "explore")
+    written = file_to_write(path, "the page", ".html")
+    if not isinstance(profile, ProfileReport | None):
+        raise errors.InvalidArgument(
+            f"explore: profile= must be a report of ft.profile, got {profile!r:.60} of type "
+            f"{type(profile).__qualname__}, at\n    {describe(user_source())}\n"
+            "Write profile=ft.profile(f)(*args)."
+        )
+    shown = _running(fun) if isinstance(fun, Program) else fun
+
+    @boundary
+    def explored(*args: Any, **kwargs: Any) -> Path:
+        made, lines = stages(shown, args, kwargs, profile)
+        written.write_text(page(function_name(shown), made, lines), encoding="utf-8")
+        return written
+
+    return explored
+
+
+def _running(program: Program) -> Callable[..., Any]:
+    """A function that runs a program, by its name."""
+
+    def run(*args: Any) -> list[Any]:
+        return evaluate(program, tree.leaves(args))
+
+    run.__qualname__ = program.name or "program"
+    return run
+
+
+def page(title: str, made: Sequence[Stage], lines: Lines) -> str:
+    """The HTML of some stages."""
+    return filled(
+        asset("explore.html"), TITLE=escape(title), STYLE=asset("explore.css"),
+        SCRIPT=asset("explore.js"), DATA=embedded(_data(made, lines)),
+    )  # fmt: skip
+
+
+def _data(made: Sequence[Stage], lines: Lines) -> dict[str, Any]:
+    """Column by column: numbers take less room so."""
+    hows: dict[str, int] = {}
+    shown = []
+    for s in made:
+        columns = [list(c) for c in zip(*s.rows, strict=True)]
+        columns[3] = [hows.setdefault(h, len(hows)) for h in columns[3]]
+        shown.append({"name": s.name, "equations": s.equations, "columns": columns})
+    places = [f"{file.rpartition('/')[2]}:{line}" for file, line in lines.numbers]
+    return {"stages": shown, "hows": list(hows), "places": places}

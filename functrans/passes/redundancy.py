@@ -1,15 +1,11 @@
-"""Common-subexpression elimination.
-
-Two equations are equal if their primitives, parameters and operands are. Not merged are equations
-with effects, Python callbacks, and everything about `checkpoint`: its barriers and calls mark a
-computation that is to be repeated.
-"""
+"""Elimination of common subexpressions and of dead code."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from functrans.ir.program import Literal, Program, Var
+from functrans.ir.program import Equation, Literal, Program, Var, prune
 from functrans.passes.rewrite import (
     Rewrite,
     everywhere,
@@ -24,6 +20,15 @@ from functrans.primitives.calls.checkpoint import checkpoint
 from functrans.primitives.elementwise.bitwise import and_, or_, xor
 from functrans.primitives.elementwise.families import add, eq, mul, ne
 from functrans.primitives.elementwise.selection import optimization_barrier
+
+# --- common-subexpression elimination -------------------------------------------------------------
+#
+# Common-subexpression elimination.
+#
+# Two equations are equal if their primitives, parameters and operands are. Not merged are equations
+# with effects, Python callbacks, and everything about `checkpoint`: its barriers and calls mark a
+# computation that is to be repeated.
+
 
 # Not max and min: for 0.0 and -0.0 the result may depend on the order of the operands.
 _COMMUTATIVE = frozenset([add, mul, and_, or_, xor, eq, ne])
@@ -93,3 +98,42 @@ def _number(x: Literal) -> tuple[Any, ...]:
     value = x.value
     plain = value and value.__class__ is not complex  # 0.0 == -0.0, also in complex numbers
     return (value if plain else repr(value), x.type)
+
+
+# --- dead-code elimination ------------------------------------------------------------------------
+
+
+@program_pass
+def dead_code(program: Program) -> Program:
+    """Remove equations that the outputs do not need, except those with effects, and unused
+    constants."""
+    return everywhere(_alive, program, "dead_code")
+
+
+def _alive(program: Program) -> Program:
+    if program.marks.pruned and not program.constants:
+        return program
+    equations = prune(program.equations, program.outputs)
+    constants, values = program.constants, program.values
+    if constants:
+        used = _read(equations, program.outputs)
+        kept = [(v, x) for v, x in zip(constants, values, strict=True) if v in used]
+        constants, values = tuple([v for v, _ in kept]), tuple([x for _, x in kept])
+    if len(equations) == len(program.equations) and len(constants) == len(program.constants):
+        return program
+    return program.replace(equations=equations, constants=constants, values=values)
+
+
+def without_unused_inputs(program: Program) -> tuple[Program, list[int]]:
+    """Return the program without unused inputs, and the positions of the remaining inputs."""
+    used = _read(program.equations, program.outputs)
+    kept = [i for i, v in enumerate(program.inputs) if v in used]
+    if len(kept) == len(program.inputs):
+        return program, kept
+    return program.replace(inputs=[program.inputs[i] for i in kept]), kept
+
+
+def _read(equations: Sequence[Equation], outputs: Sequence[Any]) -> set[Var]:
+    used = {v for e in equations for v in e.inputs if v.__class__ is Var}
+    used.update([v for v in outputs if v.__class__ is Var])
+    return used

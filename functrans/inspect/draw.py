@@ -1,21 +1,73 @@
-"""A program as boxes and arrows.
-
-In: a Program. Out: `{"nodes": [...], "edges": [...]}` of plain values, for picture.js. A node that
-holds programs has them under `"inside"`, as graphs of the same form. Two levels of detail:
-
-    equations   a box for each equation
-    lines       a box for each of the user's lines, forwards and backwards apart: for long programs
-"""
+"""Pictures of programs: the computation graph as SVG or HTML, the text in colours."""
 
 from __future__ import annotations
 
+import functools
+import importlib
+import re
 from collections import Counter
 from collections.abc import Sequence
+from html import escape
+from pathlib import Path
 from typing import Any
 
+from functrans import errors, runtime
+from functrans.inspect.page import asset, embedded, file_to_write, filled
+from functrans.ir.check import check_program
 from functrans.ir.program import Equation, Literal, Program, argument_names
-from functrans.ir.source import line_of, text_of
-from functrans.ir.text import Names, nested, provenance, show_equation, show_type
+from functrans.ir.source import describe, line_of, text_of, user_source
+from functrans.ir.text import Names, nested, provenance, show, show_equation, show_type
+from functrans.ir.tracebacks import boundary
+from functrans.passes.rewrite import children_first
+
+# --- text in colours ------------------------------------------------------------------------------
+#
+# A program's text in colours, as HTML: what a notebook shows of a Program by itself.
+#
+# The colours are legible on white and on black, so that no theme need be known.
+
+
+_LINES = 400  # that are shown
+
+_NAME, _TYPE, _NUMBER, _WORD = "#3b82d6", "#8a8f98", "#c2662d", "#a256b8"
+_PARTS = re.compile(
+    r"(?P<number>-?(?:\d[\w.+-]*|inf|nan|True|False)(?=:~?\w+\[))"
+    r"|(?P<type>:? ?~?(?:key&lt;\w+&gt;|[a-z]+\d*|bool)\[[\d,]*\])"
+    r"|(?P<word>\b(?:program|return|with)\b)"
+    r"|(?P<name>(?<== )\w+)"
+)
+_COLOURS = {"number": _NUMBER, "type": _TYPE, "word": _WORD, "name": _NAME}
+
+
+@runtime.answers(runtime.coloured)
+def coloured(program: Program) -> str:
+    """The HTML of a program's text, cut after 400 lines.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> coloured(ft.make_ir(jnp.sin)(1.0))[:42]
+      '<pre style="line-height:1.35"><span style='
+    """
+    lines = show(program).splitlines()
+    text = escape("\n".join(lines[:_LINES]), quote=False)
+    more = f"\n⋯ {len(lines) - _LINES} more lines" if len(lines) > _LINES else ""
+    return f'<pre style="line-height:1.35">{_PARTS.sub(_span, text)}{more}</pre>'
+
+
+def _span(match: re.Match[str]) -> str:
+    return f'<span style="color:{_COLOURS[match.lastgroup or "name"]}">{match[0]}</span>'
+
+
+# --- the graph ------------------------------------------------------------------------------------
+#
+# A program as boxes and arrows.
+#
+# In: a Program. Out: `{"nodes": [...], "edges": [...]}` of plain values, for picture.js. A node
+# that holds programs has them under `"inside"`, as graphs of the same form. Two levels of detail:
+#
+#     equations  a box for each equation
+#     lines      a box for each of the user's lines, forwards and backwards apart: for long programs
+
 
 Node = dict[str, Any]
 Graph = dict[str, list[Any]]
@@ -175,3 +227,97 @@ def _end(path: str) -> str:
 
 def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+# --- entry ----------------------------------------------------------------------------------------
+
+
+BOXES = 200  # equations of a picture that has a box for each
+
+
+@runtime.answers(runtime.draw)
+@boundary
+def draw(program: Program, path: str | Path) -> Path:
+    """Draw the computation graph of a program; also `program.draw(path)`.
+
+    Arguments:
+      program: from `make_ir`, `parse` or a jitted function's `.program`.
+      path: a file that ends in `.svg`, or in `.html`: there nested programs open and close. Forward
+        and backward have two colours, arrows bear types. Of more than 200 equations, nested ones
+        counted only as far as they are open, the user's lines are drawn.
+
+    Returns:
+      The file's Path.
+
+    Raises:
+      InvalidArgument: the path ends otherwise; `program` is not a Program.
+      NotSupported: an SVG without the package mini-racer (`pip install functrans[draw]`).
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp, tempfile
+      >>> program = ft.make_ir(ft.grad(jnp.sin))(1.0)
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     draw(program, folder + "/sin.html").read_text()[:15]
+      '<!doctype html>'
+    """
+    check_program(program, "draw")
+    file = file_to_write(path, "a picture", ".svg", ".html")
+    lines = len(program.equations) > BOXES
+    graph = of_lines(program) if lines else of_equations(program)
+    closed = _holding(graph) if size(graph) > BOXES else []
+    if file.suffix.lower() == ".svg":
+        text = svg(graph, closed)
+    else:
+        n = sum([len(p.equations) for p in children_first(program)])
+        note = f"{n} equations" + (", grouped by source line" if lines else "")
+        text = page(program.name or "program", note, graph, closed)
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def svg(graph: Graph, closed: list[int]) -> str:
+    """The picture of a graph, the boxes `closed` not opened."""
+    return _engine().call("picture", graph, closed)
+
+
+def page(title: str, note: str, graph: Graph, closed: list[int]) -> str:
+    """The page of a graph, which draws itself."""
+    return filled(
+        asset("draw.html"), TITLE=escape(title), NOTE=escape(note),
+        DATA=embedded({"graph": graph, "closed": closed}), DAGRE=asset("dagre.min.js"),
+        PICTURE=asset("picture.js"), SCRIPT=asset("draw.js"),
+    )  # fmt: skip
+
+
+# Browsers have it, bare V8 has not; dagre copies plain objects with it.
+_CLONE = """globalThis.structuredClone = (x) => Array.isArray(x) ? x.map(structuredClone)
+  : x && typeof x === "object" ? Object.fromEntries(
+      Object.entries(x).map(([k, v]) => [k, structuredClone(v)])) : x;"""
+
+
+@functools.cache
+def _engine() -> Any:
+    """A JavaScript engine that knows `picture`."""
+    try:
+        racer = importlib.import_module("py_mini_racer")  # of an extra, and 20 MB
+    except ImportError:
+        raise errors.NotSupported(
+            "draw: an SVG needs the package mini-racer for its layout, at\n"
+            f"    {describe(user_source())}\n"
+            "Run `pip install functrans[draw]`, or write an .html file, which needs no package."
+        ) from None
+    engine = racer.MiniRacer()
+    engine.eval(_CLONE)
+    for name in ("dagre.min.js", "picture.js"):
+        text = asset(name)
+        engine.eval(text.replace('"use strict";', "", 1))  # which would hide what it defines
+    return engine
+
+
+def _holding(graph: Graph) -> list[int]:
+    """The boxes that hold programs, at all depths."""
+    found = []
+    for n in graph["nodes"]:
+        if n.get("inside"):
+            found += [n["id"], *[i for part in n["inside"] for i in _holding(part["graph"])]]
+    return found

@@ -1,1 +1,0 @@
-"""Pictures of programs; `entry.draw` writes them."""

@@ -1,1 +1,0 @@
-"""One page with all stages of a function; `entry.explore` writes it."""
