@@ -26,7 +26,7 @@ extensions = [
 exclude_patterns = ["_build", "_generated", "reference/_*"]
 language = "en"
 
-myst_enable_extensions = ["attrs_inline", "dollarmath"]
+myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
 suppress_warnings = ["epub.unknown_project_files"]
 pygments_style, pygments_dark_style = "friendly", "github-dark"
