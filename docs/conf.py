@@ -26,7 +26,7 @@ extensions = [
 exclude_patterns = ["_build", "_generated", "reference/_*"]
 language = "en"
 
-myst_enable_extensions = ["attrs_inline", "dollarmath"]
+myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
 suppress_warnings = ["epub.unknown_project_files"]
 pygments_style, pygments_dark_style = "friendly", "github-dark"
@@ -42,7 +42,7 @@ html_theme = "furo"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_extra_path = ["_generated/extra"]  # HTML pages that the tools of functrans wrote
-html_copy_source = html_show_sourcelink = False
+html_copy_source = html_show_sourcelink = html_show_copyright = False
 html_theme_options = {"navigation_with_keys": True, "top_of_page_buttons": []}
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True

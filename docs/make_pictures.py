@@ -58,13 +58,15 @@ def run(page: Path) -> None:
     os.chdir(folder)
     names: dict = {"__name__": "__main__"}
     text = page.read_text()
+    if str(page.parent) not in sys.path:
+        sys.path.append(str(page.parent))  # there the lines are looked up: reports hold no folders
     sys.stdout, out = open(os.devnull, "w"), sys.stdout  # noqa: SIM115
     try:
         for match in BLOCK.finditer(text):
             code, line = match.group(1), text.count("\n", 0, match.start()) + 1
             if ">>>" in code:
                 code = "".join(e.source for e in doctest.DocTestParser().get_examples(code))
-            exec(compile("\n" * line + code, str(page), "exec"), names)
+            exec(compile("\n" * line + code, page.name, "exec"), names)
     finally:
         sys.stdout = out
         os.chdir(begun)

@@ -219,7 +219,9 @@ def others() -> list[str]:
 def results() -> str:
     lines = [*heading("What the tools return", "=")]
     for full in RESULTS:
-        lines += [f".. autoclass:: {full}", "   :members:", ""]
+        home, _, name = full.rpartition(".")
+        fields = issubclass(getattr(importlib.import_module(home), name), tuple)
+        lines += [f".. autoclass:: {full}", *([] if fields else ["   :members:"]), ""]
     lines += [*heading("The base class of operations", "-")]
     lines += [".. autoclass:: functrans.primitives.base.Primitive", "   :members:", ""]
     return "\n".join(lines)
@@ -271,8 +273,7 @@ def docstring(app: Any, what: str, name: str, obj: Any, options: Any, lines: lis
         return
     text = "\n".join(lines)
     if what == "class":
-        text = FIELD.sub(lambda m: f"* ``{m[1].strip()}``: {' '.join(m[2].split())}\n", text)
-        text = re.sub(r"\n(\* (?:.*\n)*?)(?=\* )", r"\n\1", text)
+        text = FIELD.sub(lambda m: f"- ``{m[1].strip()}``: {' '.join(m[2].split())}\n", text)
     parts = re.split(r"(?m)^(\s*(?:>>>|\.\.\.) .*(?:\n(?!\s*>>>).*\S.*)*)$", text)
     parts[::2] = [marked(part) for part in parts[::2]]
     text = re.sub(r"(?m)^Source: (.*)$", r"*As* \1", "".join(parts))

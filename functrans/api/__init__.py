@@ -1,0 +1,1 @@
+"""Transformations for users: flatten the arguments, trace, rewrite, run."""

@@ -2,7 +2,7 @@
 
 `python -m tests.pages.misuses` writes `docs/errors/`, a page per class of `functrans.errors`, where
 JAX's message for the same misuse stands beside ours. `misuse_table.py` says what a misuse is,
-`misused_arrays.py`, `misused_operands.py` and `misused_transformations.py` hold them.
+the files `misused_*.py` hold them.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import functrans.numpy
 from functrans import errors
 from tests.pages import misused_arrays as misused_arrays
 from tests.pages import misused_operands as misused_operands
+from tests.pages import misused_others as misused_others
 from tests.pages import misused_transformations as misused_transformations
 from tests.pages.misuse_table import TABLE as TABLE
 from tests.pages.misuse_table import Misuse
@@ -100,12 +101,24 @@ def also(error: type[Exception]) -> list[str]:
     return [b.__name__ if b.__module__ == "builtins" else f"jax.errors.{b.__name__}" for b in found]
 
 
+SEE = {  # pages that say more
+    "NotFinite": ("Find the line that makes the NaN", "nan.md"),
+    "NotMeasured": ("Your CPU at its best", "cpu.md"),
+    "MissingRule": ("Add an operation", "own-operation.md"),
+    "UnboundAxis": ("More than one device", "devices.md"),
+    "CheckError": ("Write your own pass", "own-pass.md"),
+    "ParseError": ("See what XLA will run", "see-what-runs.md"),
+}
+
+
 def page(error: type[Exception]) -> str:
     """The page of a class."""
     caught_by = ", ".join(f"`{name}`" for name in also(error))
     rows = [row for row in TABLE if row.error is error]
     below = [c.__name__ for c in classes() if error in c.__bases__]
     lines = [f"# {error.__name__}", "", inspect.getdoc(error) or "", ""]
+    if error.__name__ in SEE:
+        lines += [f"See [{SEE[error.__name__][0]}](../{SEE[error.__name__][1]}).", ""]
     if caught_by:
         lines += [f"`except` clauses for {caught_by} catch it too.", ""]
     if below:

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
@@ -18,6 +19,9 @@ from tests.support.versions import NEWER
 
 DOCS = ROOT / "docs"
 README = ROOT / "README.md"
+COMMAND = ["-m", "sphinx", "-W", "-n", "-b", "html", "docs"]  # of the README, and where to
+
+# --- the built site -------------------------------------------------------------------------------
 
 
 class Page(HTMLParser):
@@ -27,7 +31,8 @@ class Page(HTMLParser):
         super().__init__()
         self.ids: set[str] = set()
         self.references: list[str] = []
-        self.feed(path.read_text())
+        self.text = path.read_text()
+        self.feed(self.text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         for name, value in attrs:
@@ -39,22 +44,7 @@ class Page(HTMLParser):
                 self.references.append(value)
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory) -> Path:
-    """The site, built by the command of the README without a network."""
-    out = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-n", "-q", "-b", "html",
-               "-d", str(out / "doctrees"), "docs", str(out / "html")]  # fmt: skip
-    offline = {"http_proxy": "http://localhost:9", "https_proxy": "http://localhost:9"}
-    ran = subprocess.run(command, cwd=ROOT, env={**os.environ, **offline}, capture_output=True,
-                         text=True, check=False)  # fmt: skip
-    assert ran.returncode == 0, ran.stderr
-    return out / "html"
-
-
-@pytest.fixture(scope="module")
-def pages(site) -> dict[Path, Page]:
-    return {path: Page(path) for path in site.rglob("*.html")}
+Pages = dict[Path, Page]
 
 
 def local(here: Path, reference: str) -> tuple[Path, str] | None:
@@ -63,92 +53,113 @@ def local(here: Path, reference: str) -> tuple[Path, str] | None:
         return None
     path, _, anchor = unquote(reference).partition("#")
     path = path.partition("?")[0]
-    return ((here.parent / path).resolve() if path else here.resolve()), anchor
+    return (here.parent / path).resolve() if path else here, anchor
 
 
-pytestmark_site = [
-    pytest.mark.sweep,
-    pytest.mark.skipif(NEWER, reason="the pages are of JAX 0.10"),
-]
+def broken_links(site: Path, pages: Pages) -> Iterator[str]:
+    for path, page in pages.items():
+        for reference in page.references:
+            to, anchor = local(path, reference) or (path, "")
+            if not to.exists():
+                yield f"{path.relative_to(site)}: {reference}"
+            elif anchor and to in pages and anchor not in pages[to].ids:
+                yield f"{path.relative_to(site)}: no anchor {reference}"
 
 
-class TestSite:
-    pytestmark = pytestmark_site
+def fetched(site: Path, pages: Pages) -> Iterator[str]:
+    """What a page would ask of the network."""
+    for path, page in pages.items():
+        for tag in re.findall(r"<(?:script|link|img|iframe)\b[^>]*>", page.text):
+            if re.search(r'(?:src|href)="(?:https?:)?//', tag) and 'rel="canonical"' not in tag:
+                yield f"{path.relative_to(site)}: {tag}"
 
-    def test_no_link_is_broken(self, site, pages):
-        known = {path.resolve(): page for path, page in pages.items()}
-        broken = []
-        for path, page in pages.items():
-            for reference in page.references:
-                found = local(path, reference)
-                if found is None:
-                    continue
-                to, anchor = found
-                if not to.exists():
-                    broken.append(f"{path.relative_to(site)}: {reference}")
-                elif anchor and to in known and anchor not in known[to].ids:
-                    broken.append(f"{path.relative_to(site)}: no anchor {reference}")
-        assert not broken, "\n".join(sorted(set(broken)))
 
-    def test_nothing_is_fetched(self, site, pages):
-        for path in pages:
-            for tag in re.findall(r"<(?:script|link|img|iframe)\b[^>]*>", path.read_text()):
-                fetched = re.search(r"(?:src|href)=\"(?:https?:)?//", tag)
-                assert not fetched or 'rel="canonical"' in tag, f"{path.relative_to(site)}: {tag}"
-
-    def test_every_page_can_be_reached(self, site, pages):
-        reached, left = set(), [(site / "index.html").resolve()]
-        known = {path.resolve(): page for path, page in pages.items()}
-        while left:
-            here = left.pop()
-            if here in reached or here not in known:
-                continue
+def unreached(site: Path, pages: Pages) -> Iterator[str]:
+    """Pages to which no links lead from the index."""
+    reached: set[Path] = set()
+    left = [site / "index.html"]
+    while left:
+        here = left.pop()
+        if here in pages and here not in reached:
             reached.add(here)
-            found = (local(here, reference) for reference in known[here].references)
-            left += [place[0] for place in found if place]
-        assert not {p.relative_to(site.resolve()).as_posix() for p in known.keys() - reached}
+            places = (local(here, reference) for reference in pages[here].references)
+            left += [place[0] for place in places if place]
+    return (path.relative_to(site).as_posix() for path in pages.keys() - reached)
 
-    def test_every_markdown_page_is_there(self, site):
-        for path in DOCS.rglob("*.md"):
-            name = path.relative_to(DOCS)
-            if not {"_build", "_generated"} & {*name.parts}:
-                assert (site / name).with_suffix(".html").exists(), name
 
-    def test_the_reference_names_every_public_name(self, site):
-        sys.path.insert(0, str(DOCS))
-        try:
-            import make_reference as reference
-        finally:
-            sys.path.remove(str(DOCS))
-        spaces = [s for listed in reference.PAGES.values() for s in listed] + reference.others()
-        text = {path.stem: path.read_text() for path in (site / "reference").glob("*.html")}
-        page = {s: title for title, listed in reference.PAGES.items() for s in listed}
-        absent = []
-        for space in spaces:
-            module = reference.module_of(space)
-            names = {*reference.public(module)}
-            names |= {n for n in getattr(ft, "__all__", ()) if not space} - SUBMODULES
-            for name in names:
-                full = f"functrans.{space}.{name}".replace("..", ".")
-                shown = text[page.get(space, "others")]
-                if f'id="{full}"' not in shown and f">{name}<" not in shown:
-                    absent.append(full)
-        assert not absent
+def not_built(site: Path, pages: Pages) -> Iterator[str]:
+    for path in DOCS.rglob("*.md"):
+        name = path.relative_to(DOCS)
+        made = {"_build", "_generated"} & {*name.parts}
+        if not made and (site / name).with_suffix(".html") not in pages:
+            yield str(name)
 
-    def test_functions_of_the_reference_show_an_example(self, site):
-        lacking = []
-        for path in (site / "reference").glob("*.html"):
-            parts = re.split(r'<dl class="py function">', path.read_text())[1:]
-            for part in parts:
+
+def not_in_the_reference(site: Path, pages: Pages) -> Iterator[str]:
+    """Public names that have no entry and stand in no table."""
+    sys.path.insert(0, str(DOCS))
+    try:
+        import make_reference as reference
+    finally:
+        sys.path.remove(str(DOCS))
+    shown = {space: title for title, listed in reference.PAGES.items() for space in listed}
+    for space in [*shown, *reference.others()]:
+        module = reference.module_of(space)
+        names = {*reference.public(module)}
+        if not space:  # and what is loaded late, but for modules, which have pages of their own
+            names |= {n for n in ft.__all__ if type(getattr(ft, n)).__name__ != "module"}
+        page = pages[site / "reference" / f"{shown.get(space, 'others')}.html"]
+        for name in names:
+            full = f"functrans.{space}.{name}".replace("..", ".")
+            if full not in page.ids and f">{name}<" not in page.text:
+                yield full
+
+
+def without_example(site: Path, pages: Pages) -> Iterator[str]:
+    for path, page in pages.items():
+        if path.parent.name == "reference":
+            for part in re.split(r'<dl class="py function">', page.text)[1:]:
                 name = re.search(r'id="([^"]+)"', part)
                 if "&gt;&gt;&gt;" not in part and name is not None:
-                    lacking.append(name[1])
-        assert not lacking
+                    yield name[1]
 
 
-SUBMODULES = {
-    name for name in ft.__all__ if type(getattr(ft, name)).__name__ == "module"
-}  # each has a page of its own
+CHECKS: tuple[Callable[[Path, Pages], Iterator[str]], ...] = (
+    broken_links, fetched, unreached, not_built, not_in_the_reference, without_example,
+)  # fmt: skip
+
+
+@pytest.mark.sweep
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:jax")
+@pytest.mark.skipif(NEWER, reason="the pages are of JAX 0.10")
+def test_the_site(tmp_path):
+    """One test, because workers of pytest share nothing: the site is built once."""
+    assert " ".join(["python", *COMMAND]) in README.read_text()
+    site = (tmp_path / "html").resolve()
+    command = [sys.executable, *COMMAND, str(site), "-q", "--keep-going", "-d", str(tmp_path / "d")]
+    offline = {"http_proxy": "http://localhost:9", "https_proxy": "http://localhost:9"}
+    environment = {**os.environ, **offline}
+    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    pages = {path: Page(path) for path in site.rglob("*.html")}
+    found = {check.__name__: sorted({*check(site, pages)}) for check in CHECKS}
+    assert found == {check.__name__: [] for check in CHECKS}
+
+
+def test_what_is_broken_is_found(tmp_path):
+    index, other = tmp_path / "index.html", tmp_path / "other.html"
+    index.write_text('<a href="none.html"></a><a href="#no"></a><img src="https://x.org/a.png">')
+    other.write_text('<p id="here"></p><a href="index.html#gone"></a>')
+    pages = {path: Page(path) for path in (index, other)}
+    assert {*broken_links(tmp_path, pages)} == {
+        "index.html: none.html", "index.html: no anchor #no",
+        "other.html: no anchor index.html#gone",
+    }  # fmt: skip
+    assert [*unreached(tmp_path, pages)] == ["other.html"]
+    assert len([*fetched(tmp_path, pages)]) == 1
+
+
+# --- the README -----------------------------------------------------------------------------------
 
 
 @pytest.mark.smoke
@@ -159,9 +170,9 @@ def test_the_readme_is_two_screens():
 @pytest.mark.smoke
 def test_files_that_the_readme_names_exist():
     text = README.read_text()
-    named = re.findall(
-        r"\]\(([^)]+)\)|src=\"([^\"]+)\"|`((?:examples|benchmarks|tests)/[\w./]+)`", text
-    )
+    linked = r'\]\(([^)]+)\)|src="([^"]+)"'
+    named = re.findall(linked + r"|((?:examples|benchmarks|tests)/[\w/]+\.\w+)", text)
+    assert len(named) > 15
     for path in map("".join, named):
         assert (ROOT / path).exists(), path
 

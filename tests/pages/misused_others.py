@@ -1,0 +1,84 @@
+"""Misuses that lead to the rarer classes of errors, one or two for each."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+
+from functrans import errors
+from tests.pages.misuse_table import M, X, misuse
+
+
+@misuse(errors.NotLinear, "not linear")
+def transposing_what_is_not_linear(m, jnp):
+    m.linear_transpose(lambda x: jnp.sin(x), X)(X)  # <-
+
+
+@misuse(errors.OpaqueCallback, "callback")
+def the_gradient_of_a_python_callback(m, jnp):
+    def f(x):
+        return m.pure_callback(np.sin, m.ShapeDtypeStruct((3,), "float32"), x).sum()  # <-
+
+    m.grad(f)(X)
+
+
+@misuse(errors.CallbackResult, "f32[3]", jax=False)
+def a_callback_that_returns_another_shape(m, jnp):
+    m.pure_callback(np.sum, m.ShapeDtypeStruct((3,), "float32"), X)  # <-
+
+
+@misuse(errors.CotangentMismatch, "cotangent of type f32[2]")
+def a_bwd_rule_that_returns_another_shape(m, jnp):
+    @m.custom_vjp
+    def double(x):
+        return 2 * x
+
+    double.defvjp(lambda x: (2 * x, None), lambda _, ct: (ct[:2],))
+    m.grad(lambda x: double(x).sum())(X)
+
+
+@misuse(errors.BatchRuleMismatch, "vmap", jax=False)
+def a_vmap_rule_that_returns_another_size(m, jnp):
+    @m.custom_batching.custom_vmap
+    def double(x):
+        return 2 * x
+
+    @double.def_vmap
+    def _(axis_size, in_batched, x):
+        return 2 * x[:1], True
+
+    m.vmap(double)(M)
+
+
+@misuse(errors.InvalidFormat, "{")
+def a_format_without_its_argument(m, jnp):
+    m.jit(lambda x: m.debug.print("x = {}, y = {}", x))(X)  # <-
+
+
+@misuse(errors.ImplicitPromotion, "promotion", jax=False)
+def two_dtypes_under_strict_promotion(m, jnp):
+    with jax.numpy_dtype_promotion("strict"):
+        jnp.add(jnp.ones(3, jnp.int32), X)  # <-
+
+
+@misuse(errors.ClosedOverTracer, "closes over")
+def a_custom_rule_that_closes_over_an_argument(m, jnp):
+    def f(x):
+        @m.custom_jvp
+        def scaled(y):
+            return x * y
+
+        scaled.defjvp(lambda primals, tangents: (scaled(*primals), x * tangents[0]))
+        return scaled(1.0)  # <-
+
+    m.grad(f)(2.0)
+
+
+@misuse(errors.ParseError, "line", jax=False)
+def a_text_that_is_no_program(m, jnp):
+    m.ir.parse("program (a: f32[3]) { b = sin a; return b }")
+
+
+@misuse(errors.CheckError, "b", jax=False)
+def a_program_with_a_wrong_type(m, jnp):
+    m.ir.check(m.ir.parse("program (a: f32[3]) { b: f32[4] = sin a; return b }"))  # <-
