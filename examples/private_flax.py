@@ -1,6 +1,6 @@
 """An existing JAX program, private training with flax and optax, with one word changed.
 
-    python examples/private_flax.py [--steps N]
+    python examples/private_flax.py [--steps N] [--out private_flax.png]
 
 The script is JAX's throughout: a flax.linen network, `jax.vmap(jax.grad(loss))` for one gradient
 per example, optax's `differentially_private_aggregate` (DP-SGD: clip each, sum, add noise). The one
@@ -8,7 +8,7 @@ word is the jit of its step, `jax.jit` or `ft.jit`: the same step is timed under
 beside a plain step of the same network, which is not private.
 
 The data are the 1,797 digits of 8 x 8 pixels that ship inside scikit-learn: no network is needed.
-Needs the extra `libraries`.
+Needs the extras `examples` and `libraries`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from matplotlib.figure import Figure
 from sklearn.datasets import load_digits
 
 import functrans as ft
 
 BATCH, CLIP, NOISE, RATE = 256, 1.0, 0.6, 0.5
+EVERY = 10  # steps, after which the test images are looked at
 
 
 class Network(nn.Module):
@@ -95,20 +97,25 @@ def batches(images: np.ndarray, labels: np.ndarray, steps: int) -> Iterator[tupl
         yield images[chosen], labels[chosen]
 
 
-def train(steps: int) -> tuple[float, Any, tuple[Any, Any]]:
-    """The test accuracy after private training with `ft.jit`; the parameters; a batch."""
+def train(steps: int, made: Callable[..., Any] = private) -> tuple[list[float], Any, Any]:
+    """The test accuracy every few steps and at the end; the parameters; a batch."""
     images, labels, test_images, test_labels = load()
-    optimizer, step = private(ft.jit)  # the one word: it was jax.jit
+    optimizer, step = made(ft.jit)  # the one word: it was jax.jit
     params = network.init(jax.random.key(0), images[:1])
-    state = optimizer.init(params)
+    state, accuracies = optimizer.init(params), []
     batch = (images[:BATCH], labels[:BATCH])
-    for batch in batches(images, labels, steps):
+    for i, batch in enumerate(batches(images, labels, steps), 1):
         params, state = step(params, state, *batch)
-    found = jnp.argmax(network.apply(params, test_images), axis=1)
-    return float((found == test_labels).mean()), params, batch
+        if i % EVERY == 0 or i == steps:
+            found = jnp.argmax(network.apply(params, test_images), axis=1)
+            accuracies.append(float((found == test_labels).mean()))
+    return accuracies, params, batch
 
 
-def milliseconds(params: Any, batch: tuple[Any, Any], rounds: int = 7) -> dict[str, float]:
+# --- times, the picture ---------------------------------------------------------------------------
+
+
+def milliseconds(params: Any, batch: tuple[Any, Any], rounds: int) -> dict[str, float]:
     """A step of each kind, in turn; the median."""
     made = {
         "private, jax.jit": private(jax.jit),
@@ -126,16 +133,40 @@ def milliseconds(params: Any, batch: tuple[Any, Any], rounds: int = 7) -> dict[s
     return {name: statistics.median(found) for name, found in times.items()}
 
 
-def main(steps: int) -> tuple[float, dict[str, float]]:
-    accuracy, params, batch = train(steps)
-    print(f"accuracy on the test digits after {steps} private steps: {accuracy:.3f}")
-    times = milliseconds(params, batch)
+def draw(
+    path: str, accuracies: dict[str, list[float]], steps: int, times: dict[str, float]
+) -> None:
+    figure = Figure(figsize=(9, 3.2), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for name, found in accuracies.items():
+        seen = [*range(EVERY, steps, EVERY), steps]
+        left.plot(seen, found, ".-", label=f"{name}: {found[-1]:.1%}")
+    left.set(xlabel="steps", title="accuracy on the test digits", ylim=(0.5, 1))
+    left.legend()
+    bars = right.barh(list(times), list(times.values()), color=["0.6", "C0", "0.8"])
+    right.bar_label(bars, [f"{ms:.1f} ms" for ms in times.values()], padding=3)
+    right.set(xscale="log", xlim=(1, 9 * max(times.values())), title=f"a step of {BATCH}")
+    right.invert_yaxis()
+    figure.savefig(path, dpi=100)
+
+
+def main(steps: int, out: str, rounds: int = 7) -> tuple[float, dict[str, float]]:
+    """The accuracy of private training, and milliseconds of each kind of step."""
+    accuracies, params, batch = train(steps)
+    print(f"accuracy on the test digits after {steps} private steps: {accuracies[-1]:.3f}")
+    without, _, _ = train(steps, plain)
+    print(f"and after as many that are not private: {without[-1]:.3f}")
+    times = milliseconds(params, batch, rounds)
     for name, found in times.items():
         print(f"{name:18s} {found:8.2f} ms a step of {BATCH}")
-    return accuracy, times
+    draw(out, {"private": accuracies, "not private": without}, steps, times)
+    print(f"picture in {out}")
+    return accuracies[-1], times
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=200)
-    main(parser.parse_args().steps)
+    parser.add_argument("--out", default="private_flax.png", help="where the picture goes")
+    options = parser.parse_args()
+    main(options.steps, options.out)

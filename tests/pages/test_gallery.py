@@ -1,0 +1,131 @@
+"""The gallery: each example at a tiny size, the claims of three at more; the notebooks by cells."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import diffrax
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+GALLERY = {  # module -> constants of a tiny problem
+    "private_flax": {"BATCH": 32},
+    "equinox_kernel": {},
+    "pinn": {"POINTS": 64, "WIDTHS": (2, 8, 1)},
+    "meta_learning": {"TASKS": 4, "WIDTHS": (1, 8, 1), "SHOWN": (0, 1, 2)},
+    "neural_ode": {  # with a solver that compiles sooner
+        "CURVES": 4, "TIMES": 8, "WIDTH": 8,
+        "SOLVER": diffrax.Euler(), "CONTROL": diffrax.ConstantStepSize(),
+    },
+    "fit_simulator": {},
+}  # fmt: skip
+NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
+
+
+@pytest.fixture
+def example(monkeypatch, request) -> ModuleType:
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    yield importlib.import_module(request.param)
+    sys.modules.pop(request.param, None)
+
+
+@pytest.mark.parametrize(
+    "example", ["private_flax", "pinn", "meta_learning", "neural_ode"], indirect=True
+)
+def test_an_example_of_the_gallery(example, monkeypatch, tmp_path, capsys):
+    """Tiny; the other two run in test_examples.py."""
+    for name, value in GALLERY[example.__name__].items():
+        monkeypatch.setattr(example, name, value)
+    _, times = example.main(3, str(tmp_path / "picture.png"), rounds=1)
+    assert {"jax.jit", "ft.jit"} <= {name.rpartition(", ")[2] for name in times}
+    assert (tmp_path / "picture.png").read_bytes()[1:4] == b"PNG"
+    said = capsys.readouterr().out
+    assert all(f"{jit} " in said for jit in ("jax.jit", "ft.jit"))
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("example", ["pinn"], indirect=True)
+def test_the_equation_is_solved(example, tmp_path):
+    error, _ = example.main(1500, str(tmp_path / "picture.png"), rounds=1)
+    assert error < 0.03
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("example", ["meta_learning"], indirect=True)
+def test_adapting_is_learnt(example):
+    before, once, often = example.errors(example.train(3000))
+    assert once < 0.7 * before
+    assert often < once
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("example", ["neural_ode"], indirect=True)
+def test_new_curves_are_met(example, tmp_path):
+    error, _ = example.main(300, str(tmp_path / "picture.png"), rounds=1)
+    assert error < 4 * example.NOISE
+
+
+@pytest.mark.parametrize("example", ["pinn"], indirect=True)
+def test_the_exact_solution_of_burgers(example):
+    """It obeys the equation, by differences of a fine grid."""
+    t, x, h = np.float64(0.4), np.linspace(-0.9, 0.9, 7), 1e-3
+    u = lambda dt=0.0, dx=0.0: example.exact(np.full_like(x, t + dt), x + dx)  # noqa: E731
+    u_t, u_x = (u(h) - u(-h)) / (2 * h), (u(0, h) - u(0, -h)) / (2 * h)
+    u_xx = (u(0, h) - 2 * u() + u(0, -h)) / h**2
+    assert np.abs(u_t + u() * u_x - example.NU * u_xx).max() < 1e-3
+
+
+def test_the_table_shows_every_example():
+    text = (ROOT / "examples" / "README.md").read_text()
+    for name in GALLERY:
+        picture = ROOT / "docs" / "gallery" / f"{name}.png"
+        assert f"python examples/{name}.py" in text
+        assert f"../docs/gallery/{name}.png" in text
+        assert picture.stat().st_size < 40_000
+        usage = (ROOT / "examples" / f"{name}.py").read_text()
+        assert re.search(rf"^    python examples/{name}\.py .*--out {name}\.png\]$", usage, re.M)
+    for path in NOTEBOOKS:
+        assert path.name in text
+
+
+# --- notebooks ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs_from_top_to_bottom(path, monkeypatch, tmp_path):
+    """Without Jupyter: its code cells in order, with small numbers for its parameters."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    names: dict = {"__name__": "__main__"}
+    for i, cell in enumerate(json.loads(path.read_text())["cells"]):
+        if cell["cell_type"] == "code":
+            exec(compile("".join(cell["source"]), f"{path.name}, cell {i}", "exec"), names)
+            if "parameters" in cell["metadata"].get("tags", ()):
+                names.update(names["SMALL"])
+    sys.modules["matplotlib.pyplot"].close("all")
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_is_a_notebook(path):
+    page = json.loads(path.read_text())
+    assert set(page) == {"cells", "metadata", "nbformat", "nbformat_minor"}
+    assert (page["nbformat"], page["nbformat_minor"]) == (4, 5)
+    assert page["metadata"]["kernelspec"]["name"] == "python3"
+    kinds = [cell["cell_type"] for cell in page["cells"]]
+    assert kinds[0] == "markdown"
+    assert kinds.count("markdown") >= 4
+    assert kinds.count("code") >= 4
+    assert len({cell["id"] for cell in page["cells"]}) == len(kinds)
+    (given,) = [c for c in page["cells"] if "parameters" in c["metadata"].get("tags", ())]
+    assert "SMALL" in "".join(given["source"])
+    for cell in page["cells"]:
+        code = {"execution_count", "outputs"} if cell["cell_type"] == "code" else set()
+        assert set(cell) == {"cell_type", "id", "metadata", "source"} | code
+        assert not cell.get("outputs")
+        assert cell.get("execution_count") is None
