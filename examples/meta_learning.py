@@ -139,7 +139,7 @@ def draw(path: str, starts: dict[str, Any], rates: dict[str, float]) -> None:
         axes.plot(seen, curve(seen), "k^", label="what is seen of it")
         for k, style in zip(SHOWN, (":", "--", "-"), strict=True):
             there = adapted(params, seen, curve(seen), k, rates[name])
-            axes.plot(x, predict(there, x), f"C0{style}", label=f"after {k} steps")
+            axes.plot(x, predict(there, x), f"C0{style}", label=f"steps of adaptation: {k}")
         axes.set(title=name, ylim=(-5, 5))
     axes.legend(loc="lower right", fontsize="small")
     figure.savefig(path, dpi=100)
