@@ -27,7 +27,7 @@ from functrans.passes.rewrite import children_first
 # The colours are legible on white and on black, so that no theme need be known.
 
 
-_LINES = 400  # that are shown
+_LINES = 400  # lines that are shown
 
 _NAME, _TYPE, _NUMBER, _WORD = "#3b82d6", "#8a8f98", "#c2662d", "#a256b8"
 _PARTS = re.compile(
@@ -41,7 +41,7 @@ _COLOURS = {"number": _NUMBER, "type": _TYPE, "word": _WORD, "name": _NAME}
 
 @runtime.answers(runtime.coloured)
 def coloured(program: Program) -> str:
-    """The HTML of a program's text, cut after 400 lines.
+    """Return a program's text as HTML, cut after 400 lines.
 
     Example:
       >>> import functrans as ft, functrans.numpy as jnp
@@ -72,12 +72,12 @@ def _span(match: re.Match[str]) -> str:
 Node = dict[str, Any]
 Graph = dict[str, list[Any]]
 
-_LONGEST = 34  # characters of a label
-_LISTED = 30  # inputs that are told of one box
+_LONGEST = 34  # most characters of a label
+_LISTED = 30  # most inputs listed in one box
 
 
 def of_equations(program: Program, counter: list[int] | None = None) -> Graph:
-    """A box per input, constant, equation and output; nested programs inside theirs."""
+    """Return a box per input, constant, equation and output, with nested programs inside theirs."""
     counter = counter if counter is not None else [0]
     names = Names()
     nodes: list[Node] = []
@@ -122,7 +122,7 @@ def of_equations(program: Program, counter: list[int] | None = None) -> Graph:
 
 
 def of_lines(program: Program) -> Graph:
-    """A box per user's line and direction; arrows for the values that go from one to another."""
+    """Return a box per user line and direction, with arrows for the values passed between them."""
     groups: dict[Any, list[Equation]] = {}
     for e in program.equations:
         groups.setdefault(_group(e), []).append(e)
@@ -160,7 +160,7 @@ def of_lines(program: Program) -> Graph:
 
 
 def size(graph: Graph) -> int:
-    """Boxes of equations, nested ones too."""
+    """Return the number of equation boxes, nested ones included."""
     inner = [i["graph"] for n in graph["nodes"] for i in n.get("inside", ())]
     own = sum([n["kind"] in ("forward", "backward") for n in graph["nodes"]])
     return own + sum([size(g) for g in inner])
@@ -171,7 +171,7 @@ def _edge(source: int, to: int, v: Any) -> dict[str, Any]:
 
 
 def _merged(edges: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One arrow between two boxes: `f32[3] x 2`, `f32[3], f32[4]`, `f32[3] and 5 more`."""
+    """Merge arrows between two boxes: `f32[3] x 2`, `f32[3], f32[4]`, `f32[3] and 5 more`."""
     labels: dict[tuple[int, int], Counter[str]] = {}
     for e in edges:
         labels.setdefault((e["from"], e["to"]), Counter())[e["label"]] += 1
@@ -184,7 +184,7 @@ def _merged(edges: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _direction(e: Equation) -> str:
-    """Did a transposition make it?"""
+    """Return whether the equation is forward or backward (made by a transposition)."""
     origin = e.origin
     while origin is not None:
         if origin.how == "transpose of":
@@ -200,7 +200,7 @@ def _group(e: Equation) -> Any:
 
 
 def _label(e: Equation) -> str:
-    """The operation, its short parameters, and the numbers among its operands."""
+    """Return the operation, its short parameters, and the literals among its operands."""
     short, _ = e.primitive.short_params(e.params)
     numbers = [str(v.value) for v in e.inputs if isinstance(v, Literal)]
     return " ".join([e.primitive.name, *([short] if short else []), *numbers])
@@ -213,7 +213,7 @@ def _place(e: Equation) -> str:
 
 
 def _listed(program: Program) -> str:
-    """The inputs by their places in the function's arguments, one a line."""
+    """Return the inputs by their paths in the function's arguments, one per line."""
     places = argument_names(program)
     lines = [f"{places[v]}: {show_type(v.type)}" for v in program.inputs if v in places]
     more = [f"and {len(lines) - _LISTED} more"] if len(lines) > _LISTED else []
@@ -221,7 +221,7 @@ def _listed(program: Program) -> str:
 
 
 def _end(path: str) -> str:
-    """The end of a path, which tells it from others, where it is long."""
+    """Return the end of a long path, which distinguishes it from others."""
     return path if len(path) <= _LONGEST else "…" + path[1 - _LONGEST :]
 
 
@@ -232,7 +232,7 @@ def _cut(text: str) -> str:
 # --- entry ----------------------------------------------------------------------------------------
 
 
-BOXES = 200  # equations of a picture that has a box for each
+BOXES = 200  # most equations of a picture with a box for each
 
 
 @runtime.answers(runtime.draw)
@@ -242,15 +242,15 @@ def draw(program: Program, path: str | Path) -> Path:
 
     Arguments:
       program: from `make_ir`, `parse` or a jitted function's `.program`.
-      path: a file that ends in `.svg`, or in `.html`: there nested programs open and close. Forward
-        and backward have two colours, arrows bear types. Of more than 200 equations, nested ones
-        counted only as far as they are open, the user's lines are drawn.
+      path: a file that ends in `.svg`, or in `.html`, where nested programs expand and collapse.
+        Forward and backward have different colours, arrows show types. A program of more than 200
+        equations (collapsed ones not counted) is grouped by the user's lines.
 
     Returns:
       The file's Path.
 
     Raises:
-      InvalidArgument: the path ends otherwise; `program` is not a Program.
+      InvalidArgument: the path has another suffix; `program` is not a Program.
       NotSupported: an SVG without the package mini-racer (`pip install functrans[draw]`).
 
     Example:
@@ -276,12 +276,12 @@ def draw(program: Program, path: str | Path) -> Path:
 
 
 def svg(graph: Graph, closed: list[int]) -> str:
-    """The picture of a graph, the boxes `closed` not opened."""
+    """Return the SVG of a graph; the boxes `closed` are collapsed."""
     return _engine().call("picture", graph, closed)
 
 
 def page(title: str, note: str, graph: Graph, closed: list[int]) -> str:
-    """The page of a graph, which draws itself."""
+    """Return an HTML page that draws the graph."""
     return filled(
         asset("draw.html"), TITLE=escape(title), NOTE=escape(note),
         DATA=embedded({"graph": graph, "closed": closed}), DAGRE=asset("dagre.min.js"),
@@ -289,7 +289,7 @@ def page(title: str, note: str, graph: Graph, closed: list[int]) -> str:
     )  # fmt: skip
 
 
-# Browsers have it, bare V8 has not; dagre copies plain objects with it.
+# Browsers have it, plain V8 does not; dagre copies plain objects with it.
 _CLONE = """globalThis.structuredClone = (x) => Array.isArray(x) ? x.map(structuredClone)
   : x && typeof x === "object" ? Object.fromEntries(
       Object.entries(x).map(([k, v]) => [k, structuredClone(v)])) : x;"""
@@ -297,9 +297,9 @@ _CLONE = """globalThis.structuredClone = (x) => Array.isArray(x) ? x.map(structu
 
 @functools.cache
 def _engine() -> Any:
-    """A JavaScript engine that knows `picture`."""
+    """Return a JavaScript engine in which `picture` is defined."""
     try:
-        racer = importlib.import_module("py_mini_racer")  # of an extra, and 20 MB
+        racer = importlib.import_module("py_mini_racer")  # an optional dependency of 20 MB
     except ImportError:
         raise errors.NotSupported(
             "draw: an SVG needs the package mini-racer for its layout, at\n"
@@ -310,12 +310,12 @@ def _engine() -> Any:
     engine.eval(_CLONE)
     for name in ("dagre.min.js", "picture.js"):
         text = asset(name)
-        engine.eval(text.replace('"use strict";', "", 1))  # which would hide what it defines
+        engine.eval(text.replace('"use strict";', "", 1))  # which would hide its definitions
     return engine
 
 
 def _holding(graph: Graph) -> list[int]:
-    """The boxes that hold programs, at all depths."""
+    """Return the boxes that hold programs, at all depths."""
     found = []
     for n in graph["nodes"]:
         if n.get("inside"):

@@ -40,13 +40,13 @@ from functrans.typing import PyTree
 # In: a function and arguments. Out: `Stage`s; `Lines` numbers the user's lines for all of them.
 
 
-LONGEST = 400  # characters of a line that are kept
-_ARGUMENTS = 8  # that are listed without folding them
+LONGEST = 400  # most characters of a line
+_ARGUMENTS = 8  # more are folded
 
 
 class Row(NamedTuple):
     """One line of a stage. `source`: its number in Lines, -1 for none; `how`: what made it;
-    `inside`: how many rows below it belong to it; `ms`: milliseconds measured."""
+    `inside`: the number of rows below that belong to it; `ms`: measured milliseconds."""
 
     text: str
     depth: int = 0
@@ -59,7 +59,7 @@ class Row(NamedTuple):
 
 
 class Stage(NamedTuple):
-    """A named list of rows; `equations` counts those of programs."""
+    """A named list of rows; `equations` counts the equations of programs."""
 
     name: str
     rows: list[Row]
@@ -67,8 +67,8 @@ class Stage(NamedTuple):
 
 
 class Lines:
-    """The user's lines that equations stand in, numbered as they are met. `times`: milliseconds of
-    equations, if they were measured."""
+    """The user lines of equations, numbered in order of first use. `times`: milliseconds of
+    equations, if measured."""
 
     def __init__(self, times: dict[Equation, float] | None = None) -> None:
         self.times: dict[Equation, float] = times or {}
@@ -85,12 +85,12 @@ class Lines:
         return self.number(e.source[0].co_filename, line_of(e.source))
 
     def time(self, e: Equation) -> float:
-        """Milliseconds of an equation, those of the programs that it holds too."""
+        """Return the milliseconds of an equation and of the programs that it holds."""
         inner = [x for p in e.programs for q in with_nested(p) for x in q.equations]
         return sum([self.times.get(x, 0.0) for x in (e, *inner)]) if self.times else 0.0
 
     def times_by_line(self) -> dict[int, float]:
-        """Milliseconds by the numbers of lines."""
+        """Return milliseconds by line number."""
         found: dict[int, float] = {}
         for e, ms in self.times.items():
             found[self.of(e)] = found.get(self.of(e), 0.0) + ms
@@ -103,8 +103,8 @@ def stages(
     kwargs: dict[str, Any],
     profile: ProfileReport | None = None,
 ) -> tuple[list[Stage], Lines]:
-    """All stages of a function for these arguments, and the lines that they share. Of a function
-    that was profiled the optimised program is that which was run."""
+    """Return all stages of a function for these arguments, and their shared lines. For a profiled
+    function, the optimised program is the one that was run."""
     lines = Lines(None if profile is None else profile.times)
     jitted = jit_options(fun)
     whole: Any = jit(fun) if jitted is None else fun
@@ -126,7 +126,7 @@ def stages(
 
 
 def check_same(profiled: Program, shown: Program) -> None:
-    """Raise unless a profile is of a program with these inputs and results."""
+    """Raise an error unless the profile is of a program with these inputs and results."""
     types = (profiled.in_types, profiled.out_types), (shown.in_types, shown.out_types)
     if not all(same_types(x, y) for x, y in zip(*types, strict=True)):
         was, now = (f"({', '.join(map(str, x))}) -> ({', '.join(map(str, y))})" for x, y in types)
@@ -139,35 +139,34 @@ def check_same(profiled: Program, shown: Program) -> None:
 
 # --- which function is below ----------------------------------------------------------------------
 
-# The files of the wrappers of `api`: what they do to a program, and which of them leave the
-# arguments as they are.
+# The files of the wrappers in `api`: what they do to a program, and which keep the arguments.
 _DOES = {"derivatives.py": "differentiated", "jet.py": "differentiated", "vmap.py": "batched",
          "pmap.py": "batched", "shard_map.py": "batched"}  # fmt: skip
 _SAME_ARGUMENTS = ("derivatives.py", "jit.py", "checkpoint.py", "tracebacks.py")
 
 
 def _chain(fun: Any) -> Iterator[Any]:
-    """A function, and those that it wraps."""
+    """Return a function and the functions that it wraps."""
     while fun is not None:
         yield fun
         fun = getattr(fun, "__wrapped__", None)
 
 
 def _files(functions: Sequence[Any]) -> list[str]:
-    """The names of the files of this library that functions stand in."""
+    """Return the names of this library's files that define the functions."""
     codes = [f.__code__ for f in functions if hasattr(f, "__code__")]
     return [os.path.basename(c.co_filename) for c in codes if not is_users(c)]
 
 
 def _made_by(fun: Any) -> list[str]:
-    """What the wrappers do, innermost first."""
+    """Return what the wrappers do, innermost first."""
     *outer, _ = _chain(fun)
     return list(dict.fromkeys([_DOES[f] for f in reversed(_files(outer)) if f in _DOES]))
 
 
 def underlying(fun: Any) -> Any:
-    """The user's function below derivatives, jit and checkpoint, whose arguments are those of the
-    whole; None where there is none or another wrapper (vmap) changes the arguments."""
+    """Return the user's function below derivatives, jit and checkpoint, which takes the same
+    arguments; None if there is none, or if another wrapper (vmap) changes the arguments."""
     *outer, innermost = _chain(fun)
     if not _made_by(fun) or not hasattr(innermost, "__code__") or not is_users(innermost.__code__):
         return None
@@ -178,7 +177,7 @@ def underlying(fun: Any) -> Any:
 
 
 def of_program(name: str, program: Program, lines: Lines) -> Stage:
-    """A program's text with costs; nested programs are indented below their equation."""
+    """Return a program's text with costs; nested programs are indented below their equation."""
     rows: list[Row] = []
     _write(program, "", 0, 1, lines, rows, {})
     return Stage(name, rows, sum([r.flops >= 0 and r.source != -2 for r in rows]))
@@ -188,7 +187,7 @@ def _write(
     program: Program, label: str, depth: int, times: int, lines: Lines, rows: list[Row],
     seen: dict[Program, int],
 ) -> None:  # fmt: skip
-    """Append the rows of a program; one met before is named by its number."""
+    """Append the rows of a program; a repeated program is referred to by number."""
     if program in seen:
         rows.append(Row(f"{label}the same as program ${seen[program]} above", depth, -2))
         return
@@ -199,7 +198,7 @@ def _write(
     rows.append(Row(_cut(f"{label}program {program.name}{tag} ({inputs})"), depth, -2))
     arguments = argument_names(program)
     folded = len(arguments) > _ARGUMENTS
-    if folded:  # page.js closes this row at first
+    if folded:  # page.js collapses this row at first
         rows.append(Row(f"{len(arguments)} arguments", depth + 1, -2, inside=len(arguments)))
     for v, place in arguments.items():
         rows.append(Row(_cut(f"{names.typed(v)} = {place}"), depth + 1 + folded, -2))
@@ -230,7 +229,7 @@ def _cost(e: Equation) -> tuple[int, int]:
 
 
 def _how(e: Equation) -> str:
-    """`transpose of jvp of sin`; empty for an equation as the user wrote it."""
+    """Return e.g. `transpose of jvp of sin`; empty for an equation that the user wrote."""
     steps = []
     while e.origin is not None:
         steps.append(e.origin.how)
@@ -246,7 +245,7 @@ def _cut(text: str) -> str:
 
 
 def of_source(lines: Lines, cost: Stage) -> Stage:
-    """The functions that the equations of all stages stand in, with the cost of one stage."""
+    """Return the source of the functions of all equations, with the costs of one stage."""
     totals: dict[int, tuple[int, int]] = {}
     took = lines.times_by_line()
     for r in cost.rows:
@@ -290,7 +289,7 @@ _CALL = re.compile(r"callsite\((#loc\d*) at (#loc\d*)\)$")
 
 
 def of_stablehlo(text: str, lines: Lines) -> Stage:
-    """A module's text, its locations as numbers of lines."""
+    """Return the text of a module, with its locations as line numbers."""
     found = [m for line in text.splitlines() if (m := _DEFINED.match(line))]
     defined = {m[1]: m[2] for m in found}
     known: dict[str, int] = {}
@@ -314,9 +313,9 @@ def of_stablehlo(text: str, lines: Lines) -> Stage:
 
 
 def _place(name: str, defined: dict[str, str], lines: Lines, known: dict[str, int]) -> int:
-    """The user's line behind a location: the innermost that an equation has."""
+    """Return the user line of a location: the innermost that an equation has."""
     if name not in known:
-        known[name] = -2  # of one that goes in circles
+        known[name] = -2  # for a circular location
         known[name] = _read(defined.get(name, ""), defined, lines, known)
     return known[name]
 
@@ -342,24 +341,24 @@ def explore(
     """Make a function that writes a page about `fun` instead of running it.
 
     The page shows the user's source, the program as traced, as differentiated or batched, after
-    the passes of `jit`, and as StableHLO, side by side. Pointing at a line lights the lines of all
-    stages that come from the same line of source, a click scrolls to them; equations are coloured
-    by their cost; nested programs fold; a box searches all stages.
+    the passes of `jit`, and as StableHLO, side by side. Hovering over a line highlights the lines
+    of all stages from the same source line, a click scrolls to them; equations are coloured by
+    cost; nested programs fold; a box searches all stages.
 
     Arguments:
       fun: function of pytrees of arrays; may itself be a transformed or jitted function; or a
         Program.
       path: the HTML file to write.
       profile: what `ft.profile` returned for the same function and arguments: source and optimised
-        program are coloured by milliseconds too.
+        program can then also be coloured by milliseconds.
 
     Returns:
       A function of arrays, scalars, pytrees or `ft.ShapeDtypeStruct`s that returns the file's Path.
-      The program as traced is shown where the function below is known, which a `vmap` hides.
+      The program as traced is shown if the underlying function is known; `vmap` hides it.
 
     Raises:
       NotAnArray: `fun` is not a function.
-      InvalidArgument: the path does not end in `.html`; the profile is of other types, or none.
+      InvalidArgument: the path does not end in `.html`; the profile is not one, or of other types.
       TypeMismatch: `fun` is a Program that takes other values.
 
     Example:
@@ -390,7 +389,7 @@ def explore(
 
 
 def _running(program: Program) -> Callable[..., Any]:
-    """A function that runs a program, by its name."""
+    """Return a function that runs a program and has its name."""
 
     def run(*args: Any) -> list[Any]:
         return evaluate(program, tree.leaves(args))
@@ -400,7 +399,7 @@ def _running(program: Program) -> Callable[..., Any]:
 
 
 def page(title: str, made: Sequence[Stage], lines: Lines) -> str:
-    """The HTML of some stages."""
+    """Return the HTML of some stages."""
     return filled(
         asset("explore.html"), TITLE=escape(title), STYLE=asset("explore.css"),
         SCRIPT=asset("explore.js"), DATA=embedded(_data(made, lines)),
@@ -408,7 +407,7 @@ def page(title: str, made: Sequence[Stage], lines: Lines) -> str:
 
 
 def _data(made: Sequence[Stage], lines: Lines) -> dict[str, Any]:
-    """Column by column: numbers take less room so."""
+    """Return rows as columns, which take less space."""
     hows: dict[str, int] = {}
     shown = []
     for s in made:

@@ -21,7 +21,7 @@ from functrans.lax.arguments import axis_index as place
 from functrans.lax.elementwise import convert_element_type
 from functrans.primitives.base import PRIMITIVES
 from functrans.primitives.distributed import collective as prims
-from functrans.primitives.distributed.collective import size_of
+from functrans.primitives.distributed.named_axes import size_of
 from functrans.trace import AnyTracer, full, literal, typeof
 from functrans.typing import Array, PyTree
 

@@ -1,6 +1,6 @@
-"""Functions of neural networks with the names and signatures of `jax.nn`.
+"""Neural network functions with the names and signatures of `jax.nn`.
 
-What is not defined here is JAX's (loading.py).
+Functions that are not defined here are JAX's (loading.py).
 """
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING

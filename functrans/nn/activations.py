@@ -175,13 +175,13 @@ def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     """
     x = _floats(x, "elu", weak=True)
     positive = _compare(gt, x, 0)
-    below = expm1(select_n(positive, x, _zero(x)))  # large x must not overflow where it is not used
+    below = expm1(select_n(positive, x, _zero(x)))  # large x must not overflow where it is unused
     return _where(positive, x, _times(below, alpha))
 
 
 @composite
 def selu(x: ArrayLike) -> Array:
-    """A scaled `elu` that keeps mean 0 and variance 1.
+    """The scaled `elu` that preserves mean 0 and variance 1.
 
     Source: `jax.nn.selu`.
     """
@@ -205,7 +205,7 @@ def celu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
 
 @composite
 def hard_tanh(x: ArrayLike) -> Array:
-    """x, but at least -1 and at most 1.
+    """x clipped to [-1, 1].
 
     Source: `jax.nn.hard_tanh`.
     """
@@ -239,7 +239,7 @@ hard_swish = hard_silu
 
 @composite
 def sparse_plus(x: ArrayLike) -> Array:
-    """0 below -1, x above 1, (x + 1)^2 / 4 between.
+    """0 below -1, x above 1, (x + 1)^2 / 4 in between.
 
     Source: `jax.nn.sparse_plus`.
     """
@@ -251,7 +251,7 @@ def sparse_plus(x: ArrayLike) -> Array:
 
 @composite
 def sparse_sigmoid(x: ArrayLike) -> Array:
-    """0 below -1, 1 above 1, (x + 1) / 2 between.
+    """0 below -1, 1 above 1, (x + 1) / 2 in between.
 
     Source: `jax.nn.sparse_sigmoid`.
     """
@@ -364,11 +364,11 @@ def squareplus(x: ArrayLike, b: ArrayLike = 4) -> Array:
 
 @composite
 def gelu(x: ArrayLike, approximate: bool = True) -> Array:
-    """x Phi(x), Phi the normal distribution function.
+    """x * Phi(x), where Phi is the normal cumulative distribution function.
 
     Arguments:
       x: array.
-      approximate: True: Phi by a tanh, which is cheaper; False: by erfc.
+      approximate: whether to approximate Phi with tanh, which is cheaper than erfc.
 
     Source: `jax.nn.gelu`.
 
@@ -388,7 +388,7 @@ def gelu(x: ArrayLike, approximate: bool = True) -> Array:
 
 @composite
 def glu(x: ArrayLike, axis: int = -1) -> Array:
-    """The first half of an axis, times the sigmoid of the second.
+    """The first half along an axis, times the sigmoid of the second half.
 
     Source: `jax.nn.glu`.
     """
@@ -403,14 +403,14 @@ def glu(x: ArrayLike, axis: int = -1) -> Array:
 
 @composite
 def log1mexp(x: ArrayLike) -> Array:
-    """log(1 - exp(-x)), x > 0, without cancellation.
+    """log(1 - exp(-x)) for x > 0, without cancellation.
 
     Source: `jax.nn.log1mexp`.
     """
     x = _floats(x, "log1mexp")
     near = _compare(lt, x, math.log(2))
     half = splat(1, typeof(x))
-    # each formula gets only arguments of its own range, so that no NaN reaches the gradient
+    # each formula gets only arguments in its range, so that no NaN reaches the gradient
     small = log(neg(expm1(neg(select_n(near, half, x)))))
     large = log1p(neg(exp(neg(select_n(near, x, half)))))
     return select_n(near, large, small)

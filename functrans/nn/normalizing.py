@@ -45,8 +45,8 @@ Axes = tuple[int, ...]
 
 
 def _floats(x: Any, name: str, beside: bool = False) -> Any:
-    """x as floats of a strong type; `beside` the infinity in place of what is left out, integers
-    become floats of its dtype."""
+    """Convert x to strongly typed floats. `beside`: the infinity that replaces excluded elements;
+    integers become floats of its dtype."""
     if x.__class__ is not Tracer:
         x = value_of(x, name)
     t = typeof(x)
@@ -57,7 +57,7 @@ def _floats(x: Any, name: str, beside: bool = False) -> Any:
 
 
 def _sum(x: Any, axes: Axes) -> Any:
-    """The sum over axes; of half precision in float32."""
+    """Return the sum over axes; half precision is accumulated in float32."""
     dtype = typeof(x).dtype
     if dtype_class(dtype) == "float" and dtype.itemsize < 4:
         wide = cast(x, np.dtype(np.float32))
@@ -101,7 +101,7 @@ def softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Ar
     Arguments:
       x: array.
       axis: an int, several, or None for all.
-      where: booleans that broadcast to x's shape: what to include; elsewhere the result is 0.
+      where: booleans that broadcast to x's shape: the elements to include; others become 0.
 
     Source: `jax.nn.softmax`.
 
@@ -115,7 +115,7 @@ def softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Ar
     axes = axes_of(axis, len(shape), "softmax")
     mask = _mask_of(where, shape, "softmax")
     x = _only(mask, x, -math.inf)
-    if not axes:  # each element alone
+    if not axes:  # each element separately
         return _only(mask, exp(sub(x, stop_gradient(x))), 0)
     return _only(mask, powers_over_sum(x, axes=axes), 0)
 
@@ -155,10 +155,10 @@ def logsumexp(
     Arguments:
       a: array.
       axis: an int, several, or None for all.
-      b: factors of the summands, broadcast with a.
-      keepdims: leave the axes there, with size 1.
-      return_sign: give log |sum| and the sign of the sum.
-      where: booleans that broadcast to a's shape: what to include.
+      b: factors of the terms, broadcast with a.
+      keepdims: keep the reduced axes, with size 1.
+      return_sign: return log |sum| and the sign of the sum.
+      where: booleans that broadcast to a's shape: the elements to include.
 
     Returns:
       The logarithm, NaN for a negative sum; with `return_sign` a pair.
@@ -172,7 +172,7 @@ def logsumexp(
     """
     a = value_of(a, "logsumexp")
     if where is not None and typeof(a).dtype == bool:
-        # beside the number in place of what is left out
+        # with the number that replaces excluded elements
         a = convert_element_type(a, dtype=typeof(0).dtype, weak_type=b is not None)
     if b is None:
         a = _floats(a, "logsumexp")
@@ -240,14 +240,14 @@ def one_hot(
     axis: int = -1,
     out_sharding: Device = None,
 ) -> Array:
-    """Vectors of zeros with a one at index x; all zeros where x is not in [0, num_classes).
+    """Vectors of zeros with a one at index x; all zeros if x is not in [0, num_classes).
 
     Arguments:
       x: integers.
       num_classes: the size of the new axis.
-      dtype: of the result; by default float.
-      axis: where in the result the new axis stands.
-      out_sharding: how the result is laid out, unless it is traced.
+      dtype: of the result; float by default.
+      axis: the position of the new axis in the result.
+      out_sharding: the sharding of the result; ignored if traced.
 
     Source: `jax.nn.one_hot`, with `out_sharding` from JAX 0.11 on.
 
@@ -285,9 +285,9 @@ def standardize(
     Arguments:
       x: array.
       axis: an int, several, or None for all.
-      mean, variance: given, or computed of x.
+      mean, variance: of x if not given.
       epsilon: keeps the square root away from 0.
-      where: booleans that broadcast to x's shape: what mean and variance are computed of.
+      where: booleans that broadcast to x's shape: the elements used for mean and variance.
       algorithm: "fast", mean(x^2) - mean(x)^2 in one pass; "stable", mean((x - mean(x))^2).
 
     Source: `jax.nn.standardize`.
@@ -309,5 +309,5 @@ def standardize(
     elif variance is None:
         squares = reductions.mean(ufuncs.square(x), axis, keepdims=True, where=where)
         variance = ufuncs.subtract(squares, ufuncs.square(mean))
-        variance = max_(variance, splat(0, typeof(variance)))  # rounding may take it below 0
+        variance = max_(variance, splat(0, typeof(variance)))  # rounding may make it negative
     return ufuncs.multiply(ufuncs.subtract(x, mean), rsqrt(ufuncs.add(variance, epsilon)))

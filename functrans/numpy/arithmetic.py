@@ -225,17 +225,15 @@ def logaddexp2(x: Any, y: Any, /, *, out: None = None, where: None = None) -> An
 
 
 def _log_of_sum(operands: list[Any], unit: float) -> Any:
-    """max(x, y) + log(1 + exp(-|x - y| unit)) / unit; x + y where both are the same infinity or
-    one is NaN. There the difference is replaced, so that no NaN reaches the gradient."""
+    """max(x, y) + log(1 + exp(-|x - y| unit)) / unit; x + y where both are the same infinity or one
+    is NaN. There the difference is replaced, so that no NaN reaches the gradient."""
     x, y = operands
     if dtype_class(typeof(x).dtype) == "complex":
         return _log_of_complex_sum(x, y, unit)
     delta = primitives.sub(x, y)
     undefined = primitives.ne(delta, delta)
     delta = select_n(undefined, delta, same(delta, 0))
-    x_wins = primitives.ge(
-        delta, same(delta, 0)
-    )  # chosen, so that the derivative of a tie is a half
+    x_wins = primitives.ge(delta, same(delta, 0))  # chosen so that the derivative at a tie is 1/2
     largest = select_n(x_wins, y, x)
     distance = select_n(x_wins, primitives.neg(delta), delta)
     if unit == 1.0:
@@ -247,8 +245,8 @@ def _log_of_sum(operands: list[Any], unit: float) -> Any:
 
 
 def _log_of_complex_sum(x: Any, y: Any, unit: float) -> Any:
-    """As `_log_of_sum`, of the operand that comes last in the order of complex numbers and the
-    distance of the other; the imaginary part is brought to [-pi, pi] / unit."""
+    """Like `_log_of_sum`, from the operand that is larger in the order of complex numbers and the
+    difference; the imaginary part is reduced to [-pi, pi] / unit."""
     largest = primitives.max_(x, y)
     distance = primitives.sub(primitives.add(x, y), primitives.add(largest, largest))
     rest = primitives.log1p(primitives.exp(primitives.mul(distance, constant(distance, unit))))
@@ -266,7 +264,7 @@ def sinc(x: Any, /) -> Any:
     """
     x = to_inexact(value_of(x, "sinc"))
     z = primitives.mul(x, constant(x, math.pi))
-    # Near 0 the series, so that derivatives of every order are right there.
+    # The Taylor series near 0, so that derivatives of every order are correct there.
     small = primitives.lt(primitives.abs_(z), literal(1e-3, typeof(primitives.abs_(z))))
     safe = select_n(small, z, same(z, 1))
     z2 = primitives.square(select_n(small, same(z, 0), z))
@@ -277,7 +275,7 @@ def sinc(x: Any, /) -> Any:
 
 
 def isnan(x: Any, /) -> Any:
-    """Not a number.
+    """Whether x is NaN.
 
     Source: `jax.numpy.isnan`.
     """
@@ -300,11 +298,11 @@ def trunc(x: Any) -> Any:
 
 
 def round(a: Any, decimals: int = 0, out: None = None) -> Any:
-    """a rounded to a number of decimals, halves to even.
+    """Round a to a number of decimals, halves to even.
 
     Arguments:
       a: array.
-      decimals: how many digits after the point to keep; negative: before it.
+      decimals: the number of digits to keep after the decimal point; negative: before it.
 
     Source: `jax.numpy.round`.
     """
@@ -324,7 +322,7 @@ def round(a: Any, decimals: int = 0, out: None = None) -> Any:
         )
     if decimals == 0:
         return rint(a)
-    if decimals > math.log10(float(jax.numpy.finfo(t.dtype).max)):  # more than there are
+    if decimals > math.log10(float(jax.numpy.finfo(t.dtype).max)):  # more digits than it has
         return array_of(a, "round")
     factor = 10.0 ** abs(decimals)
     narrow = np.dtype(t.dtype).itemsize < 4

@@ -1,16 +1,15 @@
-"""What an index expression does, worked out once per shape and structure.
+"""The operations of an index expression, computed once per shape and structure.
 
 In: the shape of an array, the structure of an index (index_structure.py). Out: a `Reading` or a
-`Writing`: which primitives with which parameters, so that the same line of code, run again, only
-looks it up. The axes of gather and scatter have the names explained in
-primitives/indexing/gather.py: here axis d of the array is d, and the axes of the index arrays
-follow.
+`Writing`: the primitives with their parameters, cached, so that running the same line again is a
+lookup. The axes of gather and scatter are named as in primitives/indexing/gather.py: here axis d
+of the array is d, and the axes of the index arrays follow.
 
-Reading goes in steps, each left out where it does nothing:
+Reading takes these steps, without those that do nothing:
 
-    x -> one more axis per bool -> static slice -> reverse -> window or gather -> reshape
+    x -> a new axis per bool -> static slice -> reverse -> window or gather -> reshape
 
-Writing is one scatter (or one dynamic_update_slice, where all is static and the steps are 1).
+Writing is one scatter (one dynamic_update_slice if everything is static and all steps are 1).
 """
 
 from __future__ import annotations
@@ -42,8 +41,8 @@ Shape = tuple[int, ...]
 
 
 class Step(NamedTuple):
-    """One entry of an index with its axis: kind "slice" (value: range), "int", "array" (value:
-    shape) or "new"."""
+    """An index entry with its axis: kind "slice" (value: range), "int", "array" (value: shape) or
+    "new"."""
 
     kind: str
     axis: int
@@ -51,10 +50,10 @@ class Step(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """An index lined up with the axes of the array (with one more of size 1 per bool).
+    """An index aligned with the axes of the array (with a new axis of size 1 per bool).
 
     group : the broadcast shape of the index arrays
-    at    : the axis of the result where the group stands
+    at    : the axis of the result where the group begins
     """
 
     shape: Shape
@@ -64,7 +63,7 @@ class Layout(NamedTuple):
 
 
 def layout(shape: Shape, structure: Structure) -> Layout:
-    """Line up an index with the axes of an array."""
+    """Align an index with the axes of an array."""
     used = sum([_consumes(e) for e in structure])
     if structure.count(Ellipsis) > 1:
         raise _invalid("an index can only have a single ellipsis ('...')")
@@ -75,7 +74,7 @@ def layout(shape: Shape, structure: Structure) -> Layout:
         )
     entries = list(structure) if Ellipsis in structure else [*structure, Ellipsis]
     steps: list[Step] = []
-    full: list[int] = []  # the shape so far, with the axes of bools
+    full: list[int] = []  # the shape so far, with an axis per bool
     rest = list(shape)
     for entry in entries:
         if entry is None:
@@ -116,8 +115,8 @@ def _step(entry: Any, axis: int, n: int) -> Step:
 
 
 def _group_place(structure: Structure, steps: Sequence[Step]) -> int:
-    """NumPy's rule: the axes of index arrays stand where the first of them does if they (and ints)
-    stand side by side, else in front."""
+    """Return the axis of index arrays in the result. NumPy's rule: the place of the first one if
+    they (and ints) are adjacent, else the front."""
     advanced = [i for i, e in enumerate(structure) if _is_array(e) or e.__class__ is int]
     if not advanced or advanced[-1] - advanced[0] != len(advanced) - 1:
         return 0
@@ -135,7 +134,7 @@ def _invalid(problem: str, fix: str = "") -> errors.InvalidIndex:
 
 
 def _result(lay: Layout, group: bool) -> list[Any]:
-    """The axes of the result: a slice's Step, a new axis' Step, and at its place "group"."""
+    """Return the result's axes: a Step per slice and new axis, "group" at its place."""
     axes: list[Any] = [s for s in lay.steps if s.kind in ("slice", "new")]
     if group:
         axes.insert(lay.at, "group")
@@ -146,9 +145,9 @@ def _result(lay: Layout, group: bool) -> list[Any]:
 
 
 class Reading(NamedTuple):
-    """The steps of reading; None where there is nothing to do.
+    """The steps of reading; None for those that do nothing.
 
-    window : of a dynamic_slice: per axis a literal start, or None where an index is given; sizes
+    window : for a dynamic_slice: per axis a literal start, or None if it has an index; the sizes
     axes   : the axes of a gather
     columns, index_shape : see `index_array`
     """
@@ -165,8 +164,8 @@ class Reading(NamedTuple):
 
 @cached("indices that are read", 4096)
 def reading(shape: Shape, structure: Structure, by_window: bool, wrap: bool) -> Reading:
-    """How to read an index. `by_window`: scalars among the indices may be clamped, as
-    dynamic_slice does."""
+    """Return how to read an index. `by_window`: scalar indices may be clamped, as in
+    dynamic_slice."""
     lay = layout(shape, structure)
     low, high, by = [0] * len(lay.shape), list(lay.shape), [1] * len(lay.shape)
     given: list[int] = []
@@ -209,7 +208,7 @@ def reading(shape: Shape, structure: Structure, by_window: bool, wrap: bool) -> 
 
 
 def _inside(i: int, n: int, wrap: bool) -> int:
-    """A static index counted from the front, clamped as JAX clamps it."""
+    """Return a static index counted from the front, clamped as JAX clamps it."""
     return min(max(i + n if wrap and i < 0 else i, 0), n - 1)
 
 
@@ -224,7 +223,7 @@ def _shape_of(lay: Layout, group: bool, sizes: Sequence[int]) -> Shape:
 
 
 def _without_new(lay: Layout) -> Layout:
-    """The layout without its new axes."""
+    """Return the layout without its new axes."""
     kept = [s for s in lay.steps if s.kind != "new"]
     new_before = [s.kind for s in _result(lay, False)[: lay.at]].count("new")
     return lay._replace(steps=kept, at=lay.at - new_before)
@@ -251,12 +250,12 @@ def _gather_axes(lay: Layout, given: Sequence[int], sizes: Sequence[int]) -> dic
 
 
 class Writing(NamedTuple):
-    """How to write.
+    """The step of writing.
 
     value  : the shape to which the new values are broadcast; slices: the same without new axes
-    window : the starts of a dynamic_update_slice, where all is static and the steps are 1
+    window : the starts of a dynamic_update_slice, if everything is static and all steps are 1
     axes   : the axes of a scatter
-    unique, sorted : no element is hit twice; the indices ascend
+    unique, sorted : no element is written twice; the indices ascend
     columns, index_shape, after : see `index_array`
     """
 
@@ -274,7 +273,7 @@ class Writing(NamedTuple):
 
 @cached("indices that are written", 4096)
 def writing(shape: Shape, structure: Structure, wrap: bool) -> Writing:
-    """How to write to an index."""
+    """Return how to write to an index."""
     lay = layout(shape, structure)
     slim = _without_new(lay)
     sizes = [len(s.value) if s.kind == "slice" else 1 for s in slim.steps]
@@ -297,9 +296,9 @@ def writing(shape: Shape, structure: Structure, wrap: bool) -> Writing:
 
 
 class _IndexAxes(NamedTuple):
-    """The names of the axes of indices and slices. `own`: axis of x -> the place among the indices
-    of the axis that counts along it, for slices whose step is not 1 (those of step 1 are windows).
-    `after`: how many index axes follow the group."""
+    """The names of the axes of indices and slices. `own`: axis of x -> the index axis that counts
+    along it, for slices with a step other than 1 (those of step 1 are windows). `after`: the number
+    of index axes after the group."""
 
     slices: Shape
     indices: Shape
@@ -335,7 +334,7 @@ def _is_window(r: range) -> bool:
 
 
 def _column(step: Step, n: int, names: _IndexAxes, wrap: bool) -> Any:
-    """The start indices along one axis; None where the window is the whole axis."""
+    """Return the start indices along one axis; None if the window is the whole axis."""
     ones = [1] * len(names.shape)
     if step.kind == "array":
         return n
@@ -366,7 +365,7 @@ def _static_window(shape: Shape, steps: Sequence[Step], wrap: bool) -> tuple[Lit
 
 
 def index_dtype(shape: Shape) -> Any:
-    """The integers that can index an array of a shape."""
+    """Return the integer dtype that can index an array of a shape."""
     return np.dtype(np.int64 if max(shape, default=0) > 0x7FFFFFFF else np.int32)
 
 
@@ -374,11 +373,11 @@ def index_array(
     columns: Sequence[Any], index_shape: Shape, after: int, arrays: Sequence[Any], wrap: bool,
     dtype: Any,
 ) -> Any:  # fmt: skip
-    """The indices of a gather or scatter: [*index_shape, number of columns].
+    """Return the indices of a gather or scatter: [*index_shape, number of columns].
 
-    A column is an array of constants that broadcasts to `index_shape`, or the size of the axis that
-    the next of `arrays` indexes; those fill the axes of `index_shape` before its last `after`.
-    `wrap`: their negative indices count from the end.
+    A column is a constant array that broadcasts to `index_shape`, or the size of the axis that the
+    next of `arrays` indexes; the shapes of `arrays` fill the axes of `index_shape` before the last
+    `after`. `wrap`: their negative indices count from the end.
     """
     given = iter(arrays)
     parts: list[Any] = []
@@ -422,7 +421,7 @@ def _with_ones(x: Any, n: int) -> Any:
 
 
 def wrapped(i: Any, sizes: Sequence[int]) -> Any:
-    """Indices with negative ones counted from the end; the last axis has one for each size."""
+    """Return indices with negative ones counted from the end; the last axis has one per size."""
     t = typeof(i).strong()
     n: Any = literal(sizes[0], t)
     if len(set(sizes)) > 1:

@@ -1,7 +1,7 @@
-"""What JAX's ufuncs have beside being functions: `jnp.add.reduce`, `jnp.maximum.at`, ...
+"""The methods of JAX's ufuncs: `jnp.add.reduce`, `jnp.maximum.at`, ...
 
-Importing this module gives it to our functions of the same names. The methods are JAX's own, made
-ours (interop/delegated.py) when they are first called.
+Importing this module adds them to our functions of the same names. The methods are JAX's own,
+imported (interop/delegated.py) when first called.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Ufuncs(type):
 
 
 class ufunc(jax.numpy.ufunc, metaclass=_Ufuncs):
-    """JAX's, with our errors; and our functions that have its methods.
+    """JAX's class, with our errors; our functions with its methods are instances too.
 
     Source: `jax.numpy.ufunc`.
     """
@@ -54,11 +54,11 @@ for _name in ("__call__", *_METHODS):
 
 
 def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None) -> ufunc:
-    """Make an elementwise function, with the methods of `ufunc`, of a function of scalars.
+    """Make an elementwise function with the methods of `ufunc` from a function of scalars.
 
     Arguments:
       func: function of `nin` scalars with `nout` results.
-      identity: what leaves other elements as they are, if there is such a value.
+      identity: the value that leaves other elements unchanged, if there is one.
 
     Source: `jax.numpy.frompyfunc`.
 

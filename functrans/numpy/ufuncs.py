@@ -1,6 +1,6 @@
-"""Functions that are one primitive once their operands are of one type.
+"""Functions that are one primitive once their operands have a common type.
 
-`x + y` on two traced arrays of one type goes straight to `bind`: the first lines of `binary` are
+`x + y` of two traced arrays of one type goes directly to `bind`: the first lines of `binary` are
 the hot path of tracing.
 """
 
@@ -50,15 +50,14 @@ _F = TypeVar("_F", bound=Function)
 
 
 def named(function: _F, name: str, summary: str) -> _F:
-    """Give a made function its name and documentation."""
+    """Set the name and documentation of a generated function."""
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"{summary}\n\n    Source: `jax.numpy.{name}`."
     return function
 
 
 def together(function: Binary) -> Binary:
-    """Where nothing is recorded, two arrays that must first be brought to one type are so brought
-    and computed with as one operation."""
+    """Outside of tracing, promote two arrays and apply the operation as one compiled call."""
     at_once = composite(function)
 
     def of(x: Any, y: Any, /) -> Any:
@@ -75,7 +74,7 @@ def together(function: Binary) -> Binary:
 
 
 def refuse_out(name: str, out: Any, where: Any = None) -> None:
-    """Raise for the arguments of NumPy that arrays which cannot change have no use for."""
+    """Raise an error for NumPy arguments that immutable arrays do not support."""
     if out is not None or where is not None:
         raise errors.NotSupported(
             f"{name}: {'out' if out is not None else 'where'}= is not supported, as arrays are "
@@ -84,7 +83,7 @@ def refuse_out(name: str, out: Any, where: Any = None) -> None:
 
 
 def refusing_out(function: _F) -> _F:
-    """A function for users that raises for an `out`, if this is a parameter of it."""
+    """Make a public function that raises an error for `out`, if it has this parameter."""
     code = inspect.unwrap(function).__code__
     parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     if "out" not in parameters:
@@ -107,7 +106,7 @@ def refusing_out(function: _F) -> _F:
 
 
 def unary(name: str, summary: str, primitive: Any, integers: bool = False) -> Unary:
-    """A function of one operand; `integers`: it takes them as they are, else they become floats."""
+    """Make a function of one operand; `integers`: keep integers, else convert them to floats."""
 
     def of(x: ArrayLike, /) -> Array:
         if x.__class__ is Tracer and (integers or is_inexact(x.type.dtype)):
@@ -119,7 +118,7 @@ def unary(name: str, summary: str, primitive: Any, integers: bool = False) -> Un
 
 
 def rounding(name: str, summary: str, primitive: Any) -> Unary:
-    """A function that leaves integers and booleans as they are."""
+    """Make a function that leaves integers and booleans unchanged."""
 
     def of(x: ArrayLike, /) -> Array:
         x = value_of(x, name)
@@ -131,7 +130,7 @@ def rounding(name: str, summary: str, primitive: Any) -> Unary:
 
 
 def binary(name: str, summary: str, primitive: Any, booleans: Any = None) -> Binary:
-    """A function of two operands; `booleans`: the primitive that stands for it on booleans."""
+    """Make a function of two operands; `booleans`: the primitive used for booleans."""
 
     @together
     def general(x: Any, y: Any, /) -> Any:
@@ -153,11 +152,11 @@ def binary(name: str, summary: str, primitive: Any, booleans: Any = None) -> Bin
 
 
 def binary_inexact(name: str, summary: str, primitive: Any) -> Binary:
-    """A function of two operands that computes integers in floats."""
+    """Make a function of two operands that converts integers to floats."""
 
     @together
     def of(x: Any, y: Any, /) -> Any:
-        if not (_is_integers(x) and _is_integers(y)):  # uint32 among them would become int32
+        if not (_is_integers(x) and _is_integers(y)):  # a uint32 would become int32
             x, y = align(x, y, name)
             if is_inexact(typeof(x).dtype):
                 return bind(primitive, (x, y), {})
@@ -171,8 +170,8 @@ def _is_integers(x: Any) -> bool:
 
 
 def comparison(name: str, summary: str, primitive: Any, ordered: bool = True) -> Binary:
-    """A function of two operands with a boolean result; complex numbers go by their real parts,
-    then by the imaginary ones."""
+    """Make a function of two operands with a boolean result; complex numbers are ordered by their
+    real parts, then by their imaginary parts."""
 
     @together
     def of(x: Any, y: Any, /) -> Any:
@@ -185,14 +184,14 @@ def comparison(name: str, summary: str, primitive: Any, ordered: bool = True) ->
 
 
 def lexicographic(primitive: Any, x: Any, y: Any) -> Any:
-    """Compare by real parts, and where these are equal by imaginary parts."""
+    """Compare by real parts; where these are equal, by imaginary parts."""
     x_real, y_real = primitives.real(x), primitives.real(y)
     by_imag = primitive(primitives.imag(x), primitives.imag(y))
     return primitives.select_n(primitives.eq(x_real, y_real), primitive(x_real, y_real), by_imag)
 
 
 def logical(name: str, summary: str, primitive: Any) -> Binary:
-    """A function of truth values: numbers are true where they are not zero."""
+    """Make a function of truth values; numbers are true where nonzero."""
 
     def of(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
         refuse_out(name, out, where)
@@ -203,13 +202,13 @@ def logical(name: str, summary: str, primitive: Any) -> Binary:
 
 
 def truth(x: Any, name: str, position: int = 0) -> Any:
-    """x != 0."""
+    """Return x != 0."""
     x = value_of(x, name, position)
     return x if typeof(x).dtype is BOOL else cast(x, BOOL)
 
 
 def shift(name: str, summary: str, primitive_of: Callable[[Any], Any]) -> Binary:
-    """A shift of bits; `primitive_of(dtype)` chooses between the arithmetic and the logical one."""
+    """Make a shift of bits; `primitive_of(dtype)` chooses the arithmetic or the logical one."""
 
     def of(x: Any, y: Any, /) -> Any:
         x, y = numeric(*align(x, y, name))
@@ -219,7 +218,7 @@ def shift(name: str, summary: str, primitive_of: Callable[[Any], Any]) -> Binary
 
 
 def numeric(*xs: Any) -> list[Any]:
-    """Booleans as int32, all else as it is."""
+    """Convert booleans to int32; return others unchanged."""
     return [cast(x, np.dtype("int32")) if typeof(x).dtype is BOOL else x for x in xs]
 
 
@@ -368,7 +367,7 @@ logical_xor: Binary = logical("logical_xor", "Exactly one is true.", primitives.
 
 
 def logical_not(x: Any, /) -> Any:
-    """x is false, or zero.
+    """Whether x is false or zero.
 
     Source: `jax.numpy.logical_not`.
     """
@@ -376,7 +375,7 @@ def logical_not(x: Any, /) -> Any:
 
 
 def isfinite(x: ArrayLike, /) -> Array:
-    """Neither infinite nor NaN.
+    """Whether x is neither infinite nor NaN.
 
     Source: `jax.numpy.isfinite`.
     """
@@ -405,7 +404,7 @@ def real(x: ArrayLike, /) -> Array:
 
 
 def imag(x: ArrayLike, /) -> Array:
-    """The imaginary part; zeros of real numbers.
+    """The imaginary part; zero for real numbers.
 
     Source: `jax.numpy.imag`.
     """
@@ -415,7 +414,7 @@ def imag(x: ArrayLike, /) -> Array:
 
 
 def conjugate(x: ArrayLike, /) -> Array:
-    """The complex conjugate; real numbers as they are.
+    """The complex conjugate; real numbers unchanged.
 
     Source: `jax.numpy.conjugate`.
     """

@@ -122,7 +122,7 @@ _UPDATES = ("set", "add", "subtract", "multiply", "divide", "power", "min", "max
 
 
 class At:
-    """`x.at`: indexing it returns the update methods of these elements. Source: `jax.Array.at`."""
+    """`x.at`: indexing it returns the update methods of those elements. Source: `jax.Array.at`."""
 
     __slots__ = ("array",)
 
@@ -162,16 +162,16 @@ def _updater(name: str, primitive: Any, sign: str) -> Callable[..., Any]:
 
     update.__name__ = name
     update.__qualname__ = f"AtRef.{name}"
-    update.__doc__ = f"x after `x[index] {sign} values`. Source: `jax.numpy.ndarray.at`."
+    update.__doc__ = f"Return x after `x[index] {sign} values`. Source: `jax.numpy.ndarray.at`."
     return update
 
 
 class AtRef:
-    """`x.at[index]`. Each method returns a new array and leaves x as it is.
+    """`x.at[index]`. Each method returns a new array and leaves x unchanged.
 
-    mode: what happens to indices out of bounds: "drop" (or "fill"; the default of updates), "clip",
+    mode: how to treat indices out of bounds: "drop" (or "fill"; the default of updates), "clip",
       "promise_in_bounds" (the default of `get`). indices_are_sorted, unique_indices: promises that
-      let XLA do faster things. wrap_negative_indices: do they count from the end?
+      allow faster code. wrap_negative_indices: whether negative indices count from the end.
 
     Example:
       >>> import functrans as ft, functrans.numpy as jnp
@@ -205,13 +205,13 @@ class AtRef:
     max: Callable[..., Array] = _updater("max", scatter_max, "= maximum(x[index], ...) of")
 
     def divide(self, values: Any, **how: Any) -> Any:
-        """x after `x[index] /= values`, in floats. Source: `jax.numpy.ndarray.at`."""
+        """Return x after `x[index] /= values`, in floats. Source: `jax.numpy.ndarray.at`."""
         return divide(self.array, self._ones().multiply(values, **how))
 
     div = divide
 
     def power(self, values: Any, **how: Any) -> Any:
-        """x after `x[index] **= values`. Source: `jax.numpy.ndarray.at`."""
+        """Return x after `x[index] **= values`. Source: `jax.numpy.ndarray.at`."""
         return power(self.array, self._ones().multiply(values, **how))
 
     def _ones(self) -> AtRef:
@@ -221,7 +221,7 @@ class AtRef:
         self, func: Callable[[Any], Any], *, indices_are_sorted: bool = False,
         unique_indices: bool = False, mode: Any = None, wrap_negative_indices: bool = True,
     ) -> Any:  # fmt: skip
-        """x after `x[index] = func(x[index])`; at an index given twice, too, func is applied once.
+        """Return x after `x[index] = func(x[index])`, applied once even at repeated indices.
 
         Source: `jax.numpy.ndarray.at`.
         """
@@ -236,8 +236,8 @@ class AtRef:
         self, *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None,
         fill_value: Any = None, out_sharding: None = None, wrap_negative_indices: bool = True,
     ) -> Any:  # fmt: skip
-        """x[index], with a choice of what indices out of bounds read: in mode "fill" `fill_value`
-        (usually NaN, for integers the most extreme). Source: `jax.numpy.ndarray.at`.
+        """Return x[index]; `mode` chooses what indices out of bounds read, "fill": `fill_value`
+        (by default NaN, for integers the extreme value). Source: `jax.numpy.ndarray.at`.
         """
         fill = fill_of(fill_value, typeof(self.array).dtype, "at[].get")
         return read(

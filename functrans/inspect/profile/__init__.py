@@ -1,1 +1,1 @@
-"""Measured milliseconds by line; `entry.profile` measures them."""
+"""Measured milliseconds per line; `entry.profile` measures them."""

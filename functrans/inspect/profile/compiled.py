@@ -1,8 +1,8 @@
-"""The text of a program that XLA compiled, and the way back from its operations to equations.
+"""The text of a program that XLA compiled, and the mapping from its operations to equations.
 
-In: a Program. `numbered` writes the number of each equation where XLA keeps it, into the names of
-the locations that an equation's operations get. Out: a `Compiled`, read from XLA's text, whose
-operations know the numbers of the equations that they compute: a fusion those inside of it.
+In: a Program. `numbered` writes the number of each equation into the location names of its
+operations, which XLA keeps. Out: a `Compiled`, read from XLA's text, whose operations have the
+numbers of the equations that they compute: for a fusion, those inside it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from functrans.ir.source import Scoped, Source, scope_of
 from functrans.passes.rewrite import children_first, with_programs
 
 _NUMBER = re.compile(r"functrans_equation_(\d+)/")
-# They name or hold values, and take no time of their own.
+# These only name or hold values, and take no time.
 FREE = frozenset(("parameter", "constant", "tuple", "get-tuple-element", "bitcast"))
 LOOPS_AND_BRANCHES = frozenset(("while", "conditional"))
 
 
 def numbered(program: Program) -> tuple[Program, list[Equation]]:
-    """The program with the number of each equation among the names of its scopes, and the equations
-    in that order, those of nested programs too."""
+    """Return the program with each equation's number in its scope name, and the equations in that
+    order, nested ones included."""
     equations: list[Equation] = []
     new: dict[Program, Program] = {}
     for p in children_first(program):
@@ -37,13 +37,13 @@ def numbered(program: Program) -> tuple[Program, list[Equation]]:
 
 
 def _numbered(source: Source | None, number: int) -> Source:
-    place = source or (_numbered.__code__, 0)  # an unknown line would have no name
+    place = source or (_numbered.__code__, 0)  # without a line there would be no name
     return Scoped(place, f"{scope_of(source)}functrans_equation_{number}/")
 
 
 class Operation(NamedTuple):
-    """One operation of XLA's: its name and kind, the number of its equation, the computations that
-    it runs or fuses, and the computation that it stands in."""
+    """An XLA operation: its name and kind, the number of its equation, the computations that it
+    runs or fuses, and the computation that contains it."""
 
     name: str
     kind: str
@@ -56,13 +56,13 @@ class Compiled:
     """A program as XLA runs it.
 
     name       : of the module
-    operations : by their names
+    operations : by name
     """
 
     def __init__(self, text: str):
         self.operations: dict[str, Operation] = {}
         self._within: dict[str, list[Operation]] = {}
-        self._runs: dict[str, Operation] = {}  # per computation the operation that runs it
+        self._runs: dict[str, Operation] = {}  # computation -> the operation that runs it
         self.name: str = ""
         computation = ""
         for line in text.splitlines():
@@ -80,11 +80,11 @@ class Compiled:
             self._runs[computation] = found
 
     def directly_in(self, operation: Operation) -> list[Operation]:
-        """The operations of the computations that it runs or fuses."""
+        """Return the operations of the computations that it runs or fuses."""
         return [x for c in operation.computations for x in self._within.get(c, ())]
 
     def inside(self, operation: Operation) -> Iterator[Operation]:
-        """`directly_in`, and what is in these."""
+        """Return `directly_in` and everything nested in it."""
         todo, seen = [operation], {operation.name}
         while todo:
             for x in self.directly_in(todo.pop()):
@@ -94,15 +94,15 @@ class Compiled:
                     yield x
 
     def around(self, operation: Operation) -> Iterator[Operation]:
-        """The loops, branches, calls and fusions that it stands in, the innermost first."""
+        """Return the loops, branches, calls and fusions that contain it, innermost first."""
         found = self._runs.get(operation.within)
         while found is not None:
             yield found
             found = self._runs.get(found.within)
 
     def numbers(self, operation: Operation, holder: bool) -> tuple[int, ...]:
-        """The equations that it computes. Of a holder, whose inside is measured apart, that of the
-        loop or branch itself; of what XLA adds to a loop (copies) that of the loop."""
+        """Return the equations that it computes: for a holder, whose inside is measured separately,
+        the loop or branch itself; for what XLA adds to a loop (copies), the loop."""
         found: list[int | None] = []
         if holder or operation.kind not in ("fusion", "call"):
             found.append(operation.number)
@@ -128,5 +128,5 @@ def _operation(name: str, text: str, within: str) -> Operation:
     kind, named = _KIND.search(text), _NAME.search(text)
     numbers = _NUMBER.findall(named[1]) if named else []
     runs = [x.strip(" %") for m in _RUNS.finditer(text) for x in (m[1] or m[2]).split(",")]
-    number = int(numbers[-1]) if numbers else None  # the innermost, of a call that XLA put in place
+    number = int(numbers[-1]) if numbers else None  # the innermost, if XLA inlined a call
     return Operation(name, kind[1] if kind else "", number, tuple(runs), within)

@@ -1,8 +1,8 @@
-"""`profile`: the milliseconds that each line of the user's took, by JAX's profiler.
+"""`profile`: the milliseconds per user line, measured with JAX's profiler.
 
 In: a function and its arguments. Out: a `ProfileReport`. The program is compiled with the numbers
-of its equations in XLA's names (`compiled`), run some times under the profiler (`events`), and what
-was seen is led back (`placing`).
+of its equations in XLA's names (`compiled`), run repeatedly under the profiler (`events`), and the
+measured times are attributed to equations (`placing`).
 """
 
 from __future__ import annotations
@@ -30,48 +30,48 @@ from functrans.passes.kernels import plain
 from functrans.passes.pipeline import DEFAULT, Choice
 from functrans.typing import PyTree
 
-_LONG = 10_000  # milliseconds that all runs may take together, if it is more than one
+_LONG = 10_000  # most milliseconds of all runs together, if there are several
 
 
 @boundary
 def profile(
     fun: Callable[..., PyTree] | Program, *, passes: Choice | None = None, repeats: int = 10
 ) -> Callable[..., ProfileReport]:
-    """Make a function that runs `fun` under JAX's profiler and tells where its time went, by line.
+    """Make a function that runs `fun` under JAX's profiler and reports the time per line.
 
     Arguments:
       fun: function of pytrees of arrays, which may be jitted, a gradient, ...; or a Program.
-      passes: as in `ft.jit`; left out: those of `fun` if it is jitted, else all.
-      repeats: how many runs are recorded, after a first one; medians of them are shown. Fewer are
-        recorded of a program that runs for seconds or consists of very many small operations.
+      passes: as in `ft.jit`; by default those of `fun` if it is jitted, else all.
+      repeats: the number of recorded runs, after a first one; the report shows medians. Fewer runs
+        are recorded if the program takes seconds or has very many small operations.
 
     Returns:
       A function of arrays, scalars and pytrees that returns a `ProfileReport`: print it, `save` it
-      as `.html` or `.json`, give it to `ft.explore(f, path, profile=report)`; `lines`,
+      as `.html` or `.json`, pass it to `ft.explore(f, path, profile=report)`; or read `lines`,
       `operations`, `equations`, `kernels`, `milliseconds`, `busy`.
 
-      What counts is the time by the clock in which an operation of XLA's is at work; at a moment
-      when several are, each has its part, so the shares of a table add up to 1. An operation that
-      XLA fused of several equations is shared among them by their FLOPs, alike if they have none.
-      What a loop does itself (counting, taking rows, starting its operations) is in its own line,
-      as are copies that XLA adds in it; others are "(not placed)". A loop that XLA compiles into
-      one kernel is one row, with its lines below it, because the profiler does not see inside.
+      Times are wall-clock times in which an XLA operation is at work; operations that run at the
+      same time share it, so the shares of a table add up to 1. The time of an operation fused from
+      several equations is divided among them by their FLOPs, equally if they have none. The work of
+      a loop itself (counting, slicing, starting its operations) is in its own line, as are copies
+      that XLA adds in it; others are "(not placed)". A loop that XLA compiles to one kernel is one
+      row, with its lines below it, because the profiler cannot see inside.
 
-      FLOPs are those of `ft.cost`, each step of a `while` counted as it ran; bytes those of
-      `ft.cost` without what stays inside of a fused operation. What the machine can do is measured
-      at the first call, by a product of large matrices and a sum of large arrays; what stays in
-      caches may be read faster than that. The profiler itself takes some half a microsecond for
-      each operation that it records: compare `milliseconds` and `profiled`.
+      FLOPs are those of `ft.cost`, with the actual steps of a `while`; bytes are those of `ft.cost`
+      without values that stay inside a fused operation. The peak of the machine is measured in the
+      first call, with a product of large matrices and a sum of large arrays; data in caches may be
+      read faster. The profiler itself takes about half a microsecond per recorded operation:
+      compare `milliseconds` and `profiled`.
 
-      It runs on the devices that the arguments are on, which stay as they are, donated or not;
-      options of `ft.jit` about devices and the compiler do not count here; `cpu="plain"` does.
+      It runs on the devices of the arguments, which are never donated; the device and compiler
+      options of `ft.jit` are ignored, except `cpu="plain"`.
 
     Raises:
       TypeMismatch: `fun` is a Program that takes other values.
       NotAnArray: `fun` is not a function, or an argument is a type only.
-      InvalidArgument: a name among `passes` is not that of a pass; `repeats` is not a positive
-        integer; the program has side effects, which would be repeated.
-      NotMeasured: the profiler of the device tells of no operation, or another profile is running.
+      InvalidArgument: a name in `passes` is not a pass; `repeats` is not a positive integer; the
+        program has side effects, which would be repeated.
+      NotMeasured: the profiler recorded no operation, or another profile is being recorded.
 
     Source: `jax.profiler.trace`.
 
@@ -129,7 +129,7 @@ def _profiled(made: Staged, repeats: int, how: How | None) -> ProfileReport:
 def _seen(
     run: Callable[[], Any], repeats: int, compiled: Compiled, device: Any
 ) -> tuple[list[Span], float, int]:
-    """The operations of some runs, the milliseconds of one under the profiler, and how many."""
+    """Return the operations of some runs, the profiled milliseconds of one, and their number."""
     taken: list[float] = []
 
     def timed() -> Any:
@@ -153,7 +153,7 @@ def _seen(
 
 
 def _clock(run: Callable[[], Any], times: int) -> float:
-    """Milliseconds of a run, the median."""
+    """Return the median milliseconds of a run."""
     taken = []
     for _ in range(times):
         start = time.perf_counter()
@@ -164,8 +164,8 @@ def _clock(run: Callable[[], Any], times: int) -> float:
 
 @contextmanager
 def _names_kept() -> Iterator[None]:
-    """Compile with the names given now: JAX's cache on disk takes programs for the same that
-    differ in their names only."""
+    """Compile with the current names: JAX's disk cache would return a program that differs only in
+    names."""
     flag = "jax_compilation_cache_include_metadata_in_key"
     before = getattr(jax.config, flag)
     jax.config.update(flag, True)

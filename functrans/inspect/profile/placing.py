@@ -1,7 +1,7 @@
-"""What was measured of XLA's operations, led back to equations.
+"""Attribute the measured times of XLA operations to equations.
 
-In: a `Compiled`, the spans of some runs, the equations by their numbers. Out: `Kernel`s, and their
-`Piece`s: how much of a kernel's time an equation is given.
+In: a `Compiled`, the spans of some runs, the equations by number. Out: `Kernel`s, and their
+`Piece`s: the part of a kernel's time attributed to an equation.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from functrans.primitives.control_flow.while_loop import while_loop
 # `end: NAME`, tells when its work on other threads was done; on a GPU it lies on a stream.
 
 
-RUN = "functrans.profile run"  # what a run is called in the profile
-MOST = 200_000  # operations that are looked at; each takes some ten microseconds to record and read
+RUN = "functrans.profile run"  # the name of a run in the profile
+MOST = 200_000  # operations; each takes about ten microseconds to record and read
 
 
 class Span(NamedTuple):
-    """An operation at work: in which run, from and to (in nanoseconds), and its name."""
+    """An operation at work: its run, start and end (in nanoseconds), and name."""
 
     run: int
     start: float
@@ -49,7 +49,7 @@ class Span(NamedTuple):
 
 
 def recorded(run: Callable[[], Any], times: int, module: str) -> list[Span]:
-    """The operations of a module of XLA's in so many runs."""
+    """Return the operations of an XLA module in a number of runs."""
     options = jax.profiler.ProfileOptions()
     options.python_tracer_level = 0
     with tempfile.TemporaryDirectory() as folder:
@@ -68,7 +68,7 @@ def recorded(run: Callable[[], Any], times: int, module: str) -> list[Span]:
                     jax.block_until_ready(run())
         finally:
             jax.profiler.stop_trace()
-        with warnings.catch_warnings():  # about how its types were made
+        with warnings.catch_warnings():  # about the definition of its types
             warnings.simplefilter("ignore", DeprecationWarning)
             files = sorted(Path(folder).rglob("*.xplane.pb"))
             planes = [p for f in files for p in jax.profiler.ProfileData.from_file(str(f)).planes]
@@ -76,8 +76,8 @@ def recorded(run: Callable[[], Any], times: int, module: str) -> list[Span]:
 
 
 def spans(planes: Iterable[Any], module: str) -> list[Span]:
-    """The operations of a module in the planes of a profile: those of the devices that have any,
-    else those of the host."""
+    """Return the operations of a module in the planes of a profile: those of the devices that have
+    any, else those of the host."""
     planes = list(planes)
     lines = [(p.name.startswith("/device:"), line.events) for p in planes for line in _lines(p)]
     every = [(device, e) for device, events in lines for e in events]
@@ -100,15 +100,15 @@ def spans(planes: Iterable[Any], module: str) -> list[Span]:
 
 
 def _lines(plane: Any) -> Sequence[Any]:
-    """Its lines; of a GPU the streams, not what is made of them for viewers."""
+    """Return the lines of a plane; on a GPU only the streams, not the lines derived for viewers."""
     lines = list(plane.lines)
     return [line for line in lines if line.name.startswith("Stream")] or lines
 
 
 def at_work(found: Iterable[Span], holders: Iterable[str]) -> dict[str, float]:
-    """Per operation the nanoseconds of the clock that it was at work. At each moment those that
-    run share alike, so that all add up to the time in which any did; a holder (a loop) counts
-    while nothing of what it holds does."""
+    """Return per operation the nanoseconds of wall-clock time in which it was at work. Operations
+    that run at the same time share it equally, so the total is the time in which any ran; a holder
+    (a loop) counts only while nothing that it holds runs."""
     holders = set(holders)
     moments = []
     for i, s in enumerate(found):
@@ -134,9 +134,9 @@ def at_work(found: Iterable[Span], holders: Iterable[str]) -> dict[str, float]:
 
 
 class Kernel(NamedTuple):
-    """An operation of XLA's that was measured: its name and kind, the equations that it computes,
-    milliseconds at work and how often it ran (medians of the runs). `hides`: it is a whole loop as
-    one kernel, whose equations the profiler does not tell apart; the first of them is the loop."""
+    """An XLA operation that was measured: its name and kind, the equations that it computes,
+    milliseconds at work and number of calls (medians of the runs). `hides`: it is a whole loop (the
+    first equation) as one kernel, whose equations the profiler cannot distinguish."""
 
     name: str
     kind: str
@@ -154,7 +154,7 @@ class Work(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """The share of a kernel's time that an equation is given; of one that XLA added, None."""
+    """The share of a kernel's time attributed to an equation; None for what XLA added."""
 
     kernel: Kernel
     equation: Equation | None
@@ -164,7 +164,7 @@ class Piece(NamedTuple):
 def kernels(
     compiled: Compiled, spans: Sequence[Span], equations: Sequence[Equation]
 ) -> list[Kernel]:
-    """The operations that were seen, the longest first."""
+    """Return the observed operations, longest first."""
     operations = compiled.operations
     seen = {s.name for s in spans}
     holders = {o.name for n in seen & operations.keys() for o in compiled.around(operations[n])}
@@ -179,7 +179,7 @@ def kernels(
         took = median([t.get(name, 0.0) for t in times]) / 1e6
         calls = median([c[name] for c in counts])
         operation = operations.get(name)
-        if operation is None:  # which the text does not have: a copy between devices
+        if operation is None:  # not in the text: a copy between devices
             found.append(Kernel(name, "", (), took, calls))
             continue
         numbers = compiled.numbers(operation, name in holders)
@@ -194,8 +194,8 @@ def kernels(
 
 
 def pieces(found: Iterable[Kernel], costs: dict[Equation, Work]) -> list[Piece]:
-    """The time of each kernel, shared among its equations by their FLOPs; alike if they have none.
-    That of a kernel that hides a loop is the loop's."""
+    """Divide the time of each kernel among its equations by their FLOPs, equally if they have none.
+    The time of a kernel that hides a loop is the loop's."""
     made = []
     for k in found:
         if len(k.equations) < 2 or k.hides:
@@ -214,8 +214,8 @@ def pieces(found: Iterable[Kernel], costs: dict[Equation, Work]) -> list[Piece]:
 
 
 def costs_of(program: Program, compiled: Compiled, found: Sequence[Kernel]) -> dict[Equation, Work]:
-    """FLOPs and bytes of the equations in one run: by their estimates, the steps of a `while` as
-    they were counted, without the bytes of values that stay inside of a kernel."""
+    """Return the FLOPs and bytes of the equations in one run: estimates, with the counted steps of
+    a `while`, without bytes of values that stay inside a kernel."""
     costs: dict[Equation, Work] = {}
     for e, cost in equation_costs(program):
         before = costs.get(e, Work(0, 0))
@@ -229,8 +229,8 @@ def costs_of(program: Program, compiled: Compiled, found: Sequence[Kernel]) -> d
 
 
 def _steps(program: Program, compiled: Compiled, found: Sequence[Kernel]) -> dict[Equation, float]:
-    """How often the equations inside of `while` loops ran for each time that the outermost did; 0
-    where nobody knows, inside of one kernel."""
+    """Return how often the equations inside `while` loops ran per run of the outermost loop; 0 if
+    unknown, inside one kernel."""
     ran = {k.name: k.calls for k in found}
     steps: dict[Equation, float] = {}
     for k in found:
@@ -246,8 +246,8 @@ def _steps(program: Program, compiled: Compiled, found: Sequence[Kernel]) -> dic
 
 
 def _outside(program: Program, found: Sequence[Kernel]) -> dict[Equation, float]:
-    """The part of an equation's bytes that it reads from memory and writes there: not what is made
-    or read in all of the kernels that it is in itself."""
+    """Return the fraction of an equation's bytes that it reads from or writes to memory, rather
+    than within all of its kernels."""
     within: dict[Equation | None, set[str]] = {}
     for k in found:
         for e in k.equations:

@@ -1,4 +1,4 @@
-"""What `profile` found, as text, as one HTML page, as JSON."""
+"""The results of `profile` as text, as an HTML page, as JSON."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Machine(NamedTuple):
 
 @cached("speeds of devices", 64, lasting=True)
 def machine(device: Any) -> Machine:
-    """What a device of `jax.devices()` can do; measured once per process, in under a second."""
+    """Measure, once per process, what a device of `jax.devices()` can do; under a second."""
     small = device.platform == "cpu"
     n, size = (1024, 2**24) if small else (4096, 2**27)
     with jax.default_device(device):
@@ -49,7 +49,7 @@ def machine(device: Any) -> Machine:
 
 
 def _seconds(f: Any, x: Any) -> float:
-    """Of the fastest of some calls, of the last result and x, after the first call."""
+    """Return the fastest time of some calls with the last result and x, after a first call."""
     y = jax.block_until_ready(f(x + 0, x))
     taken: list[float] = []
     while len(taken) < 3 or sum(taken) < _SECONDS:
@@ -62,23 +62,23 @@ def _seconds(f: Any, x: Any) -> float:
 # --- the report -----------------------------------------------------------------------------------
 
 
-ROWS = 20  # of a table
+ROWS = 20  # most rows of a table
 NOT_PLACED = "(not placed)"
 _HEAD = ("ms", "share", "calls", "FLOP/s", "bytes/s", "of peak")
 
 
 class Measured(NamedTuple):
-    """What a line, an operation or an equation took in one run.
+    """The time of a line, an operation or an equation in one run.
 
     name         : the line, the operation's name or the equation's text; "(not placed)" for what
-                   XLA added (copies) and nobody can tell of whom
-    milliseconds : at work; share : of all that was measured
-    calls        : how often the kernels that it is in ran
-    flops, bytes : of its equations: floating point operations, and what they read from memory and
-                   write there; 0 where they are not known
-    of_peak      : the larger part of what the machine can do, of FLOP/s or of bytes per second;
-                   of FLOP/s alone where bytes came faster than from memory, so from caches
-    inside       : of a loop as one kernel the lines that are in it
+                   XLA added (copies) without a known origin
+    milliseconds : at work; share : of the total
+    calls        : the number of calls of its kernels
+    flops, bytes : floating point operations of its equations, and bytes that they read from and
+                   write to memory; 0 if unknown
+    of_peak      : the larger fraction of the machine's peak, of FLOP/s or of bytes per second;
+                   of FLOP/s alone if bytes came faster than from memory, so from caches
+    inside       : for a loop as one kernel, its lines
     """
 
     name: str
@@ -92,28 +92,28 @@ class Measured(NamedTuple):
 
     @property
     def flops_per_second(self) -> float:
-        """Floating point operations per second, reached."""
+        """The floating point operations per second reached."""
         return 1e3 * self.flops / self.milliseconds if self.milliseconds else 0.0
 
     @property
     def bytes_per_second(self) -> float:
-        """Bytes read and written per second, reached."""
+        """The bytes read and written per second."""
         return 1e3 * self.bytes / self.milliseconds if self.milliseconds else 0.0
 
 
 class ProfileReport(Saved):
-    """Where a program spends its time; its text is for people.
+    """Where a program spends its time; printable.
 
-    milliseconds : of one run by the clock, without the profiler
-    profiled     : of one run by the clock, under the profiler
-    busy         : those in which an operation was seen at work; the sum of each table below
-    repeats      : how many runs were recorded, whose medians these are
-    lines, operations, equations : a `Measured` each, the longest first
-    kernels      : a `Kernel` for each operation that XLA made of the program
-    machine      : the most that the machine can do: platform, flops, bytes
-    program      : that was run, after the passes
-    times        : milliseconds by equations of the program; of a loop, what it took itself or, as
-                   one kernel, in all
+    milliseconds : wall-clock time of one run, without the profiler
+    profiled     : wall-clock time of one run, under the profiler
+    busy         : milliseconds in which an operation was at work; the sum of each table below
+    repeats      : the number of recorded runs; all numbers are medians
+    lines, operations, equations : a `Measured` each, longest first
+    kernels      : a `Kernel` for each XLA operation of the program
+    machine      : the peak of the machine: platform, flops, bytes
+    program      : the program that was run, after the passes
+    times        : milliseconds by equation of the program; for a loop its own, or the total if it
+                   is one kernel
     """
 
     kernels: Sequence[Kernel]
@@ -152,7 +152,7 @@ class ProfileReport(Saved):
     def _grouped(
         self, hidden: Callable[[Equation], str], plain: Callable[[Equation], str]
     ) -> list[Measured]:
-        """Pieces by names: `hidden` names a loop that is one kernel, `plain` another equation."""
+        """Group pieces by name: `hidden` names a loop that is one kernel, `plain` the others."""
         groups: dict[str, list[Piece]] = {}
         for p in self._pieces:
             e = p.equation

@@ -1,10 +1,10 @@
 """A program as NumPy source.
 
-In: a Program. Out: the text of a file that needs NumPy alone (SciPy and ml_dtypes where the program
+In: a Program. Out: the text of a file that needs only NumPy (SciPy and ml_dtypes if the program
 does) and computes the same numbers.
 
     naming, comments   the user's names and lines
-    writer, signature  programs as functions; what a primitive's `numpy_source` is given
+    writer, signature  programs as functions; the argument `w` of a primitive's `numpy_source`
     specialise         reference functions as source (statements, expressions, unknown, lift)
 """
 
@@ -20,20 +20,20 @@ from functrans.ir.tracebacks import boundary
 def to_python(program: Program, name: str = "") -> str:
     """Write a program as a file of readable NumPy code that computes the same numbers.
 
-    The gradient of a function, or its batched form, becomes code that one can read, set a
-    breakpoint in and edit. Nested programs are functions of their own; scans, loops and branches
-    are Python's `for`, `while` and `if`. Comments hold the user's lines.
+    The gradient of a function, or its batched form, becomes code that you can read, set a
+    breakpoint in and edit. Nested programs become functions; scans, loops and branches become
+    Python's `for`, `while` and `if`. Comments show the user's lines.
 
     Arguments:
       program: from `make_ir`, `parse` or a jitted function's `.program`.
-      name: what the function is to be called; the program's own name if empty.
+      name: the name of the function; the program's own name if empty.
 
     Returns:
-      The text. Its last function takes the arguments of the traced function, trees and all, whose
-      leaves its first lines name with dtype and shape; where they are not known, as of a program
-      that was parsed, one array per input. It returns what that function returns; where that is
-      not known, or a tree of classes of the user's, one value or a tuple. Typed random keys are
-      arrays of their words (`jax.random.key_data`).
+      The text. Its last function takes the arguments of the traced function, pytrees included; its
+      first lines name their leaves, with dtype and shape. If the arguments are not known, as for a
+      parsed program, it takes one array per input. It returns what that function returns; if that
+      is not known, or is a pytree of the user's classes, one value or a tuple. Typed random keys
+      are arrays of their words (`jax.random.key_data`).
 
     Raises:
       InvalidArgument: `program` is not a Program.

@@ -1,4 +1,4 @@
-"""Expressions of a reference function: computed where all is known, else written down."""
+"""Expressions of a reference function: computed if everything is known, else written out."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from functrans.inspect.python_source.unknown import (
 )
 from functrans.ir.types import ArrayType
 
-_STRUCTURE = (tuple, list, slice, dict, zip, enumerate, reversed, len)  # known of unknown elements
+_STRUCTURE = (tuple, list, slice, dict, zip, enumerate, reversed, len)  # of unknown elements, too
 _ITERATORS = (zip, enumerate, reversed, map, range, tuple, list, np.ndindex)
-_STEPS = 16  # of a list comprehension over known things that are written one by one
+_STEPS = 16  # most steps of a list comprehension over known values that is written out
 
 
 class Expressions:
-    """The variables of one function and what is known of them.
+    """The variables of a function and what is known of them.
 
     file    : the Specialiser, for calls of other functions
-    pending : statements to be written before the one at hand
+    pending : statements to be written before the current one
     """
 
     file: Any
@@ -38,17 +38,17 @@ class Expressions:
     def __init__(self, file: Any, scope: dict[str, Any], env: dict[str, Any]):
         self.file, self.scope, self.env = file, scope, env
         self.pending: list[ast.stmt] = []
-        self.fixed: set[str] = set()  # variables that loops and branches of the file assign
-        self.returned: list[Any] = []  # types of results, None where not known
+        self.fixed: set[str] = set()  # variables that written loops and branches assign
+        self.returned: list[Any] = []  # types of results, None if unknown
 
     # --- what is known
 
     def static(self, node: ast.expr) -> Any:
-        """The value of an expression; NotStatic if it depends on what is unknown."""
+        """Return the value of an expression; raise NotStatic if it depends on an unknown."""
         node = _with_super(node)
         code = compile(ast.fix_missing_locations(ast.Expression(node)), "<reference>", "eval")
         try:
-            # The syntax is this library's own: a piece of a reference, run with what is known.
+            # This runs only this library's own code: part of a reference, with known values.
             return eval(code, {**self.scope, **self.env})
         except errors.FunctransError:
             raise
@@ -56,22 +56,22 @@ class Expressions:
             raise NotStatic from None
 
     def value(self, node: ast.expr) -> Any:
-        """What is known of an expression's value: the value, a structure with unknowns in it, or
-        an Unknown."""
+        """Return what is known of an expression: its value, a structure with unknowns in it, or an
+        Unknown."""
         try:
             found = self.static(node)
         except NotStatic:
             return self._written(node)
         if holds_array(found) and not isinstance(node, ast.Name):
-            return self._written(node)  # an array is made in the file, and may be written to
+            return self._written(node)  # arrays are made in the file, and may be changed
         return found
 
     def lifted(self, node: ast.expr) -> ast.expr:
-        """The expression with all that is known filled in."""
+        """Return the expression with all known values filled in."""
         return self.lift(self.value(node), node)
 
     def lift(self, value: Any, source: ast.expr) -> ast.expr:
-        """The expression of a value, which `source` computes."""
+        """Return the expression of a value, which `source` computes."""
         try:
             return self.file.lift(value)
         except NotLiftable:
@@ -84,7 +84,7 @@ class Expressions:
             ) from None
 
     def sequence(self, node: ast.expr) -> list[Any] | None:
-        """The elements of an iterable, if they are known one by one."""
+        """Return the elements of an iterable, if they are known individually."""
         value = self.value(node)
         if is_unknown(value) or not isinstance(value, _ITERATORS):
             return None
@@ -170,7 +170,7 @@ class Expressions:
         )
 
     def index(self, node: ast.expr) -> ast.expr:
-        """What stands between brackets, slices as `a:b`."""
+        """Return the index between brackets, with slices as `a:b`."""
         if isinstance(node, ast.Slice):
             parts = [
                 None if n is None else self.lifted(n) for n in (node.lower, node.upper, node.step)
@@ -190,7 +190,7 @@ class Expressions:
         return ast.Slice(*[None if v is None else self.file.lift(v) for v in ends])
 
     def of_ListComp(self, node: ast.ListComp) -> Any:
-        """Over known elements of which some are unknown: one by one."""
+        """If only some elements are known, write the comprehension element by element."""
         one = node.generators[0]
         values = self.sequence(one.iter) if len(node.generators) == 1 and not one.ifs else None
         if values is None or (not unknowns(values) and len(values) > _STEPS):
@@ -221,7 +221,7 @@ class Expressions:
         return Unknown(ast.Lambda(node.args, inner.lifted(node.body)))
 
     def inside(self, names: dict[str, Any]) -> Any:
-        """The same with other names bound."""
+        """Return the same with additional names bound."""
         return type(self)(self.file, self.scope, {**self.env, **names})
 
     # --- calls
@@ -254,7 +254,7 @@ class Expressions:
         if type(owner) in (list, dict) and isinstance(node.func, ast.Attribute):
             if not unknowns(args) and not kwargs:
                 return function(*args)
-            if isinstance(node.func.value, ast.Name):  # a list that the written code goes on with
+            if isinstance(node.func.value, ast.Name):  # a list that is used later
                 return self._changed(node.func, function, args)
         lifted = [self._argument(a, n) for a, n in zip(args, _sources(node, args), strict=True)]
         keywords = [ast.keyword(k, self.lift(v, node)) for k, v in kwargs.items()]
@@ -262,7 +262,7 @@ class Expressions:
         return Unknown(made, self._type_of_cast(node.func, args))
 
     def _type_of_cast(self, function: ast.expr, args: list[Any]) -> ArrayType | None:
-        """The type of `x.astype(dtype)`, where those of x and the dtype are known."""
+        """Return the type of `x.astype(dtype)`, if those of x and the dtype are known."""
         if not isinstance(function, ast.Attribute) or function.attr != "astype":
             return None
         x = self.value(function.value)
@@ -297,7 +297,7 @@ def _bound(target: ast.expr, value: Any) -> dict[str, Any]:
 
 
 def _with_super(node: Any) -> Any:
-    """`super()` with the arguments that Python finds by itself in a method."""
+    """Return `super()` with the arguments that Python fills in inside a method."""
     if not any(isinstance(n, ast.Name) and n.id == "super" for n in ast.walk(node)):
         return node
     return _Super().visit(ast.parse(ast.unparse(node), mode="eval").body)

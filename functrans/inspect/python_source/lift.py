@@ -1,7 +1,7 @@
 """Values as Python expressions: numbers, dtypes, small arrays, functions of NumPy and SciPy.
 
-In: a value met while a reference function is specialised. Out: the `ast` node that makes it in the
-written file, or NotLiftable.
+In: a value in the specialisation of a reference function. Out: the `ast` node that computes it in
+the written file, or NotLiftable.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ import numpy as np
 from functrans.inspect.python_source.unknown import Unknown
 from functrans.ir.types import is_key_dtype
 
-WRITTEN_OUT = 64  # elements of an array that stands in the text as numbers
+WRITTEN_OUT = 64  # most elements of an array that is written as numbers
 
 
 class NotLiftable(Exception):
-    """The value has no expression of its own."""
+    """The value cannot be written as an expression."""
 
 
 class Imports:
-    """The modules that a written file reads; `np` always."""
+    """The modules that a written file imports, NumPy always."""
 
     def __init__(self) -> None:
         self.modules: set[str] = set()
 
     def lines(self) -> list[str]:
-        """The import statements, NumPy's among them."""
+        """Return the import statements, including NumPy's."""
         plain = [f"import {m}" for m in sorted(self.modules)]
         return sorted([*plain, "import numpy as np"])
 
@@ -41,12 +41,12 @@ Lift = Callable[[Any], ast.expr]
 
 
 def node(text: str) -> ast.expr:
-    """The expression of a text."""
+    """Return the expression of a text."""
     return ast.parse(text, mode="eval").body
 
 
 def lift(value: Any, imports: Imports, other: Lift | None = None) -> ast.expr:
-    """The expression of a value; `other` is asked for those that are not of a kind known here."""
+    """Return the expression of a value; `other` handles values of other kinds."""
 
     def each(values: Any) -> list[ast.expr]:
         return [lift(v, imports, other) for v in values]
@@ -82,7 +82,7 @@ def lift(value: Any, imports: Imports, other: Lift | None = None) -> ast.expr:
 
 
 def number(value: float | complex) -> str:
-    """A Python number as code: `np.inf` and `np.nan` where it has no literal."""
+    """Return a Python number as code, with `np.inf` and `np.nan` where there is no literal."""
     if isinstance(value, complex):
         real, imag = number(value.real), number(value.imag)
         plain = math.isfinite(value.real) and math.isfinite(value.imag)
@@ -95,7 +95,7 @@ def number(value: float | complex) -> str:
 
 
 def dtype_text(dtype: Any, imports: Imports) -> str:
-    """`np.float32`, `ml_dtypes.bfloat16`; the words of a key for a key."""
+    """Return e.g. `np.float32` or `ml_dtypes.bfloat16`; for a key, the dtype of its words."""
     if is_key_dtype(dtype):
         return "np.uint32"
     name = np.dtype(dtype).name
@@ -110,7 +110,7 @@ def dtype_text(dtype: Any, imports: Imports) -> str:
 
 
 def array_text(x: np.ndarray, imports: Imports) -> str:
-    """A small array as numbers, of any dtype."""
+    """Return a small array of any dtype as numbers."""
     dtype = dtype_text(x.dtype, imports)
     wide = x if x.dtype.isbuiltin == 1 else x.astype(np.float64)
     text = _nested(wide.tolist())
@@ -125,7 +125,7 @@ def _nested(value: Any) -> str:
 
 
 def _of_numpy(value: Any, imports: Imports) -> str | None:
-    """dtypes, scalars, small arrays, modules and functions of NumPy, SciPy and ml_dtypes."""
+    """Return dtypes, scalars, small arrays, modules and functions of NumPy, SciPy and ml_dtypes."""
     if isinstance(value, np.dtype):
         return dtype_text(value, imports)
     if isinstance(value, np.generic):
@@ -158,7 +158,7 @@ def _module_text(name: str, imports: Imports) -> str | None:
 
 
 def function_name(function: Any, imports: Imports) -> str | None:
-    """`np.sin`, `scipy.special.erf`: a function of theirs by its name; None for others."""
+    """Return the name of a NumPy or SciPy function, e.g. `scipy.special.erf`; None for others."""
     name = getattr(function, "__name__", "")
     for module, shown in ((np, "np"), (np.linalg, "np.linalg"), (np.fft, "np.fft")):
         if getattr(module, name, None) is function:
@@ -178,7 +178,7 @@ def _home_of_ufunc(function: Any) -> str | None:
 
 
 def is_ours(function: Any) -> bool:
-    """A function of this library's, to be specialised rather than called?"""
+    """Return whether it is a function of this library, to be specialised rather than called."""
     while not isinstance(function, types.FunctionType):
         inner = [getattr(function, name, None) for name in ("__wrapped__", "func", "__func__")]
         function = next(filter(None, inner), None)

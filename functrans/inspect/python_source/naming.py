@@ -1,7 +1,7 @@
-"""Names in the written file: the user's own where they are known, else short letters.
+"""Names in the written file: the user's own if known, else short letters.
 
-A variable is named by the user's line that made it, `h = jnp.tanh(x @ w)`; an input by its place
-in the function's arguments, `params['w']` as `params_w`.
+A variable is named after the user's assignment, `h = jnp.tanh(x @ w)`; an input after its path in
+the function's arguments, `params['w']` as `params_w`.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _NOT_LETTERS = frozenset({"l", "O", "I"})
 
 
 class Names:
-    """Names not given away yet, in the file or in one of its functions.
+    """Unused names in the file or in one of its functions.
 
-    outer : the names of the file, for those of a function: neither may hide the other
-    kept  : names that values will want, so they are no letters
+    outer : for a function, the names of the file: neither may shadow the other
+    kept  : names reserved for values, not used as letters
     """
 
     def __init__(self, outer: Names | None = None, kept: Any = ()):
         self.taken: set[str] = {"np", "ml_dtypes", "scipy", "base64"}
-        self._inside: set[str] = set()  # what the functions of this file have given away
+        self._inside: set[str] = set()  # names used in the functions of this file
         self._outer = outer
         self._kept = frozenset(kept)
         self._letters = _letters()
@@ -53,7 +53,7 @@ class Names:
         return name
 
     def new(self, wanted: str) -> str:
-        """The wanted name, with a number if it is taken."""
+        """Return the wanted name, with a number if it is taken."""
         wanted = re.sub(r"\W+", "_", wanted).strip("_") or "f"
         if wanted[0].isdigit():
             wanted = f"f_{wanted}"
@@ -64,7 +64,7 @@ class Names:
         raise AssertionError
 
     def letter(self) -> str:
-        """The next short name."""
+        """Return the next short name."""
         for name in self._letters:
             if name not in self._kept and self._free(name):
                 return self._give(name)
@@ -72,7 +72,7 @@ class Names:
 
 
 def _letters() -> Iterator[str]:
-    """a, b, ..., z, aa, ab, ..."""
+    """Yield a, b, ..., z, aa, ab, ..."""
     letters = "abcdefghijklmnopqrstuvwxyz"
     for width in count(1):
         stack = [""]
@@ -82,12 +82,12 @@ def _letters() -> Iterator[str]:
 
 
 def is_backward(e: Equation) -> bool:
-    """Did a transposition make it?"""
+    """Return whether the equation was made by a transposition."""
     return "transpose of" in _steps(e)
 
 
 def is_derived(e: Equation) -> bool:
-    """Did a differentiation make it?"""
+    """Return whether the equation was made by a differentiation."""
     steps = _steps(e)
     return "transpose of" in steps or "jvp of" in steps
 
@@ -101,7 +101,7 @@ def _steps(e: Equation) -> list[str]:
 
 
 def function_code(program: Program) -> CodeType | None:
-    """The code of the function that a program is named after, if an equation stands in it."""
+    """Return the code of the function that a program is named after, if an equation has it."""
     wanted = program.name.rpartition(".")[2]
     for e in program.equations:
         if e.source is not None and e.source[0].co_name == wanted:
@@ -110,8 +110,8 @@ def function_code(program: Program) -> CodeType | None:
 
 
 def input_names(program: Program) -> list[str]:
-    """Where the inputs stand in the function's arguments; its arguments, where that is not known
-    and there is one per input; else no names."""
+    """Return the paths of the inputs in the function's arguments; if unknown, the arguments if
+    there is one per input; else no names."""
     names = argument_names(program)
     if names:
         return [names.get(v, "") for v in program.inputs]
@@ -122,9 +122,9 @@ def input_names(program: Program) -> list[str]:
 
 
 def result_names(program: Program) -> dict[Var, str]:
-    """Names for the values that the user's lines assign: the last of those that a line makes.
+    """Return names for the values that the user's lines assign: the last value of each line.
 
-    Equations of a function follow its bytecode; an offset that falls back is another time round.
+    Equations of a function follow its bytecode; a smaller offset starts another iteration.
     """
     epochs: dict[Any, tuple[int, int]] = {}
     last: dict[Any, Equation] = {}
@@ -149,24 +149,24 @@ def result_names(program: Program) -> dict[Var, str]:
 # The user's lines as comments: one where the line changes.
 
 
-_LONGEST = 76  # characters of a line that are shown
+_LONGEST = 76  # most characters of a line
 
 
 def is_one_file(program: Program) -> bool:
-    """Do all lines of a program stand in one file, so that it need not be named?"""
+    """Return whether all lines of a program are in one file, so that comments need not name it."""
     programs = children_first(program)
     return len({e.source[0].co_filename for p in programs for e in p.equations if e.source}) == 1
 
 
 class Comments:
-    """Which line the code written last came from."""
+    """The source line of the code written last."""
 
     def __init__(self, one_file: bool):
         self.one_file = one_file
         self._last: tuple[Any, ...] | None = None
 
     def of(self, e: Equation) -> str:
-        """The comment above an equation; empty where it is the line of the one before."""
+        """Return the comment above an equation; empty if its line is that of the previous one."""
         if e.source is None:
             return ""
         here = (e.source[0].co_filename, line_of(e.source), is_backward(e))
@@ -210,14 +210,14 @@ class Signature(NamedTuple):
 
 
 def of_inputs(program: Program, names: Names) -> Signature:
-    """One parameter for each input."""
+    """Return one parameter per input."""
     wanted = input_names(program)
     made = [names.new(name) if name else names.letter() for name in wanted]
     return Signature(made, made, made)
 
 
 def of_arguments(program: Program, names: Names) -> Signature:
-    """The parameters of the user's function, if all inputs stand in them; else one per input."""
+    """Return the parameters of the user's function if they hold all inputs; else one each."""
     arguments = program.arguments
     leaves = {} if arguments is None else arguments.leaves()
     if arguments is None or not leaves or not set(program.inputs) <= leaves.keys():
@@ -227,7 +227,7 @@ def of_arguments(program: Program, names: Names) -> Signature:
         name = leaf.parameter
         by_parameter[name if name in by_parameter else f"*{name}"].append((v, leaf))
     parameters: list[str] = []
-    text: dict[Var, str] = {}  # of inputs in trees
+    text: dict[Var, str] = {}  # of inputs in pytrees
     whole: dict[Var, str] = {}  # of inputs that are parameters themselves
     for parameter, inside in by_parameter.items():
         name = parameter.lstrip("*")
@@ -249,8 +249,8 @@ def of_arguments(program: Program, names: Names) -> Signature:
 
 
 def returned(program: Program | None, texts: Sequence[str]) -> str:
-    """The expression of all outputs; of the program of a user's function in the tree that it
-    returns, if that is one of dicts, lists and tuples."""
+    """Return the expression of all outputs; for the program of a user's function, in the tree that
+    it returns if that consists of dicts, lists and tuples."""
     arguments = None if program is None else program.arguments
     results = None if arguments is None else arguments.results
     if results is not None and results.num_leaves == len(texts):
@@ -263,7 +263,7 @@ def returned(program: Program | None, texts: Sequence[str]) -> str:
 
 
 class _NotPlain(Exception):
-    """A tree that holds a class of its own."""
+    """The tree contains a class other than dict, list and tuple."""
 
 
 def _spelled(tree: Any) -> ast.expr:
@@ -282,7 +282,7 @@ def _spelled(tree: Any) -> ast.expr:
 
 
 def _is_plain(keys: Sequence[Any]) -> bool:
-    """Do keys say in Python how a leaf is read: `['w']`, `[0]`, `.w`?"""
+    """Return whether keys say in Python how a leaf is read: `['w']`, `[0]`, `.w`."""
     return all(map(_is_plain_key, keys))
 
 

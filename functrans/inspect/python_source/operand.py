@@ -1,4 +1,4 @@
-"""Operands as a primitive's `numpy_source` meets them."""
+"""Operands, as passed to a primitive's `numpy_source`."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from functrans.ir.types import ArrayType, dtype_class, is_inexact
 
 
 class Operand(str):
-    """The expression of an operand: a name, or a number where the operation broadcasts it.
+    """The expression of an operand: a name, or a number if the operation broadcasts it.
 
     full : the same as an array of the operand's shape and dtype
-    type : that type;  literal : is it a number?
+    type : that type;  literal : whether it is a number
     """
 
     full: str
     type: ArrayType
     literal: bool
-    element: str  # of a number: what an array of them has along its first axis
+    element: str  # for a number: an element along the first axis
 
     def __new__(cls, text: str, type: ArrayType, full: str = "", literal: bool = False) -> Operand:
         made = super().__new__(cls, text)
@@ -27,7 +27,7 @@ class Operand(str):
         return made
 
     def at(self, index: str) -> str:
-        """Element `index` along the first axis."""
+        """Return element `index` along the first axis."""
         return self.element if self.literal else f"{self.full}[{index}]"
 
     @property
@@ -48,7 +48,7 @@ class Operand(str):
 
 
 def of_literal(v: Literal, imports: Imports) -> Operand:
-    """A literal as a number that takes its dtype from what it is combined with."""
+    """Return a literal as a number that takes its dtype from the other operand."""
     t = v.type
     kind = dtype_class(t.dtype)
     value: Any = v.value

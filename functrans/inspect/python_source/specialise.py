@@ -1,7 +1,7 @@
-"""Reference functions as source of their own, specialised to what is known of an equation.
+"""Reference functions as source, specialised to what is known of an equation.
 
-A primitive's `reference` is a method that reads parameters, dtypes and other functions of this
-library. Written out for one equation all of these are known, and what is left is NumPy:
+A primitive's `reference` is a method that uses parameters, dtypes and other functions of this
+library. For one equation all of these are known, and what remains is NumPy:
 
     def reference(self, x, *, rounding_method):      def _round(x):
         even = np.rint(x)                                even = np.rint(x)
@@ -10,8 +10,8 @@ library. Written out for one equation all of these are known, and what is left i
         half = np.abs(x - np.trunc(x)) == 0.5            return np.where(half, away, even).astype(
         ...                                                  np.float32)
 
-So no operation is written twice. It is partial evaluation, statement by statement (Jones, Gomard,
-Sestoft: Partial Evaluation, 1993, chapter 4): what is known is computed, the rest is written.
+So no operation is written twice. This is partial evaluation, statement by statement (Jones, Gomard,
+Sestoft: Partial Evaluation, 1993, chapter 4): what is known is computed, the rest is written out.
 In: a function, its operands as `Unknown`s, its parameters. Out: the expression of the result, and
 in `Specialiser.texts` the functions that it calls.
 """
@@ -33,14 +33,14 @@ from functrans.inspect.python_source.statements import Body
 from functrans.inspect.python_source.unknown import Unknown, is_unknown, unknowns
 from functrans.ir.types import ArrayType
 
-_INLINED = 14  # nodes of a function's only expression that is put in place of its call
+_INLINED = 14  # most nodes of a function's only expression that replaces its call
 
 
 class Specialiser:
     """The reference functions of one file.
 
     texts   : their source, callees first
-    imports : the modules that they read
+    imports : the modules that they use
     """
 
     def __init__(self, imports: Imports):
@@ -53,7 +53,7 @@ class Specialiser:
         self, function: Any, args: Sequence[Any], kwargs: dict[str, Any], name: str = "",
         about: str = "",
     ) -> Any:  # fmt: skip
-        """The value of a call: what is known of it, else the `Unknown` with its expression."""
+        """Return the value of a call: what is known, else an `Unknown` with its expression."""
         function, args, kwargs = _plain(function, args, kwargs)
         bound = inspect.signature(function).bind(*args, **kwargs)
         bound.apply_defaults()
@@ -93,7 +93,7 @@ class Specialiser:
         return ast.fix_missing_locations(made), types[0] if len(set(types)) == 1 else None
 
     def _named(self, made: ast.FunctionDef) -> str:
-        """The function's name, a new one if another has it; the same text is kept once."""
+        """Return the function's name, or a new one if it is taken; equal texts are kept once."""
         base, n = made.name, 1
         while True:
             text = ast.unparse(made)
@@ -107,7 +107,7 @@ class Specialiser:
         return made.name
 
     def lift(self, value: Any) -> ast.expr:
-        """The expression of a value, also of a structure with unknowns in it."""
+        """Return the expression of a value, including structures with unknowns in them."""
 
         def other(v: Any) -> ast.expr:
             owner = getattr(v, "__self__", None)
@@ -119,7 +119,7 @@ class Specialiser:
 
 
 def _plain(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """A Python function, with what a method or a `partial` of it binds among the arguments."""
+    """Return a Python function, and its arguments with those of a method or `partial`."""
     while True:
         if isinstance(function, functools.partial):
             args, kwargs = (*function.args, *args), {**function.keywords, **kwargs}
@@ -138,7 +138,7 @@ def _closure(function: Any) -> dict[str, Any]:
 
 
 def _as_parameters(value: Any, name: str, given: dict[str, ast.expr]) -> Any:
-    """The value with its unknowns as parameters of the new function; `given` gets the arguments."""
+    """Return the value with its unknowns as new parameters; add the arguments to `given`."""
     if is_unknown(value):
         given[name] = value.node
         return Unknown(ast.Name(name, ast.Load()), value.known_type)
@@ -154,7 +154,7 @@ def _as_parameters(value: Any, name: str, given: dict[str, ast.expr]) -> Any:
 
 
 def _described(value: Any) -> Any:
-    """A key for what a specialised function depends on."""
+    """Return a key of what a specialised function depends on."""
     if is_unknown(value):
         return (ast.dump(value.node), value.known_type)
     if isinstance(value, dict):
@@ -167,7 +167,7 @@ def _described(value: Any) -> Any:
 
 
 def _only_expression(made: ast.FunctionDef, given: dict[str, ast.expr]) -> ast.expr | None:
-    """The function's expression with arguments for parameters, if it is short and no more."""
+    """Return the only expression, if short, of a function, with the arguments substituted."""
     *before, last = made.body
     if any(not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant)) for s in before):
         return None
@@ -201,7 +201,7 @@ def _parsed(filename: str) -> ast.Module:
 
 
 def definition(function: Any) -> ast.FunctionDef | ast.Lambda:
-    """The syntax of a function, found by the position of its code.
+    """Return the syntax tree of a function, found by the position of its code.
 
     Raises:
       InvalidArgument: its file cannot be read.

@@ -1,10 +1,10 @@
-"""Statements of a reference function, in order: what is known is done, the rest is written down.
+"""Statements of a reference function, in order: known ones are executed, the rest is written out.
 
-    env   name -> value, or Unknown: what the function's variables hold at this point
-    scope what its other names mean: globals and the variables that it closes over
+    env   name -> value or Unknown: the function's variables at this point
+    scope its other names: globals and the variables that it closes over
 
-Where the written code may take either way (a branch or loop that depends on an array), variables
-assigned inside are written down before it and unknown from then on.
+Before a written branch or loop (one that depends on an array), the variables assigned inside it are
+written out; they are unknown from then on.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from functrans.inspect.python_source.unknown import (
     unknowns,
 )
 
-_UNROLLED = 4  # steps of a loop over known things, when its body has to be written
+_UNROLLED = 4  # most steps of a loop over known values whose body has to be written
 
 
 class Body(Expressions):
-    """One function (or a piece of one) being specialised."""
+    """A function, or part of one, that is being specialised."""
 
     def block(self, statements: Sequence[ast.stmt]) -> tuple[list[ast.stmt], bool]:
-        """-> the statements that are left, and whether all that follows is never reached."""
+        """Return the remaining statements, and whether what follows is unreachable."""
         written: list[ast.stmt] = []
         for s in statements:
             outer = self.pending
@@ -133,8 +133,8 @@ class Body(Expressions):
         return self._bound_to(name, self._free_name(name), value, source)
 
     def _free_name(self, name: str) -> str:
-        """The name to write a variable's new value under: another one, if the old value is still
-        read under the same name (by an element of a list, by another variable)."""
+        """Return the name for a variable's new value: a new one if the old value is still read
+        under that name (by an element of a list, by another variable)."""
         if name in self.fixed:
             return name
         read = {i for k, v in self.env.items() if k != name for i in _names_of(v)}
@@ -167,14 +167,14 @@ class Body(Expressions):
         return written
 
     def _part(self, value: Any, name: str, written: list[ast.stmt]) -> Any:
-        """An element of a known structure, computed once."""
+        """Return an element of a known structure, computed once."""
         if not is_unknown(value) or isinstance(value.node, (ast.Name, ast.Constant)):
             return value
         written.append(_store(name, value.node))
         return Unknown(ast.Name(name, ast.Load()), value.known_type)
 
     def _put(self, target: ast.Subscript | ast.Attribute, value: Any) -> list[ast.stmt]:
-        """`out[i] = value`, done if all of it is known."""
+        """`out[i] = value`, executed if everything in it is known."""
         if isinstance(target, ast.Subscript) and not unknowns(value):
             try:
                 owner, index = self.static(target.value), self.static(target.slice)
@@ -188,7 +188,7 @@ class Body(Expressions):
         return [_statement(ast.Assign([self._place(target)], self.lift(value, target)))]
 
     def _place(self, target: ast.expr) -> ast.expr:
-        """The target of an assignment with what is known filled in."""
+        """Return the target of an assignment with known values filled in."""
         if isinstance(target, ast.Subscript):
             return ast.Subscript(self.lifted(target.value), self.index(target.slice), ast.Store())
         assert isinstance(target, ast.Attribute)
@@ -282,7 +282,7 @@ class Body(Expressions):
                 self.materialise(name)
 
     def materialise(self, name: str) -> None:
-        """Write a known variable down, so that the written code can change it."""
+        """Write out a known variable, so that the written code can change it."""
         value: Any = self.env[name]
         if is_unknown(value) and isinstance(value.node, ast.Name) and value.node.id == name:
             value.known_type = None
@@ -313,7 +313,7 @@ def _names_in(target: ast.AST) -> list[str]:
 
 
 def _names_of(value: Any) -> list[str]:
-    """The written variables that a known structure reads."""
+    """Return the written variables that a known structure reads."""
     if is_unknown(value):
         return _names_in(value.node)
     if isinstance(value, dict):
@@ -324,7 +324,7 @@ def _names_of(value: Any) -> list[str]:
 
 
 def _crosses(target: ast.Tuple | ast.List, values: Sequence[Any]) -> bool:
-    """Would assigning one after another read a variable that was just overwritten?"""
+    """Return whether assigning one by one would read a variable after it was overwritten."""
     stored = set(_names_in(target))
     read = [n for v in values if is_unknown(v) for n in _names_in(v.node)]
     return not stored.isdisjoint(read)
@@ -334,12 +334,12 @@ _CHANGE = ("append", "extend", "insert", "pop", "reverse", "sort", "update")
 
 
 def _assigned(statements: Sequence[ast.stmt]) -> list[str]:
-    """The variables that statements assign or change in place."""
+    """Return the variables that statements assign or change in place."""
     return [name for s in statements for n in ast.walk(s) if (name := _changed_by(n))]
 
 
 def _changed_by(n: ast.AST) -> str:
-    """The variable that a node of the syntax assigns or changes; empty for none."""
+    """Return the variable that a syntax node assigns or changes; empty if none."""
     if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store):
         return n.id
     into = isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store)

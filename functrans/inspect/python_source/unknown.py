@@ -1,5 +1,5 @@
-"""What is not known while a reference function is specialised: an array that only the written file
-will have. It stands for its expression, and answers for its shape and dtype where they are known.
+"""Unknown values in the specialisation of a reference function: arrays that exist only when the
+written file runs. An Unknown has an expression, and a shape and dtype if they are known.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def _refuse(self: Any, *_: Any, **__: Any) -> Any:
 class Unknown:
     """A value of the written file: its expression `node`, its type or None.
 
-    To `isinstance` it is an array. Everything that would need its numbers raises NotStatic.
+    For `isinstance` it is an array. Whatever needs its numbers raises NotStatic.
     """
 
     def __init__(self, node: ast.expr, type: ArrayType | None = None):
@@ -68,7 +68,7 @@ def is_unknown(value: Any) -> bool:
 
 
 def unknowns(value: Any) -> bool:
-    """Is there an unknown anywhere in a structure?"""
+    """Return whether a structure contains an unknown."""
     if is_unknown(value):
         return True
     if type(value) in (tuple, list):
@@ -81,7 +81,7 @@ def unknowns(value: Any) -> bool:
 
 
 def holds_array(value: Any) -> bool:
-    """Is there an array with numbers in a structure?"""
+    """Return whether a structure contains a concrete array."""
     if isinstance(value, (tuple, list)):
         return any([holds_array(v) for v in value])
     return isinstance(value, np.ndarray) and not is_unknown(value)

@@ -1,13 +1,13 @@
-"""A file of functions, one per program: `File`, and `Writer`, which a primitive is given.
+"""A file of functions, one per program: `File`, and `Writer`, which is passed to a primitive.
 
-A primitive says how it is written by
+A primitive defines how it is written by
 
     numpy_source(w, *operands, **params) -> "np.sin(x)"        one result, or a tuple of them
                                          -> ["x", "y"]         an expression for each result
                                          -> None               it has assigned `w.outs` by `w.line`
 
-where it does not, its `reference` is specialised and put into the file (specialise.py). A subclass
-that overrides `reference` does not inherit a `numpy_source`.
+otherwise its `reference` is specialised and added to the file (specialise.py). A subclass that
+overrides `reference` does not inherit a `numpy_source`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _INDENT = "    "
 
 
 class File:
-    """What is written so far."""
+    """What has been written so far."""
 
     def __init__(self, program: Program):
         self.imports: Imports = Imports()
@@ -67,8 +67,8 @@ class File:
         self._texts: dict[str, str] = {}
 
     def function(self, program: Program, role: str) -> str:
-        """The name of the function of a nested program, which is written now if it was not yet;
-        one without a name of its own is called by its role."""
+        """Return the name of the function of a nested program, and write it on first use; one
+        without a name is named by its role."""
         if program not in self._named:
             lines = Function(self, program).lines()
             body = "\n".join(lines)
@@ -79,7 +79,7 @@ class File:
         return self._named[program]
 
     def constant(self, t: ArrayType, value: Any) -> str:
-        """A captured array: its numbers where there are few, else a name in front of the file."""
+        """Return a captured array: as numbers if small, else as a name defined above."""
         if is_key_dtype(t.dtype):
             value = jax.random.key_data(value)
         try:
@@ -106,14 +106,14 @@ def _encoded(x: np.ndarray) -> str:
 
 
 def word_type(t: ArrayType) -> ArrayType:
-    """The type of a value in the file: typed keys are the words that they are made of."""
+    """Return the type of a value in the file: typed keys are arrays of words."""
     if not is_key_dtype(t.dtype):
         return t
     return ArrayType((*t.shape, *key_shape(impl_of(t.dtype))), np.dtype(np.uint32))
 
 
 def own_source(primitive: Any) -> Any:
-    """The primitive's `numpy_source`, or None where its reference stands below it."""
+    """Return the primitive's `numpy_source`, or None if a subclass overrides its reference."""
     for cls in type(primitive).__mro__:
         if "numpy_source" in vars(cls):
             return primitive.numpy_source if cls is not Primitive else None
@@ -123,13 +123,13 @@ def own_source(primitive: Any) -> Any:
 
 
 def own_name(program: Program) -> str:
-    """The name of the user's function; empty for a lambda."""
+    """Return the name of the user's function; empty for a lambda."""
     name = program.name.rpartition(".")[2]
     return "" if "<" in name else name
 
 
 class Function:
-    """One function of the file, statement by statement."""
+    """One function of the file, written statement by statement."""
 
     file: File
     program: Program
@@ -149,7 +149,7 @@ class Function:
         self.returned: set[Atom] = {v for v in program.outputs if v.__class__ is Var}
 
     def lines(self, entry: bool = False) -> list[str]:
-        """From the parameters on; the entry converts its arguments."""
+        """Return the lines from the parameters on; the entry function converts its arguments."""
         program = self.program
         signature = (of_arguments if entry else of_inputs)(program, self.names)
         for v, name in zip(program.inputs, signature.locals, strict=True):
@@ -172,7 +172,7 @@ class Function:
         return [str(signature), *head, *self.text]
 
     def _converted(self, signature: Signature) -> list[str]:
-        """The inputs as arrays, by names of their own."""
+        """Return the inputs as arrays, under new names."""
         made = []
         inputs = self.program.inputs
         for name, read, v in zip(signature.locals, signature.read, inputs, strict=True):
@@ -188,7 +188,7 @@ class Function:
         return of_literal(v, self.file.imports) if v.__class__ is Literal else self.env[v]
 
     def name_of(self, v: Var) -> str:
-        """A new name for a value."""
+        """Return a new name for a value."""
         return self.names.new(self.wanted[v]) if v in self.wanted else self.names.letter()
 
     def assign(self, v: Var, text: str) -> str:
@@ -220,7 +220,7 @@ class Function:
                 self.env[v] = Operand(self.assign(v, text), word_type(v.type))
 
     def _broadcast(self, e: Equation) -> str | None:
-        """`x[:, None]` for a value that is repeated and only read where NumPy repeats it itself."""
+        """Return `x[:, None]` for a value whose repetition is left to NumPy's broadcasting."""
         if e.primitive.name != "broadcast_in_dim" or is_key_dtype(e.inputs[0].type.dtype):
             return None
         (v,), (x,) = e.outputs, e.inputs
@@ -237,7 +237,7 @@ class Function:
         return f"{text}[{', '.join(places)}]" if text.isidentifier() else None
 
     def _repeats(self, use: Equation, v: Var) -> bool:
-        """Does NumPy repeat operand v of an equation because another one has the whole shape?"""
+        """Return whether NumPy broadcasts operand v because another one has the full shape."""
         if not isinstance(use.primitive, Elementwise) or own_source(use.primitive) is None:
             return False
         for u in use.inputs:
@@ -255,9 +255,9 @@ class Function:
 
 
 class Writer:
-    """What a primitive's `numpy_source` is given: one equation and the file around it.
+    """The argument `w` of a primitive's `numpy_source`: one equation and its file.
 
-    in_types, out_types : as in the file (typed keys are arrays of words)
+    in_types, out_types : the types in the file (typed keys are arrays of words)
     outs : names for the results;  line, block : to write statements
     """
 
@@ -296,7 +296,7 @@ class Writer:
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """Lines below `head`."""
+        """Write lines nested below `head`."""
         self.line(head)
         self.function.depth += 1
         yield
@@ -310,15 +310,15 @@ class Writer:
         return dtype_text(dtype, self.file.imports)
 
     def twin(self, function: Any) -> str | None:
-        """The name of a function of NumPy's or SciPy's; None for others."""
+        """Return the name of the NumPy or SciPy function; None if there is none."""
         return function_name(function, self.file.imports)
 
     def is_own(self, dtype: Any) -> bool:
-        """Is it one of NumPy's own dtypes, which Python numbers do not widen?"""
+        """Return whether it is one of NumPy's own dtypes, which Python numbers do not widen."""
         return dtype.isbuiltin == 1
 
     def cast(self, text: str, function: Any) -> str:
-        """The result of a function of the operands at the result's dtype, if it has another."""
+        """Return a function's result, cast to the dtype of the equation's result if it differs."""
         dtype = self.out_types[0].dtype
         with np.errstate(all="ignore"):
             made = np.asarray(function(*[np.ones((), t.dtype) for t in self.in_types])).dtype
@@ -328,12 +328,12 @@ class Writer:
         return f"{text if atom else f'({text})'}.astype({self.dtype(dtype)})"
 
     def call(self, program: Program, xs: Sequence[str], role: str = "function") -> str:
-        """The call of a nested program's function."""
+        """Return a call of a nested program's function."""
         name = self.file.function(program, role)
         return f"{name}({', '.join([getattr(x, 'full', x) for x in xs])})"
 
     def reference(self, primitive: Any, xs: Sequence[Operand], params: dict[str, Any]) -> Any:
-        """The primitive's reference, specialised."""
+        """Return the primitive's reference, specialised."""
         args = [
             Unknown(ast.parse(x.full, mode="eval").body, t)
             for x, t in zip(xs, self.in_types, strict=True)
@@ -351,7 +351,7 @@ class Writer:
         return [f"{text}[0]"] if primitive.multiple_results and len(self.out_types) == 1 else text
 
     def unwritable(self) -> errors.NotSupported:
-        """The error for an operation that NumPy source cannot hold."""
+        """Return the error for an operation that NumPy source cannot express."""
         e = self.equation
         inside = "".join([f"\n    {line}" for line in e.primitive.listing(e.params)])
         return errors.NotSupported(
@@ -361,7 +361,7 @@ class Writer:
         )
 
     def _interpreted(self, primitive: Any, xs: Sequence[Operand], params: dict[str, Any]) -> str:
-        """An operation that runs one program on its operands: a call of that one's function."""
+        """Write an operation that runs one program on its operands as a call of its function."""
         values = [jax.ShapeDtypeStruct(t.type.shape, t.type.dtype) for t in self.equation.inputs]
         names = {id(v): x for v, x in zip(values, xs, strict=True)}
 

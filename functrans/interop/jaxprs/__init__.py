@@ -1,7 +1,7 @@
 """JAX's programs (jaxprs) as functrans operations.
 
-walk.py runs a jaxpr equation by equation; the other modules hold the table that says what each of
-JAX's primitives is here. Importing this package fills the table.
+walk.py runs a jaxpr equation by equation; the other modules hold the table of what each JAX
+primitive is here. Importing this package fills the table.
 """
 
 from functrans.interop.jaxprs import arrays as arrays

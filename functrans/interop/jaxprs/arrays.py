@@ -70,8 +70,8 @@ def _accurate(eqn: Any, x: Any) -> Any:
 
 @means("eq_to", "lt_to", "le_to")
 def _in_total_order(eqn: Any, x: Any, y: Any) -> Any:
-    """Floats are ordered by their bits, from -NaN to NaN; for a negative number those after the
-    sign count downwards."""
+    """Compare floats in total order, from -NaN to NaN: as integers of their bits, with the
+    magnitude of negative numbers flipped."""
     shape = eqn.outvars[0].aval.shape
     keys = []
     for v in (spread(x, shape), spread(y, shape)):
@@ -124,7 +124,7 @@ def _barrier(eqn: Any, *values: Any) -> Any:
 @means("copy_p", "pvary", "dce_sink", "mesh_cast", "layout_constraint",
        "with_memory_space_constraint", "pin", "unpin")  # fmt: skip
 def _itself(eqn: Any, *values: Any) -> Any:
-    """About places and copies of values, which are not ours to choose while they are traced."""
+    """Return the operand: placement and copies of values cannot be controlled while tracing."""
     return list(values)[: len(eqn.outvars)]
 
 
@@ -188,7 +188,7 @@ def _tile(eqn: Any, x: Any) -> Any:
 
 @means("iota_2x32_shape")
 def _counts(eqn: Any) -> Any:
-    """0, 1, 2, ... in row-major order, as high and low words."""
+    """Return 0, 1, 2, ... in row-major order, as high and low words."""
     shape = plain(eqn.params["shape"])
     low = eqn.outvars[0].aval
     n = int(np.prod(shape))
@@ -202,7 +202,7 @@ def _counts(eqn: Any) -> Any:
 
 @means("empty", "empty2")
 def _empty(eqn: Any) -> Any:
-    """Memory to be written to: zeros."""
+    """Return zeros in place of uninitialized memory."""
     aval = eqn.outvars[0].aval
     return jax.numpy.zeros(aval.shape, aval.dtype)
 
@@ -231,7 +231,7 @@ def _approx_top_k(eqn: Any, x: Any) -> Any:
 
 
 def _preferred(eqn: Any, x: Any) -> Any:
-    """The dtype asked for where it is not the usual one."""
+    """Return the requested dtype if it is not the default."""
     dtype = eqn.params["preferred_element_type"]
     return None if dtype is None or dtype == typeof(x).dtype else dtype
 
@@ -260,7 +260,7 @@ def _conv(eqn: Any, x: Any, y: Any) -> Any:
 
 
 def _starts(values: Sequence[Any]) -> list[Any]:
-    """Start indices of one dtype, the widest."""
+    """Return start indices of one dtype, the widest."""
     dtypes = {typeof(s).dtype for s in values}
     if len(dtypes) < 2:
         return list(values)
@@ -283,7 +283,7 @@ def _gather(eqn: Any, x: Any, i: Any) -> Any:
     how = dict(eqn.params)
     numbers, sizes = how.pop("dimension_numbers"), list(how.pop("slice_sizes"))
     for axis in numbers.operand_batching_dims:
-        sizes[axis] = 1  # JAX's vmap over no examples says 0
+        sizes[axis] = 1  # JAX's vmap over no examples gives 0
     return lax.gather(x, i, numbers, sizes, **how)
 
 
@@ -307,7 +307,7 @@ def _scatter(eqn: Any, x: Any, i: Any, u: Any) -> Any:
     if body is None or body.outvars[0] is body.invars[1]:
         return lax.scatter(x, i, u, numbers, **how)
 
-    def function(value: Any) -> Any:  # lax.scatter_apply has all the elements at once
+    def function(value: Any) -> Any:  # lax.scatter_apply passes all elements at once
         t = typeof(value)
         each = jaxpr_as_fun(ClosedJaxpr(body, ()))
         for _ in t.shape:

@@ -1,4 +1,4 @@
-"""JAX's calls, choices and loops."""
+"""JAX's calls, branches and loops."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from functrans.trace import evaluate, stage, typeof
 
 # --- calls ----------------------------------------------------------------------------------------
 
-_SHORT = 6  # equations; a call of so few is put in place
+_SHORT = 6  # most equations of a call that is inlined
 
 
 @means("jit", "pjit", "closed_call", "core_call", "call", "eval_jaxpr", "composite",
@@ -53,15 +53,15 @@ def _call(eqn: Any, *operands: Any) -> Any:
 
 
 def _is_short(jaxpr: Any) -> bool:
-    """May it be put in place? Random draws stay calls, or XLA would fuse them with what follows and
-    round differently from JAX."""
+    """Return whether to inline a call. Random draws stay calls: XLA would fuse them with what
+    follows and round differently from JAX."""
     return len(jaxpr.eqns) <= _SHORT and not any(
         e.primitive.name == "random_bits" for e in jaxpr.eqns
     )
 
 
 def _laid_out(values: Sequence[Any], shardings: Sequence[Any]) -> Sequence[Any]:
-    """Values under the shardings that a jitted function asks for."""
+    """Return values with the shardings that a jitted function requests."""
     if not any(isinstance(s, jax.sharding.Sharding) for s in shardings):
         return values
     return [
@@ -72,7 +72,7 @@ def _laid_out(values: Sequence[Any], shardings: Sequence[Any]) -> Sequence[Any]:
 
 @means("functrans", "functrans_calling")
 def _ours(eqn: Any, *values: Any) -> Any:
-    """A program of ours that a JAX function calls: constants first."""
+    """Bind a functrans program that a JAX function calls; its constants come first."""
     made, _ = hoist_constants(eqn.params["program"])
     if len(made.equations) == 1:
         return evaluate(made, values)
@@ -87,7 +87,7 @@ def _checkpoint(eqn: Any, *values: Any) -> Any:
     p = eqn.params
     inner = p["jaxpr"]
     made, consts = program(inner if hasattr(inner, "consts") else closed_like(inner), "checkpoint")
-    if p.get("differentiated"):  # the part that computes again: later, not now
+    if p.get("differentiated"):  # recomputed in the backward pass, not now
         if p["prevent_cse"]:
             values = optimization_barrier(*values)
         return jit(*consts, *values, program=made)
@@ -125,7 +125,7 @@ def _cond(eqn: Any, index: Any, *values: Any) -> Any:
 
 @means("platform_index")
 def _platform(eqn: Any) -> Any:
-    """Which of some groups of platforms is the one that it is compiled for; None stands for any."""
+    """The index of the group of platforms that contains the one compiled for; None matches any."""
     groups = [None if g is None else tuple(g) for g in eqn.params["platforms"]]
     return platform_index(platforms=tuple(groups))
 
@@ -139,7 +139,7 @@ def _scan(eqn: Any, *values: Any) -> Any:
     made, consts = program(p["jaxpr"], "body")
     if "num_consts" in p:
         constant, carried = p["num_consts"], p["num_carry"]
-    else:  # from JAX 0.11 on the operands are told apart by trees
+    else:  # from JAX 0.11 on the operands are grouped by trees
         constant, carried = (len(part) for part in p["ft_in"].unpack()[:2])
     options: dict[str, Any] = {}
     if p["reverse"]:
@@ -169,8 +169,8 @@ def _while(eqn: Any, *values: Any) -> Any:
 
 
 def _one_by_one(test: Program, body: Program, n: int, m: int) -> tuple[Program, Program]:
-    """A loop that JAX's vmap made, each of whose examples goes on as long as its own condition
-    holds: the loop goes on while one does, and leaves the others as they are."""
+    """A while loop batched by JAX's vmap: it runs while the condition holds for any example, and
+    leaves examples whose condition is false unchanged."""
     axes = tuple(range(len(test.out_types[0].shape)))
 
     def some(*values: Any) -> list[Any]:
@@ -194,7 +194,7 @@ def _one_by_one(test: Program, body: Program, n: int, m: int) -> tuple[Program, 
 
 @means("custom_linear_solve")
 def _linear_solve(eqn: Any, *values: Any) -> Any:
-    """Ours has one list of constants for all its programs, JAX's one for each."""
+    """Our operation has one list of constants for all its programs, JAX's has one for each."""
     jaxprs, lengths = eqn.params["jaxprs"], eqn.params["const_lengths"]
     parts = ("matvec", "vecmat", "solve", "transpose_solve")
     made = {k: program(getattr(jaxprs, k), k) for k in parts if getattr(jaxprs, k) is not None}
@@ -218,7 +218,7 @@ def _linear_solve(eqn: Any, *values: Any) -> Any:
 
 
 def _of_some(program: Program, start: int, stop: int, types: Sequence[ArrayType]) -> Program:
-    """The program as one of more leading inputs, of which it reads those from start to stop."""
+    """Return the program with more leading inputs, of which it reads those from start to stop."""
     n = stop - start
     before, after = [Var(t) for t in types[:start]], [Var(t) for t in types[stop:]]
     return program.replace(inputs=[*before, *program.inputs[:n], *after, *program.inputs[n:]])

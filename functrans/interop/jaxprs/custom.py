@@ -1,7 +1,7 @@
-"""Functions with rules of their own.
+"""Functions with custom rules.
 
-JAX's equation of such a function holds its rules in forms that change from version to version, so
-they are asked of JAX itself (equation.py), and become rules of ours.
+The form in which JAX's equation holds these rules changes between versions, so the rules are
+obtained by running JAX's own transformations (equation.py), and become rules of ours.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Flat = Sequence[Any]
 
 
 class Call(OneEquation):
-    """An equation that calls a function with a rule of its own: `closed` says what it computes."""
+    """An equation that calls a function with a custom rule; `closed` is the function's jaxpr."""
 
     def __init__(self, eqn: Any, closed: Any):
         known = closed.jaxpr.debug_info
@@ -41,7 +41,7 @@ class Call(OneEquation):
         self.closed = closed
 
     def bind(self, primitive: Any, values: Flat, rule: Any) -> list[Any]:
-        """Our operation for the equation."""
+        """Bind our operation for the equation, and return its results."""
         program, consts = self.program()
         params: dict[str, Any] = {"program": program, "rule": rule}
         if consts:
@@ -49,7 +49,7 @@ class Call(OneEquation):
         return self.results(bind(primitive, [*consts, *self.operands(values)], params))
 
     def program(self) -> tuple[Program, tuple[Any, ...]]:
-        """What it computes, with its constants as first inputs; and these."""
+        """Return the function's program, with its constants as first inputs, and them."""
         consts = constants_of(self.closed)
         n = len(consts)
 
@@ -68,7 +68,7 @@ class Call(OneEquation):
     # --- rules
 
     def jvp(self, primals: Flat, tangents: Flat) -> tuple[Flat, Flat]:
-        """The rule of a JvpRule."""
+        """Return the jvp rule of a JvpRule."""
         active = tuple([dx is not None for dx in tangents])
         rule = self.known(
             ("jvp", active), lambda: Imported(*traced(*self.pushing(active)), self.name)
@@ -78,7 +78,7 @@ class Call(OneEquation):
         return outs, at_places(moved, self.moving, len(outs))
 
     def vjp(self, primals: Flat, active: tuple[bool, ...]) -> tuple[Flat, Flat, Pullback]:
-        """The rule of a VjpRule."""
+        """Return the vjp rule of a VjpRule."""
 
         def forward(*values: Any) -> Any:
             given = [x for x, a in zip(values, active, strict=True) if a]
@@ -99,7 +99,7 @@ class Call(OneEquation):
         return found[:n], found[n:], Pullback(pulled, self.types, self.out_types, self.name)
 
     def cotangents(self, moving: Flat) -> list[Any]:
-        """Those of all results, of which JAX takes float0 for integers."""
+        """Return the cotangents of all results; JAX expects float0 for integers."""
         rest = iter(moving)
         return [
             next(rest) if is_inexact(t.dtype) else np.zeros(t.shape, jax.dtypes.float0)
@@ -109,7 +109,7 @@ class Call(OneEquation):
     def pulled(
         self, key: Any, backward: Any, residuals: Sequence[ArrayType], active: Sequence[bool]
     ) -> Callable[[Flat, Flat], Flat]:
-        """A bwd rule of ours, of one of JAX's that gives cotangents of the active operands."""
+        """Return our bwd rule for JAX's, which returns cotangents of the active operands."""
         moving = [self.out_types[i] for i in self.moving]
         places = [i for i, a in enumerate(active) if a]
 
@@ -125,7 +125,7 @@ class Call(OneEquation):
         return pull
 
     def batched(self, size: int, in_batched: Flat, args: Flat) -> tuple[Flat, Flat]:
-        """The rule of a BatchRule."""
+        """Return the vmap rule of a BatchRule."""
         axes = tuple([0 if b else None for b in in_batched])
         types = [
             t.update(shape=(size, *t.shape)) if b else t
@@ -169,7 +169,7 @@ def _custom_vmap(eqn: Any, *values: Any) -> Any:
 
 @means("custom_lin")
 def _custom_lin(eqn: Any, *values: Any) -> Any:
-    """The derivative of a custom_vjp function, of residuals and tangents: its bwd rule reversed."""
+    """The derivative of a custom_vjp function, from residuals and tangents: bwd transposed."""
     n, params = eqn.params["num_res"], eqn.params
     types = tuple([typeof(x) for x in values])
     outs = [type_of_aval(v.aval) for v in eqn.outvars]

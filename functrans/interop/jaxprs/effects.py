@@ -21,7 +21,7 @@ from functrans.primitives.distributed.sharding import sharding_constraint
 
 
 def _python(function: Callable[..., Any], n: int, name: str) -> FlatCall:
-    """A function of n arrays as our operations call it."""
+    """Return a function of n arrays in the form in which our operations call it."""
     return FlatCall(function, tree.structure(((0,) * n, {})), {}, name)
 
 
@@ -170,7 +170,7 @@ def _reshard(eqn: Any, x: Any) -> Any:
 
 @means("device_put")
 def _device_put(eqn: Any, *values: Any) -> Any:
-    """A sharding is asked of XLA; on which device a traced value is, is not ours to choose."""
+    """Apply a sharding; the device of a traced value cannot be chosen."""
     return [
         lax.with_sharding_constraint(x, where)
         if isinstance(where, jax.sharding.NamedSharding)

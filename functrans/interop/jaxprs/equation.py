@@ -1,8 +1,8 @@
 """One equation of JAX's as a function, and JAX's functions as programs.
 
-What an equation's rules are, JAX knows. They are asked of JAX itself: `jax.jvp`, `jax.vmap`, ... of
-a function that is this one equation run its rule, and what they give is traced, and imported, when
-our own transformation needs it. Nothing is traced for a rule that nobody asks for.
+An equation's rules are obtained from JAX: `jax.jvp`, `jax.vmap`, ... of a function of this one
+equation run its rule; the result is traced and imported when our own transformation needs it.
+Nothing is traced for a rule that is not used.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ Flat = Sequence[Any]
 
 
 def traced(fun: Callable[..., Any], types: Sequence[ArrayType]) -> tuple[Any, Any]:
-    """JAX's program of a function of flat values, and the structure of its result."""
+    """Return the jaxpr of a function of flat values, and the structure of its result."""
     trace = jax.make_jaxpr(fun, axis_env=list(state.axes), return_shape=True)
-    # jax arrays in there are JAX's alone, and what it fills or counts stays an operation
+    # inside, only JAX handles jax arrays, and fills and iotas stay operations
     with tracing(None), eager_constant_folding(False):
         closed, out = trace(*map(abstract, types))
     return closed, jax.tree.structure(out)
 
 
 class Imported:
-    """A program of JAX's, with the structure of its result, as one of ours."""
+    """An imported jaxpr as a Program, with the structure of its result."""
 
     __slots__ = ("consts", "out_tree", "program")
     program: Program
@@ -66,7 +66,7 @@ class Imported:
 
     @property
     def types(self) -> tuple[ArrayType, ...]:
-        """Of the results."""
+        """Return the types of the results."""
         return self.program.out_types
 
 
@@ -75,12 +75,12 @@ def _contexts(folding: bool) -> tuple[Any, ...]:
         return trace_context()
 
 
-# Where among JAX's flags the one stands that our jit sets, and `traced` itself.
+# The position among JAX's flags of the one that our jit and `traced` set.
 _FOLDING = [a is b for a, b in zip(_contexts(False), _contexts(True), strict=True)].index(False)
 
 
 def context() -> tuple[Any, ...]:
-    """JAX's flags, as far as programs depend on them."""
+    """Return the flags of JAX that programs depend on."""
     context = trace_context()
     return context[:_FOLDING] + context[_FOLDING + 1 :]
 
@@ -89,8 +89,8 @@ def context() -> tuple[Any, ...]:
 
 
 def in_jaxpr(eqn: Any) -> Any:
-    """An equation as a jaxpr has it, of a record of one: a primitive, its parameters and effects,
-    and what has the `aval` of each operand and result."""
+    """Return a jaxpr equation for a record of one: a primitive, its parameters and effects, and
+    objects with an `aval` for each operand and result."""
     if isinstance(eqn, JaxprEqn):
         return eqn
     inputs, outputs = ([Var(v.aval) for v in vs] for vs in (eqn.invars, eqn.outvars))
@@ -98,8 +98,8 @@ def in_jaxpr(eqn: Any) -> Any:
 
 
 class OneEquation:
-    """One equation, with its rules, as a JAX function `fun` of its operands: each once, and without
-    the literals among them."""
+    """One equation with its rules, as a JAX function `fun` of its distinct operands, without
+    literals."""
 
     atoms: Any
     all_outputs: Any
@@ -122,25 +122,25 @@ class OneEquation:
         self.made = Cache("rules of JAX's operations", 64)
 
     def operands(self, values: Flat) -> list[Any]:
-        """The values of `inputs`, of those of all that the equation reads."""
+        """Return the values of `inputs`, out of the values of all operands of the equation."""
         env = {v: x for v, x in zip(self.atoms, values, strict=True) if not hasattr(v, "val")}
         return [env[v] for v in self.inputs]
 
     def results(self, found: Flat) -> list[Any]:
-        """All results of the equation; those that nobody reads are zeros."""
+        """Return all results of the equation; unused ones are zeros."""
         outs, used = iter(found), set(self.outputs)
         return [
             next(outs) if v in used else full(0, type_of_aval(v.aval)) for v in self.all_outputs
         ]
 
     def known(self, key: Any, make: Callable[[], Any]) -> Any:
-        """What `make` makes, once for a key and the named axes in scope."""
+        """Return `make()`, computed once per key and named axes in scope."""
         key = (*key, state.axes)
         found = self.made.get(key)
         return self.made.keep(key, make()) if found is None else found
 
     def of_some(self, active: Sequence[bool], primals: Flat) -> Callable[..., Any]:
-        """The function of its active operands alone."""
+        """Return the function of the active operands only."""
 
         def fun(*moving: Any) -> Any:
             rest = iter(moving)
@@ -151,8 +151,8 @@ class OneEquation:
         return fun
 
     def pushing(self, active: Sequence[bool]) -> tuple[Callable[..., Any], list[ArrayType]]:
-        """`jax.jvp` as a function of primals and the tangents of the active ones, which gives the
-        results and the tangents of those that have one; and the types that it takes."""
+        """Return `jax.jvp` as a function of the primals and the active tangents that returns the
+        results and the tangents of inexact results; also return its argument types."""
         n = len(self.types)
 
         def pushed(*values: Any) -> Any:
@@ -168,7 +168,7 @@ def only(values: Sequence[Any], chosen: Sequence[bool]) -> list[Any]:
 
 
 def at_places(values: Flat, places: Sequence[int], n: int) -> list[Any]:
-    """A list of n with these values at these places; None, and None for zeros, else."""
+    """Return a list of n with these values at these places, and None elsewhere and for zeros."""
     made: list[Any] = [None] * n
     for i, x in zip(places, values, strict=True):
         made[i] = None if x.__class__ is Literal and x.value == 0 else x

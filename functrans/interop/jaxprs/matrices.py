@@ -44,12 +44,12 @@ like("tridiagonal_solve", perturb_singular="perturb_singular")
 
 
 def _chosen(name: str, algorithm: Any) -> dict[str, str]:
-    """An algorithm that the user chose, as a parameter; none for None."""
+    """Return the parameters of an algorithm that the user chose; none for None."""
     return {} if algorithm is None else {name: algorithm.name}
 
 
 def _part(x: Any, span: Any, *axes: int) -> Any:
-    """x from start to stop along some axes; all of it for None."""
+    """Return x from start to stop along some axes; all of it for None."""
     for axis in axes if span is not None else ():
         x = slice_axis(x, typeof(x).ndim + axis, *span)
     return x
@@ -71,7 +71,7 @@ def _eig(eqn: Any, x: Any) -> Any:
 @means("eigh")
 def _eigh(eqn: Any, x: Any) -> Any:
     p = eqn.params
-    chosen = p.get("algorithm", p.get("implementation"))  # its name in JAX changes
+    chosen = p.get("algorithm", p.get("implementation"))  # the name differs between JAX versions
     v, w = operation(eqn, "eigh")(
         x, lower=p["lower"], sort_eigenvalues=p["sort_eigenvalues"],
         **_chosen("implementation", chosen),
@@ -99,7 +99,7 @@ def _schur(eqn: Any, x: Any) -> Any:
 
 @means("symmetric_product")
 def _symmetric_product(eqn: Any, a: Any, c: Any) -> Any:
-    """alpha a a^T + beta c, which here has derivatives."""
+    """alpha a a^T + beta c; here it can be differentiated."""
     made = mul(einsum("ij,kj->ik", a, a), eqn.params["alpha"])
     return add(made, mul(c, eqn.params["beta"])) if eqn.params["beta"] else made
 
@@ -131,7 +131,7 @@ def _select_in_windows(eqn: Any, x: Any, y: Any) -> Any:
     return operation(eqn, eqn.primitive.name)(x, y, select=select, **_window(eqn))
 
 
-# Of a computation that is one operation: the same over windows, over axes, and where it starts.
+# Per operation of a computation: the same over windows and over axes, and its initial value.
 _FOLDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "add": ("sum", lambda dtype: 0),
     "max": ("max", lowest),
@@ -153,7 +153,7 @@ def _reduce_window(eqn: Any, *values: Any) -> Any:
 
 @means("reduce")
 def _reduce(eqn: Any, *values: Any) -> Any:
-    """One window as large as the axes: its derivatives are those of any computation."""
+    """A general reduction as one window as large as the axes, which can be differentiated."""
     axes, shape = eqn.params["dimensions"], typeof(values[0]).shape
     body = _computation(eqn.params["jaxpr"].jaxpr, eqn.params["jaxpr"].consts)
     if body is None or 0 in shape:
@@ -171,7 +171,7 @@ def _reduce(eqn: Any, *values: Any) -> Any:
 
 
 def _computation(jaxpr: Any, consts: Sequence[Any]) -> Program | None:
-    """What folds scalars, as a program; numbers that it closes over stand in it. None: arrays."""
+    """Return a computation on scalars as a program; None if it closes over arrays."""
     if not consts:
         return program(ClosedJaxpr(jaxpr, ()), "computation")[0]
     if any([v.aval.shape for v in jaxpr.constvars]):
@@ -185,7 +185,7 @@ def _computation(jaxpr: Any, consts: Sequence[Any]) -> Program | None:
 
 
 def _fold(body: Program, values: Sequence[Any]) -> str | None:
-    """The operation for a computation that is one, of shorter derivatives, from its own start."""
+    """Return the name of the reduction that body and start are, if any, or None."""
     if len(body.equations) != 1 or len(values) != 2:
         return None
     (e,), start = body.equations, values[1]

@@ -1,7 +1,7 @@
-"""What the table does not know: equations that stay JAX's, with JAX's own rules.
+"""Equations that are not in the table: they stay JAX's, with JAX's own rules.
 
-In: an equation. Out: a `jax_call` of it. The same equation met again is the same body, so what was
-traced for its rules is there, and two equal calls are recognised as one.
+In: an equation. Out: a `jax_call` of it. Equal equations share one body, so their rules are traced
+once, and equal calls are recognised as equal.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ Active = tuple[bool, ...]
 
 
 class Body(OneEquation):
-    """One equation as what `jax_call` takes; see primitives/calls/jax_call.py."""
+    """One equation in the form that `jax_call` takes; see primitives/calls/jax_call.py."""
 
     def __init__(self, eqn: Any):
         name = eqn.primitive.name
@@ -81,11 +81,11 @@ class Body(OneEquation):
     # --- rules
 
     def pushed(self, active: Active) -> Imported:
-        """Primals, tangents of the active ones -> results, tangents of the inexact results."""
+        """Return: primals, active tangents -> results, tangents of the inexact results."""
         return self.rule("differentiated", ("jvp", active), *self.pushing(active))
 
     def linearized(self, active: Active) -> tuple[Imported, Imported]:
-        """Primals -> results, residuals; and residuals, tangents -> tangents."""
+        """Return: primals -> results, residuals; and residuals, tangents -> tangents."""
 
         def forward(*primals: Any) -> Any:
             return jax.linearize(self.of_some(active, primals), *only(primals, active))
@@ -105,8 +105,8 @@ class Body(OneEquation):
         return run, push
 
     def transposed(self, linear: Active) -> Imported:
-        """The operands that are not linear, cotangents of the inexact results -> cotangents of the
-        linear ones."""
+        """Return: nonlinear operands, cotangents of the inexact results -> cotangents of the linear
+        operands."""
         n = len(linear) - sum(linear)
 
         def back(*values: Any) -> Any:
@@ -125,7 +125,7 @@ class Body(OneEquation):
         return self.rule("transposed", ("transpose", linear), back, types)
 
     def mapped(self, t: Any, dims: tuple[int | None, ...]) -> tuple[Imported, list[int | None]]:
-        """The operands, batched along `dims` -> the results; and where these are batched."""
+        """Return: operands, batched along `dims` -> results; and their batch axes."""
         name, spmd = t.axis_name, t.spmd_axis_name or None
         types = [
             x if d is None else x.update(shape=(*x.shape[:d], t.size, *x.shape[d:]))
@@ -147,7 +147,7 @@ class Body(OneEquation):
         def made() -> tuple[Imported, list[int | None]]:
             closed, tree = traced(over(0), types)
             axes = [0 if b else None for b in found]
-            if not all(found):  # what is the same for all examples stays as it is
+            if not all(found):  # results that are the same for all examples stay unbatched
                 closed, tree = traced(over(axes), types)
             return Imported(closed, tree, self.name), axes
 
@@ -156,7 +156,7 @@ class Body(OneEquation):
     def rule(
         self, done: str, key: Any, function: Callable[..., Any], types: Sequence[ArrayType]
     ) -> Imported:
-        """What a rule of JAX's gives, imported once."""
+        """Return what a rule of JAX's computes, imported once."""
 
         def made() -> Imported:
             return Imported(*traced(function, types), self.name)
@@ -164,7 +164,7 @@ class Body(OneEquation):
         return self.told(done, lambda: self.known(key, made))
 
     def told(self, done: str, make: Callable[[], Any]) -> Any:
-        """What a rule of JAX's gives; or JAX's reason, and the user's line."""
+        """Return `make()`; on failure raise an error with JAX's reason and the user's line."""
         try:
             return make()
         except errors.FunctransError:
@@ -187,7 +187,7 @@ _BODIES = Cache("equations that stay JAX's", 2048)
 
 
 def body_of(eqn: Any) -> Body:
-    """The body of an equation, the same for equal ones."""
+    """Return the body of an equation; equal equations share one."""
     try:
         key = _signature(eqn)
         found = _BODIES.get(key)
@@ -199,7 +199,7 @@ def body_of(eqn: Any) -> Body:
 
 
 def _signature(eqn: Any) -> tuple[Any, ...]:
-    """Equal for equations that differ in their variables at most."""
+    """Return a key that is equal for equations that differ only in their variables."""
     number: dict[Any, int] = {}
     inputs = []
     for v in eqn.invars:
@@ -220,7 +220,7 @@ def _other(eqn: Any, *values: Any) -> Flat:
 
 
 def no_arrays(eqn: Any) -> errors.NotSupported:
-    """The error for an equation of something else than arrays, on its own."""
+    """Return the error for a single equation with values that are not arrays."""
     kinds = [str(v.aval) for v in (*eqn.invars, *eqn.outvars)]
     return errors.NotSupported(
         f"the JAX operation {eqn.primitive.name} ({', '.join(kinds)}) has operands or results that "
@@ -235,8 +235,8 @@ def no_arrays(eqn: Any) -> errors.NotSupported:
 
 @means(WHOLE)
 def _whole(jaxpr: Any, *values: Any) -> Flat:
-    """A jaxpr in which something else than arrays is made. References to memory become the values
-    that stand there; with anything else it is one equation, a call of JAX's."""
+    """A jaxpr with values that are not arrays. References to memory become the values in them; any
+    other equation becomes one call of JAX."""
     names = DebugInfo("jax_call", jaxpr.debug_info.func_src_info, None, None)
     inputs = [*jaxpr.constvars, *jaxpr.invars]
     closed = ClosedJaxpr(jaxpr.replace(constvars=[], invars=inputs, debug_info=names), ())

@@ -1,4 +1,4 @@
-"""JAX's operations on random keys. In a program the work is done on the data of keys."""
+"""JAX's operations on random keys. A program works on the data of keys."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from functrans.trace import typeof
 
 
 def _generator(key: Any) -> dict[str, Any]:
-    """How the generator of typed keys is run, where that is not the usual way."""
+    """Return the parameters of the generator of typed keys, unless it is the default one."""
     impl, partitionable = prims.impl_of(typeof(key).dtype), flags.jax_threefry_partitionable
     usual = impl == prims.DEFAULT and partitionable
     return {} if usual else {"impl": impl, "partitionable": partitionable}
@@ -71,7 +71,7 @@ def _fold_in(eqn: Any, key: Any, number: Any) -> Any:
 
 @means("random_clone")
 def _cloned(eqn: Any, key: Any) -> Any:
-    """The same key; an operation where it is looked for keys that are used twice."""
+    """Return the same key; an operation if checking for reused keys."""
     return opaque(eqn, key) if flags.jax_debug_key_reuse else key
 
 
@@ -102,6 +102,6 @@ _CALLS = itertools.count()
 
 @means("rng_uniform")
 def _drawn(eqn: Any, low: Any, high: Any) -> Any:
-    """An operation of its own for each: no two draw the same."""
+    """An operation that is never merged with another: no two draw the same numbers."""
     shape = plain(eqn.params["shape"])
     return operation(eqn, "rng_uniform")(low, high, shape=shape, call=next(_CALLS))

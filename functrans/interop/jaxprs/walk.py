@@ -1,11 +1,11 @@
-"""A jaxpr, equation by equation.
+"""Run a jaxpr, equation by equation.
 
 In: a jaxpr and functrans values for its inputs. Out: the values of its outputs, computed by binding
-functrans operations where we stand; or, `program`, the functrans Program of a nested jaxpr.
+functrans operations in the current trace; or, `program`, the Program of a nested jaxpr.
 
-`TABLE` says by name what a JAX primitive is: a function `(eqn, *values)` -> value or list of them.
-`same` and `like` make such a function of one line, `means` takes one that is written out. What it
-does not name, and what a function of it does not take, is `opaque`: JAX's own, as it is.
+`TABLE` maps the name of a JAX primitive to a function `(eqn, *values)` -> value or list of them.
+`same` and `like` generate such functions, `means` registers a handwritten one. A primitive that is
+missing, or that its function does not accept, is `opaque`: it stays JAX's.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from functrans.trace import derive_from, derived_here, full, materialize, proven
 Meaning = Callable[..., Any]
 
 TABLE: dict[str, Meaning] = {}
-PLAIN: set[str] = set()  # those whose results are weakly typed if all operands are
-# What is done with any other primitive, and with a jaxpr that makes something else than arrays.
+PLAIN: set[str] = set()  # primitives whose results are weakly typed if all operands are
+# The keys for any other primitive, and for a jaxpr with values that are not arrays.
 OTHER, WHOLE = "<any other>", "<no arrays>"
 
 
@@ -39,7 +39,7 @@ OTHER, WHOLE = "<any other>", "<no arrays>"
 
 
 def means(*names: str) -> Callable[[Meaning], Meaning]:
-    """Say that these primitives of JAX are what the decorated function does."""
+    """Register the decorated function as the meaning of these JAX primitives."""
 
     def add(function: Meaning) -> Meaning:
         TABLE.update(dict.fromkeys(names, function))
@@ -49,8 +49,8 @@ def means(*names: str) -> Callable[[Meaning], Meaning]:
 
 
 def same(*names: str) -> None:
-    """Elementwise operations without parameters that have the same name here. JAX repeats scalars
-    and axes of size 1, our operations take equal shapes."""
+    """Register elementwise operations without parameters that have the same name here. JAX
+    broadcasts scalars and axes of size 1; our operations take equal shapes."""
     for name in names:
         means(name)(_elementwise(name))
 
@@ -68,7 +68,7 @@ def _elementwise(name: str) -> Meaning:
 
 
 def like(name: str, ours: str | None = None, /, **params: str) -> None:
-    """An operation whose parameters have other names here: `ours="theirs"`."""
+    """Register an operation whose parameters have other names here: `ours="theirs"`."""
 
     def apply(eqn: Any, *values: Any) -> Any:
         given = {k: plain(eqn.params[v]) for k, v in params.items()}
@@ -79,25 +79,25 @@ def like(name: str, ours: str | None = None, /, **params: str) -> None:
 
 
 def operation(eqn: Any, name: str) -> Any:
-    """Our operation of a name, for an equation of JAX's."""
+    """Return our operation of a name for a JAX equation."""
     return PRIMITIVES[name]
 
 
 def plain(value: Any) -> Any:
-    """A parameter as ours are: tuples, Python's numbers, dtypes."""
+    """Return a parameter in our form: tuples, Python numbers, dtypes."""
     if isinstance(value, (tuple, list)):
         return tuple([plain(v) for v in value])
     return value.item() if isinstance(value, (np.integer, np.bool_)) else value
 
 
 def spread(x: Any, shape: tuple[int, ...]) -> Any:
-    """x with its axes of size 1 repeated; a scalar at the shape."""
+    """Broadcast x: its axes of size 1, or a scalar, to the shape."""
     ndim = typeof(x).ndim
     return repeated(x, shape, range(len(shape) - ndim, len(shape)) if ndim else ())
 
 
 def repeated(x: Any, shape: tuple[int, ...], dimensions: Sequence[int]) -> Any:
-    """x with axis i as axis `dimensions[i]` of the shape, repeated where its size is 1."""
+    """Broadcast x to the shape, with axis i as axis `dimensions[i]`."""
     old = typeof(x).shape
     if old == shape:
         return x
@@ -108,12 +108,12 @@ def repeated(x: Any, shape: tuple[int, ...], dimensions: Sequence[int]) -> Any:
 
 
 def spread_front(x: Any, shape: tuple[int, ...]) -> Any:
-    """x repeated along new last axes."""
+    """Broadcast x along new trailing axes."""
     return repeated(x, shape, range(typeof(x).ndim))
 
 
 def opaque(eqn: Any, *values: Any) -> Any:
-    """The equation as it is, with JAX's own rules."""
+    """Keep the equation as it is, with JAX's own rules."""
     return TABLE[OTHER](eqn, *values)
 
 
@@ -121,28 +121,28 @@ def opaque(eqn: Any, *values: Any) -> Any:
 
 
 def type_of_aval(aval: Any) -> ArrayType:
-    """Our type of a value that JAX describes; TypeError for what is no array."""
+    """Return our type for a JAX aval; raise TypeError if it is not an array."""
     return ArrayType(tuple(aval.shape), aval.dtype, bool(getattr(aval, "weak_type", False)))
 
 
 def number(x: Any, aval: Any) -> Any:
-    """A number that JAX has as an operand, of the type that it has there."""
+    """Return a Python number as an operand of the type that JAX gives it."""
     return full(np.asarray(x).item(), type_of_aval(aval))
 
 
 def read_literal(v: Any) -> Any:
-    """The value of a literal of JAX's."""
+    """Return the value of a JAX literal."""
     return number(v.val, v.aval)
 
 
 def abstract(t: ArrayType) -> jax.ShapeDtypeStruct:
-    """A type as JAX takes it."""
+    """Return a type as JAX represents it."""
     return jax.ShapeDtypeStruct(t.shape, t.dtype, weak_type=t.weak_type)
 
 
 def constants_of(closed: Any) -> list[Any]:
-    """The constants of JAX's program, at the types that it names: JAX may have made it while 64-bit
-    types were enabled, and find it again when they are not."""
+    """Return the constants of a jaxpr at the types that it names: JAX may have traced it while
+    64-bit types were enabled, and reuse it when they are not."""
     made = []
     for x, v in zip(closed.consts, closed.jaxpr.constvars, strict=True):
         if typeof(x).dtype != v.aval.dtype:
@@ -153,13 +153,13 @@ def constants_of(closed: Any) -> list[Any]:
 
 
 def makes_arrays(jaxpr: Any) -> bool:
-    """Are all values in it arrays? Others are tokens, references to memory, types of the user's."""
+    """Return whether all values are arrays. Others are tokens, references and the user's types."""
     kind = jax.core.ShapedArray
     return all([isinstance(v.aval, kind) for e in jaxpr.eqns for v in e.outvars])
 
 
 def run(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
-    """The outputs of a jaxpr."""
+    """Return the outputs of a jaxpr."""
     if not makes_arrays(jaxpr):
         return list(TABLE[WHOLE](jaxpr, *consts, *args))
     env: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
@@ -185,42 +185,42 @@ _LAYOUTS = {"dot_general": "out_sharding"} | dict.fromkeys(
 
 
 def results(eqn: Any, values: Sequence[Any]) -> list[Any]:
-    """The results of one equation; their weak types may be others than JAX's."""
+    """Return the results of one equation; their weak types may differ from JAX's."""
     try:
         outs = TABLE.get(eqn.primitive.name, opaque)(eqn, *values)
-    except errors.UnsupportedChoice:  # an option that JAX has and our operation has not
+    except errors.UnsupportedChoice:  # an option that only JAX's operation has
         outs = opaque(eqn, *values)
     if not isinstance(outs, (list, tuple)):
         outs = [outs]
     asked = eqn.params.get(_LAYOUTS.get(eqn.primitive.name))
-    if asked is not None and any(asked.spec):
+    if isinstance(asked, jax.sharding.NamedSharding) and any(asked.spec):
         outs = [sharding_constraint(materialize(outs[0]), sharding=asked)]
     return [materialize(y) for y in outs]
 
 
 def apply(eqn: Any, values: Sequence[Any]) -> list[Any]:
-    """The same for an equation of a jaxpr, which says of what types they are."""
+    """Return the results of an equation of a jaxpr, at the types that it names."""
     outs = results(eqn, values)
     for y, v in zip(outs, eqn.outvars, strict=True):
         want = type_of_aval(v.aval)
-        if want.dtype != float0:  # the tangents of integers: nobody computes with them
+        if want.dtype != float0:  # tangents of integers are never used
             have = typeof(y)
             assert have.same(want), f"import of {eqn.primitive}: {have} where JAX has {want}"
     return outs
 
 
 def exactly(outs: Sequence[Any], avals: Sequence[Any]) -> list[Any]:
-    """Results with JAX's weak types."""
+    """Return results with JAX's weak types."""
     return [as_type(y, type_of_aval(a)) for y, a in zip(outs, avals, strict=True)]
 
 
-# Of a closed jaxpr: its program, the values of the program's first inputs.
+# closed jaxpr -> its program, and the values of the program's first inputs
 _PROGRAMS = CachePerFunction("jaxprs as programs", 2)
 
 
 def program(closed: Any, name: str = "") -> tuple[Program, tuple[Any, ...]]:
-    """The program of a nested jaxpr with its constants as first inputs, and their values. JAX hands
-    the same jaxpr to each call of a function, so this is made once."""
+    """Return the program of a nested jaxpr with its constants as first inputs, and the constants.
+    It is made once per jaxpr, since JAX passes the same jaxpr to each call of a function."""
     known = _PROGRAMS.of(closed)
     found = known.get("program")
     if found is None:
@@ -237,7 +237,7 @@ def program(closed: Any, name: str = "") -> tuple[Program, tuple[Any, ...]]:
 
 
 def closed_like(jaxpr: Any) -> Any:
-    """An open jaxpr, without constants, as a closed one."""
+    """Return an open jaxpr without constants as a closed one."""
     return ClosedJaxpr(jaxpr, ())
 
 
@@ -245,7 +245,7 @@ def closed_like(jaxpr: Any) -> Any:
 
 
 def source_of(eqn: Any) -> Source | None:
-    """The user's line behind an equation of JAX's."""
+    """Return the user's line of a JAX equation."""
     traceback = eqn.source_info.traceback
     if traceback is None:
         return None

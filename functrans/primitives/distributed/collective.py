@@ -28,10 +28,10 @@ from typing import Any, NamedTuple
 import jax
 
 from functrans import errors
-from functrans.ir.program import Program
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, dtype_class
-from functrans.primitives.base import PRIMITIVES, Cost, Primitive, axes_inside, bytes_of
+from functrans.primitives.base import PRIMITIVES, Cost, Primitive, bytes_of
+from functrans.primitives.distributed.named_axes import unbound
 from functrans.primitives.elementwise import families as ew
 from functrans.primitives.indexing.dynamic_slice import dynamic_slice
 from functrans.primitives.reductions.folds import reduce_max, reduce_min, reduce_sum
@@ -44,44 +44,7 @@ from functrans.primitives.shape.moving import (
     transpose,
     without,
 )
-from functrans.trace import literal, stage, state, typeof
-
-# --- named axes -----------------------------------------------------------------------------------
-#
-# Named axes in scope: those of our transformations, and those that JAX has named around them.
-
-
-def size_of(operation: str, name: Any) -> int:
-    """The size of the innermost axis of a name, of those that our transformations give and then of
-    JAX's; UnboundAxis if there is none."""
-    for known, size in reversed(state.axes):
-        if known == name:
-            return size
-    try:
-        return jax.lax.axis_size(name)
-    except NameError:
-        raise unbound(operation, (name,)) from None
-
-
-def speaks_of_others_axes(program: Program) -> bool:
-    """Does it speak of an axis that JAX has named? Then its sizes are not in our signatures."""
-    given = {name for name, _ in state.axes}
-    return not axes_inside(program) <= given
-
-
-def unbound(operation: str, axes: Sequence[Any]) -> errors.UnboundAxis:
-    """The error for a collective over a name that no transformation around it has given."""
-    shown = ", ".join([repr(a) for a in axes])
-    inside = ", ".join([f"{name!r} of size {n}" for name, n in state.axes]) or "none"
-    return errors.UnboundAxis(
-        f"{operation} over the axis {shown}: no axis of that name is in scope (names in scope: "
-        f"{inside}), at\n    {describe(user_source())}\n"
-        f"Call it inside a function that is mapped with vmap(f, axis_name={axes[0]!r})."
-    )
-
-
-# --- collectives ----------------------------------------------------------------------------------
-
+from functrans.trace import literal, stage, typeof
 
 Groups = tuple[tuple[int, ...], ...] | None
 

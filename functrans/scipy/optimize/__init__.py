@@ -1,7 +1,7 @@
 """Minima of functions of vectors.
 
-Ours, for JAX's line search gives up where it need not: of 200 starts in [-2, 2]^2 its BFGS comes to
-the minimum of Rosenbrock's function from 66, this one from all. And this one has reverse mode.
+Not JAX's, whose line search gives up too early: from 200 starts in [-2, 2]^2 its BFGS reaches the
+minimum of Rosenbrock's function from 66, this one from all. This one also supports reverse mode.
 """
 
 from typing import TYPE_CHECKING

@@ -12,8 +12,8 @@ from functrans.scipy.optimize.line_search import dot, line_search
 
 
 class State(NamedTuple):
-    """Where the search is. status: 0 converged, 1 out of iterations, 2 + that of the line search if
-    it failed."""
+    """The state of the search. status: 0 converged, 1 out of iterations, 2 + the status of the line
+    search if it failed."""
 
     converged: Any
     failed: Any
@@ -23,7 +23,7 @@ class State(NamedTuple):
     value: Any
     gradient: Any
     inverse: Any  # [d, d] estimate of the inverse Hessian
-    previous: Any  # the value before, which says how long a first step to try
+    previous: Any  # the previous value, which determines the first step
     status: Any
 
 
@@ -31,7 +31,7 @@ def minimize_bfgs(
     fun: Callable[[Any], Any], x0: Any, maxiter: int | None = None, norm: Any = jnp.inf,
     gtol: Any = 1e-5, line_search_maxiter: int = 10,
 ) -> State:  # fmt: skip
-    """Follow -H g, and learn the inverse Hessian H from how the gradient g changes."""
+    """Step along -H g, and estimate the inverse Hessian H from the changes of the gradient g."""
     d = x0.shape[0]
     most = 200 * d if maxiter is None else maxiter
     value, gradient = value_and_grad(fun)(x0)
@@ -64,21 +64,21 @@ def minimize_bfgs(
 
 
 def _length(v: Any) -> Any:
-    """The 2-norm, whose derivative at 0 is 0."""
+    """Return the 2-norm, with derivative 0 at 0."""
     squares = jnp.real(dot(v, jnp.conj(v)))
     there = squares > 0
     return jnp.where(there, jnp.sqrt(jnp.where(there, squares, 1)), 0)
 
 
 def _first_step(s: State, p: Any) -> Any:
-    """The step that would change the value by what it changed by before; at most Newton's, 1."""
+    """Return the step that would repeat the last change of the value; at most Newton's step, 1."""
     slope = dot(s.gradient, p)
     step = 1.01 * 2 * (s.value - s.previous) / slope
     return jnp.where(step > 1, 1.0, step)
 
 
 def _updated(h: Any, s: Any, y: Any) -> Any:
-    """(I - r s yT) h (I - r y sT) + r s sT with r = 1 / yT s, multiplied out: h is symmetric."""
+    """Return (I - r s yT) h (I - r y sT) + r s sT with r = 1 / yT s, expanded: h is symmetric."""
     curvature = dot(y, s)
     there = jnp.isfinite(1 / curvature)
     r = 1 / jnp.where(there, curvature, 1)

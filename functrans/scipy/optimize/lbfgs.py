@@ -1,5 +1,5 @@
-"""L-BFGS: algorithms 7.4 and 7.5 of Nocedal and Wright, Numerical Optimization; of complex vectors
-after Sorber, Van Barel and De Lathauwer, SIAM J. Optim. 22 (2012) 879-898."""
+"""L-BFGS: algorithms 7.4 and 7.5 of Nocedal and Wright, Numerical Optimization; for complex vectors
+as in Sorber, Van Barel and De Lathauwer, SIAM J. Optim. 22 (2012) 879-898."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from functrans.scipy.optimize.line_search import dot, line_search
 
 
 class History(NamedTuple):
-    """The last moves s [m, d], changes of the gradient y [m, d], and 1 / yT s [m]; newest last.
-    Rows not yet filled are zeros, which change nothing."""
+    """The last steps s [m, d], changes of the gradient y [m, d], and 1 / yT s [m]; newest last.
+    Unfilled rows are zeros, which have no effect."""
 
     moves: Any
     changes: Any
@@ -22,7 +22,7 @@ class History(NamedTuple):
 
 
 class State(NamedTuple):
-    """Where the search is. status: 0 nominal; out of 1 iterations, 2 evaluations, 3 gradients;
+    """The state of the search. status: 0 nominal; out of 1 iterations, 2 evaluations, 3 gradients;
     4 insufficient progress; 5 the line search failed."""
 
     converged: Any
@@ -42,7 +42,7 @@ def minimize_lbfgs(
     maxcor: int = 10, ftol: Any = 2.220446049250313e-09, gtol: Any = 1e-05,
     maxfun: float | None = None, maxgrad: float | None = None, maxls: int = 20,
 ) -> State:  # fmt: skip
-    """Follow -H g, with H made anew each time of the last `maxcor` moves."""
+    """Step along -H g, with H recomputed from the last `maxcor` steps."""
     d = x0.shape[0]
     if maxiter is None and maxfun is None and maxgrad is None:
         maxiter = 200 * d
@@ -82,7 +82,7 @@ def minimize_lbfgs(
 
 
 def _ratio(x: Any, y: Any) -> Any:
-    """x / y; 0 where y is 0, which is after a move of length 0, the last one."""
+    """Return x / y; 0 where y is 0, as after the last step, of length 0."""
     there = y != 0
     return jnp.where(there, x / jnp.where(there, y, 1), 0)
 
@@ -92,7 +92,7 @@ def _pushed(rows: Any, new: Any) -> Any:
 
 
 def _direction(history: History, scale: Any, gradient: Any) -> Any:
-    """-H g by the two loops: over the moves from the newest, and back."""
+    """Compute -H g by the two-loop recursion: over the steps from the newest, and back."""
 
     def back(q: Any, row: History) -> tuple[Any, Any]:
         a = row.weights * jnp.real(dot(jnp.conj(row.moves), q))

@@ -4,9 +4,9 @@ Along x + a p the function is phi(a), its slope phi'(a). A step is accepted wher
 
     phi(a) <= phi(0) + c1 a phi'(0)    and    |phi'(a)| <= -c2 phi'(0).
 
-Two loops, one after the other: `_bracket` doubles the step until it is accepted or an interval
-[low, high] must hold one (algorithm 3.5 of Nocedal and Wright, Numerical Optimization), `_zoom`
-makes that interval smaller (algorithm 3.6).
+There are two loops: `_bracket` doubles the step until it is accepted or an interval [low, high]
+must contain an acceptable one (algorithm 3.5 of Nocedal and Wright, Numerical Optimization), then
+`_zoom` shrinks that interval (algorithm 3.6).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from functrans import pytrees as tree
 from functrans.api.derivatives import value_and_grad
 
 SUFFICIENT_DECREASE, CURVATURE = 1e-4, 0.9  # c1, c2
-# A cubic's minimum must keep this part of the interval away from its ends, a parabola's that part.
+# Least distances of the minimum of a cubic and of a parabola from the ends, as interval fractions.
 CUBIC_MARGIN, PARABOLA_MARGIN = 0.2, 0.1
 MOST_ZOOMS = 30
 
@@ -29,7 +29,7 @@ dot: partial[Any] = partial(jnp.dot, precision=lax.Precision.HIGHEST)
 
 
 class Point(NamedTuple):
-    """A place on the line, and the function there."""
+    """A point on the line, with value and slope there."""
 
     step: Any
     value: Any
@@ -38,7 +38,7 @@ class Point(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a line search ends with. status: 0 accepted, 1 zoom failed, 3 no interval found."""
+    """The result of a line search. status: 0 accepted, 1 zoom failed, 3 no interval found."""
 
     failed: Any
     status: Any
@@ -54,7 +54,7 @@ Line = Callable[[Any], Point]
 def line_search(
     fun: Callable[[Any], Any], x: Any, p: Any, value: Any, gradient: Any, first: Any, most: Any
 ) -> Found:
-    """Search from x along p for at most `most` doublings of the step `first`."""
+    """Search from x along p, doubling the step `first` at most `most` times."""
     origin = Point(_zero_step(p), value, _slope(gradient, p), gradient)
 
     def at(step: Any) -> Point:
@@ -79,14 +79,14 @@ def _slope(gradient: Any, p: Any) -> Any:
 
 
 def _no_vanishing(step: Any) -> Any:
-    """In float32 a step below 1e-8 would leave x where it is for ever."""
+    """In float32, a step below 1e-8 would never change x."""
     if jnp.finfo(step.dtype).bits == 64:
         return step
     return jnp.where(jnp.abs(step) < 1e-8, jnp.sign(step) * 1e-8, step).astype(step.dtype)
 
 
 def _too_high(origin: Point, at: Point) -> Any:
-    """Too high, or where the function is not defined."""
+    """Return whether the value is too high, or the function undefined."""
     most = origin.value + SUFFICIENT_DECREASE * at.step * origin.slope
     return (at.value > most) | (jnp.isnan(at.value) & ~jnp.isnan(most))
 
@@ -96,12 +96,12 @@ def _flat_enough(origin: Point, at: Point) -> Any:
 
 
 def choose(which: Any, new: Any, old: Any) -> Any:
-    """One of two structures, array by array."""
+    """Select one of two structures, array by array."""
     return tree.map(lambda x, y: jnp.where(which, x, y), new, old)
 
 
 class _Doubling(NamedTuple):
-    """`low` is what was accepted, or the better end of the interval, or the origin."""
+    """`low` is the accepted point, or the better end of the interval, or the origin."""
 
     i: Any
     accepted: Any
@@ -112,7 +112,7 @@ class _Doubling(NamedTuple):
 
 
 def _bracket(at: Line, origin: Point, first: Any, most: Any) -> _Doubling:
-    """Double the step until it is accepted, or until an interval is known to hold such a step."""
+    """Double the step until it is accepted, or an interval is known to contain such a step."""
 
     def going(s: _Doubling) -> Any:
         return ~s.accepted & ~s.bracketed & (s.i < most)
@@ -131,7 +131,7 @@ def _bracket(at: Line, origin: Point, first: Any, most: Any) -> _Doubling:
 
 
 class _Interval(NamedTuple):
-    """`low` is the better end, or what was accepted. `other` was an end before: a third place."""
+    """`low` is the better end, or the accepted point. `other` is a former end, the third point."""
 
     j: Any
     accepted: Any
@@ -142,7 +142,7 @@ class _Interval(NamedTuple):
 
 
 def _zoom(at: Line, origin: Point, tried: _Doubling) -> _Interval:
-    """Make the interval smaller until a step in it is accepted."""
+    """Shrink the interval until a step in it is accepted."""
     smallest = 1e-10 if jnp.finfo(origin.step.dtype).bits == 64 else 1e-5
 
     def going(s: _Interval) -> Any:
@@ -168,7 +168,7 @@ def _zoom(at: Line, origin: Point, tried: _Doubling) -> _Interval:
 
 
 def _next_step(s: _Interval) -> Any:
-    """Where a cubic through what is known is least; else a parabola; else the middle."""
+    """Return the minimum of a cubic through known points; else of a parabola; else the middle."""
     a, b = s.low.step, s.high.step
     width = jnp.abs(b - a)
 
@@ -183,14 +183,14 @@ def _next_step(s: _Interval) -> Any:
 
 
 def _parabola_minimum(low: Point, high: Point) -> Any:
-    """Of the parabola with low's value and slope and high's value; NaN where there is none."""
+    """Return the minimum of the parabola of low's value and slope and high's value, or NaN."""
     d = high.step - low.step
     return low.step - _ratio(low.slope * d * d, 2 * (high.value - low.value - low.slope * d))
 
 
 def _cubic_minimum(low: Point, high: Point, other: tuple[Any, Any]) -> Any:
-    """Of the cubic A t^3 + B t^2 + C t + D, t = step - low.step, with low's value D and slope C and
-    the values of two more points; NaN where there is none."""
+    """Return the minimum of the cubic A t^3 + B t^2 + C t + D, t = step - low.step, with low's
+    value D and slope C and the values at two more points; NaN if there is none."""
     t, u = high.step - low.step, other[0] - low.step
     c = low.slope
     f, g = high.value - low.value - c * t, other[1] - low.value - c * u
@@ -199,11 +199,11 @@ def _cubic_minimum(low: Point, high: Point, other: tuple[Any, Any]) -> Any:
     b = _ratio(t * t * t * g - u * u * u * f, scale)
     radical = b * b - 3 * a * c
     root = jnp.where(radical > 0, jnp.sqrt(jnp.where(radical > 0, radical, 1)), jnp.nan)
-    # (root - b) / 3a = -c / (root + b): what does not cancel
+    # (root - b) / 3a = -c / (root + b): use the one without cancellation
     return low.step + jnp.where(b > 0, _ratio(-c, root + b), _ratio(root - b, 3 * a))
 
 
 def _ratio(x: Any, y: Any) -> Any:
-    """x / y, NaN without a NaN's derivative where y is 0: a step that is not taken has none."""
+    """Return x / y; where y is 0, NaN with derivative 0: a step that is not taken has none."""
     there = y != 0
     return jnp.where(there, x / jnp.where(there, y, 1), jnp.nan)

@@ -1,4 +1,4 @@
-"""`minimize`: one door to the methods, with SciPy's results."""
+"""`minimize`: the interface to the methods, with SciPy's results."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ METHODS: dict[str, Callable[..., Any]] = {
 
 
 class OptimizeResults(NamedTuple):
-    """What `minimize` ends with.
+    """The result of `minimize`.
 
-    x: [n] where the search ended. success: it converged. status: 0 if so, else why it ended. fun,
+    x: [n] the last point. success: whether it converged. status: 0 if so, else why it ended. fun,
     jac: the value and the gradient at x. hess_inv: [n, n] estimate of the inverse Hessian (BFGS).
-    nfev, njev, nit: the numbers of values, gradients and iterations.
+    nfev, njev, nit: the numbers of function evaluations, gradient evaluations and iterations.
 
     Source: `jax.scipy.optimize.OptimizeResults`.
     """
@@ -49,25 +49,25 @@ def minimize(
 ) -> OptimizeResults:  # fmt: skip
     """Find a local minimum of a function of a vector.
 
-    It may be jitted, mapped by `vmap`, and differentiated in both modes with respect to x0 and to
-    all that fun reads.
+    It may be jitted, mapped with `vmap`, and differentiated in both modes with respect to x0 and
+    everything that fun uses.
 
     Arguments:
       fun: (x, *args) -> real scalar, differentiable.
-      x0: [n] floats (L-BFGS: or complex numbers), where to start.
-      args: more arguments of fun.
+      x0: [n] floats (L-BFGS: or complex numbers), the initial guess.
+      args: further arguments of fun.
       method: "BFGS", or "l-bfgs-experimental-do-not-rely-on-this".
-      tol: is taken and not looked at, as in JAX; say `options={"gtol": ...}`.
-      options: of BFGS: maxiter (200 n), gtol (1e-5) and norm (inf): end where the norm of the
-        gradient is below gtol; line_search_maxiter (10). Of L-BFGS: maxiter (200 n), norm, gtol,
-        ftol (2.2e-9): least progress of an iteration, maxcor (10): moves kept, maxfun, maxgrad,
-        maxls (20).
+      tol: ignored, as in JAX; use `options={"gtol": ...}`.
+      options: for BFGS: maxiter (200 n), gtol (1e-5) and norm (inf): end when the norm of the
+        gradient is below gtol; line_search_maxiter (10). For L-BFGS: maxiter (200 n), norm, gtol,
+        ftol (2.2e-9): least progress per iteration, maxcor (10): number of steps kept, maxfun,
+        maxgrad, maxls (20).
 
     Returns:
-      OptimizeResults. status of BFGS: 0 converged, 1 out of iterations, 3 no step was found that
-      satisfies the strong Wolfe conditions, 5 nor an interval that holds one, -1 none of these. Of
-      L-BFGS: 0 converged, out of 1 iterations, 2 values, 3 gradients, 4 no progress, 5 the line
-      search failed.
+      OptimizeResults. status of BFGS: 0 converged, 1 out of iterations, 3 found no step that
+      satisfies the strong Wolfe conditions, 5 found no interval that contains one, -1 other. Of
+      L-BFGS: 0 converged, out of 1 iterations, 2 function evaluations, 3 gradient evaluations,
+      4 no progress, 5 the line search failed.
 
     Raises:
       InvalidArgument: an unknown method, an x0 that is not a vector.
@@ -106,7 +106,7 @@ def minimize(
         raise errors.TypeMismatch(
             f"minimize: x0 must be floats, got {t}, at\n    {describe(user_source())}"
         )
-    # As one program also where nothing is jitted: reverse mode would run its steps one by one.
+    # One program even without jit: otherwise reverse mode would run its steps one by one.
     end = jit(lambda x: run(lambda x: fun(x, *args), x, **options))(x0)
     return OptimizeResults(
         end.x, end.converged & ~end.failed, end.status, end.value, end.gradient,
