@@ -2,13 +2,16 @@
 
 The tests compile much and run little, so LLVM optimises nothing in them: a fifth less time. XLA's
 own passes, which see what we emit, are not affected; `XLA_FLAGS= pytest` runs as users do. What is
-compiled is kept in `.test_cache/`, by JAX's persistent cache, for the next run.
+compiled is kept in `.test_cache/`, by JAX's persistent cache, for the next run. And one MLIR context
+serves many programs: JAX makes one of all its dialects for each, two fifths of such a run's time.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import platform
+import threading
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,7 @@ os.environ.setdefault("FUNCTRANS_TRACEBACK", "full")  # a failing test shows whe
 import jax
 import jaxlib
 import pytest
+from jax._src.interpreters import mlir
 
 import functrans as ft
 from functrans.trace import state
@@ -46,6 +50,17 @@ def _keep_compilations() -> None:
 
 
 _keep_compilations()
+_new_context = mlir.make_ir_context
+_contexts = threading.local()  # one for each thread, since nothing locks it
+
+
+def _kept_context() -> Any:
+    if not hasattr(_contexts, "mlir"):
+        _contexts.mlir = _new_context()
+    return _contexts.mlir
+
+
+mlir.make_ir_context = _kept_context
 
 
 @pytest.fixture(autouse=True)
@@ -61,6 +76,7 @@ def bounded_memory():
     yield
     if next(_ran) % _KEPT == 0:
         ft.clear_caches()
+        _contexts.__dict__.clear()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -69,6 +85,12 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if report.failed and call.excinfo is not None:
         report.sections.append(("what failed", described(item, call.excinfo)))
     return report
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: the collector need not look through it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

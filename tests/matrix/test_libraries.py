@@ -1,5 +1,5 @@
 """Every row of the library tables beside JAX: types at several dtypes, values, gradients; and JAX's
-own functions imported.
+own functions imported. Of what is JAX's own each function has one row, whose values are a sweep.
 
 Types are found by tracing and cost no compilation. For values JAX's side of a group is one compiled
 program; ours is interpreted by NumPy, since what XLA makes of an operation is a matter of
@@ -25,7 +25,6 @@ from tests.support.closeness import assert_close
 from tests.support.libraries import (
     ARRAYS,
     LIBRARIES,
-    cast,
     differs_on_purpose,
     function_of,
     names_in,
@@ -117,9 +116,9 @@ def described(y: Any) -> tuple[Any, ...]:
 # Groups whose programs are long: one row of so many.
 LONG = {"random": 16}
 WITHOUT_GRADIENTS = ["random"]
-GROUPS = [g for g in LIBRARIES if "options" not in g] + ["options of lax"]
 IMPORTED = ["lax elementwise", "lax shapes and reductions", "nn", "options of lax"]
-COMPLEX = ["linalg", "fft"]
+HANDED_ON = ["linalg", "fft", "signal and others", "random"]
+GROUPS = [*IMPORTED, *[pytest.param(g, marks=pytest.mark.sweep) for g in HANDED_ON]]
 NOT_COMPARED = {
     r"lax\.reduce\(x, .* lambda": "no monoid: the order of terms counts",
     r"return_residual": "JAX does not differentiate the residual",
@@ -130,31 +129,20 @@ UNKNOWN = re.compile(r"ragged_dot")  # to from_jax
 TOLERANCE = 2e-3
 
 
-def rows_of(group: str, kind: str) -> list[str]:
-    rows = LIBRARIES[group][:: LONG.get(group, 1) if kind == "real" else 1]
+def rows_of(group: str) -> list[str]:
+    rows = LIBRARIES[group][:: LONG.get(group, 1)]
     return [r for r in rows if r not in EXPRESSIONS and not re.search("|".join(NOT_COMPARED), r)]
 
 
-def arrays_of(row: str, kind: str) -> list[np.ndarray]:
-    if kind == "real":
-        return [ARRAYS[n] for n in names_in(row)]
-    return [COMPLEX_ARRAYS.get(n, ARRAYS[n]) for n in names_in(row)]
+def arrays_of(row: str) -> list[np.ndarray]:
+    return [ARRAYS[n] for n in names_in(row)]
 
 
-COMPLEX_ARRAYS = {
-    n: cast(x, "complex64")
-    for n, x in ARRAYS.items()
-    if x.dtype == np.float32 and n not in ("pd", "inf")
-}
-_half = COMPLEX_ARRAYS["m"]
-COMPLEX_ARRAYS["pd"] = (_half @ _half.conj().T + 4 * np.eye(4)).astype(np.complex64)
-
-
-def evaluation(row: str, root: str, kind: str, gradient: bool) -> Callable[..., tuple[Leaves, Any]]:
+def evaluation(row: str, root: str, gradient: bool) -> Callable[..., tuple[Leaves, Any]]:
     """The results that are arrays, and the gradients by the float32 arrays of a sum of them."""
     library: Any = jax if root == "jax" else ft
     f = from_jax(function_of(row, "jax")) if root == "imported" else function_of(row, root)
-    wrt = [i for i, x in enumerate(arrays_of(row, kind)) if x.dtype == np.float32]
+    wrt = [i for i, x in enumerate(arrays_of(row)) if x.dtype == np.float32]
 
     def loss(chosen: Leaves, arrays: Leaves) -> tuple[Any, Leaves]:
         arrays = list(arrays)
@@ -179,7 +167,7 @@ def evaluation(row: str, root: str, kind: str, gradient: bool) -> Callable[..., 
     return run
 
 
-def by_jax(rows: list[str], kind: str, gradients: bool) -> dict[str, tuple[Leaves, Any]]:
+def by_jax(rows: list[str], gradients: bool) -> dict[str, tuple[Leaves, Any]]:
     """In one program. What JAX cannot differentiate has a value, what it refuses is left out."""
 
     def everything(arrays: dict[str, list[Any]]) -> dict[str, tuple[Leaves, Any]]:
@@ -187,30 +175,28 @@ def by_jax(rows: list[str], kind: str, gradients: bool) -> dict[str, tuple[Leave
         for row in rows:
             for gradient in (True, False)[not gradients :]:
                 try:
-                    found[row] = evaluation(row, "jax", kind, gradient)(*arrays[row])
+                    found[row] = evaluation(row, "jax", gradient)(*arrays[row])
                     break
                 except Exception:
                     continue
         return found
 
-    arrays = {row: arrays_of(row, kind) for row in rows}
+    arrays = {row: arrays_of(row) for row in rows}
     return jax.jit(everything, compiler_options=QUICK)(arrays)
 
 
-@pytest.mark.parametrize(
-    ("group", "kind"), [*[(g, "real") for g in GROUPS], *[(g, "complex") for g in COMPLEX]]
-)
-def test_values_and_gradients(group: str, kind: str):
+@pytest.mark.parametrize("group", GROUPS)
+def test_values_and_gradients(group: str):
     with silent():
-        rows = rows_of(group, kind)
-        theirs = by_jax(rows, kind, kind == "real" and group not in WITHOUT_GRADIENTS)
+        rows = rows_of(group)
+        theirs = by_jax(rows, group not in WITHOUT_GRADIENTS)
         assert len(theirs) > 0.75 * len(rows)
 
         def check(row: str) -> None:
-            arrays, (values, slopes) = arrays_of(row, kind), theirs[row]
+            arrays, (values, slopes) = arrays_of(row), theirs[row]
             known = group in IMPORTED and not UNKNOWN.search(row)
             for root in ("functrans", "imported")[: 1 + known]:
-                program = ft.make_ir(evaluation(row, root, kind, bool(slopes)))(*arrays)
+                program = ft.make_ir(evaluation(row, root, bool(slopes)))(*arrays)
                 found = ft.interpret(program, *arrays)
                 assert_close(found[: len(values)], values, TOLERANCE, f"{root}: value,")
                 for x, y in zip(found[len(values) :], slopes, strict=True):

@@ -319,3 +319,60 @@ def test_jax_knows_its_own_functions_by_our_names():
         assert made.weak_type == theirs.weak_type
     program = ft.make_ir(lambda x: ft.lax.reduce(x, 0.0, ft.lax.add, (0,)))(X)
     assert [e.primitive.name for e in program.equations] == ["reduce_sum"]
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_keys_of_seeds(wide):
+    """At top level, of a constant inside jit, and of a traced seed; also beyond 32 bits."""
+    with jax.enable_x64(wide):
+        for seed in (-1, 2**40 + 3, np.uint32(2**32 - 1)):
+            wanted = jax.random.key(seed)
+            traced = jnp.asarray(np.int64(seed) if isinstance(seed, int) else seed)
+            for made, of_jax in (
+                (ft.random.key(seed), wanted),
+                (ft.jit(lambda s=seed: ft.random.key(s))(), wanted),
+                (ft.jit(ft.random.key)(traced), jax.jit(jax.random.key)(traced)),
+            ):
+                assert made.dtype == of_jax.dtype
+                assert (jax.random.key_data(made) == jax.random.key_data(of_jax)).all()
+
+
+def test_a_draw_is_one_equation_and_one_program_per_signature():
+    draws = lambda k: [ft.random.normal(k, (3,)) for _ in range(3)]  # noqa: E731
+    program = ft.make_ir(draws)(jax.random.key(3))
+    assert len(program.equations) == 3
+    assert len({id(e.params["program"]) for e in program.equations}) == 1
+
+
+@pytest.mark.parametrize("impl", ["rbg", "unsafe_rbg"])
+def test_other_generators(impl):
+    """Of `jax.random` the bits, whichever generator makes them."""
+    keys = [library.random.key(1, impl=impl) for library in (ft, jax)]
+    for name, argument in (("normal", (9,)), ("split", 3), ("fold_in", 3)):
+        made = ft.jit(lambda k, name=name, a=argument: getattr(ft.random, name)(k, a))(keys[0])
+        wanted = getattr(jax.random, name)(keys[1], argument)
+        if name != "normal":
+            made, wanted = map(jax.random.key_data, (made, wanted))
+        np.testing.assert_array_equal(made, wanted)
+
+
+def test_initializers_draw_the_numbers_of_jax():
+    for name in ("he_uniform", "lecun_normal", "orthogonal"):
+        made, wanted = (
+            getattr(library.nn.initializers, name)()(jax.random.key(3), (4, 3))
+            for library in (ft, jax)
+        )
+        np.testing.assert_array_equal(made, wanted)
+
+
+def test_ufuncs_of_jax_are_ufuncs_here():
+    for name in dir(jnp):
+        theirs, ours = getattr(jnp, name), getattr(fnp, name, None)
+        if isinstance(theirs, jnp.ufunc):
+            assert isinstance(ours, fnp.ufunc)
+            for fact in ("nin", "nout", "nargs", "identity"):
+                assert getattr(ours, fact) == getattr(theirs, fact), (name, fact)
+    assert not isinstance(fnp.sin, fnp.ufunc)
+    shapes = [ft.ShapeDtypeStruct((3,), "float32")] * 2
+    for f in (fnp.add, lambda x, y: fnp.maximum.reduce(x)):
+        assert len(ft.make_ir(f)(*shapes).equations) == 1

@@ -30,16 +30,12 @@ from tests.support.libraries import (
     names_in,
 )
 from tests.support.versions import EXPRESSIONS
-from tests.sweep import test_numpy_tail
 
 SMALL = ["bool", "int8", "int16", "int32", "uint8", "uint16", "uint32", "float16", "bfloat16",
          "float32", "complex64"]  # fmt: skip
 WIDE = ["int64", "uint64", "float64", "complex128"]
 
-GROUPS = {**LIBRARIES}
-for _table in (test_numpy.TABLE, test_numpy_tail.TABLE):
-    for _group, _members in _table.items():
-        GROUPS[f"numpy {_group}"] = [*GROUPS.get(f"numpy {_group}", []), *_members]
+GROUPS = {**LIBRARIES, **{f"numpy {group}": rows for group, rows in test_numpy.TABLE.items()}}
 
 
 def calls(row: str, wide: bool) -> Iterator[tuple[str, list[Any]]]:
