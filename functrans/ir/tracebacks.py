@@ -178,7 +178,12 @@ def _came_from_below(error: Exception) -> bool:
 
 
 def _told(name: str, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    what = str(error).split("\n")[0].rstrip(".") or "does not take these arguments"
+    texts = [x for x in error.args if isinstance(x, str)]
+    said = str(error) if error.args[:1] == tuple(texts[:1]) else " ".join(texts)
+    first, *rest = said.strip().split("\n")
+    if first.endswith("verifier errors:") and rest:
+        first = rest[0].strip()
+    what = first.rstrip(".") or "does not take these arguments"
     what = what if what.startswith(f"{name}()") else f"{name}: {what}"
     advice = _KEYS if re.search("PRNG key (type|data)", what) else ""
     return f"{what}, at\n    {describe(user_source())}\n{advice}{_call(name, args, kwargs)}"
