@@ -198,9 +198,7 @@ def scans() -> Iterator[Row]:
     )
     w, x = (jnp.asarray(rng.normal(size=(256, 256)) / 16, "float32") for _ in range(2))
     for jitted, about in ((True, "one jitted layer called 24 times"), (False, "24 equal layers")):
-        ours, peer = (
-            lib.ft.jit(lib.ft.grad(repeated_layer_loss(lib, 24, jitted))) for lib in (OURS, JAX)
-        )
+        ours, peer = (lib.ft.jit(lib.ft.grad(repeated_layer_loss(lib, 24, jitted))) for lib in (OURS, JAX))
         yield pair(
             f"jitted gradient, {about}",
             lambda ours=ours: ours(w, x),

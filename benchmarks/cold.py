@@ -23,13 +23,14 @@ ROWS = {
     "first jit(f)(1.0)": (f"import functrans as ft; ft.jit({F})(1.0)", f"jax.jit({F})(1.0)"),
     "first grad(f)(1.0)": (f"import functrans as ft; ft.grad({F})(1.0)", f"jax.grad({F})(1.0)"),
     "first jit(grad(f))(1.0)": (
-        f"import functrans as ft; ft.jit(ft.grad({F}))(1.0)", f"jax.jit(jax.grad({F}))(1.0)",
+        f"import functrans as ft; ft.jit(ft.grad({F}))(1.0)",
+        f"jax.jit(jax.grad({F}))(1.0)",
     ),
     "first vmap(grad(f))(x)": (
         f"import functrans as ft; ft.vmap(ft.grad({F}))(jnp.ones(3))",
         f"jax.vmap(jax.grad({F}))(jnp.ones(3))",
     ),
-}  # fmt: skip
+}
 
 
 def _python(*words: str) -> subprocess.CompletedProcess[str]:

@@ -40,9 +40,7 @@ class Line:
     def time(self, jits: Sequence[Callable[..., Any]], args: tuple[Any, ...], repeats: int) -> Any:
         """Time calls in turn, ours first, JAX's second -> ms of the others."""
         times = turns([side(jit, args) for jit in jits], repeats)
-        self.low, self.ratio, self.high = quartiles(
-            [a / b for a, b in zip(times[0], times[1], strict=True)]
-        )
+        self.low, self.ratio, self.high = quartiles([a / b for a, b in zip(times[0], times[1], strict=True)])
         self.fastest = min(times[0]) / min(times[1])
         self.ours, self.peer, *others = (statistics.median(t) * 1e3 for t in times)
         return others

@@ -55,9 +55,7 @@ class Program(NamedTuple):
         those of the biases of attention's keys are zero but for rounding."""
         if not self.moves:
             return difference(ours, peer)
-        changes = [
-            jax.tree.leaves(jax.tree.map(np.subtract, p, self.args[0])) for p in (ours, peer)
-        ]
+        changes = [jax.tree.leaves(jax.tree.map(np.subtract, p, self.args[0])) for p in (ours, peer)]
         largest = max([np.abs(c).max() for c in changes[1]])
         pairs = zip(*changes, strict=True)
         return float(max([np.abs(np.subtract(a, b)).max() for a, b in pairs]) / largest)
@@ -80,15 +78,20 @@ class Steps(Line):
 def private() -> Iterator[Program]:
     """DP-SGD, by hand and by optax."""
     for name, model, within in (
-        ("MLP", models.mlp, 1.2), ("CNN", models.cnn, 1.2), ("LSTM", models.lstm, 1.5),
-        ("transformer", models.transformer, 1.2), ("haiku MLP", models.haiku_mlp, 1.2),
-    ):  # fmt: skip
+        ("MLP", models.mlp, 1.2),
+        ("CNN", models.cnn, 1.2),
+        ("LSTM", models.lstm, 1.5),
+        ("transformer", models.transformer, 1.2),
+        ("haiku MLP", models.haiku_mlp, 1.2),
+    ):
         for about, step in (("by hand", steps.by_hand), ("by optax", steps.by_optax)):
             yield clipped(f"DP-SGD {about}, {name}", step, model(), within)
     for batch in (32, 256):
         for name, model, within in (
-            ("MLP", models.mlp, 1.2), ("CNN", models.cnn, 1.2), ("LSTM", models.lstm, 1.5),
-        ):  # fmt: skip
+            ("MLP", models.mlp, 1.2),
+            ("CNN", models.cnn, 1.2),
+            ("LSTM", models.lstm, 1.5),
+        ):
             row = f"DP-SGD by optax, {name}, batch {batch}"
             yield clipped(row, steps.by_optax, model(batch), within)
 
@@ -96,15 +99,20 @@ def private() -> Iterator[Program]:
 def spellings() -> Iterator[Program]:
     """Other ways to write DP-SGD."""
     for about, step in (
-        ("vdot of leaves", steps.by_vdot), ("optax.clip_by_global_norm", steps.by_global_norm),
-        ("each layer", steps.per_layer), ("lax.map of 16", steps.by_microbatches),
-    ):  # fmt: skip
+        ("vdot of leaves", steps.by_vdot),
+        ("optax.clip_by_global_norm", steps.by_global_norm),
+        ("each layer", steps.per_layer),
+        ("lax.map of 16", steps.by_microbatches),
+    ):
         yield clipped(f"DP-SGD, {about}, MLP", step, models.mlp(), 1.2)
     model = models.mlp()
     yield Program(
-        "DP-SGD by optax with noise, MLP", steps.with_noise(model.loss), model.args,
-        steps.plain_with_noise(model.loss), 1.2,
-    )  # fmt: skip
+        "DP-SGD by optax with noise, MLP",
+        steps.with_noise(model.loss),
+        model.args,
+        steps.plain_with_noise(model.loss),
+        1.2,
+    )
 
 
 def clipped(name: str, step: Callable[..., Any], model: Model, within: float) -> Program:
@@ -113,9 +121,10 @@ def clipped(name: str, step: Callable[..., Any], model: Model, within: float) ->
 
 def statistics_of_gradients() -> Iterator[Program]:
     for about, fun in (
-        ("NTK", steps.tangent_kernel), ("gradient noise scale", steps.noise_scale),
+        ("NTK", steps.tangent_kernel),
+        ("gradient noise scale", steps.noise_scale),
         ("K-FAC factors", steps.kronecker_factors),
-    ):  # fmt: skip
+    ):
         model = models.mlp()
         yield Program(f"{about}, MLP", fun(model.loss), model.args, moves=False)
 
@@ -143,18 +152,15 @@ def fitted() -> Callable[..., Any]:
 
     def loss(params, y0):
         solution = diffrax.diffeqsolve(
-            diffrax.ODETerm(field), diffrax.Tsit5(), 0.0, 1.0, 0.05, y0, args=params,
-            max_steps=32,
-        )  # fmt: skip
+            diffrax.ODETerm(field), diffrax.Tsit5(), 0.0, 1.0, 0.05, y0, args=params, max_steps=32
+        )
         return jnp.mean(solution.ys**2)
 
     return jax.value_and_grad(loss)
 
 
 def in_float32(*args: Any) -> tuple[Any, ...]:
-    return jax.tree.map(
-        lambda a: jnp.asarray(a, "float32" if a.dtype.kind == "f" else a.dtype), args
-    )
+    return jax.tree.map(lambda a: jnp.asarray(a, "float32" if a.dtype.kind == "f" else a.dtype), args)
 
 
 GROUPS = (private, spellings, statistics_of_gradients, training)

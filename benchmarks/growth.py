@@ -69,9 +69,7 @@ def cases(library: str) -> dict[str, Case]:
         "lambda vmap": Case(lambda i: t.vmap(loss(i))(x), PLAIN),
         "lambda jit": Case(lambda i: t.jit(loss(i))(x), COMPILED),
         "lambda grad of jit": Case(lambda i: t.grad(t.jit(loss(i)))(x), COMPILED),
-        "lambda scan": Case(
-            lambda i: lax.scan(lambda c, _: (c * 2.0, None), x, None, length=3), COMPILED
-        ),
+        "lambda scan": Case(lambda i: lax.scan(lambda c, _: (c * 2.0, None), x, None, length=3), COMPILED),
         "closure grad": Case(lambda i: t.grad(closure(i))(x), PLAIN),
         "closure vmap": Case(lambda i: t.vmap(closure(i))(x), PLAIN),
         "closure jit": Case(lambda i: t.jit(closure(i))(x), COMPILED),
@@ -107,14 +105,7 @@ def growth(library: str, name: str, steps: int | None = None) -> tuple[float, fl
 
 def in_a_process(library: str, name: str, steps: int | None = None) -> tuple[float, float]:
     """`growth` in a process of its own."""
-    words = [
-        sys.executable,
-        "-m",
-        "benchmarks.growth",
-        library,
-        name,
-        *([str(steps)] * bool(steps)),
-    ]
+    words = [sys.executable, "-m", "benchmarks.growth", library, name, *([str(steps)] * bool(steps))]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     time_taken, grown = done.stdout.split()[-4:][::2]
     return float(time_taken), float(grown)

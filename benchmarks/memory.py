@@ -264,9 +264,7 @@ PROGRAMS: dict[str, Callable[[Library], Program]] = {
     "checkpoint around a scan, twice": around_a_scan,
     "scan of checkpointed scans": square_root,
     "scan of checkpointed scans of checkpoints": lambda lib: square_root(lib, inner=True),
-    "vmap of layers, closed over, checkpoint": lambda lib: per_example(
-        lib, closed_over, make=plain
-    ),
+    "vmap of layers, closed over, checkpoint": lambda lib: per_example(lib, closed_over, make=plain),
     "vmap of layers, argument, checkpoint": lambda lib: per_example(lib, as_arguments, make=plain),
     "vmap of layers, scanned, checkpoint": lambda lib: per_example(lib, scanned, make=plain),
     "vmap of layers, scanned, dots_saveable": lambda lib: per_example(lib, scanned, make=dots),

@@ -68,9 +68,7 @@ def mlp_loss(lib: Library) -> Callable[..., Any]:
 def conv_params(channels: int = 16) -> dict[str, jax.Array]:
     """Two convolutions and a dense layer for 28 x 28 images."""
     rng = np.random.default_rng(0)
-    k1, k2, w = _arrays(
-        rng, (3, 3, 1, channels), (3, 3, channels, 2 * channels), (7 * 7 * 2 * channels, 10)
-    )
+    k1, k2, w = _arrays(rng, (3, 3, 1, channels), (3, 3, channels, 2 * channels), (7 * 7 * 2 * channels, 10))
     return {"k1": k1, "k2": k2, "w": w}
 
 
@@ -79,9 +77,7 @@ def conv_loss(lib: Library) -> Callable[..., Any]:
     jnp = lib.np
 
     def conv(x, k):
-        return lib.lax.conv_general_dilated(
-            x, k, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
-        )
+        return lib.lax.conv_general_dilated(x, k, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
 
     def loss(params, x, labels):
         x = lib.nn.relu(conv(x, params["k1"]))
@@ -92,9 +88,7 @@ def conv_loss(lib: Library) -> Callable[..., Any]:
     return loss
 
 
-def transformer_params(
-    layers: int, width: int, vocabulary: int = 64, rms: bool = False
-) -> dict[str, Any]:
+def transformer_params(layers: int, width: int, vocabulary: int = 64, rms: bool = False) -> dict[str, Any]:
     """A decoder without dropout: embedding, `layers` blocks, tied output. `rms`: for RMS norm,
     which has no shift."""
     rng = np.random.default_rng(0)

@@ -136,9 +136,7 @@ def maker(row: str, library: dict[str, Any]) -> Callable[[], Callable[..., Any]]
     return eval(f"lambda: lambda {', '.join(arrays_of(row))}: {row}", dict(library))
 
 
-def least(
-    ours: Callable[[], Any], peer: Callable[[], Any], repeats: int
-) -> tuple[float, float] | None:
+def least(ours: Callable[[], Any], peer: Callable[[], Any], repeats: int) -> tuple[float, float] | None:
     """The least times of one call of each, in turn; None where one of them fails."""
     try:
         counts = [_enough(ours), _enough(peer)]

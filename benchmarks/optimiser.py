@@ -44,8 +44,11 @@ def optimiser_private() -> Iterator[Row]:
     flat = private.mlp(256)
     yield from gain_rows(
         "DP-SGD step, gradients flattened, MLP, batch 256",
-        made(private.flat_dp_sgd, flat), flat.args, None, 1 / 100,
-    )  # fmt: skip
+        made(private.flat_dp_sgd, flat),
+        flat.args,
+        None,
+        1 / 100,
+    )
     kinds = (("norms of gradients", private.squared_norms), ("noise scale", private.noise_scale))
     for kind, of in kinds:
         for name, model, goal, memory in (
@@ -116,12 +119,7 @@ def dp_rows(name: str, model: Model, goal: float, memory_goal: float | None) -> 
 
 
 def gain_rows(
-    name: str,
-    make: Make,
-    args: tuple,
-    goal: float | None,
-    memory_goal: float | None,
-    memory: bool = True,
+    name: str, make: Make, args: tuple, goal: float | None, memory_goal: float | None, memory: bool = True
 ) -> Iterator[Row]:
     """Time and, if asked for, temporary memory of a program under both libraries."""
     ours, peer = (lib.ft.jit(make(lib)).lower(*args).compile() for lib in (OURS, JAX))

@@ -61,10 +61,7 @@ def smoother(lib: Library) -> Function:
             (mean_next, cov_next), (mean, cov) = known
             gain = jnp.linalg.solve(cov_next, moves @ cov).T
             smooth_mean, smooth_cov = state
-            state = (
-                mean + gain @ (smooth_mean - mean_next),
-                cov + gain @ (smooth_cov - cov_next) @ gain.T,
-            )
+            state = (mean + gain @ (smooth_mean - mean_next), cov + gain @ (smooth_cov - cov_next) @ gain.T)
             return state, state[0]
 
         ahead = lib.ft.tree.map(lambda a: a[1:], expected)

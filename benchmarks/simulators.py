@@ -43,10 +43,7 @@ def lotka_volterra(lib: Library) -> Function:
         def slope(y):
             prey, predators = y
             return jnp.array(
-                [
-                    alpha * prey - beta * prey * predators,
-                    delta * prey * predators - gamma * predators,
-                ]
+                [alpha * prey - beta * prey * predators, delta * prey * predators - gamma * predators]
             )
 
         def step(y, seen):
@@ -377,11 +374,7 @@ def cable(n: int, steps: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def policy_params(inputs: int, width: int = 16) -> dict[str, np.ndarray]:
-    return {
-        "w1": normal(inputs, width) / 2,
-        "b1": np.zeros(width),
-        "w2": normal(width, seed=1) / 4,
-    }
+    return {"w1": normal(inputs, width) / 2, "b1": np.zeros(width), "w2": normal(width, seed=1) / 4}
 
 
 def arm(joints: int = 7) -> np.ndarray:

@@ -66,9 +66,7 @@ def mapped(make: Make, args: tuple[Any, ...]) -> Make:
     return transformed(make, "vmap", in_axes=(0, *[None] * (len(args) - 1)))
 
 
-def both(
-    name: str, make: Make, *args: Any, rows: bool = False, **options: Any
-) -> Iterator[Program]:
+def both(name: str, make: Make, *args: Any, rows: bool = False, **options: Any) -> Iterator[Program]:
     """The value and its gradient by the first argument, for each of its `rows` if asked."""
     for about, made in (("value", make), ("gradient", transformed(make, "grad"))):
         yield Program(f"{name}, {about}", mapped(made, args) if rows else made, args, **options)

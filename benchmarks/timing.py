@@ -122,7 +122,6 @@ def table(rows: list[Row]) -> str:
         unit = "" if r.unit == "ms" else f" {r.unit}"
         spread = f" ({r.low:.3f}-{r.high:.3f})" if r.unit == "ms" else ""
         lines.append(
-            f"| {r.name} | {r.ours:.4g}{unit} | {r.peer:.4g}{unit} | "
-            f"{r.ratio:.3f}{spread} | {goal} |"
+            f"| {r.name} | {r.ours:.4g}{unit} | {r.peer:.4g}{unit} | {r.ratio:.3f}{spread} | {goal} |"
         )
     return "\n".join(lines)

@@ -12,14 +12,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import recurrences
-from benchmarks.models import (
-    Library,
-    mlp,
-    mlp_loss,
-    mlp_params,
-    transformer_loss,
-    transformer_params,
-)
+from benchmarks.models import Library, mlp, mlp_loss, mlp_params, transformer_loss, transformer_params
 from benchmarks.simulators import Function, normal
 
 Params = Any
@@ -67,12 +60,7 @@ def _convolution(lib: Library, layout: str) -> Function:
 
     def conv(x, kernel, groups=1):
         return lib.lax.conv_general_dilated(
-            x,
-            kernel,
-            (1, 1),
-            "SAME",
-            dimension_numbers=(layout, kernels, layout),
-            feature_group_count=groups,
+            x, kernel, (1, 1), "SAME", dimension_numbers=(layout, kernels, layout), feature_group_count=groups
         )
 
     return conv
@@ -213,9 +201,7 @@ def routed_experts(lib: Library, room: int = 64) -> Function:
 
 
 def expert_params(experts: int = 8, width: int = 64, hidden: int = 128) -> Params:
-    made = weights(
-        gate=(width, experts), up=(experts, width, hidden), down=(experts, hidden, width)
-    )
+    made = weights(gate=(width, experts), up=(experts, width, hidden), down=(experts, hidden, width))
     return {**made, "up": made["up"] * experts**0.5, "down": made["down"] * experts**0.5}
 
 

@@ -17,12 +17,7 @@ import make_reference  # noqa: E402
 project = "functrans"
 author = "the functrans authors"
 html_title = "functrans"
-extensions = [
-    "myst_parser",
-    "sphinx.ext.autodoc",
-    "sphinx.ext.napoleon",
-    "sphinx_copybutton",
-]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 exclude_patterns = ["_build", "_generated", "reference/_*"]
 language = "en"
 

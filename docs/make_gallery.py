@@ -16,9 +16,7 @@ from PIL import Image
 ROOT = Path(__file__).parents[1]
 PICTURES = ROOT / "docs" / "gallery"
 WIDTH, COLOURS = 640, 128
-NAMES = (
-    "private_flax", "equinox_kernel", "pinn", "meta_learning", "neural_ode", "fit_simulator",
-)  # fmt: skip
+NAMES = ("private_flax", "equinox_kernel", "pinn", "meta_learning", "neural_ode", "fit_simulator")
 
 
 def made(name: str) -> Path:

@@ -65,14 +65,11 @@ def floors() -> str:
         said = ". ".join([summary(n) for n in folders or told if summary(n)])
         if len(folders) > 1:  # each in short
             said = "; ".join([re.split(r"[:.]", summary(n))[0] for n in folders])
-        parts.append(
-            f'<rect class="floor" x="10" y="{y}" width="{width - 20}" height="32" rx="4"/>'
-        )
+        parts.append(f'<rect class="floor" x="10" y="{y}" width="{width - 20}" height="32" rx="4"/>')
         parts.append(text(22, y + 21, ", ".join(shown), "mono"))
         parts.append(text(190, y + 21, said if len(said) < 104 else said[:102] + "…"))
         y += step
-    parts.append(text(10, y + 14, "A file imports from its own floor and from those below it.",
-                      "small"))  # fmt: skip
+    parts.append(text(10, y + 14, "A file imports from its own floor and from those below it.", "small"))
     return svg(width, y + 24, parts)
 
 
@@ -141,9 +138,7 @@ def table(header: str, column: int, keep: str = "", which: int = 0) -> list[tupl
 
 
 def plots() -> dict[str, str]:
-    everyday = [
-        (name, value) for name, value in table(FIRST, 3) if not name.startswith("gradient of 8")
-    ]
+    everyday = [(name, value) for name, value in table(FIRST, 3) if not name.startswith("gradient of 8")]
     optimised = [
         row
         for row in table(FIRST, 3, which=1)

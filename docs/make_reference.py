@@ -95,9 +95,7 @@ def is_ours(space: str, name: str) -> bool:
     theirs = getattr(theirs_of(space), name, None)
     if theirs is None:
         return str(getattr(value, "__module__", "")).startswith("functrans")
-    return make_namespace.kind_of(theirs, value) == "native" and not isinstance(
-        value, str | int | float
-    )
+    return make_namespace.kind_of(theirs, value) == "native" and not isinstance(value, str | int | float)
 
 
 def module_of(space: str) -> ModuleType:
@@ -210,9 +208,7 @@ def others() -> list[str]:
     return [
         space
         for space in make_namespace.spaces()
-        if space not in named
-        and make_namespace.ours(space) is not None
-        and public(module_of(space))
+        if space not in named and make_namespace.ours(space) is not None and public(module_of(space))
     ]
 
 
@@ -245,9 +241,12 @@ def documents() -> Iterator[tuple[str, str]]:
         "",
         "The short examples assume ``import functrans as ft``, ``import functrans.numpy as jnp`` "
         "and ``from functrans import lax, nn``.",
-        "", ".. toctree::", "   :maxdepth: 1", "",
+        "",
+        ".. toctree::",
+        "   :maxdepth: 1",
+        "",
         *[f"   {name}" for name in (*PAGES, "results", "others")],
-    ]  # fmt: skip
+    ]
     yield "index", "\n".join(index) + "\n"
 
 

@@ -100,8 +100,7 @@ def step(params, key, noise, images, labels, present):
     total, structure = jax.tree.flatten(private_gradient(params, images, labels, present))
     keys = random.split(key, len(total))
     noised = [
-        (g + noise * CLIP * random.normal(k, g.shape)) / BATCH
-        for g, k in zip(total, keys, strict=True)
+        (g + noise * CLIP * random.normal(k, g.shape)) / BATCH for g, k in zip(total, keys, strict=True)
     ]
     return jax.tree.map(lambda p, g: p - RATE * g, params, structure.unflatten(noised))
 
@@ -134,8 +133,7 @@ def epsilon(rate: float, noise: float, steps: int, delta: float) -> float:
     """The least epsilon over the orders 2..256 such that `steps` steps are (epsilon, delta)-private
     (from Renyi to delta by Canonne, Kamath, Steinke 2020, proposition 12)."""
     return min(
-        steps * renyi(rate, noise, a) + np.log1p(-1 / a) - np.log(delta * a) / (a - 1)
-        for a in range(2, 257)
+        steps * renyi(rate, noise, a) + np.log1p(-1 / a) - np.log(delta * a) / (a - 1) for a in range(2, 257)
     )
 
 
@@ -169,8 +167,10 @@ def main() -> None:
     data = load()
     images, labels = data[:2]
 
-    print(f"1. a network {'-'.join(map(str, SIZES))}, {options.steps} steps of DP-SGD, batches of "
-          f"about {BATCH}, noise {options.noise:g}")  # fmt: skip
+    print(
+        f"1. a network {'-'.join(map(str, SIZES))}, {options.steps} steps of DP-SGD, batches of "
+        f"about {BATCH}, noise {options.noise:g}"
+    )
     params, accuracy = train(options.steps, options.noise, data)
     eps, delta = guarantee(len(images), options.noise, options.steps)
     print(f"   test accuracy {100 * accuracy:.1f} %")

@@ -132,9 +132,7 @@ def draw(path: str, starts: dict[str, Any], rates: dict[str, float]) -> None:
     x = np.linspace(-5, 5, 200, dtype="float32")[:, None]
     seen = np.linspace(-4, 0.5, SHOTS, dtype="float32")[:, None]  # half of the curve only
     curve = lambda x: 3 * np.sin(x + 1)  # noqa: E731
-    for axes, (name, params) in zip(
-        figure.subplots(1, 2, sharey=True), starts.items(), strict=True
-    ):
+    for axes, (name, params) in zip(figure.subplots(1, 2, sharey=True), starts.items(), strict=True):
         axes.plot(x, curve(x), "k", linewidth=3, alpha=0.25, label="a new curve")
         axes.plot(seen, curve(seen), "k^", label="what is seen of it")
         for k, style in zip(SHOWN, (":", "--", "-"), strict=True):

@@ -53,9 +53,16 @@ def pendulum(t: Any, y: Any, args: Any) -> Any:
 def solved(field: Any, start: Any, times: Any) -> Any:
     """The solution from one start, at the times: (times, 2)."""
     solution = diffrax.diffeqsolve(
-        diffrax.ODETerm(field), SOLVER, times[0], times[-1], 0.05, start,
-        saveat=diffrax.SaveAt(ts=times), stepsize_controller=CONTROL, max_steps=512,
-    )  # fmt: skip
+        diffrax.ODETerm(field),
+        SOLVER,
+        times[0],
+        times[-1],
+        0.05,
+        start,
+        saveat=diffrax.SaveAt(ts=times),
+        stepsize_controller=CONTROL,
+        max_steps=512,
+    )
     return solution.ys
 
 

@@ -67,10 +67,10 @@ def interval(equation, values):
         return Box(run(*lows[:-1], highs[-1]), run(*highs[:-1], lows[-1]))
     if name in BILINEAR and not all(is_box(x) for x in values):
         # the middle moves as it does; the radius by the sizes of the weights
-        middle = run(*[(a + b) / 2 if is_box(x) else x
-                       for x, a, b in zip(values, lows, highs, strict=True)])  # fmt: skip
-        radius = run(*[(b - a) / 2 if is_box(x) else abs(x)
-                       for x, a, b in zip(values, lows, highs, strict=True)])  # fmt: skip
+        middle = run(*[(a + b) / 2 if is_box(x) else x for x, a, b in zip(values, lows, highs, strict=True)])
+        radius = run(
+            *[(b - a) / 2 if is_box(x) else abs(x) for x, a, b in zip(values, lows, highs, strict=True)]
+        )
         return Box(middle - radius, middle + radius)
     raise NotImplementedError(f"no bounds are known for {equation}")
 
@@ -80,9 +80,23 @@ def is_box(x):
 
 
 INCREASING = {  # in every operand; so relu is written as a maximum
-    "add", "max", "min", "exp", "log", "tanh", "logistic", "sqrt", "reshape", "transpose",
-    "broadcast_in_dim", "concatenate", "slice", "reduce_sum", "reduce_max", "reduce_min",
-}  # fmt: skip
+    "add",
+    "max",
+    "min",
+    "exp",
+    "log",
+    "tanh",
+    "logistic",
+    "sqrt",
+    "reshape",
+    "transpose",
+    "broadcast_in_dim",
+    "concatenate",
+    "slice",
+    "reduce_sum",
+    "reduce_max",
+    "reduce_min",
+}
 DECREASING_LAST = {"neg", "sub"}
 BILINEAR = {"mul", "dot_general", "conv_general_dilated"}
 
@@ -104,9 +118,7 @@ def mixed_precision(program):
             params["preferred"] = np.dtype("float32")
         return equation.primitive(*values, **params)
 
-    inputs = [
-        ft.ShapeDtypeStruct(t.shape, t.dtype, weak_type=t.weak_type) for t in program.in_types
-    ]
+    inputs = [ft.ShapeDtypeStruct(t.shape, t.dtype, weak_type=t.weak_type) for t in program.in_types]
     return ft.make_ir(lambda *args: ft.evaluate(program, args, lower))(*inputs)
 
 
@@ -176,9 +188,7 @@ def train(name, images, labels, rewrite=lambda program: program, epochs=15, rate
     def step(params, images, labels):
         leaves, structure = jax.tree.flatten(params)
         grads = ft.evaluate(program, [*leaves, images, labels])
-        return jax.tree.unflatten(
-            structure, [p - rate * g for p, g in zip(leaves, grads, strict=True)]
-        )
+        return jax.tree.unflatten(structure, [p - rate * g for p, g in zip(leaves, grads, strict=True)])
 
     rng = np.random.default_rng(0)
     for _ in range(epochs):
@@ -221,9 +231,7 @@ def gradient_error(name, params, images, labels):
     program = mixed_precision(ft.make_ir(gradient)(params, images, labels))
     args = [*jax.tree.leaves(params), images, labels]
     low = np.concatenate([np.ravel(g) for g in ft.jit(lambda *a: ft.evaluate(program, a))(*args)])
-    full = np.concatenate(
-        [np.ravel(g) for g in jax.tree.leaves(ft.jit(gradient)(params, images, labels))]
-    )
+    full = np.concatenate([np.ravel(g) for g in jax.tree.leaves(ft.jit(gradient)(params, images, labels))])
     return float(np.linalg.norm(low - full) / np.linalg.norm(full)), program
 
 
@@ -232,9 +240,7 @@ def main() -> None:
     images, labels, test_images, test_labels = load()
     for name in NETWORKS:
         params = train(name, images, labels)
-        print(
-            f"{name}: test accuracy {100 * accuracy(name, params, test_images, test_labels):.1f} %"
-        )
+        print(f"{name}: test accuracy {100 * accuracy(name, params, test_images, test_labels):.1f} %")
         print("  interval bounds: every pixel may move by epsilon")
         print("    epsilon   certainly right   width of the logits: bounds   1,000 samples")
         for epsilon in (0.002, 0.01, 0.03):

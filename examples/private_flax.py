@@ -52,8 +52,7 @@ def loss(params: Any, x: Any, y: Any) -> Any:
 def private(jit: Callable[..., Any]) -> tuple[Any, Any]:
     """The optimiser, and its step as `jit` compiles it."""
     optimizer = optax.chain(
-        optax.contrib.differentially_private_aggregate(CLIP, NOISE, key=jax.random.key(1)),
-        optax.sgd(RATE),
+        optax.contrib.differentially_private_aggregate(CLIP, NOISE, key=jax.random.key(1)), optax.sgd(RATE)
     )
 
     @jit
@@ -133,9 +132,7 @@ def milliseconds(params: Any, batch: tuple[Any, Any], rounds: int) -> dict[str, 
     return {name: statistics.median(found) for name, found in times.items()}
 
 
-def draw(
-    path: str, accuracies: dict[str, list[float]], steps: int, times: dict[str, float]
-) -> None:
+def draw(path: str, accuracies: dict[str, list[float]], steps: int, times: dict[str, float]) -> None:
     figure = Figure(figsize=(9, 3.2), layout="constrained")
     left, right = figure.subplots(1, 2)
     for name, found in accuracies.items():

@@ -62,9 +62,7 @@ def compare_gradients(images: np.ndarray, labels: np.ndarray) -> float:
     params = (0.1 * rng.normal(size=(64, 10)).astype("float32"), np.zeros(10, "float32"))
     by_hand = softmax_grad_by_hand(params, x, labels)
     by_grad = ft.grad(softmax_loss)(params, x, labels)
-    difference = max(
-        float(np.abs(a - np.asarray(b)).max()) for a, b in zip(by_hand, by_grad, strict=True)
-    )
+    difference = max(float(np.abs(a - np.asarray(b)).max()) for a, b in zip(by_hand, by_grad, strict=True))
     print("1. softmax regression, gradient of the bias (first four):")
     print("   by hand ", np.round(by_hand[1][:4], 6))
     print("   ft.grad ", np.round(np.asarray(by_grad[1])[:4], 6))
@@ -87,8 +85,7 @@ def init(key, shapes: dict[str, tuple[int, ...]]) -> dict:
 
 
 MLP = {"w1": (64, 128), "b1": (128,), "w2": (128, 10), "b2": (10,)}
-CONV = {"k1": (3, 3, 1, 16), "c1": (16,), "k2": (3, 3, 16, 32), "c2": (32,),
-        "w": (128, 10), "b": (10,)}  # fmt: skip
+CONV = {"k1": (3, 3, 1, 16), "c1": (16,), "k2": (3, 3, 16, 32), "c2": (32,), "w": (128, 10), "b": (10,)}
 
 
 def mlp(params, images):
@@ -229,13 +226,14 @@ def main() -> None:
     params, state, step, conv_losses, _ = train("conv net", conv_net, CONV, data, options.epochs)
     chosen, lengths = hardest(params, test_images, test_labels)
     print("3. per-example gradients of the conv net on the test set:")
-    print(f"   median length {np.median(lengths):.2e}; the hardest: "
-          + ", ".join(f"a {test_labels[i]} ({lengths[i]:.1f})" for i in chosen))  # fmt: skip
+    print(
+        f"   median length {np.median(lengths):.2e}; the hardest: "
+        + ", ".join(f"a {test_labels[i]} ({lengths[i]:.1f})" for i in chosen)
+    )
     difference = check_step(step, params, state, images[:64], labels[:64])
     print("4. one training step by XLA and by the NumPy reference interpreter:")
     print(f"   largest difference {difference:.1e} (relative to each array's largest number)")
-    draw(options.out, {"MLP": mlp_losses, "conv net": conv_losses}, test_images, test_labels,
-         chosen, lengths)  # fmt: skip
+    draw(options.out, {"MLP": mlp_losses, "conv net": conv_losses}, test_images, test_labels, chosen, lengths)
     print(f"picture in {options.out}; {time.perf_counter() - start:.0f} s in all")
 
 

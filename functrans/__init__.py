@@ -13,24 +13,26 @@ from functrans.runtime import wire as _wire
 __version__: str = "0.2.0"
 
 # The modules that implement the hooks of lower layers (runtime.py).
-_wire({
-    "run_operation": "functrans.backends.eager",
-    "transpose_program": "functrans.transforms.transpose",
-    "run_sharded": "functrans.interop.sharded_programs",
-    "stop_at_first": "functrans.inspect.nans",
-    "show": "functrans.ir.text",
-    "delegated": "functrans.interop.delegated",
-    "draw": "functrans.inspect.draw",
-    "coloured": "functrans.inspect.draw",
-    "operations": "functrans.primitives.catalogue",
-    "tracers": (
-        "functrans.numpy.operators functrans.numpy.methods functrans.interop.arrays "
-        "functrans.interop.bridge functrans.interop.transformations"
-    ),
-    "rules in JAX": "functrans.interop.jax_rules",
-    "rules in checkify": "functrans.interop.checkify",
-    "rules in key_reuse": "functrans.interop.key_reuse",
-})  # fmt: skip
+_wire(
+    {
+        "run_operation": "functrans.backends.eager",
+        "transpose_program": "functrans.transforms.transpose",
+        "run_sharded": "functrans.interop.sharded_programs",
+        "stop_at_first": "functrans.inspect.nans",
+        "show": "functrans.ir.text",
+        "delegated": "functrans.interop.delegated",
+        "draw": "functrans.inspect.draw",
+        "coloured": "functrans.inspect.draw",
+        "operations": "functrans.primitives.catalogue",
+        "tracers": (
+            "functrans.numpy.operators functrans.numpy.methods functrans.interop.arrays "
+            "functrans.interop.bridge functrans.interop.transformations"
+        ),
+        "rules in JAX": "functrans.interop.jax_rules",
+        "rules in checkify": "functrans.interop.checkify",
+        "rules in key_reuse": "functrans.interop.key_reuse",
+    }
+)
 
 if TYPE_CHECKING:
     from jax import Device as Device
@@ -171,51 +173,52 @@ if TYPE_CHECKING:
     from functrans.numpy import ndarray as Array  # noqa: F401
     from functrans.trace import typeof as typeof
 else:
-    __getattr__, __dir__, __all__ = _lazily(__name__, {
-        "jax": (
-            "Device NamedSharding P Ref ShapeDtypeStruct Shard block_until_ready "
-            "check_tracer_leaks checking_leaks config copy_to_host_async debug_infs "
-            "debug_key_reuse debug_nans default_backend default_device default_matmul_precision "
-            "default_prng_impl device_count device_get devices distributed dlpack ds "
-            "effects_barrier empty_ref enable_checks enable_custom_prng enable_x64 "
-            "explain_cache_misses float0 free_ref freeze host_count host_id host_ids "
-            "legacy_prng_key live_arrays local_device_count local_devices log_compiles "
-            "make_array_from_callback make_array_from_process_local_data "
-            "make_array_from_single_device_arrays make_mesh make_user_context memory monitoring "
-            "new_ref no_execution no_tracing numpy_dtype_promotion numpy_rank_promotion "
-            "print_environment_info process_count process_index process_indices profiler ref "
-            "reshard set_mesh sharding smap softmax_custom_jvp stages thread_guard "
-            "threefry_partitionable transfer_guard transfer_guard_device_to_device "
-            "transfer_guard_device_to_host transfer_guard_host_to_device"
-        ),
-        "functrans": (
-            "ad_checkpoint custom_batching custom_derivatives debug dtypes errors "
-            "experimental image interop ir lax nn numpy ops passes random scipy tree tree_util "
-            "typing"
-        ),
-        "functrans.api.callbacks": "io_callback pure_callback",
-        "functrans.api.checkpoint": "checkpoint checkpoint_policies remat",
-        "functrans.api.custom_rules": "closure_convert custom_gradient custom_jvp custom_vjp",
-        "functrans.api.derivatives": (
-            "grad jvp linear_transpose linearize value_and_grad vjp"
-        ),
-        "functrans.api.devices": "device_put",
-        "functrans.api.fwd_and_bwd": "fwd_and_bwd",
-        "functrans.api.jacobians": "hessian jacfwd jacrev jacrev=jacobian",
-        "functrans.api.jit": "clear_caches disable_jit jit",
-        "functrans.api.pmap": "pmap",
-        "functrans.api.programs": "eval_shape evaluate interpret make_ir make_jaxpr",
-        "functrans.api.scopes": "ensure_compile_time_eval named_call named_scope",
-        "functrans.api.shard_map": "shard_map",
-        "functrans.api.vmap": "vmap",
-        "functrans.inspect.cache": "explain_cache",
-        "functrans.inspect.compare": "compare",
-        "functrans.inspect.cost": "cost",
-        "functrans.inspect.doctor": "doctor",
-        "functrans.inspect.explore": "explore",
-        "functrans.inspect.nans": "find_nan",
-        "functrans.inspect.profile.entry": "profile",
-        "functrans.inspect.python_source.entry": "to_python",
-        "functrans.numpy": "ndarray=Array",
-        "functrans.trace": "typeof",
-    })  # fmt: skip
+    __getattr__, __dir__, __all__ = _lazily(
+        __name__,
+        {
+            "jax": (
+                "Device NamedSharding P Ref ShapeDtypeStruct Shard block_until_ready "
+                "check_tracer_leaks checking_leaks config copy_to_host_async debug_infs "
+                "debug_key_reuse debug_nans default_backend default_device default_matmul_precision "
+                "default_prng_impl device_count device_get devices distributed dlpack ds "
+                "effects_barrier empty_ref enable_checks enable_custom_prng enable_x64 "
+                "explain_cache_misses float0 free_ref freeze host_count host_id host_ids "
+                "legacy_prng_key live_arrays local_device_count local_devices log_compiles "
+                "make_array_from_callback make_array_from_process_local_data "
+                "make_array_from_single_device_arrays make_mesh make_user_context memory monitoring "
+                "new_ref no_execution no_tracing numpy_dtype_promotion numpy_rank_promotion "
+                "print_environment_info process_count process_index process_indices profiler ref "
+                "reshard set_mesh sharding smap softmax_custom_jvp stages thread_guard "
+                "threefry_partitionable transfer_guard transfer_guard_device_to_device "
+                "transfer_guard_device_to_host transfer_guard_host_to_device"
+            ),
+            "functrans": (
+                "ad_checkpoint custom_batching custom_derivatives debug dtypes errors "
+                "experimental image interop ir lax nn numpy ops passes random scipy tree tree_util "
+                "typing"
+            ),
+            "functrans.api.callbacks": "io_callback pure_callback",
+            "functrans.api.checkpoint": "checkpoint checkpoint_policies remat",
+            "functrans.api.custom_rules": "closure_convert custom_gradient custom_jvp custom_vjp",
+            "functrans.api.derivatives": ("grad jvp linear_transpose linearize value_and_grad vjp"),
+            "functrans.api.devices": "device_put",
+            "functrans.api.fwd_and_bwd": "fwd_and_bwd",
+            "functrans.api.jacobians": "hessian jacfwd jacrev jacrev=jacobian",
+            "functrans.api.jit": "clear_caches disable_jit jit",
+            "functrans.api.pmap": "pmap",
+            "functrans.api.programs": "eval_shape evaluate interpret make_ir make_jaxpr",
+            "functrans.api.scopes": "ensure_compile_time_eval named_call named_scope",
+            "functrans.api.shard_map": "shard_map",
+            "functrans.api.vmap": "vmap",
+            "functrans.inspect.cache": "explain_cache",
+            "functrans.inspect.compare": "compare",
+            "functrans.inspect.cost": "cost",
+            "functrans.inspect.doctor": "doctor",
+            "functrans.inspect.explore": "explore",
+            "functrans.inspect.nans": "find_nan",
+            "functrans.inspect.profile.entry": "profile",
+            "functrans.inspect.python_source.entry": "to_python",
+            "functrans.numpy": "ndarray=Array",
+            "functrans.trace": "typeof",
+        },
+    )

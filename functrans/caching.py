@@ -111,8 +111,17 @@ class Cache:
     hit.
     """
 
-    __slots__ = ("__weakref__", "_lasting", "_older", "evictions", "hits", "limit", "misses",
-                 "name", "recent")  # fmt: skip
+    __slots__ = (
+        "__weakref__",
+        "_lasting",
+        "_older",
+        "evictions",
+        "hits",
+        "limit",
+        "misses",
+        "name",
+        "recent",
+    )
 
     def __init__(self, name: str, limit: int, lasting: bool = False):
         self.name: str = name
@@ -272,9 +281,7 @@ def memo(
     return None if found is _NONE else found  # type: ignore[return-value]
 
 
-def memo_as(
-    program: Derivable, name: tuple[Any, *tuple[Hashable, ...]], make: Callable[[], R]
-) -> R:
+def memo_as(program: Derivable, name: tuple[Any, *tuple[Hashable, ...]], make: Callable[[], R]) -> R:
     """Return `make()`, stored on the program as `memo` does, for a `make` that is a closure of the
     caller. `name` begins with the function that computes the result."""
     found = program.known(name)

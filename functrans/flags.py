@@ -15,9 +15,11 @@ flags: Any = jax.config
 
 # The flags that a traced program depends on, besides the types of its arguments.
 DECISIVE = (
-    "jax_enable_x64", "jax_default_matmul_precision", "jax_numpy_dtype_promotion",
+    "jax_enable_x64",
+    "jax_default_matmul_precision",
+    "jax_numpy_dtype_promotion",
     "jax_numpy_rank_promotion",
-)  # fmt: skip
+)
 
 
 @contextmanager
@@ -32,15 +34,19 @@ def deciding(values: tuple[Any, ...]) -> Iterator[None]:
     """Set the flags of `DECISIVE` in this thread."""
     x64, precision, dtypes, ranks = values
     with (
-        jax.enable_x64(x64), jax.default_matmul_precision(precision),
-        jax.numpy_dtype_promotion(dtypes), jax.numpy_rank_promotion(ranks),
-    ):  # fmt: skip
+        jax.enable_x64(x64),
+        jax.default_matmul_precision(precision),
+        jax.numpy_dtype_promotion(dtypes),
+        jax.numpy_rank_promotion(ranks),
+    ):
         yield
 
 
 def decisive() -> tuple[Any, ...]:
     """Return the current values of the flags of `DECISIVE` in this thread."""
     return (
-        flags.jax_enable_x64, flags.jax_default_matmul_precision, flags.jax_numpy_dtype_promotion,
+        flags.jax_enable_x64,
+        flags.jax_default_matmul_precision,
+        flags.jax_numpy_dtype_promotion,
         flags.jax_numpy_rank_promotion,
-    )  # fmt: skip
+    )

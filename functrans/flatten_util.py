@@ -57,9 +57,7 @@ def ravel_pytree(pytree: PyTree) -> tuple[Array, Callable[[ArrayLike], PyTree]]:
                 "Give it a vector of the shape and dtype that ravel_pytree returned with it."
             )
         parts = zip(itertools.pairwise(ends), shapes, dtypes, strict=True)
-        return tree.unflatten(
-            structure, [given[a:b].reshape(s).astype(d) for (a, b), s, d in parts]
-        )
+        return tree.unflatten(structure, [given[a:b].reshape(s).astype(d) for (a, b), s, d in parts])
 
     return jnp.concatenate(rows) if rows else jnp.zeros(0, common), unravel
 

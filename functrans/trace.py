@@ -60,9 +60,7 @@ class _State(threading.local):
     provenance: tuple[Source | None, Origin | None] | None = None  # None: the user's line
     depth: int = 0  # nesting depth of the programs being staged
     axes: tuple[tuple[Any, int], ...] = ()  # named axes in scope and their sizes, innermost last
-    jit_disabled: bool = (
-        False  # run jitted functions and the functions of loops and branches in Python
-    )
+    jit_disabled: bool = False  # run jitted functions and the functions of loops and branches in Python
 
     @property
     def trace(self) -> Any:
@@ -111,9 +109,7 @@ def derived_here() -> tuple[Source | None, Origin | None]:
 # --- result types, computed once per signature ----------------------------------------------------
 
 
-def out_types(
-    primitive: Any, types: tuple[ArrayType, ...], params: dict[str, Any]
-) -> tuple[ArrayType, ...]:
+def out_types(primitive: Any, types: tuple[ArrayType, ...], params: dict[str, Any]) -> tuple[ArrayType, ...]:
     """Return the types of the results; raise the primitive's own error for invalid operands."""
     if primitive.holds_programs:
         return primitive.result_types(types, params)
@@ -121,9 +117,7 @@ def out_types(
 
 
 @cached("types of results", 16_384)
-def _out_types(
-    primitive: Any, types: tuple[Any, ...], *params: tuple[str, Any]
-) -> tuple[ArrayType, ...]:
+def _out_types(primitive: Any, types: tuple[Any, ...], *params: tuple[str, Any]) -> tuple[ArrayType, ...]:
     return primitive.result_types(types, dict(params))
 
 
@@ -229,12 +223,7 @@ class Recording(Trace):
             used = set(outs).union(*[eqn.inputs for eqn in equations])
             captured = [(v, x) for v, x in self.captures.values() if v in used]
         return Program(
-            [x.ref for x in inputs],
-            equations,
-            outs,
-            [v for v, _ in captured],
-            [x for _, x in captured],
-            name,
+            [x.ref for x in inputs], equations, outs, [v for v, _ in captured], [x for _, x in captured], name
         )
 
 
@@ -360,9 +349,7 @@ def naming(axis_name: Any, size: int) -> Iterator[None]:
         state.axes = outer
 
 
-def stage(
-    function: Callable[..., Sequence[Any]], types: Sequence[ArrayType], name: str = ""
-) -> Program:
+def stage(function: Callable[..., Sequence[Any]], types: Sequence[ArrayType], name: str = "") -> Program:
     """Trace a function from flat values to a list of flat values; return its program."""
     state.depth += 1
     try:
@@ -373,9 +360,7 @@ def stage(
         state.depth -= 1
 
 
-def _stage(
-    function: Callable[..., Sequence[Any]], types: Sequence[ArrayType], name: str
-) -> Program:
+def _stage(function: Callable[..., Sequence[Any]], types: Sequence[ArrayType], name: str) -> Program:
     trace = Recording(state.trace, stages=True)
     inputs = [trace.new_input(t) for t in types]
     with tracing(trace):
@@ -415,9 +400,7 @@ def _on_new_stack(run: Callable[[], Program]) -> Program:
 
 
 def evaluate(
-    program: Program,
-    args: Sequence[Any],
-    apply: Callable[[Equation, list[Any]], Any] | None = None,
+    program: Program, args: Sequence[Any], apply: Callable[[Equation, list[Any]], Any] | None = None
 ) -> list[Any]:
     """Run a program on values: bind each equation in the current trace, or call
     `apply(equation, values)` for it."""

@@ -288,15 +288,11 @@ def _typeof_other(x: Any) -> ArrayType:
 def not_an_array(x: Any, path: str = "") -> str:
     """Return the message for a value, at a path of the arguments, that is not an array."""
     kind = type(x)
-    name = kind.__qualname__ if kind.__module__ == "builtins" else (
-        f"{kind.__module__}.{kind.__qualname__}"
-    )  # fmt: skip
+    name = kind.__qualname__ if kind.__module__ == "builtins" else (f"{kind.__module__}.{kind.__qualname__}")
     what = f"{path or 'value'} {x!r:.80} of type {name}"
     if isinstance(x, (np.ndarray, np.generic)):
         what = f"NumPy array of dtype {x.dtype}"
-    return (
-        f"{what} is not an array or a number, at\n    {describe(user_source())}\n{_instead_of(x)}"
-    )
+    return f"{what} is not an array or a number, at\n    {describe(user_source())}\n{_instead_of(x)}"
 
 
 def _instead_of(x: Any) -> str:
@@ -354,16 +350,13 @@ def unknown_attribute(x: Tracer, name: str) -> errors.UnknownAttribute:
     """Return the error for an attribute that arrays lack, or lack while traced."""
     near = difflib.get_close_matches(name, [n for n in dir(x) if not n.startswith("_")], 1)
     if name in _OF_VALUES:
-        fix = (
-            "It has no value while it is traced: return it, and convert the result with np.asarray."
-        )
+        fix = "It has no value while it is traced: return it, and convert the result with np.asarray."
     elif near:
         fix = f"Did you mean {near[0]!r}?"
     else:
         fix = "It has the attributes and methods of jax.Array; array functions are in jnp."
     return errors.UnknownAttribute(
-        f"a traced array {x.type} has no attribute {name!r}, at\n    {describe(user_source())}\n"
-        f"{fix}"
+        f"a traced array {x.type} has no attribute {name!r}, at\n    {describe(user_source())}\n{fix}"
     )
 
 
@@ -429,9 +422,7 @@ def depending(x: Tracer) -> str:
     return ""
 
 
-def _needs_value(
-    error: type[errors.AbstractValueError], what: str, instead: str
-) -> Callable[..., Any]:
+def _needs_value(error: type[errors.AbstractValueError], what: str, instead: str) -> Callable[..., Any]:
     def ask(self: Tracer, convert: Callable[[Any], Any]) -> Any:
         value = self.concrete()
         if value is not None:
@@ -468,6 +459,5 @@ _ask_index = _needs_value(
 _ask_array = _needs_value(
     errors.AbstractArrayError,
     "a NumPy function or numpy.asarray()",
-    "Use the function of the same name in functrans.numpy, or call it outside the transformed "
-    "function.",
+    "Use the function of the same name in functrans.numpy, or call it outside the transformed function.",
 )

@@ -68,9 +68,7 @@ def _run(*words: str | Path, folder: Path = ROOT, quiet: bool = False) -> str:
     around = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     around.setdefault("FUNCTRANS_TEST_CACHE", str(ROOT / ".test_cache"))
     pipe = subprocess.PIPE if quiet else None
-    done = subprocess.run(
-        words, cwd=folder, env=around, stdout=pipe, stderr=subprocess.STDOUT, text=True
-    )
+    done = subprocess.run(words, cwd=folder, env=around, stdout=pipe, stderr=subprocess.STDOUT, text=True)
     if done.returncode:
         sys.exit(f"{done.stdout or ''}failed: {' '.join(map(str, words))}")
     return done.stdout or ""

@@ -136,11 +136,7 @@ def debug_log(
     where = (source[0].co_filename, line_of(source)) if source else ("(unknown file)", 0)
     record = _logger.makeRecord(_logger.name, logging.INFO, *where, "", (), None)
     show = functools.partial(
-        _debug_print,
-        ordered=ordered,
-        partitioned=partitioned,
-        check=not skip_format_check,
-        record=record,
+        _debug_print, ordered=ordered, partitioned=partitioned, check=not skip_format_check, record=record
     )
     return _in_two_calls(show, fmt, args, kwargs, "debug.log")
 
@@ -195,14 +191,24 @@ def pure_callback(
             f"got {vmap_method!r}, at\n    {describe(user_source())}"
         )
     return _with_results(
-        calls.pure_callback, callback, result_shape_dtypes, args, kwargs,
-        sharding=sharding, vmap_method=vmap_method,
-    )  # fmt: skip
+        calls.pure_callback,
+        callback,
+        result_shape_dtypes,
+        args,
+        kwargs,
+        sharding=sharding,
+        vmap_method=vmap_method,
+    )
 
 
 _VMAP_METHODS = (
-    "sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized", None,
-)  # fmt: skip
+    "sequential",
+    "sequential_unrolled",
+    "expand_dims",
+    "broadcast_all",
+    "legacy_vectorized",
+    None,
+)
 
 
 @boundary
@@ -251,9 +257,8 @@ def io_callback(
       101 123
     """
     return _with_results(
-        calls.io_callback, callback, result_shape_dtypes, args, kwargs,
-        sharding=sharding, ordered=ordered,
-    )  # fmt: skip
+        calls.io_callback, callback, result_shape_dtypes, args, kwargs, sharding=sharding, ordered=ordered
+    )
 
 
 # --- shared helpers -------------------------------------------------------------------------------
@@ -300,9 +305,7 @@ def _is_array_like(x: Any) -> bool:
     return True
 
 
-def _with_results(
-    primitive: Any, callback: Any, like: Any, args: Any, kwargs: Any, **options: Any
-) -> Any:
+def _with_results(primitive: Any, callback: Any, like: Any, args: Any, kwargs: Any, **options: Any) -> Any:
     """Bind one of the callback primitives that have results."""
     _check_callable(callback, primitive.name)
     leaves, in_tree = tree.flatten((args, kwargs))

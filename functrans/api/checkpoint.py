@@ -37,20 +37,31 @@ Policy = Callable[..., bool]  # (primitive, *operand types, **parameters) -> sav
 
 @overload
 def checkpoint(
-    fun: _F, *, prevent_cse: bool = True, policy: Policy | None = None,
-    static_argnums: int | Sequence[int] = (), static_argnames: str | Iterable[str] = (),
-) -> _F: ...  # fmt: skip
+    fun: _F,
+    *,
+    prevent_cse: bool = True,
+    policy: Policy | None = None,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Iterable[str] = (),
+) -> _F: ...
 @overload
 def checkpoint(
-    fun: None = None, *, prevent_cse: bool = True, policy: Policy | None = None,
-    static_argnums: int | Sequence[int] = (), static_argnames: str | Iterable[str] = (),
-) -> Callable[[_F], _F]: ...  # fmt: skip
+    fun: None = None,
+    *,
+    prevent_cse: bool = True,
+    policy: Policy | None = None,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Iterable[str] = (),
+) -> Callable[[_F], _F]: ...
 @boundary
 def checkpoint(
-    fun: Callable[..., PyTree] | None = None, *, prevent_cse: bool = True,
+    fun: Callable[..., PyTree] | None = None,
+    *,
+    prevent_cse: bool = True,
     policy: Policy | None = None,
-    static_argnums: int | Sequence[int] = (), static_argnames: str | Iterable[str] = (),
-) -> Any:  # fmt: skip
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Iterable[str] = (),
+) -> Any:
     """Make reverse mode recompute the intermediate values of `fun` instead of saving them.
 
     Arguments:
@@ -74,9 +85,12 @@ def checkpoint(
     """
     if fun is None:
         return functools.partial(
-            checkpoint, prevent_cse=prevent_cse, policy=policy, static_argnums=static_argnums,
+            checkpoint,
+            prevent_cse=prevent_cse,
+            policy=policy,
+            static_argnums=static_argnums,
             static_argnames=static_argnames,
-        )  # fmt: skip
+        )
     check_callable(fun, "checkpoint")
     statics = StaticArguments(fun, static_argnums, static_argnames)
     if policy is not None and not callable(policy):
@@ -209,14 +223,10 @@ def saved_residuals(
     types = [typeof(x) for x in leaves]
     paths = tree.path_names(args, "args") + tree.path_names(kwargs, "kwargs")
     program = stage(FlatFunction(fun, in_tree), types, function_name(fun))
-    names: dict[Any, str] = {
-        v: f"the argument {p}" for v, p in zip(program.inputs, paths, strict=True)
-    }
+    names: dict[Any, str] = {v: f"the argument {p}" for v, p in zip(program.inputs, paths, strict=True)}
     names.update({v: "a constant" for v in program.constants})
     closed = program.replace(inputs=(*program.constants, *program.inputs), constants=(), values=())
-    part = split(closed, tuple([
-        is_inexact(v.type.dtype) and v in program.inputs for v in closed.inputs
-    ]))  # fmt: skip
+    part = split(closed, tuple([is_inexact(v.type.dtype) and v in program.inputs for v in closed.inputs]))
     n = len(closed.outputs)
     made = _makers(part.forward)
     found = []
@@ -241,11 +251,7 @@ def _origin(made: Any, program: Any, v: Any, names: Any, closed: Program) -> str
             return names.get(inputs.get(v, v), "an argument of a nested function")
         e, i = made[v]
         inner = e.params.get("program")
-        if (
-            inner is None
-            or inner.outputs[i].__class__ is not Var
-            or inner.outputs[i] in inner.inputs
-        ):
+        if inner is None or inner.outputs[i].__class__ is not Var or inner.outputs[i] in inner.inputs:
             break
         made, program, v = _makers(inner), inner, inner.outputs[i]
     if e.primitive.name == "name":

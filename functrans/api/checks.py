@@ -122,9 +122,7 @@ def check_inputs(
             )
 
 
-def check_jacobian(
-    fun: Any, given: tuple[Any, ...], numbers: Sequence[int], holomorphic: bool
-) -> None:
+def check_jacobian(fun: Any, given: tuple[Any, ...], numbers: Sequence[int], holomorphic: bool) -> None:
     """Check the arguments of `jacfwd`: as `check_inputs`, but complex needs `holomorphic`."""
     types = [typeof(x) for x in tree.leaves(given)]
     check_inputs(fun, given, types, numbers, holomorphic, False)
@@ -170,13 +168,11 @@ def check_loss(fun: Any, value: Any, holomorphic: bool) -> None:
         advice = (
             "With holomorphic=True, it must return a complex number."
             if holomorphic
-            else "Cast with x.astype(float); for a complex-differentiable function, pass "
-            "holomorphic=True."
+            else "Cast with x.astype(float); for a complex-differentiable function, pass holomorphic=True."
         )
         wanted = "complex" if holomorphic else "real floating point"
         raise errors.NonDifferentiable(
-            f"grad needs a {wanted} result, but {function_name(fun)} returned {t}, {here()}\n"
-            f"{advice}"
+            f"grad needs a {wanted} result, but {function_name(fun)} returned {t}, {here()}\n{advice}"
         )
 
 
@@ -187,11 +183,7 @@ def _tangent_advice(want: ArrayType) -> str:
 
 
 def fitting(
-    tangents: tuple[Any, ...],
-    in_tree: Any,
-    leaves: Sequence[Any],
-    name: str,
-    differ: type[Exception],
+    tangents: tuple[Any, ...], in_tree: Any, leaves: Sequence[Any], name: str, differ: type[Exception]
 ) -> list[Any]:
     """Return the tangents as a flat list, with None for integer primals. `differ` is the error
     class for a dtype mismatch."""
@@ -232,9 +224,12 @@ def only_cotangent(given: tuple[Any, ...]) -> Any:
 
 
 def cotangents(
-    ct: Any, out_tree: Any, types: Sequence[ArrayType], to: str = "a vjp function",
+    ct: Any,
+    out_tree: Any,
+    types: Sequence[ArrayType],
+    to: str = "a vjp function",
     error: type[Exception] = errors.InvalidArgument,
-) -> list[Any]:  # fmt: skip
+) -> list[Any]:
     """Return the cotangents as a flat list, with None for integers; raise `error` on mismatch."""
     given, structure = tree.flatten(ct)
     if structure != out_tree:

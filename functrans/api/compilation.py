@@ -39,11 +39,7 @@ class Shared:
     """
 
     def __init__(
-        self,
-        statics: StaticArguments,
-        make: Callable[[str, Shared], Any],
-        nested: Any,
-        chooses: bool,
+        self, statics: StaticArguments, make: Callable[[str, Shared], Any], nested: Any, chooses: bool
     ):
         self.statics = statics
         self.nested = nested
@@ -72,9 +68,7 @@ class Jitted(functools.partial[_R], Generic[_P, _R]):
     arrays. They are slots, not function attributes, which `functools.wraps` would copy to wrappers.
     As a `functools.partial`, it costs little more to call than a function."""
 
-    __slots__ = (
-        "cache_size", "clear_cache", "eval_shape", "jitted_function", "lower", "program", "trace",
-    )  # fmt: skip
+    __slots__ = ("cache_size", "clear_cache", "eval_shape", "jitted_function", "lower", "program", "trace")
 
     cache_size: Callable[[], int]
     clear_cache: Callable[[], None]
@@ -137,11 +131,7 @@ class Compiled:
         return lambda *args, **kwargs: (made if xla.is_outermost() else base)(*args, **kwargs)
 
     def switched(
-        self,
-        other: compiler_options.Other,
-        ask: Callable[[Any], Callable[..., Any]],
-        args: Any,
-        kwargs: Any,
+        self, other: compiler_options.Other, ask: Callable[[Any], Callable[..., Any]], args: Any, kwargs: Any
     ) -> Any:
         """Switch to the right option set after an aborted trace, and repeat the call `ask`."""
         right = self.base

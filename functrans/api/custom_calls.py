@@ -115,9 +115,10 @@ class Call:
             self.out_tree = structure
         elif structure != self.out_tree:
             raise self.mismatch(
-                fun, f"returned an output with the structure {tree.spelled(structure)}, but "
-                f"{self.name} returned {tree.spelled(self.out_tree)}"
-            )  # fmt: skip
+                fun,
+                f"returned an output with the structure {tree.spelled(structure)}, but "
+                f"{self.name} returned {tree.spelled(self.out_tree)}",
+            )
         return [as_array(y) for y in outs]
 
     def mismatch(
@@ -166,16 +167,12 @@ class JvpCall(Call):
     static_leaves: list[Any]
     static_tree: Any
 
-    def __init__(
-        self, fun: Any, jvp: Any, symbolic: bool, args: tuple[Any, ...], static: Sequence[int]
-    ):
+    def __init__(self, fun: Any, jvp: Any, symbolic: bool, args: tuple[Any, ...], static: Sequence[int]):
         super().__init__(fun, args, static)
         self.jvp = jvp
         self.symbolic = symbolic
         self.static_leaves, self.static_tree = tree.flatten(super().statics())
-        self.traced: list[int] = [
-            i for i, x in enumerate(self.static_leaves) if isinstance(x, AnyTracer)
-        ]
+        self.traced: list[int] = [i for i, x in enumerate(self.static_leaves) if isinstance(x, AnyTracer)]
 
     def operands(self, stop_gradient: Callable[[Any], Any]) -> list[Any]:
         return [*[stop_gradient(self.static_leaves[i]) for i in self.traced], *self.leaves]
@@ -202,10 +199,7 @@ class JvpCall(Call):
 
     def _run(self, values: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         statics, primals = self._split(values)
-        given = [
-            self._tangent(x, dx)
-            for x, dx in zip(primals, tangents[len(self.traced) :], strict=True)
-        ]
+        given = [self._tangent(x, dx) for x, dx in zip(primals, tangents[len(self.traced) :], strict=True)]
         moving = unflatten(self.in_tree, primals), unflatten(self.in_tree, given)
         out = self.asked(self.jvp, "(*nondiff, primals, tangents)", *statics, *moving)
         y, dy = self.pair(self.jvp, out, "(primal output, tangent output)")
@@ -213,9 +207,10 @@ class JvpCall(Call):
         moved, structure = tree.flatten(dy)
         if structure != self.out_tree:
             raise self.mismatch(
-                self.jvp, f"must return a tangent output with the structure of its primal output, "
-                f"{tree.spelled(self.out_tree)}, got {tree.spelled(structure)}"
-            )  # fmt: skip
+                self.jvp,
+                f"must return a tangent output with the structure of its primal output, "
+                f"{tree.spelled(self.out_tree)}, got {tree.spelled(structure)}",
+            )
         return outs, [self._checked(a, b) for a, b in zip(outs, moved, strict=True)]
 
     def _tangent(self, x: Any, dx: Any) -> Any:
@@ -232,9 +227,10 @@ class JvpCall(Call):
         have = ArrayType(dy.shape, dy.dtype) if zero else typeof(dy)
         if not have.same(wanted):
             raise self.mismatch(
-                self.jvp, f"returned a primal output {typeof(y)}, so it must return a tangent "
-                f"output of type {wanted}, got {have}"
-            )  # fmt: skip
+                self.jvp,
+                f"returned a primal output {typeof(y)}, so it must return a tangent "
+                f"output of type {wanted}, got {have}",
+            )
         return None if zero else dy
 
 
@@ -242,13 +238,7 @@ class VjpCall(Call):
     """A call of a custom_vjp function."""
 
     def __init__(
-        self,
-        fun: Any,
-        fwd: Any,
-        bwd: Any,
-        symbolic: bool,
-        args: tuple[Any, ...],
-        static: Sequence[int],
+        self, fun: Any, fwd: Any, bwd: Any, symbolic: bool, args: tuple[Any, ...], static: Sequence[int]
     ):
         super().__init__(fun, args, static)
         self.fwd = fwd
@@ -271,9 +261,7 @@ class VjpCall(Call):
     ) -> tuple[list[Any], list[Any], Pullback]:
         given = primals
         if self.symbolic:
-            given = [
-                CustomVJPPrimal(materialize(x), a) for x, a in zip(primals, active, strict=True)
-            ]
+            given = [CustomVJPPrimal(materialize(x), a) for x, a in zip(primals, active, strict=True)]
         out = self.asked(self.fwd, "(*args)", *self.full(given))
         y, res = self.pair(self.fwd, out, "(output, residuals)")
         outs = self.results(y, self.fwd)
@@ -294,10 +282,11 @@ class VjpCall(Call):
             typeof(x)
         except errors.NotAnArray:
             raise self.mismatch(
-                self.fwd, f"returned {x!r:.80} of type {type(x).__qualname__} at "
+                self.fwd,
+                f"returned {x!r:.80} of type {type(x).__qualname__} at "
                 f"{tree.path_names(res, 'residuals')[i]}; residuals must be pytrees of arrays. "
-                "Pass options with nondiff_argnums"
-            ) from None  # fmt: skip
+                "Pass options with nondiff_argnums",
+            ) from None
 
     def _backward(
         self, res_tree: Any, out_types: Sequence[ArrayType], residuals: Any, cts: Sequence[Any]
@@ -307,9 +296,7 @@ class VjpCall(Call):
         moving = unflatten(res_tree, residuals), unflatten(self.out_tree, given)
         found = self.asked(self.bwd, "(*nondiff, residuals, ct)", *self.statics(), *moving)
         leaves = self._cotangent_leaves(found)
-        return [
-            self._checked(c, t, i) for i, (c, t) in enumerate(zip(leaves, self.types, strict=True))
-        ]
+        return [self._checked(c, t, i) for i, (c, t) in enumerate(zip(leaves, self.types, strict=True))]
 
     def _cotangent_leaves(self, found: Any) -> list[Any]:
         """Return one cotangent per leaf of the arguments. None means zero for a whole subtree."""
@@ -323,9 +310,10 @@ class VjpCall(Call):
             return tree.spread(found, slots, lambda c: c is None)
         except ValueError:
             raise self.mismatch(
-                self.bwd, "must return a tuple with one cotangent per argument, with the "
-                f"structure {tree.spelled(self.in_tree)}, got {tree.spelled(tree.structure(found))}"
-            ) from None  # fmt: skip
+                self.bwd,
+                "must return a tuple with one cotangent per argument, with the "
+                f"structure {tree.spelled(self.in_tree)}, got {tree.spelled(tree.structure(found))}",
+            ) from None
 
     def _checked(self, ct: Any, t: ArrayType, i: int) -> Any:
         if ct is None or not is_inexact(t.dtype):
@@ -337,9 +325,11 @@ class VjpCall(Call):
             names = tree.unflatten(self.in_tree, range(len(self.types)))
             name = tree.path_names(names, "args")[i]
             raise self.mismatch(
-                self.bwd, f"returned a cotangent of type {have} for {name} of type {t}; the shapes "
-                "and dtypes must match", errors.CotangentMismatch
-            )  # fmt: skip
+                self.bwd,
+                f"returned a cotangent of type {have} for {name} of type {t}; the shapes "
+                "and dtypes must match",
+                errors.CotangentMismatch,
+            )
         if symbolic:
             return None
         ct = as_array(ct)

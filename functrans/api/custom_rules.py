@@ -49,9 +49,7 @@ class CustomFunction(Generic[_P, _R]):
         numbers.update([nondiff_argnums] if isinstance(nondiff_argnums, int) else nondiff_argnums)
         names = {nondiff_argnames} if isinstance(nondiff_argnames, str) else {*nondiff_argnames}
         if names:
-            numbers.update(
-                [i for i, n in enumerate(inspect.signature(fun).parameters) if n in names]
-            )
+            numbers.update([i for i, n in enumerate(inspect.signature(fun).parameters) if n in names])
         self.nondiff_argnums: tuple[int, ...] = tuple(sorted(numbers))
         self._check_nondiff()
 
@@ -292,8 +290,7 @@ class custom_vjp(CustomFunction[_P, _R]):
         """
         if symbolic_zeros and optimize_remat:
             raise errors.MissingRule(
-                "optimize_remat cannot be combined with symbolic_zeros, at\n"
-                f"    {describe(user_source())}"
+                f"optimize_remat cannot be combined with symbolic_zeros, at\n    {describe(user_source())}"
             )
         self.fwd = fwd
         self.bwd = bwd
@@ -310,9 +307,7 @@ class custom_vjp(CustomFunction[_P, _R]):
         given = self.positional(args, kwargs)
         if at_once:
             return self.fun(*given)
-        call = VjpCall(
-            self.fun, self.fwd, self.bwd, self.symbolic_zeros, given, self.nondiff_argnums
-        )
+        call = VjpCall(self.fun, self.fwd, self.bwd, self.symbolic_zeros, given, self.nondiff_argnums)
         return call.bind(custom_vjp_call, call.leaves, call.rule())
 
 
@@ -377,9 +372,7 @@ tree_util.register_pytree_node(
 
 
 @boundary
-def closure_convert(
-    fun: Callable[..., _R], *example_args: PyTree
-) -> tuple[Callable[..., _R], list[Array]]:
+def closure_convert(fun: Callable[..., _R], *example_args: PyTree) -> tuple[Callable[..., _R], list[Array]]:
     """Closure-convert a function: turn its differentiable captured values into arguments.
 
     Arguments:

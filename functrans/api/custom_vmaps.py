@@ -87,16 +87,12 @@ class custom_vmap(CustomFunction[_P, _R]):
         program = stage(flat, [typeof(x) for x in leaves], function_name(self.fun))
         program, captured = hoist_constants(program)
         rule = _flat_rule(self.vmap_rule, self.fun, in_tree, flat.out_tree)
-        outs = custom_vmap_call(
-            *captured, *leaves, program=program, rule=rule, n_consts=len(captured)
-        )
+        outs = custom_vmap_call(*captured, *leaves, program=program, rule=rule, n_consts=len(captured))
         return tree.unflatten(flat.out_tree, outs)
 
 
 def _flat_rule(rule: Callable[..., Any], fun: Any, in_tree: Any, out_tree: Any) -> BatchRule:
-    def flat(
-        size: int, batched: Sequence[bool], values: Sequence[Any]
-    ) -> tuple[list[Any], list[Any]]:
+    def flat(size: int, batched: Sequence[bool], values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         args, _ = unflatten(in_tree, values)
         in_batched, _ = tree.unflatten(in_tree, batched)
         found = rule(size, list(in_batched), *args)
@@ -147,9 +143,7 @@ def sequential_vmap(f: Callable[_P, _R]) -> custom_vmap[_P, _R]:
         fixed = tree.map(lambda b, x: None if b else x, in_batched, given)
 
         def one(part: Any) -> Any:
-            return whole(*tree.map(
-                lambda b, x, y: x if b else y, in_batched, part, fixed
-            ))  # fmt: skip
+            return whole(*tree.map(lambda b, x, y: x if b else y, in_batched, part, fixed))
 
         out = lax_map(one, mapped)
         return out, tree.map(lambda _: True, out)

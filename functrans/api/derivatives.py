@@ -20,12 +20,7 @@ from functrans.api.checks import (
     of_chosen,
     positions,
 )
-from functrans.api.flat import (
-    Function,
-    as_arrays,
-    float0_zeros,
-    instantiate,
-)
+from functrans.api.flat import Function, as_arrays, float0_zeros, instantiate
 from functrans.api.pullback import Pullback, Signature
 from functrans.ir.program import Program, prune
 from functrans.ir.tracebacks import boundary
@@ -43,24 +38,25 @@ _Aux = TypeVar("_Aux")
 
 @overload
 def jvp(
-    fun: Callable[..., _R], primals: Sequence[PyTree], tangents: Sequence[PyTree],
+    fun: Callable[..., _R],
+    primals: Sequence[PyTree],
+    tangents: Sequence[PyTree],
     has_aux: Literal[False] = False,
-) -> tuple[_R, _R]: ...  # fmt: skip
+) -> tuple[_R, _R]: ...
 @overload
 def jvp(
-    fun: Callable[..., tuple[_R, _Aux]], primals: Sequence[PyTree], tangents: Sequence[PyTree],
+    fun: Callable[..., tuple[_R, _Aux]],
+    primals: Sequence[PyTree],
+    tangents: Sequence[PyTree],
     has_aux: Literal[True],
-) -> tuple[_R, _R, _Aux]: ...  # fmt: skip
+) -> tuple[_R, _R, _Aux]: ...
 @overload
 def jvp(
     fun: Callable[..., PyTree], primals: Sequence[PyTree], tangents: Sequence[PyTree], has_aux: bool
 ) -> tuple[PyTree, ...]: ...
 @boundary
 def jvp(
-    fun: Callable[..., PyTree],
-    primals: Sequence[PyTree],
-    tangents: Sequence[PyTree],
-    has_aux: bool = False,
+    fun: Callable[..., PyTree], primals: Sequence[PyTree], tangents: Sequence[PyTree], has_aux: bool = False
 ) -> tuple[PyTree, ...]:
     """Evaluate a function and its directional derivative, in forward mode.
 
@@ -94,9 +90,7 @@ def jvp(
     flat, leaves, tangent_leaves = _primals_and_tangents(fun, primals, tangents, "jvp", has_aux)
     outs, out_tangents = run_dual(flat, leaves, tangent_leaves)
     out, aux = flat.results(outs)
-    dout = flat.unflatten(
-        [instantiate(t, typeof(y)) for t, y in zip(out_tangents, outs, strict=False)]
-    )
+    dout = flat.unflatten([instantiate(t, typeof(y)) for t, y in zip(out_tangents, outs, strict=False)])
     return (out, dout, aux) if has_aux else (out, dout)
 
 
@@ -117,13 +111,9 @@ def linearize(
     fun: Callable[..., tuple[_R, _Aux]], *primals: PyTree, has_aux: Literal[True]
 ) -> tuple[_R, LinearFunction[_R], _Aux]: ...
 @overload
-def linearize(
-    fun: Callable[..., PyTree], *primals: PyTree, has_aux: bool
-) -> tuple[PyTree, ...]: ...
+def linearize(fun: Callable[..., PyTree], *primals: PyTree, has_aux: bool) -> tuple[PyTree, ...]: ...
 @boundary
-def linearize(
-    fun: Callable[..., PyTree], *primals: PyTree, has_aux: bool = False
-) -> tuple[PyTree, ...]:
+def linearize(fun: Callable[..., PyTree], *primals: PyTree, has_aux: bool = False) -> tuple[PyTree, ...]:
     """Evaluate a function, and return its linearization at that point.
 
     Arguments:
@@ -155,29 +145,24 @@ def linearize(
 
     @boundary
     def f_jvp(*tangents: Any) -> Any:
-        given = fitting(
-            tangents, in_tree, leaves, "the function from linearize", errors.InvalidArgument
-        )
+        given = fitting(tangents, in_tree, leaves, "the function from linearize", errors.InvalidArgument)
         moving = [t for t, a in zip(given, active, strict=True) if a]
-        filled = [
-            literal(0, v.type) if t is None else t
-            for t, v in zip(moving, linear.inputs, strict=True)
-        ]
+        filled = [literal(0, v.type) if t is None else t for t, v in zip(moving, linear.inputs, strict=True)]
         results = evaluate(program, filled)
         typed = zip(results, linear.out_types, strict=True)
-        return flat.unflatten([
-            instantiate(t, y) if is_inexact(y.dtype) else float0_zeros(y.shape)
-            for t, y in list(typed)[: flat.n_out]
-        ])  # fmt: skip
+        return flat.unflatten(
+            [
+                instantiate(t, y) if is_inexact(y.dtype) else float0_zeros(y.shape)
+                for t, y in list(typed)[: flat.n_out]
+            ]
+        )
 
     f_jvp.program = program  # type: ignore[attr-defined]
     return (out, f_jvp, aux) if has_aux else (out, f_jvp)
 
 
 @overload
-def vjp(
-    fun: Callable[..., _R], *primals: PyTree, has_aux: Literal[False] = False
-) -> tuple[_R, Pullback]: ...
+def vjp(fun: Callable[..., _R], *primals: PyTree, has_aux: Literal[False] = False) -> tuple[_R, Pullback]: ...
 @overload
 def vjp(
     fun: Callable[..., tuple[_R, _Aux]], *primals: PyTree, has_aux: Literal[True]
@@ -309,9 +294,7 @@ def value_and_grad(
         check_loss(fun, value, holomorphic)
         cts = [literal(1, linear.out_types[0]), *[None] * (len(outs) - 1)]
         found = iter(backward(linear.equations, linear.inputs, linear.outputs, cts))
-        grads = [
-            instantiate(next(found) if a else None, t) for t, a in zip(types, active, strict=True)
-        ]
+        grads = [instantiate(next(found) if a else None, t) for t, a in zip(types, active, strict=True)]
         grads = tree.unflatten(in_tree, grads)[0]
         return ((value, aux) if has_aux else value), (grads if several else grads[0])
 
@@ -319,9 +302,7 @@ def value_and_grad(
 
 
 @boundary
-def linear_transpose(
-    fun: Callable[..., PyTree], *primals: PyTree
-) -> Callable[[PyTree], tuple[PyTree, ...]]:
+def linear_transpose(fun: Callable[..., PyTree], *primals: PyTree) -> Callable[[PyTree], tuple[PyTree, ...]]:
     """Return the transpose of a linear function.
 
     Arguments:
@@ -362,13 +343,10 @@ def linear_transpose(
         own = [y.ref if getattr(y, "owner", None) is trace else None for y in outs]
         check_linear(prune(trace.equations, [v for v in own if v is not None], values=True))
         cts = cotangents(
-            ct, flat.out_tree, [typeof(y) for y in outs], "a transposed function",
-            errors.TypeMismatch,
-        )  # fmt: skip
+            ct, flat.out_tree, [typeof(y) for y in outs], "a transposed function", errors.TypeMismatch
+        )
         found = backward(trace.equations, [x.ref for x in inputs], own, cts)
-        return tree.unflatten(
-            in_tree, [instantiate(c, t) for c, t in zip(found, types, strict=True)]
-        )[0]
+        return tree.unflatten(in_tree, [instantiate(c, t) for c, t in zip(found, types, strict=True)])[0]
 
     return transposed
 

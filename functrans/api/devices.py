@@ -14,9 +14,13 @@ from functrans.typing import PyTree
 
 
 def device_put(
-    x: PyTree, device: PyTree = None, *, src: PyTree = None, donate: bool = False,
+    x: PyTree,
+    device: PyTree = None,
+    *,
+    src: PyTree = None,
+    donate: bool = False,
     may_alias: bool | None = None,
-) -> PyTree:  # fmt: skip
+) -> PyTree:
     """Transfer arrays to a device or sharding.
 
     Arguments:

@@ -97,9 +97,7 @@ def as_array(x: Any) -> Any:
 
 
 def as_arrays(
-    leaves: Sequence[Any],
-    names: Callable[[], Sequence[str]],
-    convert: Callable[[Any], Any] = as_array,
+    leaves: Sequence[Any], names: Callable[[], Sequence[str]], convert: Callable[[Any], Any] = as_array
 ) -> list[Any]:
     """Apply `as_array`, or another conversion, to each leaf; an error names the path of the leaf
     that is not an array."""

@@ -20,9 +20,8 @@ _P = ParamSpec("_P")
 
 @boundary
 def fwd_and_bwd(
-    fun: Callable[_P, PyTree], argnums: int | Sequence[int], has_aux: bool = False,
-    jitted: bool = True,
-) -> tuple[Callable[_P, tuple[PyTree, ...]], Callable[[Pullback, PyTree], PyTree]]:  # fmt: skip
+    fun: Callable[_P, PyTree], argnums: int | Sequence[int], has_aux: bool = False, jitted: bool = True
+) -> tuple[Callable[_P, tuple[PyTree, ...]], Callable[[Pullback, PyTree], PyTree]]:
     """Split a function's VJP into separate forward and backward functions.
 
     Arguments:

@@ -112,9 +112,7 @@ def jacrev(
         rows = rows if several else rows[0]
         # rows: for each leaf of the argument, an array with one row per element of the output
         by_input = tree.map(lambda y: _split_axis(y, out, 0), rows)
-        jac = tree.transpose(
-            tree.structure(chosen if several else chosen[0]), tree.structure(out), by_input
-        )
+        jac = tree.transpose(tree.structure(chosen if several else chosen[0]), tree.structure(out), by_input)
         return (jac, *aux) if has_aux else jac
 
     return jacobian

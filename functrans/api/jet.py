@@ -141,9 +141,7 @@ def _terms(x: Any, given: Any, order: int, name: str, factorial_scaled: bool) ->
     checked = [_term(c, t, k, name) for k, c in enumerate(given, 1)]
     if not factorial_scaled:
         return tuple(checked)
-    return tuple(
-        [c if c is None or k == 1 else div(c, factorial(k)) for k, c in enumerate(checked, 1)]
-    )
+    return tuple([c if c is None or k == 1 else div(c, factorial(k)) for k, c in enumerate(checked, 1)])
 
 
 def _term(c: Any, t: ArrayType, k: int, name: str) -> Any:
@@ -168,9 +166,7 @@ def _term(c: Any, t: ArrayType, k: int, name: str) -> Any:
         return convert_element_type(c, dtype=t.dtype, weak_type=t.weak_type)
     if not have.same(t):
         kind = errors.TypeMismatch if have.shape == t.shape else errors.ShapeMismatch
-        raise kind(
-            f"jet: term {k} of the series of {name} must have its type {t}, got {have}, {here()}"
-        )
+        raise kind(f"jet: term {k} of the series of {name} must have its type {t}, got {have}, {here()}")
     return c
 
 

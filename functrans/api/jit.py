@@ -60,9 +60,7 @@ class _Options(TypedDict, total=False):
 @overload
 def jit(fun: Callable[_P, _R], /, **options: Unpack[_Options]) -> Jitted[_P, _R]: ...
 @overload
-def jit(
-    fun: None = None, /, **options: Unpack[_Options]
-) -> Callable[[Callable[_P, _R]], Jitted[_P, _R]]: ...
+def jit(fun: None = None, /, **options: Unpack[_Options]) -> Callable[[Callable[_P, _R]], Jitted[_P, _R]]: ...
 @boundary
 def jit(
     fun: Callable[..., PyTree] | None = None,
@@ -420,11 +418,7 @@ def clear_caches() -> None:
 
 
 def explain(
-    error: Exception,
-    fun: Any,
-    statics: StaticArguments,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    error: Exception, fun: Any, statics: StaticArguments, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
     """Raise one of our errors if the arguments caused `error`."""
     if isinstance(error, errors.FunctransError):

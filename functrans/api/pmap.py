@@ -115,9 +115,7 @@ def pmap(
         key = options, exactly(static), in_tree, tuple(dims), over
         found = made.get(key)
         if found is None:
-            new = _Parallel(
-                statics, static, in_tree, dims, axis_name, out_axes, donated, over, serial
-            )
+            new = _Parallel(statics, static, in_tree, dims, axis_name, out_axes, donated, over, serial)
             found = made.keep(key, new)
         return found, leaves
 
@@ -152,11 +150,17 @@ class _Parallel:
     """A function of the leaves of its arguments, vmapped, sharded over devices and jitted."""
 
     def __init__(
-        self, statics: StaticArguments, static: tuple[Any, ...], in_tree: Any,
+        self,
+        statics: StaticArguments,
+        static: tuple[Any, ...],
+        in_tree: Any,
         dims: Sequence[int | None],
-        axis_name: Any, out_axes: Any, donated: frozenset[int], devices: tuple[Any, ...],
+        axis_name: Any,
+        out_axes: Any,
+        donated: frozenset[int],
+        devices: tuple[Any, ...],
         serial: int,
-    ):  # fmt: skip
+    ):
         shown = "_internal_pmap_axis_name" if axis_name is None else str(axis_name)
         name = re.sub(r"\W", "_", shown)  # XLA accepts only these characters
         self.mesh = jax.sharding.Mesh(np.array(devices), (name,))
@@ -171,8 +175,7 @@ class _Parallel:
             axes = MappedAxes("pmap", fun, 0, out_axes, axis_name)
             flat = FlatFunction(statics.bound(static), in_tree, fun)
             parts = [
-                sharding_constraint(as_array(x), sharding=p)
-                for x, p in zip(leaves, self.places, strict=True)
+                sharding_constraint(as_array(x), sharding=p) for x, p in zip(leaves, self.places, strict=True)
             ]
             stacks = vmap(flat, tuple(dims), 0, axis_name, len(devices), name)(*parts)
             wanted = axes.of_result(tree.unflatten(flat.out_tree, stacks))
@@ -182,9 +185,7 @@ class _Parallel:
         mapped.__name__ = mapped.__qualname__ = function_name(statics.fun)
         retracing.STAND_INS.add(mapped)
         self.jitted = jit(
-            mapped,
-            donate_argnums=_leaves_of(donated, statics.numbers, in_tree),
-            in_shardings=self.places,
+            mapped, donate_argnums=_leaves_of(donated, statics.numbers, in_tree), in_shardings=self.places
         )
 
     def place(self, axis: int | None) -> Any:

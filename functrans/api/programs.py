@@ -194,9 +194,7 @@ def _does_not_take(program: Program, got: str) -> errors.TypeMismatch:
 
 @boundary
 def evaluate(
-    program: Program,
-    args: Sequence[PyTree],
-    apply: Callable[[Equation, list[PyTree]], PyTree] | None = None,
+    program: Program, args: Sequence[PyTree], apply: Callable[[Equation, list[PyTree]], PyTree] | None = None
 ) -> list[PyTree]:
     """Evaluate a Program, equation by equation, optionally with a custom interpreter.
 

@@ -62,9 +62,7 @@ class Pullback:
         cts = cotangents(ct, out_tree, linear.out_types[:n_out])
         padded = [*cts, *[None] * (len(linear.outputs) - len(cts))]
         found = iter(backward(linear.equations, linear.inputs, linear.outputs, padded))
-        grads = [
-            instantiate(next(found) if a else None, t) for t, a in zip(types, active, strict=True)
-        ]
+        grads = [instantiate(next(found) if a else None, t) for t, a in zip(types, active, strict=True)]
         return tree.unflatten(in_tree, grads)[0]
 
     def tree_flatten(self) -> tuple[Sequence[Any], _Skeleton]:

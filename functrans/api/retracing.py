@@ -123,9 +123,17 @@ def record(
     history.count += 1
     structures, leaves = _signature(statics, args, kwargs)
     made = Record(
-        serial, _number(fun), history.count, user_source(), nested, structures, leaves,
-        frozenset(kwargs), _closure(fun), dict(zip(DECISIVE, decisive(), strict=True)),
-    )  # fmt: skip
+        serial,
+        _number(fun),
+        history.count,
+        user_source(),
+        nested,
+        structures,
+        leaves,
+        frozenset(kwargs),
+        _closure(fun),
+        dict(zip(DECISIVE, decisive(), strict=True)),
+    )
     before = list(history.records)
     history.records.append(made)
     loud = os.environ.get("FUNCTRANS_EXPLAIN_CACHE", "0") not in ("", "0")
@@ -195,8 +203,7 @@ def _closure(fun: Any) -> dict[str, Value]:
     for _ in range(100):
         code = getattr(fun, "__code__", None)
         if code is not None and not is_library(code):
-            for name, cell in zip(code.co_freevars, getattr(fun, "__closure__", None) or (),
-                                  strict=False):  # fmt: skip
+            for name, cell in zip(code.co_freevars, getattr(fun, "__closure__", None) or (), strict=False):
                 found[name] = _cell(cell)
             defaults = getattr(fun, "__defaults__", None) or ()
             named = code.co_varnames[: code.co_argcount]
@@ -258,15 +265,14 @@ def why(made: Record, before: Record) -> list[str]:
         *[
             f"the structure of {name}: {s}, was {before.structures[name]}"
             for name, s in made.structures.items()
-            if name in before.structures and before.structures[name] != s
-            and _same_leaves(name, made, before)
+            if name in before.structures and before.structures[name] != s and _same_leaves(name, made, before)
         ],
         *[
             f"the flag {name}: {x!r}, was {before.flags[name]!r}"
             for name, x in made.flags.items()
             if before.flags[name] != x
         ],
-    ]  # fmt: skip
+    ]
 
 
 def _places_reasons(made: Record, before: Record) -> list[str]:
@@ -351,7 +357,4 @@ def _hidden_reason(made: Record) -> str:
             "the same arguments: it closes over a value of a transformation that has ended, a "
             "named axis differs, or the cache was cleared"
         )
-    return (
-        "the same arguments: the cache was cleared, or a device, sharding, mesh or JAX setting "
-        "differs"
-    )
+    return "the same arguments: the cache was cleared, or a device, sharding, mesh or JAX setting differs"

@@ -33,15 +33,7 @@ from functrans.primitives.distributed.sharding import (
     unknown_layout,
 )
 from functrans.primitives.shape.moving import reshape, slice_axis, transpose
-from functrans.trace import (
-    at_once,
-    evaluate,
-    materialize,
-    naming,
-    stage,
-    state,
-    typeof,
-)
+from functrans.trace import at_once, evaluate, materialize, naming, stage, state, typeof
 from functrans.transforms.batch import Batching
 from functrans.typing import PyTree
 
@@ -61,22 +53,37 @@ INFER = _Infer()
 
 @overload
 def shard_map(
-    f: _F, /, *, out_specs: PyTree, in_specs: PyTree = INFER,
-    mesh: jax.sharding.Mesh | None = None, axis_names: Set[str] = frozenset(),
+    f: _F,
+    /,
+    *,
+    out_specs: PyTree,
+    in_specs: PyTree = INFER,
+    mesh: jax.sharding.Mesh | None = None,
+    axis_names: Set[str] = frozenset(),
     check_vma: bool = True,
-) -> _F: ...  # fmt: skip
+) -> _F: ...
 @overload
 def shard_map(
-    f: None = None, /, *, out_specs: PyTree, in_specs: PyTree = INFER,
-    mesh: jax.sharding.Mesh | None = None, axis_names: Set[str] = frozenset(),
+    f: None = None,
+    /,
+    *,
+    out_specs: PyTree,
+    in_specs: PyTree = INFER,
+    mesh: jax.sharding.Mesh | None = None,
+    axis_names: Set[str] = frozenset(),
     check_vma: bool = True,
-) -> Callable[[_F], _F]: ...  # fmt: skip
+) -> Callable[[_F], _F]: ...
 @boundary
 def shard_map(
-    f: Callable[..., PyTree] | None = None, /, *, out_specs: PyTree, in_specs: PyTree = INFER,
-    mesh: jax.sharding.Mesh | None = None, axis_names: Set[str] = frozenset(),
+    f: Callable[..., PyTree] | None = None,
+    /,
+    *,
+    out_specs: PyTree,
+    in_specs: PyTree = INFER,
+    mesh: jax.sharding.Mesh | None = None,
+    axis_names: Set[str] = frozenset(),
     check_vma: bool = True,
-) -> Any:  # fmt: skip
+) -> Any:
     """Map a function over shards of arrays, one per device of a mesh.
 
     Arguments:
@@ -114,9 +121,13 @@ def shard_map(
     """
     if f is None:
         return functools.partial(
-            shard_map, mesh=mesh, in_specs=in_specs, out_specs=out_specs, axis_names=axis_names,
+            shard_map,
+            mesh=mesh,
+            in_specs=in_specs,
+            out_specs=out_specs,
+            axis_names=axis_names,
             check_vma=check_vma,
-        )  # fmt: skip
+        )
     check_callable(f, "shard_map")
     if mesh is not None and not isinstance(mesh, jax.sharding.Mesh):
         raise errors.NotAnArray(
@@ -196,13 +207,11 @@ class _Layout:
         """Convert a PartitionSpec to a tuple of mesh axis names per array axis."""
         if given is not None and not isinstance(given, jax.sharding.PartitionSpec):
             raise errors.NotAnArray(
-                f"shard_map: the spec of {path} must be a PartitionSpec (ft.P), got "
-                f"{given!r:.60}, {here()}"
+                f"shard_map: the spec of {path} must be a PartitionSpec (ft.P), got {given!r:.60}, {here()}"
             )
-        spec = tuple([
-            () if n is None else tuple(n) if isinstance(n, (tuple, list)) else (n,)
-            for n in given or ()
-        ])  # fmt: skip
+        spec = tuple(
+            [() if n is None else tuple(n) if isinstance(n, (tuple, list)) else (n,) for n in given or ()]
+        )
         met = [n for names in spec for n in names]
         for n in met:
             if n not in self.names or met.count(n) > 1:
@@ -277,9 +286,14 @@ def _permuted(x: Any, order: tuple[int, ...]) -> Any:
 
 
 def _whole(
-    f: Any, layout: _Layout, in_tree: Any, types: Sequence[ArrayType], specs: list[Spec],
-    out_specs: Any, check_vma: bool,
-) -> tuple[Program, tuple[Any, ...], Any]:  # fmt: skip
+    f: Any,
+    layout: _Layout,
+    in_tree: Any,
+    types: Sequence[ArrayType],
+    specs: list[Spec],
+    out_specs: Any,
+    check_vma: bool,
+) -> tuple[Program, tuple[Any, ...], Any]:
     """Return the program of global arrays, the captured constants, and the output treedef."""
     flat = FlatFunction(f, in_tree)
     paths = tree.path_names(tree.unflatten(in_tree, list(types))[0], "args")

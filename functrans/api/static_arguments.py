@@ -105,9 +105,7 @@ class StaticArguments:
         except (TypeError, ValueError):
             return None
 
-    def split(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    def split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """Return a key of the static arguments, and `(dynamic args, dynamic kwargs)`."""
         if not self.names and not self.numbers:
             return (), (args, kwargs)

@@ -53,9 +53,7 @@ class MappedAxes:
     def __str__(self) -> str:
         return f"{self.name} of {function_name(self.fun)}"
 
-    def of_arguments(
-        self, args: tuple[Any, ...], kwargs: Any, static: Any = ()
-    ) -> list[int | None]:
+    def of_arguments(self, args: tuple[Any, ...], kwargs: Any, static: Any = ()) -> list[int | None]:
         """Return one axis per leaf of the dynamic arguments; `static`: positions of the others."""
         in_axes = self.in_axes
         dynamic = tuple([x for i, x in enumerate(args) if i not in static])
@@ -88,9 +86,8 @@ class MappedAxes:
             ) from None
 
     def sizes(
-        self, types: Sequence[ArrayType], dims: Sequence[int | None], names: Any,
-        axis_size: int | None,
-    ) -> tuple[list[int | None], int]:  # fmt: skip
+        self, types: Sequence[ArrayType], dims: Sequence[int | None], names: Any, axis_size: int | None
+    ) -> tuple[list[int | None], int]:
         """Return the nonnegative axes, and the common size of all mapped axes. `names()` returns
         the names of the leaves."""
         front: list[int | None] = []
@@ -116,8 +113,7 @@ class MappedAxes:
         if len(distinct) > 1:
             known = names()
             shown = "\n".join(
-                f"    {known[i]}: axis {front[i]} of {types[i]} has size {n}"
-                for i, n in sizes.items()
+                f"    {known[i]}: axis {front[i]} of {types[i]} has size {n}" for i, n in sizes.items()
             )
             given_size = f"\n    axis_size={axis_size}" if axis_size is not None else ""
             raise errors.BatchSizeMismatch(
@@ -216,8 +212,7 @@ def vmap(
 
         wanted = axes.of_result(tree.unflatten(flat.out_tree, results))
         placed = [
-            _place(t, y, d, to, axes, sum_match)
-            for y, d, to in zip(results, found, wanted, strict=True)
+            _place(t, y, d, to, axes, sum_match) for y, d, to in zip(results, found, wanted, strict=True)
         ]
         return tree.unflatten(flat.out_tree, placed)
 
@@ -226,8 +221,7 @@ def vmap(
         one per example inside, and write the final values back to the outer reference."""
         references = {i: x for i, x in enumerate(leaves) if isinstance(x, jax.Ref)}
         own = [i for i in references if dims[i] is not None]
-        arrays = [x if i not in references else x[...] if i in own else 0
-                  for i, x in enumerate(leaves)]  # fmt: skip
+        arrays = [x if i not in references else x[...] if i in own else 0 for i, x in enumerate(leaves)]
 
         def one(*values: Any) -> Any:
             made = {**references, **{i: jax.new_ref(values[i]) for i in own}}
@@ -245,9 +239,13 @@ def vmap(
 
 
 def map_examples(
-    flat: Callable[..., Sequence[Any]], leaves: Sequence[Any], dims: Sequence[int | None],
-    size: int, axis_name: Any = None, spmd_axis_name: tuple[Any, ...] = (),
-) -> tuple[Batching, list[Any], list[int | None]]:  # fmt: skip
+    flat: Callable[..., Sequence[Any]],
+    leaves: Sequence[Any],
+    dims: Sequence[int | None],
+    size: int,
+    axis_name: Any = None,
+    spmd_axis_name: tuple[Any, ...] = (),
+) -> tuple[Batching, list[Any], list[int | None]]:
     """Trace a function of flat lists on one example, then run the batched program.
 
     Arguments:
@@ -279,9 +277,7 @@ def _without(t: Any, d: int) -> Any:
     return t.update(shape=(*t.shape[:d], *t.shape[d + 1 :]))
 
 
-def _place(
-    t: Batching, y: Any, d: int | None, to: int | None, axes: MappedAxes, sum_match: bool
-) -> Any:
+def _place(t: Batching, y: Any, d: int | None, to: int | None, axes: MappedAxes, sum_match: bool) -> Any:
     """Move the batch axis of a result to where `out_axes` puts it."""
     if to is None:
         if d is not None and sum_match:

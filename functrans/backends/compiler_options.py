@@ -52,9 +52,7 @@ def _is_taken(name: str) -> bool:
 
 def explain_option(error: Exception, known: Callable[[], Sequence[str]]) -> None:
     """Raise our error if XLA's error is about a user's option; `known` lists option names."""
-    said = re.search(
-        r"No such compile option: '(\w+)'|While setting option (\w+), '([^']*)'", str(error)
-    )
+    said = re.search(r"No such compile option: '(\w+)'|While setting option (\w+), '([^']*)'", str(error))
     if said is None:
         return
     name = said[1] or said[2]

@@ -122,16 +122,11 @@ def _whole(values: Sequence[Any], splats: Sequence[ArrayType | None] | None) -> 
     """Return the values, with literals that were passed as scalars broadcast to their types."""
     if splats is None:
         return values
-    return [
-        x if s is None else jax.lax.broadcast(x, s.shape)
-        for x, s in zip(values, splats, strict=True)
-    ]
+    return [x if s is None else jax.lax.broadcast(x, s.shape) for x, s in zip(values, splats, strict=True)]
 
 
 @cached("operations compiled", 2048)
-def compiled(
-    primitive: Any, splats: Sequence[ArrayType | None] | None, *items: tuple[str, Any]
-) -> Any:
+def compiled(primitive: Any, splats: Sequence[ArrayType | None] | None, *items: tuple[str, Any]) -> Any:
     """Return a jitted function that runs the operation."""
     params = dict(items)
 

@@ -89,9 +89,7 @@ def _refuse(program: Program, error: Exception) -> None:
     name, where = passes.kernels.name_of(program), location(program.equations[0].source)
     passes.kernels.refuse(name)
     said = str(error).partition("\n")[0]
-    _log.warning(
-        "XLA cannot compile the loop at %s to one kernel: %s. It runs as in JAX.", where, said
-    )
+    _log.warning("XLA cannot compile the loop at %s to one kernel: %s. It runs as in JAX.", where, said)
     folder = _folder()
     if folder is not None and folder.is_dir():
         with (folder / _FILE).open("a") as file:

@@ -67,9 +67,7 @@ class Lowering:
             program = cpu.apart(program)
         if self.on_this_cpu and any([e.primitive.holds_programs for e in program.equations]):
             program = passes.kernels.kernels(program, self._can_be_kernel)
-        env: dict[Any, Any] = dict(
-            zip((*program.constants, *program.inputs), operands, strict=True)
-        )
+        env: dict[Any, Any] = dict(zip((*program.constants, *program.inputs), operands, strict=True))
         literals: dict[tuple[Any, ...], Any] = {}
         outer, self._starts = self._starts, {}
 
@@ -238,9 +236,7 @@ class Lowering:
             fixed, state = values[:c], values[c + a : c + a + s]
             rows = [self._row(x, i) for x in values[c : c + a]]
             outs = self.emit(program, [*fixed, *state, *rows])
-            made = [
-                self._write(w, y, i) for w, y in zip(values[c + a + s :], outs[s:], strict=True)
-            ]
+            made = [self._write(w, y, i) for w, y in zip(values[c + a + s :], outs[s:], strict=True)]
             return [*values[: c + a], *outs[:s], *made]
 
         def turn(values: Sequence[Any]) -> list[Any]:
@@ -376,9 +372,7 @@ class Lowering:
         if self.platform != "cpu" or n < 2:
             return None
         types = [t.update(shape=(prod(t.shape[:n]), *t.shape[n:])) for t in self.in_types]
-        x, y = [
-            self.op("stablehlo.reshape", [v], None, t) for v, t in zip((x, y), types, strict=True)
-        ]
+        x, y = [self.op("stablehlo.reshape", [v], None, t) for v, t in zip((x, y), types, strict=True)]
         return x, y, types
 
     def crossed(self, x: Any, y: Any, lhs: Sequence[int], rhs: Sequence[int], out: Any) -> Any:

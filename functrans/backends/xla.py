@@ -97,18 +97,14 @@ def _prepared(program: Program, preparation: Preparation) -> Program:
     return passes.kernels.plain(made) if preparation.plain else made
 
 
-def run_program(
-    program: Program, args: Sequence[Any], preparation: Preparation = AS_IT_IS
-) -> list[Any]:
+def run_program(program: Program, args: Sequence[Any], preparation: Preparation = AS_IT_IS) -> list[Any]:
     """Apply a program to JAX values; while `jax.jit` traces, this records one equation."""
     operands = [*program.values, *args]
     mesh = mesh_of(program)
     if mesh is not None and not laid_out_by_type():  # so that jax.jit knows the devices
         mesh, free = left_to_xla(mesh), jax.P.UNCONSTRAINED
         operands = [
-            jax.lax.with_sharding_constraint(
-                x, jax.sharding.NamedSharding(mesh, jax.P(*[free] * np.ndim(x)))
-            )
+            jax.lax.with_sharding_constraint(x, jax.sharding.NamedSharding(mesh, jax.P(*[free] * np.ndim(x))))
             for x in operands
         ]
     closed, _ = hoist_constants(program)  # JAX keeps the parameters of its equations alive
@@ -117,9 +113,7 @@ def run_program(
     return bind(closed, operands, preparation)
 
 
-def bind(
-    program: Program, operands: Sequence[Any], preparation: Preparation = AS_IT_IS
-) -> list[Any]:
+def bind(program: Program, operands: Sequence[Any], preparation: Preparation = AS_IT_IS) -> list[Any]:
     """Bind one JAX equation with a program without constants."""
     if "rules in JAX" in runtime.waiting:
         runtime.load("rules in JAX")
@@ -148,20 +142,19 @@ def _abstract_eval(*avals: Any, program: Program, preparation: Preparation = AS_
     mesh, how = jax.sharding.get_abstract_mesh(), ManualAxisType(varying=varying)
     return [
         jax.core.ShapedArray(
-            t.shape, t.dtype, t.weak_type, manual_axis_type=how,
+            t.shape,
+            t.dtype,
+            t.weak_type,
+            manual_axis_type=how,
             sharding=jax.sharding.NamedSharding(mesh, jax.P(*[None] * t.ndim)),
         )
         for t in program.out_types
-    ]  # fmt: skip
+    ]
 
 
 @_calling_p.def_effectful_abstract_eval
-def _effectful_eval(
-    *avals: Any, program: Program, preparation: Preparation
-) -> tuple[list[Any], set[Any]]:
-    return _abstract_eval(*avals, program=program), {
-        _effect(kind) for kind in calls_of(program).effects
-    }
+def _effectful_eval(*avals: Any, program: Program, preparation: Preparation) -> tuple[list[Any], set[Any]]:
+    return _abstract_eval(*avals, program=program), {_effect(kind) for kind in calls_of(program).effects}
 
 
 @cached("effects of callbacks", 256)

@@ -40,9 +40,13 @@ from functrans.primitives.linalg.shared import MatrixOperation
 # XLA's and NumPy's approximations of functions differ by a few ULP. For 16-bit floats XLA computes
 # in float32 and rounds once; NumPy rounds some at every step.
 LIMITS = {
-    "float16": 8.0, "bfloat16": 8.0, "float32": 64.0, "float64": 64.0,
-    "complex64": 64.0, "complex128": 64.0,
-}  # fmt: skip
+    "float16": 8.0,
+    "bfloat16": 8.0,
+    "float32": 64.0,
+    "float64": 64.0,
+    "complex64": 64.0,
+    "complex128": 64.0,
+}
 SPREAD = 2.0
 _DRAWS = 4
 
@@ -90,9 +94,8 @@ def _operations(eqn: Equation, size: int) -> float:
 
 
 def _arbitrated(
-    eqn: Equation, values: Sequence[Any], k: int, y: Any, ref: Any, error: Any, bound: float,
-    device: str,
-) -> float:  # fmt: skip
+    eqn: Equation, values: Sequence[Any], k: int, y: Any, ref: Any, error: Any, bound: float, device: str
+) -> float:
     """Return the worst error against the nearer of two references, in ULPs, which are widened until
     it is within the bound or all perturbations are used."""
     most = float(error.max(initial=0.0))

@@ -29,14 +29,7 @@ from functrans.inspect.closeness import by_float64, judge, plain, relative, roun
 from functrans.inspect.drift import Drift
 from functrans.inspect.observers import Place, by_xla, observe, value_of
 from functrans.inspect.report import ROWS, Finding, Report, Result
-from functrans.inspect.staged import (
-    Staged,
-    check_given,
-    check_values,
-    passes_of,
-    staged,
-    summary,
-)
+from functrans.inspect.staged import Staged, check_given, check_values, passes_of, staged, summary
 from functrans.ir.program import Equation, Program
 from functrans.ir.source import describe, user_source
 from functrans.ir.text import nested
@@ -159,28 +152,30 @@ class _Comparison:
 
     def _report(self, compiled: bool) -> Report:
         aligned = self.twins is not None
-        stepwise = observe(
-            self.program, self.values, by_xla, after=self._check, keep=bool(self.twins)
-        )
+        stepwise = observe(self.program, self.values, by_xla, after=self._check, keep=bool(self.twins))
         self._judge_waiting()
         exact = observe(
-            self.other, self.values, by_float64, after=self.drift.follow if aligned else None,
-            given=widened,
-        )  # fmt: skip
+            self.other, self.values, by_float64, after=self.drift.follow if aligned else None, given=widened
+        )
         whole = self._compiled() if compiled else stepwise
         results = self._results(whole, stepwise, exact)
         if compiled and self.first is None and not all(r.ok for r in results):
             observe(self.program, self.values, by_xla, after=self._check_whole)
         worst = sorted(self.worst, key=self.scores.__getitem__, reverse=True)
         return Report(
-            self.program, self.first, [self.worst[e]() for e in worst],
-            self.drift.growth(self.other), results, self.count, self.drift.curve,
-            self.drift.parted, compiled, aligned,
-        )  # fmt: skip
+            self.program,
+            self.first,
+            [self.worst[e]() for e in worst],
+            self.drift.growth(self.other),
+            results,
+            self.count,
+            self.drift.curve,
+            self.drift.parted,
+            compiled,
+            aligned,
+        )
 
-    def _results(
-        self, whole: Sequence[Any], stepwise: Sequence[Any], exact: Sequence[Any]
-    ) -> list[Result]:
+    def _results(self, whole: Sequence[Any], stepwise: Sequence[Any], exact: Sequence[Any]) -> list[Result]:
         """Return the verdicts on the results. The reference at the same dtypes is run only if they
         are not clearly right without it."""
         trusted = self.first is None and self.other is self.program
@@ -207,9 +202,7 @@ class _Comparison:
         if self.twins and eqn in self.twins:
             twin, names = self.twins[eqn]
             mine = [names.get(v, v) for v in twin.inputs]
-            operands = [
-                v.array if v.__class__ is _Value else value_of(v, place.frame.env) for v in mine
-            ]
+            operands = [v.array if v.__class__ is _Value else value_of(v, place.frame.env) for v in mine]
         inside = eqn.primitive.holds_programs and (
             twin is eqn or _same_but_programs(eqn, values, twin, operands)
         )  # if so, its inner equations are compared instead
@@ -222,9 +215,7 @@ class _Comparison:
         for one in waiting:
             self._judge(*one)
 
-    def _judge(
-        self, place: Place, twin: Equation | None, operands: list[Any], outs: Sequence[Any]
-    ) -> None:
+    def _judge(self, place: Place, twin: Equation | None, operands: list[Any], outs: Sequence[Any]) -> None:
         """Compare an equation's results. `twin`: the equation for the reference; None: skip it."""
         arrays = list(map(plain, outs))
         self.drift.remember(place, arrays)
@@ -239,9 +230,7 @@ class _Comparison:
         if self.first is None and not verdict.right:
             self.first = self.worst[eqn]()
 
-    def _note(
-        self, eqn: Equation, score: float, place: Place, outs: Sequence[Any], verdict: Any
-    ) -> None:
+    def _note(self, eqn: Equation, score: float, place: Place, outs: Sequence[Any], verdict: Any) -> None:
         """Record one of the worst equations. Formatting a finding costs more than comparing, so it
         is deferred until the final list is known."""
         if len(self.worst) >= ROWS and eqn not in self.worst:
@@ -269,31 +258,36 @@ class _Comparison:
             if not _near(y, x, relative(y, x), [], v.type):
                 error = float(ulps(y, x).max(initial=0.0))
                 self.first = Finding.of(
-                    place, error, 0.0, summary(y, v.type), summary(x, v.type),
+                    place,
+                    error,
+                    0.0,
+                    summary(y, v.type),
+                    summary(x, v.type),
                     "compiled as a whole it differs from its own equations run one by one",
-                )  # fmt: skip
+                )
                 return
 
 
 def _finding(place: Place, outs: Sequence[Any], verdict: Any) -> Finding:
     types = [v.type for v in place.equation.outputs]
     errors = [
-        float(ulps(plain(y), plain(r)).max(initial=0.0))
-        for y, r in zip(outs, verdict.expected, strict=True)
+        float(ulps(plain(y), plain(r)).max(initial=0.0)) for y, r in zip(outs, verdict.expected, strict=True)
     ]
     k = int(np.argmax(errors)) if errors else 0
     return Finding.of(
-        place, verdict.ulps, verdict.limit, summary(outs[k], types[k]),
-        summary(verdict.expected[k], types[k]), "",
-    )  # fmt: skip
+        place,
+        verdict.ulps,
+        verdict.limit,
+        summary(outs[k], types[k]),
+        summary(verdict.expected[k], types[k]),
+        "",
+    )
 
 
 # --- results --------------------------------------------------------------------------------------
 
 
-def _result(
-    i: int, t: Any, trusted: bool, whole: Any, stepwise: Any, same: Any, exact: Any
-) -> Result:
+def _result(i: int, t: Any, trusted: bool, whole: Any, stepwise: Any, same: Any, exact: Any) -> Result:
     """Return the verdict on one result of the whole program. `trusted`: each equation of the
     stepwise run was right, so its error shows the effect of rounding."""
     error = relative(whole, exact)

@@ -93,9 +93,7 @@ def _inside(eqn: Equation) -> tuple[int, int]:
         return 0, 0
     results = bytes_of(*[v.type for v in eqn.outputs])
     plans = [schedule(p) for p in programs]
-    peak = max([
-        plan.peak - _shared(p, results) for plan, p in zip(plans, programs, strict=True)
-    ])  # fmt: skip
+    peak = max([plan.peak - _shared(p, results) for plan, p in zip(plans, programs, strict=True)])
     once = max([measured(p).bytes for p in programs])
     turns = own_cost(eqn).bytes / once if once else 1.0
     return peak, int(turns * max([plan.moved for plan in plans]))
@@ -262,8 +260,7 @@ class CostReport(Saved):
     __repr__ = __str__
 
     def as_dict(self) -> dict[str, Any]:
-        names = ("flops", "bytes", "moved", "intensity", "arguments", "results", "peak", "xla",
-                 "unknown")  # fmt: skip
+        names = ("flops", "bytes", "moved", "intensity", "arguments", "results", "peak", "xla", "unknown")
         return {name: getattr(self, name) for name in names} | {
             "lines": [line._asdict() for line in self.lines],
             "equations": [e._asdict() for e in self.equations],
@@ -273,22 +270,27 @@ class CostReport(Saved):
     def as_html(self) -> str:
         dearest = sorted(self.equations, key=lambda e: -e.flops)[: 10 * ROWS]
         rows = [
-            (short(int(e.flops)), short(int(e.bytes)), short(e.peak), e.equation, e.line)
-            for e in dearest
+            (short(int(e.flops)), short(int(e.bytes)), short(e.peak), e.equation, e.line) for e in dearest
         ]
-        return page("cost", [
-            table("Totals", *self._totals()), table("Lines", *self._lines_table()),
-            table("Largest values in memory at its peak", *self._live_table()),
-            table("Equations", ("FLOPs", "bytes", "in memory", "equation", "line"), rows),
-        ])  # fmt: skip
+        return page(
+            "cost",
+            [
+                table("Totals", *self._totals()),
+                table("Lines", *self._lines_table()),
+                table("Largest values in memory at its peak", *self._live_table()),
+                table("Equations", ("FLOPs", "bytes", "in memory", "equation", "line"), rows),
+            ],
+        )
 
     def _totals(self) -> tuple[Sequence[str], list[Sequence[str]]]:
         rows = [
-            ("FLOPs", self.flops, "flops"), ("bytes moved", self.moved, "bytes"),
+            ("FLOPs", self.flops, "flops"),
+            ("bytes moved", self.moved, "bytes"),
             ("bytes without fusion", self.bytes, ""),
             ("arguments, bytes", self.arguments, "arguments"),
-            ("results, bytes", self.results, "results"), ("peak memory, bytes", self.peak, "peak"),
-        ]  # fmt: skip
+            ("results, bytes", self.results, "results"),
+            ("peak memory, bytes", self.peak, "peak"),
+        ]
         shown: list[Sequence[str]] = [
             (name, short(int(mine)), short(int(self.xla[key])) if key in self.xla else "")
             for name, mine, key in rows
@@ -416,11 +418,10 @@ def _lines(equations: Sequence[EquationCost]) -> list[LineCost]:
         by_line.setdefault(e.line, []).append(e)
     lines = [
         LineCost(
-            line, len(es), sum([e.flops for e in es]), sum([e.bytes for e in es]),
-            max([e.peak for e in es]),
+            line, len(es), sum([e.flops for e in es]), sum([e.bytes for e in es]), max([e.peak for e in es])
         )
         for line, es in by_line.items()
-    ]  # fmt: skip
+    ]
     return sorted(lines, key=lambda x: (-x.flops, -x.bytes))
 
 

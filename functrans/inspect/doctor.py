@@ -112,10 +112,7 @@ def _examine(device: Any, chosen: Sequence[Sample], stream: TextIO) -> tuple[lis
             _progress(stream, i, len(chosen), name)
             for row in _rows(name, function, operands):
                 known = rows.get(row.operation)
-                if known is None or (bool(row.problem), row.ulps) > (
-                    bool(known.problem),
-                    known.ulps,
-                ):
+                if known is None or (bool(row.problem), row.ulps) > (bool(known.problem), known.ulps):
                     rows[row.operation] = row
     _progress(stream, len(chosen), len(chosen), "")
     return sorted(rows.values()), time.monotonic() - start

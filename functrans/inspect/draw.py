@@ -86,8 +86,16 @@ def of_equations(program: Program, counter: list[int] | None = None) -> Graph:
 
     def add(kind: str, label: str, below: str = "", about: str = "", **more: Any) -> int:
         counter[0] += 1
-        nodes.append({"id": counter[0], "kind": kind, "label": _cut(label), "below": _cut(below),
-                      "about": about, **more})  # fmt: skip
+        nodes.append(
+            {
+                "id": counter[0],
+                "kind": kind,
+                "label": _cut(label),
+                "below": _cut(below),
+                "about": about,
+                **more,
+            }
+        )
         return counter[0]
 
     used = {v for e in program.equations for v in e.inputs} | set(program.outputs)
@@ -102,10 +110,14 @@ def of_equations(program: Program, counter: list[int] | None = None) -> Graph:
     for e in program.equations:
         told = [show_equation(e, names), provenance(e), text_of(e.source)]
         about = "\n".join([*told, *e.primitive.listing(e.params)]).strip()
-        inside: list[dict[str, Any]] = [
-            {"label": label.rstrip(": ") or inner.name, "graph": of_equations(inner, counter)}
-            for label, inner in nested(e.params)
-        ] if e.primitive.holds_programs else []  # fmt: skip
+        inside: list[dict[str, Any]] = (
+            [
+                {"label": label.rstrip(": ") or inner.name, "graph": of_equations(inner, counter)}
+                for label, inner in nested(e.params)
+            ]
+            if e.primitive.holds_programs
+            else []
+        )
         count = sum([size(i["graph"]) for i in inside])
         below = f"{count} inside" if inside else _place(e)
         here = add(_direction(e), _label(e), below, about, inside=inside)
@@ -135,20 +147,32 @@ def of_lines(program: Program) -> Graph:
         about = ", ".join([f"{n} x {name}" if n > 1 else name for name, n in kinds])
         label = text_of(first.source) or _place(first) or first.primitive.name
         below = f"{_place(first)} · {len(equations)} equations"
-        nodes.append({"id": number[group], "kind": _direction(first), "label": _cut(label),
-                      "below": below, "about": f"{label}\n{provenance(first)}\n{about}",
-                      "inside": []})  # fmt: skip
+        nodes.append(
+            {
+                "id": number[group],
+                "kind": _direction(first),
+                "label": _cut(label),
+                "below": below,
+                "about": f"{label}\n{provenance(first)}\n{about}",
+                "inside": [],
+            }
+        )
         made.update({v: number[group] for e in equations for v in e.outputs})
     edges = []
-    ends: Sequence[tuple[str, Sequence[Any]]] = (
-        ("input", program.inputs), ("output", program.outputs),
-    )  # fmt: skip
+    ends: Sequence[tuple[str, Sequence[Any]]] = (("input", program.inputs), ("output", program.outputs))
     for kind, given in ends:
         if given:
             at = len(groups) + 1 + (kind == "output")
-            nodes.append({"id": at, "kind": kind, "label": f"{len(given)} {kind}s", "below": "",
-                          "about": _listed(program) if kind == "input" else kind,
-                          "inside": []})  # fmt: skip
+            nodes.append(
+                {
+                    "id": at,
+                    "kind": kind,
+                    "label": f"{len(given)} {kind}s",
+                    "below": "",
+                    "about": _listed(program) if kind == "input" else kind,
+                    "inside": [],
+                }
+            )
             if kind == "input":
                 made.update(dict.fromkeys(given, at))
             else:
@@ -283,10 +307,14 @@ def svg(graph: Graph, closed: list[int]) -> str:
 def page(title: str, note: str, graph: Graph, closed: list[int]) -> str:
     """Return an HTML page that draws the graph."""
     return filled(
-        asset("draw.html"), TITLE=escape(title), NOTE=escape(note),
-        DATA=embedded({"graph": graph, "closed": closed}), DAGRE=asset("dagre.min.js"),
-        PICTURE=asset("picture.js"), SCRIPT=asset("draw.js"),
-    )  # fmt: skip
+        asset("draw.html"),
+        TITLE=escape(title),
+        NOTE=escape(note),
+        DATA=embedded({"graph": graph, "closed": closed}),
+        DAGRE=asset("dagre.min.js"),
+        PICTURE=asset("picture.js"),
+        SCRIPT=asset("draw.js"),
+    )
 
 
 # Browsers have it, plain V8 does not; dagre copies plain objects with it.

@@ -148,9 +148,7 @@ class Drift:
         the operands of the enclosing equation, or of the previous step."""
         known = [self._errors[v] for v in place.equation.inputs if v in self._errors]
         frame = place.frame
-        if frame.holder is not None and any(
-            v in frame.program.inputs for v in place.equation.inputs
-        ):
+        if frame.holder is not None and any(v in frame.program.inputs for v in place.equation.inputs):
             given = [self._errors.get(v, 0.0) for v in frame.holder.equation.inputs]
             known += [*given, self._carried.get(frame.program, 0.0)]
         return max(known, default=0.0)

@@ -140,8 +140,13 @@ def check_same(profiled: Program, shown: Program) -> None:
 # --- which function is below ----------------------------------------------------------------------
 
 # The files of the wrappers in `api`: what they do to a program, and which keep the arguments.
-_DOES = {"derivatives.py": "differentiated", "jet.py": "differentiated", "vmap.py": "batched",
-         "pmap.py": "batched", "shard_map.py": "batched"}  # fmt: skip
+_DOES = {
+    "derivatives.py": "differentiated",
+    "jet.py": "differentiated",
+    "vmap.py": "batched",
+    "pmap.py": "batched",
+    "shard_map.py": "batched",
+}
 _SAME_ARGUMENTS = ("derivatives.py", "jit.py", "checkpoint.py", "tracebacks.py")
 
 
@@ -184,9 +189,14 @@ def of_program(name: str, program: Program, lines: Lines) -> Stage:
 
 
 def _write(
-    program: Program, label: str, depth: int, times: int, lines: Lines, rows: list[Row],
+    program: Program,
+    label: str,
+    depth: int,
+    times: int,
+    lines: Lines,
+    rows: list[Row],
     seen: dict[Program, int],
-) -> None:  # fmt: skip
+) -> None:
     """Append the rows of a program; a repeated program is referred to by number."""
     if program in seen:
         rows.append(Row(f"{label}the same as program ${seen[program]} above", depth, -2))
@@ -401,9 +411,12 @@ def _running(program: Program) -> Callable[..., Any]:
 def page(title: str, made: Sequence[Stage], lines: Lines) -> str:
     """Return the HTML of some stages."""
     return filled(
-        asset("explore.html"), TITLE=escape(title), STYLE=asset("explore.css"),
-        SCRIPT=asset("explore.js"), DATA=embedded(_data(made, lines)),
-    )  # fmt: skip
+        asset("explore.html"),
+        TITLE=escape(title),
+        STYLE=asset("explore.css"),
+        SCRIPT=asset("explore.js"),
+        DATA=embedded(_data(made, lines)),
+    )
 
 
 def _data(made: Sequence[Stage], lines: Lines) -> dict[str, Any]:

@@ -17,14 +17,7 @@ from functrans.flags import flags, unchecked
 from functrans.inspect.closeness import plain
 from functrans.inspect.observers import Place, by_xla, observe
 from functrans.inspect.page import Saved, page, verdict
-from functrans.inspect.staged import (
-    check_given,
-    check_values,
-    named_summary,
-    passes_of,
-    staged,
-    summary,
-)
+from functrans.inspect.staged import check_given, check_values, named_summary, passes_of, staged, summary
 from functrans.ir.program import Equation, Program, argument_names
 from functrans.ir.source import describe, location, user_source
 from functrans.ir.tracebacks import boundary
@@ -82,9 +75,8 @@ class NanReport(Saved):
     """
 
     def __init__(
-        self, findings: Sequence[NanFinding], inputs: dict[int, str], results: Sequence[int],
-        count: int,
-    ):  # fmt: skip
+        self, findings: Sequence[NanFinding], inputs: dict[int, str], results: Sequence[int], count: int
+    ):
         self.findings = findings
         self.inputs = inputs
         self.results = results
@@ -97,11 +89,7 @@ class NanReport(Saved):
     @property
     def verdict(self) -> str:
         """Return the conclusion as one sentence."""
-        reach = (
-            f"results {list(self.results)} are not finite"
-            if self.results
-            else "no result is affected"
-        )
+        reach = f"results {list(self.results)} are not finite" if self.results else "no result is affected"
         if self.first is not None:
             return f"{self.first.kind} first made by {self.first.place}; {reach}."
         if self.inputs:
@@ -193,9 +181,7 @@ def _report(program: Program, values: Sequence[Any], infinities: bool) -> NanRep
         if search.badness(x, v.type) > 0
     }
     results = [
-        i
-        for i, (y, t) in enumerate(zip(outs, program.out_types, strict=True))
-        if search.badness(y, t) > 0
+        i for i, (y, t) in enumerate(zip(outs, program.out_types, strict=True)) if search.badness(y, t) > 0
     ]
     return NanReport(search.findings, inputs, results, search.count)
 
@@ -257,11 +243,17 @@ class Search:
 def _finding(place: Place, values: Sequence[Any], outs: Sequence[Any], kind: str) -> NanFinding:
     eqn, names = place.equation, argument_names(place.frame.program)
     return NanFinding(
-        kind, str(place), place.steps, eqn.primitive.name,
-        place.text, location(eqn.source), place.source, _forward(eqn),
+        kind,
+        str(place),
+        place.steps,
+        eqn.primitive.name,
+        place.text,
+        location(eqn.source),
+        place.source,
+        _forward(eqn),
         [named_summary(x, v, names) for x, v in zip(values, eqn.inputs, strict=True)],
         [summary(y, v.type) for y, v in zip(outs, eqn.outputs, strict=True)],
-    )  # fmt: skip
+    )
 
 
 def _forward(eqn: Equation) -> str:

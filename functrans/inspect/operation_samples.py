@@ -183,9 +183,7 @@ _LINALG: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "eig": (lambda x: jnp.linalg.eigvals(x), (SPD,)),
     "qr": (linalg.qr, (X,)),
     "householder_product": (
-        lambda x, y: (
-            linalg.householder_product(*geqrf(x)), ormqr(*geqrf(x), y, left=True, transpose=True),
-        ),
+        lambda x, y: (linalg.householder_product(*geqrf(x)), ormqr(*geqrf(x), y, left=True, transpose=True)),
         (X, Y),
     ),
     "hessenberg": (linalg.hessenberg, (X,)),
@@ -194,20 +192,15 @@ _LINALG: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "svd": (linalg.svd, (X,)),
     "lu": (linalg.lu, (X,)),
     "pivots": (lambda p: linalg.lu_pivots_to_permutation(p, 4), (np.array([2, 1, 3, 3], "int32"),)),
-    "triangular_solve": (
-        lambda a, b: linalg.triangular_solve(a, b, left_side=True, lower=True), (SPD, Y),
-    ),
-    "tridiagonal_solve": (
-        lambda d, b: linalg.tridiagonal_solve(d * 0.1, d + 1.0, d * 0.1, b), (V, Y),
-    ),
-}  # fmt: skip
+    "triangular_solve": (lambda a, b: linalg.triangular_solve(a, b, left_side=True, lower=True), (SPD, Y)),
+    "tridiagonal_solve": (lambda d, b: linalg.tridiagonal_solve(d * 0.1, d + 1.0, d * 0.1, b), (V, Y)),
+}
 
 _RANDOM: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "keys": (
         lambda seed: [
             random.key_data(k)
-            for k in [random.key(seed), *random.split(random.key(seed)),
-                      random.fold_in(random.key(seed), 3)]
+            for k in [random.key(seed), *random.split(random.key(seed)), random.fold_in(random.key(seed), 3)]
         ],
         (np.int32(1),),
     ),
@@ -217,18 +210,22 @@ _RANDOM: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         (np.arange(4, dtype="uint32"),),
     ),
     "gamma": (
-        lambda a: (random.gamma(random.key(0), a), grad(
-            lambda a: jnp.sum(random.gamma(random.key(0), a)))(a)), (V + 1,),
+        lambda a: (
+            random.gamma(random.key(0), a),
+            grad(lambda a: jnp.sum(random.gamma(random.key(0), a)))(a),
+        ),
+        (V + 1,),
     ),
     "incomplete": (
         lambda x, y: (
-            lax.igamma(x + 1, y), lax.igammac(x + 1, y),
+            lax.igamma(x + 1, y),
+            lax.igammac(x + 1, y),
             lax.betainc(x + 1, y + 1, y),
             jvp(lambda a: lax.igamma(a, y), (x + 1,), (y,)),
         ),
         (V, Y[0]),
     ),
-}  # fmt: skip
+}
 
 
 @custom_jvp
@@ -271,27 +268,26 @@ _PROGRAMS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "scan": (lambda x: lax.scan(lambda c, x: (c * x, c), V, x), (X,)),
     "while": (lambda x: lax.while_loop(lambda v: v < 9.0, lambda v: v * 2, x), (X[0, 0],)),
     "while, linearized": (
-        lambda x: linearize(
-            lambda x: lax.while_loop(lambda v: v < 9.0, lambda v: v * 2, x), x)[1](x),
+        lambda x: linearize(lambda x: lax.while_loop(lambda v: v < 9.0, lambda v: v * 2, x), x)[1](x),
         (X[0, 0],),
     ),
-    "while, backwards": (
-        grad(_doubled), (X[0, 0],),
-    ),
+    "while, backwards": (grad(_doubled), (X[0, 0],)),
     "cond": (lambda x: lax.cond(x[0] > 0, jnp.sin, jnp.cos, x), (V,)),
     "checkpoint": (grad(_checkpointed), (X,)),
     "custom rules": (
         lambda x: (
-            _own_jvp(x), _own_vjp(x), jvp(_own_jvp, (x,), (x,)), jvp(_own_vjp, (x,), (x,)),
-            _own_vmap(x), grad(lambda x: jnp.sum(_own_vjp(x)))(x),
+            _own_jvp(x),
+            _own_vjp(x),
+            jvp(_own_jvp, (x,), (x,)),
+            jvp(_own_vjp, (x,), (x,)),
+            _own_vmap(x),
+            grad(lambda x: jnp.sum(_own_vjp(x)))(x),
         ),
         (X,),
     ),
     "solvers": (
         lambda x: (
-            lax.custom_root(
-                lambda y: y * y - x, x, lambda f, y: jnp.sqrt(x), lambda g, y: y / g(1.0)
-            ),
+            lax.custom_root(lambda y: y * y - x, x, lambda f, y: jnp.sqrt(x), lambda g, y: y / g(1.0)),
             lax.custom_linear_solve(lambda v: v * (x + 1), x, lambda f, b: b / (x + 1)),
         ),
         (X[0, 0],),
@@ -304,24 +300,31 @@ _PROGRAMS: dict[str, tuple[Any, tuple[Any, ...]]] = {
         )[1:],
         (V,),
     ),
-    "platforms": (
-        lambda x: lax.platform_dependent(x, cpu=jnp.sin, default=lambda x: jnp.sin(x)), (X,),
-    ),
+    "platforms": (lambda x: lax.platform_dependent(x, cpu=jnp.sin, default=lambda x: jnp.sin(x)), (X,)),
     "layouts": (
         lambda x: lax.with_sharding_constraint(
             x, jax.sharding.SingleDeviceSharding(flags.jax_default_device or jax.devices()[0])
         ),
         (X,),
     ),
-    "constants": (
-        lambda x: x + constant(values=(1.0, 2.0, 3.0, 4.0), shape=(4,), dtype=X.dtype), (V,),
-    ),
+    "constants": (lambda x: x + constant(values=(1.0, 2.0, 3.0, 4.0), shape=(4,), dtype=X.dtype), (V,)),
     "vmap": (vmap(lambda x: lax.cond(x[0] > 0.5, jnp.sin, jnp.cos, x)), (X,)),
-}  # fmt: skip
+}
 
 # Primitives that no complete program runs: collectives over a named axis, which become ordinary
 # operations when the axis is mapped. And one without a right answer: draws from a hidden state.
-NOT_RUN = frozenset((
-    "all_gather", "all_to_all", "axis_index", "pmax", "pmin", "ppermute", "psum", "psum_scatter",
-    "rng_uniform", "one_kernel", "jax_call",
-))  # fmt: skip
+NOT_RUN = frozenset(
+    (
+        "all_gather",
+        "all_to_all",
+        "axis_index",
+        "pmax",
+        "pmin",
+        "ppermute",
+        "psum",
+        "psum_scatter",
+        "rng_uniform",
+        "one_kernel",
+        "jax_call",
+    )
+)

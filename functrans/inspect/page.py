@@ -64,10 +64,7 @@ svg path { fill: none; stroke: var(--mark); stroke-width: 1.3; } svg line { stro
 
 def page(title: str, blocks: Sequence[Block]) -> str:
     """Return a page of blocks, each HTML or (heading, text)."""
-    body = [
-        b if isinstance(b, str) else f"<h2>{escape(b[0])}</h2><pre>{escape(b[1])}</pre>"
-        for b in blocks
-    ]
+    body = [b if isinstance(b, str) else f"<h2>{escape(b[0])}</h2><pre>{escape(b[1])}</pre>" for b in blocks]
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)}</title>'
         f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style>'
@@ -85,9 +82,7 @@ def table(heading: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> s
     cells = "".join([f"<th>{escape(c)}</th>" for c in head])
     lines = ["".join([f"<td>{escape(c)}</td>" for c in row]) for row in rows]
     body = "".join([f"<tr>{line}</tr>" for line in lines])
-    return (
-        f'<h2>{escape(heading)}</h2><div class="wide"><table><tr>{cells}</tr>{body}</table></div>'
-    )
+    return f'<h2>{escape(heading)}</h2><div class="wide"><table><tr>{cells}</tr>{body}</table></div>'
 
 
 def curve(heading: str, values: Sequence[float]) -> str:
@@ -100,8 +95,7 @@ def curve(heading: str, values: Sequence[float]) -> str:
         return ""
     low, high = (math.floor(min(y for _, y in points)), math.ceil(max(y for _, y in points)))
     high = max(high, low + 1)
-    at = [(50 + 840 * i / (len(shown) - 1), 10 + 180 * (high - y) / (high - low))
-          for i, y in points]  # fmt: skip
+    at = [(50 + 840 * i / (len(shown) - 1), 10 + 180 * (high - y) / (high - low)) for i, y in points]
     line = "M" + "L".join([f"{x:.1f},{y:.1f}" for x, y in at])
     grid = []
     for power in range(low, high + 1, max(1, (high - low) // 6)):
@@ -119,9 +113,9 @@ def columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return rows of text with aligned columns."""
     lines = [head, *rows]
     widths = [max([len(r[i]) for r in lines]) for i in range(len(head))]
-    return "\n".join([
-        "  ".join([c.ljust(w) for c, w in zip(r, widths, strict=True)]).rstrip() for r in lines
-    ])  # fmt: skip
+    return "\n".join(
+        ["  ".join([c.ljust(w) for c, w in zip(r, widths, strict=True)]).rstrip() for r in lines]
+    )
 
 
 class Saved(ABC):

@@ -44,15 +44,23 @@ class Finding(NamedTuple):
     arguments: str = ""
 
     @staticmethod
-    def of(
-        place: Place, ulps: float, limit: float, actual: str, expected: str, note: str = ""
-    ) -> Finding:
+    def of(place: Place, ulps: float, limit: float, actual: str, expected: str, note: str = "") -> Finding:
         eqn = place.equation
         line = line_text(eqn.source)
         return Finding(
-            str(place), place.steps, eqn.primitive.name, place.text, line, place.source,
-            ulps, limit, actual, expected, note, place.arguments,
-        )  # fmt: skip
+            str(place),
+            place.steps,
+            eqn.primitive.name,
+            place.text,
+            line,
+            place.source,
+            ulps,
+            limit,
+            actual,
+            expected,
+            note,
+            place.arguments,
+        )
 
     def __str__(self) -> str:
         lines = [self.place, f"    {self.equation}", f"    {self.source}"]
@@ -60,9 +68,7 @@ class Finding(NamedTuple):
         lines += [f"    {self.note}"] if self.note else []
         lines += [f"    XLA       {self.actual}", f"    reference {self.expected}"]
         if self.ulps:
-            lines.append(
-                f"    off by {_short(self.ulps)} ULP, at most {_short(self.limit)} expected"
-            )
+            lines.append(f"    off by {_short(self.ulps)} ULP, at most {_short(self.limit)} expected")
         return "\n".join(lines)
 
 
@@ -99,10 +105,18 @@ class Report(Saved):
     """
 
     def __init__(
-        self, program: Program, first: Finding | None, worst: Sequence[Finding], amplified: Any,
-        results: Sequence[Result], count: int, curve: Sequence[float], parted: str | None,
-        compiled: bool, aligned: bool,
-    ):  # fmt: skip
+        self,
+        program: Program,
+        first: Finding | None,
+        worst: Sequence[Finding],
+        amplified: Any,
+        results: Sequence[Result],
+        count: int,
+        curve: Sequence[float],
+        parted: str | None,
+        compiled: bool,
+        aligned: bool,
+    ):
         self.program = program
         self.first = first
         self.worst = worst
@@ -141,8 +155,9 @@ class Report(Saved):
         if self.first is not None:
             parts.append(f"First outside its tolerance:\n{self.first}")
         if self.amplified is not None:
-            parts.append(f"{self._growth()}\n{self.amplified.finding.place}\n"
-                         f"    {self.amplified.finding.source}")  # fmt: skip
+            parts.append(
+                f"{self._growth()}\n{self.amplified.finding.place}\n    {self.amplified.finding.source}"
+            )
         if self.parted is not None:
             parts.append(f"The runs take different paths at {self.parted}")
         parts += [columns(*self._results_table())]
@@ -191,19 +206,23 @@ class Report(Saved):
         shown = sorted(self.results, key=lambda r: (r.ok, -r.error))[:ROWS]
         head = ["result", "type", "", "error", "one by one"]
         rows: list[Sequence[str]] = [
-            (str(r.number), r.type, "ok" if r.ok else "DIFFERS", f"{r.error:.1e}",
-             f"{r.stepwise:.1e}", "" if r.reference is None else f"{r.reference:.1e}")
+            (
+                str(r.number),
+                r.type,
+                "ok" if r.ok else "DIFFERS",
+                f"{r.error:.1e}",
+                f"{r.stepwise:.1e}",
+                "" if r.reference is None else f"{r.reference:.1e}",
+            )
             for r in shown
-        ]  # fmt: skip
+        ]
         if all(r.reference is None for r in shown):
             return head, [row[:-1] for row in rows]
         return [*head, "reference's own"], rows
 
     def _worst_table(self) -> tuple[Sequence[str], list[Sequence[str]]]:
         head = ("ULP", "expected", "operation", "place", "line")
-        return head, [
-            (_short(f.ulps), _short(f.limit), f.primitive, f.place, f.line) for f in self.worst
-        ]
+        return head, [(_short(f.ulps), _short(f.limit), f.primitive, f.place, f.line) for f in self.worst]
 
 
 def _short(x: float) -> str:

@@ -51,9 +51,20 @@ An empty line repeats the last command."""
 _MOST_NAMES = 12  # limit on the letters, and on the names, that are listed as printable
 
 _SHORT = {
-    "a": "args", "n": "next", "s": "into", "step": "into", "o": "out", "c": "continue",
-    "b": "break", "p": "print", "l": "list", "w": "where", "q": "quit", "h": "help", "?": "help",
-}  # fmt: skip
+    "a": "args",
+    "n": "next",
+    "s": "into",
+    "step": "into",
+    "o": "out",
+    "c": "continue",
+    "b": "break",
+    "p": "print",
+    "l": "list",
+    "w": "where",
+    "q": "quit",
+    "h": "help",
+    "?": "help",
+}
 
 
 @boundary
@@ -110,9 +121,7 @@ def step(
         made = staged(fun, args, kwargs, passes_of(fun, ()) if passes is None else passes)
         check_values(made.values, "debug.step")
         walker = _Walker(_asked(commands, input, output or sys.stdout), output or sys.stdout)
-        outs = observe(
-            made.program, made.values, by_xla, before=walker.before, after=walker.after, keep=True
-        )
+        outs = observe(made.program, made.values, by_xla, before=walker.before, after=walker.after, keep=True)
         walker.ended()
         types = made.program.out_types
         return made.result([_as_jitted(y, t) for y, t in zip(outs, types, strict=True)])
@@ -323,9 +332,7 @@ class _Walker:
             return False
         here, previous = _line(place.equation), self.previous
         same_line = (
-            previous is not None
-            and previous.frame is place.frame
-            and _line(previous.equation) == here
+            previous is not None and previous.frame is place.frame and _line(previous.equation) == here
         )
         return any(
             at == place.equation.primitive.name or (not same_line and _is_line(at, here))

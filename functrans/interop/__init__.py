@@ -12,8 +12,11 @@ if TYPE_CHECKING:
     from functrans.interop.jax_functions import from_jax as from_jax
     from functrans.interop.takeover import take_over as take_over
 else:
-    __getattr__, __dir__, __all__ = _lazily(__name__, {
-        "functrans.interop": "arrays jit_callers",
-        "functrans.interop.jax_functions": "from_jax",
-        "functrans.interop.takeover": "take_over",
-    })  # fmt: skip
+    __getattr__, __dir__, __all__ = _lazily(
+        __name__,
+        {
+            "functrans.interop": "arrays jit_callers",
+            "functrans.interop.jax_functions": "from_jax",
+            "functrans.interop.takeover": "take_over",
+        },
+    )

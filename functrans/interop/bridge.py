@@ -97,9 +97,7 @@ def _is_ours(bridge: Bridge, values: Sequence[Any], params: dict[str, Any] | Non
     if state.axes and params and _names_an_axis(params):
         return True
     ours = [x for x in values if x.__class__ in OURS]
-    if ours and (
-        state.below is None or any([is_active(x.owner, state.innermost, None) for x in ours])
-    ):
+    if ours and (state.below is None or any([is_active(x.owner, state.innermost, None) for x in ours])):
         return True
     if not bridge.stages:
         return False
@@ -129,9 +127,7 @@ def _at_home(process: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @_at_home
-def _process_primitive(
-    self: Bridge, primitive: Any, values: Sequence[Any], params: dict[str, Any], /
-) -> Any:
+def _process_primitive(self: Bridge, primitive: Any, values: Sequence[Any], params: dict[str, Any], /) -> Any:
     if not (primitive in references.MAKING or _is_ours(self, values, params)):
         return self.parent.process_primitive(primitive, values, params)
     if trace_ctx.trace is self.parent:
@@ -186,13 +182,10 @@ def _stage_value(self: Bridge, x: Any) -> Any:
 
 @_at_home
 def _process_custom_jvp_call(
-    self: Bridge, primitive: Any, fun: Any, jvp: Any, values: Sequence[Any], /,
-    *, symbolic_zeros: bool,
-) -> Any:  # fmt: skip
+    self: Bridge, primitive: Any, fun: Any, jvp: Any, values: Sequence[Any], /, *, symbolic_zeros: bool
+) -> Any:
     if not _is_ours(self, values):
-        return self.parent.process_custom_jvp_call(
-            primitive, fun, jvp, values, symbolic_zeros=symbolic_zeros
-        )
+        return self.parent.process_custom_jvp_call(primitive, fun, jvp, values, symbolic_zeros=symbolic_zeros)
 
     def pushed(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         zeros = [_zero(aval_of(x).to_tangent_aval(), symbolic_zeros) for x in primals]
@@ -207,9 +200,17 @@ def _process_custom_jvp_call(
 
 @_at_home
 def _process_custom_vjp_call(
-    self: Bridge, primitive: Any, fun: Any, fwd: Any, bwd: Any, values: Sequence[Any], /,
-    *, out_trees: Callable[[], Any], symbolic_zeros: bool,
-) -> Any:  # fmt: skip
+    self: Bridge,
+    primitive: Any,
+    fun: Any,
+    fwd: Any,
+    bwd: Any,
+    values: Sequence[Any],
+    /,
+    *,
+    out_trees: Callable[[], Any],
+    symbolic_zeros: bool,
+) -> Any:
     if not _is_ours(self, values):
         return self.parent.process_custom_vjp_call(
             primitive, fun, fwd, bwd, values, out_trees=out_trees, symbolic_zeros=symbolic_zeros
@@ -217,9 +218,7 @@ def _process_custom_vjp_call(
     name = fun.debug_info.func_name
     arguments = references.Apart(values)
 
-    def forward(
-        primals: Sequence[Any], active: Sequence[bool]
-    ) -> tuple[list[Any], list[Any], Pullback]:
+    def forward(primals: Sequence[Any], active: Sequence[bool]) -> tuple[list[Any], list[Any], Pullback]:
         given = arguments(primals)
         pairs = zip(given, arguments(active, other=False), strict=True)
         found = _again(fwd, [x for pair in pairs for x in pair])

@@ -205,9 +205,7 @@ def _loop(e: Equation, preparation: Preparation) -> Any:
 
         def looped(*xs: Any) -> list[Any]:
             test, consts, start = while_operands(xs, params)
-            return jax.lax.while_loop(
-                lambda c: holds(*test, *c)[0], lambda c: step(*consts, *c), start
-            )
+            return jax.lax.while_loop(lambda c: holds(*test, *c)[0], lambda c: step(*consts, *c), start)
 
         return looped
     layout, body = LoopLayout.of(params), of(params["program"])

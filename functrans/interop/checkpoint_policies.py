@@ -52,7 +52,5 @@ def _numbers(*, lhs: Any, rhs: Any, out: Any, **_: Any) -> Any:
     """Return JAX's `dimension_numbers` of a `dot_general`."""
     batch = [n for n in out if n in lhs and n in rhs]
     summed = [n for n in lhs if n in rhs and n not in out]
-    pairs = [
-        [tuple([axes.index(n) for n in names]) for axes in (lhs, rhs)] for names in (summed, batch)
-    ]
+    pairs = [[tuple([axes.index(n) for n in names]) for axes in (lhs, rhs)] for names in (summed, batch)]
     return tuple(map(tuple, pairs))

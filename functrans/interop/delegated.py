@@ -102,10 +102,9 @@ class _Delegated(JaxFunction):
             options = fun._jit_info.static_argnames  # type: ignore[attr-defined]
         else:
             known = getattr(fun, "nondiff_argnums", ())  # of a function with a custom rule
-            options = tuple([
-                n for i, (n, note) in enumerate(notes.items())
-                if i in known or not _OPERAND.search(note)
-            ])  # fmt: skip
+            options = tuple(
+                [n for i, (n, note) in enumerate(notes.items()) if i in known or not _OPERAND.search(note)]
+            )
         super().__init__(fun, None, options)
         self.takes_functions = any(map(_MAY_BE_FUNCTION.search, notes.values()))
         of_python = _OF_PYTHON.search(str(signature.return_annotation))

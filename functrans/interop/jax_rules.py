@@ -73,9 +73,7 @@ def _moves(tangent: Any) -> bool:
     return tangent.__class__ is not ad.Zero and core.typeof(tangent).dtype != float0
 
 
-def transpose(
-    cts: Sequence[Any], *operands: Any, program: Program, preparation: Preparation
-) -> list[Any]:
+def transpose(cts: Sequence[Any], *operands: Any, program: Program, preparation: Preparation) -> list[Any]:
     """Apply the transpose rule: None for operands that are not linear, and for zeros."""
     linear = tuple([ad.is_undefined_primal(x) for x in operands])
     given = tuple([ct.__class__ is not ad.Zero for ct in cts])
@@ -112,9 +110,13 @@ def _without_zeros(program: Program, types: Sequence[ArrayType]) -> tuple[Progra
 
 
 def batch(
-    axis: Any, operands: Sequence[Any], dims: Sequence[int | None], *,
-    program: Program, preparation: Preparation,
-) -> tuple[list[Any], Sequence[int | None]]:  # fmt: skip
+    axis: Any,
+    operands: Sequence[Any],
+    dims: Sequence[int | None],
+    *,
+    program: Program,
+    preparation: Preparation,
+) -> tuple[list[Any], Sequence[int | None]]:
     """Apply the batching rule, for an axis with its names."""
     name = None if axis.name is core.no_axis_name else axis.name
     spmd = axis.spmd_name or ()

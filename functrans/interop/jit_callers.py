@@ -15,10 +15,12 @@ from typing import Any
 import jax
 from jax._src import pjit
 
-_LIBRARIES = tuple([
-    os.path.join(os.path.dirname(os.path.abspath(path)), "")
-    for path in (jax.__file__, os.path.dirname(__file__))
-])  # fmt: skip
+_LIBRARIES = tuple(
+    [
+        os.path.join(os.path.dirname(os.path.abspath(path)), "")
+        for path in (jax.__file__, os.path.dirname(__file__))
+    ]
+)
 
 
 def _codes(fun: Any) -> list[CodeType]:

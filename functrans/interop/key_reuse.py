@@ -153,28 +153,19 @@ def _used(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
 
 
 def _split(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
-    return [
-        None
-        if keys[0] is None
-        else theirs.prng.random_split_p.bind(keys[0], shape=e.params["shape"])
-    ]
+    return [None if keys[0] is None else theirs.prng.random_split_p.bind(keys[0], shape=e.params["shape"])]
 
 
 def _folded_in(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
     key = keys[0]
-    return [
-        None
-        if key is None
-        else theirs.prng.random_fold_in_p.bind(key, np.zeros(key.shape, np.uint32))
-    ]
+    return [None if key is None else theirs.prng.random_fold_in_p.bind(key, np.zeros(key.shape, np.uint32))]
 
 
 def _called(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
     """Apply the rule of a `jax_call`: run the JAX operation itself."""
     body = e.params["body"]
     given = [
-        jax.numpy.zeros(t.shape, t.dtype) if k is None else k
-        for k, t in zip(keys, body.types, strict=True)
+        jax.numpy.zeros(t.shape, t.dtype) if k is None else k for k, t in zip(keys, body.types, strict=True)
     ]
     return [y if is_key_dtype(y.dtype) else None for y in body.fun(*given)]
 
@@ -205,9 +196,7 @@ def _looped(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
         given = [*consts, *_spread(state, carry), *_spread(rows, xs)]
         after, written = layout.results(_run(program, given))
         types = layout.results(program.out_types)[1]
-        rows_out = [
-            k if is_key_dtype(t.dtype) else None for k, t in zip(written, types, strict=True)
-        ]
+        rows_out = [k if is_key_dtype(t.dtype) else None for k, t in zip(written, types, strict=True)]
         return _all(after, carry), rows_out
 
     state, rows = jax.lax.scan(step, _all(carry, carry), _all(xs, xs), length=params["length"])
@@ -250,8 +239,16 @@ _RULES: dict[str, Callable[[Equation, Sequence[Key]], Sequence[Key]]] = {
     **dict.fromkeys(("random_unwrap", "sharding_constraint"), _same),
     **dict.fromkeys(("reshape", "squeeze", "expand_dims"), _reshaped),
     **dict.fromkeys(("random_bits", "random_gamma"), _used),
-    "random_split": _split, "random_fold_in": _folded_in, "broadcast_in_dim": _broadcast,
-    "slice": _sliced, "split": _parted, "dynamic_slice": _window, "gather": _gathered,
-    "concatenate": _concatenated, "jax_call": _called, "scan": _looped, "while": _repeated,
+    "random_split": _split,
+    "random_fold_in": _folded_in,
+    "broadcast_in_dim": _broadcast,
+    "slice": _sliced,
+    "split": _parted,
+    "dynamic_slice": _window,
+    "gather": _gathered,
+    "concatenate": _concatenated,
+    "jax_call": _called,
+    "scan": _looped,
+    "while": _repeated,
     "cond": _chosen,
-}  # fmt: skip
+}

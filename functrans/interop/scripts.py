@@ -28,10 +28,11 @@ def run(words: Sequence[str]) -> None:
     """Run the script or module given after `python -m functrans run`."""
     about = "Run an unchanged JAX script with ft.jit in place of the outermost jax.jit."
     parser = argparse.ArgumentParser(
-        prog="python -m functrans run", description=about,
+        prog="python -m functrans run",
+        description=about,
         epilog="FUNCTRANS_TAKE_OVER=0 in the environment runs it with JAX alone.",
         usage="%(prog)s [-h] [--explain] (SCRIPT | -m MODULE) [ARGUMENTS ...]",
-    )  # fmt: skip
+    )
     explained = "report at the end what became of each function"
     parser.add_argument("--explain", action="store_true", help=explained)
     parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="a module to run")

@@ -50,9 +50,17 @@ from functrans.passes.pipeline import DEFAULT, chosen
 
 _make_jit = pjit.make_jit  # JAX's
 _OPTIONS = {
-    "in_shardings", "out_shardings", "static_argnums", "static_argnames", "donate_argnums",
-    "donate_argnames", "keep_unused", "device", "backend", "compiler_options",
-}  # fmt: skip
+    "in_shardings",
+    "out_shardings",
+    "static_argnums",
+    "static_argnames",
+    "donate_argnums",
+    "donate_argnames",
+    "keep_unused",
+    "device",
+    "backend",
+    "compiler_options",
+}
 _OF_NO_MATTER = {"inline", "use_resource_env"}  # no effect while nothing is traced
 _RAISE = opmap["RAISE_VARARGS"]
 _RUNNING = (jax.errors.JaxRuntimeError, FloatingPointError)  # errors at run time

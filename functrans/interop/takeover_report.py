@@ -21,13 +21,16 @@ from functrans.ir.source import is_users, line_of, text_of
 from functrans.passes.explanation import Report, change, measured, short
 from functrans.pytrees.functions import function_name
 
-_INSTALLED = tuple([
-    os.path.join(path, "")
-    for path in {
-        *[sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")],
-        *site.getsitepackages(), site.getusersitepackages(),
-    }
-])  # fmt: skip
+_INSTALLED = tuple(
+    [
+        os.path.join(path, "")
+        for path in {
+            *[sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")],
+            *site.getsitepackages(),
+            site.getusersitepackages(),
+        }
+    ]
+)
 _WIDTH = 200  # maximal length of a reason
 _KINDS = 5  # kinds of rewrites shown per pass
 
@@ -127,9 +130,7 @@ def is_own(code: CodeType) -> bool:
 
 @cached("files of the user's", 4096)
 def _is_own_file(name: str) -> bool:
-    return is_users(compile("", name, "exec")) and not name.startswith(
-        (*_INSTALLED, "<frozen ", "<string>")
-    )
+    return is_users(compile("", name, "exec")) and not name.startswith((*_INSTALLED, "<frozen ", "<string>"))
 
 
 def _shown(code: CodeType, line: int) -> str:

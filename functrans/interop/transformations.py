@@ -113,9 +113,7 @@ class _Mapped:
             self._placed(t, i, y, d, to)
             for i, (y, d, to) in enumerate(zip(results, found, wanted, strict=True))
         ]
-        return placed, [
-            d if to is batching.infer else to for d, to in zip(found, wanted, strict=True)
-        ]
+        return placed, [d if to is batching.infer else to for d, to in zip(found, wanted, strict=True)]
 
     def _placed(self, t: Any, i: int, y: Any, d: int | None, to: Any) -> Any:
         """Move the batch axis of a result to where it is wanted."""

@@ -74,9 +74,7 @@ class _Checker:
     def run(self) -> None:
         p = self.program
         if self.inner and p.constants:
-            raise self.error(
-                "a nested program has constants; they must be operands of its equation"
-            )
+            raise self.error("a nested program has constants; they must be operands of its equation")
         if len(p.constants) != len(p.values):
             raise self.error(f"{len(p.constants)} constants have {len(p.values)} values")
         for v in (*p.constants, *p.inputs):
@@ -211,8 +209,7 @@ def _same_atoms(xs: tuple[Any, ...], ys: tuple[Any, ...], match: dict[Var, Var])
 def _same_literal(x: Literal, y: Literal) -> bool:
     dtype = x.type.dtype
     return x.type is y.type and (
-        _same_value(x.value, y.value)
-        or _same_value(number_at(x.value, dtype), number_at(y.value, dtype))
+        _same_value(x.value, y.value) or _same_value(number_at(x.value, dtype), number_at(y.value, dtype))
     )
 
 
@@ -261,6 +258,4 @@ def _same_constant(x: Any, y: Any, type: ArrayType) -> bool:
 
 def _same_floats(x: np.ndarray, y: np.ndarray) -> bool:
     """Compare elements, ignoring the payloads of NaNs."""
-    return all(
-        _same_value(a, b) for a, b in zip(x.ravel().tolist(), y.ravel().tolist(), strict=True)
-    )
+    return all(_same_value(a, b) for a, b in zip(x.ravel().tolist(), y.ravel().tolist(), strict=True))

@@ -438,6 +438,5 @@ class _Parser:
         stop = self.text.find("\n", place)
         shown = self.text[start : stop if stop >= 0 else None].replace("\t", " ")
         raise errors.ParseError(
-            f"line {line}, column {place - start + 1}: {problem}\n"
-            f"    {shown}\n    {' ' * (place - start)}^"
+            f"line {line}, column {place - start + 1}: {problem}\n    {shown}\n    {' ' * (place - start)}^"
         )

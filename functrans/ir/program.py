@@ -168,9 +168,18 @@ class Program(Derivable):
     """
 
     __slots__ = (
-        "_children", "_in_types", "_out_types", "arguments", "constants", "equations", "inputs",
-        "marks", "name", "outputs", "values",
-    )  # fmt: skip
+        "_children",
+        "_in_types",
+        "_out_types",
+        "arguments",
+        "constants",
+        "equations",
+        "inputs",
+        "marks",
+        "name",
+        "outputs",
+        "values",
+    )
 
     def __init__(
         self,
@@ -251,9 +260,7 @@ class Program(Derivable):
         return made
 
 
-def prune(
-    equations: Sequence[Equation], outputs: Iterable[Any], values: bool = False
-) -> list[Equation]:
+def prune(equations: Sequence[Equation], outputs: Iterable[Any], values: bool = False) -> list[Equation]:
     """Return the equations that the outputs need or that have an effect. `values`: operands may be
     arrays, as in a linear map with its residuals."""
     needed = {v for v in outputs if v.__class__ is Var}  # the others may be arrays

@@ -399,11 +399,7 @@ def is_concrete(value: Any) -> bool:
 
 def show_constant(type: ArrayType, value: Any, i: int) -> str:
     """Return the text of a constant, or its index in `program.values`."""
-    if (
-        not is_concrete(value)
-        or type.size > WRITTEN_OUT
-        or dtype_class(type.dtype) in ("key", "float0")
-    ):
+    if not is_concrete(value) or type.size > WRITTEN_OUT or dtype_class(type.dtype) in ("key", "float0"):
         return f"@{i}"
     return _nested_list(np.asarray(value).tolist(), type.dtype)
 

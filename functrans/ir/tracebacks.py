@@ -112,12 +112,17 @@ def boundary(function: _F) -> _F:
 
 # Errors of Python, NumPy or JAX that our functions let through -> our class for them.
 _OURS = {
-    TypeError: TypeMismatch, ValueError: InvalidArgument, IndexError: InvalidIndex,
-    OverflowError: IntegerOverflow, NotImplementedError: UnsupportedChoice,
-    ZeroDivisionError: DivisionByZero, np.exceptions.AxisError: AxisOutOfBounds,
-    AttributeError: NotAnArray, jax.dtypes.TypePromotionError: InvalidArgument,
+    TypeError: TypeMismatch,
+    ValueError: InvalidArgument,
+    IndexError: InvalidIndex,
+    OverflowError: IntegerOverflow,
+    NotImplementedError: UnsupportedChoice,
+    ZeroDivisionError: DivisionByZero,
+    np.exceptions.AxisError: AxisOutOfBounds,
+    AttributeError: NotAnArray,
+    jax.dtypes.TypePromotionError: InvalidArgument,
     AssertionError: InvalidArgument,
-}  # fmt: skip
+}
 
 
 def named_boundary(function: _F, name: str | None = None) -> _F:

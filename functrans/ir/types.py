@@ -167,9 +167,7 @@ def canonical_dtype(dtype: Any) -> Any:
 
 def same_types(types: Sequence[ArrayType], others: Sequence[ArrayType]) -> bool:
     """Return whether two lists of types are equal up to weak-type flags."""
-    return len(types) == len(others) and all(
-        [t.same(other) for t, other in zip(types, others, strict=True)]
-    )
+    return len(types) == len(others) and all([t.same(other) for t, other in zip(types, others, strict=True)])
 
 
 def promote(types: tuple[ArrayType, ...]) -> tuple[Any, bool]:
@@ -190,8 +188,7 @@ def _promote(types: tuple[ArrayType, ...], x64: bool, mode: str) -> tuple[Any, b
         return first, all([t.weak_type for t in types])
     weak = mode != "strict" and all([t.weak_type for t in types])
     points = [
-        _WEAK.get(dtype_class(t.dtype), t.dtype) if t.weak_type and not weak else t.dtype
-        for t in types
+        _WEAK.get(dtype_class(t.dtype), t.dtype) if t.weak_type and not weak else t.dtype for t in types
     ]
     try:
         dtype, found = jax.dtypes.result_type(*points, return_weak_type_flag=True)

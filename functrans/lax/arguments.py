@@ -62,20 +62,22 @@ def dtype_asked(dtype: Any) -> Any:
         ) from None
 
 
-_DTYPES = tuple([
-    f"{kind}{bits}" for kind in ("int", "uint", "float", "complex") for bits in (8, 16, 32, 64, 128)
-    if hasattr(jax.numpy, f"{kind}{bits}")
-] + ["bfloat16", "bool", "int", "float", "complex"])  # fmt: skip
+_DTYPES = tuple(
+    [
+        f"{kind}{bits}"
+        for kind in ("int", "uint", "float", "complex")
+        for bits in (8, 16, 32, 64, 128)
+        if hasattr(jax.numpy, f"{kind}{bits}")
+    ]
+    + ["bfloat16", "bool", "int", "float", "complex"]
+)
 
 
 def invalid(
-    name: str, problem: str, fix: str = "",
-    error: type[errors.FunctransError] = errors.InvalidArgument,
-) -> errors.FunctransError:  # fmt: skip
+    name: str, problem: str, fix: str = "", error: type[errors.FunctransError] = errors.InvalidArgument
+) -> errors.FunctransError:
     """Return the error for an invalid value of an argument."""
-    return error(
-        f"{name}: {problem}, at\n    {describe(user_source())}" + (f"\n{fix}" if fix else "")
-    )
+    return error(f"{name}: {problem}, at\n    {describe(user_source())}" + (f"\n{fix}" if fix else ""))
 
 
 def mismatch(name: str, problem: str, fix: str = "") -> errors.TypeMismatch:
@@ -89,9 +91,11 @@ def not_a_permutation(name: str, axes: Any, t: ArrayType) -> errors.FunctransErr
     """Return the error for axes that are not a permutation."""
     order = tuple(range(t.ndim))[::-1]
     return invalid(
-        name, f"axes {axes} must name each axis of {t} once", f"To reverse the axes: {order}.",
+        name,
+        f"axes {axes} must name each axis of {t} once",
+        f"To reverse the axes: {order}.",
         errors.NotAPermutation,
-    )  # fmt: skip
+    )
 
 
 def axis_index(axis: Any, ndim: int, name: str) -> int:
@@ -107,9 +111,8 @@ def axis_index(axis: Any, ndim: int, name: str) -> int:
 
 
 def member(
-    kind: Any, value: Any, name: str, what: str,
-    error: type[errors.FunctransError] = errors.InvalidArgument,
-) -> str:  # fmt: skip
+    kind: Any, value: Any, name: str, what: str, error: type[errors.FunctransError] = errors.InvalidArgument
+) -> str:
     """Return the name of an enumeration member, given the member or its value."""
     try:
         return str(kind(value).name)
@@ -140,9 +143,7 @@ def integers(values: Any, name: str, what: str) -> tuple[int, ...]:
         if isinstance(error, jax.errors.ConcretizationTypeError):
             raise
         raise mismatch(
-            name,
-            f"{what} must be a sequence of integers, got {values!r:.60}",
-            "For one, write (n,).",
+            name, f"{what} must be a sequence of integers, got {values!r:.60}", "For one, write (n,)."
         ) from None
 
 
@@ -192,11 +193,14 @@ def placeable(make: _F) -> _F:
 # --- gather and scatter: indices out of bounds, and promises --------------------------------------
 
 _MODES = {
-    "clip": "clip", "fill": FILL, "drop": FILL, "promise_in_bounds": PROMISE,
+    "clip": "clip",
+    "fill": FILL,
+    "drop": FILL,
+    "promise_in_bounds": PROMISE,
     jax.lax.GatherScatterMode.CLIP: "clip",
     jax.lax.GatherScatterMode.FILL_OR_DROP: FILL,
     jax.lax.GatherScatterMode.PROMISE_IN_BOUNDS: PROMISE,
-}  # fmt: skip
+}
 
 
 def mode_of(mode: Any, usual: str, name: str) -> str:

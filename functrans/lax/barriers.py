@@ -10,18 +10,12 @@ from functrans import pytrees as tree
 from functrans.ir.types import is_key_dtype
 from functrans.lax.arguments import as_array
 from functrans.lax.elementwise import operand as _operand
-from functrans.primitives.distributed.sharding import (
-    sharding_constraint,
-)
+from functrans.primitives.distributed.sharding import sharding_constraint
 from functrans.primitives.elementwise import selection
 from functrans.trace import bind, typeof
 from functrans.typing import PyTree
 
-__all__ = [
-    "optimization_barrier",
-    "stop_gradient",
-    "with_sharding_constraint",
-]
+__all__ = ["optimization_barrier", "stop_gradient", "with_sharding_constraint"]
 
 
 def stop_gradient(x: PyTree) -> PyTree:

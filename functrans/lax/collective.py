@@ -198,9 +198,7 @@ def _reduced(operation: str, leaves: list[Any], axis_name: Any, groups: Any) -> 
     return [PRIMITIVES[operation](as_array(v), **group) for v in folded]
 
 
-def _positions(
-    operation: str, axis_name: Any, groups: Any
-) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+def _positions(operation: str, axis_name: Any, groups: Any) -> tuple[tuple[Any, ...], tuple[int, ...]]:
     """Split `axis_name` into names and axes of the operand itself (ints)."""
     given = names_of(axis_name)
     names = tuple([a for a in given if not isinstance(a, int)])

@@ -139,9 +139,7 @@ def batch_matmul(lhs: ArrayLike, rhs: ArrayLike, precision: PrecisionLike = None
             f"    {describe(user_source())}"
         )
     stack = tuple(range(x.ndim - 2))
-    return dot_general(
-        lhs, rhs, (((x.ndim - 1,), (x.ndim - 2,)), (stack, stack)), precision=precision
-    )
+    return dot_general(lhs, rhs, (((x.ndim - 1,), (x.ndim - 2,)), (stack, stack)), precision=precision)
 
 
 # --- arguments ------------------------------------------------------------------------------------
@@ -176,10 +174,7 @@ def _parameters(n: int, m: int, dimension_numbers: Any) -> dict[str, Any] | str:
             "((lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch)), "
             f"at\n    {describe(user_source())}\nFor two matrices: (((1,), (0,)), ((), ()))."
         ) from None
-    for which, axes, ndim in (
-        ("first", (*summed[0], *batch[0]), n),
-        ("second", (*summed[1], *batch[1]), m),
-    ):
+    for which, axes, ndim in (("first", (*summed[0], *batch[0]), n), ("second", (*summed[1], *batch[1]), m)):
         if any(not 0 <= a < ndim for a in axes) or len(set(axes)) != len(axes):
             return (
                 f"dimension_numbers {dimension_numbers} must name distinct axes of the {which} "
@@ -214,10 +209,15 @@ def contraction_options(precision: Any, preferred: Any) -> dict[str, Any]:
 
 
 _PRECISIONS = {p.name: p.name for p in Precision} | {
-    "default": "DEFAULT", "fastest": "DEFAULT", "bfloat16": "DEFAULT",
-    "high": "HIGH", "bfloat16_3x": "HIGH", "tensorfloat32": "HIGH",
-    "highest": "HIGHEST", "float32": "HIGHEST",
-}  # fmt: skip
+    "default": "DEFAULT",
+    "fastest": "DEFAULT",
+    "bfloat16": "DEFAULT",
+    "high": "HIGH",
+    "bfloat16_3x": "HIGH",
+    "tensorfloat32": "HIGH",
+    "highest": "HIGHEST",
+    "float32": "HIGHEST",
+}
 _PRESETS = {p.name for p in DotAlgorithmPreset}
 
 
@@ -245,15 +245,10 @@ def _cast_to_common(lhs: Any, rhs: Any, x: ArrayType, y: ArrayType, preferred: A
     promotion), or to the preferred one."""
     dtypes = sorted([x.dtype, y.dtype], key=_width)
     if _width(x.dtype) == _width(y.dtype):
-        raise _dot_general.mismatch(
-            (x, y), f"operands must have equal dtypes, got {x.dtype} and {y.dtype}"
-        )
+        raise _dot_general.mismatch((x, y), f"operands must have equal dtypes, got {x.dtype} and {y.dtype}")
     to = preferred or dtypes[-1]
     cast = PRIMITIVES["convert_element_type"]
-    return [
-        v if t.dtype == to else cast(v, dtype=to, weak_type=t.weak_type)
-        for v, t in ((lhs, x), (rhs, y))
-    ]
+    return [v if t.dtype == to else cast(v, dtype=to, weak_type=t.weak_type) for v, t in ((lhs, x), (rhs, y))]
 
 
 @cached("widths of dtypes", 256)
@@ -261,12 +256,7 @@ def _width(dtype: Any) -> tuple[Any, ...]:
     """Return a sort key: complex > real > integer; then exponent, mantissa, size; then signed."""
     if jax.numpy.issubdtype(dtype, jax.numpy.inexact):
         info = jax.numpy.finfo(dtype)
-        return (
-            jax.numpy.issubdtype(dtype, jax.numpy.complexfloating),
-            info.maxexp,
-            info.nmant,
-            info.bits,
-        )
+        return (jax.numpy.issubdtype(dtype, jax.numpy.complexfloating), info.maxexp, info.nmant, info.bits)
     if jax.numpy.issubdtype(dtype, jax.numpy.integer):
         bounds = jax.numpy.iinfo(dtype)
         return False, -1, -1, bounds.bits, bounds.min < 0

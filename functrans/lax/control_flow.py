@@ -46,9 +46,13 @@ _NONE = object()
 
 
 def cond(
-    pred: ArrayLike, true_fun: Callable[..., PyTree], false_fun: Callable[..., PyTree],
-    *operands: PyTree, operand: PyTree = _NONE, linear: PyTree = None,
-) -> PyTree:  # fmt: skip
+    pred: ArrayLike,
+    true_fun: Callable[..., PyTree],
+    false_fun: Callable[..., PyTree],
+    *operands: PyTree,
+    operand: PyTree = _NONE,
+    linear: PyTree = None,
+) -> PyTree:
     """Run one of two functions.
 
     Arguments:
@@ -91,10 +95,7 @@ def cond(
 
 
 def switch(
-    index: ArrayLike,
-    branches: Sequence[Callable[..., PyTree]],
-    *operands: PyTree,
-    operand: PyTree = _NONE,
+    index: ArrayLike, branches: Sequence[Callable[..., PyTree]], *operands: PyTree, operand: PyTree = _NONE
 ) -> PyTree:
     """Run one of several functions.
 
@@ -150,9 +151,8 @@ def _choice(name: str, index: Any, branches: Sequence[Callable[..., Any]], opera
     first = made[0].program.out_types
     for i, part in enumerate(made[1:], 1):
         problem = differing(
-            part.fun, "result", made[0].out_tree, first, part.out_tree, part.program.out_types,
-            "and",
-        )  # fmt: skip
+            part.fun, "result", made[0].out_tree, first, part.out_tree, part.program.out_types, "and"
+        )
         if problem:
             which = "false_fun and true_fun" if name == "cond" else f"branches 0 and {i}"
             raise errors.TypeMismatch(
@@ -175,9 +175,12 @@ def _whiles_of_jax(cond_fun: Any, body_fun: Any, init_val: Any, **_: Any) -> Any
 
 @or_by_jax(_whiles_of_jax)
 def while_loop(
-    cond_fun: Callable[[PyTree], PyTree], body_fun: Callable[[PyTree], PyTree], init_val: PyTree, *,
+    cond_fun: Callable[[PyTree], PyTree],
+    body_fun: Callable[[PyTree], PyTree],
+    init_val: PyTree,
+    *,
     max_steps: int | None = None,
-) -> PyTree:  # fmt: skip
+) -> PyTree:
     """Repeat a function while a condition holds.
 
     Unlike in JAX, reverse mode works too. Outside of `jit` it unrolls the loop. Inside `jit` it
@@ -225,17 +228,24 @@ def while_loop(
             got = f"({got}) in the structure {tree.spelled(test.out_tree)}"
         raise errors.TypeMismatch(
             f"while_loop: cond_fun must return a boolean scalar, got {got}, "
-            f"{given_to('while_loop', cond_fun)}\n" + (
-                "Reduce an elementwise condition with .all() or .any(); compare numbers, as in "
-                "x != 0." if alone else "Return only the condition, not a tuple or dict."
+            f"{given_to('while_loop', cond_fun)}\n"
+            + (
+                "Reduce an elementwise condition with .all() or .any(); compare numbers, as in x != 0."
+                if alone
+                else "Return only the condition, not a tuple or dict."
             )
-        )  # fmt: skip
+        )
     if max_steps is not None:
         return _bounded(cond_fun, body_fun, tree.unflatten(structure, init), max_steps)
     outs = _while(
-        *test.captured, *body.captured, *init, cond=test.program,
-        body=body.program, cond_consts=len(test.captured), body_consts=len(body.captured),
-    )  # fmt: skip
+        *test.captured,
+        *body.captured,
+        *init,
+        cond=test.program,
+        body=body.program,
+        cond_consts=len(test.captured),
+        body_consts=len(body.captured),
+    )
     return tree.unflatten(structure, outs)
 
 
@@ -246,9 +256,7 @@ def _bounded(cond_fun: Any, body_fun: Any, init: Any, max_steps: int) -> Any:
     return scan(step, init, None, length=max_steps)[0]
 
 
-def _check_carry(
-    name: str, fun: Any, structure: Any, types: Any, out_tree: Any, out_types: Any
-) -> None:
+def _check_carry(name: str, fun: Any, structure: Any, types: Any, out_tree: Any, out_types: Any) -> None:
     problem = differing(fun, "carry", structure, types, out_tree, out_types)
     if problem:
         raise errors.TypeMismatch(
@@ -259,9 +267,14 @@ def _check_carry(
 
 
 def fori_loop(
-    lower: ArrayLike, upper: ArrayLike, body_fun: Callable[[PyTree, PyTree], PyTree],
-    init_val: PyTree, *, unroll: int | bool | None = None, max_steps: int | None = None,
-) -> PyTree:  # fmt: skip
+    lower: ArrayLike,
+    upper: ArrayLike,
+    body_fun: Callable[[PyTree, PyTree], PyTree],
+    init_val: PyTree,
+    *,
+    unroll: int | bool | None = None,
+    max_steps: int | None = None,
+) -> PyTree:
     """Run `val = body_fun(i, val)` for i from `lower` (inclusive) to `upper` (exclusive).
 
     With concrete bounds it is a `scan`; with traced bounds a `while_loop`, including its reverse
@@ -289,8 +302,7 @@ def fori_loop(
         t = typeof(bound)
         if t.shape or dtype_class(t.dtype) not in ("int", "uint"):
             raise errors.TypeMismatch(
-                f"fori_loop: {name} must be an integer scalar, got {t}, at\n"
-                f"    {describe(user_source())}"
+                f"fori_loop: {name} must be an integer scalar, got {t}, at\n    {describe(user_source())}"
             )
     first, last = as_array(lower), as_array(upper)
     if typeof(first).dtype != typeof(last).dtype:

@@ -57,10 +57,7 @@ def conv_dimension_numbers(
 
 
 def padtype_to_pads(
-    in_shape: Sequence[int],
-    window_shape: Sequence[int],
-    window_strides: Sequence[int],
-    padding: str,
+    in_shape: Sequence[int], window_shape: Sequence[int], window_strides: Sequence[int], padding: str
 ) -> list[tuple[int, int]]:
     """Return the `(low, high)` pairs for the padding "SAME", "SAME_LOWER" or "VALID".
 
@@ -86,9 +83,14 @@ def padtype_to_pads(
             f"unknown padding {padding!r}, at\n    {describe(user_source())}\n"
             "Use 'SAME', 'SAME_LOWER', 'VALID' or one pair (low, high) per spatial axis."
         )
-    sizes = [integers(given, "padtype_to_pads", what) for given, what in (
-        (in_shape, "in_shape"), (window_shape, "window_shape"), (window_strides, "window_strides"),
-    )]  # fmt: skip
+    sizes = [
+        integers(given, "padtype_to_pads", what)
+        for given, what in (
+            (in_shape, "in_shape"),
+            (window_shape, "window_shape"),
+            (window_strides, "window_strides"),
+        )
+    ]
     made = []
     for n, k, s in zip(*sizes, strict=True):
         extra = max(0, (-(-n // s) - 1) * s + k - n)
@@ -98,15 +100,11 @@ def padtype_to_pads(
 
 
 def _wrong(problem: str) -> errors.TypeMismatch:
-    return errors.TypeMismatch(
-        f"conv_general_dilated: {problem}, at\n    {describe(user_source())}"
-    )
+    return errors.TypeMismatch(f"conv_general_dilated: {problem}, at\n    {describe(user_source())}")
 
 
 def _bad_value(problem: str) -> errors.InvalidArgument:
-    return errors.InvalidArgument(
-        f"conv_general_dilated: {problem}, at\n    {describe(user_source())}"
-    )
+    return errors.InvalidArgument(f"conv_general_dilated: {problem}, at\n    {describe(user_source())}")
 
 
 @cached("layouts of convolutions by rank", 64)
@@ -138,9 +136,7 @@ def pairs(padding: Any) -> tuple[tuple[int, int], ...]:
     try:
         return tuple([(operator.index(low), operator.index(high)) for low, high in padding])
     except (ValueError, TypeError) as e:
-        raise _bad_value(
-            f"padding must be a string or a sequence of (low, high) pairs, got {padding}"
-        ) from e
+        raise _bad_value(f"padding must be a string or a sequence of (low, high) pairs, got {padding}") from e
 
 
 class Plan(NamedTuple):
@@ -155,9 +151,16 @@ class Plan(NamedTuple):
 
 @cached("plans of convolutions", 4096)
 def plan_of(
-    x: ArrayType, y: ArrayType, strides: Any, padding: Any, lhs_dilation: Any, rhs_dilation: Any,
-    numbers: ConvDimensionNumbers, feature_groups: int, batch_groups: int,
-) -> Plan:  # fmt: skip
+    x: ArrayType,
+    y: ArrayType,
+    strides: Any,
+    padding: Any,
+    lhs_dilation: Any,
+    rhs_dilation: Any,
+    numbers: ConvDimensionNumbers,
+    feature_groups: int,
+    batch_groups: int,
+) -> Plan:
     if x.ndim != y.ndim:
         raise _wrong(f"input and kernel must have equal numbers of axes, got {x} and {y}")
     n = x.ndim - 2
@@ -168,17 +171,15 @@ def plan_of(
         )
     lhs_dilation, rhs_dilation = lhs_dilation or (1,) * n, rhs_dilation or (1,) * n
     for what, given in (
-        ("window_strides", strides), ("lhs_dilation", lhs_dilation), ("rhs_dilation", rhs_dilation)
-    ):  # fmt: skip
+        ("window_strides", strides),
+        ("lhs_dilation", lhs_dilation),
+        ("rhs_dilation", rhs_dilation),
+    ):
         if len(given) != n or any(step < 1 for step in given):
-            raise _bad_value(
-                f"{what} must hold one positive number per spatial axis, {n}, got {given}"
-            )
+            raise _bad_value(f"{what} must hold one positive number per spatial axis, {n}, got {given}")
     if isinstance(padding, str):
         inside = [x.shape[i] for i in numbers.lhs_spec[2:]]
-        widths = [
-            dilated(y.shape[i], d) for i, d in zip(numbers.rhs_spec[2:], rhs_dilation, strict=True)
-        ]
+        widths = [dilated(y.shape[i], d) for i, d in zip(numbers.rhs_spec[2:], rhs_dilation, strict=True)]
         padding = tuple(padtype_to_pads(inside, widths, strides, padding))
     if len(padding) != n:
         raise _wrong(f"padding must hold one pair per spatial axis, {n}, got {padding}")
@@ -193,11 +194,7 @@ def plan_of(
 
 
 def _check_features(
-    x: ArrayType,
-    y: ArrayType,
-    numbers: ConvDimensionNumbers,
-    feature_groups: int,
-    batch_groups: int,
+    x: ArrayType, y: ArrayType, numbers: ConvDimensionNumbers, feature_groups: int, batch_groups: int
 ) -> None:
     examples, features = [x.shape[i] for i in numbers.lhs_spec[:2]]
     outputs, inputs = [y.shape[i] for i in numbers.rhs_spec[:2]]
@@ -220,9 +217,13 @@ def _check_features(
 
 
 def _named(
-    x: ArrayType, y: ArrayType, numbers: ConvDimensionNumbers, feature_groups: int,
-    batch_groups: int, window: dict[str, Any],
-) -> Plan:  # fmt: skip
+    x: ArrayType,
+    y: ArrayType,
+    numbers: ConvDimensionNumbers,
+    feature_groups: int,
+    batch_groups: int,
+    window: dict[str, Any],
+) -> Plan:
     """Name the axes: 0 batch, 1 input features, 2 output features, then spatial axes, then groups.
     Groups are the outer part of the features, so a reshape splits them off."""
     lhs_spec, rhs_spec, out_spec = numbers
@@ -247,16 +248,24 @@ def _named(
         return (*axes[:i], group, *axes[i:])
 
     params = {
-        "lhs": with_group(lhs, x_at), "rhs": with_group(rhs, y_at), "out": with_group(out, out_at),
-        "spatial": spatial, **window,
-    }  # fmt: skip
+        "lhs": with_group(lhs, x_at),
+        "rhs": with_group(rhs, y_at),
+        "out": with_group(out, out_at),
+        "spatial": spatial,
+        **window,
+    }
     return Plan(params, split(x.shape, x_at), split(y.shape, y_at), out_at)
 
 
 def check_preferred(x: ArrayType, y: ArrayType, preferred: Any) -> None:
     given, to = dtype_class(x.dtype), dtype_class(preferred)
-    wider = {"bool": ("bool", "int", "uint", "float"), "int": ("int", "float"),
-             "uint": ("uint", "float"), "float": ("float",), "complex": ("complex",)}  # fmt: skip
+    wider = {
+        "bool": ("bool", "int", "uint", "float"),
+        "int": ("int", "float"),
+        "uint": ("uint", "float"),
+        "float": ("float",),
+        "complex": ("complex",),
+    }
     if to not in wider[given] or preferred.itemsize < x.dtype.itemsize:
         raise _convolution.mismatch(
             (x, y),
@@ -321,13 +330,16 @@ def conv_general_dilated(
     name = "conv_general_dilated"
     x, y = typeof(lhs), typeof(rhs)
     plan = plan_of(
-        x, y, integers(window_strides, name, "window_strides"),
+        x,
+        y,
+        integers(window_strides, name, "window_strides"),
         padding if isinstance(padding, str) else pairs(padding),
         None if lhs_dilation is None else integers(lhs_dilation, name, "lhs_dilation"),
         None if rhs_dilation is None else integers(rhs_dilation, name, "rhs_dilation"),
         conv_dimension_numbers(x.shape, y.shape, dimension_numbers),
-        feature_group_count, batch_group_count,
-    )  # fmt: skip
+        feature_group_count,
+        batch_group_count,
+    )
     options = contraction_options(precision, preferred_element_type)
     if "preferred" in options:
         check_preferred(x, y, options["preferred"])
@@ -358,9 +370,8 @@ def conv(
         (1, 16, 6, 6)
     """
     return conv_general_dilated(
-        lhs, rhs, window_strides, padding, precision=precision,
-        preferred_element_type=preferred_element_type,
-    )  # fmt: skip
+        lhs, rhs, window_strides, padding, precision=precision, preferred_element_type=preferred_element_type
+    )
 
 
 def conv_with_general_padding(
@@ -384,6 +395,12 @@ def conv_with_general_padding(
         (1, 16, 8)
     """
     return conv_general_dilated(
-        lhs, rhs, window_strides, padding, lhs_dilation=lhs_dilation, rhs_dilation=rhs_dilation,
-        precision=precision, preferred_element_type=preferred_element_type,
-    )  # fmt: skip
+        lhs,
+        rhs,
+        window_strides,
+        padding,
+        lhs_dilation=lhs_dilation,
+        rhs_dilation=rhs_dilation,
+        precision=precision,
+        preferred_element_type=preferred_element_type,
+    )

@@ -112,9 +112,7 @@ def _stretch(x: Any, old: tuple[int, ...], new: tuple[int, ...]) -> Any:
 def _dtype(dtype: Any, name: str) -> Any:
     """Canonicalize a user's dtype, as JAX does."""
     if dtype is None:
-        raise errors.InvalidArgument(
-            f"{name}: a dtype is required, at\n    {describe(user_source())}"
-        )
+        raise errors.InvalidArgument(f"{name}: a dtype is required, at\n    {describe(user_source())}")
     return canonical_dtype(dtype_asked(dtype) if isinstance(dtype, str) else dtype)
 
 
@@ -126,9 +124,7 @@ class _Unary(Protocol):
 
 
 class _Accurate(Protocol):
-    def __call__(
-        self, x: ArrayLike, *, accuracy: Tolerance | AccuracyMode | None = None
-    ) -> Array: ...
+    def __call__(self, x: ArrayLike, *, accuracy: Tolerance | AccuracyMode | None = None) -> Array: ...
 
 
 class _Binary(Protocol):
@@ -241,17 +237,17 @@ def _random_gamma_grad(a: Any, x: Any) -> Any:
 
 
 random_gamma_grad = _documented(
-    _random_gamma_grad, "random_gamma_grad",
+    _random_gamma_grad,
+    "random_gamma_grad",
     "The derivative in a of a sample x of the gamma distribution, P(a, x) held fixed.",
     "1.0, 2.0 -> 1.63169...",
-)  # fmt: skip
+)
 polygamma = _documented(
     _polygamma, "polygamma", "The m-th derivative of digamma at x.", "1.0, 1.0 -> 1.64493..."
 )
 zeta: Callable[[ArrayLike, ArrayLike], Array] = _documented(
-    _zeta, "zeta", "The Hurwitz zeta function: the sum over k of (k + q) ** -x.",
-    "2.0, 1.0 -> 1.64493...",
-)  # fmt: skip
+    _zeta, "zeta", "The Hurwitz zeta function: the sum over k of (k + q) ** -x.", "2.0, 1.0 -> 1.64493..."
+)
 nextafter: Callable[[ArrayLike, ArrayLike], Array] = _documented(
     _nextafter, "nextafter", "The float next to x1 towards x2.", "0.0, 1.0 -> 1e-45"
 )

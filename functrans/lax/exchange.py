@@ -20,9 +20,15 @@ from functrans.trace import typeof
 from functrans.typing import PyTree
 
 __all__ = [
-    "all_gather", "all_to_all", "pbroadcast", "pcast", "ppermute", "pshuffle", "psum_scatter",
+    "all_gather",
+    "all_to_all",
+    "pbroadcast",
+    "pcast",
+    "ppermute",
+    "pshuffle",
+    "psum_scatter",
     "pswapaxes",
-]  # fmt: skip
+]
 
 
 def all_gather(
@@ -180,11 +186,7 @@ def all_to_all(
 
 
 def pswapaxes(
-    x: PyTree,
-    axis_name: Hashable,
-    axis: int,
-    *,
-    axis_index_groups: Sequence[Sequence[int]] | None = None,
+    x: PyTree, axis_name: Hashable, axis: int, *, axis_index_groups: Sequence[Sequence[int]] | None = None
 ) -> PyTree:
     """Exchange a mapped axis and an axis of the operand, of the same size.
 
@@ -311,8 +313,7 @@ def pbroadcast(x: PyTree, axis_name: Hashable, source: int) -> PyTree:
     if not 0 <= i < n:
         raise invalid("pbroadcast", f"source {i} must lie in 0..{n - 1}, the examples")
     return tree.map(
-        lambda rows: squeeze(slice_axis(rows, 0, i, i + 1), dimensions=(0,)),
-        all_gather(x, axis_name),
+        lambda rows: squeeze(slice_axis(rows, 0, i, i + 1), dimensions=(0,)), all_gather(x, axis_name)
     )
 
 
@@ -342,9 +343,8 @@ def pcast(x: PyTree, axis_name: Hashable, *, to: str) -> PyTree:
     over("pcast", axis_name)
     if to not in ("varying", "reduced"):
         raise invalid(
-            "pcast", f'to must be "varying" or "reduced", got {to!r}',
-            "To sum over the axis, use psum.",
-        )  # fmt: skip
+            "pcast", f'to must be "varying" or "reduced", got {to!r}', "To sum over the axis, use psum."
+        )
     return tree.map(as_array, x)
 
 

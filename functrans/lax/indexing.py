@@ -28,21 +28,32 @@ from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.indexing import gather as indexing
 from functrans.primitives.indexing import scatter as scatters
 from functrans.primitives.indexing.dynamic_slice import dynamic_slice as _dynamic_slice
-from functrans.primitives.indexing.dynamic_slice import (
-    dynamic_update_slice as _dynamic_update_slice,
-)
+from functrans.primitives.indexing.dynamic_slice import dynamic_update_slice as _dynamic_update_slice
 from functrans.primitives.shape.joining import concatenate
 from functrans.primitives.shape.moving import reshape, slice_axis
 from functrans.trace import Tracer, typeof
 from functrans.typing import Array, ArrayLike, PyTree
 
 __all__ = [
-    "GatherDimensionNumbers", "GatherScatterMode", "ScatterDimensionNumbers",
-    "dynamic_index_in_dim", "dynamic_slice", "dynamic_slice_in_dim",
-    "dynamic_update_index_in_dim", "dynamic_update_slice", "dynamic_update_slice_in_dim",
-    "gather", "index_take", "scatter", "scatter_add", "scatter_apply", "scatter_max",
-    "scatter_min", "scatter_mul", "scatter_sub",
-]  # fmt: skip
+    "GatherDimensionNumbers",
+    "GatherScatterMode",
+    "ScatterDimensionNumbers",
+    "dynamic_index_in_dim",
+    "dynamic_slice",
+    "dynamic_slice_in_dim",
+    "dynamic_update_index_in_dim",
+    "dynamic_update_slice",
+    "dynamic_update_slice_in_dim",
+    "gather",
+    "index_take",
+    "scatter",
+    "scatter_add",
+    "scatter_apply",
+    "scatter_max",
+    "scatter_min",
+    "scatter_mul",
+    "scatter_sub",
+]
 
 
 # --- dynamic slices -------------------------------------------------------------------------------
@@ -111,9 +122,13 @@ def dynamic_update_slice(
 
 
 def dynamic_slice_in_dim(
-    operand: ArrayLike, start_index: ArrayLike, slice_size: int, axis: int = 0, *,
+    operand: ArrayLike,
+    start_index: ArrayLike,
+    slice_size: int,
+    axis: int = 0,
+    *,
     allow_negative_indices: bool = True,
-) -> Array:  # fmt: skip
+) -> Array:
     """Apply `dynamic_slice` along one axis.
 
     Source: `jax.lax.dynamic_slice_in_dim`.
@@ -154,15 +169,17 @@ def dynamic_update_slice_in_dim(
     ndim = typeof(operand).ndim
     axis = axis_index(axis, ndim, "dynamic_update_slice_in_dim")
     starts = _at_axis(start_index, axis, ndim)
-    return dynamic_update_slice(
-        operand, update, starts, allow_negative_indices=allow_negative_indices
-    )
+    return dynamic_update_slice(operand, update, starts, allow_negative_indices=allow_negative_indices)
 
 
 def dynamic_index_in_dim(
-    operand: ArrayLike, index: ArrayLike, axis: int = 0, keepdims: bool = True, *,
+    operand: ArrayLike,
+    index: ArrayLike,
+    axis: int = 0,
+    keepdims: bool = True,
+    *,
     allow_negative_indices: bool = True,
-) -> Array:  # fmt: skip
+) -> Array:
     """Return the slice at a dynamic index of one axis, with or without that axis.
 
     Source: `jax.lax.dynamic_index_in_dim`.
@@ -173,9 +190,7 @@ def dynamic_index_in_dim(
       >>> print(lax.dynamic_index_in_dim(jnp.arange(5), 3, keepdims=False))
       3
     """
-    row = dynamic_slice_in_dim(
-        operand, index, 1, axis, allow_negative_indices=allow_negative_indices
-    )
+    row = dynamic_slice_in_dim(operand, index, 1, axis, allow_negative_indices=allow_negative_indices)
     if keepdims:
         return row
     shape = typeof(row).shape
@@ -184,12 +199,7 @@ def dynamic_index_in_dim(
 
 
 def dynamic_update_index_in_dim(
-    operand: ArrayLike,
-    update: ArrayLike,
-    index: ArrayLike,
-    axis: int,
-    *,
-    allow_negative_indices: bool = True,
+    operand: ArrayLike, update: ArrayLike, index: ArrayLike, axis: int, *, allow_negative_indices: bool = True
 ) -> Array:
     """Return an array with the slice at a dynamic index of one axis replaced.
 
@@ -224,14 +234,14 @@ def _starts(name: str, operand: Any, starts: Any, negative: bool | Sequence[bool
     if isinstance(starts, (Tracer, jax.Array, np.ndarray)):
         if typeof(starts).ndim != 1:
             raise invalid(
-                name,
-                f"start_indices must be a vector or a sequence of scalars, got {typeof(starts)}",
+                name, f"start_indices must be a vector or a sequence of scalars, got {typeof(starts)}"
             )
         starts = [
             reshape(slice_axis(starts, 0, i, i + 1), shape=())
-            if not isinstance(starts, np.ndarray) else starts[i]
+            if not isinstance(starts, np.ndarray)
+            else starts[i]
             for i in range(typeof(starts).shape[0])
-        ]  # fmt: skip
+        ]
     if len(starts) != t.ndim:
         raise invalid(name, f"{len(starts)} start indices for an operand {t} of {t.ndim} axes")
     wraps = [negative] * t.ndim if isinstance(negative, bool) else list(negative)
@@ -304,9 +314,14 @@ def gather(
     operand, start_indices = as_array(operand), as_array(start_indices)
     d, sizes = dimension_numbers, check_sizes(sizes_of(slice_sizes), "gather")
     axes = _axes(
-        operand, start_indices, d.offset_dims, d.collapsed_slice_dims, d.start_index_map,
-        d.operand_batching_dims, d.start_indices_batching_dims,
-    )  # fmt: skip
+        operand,
+        start_indices,
+        d.offset_dims,
+        d.collapsed_slice_dims,
+        d.start_index_map,
+        d.operand_batching_dims,
+        d.start_indices_batching_dims,
+    )
     how = promises(mode_of(mode, indexing.PROMISE, "gather"), indices_are_sorted, unique_indices)
     if how["mode"] == indexing.FILL and fill_value is not None:
         how["fill"] = np.asarray(fill_value).item()
@@ -315,10 +330,16 @@ def gather(
 
 class _Scatter(Protocol):
     def __call__(
-        self, operand: ArrayLike, scatter_indices: ArrayLike, updates: ArrayLike,
-        dimension_numbers: ScatterDimensionNumbers, *, indices_are_sorted: bool = False,
-        unique_indices: bool = False, mode: GatherScatterMode | str | None = None,
-    ) -> Array: ...  # fmt: skip
+        self,
+        operand: ArrayLike,
+        scatter_indices: ArrayLike,
+        updates: ArrayLike,
+        dimension_numbers: ScatterDimensionNumbers,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: GatherScatterMode | str | None = None,
+    ) -> Array: ...
 
 
 def _scatter(name: str, primitive: Any, does: str) -> _Scatter:
@@ -335,10 +356,14 @@ def _scatter(name: str, primitive: Any, does: str) -> _Scatter:
         operand, indices = as_array(operand), as_array(scatter_indices)
         updates, d = as_array(updates), dimension_numbers
         axes = _axes(
-            operand, indices, d.update_window_dims, d.inserted_window_dims,
-            d.scatter_dims_to_operand_dims, d.operand_batching_dims,
+            operand,
+            indices,
+            d.update_window_dims,
+            d.inserted_window_dims,
+            d.scatter_dims_to_operand_dims,
+            d.operand_batching_dims,
             d.scatter_indices_batching_dims,
-        )  # fmt: skip
+        )
         how = promises(mode_of(mode, indexing.FILL, name), indices_are_sorted, unique_indices)
         sizes = _window_sizes(operand, updates, axes)
         return primitive(operand, indices, updates, **axes, sizes=sizes, **how)
@@ -390,14 +415,10 @@ def scatter_apply(
     Source: `jax.lax.scatter_apply`.
     """
     operand, indices = as_array(operand), as_array(scatter_indices)
-    t = typeof(operand)
-    same: dict[str, Any] = {
-        "indices_are_sorted": indices_are_sorted, "unique_indices": unique_indices, "mode": mode,
-    }  # fmt: skip
-    touched = scatter_add(
-        np.zeros(t.shape, np.int32), indices, np.ones(update_shape, np.int32), dimension_numbers,
-        **same,
-    )  # fmt: skip
+    zeros, ones = np.zeros(typeof(operand).shape, np.int32), np.ones(update_shape, np.int32)
+    how: Any = (indices_are_sorted, unique_indices, mode)
+    keywords = dict(zip(("indices_are_sorted", "unique_indices", "mode"), how, strict=True))
+    touched = scatter_add(zeros, indices, ones, dimension_numbers, **keywords)
     changed = func(operand)
     return select_n(lt(0, touched), operand, changed)
 
@@ -457,10 +478,8 @@ def _axes(
     rest = iter(index_names)
     window = iter(kept)
     slices = [next(window) if k in windows else next(rest) for k in range(total)]
-    return {
-        "operand": tuple(range(n)), "indices": tuple(index_names), "slices": tuple(slices),
-        "indexed": indexed,
-    }  # fmt: skip
+    named = {"operand": tuple(range(n)), "indices": tuple(index_names), "slices": tuple(slices)}
+    return {**named, "indexed": indexed}
 
 
 def _window_sizes(operand: Any, updates: Any, axes: dict[str, Any]) -> tuple[int, ...]:
@@ -472,6 +491,4 @@ def _window_sizes(operand: Any, updates: Any, axes: dict[str, Any]) -> tuple[int
             "the indices, and the window's",
         )
     size = dict(zip(axes["slices"], shape, strict=True))
-    return tuple([
-        size[d] if d in size and d not in axes["indices"] else 1 for d in axes["operand"]
-    ])  # fmt: skip
+    return tuple([size[d] if d in size and d not in axes["indices"] else 1 for d in axes["operand"]])

@@ -39,10 +39,14 @@ __all__ = ["associative_scan", "map", "scan"]
 
 @or_by_jax(jax.lax.scan)
 def scan(
-    f: Callable[[PyTree, PyTree], tuple[PyTree, PyTree]], init: PyTree, xs: PyTree = None,
-    length: int | None = None, reverse: bool = False, unroll: int | bool = 1,
+    f: Callable[[PyTree, PyTree], tuple[PyTree, PyTree]],
+    init: PyTree,
+    xs: PyTree = None,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int | bool = 1,
     _split_transpose: bool = False,
-) -> tuple[PyTree, PyTree]:  # fmt: skip
+) -> tuple[PyTree, PyTree]:
     """Scan a function over the leading axis of arrays, with a carry.
 
     Arguments:
@@ -102,9 +106,16 @@ def scan(
         )
     params = {"reverse": True} if reverse else {}
     results = _scan(
-        *made.captured, *state, *arrays, program=made.program, length=n,
-        consts=len(made.captured), carry=m, **params, **({"unroll": unroll} if unroll > 1 else {}),
-    )  # fmt: skip
+        *made.captured,
+        *state,
+        *arrays,
+        program=made.program,
+        length=n,
+        consts=len(made.captured),
+        carry=m,
+        **params,
+        **({"unroll": unroll} if unroll > 1 else {}),
+    )
     return tree.unflatten(made.out_tree, results)
 
 
@@ -126,8 +137,7 @@ def _length(name: str, xs: Any, arrays: list[Any], length: Any) -> int:
             if isinstance(error, errors.AbstractIndexError):
                 raise
             raise errors.TypeMismatch(
-                f"{name}: length must be a Python int, got {length!r:.60}, at\n"
-                f"    {describe(user_source())}"
+                f"{name}: length must be a Python int, got {length!r:.60}, at\n    {describe(user_source())}"
             ) from None
         if length < 0:
             raise invalid(name, f"length must be >= 0, got {length}")

@@ -119,8 +119,7 @@ def _checked(name: str, n: int, operand: Any, output: Any, places: list[Any]) ->
     x, y = typeof(operand), typeof(output)
     if x.ndim < 1 or y.ndim != x.ndim or x.shape[1:] != y.shape[1:] or x.dtype != y.dtype:
         raise mismatch(
-            name,
-            f"operand {x} and output {y} must have equal dtypes, and equal shapes but for axis 0",
+            name, f"operand {x} and output {y} must have equal dtypes, and equal shapes but for axis 0"
         )
     types = [typeof(v) for v in places]
     for what, t in zip(_PLACES, types, strict=True):
@@ -131,7 +130,8 @@ def _checked(name: str, n: int, operand: Any, output: Any, places: list[Any]) ->
     (k,) = types[0].shape
     if k == 0 or k % n:
         raise invalid(
-            name, f"{k} slices cannot be divided among {n} examples",
+            name,
+            f"{k} slices cannot be divided among {n} examples",
             f"The offsets and sizes must be of a length that is a multiple of {n}.",
-        )  # fmt: skip
+        )
     return k

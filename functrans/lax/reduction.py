@@ -14,9 +14,21 @@ from functrans.primitives.elementwise.conversion import strong
 from functrans.typing import Array, ArrayLike, Device, DTypeLike
 
 __all__ = [
-    "argmax", "argmin", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "reduce_and",
-    "reduce_max", "reduce_min", "reduce_or", "reduce_prod", "reduce_sum", "reduce_xor",
-]  # fmt: skip
+    "argmax",
+    "argmin",
+    "cumlogsumexp",
+    "cummax",
+    "cummin",
+    "cumprod",
+    "cumsum",
+    "reduce_and",
+    "reduce_max",
+    "reduce_min",
+    "reduce_or",
+    "reduce_prod",
+    "reduce_sum",
+    "reduce_xor",
+]
 
 
 def _axes(axes: Sequence[int], ndim: int, name: str) -> tuple[int, ...]:
@@ -36,9 +48,7 @@ class _Reduction(Protocol):
 
 
 class _PlacedReduction(Protocol):
-    def __call__(
-        self, operand: ArrayLike, axes: Sequence[int], *, out_sharding: Device = None
-    ) -> Array: ...
+    def __call__(self, operand: ArrayLike, axes: Sequence[int], *, out_sharding: Device = None) -> Array: ...
 
 
 class _Running(Protocol):
@@ -86,22 +96,13 @@ reduce_min: _PlacedReduction = _placed_reduction(
     "reduce_min", "Take the smallest element", "print(reduce_min(np.array([2, 3]), (0,)))\n    2"
 )
 reduce_and: _Reduction = _reduction(
-    "reduce_and",
-    "`and` of booleans or bits",
-    "print(reduce_and(np.array([2, 3]), (0,)))\n    2",
-    bits=True,
+    "reduce_and", "`and` of booleans or bits", "print(reduce_and(np.array([2, 3]), (0,)))\n    2", bits=True
 )
 reduce_or: _Reduction = _reduction(
-    "reduce_or",
-    "`or` of booleans or bits",
-    "print(reduce_or(np.array([2, 3]), (0,)))\n    3",
-    bits=True,
+    "reduce_or", "`or` of booleans or bits", "print(reduce_or(np.array([2, 3]), (0,)))\n    3", bits=True
 )
 reduce_xor: _Reduction = _reduction(
-    "reduce_xor",
-    "`xor` of booleans or bits",
-    "print(reduce_xor(np.array([2, 3]), (0,)))\n    1",
-    bits=True,
+    "reduce_xor", "`xor` of booleans or bits", "print(reduce_xor(np.array([2, 3]), (0,)))\n    1", bits=True
 )
 
 
@@ -157,18 +158,12 @@ def _running(name: str, what: str, example: str) -> _Running:
     return _documented(running, name, what, example)
 
 
-cumsum: _Running = _running(
-    "cumsum", "Running sums", "print(cumsum(np.array([1, 2, 3])))\n    [1 3 6]"
-)
+cumsum: _Running = _running("cumsum", "Running sums", "print(cumsum(np.array([1, 2, 3])))\n    [1 3 6]")
 cumprod: _Running = _running(
     "cumprod", "Running products", "print(cumprod(np.array([1, 2, 3])))\n    [1 2 6]"
 )
-cummax: _Running = _running(
-    "cummax", "Running maxima", "print(cummax(np.array([1, 3, 2])))\n    [1 3 3]"
-)
-cummin: _Running = _running(
-    "cummin", "Running minima", "print(cummin(np.array([3, 1, 2])))\n    [3 1 1]"
-)
+cummax: _Running = _running("cummax", "Running maxima", "print(cummax(np.array([1, 3, 2])))\n    [1 3 3]")
+cummin: _Running = _running("cummin", "Running minima", "print(cummin(np.array([3, 1, 2])))\n    [3 1 1]")
 cumlogsumexp: _Running = _running(
     "cumlogsumexp",
     "log of running sums of exp",

@@ -37,9 +37,13 @@ Function = Callable[..., Any]
 
 
 def custom_linear_solve(
-    matvec: Function, b: Any, solve: Function, transpose_solve: Function | None = None,
-    symmetric: bool = False, has_aux: bool = False,
-) -> Any:  # fmt: skip
+    matvec: Function,
+    b: Any,
+    solve: Function,
+    transpose_solve: Function | None = None,
+    symmetric: bool = False,
+    has_aux: bool = False,
+) -> Any:
     """Solve a linear system with a custom solver, differentiated implicitly.
 
     Arguments:
@@ -99,20 +103,20 @@ def custom_linear_solve(
     forth, back_solve = programs[0], programs[2] if len(programs) > 2 else None
     n, k = len(captured), len(leaves)
     outs = _linear_solve(
-        *captured, *leaves,
+        *captured,
+        *leaves,
         matvec=forth,
         vecmat=forth if symmetric else back_solve and _transpose(forth, n, k),
         solve=programs[1],
         transpose_solve=back_solve,
         consts=n,
-    )  # fmt: skip
+    )
     return tree.unflatten(parts[1].out_tree, outs)
 
 
 def custom_root(
-    f: Function, initial_guess: Any, solve: Function, tangent_solve: Function,
-    has_aux: bool = False,
-) -> Any:  # fmt: skip
+    f: Function, initial_guess: Any, solve: Function, tangent_solve: Function, has_aux: bool = False
+) -> Any:
     """Find a root of a function with a custom solver, differentiated implicitly.
 
     Arguments:
@@ -163,15 +167,11 @@ def custom_root(
     solved = _staged(_solver(solve, f, has_aux, name), solve, in_tree, types)
     like_guess("solve", solved, has_aux)
     both = tree.structure(((initial_guess, initial_guess), {}))
-    tangent = _staged(
-        lambda x, y: tangent_solve(_derivative(f, x), y), tangent_solve, both, [*types, *types]
-    )
+    tangent = _staged(lambda x, y: tangent_solve(_derivative(f, x), y), tangent_solve, both, [*types, *types])
     like_guess("tangent_solve", tangent)
     captured, programs = with_common_captures([made, solved, tangent])
     at, found, moved = [settled(p, types) for p in programs]
-    outs = _root(
-        *captured, *leaves, f=at, solve=found, tangent_solve=moved, consts=len(captured)
-    )  # fmt: skip
+    outs = _root(*captured, *leaves, f=at, solve=found, tangent_solve=moved, consts=len(captured))
     return tree.unflatten(solved.out_tree, outs)
 
 
@@ -211,9 +211,14 @@ def _as_solution(leaves: Sequence[Any], solved: Staged) -> list[Any]:
 
 
 def _check(
-    name: str, what: str, structure: Any, types: Sequence[ArrayType], which: str, made: Staged,
+    name: str,
+    what: str,
+    structure: Any,
+    types: Sequence[ArrayType],
+    which: str,
+    made: Staged,
     has_aux: bool = False,
-) -> None:  # fmt: skip
+) -> None:
     """Raise an error unless a function's result (the first one, with aux) matches `what`."""
     out_tree, out_types = made.out_tree, made.program.out_types
     if has_aux:
@@ -263,9 +268,12 @@ def _derivative(f: Function, x: Any) -> Function:
 
 
 def _leaves_like(
-    x: Any, structure: Any, types: Sequence[ArrayType], name: str,
+    x: Any,
+    structure: Any,
+    types: Sequence[ArrayType],
+    name: str,
     error: type[Exception] = errors.TypeMismatch,
-) -> list[Any]:  # fmt: skip
+) -> list[Any]:
     """Return the leaves of an argument; raise `error` if its structure or types do not match."""
     leaves, given = tree.flatten(x)
     leaves = [as_array(leaf) for leaf in leaves]

@@ -43,15 +43,16 @@ _KNOWN = CachePerFunction("functions of loops and branches", 1024)
 
 # How operations call their functions, for error messages.
 _CALLS = {
-    "scan": "f(carry, x)", "map": "f(x)", "fori_loop": "body_fun(i, carry)",
-    "while_loop": "cond_fun(carry) and body_fun(carry)", "switch": "each branch(*operands)",
+    "scan": "f(carry, x)",
+    "map": "f(x)",
+    "fori_loop": "body_fun(i, carry)",
+    "while_loop": "cond_fun(carry) and body_fun(carry)",
+    "switch": "each branch(*operands)",
     "cond": "true_fun and false_fun(*operands)",
-}  # fmt: skip
+}
 
 
-def staged(
-    fun: Callable[..., Any], in_tree: Any, types: Sequence[ArrayType], operation: str
-) -> Staged:
+def staged(fun: Callable[..., Any], in_tree: Any, types: Sequence[ArrayType], operation: str) -> Staged:
     """Trace a function that was passed to an operation; `in_tree`: treedef of its positional
     arguments."""
     key = (in_tree, tuple(types), state.axes, decisive())
@@ -96,9 +97,7 @@ class Made:
         return self.call(self.user(), *args)
 
 
-def made_of(
-    fun: Callable[..., Any], call: Callable[..., Any], operation: str
-) -> Callable[..., Any]:
+def made_of(fun: Callable[..., Any], call: Callable[..., Any], operation: str) -> Callable[..., Any]:
     """Return `call` with `fun` as its first argument, for an operation built on another one; the
     same object each time, so that its programs are found in the cache."""
     known = _MADE.of(fun)
@@ -180,9 +179,7 @@ def settled(program: Program, types: Sequence[ArrayType]) -> Program:
         found = evaluate(program, values)
         return [
             *[
-                y
-                if typeof(y) is t
-                else convert_element_type(y, dtype=t.dtype, weak_type=t.weak_type)
+                y if typeof(y) is t else convert_element_type(y, dtype=t.dtype, weak_type=t.weak_type)
                 for y, t in zip(found, types, strict=False)
             ],
             *found[len(types) :],
@@ -210,11 +207,13 @@ def differing(
         was, now = tree.spelled(wanted), tree.spelled(given)
         return f"    {what} has the structure {was}, but {name} returned {now}"
     names = tree.path_names(tree.unflatten(wanted, list(want)), what)
-    return "\n".join([
-        f"    {name}: {a} {between} {b}"
-        for name, a, b in zip(names, want, have, strict=True)
-        if not a.same(b)
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            f"    {name}: {a} {between} {b}"
+            for name, a, b in zip(names, want, have, strict=True)
+            if not a.same(b)
+        ]
+    )
 
 
 def check_function(fun: Any, operation: str, name: str) -> None:

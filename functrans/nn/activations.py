@@ -29,18 +29,7 @@ from functrans.numpy.selecting import where as select_where
 from functrans.primitives.calls.jit import composite
 from functrans.primitives.elementwise.arithmetic import integer_pow, max_, min_
 from functrans.primitives.elementwise.complex_numbers import abs_
-from functrans.primitives.elementwise.families import (
-    add,
-    div,
-    ge,
-    gt,
-    le,
-    lt,
-    mul,
-    neg,
-    splat,
-    square,
-)
+from functrans.primitives.elementwise.families import add, div, ge, gt, le, lt, mul, neg, splat, square
 from functrans.primitives.elementwise.selection import clamp, select_n
 from functrans.primitives.elementwise.special import erfc
 from functrans.primitives.elementwise.transcendental import exp, expm1, log, log1p, logistic, sqrt

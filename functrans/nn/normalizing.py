@@ -9,7 +9,7 @@ import numpy as np
 
 from functrans.ir.types import canonical_dtype, dtype_class, is_inexact
 from functrans.lax.arguments import placeable, sizes_of
-from functrans.numpy import reductions, ufuncs
+from functrans.numpy import moments, reductions, ufuncs
 from functrans.numpy.promotion import (
     align_inexact,
     axes_of,
@@ -302,12 +302,12 @@ def standardize(
     if variance is None and algorithm == "fast" and dtype_class(typeof(x).dtype) == "complex":
         raise invalid("standardize", f"takes {typeof(x)} only with algorithm='stable'")
     if mean is None:
-        mean = reductions.mean(x, axis, keepdims=True, where=where)
+        mean = moments.mean(x, axis, keepdims=True, where=where)
     if variance is None and algorithm == "stable":
         deviation = ufuncs.square(ufuncs.subtract(x, mean))
-        variance = reductions.mean(deviation, axis, keepdims=True, where=where)
+        variance = moments.mean(deviation, axis, keepdims=True, where=where)
     elif variance is None:
-        squares = reductions.mean(ufuncs.square(x), axis, keepdims=True, where=where)
+        squares = moments.mean(ufuncs.square(x), axis, keepdims=True, where=where)
         variance = ufuncs.subtract(squares, ufuncs.square(mean))
         variance = max_(variance, splat(0, typeof(variance)))  # rounding may make it negative
     return ufuncs.multiply(ufuncs.subtract(x, mean), rsqrt(ufuncs.add(variance, epsilon)))

@@ -82,9 +82,7 @@ def floor_divide(x: ArrayLike, y: ArrayLike, /) -> Array:
         return quotient
     signs_differ = primitives.ne(primitives.sign(x), primitives.sign(y))
     inexact = primitives.ne(primitives.rem(x, y), same(x, 0))
-    return select_n(
-        primitives.and_(signs_differ, inexact), quotient, primitives.sub(quotient, same(x, 1))
-    )
+    return select_n(primitives.and_(signs_differ, inexact), quotient, primitives.sub(quotient, same(x, 1)))
 
 
 def _float_divmod(x: Any, y: Any) -> tuple[Any, Any]:
@@ -317,9 +315,7 @@ def round(a: Any, decimals: int = 0, out: None = None) -> Any:
     if kind == "bool":
         raise invalid("round", f"takes numbers, not {t}")
     if kind == "complex":
-        return primitives.complex_(
-            round(primitives.real(a), decimals), round(primitives.imag(a), decimals)
-        )
+        return primitives.complex_(round(primitives.real(a), decimals), round(primitives.imag(a), decimals))
     if decimals == 0:
         return rint(a)
     if decimals > math.log10(float(jax.numpy.finfo(t.dtype).max)):  # more digits than it has
@@ -327,9 +323,7 @@ def round(a: Any, decimals: int = 0, out: None = None) -> Any:
     factor = 10.0 ** abs(decimals)
     narrow = np.dtype(t.dtype).itemsize < 4
     x = cast(a, np.dtype("float32"), t.weak_type) if narrow else a
-    there, back = (
-        (primitives.mul, primitives.div) if decimals > 0 else (primitives.div, primitives.mul)
-    )
+    there, back = (primitives.mul, primitives.div) if decimals > 0 else (primitives.div, primitives.mul)
     factor = constant(x, factor)
     y = back(primitives.round_(there(x, factor), rounding_method=1), factor)
     return cast(y, t.dtype, typeof(y).weak_type)

@@ -59,9 +59,15 @@ __all__ = [
 
 @placeable
 def array(
-    object: PyTree, dtype: DTypeLike | None = None, *, copy: bool = True, order: str | None = "K",
-    ndmin: int = 0, device: Device = None, out_sharding: None = None,
-) -> Array:  # fmt: skip
+    object: PyTree,
+    dtype: DTypeLike | None = None,
+    *,
+    copy: bool = True,
+    order: str | None = "K",
+    ndmin: int = 0,
+    device: Device = None,
+    out_sharding: None = None,
+) -> Array:
     """Make an array from a number, an array, or nested lists of these, which may contain tracers.
 
     Arguments:
@@ -94,9 +100,14 @@ def array(
 
 @placeable
 def asarray(
-    a: ArrayLike, dtype: DTypeLike | None = None, order: str | None = None, *,
-    copy: bool | None = None, device: Device = None, out_sharding: None = None,
-) -> Array:  # fmt: skip
+    a: ArrayLike,
+    dtype: DTypeLike | None = None,
+    order: str | None = None,
+    *,
+    copy: bool | None = None,
+    device: Device = None,
+    out_sharding: None = None,
+) -> Array:
     """Convert to an array as `array` does, without a copy if possible.
 
     Source: `jax.numpy.asarray`.
@@ -162,9 +173,10 @@ def _nested(items: Sequence[Any], dtype: Any) -> Any:
     except TypeError:
         strange = next(x for x in np.array(items, object).flat if not isinstance(x, Number))
         raise invalid(
-            "array", f"{strange!r:.60} cannot be an element of an array, got {items!r:.60}",
+            "array",
+            f"{strange!r:.60} cannot be an element of an array, got {items!r:.60}",
             "Use jnp.nan for missing numbers.",
-        ) from None  # fmt: skip
+        ) from None
     except OverflowError:
         raise errors.IntegerOverflow(
             f"array: {items!r:.60} has an integer that does not fit in {to}, at\n"
@@ -172,9 +184,10 @@ def _nested(items: Sequence[Any], dtype: Any) -> Any:
         ) from None
     except ValueError:
         raise invalid(
-            "array", f"the lists have different lengths: {items!r:.60}",
+            "array",
+            f"the lists have different lengths: {items!r:.60}",
             "Pad them to equal lengths, or keep a list of arrays.",
-        ) from None  # fmt: skip
+        ) from None
 
 
 def _unpacked(x: Any) -> Any:
@@ -206,11 +219,7 @@ def _filled(value: Any, t: ArrayType) -> Any:
 
 @placeable
 def zeros(
-    shape: Shape,
-    dtype: DTypeLike | None = None,
-    *,
-    device: Device = None,
-    out_sharding: None = None,
+    shape: Shape, dtype: DTypeLike | None = None, *, device: Device = None, out_sharding: None = None
 ) -> Array:
     """Return an array of zeros; float by default.
 
@@ -221,11 +230,7 @@ def zeros(
 
 @placeable
 def ones(
-    shape: Shape,
-    dtype: DTypeLike | None = None,
-    *,
-    device: Device = None,
-    out_sharding: None = None,
+    shape: Shape, dtype: DTypeLike | None = None, *, device: Device = None, out_sharding: None = None
 ) -> Array:
     """Return an array of ones; float by default.
 
@@ -250,9 +255,13 @@ def or_float(dtype: Any) -> Any:
 
 @placeable
 def full(
-    shape: Shape, fill_value: ArrayLike, dtype: DTypeLike | None = None, *, device: Device = None,
+    shape: Shape,
+    fill_value: ArrayLike,
+    dtype: DTypeLike | None = None,
+    *,
+    device: Device = None,
     out_sharding: None = None,
-) -> Array:  # fmt: skip
+) -> Array:
     """Return an array filled with a value, which may be a tracer and is broadcast.
 
     Source: `jax.numpy.full`.
@@ -270,9 +279,7 @@ def full(
 def _like(a: Any, dtype: Any, shape: Any, name: str) -> ArrayType:
     t = typeof(a) if hasattr(a, "dtype") else typeof(array_of(a, name))
     to = t.shape if shape is None else _sizes(name, shape)
-    return (
-        ArrayType(to, t.dtype, t.weak_type) if dtype is None else ArrayType(to, user_dtype(dtype))
-    )
+    return ArrayType(to, t.dtype, t.weak_type) if dtype is None else ArrayType(to, user_dtype(dtype))
 
 
 @placeable
@@ -309,11 +316,7 @@ def ones_like(
 
 @placeable
 def empty_like(
-    prototype: ArrayLike,
-    dtype: DTypeLike | None = None,
-    shape: Shape | None = None,
-    *,
-    device: Device = None,
+    prototype: ArrayLike, dtype: DTypeLike | None = None, shape: Shape | None = None, *, device: Device = None
 ) -> Array:
     """Return an array of zeros with the shape and dtype of another array.
 
@@ -324,9 +327,14 @@ def empty_like(
 
 @placeable
 def full_like(
-    a: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None = None, shape: Shape | None = None,
-    *, device: Device = None, out_sharding: None = None,
-) -> Array:  # fmt: skip
+    a: ArrayLike,
+    fill_value: ArrayLike,
+    dtype: DTypeLike | None = None,
+    shape: Shape | None = None,
+    *,
+    device: Device = None,
+    out_sharding: None = None,
+) -> Array:
     """Return an array with the shape and dtype of another array, filled with one value.
 
     Source: `jax.numpy.full_like`.
@@ -357,9 +365,14 @@ def known(x: Any, name: str) -> Any:
 
 @placeable
 def arange(
-    start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | None = None,
-    dtype: DTypeLike | None = None, *, device: Device = None, out_sharding: None = None,
-) -> Array:  # fmt: skip
+    start: ArrayLike,
+    stop: ArrayLike | None = None,
+    step: ArrayLike | None = None,
+    dtype: DTypeLike | None = None,
+    *,
+    device: Device = None,
+    out_sharding: None = None,
+) -> Array:
     """start, start + step, ... below stop.
 
     Raises:
@@ -388,10 +401,7 @@ def arange(
     by = 1 if by is None else by
     if by == 0:
         raise invalid(
-            "arange",
-            "step must not be zero",
-            "For a constant array, use jnp.full.",
-            errors.DivisionByZero,
+            "arange", "step must not be zero", "For a constant array, use jnp.full.", errors.DivisionByZero
         )
     if by == 1 and first == 0 and dtype_class(to) != "bool":
         return primitives.iota(dtype=to, shape=(max(0, math.ceil(end)),), dimension=0)

@@ -20,10 +20,16 @@ __all__ = ["einsum"]
 
 
 def einsum(
-    subscripts: str | ArrayLike | Sequence[int], /, *operands: PyTree, out: None = None,
-    optimize: bool | str | Sequence[tuple[int, ...]] = "auto", precision: PrecisionLike = None,
-    preferred_element_type: DTypeLike | None = None, out_sharding: None = None, **more: PyTree
-) -> Array:  # fmt: skip
+    subscripts: str | ArrayLike | Sequence[int],
+    /,
+    *operands: PyTree,
+    out: None = None,
+    optimize: bool | str | Sequence[tuple[int, ...]] = "auto",
+    precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None,
+    out_sharding: None = None,
+    **more: PyTree,
+) -> Array:
     """Contract arrays over axes that are named by letters (Einstein summation).
 
     Arguments:
@@ -75,9 +81,10 @@ def _from_lists(given: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
         formula = ",".join(map(letters, lists))
     except TypeError:
         raise invalid(
-            "einsum", f"the subscripts come first, got {given[0]!r:.60}",
+            "einsum",
+            f"the subscripts come first, got {given[0]!r:.60}",
             'Write einsum("ij,jk->ik", x, y), or einsum(x, [0, 1], y, [1, 2]).',
-        ) from None  # fmt: skip
+        ) from None
     return formula if result is None else f"{formula}->{letters(result)}", operands
 
 
@@ -88,9 +95,7 @@ def _hashable(optimize: Any) -> Any:
 
 
 @cached("steps of einsum", 4096)
-def _steps(
-    subscripts: str, shapes: tuple[Any, ...], optimize: Any
-) -> list[tuple[tuple[int, ...], Any]]:
+def _steps(subscripts: str, shapes: tuple[Any, ...], optimize: Any) -> list[tuple[tuple[int, ...], Any]]:
     """Return, for each step, the operands to remove and the subscripts "ab,bc->ac" of the result,
     which is appended; with dot_general's axis names if the step is a single dot_general."""
     if isinstance(optimize, tuple):
@@ -179,9 +184,7 @@ def _reduced(x: Any, names: str, needed: str) -> tuple[Any, str]:
     return x, names
 
 
-def _pair(
-    x: Any, x_names: str, y: Any, y_names: str, out: str, precision: Any, preferred: Any
-) -> Any:
+def _pair(x: Any, x_names: str, y: Any, y_names: str, out: str, precision: Any, preferred: Any) -> Any:
     x, x_names, y, y_names = _without_ones(x, x_names, y, y_names)
     x, x_names = _reduced(x, x_names, out + y_names)
     y, y_names = _reduced(y, y_names, out + x_names)

@@ -26,14 +26,7 @@ from functrans.ir.program import Literal
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.numpy.index_structure import Structure
-from functrans.numpy.primitives import (
-    add,
-    broadcast_in_dim,
-    concatenate,
-    lt,
-    reshape,
-    select_n,
-)
+from functrans.numpy.primitives import add, broadcast_in_dim, concatenate, lt, reshape, select_n
 from functrans.numpy.promotion import broadcast_shape, cast_to, expand
 from functrans.trace import literal, typeof
 
@@ -93,9 +86,9 @@ def layout(shape: Shape, structure: Structure) -> Layout:
 
 
 def _consumes(entry: Any) -> bool:
-    return entry is not None and entry is not Ellipsis and not (
-        entry.__class__ is tuple and entry[0] == "flag"
-    )  # fmt: skip
+    return (
+        entry is not None and entry is not Ellipsis and not (entry.__class__ is tuple and entry[0] == "flag")
+    )
 
 
 def _is_array(entry: Any) -> bool:
@@ -202,9 +195,15 @@ def reading(shape: Shape, structure: Structure, by_window: bool, wrap: bool) -> 
     out = _shape_of(lay, bool(axes), sizes)
     now = tuple(sizes) if axes is None else _shape_of(_without_new(lay), True, sizes)
     return Reading(
-        lay.shape if lay.shape != shape else None, cut or None, tuple(reverse), window, axes,
-        tuple([lay.shape[d] for d in given]), lay.group, out if out != now else None,
-    )  # fmt: skip
+        lay.shape if lay.shape != shape else None,
+        cut or None,
+        tuple(reverse),
+        window,
+        axes,
+        tuple([lay.shape[d] for d in given]),
+        lay.group,
+        out if out != now else None,
+    )
 
 
 def _inside(i: int, n: int, wrap: bool) -> int:
@@ -240,10 +239,12 @@ def _gather_axes(lay: Layout, given: Sequence[int], sizes: Sequence[int]) -> dic
             slices.append(axis.axis)
     dropped = {s.axis for s in lay.steps if s.kind in ("array", "int")}
     return {
-        "operand": tuple(range(n)), "indices": indices, "slices": tuple(slices),
+        "operand": tuple(range(n)),
+        "indices": indices,
+        "slices": tuple(slices),
         "indexed": tuple(given),
         "sizes": tuple([1 if d in dropped else k for d, k in enumerate(sizes)]),
-    }  # fmt: skip
+    }
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -282,17 +283,24 @@ def writing(shape: Shape, structure: Structure, wrap: bool) -> Writing:
     found = [(s.axis, _column(s, lay.shape[s.axis], names, wrap)) for s in slim.steps]
     kept = [(d, c) for d, c in found if c is not None]
     axes = {
-        "operand": tuple(range(len(lay.shape))), "indices": names.indices, "slices": names.slices,
+        "operand": tuple(range(len(lay.shape))),
+        "indices": names.indices,
+        "slices": names.slices,
         "indexed": tuple([d for d, _ in kept]),
         "sizes": tuple([k if d in names.slices else 1 for d, k in enumerate(sizes)]),
-    }  # fmt: skip
+    }
     return Writing(
         lay.shape if lay.shape != shape else None,
-        _shape_of(lay, given, sizes), _shape_of(slim, given, sizes),
-        _static_window(lay.shape, slim.steps, wrap), axes, not given or math.prod(lay.group) == 1,
+        _shape_of(lay, given, sizes),
+        _shape_of(slim, given, sizes),
+        _static_window(lay.shape, slim.steps, wrap),
+        axes,
+        not given or math.prod(lay.group) == 1,
         not given and all([s.kind != "slice" or s.value.step > 0 for s in slim.steps]),
-        tuple([c for _, c in kept]), names.shape, names.after,
-    )  # fmt: skip
+        tuple([c for _, c in kept]),
+        names.shape,
+        names.after,
+    )
 
 
 class _IndexAxes(NamedTuple):
@@ -370,9 +378,8 @@ def index_dtype(shape: Shape) -> Any:
 
 
 def index_array(
-    columns: Sequence[Any], index_shape: Shape, after: int, arrays: Sequence[Any], wrap: bool,
-    dtype: Any,
-) -> Any:  # fmt: skip
+    columns: Sequence[Any], index_shape: Shape, after: int, arrays: Sequence[Any], wrap: bool, dtype: Any
+) -> Any:
     """Return the indices of a gather or scatter: [*index_shape, number of columns].
 
     A column is a constant array that broadcasts to `index_shape`, or the size of the axis that the
@@ -398,10 +405,11 @@ def index_array(
         return np.stack(known, -1).astype(dtype) if known else np.zeros((*index_shape, 0), dtype)
     full = (*index_shape, 1)
     made = [
-        np.broadcast_to(p[..., None], full).astype(dtype) if p.__class__ is np.ndarray
+        np.broadcast_to(p[..., None], full).astype(dtype)
+        if p.__class__ is np.ndarray
         else expand(_with_ones(cast_to(p, dtype), after + 1), full)
         for p in parts
-    ]  # fmt: skip
+    ]
     i = made[0] if len(made) == 1 else concatenate(*made, dimension=len(index_shape))
     return wrapped(i, sizes) if wrap and any(sizes) else i
 

@@ -155,9 +155,12 @@ def from_sequence(items: Any) -> Any:
 
 def _bare_sequence(index: Any) -> Exception:
     several = any(
-        item is None or item is Ellipsis or isinstance(item, (slice, list, tuple))
-        or (isinstance(item, (np.ndarray, jax.Array, Tracer)) and np.ndim(item)) for item in index
-    )  # fmt: skip
+        item is None
+        or item is Ellipsis
+        or isinstance(item, (slice, list, tuple))
+        or (isinstance(item, (np.ndarray, jax.Array, Tracer)) and np.ndim(item))
+        for item in index
+    )
     use = "x[tuple(index)]" if several else "x[jnp.array(index)]"
     return errors.TypeMismatch(
         f"Using a non-tuple sequence for multidimensional indexing is not allowed: "
@@ -168,9 +171,7 @@ def _bare_sequence(index: Any) -> Exception:
 def _unknown(item: Any) -> Exception:
     where = f"at\n    {describe(user_source())}"
     if isinstance(item, str):
-        return errors.TypeMismatch(
-            f"arrays cannot be indexed by strings, got {item!r:.60}, {where}"
-        )
+        return errors.TypeMismatch(f"arrays cannot be indexed by strings, got {item!r:.60}, {where}")
     if isinstance(item, (float, complex, np.generic)):
         return errors.TypeMismatch(
             f"an index must be of integer or boolean type, got {item!r} of type "

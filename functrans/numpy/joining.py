@@ -11,18 +11,9 @@ import numpy as np
 
 from functrans.numpy import primitives
 from functrans.numpy.indexing import getitem
-from functrans.numpy.promotion import (
-    array_of,
-    axis_index,
-    invalid,
-    mismatch,
-)
+from functrans.numpy.promotion import array_of, axis_index, invalid, mismatch
 from functrans.numpy.selecting import astype
-from functrans.numpy.shaping import (
-    cast_all,
-    expand_dims,
-    ravel,
-)
+from functrans.numpy.shaping import cast_all, expand_dims, ravel
 from functrans.trace import Tracer, typeof
 from functrans.typing import Array, ArrayLike, DTypeLike
 
@@ -87,17 +78,15 @@ def _concatenate(name: str, arrays: Any, axis: Any, dtype: Any) -> Any:
     if any(r != rest[0] for r in rest):
         shown = ", ".join(map(str, types))
         raise mismatch(
-            name, f"arrays may differ in size along axis {i} only, got {shown}",
+            name,
+            f"arrays may differ in size along axis {i} only, got {shown}",
             "Pad, slice or transpose them first.",
-        )  # fmt: skip
+        )
     return primitives.concatenate(*xs, dimension=i)
 
 
 def stack(
-    arrays: ArrayLike | Sequence[ArrayLike],
-    axis: int = 0,
-    out: None = None,
-    dtype: DTypeLike | None = None,
+    arrays: ArrayLike | Sequence[ArrayLike], axis: int = 0, out: None = None, dtype: DTypeLike | None = None
 ) -> Array:
     """Join arrays of one shape along a new axis.
 
@@ -135,9 +124,7 @@ def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
     return tuple([primitives.squeeze(p, dimensions=(i,)) for p in pieces])
 
 
-def split(
-    ary: ArrayLike, indices_or_sections: ArrayLike | Sequence[int], axis: int = 0
-) -> list[Array]:
+def split(ary: ArrayLike, indices_or_sections: ArrayLike | Sequence[int], axis: int = 0) -> list[Array]:
     """Split along an axis: into equal parts, or before the given indices.
 
     Source: `jax.numpy.split`.

@@ -62,9 +62,13 @@ def _disagree(name: str, tx: ArrayType, ty: ArrayType, i: int, j: int) -> errors
 
 
 def matmul(
-    a: ArrayLike, b: ArrayLike, *, precision: PrecisionLike = None,
-    preferred_element_type: DTypeLike | None = None, out_sharding: None = None,
-) -> Array:  # fmt: skip
+    a: ArrayLike,
+    b: ArrayLike,
+    *,
+    precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None,
+    out_sharding: None = None,
+) -> Array:
     """Multiply matrices: contract the last axis of a and the second-to-last axis of b; leading axes
     are batch axes that are broadcast.
 
@@ -94,9 +98,7 @@ def _matmul(name: str, a: Any, b: Any, precision: Any = None, preferred: Any = N
     a, b, ta, tb = _operands(name, a, b)
     n, m = len(ta.shape), len(tb.shape)
     if n == 0 or m == 0:
-        raise invalid(
-            name, f"operands need at least one axis, got {ta} and {tb}", "Use * for scalars."
-        )
+        raise invalid(name, f"operands need at least one axis, got {ta} and {tb}", "Use * for scalars.")
     k = max(m - 2, 0)
     if ta.shape[-1] != tb.shape[k]:
         raise _disagree(name, ta, tb, n - 1, k)
@@ -142,9 +144,13 @@ def _without(x: Any, names: Axes, dropped: list[int]) -> tuple[Any, Axes]:
 
 
 def dot(
-    a: ArrayLike, b: ArrayLike, *, precision: PrecisionLike = None,
-    preferred_element_type: DTypeLike | None = None, out_sharding: None = None,
-) -> Array:  # fmt: skip
+    a: ArrayLike,
+    b: ArrayLike,
+    *,
+    precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None,
+    out_sharding: None = None,
+) -> Array:
     """Contract the last axis of a and the second-to-last (or only) axis of b.
 
     Source: `jax.numpy.dot`.
@@ -165,9 +171,13 @@ def dot(
 
 
 def inner(
-    a: ArrayLike, b: ArrayLike, *, precision: PrecisionLike = None,
-    preferred_element_type: DTypeLike | None = None, out_sharding: None = None,
-) -> Array:  # fmt: skip
+    a: ArrayLike,
+    b: ArrayLike,
+    *,
+    precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None,
+    out_sharding: None = None,
+) -> Array:
     """Contract the last axes of both arrays.
 
     Source: `jax.numpy.inner`.
@@ -181,9 +191,7 @@ def inner(
         raise _disagree("inner", ta, tb, n - 1, m - 1)
     kept = tuple(range(n, n + m - 1))
     lhs = tuple(range(n))
-    return contract(
-        a, b, lhs, (*kept, n - 1), (*lhs[:-1], *kept), precision, preferred_element_type
-    )
+    return contract(a, b, lhs, (*kept, n - 1), (*lhs[:-1], *kept), precision, preferred_element_type)
 
 
 def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
@@ -227,10 +235,14 @@ def vdot(
 
 
 def tensordot(
-    a: ArrayLike, b: ArrayLike, axes: int | Sequence[int] | Sequence[Sequence[int]] = 2, *,
-    precision: PrecisionLike = None, preferred_element_type: DTypeLike | None = None,
+    a: ArrayLike,
+    b: ArrayLike,
+    axes: int | Sequence[int] | Sequence[Sequence[int]] = 2,
+    *,
+    precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None,
     out_sharding: None = None,
-) -> Array:  # fmt: skip
+) -> Array:
     """Contract two arrays over pairs of axes.
 
     Arguments:
@@ -300,10 +312,7 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
         start = limit = 0
     zeros = (0,) * len(lead)
     a = primitives.slice_(
-        a,
-        start=(*zeros, start),
-        limit=(*lead, limit),
-        strides=(*[1] * len(lead), m + 1 if count else 1),
+        a, start=(*zeros, start), limit=(*lead, limit), strides=(*[1] * len(lead), m + 1 if count else 1)
     )
     main = t.ndim == 2 and n == m and offset == 0
     return cast(a, t.dtype) if main else a  # as in JAX, whose main diagonals are not weak

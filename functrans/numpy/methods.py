@@ -17,10 +17,10 @@ from functrans.ir.tracebacks import boundary, named_boundary
 from functrans.ir.types import dtype_class
 from functrans.numpy import (
     arithmetic,
-    cumulative,
     indexing,
     joining,
     linear,
+    moments,
     primitives,
     promotion,
     reductions,
@@ -81,9 +81,10 @@ def _array_namespace(self: Tracer, *, api_version: str | None = None) -> ModuleT
     namespace = sys.modules[__package__]
     if api_version not in (None, namespace.__array_api_version__):
         raise promotion.invalid(
-            "__array_namespace__", f"api_version {api_version!r} is not available",
+            "__array_namespace__",
+            f"api_version {api_version!r} is not available",
             f"It is {namespace.__array_api_version__!r}.",
-        )  # fmt: skip
+        )
     return namespace
 
 
@@ -124,9 +125,7 @@ def _compress(self: Tracer, condition: Any, axis: int | None = None, **how: Any)
 def _byteswap(self: Tracer) -> Any:
     """Reverse the bytes of each element. Source: `jax.Array.byteswap`."""
     if dtype_class(self.dtype) == "complex":
-        return primitives.complex_(
-            _byteswap(primitives.real(self)), _byteswap(primitives.imag(self))
-        )
+        return primitives.complex_(_byteswap(primitives.real(self)), _byteswap(primitives.imag(self)))
     if self.itemsize == 1:
         return self
     parts = selecting.view(shaping.expand_dims(self, -1), "uint8")
@@ -146,8 +145,7 @@ def _to_device(self: Tracer, device: Any, *, stream: Any = None) -> Any:
 
 def _flat(self: Tracer) -> Any:
     raise errors.NotSupported(
-        f"x.flat of a {self.type} is not supported, at\n    {describe(user_source())}\n"
-        "Use x.ravel()."
+        f"x.flat of a {self.type} is not supported, at\n    {describe(user_source())}\nUse x.ravel()."
     )
 
 
@@ -186,13 +184,13 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "conj": ufuncs.conjugate,
     "conjugate": ufuncs.conjugate,
     "copy": shaping.copy,
-    "cumprod": cumulative.cumprod,
-    "cumsum": cumulative.cumsum,
+    "cumprod": reductions.cumprod,
+    "cumsum": reductions.cumsum,
     "diagonal": shaping.diagonal,
     "dot": linear.dot,
     "flatten": _flatten,
     "max": reductions.max,
-    "mean": reductions.mean,
+    "mean": moments.mean,
     "min": reductions.min,
     "nonzero": indexing.nonzero,
     "prod": reductions.prod,
@@ -204,14 +202,14 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "searchsorted": _by_jax("searchsorted"),
     "sort": _by_jax("sort"),
     "squeeze": shaping.squeeze,
-    "std": reductions.std,
+    "std": moments.std,
     "sum": reductions.sum,
     "swapaxes": shaping.swapaxes,
     "take": indexing.take,
     "to_device": _to_device,
     "trace": reductions.trace,
     "transpose": _transpose,
-    "var": reductions.var,
+    "var": moments.var,
     "view": _view,
 }
 _PROPERTIES: dict[str, Callable[..., Any]] = {

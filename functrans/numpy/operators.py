@@ -28,16 +28,14 @@ from functrans.tracer import CONCRETE
 from functrans.transforms.jvp import Dual
 
 # Fast path: operands of these classes are accepted; others are checked by `_is_operand`.
-_OPERANDS = {
-    Tracer, Dual, CONCRETE, np.ndarray, int, float, complex, bool,
-}  # fmt: skip
+_OPERANDS = {Tracer, Dual, CONCRETE, np.ndarray, int, float, complex, bool}
 
 
 def _is_operand(x: Any) -> bool:
     """Return whether an operator accepts x; if not, Python tries the other operand."""
-    return isinstance(
-        x, (Tracer, jax.Array, np.ndarray, np.generic, int, float, complex)
-    ) or hasattr(x, "__jax_array__")
+    return isinstance(x, (Tracer, jax.Array, np.ndarray, np.generic, int, float, complex)) or hasattr(
+        x, "__jax_array__"
+    )
 
 
 def _operator(name: str, reflected: str, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -17,9 +17,7 @@ from functrans.primitives.elementwise.bitwise import not_ as not_
 from functrans.primitives.elementwise.bitwise import or_ as or_
 from functrans.primitives.elementwise.bitwise import population_count as population_count
 from functrans.primitives.elementwise.bitwise import shift_left as shift_left
-from functrans.primitives.elementwise.bitwise import (
-    shift_right_arithmetic as shift_right_arithmetic,
-)
+from functrans.primitives.elementwise.bitwise import shift_right_arithmetic as shift_right_arithmetic
 from functrans.primitives.elementwise.bitwise import shift_right_logical as shift_right_logical
 from functrans.primitives.elementwise.bitwise import xor as xor
 from functrans.primitives.elementwise.complex_numbers import abs_ as abs_

@@ -19,13 +19,7 @@ from functrans.caching import Cache, cached
 from functrans.flags import flags
 from functrans.ir.program import Literal
 from functrans.ir.source import describe, line_of, user_source
-from functrans.ir.types import (
-    ArrayType,
-    canonical_dtype,
-    dtype_class,
-    is_inexact,
-    promote,
-)
+from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_inexact, promote
 from functrans.lax.arguments import axis_index as axis_index
 from functrans.lax.arguments import check_fits as check_fits
 from functrans.lax.arguments import dtype_asked
@@ -209,9 +203,7 @@ def align(x: Any, y: Any, name: str) -> tuple[Any, Any]:
     return x, y
 
 
-def align_all(
-    xs: Sequence[Any], name: str, error: type[Exception] = errors.ShapeMismatch
-) -> list[Any]:
+def align_all(xs: Sequence[Any], name: str, error: type[Exception] = errors.ShapeMismatch) -> list[Any]:
     """Promote and broadcast operands to one shape and dtype."""
     xs = [x if x.__class__ is Tracer else value_of(x, name, i) for i, x in enumerate(xs)]
     types = tuple([typeof(x) for x in xs])
@@ -367,9 +359,11 @@ def axes_of(axis: Any, ndim: int, name: str) -> tuple[int, ...]:
         return tuple(range(ndim))
     if isinstance(axis, int):
         return (axis_index(axis, ndim, name),)
-    many = [axis_index(a, ndim, name) for a in axis] if isinstance(axis, (tuple, list)) else [
-        axis_index(axis, ndim, name)
-    ]  # fmt: skip
+    many = (
+        [axis_index(a, ndim, name) for a in axis]
+        if isinstance(axis, (tuple, list))
+        else [axis_index(axis, ndim, name)]
+    )
     if len(set(many)) != len(many):
         raise errors.InvalidArgument(
             f"{name}: duplicate value in axis {axis}, at\n    {describe(user_source())}"
@@ -399,9 +393,7 @@ def _warn_of_truncation(asked: Any, found: Any) -> None:
         f"{found}."
     )
     if source is not None:
-        warnings.warn_explicit(
-            message, errors.TruncatedDtype, source[0].co_filename, line_of(source)
-        )
+        warnings.warn_explicit(message, errors.TruncatedDtype, source[0].co_filename, line_of(source))
 
 
 def _is_key(dtype: Any) -> bool:

@@ -10,13 +10,7 @@ import numpy as np
 from functrans import errors
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.lax.arguments import promises
-from functrans.numpy.index_plans import (
-    Reading,
-    index_array,
-    index_dtype,
-    reading,
-    wrapped,
-)
+from functrans.numpy.index_plans import Reading, index_array, index_dtype, reading, wrapped
 from functrans.numpy.index_structure import structure
 from functrans.numpy.primitives import reshape, rev, slice_
 from functrans.numpy.promotion import array_of, cast_to, invalid
@@ -43,9 +37,14 @@ def getitem(x: ArrayLike, index: PyTree) -> Array:
 
 
 def read(
-    x: Any, index: Any, mode: Any = PROMISE, fill: Any = None, indices_are_sorted: bool = False,
-    unique_indices: bool = False, wrap: bool = True,
-) -> Any:  # fmt: skip
+    x: Any,
+    index: Any,
+    mode: Any = PROMISE,
+    fill: Any = None,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    wrap: bool = True,
+) -> Any:
     """Run `getitem` with the options of `x.at[index].get`; mode and fill value as in `gather`."""
     t = typeof(x)
     parts, arrays = structure(index)
@@ -70,9 +69,7 @@ def read(
     return x if plan.out is None else reshape(x, shape=plan.out)
 
 
-def _ints_as_arrays(
-    parts: Sequence[Any], arrays: Sequence[Any]
-) -> tuple[tuple[Any, ...], list[Any]]:
+def _ints_as_arrays(parts: Sequence[Any], arrays: Sequence[Any]) -> tuple[tuple[Any, ...], list[Any]]:
     """Convert static ints to scalar arrays: in mode "fill_or_drop" they may be out of bounds."""
     given = iter(arrays)
     kept, made = [], []
@@ -109,10 +106,11 @@ def fill_of(fill_value: Any, dtype: Any, name: str) -> Any:
     value = concrete_value(fill_value)
     if value is None or np.ndim(value) != 0:
         raise invalid(
-            name, f"fill_value must be a concrete scalar, got {fill_value!r:.60}",
+            name,
+            f"fill_value must be a concrete scalar, got {fill_value!r:.60}",
             "Use jnp.where(in_bounds, x.at[i].get(mode='clip'), value) for a computed value.",
             errors.AbstractValueError if value is None else errors.InvalidArgument,
-        )  # fmt: skip
+        )
     number = literal(value, ArrayType((), dtype)).value
     return None if number != number else number  # NaN is the default
 

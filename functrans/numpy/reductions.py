@@ -1,4 +1,4 @@
-"""Reductions: sums, products, extrema and moments over axes, with JAX's result dtypes.
+"""Reductions and cumulative sums: sums, products, extrema over axes, with JAX's result dtypes.
 
 Narrow integers are summed in the default integer type, half precision in float32.
 """
@@ -6,28 +6,23 @@ Narrow integers are summed in the default integer type, half precision in float3
 from __future__ import annotations
 
 import builtins
-import math
-import operator
 from typing import Any
 
 import numpy as np
 
-from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_inexact, promote
+from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_inexact
 from functrans.numpy import primitives
 from functrans.numpy.linear import diagonal, zero_beside
 from functrans.numpy.promotion import (
     BOOL,
-    SCALARS,
     align,
     array_of,
     axes_of,
     axis_index,
     cast,
     expand,
-    inexact_dtype,
     invalid,
     mask_of,
-    scalar,
     strong,
     user_dtype,
     value_of,
@@ -35,15 +30,24 @@ from functrans.numpy.promotion import (
 from functrans.numpy.selecting import where as select_where
 from functrans.numpy.ufuncs import truth
 from functrans.primitives.base import Primitive
-from functrans.primitives.calls.jit import composite
-from functrans.primitives.elementwise.conversion import real_dtype
 from functrans.trace import concrete_value, literal, materialize, typeof
 from functrans.typing import Array, ArrayLike, Axis, DTypeLike
 
 __all__ = [
-    "all", "amax", "amin", "any", "argmax", "argmin", "max", "mean", "min", "prod", "std", "sum",
-    "trace", "var",
-]  # fmt: skip
+    "all",
+    "amax",
+    "amin",
+    "any",
+    "argmax",
+    "argmin",
+    "cumprod",
+    "cumsum",
+    "max",
+    "min",
+    "prod",
+    "sum",
+    "trace",
+]
 
 
 # --- dtypes ---------------------------------------------------------------------------------------
@@ -78,7 +82,7 @@ def computed_in(dtype: Any) -> Any:
     return np.dtype("float32") if narrow else dtype
 
 
-def _kept(x: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
+def with_axes(x: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
     """Restore the reduced axes, with size 1."""
     wide = tuple([1 if i in axes else n for i, n in enumerate(shape)])
     kept = tuple([i for i in range(len(shape)) if i not in axes])
@@ -96,13 +100,22 @@ def _start(initial: Any, dtype: Any, name: str) -> Any:
 def _reduced(primitive: Primitive, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     t = typeof(x)
     y = primitive(x, axes=axes) if axes else array_of(x, primitive.name)
-    return _kept(y, t.shape, axes) if keepdims and axes else y
+    return with_axes(y, t.shape, axes) if keepdims and axes else y
 
 
 def _fold(
-    name: str, primitive: Primitive, combine: Primitive, unit: Any, a: Any, axis: Any, dtype: Any,
-    keepdims: bool, initial: Any, where: Any, upcast: bool = True,
-) -> Any:  # fmt: skip
+    name: str,
+    primitive: Primitive,
+    combine: Primitive,
+    unit: Any,
+    a: Any,
+    axis: Any,
+    dtype: Any,
+    keepdims: bool,
+    initial: Any,
+    where: Any,
+    upcast: bool = True,
+) -> Any:
     """Compute a sum or product."""
     a = value_of(a, name)
     t = typeof(a)
@@ -152,9 +165,18 @@ def sum(
       [3. 3.]
     """
     return _fold(
-        "sum", primitives.reduce_sum, primitives.add, 0, a, axis, dtype, keepdims, initial, where,
+        "sum",
+        primitives.reduce_sum,
+        primitives.add,
+        0,
+        a,
+        axis,
+        dtype,
+        keepdims,
+        initial,
+        where,
         promote_integers,
-    )  # fmt: skip
+    )
 
 
 def prod(
@@ -172,18 +194,33 @@ def prod(
     Source: `jax.numpy.prod`.
     """
     return _fold(
-        "prod", primitives.reduce_prod, primitives.mul, 1, a, axis, dtype, keepdims, initial, where,
+        "prod",
+        primitives.reduce_prod,
+        primitives.mul,
+        1,
+        a,
+        axis,
+        dtype,
+        keepdims,
+        initial,
+        where,
         promote_integers,
-    )  # fmt: skip
+    )
 
 
 # --- extrema --------------------------------------------------------------------------------------
 
 
 def _extreme(
-    name: str, primitive: Primitive, combine: Primitive, a: Any, axis: Any, keepdims: bool,
-    initial: Any, where: Any,
-) -> Any:  # fmt: skip
+    name: str,
+    primitive: Primitive,
+    combine: Primitive,
+    a: Any,
+    axis: Any,
+    keepdims: bool,
+    initial: Any,
+    where: Any,
+) -> Any:
     a = value_of(a, name)
     t = typeof(a)
     axes = axes_of(axis, t.ndim, name)
@@ -192,8 +229,7 @@ def _extreme(
     if initial is None and builtins.any(t.shape[i] == 0 for i in axes):
         raise invalid(
             name,
-            f"zero-size array to reduction operation {name} which has no identity: {t} over axes "
-            f"{axes}",
+            f"zero-size array to reduction operation {name} which has no identity: {t} over axes {axes}",
             "Pass initial=, or handle empty arrays first.",
         )
     if initial is not None:
@@ -203,7 +239,7 @@ def _extreme(
     a = strong(a)
     if initial is not None and builtins.any(t.shape[i] == 0 for i in axes):
         x = expand(initial, tuple([n for i, n in enumerate(t.shape) if i not in axes]))
-        return materialize(_kept(x, t.shape, axes) if keepdims else x)
+        return materialize(with_axes(x, t.shape, axes) if keepdims else x)
     x = _reduced(primitive, a, axes, keepdims)
     if initial is not None:
         x = combine(*align(x, initial, name))
@@ -222,9 +258,7 @@ def max(
 
     Source: `jax.numpy.max`.
     """
-    return _extreme(
-        "max", primitives.reduce_max, primitives.max_, a, axis, keepdims, initial, where
-    )
+    return _extreme("max", primitives.reduce_max, primitives.max_, a, axis, keepdims, initial, where)
 
 
 def min(
@@ -239,9 +273,7 @@ def min(
 
     Source: `jax.numpy.min`.
     """
-    return _extreme(
-        "min", primitives.reduce_min, primitives.min_, a, axis, keepdims, initial, where
-    )
+    return _extreme("min", primitives.reduce_min, primitives.min_, a, axis, keepdims, initial, where)
 
 
 amax, amin = max, min
@@ -277,7 +309,7 @@ def _where_extreme(name: str, primitive: Primitive, a: Any, axis: Any, keepdims:
         raise invalid(name, f"attempt to get {name} of an empty sequence, {t}")
     found = primitive(a, axes=(i,), index_dtype=canonical_dtype(np.dtype("int64")))
     if keepdims:
-        return _kept(found, shape, tuple(range(len(shape))) if axis is None else (i,))
+        return with_axes(found, shape, tuple(range(len(shape))) if axis is None else (i,))
     return found
 
 
@@ -341,143 +373,36 @@ def any(
     return _truth_of_all("any", primitives.reduce_or, False, a, axis, keepdims, where)
 
 
-# --- moments --------------------------------------------------------------------------------------
+# --- cumulative -----------------------------------------------------------------------------------
 
 
-def _count(t: ArrayType, axes: tuple[int, ...]) -> int:
-    return math.prod([t.shape[i] for i in axes])
-
-
-@composite
-def mean(
-    a: ArrayLike,
-    axis: Axis = None,
-    dtype: DTypeLike | None = None,
-    out: None = None,
-    keepdims: bool = False,
-    *,
-    where: ArrayLike | None = None,
-) -> Array:
-    """Return the arithmetic mean over axes; arguments as in `sum`.
-
-    Source: `jax.numpy.mean`.
-
-    Example:
-      >>> import functrans.numpy as jnp
-      >>> print(jnp.mean(jnp.arange(4.0)))
-      1.5
-    """
-    a = value_of(a, "mean")
+def _running(name: str, primitive: Primitive, a: Any, axis: Any, dtype: Any) -> Any:
+    a = array_of(a, name)
     t = typeof(a)
-    out_dtype = inexact_dtype(t.dtype) if dtype is None else user_dtype(dtype)
-    wide = computed_in(out_dtype) if dtype is None else out_dtype
-    axes = axes_of(axis, t.ndim, "mean")
-    total = sum(a, axes, wide, where=where)
-    if where is None:
-        n = scalar(_count(t, axes), typeof(total))
-    else:
-        n = cast(sum(included(where, t, "mean"), axes, canonical_dtype(np.dtype("int64"))), wide)
-    result = cast(primitives.div(total, n), out_dtype)
-    return materialize(_kept(result, t.shape, axes) if keepdims and axes else result)
+    if axis is None:
+        a = primitives.reshape(a, shape=(t.size,))
+        axis = 0
+    i = axis_index(axis, typeof(a).ndim, name)
+    out = t.dtype if dtype is None else user_dtype(dtype)
+    if dtype is None and out is BOOL:
+        out = wide_integer(out)
+    if out is BOOL:  # truth values, accumulated as integers
+        a = truth(a, name)
+    a = strong(cast(a, wide_integer(out) if out is BOOL else out))
+    return cast(primitive(a, axis=i, reverse=False), out)
 
 
-def included(where: Any, t: ArrayType, name: str) -> Any:
-    """Return the mask `where`, broadcast to the shape of the operand."""
-    return expand(mask_of(where, name), t.shape)
+def cumsum(a: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
+    """Return the cumulative sum along an axis; of the flattened array if axis is None.
 
-
-def _less(n: Any, ddof: Any, kind: ArrayType) -> Any:
-    """Return n - ddof with the type of the sum of squares; NaN if it is not positive."""
-    if isinstance(n, int):
-        if ddof.__class__ in SCALARS:
-            return scalar(operator.sub(n, ddof) if operator.sub(n, ddof) > 0 else math.nan, kind)
-        n = literal(n, kind)
-    ddof = ddof if ddof.__class__ in SCALARS else cast(array_of(ddof, "var"), kind.dtype)
-    left = primitives.sub(*align(n, ddof, "var"))
-    none, nan = (literal(x, typeof(left)) for x in (0, math.nan))
-    return primitives.select_n(primitives.gt(left, none), nan, left)
-
-
-@composite
-def var(
-    a: ArrayLike,
-    axis: Axis = None,
-    dtype: DTypeLike | None = None,
-    out: None = None,
-    ddof: int = 0,
-    keepdims: bool = False,
-    *,
-    where: ArrayLike | None = None,
-    mean: ArrayLike | None = None,
-    correction: Any = None,
-) -> Array:
-    """Return the variance over axes.
-
-    Arguments:
-      a, axis, keepdims, where: as in `sum`.
-      dtype: of the result.
-      ddof, correction: subtracted from the number of elements.
-      mean: the mean, if it is known.
-
-    Source: `jax.numpy.var`.
+    Source: `jax.numpy.cumsum`.
     """
-    if correction is not None:
-        if ddof != 0:
-            raise invalid("var", "ddof and correction can't be provided simultaneously")
-        ddof = correction
-    a = value_of(a, "var")
-    t = typeof(a)
-    axes = axes_of(axis, t.ndim, "var")
-    own = inexact_dtype(t.dtype)
-    if dtype is not None and dtype_class(own) == "complex" != dtype_class(user_dtype(dtype)):
-        raise invalid("var", f"complex numbers need a complex dtype, got {dtype}")
-    asked = own if dtype is None else user_dtype(dtype)
-    wide = computed_in(promote((ArrayType((), own), ArrayType((), asked)))[0])
-    x = cast(a, wide)
-    if mean is None:
-        centre = _mean(x, axes, wide, None, where is not None, where=where)
-        if where is None:  # straight to the full shape
-            kept = tuple([i for i in range(t.ndim) if i not in axes])
-            centre = primitives.broadcast_in_dim(centre, shape=t.shape, dimensions=kept)
-        mean = centre
-    distance = primitives.sub(*align(x, mean, "var"))
-    if dtype_class(wide) == "complex":
-        squares = primitives.real(primitives.mul(distance, primitives.conj(distance)))
-    else:
-        squares = primitives.square(distance)
-    total = sum(squares, axes, where=where)
-    kind = typeof(total)
-    if where is None:
-        n: Any = _count(t, axes)
-    else:
-        n = sum(included(where, t, "var"), axes, kind.dtype)
-    result = primitives.div(total, _less(n, ddof, kind))
-    result = cast(result, real_dtype(own) if dtype is None else user_dtype(dtype))
-    return materialize(_kept(result, t.shape, axes) if keepdims and axes else result)
+    return _running("cumsum", primitives.cumsum, a, axis, dtype)
 
 
-_mean = mean
+def cumprod(a: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
+    """Return the cumulative product along an axis; of the flattened array if axis is None.
 
-
-@composite
-def std(
-    a: ArrayLike,
-    axis: Axis = None,
-    dtype: DTypeLike | None = None,
-    out: None = None,
-    ddof: int = 0,
-    keepdims: bool = False,
-    *,
-    where: ArrayLike | None = None,
-    mean: ArrayLike | None = None,
-    correction: Any = None,
-) -> Array:
-    """Return the standard deviation over axes; arguments as in `var`.
-
-    Source: `jax.numpy.std`.
+    Source: `jax.numpy.cumprod`.
     """
-    if dtype is not None and not is_inexact(user_dtype(dtype)):
-        raise invalid("std", f"dtype must be a float type, got {dtype!r}", "Cast jnp.var's result.")
-    return primitives.sqrt(
-        var(a, axis, dtype, None, ddof, keepdims, where=where, mean=mean, correction=correction)
-    )
+    return _running("cumprod", primitives.cumprod, a, axis, dtype)

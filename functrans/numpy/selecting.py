@@ -42,9 +42,14 @@ BYTE = np.dtype("uint8")
 def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, /) -> Array: ...
 @overload
 def where(
-    condition: ArrayLike, x: None = None, y: None = None, /, *, size: int | None = None,
+    condition: ArrayLike,
+    x: None = None,
+    y: None = None,
+    /,
+    *,
+    size: int | None = None,
     fill_value: ArrayLike | None = None,
-) -> tuple[Array, ...]: ...  # fmt: skip
+) -> tuple[Array, ...]: ...
 def where(
     condition: ArrayLike,
     x: ArrayLike | None = None,
@@ -76,9 +81,10 @@ def where(
         return nonzero(condition, size=size, fill_value=fill_value)
     if x is None or y is None:
         raise mismatch(
-            "where", "takes one argument or three, got two",
+            "where",
+            "takes one argument or three, got two",
             "Pass both choices, where(mask, x, y); where(mask) returns the indices.",
-        )  # fmt: skip
+        )
     condition = truth(condition, "where")
     t = typeof(condition)
     if (x.__class__ in SCALARS) != (y.__class__ in SCALARS):
@@ -87,9 +93,7 @@ def where(
         x, y = promote_dtypes((x, y), "where")
     tx, ty = typeof(x), typeof(y)
     if not t.shape == tx.shape == ty.shape:
-        shape = broadcast_shape(
-            (t.shape, tx.shape, ty.shape), "where", (t, tx, ty), errors.InvalidArgument
-        )
+        shape = broadcast_shape((t.shape, tx.shape, ty.shape), "where", (t, tx, ty), errors.InvalidArgument)
         condition = expand(condition, shape) if t.shape else condition
         x, y = expand(x, shape), expand(y, shape)
     return materialize(primitives.select_n(condition, y, x))
@@ -118,9 +122,7 @@ def _bound(choose: Any, bound: Any, arr: Any) -> Any:
 
 
 @placeable
-def astype(
-    x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = False, device: Device = None
-) -> Array:
+def astype(x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = False, device: Device = None) -> Array:
     """Cast x to another dtype; complex to real drops the imaginary part, and nonzero numbers become
     True.
 
@@ -169,10 +171,7 @@ def _view_complex(x: Any, t: ArrayType, to: Any) -> Any:
     if dtype_class(t.dtype) == "complex":
         if not t.shape:
             raise invalid("view", f"a scalar {t} cannot become {to}, which has a different size")
-        parts = [
-            primitives.reshape(p, shape=(*t.shape, 1))
-            for p in (primitives.real(x), primitives.imag(x))
-        ]
+        parts = [primitives.reshape(p, shape=(*t.shape, 1)) for p in (primitives.real(x), primitives.imag(x))]
         pairs = primitives.concatenate(*parts, dimension=t.ndim)
         return view(primitives.reshape(pairs, shape=(*t.shape[:-1], 2 * t.shape[-1])), to)
     part = real_dtype(to)

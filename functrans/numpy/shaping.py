@@ -28,10 +28,23 @@ from functrans.trace import Tracer, materialize, typeof
 from functrans.typing import Array, ArrayLike, Axis, Device, Shape
 
 __all__ = [
-    "broadcast_shapes", "broadcast_to", "copy", "diagonal", "expand_dims", "matrix_transpose",
-    "moveaxis", "ndim", "permute_dims", "ravel", "reshape", "shape", "size", "squeeze", "swapaxes",
+    "broadcast_shapes",
+    "broadcast_to",
+    "copy",
+    "diagonal",
+    "expand_dims",
+    "matrix_transpose",
+    "moveaxis",
+    "ndim",
+    "permute_dims",
+    "ravel",
+    "reshape",
+    "shape",
+    "size",
+    "squeeze",
+    "swapaxes",
     "transpose",
-]  # fmt: skip
+]
 
 
 # --- queries --------------------------------------------------------------------------------------
@@ -66,12 +79,7 @@ def size(a: ArrayLike, axis: Axis = None) -> int:
 
 
 def reshape(
-    a: ArrayLike,
-    shape: Shape,
-    order: str = "C",
-    *,
-    copy: bool | None = None,
-    out_sharding: None = None,
+    a: ArrayLike, shape: Shape, order: str = "C", *, copy: bool | None = None, out_sharding: None = None
 ) -> Array:
     """Reshape an array; one size may be -1, and is inferred.
 
@@ -98,10 +106,11 @@ def reshape(
     if order != "F":
         known = order in ("A", "K")
         raise invalid(
-            "reshape", f"order must be 'C' or 'F', got {order!r}",
+            "reshape",
+            f"order must be 'C' or 'F', got {order!r}",
             "XLA chooses the memory layout of an array." if known else "Leave it out.",
             errors.UnsupportedChoice if known else errors.InvalidArgument,
-        )  # fmt: skip
+        )
     back = primitives.reshape(transpose(a), shape=new[::-1])
     return transpose(back)
 
@@ -144,9 +153,11 @@ def check_order(name: str, order: str | None) -> None:
     """Raise an error for a memory order that is not supported."""
     if order not in (None, "K"):
         raise invalid(
-            name, f"order must be 'K' or None, got {order!r}",
-            "XLA chooses the memory layout of an array.", errors.UnsupportedChoice,
-        )  # fmt: skip
+            name,
+            f"order must be 'K' or None, got {order!r}",
+            "XLA chooses the memory layout of an array.",
+            errors.UnsupportedChoice,
+        )
 
 
 # --- axes -----------------------------------------------------------------------------------------
@@ -278,9 +289,7 @@ def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
 
     Source: `jax.numpy.broadcast_shapes`.
     """
-    return broadcast_shape(
-        [sizes_of(s) for s in shapes], "broadcast_shapes", (), errors.InvalidArgument
-    )
+    return broadcast_shape([sizes_of(s) for s in shapes], "broadcast_shapes", (), errors.InvalidArgument)
 
 
 # --- repeating and turning ------------------------------------------------------------------------

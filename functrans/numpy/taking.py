@@ -36,10 +36,15 @@ from functrans.typing import Array, ArrayLike
 
 
 def take(
-    a: ArrayLike, indices: ArrayLike, axis: int | None = None, out: None = None,
-    mode: str | None = None, unique_indices: bool = False, indices_are_sorted: bool = False,
+    a: ArrayLike,
+    indices: ArrayLike,
+    axis: int | None = None,
+    out: None = None,
+    mode: str | None = None,
+    unique_indices: bool = False,
+    indices_are_sorted: bool = False,
     fill_value: ArrayLike | None = None,
-) -> Array:  # fmt: skip
+) -> Array:
     """Take elements of a at indices along an axis; of the flattened array if axis is None.
 
     Arguments:
@@ -99,10 +104,14 @@ def _check_integers(indices: Any, name: str) -> None:
 
 
 def take_along_axis(
-    arr: ArrayLike, indices: ArrayLike, axis: int | None = -1,
-    mode: GatherScatterMode | str | None = None, fill_value: ArrayLike | None = None, *,
+    arr: ArrayLike,
+    indices: ArrayLike,
+    axis: int | None = -1,
+    mode: GatherScatterMode | str | None = None,
+    fill_value: ArrayLike | None = None,
+    *,
     wrap_negative_indices: bool | None = None,
-) -> Array:  # fmt: skip
+) -> Array:
     """Take, for each position of `indices`, the element of arr with that index along an axis.
 
     Arguments:
@@ -124,18 +133,15 @@ def take_along_axis(
     _check_integers(i, name)
     if axis is None:
         if typeof(i).ndim != 1:
-            raise invalid(
-                name, f"indices must be a vector if axis=None, got shape {typeof(i).shape}"
-            )
+            raise invalid(name, f"indices must be a vector if axis=None, got shape {typeof(i).shape}")
         a, axis = reshape(a, shape=(typeof(a).size,)), 0
     t, ti = typeof(a), typeof(i)
     if t.ndim != ti.ndim:
         raise invalid(name, f"arr and indices must have equally many axes, got {t} and {ti}")
     axis = axis_index(axis, t.ndim, name)
     others = broadcast_shape(
-        [(*s[:axis], *s[axis + 1 :]) for s in (t.shape, ti.shape)], name, (t, ti),
-        errors.InvalidArgument,
-    )  # fmt: skip
+        [(*s[:axis], *s[axis + 1 :]) for s in (t.shape, ti.shape)], name, (t, ti), errors.InvalidArgument
+    )
     out_shape = (*others[:axis], ti.shape[axis], *others[axis:])
     if t.shape[axis] == 0 or 0 in out_shape:
         return full(0, ArrayType(out_shape, t.dtype))
@@ -168,9 +174,15 @@ def _gather_along(a: Any, i: Any, axis: int, how: dict[str, Any]) -> Any:
         slices.append(name)
     i = reshape(i, shape=(*[index_shape[d] for d in batch], 1))
     return gather(
-        a, i, operand=operand, indices=tuple(indices), slices=tuple(slices), indexed=(axis,),
-        sizes=tuple(sizes), **how,
-    )  # fmt: skip
+        a,
+        i,
+        operand=operand,
+        indices=tuple(indices),
+        slices=tuple(slices),
+        indexed=(axis,),
+        sizes=tuple(sizes),
+        **how,
+    )
 
 
 # --- indices of elements --------------------------------------------------------------------------
@@ -201,9 +213,8 @@ def nonzero(
     t = typeof(a)
     if not t.shape:
         raise invalid(
-            "nonzero", "calling nonzero on an array without axes is not allowed",
-            "Use jnp.atleast_1d(x).",
-        )  # fmt: skip
+            "nonzero", "calling nonzero on an array without axes is not allowed", "Use jnp.atleast_1d(x)."
+        )
     dtype = canonical_dtype(np.dtype("int64"))
     if size is None:
         found = np.nonzero(np.asarray(_known(a, "nonzero")))

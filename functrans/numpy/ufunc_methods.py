@@ -85,8 +85,18 @@ def _attach(*functions: Callable[..., Any]) -> None:
 
 
 _attach(
-    ufuncs.add, ufuncs.multiply, ufuncs.subtract, ufuncs.maximum, ufuncs.minimum,
-    ufuncs.bitwise_and, ufuncs.bitwise_or, ufuncs.bitwise_xor, ufuncs.logical_and,
-    ufuncs.logical_or, ufuncs.logical_xor, ufuncs.negative, logaddexp,
+    ufuncs.add,
+    ufuncs.multiply,
+    ufuncs.subtract,
+    ufuncs.maximum,
+    ufuncs.minimum,
+    ufuncs.bitwise_and,
+    ufuncs.bitwise_or,
+    ufuncs.bitwise_xor,
+    ufuncs.logical_and,
+    ufuncs.logical_or,
+    ufuncs.logical_xor,
+    ufuncs.negative,
+    logaddexp,
     logaddexp2,
-)  # fmt: skip
+)

@@ -18,15 +18,7 @@ from functrans import errors
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import canonical_dtype, dtype_class, is_inexact
 from functrans.numpy import primitives
-from functrans.numpy.promotion import (
-    BOOL,
-    align,
-    align_inexact,
-    array_of,
-    cast,
-    to_inexact,
-    value_of,
-)
+from functrans.numpy.promotion import BOOL, align, align_inexact, array_of, cast, to_inexact, value_of
 from functrans.primitives.calls.jit import composite
 from functrans.trace import ARRAYS, Tracer, bind, literal, materialize, staging_trace, typeof
 from functrans.typing import Array, ArrayLike
@@ -226,18 +218,14 @@ def numeric(*xs: Any) -> list[Any]:
 
 add: Binary = binary("add", "x + y; logical or of booleans.", primitives.add, primitives.or_)
 subtract: Binary = binary("subtract", "x - y.", primitives.sub)
-multiply: Binary = binary(
-    "multiply", "x * y; logical and of booleans.", primitives.mul, primitives.and_
-)
+multiply: Binary = binary("multiply", "x * y; logical and of booleans.", primitives.mul, primitives.and_)
 divide: Binary = binary_inexact("divide", "x / y, in floats.", primitives.div)
 true_divide: Binary = named(divide, "divide", "x / y, in floats.")
 maximum: Binary = binary("maximum", "The larger one; NaN if one is NaN.", primitives.max_)
 minimum: Binary = binary("minimum", "The smaller one; NaN if one is NaN.", primitives.min_)
 arctan2: Binary = binary_inexact("arctan2", "The angle of the point (y, x).", primitives.atan2)
 atan2: Binary = arctan2
-nextafter: Binary = binary_inexact(
-    "nextafter", "The next float after x towards y.", primitives.nextafter
-)
+nextafter: Binary = binary_inexact("nextafter", "The next float after x towards y.", primitives.nextafter)
 
 _negative: Unary = unary("negative", "-x.", primitives.neg, integers=True)
 
@@ -251,9 +239,7 @@ def negative(x: ArrayLike, /, *, out: None = None, where: None = None) -> Array:
     return _negative(x)
 
 
-sign: Unary = unary(
-    "sign", "-1, 0 or 1; x / |x| of complex numbers.", primitives.sign, integers=True
-)
+sign: Unary = unary("sign", "-1, 0 or 1; x / |x| of complex numbers.", primitives.sign, integers=True)
 
 
 def positive(x: ArrayLike, /) -> Array:
@@ -354,9 +340,7 @@ right_shift: Binary = shift(
     "right_shift",
     "x >> y; the sign bit of signed integers is repeated.",
     lambda dtype: (
-        primitives.shift_right_logical
-        if dtype_class(dtype) == "uint"
-        else primitives.shift_right_arithmetic
+        primitives.shift_right_logical if dtype_class(dtype) == "uint" else primitives.shift_right_arithmetic
     ),
 )
 bitwise_left_shift: Binary = left_shift

@@ -52,9 +52,16 @@ def setitem(x: ArrayLike, index: PyTree, value: ArrayLike) -> None:
 
 
 def write(
-    x: Any, index: Any, values: Any, primitive: Any, name: str, mode: str = FILL,
-    indices_are_sorted: bool = False, unique_indices: bool = False, wrap: bool = True,
-) -> Any:  # fmt: skip
+    x: Any,
+    index: Any,
+    values: Any,
+    primitive: Any,
+    name: str,
+    mode: str = FILL,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    wrap: bool = True,
+) -> Any:
     """Return x with its elements at an index combined with values by a scatter."""
     t = typeof(x)
     parts, arrays = structure(index)
@@ -97,8 +104,7 @@ def _reshaped(x: Any, shape: tuple[int, ...]) -> Any:
 def _check_shape(values: Any, shape: tuple[int, ...], name: str) -> None:
     have = typeof(values).shape
     if have and (
-        len(have) > len(shape)
-        or broadcast_shape((have, shape), name, (), errors.InvalidArgument) != shape
+        len(have) > len(shape) or broadcast_shape((have, shape), name, (), errors.InvalidArgument) != shape
     ):
         raise errors.InvalidArgument(
             f"{name}: values of shape {have} do not broadcast to the shape {shape} that the index "
@@ -133,9 +139,7 @@ class At:
         return AtRef(self.array, index)
 
     def __call__(self, *args: Any) -> Any:
-        raise mismatch(
-            "at", "called as a function", "Indices go in square brackets: x.at[i].set(y)."
-        )
+        raise mismatch("at", "called as a function", "Indices go in square brackets: x.at[i].set(y).")
 
     def __getattr__(self, name: str) -> Any:
         if name not in _UPDATES:
@@ -151,14 +155,26 @@ class At:
 
 def _updater(name: str, primitive: Any, sign: str) -> Callable[..., Any]:
     def update(
-        self: AtRef, values: Any, *, indices_are_sorted: bool = False, unique_indices: bool = False,
-        mode: Any = None, out_sharding: None = None, wrap_negative_indices: bool = True,
-    ) -> Any:  # fmt: skip
+        self: AtRef,
+        values: Any,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: Any = None,
+        out_sharding: None = None,
+        wrap_negative_indices: bool = True,
+    ) -> Any:
         return write(
-            self.array, self.index, values, primitive, f"at[].{name}",
-            mode_of(mode, FILL, f"at[].{name}"), indices_are_sorted,
-            unique_indices, wrap_negative_indices,
-        )  # fmt: skip
+            self.array,
+            self.index,
+            values,
+            primitive,
+            f"at[].{name}",
+            mode_of(mode, FILL, f"at[].{name}"),
+            indices_are_sorted,
+            unique_indices,
+            wrap_negative_indices,
+        )
 
     update.__name__ = name
     update.__qualname__ = f"AtRef.{name}"
@@ -218,29 +234,47 @@ class AtRef:
         return AtRef(full(1, typeof(self.array)), self.index)
 
     def apply(
-        self, func: Callable[[Any], Any], *, indices_are_sorted: bool = False,
-        unique_indices: bool = False, mode: Any = None, wrap_negative_indices: bool = True,
-    ) -> Any:  # fmt: skip
+        self,
+        func: Callable[[Any], Any],
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: Any = None,
+        wrap_negative_indices: bool = True,
+    ) -> Any:
         """Return x after `x[index] = func(x[index])`, applied once even at repeated indices.
 
         Source: `jax.numpy.ndarray.at`.
         """
         how: dict[str, Any] = {
-            "indices_are_sorted": indices_are_sorted, "unique_indices": unique_indices,
-            "mode": mode_of(mode, FILL, "at[].apply"), "wrap": wrap_negative_indices,
-        }  # fmt: skip
+            "indices_are_sorted": indices_are_sorted,
+            "unique_indices": unique_indices,
+            "mode": mode_of(mode, FILL, "at[].apply"),
+            "wrap": wrap_negative_indices,
+        }
         found = func(read(self.array, self.index, **how))
         return write(self.array, self.index, found, scatter, "at[].apply", **how)
 
     def get(
-        self, *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None,
-        fill_value: Any = None, out_sharding: None = None, wrap_negative_indices: bool = True,
-    ) -> Any:  # fmt: skip
+        self,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: Any = None,
+        fill_value: Any = None,
+        out_sharding: None = None,
+        wrap_negative_indices: bool = True,
+    ) -> Any:
         """Return x[index]; `mode` chooses what indices out of bounds read, "fill": `fill_value`
         (by default NaN, for integers the extreme value). Source: `jax.numpy.ndarray.at`.
         """
         fill = fill_of(fill_value, typeof(self.array).dtype, "at[].get")
         return read(
-            self.array, self.index, mode_of(mode, PROMISE, "at[].get"), fill, indices_are_sorted,
-            unique_indices, wrap_negative_indices,
-        )  # fmt: skip
+            self.array,
+            self.index,
+            mode_of(mode, PROMISE, "at[].get"),
+            fill,
+            indices_are_sorted,
+            unique_indices,
+            wrap_negative_indices,
+        )

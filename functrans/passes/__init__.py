@@ -30,17 +30,20 @@ if TYPE_CHECKING:
     from functrans.passes.summed_stacks import written_sums as written_sums
     from functrans.passes.weighted_reductions import weighted_sums as weighted_sums
 else:
-    __getattr__, __dir__, __all__ = _lazily(__name__, {
-        "functrans.passes": "kernels",
-        "functrans.passes.algebraic_simplification": "simplify",
-        "functrans.passes.compiler_options": "wanted",
-        "functrans.passes.constant_folding": "fold",
-        "functrans.passes.contractions": "contract",
-        "functrans.passes.explanation": "explain",
-        "functrans.passes.inlining": "inline inline_calls resolve",
-        "functrans.passes.loop_simplification": "loops",
-        "functrans.passes.pipeline": "chosen optimize",
-        "functrans.passes.redundancy": "common_subexpressions dead_code without_unused_inputs",
-        "functrans.passes.summed_stacks": "written_sums",
-        "functrans.passes.weighted_reductions": "weighted_sums",
-    })  # fmt: skip
+    __getattr__, __dir__, __all__ = _lazily(
+        __name__,
+        {
+            "functrans.passes": "kernels",
+            "functrans.passes.algebraic_simplification": "simplify",
+            "functrans.passes.compiler_options": "wanted",
+            "functrans.passes.constant_folding": "fold",
+            "functrans.passes.contractions": "contract",
+            "functrans.passes.explanation": "explain",
+            "functrans.passes.inlining": "inline inline_calls resolve",
+            "functrans.passes.loop_simplification": "loops",
+            "functrans.passes.pipeline": "chosen optimize",
+            "functrans.passes.redundancy": "common_subexpressions dead_code without_unused_inputs",
+            "functrans.passes.summed_stacks": "written_sums",
+            "functrans.passes.weighted_reductions": "weighted_sums",
+        },
+    )

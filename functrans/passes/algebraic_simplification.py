@@ -24,13 +24,7 @@ from functrans.passes.data_movement import RULES as LAYOUT
 from functrans.passes.data_movement import before_repeating, never_negative_zero
 from functrans.passes.reduction_rules import RULES as SUMS
 from functrans.passes.reduction_rules import chosen_multiple
-from functrans.passes.rewrite import (
-    Rewriter,
-    everywhere,
-    is_power_of_two,
-    program_pass,
-    smallest_normal,
-)
+from functrans.passes.rewrite import Rewriter, everywhere, is_power_of_two, program_pass, smallest_normal
 from functrans.primitives.elementwise.arithmetic import integer_pow, max_, min_, pow_
 from functrans.primitives.elementwise.bitwise import and_, not_, or_
 from functrans.primitives.elementwise.complex_numbers import abs_
@@ -187,9 +181,7 @@ def _div(w: Rewriter, e: Equation) -> Any:
     if not (is_power_of_two(by) or w.fast_math):
         return None
     inverse: Any = literal(1 / by, y.type)
-    exact = min(abs(inverse.value), abs(by)) >= smallest_normal(y.type.dtype) and math.isfinite(
-        inverse.value
-    )
+    exact = min(abs(inverse.value), abs(by)) >= smallest_normal(y.type.dtype) and math.isfinite(inverse.value)
     return w.make_typed(mul, (x, inverse), {}, e.outputs[0].type) if exact else None
 
 
@@ -353,10 +345,24 @@ def _or_before_repeating(rule: Any) -> Any:
 
 
 RULES: dict[Any, Any] = {
-    add: _add, sub: _sub, mul: _mul, div: _div, neg: _neg, square: _even, abs_: _even,
-    integer_pow: _integer_pow, pow_: _pow, select_n: _select_n, and_: _idempotent,
-    or_: _idempotent, max_: _order, min_: _order, not_: _not, convert_element_type: _convert,
-    **LAYOUT, **SUMS,
-}  # fmt: skip
+    add: _add,
+    sub: _sub,
+    mul: _mul,
+    div: _div,
+    neg: _neg,
+    square: _even,
+    abs_: _even,
+    integer_pow: _integer_pow,
+    pow_: _pow,
+    select_n: _select_n,
+    and_: _idempotent,
+    or_: _idempotent,
+    max_: _order,
+    min_: _order,
+    not_: _not,
+    convert_element_type: _convert,
+    **LAYOUT,
+    **SUMS,
+}
 for _one in (add, sub, mul, div, neg, square, integer_pow, convert_element_type):
     RULES[_one] = _or_before_repeating(RULES[_one])

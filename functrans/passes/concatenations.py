@@ -72,8 +72,7 @@ def _elementwise(w: Rewriter, e: Equation, deep: int) -> Parts | None:
     if any([p.axis != axis or p.sizes != sizes for p in joined]):
         return None
     rows = [
-        _pieces(w, v, axis, sizes) if p is None else p.values
-        for v, p in zip(e.inputs, known, strict=True)
+        _pieces(w, v, axis, sizes) if p is None else p.values for v, p in zip(e.inputs, known, strict=True)
     ]
     made = [w.make(e.primitive, *xs, **e.params) for xs in zip(*rows, strict=True)]
     return Parts(axis, made, any([p.grown for p in joined]))

@@ -158,14 +158,18 @@ _RULES: dict[Any, Any] = {
             *[getattr(elementwise, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")],
             *[getattr(bitwise, name) for name in ("not_", "and_", "or_", "xor")],
             *[getattr(arithmetic, name) for name in ("sign", "floor", "ceil", "round_")],
-            arithmetic.is_finite, arithmetic.max_, arithmetic.min_, abs_,
-            convert_element_type, select_n, clamp,
+            arithmetic.is_finite,
+            arithmetic.max_,
+            arithmetic.min_,
+            abs_,
+            convert_element_type,
+            select_n,
+            clamp,
         ],
         _elementwise,
     ),
     **dict.fromkeys(
-        [shape.broadcast_in_dim, shape.reshape, shape.squeeze, shape.transpose, shape.rev,
-         shape.slice_],
+        [shape.broadcast_in_dim, shape.reshape, shape.squeeze, shape.transpose, shape.rev, shape.slice_],
         _moved,
     ),
     joining.concatenate: _joined,
@@ -176,4 +180,4 @@ _RULES: dict[Any, Any] = {
     reduction.reduce_or: _extreme,
     reduction.reduce_sum: _sum,
     constant: _constant,
-}  # fmt: skip
+}

@@ -82,9 +82,7 @@ class Order:
     """Plans for terms over axes of these sizes; the result has the axes `out`. `wide`: in float64;
     `cached`: for a loop step, whose small values stay in the cache."""
 
-    def __init__(
-        self, size: dict[int, int], out: Dims, dtype: Any, wide: bool, cached: bool = False
-    ):
+    def __init__(self, size: dict[int, int], out: Dims, dtype: Any, wide: bool, cached: bool = False):
         self.cached = cached
         self.size = size
         self.out: tuple[int, ...] = tuple([a for axes in out for a in axes])
@@ -186,9 +184,7 @@ class Order:
             cost += PER_OPERATION + self.bytes * volume * PER_BYTE_READ
         return cost
 
-    def _best_pair(
-        self, s: int, best: dict[int, Any], outside: set[int], limit: float
-    ) -> tuple[float, Any]:
+    def _best_pair(self, s: int, best: dict[int, Any], outside: set[int], limit: float) -> tuple[float, Any]:
         found: tuple[float, Any] = (limit, None)
         low = s & -s
         a = (s - 1) & s
@@ -257,9 +253,7 @@ class Order:
             total = convert_element_type(total, dtype=t.dtype, weak_type=t.weak_type)
         return total
 
-    def _emit(
-        self, node: Any, values: dict[Var, Any], order: Sequence[int]
-    ) -> tuple[Any, list[Any]]:
+    def _emit(self, node: Any, values: dict[Var, Any], order: Sequence[int]) -> tuple[Any, list[Any]]:
         """Emit a tensor; return it and its axes, in that order as far as possible."""
         if isinstance(node, Leaf):
             return self._emit_leaf(node, values)
@@ -333,10 +327,16 @@ class Order:
         shape = tuple([self.size[a] for a in made])
         index = reshape(index, shape=(*[self.size[a] for a in hot.at], t.shape[-1]))
         total = scatter_add(
-            literal(0, ArrayType(shape, self.dtype)), index, x,
-            operand=tuple(made), indices=hot.at, slices=tuple(slices), indexed=(hot.counted,),
-            sizes=tuple([self.size[a] if a in kept else 1 for a in made]), mode=hot.factor.mode,
-        )  # fmt: skip
+            literal(0, ArrayType(shape, self.dtype)),
+            index,
+            x,
+            operand=tuple(made),
+            indices=hot.at,
+            slices=tuple(slices),
+            indexed=(hot.counted,),
+            sizes=tuple([self.size[a] if a in kept else 1 for a in made]),
+            mode=hot.factor.mode,
+        )
         return total, made
 
     def _integers(self, hot: OneHot, values: dict[Var, Any]) -> Any:
@@ -365,9 +365,7 @@ class Order:
             x, own = self._emit_factor(f, values)
             if own != names and i == len(leaf.factors) and len(leaf.axes) < len(own):
                 kept = [a for a in names if a in leaf.axes]  # contracted without aligning the axes
-                return dot_general(
-                    total, x, lhs=tuple(names), rhs=tuple(own), out=tuple(kept)
-                ), kept  # fmt: skip
+                return dot_general(total, x, lhs=tuple(names), rhs=tuple(own), out=tuple(kept)), kept
             if own != names:
                 x = transpose(x, permutation=tuple([own.index(a) for a in names]))
             total = mul(total, x)

@@ -135,10 +135,9 @@ class Least:
             if at is None:
                 return 0
             joined = [(by.params["out"][i], made[i]) for i in at]
-            alone = prod([
-                n for name, n in zip(own, c.type.shape, strict=True)
-                if name in out and name not in other
-            ])  # fmt: skip
+            alone = prod(
+                [n for name, n in zip(own, c.type.shape, strict=True) if name in out and name not in other]
+            )
             sizes = [v.type.size for v in by.inputs]
             more = [
                 prod([n for name, n in joined if name not in names])

@@ -254,8 +254,7 @@ def before_repeating(w: Rewriter, e: Equation) -> Any:
     if prod(small) == e.outputs[0].type.size:
         return None  # nothing is broadcast
     operands = [
-        Literal(v.value, v.type.update(shape=small)) if v.__class__ is Literal else v
-        for v in operands
+        Literal(v.value, v.type.update(shape=small)) if v.__class__ is Literal else v for v in operands
     ]
     t = e.outputs[0].type
     once = w.make_typed(e.primitive, operands, e.params, t.update(shape=small))
@@ -265,7 +264,13 @@ def before_repeating(w: Rewriter, e: Equation) -> Any:
 
 
 RULES: dict[Any, Any] = {
-    transpose: _transpose, reshape: _reshape, squeeze: _squeeze, broadcast_in_dim: _broadcast,
-    rev: _rev, slice_: _slice, pad: _pad, concatenate: _concatenate,
+    transpose: _transpose,
+    reshape: _reshape,
+    squeeze: _squeeze,
+    broadcast_in_dim: _broadcast,
+    rev: _rev,
+    slice_: _slice,
+    pad: _pad,
+    concatenate: _concatenate,
     split: split_of_joined,
-}  # fmt: skip
+}

@@ -40,13 +40,7 @@ class ByExample:
 
     axis: int
 
-    def __init__(
-        self,
-        expansion: Expansion,
-        e: Equation,
-        gram: bool,
-        readers: Callable[[Any], int] = _once,
-    ):
+    def __init__(self, expansion: Expansion, e: Equation, gram: bool, readers: Callable[[Any], int] = _once):
         (v,) = e.outputs
         u = squared(expansion.made_by, e)
         if u is None or len(v.type.shape) != 1 or not _keeps_first(e):
@@ -64,9 +58,7 @@ class ByExample:
         self.order: Order = Order(expansion.size, dims[1:], v.type.dtype, gram, cached=True)
         self.plans: list[Plan] = [self.order.plan(t, self.order.groups(t)) for t in inner]
         self.leaves: list[Any] = list(dict.fromkeys([f.value for t in terms for f in t.factors]))
-        self.type: ArrayType = ArrayType(
-            tuple([expansion.size[a] for a in self.order.out]), v.type.dtype
-        )
+        self.type: ArrayType = ArrayType(tuple([expansion.size[a] for a in self.order.out]), v.type.dtype)
         shared = sum([self._shared(p.tree, readers) for p in self.plans]) if gram else 0.0
         one = sum([p.cost for p in self.plans]) - shared + 2 * PER_OPERATION
         self.cost: float = self.length * (one + PER_BYTE_READ * bytes_of(self.type))
@@ -122,9 +114,14 @@ class ByExample:
         program = stage(step, [*[v.type for v in fixed], *slices], NAME)
         program, captured = hoist_constants(program)
         (n,) = scan(
-            *captured, *[values[v] for v in fixed], *moved, program=program, length=self.length,
-            consts=len(captured) + len(fixed), carry=0,
-        )  # fmt: skip
+            *captured,
+            *[values[v] for v in fixed],
+            *moved,
+            program=program,
+            length=self.length,
+            consts=len(captured) + len(fixed),
+            carry=0,
+        )
         return n
 
 
@@ -204,7 +201,10 @@ def _one(loops: list[Equation], length: int) -> Equation:
     body = Program([*consts.values(), *arrays.values()], equations, results, name=NAME)
     first = loops[0]
     return Equation(
-        scan, (*consts, *arrays), tuple([v for e in loops for v in e.outputs]),
+        scan,
+        (*consts, *arrays),
+        tuple([v for e in loops for v in e.outputs]),
         {**first.params, "program": common_subexpressions(body), "consts": len(consts)},
-        first.source, Origin(HOW, first),
-    )  # fmt: skip
+        first.source,
+        Origin(HOW, first),
+    )

@@ -118,8 +118,7 @@ def _called(e: Equation) -> Program | None:
 def inline_calls(program: Program) -> Program:
     """Inline short programs, and programs that are called once."""
     return _inlined(
-        children_first(program),
-        lambda p, calls: (calls == 1 or len(p.equations) <= SHORT) and not _draws(p),
+        children_first(program), lambda p, calls: (calls == 1 or len(p.equations) <= SHORT) and not _draws(p)
     )
 
 

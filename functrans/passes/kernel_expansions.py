@@ -166,8 +166,7 @@ def _chosen(row: Any, index: Any, others: Iterable[tuple[int, Any]]) -> Any:
     """Return, per matrix of the stack, the row of number `index`; else `row`."""
     for i, other in others:
         here = eq(index, full_like(index, i))
-        row = select_n(_along(here, row) if typeof(row).ndim > typeof(here).ndim else here,
-                       row, other)  # fmt: skip
+        row = select_n(_along(here, row) if typeof(row).ndim > typeof(here).ndim else here, row, other)
     return row
 
 
@@ -224,14 +223,11 @@ def _substituted(
 
 
 def _triangular_solve(
-    a: Any, b: Any, *, left_side: bool, lower: bool, transpose_a: bool, conjugate_a: bool,
-    unit_diagonal: bool,
-) -> Any:  # fmt: skip
+    a: Any, b: Any, *, left_side: bool, lower: bool, transpose_a: bool, conjugate_a: bool, unit_diagonal: bool
+) -> Any:
     if not left_side:  # x a = b means a^T x^T = b^T
         how = {"lower": lower, "conjugate_a": conjugate_a, "unit_diagonal": unit_diagonal}
-        turned = _triangular_solve(
-            a, transposed(b), left_side=True, transpose_a=not transpose_a, **how
-        )
+        turned = _triangular_solve(a, transposed(b), left_side=True, transpose_a=not transpose_a, **how)
         return transposed(turned)
     a = transposed(a) if transpose_a else a
     rows = _rows(conj(a) if conjugate_a else a)
@@ -287,9 +283,18 @@ def _scatter(combine: str | None) -> Callable[..., Any]:
     """Read, update and write back one window after the other, if it is inside x."""
 
     def write(
-        x: Any, indices_: Any, updates: Any, *, operand: Names, indices: Names, slices: Names,
-        indexed: Names, sizes: tuple[int, ...], mode: str, **how: Any,
-    ) -> Any:  # fmt: skip
+        x: Any,
+        indices_: Any,
+        updates: Any,
+        *,
+        operand: Names,
+        indices: Names,
+        slices: Names,
+        indexed: Names,
+        sizes: tuple[int, ...],
+        mode: str,
+        **how: Any,
+    ) -> Any:
         kind = typeof(indices_).update(shape=(), weak_type=False)
         last = highest_starts(typeof(x).shape, kind.dtype, operand, indexed, sizes)
         for place in np.ndindex(typeof(indices_).shape[:-1]):
@@ -339,7 +344,6 @@ FORMS: dict[Any, Form] = {
     triangular_solve: Form(_triangular_solve, _is_small, _whole),
     cholesky: Form(_cholesky, _is_small_and_real, _whole),
     **{
-        p: Form(_scatter(p.combine), _writes_little, lambda e: prod(e.inputs[2].type.shape))
-        for p in SCATTERS
+        p: Form(_scatter(p.combine), _writes_little, lambda e: prod(e.inputs[2].type.shape)) for p in SCATTERS
     },
 }

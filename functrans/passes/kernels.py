@@ -287,11 +287,7 @@ def _counted_of(e: Equation) -> int:
     primitive = e.primitive
     if e.programs:
         return sum(map(_counted, e.programs))
-    free = (
-        _is_in_library(e)
-        or isinstance(primitive, Structural)
-        or (getattr(primitive, "flops", 1) > 1)
-    )
+    free = _is_in_library(e) or isinstance(primitive, Structural) or (getattr(primitive, "flops", 1) > 1)
     return 0 if free else _cost(e)
 
 

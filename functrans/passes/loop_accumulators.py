@@ -111,9 +111,7 @@ def _fixed(body: Program, consts: Sequence[Var]) -> set[Any]:
     return found
 
 
-def _sum(
-    place: int, v: Var, result: Any, made_by: dict[Var, Equation], read: Counter[Any]
-) -> Sum | None:
+def _sum(place: int, v: Var, result: Any, made_by: dict[Var, Equation], read: Counter[Any]) -> Sum | None:
     """Return the carry v as a sum, if it only accumulates contractions and has no other use."""
     terms: list[Var] = []
     at = result
@@ -180,8 +178,10 @@ def _without(e: Equation, sums: list[Sum], known: dict[Var, Any]) -> Iterable[Eq
     results = [*[after[i] for i in stays], *written, *more]
     inner = Program(
         [*consts, *[carry[i] for i in stays], *slices],
-        prune(body.equations, results), results, name=body.name,
-    )  # fmt: skip
+        prune(body.equations, results),
+        results,
+        name=body.name,
+    )
     inputs = (*fixed, *[starts[i] for i in stays], *stacks)
     outs = (*[ends[i] for i in stays], *stacked, *new)
     params = {**e.params, "program": inner, "carry": len(stays)}
@@ -199,9 +199,13 @@ def _behind(
         total = Var(root.outputs[0].type)
         names[root.outputs[0]] = total
         yield Equation(
-            dot_general, tuple([arrays[v] for v in root.inputs]), (total,), _over_steps(root),
-            root.source, Origin(HOW, root),
-        )  # fmt: skip
+            dot_general,
+            tuple([arrays[v] for v in root.inputs]),
+            (total,),
+            _over_steps(root),
+            root.source,
+            Origin(HOW, root),
+        )
     moves = {b for s in sums for b in s.moves}
     yield from copied([b for b in body.equations if b in moves], names)
     for s in sums:

@@ -107,8 +107,10 @@ def _scan(e: Equation, used: Sequence[bool]) -> Shrunk:
         return None
     made = Program(
         [*[v for v, _ in consts], *[v for v, *_ in carry], *[v for v, _ in arrays]],
-        equations, ends, name=body.name,
-    )  # fmt: skip
+        equations,
+        ends,
+        name=body.name,
+    )
     given = [*[x for _, x in consts], *[x for _, x, *_ in carry], *[x for _, x in arrays]]
     outs = [*[v for *_, v in carry], *[v for _, v in written]]
     params = {**e.params, "program": made, "consts": len(consts), "carry": len(carry)}
@@ -145,27 +147,18 @@ def _while(e: Equation, used: Sequence[bool]) -> Shrunk:
     before += early
     if len(first) + len(consts) + len(carry) == len(e.inputs) and not before:
         return None
-    made = Program(
-        [*[v for v, _ in consts], *[v for v, *_ in carry]], equations, results, name=body.name
-    )
-    asks = Program(
-        [*[v for v, _ in first], *[tested[v] for v, *_ in carry]], test, answer, name=cond.name
-    )
+    made = Program([*[v for v, _ in consts], *[v for v, *_ in carry]], equations, results, name=body.name)
+    asks = Program([*[v for v, _ in first], *[tested[v] for v, *_ in carry]], test, answer, name=cond.name)
     operands = [*[x for _, x in first], *[x for _, x in consts], *[x for _, x, *_ in carry]]
-    params = {**e.params, "cond": asks, "body": made,
-              "cond_consts": len(first), "body_consts": len(consts)}  # fmt: skip
+    params = {**e.params, "cond": asks, "body": made, "cond_consts": len(first), "body_consts": len(consts)}
     return before, _again(e, operands, [v for *_, v in carry], params), replaced
 
 
 _SHRINK: dict[Any, Callable[[Equation, Sequence[bool]], Shrunk]] = {scan: _scan, while_loop: _while}
 
 
-def _again(
-    e: Equation, operands: Iterable[Any], outs: Iterable[Any], params: dict[str, Any]
-) -> Equation:
-    return Equation(
-        e.primitive, tuple(operands), tuple(outs), params, e.source, Origin(HOW, e)
-    )  # fmt: skip
+def _again(e: Equation, operands: Iterable[Any], outs: Iterable[Any], params: dict[str, Any]) -> Equation:
+    return Equation(e.primitive, tuple(operands), tuple(outs), params, e.source, Origin(HOW, e))
 
 
 # --- shared by both -------------------------------------------------------------------------------

@@ -6,14 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from functrans.ir.program import Equation, Literal, Program, Var, prune
-from functrans.passes.rewrite import (
-    Rewrite,
-    everywhere,
-    program_pass,
-    renamed_all,
-    renaming,
-    replaced,
-)
+from functrans.passes.rewrite import Rewrite, everywhere, program_pass, renamed_all, renaming, replaced
 from functrans.primitives.calls.callback import debug_callback, io_callback, pure_callback
 from functrans.primitives.calls.captured import constant
 from functrans.primitives.calls.checkpoint import checkpoint
@@ -32,9 +25,7 @@ from functrans.primitives.elementwise.selection import optimization_barrier
 
 # Not max and min: for 0.0 and -0.0 the result may depend on the order of the operands.
 _COMMUTATIVE = frozenset([add, mul, and_, or_, xor, eq, ne])
-_KEPT_APART = frozenset(
-    [checkpoint, optimization_barrier, pure_callback, io_callback, debug_callback]
-)
+_KEPT_APART = frozenset([checkpoint, optimization_barrier, pure_callback, io_callback, debug_callback])
 
 
 @program_pass

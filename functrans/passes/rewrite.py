@@ -218,16 +218,25 @@ class Rewriter:
     results), or None to leave the equation.
     """
 
-    __slots__ = ("_count", "at", "equations", "exact", "fast_math", "how", "joins", "known",
-                 "made_by", "notes", "parts", "program", "rules", "seen")  # fmt: skip
+    __slots__ = (
+        "_count",
+        "at",
+        "equations",
+        "exact",
+        "fast_math",
+        "how",
+        "joins",
+        "known",
+        "made_by",
+        "notes",
+        "parts",
+        "program",
+        "rules",
+        "seen",
+    )
 
     def __init__(
-        self,
-        program: Program,
-        rules: dict[Any, Any],
-        name: str,
-        exact: bool = True,
-        fast_math: bool = False,
+        self, program: Program, rules: dict[Any, Any], name: str, exact: bool = True, fast_math: bool = False
     ):
         self.program: Program = program
         self.rules: dict[Any, Any] = rules

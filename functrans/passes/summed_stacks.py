@@ -147,9 +147,7 @@ def _with_sums(e: Equation, sums: list[Sum], known: dict[Var, Any]) -> Equation:
         finals.append(final)
         known[s.equation.outputs[0]] = final
     outputs = [*ends, *after, *[written[i] for i in stays]]
-    inner = Program(
-        [*consts, *carry, *carried, *slices], prune(equations, outputs), outputs, name=body.name
-    )
+    inner = Program([*consts, *carry, *carried, *slices], prune(equations, outputs), outputs, name=body.name)
     zeros = [literal(0, v.type) for v in carried]
     inputs = (*fixed, *starts, *zeros, *arrays)
     outs = (*results, *finals, *[stacked[i] for i in stays])

@@ -387,9 +387,7 @@ def _div(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
     if any([f.kind != "value" for f in below[0].factors]) or self._sums(below, dims):
         raise NotSeparable
     inverse = [f._replace(kind="inverse") for f in below[0].factors]
-    return self.product(
-        self.expand(e.inputs[0], dims), [Term(1 / below[0].number, tuple(inverse))], dims
-    )
+    return self.product(self.expand(e.inputs[0], dims), [Term(1 / below[0].number, tuple(inverse))], dims)
 
 
 def _reduce_sum(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
@@ -452,14 +450,27 @@ def plain_dot(e: Equation) -> bool:
 Rule = Callable[[Expansion, Equation, Dims], list[Term]]
 
 _ALIASES: dict[Any, Rule] = {
-    transpose: _transpose, broadcast_in_dim: _broadcast, reshape: _reshape, squeeze: _reshape,
-    convert_element_type: _convert, slice_: _slice,
-}  # fmt: skip
+    transpose: _transpose,
+    broadcast_in_dim: _broadcast,
+    reshape: _reshape,
+    squeeze: _reshape,
+    convert_element_type: _convert,
+    slice_: _slice,
+}
 _RULES: dict[Any, Rule] = {
-    mul: _mul, square: _square, integer_pow: _square, add: _add, sub: _add, neg: _neg, div: _div,
-    reduce_sum: _reduce_sum, dot_general: _dot_general, scatter_add: _scatter_add,
-    scatter: _scatter_add, select_n: _select,
-}  # fmt: skip
+    mul: _mul,
+    square: _square,
+    integer_pow: _square,
+    add: _add,
+    sub: _add,
+    neg: _neg,
+    div: _div,
+    reduce_sum: _reduce_sum,
+    dot_general: _dot_general,
+    scatter_add: _scatter_add,
+    scatter: _scatter_add,
+    select_n: _select,
+}
 
 ALIASES = frozenset(_ALIASES)
 POINTWISE = frozenset([mul, square, integer_pow, add, sub, neg, div, select_n])

@@ -206,9 +206,7 @@ def _weighted(w: Rewriter, e: Equation) -> Any:
         if by.inputs[0].type.shape == v.type.shape[: len(axes)] and _stands_in_memory(w, x):
             names = tuple(range(v.type.ndim))
             kept = names[len(axes) :]
-            return w.make(
-                dot_general, x, by.inputs[0], lhs=names, rhs=axes, out=kept, precision=HIGHEST
-            )
+            return w.make(dot_general, x, by.inputs[0], lhs=names, rhs=axes, out=kept, precision=HIGHEST)
     return None
 
 

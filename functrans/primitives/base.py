@@ -123,9 +123,7 @@ class Primitive:
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
         raise self.missing("lower")
 
-    def jvp(
-        self, primals: Sequence[Any], tangents: Sequence[Any], out: Any, /, **params: Any
-    ) -> Any:
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], out: Any, /, **params: Any) -> Any:
         """Return the tangent. The default, for a linear operation, applies the operation to the
         tangents."""
         if not self.linear_in:
@@ -142,16 +140,12 @@ class Primitive:
     def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
         raise self.missing("transpose")
 
-    def batch(
-        self, t: Any, args: Sequence[Any], dims: Sequence[int | None], /, **params: Any
-    ) -> Any:
+    def batch(self, t: Any, args: Sequence[Any], dims: Sequence[int | None], /, **params: Any) -> Any:
         """Return (result, its batch axis). `t.size` is the batch size. `t.at(x, dim, to)` moves the
         batch axis of x to `to`, or broadcasts x along a new one if `dim` is None."""
         raise self.missing("batch")
 
-    def cost(
-        self, in_types: Sequence[ArrayType], out_types: Sequence[ArrayType], **params: Any
-    ) -> Cost:
+    def cost(self, in_types: Sequence[ArrayType], out_types: Sequence[ArrayType], **params: Any) -> Cost:
         return Cost(0, bytes_of(*in_types, *out_types))
 
     def numpy_source(self, w: Any, *xs: Any, **params: Any) -> Any:
@@ -170,9 +164,7 @@ class Primitive:
         out = t.bind_primal(self, primals, params)
         return out, self.jvp(primals, tangents, out, **params)
 
-    def transpose_with(
-        self, t: Any, ct: Any, args: Sequence[Any], params: dict[str, Any]
-    ) -> Sequence[Any]:
+    def transpose_with(self, t: Any, ct: Any, args: Sequence[Any], params: dict[str, Any]) -> Sequence[Any]:
         """Transpose, given the running transposition."""
         return self.transpose(ct, *args, **params)
 
@@ -230,9 +222,7 @@ class Primitive:
         out = self.abstract_eval(*types, **params)
         return tuple(out) if self.multiple_results else (out,)
 
-    def _product_rule(
-        self, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
-    ) -> Any:
+    def _product_rule(self, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]) -> Any:
         total = None
         for i in self.linear_in:
             if tangents[i] is not None:
@@ -242,9 +232,12 @@ class Primitive:
         return total
 
     def mismatch(
-        self, types: Sequence[ArrayType], problem: str, fix: str = "",
+        self,
+        types: Sequence[ArrayType],
+        problem: str,
+        fix: str = "",
         error: Callable[[str], Exception] = errors.TypeMismatch,
-    ) -> Exception:  # fmt: skip
+    ) -> Exception:
         """Return the error for invalid operands: operation, types, the user's line, a fix."""
         shown = ", ".join(map(str, types))
         return error(

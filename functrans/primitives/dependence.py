@@ -71,9 +71,7 @@ def restricted(program: Program, inputs: Sequence[bool], outputs: Sequence[bool]
 def _restricted(program: Program, inputs: tuple[bool, ...], outputs: tuple[bool, ...]) -> Program:
     kept = list(compress(program.outputs, outputs))
     return program.replace(
-        inputs=compress(program.inputs, inputs),
-        equations=prune(program.equations, kept),
-        outputs=kept,
+        inputs=compress(program.inputs, inputs), equations=prune(program.equations, kept), outputs=kept
     )
 
 
@@ -109,9 +107,7 @@ def _silenced(value: Any) -> Any:
     return silent(value) if value.__class__ is Program else value
 
 
-def smaller(
-    equation: Equation, inputs: Sequence[bool], outputs: Iterable[Var], **changed: Any
-) -> Equation:
+def smaller(equation: Equation, inputs: Sequence[bool], outputs: Iterable[Var], **changed: Any) -> Equation:
     """Return the equation with a subset of its operands, new results and changed parameters."""
     return Equation(
         equation.primitive,

@@ -40,12 +40,7 @@ def structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
     return flatten(tree, is_leaf)[1]
 
 
-def map(
-    f: Callable[..., Any],
-    tree: Any,
-    *rest: Any,
-    is_leaf: Callable[[Any], bool] | None = None,
-) -> Any:
+def map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
     """Apply a function to each leaf, or to the corresponding leaves of several trees."""
     try:
         return _tree.tree_map(f, tree, *rest, is_leaf=is_leaf)

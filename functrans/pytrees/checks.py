@@ -31,9 +31,7 @@ class Failed(NamedTuple):
     name: str
     error: Exception
 
-    def told(
-        self, problem: str, fix: str, kind: type[Exception] = errors.TreeMismatch
-    ) -> Exception:
+    def told(self, problem: str, fix: str, kind: type[Exception] = errors.TreeMismatch) -> Exception:
         name = f"{self.name}: " if self.name else ""
         return kind(f"{name}{problem}, at\n    {describe(user_source())}\n{fix}")
 
@@ -97,12 +95,7 @@ def explained(error: Exception, is_leaf: Any, *trees: Any) -> Exception:
 
 
 def of_map(
-    failed: Failed,
-    f: Any,
-    tree: Any,
-    *rest: Any,
-    is_leaf: Any = None,
-    is_leaf_takes_path: bool = False,
+    failed: Failed, f: Any, tree: Any, *rest: Any, is_leaf: Any = None, is_leaf_takes_path: bool = False
 ) -> Exception | None:
     """Check a function, and trees that must have the first one as prefix."""
     stop = _stop(is_leaf, is_leaf_takes_path)
@@ -112,9 +105,7 @@ def of_map(
     return wrong
 
 
-def of_broadcast(
-    failed: Failed, prefix_tree: Any, full_tree: Any, is_leaf: Any = None
-) -> Exception | None:
+def of_broadcast(failed: Failed, prefix_tree: Any, full_tree: Any, is_leaf: Any = None) -> Exception | None:
     """Check two trees; the first must be a prefix of the second."""
     stop = _stop(is_leaf)
     return (
@@ -149,11 +140,7 @@ def of_all(failed: Failed, tree: Any, *, is_leaf: Any = None) -> Exception | Non
 
 
 def of_reduce(
-    failed: Failed,
-    function: Any,
-    tree: Any,
-    initializer: Any = None,
-    is_leaf: Any = None,
+    failed: Failed, function: Any, tree: Any, initializer: Any = None, is_leaf: Any = None
 ) -> Exception | None:
     """Check a function, and a tree that needs leaves or an initial value."""
     wrong = _no_function(failed, function, is_leaf) or _unsorted(failed, tree, _stop(is_leaf))
@@ -260,8 +247,7 @@ def _no_structure(failed: Failed, *structures: Any) -> Exception | None:
         if not isinstance(x, trees.Structure):
             return failed.told(
                 f"expected the structure of a pytree, got {x!r:.60} of type {type(x).__qualname__}",
-                "tree.structure(x) is the structure of x. Structures come first, then leaves or "
-                "trees.",
+                "tree.structure(x) is the structure of x. Structures come first, then leaves or trees.",
                 errors.NotAStructure,
             )
     return None
@@ -299,11 +285,7 @@ def _unsorted(
 
 
 def _no_prefix(
-    failed: Failed,
-    first: tuple[str, Any],
-    other: tuple[str, Any],
-    stop: _Stop | None = None,
-    fix: str = "",
+    failed: Failed, first: tuple[str, Any], other: tuple[str, Any], stop: _Stop | None = None, fix: str = ""
 ) -> Exception | None:
     """Return the error for two named trees if the first is not a prefix of the second."""
     try:
@@ -316,8 +298,7 @@ def _no_prefix(
     return failed.told(
         f"{other[0]} does not match {first[0]} {_at(path)}: {_contrast(x, y, first[0], other[0])}",
         f"{first[0]}: {_spelled(trees.flatten_with_path(first[1], stop, True)[1])}\n"
-        f"{other[0]}: {_spelled(trees.structure(other[1]))}\n"
-        + (fix or _like(x, y, first[0], other[0])),
+        f"{other[0]}: {_spelled(trees.structure(other[1]))}\n" + (fix or _like(x, y, first[0], other[0])),
     )
 
 
@@ -338,10 +319,13 @@ def _contrast(x: Any, y: Any, first: str, other: str) -> str:
         (name, [key for key in mine if key not in theirs])
         for name, mine, theirs in ((first, keys, others), (other, others, keys))
     ]
-    return ", ".join([
-        f"only {name} has {' '.join(extra[:5])}{' ...' if len(extra) > 5 else ''}"
-        for name, extra in only if extra
-    ])  # fmt: skip
+    return ", ".join(
+        [
+            f"only {name} has {' '.join(extra[:5])}{' ...' if len(extra) > 5 else ''}"
+            for name, extra in only
+            if extra
+        ]
+    )
 
 
 def _like(x: Any, y: Any, first: str, other: str) -> str:

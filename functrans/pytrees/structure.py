@@ -41,10 +41,7 @@ def is_leaf(x: Any) -> bool:
 
 
 def where_differing(
-    x: Any,
-    y: Any,
-    stop: Callable[[tuple[Any, ...], Any], bool] | None = None,
-    path: tuple[Any, ...] = (),
+    x: Any, y: Any, stop: Callable[[tuple[Any, ...], Any], bool] | None = None, path: tuple[Any, ...] = ()
 ) -> tuple[tuple[Any, ...], Any, Any] | None:
     """Return the first place where `x` is not a prefix of `y`: its key path from the root, and the
     two subtrees. None if `x` is a prefix, down to its leaves and to nodes for which `stop(path,

@@ -21,9 +21,12 @@ if TYPE_CHECKING:
 
     from functrans.scipy import optimize as optimize
 else:
-    __getattr__, __dir__, __all__ = _lazily(__name__, {
-        "functrans.scipy": (
-            "cluster fft integrate interpolate linalg ndimage optimize signal sparse spatial "
-            "special stats"
-        ),
-    })  # fmt: skip
+    __getattr__, __dir__, __all__ = _lazily(
+        __name__,
+        {
+            "functrans.scipy": (
+                "cluster fft integrate interpolate linalg ndimage optimize signal sparse spatial "
+                "special stats"
+            )
+        },
+    )

@@ -74,9 +74,7 @@ class Batching:
             self.axis_name is None or self.axis_name not in primitive.named_axes(eqn.params)
         ):
             outs = bind(primitive, args, eqn.params)
-            env.update(
-                zip(eqn.outputs, outs if primitive.multiple_results else [outs], strict=True)
-            )
+            env.update(zip(eqn.outputs, outs if primitive.multiple_results else [outs], strict=True))
             return
         outs, out_dims = primitive.batch(self, args, dims, **eqn.params)
         if not primitive.multiple_results:

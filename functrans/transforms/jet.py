@@ -89,9 +89,7 @@ class JetTrace(Trace):
     def __init__(self, parent: Any, order: int):
         super().__init__(parent)
         self.order: int = order
-        self.at_once: bool = (
-            staging_trace() is None
-        )  # compute the coefficients of an operation in one call
+        self.at_once: bool = staging_trace() is None  # compute the coefficients of an operation in one call
 
     def bind(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         primals, series, active = [], [], False
@@ -139,10 +137,12 @@ class JetTrace(Trace):
         t = typeof(primal)
         same = [c is None or typeof(c).weak_type == t.weak_type for c in terms]
         if not all(same):
-            terms = tuple([
-                c if ok else convert_element_type(c, dtype=t.dtype, weak_type=t.weak_type)
-                for c, ok in zip(terms, same, strict=True)
-            ])  # fmt: skip
+            terms = tuple(
+                [
+                    c if ok else convert_element_type(c, dtype=t.dtype, weak_type=t.weak_type)
+                    for c, ok in zip(terms, same, strict=True)
+                ]
+            )
         return Jet(self, primal, tuple(terms), t)
 
     def parts(self, x: Any) -> tuple[Any, Terms]:
@@ -153,10 +153,7 @@ class JetTrace(Trace):
 
 
 def run_jet(
-    function: Callable[..., Sequence[Any]],
-    primals: Sequence[Any],
-    series: Sequence[Terms],
-    order: int,
+    function: Callable[..., Sequence[Any]], primals: Sequence[Any], series: Sequence[Terms], order: int
 ) -> tuple[list[Any], list[Terms]]:
     """Call a flat function on values with their terms; return the primals and terms of its
     results."""
@@ -342,14 +339,10 @@ def _integral(rate: Any, terms: Terms) -> Terms:
 _ONE = Cache("operations expanded in series", 2048)
 
 
-def one_operation(
-    primitive: Any, args: Sequence[Any], params: dict[str, Any]
-) -> tuple[Program, list[int]]:
+def one_operation(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> tuple[Program, list[int]]:
     """Return a program of one operation, and which operands it takes: literals stay in the program.
     Cached per signature."""
-    signature = [
-        (repr(x.value), x.type) if x.__class__ is Literal else typeof(x) for x in args
-    ]  # fmt: skip
+    signature = [(repr(x.value), x.type) if x.__class__ is Literal else typeof(x) for x in args]
     key = (one_operation, primitive, *signature, *params.items())
     nested = next((v for v in params.values() if v.__class__ is Program), None)
     found = _ONE.get(key) if nested is None else nested.known(key)

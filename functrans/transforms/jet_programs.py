@@ -38,16 +38,13 @@ def taken(patterns: Sequence[Pattern], values: Iterator[Any]) -> list[Terms]:
 
 def filled(terms: Terms, wanted: Pattern, type: Any) -> Terms:
     """Replace terms that are None but wanted by zeros."""
-    return tuple([literal(0, type) if c is None and w else c
-                  for c, w in zip(terms, wanted, strict=True)])  # fmt: skip
+    return tuple([literal(0, type) if c is None and w else c for c, w in zip(terms, wanted, strict=True)])
 
 
 # --- the rules
 
 
-def call(
-    t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: dict[str, Any]
-) -> Expanded:
+def call(t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: dict[str, Any]) -> Expanded:
     """The rule of calls of any kind."""
     program = params["program"]
     made, patterns = t.program(program, tuple([pattern_of(c) for c in series]))
@@ -105,9 +102,7 @@ def _carried(
         carry = ends
 
 
-def _with_zeros(
-    primals: Sequence[Any], series: Sequence[Terms], patterns: Sequence[Pattern]
-) -> list[Terms]:
+def _with_zeros(primals: Sequence[Any], series: Sequence[Terms], patterns: Sequence[Pattern]) -> list[Terms]:
     return [filled(c, p, typeof(x)) for x, c, p in zip(primals, series, patterns, strict=True)]
 
 
@@ -153,10 +148,13 @@ def _while(
     moving = _with_zeros(values, moving, patterns)
     unread = [Var(typeof(c)) for c in given(moving[n:])]
     results = primitive(
-        *primals[:first], *joined(parts(values), map(given, parts(moving))),
-        cond=cond.replace(inputs=(*cond.inputs, *unread)), body=step, cond_consts=first,
+        *primals[:first],
+        *joined(parts(values), map(given, parts(moving))),
+        cond=cond.replace(inputs=(*cond.inputs, *unread)),
+        body=step,
+        cond_consts=first,
         body_consts=n + _count(patterns[:n]),
-    )  # fmt: skip
+    )
     return results[: k - n], taken(after, iter(results[k - n :]))
 
 

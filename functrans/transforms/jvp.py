@@ -190,9 +190,7 @@ class JvpTrace(Trace):
     ) -> tuple[Program, tuple[bool, ...]]:
         return jvp_program(program, active, needed)
 
-    def split(
-        self, program: Program, active: tuple[bool, ...], needed: tuple[bool, ...] = ()
-    ) -> Split:
+    def split(self, program: Program, active: tuple[bool, ...], needed: tuple[bool, ...] = ()) -> Split:
         return split(program, active, needed)
 
 
@@ -291,13 +289,9 @@ def _linearized(
 
     def forward(*args: Any) -> list[Any]:
         nonlocal linear_part, out_active
-        outs, linear = run_linearize(
-            lambda *xs: evaluate(program, xs), args, program.in_types, active
-        )
+        outs, linear = run_linearize(lambda *xs: evaluate(program, xs), args, program.in_types, active)
         wanted = needed or [False] * len(outs)
-        out_active = tuple(
-            [v is not None or w for v, w in zip(linear.outputs, wanted, strict=True)]
-        )
+        out_active = tuple([v is not None or w for v, w in zip(linear.outputs, wanted, strict=True)])
         closed = linear.program()  # zero tangents are literals
         kept = [v for v, a in zip(closed.outputs, out_active, strict=True) if a]
         linear_part = closed.replace(
@@ -382,9 +376,7 @@ class LinearizedOperation:
         where: dict[Any, int] = {v: i for i, v in enumerate(tangents)}
         last = start["out"] + len(forward.outputs)
         where.update({v: last + i for i, v in enumerate(self.literals)})
-        self.places: Any = [
-            start[v[0]] + v[1] if v.__class__ is tuple else where[v] for v in operands
-        ]
+        self.places: Any = [start[v[0]] + v[1] if v.__class__ is tuple else where[v] for v in operands]
         made: dict[Any, int] = {v: i for i, v in enumerate(results)}
         made.update({v: ~i for i, v in enumerate(tangents)})  # a tangent passed through
         rest = iter(ends)
@@ -412,9 +404,7 @@ class LinearizedOperation:
         inputs = tuple([pool[i] for i in self.places])
         variables = tuple([Var(v.type) for v in e.outputs])
         trace.equations.append(Equation(e.primitive, inputs, variables, e.params, source, origin))
-        return [
-            None if i is None else variables[i] if i >= 0 else pool[~i] for i in self.out_tangents
-        ]
+        return [None if i is None else variables[i] if i >= 0 else pool[~i] for i in self.out_tangents]
 
 
 def at_once(
@@ -424,21 +414,15 @@ def at_once(
     if primitive.holds_programs:
         return memo(params["program"], _program_at_once, primitive, moving)
     key = (primitive, types, moving, *params.items())
-    return _OPERATIONS.get(key) or _OPERATIONS.keep(
-        key, _operation_at_once(primitive, types, moving, params)
-    )
+    return _OPERATIONS.get(key) or _OPERATIONS.keep(key, _operation_at_once(primitive, types, moving, params))
 
 
 _OPERATIONS = Cache("operations linearised", 2048)
 
 
-def _program_at_once(
-    program: Program, primitive: Any, moving: tuple[bool, ...]
-) -> LinearizedOperation:
+def _program_at_once(program: Program, primitive: Any, moving: tuple[bool, ...]) -> LinearizedOperation:
     # an eager operation has no recorded equation: use one without variables
-    return LinearizedOperation(
-        program, moving, Equation(primitive, (), (), {"program": program}), True
-    )
+    return LinearizedOperation(program, moving, Equation(primitive, (), (), {"program": program}), True)
 
 
 def _operation_at_once(

@@ -16,9 +16,7 @@ class Linear:
 
     __slots__ = ("equations", "inputs", "out_types", "outputs")
 
-    def __init__(
-        self, equations: list[Any], inputs: list[Any], outputs: list[Any], types: list[Any]
-    ):
+    def __init__(self, equations: list[Any], inputs: list[Any], outputs: list[Any], types: list[Any]):
         self.equations: list[Any] = equations
         self.inputs: list[Any] = inputs
         self.outputs: list[Any] = outputs  # Var, or None where the tangent is zero

@@ -284,9 +284,7 @@ TABLE: dict[str, Rule] = {
     "expm1": by_rate(lambda y, j: y[j] if j else add(y[0], 1)),
     "tan": by_rate(lambda y, j: squared(y, j) if j else add(square(y[0]), 1)),
     # order 0 is factored, to avoid cancellation where |y| is near 1
-    "tanh": by_rate(
-        lambda y, j: scaled(squared(y, j), -1) if j else mul(add(y[0], 1), sub(1, y[0]))
-    ),
+    "tanh": by_rate(lambda y, j: scaled(squared(y, j), -1) if j else mul(add(y[0], 1), sub(1, y[0]))),
     "logistic": by_rate(lambda y, j: minus(y[j], squared(y, j)) if j else mul(y[0], sub(1, y[0]))),
     "log": by_divisor(lambda x: x),
     "log1p": by_divisor(_one_plus),

@@ -24,11 +24,7 @@ class Transposition:
     """The running transposition, as higher-order primitives see it."""
 
     def program(
-        self,
-        program: Program,
-        linear: tuple[bool, ...],
-        ct_active: tuple[bool, ...],
-        called: bool = False,
+        self, program: Program, linear: tuple[bool, ...], ct_active: tuple[bool, ...], called: bool = False
     ) -> Program:
         """Return `non-linear inputs, active cotangents -> cotangents of linear inputs`; cached.
         `called`: the program is called as a function, it is not the body of a loop."""
@@ -78,9 +74,7 @@ def _backward_one(eqn: Equation, held: dict[Any, Any], nested: bool = False) -> 
             return
     derive_from(eqn.source, Origin("transpose of", eqn))
     args = [LinearInput(v.type) if v.__class__ is Var else v for v in eqn.inputs]
-    for v, c in zip(
-        eqn.inputs, primitive.transpose_with(_RUNNING, ct, args, eqn.params), strict=True
-    ):
+    for v, c in zip(eqn.inputs, primitive.transpose_with(_RUNNING, ct, args, eqn.params), strict=True):
         if c is not None and v.__class__ is Var:
             known = held.get(v)
             pair = (known, c) if nested else (c, known)
@@ -161,13 +155,9 @@ def _backward_group(group: list[Equation], held: dict[Any, Any]) -> None:
                 values.append(ct)
     signature = tuple(key)
     if called is not None:  # store the result on it, so that both are freed together
-        found = called.known(signature) or called.keep(
-            signature, _group_program(group, number, held)
-        )
+        found = called.known(signature) or called.keep(signature, _group_program(group, number, held))
     else:
-        found = _GROUPS.get(signature) or _GROUPS.keep(
-            signature, _group_program(group, number, held)
-        )
+        found = _GROUPS.get(signature) or _GROUPS.keep(signature, _group_program(group, number, held))
     program, places = found
     cts = jit(*values, program=program)
     for v in number:
@@ -221,9 +211,7 @@ def check_linear(equations: Sequence[Equation], tangents: Container[Var] | None 
         if primitive.holds_programs:
             continue
         moving = [
-            i
-            for i, v in enumerate(eqn.inputs)
-            if v.__class__ is Var and (tangents is None or v in tangents)
+            i for i, v in enumerate(eqn.inputs) if v.__class__ is Var and (tangents is None or v in tangents)
         ]
         allowed = primitive.linear_positions(len(eqn.inputs))
         together = primitive.multilinear and len(moving) > 1
@@ -271,16 +259,17 @@ def _transpose_program(
             Equation(
                 e.primitive,
                 tuple([env.get(v, v) if v.__class__ is Var else v for v in e.inputs]),
-                e.outputs, e.params, e.source, e.origin,
+                e.outputs,
+                e.params,
+                e.source,
+                e.origin,
             )
             for e in moved
-        ]  # fmt: skip
+        ]
         cts = iter(args[len(known_in) :])
         out_cts = [next(cts) if a else None for a in ct_active]
         found = backward(equations, linear_in, program.outputs, out_cts, nested=True)  # type: ignore[arg-type]
-        return [
-            literal(0, v.type) if ct is None else ct for v, ct in zip(linear_in, found, strict=True)
-        ]
+        return [literal(0, v.type) if ct is None else ct for v, ct in zip(linear_in, found, strict=True)]
 
     ct_types = [v.type for v, a in zip(program.outputs, ct_active, strict=True) if a]
     return closed(stage(back, [*(v.type for v in known_in), *ct_types], program.name))
@@ -290,6 +279,4 @@ def _run(equations: Sequence[Equation], env: dict[Any, Any]) -> None:
     for eqn in equations:
         derive_from(eqn.source, eqn.origin)
         outs = eqn.primitive(*[env.get(v, v) for v in eqn.inputs], **eqn.params)
-        env.update(
-            zip(eqn.outputs, outs if eqn.primitive.multiple_results else [outs], strict=True)
-        )
+        env.update(zip(eqn.outputs, outs if eqn.primitive.multiple_results else [outs], strict=True))

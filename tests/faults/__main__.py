@@ -46,10 +46,7 @@ def main() -> int:
     with ThreadPoolExecutor(options.jobs) as pool:
         verdicts = []
         for verdict in pool.map(lambda f: _try(f, options, known.get(f.name)), faults):
-            print(
-                f"{verdict.seconds:6.0f} s  {verdict.fault}: {verdict.by or 'NOT CAUGHT'}",
-                flush=True,
-            )
+            print(f"{verdict.seconds:6.0f} s  {verdict.fault}: {verdict.by or 'NOT CAUGHT'}", flush=True)
             verdicts.append(verdict)
     caught = [v for v in verdicts if v.by]
     print(f"{len(caught)} of {len(verdicts)} caught")
@@ -88,8 +85,11 @@ def _try(fault: Fault, options: argparse.Namespace, catcher: Outcome) -> Verdict
 def _copy_checkout(to: Path) -> None:
     files = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    ).stdout.splitlines()  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
     for name in files:
         if (ROOT / name).is_file():
             (to / name).parent.mkdir(parents=True, exist_ok=True)
@@ -103,9 +103,14 @@ def _first_failure(copy: Path, which: list[str], limit: float) -> Outcome:
     options = ["-x", "-n", "1", "-p", "no:cacheprovider", "--deselect", FIT]
     command = [sys.executable, "-m", "pytest", *options, *which]
     child = subprocess.Popen(
-        command, cwd=copy, env=environment, text=True, start_new_session=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
+        command,
+        cwd=copy,
+        env=environment,
+        text=True,
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
     try:
         said, _ = child.communicate(timeout=limit)
     except subprocess.TimeoutExpired:

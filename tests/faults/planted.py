@@ -45,8 +45,7 @@ def read(text: str) -> list[Fault]:
     faults = []
     for block in text.split("## ")[1:]:
         name, sentence, file, *lines = block.rstrip("\n").split("\n")
-        sides = {side: "".join([f"{line[1:]}\n" for line in lines if line[:1] == side])
-                 for side in "-+"}  # fmt: skip
+        sides = {side: "".join([f"{line[1:]}\n" for line in lines if line[:1] == side]) for side in "-+"}
         faults.append(Fault(name, sentence, file, sides["-"], sides["+"]))
     return faults
 

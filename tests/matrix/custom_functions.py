@@ -63,9 +63,7 @@ def transformations(m, np_):
 OURS, THEIRS = transformations(ft, jnp), transformations(jax, jax_numpy)
 PAIRS = [(a,) for a in OURS] + list(itertools.product(OURS, repeat=2))
 TRIPLES = [
-    t
-    for t in itertools.product(("grad", "jvp", "vmap", "jit", "linearize"), repeat=3)
-    if len(set(t)) == 3
+    t for t in itertools.product(("grad", "jvp", "vmap", "jit", "linearize"), repeat=3) if len(set(t)) == 3
 ]
 
 

@@ -24,9 +24,7 @@ SAME = 1e-11  # of dot products, and jitted against un-jitted: roundings of some
 
 X = np.array([0.4, -0.7, 1.1, 0.3])
 V = np.array([0.8, 0.5, -0.6, 1.2])
-W = np.array([
-    [0.2, -0.5, 0.1, 0.3], [0.4, 0.3, -0.2, 0.1], [-0.1, 0.6, 0.5, -0.3], [0.2, 0.1, -0.4, 0.6]
-])  # fmt: skip
+W = np.array([[0.2, -0.5, 0.1, 0.3], [0.4, 0.3, -0.2, 0.1], [-0.1, 0.6, 0.5, -0.3], [0.2, 0.1, -0.4, 0.6]])
 
 
 # --- the check ------------------------------------------------------------------------------------
@@ -63,10 +61,7 @@ fast = functools.partial(ft.jit, compiler_options=QUICK)
 def difference(at: Callable[[float], Any]) -> list[np.ndarray]:
     """d/dt of the results of `at`, at 0."""
     ends = [[np.asarray(y) for y in at(n * STEP)] for n in (1, -1, 2, -2)]
-    return [
-        (8 * (a - b) - (c - d)) / (12 * STEP)
-        for a, b, c, d in zip(*ends, strict=True)
-    ]  # fmt: skip
+    return [(8 * (a - b) - (c - d)) / (12 * STEP) for a, b, c, d in zip(*ends, strict=True)]
 
 
 def close(got: Any, want: Any, tolerance: float, what: str) -> None:
@@ -118,14 +113,23 @@ def product(x: Any) -> Any:
 
 # Control flow.
 for name, low in {"first": -9.0, "second": 9.0}.items():
-    row(f"cond, operands, {name} branch", lambda x, low=low: lax.cond(
-        x[0] > low, lambda a, b: a * bend(b), lambda a, b: jnp.cos(a), x, x[::-1]))  # fmt: skip
+    row(
+        f"cond, operands, {name} branch",
+        lambda x, low=low: lax.cond(
+            x[0] > low, lambda a, b: a * bend(b), lambda a, b: jnp.cos(a), x, x[::-1]
+        ),
+    )
 row("cond, closures", lambda x: lax.cond(x[0] > 0, lambda: bend(x), lambda: x * x[0]))
-row("cond, pytrees", lambda x: lax.cond(
-    x.sum() < 0, lambda d: {"p": d["a"] * d["b"], "q": d["b"][0]},
-    lambda d: {"p": bend(d["a"]), "q": 2.0 * d["b"][1]}, {"a": x, "b": jnp.sin(x)}))  # fmt: skip
-row("switch", lambda x: lax.switch(
-    1 + (x[2] > 0), [jnp.sin, jnp.cos, lambda x: bend(x) * x, jnp.exp], x))  # fmt: skip
+row(
+    "cond, pytrees",
+    lambda x: lax.cond(
+        x.sum() < 0,
+        lambda d: {"p": d["a"] * d["b"], "q": d["b"][0]},
+        lambda d: {"p": bend(d["a"]), "q": 2.0 * d["b"][1]},
+        {"a": x, "b": jnp.sin(x)},
+    ),
+)
+row("switch", lambda x: lax.switch(1 + (x[2] > 0), [jnp.sin, jnp.cos, lambda x: bend(x) * x, jnp.exp], x))
 
 
 def until_small(x, **how):
@@ -172,8 +176,7 @@ def composed(a, b):
 
 
 row("associative_scan", lambda x: lax.associative_scan(composed, (jnp.cos(x), x)))
-row("associative_scan, reverse", lambda x: lax.associative_scan(
-    composed, (jnp.cos(x), x), reverse=True))  # fmt: skip
+row("associative_scan, reverse", lambda x: lax.associative_scan(composed, (jnp.cos(x), x), reverse=True))
 row("select", lambda x: lax.select(x > 0, jnp.sin(x), x * x[0]))
 row("select_n", lambda x: lax.select_n((x > 0).astype("int32"), jnp.sin(x), x * x[0]))
 row("cumsum", lambda x: lax.cumsum(jnp.sin(x) * x))
@@ -194,9 +197,12 @@ def newton(f, guess):
     return lax.fori_loop(0, 12, step, guess)
 
 
-row("custom_root", lambda x: lax.custom_root(
-    lambda y: y**3 + (1 + x**2) * y - jnp.exp(x), jnp.ones(4), newton,
-    lambda g, z: z / g(jnp.ones(4))))  # fmt: skip
+row(
+    "custom_root",
+    lambda x: lax.custom_root(
+        lambda y: y**3 + (1 + x**2) * y - jnp.exp(x), jnp.ones(4), newton, lambda g, z: z / g(jnp.ones(4))
+    ),
+)
 
 
 def solved(x, **how):
@@ -326,8 +332,7 @@ row("jvp of custom_vjp", lambda x: ft.jvp(lambda y: by_vjp_of(product, y), (x,),
 row("custom_gradient", by_gradient)
 row("closure_convert", converted)
 row("custom_vmap", lambda x: by_vmap(x, x * x[0]))
-row("custom_vmap under vmap", lambda x: ft.vmap(by_vmap, (0, None))(
-    jnp.stack([x, x * x]), jnp.cos(x)))  # fmt: skip
+row("custom_vmap under vmap", lambda x: ft.vmap(by_vmap, (0, None))(jnp.stack([x, x * x]), jnp.cos(x)))
 row("stop_gradient", lambda x: jnp.sin(x) * lax.stop_gradient(x * x), lambda x: jnp.sin(x) * X**2)
 row("pure_callback in a custom_jvp", lambda x: by_numpy(x * x[0]))
 
@@ -342,8 +347,7 @@ POLICIES: dict[str, Any] = {
     "dots_with_no_batch_dims_saveable": ft.checkpoint_policies.dots_with_no_batch_dims_saveable,
     "save_only_these_names": ft.checkpoint_policies.save_only_these_names("a"),
     "save_from_both_policies": ft.checkpoint_policies.save_from_both_policies(
-        ft.checkpoint_policies.dots_saveable,
-        ft.checkpoint_policies.save_only_these_names("a"),
+        ft.checkpoint_policies.dots_saveable, ft.checkpoint_policies.save_only_these_names("a")
     ),
 }
 
@@ -361,8 +365,10 @@ for name, policy in POLICIES.items():
     of = ft.checkpoint(layer, policy=policy)
     inside = ft.checkpoint(layer, policy=policy, prevent_cse=False)
     row(f"checkpoint, {name}", lambda x, f=of: f(W * x, x))
-    row(f"checkpoint, {name}, in a scan under vmap", lambda x, f=inside: ft.vmap(
-        functools.partial(in_a_scan, f))(jnp.stack([x, x * x])))  # fmt: skip
+    row(
+        f"checkpoint, {name}, in a scan under vmap",
+        lambda x, f=inside: ft.vmap(functools.partial(in_a_scan, f))(jnp.stack([x, x * x])),
+    )
 
 
 # Collectives: two examples of two numbers.

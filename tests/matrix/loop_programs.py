@@ -30,52 +30,92 @@ class Drawn(NamedTuple):
 
 
 SMOOTH: tuple[Callable[[Any], Any], ...] = (
-    jnp.sin, jnp.cos, jnp.tanh, jnp.negative, jnp.abs, jnp.square, lambda x: jnp.exp(jnp.tanh(x)),
-    lambda x: jnp.log1p(x * x), lambda x: jnp.sqrt(x * x + 1), lambda x: jnp.clip(x, -0.7, 0.9),
-    lambda x: x * 0, lambda x: x, lambda x: jnp.isfinite(x) * 0.5, lambda x: ft.nn.gelu(x),
-    lambda x: ft.nn.sigmoid(x), lambda x: lax.erf(x), lambda x: x * np.pi,
+    jnp.sin,
+    jnp.cos,
+    jnp.tanh,
+    jnp.negative,
+    jnp.abs,
+    jnp.square,
+    lambda x: jnp.exp(jnp.tanh(x)),
+    lambda x: jnp.log1p(x * x),
+    lambda x: jnp.sqrt(x * x + 1),
+    lambda x: jnp.clip(x, -0.7, 0.9),
+    lambda x: x * 0,
+    lambda x: x,
+    lambda x: jnp.isfinite(x) * 0.5,
+    lambda x: ft.nn.gelu(x),
+    lambda x: ft.nn.sigmoid(x),
+    lambda x: lax.erf(x),
+    lambda x: x * np.pi,
     lambda x: lax.stop_gradient(x) + x,
-)  # fmt: skip
+)
 UNARY = (
-    *SMOOTH, jnp.floor, jnp.sign, lambda x: x.astype("int32") * 3, lambda x: jnp.cbrt(x),
-    lambda x: (x > 0.1).astype(x.dtype), lambda x: jnp.where(x > 0, x, 0.5 - x), lambda x: x % 1.5,
+    *SMOOTH,
+    jnp.floor,
+    jnp.sign,
+    lambda x: x.astype("int32") * 3,
+    lambda x: jnp.cbrt(x),
+    lambda x: (x > 0.1).astype(x.dtype),
+    lambda x: jnp.where(x > 0, x, 0.5 - x),
+    lambda x: x % 1.5,
     lambda x: x.astype("int32").astype("uint8") // 3,
-)  # fmt: skip
+)
 BINARY: tuple[Callable[[Any, Any], Any], ...] = (
-    jnp.add, jnp.subtract, jnp.multiply, jnp.maximum, jnp.minimum, jnp.arctan2,
-    lambda x, y: x / (1 + y * y), lambda x, y: jnp.where(x > y, x, y * 0.5),
-    lambda x, y: jnp.logaddexp(x, y), lambda x, y: jnp.hypot(x, y) * 0.1,
-)  # fmt: skip
+    jnp.add,
+    jnp.subtract,
+    jnp.multiply,
+    jnp.maximum,
+    jnp.minimum,
+    jnp.arctan2,
+    lambda x, y: x / (1 + y * y),
+    lambda x, y: jnp.where(x > y, x, y * 0.5),
+    lambda x, y: jnp.logaddexp(x, y),
+    lambda x, y: jnp.hypot(x, y) * 0.1,
+)
 OF_A_VECTOR: tuple[Callable[[Any, Any], Any], ...] = (
-    lambda x, i: x - jnp.mean(x), lambda x, i: jnp.cumsum(x) * 0.1, lambda x, i: jnp.roll(x, 1),
-    lambda x, i: x[::-1], lambda x, i: ft.nn.softmax(x), lambda x, i: jnp.pad(x[1:], (0, 1)),
-    lambda x, i: jnp.concatenate([x[1:], x[:1]]), lambda x, i: x.at[i % len(x)].set(0.5),
-    lambda x, i: x * x[i % len(x)], lambda x, i: x + jnp.argmax(x), lambda x, i: x - jnp.max(x),
-    lambda x, i: x + lax.dynamic_slice(x, (i,), (1,)), lambda x, i: x * jnp.arange(len(x)),
-    lambda x, i: x[jnp.array([1, 0, *range(2, len(x))])], lambda x, i: ft.nn.logsumexp(x) - x,
-    lambda x, i: jnp.outer(x[:3], x[:3]).sum() + x, lambda x, i: jnp.any(x > 0) * x,
-)  # fmt: skip
+    lambda x, i: x - jnp.mean(x),
+    lambda x, i: jnp.cumsum(x) * 0.1,
+    lambda x, i: jnp.roll(x, 1),
+    lambda x, i: x[::-1],
+    lambda x, i: ft.nn.softmax(x),
+    lambda x, i: jnp.pad(x[1:], (0, 1)),
+    lambda x, i: jnp.concatenate([x[1:], x[:1]]),
+    lambda x, i: x.at[i % len(x)].set(0.5),
+    lambda x, i: x * x[i % len(x)],
+    lambda x, i: x + jnp.argmax(x),
+    lambda x, i: x - jnp.max(x),
+    lambda x, i: x + lax.dynamic_slice(x, (i,), (1,)),
+    lambda x, i: x * jnp.arange(len(x)),
+    lambda x, i: x[jnp.array([1, 0, *range(2, len(x))])],
+    lambda x, i: ft.nn.logsumexp(x) - x,
+    lambda x, i: jnp.outer(x[:3], x[:3]).sum() + x,
+    lambda x, i: jnp.any(x > 0) * x,
+)
 OF_A_MATRIX: tuple[Callable[[Any, Any], Any], ...] = (
-    lambda x, i: x - jnp.mean(x, 0), lambda x, i: x / (1 + jnp.sum(x * x, 1, keepdims=True)),
-    lambda x, i: jnp.roll(x, 1, 1) - x, lambda x, i: x.at[i % x.shape[0]].multiply(0.5),
-    lambda x, i: x + x[i % x.shape[0]], lambda x, i: jnp.cumsum(x, 1) * 0.1,
-    lambda x, i: jnp.swapaxes(jnp.swapaxes(x, 0, 1) * 0.9, 0, 1), lambda x, i: jnp.tril(x),
-    lambda x, i: x * jnp.arange(x.shape[1]), lambda x, i: jnp.max(x, 0) - x,
-)  # fmt: skip
+    lambda x, i: x - jnp.mean(x, 0),
+    lambda x, i: x / (1 + jnp.sum(x * x, 1, keepdims=True)),
+    lambda x, i: jnp.roll(x, 1, 1) - x,
+    lambda x, i: x.at[i % x.shape[0]].multiply(0.5),
+    lambda x, i: x + x[i % x.shape[0]],
+    lambda x, i: jnp.cumsum(x, 1) * 0.1,
+    lambda x, i: jnp.swapaxes(jnp.swapaxes(x, 0, 1) * 0.9, 0, 1),
+    lambda x, i: jnp.tril(x),
+    lambda x, i: x * jnp.arange(x.shape[1]),
+    lambda x, i: jnp.max(x, 0) - x,
+)
 BY_A_LIBRARY: tuple[Callable[[Any, Any], Any], ...] = (
     lambda x, i: jnp.tanh(x @ jnp.swapaxes(x, 0, 1) @ x),
     lambda x, i: (x @ jnp.ones(x.shape[1:]))[:, None] + x[0, 0],
     lambda x, i: jnp.linalg.solve(x @ x.T + 2 * jnp.eye(len(x)), x),
     lambda x, i: jnp.linalg.cholesky(x @ x.T + 2 * jnp.eye(len(x))) @ x,
     lambda x, i: jnp.linalg.det(x @ x.T + jnp.eye(len(x))) * 0.1 + x * 0.1,
-)  # fmt: skip
+)
 
 
 def _step_of(rng: Random, exact: bool, depth: int) -> Callable[[Any, list[Any]], list[Any]]:
     """i, arrays -> arrays of the same types."""
     choices = [
-        (rng.integers(1 << 30), rng.integers(1 << 30), rng.integers(9))
-        for _ in range(rng.integers(2, 9))
+        (rng.integers(1 << 30), rng.integers(1 << 30), rng.integers(9)) for _ in range(rng.integers(2, 9))
     ]
     inner = _step_of(rng, exact, depth - 1) if depth and rng.integers(3) == 0 else None
     constant = rng.normal(size=85).astype("float32")
@@ -97,9 +137,7 @@ def _step_of(rng: Random, exact: bool, depth: int) -> Callable[[Any, list[Any]],
             elif kind == 6 and x.ndim == 0 and exact:
                 y = lax.cond(x > 0.3, lambda v: v * 0.5, lambda v: jnp.sin(v) + i, x)
             elif kind == 6 and inner is not None:
-                state = list(
-                    lax.fori_loop(0, 2 + i % 2, lambda j, s: tuple(inner(i + j, s)), tuple(state))
-                )
+                state = list(lax.fori_loop(0, 2 + i % 2, lambda j, s: tuple(inner(i + j, s)), tuple(state)))
                 continue
             elif x.ndim == 1:
                 y = OF_A_VECTOR[b % len(OF_A_VECTOR)](x, i)
@@ -171,9 +209,7 @@ def drawn(seed: int) -> Drawn:
         return looped(*floats(looped(*state))) if form == 0 else looped(*state)
 
     def branching(*state: Any) -> Any:
-        return lax.cond(
-            jnp.sum(state[0]) > 0, looped, lambda *s: looped(*[x * 2 for x in s]), *state
-        )
+        return lax.cond(jnp.sum(state[0]) > 0, looped, lambda *s: looped(*[x * 2 for x in s]), *state)
 
     one = tuple([np.ones(shape, "float32") for shape in shapes])
     each = tuple([np.stack([x, 0.5 * x]) for x in start])
@@ -185,7 +221,7 @@ def drawn(seed: int) -> Drawn:
         (twice, start),
         (branching, start),
         (lambda *s: ft.jit(looped)(*s), start),
-    ]  # fmt: skip
+    ]
     if form != 3:  # which has no end that is known
         gradient = ft.grad(total, everything)
         ways += [

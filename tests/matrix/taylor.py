@@ -16,9 +16,7 @@ import functrans.nn
 import functrans.numpy as jnp
 
 
-def nested(
-    f: Callable[..., Any], x: Sequence[Any], series: Sequence[Any], library: Any = jax
-) -> list[Any]:
+def nested(f: Callable[..., Any], x: Sequence[Any], series: Sequence[Any], library: Any = jax) -> list[Any]:
     """The same by repeated `jvp` of a library along the curve."""
 
     def at(t: Any) -> Any:

@@ -12,15 +12,7 @@ import pytest
 
 import functrans as ft
 import functrans.numpy as fnp
-from tests.matrix.same_functions import (
-    CLOSURES,
-    LOOKING,
-    LOOKING_FURTHER,
-    A,
-    X,
-    assert_same,
-    check,
-)
+from tests.matrix.same_functions import CLOSURES, LOOKING, LOOKING_FURTHER, A, X, assert_same, check
 from tests.support.closeness import assert_close
 
 pytestmark = pytest.mark.smoke
@@ -68,8 +60,11 @@ BLIND: dict[str, Callable[[Callable[[Any], Any]], Any]] = {
 def test_values_are_not_seen(name: str, around: str):
     """Under jit and vmap the same code raises what JAX raises, and the next call works."""
     f = LOOKING[name](ft, fnp) if name in LOOKING else LOOKING_FURTHER[name][0]
-    kinds = (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError,
-             jax.errors.TracerIntegerConversionError)  # fmt: skip
+    kinds = (
+        jax.errors.ConcretizationTypeError,
+        jax.errors.TracerArrayConversionError,
+        jax.errors.TracerIntegerConversionError,
+    )
     with pytest.raises(kinds) as caught:
         BLIND[around](f)
     assert "same_functions.py" in str(caught.value)

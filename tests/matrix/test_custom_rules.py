@@ -11,18 +11,7 @@ import pytest
 
 import functrans as ft
 import functrans.numpy as jnp
-from tests.matrix.custom_functions import (
-    OURS,
-    PAIRS,
-    THEIRS,
-    TRIPLES,
-    WAYS,
-    X,
-    Y,
-    both,
-    composed,
-    functions,
-)
+from tests.matrix.custom_functions import OURS, PAIRS, THEIRS, TRIPLES, WAYS, X, Y, both, composed, functions
 from tests.support.closeness import assert_close
 
 pytestmark = pytest.mark.smoke

@@ -168,8 +168,10 @@ def test_forward_mode_in_double_precision_by_finite_differences():
             plus, minus = one(x + h * dx, y + h * dy), one(x - h * dx, y - h * dy)
             jax.tree.map(
                 lambda p, m, d: np.testing.assert_allclose((p - m) / (2 * h), d, atol=1e-7),
-                plus, minus, moved,
-            )  # fmt: skip
+                plus,
+                minus,
+                moved,
+            )
 
 
 @pytest.mark.parametrize("order", list(itertools.product(("jacfwd", "jacrev"), repeat=2)))
@@ -223,10 +225,7 @@ def test_collectives_in_a_bwd_rule():
 
     def make(m, np_):
         f = m.custom_vjp(lambda x: x)
-        f.defvjp(
-            lambda x: (x, m.lax.axis_index("i") + 1.0),
-            lambda r, ct: (m.lax.pmean(ct, "i") * r,),
-        )
+        f.defvjp(lambda x: (x, m.lax.axis_index("i") + 1.0), lambda r, ct: (m.lax.pmean(ct, "i") * r,))
         return f
 
     both(make, X, transform=lambda m, f: m.vmap(m.grad(lambda x: f(x) ** 2), axis_name="i"))
@@ -295,12 +294,7 @@ def test_values_of_enclosing_transformations_may_be_closed_over(kind):
         ((two, X), lambda m, f: m.vmap(f, (None, 0))),
         ((two, X), lambda m, f: m.vmap(m.grad(f), (None, 0))),
         ((X, two), lambda m, f: m.jit(m.vmap(m.grad(f), (0, None)))),
-        (
-            (X, two),
-            lambda m, f: m.jit(
-                lambda x, y: m.grad(lambda x: m.vmap(lambda z: f(z, y))(x).sum())(x)
-            ),
-        ),
+        ((X, two), lambda m, f: m.jit(lambda x, y: m.grad(lambda x: m.vmap(lambda z: f(z, y))(x).sum())(x))),
     ):
         both(make, *args, transform=transform)
 

@@ -134,8 +134,17 @@ def in_python(f, np_):
     return {"scan": scan, "cond": f, "fori": fori, "map": f}
 
 
-BY = ("grad", "jvp", "jit.grad", "grad.jit", "vmap.grad", "jvp.grad", "grad.grad", "grad.jvp",
-      "jit.linearize")  # fmt: skip
+BY = (
+    "grad",
+    "jvp",
+    "jit.grad",
+    "grad.jit",
+    "vmap.grad",
+    "jvp.grad",
+    "grad.grad",
+    "grad.jvp",
+    "jit.linearize",
+)
 
 
 @pytest.mark.parametrize(("body", "names"), spread(("scan", "cond", "fori", "map"), BY))
@@ -191,9 +200,7 @@ def test_programs_are_well_formed(kind):
             args = [X, Y]
         program = ft.make_ir(one)(*args)
         assert ft.ir.check(program) is program
-        np.testing.assert_allclose(
-            ft.interpret(program, *args)[0], ft.jit(one)(*args), rtol=1e-5, atol=1e-6
-        )
+        np.testing.assert_allclose(ft.interpret(program, *args)[0], ft.jit(one)(*args), rtol=1e-5, atol=1e-6)
 
 
 def test_a_custom_function_that_nobody_needs_is_dead_code():
@@ -202,13 +209,17 @@ def test_a_custom_function_that_nobody_needs_is_dead_code():
     assert not program.equations
 
 
-@pytest.mark.parametrize("array", [
-    np.array([[1.0, -0.0], [2.5, np.float32(1) / 3]], np.float32),
-    np.array([True, False]),
-    np.array(2 + 3j, np.complex64),
-    np.arange(100, dtype=np.int32),
-    jnp.asarray(1.0),
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.array([[1.0, -0.0], [2.5, np.float32(1) / 3]], np.float32),
+        np.array([True, False]),
+        np.array(2 + 3j, np.complex64),
+        np.arange(100, dtype=np.int32),
+        jnp.asarray(1.0),
+    ],
+    ids=str,
+)
 def test_arrays_written_in_programs(array):
     array = jnp.asarray(array)
     held = ft.make_ir(lambda: array + array)()
@@ -251,31 +262,47 @@ def good_fwd(x, y):
 MISUSE = {
     "no pair": (lambda: jvp_rule(lambda p, t: p[0]), "must return a pair"),
     "trees of a jvp rule differ": (
-        lambda: jvp_rule(lambda p, t: ((p[0], p[0]), t[0])), "structure of its primal output"),
+        lambda: jvp_rule(lambda p, t: ((p[0], p[0]), t[0])),
+        "structure of its primal output",
+    ),
     "tangent of another dtype": (
         lambda: jvp_rule(lambda p, t: ((p[0], p[0]), (t[0].astype("float16"), t[0]))),
-        r"tangent output of type f32\[\], got f16\[\]"),
+        r"tangent output of type f32\[\], got f16\[\]",
+    ),
     "tangent of another shape": (
         lambda: jvp_rule(lambda p, t: ((p[0], p[0]), (t[0], jnp.stack([t[0]] * 2)))),
-        r"tangent output of type f32\[\], got f32\[2\]"),
+        r"tangent output of type f32\[\], got f32\[2\]",
+    ),
     "primal output depends on tangents": (
-        lambda: jvp_rule(lambda p, t: (t * 2, t * 2)), "depends on the tangents"),
+        lambda: jvp_rule(lambda p, t: (t * 2, t * 2)),
+        "depends on the tangents",
+    ),
     "jvp rule not linear": (
-        lambda: jvp_rule(lambda p, t: (p * 2, (t[0] * t[0], t[0]))), "not linear in the tangents"),
+        lambda: jvp_rule(lambda p, t: (p * 2, (t[0] * t[0], t[0]))),
+        "not linear in the tangents",
+    ),
     "fwd returns no pair": (lambda: vjp_rule(lambda x, y: x["a"], good_fwd), "must return a pair"),
     "residuals are no arrays": (
         lambda: vjp_rule(lambda x, y: (y, {"r": "word"}), lambda r, ct: ()),
-        r"returned 'word' of type str at residuals\['r'\]"),
+        r"returned 'word' of type str at residuals\['r'\]",
+    ),
     "bwd returns no tuple": (
-        lambda: vjp_rule(good_fwd, lambda r, ct: ct), "must return a tuple with one cotangent"),
+        lambda: vjp_rule(good_fwd, lambda r, ct: ct),
+        "must return a tuple with one cotangent",
+    ),
     "bwd returns too few": (
-        lambda: vjp_rule(good_fwd, lambda r, ct: (ct,)), "must return a tuple with one cotangent"),
+        lambda: vjp_rule(good_fwd, lambda r, ct: (ct,)),
+        "must return a tuple with one cotangent",
+    ),
     "bwd returns another tree": (
-        lambda: vjp_rule(good_fwd, lambda r, ct: ({"b": ct}, ct)), "must return a tuple with"),
+        lambda: vjp_rule(good_fwd, lambda r, ct: ({"b": ct}, ct)),
+        "must return a tuple with",
+    ),
     "cotangent of another shape": (
         lambda: vjp_rule(good_fwd, lambda r, ct: ({"a": jnp.stack([ct, ct])}, ct)),
-        r"returned a cotangent of type f32\[2\] for args\[0\]\['a'\] of type f32\[\]"),
-}  # fmt: skip
+        r"returned a cotangent of type f32\[2\] for args\[0\]\['a'\] of type f32\[\]",
+    ),
+}
 
 
 @pytest.mark.parametrize("wrap", [lambda f: f, ft.jit], ids=["dynamic", "jit"])

@@ -36,12 +36,28 @@ from tests.matrix.difference_table import (
 
 # Compile for long, and stand beside a row that is much the same.
 SWEPT = {
-    "cond, operands, second branch", "cond, closures", "switch", "while_loop, max_steps",
-    "fori_loop, traced bounds, max_steps", "scan, unroll", "scan, length", "map, batch_size",
-    "associative_scan, reverse", "select", "cummin, reverse", "custom_linear_solve, symmetric",
-    "custom_jvp, defjvps", "custom_vjp, nondiff_argnums", "pmean", "pmin", "all_to_all",
-    "psum_scatter", "jvp of jit", "hvp, forward over reverse", "jacfwd, pytrees, has_aux, argnums",
-}  # fmt: skip
+    "cond, operands, second branch",
+    "cond, closures",
+    "switch",
+    "while_loop, max_steps",
+    "fori_loop, traced bounds, max_steps",
+    "scan, unroll",
+    "scan, length",
+    "map, batch_size",
+    "associative_scan, reverse",
+    "select",
+    "cummin, reverse",
+    "custom_linear_solve, symmetric",
+    "custom_jvp, defjvps",
+    "custom_vjp, nondiff_argnums",
+    "pmean",
+    "pmin",
+    "all_to_all",
+    "psum_scatter",
+    "jvp of jit",
+    "hvp, forward over reverse",
+    "jacfwd, pytrees, has_aux, argnums",
+}
 
 
 def is_swept(name: str) -> bool:
@@ -51,9 +67,7 @@ def is_swept(name: str) -> bool:
     return name in SWEPT or (looped and not usual)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.sweep] * is_swept(n)) for n in TABLE]
-)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.sweep] * is_swept(n)) for n in TABLE])
 def test_derivatives(name):
     check(*TABLE[name])
 
@@ -63,10 +77,18 @@ def test_derivatives(name):
 ORDER = 4
 
 
-@pytest.mark.parametrize("name", [
-    "cond, operands, first branch", "while_loop", "scan of pytrees", "custom_jvp",
-    "checkpoint, no policy", "psum", "linearize",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "cond, operands, first branch",
+        "while_loop",
+        "scan of pytrees",
+        "custom_jvp",
+        "checkpoint, no policy",
+        "psum",
+        "linearize",
+    ],
+)
 @jax.enable_x64(True)
 def test_terms_of_jet(name):
     """The first term is the jvp, each other the difference of the one before it."""
@@ -109,8 +131,7 @@ def wrong_second_order(x):
 
 
 @pytest.mark.parametrize(
-    ("f", "what"),
-    [(wrong_jvp, "jvp"), (wrong_vjp, "jvp"), (wrong_second_order, "jvp of vjp")],
+    ("f", "what"), [(wrong_jvp, "jvp"), (wrong_vjp, "jvp"), (wrong_second_order, "jvp of vjp")]
 )
 def test_a_wrong_rule_is_seen(f, what):
     with pytest.raises(AssertionError, match=f"{what}\n"):

@@ -36,9 +36,7 @@ from tests.support.wide import each
 ORDER = 3
 
 
-def orders(
-    f: Callable[..., Any], x: Sequence[Any], series: Sequence[Any], take: Any = jet
-) -> list[Any]:
+def orders(f: Callable[..., Any], x: Sequence[Any], series: Sequence[Any], take: Any = jet) -> list[Any]:
     """Value and derivatives, order by order, of a function that returns one list of arrays."""
     out, terms = take(f, tuple(x), tuple(series))
     return [out, *[list(ts) for ts in zip(*terms, strict=True)]]
@@ -87,9 +85,7 @@ def test_every_primitive_by_jax(rows: Sequence[Row]):
     def check(row: Row) -> None:
         with precision(*row):
             p = point(*row)
-            ours_and_jaxs = compiled(
-                lambda x, s: orders(p.ours, x, s), lambda x, s: nested(p.jax, x, s)
-            )
+            ours_and_jaxs = compiled(lambda x, s: orders(p.ours, x, s), lambda x, s: nested(p.jax, x, s))
             assert_orders_close(p, *ours_and_jaxs(p.x, curve(p)))
 
     each(rows, check)

@@ -201,53 +201,77 @@ X = np.ones(3, np.float32)
 MISUSE = {
     "the lengths differ": (
         lambda: jet(jnp.add, (X, X), ((X,), (X, X))),  # <-
-        errors.InvalidArgument, ValueError, ("lengths 1, 2", "None for a zero term"),
+        errors.InvalidArgument,
+        ValueError,
+        ("lengths 1, 2", "None for a zero term"),
     ),
     "no series at all": (
         lambda: jet(jnp.sin, (X,), (None,)),  # <-
-        errors.InvalidArgument, ValueError, ("lengths None",),
+        errors.InvalidArgument,
+        ValueError,
+        ("lengths None",),
     ),
     "fewer series than arguments": (
         lambda: jet(jnp.add, (X, X), ((X,),)),  # <-
-        errors.InvalidArgument, ValueError, ("2 primals and 1 series",),
+        errors.InvalidArgument,
+        ValueError,
+        ("2 primals and 1 series",),
     ),
     "another structure": (
         lambda: jet(lambda d: d["a"], ({"a": X},), ({"b": (X,)},)),  # <-
-        errors.InvalidArgument, ValueError, ("series[0]", "'a'", "'b'"),
+        errors.InvalidArgument,
+        ValueError,
+        ("series[0]", "'a'", "'b'"),
     ),
     "terms that are no list": (
         lambda: jet(jnp.sin, (1.0,), (1.0,)),  # <-
-        errors.NotAnArray, TypeError, ("float", "jet(f, (x,), ((dx,),))"),
+        errors.NotAnArray,
+        TypeError,
+        ("float", "jet(f, (x,), ((dx,),))"),
     ),
     "an argument that is no tuple": (
         lambda: jet(jnp.sin, X, ((X,),)),  # <-
-        errors.NotAnArray, TypeError, ("primals", "ndarray", "jet(f, (x,)"),
+        errors.NotAnArray,
+        TypeError,
+        ("primals", "ndarray", "jet(f, (x,)"),
     ),
     "a result instead of a function": (
         lambda: jet(jnp.sin(1.0), (X,), ((X,),)),  # <-
-        errors.NotAnArray, TypeError, ("jet takes a function",),
+        errors.NotAnArray,
+        TypeError,
+        ("jet takes a function",),
     ),
     "a term of another shape": (
         lambda: jet(jnp.sin, (X,), ((X, X[:2]),)),  # <-
-        errors.ShapeMismatch, TypeError, ("term 2", "primals[0]", "f32[3]", "f32[2]"),
+        errors.ShapeMismatch,
+        TypeError,
+        ("term 2", "primals[0]", "f32[3]", "f32[2]"),
     ),
     "a term of another dtype": (
         lambda: jet(jnp.sin, (X,), ((X.astype(np.float16),),)),  # <-
-        errors.TypeMismatch, TypeError, ("term 1", "f32[3]", "f16[3]"),
+        errors.TypeMismatch,
+        TypeError,
+        ("term 1", "f32[3]", "f16[3]"),
     ),
     "a term that is no array": (
         lambda: jet(jnp.sin, (1.0,), (("1",),)),  # <-
-        errors.NotAnArray, TypeError, ("'1'",),
+        errors.NotAnArray,
+        TypeError,
+        ("'1'",),
     ),
     "a term of an integer": (
         lambda: jet(jnp.square, (2,), ((1.0,),)),  # <-
-        errors.NonDifferentiable, TypeError, ("i32[]", "astype(float)"),
+        errors.NonDifferentiable,
+        TypeError,
+        ("i32[]", "astype(float)"),
     ),
     "an operation without a derivative": (
         lambda: jet(lambda x: functrans.lax.nextafter(x, x), (1.0,), ((1.0, None),)),  # <-
-        errors.MissingRule, NotImplementedError, ("nextafter",),
+        errors.MissingRule,
+        NotImplementedError,
+        ("nextafter",),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", MISUSE)

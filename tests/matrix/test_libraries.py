@@ -22,13 +22,7 @@ import pytest
 import functrans as ft
 from functrans.interop import from_jax
 from tests.support.closeness import assert_close
-from tests.support.libraries import (
-    ARRAYS,
-    LIBRARIES,
-    differs_on_purpose,
-    function_of,
-    names_in,
-)
+from tests.support.libraries import ARRAYS, LIBRARIES, differs_on_purpose, function_of, names_in
 from tests.support.versions import EXPRESSIONS, QUICK
 from tests.support.wide import each
 
@@ -96,9 +90,7 @@ def types(row: str, root: str, dtype: str, weak: bool) -> list[tuple[Any, ...]]:
     for name in names_in(row):
         x = ARRAYS[name]
         ours = x.dtype == np.float32
-        arrays.append(
-            jax.ShapeDtypeStruct(x.shape, dtype if ours else x.dtype, weak_type=weak and ours)
-        )
+        arrays.append(jax.ShapeDtypeStruct(x.shape, dtype if ours else x.dtype, weak_type=weak and ours))
     library: Any = ft if root == "functrans" else jax
     out = library.eval_shape(function_of(row, root), *arrays)
     return [described(y) for y in jax.tree.leaves(out)]
@@ -124,7 +116,7 @@ NOT_COMPARED = {
     r"return_residual": "JAX does not differentiate the residual",
     r"rng_|_shapes?\(|_shape_tuple|_to_pads|_numbers\(\(|permutations": "no arrays; the platform's",
     r"lax\.dtype|\.shape$|lax\.scan\(lambda c, t: \(c, t\), 1": "no array; handed through",
-}  # fmt: skip
+}
 UNKNOWN = re.compile(r"ragged_dot")  # to from_jax
 TOLERANCE = 2e-3
 

@@ -23,9 +23,7 @@ def check(seed: int) -> None:
     tolerance = 1e-4 if exact else 2e-3
     for x, y in zip(found, plain, strict=True):
         assert x.dtype == y.dtype
-        if (
-            x.dtype != jax.dtypes.float0 and size < 1e4
-        ):  # derivatives of what is chaotic say nothing
+        if x.dtype != jax.dtypes.float0 and size < 1e4:  # derivatives of what is chaotic say nothing
             np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance * size)
 
 

@@ -123,9 +123,7 @@ def looped(a: Any, b: Any, p: Any) -> Any:
 
 
 def looped_until_a_value(a: Any, b: Any, p: Any) -> Any:
-    return lax.while_loop(
-        lambda c: c[0].sum() < 3.0, lambda c: (c[0] + 1.0 + b * b, c[2].T, a), (b, a, a.T)
-    )
+    return lax.while_loop(lambda c: c[0].sum() < 3.0, lambda c: (c[0] + 1.0 + b * b, c[2].T, a), (b, a, a.T))
 
 
 def counted(a: Any, b: Any, p: Any) -> Any:
@@ -150,8 +148,7 @@ def derived(f: Function) -> Function:
     def g(a: Any, b: Any, p: Any) -> Any:
         def total(a: Any, b: Any) -> Any:
             outs = [y for y in ft.tree.leaves(f(a, b, p)) if y.dtype == np.float32]
-            return sum(jnp.sum(jnp.sin(y) * (1.0 + jnp.arange(y.size).reshape(y.shape)))
-                       for y in outs)  # fmt: skip
+            return sum(jnp.sum(jnp.sin(y) * (1.0 + jnp.arange(y.size).reshape(y.shape))) for y in outs)
 
         return ft.grad(total, (0, 1))(a, b)
 
@@ -159,15 +156,29 @@ def derived(f: Function) -> Function:
 
 
 WRAPS: dict[str, Callable[[Any], Any]] = {
-    "jit": ft.jit, "checkpoint": ft.checkpoint, "custom_jvp": custom_jvp, "custom_vjp": custom_vjp,
-    "vjp": pulled, "jvp": pushed, "jit of jit": lambda part: ft.jit(ft.jit(part)),
-}  # fmt: skip
+    "jit": ft.jit,
+    "checkpoint": ft.checkpoint,
+    "custom_jvp": custom_jvp,
+    "custom_vjp": custom_vjp,
+    "vjp": pulled,
+    "jvp": pushed,
+    "jit of jit": lambda part: ft.jit(ft.jit(part)),
+}
 FUNCTIONS: dict[str, Function] = {name: through_all(wrap) for name, wrap in WRAPS.items()} | {
-    f.__name__: f for f in (
-        switched, cond_of_nothing_given, scanned, scanned_back, scanned_without_steps, looped,
-        looped_until_a_value, counted, mapped_inside, solved,
+    f.__name__: f
+    for f in (
+        switched,
+        cond_of_nothing_given,
+        scanned,
+        scanned_back,
+        scanned_without_steps,
+        looped,
+        looped_until_a_value,
+        counted,
+        mapped_inside,
+        solved,
     )
-}  # fmt: skip
+}
 FUNCTIONS |= {
     f"gradient of {f.__name__}": derived(f)
     for f in (switched, cond_of_nothing_given, scanned, scanned_back, looped, counted, solved)
@@ -175,9 +186,16 @@ FUNCTIONS |= {
 
 IN_AXES = [
     *[axes for axes in itertools.product((None, 0), repeat=3) if any(d == 0 for d in axes)],
-    (1, None, None), (2, None, None), (None, 1, None), (-1, 1, 0), (1, 0, None), (2, 1, None),
-    (1, -1, 0), (-2, None, 0), (None, -1, 0),
-]  # fmt: skip
+    (1, None, None),
+    (2, None, None),
+    (None, 1, None),
+    (-1, 1, 0),
+    (1, 0, None),
+    (2, 1, None),
+    (1, -1, 0),
+    (-2, None, 0),
+    (None, -1, 0),
+]
 
 
 def given(axes: tuple[int | None, ...]) -> Iterator[Any]:
@@ -204,10 +222,9 @@ def test_axes_at_every_place(name: str):
         flat = ft.vmap(lambda *xs: ft.tree.leaves(f(*xs)), axes, places)
         outs = ft.interpret(ft.make_ir(flat)(*args), *args)
         rows = [
-            ft.interpret(program, *[x[0 if d is None else i]
-                                    for x, d in zip((A, B, P), axes, strict=True)])
+            ft.interpret(program, *[x[0 if d is None else i] for x, d in zip((A, B, P), axes, strict=True)])
             for i in range(N)
-        ]  # fmt: skip
+        ]
         wanted = [np.stack(ys, d) for ys, d in zip(zip(*rows, strict=True), places, strict=True)]
         assert_close(outs, wanted, 1e-4)
 

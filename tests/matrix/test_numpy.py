@@ -151,8 +151,7 @@ def compare(row: str, ours: Any, theirs: Any, weak: bool = True) -> str | None:
         if weak and a.weak_type != b.weak_type and a.dtype != bool:
             return f"{row}: weak_type {a.weak_type}, JAX has {b.weak_type}"
         one, two = (
-            np.asarray(v).astype(np.complex128 if v.dtype.kind == "c" else np.float64)
-            for v in (a, b)
+            np.asarray(v).astype(np.complex128 if v.dtype.kind == "c" else np.float64) for v in (a, b)
         )
         t = tolerance(row)
         if not np.allclose(one, two, rtol=t, atol=t, equal_nan=True):
@@ -337,7 +336,7 @@ MISUSE: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "iter": (lambda jnp, x: list(x.sum()), "iteration"),
     "numpy function": (lambda jnp, x: np.sin(x), "NumPy"),
     "python if": (lambda jnp, x: 1 if x.sum() > 0 else 2, "if"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", MISUSE)

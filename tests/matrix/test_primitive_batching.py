@@ -80,9 +80,7 @@ def looped(program: Program, draws: Sequence[list[Any]], axes: Axes) -> list[Any
     """What vmap should give: one example after the other on the reference, stacked in front."""
     first = draws[0]
     rows = [
-        interpreted(
-            program, [f if d is None else x for f, x, d in zip(first, row, axes, strict=True)]
-        )
+        interpreted(program, [f if d is None else x for f, x, d in zip(first, row, axes, strict=True)])
         for row in draws
     ]
     return [stacked(column, 0) for column in zip(*rows, strict=True)]

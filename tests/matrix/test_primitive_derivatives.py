@@ -34,8 +34,9 @@ from tests.support.wide import each
 
 def pairing(xs: Sequence[Any], ys: Sequence[Any]) -> float:
     """<x, y>, in which tangents and cotangents are dual: the real part of sum(x * y)."""
-    return sum(float(np.sum(plain(x).astype(np.complex128) * plain(y)).real)
-               for x, y in zip(xs, ys, strict=True))  # fmt: skip
+    return sum(
+        float(np.sum(plain(x).astype(np.complex128) * plain(y)).real) for x, y in zip(xs, ys, strict=True)
+    )
 
 
 def is_fine(xs: Sequence[Any]) -> bool:
@@ -49,8 +50,9 @@ def slope(p: Point, f: Callable[..., list[Any]]) -> list[np.ndarray]:
     program = ft.make_ir(f)(*p.x)
 
     def at(k: float) -> list[np.ndarray]:
-        moved = [np.asarray(x + x.dtype.type(k * h) * v).astype(x.dtype)
-                 for x, v in zip(p.x, p.dx, strict=True)]  # fmt: skip
+        moved = [
+            np.asarray(x + x.dtype.type(k * h) * v).astype(x.dtype) for x, v in zip(p.x, p.dx, strict=True)
+        ]
         wide = interpreted(program, moved)
         return [y.astype(np.complex128 if y.dtype.kind == "c" else np.float64) for y in wide]
 

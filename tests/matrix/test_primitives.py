@@ -38,16 +38,12 @@ from tests.support.wide import each
 
 # Their parameters are programs; they have tests of their own, here by name of the file.
 CALLBACKS = ("debug_callback", "pure_callback", "io_callback")
-COLLECTIVES = (
-    "all_gather", "all_to_all", "axis_index", "pmax", "pmin", "ppermute", "psum", "psum_scatter",
-)  # fmt: skip
+COLLECTIVES = ("all_gather", "all_to_all", "axis_index", "pmax", "pmin", "ppermute", "psum", "psum_scatter")
 HIGHER_ORDER = dict.fromkeys(CALLBACKS, "test_callbacks.py") | {"jit": "test_jit.py"}
 HIGHER_ORDER |= dict.fromkeys(COLLECTIVES, "test_collectives.py")
 CUSTOM = ("custom_jvp_call", "custom_vjp_call", "custom_lin", "custom_vmap_call", "constant")
 HIGHER_ORDER |= dict.fromkeys(CUSTOM, "test_custom_rules.py")
-HIGHER_ORDER |= dict.fromkeys(
-    ("cond", "only_where", "scan", "while", "tangent_loop"), "test_control_flow.py"
-)
+HIGHER_ORDER |= dict.fromkeys(("cond", "only_where", "scan", "while", "tangent_loop"), "test_control_flow.py")
 HIGHER_ORDER |= dict.fromkeys(("checkpoint", "name"), "test_checkpoint.py")
 HIGHER_ORDER["jax_call"] = "test_opaque.py"
 HIGHER_ORDER |= {"sharding_constraint": "test_shard_map.py", "one_kernel": "test_kernels.py"}

@@ -90,9 +90,7 @@ UNARY: dict[str, Callable[[Any, Any], Any]] = {
     "round": lambda lax, x: lax.mul(x, lax.round(lax.mul(x, lax.full_like(x, 3.1415)))),
     "integers": lambda lax, x: lax.mul(
         lax.convert_element_type(
-            lax.convert_element_type(
-                lax.clamp(np.float64(-50.123), x, np.float64(50.321)), "int32"
-            ),
+            lax.convert_element_type(lax.clamp(np.float64(-50.123), x, np.float64(50.321)), "int32"),
             "float64",
         ),
         lax.cos(x),
@@ -142,9 +140,11 @@ def op_cumulative(draw: Any, shapes: Sequence[Shape]) -> Step | None:
     axis = draw(st.integers(0, len(shapes[i]) - 1))
     name, reverse = draw(st.sampled_from(["cumsum", "cumprod"])), draw(st.booleans())
     return Step(
-        f"{name}[{axis}, {reverse}]", (i,),
-        lambda L, x: getattr(L.lax, name)(x, axis=axis, reverse=reverse), shapes[i],
-    )  # fmt: skip
+        f"{name}[{axis}, {reverse}]",
+        (i,),
+        lambda L, x: getattr(L.lax, name)(x, axis=axis, reverse=reverse),
+        shapes[i],
+    )
 
 
 def op_broadcast(draw: Any, shapes: Sequence[Shape]) -> Step | None:
@@ -156,9 +156,8 @@ def op_broadcast(draw: Any, shapes: Sequence[Shape]) -> Step | None:
     shape = (*old[:axis], size, *old[axis:])
     kept = tuple(k for k in range(len(shape)) if k != axis)
     return Step(
-        f"broadcast[{shape}, {kept}]", (i,),
-        lambda L, x: L.lax.broadcast_in_dim(x, shape, kept), shape,
-    )  # fmt: skip
+        f"broadcast[{shape}, {kept}]", (i,), lambda L, x: L.lax.broadcast_in_dim(x, shape, kept), shape
+    )
 
 
 def op_layout(draw: Any, shapes: Sequence[Shape]) -> Step:
@@ -184,9 +183,8 @@ def op_slice(draw: Any, shapes: Sequence[Shape]) -> Step:
     if draw(st.booleans()):
         where = tuple(a + draw(st.integers(-1, 1)) for a in start)
         return Step(
-            f"dynamic_slice[{where}, {size}]", (i,),
-            lambda L, x: L.lax.dynamic_slice(x, where, size), size,
-        )  # fmt: skip
+            f"dynamic_slice[{where}, {size}]", (i,), lambda L, x: L.lax.dynamic_slice(x, where, size), size
+        )
     return Step(f"slice[{start}, {limit}]", (i,), lambda L, x: L.lax.slice(x, start, limit), size)
 
 
@@ -197,9 +195,8 @@ def op_update(draw: Any, shapes: Sequence[Shape]) -> Step | None:
         return None
     where = tuple(draw(st.integers(0, 2)) for _ in big)
     return Step(
-        f"dynamic_update_slice{where}", (i, j),
-        lambda L, x, y: L.lax.dynamic_update_slice(x, y, where), big,
-    )  # fmt: skip
+        f"dynamic_update_slice{where}", (i, j), lambda L, x, y: L.lax.dynamic_update_slice(x, y, where), big
+    )
 
 
 def op_pad(draw: Any, shapes: Sequence[Shape]) -> Step:
@@ -221,15 +218,11 @@ def op_concatenate(draw: Any, shapes: Sequence[Shape]) -> Step | None:
     def rest(s: Shape) -> Shape:
         return (*s[:axis], 0, *s[axis + 1 :])
 
-    fitting = [k for k, s in enumerate(shapes)
-               if len(s) == len(shapes[i]) and rest(s) == rest(shapes[i])]  # fmt: skip
+    fitting = [k for k, s in enumerate(shapes) if len(s) == len(shapes[i]) and rest(s) == rest(shapes[i])]
     j = draw(st.sampled_from(fitting))
     size = shapes[i][axis] + shapes[j][axis]
     shape = (*shapes[i][:axis], size, *shapes[i][axis + 1 :])
-    return Step(
-        f"concatenate[{axis}]", (i, j),
-        lambda L, x, y: L.lax.concatenate([x, y], axis), shape,
-    )  # fmt: skip
+    return Step(f"concatenate[{axis}]", (i, j), lambda L, x, y: L.lax.concatenate([x, y], axis), shape)
 
 
 def op_dot(draw: Any, shapes: Sequence[Shape]) -> Step | None:
@@ -253,10 +246,7 @@ def op_dot(draw: Any, shapes: Sequence[Shape]) -> Step | None:
     )
     if len(shape) > 3:
         return None
-    return Step(
-        f"dot_general{numbers}", (i, j),
-        lambda L, x, y: L.lax.dot_general(x, y, numbers), shape,
-    )  # fmt: skip
+    return Step(f"dot_general{numbers}", (i, j), lambda L, x, y: L.lax.dot_general(x, y, numbers), shape)
 
 
 def op_jit(draw: Any, shapes: Sequence[Shape]) -> Step:
@@ -266,13 +256,14 @@ def op_jit(draw: Any, shapes: Sequence[Shape]) -> Step:
     shape = inner.steps[-1].shape
     if draw(st.booleans()):
         return Step(
-            f"jit{inner.steps}", operands,
-            lambda L, *xs: L.api.jit(lambda *ys: inner(L, ys)[0])(*xs), shape,
-        )  # fmt: skip
+            f"jit{inner.steps}", operands, lambda L, *xs: L.api.jit(lambda *ys: inner(L, ys)[0])(*xs), shape
+        )
     return Step(
-        f"jit, closed over {inner.steps}", operands,
-        lambda L, *xs: L.api.jit(lambda: inner(L, xs)[0])(), shape,
-    )  # fmt: skip
+        f"jit, closed over {inner.steps}",
+        operands,
+        lambda L, *xs: L.api.jit(lambda: inner(L, xs)[0])(),
+        shape,
+    )
 
 
 def index(values: Sequence[Any]) -> Any:
@@ -280,9 +271,19 @@ def index(values: Sequence[Any]) -> Any:
 
 
 SIMPLE = [
-    op_unary, op_binary, op_binary, op_reduce, op_cumulative, op_broadcast, op_layout, op_slice,
-    op_update, op_pad, op_concatenate, op_dot,
-]  # fmt: skip
+    op_unary,
+    op_binary,
+    op_binary,
+    op_reduce,
+    op_cumulative,
+    op_broadcast,
+    op_layout,
+    op_slice,
+    op_update,
+    op_pad,
+    op_concatenate,
+    op_dot,
+]
 EVERY = [*SIMPLE, op_jit]
 
 
@@ -300,9 +301,7 @@ def programs(draw: Any, inputs: tuple[Shape, ...], low: int, high: int, operatio
     return Steps(inputs, tuple(steps))
 
 
-inputs = st.sampled_from(
-    [((3,), (3,)), ((2, 3), (3,)), ((), (2,)), ((2, 3), (3, 2)), ((1, 3), (2,))]
-)
+inputs = st.sampled_from([((3,), (3,)), ((2, 3), (3,)), ((), (2,)), ((2, 3), (3, 2)), ((1, 3), (2,))])
 
 
 # --- compositions: lists of arrays to lists of arrays, again --------------------------------------
@@ -376,9 +375,14 @@ def by_vmap_of_all(L: Library, f: Function) -> Function:
 
 
 COMPOSABLE = {
-    "jit": by_jit, "grad": by_grad, "jvp": by_jvp, "vjp": by_vjp, "linearize": by_linearize,
-    "vmap": by_vmap, "vmap of all": by_vmap_of_all,
-}  # fmt: skip
+    "jit": by_jit,
+    "grad": by_grad,
+    "jvp": by_jvp,
+    "vjp": by_vjp,
+    "linearize": by_linearize,
+    "vmap": by_vmap,
+    "vmap of all": by_vmap_of_all,
+}
 
 
 def composed(L: Library, steps: Steps, names: Sequence[str]) -> Function:
@@ -415,10 +419,7 @@ def compare(steps: Steps, names: Sequence[str]) -> None:
         assert equal(parse(show(program), program.values), program)
 
 
-SETTINGS = {
-    "deadline": None,
-    "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large],
-}
+SETTINGS = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
 
 
 @pytest.mark.parametrize("last", COMPOSABLE)

@@ -50,9 +50,7 @@ def beside_jax(rows: list[str], gradients: bool) -> None:
             axes = [0 if i == chosen else None for i in range(len(arrays))]
             arrays[chosen] = np.stack([arrays[chosen]] * 2)
             batched = ft.vmap(lambda *xs: run(*xs)[0], in_axes=axes)
-            for y, value in zip(
-                ft.interpret(ft.make_ir(batched)(*arrays), *arrays), values, strict=True
-            ):
+            for y, value in zip(ft.interpret(ft.make_ir(batched)(*arrays), *arrays), values, strict=True):
                 assert_close(y, np.stack([value, value]), TOLERANCE, "under vmap,")
 
         each([row for row in rows if row in theirs], check)

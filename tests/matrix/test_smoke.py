@@ -23,7 +23,7 @@ from tests.matrix.primitive_rows import (
     point,
     precision,
     run_together,
-)  # fmt: skip
+)
 from tests.support.closeness import assert_close
 from tests.support.wide import each
 
@@ -42,9 +42,7 @@ def first_of_each(dtypes: Callable[[Case], Sequence[str]]) -> list[Row]:
 
 
 VALUES = first_of_each(lambda case: case.dtypes)
-DERIVATIVES = first_of_each(
-    lambda case: [d for d in case.dtypes if case.differentiable and d in FINE]
-)
+DERIVATIVES = first_of_each(lambda case: [d for d in case.dtypes if case.differentiable and d in FINE])
 
 
 def by_both_backends(rows: Sequence[Row], make: Callable[[Case, str], Made]) -> dict[Row, Any]:

@@ -29,9 +29,7 @@ PAIRS = [a.ravel() for a in np.meshgrid(POINTS, POINTS)]
 # Their derivatives are loops or long series.
 LONG = {"igamma", "igammac", "polygamma", "zeta"}
 # Where they differ, and why.
-OTHERWISE = {
-    r"jnp\.logaddexp2?, \d at 1e\+10, 1e\+10$": "1/2 is the derivative, JAX has 1",
-}
+OTHERWISE = {r"jnp\.logaddexp2?, \d at 1e\+10, 1e\+10$": "1/2 is the derivative, JAX has 1"}
 
 
 def called(arity: int) -> list[str]:
@@ -69,9 +67,7 @@ def test_derivatives(arity: int):
         root = "functrans" if library is ft else "jax"
         return library.vmap(library.grad(function(name, root), tuple(range(arity))))
 
-    theirs = jax.jit(lambda *xs: {n: slopes(jax, n)(*xs) for n in names}, compiler_options=QUICK)(
-        *points
-    )
+    theirs = jax.jit(lambda *xs: {n: slopes(jax, n)(*xs) for n in names}, compiler_options=QUICK)(*points)
 
     def check(name: str) -> None:
         program = ft.make_ir(slopes(ft, name))(*points)

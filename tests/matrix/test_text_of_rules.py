@@ -38,13 +38,18 @@ def with_vmap(lib: Any) -> Any:
 
 
 FUNCTIONS = {
-    "custom_vjp": with_vjp(ft), "custom_jvp": with_jvp(ft), "custom_vmap": with_vmap(ft),
-    "jax.custom_vjp": with_vjp(jax), "jax.custom_jvp": with_jvp(jax),
-    "jax.custom_vmap": with_vmap(jax), "jax.nn.relu": jax.nn.relu,
-    "derivative": lambda x: ft.jvp(with_vjp(ft), (x,), (x,))[1], "jit": ft.jit(with_vjp(jax)),
+    "custom_vjp": with_vjp(ft),
+    "custom_jvp": with_jvp(ft),
+    "custom_vmap": with_vmap(ft),
+    "jax.custom_vjp": with_vjp(jax),
+    "jax.custom_jvp": with_jvp(jax),
+    "jax.custom_vmap": with_vmap(jax),
+    "jax.nn.relu": jax.nn.relu,
+    "derivative": lambda x: ft.jvp(with_vjp(ft), (x,), (x,))[1],
+    "jit": ft.jit(with_vjp(jax)),
     "scan": lambda x: ft.lax.scan(lambda c, _: (with_vjp(ft)(c), None), x, None, length=2)[0],
     "callback": lambda x: jax.pure_callback(np.sin, x, x, vmap_method="sequential"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -81,7 +81,7 @@ ODD: dict[str, Callable[..., Any]] = {
     "a loop": looped,
     "a gradient": differentiated,
     "a batch": lambda x, y: ft.vmap(lambda a: (y, a, branches(a, 2 * a)), out_axes=(None, 0, 0))(x),
-}  # fmt: skip
+}
 
 
 # XLA draws the keys among operands
@@ -134,8 +134,7 @@ def assert_drawn(program: Program, graph: dict[str, list[Any]], ids: list[int]) 
     assert {b["kind"] for b in boxes[n + m :]} <= {"output"}
     place = {v: i for i, v in enumerate(given)}
     place |= {v: n + i for i, e in enumerate(program.equations) for v in e.outputs}
-    uses = {(place[v], n + i) for i, e in enumerate(program.equations) for v in e.inputs
-            if v in place}  # fmt: skip
+    uses = {(place[v], n + i) for i, e in enumerate(program.equations) for v in e.inputs if v in place}
     uses |= {(place[v], n + m + i) for i, v in enumerate(program.outputs) if v in place}
     number = {b["id"]: i for i, b in enumerate(boxes)}
     arrows = [(number[a["from"]], number[a["to"]]) for a in graph["edges"]]

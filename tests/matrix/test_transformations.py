@@ -22,9 +22,7 @@ FUNCTIONS: dict[str, Callable[[Any, Any], Callable[[Any], Any]]] = {
     "layers": lambda L, np: lambda x: np.sum(np.tanh(A @ np.tanh(A @ x)) ** 2),
     "softmax": lambda L, np: lambda x: np.log(np.sum(np.exp(x - np.max(x)))) * x[1],
     "layout": lambda L, np: (
-        lambda x: np.sum(
-            np.reshape(np.concatenate([x, x * 2]), (2, 3)).T * np.stack([x, np.sin(x)], -1)
-        )
+        lambda x: np.sum(np.reshape(np.concatenate([x, x * 2]), (2, 3)).T * np.stack([x, np.sin(x)], -1))
     ),
     "index": lambda L, np: lambda x: x[0] * x[-1] ** 2 + np.sum(x[::-1] * x) + x[1:].prod(),
     "where": lambda L, np: lambda x: np.where(x > 0, np.cos(x), np.exp(x)).sum() + np.max(x * x),
@@ -54,9 +52,7 @@ DEEP: dict[str, Callable[..., Any]] = {
     "jacfwd(jacfwd)": lambda L, np, f: L.jacfwd(L.jacfwd(f)),
     "third": lambda L, np, f: L.jacfwd(L.jacrev(L.grad(f))),
     "grad(grad)": lambda L, np, f: L.grad(lambda x: np.sum(np.sin(L.grad(f)(x)))),
-    "grad(jit(grad(jit)))": lambda L, np, f: L.grad(
-        lambda x: np.sum(L.jit(L.grad(L.jit(f)))(x) ** 2)
-    ),
+    "grad(jit(grad(jit)))": lambda L, np, f: L.grad(lambda x: np.sum(L.jit(L.grad(L.jit(f)))(x) ** 2)),
     "jit(vmap(grad(jit)))": lambda L, np, f: lambda x: L.jit(L.vmap(L.grad(L.jit(f))))(XS * x),
     "grad(vmap(grad))": lambda L, np, f: L.grad(lambda x: np.sum(L.vmap(L.grad(f))(XS * x) ** 2)),
     "vmap(hessian)": lambda L, np, f: lambda x: L.vmap(L.hessian(f), 1, 1)((XS * x).T),
@@ -72,9 +68,7 @@ DEEP: dict[str, Callable[..., Any]] = {
     "linear_transpose(linearize)": lambda L, np, f: (
         lambda x: L.linear_transpose(L.linearize(f, x)[1], x)(np.sum(x))
     ),
-    "jit(linearize(grad))": lambda L, np, f: (
-        lambda x: L.vmap(L.jit(L.linearize(L.grad(f), x)[1]))(XS)
-    ),
+    "jit(linearize(grad))": lambda L, np, f: lambda x: L.vmap(L.jit(L.linearize(L.grad(f), x)[1]))(XS),
 }
 
 
@@ -87,9 +81,8 @@ def test_one_transformation(transformation: str, function: str):
 @pytest.mark.parametrize(("transformation", "function"), spread(DEEP, list(FUNCTIONS), every=3))
 def test_composition(transformation: str, function: str):
     check(
-        lambda L, np: DEEP[transformation](L, np, FUNCTIONS[function](L, np)),
-        X, eager=False, tolerance=5e-5,
-    )  # fmt: skip
+        lambda L, np: DEEP[transformation](L, np, FUNCTIONS[function](L, np)), X, eager=False, tolerance=5e-5
+    )
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -102,8 +95,9 @@ def test_api(name: str):
 def test_api_in_double_precision(name: str):
     build, args = ROWS[name]
     with jax.enable_x64(True):
-        wide = [x.astype(x.dtype.str[:2] + str(2 * x.itemsize)) if isinstance(x, onp.ndarray) else x
-                for x in args]  # fmt: skip
+        wide = [
+            x.astype(x.dtype.str[:2] + str(2 * x.itemsize)) if isinstance(x, onp.ndarray) else x for x in args
+        ]
         check(build, *wide, eager=False, tolerance=1e-12)
 
 

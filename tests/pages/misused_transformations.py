@@ -361,9 +361,7 @@ def arithmetic_with_a_key(m, jnp):
 # --- pytrees --------------------------------------------------------------------------------------
 
 
-@misuse(
-    errors.TreeMismatch, "tree.map", "['w']", "of length 2", "3", "tree 1: {'b': *, 'w': (*, *)}"
-)
+@misuse(errors.TreeMismatch, "tree.map", "['w']", "of length 2", "3", "tree 1: {'b': *, 'w': (*, *)}")
 def trees_of_different_lengths(m, jnp):
     m.tree.map(jnp.add, {"w": (X, X), "b": X}, {"w": (X, X, X), "b": X})  # <-
 

@@ -60,9 +60,10 @@ def shown(error: Exception | None) -> str:
         for line in lines
         for part in (
             textwrap.wrap(line, 100, subsequent_indent=re.match(r" *", line).group())
-            if len(line) > 100 and not set(line) <= {" ", "^"} else [line]
+            if len(line) > 100 and not set(line) <= {" ", "^"}
+            else [line]
         )
-    )  # fmt: skip
+    )
 
 
 def source_of(run: Callable[..., Any]) -> str:
@@ -72,20 +73,34 @@ def source_of(run: Callable[..., Any]) -> str:
 
 
 def section(row: Misuse) -> str:
-    return "\n".join([
-        f"## {row.title}", "",
-        "```py", source_of(row.run), "```", "",
-        "functrans:", "", "```text", shown(caught(row.run, ft)), "```", "",
-        f"JAX {jax.__version__}:", "", "```text", shown(caught(row.run, jax)), "```", "",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            f"## {row.title}",
+            "",
+            "```py",
+            source_of(row.run),
+            "```",
+            "",
+            "functrans:",
+            "",
+            "```text",
+            shown(caught(row.run, ft)),
+            "```",
+            "",
+            f"JAX {jax.__version__}:",
+            "",
+            "```text",
+            shown(caught(row.run, jax)),
+            "```",
+            "",
+        ]
+    )
 
 
 def classes() -> list[type[Exception]]:
     """Every class of `functrans.errors`, by name."""
     found = [c for c in vars(errors).values() if isinstance(c, type)]
-    return sorted(
-        (c for c in found if issubclass(c, errors.FunctransError)), key=lambda c: c.__name__
-    )
+    return sorted((c for c in found if issubclass(c, errors.FunctransError)), key=lambda c: c.__name__)
 
 
 def also(error: type[Exception]) -> list[str]:
@@ -94,9 +109,11 @@ def also(error: type[Exception]) -> list[str]:
     found: list[type] = []
     for base in error.__mro__[1:]:
         builtin = base.__module__ == "builtins" and base not in (Exception, BaseException, object)
-        if (builtin or hasattr(jax.errors, base.__name__)) and not issubclass(
-            base, errors.FunctransError
-        ) and not any(issubclass(other, base) for other in found):  # fmt: skip
+        if (
+            (builtin or hasattr(jax.errors, base.__name__))
+            and not issubclass(base, errors.FunctransError)
+            and not any(issubclass(other, base) for other in found)
+        ):
             found.append(base)
     return [b.__name__ if b.__module__ == "builtins" else f"jax.errors.{b.__name__}" for b in found]
 

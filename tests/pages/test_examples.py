@@ -189,8 +189,9 @@ def test_private_gradient_is_what_it_says(private):
     params = private.init(ft.random.key(0))
     sums = None
     for image, label in zip(images, labels[present > 0], strict=False):
-        grads = [np.asarray(g, "float64") for pair in ft.grad(private.loss)(params, image, label)
-                 for g in pair]  # fmt: skip
+        grads = [
+            np.asarray(g, "float64") for pair in ft.grad(private.loss)(params, image, label) for g in pair
+        ]
         scale = min(1.0, private.CLIP / np.sqrt(sum((g**2).sum() for g in grads)))
         sums = [scale * g + s for g, s in zip(grads, sums or [0.0] * len(grads), strict=True)]
     made = ft.jit(private.private_gradient)(params, images, labels, present)

@@ -20,11 +20,14 @@ GALLERY = {  # module -> constants of a tiny problem
     "pinn": {"POINTS": 64, "WIDTHS": (2, 8, 1)},
     "meta_learning": {"TASKS": 4, "WIDTHS": (1, 8, 1), "SHOWN": (0, 1, 2)},
     "neural_ode": {  # with a solver that compiles sooner
-        "CURVES": 4, "TIMES": 8, "WIDTH": 8,
-        "SOLVER": diffrax.Euler(), "CONTROL": diffrax.ConstantStepSize(),
+        "CURVES": 4,
+        "TIMES": 8,
+        "WIDTH": 8,
+        "SOLVER": diffrax.Euler(),
+        "CONTROL": diffrax.ConstantStepSize(),
     },
     "fit_simulator": {},
-}  # fmt: skip
+}
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 
 
@@ -35,9 +38,7 @@ def example(monkeypatch, request) -> ModuleType:
     sys.modules.pop(request.param, None)
 
 
-@pytest.mark.parametrize(
-    "example", ["private_flax", "pinn", "meta_learning", "neural_ode"], indirect=True
-)
+@pytest.mark.parametrize("example", ["private_flax", "pinn", "meta_learning", "neural_ode"], indirect=True)
 def test_an_example_of_the_gallery(example, monkeypatch, tmp_path, capsys):
     """Tiny; the other two run in test_examples.py."""
     for name, value in GALLERY[example.__name__].items():

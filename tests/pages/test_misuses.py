@@ -28,9 +28,13 @@ pytestmark = pytest.mark.smoke
 HERE = __file__
 X = np.ones(3, np.float32)
 SAID_FIRST = (  # their first line says what to do
-    errors.RuleMismatch, errors.CotangentMismatch, errors.BatchRuleMismatch, errors.NotAnArray,
-    errors.ParseError, errors.CheckError,
-)  # fmt: skip
+    errors.RuleMismatch,
+    errors.CotangentMismatch,
+    errors.BatchRuleMismatch,
+    errors.NotAnArray,
+    errors.ParseError,
+    errors.CheckError,
+)
 LONGEST = 9  # lines of a message, as the document folds them, its class and all
 
 
@@ -217,9 +221,7 @@ def test_a_plain_script_shows_the_users_lines(tmp_path):
         """)
     )
     env = {k: v for k, v in os.environ.items() if k != "FUNCTRANS_TRACEBACK"}
-    ran = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, env=env, check=False
-    )
+    ran = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env=env, check=False)
     assert ran.returncode == 1
     frames = re.findall(r'File "(.*?)", line (\d+)', ran.stderr)
     assert frames == [(str(script), "5"), (str(script), "4")]

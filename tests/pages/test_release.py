@@ -109,8 +109,13 @@ def test_templates_have_a_head_and_three_lines():
 
 
 def test_the_extras_that_texts_name_exist():
-    texts = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.*"),
-             *ROOT.glob("tests/**/*.py"), *PACKAGE.rglob("*.py")]  # fmt: skip
+    texts = [
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/**/*.md"),
+        *ROOT.glob("examples/*.*"),
+        *ROOT.glob("tests/**/*.py"),
+        *PACKAGE.rglob("*.py"),
+    ]
     named = {}
     for path in texts:
         text = path.read_text()

@@ -125,8 +125,13 @@ def without_example(site: Path, pages: Pages) -> Iterator[str]:
 
 
 CHECKS: tuple[Callable[[Path, Pages], Iterator[str]], ...] = (
-    broken_links, fetched, unreached, not_built, not_in_the_reference, without_example,
-)  # fmt: skip
+    broken_links,
+    fetched,
+    unreached,
+    not_built,
+    not_in_the_reference,
+    without_example,
+)
 
 
 @pytest.mark.sweep
@@ -152,9 +157,10 @@ def test_what_is_broken_is_found(tmp_path):
     other.write_text('<p id="here"></p><a href="index.html#gone"></a>')
     pages = {path: Page(path) for path in (index, other)}
     assert {*broken_links(tmp_path, pages)} == {
-        "index.html: none.html", "index.html: no anchor #no",
+        "index.html: none.html",
+        "index.html: no anchor #no",
         "other.html: no anchor index.html#gone",
-    }  # fmt: skip
+    }
     assert [*unreached(tmp_path, pages)] == ["other.html"]
     assert len([*fetched(tmp_path, pages)]) == 1
 

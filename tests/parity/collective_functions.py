@@ -92,9 +92,7 @@ COMPOSITIONS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "mixed": mixed,
     "grad(vmap)": lambda m, f, x: m.grad(lambda y: scalar(m, batched(m, f)(y)))(x),
     "vmap(grad)": lambda m, f, x: batched(m, m.grad(lambda y: scalar(m, f(y))))(x),
-    "vmap(jit(grad(jit)))": lambda m, f, x: batched(
-        m, m.jit(m.grad(lambda y: scalar(m, m.jit(f)(y))))
-    )(x),
+    "vmap(jit(grad(jit)))": lambda m, f, x: batched(m, m.jit(m.grad(lambda y: scalar(m, m.jit(f)(y)))))(x),
     "grad(unbatched)": lambda m, f, x: m.grad(lambda y: scalar(m, the_same_in_all(m, f, y)))(x),
     "jvp(vmap)": lambda m, f, x: m.jvp(batched(m, f), (x,), (x * x,)),
     "vmap(jvp)": lambda m, f, x: batched(m, lambda y: m.jvp(f, (y,), (y * y,)))(x),
@@ -105,19 +103,15 @@ COMPOSITIONS: dict[str, Callable[[Any, Any, Any], Any]] = {
     )(x),
     "vmap(named)": lambda m, f, x: m.vmap(batched(m, f))(m.numpy.stack([x, x + 1])),
     "named(vmap)": lambda m, f, x: batched(m, m.vmap(f), 1)(m.numpy.stack([x, x + 1])),
-    "named(vmap axis 1)": lambda m, f, x: batched(m, m.vmap(f, 1))(
-        m.numpy.stack([x, x + 1], 2)
-    ),
-}  # fmt: skip
+    "named(vmap axis 1)": lambda m, f, x: batched(m, m.vmap(f, 1))(m.numpy.stack([x, x + 1], 2)),
+}
 
 
 # What JAX 0.10 computes wrongly or cannot: all_to_all of a value that is the same in all examples
 # (its result has axes too many) and the transpose of the untiled one; psum_scatter where another
 # vmapped axis stands behind `scatter_dimension`.
 UNBATCHED = {"unbatched", "mixed", "grad(unbatched)"}
-TRANSPOSED = {
-    "vmap(grad)", "vmap(jit(grad(jit)))", "vmap(vjp)", "grad(vmap(grad))",
-}  # fmt: skip
+TRANSPOSED = {"vmap(grad)", "vmap(jit(grad(jit)))", "vmap(vjp)", "grad(vmap(grad))"}
 JAX_CANNOT = {
     "all_to_all": UNBATCHED | TRANSPOSED,
     "all_to_all to the front": UNBATCHED | TRANSPOSED,
@@ -153,9 +147,7 @@ GROUPED = {
     "pmean": lambda lax, x, **how: lax.pmean(x, "i", **how),
     "pmax": lambda lax, x, **how: lax.pmax(x, "i", **how),
     "all_gather": lambda lax, x, **how: lax.all_gather(x, "i", axis=1, tiled=True, **how),
-    "psum_scatter": lambda lax, x, **how: lax.psum_scatter(
-        x, "i", scatter_dimension=1, tiled=True, **how
-    ),
+    "psum_scatter": lambda lax, x, **how: lax.psum_scatter(x, "i", scatter_dimension=1, tiled=True, **how),
     "all_to_all": lambda lax, x, **how: lax.all_to_all(x, "i", 1, 0, tiled=True, **how),
 }
 

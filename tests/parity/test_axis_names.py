@@ -38,8 +38,11 @@ pytestmark = pytest.mark.smoke
 def test_an_inner_name_hides_an_outer_one():
     def f(m: Any, y: Any) -> Any:
         inner = lambda a, b: (  # noqa: E731
-            m.lax.psum(b, "i"), m.lax.psum(a, "i"), m.lax.axis_index("i"), m.lax.axis_size("i"),
-        )  # fmt: skip
+            m.lax.psum(b, "i"),
+            m.lax.psum(a, "i"),
+            m.lax.axis_index("i"),
+            m.lax.axis_size("i"),
+        )
 
         def outer(a: Any) -> Any:
             hidden = m.vmap(inner, (None, 0), axis_name="i")(a[0], a)
@@ -81,9 +84,10 @@ def test_dtypes(dtype: str):
         def run(x: Any, m: Any) -> Any:
             def f(x: Any) -> Any:
                 moved = (
-                    m.lax.all_gather(x, "i"), m.lax.ppermute(x, "i", RING),
+                    m.lax.all_gather(x, "i"),
+                    m.lax.ppermute(x, "i", RING),
                     m.lax.pswapaxes(x[:N], "i", 0),
-                )  # fmt: skip
+                )
                 if dtype == "complex64":
                     return moved, m.lax.psum(x, "i"), m.lax.pmean(x, "i")
                 ends = m.lax.pmax(x, "i"), m.lax.pmin(x, "i")
@@ -138,8 +142,7 @@ def test_names_reach_deeply_nested_functions():
 
 
 def test_no_collective_is_left_and_the_scope_ends():
-    f = ft.jit(ft.vmap(ft.jit(lambda x: ft.lax.psum(x * ft.lax.axis_index("i"), "i")),
-                       axis_name="i"))  # fmt: skip
+    f = ft.jit(ft.vmap(ft.jit(lambda x: ft.lax.psum(x * ft.lax.axis_index("i"), "i")), axis_name="i"))
     text = show(f.program(jnp.ones(3)))
     assert "psum" not in text
     assert "axis_index" not in text
@@ -174,8 +177,10 @@ def test_extremes(name: str):
         ft.vmap(functools.partial(f, ft), axis_name="i")(x),
         jax.vmap(functools.partial(f, jax), axis_name="i")(x),
     )
-    assert_close(nested(ft, lambda y: getattr(ft.lax, name)(y, ("j", "i")))(Y),
-                 nested(jax, lambda y: getattr(jax.lax, name)(y, ("j", "i")))(Y))  # fmt: skip
+    assert_close(
+        nested(ft, lambda y: getattr(ft.lax, name)(y, ("j", "i")))(Y),
+        nested(jax, lambda y: getattr(jax.lax, name)(y, ("j", "i")))(Y),
+    )
     one = lambda y: getattr(ft.lax, name)(y, "i")  # noqa: E731
     whole = {"pmax": jnp.max, "pmin": jnp.min}[name]
     found = ft.grad(lambda x: ft.numpy.sum(ft.numpy.sin(ft.vmap(one, axis_name="i")(x))))(x)
@@ -260,8 +265,7 @@ def with_jvp(m: Any) -> Any:
 def with_vjp(m: Any) -> Any:
     f = m.custom_vjp(lambda y: m.lax.psum(m.numpy.sin(y), "i"))
     f.defvjp(
-        lambda y: (f(y), y),
-        lambda y, ct: (m.lax.psum(ct, "i") * m.numpy.cos(y) * m.lax.axis_index("i"),),
+        lambda y: (f(y), y), lambda y, ct: (m.lax.psum(ct, "i") * m.numpy.cos(y) * m.lax.axis_index("i"),)
     )
     return f
 
@@ -277,33 +281,26 @@ HIGHER: dict[str, Callable[[Any, Any], Any]] = {
     "a carry that becomes different": lambda m, x: m.lax.scan(
         lambda c, a: (c + m.lax.axis_index("i"), c), 0, None, length=3
     ),
-    "cond": lambda m, x: m.lax.cond(
-        m.lax.psum(x, "i") > 2, lambda y: m.lax.psum(y, "i"), lambda y: y, x
-    ),
-    "cond without operands": lambda m, x: m.lax.cond(
-        True, lambda: m.lax.axis_index("i") * 2, lambda: 7
-    ),
+    "cond": lambda m, x: m.lax.cond(m.lax.psum(x, "i") > 2, lambda y: m.lax.psum(y, "i"), lambda y: y, x),
+    "cond without operands": lambda m, x: m.lax.cond(True, lambda: m.lax.axis_index("i") * 2, lambda: 7),
     "while_loop": lambda m, x: m.lax.while_loop(
         lambda c: c < m.lax.pmax(m.lax.stop_gradient(x), "i"),
-        lambda c: c + m.lax.psum(1.0, "i") / (2 + m.lax.axis_index("i")), 0.0,
+        lambda c: c + m.lax.psum(1.0, "i") / (2 + m.lax.axis_index("i")),
+        0.0,
     ),
     "a trip count that is different": lambda m, x: m.lax.while_loop(
         lambda c: c < 5, lambda c: c + m.lax.axis_index("i") + 1, 0
     ),
     "fori_loop": lambda m, x: m.lax.fori_loop(0, 3, lambda i, c: c + m.lax.axis_index("i"), 0),
     "map": lambda m, x: m.lax.map(lambda a: a * m.lax.psum(x, "i"), jnp.arange(3.0)),
-    "stop_gradient": lambda m, x: m.grad(
-        lambda y: m.lax.psum(m.lax.stop_gradient(y), "i") * y
-    )(x),
+    "stop_gradient": lambda m, x: m.grad(lambda y: m.lax.psum(m.lax.stop_gradient(y), "i") * y)(x),
     "checkpoint": lambda m, x: m.checkpoint(
         lambda y: m.lax.psum(m.numpy.sin(y), "i") * y * m.lax.axis_index("i")
     )(x),
-    "grad of checkpoint": lambda m, x: m.grad(
-        m.checkpoint(lambda y: m.lax.psum(m.numpy.sin(y), "i") * y)
-    )(x),
+    "grad of checkpoint": lambda m, x: m.grad(m.checkpoint(lambda y: m.lax.psum(m.numpy.sin(y), "i") * y))(x),
     "custom_jvp": lambda m, x: (with_jvp(m)(x), m.grad(with_jvp(m))(x), m.grad(with_jvp(m))(1.5)),
     "custom_vjp": lambda m, x: (with_vjp(m)(x), m.grad(with_vjp(m))(x), m.grad(with_vjp(m))(1.5)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.long
@@ -334,11 +331,17 @@ def test_what_is_kept_of_a_function_is_kept_for_one_axis():
         step = lambda c, _: (share(c), None)  # noqa: E731
         saved = m.checkpoint(share)
         return [
-            jvp, vjp, m.grad(jvp), m.grad(vjp), saved, m.grad(saved), m.jit(share),
+            jvp,
+            vjp,
+            m.grad(jvp),
+            m.grad(vjp),
+            saved,
+            m.grad(saved),
+            m.jit(share),
             lambda y: m.lax.cond(y > 2, share, share, y),
             lambda y: m.lax.scan(step, y, None, length=2)[0],
             lambda y: m.lax.fori_loop(0, 2, lambda i, c: share(c), y),
-        ]  # fmt: skip
+        ]
 
     ours, theirs = parts(ft), parts(jax)
     for n in (3, 5, 3):

@@ -29,9 +29,7 @@ def session(m: Any, transform: Any, ordered: bool) -> tuple[Any, str]:
 
     def f(x: Any) -> Any:
         y = J.float32(2) * x
-        jax.debug.breakpoint(
-            backend="cli", stdin=asked, stdout=shown, num_frames=2, ordered=ordered
-        )
+        jax.debug.breakpoint(backend="cli", stdin=asked, stdout=shown, num_frames=2, ordered=ordered)
         return J.sin(y)
 
     found = transform(m, f)(J.float32(0.5))

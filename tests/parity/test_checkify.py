@@ -56,13 +56,13 @@ CASES = {
     "NaN": (lambda lib, n: lib.jit(lambda x: n.log(x).sum()), FLOAT, (X, X * X)),
     "NaN, un-jitted": (lambda lib, n: lambda x: n.log(x).sum(), FLOAT, (X, X * X)),
     "NaN in a loop": (
-        lambda lib, n: lib.jit(
-            lambda x: lib.lax.scan(lambda c, _: (c - 1, n.log(c)), x, None, length=3)
-        ), FLOAT, (X * X, X * X + 5),
+        lambda lib, n: lib.jit(lambda x: lib.lax.scan(lambda c, _: (c - 1, n.log(c)), x, None, length=3)),
+        FLOAT,
+        (X * X, X * X + 5),
     ),
     "division": (lambda lib, n: lib.jit(lambda x: 1 / (x - 2)), DIV, (X, X + 1)),
     "all": (lambda lib, n: lib.jit(lambda x: n.sqrt(x) / 2), USER | FLOAT | DIV, (X, X * X)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -114,9 +114,7 @@ INDEXED = {
     "x[i, j]": lambda lib, n: lambda x, i: n.outer(x, x)[0 * i, i],
     "a row": lambda lib, n: lambda x, i: n.outer(x, x)[i],
     "dynamic_slice": lambda lib, n: lambda x, i: lib.lax.dynamic_slice(x, (i,), (2,)),
-    "dynamic_update_slice": (
-        lambda lib, n: lambda x, i: lib.lax.dynamic_update_slice(x, x[:2], (i,))
-    ),
+    "dynamic_update_slice": (lambda lib, n: lambda x, i: lib.lax.dynamic_update_slice(x, x[:2], (i,))),
     "set": lambda lib, n: lambda x, i: x.at[i].set(1.0),
     "add": lambda lib, n: lambda x, i: x.at[TWO_OF + i].add(1.0),
     "multiply": lambda lib, n: lambda x, i: x.at[i].multiply(2.0),
@@ -128,9 +126,7 @@ INDEXED = {
     "vmap": lambda lib, n: lambda x, i: lib.vmap(lambda j: x[j])(TWO_OF + i),
     "scan": (lambda lib, n: lambda x, i: lib.lax.scan(lambda c, y: (c + x[i], x[i]), 0.0, x)),
     "while": (
-        lambda lib, n: (
-            lambda x, i: lib.lax.while_loop(lambda c: c < 3.0, lambda c: c + 1 + 0 * x[i], 0.0)
-        )
+        lambda lib, n: lambda x, i: lib.lax.while_loop(lambda c: c < 3.0, lambda c: c + 1 + 0 * x[i], 0.0)
     ),
     "cond": lambda lib, n: lambda x, i: lib.lax.cond(x[0] > 0, lambda: x[i], lambda: x[0]),
     "jit": lambda lib, n: lambda x, i: lib.jit(lambda x: x[i])(x) + lib.jit(lambda x: x[i])(x),
@@ -157,10 +153,14 @@ def test_indices_that_are_found_are_those_that_jax_finds(name, kinds):
     assert found == [False, True, True]
 
 
-@pytest.mark.parametrize(("f", "shape", "axis"), [
-    (lambda i: ft.vmap(lambda y, j: y.at[j].set(0.0))(TWO, TWO_OF + i), "(2, 3)", 1),
-    (lambda i: ft.checkpoint(lambda x, i: fnp.sin(x[i]))(X, i), "(3,)", 0),
-], ids=["vmap of set", "checkpoint"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("f", "shape", "axis"),
+    [
+        (lambda i: ft.vmap(lambda y, j: y.at[j].set(0.0))(TWO, TWO_OF + i), "(2, 3)", 1),
+        (lambda i: ft.checkpoint(lambda x, i: fnp.sin(x[i]))(X, i), "(3,)", 0),
+    ],
+    ids=["vmap of set", "checkpoint"],
+)
 def test_indices_where_checkify_fails_in_jax(f, shape, axis):
     checked = checkify.checkify(ft.jit(f), errors=checkify.index_checks)
     assert checked(jnp.int32(1))[0].get() is None

@@ -62,9 +62,7 @@ def permuted(x: Any, name: Any, perm: Any) -> Any:
     return sum(jnp.where(index == b, rows[a], 0) for a, b in perm)
 
 
-def slices_exchanged(
-    x: Any, out: Any, starts: Any, sizes: Any, places: Any, got: Any, axis_name: Any
-) -> Any:
+def slices_exchanged(x: Any, out: Any, starts: Any, sizes: Any, places: Any, got: Any, axis_name: Any) -> Any:
     """ragged_all_to_all slice by slice, as JAX's documentation describes it."""
     rows, n = gathered(x, axis_name), got.shape[0]
     starts, places = (exchanged(v, axis_name, 0, 0, tiled=True) for v in (starts, places))
@@ -78,9 +76,7 @@ def slices_exchanged(
 class JaxMended:
     """JAX with the collectives that it cannot always do expressed by psum and axis_index."""
 
-    numpy, vmap, grad, jvp, vjp, linearize = (
-        jnp, jax.vmap, jax.grad, jax.jvp, jax.vjp, jax.linearize,
-    )  # fmt: skip
+    numpy, vmap, grad, jvp, vjp, linearize = (jnp, jax.vmap, jax.grad, jax.jvp, jax.vjp, jax.linearize)
     jit = staticmethod(lambda f: f)
 
     class lax:
@@ -112,8 +108,7 @@ def test_collectives_under_compositions(name: str):
 @pytest.mark.parametrize("how", ["vmap(jit)", "mixed", "vmap(grad)"])
 @pytest.mark.parametrize("name", ["psum of a tree", "all_gather", "axis_index"])
 def test_where_nothing_is_compiled(name: str, how: str):
-    ours, theirs = (COMPOSITIONS[how](m, functools.partial(COLLECTIVES[name], m), X)
-                    for m in (ft, jax))  # fmt: skip
+    ours, theirs = (COMPOSITIONS[how](m, functools.partial(COLLECTIVES[name], m), X) for m in (ft, jax))
     assert_close(ours, theirs)
 
 
@@ -132,13 +127,9 @@ TWO_NAMES: dict[str, Callable[[Any, Any], Any]] = {
     "axis_index of the inner": lambda m, x: x * m.lax.axis_index("j"),
     "axis_size of both": lambda m, x: x / m.lax.axis_size(("i", "j")),
     "all_to_all over both": lambda m, x: m.lax.all_to_all(x, ("i", "j"), 0, 1, tiled=True),
-    "all_to_all over both, other order": lambda m, x: m.lax.all_to_all(
-        x, ("j", "i"), 0, 0, tiled=True
-    ),
+    "all_to_all over both, other order": lambda m, x: m.lax.all_to_all(x, ("j", "i"), 0, 0, tiled=True),
     "all_gather over both": lambda m, x: m.lax.all_gather(x, ("i", "j")) * x,
-    "all_gather over both, other order": lambda m, x: m.lax.all_gather(
-        x, ("j", "i"), axis=1, tiled=True
-    ),
+    "all_gather over both, other order": lambda m, x: m.lax.all_gather(x, ("j", "i"), axis=1, tiled=True),
     "psum_scatter over both": lambda m, x: m.lax.psum_scatter(m.numpy.sin(x), ("i", "j")),
     "psum_scatter over both, other order": lambda m, x: m.lax.psum_scatter(
         x.T[:6], ("j", "i"), scatter_dimension=1, tiled=True
@@ -146,9 +137,7 @@ TWO_NAMES: dict[str, Callable[[Any, Any], Any]] = {
     "ppermute over both": lambda m, x: (
         x * m.lax.ppermute(x, ("i", "j"), [(0, 3), (3, 5), (5, 0), (1, 2), (2, 1), (4, 4)])
     ),
-    "ppermute over both, not all": lambda m, x: (
-        x * m.lax.ppermute(x, ("j", "i"), [(0, 3), (3, 5), (2, 2)])
-    ),
+    "ppermute over both, not all": lambda m, x: x * m.lax.ppermute(x, ("j", "i"), [(0, 3), (3, 5), (2, 2)]),
     "one after the other": lambda m, x: m.lax.ppermute(
         m.lax.all_gather(x, "j", axis=1), "i", [(0, 2), (2, 1), (1, 0)]
     ),
@@ -158,17 +147,14 @@ TWO_NAMES: dict[str, Callable[[Any, Any], Any]] = {
 
 TWO_NAME_COMPOSITIONS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "vmap(vmap)": lambda m, f, y: nested(m, f)(y),
-    "vmap(jit(vmap))": lambda m, f, y: m.vmap(
-        m.jit(m.vmap(m.jit(f), axis_name="j")), axis_name="i"
-    )(y),
+    "vmap(jit(vmap))": lambda m, f, y: m.vmap(m.jit(m.vmap(m.jit(f), axis_name="j")), axis_name="i")(y),
     "grad(vmap(vmap))": lambda m, f, y: m.grad(lambda z: scalar(m, nested(m, f)(z)))(y),
     "vmap(vmap(grad))": lambda m, f, y: nested(m, m.grad(lambda z: scalar(m, f(z))))(y),
     "vmap(grad(vmap))": lambda m, f, y: m.vmap(
         m.grad(lambda z: scalar(m, m.vmap(f, axis_name="j")(z))), axis_name="i"
     )(y),
     "the same in the inner": lambda m, f, y: m.vmap(
-        lambda a: m.vmap(lambda k, b: f(b), (0, None), axis_name="j")(m.numpy.arange(2), a),
-        axis_name="i",
+        lambda a: m.vmap(lambda k, b: f(b), (0, None), axis_name="j")(m.numpy.arange(2), a), axis_name="i"
     )(y[:, 0]),
     "the same in the outer": lambda m, f, y: m.vmap(
         lambda k, b: m.vmap(f, axis_name="j")(b), (0, None), axis_name="i"
@@ -176,7 +162,7 @@ TWO_NAME_COMPOSITIONS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "the outer's value in the inner": lambda m, f, y: m.vmap(
         lambda a: m.vmap(lambda b: f(a[0]) * b[0, 0], axis_name="j")(a), axis_name="i"
     )(y),
-}  # fmt: skip
+}
 
 
 def jax_can(name: str, how: str) -> bool:

@@ -112,9 +112,21 @@ def updated_in_place(ft, lax, np_, w, x):
 
 
 PROGRAMS = [
-    rnn, rnn_reversed, loop_of_loops, counted, counted_unrolled, chosen, switched, chosen_in_loop,
-    mapped, mapped_in_batches, associated, jitted_layers, through_vmap, updated_in_place,
-]  # fmt: skip
+    rnn,
+    rnn_reversed,
+    loop_of_loops,
+    counted,
+    counted_unrolled,
+    chosen,
+    switched,
+    chosen_in_loop,
+    mapped,
+    mapped_in_batches,
+    associated,
+    jitted_layers,
+    through_vmap,
+    updated_in_place,
+]
 
 
 def _jvp(ft, f):
@@ -191,9 +203,7 @@ VALUES = [
     lambda lax, np_: lax.map(lambda x: x + 1, np_.zeros((0, 2)), batch_size=2),
     lambda lax, np_: lax.associative_scan(np_.logical_or, np_.arange(5) == 2),
     lambda lax, np_: lax.associative_scan(np_.maximum, np_.array([3, 1, 4, 1, 5]), reverse=True),
-    lambda lax, np_: lax.cond(
-        np_.ones(()) > 0, lambda a: (a, 1), lambda a: (a * 2, 2), np_.ones(2)
-    ),
+    lambda lax, np_: lax.cond(np_.ones(()) > 0, lambda a: (a, 1), lambda a: (a * 2, 2), np_.ones(2)),
     lambda lax, np_: lax.cond(True, lambda a: np_.float32(1), lambda a: a, np_.float32(3)),
     lambda lax, np_: lax.cond(0, lambda: 1, lambda: 2),
     lambda lax, np_: lax.cond(False, 1.0, lambda x: x, 2.0, lambda x: x * 5),
@@ -209,9 +219,7 @@ VALUES = [
     lambda lax, np_: lax.fori_loop(np.int8(0), np.int8(3), lambda i, c: i, 0),
     lambda lax, np_: lax.scan(lambda c, x: [c + x, (x, None)], np_.float32(0), np_.arange(3.0)),
     lambda lax, np_: lax.scan(
-        lambda c, x: (tuple if NEWER else lambda pair: pair)(Pair(c + x, x)),
-        np_.float32(0),
-        np_.arange(3.0),
+        lambda c, x: (tuple if NEWER else lambda pair: pair)(Pair(c + x, x)), np_.float32(0), np_.arange(3.0)
     ),  # JAX takes only tuples and lists from 0.11 on
     lambda lax, np_: lax.fori_loop(0, np_.int16(3), lambda i, c: c + i, np_.int16(0)),
 ]

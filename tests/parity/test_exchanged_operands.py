@@ -54,8 +54,15 @@ EXCHANGED = {
     **{
         f"{function.__name__}": Exchange(function, function, A, B)
         for function in (
-            jnp.add, jnp.hypot, jnp.logaddexp, jnp.logaddexp2, jnp.maximum,
-            jnp.minimum, jnp.multiply, lax.max, lax.min,
+            jnp.add,
+            jnp.hypot,
+            jnp.logaddexp,
+            jnp.logaddexp2,
+            jnp.maximum,
+            jnp.minimum,
+            jnp.multiply,
+            lax.max,
+            lax.min,
         )
     },
     **{
@@ -66,22 +73,29 @@ EXCHANGED = {
     "fftconvolve": Exchange(signal.fftconvolve, signal.fftconvolve, A, B[:2]),
     "polymul": Exchange(jnp.polymul, jnp.polymul, A[0], B[1, :3]),
     "correlate": Exchange(
-        lambda x, y: jnp.correlate(x, y, "full"), lambda y, x: jnp.correlate(y, x, "full")[::-1],
-        A[0], B[1, :3],
+        lambda x, y: jnp.correlate(x, y, "full"),
+        lambda y, x: jnp.correlate(y, x, "full")[::-1],
+        A[0],
+        B[1, :3],
     ),
     "cross": Exchange(jnp.cross, lambda y, x: -jnp.cross(y, x), A[:, :3], B[:, 1:]),
     "matvec": Exchange(jnp.matvec, lambda v, m: jnp.vecmat(v, m.T), A, B[2]),
     "vecdot": Exchange(jnp.vecdot, jnp.vecdot, A, B),
     "dot_general": Exchange(
-        product((1, 3), (2, 0), ((0,), (1,))), product((2, 0), (1, 3), ((1,), (0,))),
-        floats(2, 3, 5, 4), floats(4, 2, 3, 6), lambda out: out.swapaxes(1, 2),
+        product((1, 3), (2, 0), ((0,), (1,))),
+        product((2, 0), (1, 3), ((1,), (0,))),
+        floats(2, 3, 5, 4),
+        floats(4, 2, 3, 6),
+        lambda out: out.swapaxes(1, 2),
     ),
     "tensordot": Exchange(
         lambda x, y: jnp.tensordot(x, y, ((2, 0), (0, -1))),
         lambda y, x: jnp.tensordot(y, x, ((0, -1), (2, 0))),
-        floats(2, 3, 4), floats(4, 5, 2), lambda out: out.T,
+        floats(2, 3, 4),
+        floats(4, 5, 2),
+        lambda out: out.T,
     ),
-}  # fmt: skip
+}
 
 
 def test_values_and_gradients():

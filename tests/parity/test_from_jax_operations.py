@@ -34,8 +34,11 @@ def in_order(name: str) -> Any:
 
 
 ROWS: dict[str, tuple[Any, ...]] = {
-    **{f"{name}, {x.dtype}": (in_order(name), x, y)
-       for name in ("eq_to_p", "lt_to_p", "le_to_p") for x, y in ((X, Y), (I, I[:, ::-1].copy()))},
+    **{
+        f"{name}, {x.dtype}": (in_order(name), x, y)
+        for name in ("eq_to_p", "lt_to_p", "le_to_p")
+        for x, y in ((X, Y), (I, I[:, ::-1].copy()))
+    },
     "a dtype that is there": (same, X),
     "tile": (lambda x: jax.lax.tile(x, (2, 3)), M),
     "singular values alone": (lambda x: jax.lax.linalg.svd(x, compute_uv=False), M),
@@ -44,16 +47,17 @@ ROWS: dict[str, tuple[Any, ...]] = {
     "eig": (lambda x: abs(jax.lax.linalg.eig(x)[0]), M @ M.T),
     "qr": (lambda x: [abs(y) for y in jax.lax.linalg.qr(x, full_matrices=False)], M[:, :2]),
     "schur": (lambda x: abs(jax.lax.linalg.schur(x)[0]), M @ M.T),
-    "symmetric_product": (lambda x: jax.lax.linalg.symmetric_product(
-        x, x, alpha=2.0, beta=0.5, symmetrize_output=True), M + M.T),
-    "threefry2x32": (lambda k: extended_random.threefry_2x32(k, jnp.arange(8, dtype="uint32")),
-                     WORDS),
+    "symmetric_product": (
+        lambda x: jax.lax.linalg.symmetric_product(x, x, alpha=2.0, beta=0.5, symmetrize_output=True),
+        M + M.T,
+    ),
+    "threefry2x32": (lambda k: extended_random.threefry_2x32(k, jnp.arange(8, dtype="uint32")), WORDS),
     "gamma": (lambda a: jax.random.gamma(KEY, a), np.float32([0.5, 3])),
     "loggamma": (lambda a: jax.random.loggamma(KEY, a), np.float32([0.5, 3])),
     "clone": (lambda a: a + jax.random.uniform(jax.random.clone(KEY)), np.float32(1)),
     "largest, not merged": (lambda x: jax.lax.approx_max_k(x, 2, aggregate_to_topk=False), M),
     "smallest": (lambda x: jax.lax.approx_min_k(x, 2), M),
-}  # fmt: skip
+}
 
 
 def test_values():

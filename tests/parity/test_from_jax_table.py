@@ -137,8 +137,12 @@ ROWS = [
     row("irfft2", lambda x: J.fft.irfft2(J.fft.rfft2(x)), M),
     row("max_pool", lambda x: L.reduce_window(x, -J.inf, L.max, (2, 2), (1, 1), "SAME"), M),
     row("avg_pool", lambda x: L.reduce_window(x, 0.0, L.add, (2, 2), (1, 2), "VALID"), M),
-    row("fold of windows", lambda x: L.reduce_window(
-        x, 1.0, lambda a, b: a * b, (2, 1), (1, 1), "VALID"), M, grad=False),
+    row(
+        "fold of windows",
+        lambda x: L.reduce_window(x, 1.0, lambda a, b: a * b, (2, 1), (1, 1), "VALID"),
+        M,
+        grad=False,
+    ),
     # activations, whose rules are JAX's own
     *rows(N, (Y,), "relu relu6 silu gelu elu celu selu softplus sigmoid log_sigmoid hard_tanh"),
     *rows(N, (Y,), "softmax log_softmax standardize squareplus mish leaky_relu soft_sign"),
@@ -172,9 +176,13 @@ ROWS = [
     row("associative_scan", lambda x: L.associative_scan(J.multiply, x), V),
     row("checkpoint", jax.checkpoint(lambda x: J.sin(J.sin(x))), V),
     row("reduce", lambda x: L.reduce(x, 1.0, lambda a, b: a * b, (0,)), V, grad=False),
-    row("linear_solve", lambda x, b: L.custom_linear_solve(
-        lambda v: x @ v, b, lambda mv, v: v / 2,
-        lambda mv, v: v / 2), 2 * np.eye(3, dtype=np.float32), V[:3], vmap=False),
+    row(
+        "linear_solve",
+        lambda x, b: L.custom_linear_solve(lambda v: x @ v, b, lambda mv, v: v / 2, lambda mv, v: v / 2),
+        2 * np.eye(3, dtype=np.float32),
+        V[:3],
+        vmap=False,
+    ),
     row("convert", lambda x: (x.astype(J.int32), x.astype(J.float16), x > 0), Y, grad=False),
     row("bitcast", lambda x: L.bitcast_convert_type(x, J.int32), Y),
     row("reduce_precision", lambda x: L.reduce_precision(x, 5, 2), Y),
@@ -182,9 +190,14 @@ ROWS = [
     row("barrier", lambda x: L.optimization_barrier(J.sin(x)), Y),
     row("platform", lambda x: L.platform_dependent(x, cpu=J.sin, default=J.cos), Y),
     row("gradient inside", jax.grad(lambda x: J.sum(J.sin(x) * x)), V),
-    row("vmapped while", jax.vmap(lambda x: L.while_loop(lambda v: v < 9, lambda v: v * 2, x)),
-        np.abs(V), grad=False, vmap=False),
-]  # fmt: skip
+    row(
+        "vmapped while",
+        jax.vmap(lambda x: L.while_loop(lambda v: v < 9, lambda v: v * 2, x)),
+        np.abs(V),
+        grad=False,
+        vmap=False,
+    ),
+]
 
 
 def grouped(rows: list[Row]) -> list[list[Row]]:
@@ -202,17 +215,35 @@ def grouped(rows: list[Row]) -> list[list[Row]]:
 
 GROUPS = grouped(ROWS)
 HEAVY = {
-    "interp", "attention", "unique", "digitize", "histogram", "at.max", "at.multiply", "at.set",
-    "cov", "split", "erf", "add", "clip", "solve", "qr", "schur", "searchsorted", "vander",
-    "erfinv", "beta.logpdf", "fft", "irfft2", "gamma",
-}  # fmt: skip
+    "interp",
+    "attention",
+    "unique",
+    "digitize",
+    "histogram",
+    "at.max",
+    "at.multiply",
+    "at.set",
+    "cov",
+    "split",
+    "erf",
+    "add",
+    "clip",
+    "solve",
+    "qr",
+    "schur",
+    "searchsorted",
+    "vander",
+    "erfinv",
+    "beta.logpdf",
+    "fft",
+    "irfft2",
+    "gamma",
+}
 
 
 def params() -> list[Any]:
     return [
-        pytest.param(
-            g, id=f"{i} {g[0].name}", marks=pytest.mark.heavy if g[0].name in HEAVY else ()
-        )
+        pytest.param(g, id=f"{i} {g[0].name}", marks=pytest.mark.heavy if g[0].name in HEAVY else ())
         for i, g in enumerate(GROUPS)
     ]
 

@@ -40,23 +40,35 @@ def close(found, wanted):
 # name -> function of (library, numpy) -> function of an array [3] that gives a number
 CALLS = {
     "checkify": lambda lib, n: lambda x: checked(lib, n)(x)[1],
-    "checkify, of floats": lambda lib, n: lambda x: lib.experimental.checkify.checkify(
-        lambda x: (x * x).sum(), errors=checkify.float_checks
-    )(x)[1],
-    "odeint": lambda lib, n: lambda x: lib.experimental.ode.odeint(
-        lambda y, t, a: n.sin(y) * a[0] - t * y, x, TIMES, x
-    ).sum(),
+    "checkify, of floats": lambda lib, n: (
+        lambda x: lib.experimental.checkify.checkify(lambda x: (x * x).sum(), errors=checkify.float_checks)(
+            x
+        )[1]
+    ),
+    "odeint": lambda lib, n: (
+        lambda x: lib.experimental.ode.odeint(lambda y, t, a: n.sin(y) * a[0] - t * y, x, TIMES, x).sum()
+    ),
     "sparse product": lambda lib, n: lambda x: (n.sin(MATRIX @ x) * x).sum(),
-    "sparse function": lambda lib, n: lambda x: lib.experimental.sparse.sparsify(
-        lambda m, v: m @ v
-    )(MATRIX, x * x).sum(),
-    "LSTM": lambda lib, n: lambda x: lib.experimental.rnn.lstm_ref(
-        x[None, None], jnp.zeros((1, 1, 3)), jnp.zeros((1, 1, 3)), *weights(),
-        jnp.ones(1, "int32"), 3, 3, 1, 0.0, False,
-    )[0].sum(),
-    "linear_call": lambda lib, n: lambda x: lib.custom_derivatives.linear_call(
-        lambda a, v: a * v, lambda a, v: a * v, X, x
-    ).sum(),
+    "sparse function": lambda lib, n: (
+        lambda x: lib.experimental.sparse.sparsify(lambda m, v: m @ v)(MATRIX, x * x).sum()
+    ),
+    "LSTM": lambda lib, n: (
+        lambda x: lib.experimental.rnn.lstm_ref(
+            x[None, None],
+            jnp.zeros((1, 1, 3)),
+            jnp.zeros((1, 1, 3)),
+            *weights(),
+            jnp.ones(1, "int32"),
+            3,
+            3,
+            1,
+            0.0,
+            False,
+        )[0].sum()
+    ),
+    "linear_call": lambda lib, n: (
+        lambda x: lib.custom_derivatives.linear_call(lambda a, v: a * v, lambda a, v: a * v, X, x).sum()
+    ),
     "reshard": lambda lib, n: lambda x: (lib.reshard(x, one_device()) * x).sum(),
     "Ref": lambda lib, n: jax.jit(lambda x: added(lib, n, x)),
     "named": lambda lib, n: lib.named_call(lambda x: n.sin(x).sum(), name="wave"),
@@ -67,7 +79,7 @@ CALLS = {
     "a primitive": lambda lib, n: lambda x: lib.lax.tanh_p.bind(x, accuracy=None).sum(),
     "debug": lambda lib, n: lambda x: shown(lib, x) * x.sum(),
     "smap": lambda lib, n: lambda x: lib.vmap(lambda x: n.cos(x) * x)(x).sum(),
-}  # fmt: skip
+}
 
 
 def checked(lib, n):
@@ -299,9 +311,7 @@ def test_what_reads_a_file_reads_it_again(tmp_path):
 @pytest.mark.smoke
 def test_folds_of_windows_begin_where_they_are_told():
     def folded(lib, n, start):
-        return lambda x: lib.lax.reduce_window(
-            x, start, lambda a, b: n.add(a, b), (2,), (1,), "SAME"
-        )
+        return lambda x: lib.lax.reduce_window(x, start, lambda a, b: n.add(a, b), (2,), (1,), "SAME")
 
     for start in (0.0, 1.0):
         close(ft.jit(folded(ft, fnp, start))(X), jax.jit(folded(jax, jnp, start))(X))
@@ -313,9 +323,7 @@ def test_jax_knows_its_own_functions_by_our_names():
     weak = jnp.full(3, 1.5)
     assert weak.weak_type
     for f in (lambda lib: lib.lax.add, lambda lib: lambda a, b: a + b):
-        made, theirs = (
-            lib.lax.reduce_window(weak, 0.0, f(lib), (2,), (1,), "VALID") for lib in (ft, jax)
-        )
+        made, theirs = (lib.lax.reduce_window(weak, 0.0, f(lib), (2,), (1,), "VALID") for lib in (ft, jax))
         assert made.weak_type == theirs.weak_type
     program = ft.make_ir(lambda x: ft.lax.reduce(x, 0.0, ft.lax.add, (0,)))(X)
     assert [e.primitive.name for e in program.equations] == ["reduce_sum"]
@@ -359,8 +367,7 @@ def test_other_generators(impl):
 def test_initializers_draw_the_numbers_of_jax():
     for name in ("he_uniform", "lecun_normal", "orthogonal"):
         made, wanted = (
-            getattr(library.nn.initializers, name)()(jax.random.key(3), (4, 3))
-            for library in (ft, jax)
+            getattr(library.nn.initializers, name)()(jax.random.key(3), (4, 3)) for library in (ft, jax)
         )
         np.testing.assert_array_equal(made, wanted)
 

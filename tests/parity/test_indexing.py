@@ -21,15 +21,39 @@ J = np.array([[1], [-2]])
 
 # What stands in the brackets of an array of shape (5, 4, 3).
 STATIC = [
-    0, -1, 4, np.int64(2), slice(None), slice(1, 3), slice(None, None, 2), slice(None, None, -1),
-    slice(4, 1, -2), slice(-2, None), slice(3, 1), slice(10, 20), slice(2, 3, -1), (), Ellipsis,
-    None, (0, 1, 2), (slice(1, 4), 2), (Ellipsis, 0), (0, Ellipsis),
-    (Ellipsis, slice(None, None, -1)), (None, 0), (slice(None), None, 1), (1, None, None),
+    0,
+    -1,
+    4,
+    np.int64(2),
+    slice(None),
+    slice(1, 3),
+    slice(None, None, 2),
+    slice(None, None, -1),
+    slice(4, 1, -2),
+    slice(-2, None),
+    slice(3, 1),
+    slice(10, 20),
+    slice(2, 3, -1),
+    (),
+    Ellipsis,
+    None,
+    (0, 1, 2),
+    (slice(1, 4), 2),
+    (Ellipsis, 0),
+    (0, Ellipsis),
+    (Ellipsis, slice(None, None, -1)),
+    (None, 0),
+    (slice(None), None, 1),
+    (1, None, None),
     (Ellipsis, None),
     (None, Ellipsis, None, -1),
-    (slice(None, None, -2), slice(1, None), slice(None, 2)), (slice(0, 0), 1), 7, (0, -9),
-    (slice(None), slice(None, None, 3), -1), slice(np.int32(1), np.int64(3)),
-]  # fmt: skip
+    (slice(None, None, -2), slice(1, None), slice(None, 2)),
+    (slice(0, 0), 1),
+    7,
+    (0, -9),
+    (slice(None), slice(None, None, 3), -1),
+    slice(np.int32(1), np.int64(3)),
+]
 ARRAYS = [
     I, J, np.array(2), np.array([], int), (I,), (slice(None), I), (Ellipsis, I % 3), (I, I), (I, J),
     (I, slice(None), I % 3), (I, 0), (0, I), (0, slice(None), I % 3), (slice(None), I, 0),
@@ -41,11 +65,21 @@ ARRAYS = [
     (slice(1, None), None, J, Ellipsis), (None, slice(None), I, None, 1), ([],),
 ]  # fmt: skip
 MASKS = [
-    ONES, MASK2, (ONES, 0), (ONES, slice(None), [1, 0, 2]), (slice(None), MASK2[0]),
-    (Ellipsis, np.array([True, False, True])), np.zeros(5, bool), True, False,
-    (True, 0), (slice(None), True), (MASK2, 1), (0, MASK2[0], None),
+    ONES,
+    MASK2,
+    (ONES, 0),
+    (ONES, slice(None), [1, 0, 2]),
+    (slice(None), MASK2[0]),
+    (Ellipsis, np.array([True, False, True])),
+    np.zeros(5, bool),
+    True,
+    False,
+    (True, 0),
+    (slice(None), True),
+    (MASK2, 1),
+    (0, MASK2[0], None),
     np.arange(60).reshape(SHAPE) % 2 == 0,
-]  # fmt: skip
+]
 GROUPS = {"static": STATIC, "arrays": ARRAYS, "masks": MASKS}
 GROUP = pytest.mark.parametrize("group", GROUPS)
 
@@ -206,10 +240,21 @@ def test_traced_scalars():
 
     def run(x: Any, i: Any, j: Any) -> Any:
         return (
-            x[i], x[i, j], x[i, :, j], x[:, i], x[1:, j], x[::-2, i], x[..., j, None], x[i, 0],
-            x[i, jnp.array([0, 1])], x.at[i].get(mode="fill"), x.at[i, 1:, j].set(1.0),
-            x.at[i, ::2].add(2.0), x.at[0, j].multiply(x[0, 1]), x.at[i].get(mode="clip"),
-        )  # fmt: skip
+            x[i],
+            x[i, j],
+            x[i, :, j],
+            x[:, i],
+            x[1:, j],
+            x[::-2, i],
+            x[..., j, None],
+            x[i, 0],
+            x[i, jnp.array([0, 1])],
+            x.at[i].get(mode="fill"),
+            x.at[i, 1:, j].set(1.0),
+            x.at[i, ::2].add(2.0),
+            x.at[0, j].multiply(x[0, 1]),
+            x.at[i].get(mode="clip"),
+        )
 
     for i, j in ((0, 1), (-1, 2), (4, -3), (7, 9), (-20, 0)):
         wanted = jax.jit(run)(x, i, j)
@@ -246,12 +291,14 @@ def test_updates_out_of_bounds(mode: str | None):
 
     def run(x: Any, i: Any) -> Any:
         return (
-            x.at[i].add(1.0, mode=mode), x.at[9].set(2.0, mode=mode),
-            x.at[-7, 1].add(1.0, mode=mode), x.at[1, i].max(0.5, mode=mode),
+            x.at[i].add(1.0, mode=mode),
+            x.at[9].set(2.0, mode=mode),
+            x.at[-7, 1].add(1.0, mode=mode),
+            x.at[1, i].max(0.5, mode=mode),
             x.at[i, wrapping].add(1.0, mode=mode),
             x.at[-1].set(3.0, mode=mode, wrap_negative_indices=False),
             x.at[i].add(1.0, mode=mode, wrap_negative_indices=False),
-        )  # fmt: skip
+        )
 
     wrapping = slice(1, None, 2)
     assert_close(ft.jit(run)(x, i), jax.jit(run)(x, i), 1e-6)
@@ -283,15 +330,18 @@ def test_get_of_many_kinds():
     x = jnp.asarray(data())
     i = np.array([7, -8, 1, 4])
     hows: list[Any] = [
-        {}, {"mode": "fill"}, {"mode": "fill", "fill_value": 1}, {"mode": "clip"}, {"mode": "drop"},
+        {},
+        {"mode": "fill"},
+        {"mode": "fill", "fill_value": 1},
+        {"mode": "clip"},
+        {"mode": "drop"},
         {"mode": "fill", "wrap_negative_indices": False},
-    ]  # fmt: skip
+    ]
 
     def run(many: Any, i: Any) -> Any:
         return [
-            [x.at[i].get(**how), x.at[9].get(**how), x.at[:, -1].get(**how)]
-            for x in many for how in hows
-        ]  # fmt: skip
+            [x.at[i].get(**how), x.at[9].get(**how), x.at[:, -1].get(**how)] for x in many for how in hows
+        ]
 
     kinds = (jnp.float32, jnp.int32, jnp.uint8, bool, jnp.complex64, jnp.bfloat16)
     many = [(4 * x).astype(kind) for kind in kinds]
@@ -301,11 +351,18 @@ def test_get_of_many_kinds():
 def test_dtypes_of_updates():
     """x keeps its dtype and weak type; what is lost is warned of."""
     for x, y in (
-        (jnp.arange(4), 2), (jnp.arange(4), 1.5), (jnp.arange(4.0), 2), (jnp.arange(4.0), True),
-        (jnp.arange(4.0), np.float16(1.5)), (jnp.ones(4, jnp.bfloat16), np.float32(1.5)),
-        (jnp.ones(4, bool), 2), (jnp.arange(4, dtype="uint8"), 7), (jnp.asarray(2.0), 3.0),
-        (jnp.arange(4.0), [1.0, 2.0]), (jnp.ones(4, jnp.complex64), 1.5),
-    ):  # fmt: skip
+        (jnp.arange(4), 2),
+        (jnp.arange(4), 1.5),
+        (jnp.arange(4.0), 2),
+        (jnp.arange(4.0), True),
+        (jnp.arange(4.0), np.float16(1.5)),
+        (jnp.ones(4, jnp.bfloat16), np.float32(1.5)),
+        (jnp.ones(4, bool), 2),
+        (jnp.arange(4, dtype="uint8"), 7),
+        (jnp.asarray(2.0), 3.0),
+        (jnp.arange(4.0), [1.0, 2.0]),
+        (jnp.ones(4, jnp.complex64), 1.5),
+    ):
         index = () if x.ndim == 0 else slice(1, 3)
 
         def run(x: Any, index: Any = index, y: Any = y) -> Any:
@@ -327,8 +384,9 @@ def test_apply_and_lists():
     assert_close(ft.jit(lambda x: x.at[i].apply(fnp.exp))(x), x.at[i].apply(jnp.exp), 1e-6)
     assert_close(
         ft.jit(lambda x, a: x.at[0, 0].set([a, 2.0, a]))(x, 3.0),
-        x.at[0, 0].set(jnp.array([3.0, 2.0, 3.0])), 0,
-    )  # fmt: skip
+        x.at[0, 0].set(jnp.array([3.0, 2.0, 3.0])),
+        0,
+    )
     assert_close(ft.jit(lambda x, i: x[[i, 0], :])(x, 2), x[np.array([2, 0])], 0)
 
 
@@ -349,10 +407,20 @@ def test_keys():
 
     def run(keys: Any, i: Any) -> Any:
         return (
-            keys[0], keys[1:, ::-1], keys[i], keys[i, 0], keys[None, :, 1], keys[np.array([1, 2])],
-            keys[::2], keys.at[0].set(keys[1]), keys.at[np.array([3, 1])].set(keys[:2]),
-        )  # fmt: skip
+            keys[0],
+            keys[1:, ::-1],
+            keys[i],
+            keys[i, 0],
+            keys[None, :, 1],
+            keys[np.array([1, 2])],
+            keys[::2],
+            keys.at[0].set(keys[1]),
+            keys.at[np.array([3, 1])].set(keys[:2]),
+        )
 
     assert_close(ft.jit(run)(keys, 2), jax.jit(run)(keys, 2), 0)
-    assert_close(ft.vmap(lambda k, i: (k[i], k[0]))(keys, np.arange(5) % 2),
-                 jax.vmap(lambda k, i: (k[i], k[0]))(keys, np.arange(5) % 2), 0)  # fmt: skip
+    assert_close(
+        ft.vmap(lambda k, i: (k[i], k[0]))(keys, np.arange(5) % 2),
+        jax.vmap(lambda k, i: (k[i], k[0]))(keys, np.arange(5) % 2),
+        0,
+    )

@@ -38,9 +38,7 @@ def fivefold(x, y):
     return J.sin(x) * y
 
 
-fivefold.defvjp(
-    lambda x, y: (fivefold(x, y), (x, y)), lambda kept, ct: (5.0 * ct * kept[0], ct * kept[1])
-)
+fivefold.defvjp(lambda x, y: (fivefold(x, y), (x, y)), lambda kept, ct: (5.0 * ct * kept[0], ct * kept[1]))
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -105,21 +103,20 @@ ROWS = {
     "ft.grad in jax.lax.scan": lambda x: L.scan(
         lambda c, y: (c + ft.grad(lambda v: ft.numpy.sum(J.sin(v) * x[1]))(y), c), x[0], x
     ),
-    "ft.vmap in jax.grad": lambda x: jax.grad(
-        lambda v: J.sum(ft.vmap(lambda r: ft.numpy.sin(r) * x[0])(v))
-    )(x),
+    "ft.vmap in jax.grad": lambda x: jax.grad(lambda v: J.sum(ft.vmap(lambda r: ft.numpy.sin(r) * x[0])(v)))(
+        x
+    ),
     "ft.jit in jax.grad": lambda x: jax.grad(lambda v: ft.jit(lambda u: J.sin(u) * v)(v).sum())(x),
     "ft.jit in jax.vmap": lambda x: jax.vmap(ft.jit(lambda v: J.sin(v) * x[0]))(x),
     "ft.lax.scan": lambda x: ft.lax.scan(lambda c, y: (c + J.sin(y) * x[0], c), x[0], x),
     "ft.checkpoint": lambda x: ft.checkpoint(lambda v: J.sin(J.cos(v) * x))(x),
-}  # fmt: skip
+}
 ROWS |= {
     "an axis of ft.vmap": lambda x: ft.vmap(
         lambda v: J.sin(v) / L.psum(v, "i") + L.axis_index("i") * L.axis_size("i"), axis_name="i"
     )(x),
     "two axes": lambda x: ft.vmap(
-        lambda v: jax.vmap(lambda u: u * L.pmean(J.cos(u), ("i", "j")), axis_name="j")(v),
-        axis_name="i",
+        lambda v: jax.vmap(lambda u: u * L.pmean(J.cos(u), ("i", "j")), axis_name="j")(v), axis_name="i"
     )(x),
     "a hidden axis": lambda x: ft.vmap(
         lambda v: v * jax.vmap(lambda u: L.psum(u, "i"), axis_name="i")(v), axis_name="i"
@@ -317,7 +314,7 @@ def test_tools_know_the_lines_of_jnp_code():
         (lambda x: np.sin(J.sin(x)), "numpy"),
         (lambda x: x[x > 1], "mask"),
     ],
-)  # fmt: skip
+)
 def test_what_needs_a_value_is_said_at_the_users_line(wrong, words):
     with pytest.raises(ft.errors.FunctransError, match=words) as raised:
         ft.jit(wrong)(X)
@@ -329,11 +326,7 @@ def test_what_needs_a_value_is_said_at_the_users_line(wrong, words):
 def test_a_value_of_ours_kept_by_jax_code_is_a_leak():
     kept = []
     ft.jit(lambda x: kept.append(J.sin(x)) or x)(X)
-    for use in (
-        lambda: J.sin(kept[0]),
-        lambda: kept[0] + 1,
-        lambda: ft.jit(lambda x: x + kept[0])(X),
-    ):
+    for use in (lambda: J.sin(kept[0]), lambda: kept[0] + 1, lambda: ft.jit(lambda x: x + kept[0])(X)):
         with pytest.raises(jax.errors.UnexpectedTracerError, match=r"created at .*test_jax_inside"):
             use()
 

@@ -105,11 +105,12 @@ def test_optax(of):
             "line search": optax.lbfgs(),
             "polyak": optax.polyak_sgd(),
             "chain": optax.chain(
-                optax.clip_by_global_norm(0.1), optax.add_noise(0.1, 0.5, 0),
+                optax.clip_by_global_norm(0.1),
+                optax.add_noise(0.1, 0.5, 0),
                 optax.scale_by_schedule(optax.warmup_cosine_decay_schedule(0.0, 0.1, 2, 10)),
                 optax.ema(0.9),
             ),
-        }  # fmt: skip
+        }
     else:
         module = optax if of == "optax" else optax.contrib
         for name in OPTIMIZERS if of == "optax" else CONTRIB:
@@ -290,8 +291,7 @@ def test_haiku():
 
 
 @pytest.mark.parametrize(
-    "adjoint",
-    ["RecursiveCheckpointAdjoint", pytest.param("BacksolveAdjoint", marks=pytest.mark.sweep)],
+    "adjoint", ["RecursiveCheckpointAdjoint", pytest.param("BacksolveAdjoint", marks=pytest.mark.sweep)]
 )
 def test_diffrax(adjoint):
     diffrax = library("diffrax")
@@ -299,10 +299,16 @@ def test_diffrax(adjoint):
 
     def solved(a):
         found = diffrax.diffeqsolve(
-            term, diffrax.Tsit5(), 0.0, 1.0, 0.1, jnp.array([1.0, 2.0]), args=a,
+            term,
+            diffrax.Tsit5(),
+            0.0,
+            1.0,
+            0.1,
+            jnp.array([1.0, 2.0]),
+            args=a,
             stepsize_controller=diffrax.PIDController(1e-4, 1e-5),
             adjoint=getattr(diffrax, adjoint)(),
-        )  # fmt: skip
+        )
         return jnp.sum(found.ys)
 
     same(lambda D: D.jit(D.value_and_grad(solved))(jnp.array([0.5, 0.7])))
@@ -317,9 +323,7 @@ def test_lineax_and_optimistix():
 
     def root(a):
         newton = optx.Newton(1e-5, 1e-5)
-        return jnp.sum(
-            optx.root_find(lambda y, a: y**3 - a * y - 1, newton, jnp.array([2.0]), args=a).value
-        )
+        return jnp.sum(optx.root_find(lambda y, a: y**3 - a * y - 1, newton, jnp.array([2.0]), args=a).value)
 
     same(lambda D: (D.jit(D.grad(solve))(matrix), D.jit(D.grad(root))(1.5)))
 
@@ -327,16 +331,12 @@ def test_lineax_and_optimistix():
 @pytest.mark.sweep
 def test_jaxopt():
     jaxopt = library("jaxopt")
-    descent = jaxopt.GradientDescent(
-        lambda x, a: jnp.sum((x - a**2) ** 2), maxiter=50, implicit_diff=True
-    )
+    descent = jaxopt.GradientDescent(lambda x, a: jnp.sum((x - a**2) ** 2), maxiter=50, implicit_diff=True)
     lbfgs = jaxopt.LBFGS(lambda x, a: jnp.sum((x - a) ** 2), maxiter=10)
 
     def run(D):
         implicit = D.grad(lambda a: jnp.sum(descent.run(jnp.zeros(2), a).params))
-        return D.jit(lambda a: (implicit(a), lbfgs.run(jnp.zeros(2), a).params))(
-            jnp.array([1.0, 2.0])
-        )
+        return D.jit(lambda a: (implicit(a), lbfgs.run(jnp.zeros(2), a).params))(jnp.array([1.0, 2.0]))
 
     same(run)
 

@@ -16,66 +16,55 @@ INSIDE = {
     "split": (lambda m, r: lambda k: sum(r.normal(s) for s in r.split(k)), False),
     "split and used": (lambda m, r: lambda k: r.normal(r.split(k)[0]) + r.normal(k), True),
     "split twice": (lambda m, r: lambda k: (r.split(k), r.split(k)), True),
-    "one of two": (lambda m, r: lambda k: (lambda s: r.normal(s[0]) + r.normal(s[1]))(r.split(k)),
-                   False),
-    "the same of two": (
-        lambda m, r: lambda k: (lambda s: r.normal(s[0]) + r.normal(s[0]))(r.split(k)), True
-    ),
-    "fold_in": (
-        lambda m, r: lambda k: r.normal(r.fold_in(k, 1)) + r.normal(r.fold_in(k, 2)), False
-    ),
+    "one of two": (lambda m, r: lambda k: (lambda s: r.normal(s[0]) + r.normal(s[1]))(r.split(k)), False),
+    "the same of two": (lambda m, r: lambda k: (lambda s: r.normal(s[0]) + r.normal(s[0]))(r.split(k)), True),
+    "fold_in": (lambda m, r: lambda k: r.normal(r.fold_in(k, 1)) + r.normal(r.fold_in(k, 2)), False),
     "fold_in, used twice": (
-        lambda m, r: lambda k: (lambda f: r.normal(f) + r.normal(f))(r.fold_in(k, 1)), True
+        lambda m, r: lambda k: (lambda f: r.normal(f) + r.normal(f))(r.fold_in(k, 1)),
+        True,
     ),
     "clone": (lambda m, r: lambda k: r.normal(k) + r.normal(r.clone(k)), False),
     "gamma": (lambda m, r: lambda k: r.gamma(k, 2.0) + r.gamma(k, 3.0), True),
     "permutation": (lambda m, r: lambda k: r.permutation(k, 4) + r.randint(k, (4,), 0, 9), True),
     "data": (lambda m, r: lambda k: r.key_data(k)[0] + r.bits(k), False),
-    "made inside": (
-        lambda m, r: lambda k: (lambda k: r.normal(k) + r.normal(k))(r.key(0)), True
-    ),
+    "made inside": (lambda m, r: lambda k: (lambda k: r.normal(k) + r.normal(k))(r.key(0)), True),
     "old keys": (lambda m, r: lambda k: (lambda k: r.normal(k) + r.normal(k))(r.PRNGKey(0)), False),
     "jit": (lambda m, r: lambda k: (lambda f: f(k) + f(k))(m.jit(r.normal)), True),
     "vmap": (lambda m, r: lambda k: m.vmap(r.normal)(r.split(k, 3)), False),
     "vmap twice": (
-        lambda m, r: lambda k: (lambda s: m.vmap(r.normal)(s) + m.vmap(r.normal)(s))(
-            r.split(k, 3)
-        ), True,
+        lambda m, r: lambda k: (lambda s: m.vmap(r.normal)(s) + m.vmap(r.normal)(s))(r.split(k, 3)),
+        True,
     ),
-    "scan": (
-        lambda m, r: lambda k: m.lax.scan(lambda c, _: (c, r.normal(k)), 0.0, None, length=3), True
-    ),
+    "scan": (lambda m, r: lambda k: m.lax.scan(lambda c, _: (c, r.normal(k)), 0.0, None, length=3), True),
     "scan of the key": (
-        lambda m, r: lambda k: m.lax.scan(
-            lambda k, _: (lambda s: (s[0], r.normal(s[1])))(r.split(k)), k, None, length=3
-        ), False,
+        lambda m, r: (
+            lambda k: m.lax.scan(
+                lambda k, _: (lambda s: (s[0], r.normal(s[1])))(r.split(k)), k, None, length=3
+            )
+        ),
+        False,
     ),
     "scan over keys": (
         lambda m, r: lambda k: m.lax.scan(lambda c, k: (c + r.normal(k), 0), 0.0, r.split(k, 3)),
         False,
     ),
     "scan over keys, used again": (
-        lambda m, r: lambda k: (lambda s: m.lax.scan(
-            lambda c, k: (c + r.normal(k), 0), 0.0, s
-        )[0] + r.normal(s[0]))(r.split(k, 3)), True,
+        lambda m, r: (
+            lambda k: (lambda s: m.lax.scan(lambda c, k: (c + r.normal(k), 0), 0.0, s)[0] + r.normal(s[0]))(
+                r.split(k, 3)
+            )
+        ),
+        True,
     ),
     "while": (
         lambda m, r: lambda k: m.lax.while_loop(lambda x: x < 3.0, lambda x: x + r.uniform(k), 0.0),
         True,
     ),
-    "cond": (
-        lambda m, r: lambda k: m.lax.cond(r.key_data(k)[0] > 3, r.normal, r.uniform, k), False
-    ),
-    "cond, and used": (
-        lambda m, r: lambda k: m.lax.cond(True, r.normal, r.uniform, k) + r.normal(k), True
-    ),
-    "grad": (
-        lambda m, r: lambda k: m.grad(lambda x: (x * r.normal(k)).sum())(2.0), False
-    ),
-    "checkpoint": (
-        lambda m, r: lambda k: m.grad(m.checkpoint(lambda x: J.sin(x * r.normal(k))))(2.0), False
-    ),
-}  # fmt: skip
+    "cond": (lambda m, r: lambda k: m.lax.cond(r.key_data(k)[0] > 3, r.normal, r.uniform, k), False),
+    "cond, and used": (lambda m, r: lambda k: m.lax.cond(True, r.normal, r.uniform, k) + r.normal(k), True),
+    "grad": (lambda m, r: lambda k: m.grad(lambda x: (x * r.normal(k)).sum())(2.0), False),
+    "checkpoint": (lambda m, r: lambda k: m.grad(m.checkpoint(lambda x: J.sin(x * r.normal(k))))(2.0), False),
+}
 LIBRARIES = {"JAX": (jax, jax.random), "jax.random": (ft, jax.random), "ours": (ft, ft.random)}
 
 

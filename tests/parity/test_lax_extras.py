@@ -30,15 +30,11 @@ SUMMED = lax.RaggedDotDimensionNumbers((((1,), (1,)), ((0,), (0,))), (1,), ())
 BATCH = lax.RaggedDotDimensionNumbers((((2,), (1,)), ((0,), (0,))), (0,), ())
 RAGGED: dict[str, tuple[Any, ...]] = {
     "kept": (floats(2, 6, 3), floats(3, 2, 3, 4), np.array([2, 0, 3]), KEPT),
-    "kept, sizes of each": (
-        floats(2, 6, 3), floats(3, 2, 3, 4), np.array([[2, 0, 3], [1, 1, 4]]), KEPT,
-    ),
+    "kept, sizes of each": (floats(2, 6, 3), floats(3, 2, 3, 4), np.array([[2, 0, 3], [1, 1, 4]]), KEPT),
     "summed": (floats(2, 6, 3), floats(2, 6, 4), np.array([2, 0, 3]), SUMMED),
-    "summed, sizes of each": (
-        floats(2, 6, 3), floats(2, 6, 4), np.array([[2, 0, 3], [1, 1, 4]]), SUMMED,
-    ),
+    "summed, sizes of each": (floats(2, 6, 3), floats(2, 6, 4), np.array([[2, 0, 3], [1, 1, 4]]), SUMMED),
     "batch": (floats(3, 4, 2), floats(3, 2, 5), np.array([1, 2]), BATCH),
-}  # fmt: skip
+}
 
 
 def test_ragged_products():
@@ -77,10 +73,13 @@ def test_ragged_products_of_every_layout():
             y = "".join(["g" * kept, *batch, "s" if kept else "rs", "n"])
             over = ("s",) if kept else ("r", "s")
             numbers = lax.RaggedDotDimensionNumbers(
-                (([at(a) for a in over], [y.index(a) for a in over]),
-                 ([at(a) for a in batch], [y.index(a) for a in batch])),
-                [at("r")], [0] if kept else [],
-            )  # fmt: skip
+                (
+                    ([at(a) for a in over], [y.index(a) for a in over]),
+                    ([at(a) for a in batch], [y.index(a) for a in batch]),
+                ),
+                [at("r")],
+                [0] if kept else [],
+            )
             lead = [sizes[a] for a in (before if kept else batch)]
             cut = RNG.multinomial(5, [0.3, 0.7], lead).astype(np.int32)
             shapes = [[{**sizes, "g": 2, "n": 2}[a] for a in axes] for axes in (order, y)]
@@ -247,9 +246,7 @@ WRONG: dict[str, tuple[Any, type[Exception]]] = {
         lambda lax: lax.conv_general_dilated_patches(floats(1, 2, 8), (1.5,), (1,), "VALID"),
         TypeError,
     ),
-    "half of a shape": (
-        lambda lax: lax.conv_shape_tuple((1, 3, 8.5), (4, 3, 3), (1,), "SAME"), TypeError,
-    ),
+    "half of a shape": (lambda lax: lax.conv_shape_tuple((1, 3, 8.5), (4, 3, 3), (1,), "SAME"), TypeError),
     "windows that are not spread": (
         lambda lax: lax.reduce_window_shape_tuple((5, 6), (2, 2), (1, 1), [(0, 0)] * 2, (0, 1)),
         TypeError,
@@ -258,7 +255,7 @@ WRONG: dict[str, tuple[Any, type[Exception]]] = {
     "about one and a half": (lambda lax: lax.approx_max_k(X, 1.5), TypeError),
     "half a key": (lambda lax: lax.sort((X, X), num_keys=1.5), TypeError),
     "half a bit": (lambda lax: lax.reduce_precision(X, 4.5, 3), TypeError),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", WRONG)

@@ -23,9 +23,7 @@ CALLS = {
     "slice-vector": lambda lax: lax.dynamic_slice(X, jnp.array([1, -3]), (2, 2)),
     "slice-numpy": lambda lax: lax.dynamic_slice(X, np.array([1, 1]), (1, 1)),
     "slice-unsigned": lambda lax: lax.dynamic_slice(V, (jnp.uint8(3),), (2,)),
-    "slice-no-wrap": lambda lax: lax.dynamic_slice(
-        V, (jnp.int32(-1),), (2,), allow_negative_indices=False
-    ),
+    "slice-no-wrap": lambda lax: lax.dynamic_slice(V, (jnp.int32(-1),), (2,), allow_negative_indices=False),
     "slice-keys": lambda lax: lax.dynamic_slice(KEYS, (1,), (2,)),
     "slice-in-dim": lambda lax: lax.dynamic_slice_in_dim(X, 1, 2, axis=-1),
     "index-in-dim": lambda lax: lax.dynamic_index_in_dim(X, -1, 1, keepdims=False),
@@ -38,36 +36,44 @@ CALLS = {
         X, jnp.array([[3], [0], [9]]), lax.GatherDimensionNumbers((1,), (0,), (0,)), (1, 6)
     ),
     "gather-clip": lambda lax: lax.gather(
-        X, jnp.array([[3, 1], [0, 9]]), lax.GatherDimensionNumbers((1,), (0,), (0, 1)), (1, 2),
-        mode="clip",
+        X, jnp.array([[3, 1], [0, 9]]), lax.GatherDimensionNumbers((1,), (0,), (0, 1)), (1, 2), mode="clip"
     ),
     "gather-fill": lambda lax: lax.gather(
-        X, jnp.array([[3, 1], [0, 9]]), lax.GatherDimensionNumbers((), (0, 1), (0, 1)), (1, 1),
-        mode="fill", fill_value=-1.0,
+        X,
+        jnp.array([[3, 1], [0, 9]]),
+        lax.GatherDimensionNumbers((), (0, 1), (0, 1)),
+        (1, 1),
+        mode="fill",
+        fill_value=-1.0,
     ),
     "gather-windows-first": lambda lax: lax.gather(
         X, jnp.array([[3], [0]]), lax.GatherDimensionNumbers((0,), (0,), (0,)), (1, 6)
     ),
     "gather-batched": lambda lax: lax.gather(
-        X, jnp.array([[3], [0], [2], [5]]),
-        lax.GatherDimensionNumbers((), (1,), (1,), (0,), (0,)), (1, 1),
+        X, jnp.array([[3], [0], [2], [5]]), lax.GatherDimensionNumbers((), (1,), (1,), (0,), (0,)), (1, 1)
     ),
     "take": lambda lax: lax.index_take(X, (jnp.array([1, 0]), jnp.array([2, 5])), (0, 1)),
     "take-axis": lambda lax: lax.index_take(X, (jnp.array([1, 0, 4]),), (1,)),
     "scatter-apply": lambda lax: lax.scatter_apply(
-        V, jnp.array([[1], [4]]), lambda v: v * v + 1,
-        lax.ScatterDimensionNumbers((), (0,), (0,)), update_shape=(2,),
+        V,
+        jnp.array([[1], [4]]),
+        lambda v: v * v + 1,
+        lax.ScatterDimensionNumbers((), (0,), (0,)),
+        update_shape=(2,),
     ),
-}  # fmt: skip
+}
 for _name in ("scatter", "scatter_add", "scatter_sub", "scatter_mul", "scatter_min", "scatter_max"):
     CALLS[_name] = lambda lax, name=_name: getattr(lax, name)(
-        X, jnp.array([[3], [1], [9]]), UPDATES,
-        lax.ScatterDimensionNumbers((1,), (0,), (0,)),
-    )  # fmt: skip
+        X, jnp.array([[3], [1], [9]]), UPDATES, lax.ScatterDimensionNumbers((1,), (0,), (0,))
+    )
     CALLS[_name + "-points"] = lambda lax, name=_name: getattr(lax, name)(
-        X, jnp.array([[3, 5], [1, 0]]), jnp.array([2.0, 50.0]),
-        lax.ScatterDimensionNumbers((), (0, 1), (0, 1)), mode="clip", unique_indices=True,
-    )  # fmt: skip
+        X,
+        jnp.array([[3, 5], [1, 0]]),
+        jnp.array([2.0, 50.0]),
+        lax.ScatterDimensionNumbers((), (0, 1), (0, 1)),
+        mode="clip",
+        unique_indices=True,
+    )
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -97,27 +103,27 @@ def test_traced_starts_differentiate_and_batch():
 STARTS = np.ones((1, 1), int)
 WRONG = {
     "negative but not allowed": (
-        lambda lax: lax.dynamic_slice(V, (-1,), (2,), allow_negative_indices=False), ValueError,
+        lambda lax: lax.dynamic_slice(V, (-1,), (2,), allow_negative_indices=False),
+        ValueError,
     ),
     "too few starts": (lambda lax: lax.dynamic_slice(X, (1,), (2, 3)), ValueError),
     "float start": (lambda lax: lax.dynamic_slice(V, (1.0,), (2,)), TypeError),
     "starts of two axes": (lambda lax: lax.dynamic_slice(V, STARTS, (2,)), ValueError),
     "axis out of range": (lambda lax: lax.dynamic_slice_in_dim(V, 0, 1, axis=3), IndexError),
     "an index, axis out of range": (
-        lambda lax: lax.dynamic_update_index_in_dim(V[0], V[0], 0, 0), IndexError,
+        lambda lax: lax.dynamic_update_index_in_dim(V[0], V[0], 0, 0),
+        IndexError,
     ),
     "a window beyond the slices": (
-        lambda lax: lax.gather(
-            X, jnp.array([[1]]), lax.GatherDimensionNumbers((2,), (0,), (0,)), (1, 6)
-        ), TypeError,
+        lambda lax: lax.gather(X, jnp.array([[1]]), lax.GatherDimensionNumbers((2,), (0,), (0,)), (1, 6)),
+        TypeError,
     ),
     "updates without a window": (
-        lambda lax: lax.scatter(
-            V, jnp.array([[1]]), V[:1], lax.ScatterDimensionNumbers((), (), (0,))
-        ), TypeError,
+        lambda lax: lax.scatter(V, jnp.array([[1]]), V[:1], lax.ScatterDimensionNumbers((), (), (0,))),
+        TypeError,
     ),
     "an index that is no integer": (lambda lax: lax.index_in_dim(V, 1.5), TypeError),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", WRONG)

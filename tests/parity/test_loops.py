@@ -143,18 +143,15 @@ def test_linear_transpose_of_while_loop():
     (want,) = ft.vjp(f, X[0])[1]((X[1], X[2]))
     np.testing.assert_allclose(got, want, rtol=1e-5)
     np.testing.assert_allclose(
-        ft.jit(ft.vmap(lambda y, z: ft.linear_transpose(f, X[0])((y, z))[0]))(X, X[::-1])[1],
-        want, rtol=1e-5,
-    )  # fmt: skip
+        ft.jit(ft.vmap(lambda y, z: ft.linear_transpose(f, X[0])((y, z))[0]))(X, X[::-1])[1], want, rtol=1e-5
+    )
 
 
 def test_what_does_not_change_in_a_loop_is_not_stacked():
     big = jax_numpy.ones((50, 50))
 
     def f(w, x):
-        return lax.scan(lambda c, r: (ft_numpy.tanh(ft_numpy.sin(w) @ c) + r, None), x[0], x)[
-            0
-        ].sum()
+        return lax.scan(lambda c, r: (ft_numpy.tanh(ft_numpy.sin(w) @ c) + r, None), x[0], x)[0].sum()
 
     program = ft.make_ir(ft.grad(f))(big, jax_numpy.ones((9, 50)))
     loops = [e for e in program.equations if e.primitive.name == "scan"]
@@ -186,9 +183,7 @@ def _transformed_keys(ft, random, lax):
 
         again = ft.checkpoint(step)
         (key, b), kept = lax.scan(again, (key, a), ft.numpy.arange(1, 4.0))
-        chosen = lax.cond(
-            p, lambda: ft.checkpoint(lambda b, k: b * random.normal(k))(b, kept[1]), lambda: b
-        )
+        chosen = lax.cond(p, lambda: ft.checkpoint(lambda b, k: b * random.normal(k))(b, kept[1]), lambda: b)
         _, (key, c) = lax.fori_loop(0, 3, lambda i, c: (i, step(c[1], 2.0)[0]), (0, (key, chosen)))
         return c, key
 
@@ -324,9 +319,10 @@ def test_operations_made_of_scan_are_traced_once_for_a_function_given_again():
         return args[-1] * 2
 
     for operation in (
-        lambda: lax.map(f, X), lambda: lax.map(f, X, batch_size=3),
+        lambda: lax.map(f, X),
+        lambda: lax.map(f, X, batch_size=3),
         lambda: lax.fori_loop(0, 3, f, 1.0),
-    ):  # fmt: skip
+    ):
         operation()
         traces.clear()
         operation()
@@ -367,69 +363,74 @@ def test_effects_in_a_loop_that_is_transposed():
 
 WRONG = {
     "carry changes its dtype": (
-        lambda: lax.scan(lambda c, x: (c.astype(int), x), 0.0, X), TypeError,
+        lambda: lax.scan(lambda c, x: (c.astype(int), x), 0.0, X),
+        TypeError,
         r"scan: .*\n.*carry: ~f32\[\] became i32\[\]",
     ),
     "carry changes its structure": (
-        lambda: lax.while_loop(lambda c: True, lambda c: (c, c), 0.0), TypeError, "structure",
+        lambda: lax.while_loop(lambda c: True, lambda c: (c, c), 0.0),
+        TypeError,
+        "structure",
     ),
     "carry changes its shape in fori_loop": (
-        lambda: lax.fori_loop(0, 3, lambda i, c: c[:1], X[0]), TypeError,
+        lambda: lax.fori_loop(0, 3, lambda i, c: c[:1], X[0]),
+        TypeError,
         r"^fori_loop: .*\n.*f32\[3\] became f32\[1\]",
     ),
-    "f returns no pair": (
-        lambda: lax.scan(lambda c, x: c, 0.0, X), TypeError, "must return a pair",
-    ),
+    "f returns no pair": (lambda: lax.scan(lambda c, x: c, 0.0, X), TypeError, "must return a pair"),
     "branches of different types": (
-        lambda: lax.cond(True, lambda: 1, lambda: X), TypeError, r"f32\[4,3\] and ~?i32\[\]",
+        lambda: lax.cond(True, lambda: 1, lambda: X),
+        TypeError,
+        r"f32\[4,3\] and ~?i32\[\]",
     ),
     "branches of different structures": (
-        lambda: lax.switch(1, [lambda: 1, lambda: (2, 3)]), TypeError, "branches 0 and 1",
+        lambda: lax.switch(1, [lambda: 1, lambda: (2, 3)]),
+        TypeError,
+        "branches 0 and 1",
     ),
-    "pred is an array": (
-        lambda: lax.cond(X > 0, lambda: 1, lambda: 2), TypeError, r"pred.*bool\[4,3\]",
-    ),
-    "index is a float": (
-        lambda: lax.switch(1.5, [lambda: 1] * 2), TypeError, "index must be an int",
-    ),
+    "pred is an array": (lambda: lax.cond(X > 0, lambda: 1, lambda: 2), TypeError, r"pred.*bool\[4,3\]"),
+    "index is a float": (lambda: lax.switch(1.5, [lambda: 1] * 2), TypeError, "index must be an int"),
     "no branches": (lambda: lax.switch(0, []), ValueError, "at least one"),
     "condition is a number": (
-        lambda: lax.while_loop(lambda c: c, lambda c: c, 1.0), TypeError,
+        lambda: lax.while_loop(lambda c: c, lambda c: c, 1.0),
+        TypeError,
         r"boolean scalar, got ~f32\[\], defined",
     ),
     "condition is a pair": (
-        lambda: lax.while_loop(lambda c: (c, c), lambda c: c, 1.0), TypeError,
+        lambda: lax.while_loop(lambda c: (c, c), lambda c: c, 1.0),
+        TypeError,
         r"got \(~f32\[\], ~f32\[\]\) in the structure \(\*, \*\), defined",
     ),
     "negative length": (
-        lambda: lax.scan(lambda c, x: (c, x), 0.0, None, length=-1), ValueError, ">= 0, got -1",
+        lambda: lax.scan(lambda c, x: (c, x), 0.0, None, length=-1),
+        ValueError,
+        ">= 0, got -1",
     ),
     "lengths disagree": (
-        lambda: lax.scan(lambda c, x: (c, x), 0.0, (X, X[:3])), ValueError,
+        lambda: lax.scan(lambda c, x: (c, x), 0.0, (X, X[:3])),
+        ValueError,
         r"must be equal; got xs\[0\]: 4, xs\[1\]: 3",
     ),
     "the length is another": (
-        lambda: lax.scan(lambda c, x: (c, x), 0.0, X, length=3), ValueError,
+        lambda: lax.scan(lambda c, x: (c, x), 0.0, X, length=3),
+        ValueError,
         r"must be equal, and equal to length \(3\); got xs: 4",
     ),
-    "nothing to loop over": (
-        lambda: lax.scan(lambda c, x: (c, x), 0.0), ValueError, "nothing to loop",
-    ),
-    "scalars to loop over": (
-        lambda: lax.scan(lambda c, x: (c, x), 0.0, 3.0), ValueError, "leading axis",
-    ),
+    "nothing to loop over": (lambda: lax.scan(lambda c, x: (c, x), 0.0), ValueError, "nothing to loop"),
+    "scalars to loop over": (lambda: lax.scan(lambda c, x: (c, x), 0.0, 3.0), ValueError, "leading axis"),
     "a float bound": (lambda: lax.fori_loop(0.0, 3, lambda i, c: c, 0), TypeError, "lower must be"),
-    "not a function": (
-        lambda: lax.cond(True, lambda: 1, 2), TypeError, "false_fun must be a function",
-    ),
+    "not a function": (lambda: lax.cond(True, lambda: 1, 2), TypeError, "false_fun must be a function"),
     "negative unroll": (
-        lambda: lax.scan(lambda c, x: (c, x), 0.0, X, unroll=-1), ValueError, "unroll must be",
+        lambda: lax.scan(lambda c, x: (c, x), 0.0, X, unroll=-1),
+        ValueError,
+        "unroll must be",
     ),
     "unroll of unknown bounds": (
-        lambda: ft.jit(lambda n: lax.fori_loop(0, n, lambda i, c: c, 0, unroll=2))(3), ValueError,
+        lambda: ft.jit(lambda n: lax.fori_loop(0, n, lambda i, c: c, 0, unroll=2))(3),
+        ValueError,
         "static bounds",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", WRONG)
@@ -456,8 +457,12 @@ def test_the_result_of_branches_is_weak_where_the_first_is(jitted):
             return (
                 lax.cond(p > 0, lambda x: x, lambda x: 0.0, x),
                 lax.cond(p > 0, lambda x: 0.0, lambda x: x, x),
-                pick(0, 1), pick(1, 0), pick(1, 0, 1), pick(0, 1, 1), pick(1, 1),
-            )  # fmt: skip
+                pick(0, 1),
+                pick(1, 0),
+                pick(1, 0, 1),
+                pick(0, 1, 1),
+                pick(1, 1),
+            )
 
         run = m.jit(run) if jitted else run
         return [(y.weak_type, float(y)) for y in run(np.int32(1), x, weak)]

@@ -35,16 +35,14 @@ CALLS = {
         "lax.gather(x, i[:, None] // 2, lax.GatherDimensionNumbers((1, 2), (), (0,)), (2, 5), {})"
     ),
     "gather with a fill value": (
-        "lax.gather(x, i[:, None], lax.GatherDimensionNumbers((1,), (0,), (0,)), (1, 5), {},"
-        " fill_value=7)"
+        "lax.gather(x, i[:, None], lax.GatherDimensionNumbers((1,), (0,), (0,)), (1, 5), {}, fill_value=7)"
     ),
     **{
         f"scatter{end}": f"lax.scatter{end}(x, i[:, None], u, lax.{ROWS_OF}, {{}})"
         for end in ("", "_add", "_sub", "_mul", "_min", "_max")
     },
     "scatter_apply": (
-        "lax.scatter_apply(x, i[:, None], lambda t: t * t + 1,"
-        f" lax.{ROWS_OF}, update_shape=(5, 5), {{}})"
+        f"lax.scatter_apply(x, i[:, None], lambda t: t * t + 1, lax.{ROWS_OF}, update_shape=(5, 5), {{}})"
     ),
     "take": "jnp.take(x, i, 0, {})",
     "take with a fill value": "jnp.take(x, i, 0, {}, fill_value=7)",
@@ -91,9 +89,7 @@ def made(name: str, mode: str, root: str, kind: str) -> Callable[[Any, Any], Any
     if kind == "value":
         return f
     if kind == "batch":
-        return lambda x, u: library.vmap(f)(
-            library.numpy.stack([x, x * 2]), library.numpy.stack([u, u * 3])
-        )
+        return lambda x, u: library.vmap(f)(library.numpy.stack([x, x * 2]), library.numpy.stack([u, u * 3]))
     return library.grad(lambda x, u: (f(x, u) * np.cos(f(x, u).shape[0])).sum(), (0, 1))
 
 
@@ -102,9 +98,9 @@ def made(name: str, mode: str, root: str, kind: str) -> Callable[[Any, Any], Any
 def test_every_mode(kind: str):
     chosen = [row for row in ROWS if kind != "gradient" or differentiable(*row)]
     assert len(chosen) > 60
-    theirs = jax.jit(
-        lambda x, u: [made(*row, "jax", kind)(x, u) for row in chosen], compiler_options=QUICK
-    )(X, U)
+    theirs = jax.jit(lambda x, u: [made(*row, "jax", kind)(x, u) for row in chosen], compiler_options=QUICK)(
+        X, U
+    )
     found = dict(zip(chosen, theirs, strict=True))
 
     def check(row: tuple[str, str]) -> None:

@@ -79,8 +79,10 @@ def in_python(n: int, w: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, list[np
 
 
 WAYS: dict[str, Callable[..., Any]] = {
-    "while_loop": by_while, "fori_loop": by_fori, "loops in a loop": in_blocks,
-}  # fmt: skip
+    "while_loop": by_while,
+    "fori_loop": by_fori,
+    "loops in a loop": in_blocks,
+}
 
 
 def both_ways(f: Callable[..., Any]) -> Callable[..., Any]:
@@ -110,9 +112,7 @@ def test_reverse_mode_of_every_number_of_steps(way: str):
 def test_examples_of_different_numbers_of_steps_at_once():
     with jax.enable_x64(True):
         ns = np.array(STEPS[:71])
-        outs, cotangents = ft.jit(ft.vmap(both_ways(by_while), (0, None, None)))(
-            ns, np.full(3, SCALE), V
-        )
+        outs, cotangents = ft.jit(ft.vmap(both_ways(by_while), (0, None, None)))(ns, np.full(3, SCALE), V)
         for n, out, dw, dv in zip(ns, outs, *cotangents, strict=True):
             assert_right(n, out, [dw, dv])
 

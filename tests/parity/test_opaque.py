@@ -109,13 +109,16 @@ def by_lapack(x: Any) -> Any:
     made = jax.ffi.ffi_call(
         "lapack_spotrf_ffi",
         (jax.ShapeDtypeStruct(x.shape, x.dtype), jax.ShapeDtypeStruct(x.shape[:-2], np.int32)),
-        input_layouts=[(0, 1)], output_layouts=[(0, 1), ()], vmap_method="sequential",
-    )  # fmt: skip
+        input_layouts=[(0, 1)],
+        output_layouts=[(0, 1), ()],
+        vmap_method="sequential",
+    )
     return J.tril(made(x, uplo=np.uint8(ord("L")))[0])
 
 
 MATRIX = sparse.BCOO.fromdense(J.asarray(X * (X > 0.5)))
 MESH = jax.make_mesh((1,), ("i",), axis_types=(jax.sharding.AxisType.Auto,))
+DENSE = ["bcoo_dot_general", "bcoo_fromdense"]
 
 
 def times_vector(data: Any, v: Any) -> Any:
@@ -130,9 +133,7 @@ def sparsified(data: Any) -> Any:
 
 
 def mapped(x: Any) -> Any:
-    total = jax.shard_map(
-        lambda v: L.psum(J.sin(v), "i"), mesh=MESH, in_specs=jax.P("i"), out_specs=jax.P()
-    )
+    total = jax.shard_map(lambda v: L.psum(J.sin(v), "i"), mesh=MESH, in_specs=jax.P("i"), out_specs=jax.P())
     return total(x) * x
 
 
@@ -178,14 +179,13 @@ ROWS: dict[str, tuple[Any, tuple, list[str], str]] = {
     "Pallas": (kernel, (X,), ["pallas_call"], "grad"),
     "ffi": (by_lapack, (SPD,), ["ffi_call"], "jvp grad"),
     "BCOO": (times_vector, (MATRIX.data, V), ["bcoo_dot_general"], ""),
-    "BCOO from dense": (lambda x: sparse.BCOO.fromdense(x, nse=6) @ x.T, (X,),
-                        ["bcoo_dot_general", "bcoo_fromdense"], ""),
+    "BCOO from dense": (lambda x: sparse.BCOO.fromdense(x, nse=6) @ x.T, (X,), DENSE, ""),
     "sparsify": (sparsified, (MATRIX.data,), ["bcoo_dot_general"], ""),
     "shard_map": (mapped, (V,), ["shard_map"], ""),
     "token": (with_token, (V,), ["jit"], ""),
     "an option": (nearly_largest, (X,), [], ""),
     "checkify": (checked, (V,), [], ""),
-}  # fmt: skip
+}
 
 
 def total(function: Any) -> Any:
@@ -263,9 +263,7 @@ def test_inside_loops_branches_and_custom_rules():
     two = np.stack([V, V / 2])
     assert_close(ft.jit(ft.vmap(ft.grad(mine)))(two), jax.vmap(jax.grad(other))(two), 2e-5)
     assert_close(
-        ft.grad(ft.checkpoint(lambda x: ours(x).sum()))(V),
-        jax.grad(lambda x: waves(x).sum())(V),
-        2e-5,
+        ft.grad(ft.checkpoint(lambda x: ours(x).sum()))(V), jax.grad(lambda x: waves(x).sum())(V), 2e-5
     )
 
 
@@ -281,9 +279,7 @@ def test_named_axes_are_seen():
     not."""
     counted = primitive("times_size", lambda x: x * L.axis_size("i"))
     counted.def_effectful_abstract_eval(lambda x: (x, {NamedAxisEffect("i")}))
-    batching.fancy_primitive_batchers[counted] = lambda axis, args, dims: (
-        args[0] * axis.size, dims[0]
-    )  # fmt: skip
+    batching.fancy_primitive_batchers[counted] = lambda axis, args, dims: (args[0] * axis.size, dims[0])
 
     def sized(x: Any) -> Any:
         return counted.bind(J.ones(())) * counted.bind(x)
@@ -460,9 +456,13 @@ def test_an_equation_may_stand_in_no_jaxpr():
         aval = jax.core.ShapedArray(x.shape, x.dtype)
         out, effects = p.abstract_eval(aval, **params)
         record = SimpleNamespace(
-            primitive=p, params=params, effects=effects, invars=[SimpleNamespace(aval=aval)],
-            outvars=[SimpleNamespace(aval=out)], source_info=SimpleNamespace(traceback=None),
-        )  # fmt: skip
+            primitive=p,
+            params=params,
+            effects=effects,
+            invars=[SimpleNamespace(aval=aval)],
+            outvars=[SimpleNamespace(aval=out)],
+            source_info=SimpleNamespace(traceback=None),
+        )
         return walk.apply(record, [x])[0]
 
     def f(x: Any) -> Any:
@@ -472,9 +472,7 @@ def test_an_equation_may_stand_in_no_jaxpr():
     for run in (ft.jit(f), f):
         assert_close(ft.grad(lambda x, run=run: run(x).sum())(V), 2 * np.cos(V), 2e-5)
     p = ref_operation()
-    with pytest.raises(
-        errors.NotSupported, match=r"new_ref .*Ref(?s:.*)test_opaque.*(?s:.*)jax\.jit"
-    ):
+    with pytest.raises(errors.NotSupported, match=r"new_ref .*Ref(?s:.*)test_opaque.*(?s:.*)jax\.jit"):
         ft.jit(lambda x: applied(*p, x))(V)
 
 

@@ -42,9 +42,13 @@ def test_loops_of_equinox(kind: str):
 
     def powers(x: Any) -> Any:
         return internal.while_loop(
-            lambda c: c[0] < 3, lambda c: (c[0] + 1, J.sin(c[1]) * x), (0, x),
-            max_steps=None if kind == "lax" else 4, kind=kind, **options,
-        )[1]  # fmt: skip
+            lambda c: c[0] < 3,
+            lambda c: (c[0] + 1, J.sin(c[1]) * x),
+            (0, x),
+            max_steps=None if kind == "lax" else 4,
+            kind=kind,
+            **options,
+        )[1]
 
     agrees(powers, (V,), "nonbatchable", "vmap, jvp" if kind == "lax" else "grad, vmap of grad")
 
@@ -53,9 +57,11 @@ def test_small_operations_of_equinox():
     eqx, internal = library("equinox"), library("equinox.internal")
     agrees(lambda x: x * internal.unvmap_any(x > 0.4), (V,), "unvmap_any", "vmap of grad, jvp")
     agrees(
-        lambda x: eqx.error_if(J.asarray(x), J.any(J.asarray(x) < 0), "below zero"), (V,),
-        "unvmap_any", "grad, vmap",
-    )  # fmt: skip
+        lambda x: eqx.error_if(J.asarray(x), J.any(J.asarray(x) < 0), "below zero"),
+        (V,),
+        "unvmap_any",
+        "grad, vmap",
+    )
     agrees(internal.noinline(lambda x: J.sin(x) * 2), (V,), "noinline", "grad twice, vmap of grad")
 
 
@@ -99,8 +105,14 @@ def test_differential_equations_of_diffrax():
 
     def solved(y: Any) -> Any:
         return dfx.diffeqsolve(
-            dfx.ODETerm(lambda t, y, args: -y * y), dfx.Tsit5(), 0.0, 1.0, 0.1, y, max_steps=64,
+            dfx.ODETerm(lambda t, y, args: -y * y),
+            dfx.Tsit5(),
+            0.0,
+            1.0,
+            0.1,
+            y,
+            max_steps=64,
             stepsize_controller=dfx.PIDController(rtol=1e-4, atol=1e-4),
-        ).ys  # fmt: skip
+        ).ys
 
     agrees(solved, (V,), "maybe_set", "grad", 1e-4)

@@ -39,22 +39,20 @@ def with_rule(w: World, reverse: bool) -> Function:
 
 FUNCTIONS: dict[str, Callable[[World], Function]] = {
     "operations": lambda w: lambda x: w.np.sum(w.np.tanh(x @ M) ** 2 * w.np.exp(x)),
-    "several results": lambda w: lambda x: {
-        "a": w.np.sin(x)[:2], "rank": w.np.argsort(x), "one": 2.0 * w.np.ones(()), "x": x,
-    },
+    "several results": lambda w: (
+        lambda x: {"a": w.np.sin(x)[:2], "rank": w.np.argsort(x), "one": 2.0 * w.np.ones(()), "x": x}
+    ),
     "a scan": lambda w: lambda x: w.lax.scan(lambda c, y: (w.np.sin(c) * y + x[0], c), x[1], x),
-    "a while loop": lambda w: lambda x: w.lax.while_loop(
-        lambda c: c[0] < 3, lambda c: (c[0] + 1, w.np.sin(c[1]) * x), (0, x)
+    "a while loop": lambda w: (
+        lambda x: w.lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, w.np.sin(c[1]) * x), (0, x))
     ),
-    "a branch": lambda w: lambda x: w.lax.cond(
-        x[0] > 0, lambda y: w.np.sin(y) * x, lambda y: y * y, x
-    ),
+    "a branch": lambda w: lambda x: w.lax.cond(x[0] > 0, lambda y: w.np.sin(y) * x, lambda y: y * y, x),
     "its own gradient": lambda w: lambda x: w.top.grad(lambda y: w.np.sum(w.np.sin(y) ** 3))(x),
     "its own map": lambda w: lambda x: w.top.vmap(lambda y: w.np.cos(y) * x)(x),
     "a jvp rule": lambda w: lambda x: with_rule(w, False)(x) * x,
     "checkpoint": lambda w: w.top.checkpoint(lambda x: w.np.exp(w.np.sin(w.np.sin(x)))),
     "calls": lambda w: lambda x: w.top.jit(lambda y: w.np.sin(y) * x)(w.top.jit(w.np.cos)(x)),
-}  # fmt: skip
+}
 
 
 def loss(fun: Function) -> Function:
@@ -103,25 +101,29 @@ TRANSFORMATIONS: dict[str, Callable[[Function], Any]] = {
     "jvp of grad of checkpoint": lambda f: jax.jvp(
         jax.grad(jax.checkpoint(loss(f), policy=jax.checkpoint_policies.dots_saveable)), (X,), (V,)
     ),
-    "scan": lambda f: jax.grad(
-        lambda x: jax.lax.scan(lambda c, y: (c + loss(f)(x * y), c), 0.0, X)[0]
-    )(X),
+    "scan": lambda f: jax.grad(lambda x: jax.lax.scan(lambda c, y: (c + loss(f)(x * y), c), 0.0, X)[0])(X),
     "while_loop": lambda f: jax.lax.while_loop(
         lambda c: c[0] < 2, lambda c: (c[0] + 1, c[1] * loss(f)(c[1])), (0, X)
     ),
-    "cond": lambda f: jax.vmap(
-        lambda x: jax.lax.cond(x[0] > 0.2, loss(f), lambda x: jnp.sum(x), x)
-    )(M),
+    "cond": lambda f: jax.vmap(lambda x: jax.lax.cond(x[0] > 0.2, loss(f), lambda x: jnp.sum(x), x))(M),
     "map": lambda f: jax.lax.map(f, M, batch_size=2),
     "custom_vjp": with_own_rule,
     "make_jaxpr": lambda f: jaxpr_as_fun(jax.make_jaxpr(f)(X))(X),
     "export": lambda f: jax.export.export(jax.jit(f))(X).call(X),
 }
-IN_REVERSE = {"grad", "value_and_grad in jit", "linearize", "vjp", "vmap of grad", "hessian",
-    "jacrev of jacfwd", "jvp of grad of checkpoint", "scan", "custom_vjp"}  # fmt: skip
-ROWS = [
-    (f, t) for f in FUNCTIONS for t in TRANSFORMATIONS if f not in REVERSE or t not in IN_REVERSE
-]
+IN_REVERSE = {
+    "grad",
+    "value_and_grad in jit",
+    "linearize",
+    "vjp",
+    "vmap of grad",
+    "hessian",
+    "jacrev of jacfwd",
+    "jvp of grad of checkpoint",
+    "scan",
+    "custom_vjp",
+}
+ROWS = [(f, t) for f in FUNCTIONS for t in TRANSFORMATIONS if f not in REVERSE or t not in IN_REVERSE]
 
 
 @functools.cache
@@ -254,26 +256,23 @@ SPECIAL: dict[str, Callable[[World], Any]] = {
         jax.grad(w.jit(lambda z: w.np.sum(w.np.sin(z) * z)), holomorphic=True)(X + 1j),
         jax.grad(w.jit(lambda z: w.np.sum(w.np.abs(w.np.sin(z) * z))))(X + 1j),
     ),
-    "an argument that is not used": lambda w: jax.grad(
-        w.jit(lambda x, y: w.np.sum(x * x)), (0, 1)
-    )(X, V),
+    "an argument that is not used": lambda w: jax.grad(w.jit(lambda x, y: w.np.sum(x * x)), (0, 1))(X, V),
     "a closure over JAX's values": lambda w: jax.grad(
         lambda v: jnp.sum(w.jit(lambda x: w.np.sin(x) * v["a"])(X))
     )({"a": V}),
-    "a step of fori_loop": lambda w: jax.grad(lambda x: jnp.sum(
-        jax.lax.fori_loop(0, 3, w.jit(lambda i, c: w.np.sin(c) * i + c), x)
-    ))(X),
+    "a step of fori_loop": lambda w: jax.grad(
+        lambda x: jnp.sum(jax.lax.fori_loop(0, 3, w.jit(lambda i, c: w.np.sin(c) * i + c), x))
+    )(X),
     "eval_shape": lambda w: jax.tree.map(
-        lambda s: jnp.zeros(s.shape, s.dtype),
-        jax.eval_shape(w.jit(lambda x: (w.np.sin(x), w.np.sum(x))), X),
+        lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(w.jit(lambda x: (w.np.sin(x), w.np.sum(x))), X)
     ),
-    "lower and compile": lambda w: jax.jit(
-        jax.grad(w.jit(lambda x: w.np.sum(w.np.sin(x))))
-    ).lower(X).compile()(X),
-    "a gradient of a map of a hessian": lambda w: jax.vmap(jax.grad(
-        lambda x: jax.hessian(w.jit(lambda x: w.np.sin(x) * x**3))(x)
-    ))(X),
-}  # fmt: skip
+    "lower and compile": lambda w: (
+        jax.jit(jax.grad(w.jit(lambda x: w.np.sum(w.np.sin(x))))).lower(X).compile()(X)
+    ),
+    "a gradient of a map of a hessian": lambda w: jax.vmap(
+        jax.grad(lambda x: jax.hessian(w.jit(lambda x: w.np.sin(x) * x**3))(x))
+    )(X),
+}
 
 
 @OURS

@@ -34,11 +34,11 @@ CASES: dict[str, Callable[[World, Map], Any]] = {
     "psum and a gradient around": lambda w, m: jax.grad(
         lambda x, a: m(
             w.jit(lambda x, a: w.lax.psum(w.np.sum(w.np.sin(x * a)), "i") ** 2), (P("i"), P()), P()
-        )(x, a), (0, 1),
+        )(x, a),
+        (0, 1),
     )(XS, 2.0),
     "pmean and a gradient inside": lambda w, m: m(
-        jax.grad(w.jit(lambda x, a: w.lax.pmean(w.np.sum(w.np.sin(x * a) ** 2), "i"))),
-        (P("i"), P()),
+        jax.grad(w.jit(lambda x, a: w.lax.pmean(w.np.sum(w.np.sin(x * a) ** 2), "i"))), (P("i"), P())
     )(XS, 2.0),
     "JAX's collective between ours": lambda w, m: m(
         lambda x: x - jax.lax.pmean(w.jit(lambda x: w.np.sin(x))(x), "i")
@@ -47,9 +47,7 @@ CASES: dict[str, Callable[[World, Map], Any]] = {
         w.jit(lambda x: w.lax.ppermute(x * 2, "i", RING) * w.lax.axis_index("i"))
     )(XS),
     "all_gather": lambda w, m: m(w.jit(lambda x: w.np.sum(w.lax.all_gather(x, "i"), 0) * x))(XS),
-    "all_to_all": lambda w, m: m(
-        w.jit(lambda x: w.lax.all_to_all(w.np.reshape(x, (4, 1)), "i", 0, 1))
-    )(XS),
+    "all_to_all": lambda w, m: m(w.jit(lambda x: w.lax.all_to_all(w.np.reshape(x, (4, 1)), "i", 0, 1)))(XS),
     "psum_scatter": lambda w, m: m(w.jit(lambda x: w.lax.psum_scatter(x, "i", tiled=True)))(XS),
     "pmax, pmin": lambda w, m: m(w.jit(lambda x: w.lax.pmax(x, "i") - w.lax.pmin(x, "i") + x))(XS),
     "in a call": lambda w, m: m(
@@ -58,16 +56,19 @@ CASES: dict[str, Callable[[World, Map], Any]] = {
     "in a scan": lambda w, m: m(
         w.jit(lambda x: w.lax.scan(lambda c, y: (c + w.lax.psum(y, "i"), c), x[0] * 0, x)[1])
     )(XS),
-    "in a scan, and a gradient around": lambda w, m: jax.grad(lambda x: jnp.sum(m(
-        w.jit(lambda x: w.lax.scan(lambda c, y: (c + w.lax.psum(y * y, "i"), c), x[0] * 0, x)[1])
-    )(x) ** 2))(XS),
+    "in a scan, and a gradient around": lambda w, m: jax.grad(
+        lambda x: jnp.sum(
+            m(w.jit(lambda x: w.lax.scan(lambda c, y: (c + w.lax.psum(y * y, "i"), c), x[0] * 0, x)[1]))(x)
+            ** 2
+        )
+    )(XS),
     "a map around": lambda w, m: jax.vmap(m(w.jit(lambda x: x - w.lax.psum(x, "i"))))(
         jnp.stack([XS, XS + 1])
     ),
-    "compiled": lambda w, m: jax.jit(jax.value_and_grad(
-        lambda x: m(w.jit(lambda x: w.lax.psum(w.np.sum(x**2), "i")), out_specs=P())(x)
-    ))(XS),
-}  # fmt: skip
+    "compiled": lambda w, m: jax.jit(
+        jax.value_and_grad(lambda x: m(w.jit(lambda x: w.lax.psum(w.np.sum(x**2), "i")), out_specs=P())(x))
+    )(XS),
+}
 
 if INSIDE:
     mesh = jax.sharding.Mesh(np.array(jax.devices()[:4]), ("i",))

@@ -73,40 +73,48 @@ case("axis_index", lambda m, n: lambda x: x * m.lax.axis_index("i"), X, axis_nam
 case("all_gather", lambda m, n: lambda x: m.lax.all_gather(x, "i") * x, X, axis_name="i")
 case("ppermute", lambda m, n: lambda x: m.lax.ppermute(n.sin(x), "i", RING), X, axis_name="i")
 case(
-    "all_to_all", lambda m, n: lambda x: m.lax.all_to_all(n.tile(x, (4, 1)), "i", 0, 1, tiled=True),
-    X, axis_name="i",
-)  # fmt: skip
+    "all_to_all",
+    lambda m, n: lambda x: m.lax.all_to_all(n.tile(x, (4, 1)), "i", 0, 1, tiled=True),
+    X,
+    axis_name="i",
+)
 case(
     "psum_scatter",
     lambda m, n: lambda x: m.lax.psum_scatter(n.tile(x * x, (4, 1)), "i", tiled=True),
-    X, axis_name="i",
-)  # fmt: skip
+    X,
+    axis_name="i",
+)
 case("in_axes, an int", SINE, X, in_axes=1)
 case("in_axes, a tuple", lambda m, n: n.matmul, X, W, in_axes=(0, None))
 case(
-    "in_axes, a tree", lambda m, n: lambda p, x: x @ p["w"] + p["b"],
-    {"w": W, "b": np.ones((5, 4), np.float32)}, X, in_axes=({"w": None, "b": 1}, 0),
-)  # fmt: skip
+    "in_axes, a tree",
+    lambda m, n: lambda p, x: x @ p["w"] + p["b"],
+    {"w": W, "b": np.ones((5, 4), np.float32)},
+    X,
+    in_axes=({"w": None, "b": 1}, 0),
+)
 case("out_axes, an int", SINE, X, out_axes=2)
 case("out_axes None", lambda m, n: lambda x: m.lax.psum(x, "i"), X, axis_name="i", out_axes=None)
 case("out_axes None of what differs", SINE, X, out_axes=None)
 case(
-    "out_axes, a tree", lambda m, n: lambda x: {"a": x, "b": (m.lax.pmean(x, "i"), x.sum())},
-    X, axis_name="i", out_axes={"a": 1, "b": (None, 0)},
-)  # fmt: skip
+    "out_axes, a tree",
+    lambda m, n: lambda x: {"a": x, "b": (m.lax.pmean(x, "i"), x.sum())},
+    X,
+    axis_name="i",
+    out_axes={"a": 1, "b": (None, 0)},
+)
 case("constants", lambda m, n: lambda x: (1.0, x), X, out_axes=(None, 0))
 case("None", lambda m, n: lambda x, y: (x, y), X, None)
+case("keywords", lambda m, n: lambda x, y: x + y["a"], X[0], in_axes=1, keywords={"y": {"a": X[:2, :, 0]}})
 case(
-    "keywords",
-    lambda m, n: lambda x, y: x + y["a"],
-    X[0],
-    in_axes=1,
-    keywords={"y": {"a": X[:2, :, 0]}},
+    "static arguments",
+    lambda m, n: lambda k, x, how: getattr(n, how)(x) * k,
+    3,
+    X,
+    "sin",
+    static_broadcasted_argnums=(0, 2),
+    in_axes=(None, 1, None),
 )
-case(
-    "static arguments", lambda m, n: lambda k, x, how: getattr(n, how)(x) * k,
-    3, X, "sin", static_broadcasted_argnums=(0, 2), in_axes=(None, 1, None),
-)  # fmt: skip
 case("devices", PSUM, X, axis_name="i", devices=jax.devices()[:3:-1])
 case("more devices than slices", SINE, X, devices=jax.devices()[2:])
 case("axis_size", SINE, X, axis_size=4)
@@ -114,23 +122,25 @@ case("backend", SINE, X, backend="cpu")
 case(
     "a gradient",
     lambda m, n: m.grad(lambda w, x: m.lax.pmean(n.sin(x @ w).sum(), "i")),
-    W, X, axis_name="i", in_axes=(None, 0),
-)  # fmt: skip
-case(
-    "a step of training", step_of_training,
-    PARAMS, X, axis_name="i", in_axes=(None, 0), out_axes=None,
-)  # fmt: skip
+    W,
+    X,
+    axis_name="i",
+    in_axes=(None, 0),
+)
+case("a step of training", step_of_training, PARAMS, X, axis_name="i", in_axes=(None, 0), out_axes=None)
 case("a step, parameters on all", step_of_training, MANY_PARAMS, X, axis_name="i")
 case(
     "a loop",
     lambda m, n: lambda x: m.lax.scan(lambda c, r: (c + m.lax.psum(r, "i"), c * r), x[0], x)[1],
-    X, axis_name="i",
-)  # fmt: skip
+    X,
+    axis_name="i",
+)
 case(
     "vmap inside",
     lambda m, n: m.vmap(lambda r: r / m.lax.psum(n.exp(r), ("i", "j")), axis_name="j"),
-    X, axis_name="i",
-)  # fmt: skip
+    X,
+    axis_name="i",
+)
 case("jit inside", lambda m, n: m.jit(PSUM(m, n)), X, axis_name="i")
 case("integers", lambda m, n: lambda x: m.lax.pmax(x, "i") - x, np.arange(4), axis_name="i")
 
@@ -238,10 +248,11 @@ else:
                 m.jit(lambda w: m.pmap(lambda x: x * w)(X))(2.0),
                 m.grad(lambda w: m.pmap(lambda x: x * w)(X).sum())(2.0),
                 m.lax.scan(lambda c, _: (f(c), None), X, None, length=2)[0],
-                m.vmap(m.pmap(lambda x: m.lax.psum(x, ("b", "i")), "i"), axis_name="b")(xs[:, :, 0]
-                       .transpose(1, 0, 2)),
+                m.vmap(m.pmap(lambda x: m.lax.psum(x, ("b", "i")), "i"), axis_name="b")(
+                    xs[:, :, 0].transpose(1, 0, 2)
+                ),
                 m.hessian(lambda w: m.pmap(lambda x: n.sin(x * w))(X).sum())(2.0),
-            )  # fmt: skip
+            )
 
         got, want = of(*MINE), of(*JAX)
         for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
@@ -266,9 +277,8 @@ else:
     def test_donated_buffers():
         a, b, c = (ft.pmap(lambda x: x * 1)(X) for _ in range(3))
         f = ft.pmap(
-            lambda n, x, y, z: (x + y["a"] * n, x + z), donate_argnums=(2, -1),
-            static_broadcasted_argnums=0,
-        )  # fmt: skip
+            lambda n, x, y, z: (x + y["a"] * n, x + z), donate_argnums=(2, -1), static_broadcasted_argnums=0
+        )
         f(2, a, {"a": b}, c)
         assert (a.is_deleted(), b.is_deleted(), c.is_deleted()) == (False, True, True)
         with pytest.raises(errors.InvalidArgument, match=r"argument 0 of .* is both static"):
@@ -288,9 +298,7 @@ else:
     def test_committed_to_another_place():
         for place in (jax.devices()[3], jax.NamedSharding(jax.make_mesh((4,), ("k",)), jax.P())):
             x = jax.device_put(X, place)
-            with pytest.raises(
-                ValueError, match=r"args\[1\]\['x'\] .* is committed to(.|\n)*device_put"
-            ):
+            with pytest.raises(ValueError, match=r"args\[1\]\['x'\] .* is committed to(.|\n)*device_put"):
                 ft.pmap(lambda n, t: t["x"], static_broadcasted_argnums=0)(1, {"x": x})
         with pytest.raises(errors.TypeMismatch, match="matmul"):
             ft.pmap(lambda x: x @ x)(x)

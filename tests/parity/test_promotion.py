@@ -36,9 +36,22 @@ NAMES = (
     "searchsorted", "trapezoid", "clip", "average", "cov", "meshgrid", "broadcast_arrays",
 )  # fmt: skip
 OPERATORS = (
-    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and_", "or_", "xor", "lshift",
-    "rshift", "lt", "eq", "matmul",
-)  # fmt: skip
+    "add",
+    "sub",
+    "mul",
+    "truediv",
+    "floordiv",
+    "mod",
+    "pow",
+    "and_",
+    "or_",
+    "xor",
+    "lshift",
+    "rshift",
+    "lt",
+    "eq",
+    "matmul",
+)
 
 
 FUNCTIONS: dict[str, Maker] = {
@@ -63,24 +76,34 @@ FUNCTIONS: dict[str, Maker] = {
     "solve": lambda L: lambda x, y: L.linalg.solve(x[:, None] * x, y),
     "result_type": lambda L: lambda x, y: L.zeros(3, L.result_type(x, y)),
     "a number": lambda L: lambda x, y: (x * 2, y + 1.0, 1j - x, y**2),
-}  # fmt: skip
+}
 
 Point = tuple[str, bool]  # a dtype, weak or not
 NARROW: list[Point] = [
-    *[(t, False) for t in ("bool", "int8", "uint8", "int32", "uint32", "float16", "bfloat16",
-                           "float32", "complex64")],
+    *[
+        (t, False)
+        for t in ("bool", "int8", "uint8", "int32", "uint32", "float16", "bfloat16", "float32", "complex64")
+    ],
     *[(t, True) for t in ("int32", "float32", "complex64")],
-]  # fmt: skip
+]
 WIDE: list[Point] = [
     *[(t, False) for t in ("int64", "uint64", "float64", "complex128")],
     *[(t, True) for t in ("int64", "float64")],
 ]
 INT, REAL = ("int32", True), ("float32", True)
 CHOSEN: list[tuple[Point, Point]] = [
-    (("int32", False), ("uint32", False)), (("uint32", False), INT), (INT, REAL), (REAL, INT),
-    (("uint8", False), ("int8", False)), (("bool", False), INT), (REAL, ("complex64", False)),
-    (("float16", False), ("bfloat16", False)), (("int32", False), REAL), (INT, INT), (REAL, REAL),
-]  # fmt: skip
+    (("int32", False), ("uint32", False)),
+    (("uint32", False), INT),
+    (INT, REAL),
+    (REAL, INT),
+    (("uint8", False), ("int8", False)),
+    (("bool", False), INT),
+    (REAL, ("complex64", False)),
+    (("float16", False), ("bfloat16", False)),
+    (("int32", False), REAL),
+    (INT, INT),
+    (REAL, REAL),
+]
 
 
 def pairs(name: str, wide: bool) -> Iterator[tuple[Point, Point]]:
@@ -134,9 +157,18 @@ def test_types_of_two_operands():
 SIGNED = np.array([-7, 2**31 - 1, -(2**31), 12], "int32")
 UNSIGNED = np.array([3, 2**31 + 5, 2**32 - 1, 8], "uint32")
 OF_INTEGERS = (
-    "add", "subtract", "multiply", "maximum", "minimum", "floor_divide", "remainder", "equal",
-    "less", "bitwise_xor", "append",
-)  # fmt: skip
+    "add",
+    "subtract",
+    "multiply",
+    "maximum",
+    "minimum",
+    "floor_divide",
+    "remainder",
+    "equal",
+    "less",
+    "bitwise_xor",
+    "append",
+)
 
 
 def test_values_before_64_bit_types_are_enabled_and_then():
@@ -171,9 +203,12 @@ def test_structures_are_weak_where_they_say_so():
         assert (want.dtype, want.weak_type) == (dtype, False)
         made = ft.make_ir(times)(*pair)
         found = [
-            ft.eval_shape(times, *pair), *made.out_types, *ft.jit(times).program(*pair).out_types,
-            ft.jit(times).eval_shape(*pair), ft.jit(times).lower(*pair).out_info,
-        ]  # fmt: skip
+            ft.eval_shape(times, *pair),
+            *made.out_types,
+            *ft.jit(times).program(*pair).out_types,
+            ft.jit(times).eval_shape(*pair),
+            ft.jit(times).lower(*pair).out_info,
+        ]
         assert {str(t.dtype) for t in found} == {dtype}
         assert [t.weak_type for t in made.in_types] == [x.weak_type for x in pair]
         sizes = {ft.cost(times, passes=(), xla=False)(*pair).results}
@@ -189,9 +224,23 @@ def test_structures_are_weak_where_they_say_so():
 
 # equal, and not the same: on either side of a cut, or of an infinity
 NUMBERS = (
-    1, True, 1.0, 1 + 0j, complex(1, -0.0), 0, False, 0.0, -0.0, complex(-1, 0.0),
-    complex(-1, -0.0), complex(0.0, -2), complex(-0.0, -2), complex(-0.0, 0.0), 2, 2.0,
-)  # fmt: skip
+    1,
+    True,
+    1.0,
+    1 + 0j,
+    complex(1, -0.0),
+    0,
+    False,
+    0.0,
+    -0.0,
+    complex(-1, 0.0),
+    complex(-1, -0.0),
+    complex(0.0, -2),
+    complex(-0.0, -2),
+    complex(-0.0, 0.0),
+    2,
+    2.0,
+)
 
 
 @pytest.mark.parametrize("order", [1, -1])

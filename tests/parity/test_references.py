@@ -146,10 +146,22 @@ def in_jaxs_gradient(m: Any, x: Any) -> Any:
 
 
 ROWS = [
-    read_and_written, added_to, at_traced_places, frozen, of_integers, in_scan, in_jaxs_scan,
-    in_fori_loop, in_cond, in_a_jitted_function, given_to_a_jitted_function, in_a_gradient,
-    in_a_map, in_a_checkpoint, in_jaxs_gradient,
-]  # fmt: skip
+    read_and_written,
+    added_to,
+    at_traced_places,
+    frozen,
+    of_integers,
+    in_scan,
+    in_jaxs_scan,
+    in_fori_loop,
+    in_cond,
+    in_a_jitted_function,
+    given_to_a_jitted_function,
+    in_a_gradient,
+    in_a_map,
+    in_a_checkpoint,
+    in_jaxs_gradient,
+]
 
 NOT_REVERSED = (in_a_gradient, in_a_checkpoint, in_jaxs_gradient)  # JAX's own rules fail
 
@@ -315,9 +327,11 @@ def writing(x: Any) -> Any:
 OUTSIDE: Any = jax.new_ref(X)
 
 
-@pytest.mark.parametrize("transformed", [
-    ft.grad(writing), ft.jit(ft.grad(writing)), lambda x: ft.vmap(writing)(J.stack([x, x])),
-], ids=["grad", "jit of grad", "vmap"])  # fmt: skip
+@pytest.mark.parametrize(
+    "transformed",
+    [ft.grad(writing), ft.jit(ft.grad(writing)), lambda x: ft.vmap(writing)(J.stack([x, x]))],
+    ids=["grad", "jit of grad", "vmap"],
+)
 def test_a_traced_value_is_not_written_outside(transformed: Any):
     with pytest.raises(errors.NotSupported) as error:
         transformed(X)

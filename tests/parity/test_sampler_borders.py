@@ -50,26 +50,32 @@ ROWS = [
     *integers([*NARROW, "int32", "uint32"]),
     *[row("bits", N, dtype) for dtype in ("uint8", "uint16", "uint32")],
     *[row("uniform", N, dtype, -1.0, 1.0) for dtype in HALVES],
-    row("uniform", N, "float32", 2.0, 2.0), row("uniform", N, "float32", 1.0, 1.0 + 2**-23),
-    *[row("gumbel", N, dtype, mode) for dtype in [*HALVES, "float32"]
-      for mode in ("low", "high", "highest")],
-    *[row("bernoulli", floats(0, 1, 1e-9, 0.5), (16, 4), mode)
-      for mode in ("low", "high")],
+    row("uniform", N, "float32", 2.0, 2.0),
+    row("uniform", N, "float32", 1.0, 1.0 + 2**-23),
+    *[row("gumbel", N, dtype, mode) for dtype in [*HALVES, "float32"] for mode in ("low", "high", "highest")],
+    *[row("bernoulli", floats(0, 1, 1e-9, 0.5), (16, 4), mode) for mode in ("low", "high")],
     *[row("categorical", LOGITS, 1, (16, 2), mode=mode) for mode in ("low", "high", "highest")],
     row("categorical", LOGITS[0], replace=False, shape=(3,)),
     *[row("permutation", n) for n in (0, 1, 2, 1625, 1626)],
     row("permutation", np.arange(3300.0).reshape(2, 1650), 1),
     row("permutation", np.arange(3300.0).reshape(2, 1650), 1, True),
-    row("choice", 1700, (5,), False), row("choice", 4, (4,), False, np.full(4, 0.25, np.float32)),
+    row("choice", 1700, (5,), False),
+    row("choice", 4, (4,), False, np.full(4, 0.25, np.float32)),
     row("truncated_normal", floats(-np.inf, 0, 2, -5), floats(np.inf, np.inf, 2, 0), (16, 4)),
     *[row("rademacher", N, dtype) for dtype in ("int8", "float16")],
     row("geometric", floats(1, 0.999, 1e-3), (16, 3), "int16"),
-    row("split", 0), row("split", (0, 2)), row("fold_in", 0), row("fold_in", 2**32 - 1),
-]  # fmt: skip
+    row("split", 0),
+    row("split", (0, 2)),
+    row("fold_in", 0),
+    row("fold_in", 2**32 - 1),
+]
 WIDE = [
-    *integers(["int64", "uint64"]), row("bits", N, "uint64"), row("uniform", N, "float64"),
-    *[row("gumbel", N, "float64", mode) for mode in ("high", "highest")], row("permutation", 1626),
-]  # fmt: skip
+    *integers(["int64", "uint64"]),
+    row("bits", N, "uint64"),
+    row("uniform", N, "float64"),
+    *[row("gumbel", N, "float64", mode) for mode in ("high", "highest")],
+    row("permutation", 1626),
+]
 LONG = [
     row("poisson", floats(0, 9.99, 10, 1e-3, 1e4), (20, 5)),
     row("binomial", floats(20, 19, 100, 1, 1, 0), floats(0.5, 0.5, 0.1, 0, 1, 0.5), (20, 6)),

@@ -30,55 +30,69 @@ def mesh():
 # name -> (function of (lax, numpy) -> function of a part, in_specs, out_specs)
 CASES = {
     "psum": (lambda lx, n: lambda x: lx.psum((x**2).sum(0), "i"), P("i"), P()),
-    "psum over both": (
-        lambda lx, n: lambda x: lx.psum(n.cos(x).sum(), ("i", "j")), P("i", "j"), P(),
-    ),
+    "psum over both": (lambda lx, n: lambda x: lx.psum(n.cos(x).sum(), ("i", "j")), P("i", "j"), P()),
     "psum over one of two": (
-        lambda lx, n: lambda x: n.sin(lx.psum(x, "j")) * x.sum(), P("i", "j"), P("i", "j"),
+        lambda lx, n: lambda x: n.sin(lx.psum(x, "j")) * x.sum(),
+        P("i", "j"),
+        P("i", "j"),
     ),
     "all_gather": (
-        lambda lx, n: lambda x: lx.all_gather(x * lx.axis_index("i"), "i", tiled=True), P("i"),
+        lambda lx, n: lambda x: lx.all_gather(x * lx.axis_index("i"), "i", tiled=True),
+        P("i"),
         P("i"),
     ),
-    "ppermute": (
-        lambda lx, n: lambda x: lx.ppermute(n.sin(x), "i", RING), P("i", "j"), P("i", "j"),
-    ),
+    "ppermute": (lambda lx, n: lambda x: lx.ppermute(n.sin(x), "i", RING), P("i", "j"), P("i", "j")),
     "psum_scatter": (
         lambda lx, n: lambda x: lx.psum_scatter(x * x, "j", scatter_dimension=0, tiled=True),
-        P("i"), P(("i", "j")),
+        P("i"),
+        P(("i", "j")),
     ),
     "all_to_all": (
-        lambda lx, n: lambda x: lx.all_to_all(
-            x.reshape(4, 4) * lx.axis_index("j"), "i", 0, 0, tiled=True
-        ), P("i"), P(("i", "j")),
+        lambda lx, n: lambda x: lx.all_to_all(x.reshape(4, 4) * lx.axis_index("j"), "i", 0, 0, tiled=True),
+        P("i"),
+        P(("i", "j")),
     ),
     "pbroadcast": (
-        lambda lx, n: lambda x: lx.pbroadcast(x, "i", 2) * x
-        if lx is lax else lx.all_gather(x, "i")[2] * x, P("i"), P("i"),
+        lambda lx, n: lambda x: lx.pbroadcast(x, "i", 2) * x if lx is lax else lx.all_gather(x, "i")[2] * x,
+        P("i"),
+        P("i"),
     ),
     "ragged_all_to_all": (
-        lambda lx, n: lambda x: lx.ragged_all_to_all(
-            x, x * 0, n.arange(4), n.ones(4, int), n.arange(4) * 0 + lx.axis_index("i"),
-            n.ones(4, int), axis_name="i",
-        ) if lx is lax else lx.all_to_all(x, "i", 0, 0, tiled=True), P("i"), P("i"),
+        lambda lx, n: (
+            lambda x: (
+                lx.ragged_all_to_all(
+                    x,
+                    x * 0,
+                    n.arange(4),
+                    n.ones(4, int),
+                    n.arange(4) * 0 + lx.axis_index("i"),
+                    n.ones(4, int),
+                    axis_name="i",
+                )
+                if lx is lax
+                else lx.all_to_all(x, "i", 0, 0, tiled=True)
+            )
+        ),
+        P("i"),
+        P("i"),
     ),
-    "axes in another order": (
-        lambda lx, n: lambda x: x - lx.pmean(x, "i"), P(("j", "i")), P(("j", "i")),
-    ),
+    "axes in another order": (lambda lx, n: lambda x: x - lx.pmean(x, "i"), P(("j", "i")), P(("j", "i"))),
     "several results": (
-        lambda lx, n: lambda x: {"a": lx.psum(x, "i"), "b": (x * 2, x.sum(1))}, P("i", None),
+        lambda lx, n: lambda x: {"a": lx.psum(x, "i"), "b": (x * 2, x.sum(1))},
+        P("i", None),
         {"a": P(), "b": P("i")},
     ),
     "a ring in a loop": (
-        lambda lx, n: lambda x: lx.fori_loop(
-            0, 3, lambda k, v: lx.ppermute(v, "i", RING) * 1.5 + x, x
-        ), P("i", "j"), P("i", "j"),
+        lambda lx, n: lambda x: lx.fori_loop(0, 3, lambda k, v: lx.ppermute(v, "i", RING) * 1.5 + x, x),
+        P("i", "j"),
+        P("i", "j"),
     ),
     "a scan with sums": (
         lambda lx, n: lambda x: lx.scan(lambda c, r: (c + lx.psum(r, "i"), c * r), x[0], x)[1],
-        P(None, "i"), P(None, "i"),
+        P(None, "i"),
+        P(None, "i"),
     ),
-}  # fmt: skip
+}
 
 
 def both(name):
@@ -136,10 +150,7 @@ else:
         how = {"mesh": mesh(), "in_specs": (P("j"), P("i", "j")), "out_specs": P("i")}
         mine, theirs = ft.shard_map(layer(*MINE), **how), jax.shard_map(layer(*JAX), **how)
         same(mine(W, X), theirs(W, X))
-        same(
-            ft.grad(lambda w: (mine(w, X) ** 2).sum())(W),
-            jax.grad(lambda w: (theirs(w, X) ** 2).sum())(W),
-        )
+        same(ft.grad(lambda w: (mine(w, X) ** 2).sum())(W), jax.grad(lambda w: (theirs(w, X) ** 2).sum())(W))
         xs = jax_numpy.stack([X, X * 2])
         same(ft.vmap(mine, (None, 0))(W, xs), jax.vmap(theirs, (None, 0))(W, xs))
         assert "all-reduce" in ft.jit(mine).lower(W, X).compile().as_text()
@@ -147,9 +158,8 @@ else:
     def test_closures_over_traced_values_have_gradients():
         def f(shard_map, lax):
             return lambda w: shard_map(
-                lambda x: lax.psum((x * w).sum(0), "i"), mesh=mesh(), in_specs=P("i"),
-                out_specs=P(),
-            )(X).sum()  # fmt: skip
+                lambda x: lax.psum((x * w).sum(0), "i"), mesh=mesh(), in_specs=P("i"), out_specs=P()
+            )(X).sum()
 
         same(ft.grad(f(ft.shard_map, lax))(W[:, 0]), X.sum(0))
 

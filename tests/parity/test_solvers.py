@@ -117,9 +117,8 @@ def of_pytrees(ft, lax, np_, w, x):
 def scalar_root(ft, lax, np_, w, x):
     a, b = w[0, 0] ** 2 + 1.0, x[0, 0]
     y, steps = lax.custom_root(
-        lambda y: y * y * y + a * y - b, 0.5, newton(ft, lax, np_), lambda g, z: z / g(1.0),
-        has_aux=True,
-    )  # fmt: skip
+        lambda y: y * y * y + a * y - b, 0.5, newton(ft, lax, np_), lambda g, z: z / g(1.0), has_aux=True
+    )
     return y * np_.cos(y) + (steps < 50.0) * 1.0
 
 
@@ -144,9 +143,7 @@ def root_by_linear_solve(ft, lax, np_, w, x):
     def tangent_solve(g, y):
         return (lax.custom_linear_solve(lambda v: g((v,))[0], y[0], iterated(lax), iterated(lax)),)
 
-    (y,) = lax.custom_root(
-        lambda y: (y[0] - np_.tanh(w @ y[0] + x[0]) * 0.5,), (x[1],), solve, tangent_solve
-    )
+    (y,) = lax.custom_root(lambda y: (y[0] - np_.tanh(w @ y[0] + x[0]) * 0.5,), (x[1],), solve, tangent_solve)
     return (y**2 * x[2]).sum()
 
 
@@ -157,9 +154,11 @@ def in_a_scan(ft, lax, np_, w, x):
 
         c = lax.custom_linear_solve(matvec, row, iterated(lax), iterated(lax))
         y = lax.custom_root(
-            lambda y: y**3 + y - c[0] * w[0, 0], 0.0, lambda f, g: newton(ft, lax, np_)(f, g)[0],
+            lambda y: y**3 + y - c[0] * w[0, 0],
+            0.0,
+            lambda f, g: newton(ft, lax, np_)(f, g)[0],
             lambda g, z: z / g(1.0),
-        )  # fmt: skip
+        )
         return c, y
 
     c, ys = lax.scan(step, x[0], x)
@@ -174,9 +173,16 @@ def in_a_cond(ft, lax, np_, w, x):
 
 
 PROGRAMS = [
-    symmetric, unsymmetric, dense, of_pytrees, scalar_root, fixed_point, root_by_linear_solve,
-    in_a_scan, in_a_cond,
-]  # fmt: skip
+    symmetric,
+    unsymmetric,
+    dense,
+    of_pytrees,
+    scalar_root,
+    fixed_point,
+    root_by_linear_solve,
+    in_a_scan,
+    in_a_cond,
+]
 
 
 def _jvp(ft, f):
@@ -189,9 +195,7 @@ TRANSFORMED = {
     "jvp": lambda ft, f: ft.jit(_jvp(ft, f)),
     "linearize": lambda ft, f: lambda w, x: ft.linearize(f, w, x)[1](np.cos(W), np.sin(X)),
     "jit(grad)": lambda ft, f: ft.jit(ft.value_and_grad(f, (0, 1))),
-    "vmap over one": lambda ft, f: ft.jit(
-        lambda w, x: ft.vmap(f, (None, 0))(w, x[:, None, :] * x[0])
-    ),
+    "vmap over one": lambda ft, f: ft.jit(lambda w, x: ft.vmap(f, (None, 0))(w, x[:, None, :] * x[0])),
     "vmap(grad)": lambda ft, f: ft.jit(
         lambda w, x: ft.vmap(ft.grad(f, (0, 1)), (0, 2))(w * x[:, :1, None], x[:, :, None] * w[0])
     ),
@@ -221,10 +225,7 @@ def _squared_gradient(ft, f):
 
 # Where JAX fails by itself (b known in part; reverse over reverse through a scan that solves by a
 # while_loop) it computes the same numbers in this way.
-INSTEAD = {
-    ("of_pytrees", "grad(jvp)"): _forward_over_reverse,
-    ("in_a_scan", "grad(grad)"): _squared_gradient,
-}
+INSTEAD = {("of_pytrees", "grad(jvp)"): _forward_over_reverse, ("in_a_scan", "grad(grad)"): _squared_gradient}
 
 
 @pytest.mark.parametrize(
@@ -270,8 +271,10 @@ def test_gradients_are_those_of_finite_differences(program):
             g = ft.jit(ft.grad(f, at))(W, X)
             direction = np.cos(7.0 * first)
             h = 1e-6
-            ends = [f(*((first + s * direction, second) if at == 0 else
-                        (second, first + s * direction))) for s in (h, -h)]  # fmt: skip
+            ends = [
+                f(*((first + s * direction, second) if at == 0 else (second, first + s * direction)))
+                for s in (h, -h)
+            ]
             slope = (ends[0] - ends[1]) / (2 * h)
             np.testing.assert_allclose((np.asarray(g) * direction).sum(), slope, rtol=1e-6)
 
@@ -316,9 +319,7 @@ def test_gradient_solves_twice():
 
 def test_the_guess_has_no_derivative_and_types_are_those_of_jax():
     def f(lax, a, guess):
-        return lax.custom_root(
-            lambda x: x * x - a, guess, lambda f, x: x * 0 + 3.0, lambda g, y: y / g(1.0)
-        )
+        return lax.custom_root(lambda x: x * x - a, guess, lambda f, x: x * 0 + 3.0, lambda g, y: y / g(1.0))
 
     a = np.float32(9.0)
     g = ft.grad(lambda a, guess: f(lax, a, guess), (0, 1))(a, 1.0)
@@ -361,84 +362,119 @@ ONES = np.ones(3, "float32")
 
 def solve_with(**changes):
     given = {
-        "matvec": lambda x: 2 * x, "b": ONES, "solve": lambda mv, b: b / 2,
-        "transpose_solve": lambda vm, b: b / 2, **changes,
-    }  # fmt: skip
+        "matvec": lambda x: 2 * x,
+        "b": ONES,
+        "solve": lambda mv, b: b / 2,
+        "transpose_solve": lambda vm, b: b / 2,
+        **changes,
+    }
     return lax.custom_linear_solve(**given)
 
 
 def root_with(**changes):
     given = {
-        "f": lambda x: x - 1, "initial_guess": ONES, "solve": lambda f, x: x * 0 + 1,
-        "tangent_solve": lambda g, y: y, **changes,
-    }  # fmt: skip
+        "f": lambda x: x - 1,
+        "initial_guess": ONES,
+        "solve": lambda f, x: x * 0 + 1,
+        "tangent_solve": lambda g, y: y,
+        **changes,
+    }
     return lax.custom_root(**given)
 
 
 ERRORS = {
     "matvec's shape": (
-        lambda: solve_with(matvec=lambda x: x[:2]), errors.ShapeMismatch, ValueError,
+        lambda: solve_with(matvec=lambda x: x[:2]),
+        errors.ShapeMismatch,
+        ValueError,
         ["matvec must return", "f32[3]", "f32[2]", "given to custom_linear_solve"],
     ),
     "matvec's dtype": (
-        lambda: solve_with(matvec=lambda x: x.astype("int32")), errors.TypeMismatch, TypeError,
+        lambda: solve_with(matvec=lambda x: x.astype("int32")),
+        errors.TypeMismatch,
+        TypeError,
         ["matvec must return", "f32[3]", "i32[3]"],
     ),
     "matvec's structure": (
-        lambda: solve_with(matvec=lambda x: (x, x)), errors.ShapeMismatch, ValueError,
+        lambda: solve_with(matvec=lambda x: (x, x)),
+        errors.ShapeMismatch,
+        ValueError,
         ["b has the structure", "(*, *)"],
     ),
     "solve's structure, of the same shapes": (
-        lambda: solve_with(solve=lambda mv, b: (b,)), errors.TypeMismatch, TypeError,
+        lambda: solve_with(solve=lambda mv, b: (b,)),
+        errors.TypeMismatch,
+        TypeError,
         ["solve must return", "(*,)"],
     ),
     "solve's shape": (
-        lambda: solve_with(solve=lambda mv, b: b.sum()), errors.ShapeMismatch, ValueError,
+        lambda: solve_with(solve=lambda mv, b: b.sum()),
+        errors.ShapeMismatch,
+        ValueError,
         ["solve must return", "f32[3]", "f32[]"],
     ),
     "transpose_solve's shape": (
-        lambda: solve_with(transpose_solve=lambda vm, b: b.sum()), errors.ShapeMismatch, ValueError,
+        lambda: solve_with(transpose_solve=lambda vm, b: b.sum()),
+        errors.ShapeMismatch,
+        ValueError,
         ["transpose_solve must return", "f32[3]", "f32[]"],
     ),
-    "no aux": (
-        lambda: solve_with(has_aux=True), errors.TypeMismatch, TypeError, ["(x, aux)", "f32[3]"],
-    ),
+    "no aux": (lambda: solve_with(has_aux=True), errors.TypeMismatch, TypeError, ["(x, aux)", "f32[3]"]),
     "not a function": (
-        lambda: solve_with(solve=3), errors.NotAnArray, TypeError, ["solve must be a function"],
+        lambda: solve_with(solve=3),
+        errors.NotAnArray,
+        TypeError,
+        ["solve must be a function"],
     ),
     "not linear": (
-        lambda: solve_with(matvec=lambda x: x * x), errors.NotLinear, NotImplementedError,
+        lambda: solve_with(matvec=lambda x: x * x),
+        errors.NotLinear,
+        NotImplementedError,
         ["mul(f32[3], f32[3])"],
     ),
     "what vecmat is given": (
-        lambda: solve_with(transpose_solve=lambda vm, b: vm(b[:2])), errors.TypeMismatch, TypeError,
+        lambda: solve_with(transpose_solve=lambda vm, b: vm(b[:2])),
+        errors.TypeMismatch,
+        TypeError,
         ["the transposed matvec takes (f32[3]), got (f32[2])"],
     ),
     "no transpose_solve": (
         lambda: ft.grad(lambda b: solve_with(b=b, transpose_solve=None).sum())(ONES),
-        errors.MissingArgument, TypeError, ["transpose_solve=", "symmetric=True"],
+        errors.MissingArgument,
+        TypeError,
+        ["transpose_solve=", "symmetric=True"],
     ),
     "f's shape": (
-        lambda: root_with(f=lambda x: x[:2]), errors.ShapeMismatch, TypeError,
+        lambda: root_with(f=lambda x: x[:2]),
+        errors.ShapeMismatch,
+        TypeError,
         ["f must return", "initial_guess: f32[3]", "f32[2]", "given to custom_root"],
     ),
     "solve's structure": (
-        lambda: root_with(solve=lambda f, x: (x, 1)), errors.TypeMismatch, TypeError,
+        lambda: root_with(solve=lambda f, x: (x, 1)),
+        errors.TypeMismatch,
+        TypeError,
         ["initial_guess has the structure *", "(*, *)"],
     ),
     "tangent_solve's shape": (
-        lambda: root_with(tangent_solve=lambda g, y: y.sum()), errors.ShapeMismatch, TypeError,
+        lambda: root_with(tangent_solve=lambda g, y: y.sum()),
+        errors.ShapeMismatch,
+        TypeError,
         ["tangent_solve must return", "f32[3]", "f32[]"],
     ),
     "what g is given": (
-        lambda: root_with(tangent_solve=lambda g, y: g(1.0)), errors.InvalidArgument, ValueError,
+        lambda: root_with(tangent_solve=lambda g, y: g(1.0)),
+        errors.InvalidArgument,
+        ValueError,
         ["the derivative of f takes (f32[3]), got (~f32[])"],
     ),
     "integers": (
-        lambda: root_with(initial_guess=np.ones(3, "int32")), errors.NonDifferentiable, TypeError,
+        lambda: root_with(initial_guess=np.ones(3, "int32")),
+        errors.NonDifferentiable,
+        TypeError,
         ["initial_guess is i32[3]"],
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", ERRORS)

@@ -73,17 +73,15 @@ CASES = {
     "cond": lambda m, vmap: vmap(chosen),
     "shard_map": lambda m, vmap: vmap(total),
     "shard_map over two axes": lambda m, vmap: m.vmap(total, spmd_axis_name=("i", "k")),
-    "shard_map, nested": lambda m, vmap: vmap(
-        m.vmap(parts(J.sin, P("k"), P("k")), spmd_axis_name="j")
-    ),
+    "shard_map, nested": lambda m, vmap: vmap(m.vmap(parts(J.sin, P("k"), P("k")), spmd_axis_name="j")),
     "shard_map, grad": lambda m, vmap: vmap(m.grad(lambda x: (total(x) ** 2).sum())),
-    "shard_map of ours": lambda m, vmap: vmap(m.shard_map(
-        lambda x: J.sin(x) * m.lax.psum(x, "j"), mesh=mesh(), in_specs=P("j"), out_specs=P("j")
-    )),
+    "shard_map of ours": lambda m, vmap: vmap(
+        m.shard_map(lambda x: J.sin(x) * m.lax.psum(x, "j"), mesh=mesh(), in_specs=P("j"), out_specs=P("j"))
+    ),
     "an operand for all": lambda m, vmap: m.vmap(
         lambda x, w: product(x, laid(w, "k")), in_axes=(0, None), spmd_axis_name="i"
     ),
-}  # fmt: skip
+}
 
 
 if INSIDE:
@@ -101,11 +99,15 @@ if INSIDE:
         assert got.sharding.is_equivalent_to(want.sharding, got.ndim)
         assert len(got.sharding.device_set) == 8
 
-    @pytest.mark.parametrize(("f", "axis", "error"), [
-        (lambda x: laid(x, "i"), "i", errors.InvalidArgument),
-        (waves, "q", errors.InvalidArgument),
-        (parts(J.sin, P("i"), P("i")), "i", errors.MissingRule),
-    ], ids=["used", "unknown", "used by shard_map"])  # fmt: skip
+    @pytest.mark.parametrize(
+        ("f", "axis", "error"),
+        [
+            (lambda x: laid(x, "i"), "i", errors.InvalidArgument),
+            (waves, "q", errors.InvalidArgument),
+            (parts(J.sin, P("i"), P("i")), "i", errors.MissingRule),
+        ],
+        ids=["used", "unknown", "used by shard_map"],
+    )
     def test_an_axis_that_cannot_be_had(f: Any, axis: str, error: type[Exception]):
         with pytest.raises(ValueError, match=r"spmd_axis_name|not found in mesh"):
             jax.vmap(f, spmd_axis_name=axis)(X)

@@ -19,9 +19,19 @@ import functrans as ft
 from benchmarks.namespace import ARRAYS, JAX, OURS, calls
 
 for _name in (
-    "cluster.vq", "fft", "integrate", "interpolate", "linalg", "ndimage", "optimize", "signal",
-    "sparse.linalg", "spatial.transform", "special", "stats",
-):  # fmt: skip
+    "cluster.vq",
+    "fft",
+    "integrate",
+    "interpolate",
+    "linalg",
+    "ndimage",
+    "optimize",
+    "signal",
+    "sparse.linalg",
+    "spatial.transform",
+    "special",
+    "stats",
+):
     importlib.import_module(f"jax.scipy.{_name}")
 
 OF_JAX = {**JAX, "random": jax.random, "scipy": jax.scipy, "image": jax.image, "ops": jax.ops}
@@ -31,10 +41,7 @@ MODES = {
     "dtype": lambda: jax.numpy_dtype_promotion("strict"),
 }
 OPERANDS = {**ARRAYS, "key": jax.random.key(0)}
-CALLS = {
-    **calls(),
-    "libraries": Path(__file__).with_name("strict_calls.txt").read_text().splitlines(),
-}
+CALLS = {**calls(), "libraries": Path(__file__).with_name("strict_calls.txt").read_text().splitlines()}
 
 
 def types(row: str, library: dict[str, Any], evaluate: Callable[..., Any]) -> Any:

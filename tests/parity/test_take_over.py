@@ -117,12 +117,19 @@ def test_the_environment_turns_it_off(monkeypatch):
 
 ONE = SingleDeviceSharding(jax.devices()[0])
 OPTIONS = [
-    {"static_argnums": 1}, {"static_argnums": (1,), "static_argnames": ("n",)},
-    {"static_argnames": "n"}, {"in_shardings": ONE, "static_argnums": 1}, {"out_shardings": ONE},
-    {"keep_unused": True}, {"device": jax.devices()[0]}, {"backend": "cpu"}, {"inline": True},
-    {"compiler_options": {"xla_cpu_enable_fast_math": False}}, {"donate_argnums": 0},
+    {"static_argnums": 1},
+    {"static_argnums": (1,), "static_argnames": ("n",)},
+    {"static_argnames": "n"},
+    {"in_shardings": ONE, "static_argnums": 1},
+    {"out_shardings": ONE},
+    {"keep_unused": True},
+    {"device": jax.devices()[0]},
+    {"backend": "cpu"},
+    {"inline": True},
+    {"compiler_options": {"xla_cpu_enable_fast_math": False}},
+    {"donate_argnums": 0},
     {"donate_argnames": ("x",)},
-]  # fmt: skip
+]
 
 
 @pytest.mark.filterwarnings("ignore:.*deprecated")
@@ -323,13 +330,23 @@ def test_what_the_program_raises_comes_once(taken):
     assert is_ours(taken)
 
 
-@pytest.mark.parametrize(("wrong", "x"), [
-    (lambda x: jnp.ones(3) @ x, jnp.ones(2)), (lambda x: x if x > 0 else -x, 1.0),
-    (lambda x: np.asarray(x), 1.0), (lambda x: range(x), 3), (lambda x: x.nothing, 1.0),
-    (lambda x: jnp.reshape(x, (5,)), jnp.ones(3)), (lambda x: "text", 1.0), (lambda x: x, "text"),
-    (lambda x: x[jnp.array([True, False]) & (x > 0)], jnp.ones(2)), (lambda x, y: x, 1.0),
-    (lambda x: jax.lax.scan(lambda c, _: (c.astype(int), c), x, None, 3), 1.0),
-], ids=range(11))  # fmt: skip
+@pytest.mark.parametrize(
+    ("wrong", "x"),
+    [
+        (lambda x: jnp.ones(3) @ x, jnp.ones(2)),
+        (lambda x: x if x > 0 else -x, 1.0),
+        (lambda x: np.asarray(x), 1.0),
+        (lambda x: range(x), 3),
+        (lambda x: x.nothing, 1.0),
+        (lambda x: jnp.reshape(x, (5,)), jnp.ones(3)),
+        (lambda x: "text", 1.0),
+        (lambda x: x, "text"),
+        (lambda x: x[jnp.array([True, False]) & (x > 0)], jnp.ones(2)),
+        (lambda x, y: x, 1.0),
+        (lambda x: jax.lax.scan(lambda c, _: (c.astype(int), c), x, None, 3), 1.0),
+    ],
+    ids=range(11),
+)
 def test_errors_are_those_of_jax(taken, wrong, x):
     f = jax.jit(wrong)
     with pytest.raises(Exception) as jaxs:
@@ -394,9 +411,7 @@ def python(*words, cwd, ours=True, **env):
     words = (*(["-m", "functrans", "run"] if ours else []), *words)
     env = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", **env}
     env.pop("FUNCTRANS_TRACEBACK", None)
-    return subprocess.run(
-        [sys.executable, *words], cwd=cwd, env=env, capture_output=True, text=True
-    )
+    return subprocess.run([sys.executable, *words], cwd=cwd, env=env, capture_output=True, text=True)
 
 
 def written(folder, **texts):
@@ -425,10 +440,7 @@ def test_a_script_is_run_as_python_runs_it(tmp_path):
     (tmp_path / "scripts").mkdir()
     written(tmp_path / "scripts", script=SCRIPT, beside="import functrans.lax, jax")
     given = ("scripts/script.py", "--explain", "-m", "x")
-    alone, ours = (
-        python(*given, cwd=tmp_path, ours=False),
-        python("--explain", *given, cwd=tmp_path),
-    )
+    alone, ours = (python(*given, cwd=tmp_path, ours=False), python("--explain", *given, cwd=tmp_path))
     assert alone.returncode == ours.returncode == 3
     assert alone.stdout == ours.stdout != ""
     assert "functrans took over 1 of 1 jitted functions:\n    f, scripts/script.py:7" in ours.stderr
@@ -447,15 +459,11 @@ FAILING = """
 """
 
 
-@pytest.mark.parametrize(
-    "words", [("error",), ("error", "hook"), ("exit",), ("stop",)], ids=" ".join
-)
+@pytest.mark.parametrize("words", [("error",), ("error", "hook"), ("exit",), ("stop",)], ids=" ".join)
 def test_ends_and_tracebacks(tmp_path, words):
     written(tmp_path, failing=FAILING, broken="x = = 1")
     alone, ours = [python("failing.py", *words, cwd=tmp_path, ours=o) for o in (False, True)]
-    assert (ours.returncode, ours.stdout, ours.stderr) == (
-        alone.returncode, alone.stdout, alone.stderr,
-    )  # fmt: skip
+    assert (ours.returncode, ours.stdout, ours.stderr) == (alone.returncode, alone.stdout, alone.stderr)
     assert ours.returncode == {"error": 1, "exit": 1, "stop": -signal.SIGINT}[words[0]]
 
 
@@ -470,12 +478,15 @@ def test_wrong_scripts(tmp_path):
 
 
 def test_modules_and_pytest(tmp_path):
-    written(tmp_path, test_it="""
+    written(
+        tmp_path,
+        test_it="""
         import jax
 
         def test_it():
             assert type(jax.jit(lambda x: x + 1)).__module__.startswith("functrans")
-    """)  # fmt: skip
+    """,
+    )
     done = python("-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=tmp_path)
     assert done.returncode == 0
     assert "1 passed" in done.stdout

@@ -16,10 +16,16 @@ from tests.parity.indices import MASK2, ONES, SHAPE, I, data
 from tests.support.closeness import assert_close
 
 TAKES = [
-    {}, {"axis": 0}, {"axis": 1}, {"axis": -1}, {"axis": 0, "mode": "clip"},
-    {"axis": 1, "mode": "wrap"}, {"axis": 0, "mode": "fill", "fill_value": 7.0}, {"mode": "wrap"},
+    {},
+    {"axis": 0},
+    {"axis": 1},
+    {"axis": -1},
+    {"axis": 0, "mode": "clip"},
+    {"axis": 1, "mode": "wrap"},
+    {"axis": 0, "mode": "fill", "fill_value": 7.0},
+    {"mode": "wrap"},
     {"axis": 2, "indices_are_sorted": True, "unique_indices": True},
-]  # fmt: skip
+]
 
 
 def test_take():
@@ -58,8 +64,11 @@ def test_take_along_axis():
     i = np.argsort(data(), 1)
     assert_close(fnp.take_along_axis(x, i, 1), np.sort(data(), 1), 0)
     assert_close(fnp.take_along_axis(x[:1], i, 1), jnp.take_along_axis(x[:1], i, 1), 0)
-    assert_close(fnp.take_along_axis(x, np.array([3, 59, 60]), None),
-                 jnp.take_along_axis(x, np.array([3, 59, 60]), None), 0)  # fmt: skip
+    assert_close(
+        fnp.take_along_axis(x, np.array([3, 59, 60]), None),
+        jnp.take_along_axis(x, np.array([3, 59, 60]), None),
+        0,
+    )
     g = ft.jit(ft.grad(lambda x: (fnp.take_along_axis(x, i[:, :2], 1) ** 2).sum()))(x)
     assert_close(g, jax.grad(lambda x: (jnp.take_along_axis(x, i[:, :2], 1) ** 2).sum())(x), 1e-6)
 
@@ -67,12 +76,14 @@ def test_take_along_axis():
 def test_put():
     x, i = jnp.asarray(data()), np.array([[1], [3], [0], [2], [1]])[:, :, None]
     for mode in (None, "clip"):
-        assert_close(fnp.put_along_axis(x, i, 9.0, 1, inplace=False, mode=mode),
-                     jnp.put_along_axis(x, i, 9.0, 1, inplace=False, mode=mode), 0)  # fmt: skip
+        assert_close(
+            fnp.put_along_axis(x, i, 9.0, 1, inplace=False, mode=mode),
+            jnp.put_along_axis(x, i, 9.0, 1, inplace=False, mode=mode),
+            0,
+        )
     j, v = np.array([0, 7, 59, 80, -1]), np.array([1.0, 2.0, 3.0], "float32")
     for mode in (None, "clip", "wrap"):
-        assert_close(fnp.put(x, j[:4], v, mode, inplace=False),
-                     jnp.put(x, j[:4], v, mode, inplace=False), 0)  # fmt: skip
+        assert_close(fnp.put(x, j[:4], v, mode, inplace=False), jnp.put(x, j[:4], v, mode, inplace=False), 0)
     with pytest.raises(ValueError, match="inplace=False"):
         fnp.put_along_axis(x, i, 9.0, 1)
     with pytest.raises(ValueError, match="inplace=False"):
@@ -84,9 +95,7 @@ def test_nonzero():
     assert_close(fnp.nonzero(x), jnp.nonzero(x), 0)
     assert_close(fnp.argwhere(x), jnp.argwhere(x), 0)
     assert_close(fnp.flatnonzero(x), jnp.flatnonzero(x), 0)
-    hows: list[Any] = [
-        {"size": n, "fill_value": f} for n in (0, 3, 7, 12) for f in (None, -1, (7, -2))
-    ]
+    hows: list[Any] = [{"size": n, "fill_value": f} for n in (0, 3, 7, 12) for f in (None, -1, (7, -2))]
 
     def run(library: Any, x: Any) -> list[Any]:
         return [library.nonzero(x, **how) for how in hows] + [library.argwhere(x, **hows[4])]
@@ -113,20 +122,28 @@ def test_compress():
             run = ft.jit(lambda m, x, axis=axis, how=how: fnp.compress(m, x, axis, **how))
             assert_close(run(mask, x), jnp.compress(mask, x, axis, **how), 0)
     assert_close(fnp.extract(MASK2, x[:, :, 0]), jnp.extract(MASK2, x[:, :, 0]), 0)
-    assert_close(ft.jit(lambda m, x: fnp.extract(m, x, size=4))(MASK2, x[:, :, 0]),
-                 jnp.extract(MASK2, x[:, :, 0], size=4), 0)  # fmt: skip
+    assert_close(
+        ft.jit(lambda m, x: fnp.extract(m, x, size=4))(MASK2, x[:, :, 0]),
+        jnp.extract(MASK2, x[:, :, 0], size=4),
+        0,
+    )
 
 
 # index, error, words of its message
 WRONG = [
-    ([0, 1], TypeError, r"jnp\.array"), ([slice(None), 0], TypeError, r"tuple"),
-    (1.5, TypeError, "integer or boolean"), (np.array([1.5]), TypeError, "integer or boolean"),
-    ("a", TypeError, "string"), ((0, 0, 0, 0), IndexError, "Too many indices"),
-    ((Ellipsis, Ellipsis), IndexError, "single ellipsis"), (object(), IndexError, "valid indices"),
+    ([0, 1], TypeError, r"jnp\.array"),
+    ([slice(None), 0], TypeError, r"tuple"),
+    (1.5, TypeError, "integer or boolean"),
+    (np.array([1.5]), TypeError, "integer or boolean"),
+    ("a", TypeError, "string"),
+    ((0, 0, 0, 0), IndexError, "Too many indices"),
+    ((Ellipsis, Ellipsis), IndexError, "single ellipsis"),
+    (object(), IndexError, "valid indices"),
     (np.array([True, False]), IndexError, "boolean index"),
-    (slice(None, None, 0), ValueError, "zero"), (slice(0.5, 1), TypeError, "static integers"),
+    (slice(None, None, 0), ValueError, "zero"),
+    (slice(0.5, 1), TypeError, "static integers"),
     ((np.array([1, 2]), np.array([1, 2, 3])), ValueError, "shapes"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("index", "error", "words"), WRONG, ids=[str(w[2]) for w in WRONG])
@@ -173,9 +190,7 @@ def test_dynamic_masks():
     """Un-jitted code sees values: a mask computed from the argument selects."""
     x = jnp.asarray(data())
     assert_close(
-        ft.grad(lambda x: (x[x > 0] ** 2).sum())(x),
-        jax.grad(lambda x: (x[x > 0] ** 2).sum())(x),
-        1e-6,
+        ft.grad(lambda x: (x[x > 0] ** 2).sum())(x), jax.grad(lambda x: (x[x > 0] ** 2).sum())(x), 1e-6
     )
 
 
@@ -194,9 +209,7 @@ def test_concrete_arrays():
     ):
         assert_close(ft.grad(f)(2.0), jax.grad(f)(2.0), 1e-5)
         assert_close(ft.jit(ft.grad(f))(2.0), jax.grad(f)(2.0), 1e-5)
-    assert_close(
-        ft.grad(lambda y: x.at[1:, 0].apply(lambda e: e * y).sum())(2.0), x[1:, 0].sum(), 1e-5
-    )
+    assert_close(ft.grad(lambda y: x.at[1:, 0].apply(lambda e: e * y).sum())(2.0), x[1:, 0].sum(), 1e-5)
 
 
 @pytest.mark.parametrize("method", ["multiply", "divide"])

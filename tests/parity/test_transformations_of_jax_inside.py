@@ -46,9 +46,7 @@ ROWS = {
     "a closure": lambda x: jax.grad(lambda y: loss(y * x))(x + 1),
     "of numbers": lambda x: jax.grad(lambda y: y**3)(2.0) * x,
     # mapped functions
-    "axes": lambda x: jax.vmap(lambda a, b: jnp.outer(a, b["k"]), (1, {"k": -2}), -1)(
-        x.T, {"k": x}
-    ),
+    "axes": lambda x: jax.vmap(lambda a, b: jnp.outer(a, b["k"]), (1, {"k": -2}), -1)(x.T, {"k": x}),
     "not mapped": lambda x: jax.vmap(lambda a, b: (a * b, b), (0, None), (1, None))(x, 3.0),
     "by keyword": lambda x: jax.vmap(lambda a, *, b: a @ b)(x, b=x),
     "a size": lambda x: jax.vmap(lambda: x[0], axis_size=4)(),
@@ -65,8 +63,7 @@ ROWS = {
         lambda x: jnp.sum(jax.vmap(jax.value_and_grad(loss))(x)[1] ** 2)
     ),
     "keys": lambda x: (
-        jax.vmap(lambda k: jax.random.normal(k, (2,)))(jax.random.split(jax.random.key(0), 3))
-        + x.sum()
+        jax.vmap(lambda k: jax.random.normal(k, (2,)))(jax.random.split(jax.random.key(0), 3)) + x.sum()
     ),
     "numpy's": lambda x: jax.vmap(jnp.dot)(np.ones((2, 3), np.float32), x),
     "jacfwd": jax.jacfwd(lambda x: jnp.sin(x) @ x.T),
@@ -77,14 +74,10 @@ ROWS = {
     "einsum": lambda x: jnp.einsum("ij,kj->ik", x, x),
     "einsum without a result": lambda x: jnp.einsum("ij,jk", x, x.T),
     "einsum of lists": lambda x: jnp.einsum(x, [0, 1], x, [2, 1], [2, 0]),
-    "einsum of three": lambda x: jnp.einsum(
-        "...i,ij,kj->...k", x[None], x.T, x.T, optimize="greedy"
-    ),
+    "einsum of three": lambda x: jnp.einsum("...i,ij,kj->...k", x[None], x.T, x.T, optimize="greedy"),
     "einsum in its order": lambda x: jnp.einsum("ij,jk,kl->il", x, x.T, x, optimize=False),
     "einsum in the best order": lambda x: jnp.einsum("ij,jk,kl->il", x, x.T, x, optimize=True),
-    "einsum in this order": lambda x: jnp.einsum(
-        "ij,jk,kl->il", x, x.T, x, optimize=[(1, 2), (0, 1)]
-    ),
+    "einsum in this order": lambda x: jnp.einsum("ij,jk,kl->il", x, x.T, x, optimize=[(1, 2), (0, 1)]),
     "einsum of a diagonal": lambda x: jnp.einsum("ii->i", x @ x.T),
     "einsum of integers": lambda x: jnp.einsum("ij,j", x, np.arange(3)),
     "einsum in another type": lambda x: jnp.einsum(

@@ -34,12 +34,7 @@ def test_aux_may_hold_anything_where_nothing_is_compiled():
             library.jacrev(with_text, has_aux=True)(x)[1],
         ]
         for aux in found:
-            assert (aux["name"], aux["steps"], aux["call"], float(aux["x"])) == (
-                "loss",
-                3,
-                len,
-                2.0,
-            )
+            assert (aux["name"], aux["steps"], aux["call"], float(aux["x"])) == ("loss", 3, len, 2.0)
             assert isinstance(aux["array"], np.ndarray)
 
 
@@ -76,15 +71,7 @@ def test_attributes_of_a_function_stay():
         return x
 
     f.note = "mine"
-    for transform in (
-        ft.grad,
-        ft.value_and_grad,
-        ft.jacfwd,
-        ft.jacrev,
-        ft.hessian,
-        ft.vmap,
-        ft.jit,
-    ):
+    for transform in (ft.grad, ft.value_and_grad, ft.jacfwd, ft.jacrev, ft.hessian, ft.vmap, ft.jit):
         assert transform(f).note == "mine", transform
 
 
@@ -128,9 +115,7 @@ def test_static_arguments_of_checkpoint():
 
 def test_unroll_zero_is_all_steps():
     for library in (ft, jax):
-        total = library.lax.scan(
-            lambda c, x: (c + x, None), 0.0, np.arange(4.0, dtype="f"), unroll=0
-        )
+        total = library.lax.scan(lambda c, x: (c + x, None), 0.0, np.arange(4.0, dtype="f"), unroll=0)
         assert total[0] == 6.0
         assert library.lax.fori_loop(0, 4, lambda i, c: c + i, 0, unroll=0) == 6
         assert library.lax.scan(lambda c, _: (c, None), 1.0, None, length=0, unroll=0)[0] == 1.0
@@ -199,9 +184,7 @@ def test_python_ints_that_do_not_fit():
             for value in (2**40, [2**40, 1], [[1], [-(2**31) - 1]]):
                 with pytest.raises(OverflowError):
                     make(value)
-        np.testing.assert_array_equal(
-            library.numpy.array([2**31 - 1, True, -1]), [2**31 - 1, 1, -1]
-        )
+        np.testing.assert_array_equal(library.numpy.array([2**31 - 1, True, -1]), [2**31 - 1, 1, -1])
         np.testing.assert_array_equal(library.numpy.array([1.7, 2.0], "int32"), [1, 2])
     with jax.enable_x64(True):
         assert jnp.asarray(2**40) == 2**40
@@ -226,9 +209,10 @@ def test_none_among_the_arguments_and_results_of_shard_map():
     for library in (ft, jax):
         f = library.shard_map(
             lambda d, library=library: {"s": library.lax.pmean(d["a"], "i") * d["c"], "n": None},
-            mesh=mesh, in_specs=({"a": ft.P("i"), "b": None, "c": ft.P()},),
+            mesh=mesh,
+            in_specs=({"a": ft.P("i"), "b": None, "c": ft.P()},),
             out_specs={"s": ft.P(), "n": None},
-        )  # fmt: skip
+        )
         found = f(x)
         assert found["n"] is None
         np.testing.assert_array_equal(found["s"], [0.0, 2.0, 4.0, 6.0])

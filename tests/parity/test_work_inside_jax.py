@@ -37,9 +37,11 @@ def test_callbacks_are_called_as_often(world):
 
         g = w.jit(f)
         outs = [
-            jax.grad(g)(X), jax.jit(jax.value_and_grad(g))(X), jax.vmap(g)(M),
+            jax.grad(g)(X),
+            jax.jit(jax.value_and_grad(g))(X),
+            jax.vmap(g)(M),
             jax.lax.scan(lambda c, y: (c + g(X * y), None), 0.0, X)[0],
-        ]  # fmt: skip
+        ]
         jax.effects_barrier()
         return outs, sorted(seen)
 
@@ -60,13 +62,17 @@ def test_ordered_and_pure_callbacks(world):
 
         io = ft.experimental.io_callback if w.top is ft else jax.experimental.io_callback
         step = w.jit(lambda x: io(note, like, x, ordered=True) + x)
-        pure = w.jit(lambda x: w.top.pure_callback(
-            np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x, vmap_method="expand_dims"
-        ))  # fmt: skip
+        pure = w.jit(
+            lambda x: w.top.pure_callback(
+                np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x, vmap_method="expand_dims"
+            )
+        )
         outs = (
             jax.jit(lambda x: step(step(x)))(1.0),
-            jax.lax.fori_loop(0, 2, lambda i, c: step(c), 1.0), jax.vmap(pure)(X), jax.jit(pure)(X),
-        )  # fmt: skip
+            jax.lax.fori_loop(0, 2, lambda i, c: step(c), 1.0),
+            jax.vmap(pure)(X),
+            jax.jit(pure)(X),
+        )
         jax.effects_barrier()
         return outs, seen
 
@@ -132,10 +138,16 @@ def test_what_is_not_asked_for_is_not_computed(world):
 
 
 @OURS
-@pytest.mark.parametrize("policy", [
-    None, "dots_saveable", "everything_saveable", ("save_only_these_names", "layer"),
-    ("save_anything_except_these_names", "layer"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "policy",
+    [
+        None,
+        "dots_saveable",
+        "everything_saveable",
+        ("save_only_these_names", "layer"),
+        ("save_anything_except_these_names", "layer"),
+    ],
+)
 def test_policies_of_checkpoint_see_the_operations(policy, world):
     known = jax.checkpoint_policies
     how = getattr(known, policy[0])(*policy[1:]) if isinstance(policy, tuple) else policy
@@ -187,27 +199,33 @@ def leaving(f: Function) -> list[Any]:
 
 WRONG: dict[str, tuple[type[Exception], str, Callable[[World], Any]]] = {
     "a condition on a value of JAX's": (
-        jax.errors.TracerBoolConversionError, "",
+        jax.errors.TracerBoolConversionError,
+        "",
         lambda w: jax.jit(w.top.grad(lambda x: x * x if x > 0 else x))(1.0),
     ),
     "a function that is not linear": (
-        errors.NotLinear, "sin.* is not linear",
+        errors.NotLinear,
+        "sin.* is not linear",
         lambda w: jax.linear_transpose(w.jit(lambda x: w.np.sin(x)), X)(V),
     ),
     "a callback without derivative": (
-        errors.OpaqueCallback, "custom_jvp",
-        lambda w: jax.grad(w.jit(lambda x: w.top.pure_callback(
-            np.sin, jax.ShapeDtypeStruct((), "float32"), x
-        )))(1.0),
+        errors.OpaqueCallback,
+        "custom_jvp",
+        lambda w: jax.grad(
+            w.jit(lambda x: w.top.pure_callback(np.sin, jax.ShapeDtypeStruct((), "float32"), x))
+        )(1.0),
     ),
     "an axis without a name": (
-        errors.UnboundAxis, "'i'",
+        errors.UnboundAxis,
+        "'i'",
         lambda w: jax.vmap(w.jit(lambda x: w.lax.psum(x, "i")))(X),
     ),
     "shapes that do not fit": (
-        errors.TypeMismatch, "dot", lambda w: jax.vmap(w.jit(lambda x: w.np.dot(x, V[:2])))(M),
+        errors.TypeMismatch,
+        "dot",
+        lambda w: jax.vmap(w.jit(lambda x: w.np.dot(x, V[:2])))(M),
     ),
-}  # fmt: skip
+}
 
 
 @OURS

@@ -17,16 +17,7 @@ from functrans.ir import check, equal, parse, show
 from functrans.ir.program import hoist_constants
 from functrans.trace import state
 from functrans.transforms.batch import Batching
-from tests.parity.collective_functions import (
-    COLLECTIVES,
-    EVEN,
-    UNEVEN,
-    N,
-    X,
-    Y,
-    nested,
-    scalar,
-)
+from tests.parity.collective_functions import COLLECTIVES, EVEN, UNEVEN, N, X, Y, nested, scalar
 from tests.support.closeness import assert_close
 
 pytestmark = pytest.mark.smoke
@@ -40,125 +31,131 @@ WRONG: dict[str, tuple[Callable[[], Any], type, list[str]]] = {
     "index outside": (lambda: ft.lax.axis_index("i"), NameError, ["axis_index", "'i'"]),
     "another name": (
         lambda: ft.vmap(lambda x: ft.lax.all_gather(x, "j"), axis_name="i")(X),
-        NameError, ["all_gather", "'j'", "'i' of size 4", "vmap(f, axis_name='j')"],
+        NameError,
+        ["all_gather", "'j'", "'i' of size 4", "vmap(f, axis_name='j')"],
     ),
     "no name": (lambda: ft.vmap(lambda x: ft.lax.pmax(x, "i"))(X), NameError, ["pmax", "none"]),
     "one of two": (
         lambda: ft.vmap(lambda x: ft.lax.pmean(x, ("i", "j")), axis_name="i")(X),
-        NameError, ["'j'"],
+        NameError,
+        ["'j'"],
     ),
     "jitted": (
         lambda: ft.vmap(ft.jit(lambda x: ft.lax.psum(x, "j")), axis_name="i")(X),
-        NameError, ["'j'", "'i' of size 4"],
+        NameError,
+        ["'j'", "'i' of size 4"],
     ),
     "grad outside": (lambda: ft.grad(lambda x: ft.lax.psum(x, "i"))(1.0), NameError, ["psum"]),
     "after its vmap": (
         lambda: ft.vmap(lambda x: ft.lax.psum(x, "i"))(ft.vmap(lambda x: x, axis_name="i")(X)),
-        NameError, ["none"],
+        NameError,
+        ["none"],
     ),
-    "twice": (
-        lambda: ft.vmap(lambda x: ft.lax.psum(x, ("i", "i")), axis_name="i")(X),
-        ValueError, ["twice"],
-    ),
+    "twice": (lambda: ft.vmap(lambda x: ft.lax.psum(x, ("i", "i")), axis_name="i")(X), ValueError, ["twice"]),
     "groups": (
-        lambda: ft.vmap(
-            lambda x: ft.lax.psum(x, "i", axis_index_groups=[[0, 1], [2]]), axis_name="i"
-        )(X),
-        ValueError, ["cover", "0..3", "[[0, 1], [2]]"],
+        lambda: ft.vmap(lambda x: ft.lax.psum(x, "i", axis_index_groups=[[0, 1], [2]]), axis_name="i")(X),
+        ValueError,
+        ["cover", "0..3", "[[0, 1], [2]]"],
     ),
     "uneven groups": (
-        lambda: ft.vmap(
-            lambda x: ft.lax.all_gather(x, "i", axis_index_groups=UNEVEN), axis_name="i"
-        )(X),
-        ValueError, ["equal sizes"],
+        lambda: ft.vmap(lambda x: ft.lax.all_gather(x, "i", axis_index_groups=UNEVEN), axis_name="i")(X),
+        ValueError,
+        ["equal sizes"],
     ),
     "groups and own axes": (
-        lambda: ft.vmap(
-            lambda x: ft.lax.psum(x, ("i", 0), axis_index_groups=EVEN), axis_name="i"
-        )(X),
-        ValueError, ["(0,)"],
+        lambda: ft.vmap(lambda x: ft.lax.psum(x, ("i", 0), axis_index_groups=EVEN), axis_name="i")(X),
+        ValueError,
+        ["(0,)"],
     ),
     "groups over two names": (
-        lambda: nested(ft, lambda x: ft.lax.psum(
-            x, ("i", "j"), axis_index_groups=[[0, 1, 2], [3, 4, 5]]))(Y),
-        NotImplementedError, ["axis_index_groups", "('i', 'j')"],
+        lambda: nested(ft, lambda x: ft.lax.psum(x, ("i", "j"), axis_index_groups=[[0, 1, 2], [3, 4, 5]]))(Y),
+        NotImplementedError,
+        ["axis_index_groups", "('i', 'j')"],
     ),
     "no permutation": (
         lambda: ft.vmap(lambda x: ft.lax.pshuffle(x, "i", [0, 0, 1, 2]), axis_name="i")(X),
-        ValueError, ["pshuffle", "once"],
+        ValueError,
+        ["pshuffle", "once"],
     ),
     "a destination twice": (
         lambda: ft.vmap(lambda x: ft.lax.ppermute(x, "i", [(0, 1), (2, 1)]), axis_name="i")(X),
-        TypeError, ["destination twice"],
+        TypeError,
+        ["destination twice"],
     ),
     "a source that there is not": (
         lambda: ft.vmap(lambda x: ft.lax.ppermute(x, "i", [(4, 1)]), axis_name="i")(X),
-        TypeError, ["source", "0..3"],
+        TypeError,
+        ["source", "0..3"],
     ),
     "gather axis": (
         lambda: ft.vmap(lambda x: ft.lax.all_gather(x, "i", axis=3), axis_name="i")(X),
-        ValueError, ["all_gather", "axis 3"],
+        ValueError,
+        ["all_gather", "axis 3"],
     ),
     "gather type": (
         lambda: ft.vmap(lambda x: ft.lax.all_gather(x, "i", to="fro"), axis_name="i")(X),
-        ValueError, ["'fro'", "varying"],
+        ValueError,
+        ["'fro'", "varying"],
     ),
     "wrong size": (
         lambda: ft.vmap(lambda x: ft.lax.all_to_all(x, "i", 1, 0), axis_name="i")(X),
-        ValueError, ["all_to_all", "f32[4,8]", "size 8", "must be 4", "tiled=True"],
+        ValueError,
+        ["all_to_all", "f32[4,8]", "size 8", "must be 4", "tiled=True"],
     ),
     "not divisible": (
-        lambda: ft.vmap(
-            lambda x: ft.lax.psum_scatter(x[:3], "i", tiled=True), axis_name="i"
-        )(X),
-        ValueError, ["psum_scatter", "size 3", "multiple of 4"],
+        lambda: ft.vmap(lambda x: ft.lax.psum_scatter(x[:3], "i", tiled=True), axis_name="i")(X),
+        ValueError,
+        ["psum_scatter", "size 3", "multiple of 4"],
     ),
     "scatter of booleans": (
         lambda: ft.vmap(lambda x: ft.lax.psum_scatter(x > 0, "i"), axis_name="i")(X),
-        TypeError, ["psum_scatter", "bool"],
+        TypeError,
+        ["psum_scatter", "bool"],
     ),
     "broadcast from nobody": (
         lambda: ft.vmap(lambda x: ft.lax.pbroadcast(x, "i", 4), axis_name="i")(X),
-        ValueError, ["pbroadcast", "source 4", "0..3"],
+        ValueError,
+        ["pbroadcast", "source 4", "0..3"],
     ),
     "broadcast from a traced one": (
-        lambda: ft.vmap(
-            lambda x: ft.lax.pbroadcast(x, "i", ft.lax.axis_index("i")), axis_name="i"
-        )(X),
-        ValueError, ["pbroadcast", "Python int"],
+        lambda: ft.vmap(lambda x: ft.lax.pbroadcast(x, "i", ft.lax.axis_index("i")), axis_name="i")(X),
+        ValueError,
+        ["pbroadcast", "Python int"],
     ),
     "cast to what there is not": (
         lambda: ft.vmap(lambda x: ft.lax.pcast(x, "i", to="unreduced"), axis_name="i")(X),
-        ValueError, ["pcast", "'unreduced'", "varying"],
+        ValueError,
+        ["pcast", "'unreduced'", "varying"],
     ),
     "cast outside": (lambda: ft.lax.pcast(X, "i", to="varying"), NameError, ["pcast", "'i'"]),
     "slices of floats": (
         lambda: ft.vmap(
-            lambda x: ft.lax.ragged_all_to_all(x, x, x[0], x[0], x[0], x[0], axis_name="i"),
-            axis_name="i",
+            lambda x: ft.lax.ragged_all_to_all(x, x, x[0], x[0], x[0], x[0], axis_name="i"), axis_name="i"
         )(X),
-        TypeError, ["ragged_all_to_all", "input_offsets", "integers", "f32[8]"],
+        TypeError,
+        ["ragged_all_to_all", "input_offsets", "integers", "f32[8]"],
     ),
     "slices for some": (
         lambda: ft.vmap(
-            lambda x: ft.lax.ragged_all_to_all(x, x, *[np.arange(3)] * 4, axis_name="i"),
-            axis_name="i",
+            lambda x: ft.lax.ragged_all_to_all(x, x, *[np.arange(3)] * 4, axis_name="i"), axis_name="i"
         )(X),
-        ValueError, ["ragged_all_to_all", "3 slices", "4 examples", "multiple of 4"],
+        ValueError,
+        ["ragged_all_to_all", "3 slices", "4 examples", "multiple of 4"],
     ),
     "slices into another dtype": (
         lambda: ft.vmap(
-            lambda x: ft.lax.ragged_all_to_all(
-                x, x.astype("int32"), *[np.arange(4)] * 4, axis_name="i"
-            ),
+            lambda x: ft.lax.ragged_all_to_all(x, x.astype("int32"), *[np.arange(4)] * 4, axis_name="i"),
             axis_name="i",
         )(X),
-        TypeError, ["ragged_all_to_all", "f32[4,8]", "i32[4,8]"],
+        TypeError,
+        ["ragged_all_to_all", "f32[4,8]", "i32[4,8]"],
     ),
     "a name that is not hashable": (
-        lambda: ft.vmap(lambda x: x, axis_name=["i"])(X), TypeError, ["axis_name", "['i']"],
+        lambda: ft.vmap(lambda x: x, axis_name=["i"])(X),
+        TypeError,
+        ["axis_name", "['i']"],
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", WRONG)
@@ -203,8 +200,7 @@ def test_programs_with_names_are_text_and_are_batched_later(name: str):
         return x
 
     ft.vmap(record, axis_name="i")(X)
-    compiled = ft.vmap(f, axis_name="i"), ft.vmap(ft.grad(lambda y: scalar(ft, f(y))),
-                                                  axis_name="i")  # fmt: skip
+    compiled = ft.vmap(f, axis_name="i"), ft.vmap(ft.grad(lambda y: scalar(ft, f(y))), axis_name="i")
     for program, expected in zip(kept, compiled, strict=True):
         check(program)
         again = parse(show(program), program.values)

@@ -23,9 +23,7 @@ def plain(x: Any) -> np.ndarray:
     return np.asarray(jnp.asarray(x) if isinstance(x, (int, float, complex)) else x)
 
 
-def assert_close(
-    actual: Any, expected: Any, tolerance: float | None = None, what: str = ""
-) -> None:
+def assert_close(actual: Any, expected: Any, tolerance: float | None = None, what: str = "") -> None:
     """Equal leaf by leaf: dtype, shape, and numbers up to `tolerance` (None: that of the dtype)."""
     left, right = leaves(actual), leaves(expected)
     assert len(left) == len(right), f"{what}: {len(left)} results, expected {len(right)}"

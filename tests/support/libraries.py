@@ -19,14 +19,29 @@ import numpy as np
 from tests.matrix import test_numpy
 
 MODULES = {
-    "jnp": "numpy", "lax": "lax", "nn": "nn", "random": "random", "ops": "ops", "image": "image",
-    "special": "scipy.special", "linalg": "numpy.linalg", "lla": "lax.linalg",
-    "sla": "scipy.linalg", "fft": "numpy.fft", "sfft": "scipy.fft", "signal": "scipy.signal",
-    "ndimage": "scipy.ndimage", "integrate": "scipy.integrate", "cluster": "scipy.cluster.vq",
-    "initializers": "nn.initializers", "stats": "scipy.stats",
-    "interpolate": "scipy.interpolate", "spatial": "scipy.spatial.transform",
-    "sparse": "scipy.sparse.linalg", "optimize": "scipy.optimize",
-}  # fmt: skip
+    "jnp": "numpy",
+    "lax": "lax",
+    "nn": "nn",
+    "random": "random",
+    "ops": "ops",
+    "image": "image",
+    "special": "scipy.special",
+    "linalg": "numpy.linalg",
+    "lla": "lax.linalg",
+    "sla": "scipy.linalg",
+    "fft": "numpy.fft",
+    "sfft": "scipy.fft",
+    "signal": "scipy.signal",
+    "ndimage": "scipy.ndimage",
+    "integrate": "scipy.integrate",
+    "cluster": "scipy.cluster.vq",
+    "initializers": "nn.initializers",
+    "stats": "scipy.stats",
+    "interpolate": "scipy.interpolate",
+    "spatial": "scipy.spatial.transform",
+    "sparse": "scipy.sparse.linalg",
+    "optimize": "scipy.optimize",
+}
 
 _rng = np.random.default_rng(5)
 _M = _rng.normal(size=(4, 4))
@@ -41,28 +56,37 @@ LIBRARIES = test_numpy.read_table("library")
 
 # Where we differ on purpose: (expression and dtypes, what we do).
 DELIBERATE = [
-    (r"^nn\.((log_)?softmax|log_sigmoid|log1mexp)\b.* uint",
-     "unsigned numbers do not wrap around where they are subtracted or negated"),
+    (
+        r"^nn\.((log_)?softmax|log_sigmoid|log1mexp)\b.* uint",
+        "unsigned numbers do not wrap around where they are subtracted or negated",
+    ),
     (r"^lla\.qdwh.* weak", "equal elements: the factors are not unique"),
     (r"^linalg\.vector_norm\(.*ord=(3|-1).* (bool|u?int\d+)$", "JAX cuts it to integers"),
     (r"^jnp\.geomspace.*dtype='float16'.* complex", "the real part of powers of complex numbers"),
     (r"^jnp\.full_like\(x, v.* uint8$", "negative numbers as unsigned ones"),
     (r"(bitwise_(and|or)\b|[&|]).* weak int", "JAX 0.10 ends the process on CPU"),
-    (r"^jnp\.polyfit.*((64|128)$|rcond=.* u?int\d+$)",
-     "x and y have one dtype before the powers are taken"),
-    (r"^jnp\.einsum.*preferred_element_type=.* (uint32|bfloat16)",
-     "operands of several dtypes are promoted also where a dtype of the sum is asked for"),
-    (r"^jnp\.unravel_index.* (bool|b?float\d+|complex\d+)$",
-     "NumPy refuses indices that are no integers, as we do"),
-    (r"^jnp\.(quantile\((x, s|h, jnp.float32)|percentile\(x, p\[0\]).* float64",
-     "JAX rounds a to the dtype of q before it interpolates"),
+    (r"^jnp\.polyfit.*((64|128)$|rcond=.* u?int\d+$)", "x and y have one dtype before the powers are taken"),
+    (
+        r"^jnp\.einsum.*preferred_element_type=.* (uint32|bfloat16)",
+        "operands of several dtypes are promoted also where a dtype of the sum is asked for",
+    ),
+    (
+        r"^jnp\.unravel_index.* (bool|b?float\d+|complex\d+)$",
+        "NumPy refuses indices that are no integers, as we do",
+    ),
+    (
+        r"^jnp\.(quantile\((x, s|h, jnp.float32)|percentile\(x, p\[0\]).* float64",
+        "JAX rounds a to the dtype of q before it interpolates",
+    ),
     (r"^jnp\.take\(x, iv.*mode='wrap'.* bool$", "JAX takes truth values modulo True: 0"),
     (r"^lax\.rng_uniform", "XLA ends the process at other dtypes: refused"),
     (r"^jnp\.roll\(x, iv.* complex", "shifts are real numbers"),
     (r"^jnp\.searchsorted\(up,.* uint", "the absolute values of sorted numbers are not sorted"),
-    (r"^jnp\.logaddexp2\.reduce\(i\).* (bool|u?int(8|16|32))$",
-     "the dtype of logaddexp2(i, i); with 64-bit types JAX's is wider, for this one reduction"),
-]  # fmt: skip
+    (
+        r"^jnp\.logaddexp2\.reduce\(i\).* (bool|u?int(8|16|32))$",
+        "the dtype of logaddexp2(i, i); with 64-bit types JAX's is wider, for this one reduction",
+    ),
+]
 
 
 @functools.cache

@@ -72,9 +72,10 @@ def test_everything_is_there():
 
     def traced(x):
         found[type(x).__module__.partition(".")[0]] = {
-            name for name in (*ATTRIBUTES, *(f"__{name}__" for name in SPECIAL.split()))
+            name
+            for name in (*ATTRIBUTES, *(f"__{name}__" for name in SPECIAL.split()))
             if hasattr(type(x), name)
-        }  # fmt: skip
+        }
         return x
 
     ft.jit(traced)(1.0)

@@ -33,8 +33,18 @@ EXPRESSIONS: dict[str, dict[str, Any]] = {
     "jnp.power(x, y) + 0": {"x": 2, "y": np.array(True)},
     **{
         f"nn.{name}(x)": {"x": COMPLEX}
-        for name in ("leaky_relu", "relu", "relu6", "elu", "selu", "hard_tanh", "hard_silu",
-                     "hard_sigmoid", "soft_sign", "sparse_plus")
+        for name in (
+            "leaky_relu",
+            "relu",
+            "relu6",
+            "elu",
+            "selu",
+            "hard_tanh",
+            "hard_silu",
+            "hard_sigmoid",
+            "soft_sign",
+            "sparse_plus",
+        )
     },
     "nn.leaky_relu(x, 0.5j)": {"x": COMPLEX},
     "nn.softplus(x)": {"x": COMPLEX * 100},
@@ -89,7 +99,7 @@ EXPRESSIONS: dict[str, dict[str, Any]] = {
     "jnp.take(x, y > 0)": {"x": REALS, "y": REALS},
     # an update with a NaN has no derivative
     "x.at[jnp.array([0, 0, 2])].min(y)": {"x": WITH_NAN, "y": REALS},
-}  # fmt: skip
+}
 
 
 def _library(root: Any) -> dict[str, Any]:
@@ -109,9 +119,7 @@ def _close(made: Any, wanted: Any) -> None:
 
 
 def _function(text: str, names: Any, library: dict[str, Any]) -> Any:
-    return eval(
-        f"lambda {', '.join(names)}: {text}", {**library, "np": np, "ml": ml_dtypes, "jax": jax}
-    )
+    return eval(f"lambda {', '.join(names)}: {text}", {**library, "np": np, "ml": ml_dtypes, "jax": jax})
 
 
 def _everything(jit: Any, library: dict[str, Any]) -> dict[str, Any]:
@@ -139,9 +147,7 @@ def test_gradients():
         def loss(f: Any, jnp: Any) -> Any:
             def of(x: Any) -> Any:
                 y = f(x, *rest)
-                return jnp.sum(
-                    jnp.real(y) * (1 + jnp.arange(y.size).reshape(y.shape)) - jnp.imag(y)
-                )
+                return jnp.sum(jnp.real(y) * (1 + jnp.arange(y.size).reshape(y.shape)) - jnp.imag(y))
 
             return of
 

@@ -21,18 +21,22 @@ import pytest
 import functrans as ft
 from tests.matrix import test_numpy
 from tests.support.closeness import assert_close
-from tests.support.libraries import (
-    ARRAYS,
-    LIBRARIES,
-    cast,
-    differs_on_purpose,
-    function_of,
-    names_in,
-)
+from tests.support.libraries import ARRAYS, LIBRARIES, cast, differs_on_purpose, function_of, names_in
 from tests.support.versions import EXPRESSIONS
 
-SMALL = ["bool", "int8", "int16", "int32", "uint8", "uint16", "uint32", "float16", "bfloat16",
-         "float32", "complex64"]  # fmt: skip
+SMALL = [
+    "bool",
+    "int8",
+    "int16",
+    "int32",
+    "uint8",
+    "uint16",
+    "uint32",
+    "float16",
+    "bfloat16",
+    "float32",
+    "complex64",
+]
 WIDE = ["int64", "uint64", "float64", "complex128"]
 
 GROUPS = {**LIBRARIES, **{f"numpy {group}": rows for group, rows in test_numpy.TABLE.items()}}

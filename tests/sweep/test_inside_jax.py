@@ -68,8 +68,7 @@ def check(f: Callable[..., Any], args: list[Any]) -> int:
     if program is None:
         return 0
     inside = jax.make_jaxpr(whole)(*args).jaxpr.outvars
-    wanted = [jax.core.ShapedArray(t.shape, t.dtype, weak_type=t.weak_type)
-              for t in program.out_types]  # fmt: skip
+    wanted = [jax.core.ShapedArray(t.shape, t.dtype, weak_type=t.weak_type) for t in program.out_types]
     assert [v.aval for v in inside] == wanted
     if not all(jnp.issubdtype(x.dtype, np.floating) for x in args):
         return 1

@@ -16,10 +16,21 @@ from functrans.tracer import Tracer
 from tests.support.versions import NEWER
 
 NAMESPACES = [
-    "numpy", "nn", "nn.initializers", "tree", "tree_util", "ops", "dtypes", "random", "lax",
-    "image", "scipy.interpolate", "scipy.optimize", "scipy.sparse.linalg",
+    "numpy",
+    "nn",
+    "nn.initializers",
+    "tree",
+    "tree_util",
+    "ops",
+    "dtypes",
+    "random",
+    "lax",
+    "image",
+    "scipy.interpolate",
+    "scipy.optimize",
+    "scipy.sparse.linalg",
     "scipy.spatial.transform",
-]  # fmt: skip
+]
 # Arguments that JAX has and we lack, or that only we have, and why.
 ARGUMENTS_LACKING: dict[str, set[str]] = {
     "numpy.array": {"args"},  # positional copy, order, ndmin: deprecated there
@@ -39,8 +50,7 @@ if not NEWER:  # what JAX 0.11 added
     }
     ARGUMENTS_ADDED["lax.top_k"] = {"is_stable"}
     ARGUMENTS_ADDED |= {
-        f"random.{name}": {"method"}
-        for name in ("beta", "chisquare", "gamma", "loggamma", "poisson")
+        f"random.{name}": {"method"} for name in ("beta", "chisquare", "gamma", "loggamma", "poisson")
     }
 # JAX's are wrappers (*args, **kwargs), whose arguments are those of what they wrap.
 OPAQUE = {"tree.static", "lax.random_gamma_grad"}
@@ -96,9 +106,16 @@ def test_functions_have_the_arguments_of_jax():
 
 # Arrays that exist have a device, shards and a buffer; a traced one stands for a value only.
 OF_CONCRETE_ARRAYS = {
-    "addressable_data", "addressable_shards", "committed", "copy_to_host_async", "device",
-    "global_shards", "is_fully_addressable", "is_fully_replicated", "sharding",
-}  # fmt: skip
+    "addressable_data",
+    "addressable_shards",
+    "committed",
+    "copy_to_host_async",
+    "device",
+    "global_shards",
+    "is_fully_addressable",
+    "is_fully_replicated",
+    "sharding",
+}
 
 
 def test_traced_arrays_have_the_methods_of_arrays():
@@ -116,9 +133,7 @@ def test_methods_have_the_arguments_of_jax():
             continue
         a, b = shape_of_call(theirs), shape_of_call(ours)
         lacking = a[0] - b[0] - {"self", "args"}
-        if lacking and not any(
-            p.kind is p.VAR_KEYWORD for p in inspect.signature(ours).parameters.values()
-        ):
+        if lacking and not any(p.kind is p.VAR_KEYWORD for p in inspect.signature(ours).parameters.values()):
             wrong.append((name, sorted(lacking)))
     assert not wrong
 

@@ -16,17 +16,36 @@ from tests.support.wide import each
 
 # points where formulas change, ties, large arguments
 POINTS = np.array(
-    [-120.0, -30.0, -6.0, -3.0, -1.5, -1.0, -0.3, 0.0, 0.3, 1.0, 2.5, 3.0, 6.0, 20.0, 120.0],
-    "float32",
+    [-120.0, -30.0, -6.0, -3.0, -1.5, -1.0, -0.3, 0.0, 0.3, 1.0, 2.5, 3.0, 6.0, 20.0, 120.0], "float32"
 )
 MATRIX = np.random.default_rng(0).normal(size=(4, 6)).astype("float32") * 3
 MASK = MATRIX > -1.0
 
 ACTIVATIONS = [
-    "celu", "elu", "gelu", "hard_sigmoid", "hard_silu", "hard_swish", "hard_tanh", "identity",
-    "leaky_relu", "log_sigmoid", "mish", "relu", "relu6", "selu", "sigmoid", "silu", "soft_sign",
-    "softplus", "sparse_plus", "sparse_sigmoid", "squareplus", "swish", "tanh",
-]  # fmt: skip
+    "celu",
+    "elu",
+    "gelu",
+    "hard_sigmoid",
+    "hard_silu",
+    "hard_swish",
+    "hard_tanh",
+    "identity",
+    "leaky_relu",
+    "log_sigmoid",
+    "mish",
+    "relu",
+    "relu6",
+    "selu",
+    "sigmoid",
+    "silu",
+    "soft_sign",
+    "softplus",
+    "sparse_plus",
+    "sparse_sigmoid",
+    "squareplus",
+    "swish",
+    "tanh",
+]
 WITH_PARAMETERS: list[tuple[str, dict[str, Any]]] = [
     ("gelu", {"approximate": False}),
     ("elu", {"alpha": 0.3}),
@@ -44,7 +63,12 @@ NORMALIZING: list[tuple[str, dict[str, Any]]] = [
         (name, options)
         for name in ("softmax", "log_softmax")
         for options in (
-            {}, {"axis": 0}, {"axis": (0, 1)}, {"axis": None}, {"axis": -2}, {"where": MASK},
+            {},
+            {"axis": 0},
+            {"axis": (0, 1)},
+            {"axis": None},
+            {"axis": -2},
+            {"where": MASK},
             {"axis": 0, "where": MASK[:, :1]},
         )
     ],
@@ -52,8 +76,12 @@ NORMALIZING: list[tuple[str, dict[str, Any]]] = [
         (name, options)
         for name in ("logsumexp", "logmeanexp")
         for options in (
-            {}, {"axis": 0}, {"axis": (0, 1), "keepdims": True}, {"axis": -1, "keepdims": True},
-            {"axis": 1, "where": MASK}, {"axis": ()},
+            {},
+            {"axis": 0},
+            {"axis": (0, 1), "keepdims": True},
+            {"axis": -1, "keepdims": True},
+            {"axis": 1, "where": MASK},
+            {"axis": ()},
         )
     ],
     ("logsumexp", {"b": MATRIX}),
@@ -65,7 +93,7 @@ NORMALIZING: list[tuple[str, dict[str, Any]]] = [
     ("standardize", {"axis": 0, "algorithm": "stable", "epsilon": 0.1}),
     ("standardize", {"axis": (0, 1), "where": MASK}),
     ("standardize", {"mean": 0.5, "variance": 2.0}),
-]  # fmt: skip
+]
 FUNCTIONS = {
     f"{name} {i}": (name, options, x)
     for x, rows in ((POINTS, ELEMENTWISE), (MATRIX, NORMALIZING))
@@ -75,11 +103,7 @@ FUNCTIONS = {
 
 def assert_same(ours: Any, theirs: Any, ulps: float, coarsest: Any) -> None:
     """`coarsest`: the dtype of the operand, whose rounding shows in results of a finer one."""
-    assert (ours.dtype, ours.shape, ours.weak_type) == (
-        theirs.dtype,
-        theirs.shape,
-        theirs.weak_type,
-    )
+    assert (ours.dtype, ours.shape, ours.weak_type) == (theirs.dtype, theirs.shape, theirs.weak_type)
     tolerance = ulps * float(jnp.finfo(coarsest).eps)
     np.testing.assert_allclose(
         np.asarray(ours, "float64"), np.asarray(theirs, "float64"), tolerance, tolerance

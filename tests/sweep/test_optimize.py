@@ -94,9 +94,7 @@ def test_results_belong_to_one_point():
         # nothing to bracket below a line: no step in 10 doublings
         line = minimize(lambda x: jnp.sum(x), x0, method=BFGS)
         theirs = their_minimize(lambda x: x.sum(), x0, method=BFGS)
-        assert (
-            (int(line.status), int(line.nfev)) == (int(theirs.status), int(theirs.nfev)) == (5, 11)
-        )
+        assert (int(line.status), int(line.nfev)) == (int(theirs.status), int(theirs.nfev)) == (5, 11)
         np.testing.assert_array_equal(line.x, theirs.x)
         np.testing.assert_array_equal(line.x, x0)
 
@@ -106,9 +104,7 @@ def test_options_and_args():
         x0 = np.array([1.0, 5.0])
         options = {"gtol": 1e-2, "norm": 2, "line_search_maxiter": 4, "maxiter": 50}
         ours = minimize(lambda x, a: a * matyas(x), x0, (2.0,), method="bfgs", options=options)
-        theirs = their_minimize(
-            lambda x, a: a * matyas(x), x0, (2.0,), method="bfgs", options=options
-        )
+        theirs = their_minimize(lambda x, a: a * matyas(x), x0, (2.0,), method="bfgs", options=options)
         np.testing.assert_allclose(ours.x, theirs.x, atol=1e-9)
         np.testing.assert_allclose(ours.hess_inv, theirs.hess_inv, rtol=1e-6)
         assert (ours.nit, ours.nfev) == (theirs.nit, theirs.nfev)

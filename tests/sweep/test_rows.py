@@ -30,15 +30,42 @@ NO_NUMBERS = {"out", "out_sharding", "sharding", "device", "copy", "order", "pre
 # Functions that take no arrays, or names of axes, or that JAX 0.11 alone has; tests/ has each
 # elsewhere.
 ELSEWHERE = {
-    "all_gather", "all_to_all", "axis_index", "axis_size", "log2", "one_minus_square",
-    "pbroadcast", "pcast", "pmax", "pmean", "pmin", "ppermute", "pshuffle", "psum",
-    "psum_scatter", "pswapaxes", "ragged_all_to_all", "with_sharding_constraint",
-}  # fmt: skip
+    "all_gather",
+    "all_to_all",
+    "axis_index",
+    "axis_size",
+    "log2",
+    "one_minus_square",
+    "pbroadcast",
+    "pcast",
+    "pmax",
+    "pmean",
+    "pmin",
+    "ppermute",
+    "pshuffle",
+    "psum",
+    "psum_scatter",
+    "pswapaxes",
+    "ragged_all_to_all",
+    "with_sharding_constraint",
+}
 # Functions whose parameter `where` JAX's own code refuses.
 WITHOUT_WHERE = {
-    "add", "bitwise_and", "bitwise_or", "bitwise_xor", "logaddexp", "logaddexp2", "logical_and",
-    "logical_or", "logical_xor", "maximum", "minimum", "multiply", "negative", "subtract",
-}  # fmt: skip
+    "add",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "logaddexp",
+    "logaddexp2",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+    "maximum",
+    "minimum",
+    "multiply",
+    "negative",
+    "subtract",
+}
 
 
 def named(node: ast.expr) -> tuple[str, list[str]] | None:
@@ -98,11 +125,7 @@ def test_each_parameter_of_our_functions_is_given_in_a_row(module):
         )
         if handed_on or mine is None or theirs is None or name in ELSEWHERE:
             continue
-        wanted = {
-            p.name
-            for p in mine.parameters.values()
-            if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
-        }
+        wanted = {p.name for p in mine.parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
         wanted = wanted & set(theirs.parameters) - NO_NUMBERS
         if name in WITHOUT_WHERE:
             wanted.discard("where")
@@ -168,10 +191,13 @@ def traced_differences(rows: list[str]) -> list[str]:
 
 
 QUICK = [
-    "jnp.trace(q, 1, 2, 0, dtype='float32')", "jnp.roll(x, (1, 2), axis=(0, 1))",
-    "jnp.clip(x, 0, 1)", "jnp.pad(x, 1, constant_values=((1, 2), (3, 4)))",
-    "jnp.linspace(x, 1, 4, axis=1)", "jnp.eye(3, k=1)",
-]  # fmt: skip
+    "jnp.trace(q, 1, 2, 0, dtype='float32')",
+    "jnp.roll(x, (1, 2), axis=(0, 1))",
+    "jnp.clip(x, 0, 1)",
+    "jnp.pad(x, 1, constant_values=((1, 2), (3, 4)))",
+    "jnp.linspace(x, 1, 4, axis=1)",
+    "jnp.eye(3, k=1)",
+]
 
 
 def test_numbers_may_be_traced():

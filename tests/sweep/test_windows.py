@@ -33,8 +33,7 @@ def test_values_and_derivatives(window: dict[str, Any]):
 
     def folded(library: Any, x: Any) -> list[Any]:
         return [
-            library.reduce_window(x, start, getattr(library, name), **window)
-            for name, start in FOLDS.items()
+            library.reduce_window(x, start, getattr(library, name), **window) for name, start in FOLDS.items()
         ]
 
     def total(x: Any) -> Any:
@@ -45,9 +44,7 @@ def test_values_and_derivatives(window: dict[str, Any]):
 
     dx = np.cos(X)
     found = ft.jit(lambda x: (folded(lax, x), ft.jvp(total, (x,), (dx,))[1], ft.grad(total)(x)))(X)
-    wanted = jax.jit(
-        lambda x: (folded(jax.lax, x), jax.jvp(their_total, (x,), (dx,))[1])
-    )(X)  # fmt: skip
+    wanted = jax.jit(lambda x: (folded(jax.lax, x), jax.jvp(their_total, (x,), (dx,))[1]))(X)
     assert_close(found[0], wanted[0], 1e-5)
     assert_close(found[1], wanted[1], 1e-4)
     assert_close(np.sum(np.asarray(found[2]) * dx), wanted[1], 1e-4)

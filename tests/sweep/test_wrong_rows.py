@@ -28,13 +28,20 @@ HIDDEN = "frames of functrans and JAX are hidden"  # the note of an error that w
 
 def shapes(x: np.ndarray) -> dict[str, Any]:
     return {
-        "text": "a", "None": None, "object": object(), "dict": {"a": 1},
+        "text": "a",
+        "None": None,
+        "object": object(),
+        "dict": {"a": 1},
         "ragged list": [[1.0], [2.0, 3.0]],
-        "no axes": jnp.zeros((), x.dtype), "five axes": jnp.zeros((1, 2, 1, 2, 1), x.dtype),
-        "five rows": jnp.zeros((5, 3), x.dtype), "seven": jnp.zeros(7, x.dtype),
-        "no elements": jnp.zeros(0, x.dtype), "complex": jnp.zeros(x.shape, "complex64"),
-        "float": jnp.zeros(x.shape, "float32"), "bool": jnp.zeros(x.shape, bool),
-    }  # fmt: skip
+        "no axes": jnp.zeros((), x.dtype),
+        "five axes": jnp.zeros((1, 2, 1, 2, 1), x.dtype),
+        "five rows": jnp.zeros((5, 3), x.dtype),
+        "seven": jnp.zeros(7, x.dtype),
+        "no elements": jnp.zeros(0, x.dtype),
+        "complex": jnp.zeros(x.shape, "complex64"),
+        "float": jnp.zeros(x.shape, "float32"),
+        "bool": jnp.zeros(x.shape, bool),
+    }
 
 
 def with_a_wrong_array(row: str, kinds: tuple[str, ...] = ()) -> Iterator[tuple[str, str, Any]]:

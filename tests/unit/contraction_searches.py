@@ -26,9 +26,7 @@ class Everything(MODULE._Search):
         sinks = [MODULE.Sink(e, self.cheapest(e, cluster, np.inf, np.inf)) for e in cluster.sinks]
         if not sinks or any([s.way is None for s in sinks]):
             return None
-        as_written = [
-            self.cost(e) for e in (*cluster.sinks, *map(self.made_by.get, cluster.values))
-        ]
+        as_written = [self.cost(e) for e in (*cluster.sinks, *map(self.made_by.get, cluster.values))]
         least = min(sum(self.least(cluster).values()), 0.8 * sum(as_written))
         assert sum([s.way.cost for s in sinks]) >= least
         return sinks
@@ -247,9 +245,10 @@ def noise(lib: Any, loss: Any, p: Any, x: Any, y: Any) -> Any:
     return m, sum(v)
 
 
-WAYS = {f.__name__: f for f in (
-    by_tensordot, by_product, by_einsum, inside, flat, by_layer, scanned, mapped, noise,
-)}  # fmt: skip
+WAYS = {
+    f.__name__: f
+    for f in (by_tensordot, by_product, by_einsum, inside, flat, by_layer, scanned, mapped, noise)
+}
 
 
 def large_mlp(rng: Any) -> Any:
@@ -278,9 +277,7 @@ def large_sequence(rng: Any) -> Any:
     return sequence(rng)[0], p, normal(rng, 40, 3, 200), normal(rng, 40, 3, 210)
 
 
-LARGE = {f.__name__: f for f in (
-    large_mlp, large_gated, large_tied, large_embedding, large_sequence,
-)}  # fmt: skip
+LARGE = {f.__name__: f for f in (large_mlp, large_gated, large_tied, large_embedding, large_sequence)}
 
 
 # --- long programs --------------------------------------------------------------------------------

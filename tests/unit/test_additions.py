@@ -75,9 +75,7 @@ def copy(tmp_path: Path) -> Path:
 
 def python(copy: Path, *words: str) -> None:
     env = {**os.environ, "PYTHONPATH": str(copy)}
-    done = subprocess.run(
-        [sys.executable, *words], cwd=copy, env=env, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, *words], cwd=copy, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
 
 

@@ -53,27 +53,30 @@ class Strict:
         self.inside = np.shape(inside) and inside
 
 
-tree_util.register_pytree_node(
-    Strict, lambda x: ((x.inside,), None), lambda _, xs: Strict(xs[0] + 0)
-)
+tree_util.register_pytree_node(Strict, lambda x: ((x.inside,), None), lambda _, xs: Strict(xs[0] + 0))
 
 
 def loss(params: Any, mask: Any, x: Any, *more: Any, rate: Any = 1.0, **rest: Any) -> Any:
     for block in params["blocks"]:
         x = jnp.tanh(x @ block.w + block.b)
-    return (
-        jnp.sum(x * params["head"].scale) * rate + more[0]["a b"] * more[0]["a_b"] + rest["class"]
-    )
+    return jnp.sum(x * params["head"].scale) * rate + more[0]["a b"] * more[0]["a_b"] + rest["class"]
 
 
 PARAMS = {"blocks": [Block(normal(3, 3), normal(3)) for _ in range(2)], "head": Head(normal(3))}
 ARGS = (PARAMS, None, normal(4, 3), {"a b": 1.0, "a_b": 2.0})
 KWARGS = {"rate": 0.5, "class": 3.0}
 PATHS = [
-    "params['blocks'][0].w", "params['blocks'][0].b", "params['blocks'][1].w",
-    "params['blocks'][1].b", "params['head'].scale", "x", "more[0]['a b']", "more[0]['a_b']",
-    "class", "rate",
-]  # fmt: skip
+    "params['blocks'][0].w",
+    "params['blocks'][0].b",
+    "params['blocks'][1].w",
+    "params['blocks'][1].b",
+    "params['head'].scale",
+    "x",
+    "more[0]['a b']",
+    "more[0]['a_b']",
+    "class",
+    "rate",
+]
 
 
 def names(program: Program) -> list[str]:
@@ -85,9 +88,7 @@ def names(program: Program) -> list[str]:
 
 
 @pytest.mark.parametrize("make", [ft.make_ir, lambda f: ft.jit(f).program], ids=["ir", "jit"])
-@pytest.mark.parametrize(
-    "through", [lambda f: f, ft.grad, ft.checkpoint], ids=["", "grad", "again"]
-)
+@pytest.mark.parametrize("through", [lambda f: f, ft.grad, ft.checkpoint], ids=["", "grad", "again"])
 def test_paths(make: Any, through: Any):
     assert names(make(through(loss))(*ARGS, **KWARGS)) == PATHS
 

@@ -73,10 +73,7 @@ def test_gradients_and_second_derivatives_equal_jax(f):
     np.testing.assert_allclose(ft.grad(mine)(X), jax.grad(theirs)(X), rtol=1e-5, atol=1e-6)
     v = X[::-1]
     np.testing.assert_allclose(
-        ft.jvp(ft.grad(mine), (X,), (v,))[1],
-        jax.jvp(jax.grad(theirs), (X,), (v,))[1],
-        rtol=1e-4,
-        atol=1e-5,
+        ft.jvp(ft.grad(mine), (X,), (v,))[1], jax.jvp(jax.grad(theirs), (X,), (v,))[1], rtol=1e-4, atol=1e-5
     )
     for g, h in ((ft.grad, jax.grad), (ft.jit, jax.jit)):
         np.testing.assert_allclose(g(mine)(X), h(theirs)(X), rtol=1e-5, atol=1e-6)
@@ -201,9 +198,13 @@ def test_equal_operands_and_literals_are_not_remembered():
 
 
 def test_bounds_that_are_integers_are_operands():
-    for f in (lambda np_: np_.linspace(0, 1, 5), lambda np_: np_.geomspace(1, 8, 4),
-              lambda np_: np_.logspace(0, 2, 3, base=2), lambda np_: np_.linspace(2, 7, dtype=int),
-              lambda np_: np_.linspace(start=0, stop=4, num=3, endpoint=False)):  # fmt: skip
+    for f in (
+        lambda np_: np_.linspace(0, 1, 5),
+        lambda np_: np_.geomspace(1, 8, 4),
+        lambda np_: np_.logspace(0, 2, 3, base=2),
+        lambda np_: np_.linspace(2, 7, dtype=int),
+        lambda np_: np_.linspace(start=0, stop=4, num=3, endpoint=False),
+    ):
         ours, theirs = f(jnp), f(jax_numpy)
         assert (ours.dtype, ours.weak_type) == (theirs.dtype, theirs.weak_type)
         np.testing.assert_allclose(ours, theirs, rtol=1e-6)

@@ -256,8 +256,17 @@ def in_pure_callback(array):
     return f
 
 
-USES = [in_jit, in_grad_of_jit, in_vmap_of_jit, in_scan, in_cond, in_custom_jvp, in_custom_vjp,
-        in_from_jax, in_pure_callback]  # fmt: skip
+USES = [
+    in_jit,
+    in_grad_of_jit,
+    in_vmap_of_jit,
+    in_scan,
+    in_cond,
+    in_custom_jvp,
+    in_custom_vjp,
+    in_from_jax,
+    in_pure_callback,
+]
 
 
 @pytest.mark.parametrize("use", USES, ids=lambda use: use.__name__)

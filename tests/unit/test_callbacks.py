@@ -38,9 +38,8 @@ def test_pure_callback_under_vmap(method, compiled):
         def f(x, y):
             like = L.ShapeDtypeStruct(np_.shape(x), np_.float32)
             return L.pure_callback(
-                host, (like, {"shape": L.ShapeDtypeStruct(np_.shape(x), np_.int32)}), x, y,
-                vmap_method=method,
-            )  # fmt: skip
+                host, (like, {"shape": L.ShapeDtypeStruct(np_.shape(x), np_.int32)}), x, y, vmap_method=method
+            )
 
         mapped = L.vmap(L.vmap(f, in_axes=(0, None)), in_axes=(1, None))
         return L.jit(mapped) if compiled else mapped

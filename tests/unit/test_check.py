@@ -145,9 +145,19 @@ def test_the_complaint(make, words):
 
 
 @pytest.mark.parametrize(
-    "tool", [ft.compare, ft.find_nan, ft.cost, ft.profile, ft.debug.step, ft.to_python,
-             ft.passes.simplify, lambda p: ft.interpret(p, 1.0), lambda p: ft.evaluate(p, [1.0])],
-)  # fmt: skip
+    "tool",
+    [
+        ft.compare,
+        ft.find_nan,
+        ft.cost,
+        ft.profile,
+        ft.debug.step,
+        ft.to_python,
+        ft.passes.simplify,
+        lambda p: ft.interpret(p, 1.0),
+        lambda p: ft.evaluate(p, [1.0]),
+    ],
+)
 def test_a_program_that_was_written_is_checked_before_it_is_used(tool):
     program = ft.ir.parse("program (x: ~f32[]) { y: f32[4] = sin x; return y }")
     for _ in range(2):  # not the first time only

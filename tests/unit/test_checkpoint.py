@@ -121,9 +121,7 @@ def test_memory_of_a_scan_over_checkpointed_layers_is_at_most_jax_s():
     sizes = {}
     for name, f in {
         "kept": ft.jit(ft.grad(deep(ft, lax, ft_numpy, None))),
-        "mine": ft.jit(
-            ft.grad(deep(ft, lax, ft_numpy, lambda f: ft.checkpoint(f, prevent_cse=False)))
-        ),
+        "mine": ft.jit(ft.grad(deep(ft, lax, ft_numpy, lambda f: ft.checkpoint(f, prevent_cse=False)))),
         "jax": jax.jit(
             jax.grad(deep(jax, jax.lax, jax_numpy, lambda f: jax.checkpoint(f, prevent_cse=False)))
         ),
@@ -173,9 +171,7 @@ def test_effects_happen_again_unless_the_policy_keeps_them(policy):
 
 def test_a_policy_of_ones_own():
     kept = saved_residuals(
-        ft.checkpoint(
-            lambda x: ft_numpy.sin(ft_numpy.exp(x)), policy=lambda p, *_, **__: p.name == "exp"
-        ),
+        ft.checkpoint(lambda x: ft_numpy.sin(ft_numpy.exp(x)), policy=lambda p, *_, **__: p.name == "exp"),
         1.0,
     )
     assert [where.split()[0] for _, where in kept] == ["exp"]

@@ -25,8 +25,7 @@ NEVER = {
     "sum": "b: f32[3,1] = reshape[shape=(3, 1)] y; a: f32[3] = reduce_sum[axes=(1,)] b",
     "sum with one": "b: f32[3] = square x; a: f32[3] = add y b",
     "moved": "b: f32[3] = square x; a: f32[3] = rev[dimensions=(0,)] b",
-    "chosen": "b: f32[3] = square x; d: f32[3] = abs y; e: bool[3] = lt x y;"
-    "a: f32[3] = select_n e b d",
+    "chosen": "b: f32[3] = square x; d: f32[3] = abs y; e: bool[3] = lt x y;a: f32[3] = select_n e b d",
 }
 PERHAPS = {
     "operand": "a: f32[3] = neg x",
@@ -190,9 +189,10 @@ OUTER = """program (x: f32[64,40], y: f32[64,40]) {
 
 def test_sum_of_outer_products():
     becomes(
-        "weighted_sums", OUTER.rstrip("}"),
+        "weighted_sums",
+        OUTER.rstrip("}"),
         'c = dot_general["ij,ik->jk", precision=("HIGHEST", "HIGHEST")] a b; return c',
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(

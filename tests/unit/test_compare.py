@@ -36,9 +36,7 @@ X = np.linspace(0.3, 2.0, 6, dtype="float32").reshape(2, 3)
 @pytest.fixture
 def wrong_sin():
     # the derivative is one more line of ours
-    with planted(
-        WrongSin, "wrong_sin", np.sin, hlo.sine, lambda x, y: wrong_cos_of(x)
-    ) as primitive:
+    with planted(WrongSin, "wrong_sin", np.sin, hlo.sine, lambda x, y: wrong_cos_of(x)) as primitive:
         yield primitive
 
 
@@ -54,9 +52,7 @@ def wrong_while():
         def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
             types = ctx.out_types
             outs = super().lower(ctx, *operands, **params)
-            return [
-                ctx.op("stablehlo.add", [y, y], type=t) for y, t in zip(outs, types, strict=True)
-            ]
+            return [ctx.op("stablehlo.add", [y, y], type=t) for y, t in zip(outs, types, strict=True)]
 
     yield Wrong()
     del PRIMITIVES["wrong_while"]
@@ -110,9 +106,7 @@ def test_a_wrong_lowering_of_a_loop_itself_is_named(wrong_while):
             lambda x: lax.while_loop(lambda v: v[0] < 9.0, lambda v: (v[0] * 2.0, v[1]), (x, x))
         )(x)
         edited = [
-            Equation(wrong_while, e.inputs, e.outputs, e.params)
-            if e.primitive.name == "while"
-            else e
+            Equation(wrong_while, e.inputs, e.outputs, e.params) if e.primitive.name == "while" else e
             for e in program.equations
         ]
         return program.replace(equations=edited)
@@ -247,9 +241,7 @@ def test_the_reference_in_float64_keeps_what_speaks_of_bits():
     np.testing.assert_array_equal(bits, x.view("int32"))
     (wide,) = by_float64(equation("exp", x), [x])
     assert wide.dtype == np.float64
-    (cast,) = by_float64(
-        equation("convert_element_type", x, dtype=np.dtype("float16"), weak_type=False), [x]
-    )
+    (cast,) = by_float64(equation("convert_element_type", x, dtype=np.dtype("float16"), weak_type=False), [x])
     assert cast.dtype == np.float64
 
 
@@ -301,12 +293,26 @@ def test_programs_of_different_shapes_are_compared_by_results():
 
 
 LIKE = {
-    "sin": ("cos", "tanh"), "cos": ("sin", "exp"), "tanh": ("sin", "neg"), "exp": ("cos", "tanh"),
-    "neg": ("sin",), "logistic": ("tanh",), "square": ("neg", "tanh"), "expm1": ("exp",),
-    "add": ("sub", "mul"), "sub": ("add",), "mul": ("add", "sub"), "max": ("min",),
-    "reduce_sum": ("reduce_max",), "cumsum": ("cumprod",), "cumprod": ("cumsum",),
-    "sqrt": ("square",), "rsqrt": ("sqrt",), "log1p": ("expm1",), "gt": ("lt",),
-}  # fmt: skip
+    "sin": ("cos", "tanh"),
+    "cos": ("sin", "exp"),
+    "tanh": ("sin", "neg"),
+    "exp": ("cos", "tanh"),
+    "neg": ("sin",),
+    "logistic": ("tanh",),
+    "square": ("neg", "tanh"),
+    "expm1": ("exp",),
+    "add": ("sub", "mul"),
+    "sub": ("add",),
+    "mul": ("add", "sub"),
+    "max": ("min",),
+    "reduce_sum": ("reduce_max",),
+    "cumsum": ("cumprod",),
+    "cumprod": ("cumsum",),
+    "sqrt": ("square",),
+    "rsqrt": ("sqrt",),
+    "log1p": ("expm1",),
+    "gt": ("lt",),
+}
 
 
 def mutations(program: Program) -> list[tuple[int, Equation]]:
@@ -349,9 +355,12 @@ def found_of(trials: int, seed: int | None) -> tuple[int, int]:
     changed, named = [], []
 
     @settings(
-        max_examples=trials * 4, deadline=None, database=None, derandomize=seed is None,
+        max_examples=trials * 4,
+        deadline=None,
+        database=None,
+        derandomize=seed is None,
         suppress_health_check=list(HealthCheck),
-    )  # fmt: skip
+    )
     @given(mutants())
     def trial(case: tuple) -> None:
         program, mutant, i, xs = case

@@ -63,9 +63,22 @@ FAR = np.linspace(0.1, 3.0, 12, dtype="float32").reshape(3, 4)  # 1.5 < FAR[1, 2
         (lambda f, x: f(3.0 + ft.random.normal(ft.random.key(0), (9,))) * x[0, 0], FAR, []),
         (lambda f, x: jnp.concatenate([f(x[:0]), f(x)]), FAR, []),
     ],
-    ids=["while", "cond", "switch", "custom_vjp", "nested", "reverse", "vmap", "checkpoint", "jit",
-         "bfloat16", "float16", "random", "empty"],
-)  # fmt: skip
+    ids=[
+        "while",
+        "cond",
+        "switch",
+        "custom_vjp",
+        "nested",
+        "reverse",
+        "vmap",
+        "checkpoint",
+        "jit",
+        "bfloat16",
+        "float16",
+        "random",
+        "empty",
+    ],
+)
 def test_a_wrong_lowering_is_named_wherever_it_stands(wrong_sin, f, x, steps):
     report = ft.compare(lambda x: f(wrong_sin, x), compiled=False)(x)
     assert report.first.primitive == "wrong_sin"
@@ -95,8 +108,10 @@ KEY = jax.random.key(0)
         (lambda x: lax.scan(lambda c, y: (c + y.sum(), c), 0.0, x), (X[:0],)),
         (lambda x: lax.while_loop(lambda c: c.sum() < 0, jnp.sin, x), (X,)),
         (lambda k: lax.fori_loop(0, 3, lambda i, k: ft.random.split(k)[0], k), (KEY,)),
-        (lambda ks: lax.scan(lambda c, k: (c + ft.random.normal(k), c), 0.0, ks),
-         (jax.random.split(KEY, 4),)),
+        (
+            lambda ks: lax.scan(lambda c, k: (c + ft.random.normal(k), c), 0.0, ks),
+            (jax.random.split(KEY, 4),),
+        ),
         (lambda i: (i // 4, i % 4, i >> 1, jnp.cumsum(i), i.argmax()), (np.arange(-6, 6),)),
         (lambda i: i * np.uint8(77) + np.uint8(200), (np.arange(250, dtype="uint8"),)),
         (lambda x: (x.astype("int4") * 2 + 7, x.astype("float8_e4m3fn")), (X,)),
@@ -105,9 +120,23 @@ KEY = jax.random.key(0)
         (lambda x: ft.pure_callback(np.sin, ft.ShapeDtypeStruct((2, 3), "float32"), x) * 2, (X,)),
         (lambda p, y=2.0: {"a": p["u"] * y, "b": (p["v"],)}, ({"u": X, "v": 2},)),
     ],
-    ids=["no arguments", "constants", "empty", "no steps", "while false", "key carried", "keys",
-         "ints", "wraps", "small dtypes", "complex", "not finite", "callback", "trees"],
-)  # fmt: skip
+    ids=[
+        "no arguments",
+        "constants",
+        "empty",
+        "no steps",
+        "while false",
+        "key carried",
+        "keys",
+        "ints",
+        "wraps",
+        "small dtypes",
+        "complex",
+        "not finite",
+        "callback",
+        "trees",
+    ],
+)
 def test_unusual_values_agree(f, args):
     report = ft.compare(f)(*args)
     assert report.ok, str(report)
@@ -121,9 +150,9 @@ def test_a_callback_gets_its_own_dtype_in_each_run():
         return np.sin(x)
 
     with jax.enable_x64(True):
-        report = ft.compare(
-            lambda x: ft.pure_callback(note, ft.ShapeDtypeStruct((2, 3), "float32"), x) * 2
-        )(X)
+        report = ft.compare(lambda x: ft.pure_callback(note, ft.ShapeDtypeStruct((2, 3), "float32"), x) * 2)(
+            X
+        )
     assert report.ok
     assert seen == ["float32"] * 3
 
@@ -160,35 +189,61 @@ PROGRAM = ft.make_ir(lambda x: jnp.sin(x))(X)
         (lambda: ft.compare(3), ft.errors.NotAnArray, ["compare: fun", "3 of type int"]),
         (lambda: ft.compare(jnp.sin, against=X), ft.errors.NotAnArray, ["compare: against"]),
         (lambda: ft.find_nan(jnp.sin(X)), ft.errors.NotAnArray, ["find_nan: fun", "not f(x)"]),
-        (lambda: ft.compare(jnp.sin)(ft.ShapeDtypeStruct((3,), "float32")), ft.errors.NotAnArray,
-         ["compare runs the function", "dtype=float32", "jnp.ones"]),
+        (
+            lambda: ft.compare(jnp.sin)(ft.ShapeDtypeStruct((3,), "float32")),
+            ft.errors.NotAnArray,
+            ["compare runs the function", "dtype=float32", "jnp.ones"],
+        ),
         (lambda: ft.compare(jnp.sin)("x"), ft.errors.NotAnArray, ["'x' of type str"]),
         (lambda: ft.compare(PROGRAM)("x"), ft.errors.NotAnArray, ["'x' of type str"]),
         (lambda: ft.compare(PROGRAM)(X[0]), ft.errors.TypeMismatch, ["(f32[2,3])", "(f32[3])"]),
         (lambda: ft.compare(PROGRAM)(X.astype("int32")), ft.errors.TypeMismatch, ["(i32[2,3])"]),
-        (lambda: ft.compare(jnp.sin, against=ft.make_ir(jnp.sin)(X[0]))(X), ft.errors.TypeMismatch,
-         ["takes 1 values, (f32[3])", "(f32[2,3])"]),
-        (lambda: ft.compare(jnp.sin, against=lambda x: (x, x))(X), ft.errors.TypeMismatch,
-         ["fun returns 1 arrays", "against returns 2"]),
-        (lambda: ft.compare(jnp.ones_like, against=lambda x: 1.0)(X), ft.errors.TypeMismatch,
-         ["f32[2,3]", "f32[]", "equal shapes"]),
+        (
+            lambda: ft.compare(jnp.sin, against=ft.make_ir(jnp.sin)(X[0]))(X),
+            ft.errors.TypeMismatch,
+            ["takes 1 values, (f32[3])", "(f32[2,3])"],
+        ),
+        (
+            lambda: ft.compare(jnp.sin, against=lambda x: (x, x))(X),
+            ft.errors.TypeMismatch,
+            ["fun returns 1 arrays", "against returns 2"],
+        ),
+        (
+            lambda: ft.compare(jnp.ones_like, against=lambda x: 1.0)(X),
+            ft.errors.TypeMismatch,
+            ["f32[2,3]", "f32[]", "equal shapes"],
+        ),
         (lambda: ft.compare(jnp.sin, passes=3)(X), ft.errors.InvalidArgument, ["got 3", "exact"]),
-        (lambda: ft.jit(lambda x: ft.compare(jnp.sin)(x))(X), ft.errors.AbstractArrayError,
-         ["compare runs the function", "traced f32[2,3] (it depends on x)", "outside"]),
-        (lambda: ft.grad(lambda x: ft.find_nan(jnp.sin)(x))(1.0), ft.errors.AbstractArrayError,
-         ["find_nan runs the function", "traced ~f32[]", "outside of f"]),
-        (lambda: ft.compare(jnp.sin)(X).save(None), ft.errors.InvalidArgument,
-         ["a .html or .json file, got None", "'out.html'"]),
-        (lambda: ft.debug.step(jnp.sin, commands="n; c"), ft.errors.InvalidArgument,
-         ["commands must be a list", "['n', ' c']"]),
+        (
+            lambda: ft.jit(lambda x: ft.compare(jnp.sin)(x))(X),
+            ft.errors.AbstractArrayError,
+            ["compare runs the function", "traced f32[2,3] (it depends on x)", "outside"],
+        ),
+        (
+            lambda: ft.grad(lambda x: ft.find_nan(jnp.sin)(x))(1.0),
+            ft.errors.AbstractArrayError,
+            ["find_nan runs the function", "traced ~f32[]", "outside of f"],
+        ),
+        (
+            lambda: ft.compare(jnp.sin)(X).save(None),
+            ft.errors.InvalidArgument,
+            ["a .html or .json file, got None", "'out.html'"],
+        ),
+        (
+            lambda: ft.debug.step(jnp.sin, commands="n; c"),
+            ft.errors.InvalidArgument,
+            ["commands must be a list", "['n', ' c']"],
+        ),
         (lambda: ft.explain_cache(3), ft.errors.NotAnArray, ["explain_cache", "3 of type int"]),
         (lambda: ft.passes.explain(3), ft.errors.NotAnArray, ["explain takes a function"]),
         (lambda: ft.explore("out.html", jnp.sin), ft.errors.NotAnArray, ["explore: fun", "str"]),
-        (lambda: ft.explore(jnp.sin, "out.svg"), ft.errors.InvalidArgument,
-         ["a .html file, got 'out.svg'"]),
+        (lambda: ft.explore(jnp.sin, "out.svg"), ft.errors.InvalidArgument, ["a .html file, got 'out.svg'"]),
         (lambda: ft.explore(jnp.sin, X), ft.errors.InvalidArgument, ["of type ndarray"]),
-        (lambda: PROGRAM.draw("sin.png"), ft.errors.InvalidArgument,
-         ["a .svg or .html file, got 'sin.png'", "'out.svg'"]),
+        (
+            lambda: PROGRAM.draw("sin.png"),
+            ft.errors.InvalidArgument,
+            ["a .svg or .html file, got 'sin.png'", "'out.svg'"],
+        ),
         (lambda: ft.to_python(jnp.sin), ft.errors.InvalidArgument, ["to_python", "make_ir(f)"]),
         (lambda: ft.to_python(str(PROGRAM)), ft.errors.InvalidArgument, ["ft.ir.parse(text)"]),
         (lambda: ft.interpret(jnp.sin, X), ft.errors.InvalidArgument, ["interpret", "make_ir(f)"]),
@@ -199,7 +254,7 @@ PROGRAM = ft.make_ir(lambda x: jnp.sin(x))(X)
         (lambda: ft.ir.check(3), ft.errors.InvalidArgument, ["check takes a Program", "3 of type"]),
         (lambda: ft.ir.parse(PROGRAM), ft.errors.ParseError, ["the text of a program", "Program"]),
     ],
-)  # fmt: skip
+)
 def test_what_it_is_not_given(call, error, words):
     with pytest.raises(error) as raised:
         call()

@@ -35,7 +35,8 @@ def gradient_of_rows(e: Any, i: Any, u: Any) -> Any:
 
 TEXTS: dict[str, tuple[Any, Any, list[str]]] = {
     "norms": (
-        lambda x, d: summed_squares(outer(x, d)), ((8, 30), (8, 20)),
+        lambda x, d: summed_squares(outer(x, d)),
+        ((8, 30), (8, 20)),
         [
             "c: f64[8,20] = convert_element_type[dtype=f64, weak_type=False] b",
             "d: f64[8,20] = mul c c",
@@ -49,7 +50,8 @@ TEXTS: dict[str, tuple[Any, Any, list[str]]] = {
         ],
     ),
     "clipped": (
-        lambda c, x, d: fnp.sum(c[:, None, None] * outer(x, d), axis=0), ((8,), (8, 30), (8, 20)),
+        lambda c, x, d: fnp.sum(c[:, None, None] * outer(x, d), axis=0),
+        ((8,), (8, 30), (8, 20)),
         [
             'd: f32[8,20] = dot_general["k,kj->kj"] a c',
             'e: f32[30,20] = dot_general["kj,ki->ij"] d b',
@@ -57,7 +59,8 @@ TEXTS: dict[str, tuple[Any, Any, list[str]]] = {
         ],
     ),
     "clipped by tensordot": (
-        lambda c, x, d: fnp.tensordot(c, outer(x, d), 1), ((8,), (8, 30), (8, 20)),
+        lambda c, x, d: fnp.tensordot(c, outer(x, d), 1),
+        ((8,), (8, 30), (8, 20)),
         [
             'd: f32[8,20] = dot_general["k,kj->kj"] a c',
             'e: f32[30,20] = dot_general["kj,ki->ij"] d b',
@@ -74,29 +77,23 @@ TEXTS: dict[str, tuple[Any, Any, list[str]]] = {
         ],
     ),
     "matrix, matrix, vector": (
-        lambda a, b, v: (a @ b) @ v, ((30, 40), (40, 50), (50,)),
-        [
-            'd: f32[40] = dot_general["jk,k->j"] b c',
-            'e: f32[30] = dot_general["ij,j->i"] a d',
-            "return e",
-        ],
+        lambda a, b, v: (a @ b) @ v,
+        ((30, 40), (40, 50), (50,)),
+        ['d: f32[40] = dot_general["jk,k->j"] b c', 'e: f32[30] = dot_general["ij,j->i"] a d', "return e"],
     ),
     "trace": (
-        lambda a, b: fnp.trace(a @ b), ((30, 40), (40, 30)),
-        [
-            'c: f32[] = dot_general["ij,ji->"] a b',
-            "return c",
-        ],
+        lambda a, b: fnp.trace(a @ b),
+        ((30, 40), (40, 30)),
+        ['c: f32[] = dot_general["ij,ji->"] a b', "return c"],
     ),
     "diagonal": (
-        lambda a, b: fnp.diag(a @ b), ((30, 40), (40, 30)),
-        [
-            'c: f32[30] = dot_general["ij,ji->i"] a b',
-            "return c",
-        ],
+        lambda a, b: fnp.diag(a @ b),
+        ((30, 40), (40, 30)),
+        ['c: f32[30] = dot_general["ij,ji->i"] a b', "return c"],
     ),
     "sum": (
-        lambda a, b: fnp.sum(a @ b), ((30, 40), (40, 50)),
+        lambda a, b: fnp.sum(a @ b),
+        ((30, 40), (40, 50)),
         [
             "c: f32[40] = reduce_sum[axes=(0,)] a",
             "d: f32[40] = reduce_sum[axes=(1,)] b",
@@ -105,14 +102,11 @@ TEXTS: dict[str, tuple[Any, Any, list[str]]] = {
         ],
     ),
     "by itself": (
-        lambda x: fnp.sum(x @ x.T), ((8, 30),),
-        [
-            "b: f32[30] = reduce_sum[axes=(0,)] a",
-            'c: f32[] = dot_general["k,k->"] b b',
-            "return c",
-        ],
+        lambda x: fnp.sum(x @ x.T),
+        ((8, 30),),
+        ["b: f32[30] = reduce_sum[axes=(0,)] a", 'c: f32[] = dot_general["k,k->"] b b', "return c"],
     ),
-}  # fmt: skip
+}
 
 
 def lines(program: Program) -> list[str]:
@@ -177,13 +171,11 @@ SAME: dict[str, tuple[Any, str]] = {
     "divided by": (lambda a, b: fnp.sum(a / (a @ b)), "float32"),
     "integers": (lambda a, b: fnp.sum(a @ b), "int32"),
     "float16": (lambda a, b: fnp.sum(a @ b), "float16"),
-    "summed in bfloat16": (
-        lambda a, b: ft.lax.reduce_sum((a @ b) ** 2, axes=(0, 1)), "bfloat16",
-    ),
+    "summed in bfloat16": (lambda a, b: ft.lax.reduce_sum((a @ b) ** 2, axes=(0, 1)), "bfloat16"),
     "complex": (lambda a, b: fnp.sum(a @ b), "complex64"),
     "precision": (precise, "float32"),
     "Gram form of float64": (lambda a, b: fnp.sum((a @ b) ** 2), "float64"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", SAME)
@@ -196,8 +188,15 @@ def test_left_alone(name, monkeypatch):
         assert ft.passes.contract(program) is program
 
 
-CHAINS = ("mk,kn,nl->ml", "mk,kn,mn->m", "mk,kn,ml->nl", "bmk,bkn,bnl->bml", "bmk,kn,bml->nl",
-          "bmk,kn,bn->bm", "mk,kn,lm->ln")  # fmt: skip
+CHAINS = (
+    "mk,kn,nl->ml",
+    "mk,kn,mn->m",
+    "mk,kn,ml->nl",
+    "bmk,bkn,bnl->bml",
+    "bmk,kn,bml->nl",
+    "bmk,kn,bn->bm",
+    "mk,kn,lm->ln",
+)
 
 
 @pytest.fixture
@@ -275,10 +274,7 @@ def test_no_order_is_cheaper_than_the_least_of_merged_axes(read, bounds):
     for _ in range(60):
         size = {name: int(rng.choice([1, 2, 8, 32, 64])) for name in "bhtkdi"}
         size["n"] = size["h"] * size["d"]
-        args = [
-            np.ones([size[n] for n in names], np.float32)
-            for names in ("bhtk", "bkhd", MERGED[read])
-        ]
+        args = [np.ones([size[n] for n in names], np.float32) for names in ("bhtk", "bkhd", MERGED[read])]
         ft.passes.contract(ft.make_ir(lambda a, b, c: fnp.einsum(read, merged(a, b), c))(*args))
     assert max(bounds) > 0
 
@@ -287,10 +283,9 @@ def test_exact_passes_keep_the_order():
     a = np.ones((300, 300), np.float32)
     f = lambda a, b, v: (a @ b) @ v  # noqa: E731
     sizes = [
-        max([v.type.size for e in ft.jit(f, passes=passes).program(a, a, a[0]).equations
-             for v in e.outputs])
+        max([v.type.size for e in ft.jit(f, passes=passes).program(a, a, a[0]).equations for v in e.outputs])
         for passes in ("exact", "default")
-    ]  # fmt: skip
+    ]
     assert sizes == [300 * 300, 300]
 
 

@@ -205,9 +205,15 @@ def test_memory_and_values(model):
 # --- special values and shapes --------------------------------------------------------------------
 
 AXES = [
-    (0, 2, 3, 4), (2, 0, 3, 4), (2, 3, 0, 4), (2, 3, 4, 0), (1, 1, 1, 1), (1, 3, 4, 5),
-    (3, 1, 1, 5), (3, 2, 1, 1),
-]  # fmt: skip
+    (0, 2, 3, 4),
+    (2, 0, 3, 4),
+    (2, 3, 0, 4),
+    (2, 3, 4, 0),
+    (1, 1, 1, 1),
+    (1, 3, 4, 5),
+    (3, 1, 1, 5),
+    (3, 2, 1, 1),
+]
 
 
 @pytest.mark.parametrize("search", [Everything, Grams, Loops, GramLoops])
@@ -277,9 +283,7 @@ def test_transformations_of_a_jitted_step(monkeypatch):
         (lambda lib: lambda *xs: lib.ft.jvp(partial(total, lib), xs, xs), args),
         (lambda lib: lib.ft.jit(batch(lib, lib.ft.grad(partial(total, lib)))), (args[0], *more)),
     ):
-        close(
-            make(OURS)(*given), make(JAX)(*given), 1e-4
-        )  # a sum of cubes: three roundings of 1e-5
+        close(make(OURS)(*given), make(JAX)(*given), 1e-4)  # a sum of cubes: three roundings of 1e-5
 
 
 STEPS: dict[str, Any] = {

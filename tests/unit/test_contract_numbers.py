@@ -214,12 +214,8 @@ class Maker:
         if x.ndim + y.ndim > 5:
             return x
         names = list(range(x.ndim + y.ndim))
-        left = P["broadcast_in_dim"](
-            x, shape=(*x.shape, *y.shape), dimensions=tuple(names[: x.ndim])
-        )
-        right = P["broadcast_in_dim"](
-            y, shape=(*x.shape, *y.shape), dimensions=tuple(names[x.ndim :])
-        )
+        left = P["broadcast_in_dim"](x, shape=(*x.shape, *y.shape), dimensions=tuple(names[: x.ndim]))
+        right = P["broadcast_in_dim"](y, shape=(*x.shape, *y.shape), dimensions=tuple(names[x.ndim :]))
         return left * right
 
     def repeated(self, x: Any) -> Any:
@@ -309,9 +305,7 @@ def try_random(seed: int, length: int, search: Any, monkeypatch: Any) -> bool:
 def magnitudes(program: Program, xs: list[Any]) -> list[Any]:
     """The results without cancellation: absolute operands, and sums for differences; by these the
     rounding of any order of the sums is bounded."""
-    values = dict(
-        zip(program.inputs, [np.abs(x) if x.dtype.kind == "f" else x for x in xs], strict=True)
-    )
+    values = dict(zip(program.inputs, [np.abs(x) if x.dtype.kind == "f" else x for x in xs], strict=True))
 
     def get(v: Any) -> Any:
         return values[v] if v in values else reference_literal(v)

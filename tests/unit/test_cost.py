@@ -154,18 +154,23 @@ def test_saved_reports(tmp_path):
 L = models.OURS
 PROGRAMS = {
     "dense": lambda: (
-        ft.grad(models.mlp_loss(L)), models.mlp_params((784, 256, 256, 10)), shape(64, 784),
+        ft.grad(models.mlp_loss(L)),
+        models.mlp_params((784, 256, 256, 10)),
+        shape(64, 784),
         shape(64, 10),
     ),
     "convolutional": lambda: (
-        ft.grad(models.conv_loss(L)), models.conv_params(), shape(32, 28, 28, 1),
+        ft.grad(models.conv_loss(L)),
+        models.conv_params(),
+        shape(32, 28, 28, 1),
         shape(32, dtype="int32"),
     ),
     "transformer": lambda: (
-        ft.grad(models.transformer_loss(L)), models.transformer_params(2, 64),
+        ft.grad(models.transformer_loss(L)),
+        models.transformer_params(2, 64),
         shape(65, dtype="int32"),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

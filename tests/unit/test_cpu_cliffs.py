@@ -16,9 +16,15 @@ KINDS = {
     "min": (reduction.reduce_min, np.min),
 }
 SHAPES = [
-    ((2, LONG), (0,)), ((37, LONG), (0,)), ((1, 5, 7, LONG), (1, 2)), ((3, 19, 2, LONG), (1,)),
-    ((3, 1, 4, LONG), (0, 2)), ((3, 2, 4, LONG), (0, 2)), ((1, LONG), (0,)), ((0, LONG), (0,)),
-]  # fmt: skip
+    ((2, LONG), (0,)),
+    ((37, LONG), (0,)),
+    ((1, 5, 7, LONG), (1, 2)),
+    ((3, 19, 2, LONG), (1,)),
+    ((3, 1, 4, LONG), (0, 2)),
+    ((3, 2, 4, LONG), (0, 2)),
+    ((1, LONG), (0,)),
+    ((0, LONG), (0,)),
+]
 
 
 def folded(kind: str, axes: tuple[int, ...]):
@@ -177,9 +183,8 @@ def test_gradients_of_a_kernel_example_by_example(name, dtype):
 
     def conv(library, x, k):
         return library.lax.conv_general_dilated(
-            x[None], k, strides, padding, rhs_dilation=dilation,
-            dimension_numbers=("NHWC", "HWIO", "NHWC"),
-        )[0]  # fmt: skip
+            x[None], k, strides, padding, rhs_dilation=dilation, dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )[0]
 
     def gradients(library):
         def of_example(x, d):
@@ -202,17 +207,13 @@ def test_a_convolution_without_groups_stays_one():
     x, k = np.ones((8, 12, 12, 3), "float32"), np.ones((3, 3, 3, 4), "float32")
 
     def loss(k):
-        made = ft.lax.conv_general_dilated(
-            x, k, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
-        )
+        made = ft.lax.conv_general_dilated(x, k, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
         return ft.numpy.sum(made**2)
 
     assert "stablehlo.convolution" in ft.jit(ft.grad(loss)).lower(k).as_text()
 
 
-@pytest.mark.parametrize(
-    ("wide", "narrow"), [("int32", "int8"), ("int16", "int8"), ("int64", "int32")]
-)
+@pytest.mark.parametrize(("wide", "narrow"), [("int32", "int8"), ("int16", "int8"), ("int64", "int32")])
 @pytest.mark.parametrize("join", ["bitwise_and", "bitwise_or"])
 def test_signed_integers_that_lose_their_upper_bytes(join, wide, narrow):
     """XLA:CPU of JAX 0.10 ends the process here, jitted or not."""
@@ -229,12 +230,15 @@ def test_signed_integers_that_lose_their_upper_bytes(join, wide, narrow):
 @pytest.mark.parametrize(
     ("window", "strides", "padding"),
     [
-        ((1, 2, 2, 1), (1, 1, 1, 1), "VALID"), ((1, 2, 2, 1), (1, 2, 2, 1), "SAME"),
-        ((1, 3, 3, 1), (1, 2, 2, 1), "SAME"), ((1, 3, 3, 1), (1, 2, 2, 1), "VALID"),
+        ((1, 2, 2, 1), (1, 1, 1, 1), "VALID"),
+        ((1, 2, 2, 1), (1, 2, 2, 1), "SAME"),
+        ((1, 3, 3, 1), (1, 2, 2, 1), "SAME"),
+        ((1, 3, 3, 1), (1, 2, 2, 1), "VALID"),
         ((1, 1, 4, 1), (1, 1, 3, 1), ((0, 0), (0, 0), (2, 3), (0, 0))),
-        ((2, 1, 1, 2), (3, 1, 1, 1), "VALID"), ((1, 2, 2, 1), (1, 4, 3, 1), "VALID"),
+        ((2, 1, 1, 2), (3, 1, 1, 1), "VALID"),
+        ((1, 2, 2, 1), (1, 4, 3, 1), "VALID"),
     ],
-)  # fmt: skip
+)
 def test_gradients_of_maxima_over_small_windows_are_those_of_the_scatter(window, strides, padding):
     def pooled(x):
         return jax.lax.reduce_window(x, -np.inf, jax.lax.max, window, strides, padding)

@@ -52,11 +52,7 @@ def test_what_is_wrong_is_said_first(wrong_sin):  # noqa: F811
 
     x = np.linspace(0.1, 3, 8, dtype="float32")
     output = Terminal()
-    chosen = [
-        ("wrong_sin", wrong_sin, (x,)),
-        ("exp", PRIMITIVES["exp"], (x,)),
-        ("bad", broken, (x,)),
-    ]
+    chosen = [("wrong_sin", wrong_sin, (x,)), ("exp", PRIMITIVES["exp"], (x,)), ("bad", broken, (x,))]
     assert not doctor(output, chosen=chosen)
     text = output.getvalue()
     assert "] 0/3 wrong_sin" in text

@@ -55,9 +55,7 @@ def test_a_box_for_each_equation_and_an_arrow_for_each_value():
     nodes = {n["id"]: n for n in graph["nodes"]}
     backward = [n for n in nodes.values() if n["kind"] == "backward"]
     assert any(n["label"].startswith("dot_general") for n in backward)
-    arrows = {
-        (nodes[e["from"]]["label"], nodes[e["to"]]["label"], e["label"]) for e in graph["edges"]
-    }
+    arrows = {(nodes[e["from"]]["label"], nodes[e["to"]]["label"], e["label"]) for e in graph["edges"]}
     assert ("dot_general ik,kj->ij", "tanh", "f32[4,2]") in arrows
     assert {n["kind"] for n in nodes.values()} == {"input", "forward", "backward", "output"}
 
@@ -93,13 +91,18 @@ def test_inputs_are_named_by_their_paths():
     inputs = [n for n in of_equations(program)["nodes"] if n["kind"] == "input"]
     whole = "params['encoder']['layers'][0]['attention']['w']"
     assert [(n["label"], n["below"]) for n in inputs] == [
-        ("params['b']", "a: f32[2]"), ("…" + whole[-33:], "b: f32[3,2]"), ("x", "d: f32[4,3]"),
-    ]  # fmt: skip
+        ("params['b']", "a: f32[2]"),
+        ("…" + whole[-33:], "b: f32[3,2]"),
+        ("x", "d: f32[4,3]"),
+    ]
     assert inputs[1]["about"] == f"input {whole}"
     together = next(n for n in of_lines(program)["nodes"] if n["kind"] == "input")
     assert together["about"].splitlines()[1:] == [
-        "params['b']: f32[2]", f"{whole}: f32[3,2]", "params['unused']: f32[3,2]", "x: f32[4,3]",
-    ]  # fmt: skip
+        "params['b']: f32[2]",
+        f"{whole}: f32[3,2]",
+        "params['unused']: f32[3,2]",
+        "x: f32[4,3]",
+    ]
 
 
 def test_parsed_programs_have_letters():

@@ -98,9 +98,7 @@ COMPOSITIONS = {
     for n in range(3)
     for names in itertools.product(TRANSFORMATIONS, repeat=n)
 }
-ORDERED = (
-    printing_in_order, an_ordered_nested_jit, without_operands_of_the_trace, nothing_else,
-)  # fmt: skip
+ORDERED = (printing_in_order, an_ordered_nested_jit, without_operands_of_the_trace, nothing_else)
 FUNCTIONS = (printing, calling, a_nested_jit, *ORDERED)
 
 
@@ -279,10 +277,19 @@ RULES = [
     *[
         (f, names)
         for f in (a_custom_jvp, a_custom_vjp)
-        for names in ((), ("jit",), ("vmap",), ("grad",), ("vjp",), ("jit", "grad"),
-                      ("grad", "jit"), ("vmap", "grad"), ("grad", "vmap"))
+        for names in (
+            (),
+            ("jit",),
+            ("vmap",),
+            ("grad",),
+            ("vjp",),
+            ("jit", "grad"),
+            ("grad", "jit"),
+            ("vmap", "grad"),
+            ("grad", "vmap"),
+        )
     ],
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("function", "names"), RULES)

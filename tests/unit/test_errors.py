@@ -86,9 +86,12 @@ def test_every_class_of_error_is_in_the_table_or_in_another_test():
     ours = set(classes())
     elsewhere = {errors.FunctransError, errors.ParseError, errors.CheckError}
     elsewhere |= {  # test_custom_rules.py
-        errors.BatchRuleMismatch, errors.ClosedOverTracer, errors.CotangentMismatch,
-        errors.MissingCustomRule, errors.RuleMismatch,
-    }  # fmt: skip
+        errors.BatchRuleMismatch,
+        errors.ClosedOverTracer,
+        errors.CotangentMismatch,
+        errors.MissingCustomRule,
+        errors.RuleMismatch,
+    }
     elsewhere |= {errors.UnsupportedDtype}  # test_linalg.py
     elsewhere |= {errors.UnboundAxis}  # test_collectives.py
     elsewhere |= {errors.NotMeasured}  # test_profile.py
@@ -96,14 +99,25 @@ def test_every_class_of_error_is_in_the_table_or_in_another_test():
     elsewhere |= {errors.IntegerOverflow, errors.NegativeSize}  # test_random.py
     elsewhere |= {errors.ImplicitPromotion, errors.NotFinite}  # test_flags.py
     elsewhere |= {  # test_misuses.py
-        errors.DeletedArray, errors.DivisionByZero, errors.DonatedTwice, errors.NotAStructure,
-        errors.TreeMismatch, errors.TruncatedDtype, errors.UnknownAttribute,
-        errors.UnknownBackend, errors.UnknownPadding, errors.UnknownUpdate,
-        errors.NotAPermutation, errors.NotIntegers, errors.UnsupportedChoice,
-    }  # fmt: skip
+        errors.DeletedArray,
+        errors.DivisionByZero,
+        errors.DonatedTwice,
+        errors.NotAStructure,
+        errors.TreeMismatch,
+        errors.TruncatedDtype,
+        errors.UnknownAttribute,
+        errors.UnknownBackend,
+        errors.UnknownPadding,
+        errors.UnknownUpdate,
+        errors.NotAPermutation,
+        errors.NotIntegers,
+        errors.UnsupportedChoice,
+    }
     elsewhere |= {  # test_callbacks.py
-        errors.CallbackResult, errors.InvalidFormat, errors.OpaqueCallback,
-    }  # fmt: skip
+        errors.CallbackResult,
+        errors.InvalidFormat,
+        errors.OpaqueCallback,
+    }
     assert ours - elsewhere == {row.error for row in TABLE}
 
 

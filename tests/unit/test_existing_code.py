@@ -183,9 +183,13 @@ NORMS: dict[str, Callable[[list[Any]], Any]] = {
 }
 SPELLINGS: dict[str, Spelling] = {
     **{name: by_factor(norm) for name, norm in NORMS.items()},
-    "where": by_choice, "cond": by_cond, "trees": by_tree, "each leaf": each_leaf,
-    "lax.map": by_map, "scan": by_scan,
-}  # fmt: skip
+    "where": by_choice,
+    "cond": by_cond,
+    "trees": by_tree,
+    "each leaf": each_leaf,
+    "lax.map": by_map,
+    "scan": by_scan,
+}
 
 
 def optimised(step: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Program, Program]:

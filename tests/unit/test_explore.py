@@ -110,8 +110,10 @@ def test_arguments_are_named_by_their_paths(tmp_path: Path):
     stages, _, _ = read(explore(nested, tmp_path / "p.html")(params, x=X))
     for name in ("traced", "optimised"):
         assert stages[name]["text"][1:4] == [
-            "a: f32[3,2] = params['w'][0]", "b: f32[2,3] = params['w'][1]", "c: f32[4,3] = x",
-        ]  # fmt: skip
+            "a: f32[3,2] = params['w'][0]",
+            "b: f32[2,3] = params['w'][1]",
+            "c: f32[4,3] = x",
+        ]
 
 
 def test_many_arguments_fold(tmp_path: Path):
@@ -172,9 +174,7 @@ def shown(page: Path) -> str:
     if browser is None:
         pytest.skip(f"no browser: none of {', '.join(names)} is on the PATH")
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--window-size=1600,900", "--dump-dom"]
-    run = subprocess.run(
-        [browser, *flags, page.as_uri()], capture_output=True, text=True, timeout=120
-    )
+    run = subprocess.run([browser, *flags, page.as_uri()], capture_output=True, text=True, timeout=120)
     return run.stdout
 
 

@@ -59,9 +59,7 @@ def test_log_of_zero(wrap):
     assert report.results == [0]
 
 
-@pytest.mark.parametrize(
-    "wrap", [ft.grad, lambda f: ft.jit(ft.grad(f)), lambda f: ft.grad(ft.jit(f))]
-)
+@pytest.mark.parametrize("wrap", [ft.grad, lambda f: ft.jit(ft.grad(f)), lambda f: ft.grad(ft.jit(f))])
 def test_derivative_of_sqrt_at_zero(wrap):
     report = ft.find_nan(wrap(backward))(X)
     assert report.first.kind == "infinity"

@@ -39,23 +39,17 @@ NANS: dict[str, tuple[Callable[[], Any], list[str]]] = {
     "no arguments": (lambda: ft.jit(lambda: jnp.log(-1.0))(), ["(log)", "jnp.log(-1.0)"]),
     "un-jitted gradient": (lambda: ft.grad(roots)(NEGATIVE), ["(sqrt)", "jnp.sqrt(w)"]),
     "jitted gradient": (lambda: ft.jit(ft.grad(roots))(NEGATIVE), ["(sqrt)", "jnp.sqrt(w)"]),
-    "the way back": (
-        lambda: ft.jit(ft.grad(lambda w: jnp.sqrt(w) * 0.0))(0.0), ["derivative of sqrt"],
-    ),
+    "the way back": (lambda: ft.jit(ft.grad(lambda w: jnp.sqrt(w) * 0.0))(0.0), ["derivative of sqrt"]),
     "a step of a loop": (
         lambda: ft.jit(lambda x: lax.scan(logarithms, x, None, length=5)[0])(5.0),
         ["step 2 (counted from 0)", "(log)", "jnp.log(c) - 1.0"],
     ),
     "an un-jitted loop": (lambda: lax.scan(logarithms, jnp.array(5.0), None, length=5), ["step 2"]),
     "vmap": (lambda: ft.vmap(jnp.log)(NEGATIVE), ["(log)", "ft.vmap(jnp.log)(NEGATIVE)"]),
-    "a called layer": (
-        lambda: ft.jit(lambda x: ft.jit(jnp.arccosh)(x) + 1)(NEGATIVE), ["arccosh"],
-    ),
-    "an argument": (
-        lambda: ft.jit(lambda x: x * 2)(jax_numpy.asarray(NEGATIVE) * 0 + np.nan), [],
-    ),
+    "a called layer": (lambda: ft.jit(lambda x: ft.jit(jnp.arccosh)(x) + 1)(NEGATIVE), ["arccosh"]),
+    "an argument": (lambda: ft.jit(lambda x: x * 2)(jax_numpy.asarray(NEGATIVE) * 0 + np.nan), []),
     "a constant": (lambda: ft.jit(lambda x: x + jnp.nan)(1.0), []),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", NANS)

@@ -238,9 +238,7 @@ def test_forward_mode_through_custom_vjp_inside_the_function():
     push = lambda x, t: jax.jvp(lambda x: thrice(x, 2.0), (x,), (t,))[1]  # noqa: E731
     f = from_jax(push)
     np.testing.assert_allclose(ft.jit(f)(V, V), 6 * np.cos(V) * V, rtol=1e-6)
-    np.testing.assert_allclose(
-        ft.grad(lambda t: f(V, t).sum())(V), 6 * np.cos(V), rtol=1e-6
-    )  # fmt: skip
+    np.testing.assert_allclose(ft.grad(lambda t: f(V, t).sum())(V), 6 * np.cos(V), rtol=1e-6)
 
 
 def test_rules_with_symbolic_zeros():
@@ -298,9 +296,7 @@ def test_rules_are_kept_however_short_the_function_is(length, inside):
     by_vmap.def_vmap(lambda n, batched, x: (body(x) + 100, True))
     for f, transform in ((by_jvp, "grad"), (by_vjp, "grad"), (by_vmap, "vmap")):
         whole = (lambda x, f=f: f(x * x) * 2) if inside else f
-        ours, theirs = [
-            getattr(lib, transform)(g) for lib, g in ((ft, from_jax(whole)), (jax, whole))
-        ]
+        ours, theirs = [getattr(lib, transform)(g) for lib, g in ((ft, from_jax(whole)), (jax, whole))]
         x = V if transform == "vmap" else V[0]
         [found] = ft.interpret(ft.make_ir(ours)(x), x)
         np.testing.assert_allclose(found, theirs(x), rtol=1e-6)
@@ -369,9 +365,7 @@ def test_collectives_that_jax_does_not_batch():
     step = np.arange(4, dtype=np.int32)
     once = np.ones(4, np.int32)
     each = from_jax(
-        lambda x, i: L.ragged_all_to_all(
-            x, J.zeros(4), step, once, J.full(4, i), once, axis_name="i"
-        )
+        lambda x, i: L.ragged_all_to_all(x, J.zeros(4), step, once, J.full(4, i), once, axis_name="i")
     )
     square = np.arange(16, dtype=np.float32).reshape(4, 4)
     np.testing.assert_array_equal(ft.vmap(each, axis_name="i")(square, step), square.T)

@@ -59,13 +59,7 @@ FACADES = {
     "experimental",
 }
 
-MAY_USE_JAX_INTERNALS = (
-    "backends/xla.py",
-    "backends/lowering.py",
-    "interop/",
-    "jax_trace.py",
-    "mlir.py",
-)
+MAY_USE_JAX_INTERNALS = ("backends/xla.py", "backends/lowering.py", "interop/", "jax_trace.py", "mlir.py")
 MAX_LINES = 500
 # Runs pieces of the library's own references with what is known of their arguments.
 EVALUATES = "inspect/python_source/expressions.py"
@@ -142,9 +136,7 @@ def circles(arrows: dict[str, set[str]]) -> list[list[str]]:
             found |= new
             open_ += new
         reached[start] = found
-    tied = {
-        m: frozenset(n for n in found if m in reached.get(n, ())) for m, found in reached.items()
-    }
+    tied = {m: frozenset(n for n in found if m in reached.get(n, ())) for m, found in reached.items()}
     return sorted(sorted(group) for group in set(tied.values()) if group)
 
 
@@ -162,11 +154,13 @@ def test_modules_are_imported_by_their_names_where_packages_load_them_late_only(
     """And where lower rooms ask upper ones, which the root package names (runtime.py)."""
     broken = [
         f"{relative(path)}:{node.lineno}: {ast.unparse(node)}"
-        for path, tree in TREES.items() if relative(path) not in ("loading.py", "runtime.py")
-        for node in ast.walk(tree) if isinstance(node, ast.Call)
+        for path, tree in TREES.items()
+        if relative(path) not in ("loading.py", "runtime.py")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
         if ast.unparse(node.func).endswith(("import_module", "__import__"))
         if not isinstance(node.args[0], ast.Constant) or node.args[0].value.startswith("functrans")
-    ]  # fmt: skip
+    ]
     none(broken)
 
 
@@ -194,11 +188,15 @@ def test_no_import_inside_a_function():
 
 
 def test_who_may_use_the_internals_of_jax():
-    none([
-        f"{relative(path)}:{node.lineno}: {name}"
-        for path in TEXTS if not relative(path).startswith(MAY_USE_JAX_INTERNALS)
-        for node, name in IMPORTED[path] if re.match(r"jax\._src|jaxlib|jax\.interpreters", name)
-    ])  # fmt: skip
+    none(
+        [
+            f"{relative(path)}:{node.lineno}: {name}"
+            for path in TEXTS
+            if not relative(path).startswith(MAY_USE_JAX_INTERNALS)
+            for node, name in IMPORTED[path]
+            if re.match(r"jax\._src|jaxlib|jax\.interpreters", name)
+        ]
+    )
 
 
 def test_files_are_short():

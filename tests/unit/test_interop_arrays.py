@@ -34,8 +34,7 @@ def test_as_jax(name):
     np.testing.assert_allclose(ft.jit(ours)(i, y), want)
     many = jnp.array([0, 2, 1])
     np.testing.assert_allclose(
-        ft.vmap(ours, (0, None))(many, y),
-        jax.vmap(lambda i: jax.value_and_grad(f, 2)(jnp, i, y))(many),
+        ft.vmap(ours, (0, None))(many, y), jax.vmap(lambda i: jax.value_and_grad(f, 2)(jnp, i, y))(many)
     )
 
 

@@ -110,22 +110,14 @@ SHAPES_OF_CALLS: dict[str, Callable[[Any, Any], Any]] = {
         np.sin, X, 3
     ),
     "static_argnums=-1": lambda L, np: L.jit(lambda x, n: x * len(n), static_argnums=-1)(X, (1, 2)),
-    "static_argnums by name": lambda L, np: L.jit(lambda x, n: x * len(n), static_argnums=1)(
-        X, n="abc"
-    ),
+    "static_argnums by name": lambda L, np: L.jit(lambda x, n: x * len(n), static_argnums=1)(X, n="abc"),
     "static_argnames": lambda L, np: L.jit(lambda x, n: x * len(n), static_argnames="n")(X, n="ab"),
-    "static_argnames by position": lambda L, np: L.jit(
-        lambda x, n: x * len(n), static_argnames=("n",)
-    )(X, "ab"),
-    "static keyword only": lambda L, np: L.jit(lambda x, *, n: x * len(n), static_argnames="n")(
-        X, n="ab"
+    "static_argnames by position": lambda L, np: L.jit(lambda x, n: x * len(n), static_argnames=("n",))(
+        X, "ab"
     ),
-    "static with a default": lambda L, np: L.jit(
-        lambda x, n="abc": x * len(n), static_argnames="n"
-    )(X),
-    "static of a method": lambda L, np: L.jit(lambda model, x: model(x), static_argnums=0)(
-        Model(2.0), X
-    ),
+    "static keyword only": lambda L, np: L.jit(lambda x, *, n: x * len(n), static_argnames="n")(X, n="ab"),
+    "static with a default": lambda L, np: L.jit(lambda x, n="abc": x * len(n), static_argnames="n")(X),
+    "static of a method": lambda L, np: L.jit(lambda model, x: model(x), static_argnums=0)(Model(2.0), X),
     "static shape": lambda L, np: L.jit(lambda shape: np.zeros(shape), static_argnums=0)((2, 3)),
     "static axis inside": lambda L, np: L.jit(
         lambda y: L.jit(lambda x, axis: np.sum(x, axis), static_argnums=1)(y, 0)
@@ -351,9 +343,7 @@ def test_a_nested_function_is_emitted_once():
 
 SHAPES: dict[str, Callable[[Any, Any], Any]] = {
     "array": lambda L, np: L.eval_shape(lambda x: np.outer(x, x), X),
-    "struct": lambda L, np: L.eval_shape(
-        lambda x: {"y": x @ x}, jax.ShapeDtypeStruct((3, 3), "float32")
-    ),
+    "struct": lambda L, np: L.eval_shape(lambda x: {"y": x @ x}, jax.ShapeDtypeStruct((3, 3), "float32")),
     "pytree": lambda L, np: L.eval_shape(lambda p, *, k: (p["a"] * k, None, 2), {"a": X}, k=3),
     "grad": lambda L, np: L.eval_shape(L.grad(lambda x: np.sum(x)), X),
     "vmap": lambda L, np: L.eval_shape(L.vmap(lambda x: x > 0), X),
@@ -397,10 +387,17 @@ def test_make_ir_takes_static_arguments():
         (lambda L: L.jit(lambda x: x + undefined)(X), NameError),  # noqa: F821
     ],
     ids=[
-        "not a function", "text", "returns text", "unhashable", "too many", "static out of range",
-        "static name unknown", "donated and static", "the user's own error",
+        "not a function",
+        "text",
+        "returns text",
+        "unhashable",
+        "too many",
+        "static out of range",
+        "static name unknown",
+        "donated and static",
+        "the user's own error",
     ],
-)  # fmt: skip
+)
 def test_misuse_raises_what_jax_raises(misuse: Callable[[Any], Any], error: type):
     for library in (jax, ft):
         with pytest.raises(error):

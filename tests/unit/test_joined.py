@@ -135,8 +135,7 @@ REWRITTEN = {
     "a sum over another axis": (
         " f: f32[2,17] = broadcast_in_dim[shape=(2, 17), dimensions=(0,)] k;"
         " g: f32[2,17] = mul c f; h: f32[17] = reduce_sum[axes=(0,)] g; return h",
-        ["broadcast_in_dim", "broadcast_in_dim", "mul", "mul", "reduce_sum", "reduce_sum",
-         "concatenate"],
+        ["broadcast_in_dim", "broadcast_in_dim", "mul", "mul", "reduce_sum", "reduce_sum", "concatenate"],
     ),
     "a contraction over the joined axis": (
         ' f: f32[2] = dot_general["ij,j->i"] c z; return f',
@@ -151,11 +150,9 @@ REWRITTEN = {
         " g: f32[2,5] = slice[start=(0, 12), limit=(2, 17), strides=(1, 1)] f; return g",
         ["mul"],
     ),
-}  # fmt: skip
+}
 KEPT = {
-    "a part of two parts": (
-        " f: f32[2,2] = slice[start=(0, 11), limit=(2, 13), strides=(1, 1)] c; return f"
-    ),
+    "a part of two parts": (" f: f32[2,2] = slice[start=(0, 11), limit=(2, 13), strides=(1, 1)] c; return f"),
     "the exponential": " f: f32[2,17] = exp c; g: f32[2] = reduce_sum[axes=(1,)] f; return g",
     "a maximum": " f: f32[2] = reduce_max[axes=(1,)] c; return f",
 }
@@ -179,9 +176,7 @@ def test_what_is_done_to_all_is_done_to_the_parts(name):
     assert [n for n in found if n not in skipped] == names
     rng = np.random.default_rng(0)
     args = [rng.normal(size=t.shape).astype("float32") for t in program.in_types]
-    np.testing.assert_allclose(
-        ft.interpret(made, *args), ft.interpret(program, *args), rtol=1e-5, atol=1e-5
-    )
+    np.testing.assert_allclose(ft.interpret(made, *args), ft.interpret(program, *args), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", KEPT)

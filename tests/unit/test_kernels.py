@@ -62,40 +62,39 @@ CHOSEN: dict[str, tuple[Callable[[Any], Any], Any]] = {
     "a determinant": (repeated(lambda i, x: x / (1 + jnp.linalg.det(x)), 99), M),
     "branches": (repeated(lambda i, x: lax.cond(i < 3, jnp.sin, jnp.cos, x)), X),
     "a place in a large array": (repeated(lambda i, x: x.at[i].set(x[i + 1] + 1)), MANY),
-    "draws": (
-        lambda x: lax.map(lambda k: ft.random.normal(k, (3,)), ft.random.split(KEY, 5)),
-        X,
-    ),
+    "draws": (lambda x: lax.map(lambda k: ft.random.normal(k, (3,)), ft.random.split(KEY, 5)), X),
     "a loop in a loop": (repeated(lambda i, x: lax.fori_loop(0, 3, lambda j, x: x * 0.9, x)), X),
     "one of many operations": (repeated(lambda i, x: x * 0.5), np.ones(kernels.SMALL, "float32")),
-}  # fmt: skip
+}
 
 LEFT: dict[str, tuple[Callable[[Any], Any], Any, str]] = {
     "a large product": (repeated(lambda i, x: x @ x.T @ x), MANY, "dot_general works on"),
     "many elements": (repeated(lambda i, x: x * 0.5), MANY, "mul works on 4800 elements"),
     "a sum of many": (
-        repeated(lambda i, x: x + jnp.sum(x)), np.ones(kernels.SMALL, "float32"),
+        repeated(lambda i, x: x + jnp.sum(x)),
+        np.ones(kernels.SMALL, "float32"),
         "reduce_sum works on 4096 elements",
     ),
     "a sort": (repeated(lambda i, x: jnp.sort(x) + i), X, "sort calls a library"),
     "a transform": (repeated(lambda i, x: jnp.abs(jnp.fft.fft(x))), X, "fft calls a library"),
     "large factors": (
-        repeated(lambda i, x: jnp.linalg.cholesky(x @ x.T)), np.eye(7, dtype="float32"),
+        repeated(lambda i, x: jnp.linalg.cholesky(x @ x.T)),
+        np.eye(7, dtype="float32"),
         "cholesky calls a library",
     ),
     "small floats": (
-        repeated(lambda i, x: x @ x), np.eye(4, dtype="bfloat16"), "dot_general calls a library"
+        repeated(lambda i, x: x @ x),
+        np.eye(4, dtype="bfloat16"),
+        "dot_general calls a library",
     ),
-    "an effect": (
-        repeated(lambda i, x: (ft.debug.callback(lambda: None), x * 2)[1]), X, "debug_callback",
-    ),
+    "an effect": (repeated(lambda i, x: (ft.debug.callback(lambda: None), x * 2)[1]), X, "debug_callback"),
     "keys of another generator": (
-        lambda x: lax.map(
-            lambda k: ft.random.normal(k), ft.random.split(ft.random.key(1, impl="rbg"), 5)
-        ), X, "keys of another generator",
+        lambda x: lax.map(lambda k: ft.random.normal(k), ft.random.split(ft.random.key(1, impl="rbg"), 5)),
+        X,
+        "keys of another generator",
     ),
     "nothing": (repeated(lambda i, x: x * 2), np.ones((0, 3), "float32"), "empty"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CHOSEN)

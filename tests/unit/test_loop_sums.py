@@ -51,14 +51,14 @@ LEAVES = {"added": loop(ADDS), "moved": loop(MOVES), "two terms": loop(TWO)}
 STAYS = {
     "read otherwise": loop(ADDS, more=", k", y=", z: f32[5,24,16]"),
     "the sum is written": loop(ADDS, more=", g", y=", z: f32[5,24,16]"),
-    "no contraction": loop('f: f32[24,16] = sin k\n      g: f32[24,16] = add k f'),
+    "no contraction": loop("f: f32[24,16] = sin k\n      g: f32[24,16] = add k f"),
     "multiplied": loop(ADDS.replace("add k f", "mul k f")),
     "an operand is fixed": loop(
         """q: f32[4,16] = slice[start=(0, 0), limit=(4, 16), strides=(1, 1)] c
       f: f32[24,16] = dot_general["ij,ik->jk"] x q
       g: f32[24,16] = add k f"""
     ),
-}  # fmt: skip
+}
 
 
 def values(program: Program) -> list[Any]:
@@ -100,11 +100,7 @@ def test_what_stays_in_the_loop(case):
 
 def test_backwards_and_from_zero():
     """The start is left out if it is zero."""
-    text = (
-        LEAVES["added"]
-        .replace(" w s ", " w 0.0:f32[24,16] ")
-        .replace("carry=2", "carry=2, reverse=True")
-    )
+    text = LEAVES["added"].replace(" w s ", " w 0.0:f32[24,16] ").replace("carry=2", "carry=2, reverse=True")
     program = parse(text)
     made = accumulated(program)
     same(made, program)
@@ -162,12 +158,11 @@ OTHERS = {
     "joined otherwise": stacked(
         "b: f32[12,6] = reshape[shape=(12, 6)] y\n  a: f32[6] = reduce_sum[axes=(0,)] b", "a"
     ),
-    "read otherwise": stacked(
-        "a: f32[4,3] = reduce_sum[axes=(0,)] y\n  b: f32[6,4,3] = sin y", "a, b"
-    ),
-    "integers": stacked("a: f32[4,3] = reduce_sum[axes=(0,)] y", "a").replace("f32", "i32")
+    "read otherwise": stacked("a: f32[4,3] = reduce_sum[axes=(0,)] y\n  b: f32[6,4,3] = sin y", "a, b"),
+    "integers": stacked("a: f32[4,3] = reduce_sum[axes=(0,)] y", "a")
+    .replace("f32", "i32")
     .replace("sin", "neg"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", SUMS)
@@ -253,7 +248,7 @@ def test_loops_over_examples_are_one():
         EXAMPLES.replace("by_example", "of_a_user"),
     ],
     ids=["one waits for the other", "the user's"],
-)  # fmt: skip
+)
 def test_other_loops_stay_apart(text):
     program = parse(text)
     check(program)

@@ -25,16 +25,19 @@ W = np.random.default_rng(0).normal(size=(3, 3)).astype("float32")
 X = np.random.default_rng(1).normal(size=3).astype("float32")
 
 
-@pytest.mark.parametrize("name", [
-    "RNN, SGD step",
-    "LSTM, SGD step",
-    "layers, weights scanned",
-    "layers, closed over, checkpoint",
-    "layers, argument, checkpoint, prevent_cse",
-    "layers, scanned, dots_saveable",
-    "scan of checkpointed scans",
-    "fori_loop, checkpoint",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "RNN, SGD step",
+        "LSTM, SGD step",
+        "layers, weights scanned",
+        "layers, closed over, checkpoint",
+        "layers, argument, checkpoint, prevent_cse",
+        "layers, scanned, dots_saveable",
+        "scan of checkpointed scans",
+        "fori_loop, checkpoint",
+    ],
+)
 def test_temporary_memory_is_at_most_jax_s(name):
     assert temporary_bytes(OURS, PROGRAMS[name]) <= temporary_bytes(JAX, PROGRAMS[name])
 
@@ -166,8 +169,7 @@ def test_each_reader_of_a_large_repeated_array_makes_its_own():
     made = cpu.apart(program)
     ft.ir.check(made)
     names = [e.primitive.name for e in made.equations]
-    assert names == ["broadcast_in_dim", "mul", "optimization_barrier", "broadcast_in_dim", "add",
-                     "sin"]  # fmt: skip
+    assert names == ["broadcast_in_dim", "mul", "optimization_barrier", "broadcast_in_dim", "add", "sin"]
     assert cpu.apart(made) is made
     args = np.arange(512, dtype=np.float32), np.ones((1024, 512), np.float32)
     for a, b in zip(ft.interpret(program, *args), ft.interpret(made, *args), strict=True):
@@ -189,8 +191,9 @@ def programs() -> int:
 ALWAYS = {"lambda jit", "lambda scan", "closure grad", "number grad", "number operation"}
 NAMES = [
     name if name in ALWAYS else pytest.param(name, marks=pytest.mark.sweep)
-    for name, case in ONCE.items() if case.steps in STEPS
-]  # fmt: skip
+    for name, case in ONCE.items()
+    if case.steps in STEPS
+]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -54,9 +54,7 @@ def behind_a_barrier(x, ct):
     return jnp.exp(s) * c
 
 
-@pytest.mark.parametrize(
-    "rule", [called, checkpointed, scanned, branched, looped, behind_a_barrier]
-)
+@pytest.mark.parametrize("rule", [called, checkpointed, scanned, branched, looped, behind_a_barrier])
 def test_forward_mode_is_the_transpose_of_the_rule(rule):
     f = ft.custom_vjp(lambda x: jnp.sin(x) * x)
     f.defvjp(lambda x: (f(x), x), lambda x, ct: (rule(x, ct),))

@@ -17,16 +17,30 @@ LAZY = ["__init__.py", "interop/__init__.py", "scipy/__init__.py", "scipy/optimi
 STARRED = ["lax", "nn", "numpy"]
 # Modules beside the public ones: what they define is reached by other names.
 NOT_SHOWN = {
-    "api", "backends", "caching", "flags", "flatten_util", "inspect", "jax_trace", "loading",
-    "mlir", "primitives", "pytrees", "runtime", "trace", "tracer", "transforms",
-}  # fmt: skip
+    "api",
+    "backends",
+    "caching",
+    "flags",
+    "flatten_util",
+    "inspect",
+    "jax_trace",
+    "loading",
+    "mlir",
+    "primitives",
+    "pytrees",
+    "runtime",
+    "trace",
+    "tracer",
+    "transforms",
+}
 
 
 def run(code: str) -> str:
     """What a fresh Python prints."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("XLA_")} | {
-        "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT.parent),
-    }  # fmt: skip
+        "JAX_PLATFORMS": "cpu",
+        "PYTHONPATH": str(ROOT.parent),
+    }
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -22,18 +22,39 @@ pytestmark = pytest.mark.smoke
 
 X = np.array([1.0, 2.0, 3.0], np.float32)
 BINARY = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
-    "//": operator.floordiv, "%": operator.mod, "**": operator.pow, "@": operator.matmul,
-    "&": operator.and_, "|": operator.or_, "^": operator.xor, "<<": operator.lshift,
-    ">>": operator.rshift, "divmod": divmod,
-}  # fmt: skip
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "**": operator.pow,
+    "@": operator.matmul,
+    "&": operator.and_,
+    "|": operator.or_,
+    "^": operator.xor,
+    "<<": operator.lshift,
+    ">>": operator.rshift,
+    "divmod": divmod,
+}
 ORDER = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 NAMES = {
-    "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow",
-    "@": "matmul", "&": "and", "|": "or", "^": "xor", "<<": "lshift", ">>": "rshift",
+    "+": "add",
+    "-": "sub",
+    "*": "mul",
+    "/": "truediv",
+    "//": "floordiv",
+    "%": "mod",
+    "**": "pow",
+    "@": "matmul",
+    "&": "and",
+    "|": "or",
+    "^": "xor",
+    "<<": "lshift",
+    ">>": "rshift",
     "divmod": "divmod",
-}  # fmt: skip
+}
 NO_ARRAYS = [None, {}, {"w": X}, {1}, "text", [1.0], (1.0, 2.0), len, object(), int]
 
 
@@ -119,9 +140,17 @@ def test_a_class_with_the_operator_gets_its_turn(sign):
 
 Pair = namedtuple("Pair", "a b")
 OF_OTHER_LIBRARIES = [
-    Fraction(1, 2), Decimal(1), OrderedDict(a=1), Counter("a"), defaultdict(int), Pair(1, 2),
-    deque([1]), array("d", [1.0]), Path("a"), timedelta(1),
-]  # fmt: skip
+    Fraction(1, 2),
+    Decimal(1),
+    OrderedDict(a=1),
+    Counter("a"),
+    defaultdict(int),
+    Pair(1, 2),
+    deque([1]),
+    array("d", [1.0]),
+    Path("a"),
+    timedelta(1),
+]
 
 
 @pytest.mark.parametrize("sign", [*BINARY, *ORDER])

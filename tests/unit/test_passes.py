@@ -39,12 +39,8 @@ FOLDED = {
         f"{NONE} a: u8[] = convert_element_type[dtype=u8, weak_type=False] 300.5:f32[]; return a",
         "return 255:u8[]",
     ),
-    "sum": (
-        f"{NONE} a: f32[] = reduce_sum[axes=(0,)] 3.0:f32[4]; return a", "return 12.0:f32[]"
-    ),
-    "sum of -0.0": (
-        f"{NONE} a: f32[] = reduce_sum[axes=(0,)] -0.0:f32[4]; return a", "return 0.0:f32[]"
-    ),
+    "sum": (f"{NONE} a: f32[] = reduce_sum[axes=(0,)] 3.0:f32[4]; return a", "return 12.0:f32[]"),
+    "sum of -0.0": (f"{NONE} a: f32[] = reduce_sum[axes=(0,)] -0.0:f32[4]; return a", "return 0.0:f32[]"),
     "pad": (
         f"{NONE} a: f32[4] = pad[config=((1, 0, 0),)] 0.0:f32[3] 0.0:f32[]; return a",
         "return 0.0:f32[4]",
@@ -53,7 +49,7 @@ FOLDED = {
         f"{NONE} a: f32[2] = constant[values=(1.5, 1.5), shape=(2,), dtype=f32]; return a",
         "return 1.5:f32[2]",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", FOLDED)
@@ -98,8 +94,7 @@ def test_equal_equations_become_one():
         f"{XY} a: f32[3] = max x y; b: f32[3] = max y x; return a, b }}",
         f"{XY} a: f32[3] = sub x y; b: f32[3] = sub y x; return a, b }}",
         f"{X} a: f32[3] = integer_pow[y=2] x; b: f32[3] = integer_pow[y=3] x; return a, b }}",
-        f"{X} a: f32[3] = optimization_barrier x; b: f32[3] = optimization_barrier x; "
-        "return a, b }",
+        f"{X} a: f32[3] = optimization_barrier x; b: f32[3] = optimization_barrier x; return a, b }}",
         "program () { a: f32[1] = constant[values=(0.0,), shape=(1,), dtype=f32]; "
         "b: f32[1] = constant[values=(-0.0,), shape=(1,), dtype=f32]; return a, b }",
         f"{X} a: f32[3] = convert_element_type[dtype=f32, weak_type=False] x; "
@@ -120,9 +115,7 @@ def test_what_a_checkpoint_computes_again_stays():
     program = ft.make_ir(ft.grad(loss))(np.ones(3, np.float32))
     sines = [e for p in with_nested(program) for e in p.equations if e.primitive is sin]
     made = ft.passes.optimize(program, ("default",))
-    assert len([e for p in with_nested(made) for e in p.equations if e.primitive is sin]) == len(
-        sines
-    )
+    assert len([e for p in with_nested(made) for e in p.equations if e.primitive is sin]) == len(sines)
 
 
 # --- loops ----------------------------------------------------------------------------------------
@@ -270,9 +263,7 @@ def test_programs_that_share_equations_are_each_put_in_place_of_their_call():
     """Such as a function of JAX's that is called twice: each call has results of its own."""
     one = ft.make_ir(lambda x, y: fnp.sin(x) * fnp.cos(x))(1.0, 1.0)
     other = one.replace(inputs=one.inputs[::-1])
-    program = ft.make_ir(lambda x, y: (jit(x, y, program=one)[0], jit(x, y, program=other)[0]))(
-        1.0, 2.0
-    )
+    program = ft.make_ir(lambda x, y: (jit(x, y, program=one)[0], jit(x, y, program=other)[0]))(1.0, 2.0)
     made = ft.passes.inline_calls(program)
     check(made)
     assert not [e for e in made.equations if e.primitive.holds_programs]

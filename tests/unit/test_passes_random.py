@@ -68,9 +68,7 @@ def try_all(program: Program, xs: list[Any], tolerance: float, compiled: bool) -
             if made is program:
                 continue
             check(made)
-            assert made.children == list(
-                dict.fromkeys([p for e in made.equations for p in e.programs])
-            )
+            assert made.children == list(dict.fromkeys([p for e in made.equations for p in e.programs]))
             assert made.in_types == program.in_types
             assert made.out_types == program.out_types
             agree(reference.run(made, xs), wanted, f"{kind} {name}\n{program}\n{made}", tolerance)
@@ -174,9 +172,28 @@ def algebra(draw: Any, dtype: str, length: int) -> Program:
 
 
 KINDS = [
-    "add", "add", "sub", "sub", "mul", "mul", "mul", "neg", "neg", "div", "abs", "power", "max",
-    "select", "convert", "broadcast", "transpose", "slice", "sum", "flatten", "largest",
-]  # fmt: skip
+    "add",
+    "add",
+    "sub",
+    "sub",
+    "mul",
+    "mul",
+    "mul",
+    "neg",
+    "neg",
+    "div",
+    "abs",
+    "power",
+    "max",
+    "select",
+    "convert",
+    "broadcast",
+    "transpose",
+    "slice",
+    "sum",
+    "flatten",
+    "largest",
+]
 
 
 def try_algebra(program: Program, dtype: str, compiled: bool = False) -> None:

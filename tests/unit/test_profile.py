@@ -56,10 +56,14 @@ def test_what_was_measured_is_placed():
 
 @pytest.mark.parametrize(
     ("f", "x"),
-    [(loss, X), (ft.grad(loss), X), (ft.jit(ft.grad(loss)), X),
-     (ft.vmap(ft.grad(loss), (None, 0)), np.stack([X, X]))],
+    [
+        (loss, X),
+        (ft.grad(loss), X),
+        (ft.jit(ft.grad(loss)), X),
+        (ft.vmap(ft.grad(loss), (None, 0)), np.stack([X, X])),
+    ],
     ids=["value", "gradient", "jitted", "batched"],
-)  # fmt: skip
+)
 def test_shares_add_up(f, x):
     report = profiled(f, W, x)
     assert {"h = jnp.tanh(x @ w)"} <= texts(report.lines)
@@ -162,9 +166,7 @@ def test_a_function_compiled_plainly_is_profiled_so():
     def f(x):
         return lax.fori_loop(0, 5, lambda i, c: jnp.sin(c @ c), x)
 
-    rows = {
-        cpu: texts(profiled(ft.jit(f, cpu=cpu), W[:8, :8]).operations) for cpu in ("fast", "plain")
-    }
+    rows = {cpu: texts(profiled(ft.jit(f, cpu=cpu), W[:8, :8]).operations) for cpu in ("fast", "plain")}
     assert "scan (one kernel)" in rows["fast"]
     assert {"dot_general", "sin"} <= rows["plain"]
 
@@ -375,13 +377,9 @@ def test_an_operation_without_an_equation_is_not_placed():
     equations = [*program.equations, program.equations[0]]
     seen = [Span(0, 0, 4e6, "copy.2"), Span(0, 4e6, 10e6, "fusion.1"), Span(0, 10e6, 11e6, "new")]
     found = kernels(Compiled(MODULE), seen, equations)
-    assert [(k.name, k.milliseconds) for k in found] == [
-        ("fusion.1", 6), ("copy.2", 4), ("new", 1)
-    ]  # fmt: skip
+    assert [(k.name, k.milliseconds) for k in found] == [("fusion.1", 6), ("copy.2", 4), ("new", 1)]
     sine, total = program.equations
     made = pieces(found, {sine: Work(10, 0), total: Work(2, 0)})
-    assert [(p.equation, p.milliseconds) for p in made] == [
-        (sine, 5), (total, 1), (None, 4), (None, 1)
-    ]  # fmt: skip
+    assert [(p.equation, p.milliseconds) for p in made] == [(sine, 5), (total, 1), (None, 4), (None, 1)]
     alike = pieces(found[:1], {})
     assert [p.milliseconds for p in alike] == [3, 3]

@@ -69,13 +69,12 @@ SIMPLIFIED = {
         f"{W} a: bool[3] = not p; b: f32[3] = select_n a x y; return b",
         "d = select_n a c b;return d",
     ),
-    "not not": ("program (p: bool[3]) { a: bool[3] = not p; b: bool[3] = not a; return b",
-                "return a"),
+    "not not": ("program (p: bool[3]) { a: bool[3] = not p; b: bool[3] = not a; return b", "return a"),
     "p and True": ("program (p: bool[3]) { a: bool[3] = and p True:bool[3]; return a", "return a"),
-    "p or True": ("program (p: bool[3]) { a: bool[3] = or p True:bool[3]; return a",
-                  "return True:bool[3]"),
+    "p or True": ("program (p: bool[3]) { a: bool[3] = or p True:bool[3]; return a", "return True:bool[3]"),
     "convert to itself": (
-        f"{X} a: f32[3] = convert_element_type[dtype=f32, weak_type=False] x; return a", "return a"
+        f"{X} a: f32[3] = convert_element_type[dtype=f32, weak_type=False] x; return a",
+        "return a",
     ),
     "convert there and back": (
         f"{N} a: f64[3] = convert_element_type[dtype=f64, weak_type=False] x; "
@@ -92,8 +91,7 @@ SIMPLIFIED = {
         "b = reshape[shape=(3, 2)] a;return b",
     ),
     "reverse twice": (
-        f"{M} a: f32[2,3] = rev[dimensions=(0, 1)] x; b: f32[2,3] = rev[dimensions=(1,)] a; "
-        "return b",
+        f"{M} a: f32[2,3] = rev[dimensions=(0, 1)] x; b: f32[2,3] = rev[dimensions=(1,)] a; return b",
         "b = rev[dimensions=(0,)] a;return b",
     ),
     "broadcast twice": (
@@ -122,11 +120,8 @@ SIMPLIFIED = {
         "b: f32[2] = slice[start=(3,), limit=(5,), strides=(1,)] a; return b",
         "c = slice[start=(0,), limit=(2,), strides=(1,)] b;return c",
     ),
-    "slice of all": (
-        f"{X} a: f32[3] = slice[start=(0,), limit=(3,), strides=(1,)] x; return a", "return a"
-    ),
-    "pad by nothing": (f"{X} a: f32[3] = pad[config=((0, 0, 0),)] x 0.0:f32[]; return a",
-                       "return a"),
+    "slice of all": (f"{X} a: f32[3] = slice[start=(0,), limit=(3,), strides=(1,)] x; return a", "return a"),
+    "pad by nothing": (f"{X} a: f32[3] = pad[config=((0, 0, 0),)] x 0.0:f32[]; return a", "return a"),
     "concatenate with nothing": (
         "program (x: f32[3], y: f32[0]) { a: f32[3] = concatenate[dimension=0] x y; return a",
         "return a",
@@ -151,7 +146,7 @@ SIMPLIFIED = {
         "b: i32[3] = reduce_sum[axes=(0,)] a; return b",
         "b = mul a 2:i32[3];return b",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", SIMPLIFIED)
@@ -246,11 +241,9 @@ FAST = {
     "0.0 - x": (KEPT["0.0 - x"], "b = neg a;return b"),
     "-(x - y)": (KEPT["-(x - y)"], "c = sub b a;return c"),
     "x * 3 * 5": (KEPT["x * 3 * 5"], "b = mul a 15.0:f32[3];return b"),
-    "x / 10": (
-        f"{X} a: f32[3] = div x 10.0:f32[3]; return a", "b = mul a 0.1:f32[3];return b"
-    ),
+    "x / 10": (f"{X} a: f32[3] = div x 10.0:f32[3]; return a", "b = mul a 0.1:f32[3];return b"),
     "sum over no axis": (KEPT["sum over no axis"], "return a"),
-}  # fmt: skip
+}
 
 
 def test_jit_does_fast_mathematics_by_name():

@@ -155,9 +155,7 @@ MANY: dict[str, dict[str, Any]] = {
 
 def ways() -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
     """Calls of `of_many`: each static argument left out, by position or by name, of two values."""
-    for a, b, c, w in itertools.product(
-        (1, True), (None, 1, True), (None, 1, 1.0), (None, 0, -0.0)
-    ):
+    for a, b, c, w in itertools.product((1, True), (None, 1, True), (None, 1, 1.0), (None, 0, -0.0)):
         named = {k: v for k, v in (("c", c), ("w", w)) if v is not None}
         by_name = {} if b is None else {"b": b}
         yield (a, X), {**by_name, **named}
@@ -220,15 +218,19 @@ def doubled_three(a: Any, b: Any, c: Any) -> Any:
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize("make", [
-    lambda static, d: ft.jit(doubled_three, static_argnums=static, donate_argnums=d),
-    lambda static, d: ft.jit(
-        doubled_three, static_argnums=[i - 3 for i in static], donate_argnames=["abc"[i] for i in d]
-    ),
-    lambda static, d: ft.pmap(
-        doubled_three, static_broadcasted_argnums=static, donate_argnums=[i - 3 for i in d]
-    ),
-], ids=["jit, by position", "jit, by name", "pmap"])  # fmt: skip
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda static, d: ft.jit(doubled_three, static_argnums=static, donate_argnums=d),
+        lambda static, d: ft.jit(
+            doubled_three, static_argnums=[i - 3 for i in static], donate_argnames=["abc"[i] for i in d]
+        ),
+        lambda static, d: ft.pmap(
+            doubled_three, static_broadcasted_argnums=static, donate_argnums=[i - 3 for i in d]
+        ),
+    ],
+    ids=["jit, by position", "jit, by name", "pmap"],
+)
 def test_what_is_donated_beside_static_arguments(make: Any):
     def check(row: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
         static, donated = row

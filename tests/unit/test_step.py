@@ -74,8 +74,7 @@ def test_arguments_by_their_paths():
     assert "(step) print x\nx, which is b here, = ~f32[] 2." in seen
     assert "\nparams['w']['scale'], which is a here, = f32[3] [1., 2., 3.]" in seen
     assert '\nparams["w"]["scale"], which is a here, = f32[3] [1., 2., 3.]' in seen
-    _, seen = walk(ft.ir.parse("program (a: f32[]) { b: f32[] = sin a; return b }"), 1.0,
-                   commands=["args"])  # fmt: skip
+    _, seen = walk(ft.ir.parse("program (a: f32[]) { b: f32[] = sin a; return b }"), 1.0, commands=["args"])
     assert "the arguments of this program have no names" in seen
 
 
@@ -133,10 +132,7 @@ def test_breakpoints_at_lines_and_operations():
     assert "equation 1 (mul)" not in seen
     _, seen = walk(ft.grad(lambda x: jnp.sum(jnp.tanh(x))), X, commands=["b tanh", "c"])
     assert "(tanh)" in seen
-    assert (
-        "elsewhere.py:1"
-        not in walk(f, X, commands=["b elsewhere.py:1", "c"])[1].split("(step) c")[1]
-    )
+    assert "elsewhere.py:1" not in walk(f, X, commands=["b elsewhere.py:1", "c"])[1].split("(step) c")[1]
 
 
 def test_run_to_nan():
@@ -146,9 +142,7 @@ def test_run_to_nan():
         return lax.scan(lambda c, x: (c + x, jnp.log(x) * 0.0), 0.0, xs)
 
     _, seen = walk(g, xs, commands=["nan", "print c", "c"])
-    assert "NaN made by\nequation 0 (scan) > <lambda>, step 1" in seen.replace(
-        "program", "<lambda>"
-    )
+    assert "NaN made by\nequation 0 (scan) > <lambda>, step 1" in seen.replace("program", "<lambda>")
     assert "result   f32[] nan" in seen
     assert walk(f, X, commands=["nan"])[1].count("made by") == 0
 
@@ -323,9 +317,7 @@ def test_functions_of_several_operations_without_jit():
     np.testing.assert_array_equal(jnp.clip(x, -1, 1), found[1])
 
 
-@pytest.mark.parametrize(
-    "numbers", [(0.0, -0.0), (-0.0, 0.0), (0j, -0j, complex(0, -0.0)), (1, 1.0, True)]
-)
+@pytest.mark.parametrize("numbers", [(0.0, -0.0), (-0.0, 0.0), (0j, -0j, complex(0, -0.0)), (1, 1.0, True)])
 def test_numbers_that_are_equal_are_not_the_same(numbers):
     """An operation alone is given the number that stands there, whichever came first."""
     ft.clear_caches()

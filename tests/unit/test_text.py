@@ -142,9 +142,7 @@ def test_long_headers_are_broken():
 
 def test_text_of_one_line():
     text = "program (x: f32[3]) { y: f32[3] = sin x; return y, 2.0:f32[] }  # a comment"
-    assert show(parse(text)) == (
-        "program (a: f32[3]) {\n  b: f32[3] = sin a\n  return b, 2.0:f32[]\n}"
-    )
+    assert show(parse(text)) == ("program (a: f32[3]) {\n  b: f32[3] = sin a\n  return b, 2.0:f32[]\n}")
 
 
 # --- there and back -------------------------------------------------------------------------------
@@ -166,15 +164,17 @@ def deep(w, x):
         (ft.vmap(ft.grad(deep), (None, 0)), (W, np.ones((5, 3), np.float32))),
         (ft.hessian(deep, argnums=1), (W, X)),
         (ft.jacfwd(ft.jacrev(ft.grad(loss, 1), 1), 1), (W, X)),
-        (ft.jit(ft.vmap(ft.jit(ft.grad(layer_loss := lambda x, w: total(layer(w, x)))), (0, None))),
-         (np.ones((5, 3), np.float32), W)),
+        (
+            ft.jit(ft.vmap(ft.jit(ft.grad(layer_loss := lambda x, w: total(layer(w, x)))), (0, None))),
+            (np.ones((5, 3), np.float32), W),
+        ),
         (lambda x, y: P["convert_element_type"](x, dtype=np.dtype("int8")), (X, W)),
         (lambda x: P["select_n"](P["lt"](x, 0.5), x, P["neg"](x)), (X,)),
         (lambda: literal(2.0, F3), ()),
         (lambda x: x, (jax.random.key(0),)),
         (lambda x: (), (X,)),
     ],
-)  # fmt: skip
+)
 def test_round_trip(function, args):
     program = ft.make_ir(function)(*args)
     check(round_trip(program))
@@ -230,13 +230,19 @@ def test_every_small_constant_comes_back(data, name):
 @given(
     st.recursive(
         st.one_of(
-            st.none(), st.booleans(), st.integers(), st.floats(), st.text(),
-            st.complex_numbers(), st.sampled_from([dtype_named(d) for d in DTYPES]),
-            st.just(F3), st.just(ArrayType((), dtype_named("key<fry>"))),
+            st.none(),
+            st.booleans(),
+            st.integers(),
+            st.floats(),
+            st.text(),
+            st.complex_numbers(),
+            st.sampled_from([dtype_named(d) for d in DTYPES]),
+            st.just(F3),
+            st.just(ArrayType((), dtype_named("key<fry>"))),
         ),
         lambda inner: st.lists(inner, max_size=3).map(tuple),
     )
-)  # fmt: skip
+)
 @settings(deadline=None, max_examples=80)
 def test_every_parameter_comes_back(value):
     x, y = Var(F3), Var(F3)
@@ -331,12 +337,7 @@ def test_fifty_thousand_equations_and_a_deep_nest_take_seconds():
         ("program (x: f32[3]) {\n  y: f32[3] = sin[a=1, a=1] x\n}", 2, 25, "only once"),
         ("program (x: f32[3]) {\n  y: f32[3] = sin['a'] x\n}", 2, 19, "by name"),
         ("program (x: f32[3]) {\n  y: f32[3] = jit x { $1 }\n}", 2, 23, "an earlier program"),
-        (
-            "program () with (x: f32[3] = [1.0, 2.0]) {\n}",
-            1,
-            30,
-            "f32[3] has 3 elements, got 2",
-        ),
+        ("program () with (x: f32[3] = [1.0, 2.0]) {\n}", 1, 30, "f32[3] has 3 elements, got 2"),
         ("program () {\n  return\n}\nmore", 4, 1, "the end of the text"),
         ("program () {", 1, 13, "an operation"),
         ("program () { ! }", 1, 14, "a name, a number"),

@@ -168,10 +168,7 @@ def branches(i: Any, x: Any) -> Any:
 def solvers(a: Any, b: Any) -> Any:
     x = lax.custom_linear_solve(lambda v: a @ v, b, lambda _, v: jnp.linalg.solve(a, v))
     root = lax.custom_root(
-        lambda r: r * r - 2.0,
-        1.0,
-        lambda f, r: r - (r * r - 2.0) / (2.0 * r),
-        lambda g, y: y / g(1.0),
+        lambda r: r * r - 2.0, 1.0, lambda f, r: r - (r * r - 2.0) / (2.0 * r), lambda g, y: y / g(1.0)
     )
     return x, root
 
@@ -228,7 +225,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple]] = {
     "nothing": (lambda x: (), (1.0,)),
     "numbers": (lambda x: (jnp.zeros(3), x, x, 2.0), (1.0,)),
     "a constant in a program": (written_down, (1.0,)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -244,9 +241,20 @@ def test_program_after_the_passes():
 
 # What has no NumPy source: Python, XLA's generator, and what is only written inside a vmap.
 NOT_WRITTEN = {
-    "debug_callback", "pure_callback", "io_callback", "jax_call", "rng_bit_generator",
-    "all_gather", "all_to_all", "axis_index", "pmax", "pmin", "ppermute", "psum", "psum_scatter",
-}  # fmt: skip
+    "debug_callback",
+    "pure_callback",
+    "io_callback",
+    "jax_call",
+    "rng_bit_generator",
+    "all_gather",
+    "all_to_all",
+    "axis_index",
+    "pmax",
+    "pmin",
+    "ppermute",
+    "psum",
+    "psum_scatter",
+}
 # Other numbers each time; needs a mesh; stands only where a program is lowered.
 ELSEWHERE = {"rng_uniform", "sharding_constraint", "one_kernel"}
 
@@ -281,9 +289,7 @@ def test_results_stand_in_the_tree_of_the_function():
 
     assert ran(lambda x: x * 2) == 4
     assert ran(lambda x: [x * 2]) == [4]
-    assert ran(lambda x: {"w": x * 2, "b": {3: [(x, None), ()]}}) == {
-        "w": 4, "b": {3: [(2, None), ()]},
-    }  # fmt: skip
+    assert ran(lambda x: {"w": x * 2, "b": {3: [(x, None), ()]}}) == {"w": 4, "b": {3: [(2, None), ()]}}
     assert ran(lambda x: {"w": x * 2, "b": {}}, optimised=True) == {"w": 4, "b": {}}
     assert ran(lambda x: ()) == ()
     assert ran(lambda x: None) is None
@@ -291,9 +297,7 @@ def test_results_stand_in_the_tree_of_the_function():
     assert ran(lambda x: Pair(x, {"w": x * 2})) == (2, 4)
     assert ran(lambda x: {Pair(1, 2): x, Pair(2, 3): x}) == (2, 2)
     # nested programs return their values flat, as they are called
-    assert ran(lambda x: ft.jit(lambda y: {"a": y, "b": (y * 2,)}, inline=False)(x)) == {
-        "a": 2, "b": (4,),
-    }  # fmt: skip
+    assert ran(lambda x: ft.jit(lambda y: {"a": y, "b": (y * 2,)}, inline=False)(x)) == {"a": 2, "b": (4,)}
     # an output more than the function returns: a tangent
     moved = ft.make_ir(lambda x: ft.jvp(lambda x: {"a": x * x}, (x,), (x,)))(x)
     assert written(to_python(moved))(x) == ({"a": 4}, {"a": 8})

@@ -37,13 +37,20 @@ class Box:
     __hash__ = None
 
 
-jax.tree_util.register_pytree_node(
-    Box, lambda b: ((b.part,), b.kind), lambda kind, parts: Box(*parts, kind)
-)
+jax.tree_util.register_pytree_node(Box, lambda b: ((b.part,), b.kind), lambda kind, parts: Box(*parts, kind))
 TREES = [
-    3, None, (), {}, [1, (2, None)], {"b": [1, 2], "a": {"c": 3}}, Point(1, [2]), Box((1, 2), "k"),
-    OrderedDict(b=1, a=2), defaultdict(list, x=1), [[], [None], {}],
-]  # fmt: skip
+    3,
+    None,
+    (),
+    {},
+    [1, (2, None)],
+    {"b": [1, 2], "a": {"c": 3}},
+    Point(1, [2]),
+    Box((1, 2), "k"),
+    OrderedDict(b=1, a=2),
+    defaultdict(list, x=1),
+    [[], [None], {}],
+]
 
 
 def is_list(x):
@@ -61,9 +68,11 @@ def test_where_trees_fit_the_results_are_those_of_jax(x):
     both(lambda t: t.map(lambda a, b: (a, b), x, x))
     both(lambda t: t.map(repr, x, is_leaf=is_list))
     both(lambda t: t.map_with_path(lambda p, a, b: (str(p), a, b), x, x))
-    both(lambda t: t.map_with_path(
-        lambda p, a: (len(p), a), x, is_leaf=lambda p, a: len(p) > 0, is_leaf_takes_path=True
-    ))  # fmt: skip
+    both(
+        lambda t: t.map_with_path(
+            lambda p, a: (len(p), a), x, is_leaf=lambda p, a: len(p) > 0, is_leaf_takes_path=True
+        )
+    )
     both(lambda t: t.flatten(x))
     both(lambda t: t.flatten(x, is_leaf=is_list))
     both(lambda t: t.leaves(x, is_list))
@@ -102,8 +111,7 @@ def test_both_modules_have_the_same_functions():
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["map", "flatten", "leaves", "structure", "unflatten", "transpose", "reduce", "broadcast"],
+    "name", ["map", "flatten", "leaves", "structure", "unflatten", "transpose", "reduce", "broadcast"]
 )
 def test_they_are_functions_like_any_other(name):
     function = getattr(ft.tree, name)
@@ -275,9 +283,7 @@ def test_transformed_functions_name_keys_without_an_order(name, monkeypatch):
 
 
 def test_of_many_keys_each_type_is_named():
-    with pytest.raises(
-        errors.TreeMismatch, match=r"0 \(int\), 'a' \(str\), 1 \(int\), 2 .*, \.\.\."
-    ):
+    with pytest.raises(errors.TreeMismatch, match=r"0 \(int\), 'a' \(str\), 1 \(int\), 2 .*, \.\.\."):
         ft.tree.leaves({**dict.fromkeys(range(9)), "a": 1})
     with pytest.raises(errors.TreeMismatch, match=r"1j \(complex\), 2j \(complex\), at"):
         ft.tree.leaves({1j: 1, 2j: 1})

@@ -13,10 +13,17 @@ _ROOT = Path(__file__).parents[2]
 
 def said(path: Path) -> dict[int, set[str]]:
     """What mypy says of each line, in the words of the comments of `typed_user.py`."""
-    out, problem, _ = api.run([
-        "--config-file", str(_ROOT / "pyproject.toml"), "--no-warn-unused-configs",
-        "--hide-error-context", "--cache-dir", str(_ROOT / ".mypy_cache"), str(path),
-    ])  # fmt: skip
+    out, problem, _ = api.run(
+        [
+            "--config-file",
+            str(_ROOT / "pyproject.toml"),
+            "--no-warn-unused-configs",
+            "--hide-error-context",
+            "--cache-dir",
+            str(_ROOT / ".mypy_cache"),
+            str(path),
+        ]
+    )
     assert not problem, problem
     found: dict[int, set[str]] = {}
     for line in out.splitlines():
@@ -36,8 +43,9 @@ def said(path: Path) -> dict[int, set[str]]:
 def test_a_users_checker_knows_our_types():
     lines = _USER.read_text().splitlines()
     comments = {
-        i: {line.rpartition("  # ")[2]} for i, line in enumerate(lines, 1)
+        i: {line.rpartition("  # ")[2]}
+        for i, line in enumerate(lines, 1)
         if re.search("  # (is|wrong:) ", line)
-    }  # fmt: skip
+    }
     assert len(comments) > 40
     assert said(_USER) == comments

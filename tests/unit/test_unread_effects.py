@@ -67,8 +67,9 @@ def bounded(show: Show) -> Function:
 def scanned(show: Show) -> Function:
     return lambda x: lax.scan(
         lambda c, y: (with_show(show, "carry", c) * y, with_show(show, "row", y)),
-        x, np.arange(1.0, 3.0, dtype="float32"),
-    )[0]  # fmt: skip
+        x,
+        np.arange(1.0, 3.0, dtype="float32"),
+    )[0]
 
 
 def scanned_by_itself(show: Show) -> Function:
@@ -137,10 +138,24 @@ def all_in_all(show: Show) -> Function:
 
 
 HOLDERS = [
-    condition, condition_alone, body, condition_and_body, counted, bounded, scanned,
-    scanned_by_itself, mapped, chosen, switched, called, called_twice, custom_jvp, custom_vjp,
-    solver, all_in_all,
-]  # fmt: skip
+    condition,
+    condition_alone,
+    body,
+    condition_and_body,
+    counted,
+    bounded,
+    scanned,
+    scanned_by_itself,
+    mapped,
+    chosen,
+    switched,
+    called,
+    called_twice,
+    custom_jvp,
+    custom_vjp,
+    solver,
+    all_in_all,
+]
 
 
 # --- who reads what they give ---------------------------------------------------------------------
@@ -153,13 +168,9 @@ READERS: dict[str, Callable[[Function], Function]] = {
     "nobody in a step": lambda f: (
         lambda x: lax.scan(lambda c, y: ((f(c), c)[1] * y, None), x, np.full(2, 0.5, "float32"))[0]
     ),
-    "nobody in a branch": lambda f: (
-        lambda x: lax.cond(x > 0, lambda v: (f(v), v)[1], lambda v: v * 2, x)
-    ),
+    "nobody in a branch": lambda f: lambda x: lax.cond(x > 0, lambda v: (f(v), v)[1], lambda v: v * 2, x),
     "nobody in a loop": lambda f: (
-        lambda x: lax.while_loop(
-            lambda c: c[0] < 2, lambda c: (c[0] + 1, c[1] + 1, f(c[1])), (0, x, x)
-        )[1]
+        lambda x: lax.while_loop(lambda c: c[0] < 2, lambda c: (c[0] + 1, c[1] + 1, f(c[1])), (0, x, x))[1]
     ),
     "a product with zero": lambda f: lambda x: f(x) * 0.0 + x,
     "nobody, as nothing of it is returned": lambda f: lambda x: (f(x), None)[1],
@@ -287,9 +298,7 @@ def steps_that_show(show: Show) -> dict[str, Callable[[Any, Any], Any]]:
         "the count in a call": lambda i, y: (ft.jit(next_of)(i), y * 2.0),
         "the number in a call": lambda i, y: (i + 1, ft.jit(twice)(y)),
         "both in a call": lambda i, y: ft.jit(lambda i, y: (next_of(i), twice(y)))(i, y),
-        "a branch": lambda i, y: lax.cond(
-            i < 9, lambda: (next_of(i), twice(y)), lambda: (i, y)
-        ),
+        "a branch": lambda i, y: lax.cond(i < 9, lambda: (next_of(i), twice(y)), lambda: (i, y)),
         "a loop": lambda i, y: (
             lax.fori_loop(0, 1, lambda _, k: next_of(k), i),
             lax.fori_loop(0, 1, lambda _, v: twice(v), y),
@@ -297,17 +306,15 @@ def steps_that_show(show: Show) -> dict[str, Callable[[Any, Any], Any]]:
         "a loop while": lambda i, y: lax.while_loop(
             lambda c: c[0] < i + 1, lambda c: (next_of(c[0]), twice(c[1])), (i, y)
         ),
-    }  # fmt: skip
+    }
 
 
 LOOPS: dict[str, Callable[[Any, Any], Any]] = {
     "while": lambda step, x: lax.while_loop(lambda c: c[0] < 3, lambda c: step(*c), (0, x))[1],
     "fori": lambda step, x: lax.fori_loop(0, 3, lambda i, c: step(*c), (0, x))[1],
     "scan": lambda step, x: lax.scan(lambda c, _: (step(*c), c), (0, x), None, length=3)[0][1],
-    "bounded": lambda step, x: lax.fori_loop(
-        0, 3 + (x > 100), lambda i, c: step(*c), (0, x), max_steps=5
-    )[1],
-}  # fmt: skip
+    "bounded": lambda step, x: lax.fori_loop(0, 3 + (x > 100), lambda i, c: step(*c), (0, x), max_steps=5)[1],
+}
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -324,9 +331,11 @@ def test_derivatives_of_steps_that_show(loop: str, ordered: bool | None):
             return LOOPS[loop](steps_that_show(show)[name], x)
 
         ways = [
-            ft.grad(f), ft.grad(ft.grad(lambda x: f(x) ** 2 / 16)),
-            lambda x: ft.jvp(f, (x,), (x * 2,))[1], lambda x: ft.linearize(f, x)[1](x * 2),
-        ]  # fmt: skip
+            ft.grad(f),
+            ft.grad(ft.grad(lambda x: f(x) ** 2 / 16)),
+            lambda x: ft.jvp(f, (x,), (x * 2,))[1],
+            lambda x: ft.linearize(f, x)[1](x * 2),
+        ]
         if loop != "bounded":  # whose condition is not linear
             ways.append(lambda x: ft.linear_transpose(f, x)(x * 2)[0])
         for way in ways:

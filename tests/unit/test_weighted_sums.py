@@ -24,16 +24,18 @@ OVER_ONE = f"""{HEAD}
 BECOMES = {
     "over one axis": (OVER_ONE, '["ijk,i->jk", precision=("HIGHEST", "HIGHEST")] x c'),
     "over two axes": (
-        OVER_ONE.replace("(0,)] c", "(0, 1)] d").replace("axes=(0,)", "axes=(0, 1)")
+        OVER_ONE.replace("(0,)] c", "(0, 1)] d")
+        .replace("axes=(0,)", "axes=(0, 1)")
         .replace("e: f32[2,4]", "e: f32[4]"),
         '["ijk,ij->k", precision=("HIGHEST", "HIGHEST")] x d',
     ),
     "of a contraction": (
-        OVER_ONE.replace("a: f32", 'f: f32[3,2,4] = dot_general["ij,ijk->ijk"] d x\n  a: f32', 1)
-        .replace("mul a x", "mul f a"),
+        OVER_ONE.replace("a: f32", 'f: f32[3,2,4] = dot_general["ij,ijk->ijk"] d x\n  a: f32', 1).replace(
+            "mul a x", "mul f a"
+        ),
         '["ijk,i->jk", precision=("HIGHEST", "HIGHEST")] f c',
     ),
-}  # fmt: skip
+}
 
 LEFT = {
     "the product is needed": OVER_ONE.replace("return e", "return e, b"),
@@ -58,8 +60,7 @@ def test_weighted_sums(case):
     e = made.equations[-1]
     assert e.primitive.name == "dot_general"
     expected = (
-        before[: before.index("a: f32")]
-        + f"e: {e.outputs[0].type} = dot_general{after}\n  return e\n}}"
+        before[: before.index("a: f32")] + f"e: {e.outputs[0].type} = dot_general{after}\n  return e\n}}"
     )
     assert str(made) == str(parse(expected))
     args = [np.random.default_rng(0).normal(size=t.shape).astype("f4") for t in program.in_types]
@@ -83,9 +84,7 @@ def test_jit_does_it_behind_contract_and_not_where_roundings_must_stay():
         return np_.sum(g * np_.minimum(1.0, 0.1 / norms)[:, None, None], axis=0)
 
     rng = np.random.default_rng(1)
-    w, x, y = (
-        jnp.asarray(rng.normal(size=s), "float32") for s in ((32, 3), (16, 8, 32), (16, 8, 3))
-    )
+    w, x, y = (jnp.asarray(rng.normal(size=s), "float32") for s in ((32, 3), (16, 8, 32), (16, 8, 3)))
     made, exact = (ft.jit(clipped, passes=p).program(w, x, y) for p in ("default", "exact"))
     assert "HIGHEST" in str(made)
     assert "HIGHEST" not in str(exact)
@@ -114,9 +113,7 @@ TWICE = """program (c: f32[3], x: f32[3,1,4], g: f32[3,5]) {
   w: f32[4,5] = dot_general["ij,ik->jk"] s g
   return w, d, e
 }"""
-OTHER_ROWS = SCALED.replace("x: f32", "y: f32[3,2,4], x: f32").replace(
-    "axes=(1,)] x", "axes=(1,)] y"
-)
+OTHER_ROWS = SCALED.replace("x: f32", "y: f32[3,2,4], x: f32").replace("axes=(1,)] x", "axes=(1,)] y")
 
 
 @pytest.mark.parametrize("sum_first", [False, True])

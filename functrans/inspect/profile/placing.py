@@ -161,9 +161,7 @@ class Piece(NamedTuple):
     milliseconds: float
 
 
-def kernels(
-    compiled: Compiled, spans: Sequence[Span], equations: Sequence[Equation]
-) -> list[Kernel]:
+def kernels(compiled: Compiled, spans: Sequence[Span], equations: Sequence[Equation]) -> list[Kernel]:
     """Return the observed operations, longest first."""
     operations = compiled.operations
     seen = {s.name for s in spans}
@@ -264,14 +262,14 @@ def _outside(program: Program, found: Sequence[Kernel]) -> dict[Equation, float]
             mine, size = within.get(e), own_cost(e).bytes
             if not mine or not size:
                 continue
-            stays = [
-                v for v in e.inputs if v.__class__ is not Var or mine <= _of(makers.get(v), within)
-            ]
+            stays = [v for v in e.inputs if v.__class__ is not Var or mine <= _of(makers.get(v), within)]
             stays += [
-                v for v in e.outputs
-                if v not in results and v in readers
+                v
+                for v in e.outputs
+                if v not in results
+                and v in readers
                 and all(_of(r, within) and _of(r, within) <= mine for r in readers[v])
-            ]  # fmt: skip
+            ]
             parts[e] = max(0.0, 1 - bytes_of(*[v.type for v in stays]) / size)
     return parts
 

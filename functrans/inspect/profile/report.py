@@ -149,9 +149,7 @@ class ProfileReport(Saved):
             lambda e: f"one kernel: {show_equation(e, names)}", lambda e: show_equation(e, names)
         )
 
-    def _grouped(
-        self, hidden: Callable[[Equation], str], plain: Callable[[Equation], str]
-    ) -> list[Measured]:
+    def _grouped(self, hidden: Callable[[Equation], str], plain: Callable[[Equation], str]) -> list[Measured]:
         """Group pieces by name: `hidden` names a loop that is one kernel, `plain` the others."""
         groups: dict[str, list[Piece]] = {}
         for p in self._pieces:
@@ -196,26 +194,35 @@ class ProfileReport(Saved):
             "machine": self.machine._asdict(),
             **{name: [row._asdict() for row in getattr(self, name)] for name in tables},
             "kernels": [
-                k._asdict() | {"equations": [line_text(e.source) for e in k.equations]}
-                for k in self.kernels
+                k._asdict() | {"equations": [line_text(e.source) for e in k.equations]} for k in self.kernels
             ],
         }
 
     def as_html(self) -> str:
         names = letters(self.program)
         kernels = [
-            (f"{k.milliseconds:.3g}", f"{k.calls:g}", k.name, k.kind,
-             "; ".join([show_equation(e, names) for e in k.equations]))
+            (
+                f"{k.milliseconds:.3g}",
+                f"{k.calls:g}",
+                k.name,
+                k.kind,
+                "; ".join([show_equation(e, names) for e in k.equations]),
+            )
             for k in self.kernels[: 10 * ROWS]
-        ]  # fmt: skip
+        ]
         head = "ms", "calls", "name", "kind", "equations"
         hides = [f"<p>{_HIDES}</p>"] if any(row.inside for row in self.lines) else []
-        return page("profile", [
-            f"<p>{self._summary()}</p>", table("Lines", *self._table("line", self.lines)), *hides,
-            table("Operations", *self._table("operation", self.operations)),
-            table("Equations", *self._table("equation", self.equations, 10 * ROWS)),
-            table("As XLA ran it", head, kernels),
-        ])  # fmt: skip
+        return page(
+            "profile",
+            [
+                f"<p>{self._summary()}</p>",
+                table("Lines", *self._table("line", self.lines)),
+                *hides,
+                table("Operations", *self._table("operation", self.operations)),
+                table("Equations", *self._table("equation", self.equations, 10 * ROWS)),
+                table("As XLA ran it", head, kernels),
+            ],
+        )
 
     def _summary(self) -> str:
         m = self.machine
@@ -231,12 +238,17 @@ class ProfileReport(Saved):
     ) -> tuple[Sequence[str], list[Sequence[str]]]:
         shown: list[Sequence[str]] = []
         for r in rows[:most]:
-            shown.append((
-                f"{r.milliseconds:.3g}", f"{100 * r.share:.1f} %", f"{r.calls:g}",
-                short(int(r.flops_per_second)) if r.flops else "",
-                short(int(r.bytes_per_second)) if r.bytes else "",
-                f"{100 * r.of_peak:.1f} %" if r.of_peak else "", r.name,
-            ))  # fmt: skip
+            shown.append(
+                (
+                    f"{r.milliseconds:.3g}",
+                    f"{100 * r.share:.1f} %",
+                    f"{r.calls:g}",
+                    short(int(r.flops_per_second)) if r.flops else "",
+                    short(int(r.bytes_per_second)) if r.bytes else "",
+                    f"{100 * r.of_peak:.1f} %" if r.of_peak else "",
+                    r.name,
+                )
+            )
             if what == "line":
                 shown += [("", "", "", "", "", "", f"    {line}") for line in r.inside]
         return (*_HEAD, what), shown

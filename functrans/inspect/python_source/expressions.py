@@ -10,13 +10,7 @@ import numpy as np
 
 from functrans import errors
 from functrans.inspect.python_source.lift import NotLiftable, is_ours
-from functrans.inspect.python_source.unknown import (
-    NotStatic,
-    Unknown,
-    holds_array,
-    is_unknown,
-    unknowns,
-)
+from functrans.inspect.python_source.unknown import NotStatic, Unknown, holds_array, is_unknown, unknowns
 from functrans.ir.types import ArrayType
 
 _STRUCTURE = (tuple, list, slice, dict, zip, enumerate, reversed, len)  # of unknown elements, too
@@ -111,9 +105,7 @@ class Expressions:
         value = self.env.get(node.id, self.scope.get(node.id))
         if is_unknown(value):
             return value
-        raise errors.InvalidArgument(
-            f"to_python: {node.id} in a reference implementation has no expression"
-        )
+        raise errors.InvalidArgument(f"to_python: {node.id} in a reference implementation has no expression")
 
     def of_Tuple(self, node: ast.Tuple) -> Any:
         values = self._elements(node.elts)
@@ -165,16 +157,12 @@ class Expressions:
                 return owner[self.static(node.slice)]
             except NotStatic:
                 pass
-        return Unknown(
-            ast.Subscript(self.lift(owner, node.value), self.index(node.slice), ast.Load())
-        )
+        return Unknown(ast.Subscript(self.lift(owner, node.value), self.index(node.slice), ast.Load()))
 
     def index(self, node: ast.expr) -> ast.expr:
         """Return the index between brackets, with slices as `a:b`."""
         if isinstance(node, ast.Slice):
-            parts = [
-                None if n is None else self.lifted(n) for n in (node.lower, node.upper, node.step)
-            ]
+            parts = [None if n is None else self.lifted(n) for n in (node.lower, node.upper, node.step)]
             return ast.Slice(*parts)
         if isinstance(node, ast.Tuple) and any(isinstance(n, ast.Slice) for n in node.elts):
             return ast.Tuple([self.index(n) for n in node.elts], ast.Load())
@@ -241,12 +229,8 @@ class Expressions:
             kwargs |= {k.arg: value} if k.arg else value
         return self._called(node, function, args, kwargs)
 
-    def _called(
-        self, node: ast.Call, function: Any, args: list[Any], kwargs: dict[str, Any]
-    ) -> Any:
-        if any(function is f for f in _STRUCTURE) and (
-            function is slice or not any(map(is_unknown, args))
-        ):
+    def _called(self, node: ast.Call, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        if any(function is f for f in _STRUCTURE) and (function is slice or not any(map(is_unknown, args))):
             return function(*args, **kwargs)
         if not is_unknown(function) and is_ours(function):
             return self.file.call(function, args, kwargs)

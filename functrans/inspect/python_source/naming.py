@@ -42,9 +42,7 @@ class Names:
 
     def _free(self, name: str) -> bool:
         used = self.taken | self._inside if self._outer is None else self._outer.taken
-        return not (
-            name in used or name in self.taken or keyword.iskeyword(name) or hasattr(builtins, name)
-        )
+        return not (name in used or name in self.taken or keyword.iskeyword(name) or hasattr(builtins, name))
 
     def _give(self, name: str) -> str:
         self.taken.add(name)

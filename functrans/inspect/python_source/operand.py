@@ -62,9 +62,11 @@ def of_literal(v: Literal, imports: Imports) -> Operand:
     scalar = text if kind == "bool" else f"{dtype}({text})"
     if not dtype.startswith("np."):
         text = scalar  # a Python number would widen dtypes that are not NumPy's own
-    full = f"np.full({t.shape}, {text}, {dtype})" if t.shape else (
-        f"np.bool_({text})" if kind == "bool" else scalar
-    )  # fmt: skip
+    full = (
+        f"np.full({t.shape}, {text}, {dtype})"
+        if t.shape
+        else (f"np.bool_({text})" if kind == "bool" else scalar)
+    )
     made = Operand(text, t, full, literal=True)
     if t.shape:
         made.element = of_literal(Literal(value, t.update(shape=t.shape[1:])), imports).full

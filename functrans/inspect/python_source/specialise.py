@@ -50,9 +50,8 @@ class Specialiser:
         self._names: dict[str, str] = {}  # name -> text
 
     def call(
-        self, function: Any, args: Sequence[Any], kwargs: dict[str, Any], name: str = "",
-        about: str = "",
-    ) -> Any:  # fmt: skip
+        self, function: Any, args: Sequence[Any], kwargs: dict[str, Any], name: str = "", about: str = ""
+    ) -> Any:
         """Return the value of a call: what is known, else an `Unknown` with its expression."""
         function, args, kwargs = _plain(function, args, kwargs)
         bound = inspect.signature(function).bind(*args, **kwargs)
@@ -85,9 +84,11 @@ class Specialiser:
             text = re.split(r"(?<=[^.]\.) |;", about)[0]
             statements = [ast.Expr(ast.Constant(text.rstrip(".") + ".")), *statements]
         made = ast.FunctionDef(
-            name, ast.arguments([], [ast.arg(p) for p in params], None, [], [], None, []),
-            statements or [ast.Pass()], [],
-        )  # fmt: skip
+            name,
+            ast.arguments([], [ast.arg(p) for p in params], None, [], [], None, []),
+            statements or [ast.Pass()],
+            [],
+        )
         made.type_params = []  # type: ignore[attr-defined]
         types = body.returned
         return ast.fix_missing_locations(made), types[0] if len(set(types)) == 1 else None

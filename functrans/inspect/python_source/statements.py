@@ -18,13 +18,7 @@ import numpy as np
 from functrans import errors
 from functrans.inspect.python_source.expressions import Expressions
 from functrans.inspect.python_source.lift import NotLiftable
-from functrans.inspect.python_source.unknown import (
-    NotStatic,
-    Unknown,
-    holds_array,
-    is_unknown,
-    unknowns,
-)
+from functrans.inspect.python_source.unknown import NotStatic, Unknown, holds_array, is_unknown, unknowns
 
 _UNROLLED = 4  # most steps of a loop over known values whose body has to be written
 
@@ -93,9 +87,7 @@ class Body(Expressions):
         return written, False
 
     def do_AnnAssign(self, s: ast.AnnAssign) -> Any:
-        return (
-            [] if s.value is None else self.do_Assign(ast.Assign([s.target], s.value))[0]
-        ), False
+        return ([] if s.value is None else self.do_Assign(ast.Assign([s.target], s.value))[0]), False
 
     def do_AugAssign(self, s: ast.AugAssign) -> Any:
         if not isinstance(s.target, ast.Name):
@@ -158,10 +150,7 @@ class Body(Expressions):
         written: list[ast.stmt] = []
         if isinstance(value, (list, tuple)) and unknowns(value):
             value = type(value)(
-                [
-                    self._part(v, self._free_name(f"{name}_{i}"), written)
-                    for i, v in enumerate(value)
-                ]
+                [self._part(v, self._free_name(f"{name}_{i}"), written) for i, v in enumerate(value)]
             )
         self.env[own] = value
         return written
@@ -264,10 +253,14 @@ class Body(Expressions):
         inner = type(self)(self.file, self.scope, {**self.env, **_free(names)})
         body, _ = inner.block(s.body)
         plain = ast.arguments(
-            [ast.arg(x.arg) for x in a.posonlyargs], [ast.arg(x.arg) for x in a.args],
-            ast.arg(a.vararg.arg) if a.vararg else None, [ast.arg(x.arg) for x in a.kwonlyargs],
-            a.kw_defaults, ast.arg(a.kwarg.arg) if a.kwarg else None, a.defaults,
-        )  # fmt: skip
+            [ast.arg(x.arg) for x in a.posonlyargs],
+            [ast.arg(x.arg) for x in a.args],
+            ast.arg(a.vararg.arg) if a.vararg else None,
+            [ast.arg(x.arg) for x in a.kwonlyargs],
+            a.kw_defaults,
+            ast.arg(a.kwarg.arg) if a.kwarg else None,
+            a.defaults,
+        )
         made = ast.FunctionDef(s.name, plain, body or [ast.Pass()], [])
         made.type_params = []  # type: ignore[attr-defined]
         self.env[s.name] = Unknown(ast.Name(s.name, ast.Load()))

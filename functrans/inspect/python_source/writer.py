@@ -23,13 +23,7 @@ import jax
 import numpy as np
 
 from functrans import errors
-from functrans.inspect.python_source.lift import (
-    WRITTEN_OUT,
-    Imports,
-    array_text,
-    dtype_text,
-    function_name,
-)
+from functrans.inspect.python_source.lift import WRITTEN_OUT, Imports, array_text, dtype_text, function_name
 from functrans.inspect.python_source.naming import (
     Comments,
     Names,
@@ -248,9 +242,7 @@ class Function:
     def _is_broadcast(self, v: Var) -> bool:
         if not hasattr(self, "_repeated"):
             equations = self.program.equations
-            self._repeated = {
-                e.outputs[0] for e in equations if e.primitive.name == "broadcast_in_dim"
-            }
+            self._repeated = {e.outputs[0] for e in equations if e.primitive.name == "broadcast_in_dim"}
         return v in self._repeated
 
 
@@ -335,8 +327,7 @@ class Writer:
     def reference(self, primitive: Any, xs: Sequence[Operand], params: dict[str, Any]) -> Any:
         """Return the primitive's reference, specialised."""
         args = [
-            Unknown(ast.parse(x.full, mode="eval").body, t)
-            for x, t in zip(xs, self.in_types, strict=True)
+            Unknown(ast.parse(x.full, mode="eval").body, t) for x, t in zip(xs, self.in_types, strict=True)
         ]
         about = type(primitive).__doc__ or ""
         try:

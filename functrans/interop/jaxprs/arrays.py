@@ -11,23 +11,10 @@ from jax._src.core import ClosedJaxpr, jaxpr_as_fun
 
 from functrans import lax
 from functrans.interop.jaxprs.equation import Imported, traced
-from functrans.interop.jaxprs.walk import (
-    like,
-    means,
-    opaque,
-    operation,
-    plain,
-    repeated,
-    same,
-    spread,
-)
+from functrans.interop.jaxprs.walk import like, means, opaque, operation, plain, repeated, same, spread
 from functrans.ir.types import dtype_class
 from functrans.primitives.elementwise.bitwise import xor
-from functrans.primitives.elementwise.conversion import (
-    bitcast_convert_type,
-    cast,
-    convert_element_type,
-)
+from functrans.primitives.elementwise.conversion import bitcast_convert_type, cast, convert_element_type
 from functrans.primitives.elementwise.families import full_like, lt
 from functrans.primitives.elementwise.selection import optimization_barrier, select_n
 from functrans.primitives.indexing.dynamic_slice import dynamic_slice, dynamic_update_slice
@@ -62,8 +49,22 @@ def _one_minus_square(eqn: Any, x: Any) -> Any:
     return lax.one_minus_square(x)
 
 
-@means("exp", "exp2", "expm1", "log", "log1p", "log2", "sqrt", "rsqrt", "cbrt", "logistic", "sin",
-       "cos", "tan", "tanh")  # fmt: skip
+@means(
+    "exp",
+    "exp2",
+    "expm1",
+    "log",
+    "log1p",
+    "log2",
+    "sqrt",
+    "rsqrt",
+    "cbrt",
+    "logistic",
+    "sin",
+    "cos",
+    "tan",
+    "tanh",
+)
 def _accurate(eqn: Any, x: Any) -> Any:
     return getattr(lax, eqn.primitive.name)(x, accuracy=eqn.params.get("accuracy"))
 
@@ -121,8 +122,16 @@ def _barrier(eqn: Any, *values: Any) -> Any:
     return optimization_barrier(*values)
 
 
-@means("copy_p", "pvary", "dce_sink", "mesh_cast", "layout_constraint",
-       "with_memory_space_constraint", "pin", "unpin")  # fmt: skip
+@means(
+    "copy_p",
+    "pvary",
+    "dce_sink",
+    "mesh_cast",
+    "layout_constraint",
+    "with_memory_space_constraint",
+    "pin",
+    "unpin",
+)
 def _itself(eqn: Any, *values: Any) -> Any:
     """Return the operand: placement and copies of values cannot be controlled while tracing."""
     return list(values)[: len(eqn.outvars)]
@@ -248,10 +257,18 @@ def _dot_general(eqn: Any, x: Any, y: Any) -> Any:
 def _conv(eqn: Any, x: Any, y: Any) -> Any:
     p = eqn.params
     return lax.conv_general_dilated(
-        x, y, p["window_strides"], plain(p["padding"]), p["lhs_dilation"], p["rhs_dilation"],
-        p["dimension_numbers"], p["feature_group_count"], p["batch_group_count"], p["precision"],
+        x,
+        y,
+        p["window_strides"],
+        plain(p["padding"]),
+        p["lhs_dilation"],
+        p["rhs_dilation"],
+        p["dimension_numbers"],
+        p["feature_group_count"],
+        p["batch_group_count"],
+        p["precision"],
         _preferred(eqn, x),
-    )  # fmt: skip
+    )
 
 
 # --- operations at computed indices ---------------------------------------------------------------

@@ -8,14 +8,7 @@ from typing import Any
 import jax
 
 from functrans.interop.checkpoint_policies import Policy
-from functrans.interop.jaxprs.walk import (
-    closed_like,
-    constants_of,
-    means,
-    program,
-    run,
-    spread_front,
-)
+from functrans.interop.jaxprs.walk import closed_like, constants_of, means, program, run, spread_front
 from functrans.ir.program import Literal, Program, Var, hoist_constants
 from functrans.ir.types import ArrayType
 from functrans.primitives.calls.checkpoint import checkpoint
@@ -37,8 +30,7 @@ from functrans.trace import evaluate, stage, typeof
 _SHORT = 6  # most equations of a call that is inlined
 
 
-@means("jit", "pjit", "closed_call", "core_call", "call", "eval_jaxpr", "composite",
-       "custom_partitioning")  # fmt: skip
+@means("jit", "pjit", "closed_call", "core_call", "call", "eval_jaxpr", "composite", "custom_partitioning")
 def _call(eqn: Any, *operands: Any) -> Any:
     p = eqn.params
     inner = p.get("jaxpr") or p.get("call_jaxpr") or p["call"]
@@ -55,9 +47,7 @@ def _call(eqn: Any, *operands: Any) -> Any:
 def _is_short(jaxpr: Any) -> bool:
     """Return whether to inline a call. Random draws stay calls: XLA would fuse them with what
     follows and round differently from JAX."""
-    return len(jaxpr.eqns) <= _SHORT and not any(
-        e.primitive.name == "random_bits" for e in jaxpr.eqns
-    )
+    return len(jaxpr.eqns) <= _SHORT and not any(e.primitive.name == "random_bits" for e in jaxpr.eqns)
 
 
 def _laid_out(values: Sequence[Any], shardings: Sequence[Any]) -> Sequence[Any]:
@@ -147,9 +137,14 @@ def _scan(eqn: Any, *values: Any) -> Any:
     if p["unroll"] != 1:
         options["unroll"] = int(p["unroll"])
     return scan(
-        *consts, *values, program=made, length=int(p["length"]),
-        consts=len(consts) + constant, carry=carried, **options,
-    )  # fmt: skip
+        *consts,
+        *values,
+        program=made,
+        length=int(p["length"]),
+        consts=len(consts) + constant,
+        carry=carried,
+        **options,
+    )
 
 
 @means("while")
@@ -163,9 +158,8 @@ def _while(eqn: Any, *values: Any) -> Any:
         test, body = _one_by_one(test, body, len(first), len(fixed))
         fixed = [*first, *fixed]
     return while_loop(
-        *first, *fixed, *values[m:], cond=test, body=body, cond_consts=len(first),
-        body_consts=len(fixed),
-    )  # fmt: skip
+        *first, *fixed, *values[m:], cond=test, body=body, cond_consts=len(first), body_consts=len(fixed)
+    )
 
 
 def _one_by_one(test: Program, body: Program, n: int, m: int) -> tuple[Program, Program]:
@@ -180,10 +174,7 @@ def _one_by_one(test: Program, body: Program, n: int, m: int) -> tuple[Program, 
         first, fixed, carry = values[:n], values[n : n + m], values[n + m :]
         going = evaluate(test, [*first, *carry])[0]
         new = evaluate(body, [*fixed, *carry])
-        return [
-            select_n(spread_front(going, typeof(x).shape), x, y)
-            for x, y in zip(carry, new, strict=True)
-        ]
+        return [select_n(spread_front(going, typeof(x).shape), x, y) for x, y in zip(carry, new, strict=True)]
 
     types = [*test.in_types[:n], *body.in_types[:m], *body.in_types[m:]]
     return stage(some, test.in_types, "cond"), stage(step, types, "body")
@@ -212,9 +203,7 @@ def _linear_solve(eqn: Any, *values: Any) -> Any:
     for k in parts:
         if k in made:
             programs[k] = _of_some(made[k][0], *where[k], types)
-    return linear_solve(
-        *consts, *values[at:], **{k: programs.get(k) for k in parts}, consts=len(consts)
-    )
+    return linear_solve(*consts, *values[at:], **{k: programs.get(k) for k in parts}, consts=len(consts))
 
 
 def _of_some(program: Program, start: int, stop: int, types: Sequence[ArrayType]) -> Program:

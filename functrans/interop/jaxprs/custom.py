@@ -56,9 +56,7 @@ class Call(OneEquation):
         def body(*values: Any) -> list[Any]:
             env = dict(zip(self.inputs, values[n:], strict=True))
             args = [read_literal(v) if hasattr(v, "val") else env[v] for v in self.atoms]
-            outs = dict(
-                zip(self.all_outputs, run(self.closed.jaxpr, values[:n], args), strict=True)
-            )
+            outs = dict(zip(self.all_outputs, run(self.closed.jaxpr, values[:n], args), strict=True))
             return exactly([outs[v] for v in self.outputs], [v.aval for v in self.outputs])
 
         types = [*map(typeof, consts), *self.types]
@@ -70,9 +68,7 @@ class Call(OneEquation):
     def jvp(self, primals: Flat, tangents: Flat) -> tuple[Flat, Flat]:
         """Return the jvp rule of a JvpRule."""
         active = tuple([dx is not None for dx in tangents])
-        rule = self.known(
-            ("jvp", active), lambda: Imported(*traced(*self.pushing(active)), self.name)
-        )
+        rule = self.known(("jvp", active), lambda: Imported(*traced(*self.pushing(active)), self.name))
         found = rule([*primals, *[dx for dx in tangents if dx is not None]])
         outs, moved = found[: len(self.outputs)], found[len(self.outputs) :]
         return outs, at_places(moved, self.moving, len(outs))
@@ -84,9 +80,7 @@ class Call(OneEquation):
             given = [x for x, a in zip(values, active, strict=True) if a]
             return jax.vjp(self.of_some(active, values), *given)
 
-        rule = self.known(
-            ("vjp", active), lambda: Imported(*traced(forward, self.types), self.name)
-        )
+        rule = self.known(("vjp", active), lambda: Imported(*traced(forward, self.types), self.name))
         found = [materialize(x) for x in rule(primals)]
         n = len(self.outputs)
         pullback_tree = rule.out_tree.children()[1]
@@ -114,12 +108,8 @@ class Call(OneEquation):
         places = [i for i, a in enumerate(active) if a]
 
         def pull(values: Flat, cts: Flat) -> Flat:
-            rule = self.known(
-                key, lambda: Imported(*traced(backward, [*residuals, *moving]), self.name)
-            )
-            given = [
-                literal(0, self.out_types[i]) if cts[i] is None else cts[i] for i in self.moving
-            ]
+            rule = self.known(key, lambda: Imported(*traced(backward, [*residuals, *moving]), self.name))
+            given = [literal(0, self.out_types[i]) if cts[i] is None else cts[i] for i in self.moving]
             return at_places(rule([*values, *given]), places, len(active))
 
         return pull
@@ -128,8 +118,7 @@ class Call(OneEquation):
         """Return the vmap rule of a BatchRule."""
         axes = tuple([0 if b else None for b in in_batched])
         types = [
-            t.update(shape=(size, *t.shape)) if b else t
-            for t, b in zip(self.types, in_batched, strict=True)
+            t.update(shape=(size, *t.shape)) if b else t for t, b in zip(self.types, in_batched, strict=True)
         ]
 
         def mapped(*values: Any) -> Any:

@@ -34,29 +34,35 @@ def _name(callback: Any) -> str:
 def _pure_callback(eqn: Any, *values: Any) -> Any:
     p = eqn.params
     return calls.pure_callback(
-        *values, callback=_python(p["callback"], len(values), _name(p["callback"])),
+        *values,
+        callback=_python(p["callback"], len(values), _name(p["callback"])),
         results=tuple([type_of_aval(a).strong() for a in p["result_avals"]]),
-        sharding=p["sharding"], vmap_method=p["vmap_method"],
-    )  # fmt: skip
+        sharding=p["sharding"],
+        vmap_method=p["vmap_method"],
+    )
 
 
 @means("io_callback")
 def _io_callback(eqn: Any, *values: Any) -> Any:
     p = eqn.params
     return calls.io_callback(
-        *values, callback=_python(p["callback"], len(values), _name(p["callback"])),
+        *values,
+        callback=_python(p["callback"], len(values), _name(p["callback"])),
         results=tuple([type_of_aval(a).strong() for a in p["result_avals"]]),
-        sharding=p["sharding"], ordered=bool(p["ordered"]),
-    )  # fmt: skip
+        sharding=p["sharding"],
+        ordered=bool(p["ordered"]),
+    )
 
 
 @means("debug_callback")
 def _debug_callback(eqn: Any, *values: Any) -> Any:
     p = eqn.params
     return calls.debug_callback(
-        *values, callback=_python(p["callback"], len(values), _name(p["callback"])),
-        ordered="Ordered" in type(p["effect"]).__name__, partitioned=bool(p["partitioned"]),
-    )  # fmt: skip
+        *values,
+        callback=_python(p["callback"], len(values), _name(p["callback"])),
+        ordered="Ordered" in type(p["effect"]).__name__,
+        partitioned=bool(p["partitioned"]),
+    )
 
 
 @means("debug_print")
@@ -81,9 +87,11 @@ def _debug_print(eqn: Any, *values: Any) -> Any:
             logging.getLogger(record.name).handle(copied)
 
     return calls.debug_callback(
-        *values, callback=_python(show, len(values), f"print {p['fmt']!r}"),
-        ordered=bool(p["ordered"]), partitioned=bool(p["partitioned"]),
-    )  # fmt: skip
+        *values,
+        callback=_python(show, len(values), f"print {p['fmt']!r}"),
+        ordered=bool(p["ordered"]),
+        partitioned=bool(p["partitioned"]),
+    )
 
 
 # --- between the examples of a mapped axis --------------------------------------------------------
@@ -101,11 +109,14 @@ def _all_gather(eqn: Any, *values: Any) -> Any:
     p = eqn.params
     return [
         lax.all_gather(
-            x, plain(p["axis_name"]), axis=p["all_gather_dimension"], tiled=p["tiled"],
+            x,
+            plain(p["axis_name"]),
+            axis=p["all_gather_dimension"],
+            tiled=p["tiled"],
             axis_index_groups=p["axis_index_groups"],
         )
         for x in values
-    ]  # fmt: skip
+    ]
 
 
 @means("reduce_scatter")
@@ -113,11 +124,14 @@ def _psum_scatter(eqn: Any, *values: Any) -> Any:
     p = eqn.params
     return [
         lax.psum_scatter(
-            x, plain(p["axis_name"]), scatter_dimension=p["scatter_dimension"], tiled=p["tiled"],
+            x,
+            plain(p["axis_name"]),
+            scatter_dimension=p["scatter_dimension"],
+            tiled=p["tiled"],
             axis_index_groups=p["axis_index_groups"],
         )
         for x in values
-    ]  # fmt: skip
+    ]
 
 
 @means("all_to_all")
@@ -125,11 +139,15 @@ def _all_to_all(eqn: Any, *values: Any) -> Any:
     p = eqn.params
     return [
         lax.all_to_all(
-            x, plain(p["axis_name"]), p["split_axis"], p["concat_axis"], tiled=p["tiled"],
+            x,
+            plain(p["axis_name"]),
+            p["split_axis"],
+            p["concat_axis"],
+            tiled=p["tiled"],
             axis_index_groups=p["axis_index_groups"],
         )
         for x in values
-    ]  # fmt: skip
+    ]
 
 
 @means("ppermute")
@@ -172,8 +190,6 @@ def _reshard(eqn: Any, x: Any) -> Any:
 def _device_put(eqn: Any, *values: Any) -> Any:
     """Apply a sharding; the device of a traced value cannot be chosen."""
     return [
-        lax.with_sharding_constraint(x, where)
-        if isinstance(where, jax.sharding.NamedSharding)
-        else x
+        lax.with_sharding_constraint(x, where) if isinstance(where, jax.sharding.NamedSharding) else x
         for x, where in zip(values, eqn.params["devices"], strict=True)
     ]

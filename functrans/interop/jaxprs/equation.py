@@ -12,15 +12,7 @@ from typing import Any
 
 import jax
 from jax._src.config import eager_constant_folding, trace_context
-from jax._src.core import (
-    ClosedJaxpr,
-    DropVar,
-    Jaxpr,
-    JaxprEqn,
-    Var,
-    jaxpr_as_fun,
-    new_jaxpr_eqn,
-)
+from jax._src.core import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Var, jaxpr_as_fun, new_jaxpr_eqn
 
 from functrans.caching import Cache
 from functrans.interop.jaxprs.walk import abstract, constants_of, exactly, run, type_of_aval
@@ -108,9 +100,7 @@ class OneEquation:
         self.name = name
         eqn = in_jaxpr(eqn)
         self.atoms, self.all_outputs = eqn.invars, eqn.outvars
-        self.inputs: list[Any] = list(
-            dict.fromkeys([v for v in eqn.invars if not hasattr(v, "val")])
-        )
+        self.inputs: list[Any] = list(dict.fromkeys([v for v in eqn.invars if not hasattr(v, "val")]))
         dropped = DropVar
         self.outputs: list[Any] = [v for v in eqn.outvars if not isinstance(v, dropped)]
         alone = Jaxpr([], self.inputs, self.outputs, [eqn], eqn.effects, debug_info=known)
@@ -129,9 +119,7 @@ class OneEquation:
     def results(self, found: Flat) -> list[Any]:
         """Return all results of the equation; unused ones are zeros."""
         outs, used = iter(found), set(self.outputs)
-        return [
-            next(outs) if v in used else full(0, type_of_aval(v.aval)) for v in self.all_outputs
-        ]
+        return [next(outs) if v in used else full(0, type_of_aval(v.aval)) for v in self.all_outputs]
 
     def known(self, key: Any, make: Callable[[], Any]) -> Any:
         """Return `make()`, computed once per key and named axes in scope."""
@@ -144,9 +132,7 @@ class OneEquation:
 
         def fun(*moving: Any) -> Any:
             rest = iter(moving)
-            return self.fun(*[
-                next(rest) if a else x for a, x in zip(active, primals, strict=True)
-            ])  # fmt: skip
+            return self.fun(*[next(rest) if a else x for a, x in zip(active, primals, strict=True)])
 
         return fun
 

@@ -38,8 +38,14 @@ like("householder_product")
 like("ormqr", left="left", transpose="transpose")
 like("hessenberg")
 like("tridiagonal", lower="lower")
-like("triangular_solve", left_side="left_side", lower="lower", transpose_a="transpose_a",
-     conjugate_a="conjugate_a", unit_diagonal="unit_diagonal")  # fmt: skip
+like(
+    "triangular_solve",
+    left_side="left_side",
+    lower="lower",
+    transpose_a="transpose_a",
+    conjugate_a="conjugate_a",
+    unit_diagonal="unit_diagonal",
+)
 like("tridiagonal_solve", perturb_singular="perturb_singular")
 
 
@@ -73,9 +79,8 @@ def _eigh(eqn: Any, x: Any) -> Any:
     p = eqn.params
     chosen = p.get("algorithm", p.get("implementation"))  # the name differs between JAX versions
     v, w = operation(eqn, "eigh")(
-        x, lower=p["lower"], sort_eigenvalues=p["sort_eigenvalues"],
-        **_chosen("implementation", chosen),
-    )  # fmt: skip
+        x, lower=p["lower"], sort_eigenvalues=p["sort_eigenvalues"], **_chosen("implementation", chosen)
+    )
     return _part(v, p["subset_by_index"], -1), _part(w, p["subset_by_index"], -1)
 
 
@@ -83,9 +88,11 @@ def _eigh(eqn: Any, x: Any) -> Any:
 def _svd(eqn: Any, x: Any) -> Any:
     p, (m, n) = eqn.params, typeof(x).shape[-2:]
     found = operation(eqn, "svd")(
-        x, full_matrices=p["full_matrices"] and m != n, compute_uv=p["compute_uv"],
+        x,
+        full_matrices=p["full_matrices"] and m != n,
+        compute_uv=p["compute_uv"],
         **_chosen("algorithm", p["algorithm"]),
-    )  # fmt: skip
+    )
     axes = ((-1,), (-1,), (-2,))  # of s, u, v^H
     return [_part(y, p["subset_by_index"], *a) for y, a in zip(found, axes, strict=False)]
 
@@ -163,10 +170,14 @@ def _reduce(eqn: Any, *values: Any) -> Any:
         return operation(eqn, f"reduce_{name}")(values[0], axes=plain(axes))
     n, once = len(shape), (1,) * len(shape)
     folded = operation(eqn, "reduce_window")(
-        *values, computation=body, padding=((0, 0),) * n, window_strides=once, base_dilation=once,
+        *values,
+        computation=body,
+        padding=((0, 0),) * n,
+        window_strides=once,
+        base_dilation=once,
         window_dilation=once,
         window_dimensions=tuple([k if d in axes else 1 for d, k in enumerate(shape)]),
-    )  # fmt: skip
+    )
     return [reshape(y, shape=v.aval.shape) for y, v in zip(folded, eqn.outvars, strict=True)]
 
 

@@ -25,15 +25,7 @@ from jax._src.state.discharge import discharge_state
 from functrans import errors
 from functrans.api.static_arguments import exactly
 from functrans.caching import Cache
-from functrans.interop.jaxprs.equation import (
-    Flat,
-    Imported,
-    OneEquation,
-    context,
-    in_jaxpr,
-    only,
-    traced,
-)
+from functrans.interop.jaxprs.equation import Flat, Imported, OneEquation, context, in_jaxpr, only, traced
 from functrans.interop.jaxprs.walk import (
     OTHER,
     WHOLE,
@@ -62,9 +54,7 @@ class Body(OneEquation):
         super().__init__(eqn, name, DebugInfo("jax_call", name, None, None))
         self.equation = eqn
         effects = [e for e in eqn.effects if not isinstance(e, NamedAxisEffect)]
-        self.axes: frozenset[Any] = frozenset(
-            [e.name for e in eqn.effects if isinstance(e, NamedAxisEffect)]
-        )
+        self.axes: frozenset[Any] = frozenset([e.name for e in eqn.effects if isinstance(e, NamedAxisEffect)])
         self.calls: Calls = Calls(
             bool(effects) or jaxpr_has_prim_requiring_devices(self.closed_alone.jaxpr),
             frozenset(effects),
@@ -99,9 +89,7 @@ class Body(OneEquation):
             moved = jax.tree.unflatten(push_tree, values[:n])(*values[n:])
             return [moved[i] for i in self.moving]
 
-        push = self.rule(
-            "linearised", ("push", active), pushed, [*types, *only(self.types, active)]
-        )
+        push = self.rule("linearised", ("push", active), pushed, [*types, *only(self.types, active)])
         return run, push
 
     def transposed(self, linear: Active) -> Imported:
@@ -140,9 +128,8 @@ class Body(OneEquation):
 
         def over(out_axes: Any) -> Callable[..., Any]:
             return jax.vmap(
-                noting, in_axes=dims, out_axes=out_axes, axis_size=t.size, axis_name=name,
-                spmd_axis_name=spmd,
-            )  # fmt: skip
+                noting, in_axes=dims, out_axes=out_axes, axis_size=t.size, axis_name=name, spmd_axis_name=spmd
+            )
 
         def made() -> tuple[Imported, list[int | None]]:
             closed, tree = traced(over(0), types)
@@ -153,9 +140,7 @@ class Body(OneEquation):
 
         return self.told("batched", lambda: self.known(("vmap", t.size, name, spmd, dims), made))
 
-    def rule(
-        self, done: str, key: Any, function: Callable[..., Any], types: Sequence[ArrayType]
-    ) -> Imported:
+    def rule(self, done: str, key: Any, function: Callable[..., Any], types: Sequence[ArrayType]) -> Imported:
         """Return what a rule of JAX's computes, imported once."""
 
         def made() -> Imported:

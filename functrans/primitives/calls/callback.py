@@ -78,17 +78,10 @@ class Callback(HigherOrderPrimitive):
     user_name = ""  # its name in messages
 
     def abstract_eval(
-        self,
-        *types: ArrayType,
-        callback: Any,
-        results: tuple[Any, ...] = (),
-        maps: Maps = (),
-        **options: Any,
+        self, *types: ArrayType, callback: Any, results: tuple[Any, ...] = (), maps: Maps = (), **options: Any
     ) -> Any:
         if any(len(mapped) != len(types) for _, mapped in maps):
-            raise self.mismatch(
-                types, f"maps={maps} must say for each operand whether it is mapped"
-            )
+            raise self.mismatch(types, f"maps={maps} must say for each operand whether it is mapped")
         front = tuple([size for size, _ in reversed(maps)])
         return [t.update(shape=(*front, *t.shape)) for t in results]
 
@@ -161,14 +154,14 @@ class DebugCallback(Callback):
     ) -> Any:
         return super().abstract_eval(*types, callback=callback, maps=maps)
 
-    def lower(self, ctx: Any, *operands: Any, ordered: Any = False, partitioned: Any = False,
-              **params: Any) -> Any:  # fmt: skip
+    def lower(
+        self, ctx: Any, *operands: Any, ordered: Any = False, partitioned: Any = False, **params: Any
+    ) -> Any:
         def run(*arrays: Any) -> None:
             call(arrays, self.user_name, params)
 
         return ctx.via_jax(
-            lambda *xs: jax.debug.callback(run, *xs, ordered=ordered, partitioned=partitioned),
-            *operands,
+            lambda *xs: jax.debug.callback(run, *xs, ordered=ordered, partitioned=partitioned), *operands
         )
 
     def differentiate(self, t: Any, primals: Any, tangents: Any, params: dict[str, Any]) -> Any:
@@ -312,8 +305,7 @@ def call(arrays: Sequence[Any], user_name: str, params: dict[str, Any]) -> list[
     made = [np.empty((*sizes[::-1], *t.shape), t.dtype) for t in results or ()]
     indices = list(itertools.product(*map(range, sizes)))  # that of the last vmap varies fastest
     examples = [
-        [x[tuple([index[k] for k in at])] for x, at in zip(stores, places, strict=True)]
-        for index in indices
+        [x[tuple([index[k] for k in at])] for x, at in zip(stores, places, strict=True)] for index in indices
     ]
     for index, given in zip(indices, jax.device_put(examples), strict=True):
         for out, y in zip(made, once(given), strict=True):

@@ -43,9 +43,7 @@ class Constant(Primitive):
     in_kernel = True
     name = "constant"
 
-    def abstract_eval(
-        self, *, values: Any, shape: tuple[int, ...], dtype: Any, weak: bool = False
-    ) -> Any:
+    def abstract_eval(self, *, values: Any, shape: tuple[int, ...], dtype: Any, weak: bool = False) -> Any:
         n = values.array.size if isinstance(values, Held) else len(values)
         made = ArrayType(shape, dtype, weak)
         if n != made.size:

@@ -78,10 +78,9 @@ def fewest(
         if not _cheap(e):
             continue
         (v,) = e.outputs
-        parts = dict.fromkeys([
-            p for x in e.inputs if x.__class__ is Var and x not in have
-            for p in made_of.get(x, (x,))
-        ])  # fmt: skip
+        parts = dict.fromkeys(
+            [p for x in e.inputs if x.__class__ is Var and x not in have for p in made_of.get(x, (x,))]
+        )
         smaller = _bytes(parts) <= bytes_of(v.type) and len(parts) <= _MOST
         if smaller:
             made_of[v] = tuple(parts)
@@ -131,11 +130,15 @@ def _computed_again(
             names[v] = Var(v.type)
     equations = [
         Equation(
-            e.primitive, tuple([names.get(v, v) for v in e.inputs]),
-            tuple([names[v] for v in e.outputs]), e.params, e.source, e.origin,
+            e.primitive,
+            tuple([names.get(v, v) for v in e.inputs]),
+            tuple([names[v] for v in e.outputs]),
+            e.params,
+            e.source,
+            e.origin,
         )
         for e in again
-    ]  # fmt: skip
+    ]
     rerun = linear.replace(
         inputs=[*[names[v] for v in inputs], *linear.inputs[len(needed) :]],
         equations=[*equations, *linear.equations],

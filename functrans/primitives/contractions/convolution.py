@@ -44,10 +44,21 @@ class Convolution(Primitive):
     multilinear: bool = True
 
     def abstract_eval(
-        self, x: ArrayType, y: ArrayType, *, lhs: Axes, rhs: Axes, out: Axes, spatial: Axes,
-        strides: Axes, padding: Pairs, lhs_dilation: Axes, rhs_dilation: Axes,
-        precision: Any = None, preferred: Any = None,
-    ) -> ArrayType:  # fmt: skip
+        self,
+        x: ArrayType,
+        y: ArrayType,
+        *,
+        lhs: Axes,
+        rhs: Axes,
+        out: Axes,
+        spatial: Axes,
+        strides: Axes,
+        padding: Pairs,
+        lhs_dilation: Axes,
+        rhs_dilation: Axes,
+        precision: Any = None,
+        preferred: Any = None,
+    ) -> ArrayType:
         if x.dtype != y.dtype:
             raise self.mismatch(
                 (x, y),
@@ -61,9 +72,10 @@ class Convolution(Primitive):
             if n[name] != k[name]:
                 i, j = lhs.index(name), rhs.index(name)
                 raise self.mismatch(
-                    (x, y), f"axis {i} of the input and axis {j} of the kernel are contracted and "
+                    (x, y),
+                    f"axis {i} of the input and axis {j} of the kernel are contracted and "
                     f"must have equal sizes, got {n[name]} and {k[name]}",
-                )  # fmt: skip
+                )
         size = n | k
         windows = zip(spatial, strides, padding, lhs_dilation, rhs_dilation, strict=True)
         for name, stride, (low, high), spread, dilation in windows:
@@ -78,10 +90,21 @@ class Convolution(Primitive):
         return ArrayType(shape, preferred or x.dtype, x.weak_type and y.weak_type)
 
     def reference(
-        self, x: Any, y: Any, *, lhs: Any, rhs: Any, out: Any, spatial: Any, strides: Any,
-        padding: Any, lhs_dilation: Any, rhs_dilation: Any, precision: Any = None,
+        self,
+        x: Any,
+        y: Any,
+        *,
+        lhs: Any,
+        rhs: Any,
+        out: Any,
+        spatial: Any,
+        strides: Any,
+        padding: Any,
+        lhs_dilation: Any,
+        rhs_dilation: Any,
+        precision: Any = None,
         preferred: Any = None,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         dtype = np.dtype(preferred or x.dtype)
         wide = accumulation_dtype(x.dtype, dtype)
         x, y = x.astype(wide), y.astype(wide)
@@ -107,8 +130,9 @@ class Convolution(Primitive):
         made = np.einsum(x, x_names, y, y_names, out_names, optimize=True)
         return np.asarray(made).astype(dtype)
 
-    def lower(self, ctx: Any, x: Any, y: Any, *, precision: Any = None, preferred: Any = None,
-              **axes: Any) -> Any:  # fmt: skip
+    def lower(
+        self, ctx: Any, x: Any, y: Any, *, precision: Any = None, preferred: Any = None, **axes: Any
+    ) -> Any:
         t = ctx.out_types[0]
         if 0 in (*ctx.in_types[0].shape, *ctx.in_types[1].shape, *t.shape):
             return ctx.full(0, t)
@@ -127,9 +151,21 @@ class Convolution(Primitive):
         return hlo.complex(hlo.subtract(one, three), hlo.add(one, two))
 
     def transpose(
-        self, ct: Any, x: Any, y: Any, *, lhs: Axes, rhs: Axes, out: Axes, spatial: Axes,
-        strides: Axes, padding: Pairs, lhs_dilation: Axes, rhs_dilation: Axes, **how: Any,
-    ) -> Any:  # fmt: skip
+        self,
+        ct: Any,
+        x: Any,
+        y: Any,
+        *,
+        lhs: Axes,
+        rhs: Axes,
+        out: Axes,
+        spatial: Axes,
+        strides: Axes,
+        padding: Pairs,
+        lhs_dilation: Axes,
+        rhs_dilation: Axes,
+        **how: Any,
+    ) -> Any:
         t = typeof(ct)
         if t.size == 0:
             return None, None
@@ -144,28 +180,40 @@ class Convolution(Primitive):
             # cotangent, with the former dilation as strides.
             y = cast(rev(y, dimensions=tuple([rhs.index(a) for a in spatial])), t.dtype)
             made = self(
-                ct, y, lhs=out, rhs=rhs, out=lhs, spatial=spatial, strides=lhs_dilation,
+                ct,
+                y,
+                lhs=out,
+                rhs=rhs,
+                out=lhs,
+                spatial=spatial,
+                strides=lhs_dilation,
                 padding=tuple([(fk - p - 1, fn - fo + p) for fn, fk, fo, p in sizes]),
-                lhs_dilation=strides, rhs_dilation=rhs_dilation, **how,
-            )  # fmt: skip
+                lhs_dilation=strides,
+                rhs_dilation=rhs_dilation,
+                **how,
+            )
             return cast(made, x.dtype), None
         made = self(
-            cast(x, t.dtype), ct, lhs=lhs, rhs=out, out=rhs, spatial=spatial, strides=rhs_dilation,
+            cast(x, t.dtype),
+            ct,
+            lhs=lhs,
+            rhs=out,
+            out=rhs,
+            spatial=spatial,
+            strides=rhs_dilation,
             padding=tuple([(p, fo - fn + fk - p - 1) for fn, fk, fo, p in sizes]),
-            lhs_dilation=lhs_dilation, rhs_dilation=strides, **how,
-        )  # fmt: skip
+            lhs_dilation=lhs_dilation,
+            rhs_dilation=strides,
+            **how,
+        )
         return None, cast(made, y.dtype)
 
-    def batch(
-        self, t: Any, args: Any, dims: Any, *, lhs: Any, rhs: Any, out: Any, **how: Any
-    ) -> Any:
+    def batch(self, t: Any, args: Any, dims: Any, *, lhs: Any, rhs: Any, out: Any, **how: Any) -> Any:
         new = 1 + max(*lhs, *rhs)
         lhs, rhs = with_batch_axis(lhs, dims[0], new), with_batch_axis(rhs, dims[1], new)
         return self(*args, lhs=lhs, rhs=rhs, out=(new, *out), **how), 0
 
-    def cost(
-        self, in_types: Any, out_types: Any, *, lhs: Any, rhs: Any, out: Any, **how: Any
-    ) -> Cost:
+    def cost(self, in_types: Any, out_types: Any, *, lhs: Any, rhs: Any, out: Any, **how: Any) -> Cost:
         """Count a multiply-add for each pair of a kernel element and an element of x, without
         padding and dilation holes."""
         types = (*in_types, *out_types)
@@ -173,9 +221,7 @@ class Convolution(Primitive):
         spatial = how["spatial"]
         channels = prod([size for a, size in k.items() if a not in out and a not in spatial])
         channels *= prod([size for a, size in o.items() if a not in spatial])
-        windows = zip(
-            how["strides"], how["padding"], how["lhs_dilation"], how["rhs_dilation"], strict=True
-        )
+        windows = zip(how["strides"], how["padding"], how["lhs_dilation"], how["rhs_dilation"], strict=True)
         met = [_meetings(n[a], k[a], o[a], *w) for a, w in zip(spatial, windows, strict=True)]
         return Cost(2 * channels * prod(met), bytes_of(*types))
 
@@ -217,9 +263,7 @@ def _padded(x: Any, axis: int, spread: int, low: int, high: int) -> Any:
     """Pad with zeros between and around the elements along an axis; negative padding removes
     elements."""
     n = dilated(x.shape[axis], spread)
-    made = np.zeros(
-        (*x.shape[:axis], max(0, low) + n + max(0, high), *x.shape[axis + 1 :]), x.dtype
-    )
+    made = np.zeros((*x.shape[:axis], max(0, low) + n + max(0, high), *x.shape[axis + 1 :]), x.dtype)
     at = [slice(None)] * x.ndim
     at[axis] = slice(max(0, low), max(0, low) + n, spread)
     made[tuple(at)] = x
@@ -253,9 +297,7 @@ class _Plan:
         groups = kind(out, True, True, True)
         n_groups = prod([self.size[0][n] for n in groups])
         # Groups can be merged into the examples or the input features; prefer adjacent axes.
-        by_batch = bool(groups) and _adjacent(lhs, groups + examples) and not _adjacent(
-            lhs, groups + summed
-        )  # fmt: skip
+        by_batch = bool(groups) and _adjacent(lhs, groups + examples) and not _adjacent(lhs, groups + summed)
         self.feature_groups, self.batch_groups = (1, n_groups) if by_batch else (n_groups, 1)
         slides: Groups = [(n,) for n in spatial]
         x_first, x_last = (groups + examples, summed) if by_batch else (examples, groups + summed)
@@ -271,21 +313,28 @@ class _Plan:
         n = len(self.spatial)
         at_x, at_y, at_out = _inverse(x_order), _inverse(y_order), _inverse(out_order)
         numbers = hlo.ConvDimensionNumbers.get(
-            input_batch_dimension=at_x[0], input_spatial_dimensions=at_x[1:-1],
+            input_batch_dimension=at_x[0],
+            input_spatial_dimensions=at_x[1:-1],
             input_feature_dimension=at_x[-1],
-            kernel_spatial_dimensions=at_y[:n], kernel_input_feature_dimension=at_y[n],
+            kernel_spatial_dimensions=at_y[:n],
+            kernel_input_feature_dimension=at_y[n],
             kernel_output_feature_dimension=at_y[n + 1],
-            output_batch_dimension=at_out[0], output_spatial_dimensions=at_out[1:-1],
+            output_batch_dimension=at_out[0],
+            output_spatial_dimensions=at_out[1:-1],
             output_feature_dimension=at_out[-1],
-        )  # fmt: skip
+        )
         split = [name for i in out_order for name in self.out_kinds[i]]
         shape = [prod([self.size[2][n] for n in self.out_kinds[i]]) for i in out_order]
         made = hlo.convolution(
-            self.ctx.type(ArrayType(tuple(shape), dtype)), x, y, numbers,
+            self.ctx.type(ArrayType(tuple(shape), dtype)),
+            x,
+            y,
+            numbers,
             ir.IntegerAttr.get(ir.IntegerType.get_signless(64), self.feature_groups),
             ir.IntegerAttr.get(ir.IntegerType.get_signless(64), self.batch_groups),
-            precision_config=precision_config(precision), **self._window(),
-        )  # fmt: skip
+            precision_config=precision_config(precision),
+            **self._window(),
+        )
         made = self._reshape(made, shape, [self.size[2][n] for n in split])
         order = [split.index(n) for n in self.out]
         return made if order == sorted(order) else self.ctx.transpose(made, order)

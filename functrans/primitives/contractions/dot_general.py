@@ -37,9 +37,16 @@ class DotGeneral(Primitive):
     multilinear: bool = True
 
     def abstract_eval(
-        self, x: ArrayType, y: ArrayType, *, lhs: Axes, rhs: Axes, out: Axes,
-        precision: Any = None, preferred: Any = None,
-    ) -> ArrayType:  # fmt: skip
+        self,
+        x: ArrayType,
+        y: ArrayType,
+        *,
+        lhs: Axes,
+        rhs: Axes,
+        out: Axes,
+        precision: Any = None,
+        preferred: Any = None,
+    ) -> ArrayType:
         size: dict[int, int] = {}
         for t, names in ((x, lhs), (y, rhs)):
             if len(names) != t.ndim or len(set(names)) != t.ndim:
@@ -77,16 +84,27 @@ class DotGeneral(Primitive):
                 (x, y), f"preferred_element_type {preferred} must not be narrower than {x.dtype}"
             )
 
-    def reference(self, x: Any, y: Any, *, lhs: Any, rhs: Any, out: Any, precision: Any = None,
-                  preferred: Any = None) -> Any:  # fmt: skip
+    def reference(
+        self, x: Any, y: Any, *, lhs: Any, rhs: Any, out: Any, precision: Any = None, preferred: Any = None
+    ) -> Any:
         x, y = rounded(x, precision), rounded(y, precision)
         dtype = np.dtype(preferred or x.dtype)
         wide = accumulation_dtype(x.dtype, dtype)
         made = _contracted(x.astype(wide, copy=False), y.astype(wide, copy=False), lhs, rhs, out)
         return made.astype(dtype, copy=False)
 
-    def numpy_source(self, w: Any, x: Any, y: Any, *, lhs: Any, rhs: Any, out: Any,
-                     precision: Any = None, preferred: Any = None) -> Any:  # fmt: skip
+    def numpy_source(
+        self,
+        w: Any,
+        x: Any,
+        y: Any,
+        *,
+        lhs: Any,
+        rhs: Any,
+        out: Any,
+        precision: Any = None,
+        preferred: Any = None,
+    ) -> Any:
         dtype = w.out_types[0].dtype
         wide = accumulation_dtype(x.dtype, dtype)
         axes, rest = self.short_params({"lhs": lhs, "rhs": rhs, "out": out})
@@ -102,8 +120,18 @@ class DotGeneral(Primitive):
         text = f"({text})" if "@" in text else text
         return f"{text}.astype({w.dtype(dtype)})"
 
-    def lower(self, ctx: Any, x: Any, y: Any, *, lhs: Any, rhs: Any, out: Any,
-              precision: Any = None, preferred: Any = None) -> Any:  # fmt: skip
+    def lower(
+        self,
+        ctx: Any,
+        x: Any,
+        y: Any,
+        *,
+        lhs: Any,
+        rhs: Any,
+        out: Any,
+        precision: Any = None,
+        preferred: Any = None,
+    ) -> Any:
         batch = [n for n in out if n in lhs and n in rhs]
         summed = [n for n in lhs if n in rhs and n not in out]
         if not summed and preferred is None:
@@ -135,22 +163,24 @@ class DotGeneral(Primitive):
         made_in = natural(lhs, rhs)
         size = dict(zip(out, ctx.out_types[0].shape, strict=True))
         made_type = ctx.out_types[0].update(shape=tuple([size[n] for n in made_in]))
-        numbers = [
-            [axes.index(n) for n in names] for names in (batch, summed) for axes in (lhs, rhs)
-        ]
+        numbers = [[axes.index(n) for n in names] for names in (batch, summed) for axes in (lhs, rhs)]
         if precision.__class__ is str:
             made = _by_algorithm(ctx, x, y, in_types, made_type, numbers, precision)
         else:
-            made = ctx.op("stablehlo.dot_general", [x, y], {
-                "dot_dimension_numbers": ctx.attribute(
-                    (lhs, rhs, out), lambda: hlo.DotDimensionNumbers.get(
-                        numbers[0], numbers[1], numbers[2], numbers[3]
-                    )
-                ),
-                "precision_config": ctx.attribute(
-                    ("precision", precision), lambda: precision_config(precision)
-                ),
-            }, made_type)  # fmt: skip
+            made = ctx.op(
+                "stablehlo.dot_general",
+                [x, y],
+                {
+                    "dot_dimension_numbers": ctx.attribute(
+                        (lhs, rhs, out),
+                        lambda: hlo.DotDimensionNumbers.get(numbers[0], numbers[1], numbers[2], numbers[3]),
+                    ),
+                    "precision_config": ctx.attribute(
+                        ("precision", precision), lambda: precision_config(precision)
+                    ),
+                },
+                made_type,
+            )
         order = [made_in.index(n) for n in out]
         return made if order == sorted(order) else ctx.transpose(made, order)
 
@@ -166,9 +196,7 @@ class DotGeneral(Primitive):
             both.append(ctx.op("stablehlo.broadcast_in_dim", [value], at))
         return ctx.op("stablehlo.multiply", both)
 
-    def transpose(
-        self, ct: Any, x: Any, y: Any, *, lhs: Any, rhs: Any, out: Any, **how: Any
-    ) -> Any:
+    def transpose(self, ct: Any, x: Any, y: Any, *, lhs: Any, rhs: Any, out: Any, **how: Any) -> Any:
         # `preferred` may make ct wider than the operands: multiply in its dtype, then narrow
         if isinstance(x, LinearInput):
             made = self(ct, cast(y, typeof(ct).dtype), lhs=out, rhs=rhs, out=lhs, **how)
@@ -176,20 +204,14 @@ class DotGeneral(Primitive):
         made = self(cast(x, typeof(ct).dtype), ct, lhs=lhs, rhs=out, out=rhs, **how)
         return None, cast(made, y.dtype)
 
-    def batch(
-        self, t: Any, args: Any, dims: Any, *, lhs: Any, rhs: Any, out: Any, **how: Any
-    ) -> Any:
+    def batch(self, t: Any, args: Any, dims: Any, *, lhs: Any, rhs: Any, out: Any, **how: Any) -> Any:
         new = 1 + max((*lhs, *rhs), default=-1)
 
         def with_batch(names: Axes, d: int | None) -> Axes:
             return names if d is None else (*names[:d], new, *names[d:])
 
         return self(
-            *args,
-            lhs=with_batch(lhs, dims[0]),
-            rhs=with_batch(rhs, dims[1]),
-            out=(new, *out),
-            **how,
+            *args, lhs=with_batch(lhs, dims[0]), rhs=with_batch(rhs, dims[1]), out=(new, *out), **how
         ), 0
 
     def short_params(self, params: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -265,8 +287,16 @@ def _product(x: Any, y: Any) -> Any:
     return np.concatenate([x[..., i : i + few, :] @ y for i in range(0, height, few)], axis=-2)
 
 
-_MATMUL = {"{x} @ {y}", "{x}.T @ {y}", "{x} @ {y}.T", "{x}.T @ {y}.T", "{y} @ {x}", "{y} @ {x}.T",
-           "{y}.T @ {x}", "{y}.T @ {x}.T"}  # fmt: skip
+_MATMUL = {
+    "{x} @ {y}",
+    "{x}.T @ {y}",
+    "{x} @ {y}.T",
+    "{x}.T @ {y}.T",
+    "{y} @ {x}",
+    "{y} @ {x}.T",
+    "{y}.T @ {x}",
+    "{y}.T @ {x}.T",
+}
 
 
 def _as_matmul(x: str, y: str, axes: str) -> str | None:
@@ -294,20 +324,22 @@ def rounded(x: Any, precision: Any) -> Any:
     return x if reads is None or x.dtype in reads else x.astype(reads[0]).astype(x.dtype)
 
 
-def _by_algorithm(
-    ctx: Any, x: Any, y: Any, in_types: Any, made: ArrayType, numbers: Any, preset: str
-) -> Any:
+def _by_algorithm(ctx: Any, x: Any, y: Any, in_types: Any, made: ArrayType, numbers: Any, preset: str) -> Any:
     """Lower through JAX, which knows the presets of each platform and the casts of their
     operands."""
     (lhs_batch, rhs_batch, lhs_summed, rhs_summed) = numbers
     ctx.in_types, ctx.out_types = in_types, [made]
     return ctx.via_jax(
         lambda a, b: jax.lax.dot_general(
-            a, b, ((lhs_summed, rhs_summed), (lhs_batch, rhs_batch)),
-            precision=preset, preferred_element_type=made.dtype,
+            a,
+            b,
+            ((lhs_summed, rhs_summed), (lhs_batch, rhs_batch)),
+            precision=preset,
+            preferred_element_type=made.dtype,
         ),
-        x, y,
-    )[0]  # fmt: skip
+        x,
+        y,
+    )[0]
 
 
 # --- shared with convolutions ---------------------------------------------------------------------

@@ -27,8 +27,11 @@ from functrans.primitives.shape.moving import slice_axis
 from functrans.trace import literal, typeof
 
 NUMPY: dict[str, Any] = {
-    "FFT": np.fft.fftn, "IFFT": np.fft.ifftn, "RFFT": np.fft.rfftn, "IRFFT": np.fft.irfftn,
-}  # fmt: skip
+    "FFT": np.fft.fftn,
+    "IFFT": np.fft.ifftn,
+    "RFFT": np.fft.rfftn,
+    "IRFFT": np.fft.irfftn,
+}
 
 
 class FFT(Primitive):
@@ -48,9 +51,8 @@ class FFT(Primitive):
         half = (*lengths[:-1], lengths[-1] // 2 + 1)
         if have != (half if kind == "IRFFT" else lengths):
             raise self._misfit(
-                x, f"{kind} with lengths {lengths} takes last axes of "
-                f"{half if kind == 'IRFFT' else lengths}"
-            )  # fmt: skip
+                x, f"{kind} with lengths {lengths} takes last axes of {half if kind == 'IRFFT' else lengths}"
+            )
         lead = x.shape[: x.ndim - n]
         if kind == "RFFT":
             return x.update(shape=(*lead, *half), dtype=complex_dtype(x.dtype))
@@ -59,9 +61,7 @@ class FFT(Primitive):
         return x
 
     def _misfit(self, x: ArrayType, problem: str) -> Exception:
-        return errors.ShapeMismatch(
-            f"{self.name}({x}): {problem}, at\n    {describe(user_source())}"
-        )
+        return errors.ShapeMismatch(f"{self.name}({x}): {problem}, at\n    {describe(user_source())}")
 
     def reference(self, x: Any, *, kind: str, lengths: Any) -> Any:
         t = self.abstract_eval(ArrayType(x.shape, x.dtype), kind=kind, lengths=lengths)

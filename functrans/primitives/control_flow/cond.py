@@ -108,17 +108,13 @@ class Cond(HigherOrderPrimitive):
         back = tuple([t.program(b, linear, ct_active) for b in params["branches"]])
         known = [x for x, lin in zip(operands, linear, strict=True) if not lin]
         found = self(index, *known, *[c for c in ct if c is not None], branches=back)
-        rest = iter([
-            None if all(is_zero(b.outputs[i]) for b in back) else x for i, x in enumerate(found)
-        ])  # fmt: skip
+        rest = iter([None if all(is_zero(b.outputs[i]) for b in back) else x for i, x in enumerate(found)])
         return [None, *[next(rest) if lin else None for lin in linear]]
 
     def batch(self, t: Any, args: Any, dims: Any, *, branches: tuple[Program, ...]) -> Any:
         index, operands = args[0], args[1:]
         made = [t.program(b, tuple(dims[1:])) for b in branches]
-        batched = [
-            any(d is not None for d in out) for out in zip(*[o for _, o in made], strict=True)
-        ]
+        batched = [any(d is not None for d in out) for out in zip(*[o for _, o in made], strict=True)]
         if dims[0] is None:
             programs = tuple([t.program(b, tuple(dims[1:]), batched)[0] for b in branches])
             outs = self(index, *operands, branches=programs)
@@ -139,11 +135,7 @@ class Cond(HigherOrderPrimitive):
         results = []
         for i, branch in enumerate(branches):
             own = eq(index, literal(i, typeof(index)))
-            given = (
-                placed
-                if alone
-                else [only_where(own, x, d) for x, d in zip(placed, front, strict=True)]
-            )
+            given = placed if alone else [only_where(own, x, d) for x, d in zip(placed, front, strict=True)]
             results.append(jit(*given, program=t.program(branch, tuple(front), every)[0]))
         outs = [choose(index, cases) for cases in zip(*results, strict=True)]
         return outs, [0] * len(outs)

@@ -32,10 +32,7 @@ COUNT = ArrayType((), np.dtype(np.int32))
 
 
 def loop(
-    test: Callable[..., Any],
-    body: Callable[..., Sequence[Any]],
-    init: Sequence[Any],
-    name: str = "",
+    test: Callable[..., Any], body: Callable[..., Sequence[Any]], init: Sequence[Any], name: str = ""
 ) -> list[Any]:
     """Bind `while test(*carry): carry = body(*carry)` for flat functions; the types of the carry
     are fixed."""
@@ -52,15 +49,19 @@ def _schedule() -> np.ndarray:
     again."""
     most = 2**30
     return np.array(
-        [[min(math.comb(s + r, s), most) for r in range(17)] for s in range(CHECKPOINTS + 1)],
-        np.int32,
+        [[min(math.comb(s + r, s), most) for r in range(17)] for s in range(CHECKPOINTS + 1)], np.int32
     )
 
 
 def revolve(
-    body: Program, pull: Program, count: Any, consts: Sequence[Any], carry: Sequence[Any],
-    cts: Sequence[Any], k: int,
-) -> list[Any]:  # fmt: skip
+    body: Program,
+    pull: Program,
+    count: Any,
+    consts: Sequence[Any],
+    carry: Sequence[Any],
+    cts: Sequence[Any],
+    k: int,
+) -> list[Any]:
     """Return the cotangents before the first of `count` steps, of the k active consts and the
     carry.
 
@@ -77,9 +78,7 @@ def revolve(
         steps = add(sub(last, p), 1)
         free = sub(CHECKPOINTS, top)
         enough = _row(table, add(free, 1))  # counting the checkpoint at p
-        again = reduce_sum(
-            convert_element_type(lt(enough, _wide(steps, 17)), dtype=COUNT.dtype), axes=(0,)
-        )
+        again = reduce_sum(convert_element_type(lt(enough, _wide(steps, 17)), dtype=COUNT.dtype), axes=(0,))
         behind = reshape(dynamic_slice(_row(table, free), again, sizes=(1,)), shape=())
         onward = add(p, max_(sub(steps, behind), literal(1, COUNT)))
         return select_n(gt(free, 0), add(last, 1), onward)
@@ -114,11 +113,10 @@ def revolve(
     places = literal(0, ArrayType((size,), COUNT.dtype))
     stacks = [
         dynamic_update_slice(
-            zeros(t.update(shape=(size, *t.shape))), reshape(x, shape=(1, *t.shape)),
-            *[zero] * (t.ndim + 1),
+            zeros(t.update(shape=(size, *t.shape))), reshape(x, shape=(1, *t.shape)), *[zero] * (t.ndim + 1)
         )
         for x, t in zip(carry, rows, strict=True)
-    ]  # fmt: skip
+    ]
     totals = [literal(0, t) for t in pull.out_types[:k]]
     state = [last, zero, one, goal(zero, last, one), places, *carry, *stacks, *cts, *totals]
     done = loop(lambda last, *_: lt(-1, last), back, state)

@@ -42,15 +42,19 @@ class Scan(HigherOrderPrimitive):
     name = "scan"
 
     def abstract_eval(
-        self, *types: Any, program: Program, length: int, consts: int, carry: int,
-        reverse: bool = False, unroll: int = 1,
-    ) -> Any:  # fmt: skip
+        self,
+        *types: Any,
+        program: Program,
+        length: int,
+        consts: int,
+        carry: int,
+        reverse: bool = False,
+        unroll: int = 1,
+    ) -> Any:
         fixed = consts + carry
         for t in types[fixed:]:
             if not t.shape or t.shape[0] != length:
-                raise self.mismatch(
-                    types, f"the scanned arrays need a leading axis of size {length}"
-                )
+                raise self.mismatch(types, f"the scanned arrays need a leading axis of size {length}")
         given = [*types[:fixed], *[t.update(shape=t.shape[1:]) for t in types[fixed:]]]
         if len(given) != len(program.inputs) or not all(
             t.same(want) for t, want in zip(given, program.in_types, strict=True)
@@ -77,9 +81,16 @@ class Scan(HigherOrderPrimitive):
         return [*state, *[_stacked([w[k] for w in written], t) for k, t in enumerate(types)]]
 
     def numpy_source(
-        self, w: Any, *xs: Any, program: Program, length: int, consts: int, carry: int,
-        reverse: bool = False, unroll: int = 1,
-    ) -> Any:  # fmt: skip
+        self,
+        w: Any,
+        *xs: Any,
+        program: Program,
+        length: int,
+        consts: int,
+        carry: int,
+        reverse: bool = False,
+        unroll: int = 1,
+    ) -> Any:
         fixed = consts + carry
         state, stacked = w.outs[:carry], w.outs[carry:]
         for name, x in zip(state, xs[consts:fixed], strict=True):
@@ -95,15 +106,28 @@ class Scan(HigherOrderPrimitive):
             w.line(f"{into} = {step}" if into else step)
 
     def lower(
-        self, ctx: Any, *operands: Any, program: Program, length: int, consts: int, carry: int,
-        reverse: bool = False, unroll: int = 1,
-    ) -> Any:  # fmt: skip
+        self,
+        ctx: Any,
+        *operands: Any,
+        program: Program,
+        length: int,
+        consts: int,
+        carry: int,
+        reverse: bool = False,
+        unroll: int = 1,
+    ) -> Any:
         fixed, out_types = consts + carry, ctx.out_types
         written = [ctx.uninitialized(t) for t in out_types[carry:]]
         return ctx.counted_loop(
-            program, length, operands[:consts], operands[consts:fixed], operands[fixed:], written,
-            reverse, unroll,
-        )  # fmt: skip
+            program,
+            length,
+            operands[:consts],
+            operands[consts:fixed],
+            operands[fixed:],
+            written,
+            reverse,
+            unroll,
+        )
 
     # --- derivatives
 
@@ -146,8 +170,7 @@ class Scan(HigherOrderPrimitive):
         moved = [next(ends) if a else None for a in out_active]
         outs = layout.results_with_more(both.outputs[: len(program.outputs)], moved)
         wide = LoopLayout(
-            layout.consts + sum(layout.operands(active)[0]),
-            layout.carry + sum(layout.results(out_active)[0]),
+            layout.consts + sum(layout.operands(active)[0]), layout.carry + sum(layout.results(out_active)[0])
         )
         program = both.replace(inputs=order, outputs=outs)
         args = layout.with_more(primals, given)
@@ -161,29 +184,20 @@ class Scan(HigherOrderPrimitive):
         program, layout = params["program"], LoopLayout.of(params)
         part = t.split(program, active, needed)
         before, after, kinds, linear = memo_as(
-            program,
-            (_by_step, active, needed, layout),
-            lambda: _by_step(part, layout, len(program.outputs)),
+            program, (_by_step, active, needed, layout), lambda: _by_step(part, layout, len(program.outputs))
         )
         # Run the loop. Residuals that change from step to step are stacked.
         results = t.bind_primal(self, primals, {**params, "program": after})
         consts = primals[: layout.consts]
         invariant = t.bind_primal(jit, consts, {"program": before}) if before.outputs else []
         outs, stacked = results[: len(program.outputs)], results[len(program.outputs) :]
-        stores = {
-            "const": primals, "invariant": invariant, "stacked": stacked, "array": primals,
-            "out": outs,
-        }  # fmt: skip
-        held = [
-            (v, kind, stores[kind][i]) for v, (kind, i) in zip(linear.inputs, kinds, strict=False)
-        ]
+        stores = {"const": primals, "invariant": invariant, "stacked": stacked, "array": primals, "out": outs}
+        held = [(v, kind, stores[kind][i]) for v, (kind, i) in zip(linear.inputs, kinds, strict=False)]
         fixed = [(v, x) for v, kind, x in held if kind in ("const", "invariant")]
         sliced = [(v, x) for v, kind, x in held if kind not in ("const", "invariant")]
         names = iter(linear.inputs[len(kinds) :])
         tangents = [(next(names), dx) if a else None for a, dx in zip(active, given, strict=True)]
-        moving = [
-            [pair for pair in group if pair is not None] for group in layout.operands(tangents)
-        ]
+        moving = [[pair for pair in group if pair is not None] for group in layout.operands(tangents)]
         if not linear.outputs:
             return outs, []
         order = [*fixed, *moving[0], *moving[1], *sliced, *moving[2]]
@@ -222,7 +236,12 @@ class Scan(HigherOrderPrimitive):
         sums = [literal(0, v.type) for v, lin in zip(inputs, of_consts, strict=True) if lin]
         counts = len(fixed), len(counters) + len(read), len(start), len(sums)
         found = self(
-            *fixed, *sums, *start, *counters, *read, *[c for c in written if c is not None],
+            *fixed,
+            *sums,
+            *start,
+            *counters,
+            *read,
+            *[c for c in written if c is not None],
             **{
                 **params,
                 "program": memo(back, _backwards, *counts),
@@ -230,14 +249,12 @@ class Scan(HigherOrderPrimitive):
                 "carry": len(start) + len(sums),
                 "reverse": not params.get("reverse", False),
             },
-        )  # fmt: skip
+        )
         rest = iter(found)
         cts = [next(rest) if lin else None for lin in linear]
         return [c if was else None for c, was in zip(cts, given, strict=True)]
 
-    def _counters(
-        self, args: Sequence[Any], params: dict[str, Any], linear: Sequence[bool]
-    ) -> list[Any]:
+    def _counters(self, args: Sequence[Any], params: dict[str, Any], linear: Sequence[bool]) -> list[Any]:
         """The values, step by step, of the part of the carry that is not linear."""
         program, layout = params["program"], LoopLayout.of(params)
         places = layout.operands(range(len(args)))
@@ -257,14 +274,12 @@ class Scan(HigherOrderPrimitive):
 
     # --- batching
 
-    def batch(self, t: Any, args: Any, dims: Any, *, program: Program, consts: int, carry: int,
-              **rest: Any) -> Any:  # fmt: skip
+    def batch(
+        self, t: Any, args: Any, dims: Any, *, program: Program, consts: int, carry: int, **rest: Any
+    ) -> Any:
         fixed = consts + carry
         inner = [*dims[:fixed], *[None if d is None else max(d - 1, 0) for d in dims[fixed:]]]
-        arrays = [
-            t.move(x, 0, 1) if d == 0 else x
-            for x, d in zip(args[fixed:], dims[fixed:], strict=True)
-        ]
+        arrays = [t.move(x, 0, 1) if d == 0 else x for x, d in zip(args[fixed:], dims[fixed:], strict=True)]
         while True:  # until the set of batched carries is stable
             for i in range(consts, fixed):
                 inner[i] = None if inner[i] is None else 0
@@ -279,8 +294,7 @@ class Scan(HigherOrderPrimitive):
             t.at(x, d, 0) if b else x
             for x, d, b in zip(args[consts:fixed], dims[consts:fixed], batched, strict=True)
         ]
-        outs = self(*args[:consts], *state, *arrays, program=made, consts=consts,
-                    carry=carry, **rest)  # fmt: skip
+        outs = self(*args[:consts], *state, *arrays, program=made, consts=consts, carry=carry, **rest)
         return outs, [*out_dims[:carry], *[None if d is None else d + 1 for d in out_dims[carry:]]]
 
     def reached(self, params: dict[str, Any], moving: Sequence[bool]) -> Sequence[bool]:
@@ -309,12 +323,15 @@ class Scan(HigherOrderPrimitive):
             if out
         ]
         return smaller(
-            equation, read, variables,
-            program=restricted(program, read, outputs), consts=sum(consts), carry=sum(carried),
-        )  # fmt: skip
+            equation,
+            read,
+            variables,
+            program=restricted(program, read, outputs),
+            consts=sum(consts),
+            carry=sum(carried),
+        )
 
-    def cost(self, in_types: Any, out_types: Any, *, program: Program, length: int,
-             **rest: Any) -> Cost:  # fmt: skip
+    def cost(self, in_types: Any, out_types: Any, *, program: Program, length: int, **rest: Any) -> Cost:
         one = jit.cost(program.in_types, program.out_types, program=program)
         return Cost(length * one.flops, length * one.bytes)
 
@@ -350,9 +367,7 @@ def _by_step(
         if invariant.issuperset([v for v in e.inputs if v.__class__ is Var]):
             invariant.update(e.outputs)
             hoisted.append(e)
-    found = {
-        v: ("out", i) for i, v in enumerate(forward.outputs[layout.carry : n_out], layout.carry)
-    }
+    found = {v: ("out", i) for i, v in enumerate(forward.outputs[layout.carry : n_out], layout.carry)}
     found.update({v: ("array", i) for i, v in enumerate(slices, layout.fixed)})
     found.update({v: ("const", i) for i, v in enumerate(inputs)})
     needed = take(part.residuals, forward.inputs, forward.outputs[:n_out], forward.outputs[n_out:])
@@ -387,8 +402,7 @@ def _backwards(back: Program, consts: int, arrays: int, states: int, sums: int) 
         read = values[consts + states + sums :]
         found = evaluate(back, [*known, *read[:arrays], *state, *read[arrays:]])
         added = [
-            total if is_zero(c) else sum_of(total, c)
-            for total, c in zip(totals, found[:sums], strict=True)
+            total if is_zero(c) else sum_of(total, c) for total, c in zip(totals, found[:sums], strict=True)
         ]
         return [*added, *found[sums:]]
 

@@ -25,14 +25,7 @@ from functrans.primitives.control_flow.cond import only_where
 from functrans.primitives.control_flow.loop_layout import LoopLayout, while_operands
 from functrans.primitives.control_flow.revolve import COUNT, loop, revolve
 from functrans.primitives.control_flow.scan import linear_inputs
-from functrans.primitives.dependence import (
-    apart,
-    reached_outputs,
-    reading,
-    restricted,
-    silent,
-    smaller,
-)
+from functrans.primitives.dependence import apart, reached_outputs, reading, restricted, silent, smaller
 from functrans.primitives.elementwise.families import add, lt
 from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.reductions.folds import reduce_or
@@ -51,9 +44,7 @@ class While(HigherOrderPrimitive):
     ) -> Any:
         first, fixed = types[:cond_consts], types[cond_consts : cond_consts + body_consts]
         carry = types[cond_consts + body_consts :]
-        for name, program, given in (
-            ("condition", cond, (*first, *carry)), ("body", body, (*fixed, *carry))
-        ):  # fmt: skip
+        for name, program, given in (("condition", cond, (*first, *carry)), ("body", body, (*fixed, *carry))):
             if not same_types(given, program.in_types):
                 shown = ", ".join(map(str, program.in_types))
                 raise self.mismatch(types, f"the {name} takes ({shown})")
@@ -76,9 +67,7 @@ class While(HigherOrderPrimitive):
     def numpy_source(
         self, w: Any, *xs: Any, cond: Program, body: Program, cond_consts: int, body_consts: int
     ) -> Any:
-        first, fixed, carry = while_operands(
-            xs, {"cond_consts": cond_consts, "body_consts": body_consts}
-        )
+        first, fixed, carry = while_operands(xs, {"cond_consts": cond_consts, "body_consts": body_consts})
         for name, x in zip(w.outs, carry, strict=True):
             w.line(f"{name} = {x.full}")
         test = w.call(cond, [*first, *w.outs], "condition")
@@ -87,9 +76,8 @@ class While(HigherOrderPrimitive):
             w.line(f"{', '.join(w.outs) or '_'} = {step}")
 
     def lower(
-        self, ctx: Any, *operands: Any, cond: Program, body: Program, cond_consts: int,
-        body_consts: int,
-    ) -> Any:  # fmt: skip
+        self, ctx: Any, *operands: Any, cond: Program, body: Program, cond_consts: int, body_consts: int
+    ) -> Any:
         n, m = cond_consts, cond_consts + body_consts
 
         def test(xs: Sequence[Any]) -> Any:
@@ -135,10 +123,14 @@ class While(HigherOrderPrimitive):
             outs, count = _counted(t, primals, params)
             body = silent(body)  # its effects happened in the forward pass
             moving = tangent_loop(
-                count, *primals[n:], *[dx for dx in given if dx is not None],
-                body=body, push=_push(t, body, tuple(active), m), consts=m,
+                count,
+                *primals[n:],
+                *[dx for dx in given if dx is not None],
+                body=body,
+                push=_push(t, body, tuple(active), m),
+                consts=m,
                 moving=sum(active[:m]),
-            )  # fmt: skip
+            )
         rest = iter(moving)
         return outs, [next(rest) if a else None for a in active[m:]]
 
@@ -166,17 +158,22 @@ class While(HigherOrderPrimitive):
         known = (*[False] * k, *[True] * (len(push.inputs) - k))
         pull = t.program(push, known, (True,) * len(push.outputs))
         cts = [c for c, lin in zip(ct, moving, strict=True) if lin]
-        cts = [
-            literal(0, v.type) if c is None else c for v, c in zip(push.outputs, cts, strict=True)
-        ]
+        cts = [literal(0, v.type) if c is None else c for v, c in zip(push.outputs, cts, strict=True)]
         found = iter(revolve(value, pull, count, fixed, still, cts, sum(linear[:m])))
         made = [next(found) if lin else None for lin in linear]
         return [None] * n + [c if was else None for c, was in zip(made, given[n:], strict=True)]
 
     def batch(
-        self, t: Any, args: Any, dims: Any, *, cond: Program, body: Program, cond_consts: int,
+        self,
+        t: Any,
+        args: Any,
+        dims: Any,
+        *,
+        cond: Program,
+        body: Program,
+        cond_consts: int,
         body_consts: int,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         n, m = cond_consts, cond_consts + body_consts
         batched = [d is not None for d in dims[m:]]
         while True:  # until the set of batched carries is stable
@@ -185,19 +182,15 @@ class While(HigherOrderPrimitive):
             test, test_dims = t.program(cond, (*dims[:n], *inner), ())
             own = t.program(body, (*dims[n:m], *inner))[1]
             after = [
-                b or d is not None or test_dims[0] is not None
-                for b, d in zip(batched, own, strict=True)
+                b or d is not None or test_dims[0] is not None for b, d in zip(batched, own, strict=True)
             ]
             if after == batched:
                 break
             batched = after
-        state = [
-            t.at(x, d, 0) if b else x for x, d, b in zip(args[m:], dims[m:], batched, strict=True)
-        ]
+        state = [t.at(x, d, 0) if b else x for x, d, b in zip(args[m:], dims[m:], batched, strict=True)]
         outs_dims = [0 if b else None for b in batched]
         if test_dims[0] is None:
-            outs = self(*args[:m], *state, cond=test, body=made, cond_consts=n,
-                        body_consts=body_consts)  # fmt: skip
+            outs = self(*args[:m], *state, cond=test, body=made, cond_consts=n, body_consts=body_consts)
             return outs, outs_dims
 
         consts, fixed_dims = list(args[n:m]), list(dims[n:m])
@@ -224,10 +217,13 @@ class While(HigherOrderPrimitive):
         operands = [*args[:n], *consts, *state]
         types = [typeof(x) for x in operands]
         outs = self(
-            *args[:n], *operands,
+            *args[:n],
+            *operands,
             cond=stage(some, [*types[:n], *types[m:]], cond.name),
-            body=stage(step, types, body.name), cond_consts=n, body_consts=m,
-        )  # fmt: skip
+            body=stage(step, types, body.name),
+            cond_consts=n,
+            body_consts=m,
+        )
         return outs, outs_dims
 
     def reached(self, params: dict[str, Any], moving: Sequence[bool]) -> Sequence[bool]:
@@ -238,9 +234,7 @@ class While(HigherOrderPrimitive):
 
     def part(self, equation: Equation, wanted: Sequence[bool]) -> Equation:
         params = equation.params
-        cond, body, n, m = (
-            params[name] for name in ("cond", "body", "cond_consts", "body_consts")
-        )  # fmt: skip
+        cond, body, n, m = (params[name] for name in ("cond", "body", "cond_consts", "body_consts"))
         for_test = reading(cond, [True])
         carried = [w or r for w, r in zip(wanted, for_test[n:], strict=True)]
         while True:  # until the set of needed carries is stable
@@ -252,10 +246,14 @@ class While(HigherOrderPrimitive):
         inputs = [*for_test[:n], *read[:m], *carried]
         variables = [v if w else Var(v.type) for v, w in zip(equation.outputs, wanted, strict=True)]
         return smaller(
-            equation, inputs, compress(variables, carried),
-            cond=restricted(cond, [*for_test[:n], *carried], [True]), cond_consts=sum(for_test[:n]),
-            body=restricted(body, [*read[:m], *carried], carried), body_consts=sum(read[:m]),
-        )  # fmt: skip
+            equation,
+            inputs,
+            compress(variables, carried),
+            cond=restricted(cond, [*for_test[:n], *carried], [True]),
+            cond_consts=sum(for_test[:n]),
+            body=restricted(body, [*read[:m], *carried], carried),
+            body_consts=sum(read[:m]),
+        )
 
     def cost(self, in_types: Any, out_types: Any, *, body: Program, **rest: Any) -> Cost:
         """Return the cost of one step: the number of steps is unknown."""
@@ -275,9 +273,7 @@ def _in_two(body: Program, linear: tuple[bool, ...], m: int) -> tuple[Program, P
     moved = [v for v, lin in zip(body.inputs, linear, strict=True) if lin]
     still = apart(body.equations, moved)[0]
     parts = []
-    for inputs, equations, side in (
-        (known, still, False), ([*known, *moved], body.equations, True)
-    ):  # fmt: skip
+    for inputs, equations, side in ((known, still, False), ([*known, *moved], body.equations, True)):
         outs = [v for v, lin in zip(body.outputs, linear[m:], strict=True) if lin is side]
         parts.append(Program(inputs, prune(equations, outs), outs, name=body.name))
     return parts[0], parts[1]
@@ -288,9 +284,7 @@ def _unrolled(
 ) -> tuple[list[Any], list[Any]]:
     """Run step by step on known values, linearizing each step as it runs."""
     first, _, state = while_operands(primals, params)
-    _, fixed, carry = while_operands(
-        [t.pair(x, dx) for x, dx in zip(primals, tangents, strict=True)], params
-    )
+    _, fixed, carry = while_operands([t.pair(x, dx) for x, dx in zip(primals, tangents, strict=True)], params)
     while bind_in(None, jit, [*first, *state], {"program": params["cond"]})[0]:
         carry = t.bind(jit, [*fixed, *carry], {"program": params["body"]})
         state = [t.parts(x)[0] for x in carry]
@@ -312,10 +306,13 @@ def _carried(
     unread = [Var(typeof(dx)) for dx in given[m:] if dx is not None]
     moving = sum(active[:m])
     outs = self(
-        *primals[:n], *layout.with_more(primals[n:], given),
-        cond=cond.replace(inputs=(*cond.inputs, *unread)), body=both.replace(inputs=order),
-        cond_consts=n, body_consts=m + moving,
-    )  # fmt: skip
+        *primals[:n],
+        *layout.with_more(primals[n:], given),
+        cond=cond.replace(inputs=(*cond.inputs, *unread)),
+        body=both.replace(inputs=order),
+        cond_consts=n,
+        body_consts=m + moving,
+    )
     return outs[: k - m], outs[k - m :]
 
 
@@ -396,9 +393,7 @@ class TangentLoop(HigherOrderPrimitive):
     in_kernel = True
     name = "tangent_loop"
 
-    def abstract_eval(
-        self, *types: Any, body: Program, push: Program, consts: int, moving: int
-    ) -> Any:
+    def abstract_eval(self, *types: Any, body: Program, push: Program, consts: int, moving: int) -> Any:
         if not same_types(types, [COUNT, *push.in_types]):
             raise self.mismatch(types, "takes a count, consts, carry, and tangents of some of them")
         return push.out_types
@@ -431,15 +426,10 @@ class TangentLoop(HigherOrderPrimitive):
         n = len(body.inputs)
         linear = (*[False] * n, *[True] * (len(push.inputs) - n))
         pull = t.program(push, linear, (True,) * len(push.outputs))
-        cts = [
-            literal(0, v.type) if c is None else c for v, c in zip(push.outputs, ct, strict=True)
-        ]
+        cts = [literal(0, v.type) if c is None else c for v, c in zip(push.outputs, ct, strict=True)]
         found = revolve(body, pull, args[0], args[1 : 1 + m], args[1 + m : 1 + n], cts, k)
         given = [isinstance(x, LinearInput) for x in args[1 + n :]]
-        return [
-            *[None] * (1 + n),
-            *[c if was else None for c, was in zip(found, given, strict=True)],
-        ]
+        return [*[None] * (1 + n), *[c if was else None for c, was in zip(found, given, strict=True)]]
 
 
 tangent_loop: TangentLoop = TangentLoop()

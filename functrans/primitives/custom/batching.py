@@ -64,10 +64,7 @@ class BatchRule:
                 for y, dy, a in zip(outs, found, out_active, strict=True)
                 if a
             ]
-            return [*outs, *moved], [
-                *mask,
-                *[b for b, a in zip(mask, out_active, strict=True) if a],
-            ]
+            return [*outs, *moved], [*mask, *[b for b, a in zip(mask, out_active, strict=True) if a]]
 
         return BatchRule(function, self.name)
 
@@ -101,9 +98,7 @@ class CustomVmap(Jit):
     def cost(self, in_types: Any, out_types: Any, *, program: Program, **_: Any) -> Cost:
         return super().cost(in_types, out_types, program=program)
 
-    def differentiate(
-        self, t: Any, primals: Flat, tangents: Flat, params: dict[str, Any]
-    ) -> tuple[Any, Any]:
+    def differentiate(self, t: Any, primals: Flat, tangents: Flat, params: dict[str, Any]) -> tuple[Any, Any]:
         program, n = params["program"], params.get("n_consts", 0)
         if t.linear is not None:
             return jit.differentiate(t, primals, tangents, {"program": program})

@@ -84,9 +84,7 @@ class CustomCall(Jit):
             return list(outs)
         types = tuple([typeof(y) for y in outs])
         wanted = program.out_types
-        if len(types) != len(wanted) or not all(
-            t.same(w) for t, w in zip(types, wanted, strict=True)
-        ):
+        if len(types) != len(wanted) or not all(t.same(w) for t, w in zip(types, wanted, strict=True)):
             raise errors.RuleMismatch(
                 f"the {params['rule']} returned ({', '.join(map(str, types))}), but the function "
                 f"itself returns ({', '.join(map(str, wanted))}), at\n"
@@ -144,12 +142,7 @@ class CustomVJP(CustomCall):
         given = [dx for dx in tangents if dx is not None]
         self.differentiated(params)
         moved = iter(
-            bind_in(
-                t.rules_in,
-                custom_lin,
-                [*residuals, *given],
-                {"pullback": pullback, "active": active},
-            )
+            bind_in(t.rules_in, custom_lin, [*residuals, *given], {"pullback": pullback, "active": active})
         )
         return outs, [next(moved) if is_inexact(typeof(y).dtype) else None for y in outs]
 

@@ -60,13 +60,8 @@ class LinearSolve(Solver):
         fixed, b = primals[:n], primals[n:]
         outs = t.bind_primal(self, primals, params)
         x = outs[: len(b)]
-        moved = tangents_of(
-            t, params["matvec"], [*fixed, *x], [*tangents[:n], *[None] * len(x)]
-        )  # dA x
-        rhs = [
-            sum_of(db, None if y is None else neg(y))
-            for db, y in zip(tangents[n:], moved, strict=True)
-        ]
+        moved = tangents_of(t, params["matvec"], [*fixed, *x], [*tangents[:n], *[None] * len(x)])  # dA x
+        rhs = [sum_of(db, None if y is None else neg(y)) for db, y in zip(tangents[n:], moved, strict=True)]
         if all(y is None for y in rhs):
             return outs, [None] * len(outs)
         dx = self(*fixed, *with_zeros(rhs, params["matvec"].out_types), **params)
@@ -105,10 +100,7 @@ class LinearSolve(Solver):
         """Batch all vectors at axis 0, because the programs pass them to each other."""
         vectors = [t.at(x, d, 0) for x, d in zip(args[consts:], dims[consts:], strict=True)]
         inner = (*dims[:consts], *[0] * len(vectors))
-        made = {
-            name: p and t.program(p, inner, [True] * len(p.outputs))[0]
-            for name, p in programs.items()
-        }
+        made = {name: p and t.program(p, inner, [True] * len(p.outputs))[0] for name, p in programs.items()}
         outs = self(*args[:consts], *vectors, **made, consts=consts)
         return outs, [0] * len(outs)
 
@@ -128,16 +120,12 @@ linear_solve: LinearSolve = LinearSolve()
 def solver_types(primitive: Primitive, types: Sequence[Any], solve: Program) -> Any:
     """Return the result types of a solver; raise if it does not accept the operand types."""
     wanted = solve.in_types
-    if len(types) != len(wanted) or not all(
-        t.same(want) for t, want in zip(types, wanted, strict=True)
-    ):
+    if len(types) != len(wanted) or not all(t.same(want) for t, want in zip(types, wanted, strict=True)):
         raise primitive.mismatch(types, f"the solver takes ({', '.join(map(str, wanted))})")
     return solve.out_types
 
 
-def tangents_of(
-    t: Any, program: Program, primals: Sequence[Any], tangents: Sequence[Any]
-) -> list[Any]:
+def tangents_of(t: Any, program: Program, primals: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
     """Return the tangents of a program's results under the running jvp or linearize."""
     if all(dx is None for dx in tangents):
         return [None] * len(program.outputs)

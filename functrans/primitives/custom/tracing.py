@@ -257,19 +257,11 @@ class Pullback(Derivable):
             given = [c for c in cts if c is not None]
             outs, found = t.run(program, [*residuals, *given], [*res_dims, *[0] * len(given)])
             rest = iter(zip(outs, found, strict=True))
-            return [
-                _placed(t, *next(rest), d) if a else None
-                for d, a in zip(dims, in_active, strict=True)
-            ]
+            return [_placed(t, *next(rest), d) if a else None for d, a in zip(dims, in_active, strict=True)]
 
         return Pullback(
             function,
-            tuple(
-                [
-                    x if d is None else longer(x, t.size)
-                    for x, d in zip(self.in_types, dims, strict=True)
-                ]
-            ),
+            tuple([x if d is None else longer(x, t.size) for x, d in zip(self.in_types, dims, strict=True)]),
             tuple([longer(x, t.size) for x in self.out_types]),
             self.name,
         )
@@ -329,8 +321,6 @@ def _uses_tracers(program: Program) -> bool:
     return any(isinstance(x, AnyTracer) for x in program.values)
 
 
-def staged_call(
-    function: Callable[..., Flat], args: Flat, name: str
-) -> tuple[Program, tuple[Any, ...]]:
+def staged_call(function: Callable[..., Flat], args: Flat, name: str) -> tuple[Program, tuple[Any, ...]]:
     """Return the closed program of a function at these arguments, and its captured values."""
     return hoist_constants(stage(function, [typeof(x) for x in args], name))

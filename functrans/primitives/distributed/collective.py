@@ -74,8 +74,9 @@ class Collective(Primitive):
         """Apply JAX's collective to values of JAX."""
         raise self.missing("by_jax")
 
-    def batch(self, t: Any, args: Any, dims: Any, *, axes: Any, sizes: Any, groups: Groups,
-              **params: Any) -> Any:  # fmt: skip
+    def batch(
+        self, t: Any, args: Any, dims: Any, *, axes: Any, sizes: Any, groups: Groups, **params: Any
+    ) -> Any:
         (x,), (d,) = args, dims
         if t.axis_name is None or t.axis_name not in axes:
             return self.beside(x, d, Names(axes, sizes), groups, **params)
@@ -97,15 +98,11 @@ class Collective(Primitive):
         """Return the parameters for an operand with a batch axis at d."""
         return params
 
-    def along(
-        self, t: Any, x: Any, d: int | None, major: Names, minor: Names, **params: Any
-    ) -> Any:
+    def along(self, t: Any, x: Any, d: int | None, major: Names, minor: Names, **params: Any) -> Any:
         """Apply the operation over the batch axis and the axes major and minor to it."""
         raise self.missing("along")
 
-    def _in_groups(
-        self, t: Any, x: Any, d: int | None, names: Names, groups: Any, params: Any
-    ) -> Any:
+    def _in_groups(self, t: Any, x: Any, d: int | None, names: Names, groups: Any, params: Any) -> Any:
         """Groups of one size are the examples of one vmap, and their members the examples of
         another: rows of x -> [group, member, ...] -> rows."""
         if len(names.axes) > 1:
@@ -207,9 +204,7 @@ class AllGather(Collective):
 
     name = "all_gather"
 
-    def abstract_eval(
-        self, x: ArrayType, *, axes: Any, sizes: Any, groups: Groups, dimension: int
-    ) -> Any:
+    def abstract_eval(self, x: ArrayType, *, axes: Any, sizes: Any, groups: Groups, dimension: int) -> Any:
         check_axis(self, x, dimension)
         return resized(x, dimension, x.shape[dimension] * count(sizes, groups))
 
@@ -233,9 +228,7 @@ class PSumScatter(Collective):
 
     name = "psum_scatter"
 
-    def abstract_eval(
-        self, x: ArrayType, *, axes: Any, sizes: Any, groups: Groups, dimension: int
-    ) -> Any:
+    def abstract_eval(self, x: ArrayType, *, axes: Any, sizes: Any, groups: Groups, dimension: int) -> Any:
         check_numbers(self, x)
         check_axis(self, x, dimension)
         return resized(x, dimension, part(self, x, dimension, count(sizes, groups)))
@@ -278,8 +271,7 @@ class AllToAll(Collective):
     def under_batch_axis(self, d: int, *, split: int, concat: int) -> dict[str, Any]:
         return {"split": split + (split >= d), "concat": concat + (concat >= d)}
 
-    def along(self, t: Any, x: Any, d: Any, major: Names, minor: Names, *, split: int, concat: int
-              ) -> Any:  # fmt: skip
+    def along(self, t: Any, x: Any, d: Any, major: Names, minor: Names, *, split: int, concat: int) -> Any:
         """The parts are numbered by the names as the examples are, so each name exchanges its own
         axis of the parts:
 
@@ -304,9 +296,7 @@ class PPermute(Collective):
 
     name = "ppermute"
 
-    def abstract_eval(
-        self, x: ArrayType, *, axes: Any, sizes: Any, groups: Groups, perm: Any
-    ) -> ArrayType:
+    def abstract_eval(self, x: ArrayType, *, axes: Any, sizes: Any, groups: Groups, perm: Any) -> ArrayType:
         n = prod(sizes)
         for what, ends in (("source", [a for a, _ in perm]), ("destination", [b for _, b in perm])):
             if len(set(ends)) != len(ends):
@@ -374,9 +364,7 @@ class AxisIndex(Primitive):
         return iota(dtype=_INDEX.dtype, shape=(t.size,), dimension=0), 0
 
 
-def lowered(
-    primitive: Any, ctx: Any, operands: Sequence[Any], axes: Any, params: dict[str, Any]
-) -> Any:
+def lowered(primitive: Any, ctx: Any, operands: Sequence[Any], axes: Any, params: dict[str, Any]) -> Any:
     """Lower to JAX's collective, if JAX binds the names."""
     try:
         return ctx.via_jax(lambda *xs: primitive.by_jax(*xs, axes=axes, **params), *operands)[0]
@@ -434,9 +422,8 @@ def part(primitive: Primitive, x: ArrayType, axis: int, n: int) -> int:
     """Return the size of one of n equal parts of an axis."""
     if n == 0 or x.shape[axis] % n:
         raise primitive.mismatch(
-            (x,), f"axis {axis} of size {x.shape[axis]} cannot be split into {n} equal parts, one "
-            "per example",
-        )  # fmt: skip
+            (x,), f"axis {axis} of size {x.shape[axis]} cannot be split into {n} equal parts, one per example"
+        )
     return x.shape[axis] // n
 
 

@@ -44,9 +44,7 @@ class PlatformIndex(Primitive):
         names = {here, *{"gpu": ("cuda", "rocm")}.get(here, ())}
         fits = [i for i, group in enumerate(platforms) if group is None or names & set(group)]
         if not fits:
-            raise self.mismatch(
-                (), f"there is no branch for the platform {here}, only for {platforms}"
-            )
+            raise self.mismatch((), f"there is no branch for the platform {here}, only for {platforms}")
         return fits[0]
 
     def lower(self, ctx: Any, *, platforms: Groups) -> Any:
@@ -54,9 +52,7 @@ class PlatformIndex(Primitive):
             self._fitting(platforms, ctx.platform)  # raises if none fits
         branches = [lambda i=i: jax.numpy.int32(i) for i in range(len(platforms))]
         named = {
-            name: branch
-            for group, branch in zip(platforms, branches, strict=True)
-            for name in group or ()
+            name: branch for group, branch in zip(platforms, branches, strict=True) for name in group or ()
         }
         default = branches[-1] if platforms[-1] is None else None
         return ctx.via_jax(lambda: jax.lax.platform_dependent(default=default, **named))[0]
@@ -157,9 +153,16 @@ class ApproxTopK(Primitive):
     multiple_results: bool = True
 
     def abstract_eval(
-        self, x: ArrayType, *, k: int, reduction_dimension: int, recall_target: float,
-        is_max_k: bool, reduction_input_size_override: int, aggregate_to_topk: bool,
-    ) -> Sequence[ArrayType]:  # fmt: skip
+        self,
+        x: ArrayType,
+        *,
+        k: int,
+        reduction_dimension: int,
+        recall_target: float,
+        is_max_k: bool,
+        reduction_input_size_override: int,
+        aggregate_to_topk: bool,
+    ) -> Sequence[ArrayType]:
         axis = reduction_dimension
         if dtype_class(x.dtype) != "float":
             raise self.mismatch((x,), f"takes floats, not {x.dtype}", "Cast first.")
@@ -168,10 +171,9 @@ class ApproxTopK(Primitive):
         if not 0 < k <= x.shape[axis]:
             raise self.mismatch((x,), f"k = {k} must lie in 1..{x.shape[axis]}, the axis's size")
         made = jax.eval_shape(
-            _search(k, axis, recall_target, is_max_k, reduction_input_size_override,
-                    aggregate_to_topk),
+            _search(k, axis, recall_target, is_max_k, reduction_input_size_override, aggregate_to_topk),
             jax.ShapeDtypeStruct(x.shape, x.dtype),
-        )  # fmt: skip
+        )
         shape = made[0].shape
         return x.update(shape=shape), x.update(shape=shape, dtype=INT32)
 
@@ -186,17 +188,23 @@ class ApproxTopK(Primitive):
         return [np.take_along_axis(x, order, axis), order.astype(np.int32)]
 
     def lower(
-        self, ctx: Any, x: Any, *, k: int, reduction_dimension: int, recall_target: float,
-        is_max_k: bool, reduction_input_size_override: int, aggregate_to_topk: bool,
-    ) -> Any:  # fmt: skip
+        self,
+        ctx: Any,
+        x: Any,
+        *,
+        k: int,
+        reduction_dimension: int,
+        recall_target: float,
+        is_max_k: bool,
+        reduction_input_size_override: int,
+        aggregate_to_topk: bool,
+    ) -> Any:
         search = _search(
-            k, reduction_dimension, recall_target, is_max_k, reduction_input_size_override,
-            aggregate_to_topk,
-        )  # fmt: skip
+            k, reduction_dimension, recall_target, is_max_k, reduction_input_size_override, aggregate_to_topk
+        )
         return ctx.via_jax(search, x)
 
-    def jvp(self, primals: Any, tangents: Any, out: Any, *, reduction_dimension: int,
-            **how: Any) -> Any:  # fmt: skip
+    def jvp(self, primals: Any, tangents: Any, out: Any, *, reduction_dimension: int, **how: Any) -> Any:
         return take_along(tangents[0], out[1], reduction_dimension), None
 
     def batch(self, t: Any, args: Any, dims: Any, *, reduction_dimension: int, **how: Any) -> Any:

@@ -32,9 +32,7 @@ class ShardingConstraint(Primitive):
     def lower(self, ctx: Any, x: Any, *, sharding: Any) -> Any:
         if isinstance(sharding, jax.sharding.NamedSharding):
             mesh = left_to_xla(sharding.mesh)
-            sharding = jax.sharding.NamedSharding(
-                mesh, sharding.spec, memory_kind=sharding.memory_kind
-            )
+            sharding = jax.sharding.NamedSharding(mesh, sharding.spec, memory_kind=sharding.memory_kind)
         return ctx.via_jax(lambda v: jax.lax.with_sharding_constraint(v, sharding), x)[0]
 
     def transpose(self, ct: Any, x: Any, *, sharding: Any) -> Any:

@@ -77,9 +77,7 @@ class Extremum(Binary):
         order = "GT" if self.name == "max" else "LT"
         real, imag = (hlo.real(x), hlo.real(y)), (hlo.imag(x), hlo.imag(y))
         first = hlo.select(
-            compare(*real, "EQ", "float"),
-            compare(*imag, order, "float"),
-            compare(*real, order, "float"),
+            compare(*real, "EQ", "float"), compare(*imag, order, "float"), compare(*real, order, "float")
         )
         return hlo.select(first, x, y)
 
@@ -222,9 +220,7 @@ sign: Sign = Sign("sign", NUMBERS)
 floor: Unary = Unary("floor", ("float",))
 ceil: Unary = Unary("ceil", ("float",))
 round_: Round = Round("round", ("float",), op=hlo.round_nearest_even)
-is_finite: Unary = Unary(
-    "is_finite", ("float",), numpy=np.isfinite, result=lambda dtype: np.dtype(bool)
-)
+is_finite: Unary = Unary("is_finite", ("float",), numpy=np.isfinite, result=lambda dtype: np.dtype(bool))
 
 max_: Extremum = Extremum("max", ANY, numpy=np.maximum, op=hlo.maximum)
 min_: Extremum = Extremum("min", ANY, numpy=np.minimum, op=hlo.minimum)

@@ -14,15 +14,7 @@ from functrans.ir.types import ArrayType, dtype_class
 from functrans.mlir import hlo
 from functrans.primitives.base import LinearInput
 from functrans.primitives.elementwise.conversion import cast, real_dtype
-from functrans.primitives.elementwise.families import (
-    Binary,
-    Unary,
-    div,
-    full_like,
-    ge,
-    mul,
-    neg,
-)
+from functrans.primitives.elementwise.families import Binary, Unary, div, full_like, ge, mul, neg
 from functrans.primitives.elementwise.selection import one_for_zero, select_n
 from functrans.trace import typeof
 
@@ -84,8 +76,7 @@ class Complex(Binary):
     def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
         dx, dy = tangents
         return self(
-            full_like(primals[0], 0) if dx is None else dx,
-            full_like(primals[1], 0) if dy is None else dy,
+            full_like(primals[0], 0) if dx is None else dx, full_like(primals[1], 0) if dy is None else dy
         )
 
     def transpose(self, ct: Any, x: Any, y: Any) -> Any:

@@ -239,10 +239,20 @@ class Binary(Elementwise):
 
 # NumPy function -> Python operator.
 _SYMBOLS = {
-    "np.add": "+", "np.subtract": "-", "np.multiply": "*", "np.divide": "/", "np.equal": "==",
-    "np.not_equal": "!=", "np.less": "<", "np.less_equal": "<=", "np.greater": ">",
-    "np.greater_equal": ">=", "np.bitwise_and": "&", "np.bitwise_or": "|", "np.bitwise_xor": "^",
-}  # fmt: skip
+    "np.add": "+",
+    "np.subtract": "-",
+    "np.multiply": "*",
+    "np.divide": "/",
+    "np.equal": "==",
+    "np.not_equal": "!=",
+    "np.less": "<",
+    "np.less_equal": "<=",
+    "np.greater": ">",
+    "np.greater_equal": ">=",
+    "np.bitwise_and": "&",
+    "np.bitwise_or": "|",
+    "np.bitwise_xor": "^",
+}
 
 
 class Comparison(Binary):

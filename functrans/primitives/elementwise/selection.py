@@ -263,9 +263,7 @@ class OptimizationBarrier(Primitive):
 
 select_n: SelectN = SelectN()
 clamp: Clamp = Clamp()
-stop_gradient: StopGradient = StopGradient(
-    "stop_gradient", (*ANY, "key"), numpy=np.asarray, op=lambda x: x
-)
+stop_gradient: StopGradient = StopGradient("stop_gradient", (*ANY, "key"), numpy=np.asarray, op=lambda x: x)
 copy: Same = Same("copy", (*ANY, "key"), numpy=np.array, op=lambda x: x, linear=True)
 optimization_barrier: OptimizationBarrier = OptimizationBarrier()
 

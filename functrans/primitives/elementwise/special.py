@@ -11,15 +11,7 @@ import jax
 import numpy as np
 
 from functrans.mlir import chlo
-from functrans.primitives.elementwise.families import (
-    Binary,
-    Unary,
-    add,
-    full_like,
-    mul,
-    neg,
-    square,
-)
+from functrans.primitives.elementwise.families import Binary, Unary, add, full_like, mul, neg, square
 from functrans.primitives.elementwise.transcendental import exp
 
 FLOAT = ("float",)
@@ -78,26 +70,29 @@ class Zeta(Binary):
 
 
 erf: Unary = Unary(
-    "erf", FLOAT, lambda x, y: _bell(x, 2 / sqrt(pi)),
-    numpy=_wide("erf"), op=chlo.erf, flops=10,
-)  # fmt: skip
-erfc: Unary = Unary(
-    "erfc", FLOAT, lambda x, y: _bell(x, -2 / sqrt(pi)),
-    numpy=_wide("erfc"), op=chlo.erfc, flops=10,
-)  # fmt: skip
-erf_inv: Unary = Unary(
-    "erf_inv", FLOAT, lambda x, y: mul(exp(square(y)), sqrt(pi) / 2),
-    numpy=_wide("erfinv"), op=chlo.erf_inv, flops=20,
-)  # fmt: skip
-lgamma: Unary = Unary(
-    "lgamma", FLOAT, lambda x, y: digamma(x),
-    numpy=_wide(_lgamma), op=chlo.lgamma, flops=30,
-)  # fmt: skip
-digamma: Unary = Unary(
-    "digamma", FLOAT, lambda x, y: polygamma(full_like(x, 1), x),
-    numpy=_wide(_digamma), op=chlo.digamma, flops=30,
-)  # fmt: skip
-polygamma: Polygamma = Polygamma(
-    "polygamma", FLOAT, numpy=_wide("polygamma"), op=chlo.polygamma, flops=50
+    "erf", FLOAT, lambda x, y: _bell(x, 2 / sqrt(pi)), numpy=_wide("erf"), op=chlo.erf, flops=10
 )
+erfc: Unary = Unary(
+    "erfc", FLOAT, lambda x, y: _bell(x, -2 / sqrt(pi)), numpy=_wide("erfc"), op=chlo.erfc, flops=10
+)
+erf_inv: Unary = Unary(
+    "erf_inv",
+    FLOAT,
+    lambda x, y: mul(exp(square(y)), sqrt(pi) / 2),
+    numpy=_wide("erfinv"),
+    op=chlo.erf_inv,
+    flops=20,
+)
+lgamma: Unary = Unary(
+    "lgamma", FLOAT, lambda x, y: digamma(x), numpy=_wide(_lgamma), op=chlo.lgamma, flops=30
+)
+digamma: Unary = Unary(
+    "digamma",
+    FLOAT,
+    lambda x, y: polygamma(full_like(x, 1), x),
+    numpy=_wide(_digamma),
+    op=chlo.digamma,
+    flops=30,
+)
+polygamma: Polygamma = Polygamma("polygamma", FLOAT, numpy=_wide("polygamma"), op=chlo.polygamma, flops=50)
 zeta: Zeta = Zeta("zeta", FLOAT, numpy=_wide("zeta"), op=chlo.zeta, flops=50)

@@ -233,9 +233,7 @@ igammac: Special = Special(
 random_gamma_grad_a: Special = Special(
     "random_gamma_grad_a",
     (None, None),
-    lambda a, x: jax.jvp(
-        lambda a: jax.lax.random_gamma_grad(a, x), (a,), (jax.lax.full_like(a, 1),)
-    )[1],
+    lambda a, x: jax.jvp(lambda a: jax.lax.random_gamma_grad(a, x), (a,), (jax.lax.full_like(a, 1),))[1],
     _random_gamma_grad_a,
 )
 random_gamma_grad: Special = Special(
@@ -245,10 +243,7 @@ random_gamma_grad: Special = Special(
     _random_gamma_grad,
 )
 regularized_incomplete_beta: Special = Special(
-    "regularized_incomplete_beta",
-    (None, None, _beta_density),
-    jax.lax.betainc,
-    scipy_function("betainc"),
+    "regularized_incomplete_beta", (None, None, _beta_density), jax.lax.betainc, scipy_function("betainc")
 )
 
 
@@ -265,10 +260,13 @@ class ByJax(Unary):
 
 
 bessel_i1e: Unary = Unary(
-    "bessel_i1e", FLOAT, _i1e_slope,
-    numpy=_in_double("i1e"), op=chlo.bessel_i1e, flops=30,
-)  # fmt: skip
+    "bessel_i1e", FLOAT, _i1e_slope, numpy=_in_double("i1e"), op=chlo.bessel_i1e, flops=30
+)
 bessel_i0e: Unary = ByJax(
-    "bessel_i0e", FLOAT, lambda x, y: sub(bessel_i1e(x), mul(sign(x), y)),
-    numpy=_in_double("i0e"), op=jax.lax.bessel_i0e, flops=30,
-)  # fmt: skip
+    "bessel_i0e",
+    FLOAT,
+    lambda x, y: sub(bessel_i1e(x), mul(sign(x), y)),
+    numpy=_in_double("i0e"),
+    op=jax.lax.bessel_i0e,
+    flops=30,
+)

@@ -10,17 +10,7 @@ import numpy as np
 
 from functrans.ir.types import ArrayType
 from functrans.mlir import chlo, hlo
-from functrans.primitives.elementwise.families import (
-    FLOATS,
-    Binary,
-    Unary,
-    add,
-    div,
-    mul,
-    neg,
-    square,
-    sub,
-)
+from functrans.primitives.elementwise.families import FLOATS, Binary, Unary, add, div, mul, neg, square, sub
 
 
 class Accurate(Unary):
@@ -74,44 +64,43 @@ def _logistic(x: np.ndarray) -> np.ndarray:
 
 exp: Accurate = Accurate("exp", FLOATS, lambda x, y: y, op=hlo.exponential, flops=10)
 exp2: Exp2 = Exp2("exp2", FLOATS, lambda x, y: mul(y, log_of(2)), op=hlo.exponential, flops=10)
-expm1: Accurate = Accurate(
-    "expm1", FLOATS, lambda x, y: add(y, 1.0), op=hlo.exponential_minus_one, flops=10
-)
+expm1: Accurate = Accurate("expm1", FLOATS, lambda x, y: add(y, 1.0), op=hlo.exponential_minus_one, flops=10)
 log: Accurate = Accurate("log", FLOATS, tangent=lambda dx, x, y: div(dx, x), flops=10)
 log1p: Accurate = Accurate(
     "log1p", FLOATS, tangent=lambda dx, x, y: div(dx, add(x, 1.0)), op=hlo.log_plus_one, flops=10
 )
 
 sqrt: Accurate = Accurate("sqrt", FLOATS, lambda x, y: div(0.5, y))
-rsqrt: Accurate = Accurate(
-    "rsqrt", FLOATS, lambda x, y: mul(div(y, x), -0.5), numpy=lambda x: 1 / np.sqrt(x)
-)
+rsqrt: Accurate = Accurate("rsqrt", FLOATS, lambda x, y: mul(div(y, x), -0.5), numpy=lambda x: 1 / np.sqrt(x))
 cbrt: Accurate = Accurate("cbrt", ("float",), lambda x, y: div(1 / 3, square(y)), flops=10)
 
 sin: Accurate = Accurate("sin", FLOATS, lambda x, y: cos(x), op=hlo.sine, via=jax.lax.sin, flops=10)
-cos: Unary = Accurate(
-    "cos", FLOATS, lambda x, y: neg(sin(x)), op=hlo.cosine, via=jax.lax.cos, flops=10
-)
+cos: Unary = Accurate("cos", FLOATS, lambda x, y: neg(sin(x)), op=hlo.cosine, via=jax.lax.cos, flops=10)
 tan: Accurate = Accurate("tan", FLOATS, lambda x, y: add(square(y), 1.0), flops=10)
 asin: Unary = Unary(
     "asin", FLOATS, lambda x, y: rsqrt(sub(1.0, square(x))), numpy=np.arcsin, op=chlo.asin, flops=10
 )
 acos: Unary = Unary(
-    "acos", FLOATS, lambda x, y: neg(rsqrt(sub(1.0, square(x)))), numpy=np.arccos, op=chlo.acos,
-    flops=10,
-)  # fmt: skip
+    "acos", FLOATS, lambda x, y: neg(rsqrt(sub(1.0, square(x)))), numpy=np.arccos, op=chlo.acos, flops=10
+)
 atan: Unary = Unary(
-    "atan", FLOATS, tangent=lambda dx, x, y: div(dx, add(square(x), 1.0)), numpy=np.arctan,
-    op=chlo.atan, flops=10,
-)  # fmt: skip
+    "atan",
+    FLOATS,
+    tangent=lambda dx, x, y: div(dx, add(square(x), 1.0)),
+    numpy=np.arctan,
+    op=chlo.atan,
+    flops=10,
+)
 atan2: Binary = Binary(
-    "atan2", FLOATS,
+    "atan2",
+    FLOATS,
     (
         lambda x, y, out: div(y, add(square(x), square(y))),
         lambda x, y, out: div(neg(x), add(square(x), square(y))),
     ),
-    numpy=np.arctan2, flops=10,
-)  # fmt: skip
+    numpy=np.arctan2,
+    flops=10,
+)
 
 sinh: Unary = Unary("sinh", FLOATS, lambda x, y: cosh(x), op=chlo.sinh, flops=10)
 cosh: Unary = Unary("cosh", FLOATS, lambda x, y: sinh(x), op=chlo.cosh, flops=10)
@@ -120,17 +109,17 @@ tanh: Accurate = Accurate(
     "tanh", FLOATS, tangent=lambda dx, x, y: mul(add(dx, mul(dx, y)), sub(1.0, y)), flops=10
 )
 asinh: Unary = Unary(
-    "asinh", FLOATS, lambda x, y: rsqrt(add(square(x), 1.0)), numpy=np.arcsinh, op=chlo.asinh,
-    flops=10,
-)  # fmt: skip
-acosh: Unary = Unary(
-    "acosh", FLOATS, lambda x, y: rsqrt(sub(square(x), 1.0)), numpy=np.arccosh, op=chlo.acosh,
-    flops=10,
-)  # fmt: skip
-atanh: Unary = Unary(
-    "atanh", FLOATS, tangent=lambda dx, x, y: div(dx, mul(add(x, 1.0), sub(1.0, x))),
-    numpy=np.arctanh, op=chlo.atanh, flops=10,
-)  # fmt: skip
-logistic: Logistic = Logistic(
-    "logistic", FLOATS, lambda x, y: mul(y, sub(1.0, y)), numpy=_logistic, flops=10
+    "asinh", FLOATS, lambda x, y: rsqrt(add(square(x), 1.0)), numpy=np.arcsinh, op=chlo.asinh, flops=10
 )
+acosh: Unary = Unary(
+    "acosh", FLOATS, lambda x, y: rsqrt(sub(square(x), 1.0)), numpy=np.arccosh, op=chlo.acosh, flops=10
+)
+atanh: Unary = Unary(
+    "atanh",
+    FLOATS,
+    tangent=lambda dx, x, y: div(dx, mul(add(x, 1.0), sub(1.0, x))),
+    numpy=np.arctanh,
+    op=chlo.atanh,
+    flops=10,
+)
+logistic: Logistic = Logistic("logistic", FLOATS, lambda x, y: mul(y, sub(1.0, y)), numpy=_logistic, flops=10)

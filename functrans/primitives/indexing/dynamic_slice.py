@@ -38,8 +38,11 @@ class Window(Primitive):
     def check_window(self, types: Sequence[ArrayType], sizes: Any, starts: Any) -> None:
         x = types[0]
         if not len(starts) == len(sizes) == x.ndim:
-            raise self.mismatch(types, f"{len(starts)} start indices, window of {len(sizes)} axes: "
-                                "one per axis of the first operand")  # fmt: skip
+            raise self.mismatch(
+                types,
+                f"{len(starts)} start indices, window of {len(sizes)} axes: "
+                "one per axis of the first operand",
+            )
         for s in starts:
             if s.shape != () or dtype_class(s.dtype) not in ("int", "uint"):
                 raise self.mismatch(types, "start indices must be scalar integers")
@@ -95,18 +98,21 @@ class DynamicSlice(Window):
         (x, *starts), (d, *ds) = args, dims
         if all(s is None for s in ds):
             zero = _start_zero(starts)
-            return self(
-                x, *starts[:d], zero, *starts[d:], sizes=(*sizes[:d], t.size, *sizes[d:])
-            ), d
+            return self(x, *starts[:d], zero, *starts[d:], sizes=(*sizes[:d], t.size, *sizes[d:])), d
         n = len(sizes)
         shape = _unbatched(x, d)
         i, indexed = _joined_starts(t, starts, ds, shape, sizes)
         # names: 0..n-1 the axes of x, n the examples
         return gather(
-            t.move(x, d, 0), i, operand=tuple(range(n)) if d is None else (n, *range(n)),
-            indices=(n,), slices=(n, *range(n)), indexed=indexed,
-            sizes=sizes if d is None else (1, *sizes), mode="clip",
-        ), 0  # fmt: skip
+            t.move(x, d, 0),
+            i,
+            operand=tuple(range(n)) if d is None else (n, *range(n)),
+            indices=(n,),
+            slices=(n, *range(n)),
+            indexed=indexed,
+            sizes=sizes if d is None else (1, *sizes),
+            mode="clip",
+        ), 0
 
     def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
         return Cost(0, 2 * bytes_of(*out_types))
@@ -121,9 +127,7 @@ class DynamicUpdateSlice(Window):
 
     def abstract_eval(self, x: ArrayType, u: ArrayType, *starts: ArrayType) -> ArrayType:
         if x.dtype != u.dtype:
-            raise self.mismatch(
-                (x, u, *starts), f"the update must be of dtype {x.dtype}, got {u.dtype}"
-            )
+            raise self.mismatch((x, u, *starts), f"the update must be of dtype {x.dtype}, got {u.dtype}")
         self.check_window((x, u, *starts), u.shape, starts)
         return x
 
@@ -163,10 +167,18 @@ class DynamicUpdateSlice(Window):
         n = len(sizes)
         i, indexed = _joined_starts(t, starts, ds, _unbatched(x, d), sizes)
         return scatter(
-            t.at(x, d, 0), i, t.at(u, du, 0), operand=(n, *range(n)), indices=(n,),
-            slices=(n, *range(n)), indexed=indexed, sizes=(1, *sizes), mode="clip",
-            indices_are_sorted=True, unique_indices=True,
-        ), 0  # fmt: skip
+            t.at(x, d, 0),
+            i,
+            t.at(u, du, 0),
+            operand=(n, *range(n)),
+            indices=(n,),
+            slices=(n, *range(n)),
+            indexed=indexed,
+            sizes=(1, *sizes),
+            mode="clip",
+            indices_are_sorted=True,
+            unique_indices=True,
+        ), 0
 
     def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
         return Cost(0, bytes_of(*in_types[:2], *out_types))
@@ -194,9 +206,7 @@ def _unbatched(x: Any, d: int | None) -> tuple[int, ...]:
     return shape if d is None else (*shape[:d], *shape[d + 1 :])
 
 
-def _joined_starts(
-    t: Any, starts: Any, dims: Any, shape: Any, sizes: Any
-) -> tuple[Any, tuple[int, ...]]:
+def _joined_starts(t: Any, starts: Any, dims: Any, shape: Any, sizes: Any) -> tuple[Any, tuple[int, ...]]:
     """Return the start indices of a batch as one array [examples, axes], and those axes. Along the
     other axes the window is as wide as the array, so the start is always 0."""
     axes = tuple([a for a, (n, k) in enumerate(zip(shape, sizes, strict=True)) if k < n])

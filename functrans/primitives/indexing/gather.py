@@ -53,9 +53,15 @@ class Indexed(Primitive):
         return w.reference(self, (x, *rest), params)
 
     def slices_shape(
-        self, types: tuple[ArrayType, ...], *, operand: Names, indices: Names,
-        slices: Names, indexed: Names, sizes: tuple[int, ...],
-    ) -> tuple[int, ...]:  # fmt: skip
+        self,
+        types: tuple[ArrayType, ...],
+        *,
+        operand: Names,
+        indices: Names,
+        slices: Names,
+        indexed: Names,
+        sizes: tuple[int, ...],
+    ) -> tuple[int, ...]:
         """Return the shape of the slices; raise if the axes are inconsistent."""
         x, i = types[:2]
         if dtype_class(i.dtype) not in ("int", "uint"):
@@ -66,11 +72,17 @@ class Indexed(Primitive):
                 errors.NotIntegers,
             )
         if not len(operand) == len(sizes) == x.ndim or len(indices) != i.ndim - 1:
-            raise self.mismatch(types, f"operand {operand}, sizes {sizes}, indices {indices}: one "
-                                "per axis (but none for the last of the indices)")  # fmt: skip
+            raise self.mismatch(
+                types,
+                f"operand {operand}, sizes {sizes}, indices {indices}: one "
+                "per axis (but none for the last of the indices)",
+            )
         if i.shape[-1] != len(indexed) or not set(indexed) <= set(operand) - set(indices):
-            raise self.mismatch(types, f"indexed {indexed}: an axis of the operand for each of the "
-                                f"{i.shape[-1]} numbers of an index")  # fmt: skip
+            raise self.mismatch(
+                types,
+                f"indexed {indexed}: an axis of the operand for each of the "
+                f"{i.shape[-1]} numbers of an index",
+            )
         size = dict(zip(indices, i.shape, strict=False))
         for name, n, k in zip(operand, x.shape, sizes, strict=True):
             if name in size and size[name] != n:
@@ -82,11 +94,10 @@ class Indexed(Primitive):
                 raise self.mismatch(types, f"window of size {k} along an axis of size {n}")
             size.setdefault(name, k)
         windows = [n for n in operand if n in slices and n not in indices]
-        if sorted(slices) != sorted((*indices, *windows)) or windows != [
-            n for n in slices if n in windows
-        ]:
-            raise self.mismatch(types, f"slices {slices} must hold indices {indices} and windows "
-                                f"{windows}, each in order")  # fmt: skip
+        if sorted(slices) != sorted((*indices, *windows)) or windows != [n for n in slices if n in windows]:
+            raise self.mismatch(
+                types, f"slices {slices} must hold indices {indices} and windows {windows}, each in order"
+            )
         return tuple([size[n] for n in slices])
 
 
@@ -102,9 +113,7 @@ def under_trailing_axis(n: int, params: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def highest_starts(
-    shape: Any, dtype: Any, operand: Names, indexed: Names, sizes: Any
-) -> np.ndarray:
+def highest_starts(shape: Any, dtype: Any, operand: Names, indexed: Names, sizes: Any) -> np.ndarray:
     """Return the largest start index along each indexed axis whose window is inside x."""
     places = [operand.index(name) for name in indexed]
     top = np.iinfo(dtype).max
@@ -112,9 +121,16 @@ def highest_starts(
 
 
 def places(
-    shape: Any, i: np.ndarray, *, operand: Names, indices: Names, slices: Names, indexed: Names,
-    sizes: Any, **how: Any,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    shape: Any,
+    i: np.ndarray,
+    *,
+    operand: Names,
+    indices: Names,
+    slices: Names,
+    indexed: Names,
+    sizes: Any,
+    **how: Any,
+) -> tuple[np.ndarray, np.ndarray]:
     """For each element of the slices, return its flat index in x, with start indices clipped into
     x, and whether its window is inside x. Both arrays broadcast to the slices."""
 
@@ -153,9 +169,11 @@ def lies_inside(i: Any, i_type: ArrayType, last: np.ndarray, ctx: Any) -> Any:
     each = hlo.and_(compare(ctx.full(0, i_type), "GE"), compare(rows(last, i_type, ctx), "LE"))
     scalar = ArrayType((), np.dtype(bool))
     found = hlo.ReduceOp(
-        [ctx.type(scalar.update(shape=i_type.shape[:-1]))], [each], [ctx.full(True, scalar)],
+        [ctx.type(scalar.update(shape=i_type.shape[:-1]))],
+        [each],
+        [ctx.full(True, scalar)],
         ir.DenseI64ArrayAttr.get([i_type.ndim - 1]),
-    )  # fmt: skip
+    )
     block = found.regions[0].blocks.append(ctx.type(scalar), ctx.type(scalar))
     with ir.InsertionPoint(block):
         hlo.return_([hlo.AndOp(*block.arguments).result])
@@ -205,9 +223,16 @@ class Gather(Indexed):
         return bind(self, (x, i), params)
 
     def abstract_eval(
-        self, x: ArrayType, i: ArrayType, *, mode: str, fill: Any = None,
-        indices_are_sorted: bool = False, unique_indices: bool = False, **axes: Any,
-    ) -> ArrayType:  # fmt: skip
+        self,
+        x: ArrayType,
+        i: ArrayType,
+        *,
+        mode: str,
+        fill: Any = None,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        **axes: Any,
+    ) -> ArrayType:
         if mode not in MODES:
             raise self.mismatch((x, i), f"mode {mode!r} must be one of {MODES}")
         return x.update(shape=self.slices_shape((x, i), **axes))
@@ -215,9 +240,7 @@ class Gather(Indexed):
     def reference(self, x: Any, i: Any, **params: Any) -> Any:
         if is_key_dtype(x.dtype):
             words = key_words(x)
-            return keys_of(
-                self.reference(words, i, **under_trailing_axis(words.shape[-1], params)), x
-            )
+            return keys_of(self.reference(words, i, **under_trailing_axis(words.shape[-1], params)), x)
         t = self.abstract_eval(ArrayType(x.shape, x.dtype), ArrayType(i.shape, i.dtype), **params)
         if not t.size:
             return np.zeros(t.shape, x.dtype)
@@ -240,10 +263,24 @@ class Gather(Indexed):
         return self._emit(ctx, x, i, t, i_type, out, **params)
 
     def _emit(
-        self, ctx: Any, x: Any, i: Any, t: ArrayType, i_type: ArrayType, out: ArrayType, *,
-        operand: Names, indices: Names, slices: Names, indexed: Names, sizes: Any,
-        mode: str, fill: Any = None, indices_are_sorted: bool = False, **promises: Any,
-    ) -> Any:  # fmt: skip
+        self,
+        ctx: Any,
+        x: Any,
+        i: Any,
+        t: ArrayType,
+        i_type: ArrayType,
+        out: ArrayType,
+        *,
+        operand: Names,
+        indices: Names,
+        slices: Names,
+        indexed: Names,
+        sizes: Any,
+        mode: str,
+        fill: Any = None,
+        indices_are_sorted: bool = False,
+        **promises: Any,
+    ) -> Any:
         batch = [n for n in operand if n in indices]
         numbers = hlo.GatherDimensionNumbers.get(
             offset_dims=[d for d, n in enumerate(slices) if n not in indices],
@@ -254,16 +291,20 @@ class Gather(Indexed):
             index_vector_dim=len(indices),
         )
         made = hlo.gather(
-            x, i, numbers, ir.DenseI64ArrayAttr.get(sizes),
+            x,
+            i,
+            numbers,
+            ir.DenseI64ArrayAttr.get(sizes),
             indices_are_sorted=ir.BoolAttr.get(indices_are_sorted),
-        )  # fmt: skip
+        )
         if mode != FILL:
             return made
         last = highest_starts(t.shape, i_type.dtype, operand, indexed, sizes)
         inside = hlo.broadcast_in_dim(
-            ctx.type(ArrayType(out.shape, np.dtype(bool))), lies_inside(i, i_type, last, ctx),
+            ctx.type(ArrayType(out.shape, np.dtype(bool))),
+            lies_inside(i, i_type, last, ctx),
             ir.DenseI64ArrayAttr.get([slices.index(n) for n in indices]),
-        )  # fmt: skip
+        )
         value = default_fill(t.dtype) if fill is None else fill
         return hlo.select(inside, made, ctx.full(value, out))
 
@@ -289,9 +330,16 @@ class Gather(Indexed):
 
 
 def taken_axis(
-    shape: Any, *, operand: Names, indices: Names, slices: Names, indexed: Names, sizes: Any,
-    mode: str, **promises: Any,
-) -> int | None:  # fmt: skip
+    shape: Any,
+    *,
+    operand: Names,
+    indices: Names,
+    slices: Names,
+    indexed: Names,
+    sizes: Any,
+    mode: str,
+    **promises: Any,
+) -> int | None:
     """Return the axis along which whole slices are taken, if NumPy's `take` suffices."""
     if mode == FILL or len(indexed) != 1 or not set(operand).isdisjoint(indices):
         return None

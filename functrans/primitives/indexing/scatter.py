@@ -64,9 +64,16 @@ class Scatter(Indexed):
     numpy_source: Callable[..., Any] = Indexed.numpy_source
 
     def abstract_eval(
-        self, x: ArrayType, i: ArrayType, u: ArrayType, *, mode: str,
-        indices_are_sorted: bool = False, unique_indices: bool = False, **axes: Any,
-    ) -> ArrayType:  # fmt: skip
+        self,
+        x: ArrayType,
+        i: ArrayType,
+        u: ArrayType,
+        *,
+        mode: str,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        **axes: Any,
+    ) -> ArrayType:
         if mode not in MODES:
             raise self.mismatch((x, i, u), f"mode {mode!r} must be one of {MODES}")
         if x.dtype != u.dtype:
@@ -112,10 +119,23 @@ class Scatter(Indexed):
         return self._emit(ctx, x, i, u, t, i_type, **params)
 
     def _emit(
-        self, ctx: Any, x: Any, i: Any, u: Any, t: ArrayType, i_type: ArrayType, *, operand: Any,
-        indices: Any, slices: Any, indexed: Any, sizes: Any, mode: str,
-        indices_are_sorted: bool = False, unique_indices: bool = False,
-    ) -> Any:  # fmt: skip
+        self,
+        ctx: Any,
+        x: Any,
+        i: Any,
+        u: Any,
+        t: ArrayType,
+        i_type: ArrayType,
+        *,
+        operand: Any,
+        indices: Any,
+        slices: Any,
+        indexed: Any,
+        sizes: Any,
+        mode: str,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+    ) -> Any:
         if mode == "clip":
             last = highest_starts(t.shape, i_type.dtype, operand, indexed, sizes)
             i = hlo.clamp(ctx.full(0, i_type), i, rows(last, i_type, ctx))
@@ -129,10 +149,14 @@ class Scatter(Indexed):
             index_vector_dim=len(indices),
         )
         made = hlo.ScatterOp(
-            (ctx.type(t),), [x], i, [u], numbers,
+            (ctx.type(t),),
+            [x],
+            i,
+            [u],
+            numbers,
             indices_are_sorted=ir.BoolAttr.get(indices_are_sorted),
             unique_indices=ir.BoolAttr.get(unique_indices),
-        )  # fmt: skip
+        )
         scalar = ArrayType((), t.dtype)
         block = made.update_computation.blocks.append(ctx.type(scalar), ctx.type(scalar))
         with ir.InsertionPoint(block):
@@ -151,9 +175,7 @@ class Scatter(Indexed):
     def transpose(self, ct: Any, x: Any, i: Any, u: Any, **params: Any) -> Any:
         ct_x = ct_u = None
         if isinstance(x, LinearInput):
-            ct_x = self(
-                ct, i, literal(0, u.type if isinstance(u, LinearInput) else typeof(u)), **params
-            )
+            ct_x = self(ct, i, literal(0, u.type if isinstance(u, LinearInput) else typeof(u)), **params)
         if isinstance(u, LinearInput):
             ct_u = _read(ct, i, u.shape, params)
             if not params.get("unique_indices") and typeof(ct).size:
@@ -175,9 +197,7 @@ class Scatter(Indexed):
         return self(t.at(x, d, 0), t.move(i, di, 0), t.at(u, du, 0), **axes), 0
 
     def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
-        return Cost(
-            0 if self.combine is None else in_types[2].size, bytes_of(*in_types, *out_types)
-        )
+        return Cost(0 if self.combine is None else in_types[2].size, bytes_of(*in_types, *out_types))
 
 
 class ScatterAdd(Scatter):

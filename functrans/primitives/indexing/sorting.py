@@ -68,9 +68,7 @@ class Sort(Primitive):
         *outs, order = t.bind_primal(self, (*primals, positions), params)
         return outs, [None if dx is None else take_along(dx, order, axis) for dx in tangents]
 
-    def batch(
-        self, t: Any, args: Any, dims: Any, *, dimension: int, is_stable: bool, num_keys: int
-    ) -> Any:
+    def batch(self, t: Any, args: Any, dims: Any, *, dimension: int, is_stable: bool, num_keys: int) -> Any:
         to = next(d for d in dims if d is not None)
         args = [t.at(x, d, to) for x, d in zip(args, dims, strict=True)]
         inner = dimension + (dimension >= to)
@@ -120,9 +118,14 @@ def take_along(x: Any, order: Any, axis: int) -> Any:
     return gather(
         x,
         reshape(order, shape=(*shape, 1)),
-        operand=names, indices=taken, slices=taken, indexed=(axis,), sizes=(1,) * len(shape),
-        mode="promise_in_bounds", unique_indices=True,
-    )  # fmt: skip
+        operand=names,
+        indices=taken,
+        slices=taken,
+        indexed=(axis,),
+        sizes=(1,) * len(shape),
+        mode="promise_in_bounds",
+        unique_indices=True,
+    )
 
 
 def _total_order(x: np.ndarray) -> np.ndarray:
@@ -146,9 +149,7 @@ class TopK(Primitive):
         if not 0 <= axis < x.ndim:
             raise self.mismatch((x,), f"axis {axis} must lie in 0..{x.ndim - 1}")
         if not 0 <= k <= x.shape[axis]:
-            raise self.mismatch(
-                (x,), f"k = {k} must lie in 0..{x.shape[axis]}, the size of the axis"
-            )
+            raise self.mismatch((x,), f"k = {k} must lie in 0..{x.shape[axis]}, the size of the axis")
         shape = (*x.shape[:axis], k, *x.shape[axis + 1 :])
         return x.update(shape=shape), x.update(shape=shape, dtype=np.dtype(np.int32))
 

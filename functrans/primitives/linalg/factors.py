@@ -161,9 +161,7 @@ class QR(MatrixOperation):
                 outs[2][...] = 0
         return outs
 
-    def jvp(
-        self, primals: Any, tangents: Any, out: Any, *, pivoting: bool, full_matrices: bool
-    ) -> Any:
+    def jvp(self, primals: Any, tangents: Any, out: Any, *, pivoting: bool, full_matrices: bool) -> Any:
         """Apply `_thin`; a matrix with more columns than rows is [x1 x2] = q [r1 q^H x2]."""
         q, r = out[:2]
         dx = permuted(tangents[0], out[2], -1) if pivoting else tangents[0]
@@ -275,16 +273,13 @@ class Ormqr(MatrixOperation):
     name: str = "ormqr"
     ranks: tuple[int, ...] = (2, 1, 2)
 
-    def shapes(
-        self, a: ArrayType, taus: ArrayType, c: ArrayType, *, left: bool, **how: bool
-    ) -> Any:
+    def shapes(self, a: ArrayType, taus: ArrayType, c: ArrayType, *, left: bool, **how: bool) -> Any:
         if taus.shape[0] > min(a.shape):
             raise self.misfit((a, taus, c), f"there are {taus.shape[0]} factors for {a} reflectors")
         have = c.shape[0 if left else 1]
         if have != a.shape[0]:
             raise self.misfit(
-                (a, taus, c),
-                f"c must have {a.shape[0]} {'rows' if left else 'columns'}, got {have}",
+                (a, taus, c), f"c must have {a.shape[0]} {'rows' if left else 'columns'}, got {have}"
             )
         return c
 

@@ -56,10 +56,7 @@ class MatrixOperation(Primitive):
 
     def abstract_eval(self, *types: ArrayType, **params: Any) -> Any:
         batch = self._batch_shape(types)
-        single = [
-            ArrayType(t.shape[t.ndim - r :], t.dtype)
-            for t, r in zip(types, self.ranks, strict=True)
-        ]
+        single = [ArrayType(t.shape[t.ndim - r :], t.dtype) for t, r in zip(types, self.ranks, strict=True)]
         weak = all(t.weak_type for t in types)
         made = self.shapes(*single, **params)
         whole = [
@@ -83,9 +80,7 @@ class MatrixOperation(Primitive):
         first, dtype = types[0].dtype, types[i].dtype
         if first.name not in self.dtypes:
             made = self.mismatch(
-                types,
-                f"takes {', '.join(self.dtypes)}, not {first}",
-                "Cast with x.astype(jnp.float32).",
+                types, f"takes {', '.join(self.dtypes)}, not {first}", "Cast with x.astype(jnp.float32)."
             )
             raise errors.UnsupportedDtype(str(made)) if is_inexact(first) else made
         wanted = real_dtype(first) if i in self.real_operands else first

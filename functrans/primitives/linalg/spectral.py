@@ -95,18 +95,16 @@ class Eig(MatrixOperation):
     multiple_results: bool = True
 
     def shapes(
-        self, x: ArrayType, *, compute_left_eigenvectors: bool, compute_right_eigenvectors: bool,
-        **how: Any,
-    ) -> Any:  # fmt: skip
+        self, x: ArrayType, *, compute_left_eigenvectors: bool, compute_right_eigenvectors: bool, **how: Any
+    ) -> Any:
         self.check_square(x)
         x = x.update(dtype=complex_dtype(x.dtype))
         vectors = [x] * (compute_left_eigenvectors + compute_right_eigenvectors)
         return x.update(shape=x.shape[:1]), *vectors
 
     def one(
-        self, x: Any, *, compute_left_eigenvectors: bool, compute_right_eigenvectors: bool,
-        **how: Any,
-    ) -> Any:  # fmt: skip
+        self, x: Any, *, compute_left_eigenvectors: bool, compute_right_eigenvectors: bool, **how: Any
+    ) -> Any:
         kind = complex_dtype(x.dtype)
         if not np.isfinite(x).all():  # LAPACK would write out of bounds
             vectors = compute_left_eigenvectors + compute_right_eigenvectors
@@ -116,9 +114,7 @@ class Eig(MatrixOperation):
         )
         values = w[0] if len(w) == 1 else (w[0] + 1j * w[1]).astype(kind)
         made = [values]
-        for vectors, wanted in (
-            (left, compute_left_eigenvectors), (right, compute_right_eigenvectors),
-        ):  # fmt: skip
+        for vectors, wanted in ((left, compute_left_eigenvectors), (right, compute_right_eigenvectors)):
             if wanted:
                 made.append(vectors if len(w) == 1 else _from_pairs(vectors, w[1]).astype(kind))
         return made
@@ -128,9 +124,7 @@ class Eig(MatrixOperation):
             how["implementation"] = jax.lax.linalg.EigImplementation[implementation]
         return jax.lax.linalg.eig(x, **how)
 
-    def differentiate(
-        self, t: Any, primals: Any, tangents: Any, params: dict[str, Any]
-    ) -> tuple[Any, Any]:
+    def differentiate(self, t: Any, primals: Any, tangents: Any, params: dict[str, Any]) -> tuple[Any, Any]:
         """Compute the tangents from the right vectors, which are computed for this if necessary."""
         left, right = (params[f"compute_{side}_eigenvectors"] for side in ("left", "right"))
         if (left or right) and not params["enable_eigvec_derivs"]:
@@ -218,15 +212,12 @@ class SVD(MatrixOperation):
         u, s, vh = jax.lax.linalg.svd(x, compute_uv=True, **how)
         return s, u, vh
 
-    def differentiate(
-        self, t: Any, primals: Any, tangents: Any, params: dict[str, Any]
-    ) -> tuple[Any, Any]:
+    def differentiate(self, t: Any, primals: Any, tangents: Any, params: dict[str, Any]) -> tuple[Any, Any]:
         m, n = typeof(primals[0]).shape[-2:]
         whole = not params["compute_uv"]
         if params["full_matrices"] and m != n and not whole:
             raise self.no_derivative(
-                "the vectors that complete the basis, which are arbitrary",
-                "Use full_matrices=False.",
+                "the vectors that complete the basis, which are arbitrary", "Use full_matrices=False."
             )
         if not whole:
             outs = t.bind_primal(self, primals, params)

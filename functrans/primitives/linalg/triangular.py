@@ -26,13 +26,7 @@ from functrans.primitives.linalg.products import (
     transposed,
     upper_part,
 )
-from functrans.primitives.linalg.shared import (
-    DTYPES,
-    ColumnSolver,
-    MatrixOperation,
-    lapack,
-    scipy_linalg,
-)
+from functrans.primitives.linalg.shared import DTYPES, ColumnSolver, MatrixOperation, lapack, scipy_linalg
 from functrans.primitives.shape.joining import pad
 from functrans.trace import literal, typeof
 
@@ -64,9 +58,16 @@ class TriangularSolve(ColumnSolver):
         return b
 
     def one(
-        self, a: Any, b: Any, *, left_side: bool, lower: bool, transpose_a: bool,
-        conjugate_a: bool, unit_diagonal: bool,
-    ) -> Any:  # fmt: skip
+        self,
+        a: Any,
+        b: Any,
+        *,
+        left_side: bool,
+        lower: bool,
+        transpose_a: bool,
+        conjugate_a: bool,
+        unit_diagonal: bool,
+    ) -> Any:
         if a.dtype.itemsize == 2:
             a, b = a.astype(np.float32), b.astype(np.float32)
         if conjugate_a:
@@ -74,17 +75,14 @@ class TriangularSolve(ColumnSolver):
         if left_side == transpose_a:  # trtrs solves a x = b
             a, lower = a.T, not lower
         x, _ = lapack("trtrs", a)(
-            _without_zeros(a, unit_diagonal), b if left_side else b.T, lower=lower,
-            unitdiag=unit_diagonal,
-        )  # fmt: skip
+            _without_zeros(a, unit_diagonal), b if left_side else b.T, lower=lower, unitdiag=unit_diagonal
+        )
         return x if left_side else x.T
 
     def by_jax(self, a: Any, b: Any, **how: bool) -> Any:
         return jax.lax.linalg.triangular_solve(a, b, **how)
 
-    def jvp(
-        self, primals: Any, tangents: Any, x: Any, *, left_side: bool, lower: bool, **how: bool
-    ) -> Any:
+    def jvp(self, primals: Any, tangents: Any, x: Any, *, left_side: bool, lower: bool, **how: bool) -> Any:
         """op(a) x = b: op(da) x + op(a) dx = db."""
         (a, _), (da, db) = primals, tangents
         how = {"left_side": left_side, "lower": lower, **how}
@@ -189,12 +187,11 @@ class TridiagonalSolve(MatrixOperation):
     ranks: tuple[int, ...] = (1, 1, 1, 2)
     linear_in: tuple[int, ...] = (3,)
 
-    def shapes(self, dl: ArrayType, d: ArrayType, du: ArrayType, b: ArrayType,
-               *, perturb_singular: bool) -> ArrayType:  # fmt: skip
+    def shapes(
+        self, dl: ArrayType, d: ArrayType, du: ArrayType, b: ArrayType, *, perturb_singular: bool
+    ) -> ArrayType:
         if not dl.shape == d.shape == du.shape == b.shape[:1]:
-            raise self.misfit(
-                (dl, d, du, b), "the diagonals and the columns of b must be equally long"
-            )
+            raise self.misfit((dl, d, du, b), "the diagonals and the columns of b must be equally long")
         return b
 
     def one(self, dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: bool) -> Any:
@@ -258,11 +255,22 @@ tridiagonal_solve: TridiagonalSolve = TridiagonalSolve()
 
 
 def solve_triangular(
-    a: Any, b: Any, *, left_side: bool = True, lower: bool = True, transpose_a: bool = False,
-    conjugate_a: bool = False, unit_diagonal: bool = False,
-) -> Any:  # fmt: skip
+    a: Any,
+    b: Any,
+    *,
+    left_side: bool = True,
+    lower: bool = True,
+    transpose_a: bool = False,
+    conjugate_a: bool = False,
+    unit_diagonal: bool = False,
+) -> Any:
     """Apply `triangular_solve`; by default to a lower triangle on the left side."""
     return triangular_solve(
-        a, b, left_side=left_side, lower=lower, transpose_a=transpose_a, conjugate_a=conjugate_a,
+        a,
+        b,
+        left_side=left_side,
+        lower=lower,
+        transpose_a=transpose_a,
+        conjugate_a=conjugate_a,
         unit_diagonal=unit_diagonal,
-    )  # fmt: skip
+    )

@@ -164,15 +164,29 @@ class RandomBits(Random):
     name = "random_bits"
 
     def abstract_eval(
-        self, data: ArrayType, *, shape: tuple[int, ...], bit_width: int, impl: str = DEFAULT,
-        partitionable: bool = True, rolled: bool = False,
-    ) -> ArrayType:  # fmt: skip
+        self,
+        data: ArrayType,
+        *,
+        shape: tuple[int, ...],
+        bit_width: int,
+        impl: str = DEFAULT,
+        partitionable: bool = True,
+        rolled: bool = False,
+    ) -> ArrayType:
         if bit_width not in UINT_OF:
             raise self.mismatch((data,), f"bit_width must be 8, 16, 32 or 64, not {bit_width}")
         return ArrayType((*self.batch_shape(data, impl), *shape), UINT_OF[bit_width])
 
-    def reference(self, data: Any, *, shape: Any, bit_width: int, impl: str = DEFAULT,
-                  partitionable: bool = True, rolled: bool = False) -> Any:  # fmt: skip
+    def reference(
+        self,
+        data: Any,
+        *,
+        shape: Any,
+        bit_width: int,
+        impl: str = DEFAULT,
+        partitionable: bool = True,
+        rolled: bool = False,
+    ) -> Any:
         dtype = UINT_OF[bit_width]
         if impl != DEFAULT or not partitionable:
             return np.asarray(_bits_by_jax(shape, dtype, impl, partitionable, data.ndim)(data))
@@ -181,8 +195,17 @@ class RandomBits(Random):
             return (x.astype(dtype) << dtype.type(32)) | y
         return (x ^ y).astype(dtype)
 
-    def lower(self, ctx: Any, data: Any, *, shape: Any, bit_width: int, impl: str = DEFAULT,
-              partitionable: bool = True, rolled: bool = False) -> Any:  # fmt: skip
+    def lower(
+        self,
+        ctx: Any,
+        data: Any,
+        *,
+        shape: Any,
+        bit_width: int,
+        impl: str = DEFAULT,
+        partitionable: bool = True,
+        rolled: bool = False,
+    ) -> Any:
         out = ctx.out_types[0]
         if impl != DEFAULT or not partitionable or rolled:
             by_jax = _bits_by_jax(shape, out.dtype, impl, partitionable, ctx.in_types[0].ndim)
@@ -205,14 +228,11 @@ class RandomSplit(Random):
     name = "random_split"
 
     def abstract_eval(
-        self, data: ArrayType, *, shape: tuple[int, ...], impl: str = DEFAULT,
-        partitionable: bool = True,
-    ) -> ArrayType:  # fmt: skip
+        self, data: ArrayType, *, shape: tuple[int, ...], impl: str = DEFAULT, partitionable: bool = True
+    ) -> ArrayType:
         return ArrayType((*self.batch_shape(data, impl), *shape, *key_shape(impl)), UINT32)
 
-    def reference(
-        self, data: Any, *, shape: Any, impl: str = DEFAULT, partitionable: bool = True
-    ) -> Any:
+    def reference(self, data: Any, *, shape: Any, impl: str = DEFAULT, partitionable: bool = True) -> Any:
         if impl != DEFAULT or not partitionable:
             return np.asarray(_split_by_jax(shape, impl, partitionable, data.ndim)(data))
         return np.stack(_hash_counts(data, shape), -1)
@@ -236,9 +256,7 @@ class RandomFoldIn(Random):
 
     name = "random_fold_in"
 
-    def abstract_eval(
-        self, data: ArrayType, number: ArrayType, *, impl: str = DEFAULT
-    ) -> ArrayType:
+    def abstract_eval(self, data: ArrayType, number: ArrayType, *, impl: str = DEFAULT) -> ArrayType:
         if number.dtype != UINT32 or number.shape != self.batch_shape(data, impl):
             raise self.mismatch((data, number), "takes one uint32 number for each key")
         return data
@@ -331,9 +349,7 @@ def _threefry(*words: Any) -> tuple[Any, Any]:
         return (x << np.uint32(r)) | (x >> np.uint32(32 - r))
 
     with np.errstate(over="ignore"):
-        return _rounds(
-            [np.asarray(w, np.uint32) for w in words], np.add, np.bitwise_xor, rotate, np.uint32
-        )
+        return _rounds([np.asarray(w, np.uint32) for w in words], np.add, np.bitwise_xor, rotate, np.uint32)
 
 
 def _hash_counts(data: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
@@ -351,9 +367,7 @@ def _hash_program(shape: tuple[int, ...]) -> Program:
     """Return the hash as a program, so that a module contains it once per shape."""
     t = ArrayType(shape, UINT32)
     words, outs = [Var(t) for _ in range(4)], [Var(t), Var(t)]
-    return Program(
-        words, [Equation(threefry2x32, tuple(words), tuple(outs), {})], outs, name="threefry2x32"
-    )
+    return Program(words, [Equation(threefry2x32, tuple(words), tuple(outs), {})], outs, name="threefry2x32")
 
 
 def _word(ctx: Any, data: Any, i: int) -> Any:
@@ -393,9 +407,7 @@ def _lower_counts(ctx: Any, data: Any, shape: tuple[int, ...]) -> Any:
         counts = hlo.convert(words, counts)
     else:
         high = ctx.full(0, full)
-    return ctx.call(
-        _hash_program(full.shape), [*keys, high, spread(hlo.reshape(each, counts), where)]
-    )
+    return ctx.call(_hash_program(full.shape), [*keys, high, spread(hlo.reshape(each, counts), where)])
 
 
 # --- other generators, through jax.random ---------------------------------------------------------
@@ -417,9 +429,7 @@ def _bits_by_jax(
     return _over_batch(one, ndim - len(key_shape(impl)))
 
 
-def _split_by_jax(
-    shape: tuple[int, ...], impl: str, partitionable: bool, ndim: int
-) -> Callable[..., Any]:
+def _split_by_jax(shape: tuple[int, ...], impl: str, partitionable: bool, ndim: int) -> Callable[..., Any]:
     def one(data: Any) -> Any:
         with jax.threefry_partitionable(partitionable):
             keys = jax.random.split(jax.random.wrap_key_data(data, impl=impl), shape)

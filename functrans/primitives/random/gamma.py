@@ -39,9 +39,14 @@ class RandomGamma(Random):
     at_own_dtype = True
 
     def abstract_eval(
-        self, data: ArrayType, a: ArrayType, *, log_space: bool, impl: str = DEFAULT,
+        self,
+        data: ArrayType,
+        a: ArrayType,
+        *,
+        log_space: bool,
+        impl: str = DEFAULT,
         partitionable: bool = True,
-    ) -> ArrayType:  # fmt: skip
+    ) -> ArrayType:
         batch = self.batch_shape(data, impl)
         if a.shape[: len(batch)] != batch:
             raise self.mismatch((data, a), f"the parameters must have axes for the keys {batch}")
@@ -59,9 +64,8 @@ class RandomGamma(Random):
             return np.asarray(by_jax(data, a))
 
     def lower(
-        self, ctx: Any, data: Any, a: Any, *, log_space: bool, impl: str = DEFAULT,
-        partitionable: bool = True,
-    ) -> Any:  # fmt: skip
+        self, ctx: Any, data: Any, a: Any, *, log_space: bool, impl: str = DEFAULT, partitionable: bool = True
+    ) -> Any:
         keys, t = ctx.in_types
         return ctx.via_jax(_by_jax(log_space, impl, partitionable, keys.ndim, t.dtype), data, a)[0]
 
@@ -79,9 +83,7 @@ class RandomGamma(Random):
         return Cost(1000 * out_types[0].size, bytes_of(*in_types, *out_types))
 
 
-def _by_jax(
-    log_space: bool, impl: str, partitionable: bool, ndim: int, dtype: Any
-) -> Callable[..., Any]:
+def _by_jax(log_space: bool, impl: str, partitionable: bool, ndim: int, dtype: Any) -> Callable[..., Any]:
     sample = jax.random.loggamma if log_space else jax.random.gamma
 
     def one(data: Any, a: Any) -> Any:

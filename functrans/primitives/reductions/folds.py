@@ -33,9 +33,7 @@ class Reduction(Primitive):
 
     def abstract_eval(self, x: ArrayType, *, axes: Axes) -> ArrayType:
         if dtype_class(x.dtype) not in self.takes:
-            raise self.mismatch(
-                (x,), f"takes {', '.join(self.takes)}, not {x.dtype}", "Cast first."
-            )
+            raise self.mismatch((x,), f"takes {', '.join(self.takes)}, not {x.dtype}", "Cast first.")
         if any(not 0 <= a < x.ndim for a in axes) or len(set(axes)) != len(axes):
             raise self.mismatch((x,), f"axes {axes} must be distinct and lie in 0..{x.ndim - 1}")
         return x.update(shape=tuple([n for i, n in enumerate(x.shape) if i not in axes]))
@@ -74,10 +72,13 @@ class Reduction(Primitive):
 
 
 _SHORT_NAMES = {  # (ufunc, whether the operand is boolean) -> name
-    (np.add, False): "np.sum", (np.multiply, False): "np.prod", (np.maximum, False): "np.max",
-    (np.minimum, False): "np.min", (np.bitwise_and, True): "np.all",
+    (np.add, False): "np.sum",
+    (np.multiply, False): "np.prod",
+    (np.maximum, False): "np.max",
+    (np.minimum, False): "np.min",
+    (np.bitwise_and, True): "np.all",
     (np.bitwise_or, True): "np.any",
-}  # fmt: skip
+}
 
 
 def wide_dtype(dtype: Any) -> Any:
@@ -269,9 +270,7 @@ class Arg(Primitive):
         return ArrayType(shapes.without(x.shape, axes[0]), index_dtype)
 
     def reference(self, x: Any, *, axes: Any, index_dtype: Any) -> Any:
-        return np.asarray(type(self).numpy(x.astype(wide_dtype(x.dtype)), axis=axes[0])).astype(
-            index_dtype
-        )
+        return np.asarray(type(self).numpy(x.astype(wide_dtype(x.dtype)), axis=axes[0])).astype(index_dtype)
 
     def lower(self, ctx: Any, x: Any, *, axes: Any, index_dtype: Any) -> Any:
         """Emit one reduction over pairs (value, index)."""
@@ -338,9 +337,8 @@ def compare(direction: str, x: Any, y: Any, dtype: Any, total: bool = False) -> 
     kinds = {"float": "TOTALORDER" if total else "FLOAT", "complex": "FLOAT", "int": "SIGNED"}
     kind = kinds.get(dtype_class(dtype), "UNSIGNED")
     return hlo.compare(
-        x, y, hlo.ComparisonDirectionAttr.get(direction),
-        compare_type=hlo.ComparisonTypeAttr.get(kind),
-    )  # fmt: skip
+        x, y, hlo.ComparisonDirectionAttr.get(direction), compare_type=hlo.ComparisonTypeAttr.get(kind)
+    )
 
 
 def complex_compare(direction: str, x: Any, y: Any) -> Any:
@@ -348,9 +346,7 @@ def complex_compare(direction: str, x: Any, y: Any) -> Any:
     part = np.dtype(np.float32)  # the comparison is the same for float64
     re_x, re_y, im_x, im_y = hlo.real(x), hlo.real(y), hlo.imag(x), hlo.imag(y)
     tie = compare("EQ", re_x, re_y, part)
-    return hlo.select(
-        tie, compare(direction, im_x, im_y, part), compare(direction, re_x, re_y, part)
-    )
+    return hlo.select(tie, compare(direction, im_x, im_y, part), compare(direction, re_x, re_y, part))
 
 
 reduce_sum: ReduceSum = ReduceSum()

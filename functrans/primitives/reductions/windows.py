@@ -40,9 +40,7 @@ from functrans.primitives.shape import joining as joining
 from functrans.trace import literal, typeof
 
 Window = dict[str, Any]
-PARAMETERS = (
-    "window_dimensions", "window_strides", "padding", "base_dilation", "window_dilation",
-)  # fmt: skip
+PARAMETERS = ("window_dimensions", "window_strides", "padding", "base_dilation", "window_dilation")
 
 
 # --- the parameters of a window -------------------------------------------------------------------
@@ -63,10 +61,7 @@ def window_counts(
 ) -> tuple[int, ...]:
     """Return the number of windows along each axis of an array."""
     counts = []
-    rows = zip(
-        shape, window_dimensions, window_strides, padding, base_dilation, window_dilation,
-        strict=True,
-    )  # fmt: skip
+    rows = zip(shape, window_dimensions, window_strides, padding, base_dilation, window_dilation, strict=True)
     for n, size, stride, (low, high), spread, apart in rows:
         left = dilated(n, spread) + low + high - dilated(size, apart)
         counts.append(0 if left < 0 else left // stride + 1)
@@ -77,9 +72,7 @@ def check_window(primitive: Primitive, types: Sequence[ArrayType], x: ArrayType,
     """Return the numbers of windows; raise if the parameters are invalid for x."""
     for name in PARAMETERS:
         if len(w[name]) != x.ndim:
-            raise primitive.mismatch(
-                types, f"{name} {w[name]} must have {x.ndim} entries, one per axis"
-            )
+            raise primitive.mismatch(types, f"{name} {w[name]} must have {x.ndim} entries, one per axis")
         if name != "padding" and any(n < 1 for n in w[name]):
             raise primitive.mismatch(types, f"{name} {w[name]} must be positive")
     return window_counts(x.shape, **w)
@@ -87,17 +80,17 @@ def check_window(primitive: Primitive, types: Sequence[ArrayType], x: ArrayType,
 
 def with_leading_axis(w: Window) -> Window:
     """Return the parameters for an additional first axis along which nothing slides."""
-    return {
-        name: (((0, 0) if name == "padding" else 1), *sizes) for name, sizes in w.items()
-    }  # fmt: skip
+    return {name: (((0, 0) if name == "padding" else 1), *sizes) for name, sizes in w.items()}
 
 
 def spread_out(w: Window) -> tuple[tuple[int, int, int], ...]:
     """Return the configuration of `pad` that makes the array over which the windows slide."""
-    return tuple([
-        (low, high, spread - 1)
-        for (low, high), spread in zip(w["padding"], w["base_dilation"], strict=True)
-    ])  # fmt: skip
+    return tuple(
+        [
+            (low, high, spread - 1)
+            for (low, high), spread in zip(w["padding"], w["base_dilation"], strict=True)
+        ]
+    )
 
 
 def places(w: Window, counts: Sequence[int]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
@@ -106,9 +99,7 @@ def places(w: Window, counts: Sequence[int]) -> list[tuple[tuple[int, ...], tupl
     found = []
     for k in np.ndindex(*w["window_dimensions"]):
         start = tuple([int(i) * d for i, d in zip(k, w["window_dilation"], strict=True)])
-        limit = tuple([
-            a + dilated(n, s) for a, n, s in zip(start, counts, w["window_strides"], strict=True)
-        ])  # fmt: skip
+        limit = tuple([a + dilated(n, s) for a, n, s in zip(start, counts, w["window_strides"], strict=True)])
         found.append((start, limit))
     return found
 
@@ -116,10 +107,7 @@ def places(w: Window, counts: Sequence[int]) -> list[tuple[tuple[int, ...], tupl
 def _patches(x: np.ndarray, fill: Any, w: Window, counts: Sequence[int]) -> list[np.ndarray]:
     """Return element k of every window, for each k."""
     wide = joining.pad.reference(x, np.asarray(fill).astype(x.dtype), config=spread_out(w))
-    return [
-        wide[tuple(map(slice, start, limit, w["window_strides"]))]
-        for start, limit in places(w, counts)
-    ]
+    return [wide[tuple(map(slice, start, limit, w["window_strides"]))] for start, limit in places(w, counts)]
 
 
 def emit_window(ctx: Any, xs: Sequence[Any], starts: Sequence[Any], w: Window) -> Any:
@@ -160,9 +148,7 @@ class WindowFold(Windowed):
 
     def abstract_eval(self, x: ArrayType, **w: Any) -> ArrayType:
         if dtype_class(x.dtype) not in self.takes:
-            raise self.mismatch(
-                (x,), f"takes {', '.join(self.takes)}, not {x.dtype}", "Cast first."
-            )
+            raise self.mismatch((x,), f"takes {', '.join(self.takes)}, not {x.dtype}", "Cast first.")
         return x.update(shape=check_window(self, (x,), x, w))
 
     def reference(self, x: Any, **w: Any) -> Any:
@@ -288,9 +274,7 @@ def _chosen(x: np.ndarray, select: str, w: Window) -> tuple[np.ndarray, tuple[in
     counts = window_counts(x.shape, **w)
     shape = joining.pad.reference(x, x.dtype.type(0), config=spread_out(w)).shape
     numbers = np.arange(prod(shape)).reshape(shape)
-    plain = w | {
-        "padding": ((0, 0),) * len(shape), "base_dilation": (1,) * len(shape),
-    }  # fmt: skip
+    plain = w | {"padding": ((0, 0),) * len(shape), "base_dilation": (1,) * len(shape)}
     best = np.full(counts, _OUTSIDE[select], x.dtype)
     where = np.full(counts, prod(shape))
     candidates = _patches(x, _OUTSIDE[select], w, counts)
@@ -366,16 +350,17 @@ class SelectAndScatterAdd(Selecting):
         zero, outside = ctx.full(0, scalar), ctx.full(_OUTSIDE[select], scalar)
         wide = hlo.pad(x, outside, *map(attr, zip(*spread_out(w), strict=True)))
         made = hlo.SelectAndScatterOp(
-            wide.type, wide, ct, zero,
+            wide.type,
+            wide,
+            ct,
+            zero,
             window_dimensions=attr(w["window_dimensions"]),
             window_strides=attr(w["window_strides"]),
-        )  # fmt: skip
+        )
         kinds = [ctx.type(scalar)] * 2
         choice, join = [region.blocks.append(*kinds) for region in made.regions]
         with ir.InsertionPoint(choice):
-            hlo.return_(
-                [compare(select.upper(), choice.arguments[0], choice.arguments[1], t.dtype)]
-            )
+            hlo.return_([compare(select.upper(), choice.arguments[0], choice.arguments[1], t.dtype)])
         with ir.InsertionPoint(join):
             hlo.return_([hlo.add(*join.arguments)])
         low, high = zip(*w["padding"], strict=True)
@@ -427,8 +412,7 @@ def _scatter_by_places(ct: jax.Array, x: jax.Array, select: str, w: Window) -> j
     for k, (start, _) in reversed([*enumerate(elements)]):  # the order of XLA's operation
         rest = tuple([a % s for a, s in zip(start, strides, strict=True)])
         edges = [
-            (a // s, n - m - a // s, 0)
-            for a, s, n, m in zip(start, strides, counts, ct.shape, strict=True)
+            (a // s, n - m - a // s, 0) for a, s, n, m in zip(start, strides, counts, ct.shape, strict=True)
         ]
         moved = jax.lax.pad(jax.numpy.where(chosen == k, ct, zero), zero, edges)
         sums[rest] = sums[rest] + moved if rest in sums else moved

@@ -54,9 +54,7 @@ class ReduceWindow(HigherOrderPrimitive, Windowed):
     in_kernel = True
     name = "reduce_window"
 
-    def abstract_eval(
-        self, *types: ArrayType, computation: Program, **w: Any
-    ) -> Sequence[ArrayType]:
+    def abstract_eval(self, *types: ArrayType, computation: Program, **w: Any) -> Sequence[ArrayType]:
         n = len(types) // 2
         xs, starts = types[:n], types[n:]
         scalars = [ArrayType((), x.dtype) for x in xs]
@@ -68,9 +66,10 @@ class ReduceWindow(HigherOrderPrimitive, Windowed):
             computation.out_types, scalars
         ):
             raise self.mismatch(
-                types, f"the computation takes {computation.in_types} and returns "
+                types,
+                f"the computation takes {computation.in_types} and returns "
                 f"{computation.out_types}; it must fold {', '.join(map(str, scalars))}",
-            )  # fmt: skip
+            )
         counts = check_window(self, types, xs[0], w)
         return [ArrayType(counts, x.dtype) for x in xs]
 
@@ -175,9 +174,7 @@ def _stacked(x: Any, start: Any, w: Window, counts: Any) -> Any:
 def _every_other(x: Any, first: int, stop: int) -> Any:
     """Return x[first:stop:2] along axis 0."""
     rest = typeof(x).shape[1:]
-    return slice_(
-        x, start=(first, *[0] * len(rest)), limit=(stop, *rest), strides=(2, *[1] * len(rest))
-    )
+    return slice_(x, start=(first, *[0] * len(rest)), limit=(stop, *rest), strides=(2, *[1] * len(rest)))
 
 
 def elementwise(

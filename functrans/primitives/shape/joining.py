@@ -31,9 +31,7 @@ class Pad(Primitive):
     name: str = "pad"
     linear_in: tuple[int, ...] = (0, 1)
 
-    def abstract_eval(
-        self, x: ArrayType, value: ArrayType, *, config: tuple[Any, ...]
-    ) -> ArrayType:
+    def abstract_eval(self, x: ArrayType, value: ArrayType, *, config: tuple[Any, ...]) -> ArrayType:
         if value.shape != () or value.dtype != x.dtype:
             raise self.mismatch((x, value), f"the padding value must be a scalar of {x.dtype}")
         if len(config) != x.ndim or any(inside < 0 for _, _, inside in config):
@@ -46,9 +44,7 @@ class Pad(Primitive):
         return x.update(shape=tuple(shape), weak_type=x.weak_type and value.weak_type)
 
     def reference(self, x: Any, value: Any, *, config: Any) -> Any:
-        sizes = [
-            n + inside * max(0, n - 1) for n, (_, _, inside) in zip(x.shape, config, strict=True)
-        ]
+        sizes = [n + inside * max(0, n - 1) for n, (_, _, inside) in zip(x.shape, config, strict=True)]
         spread = np.full(sizes, value, x.dtype)
         spread[tuple([slice(None, None, inside + 1) for _, _, inside in config])] = x
         shape = [low + high + n for n, (low, high, _) in zip(sizes, config, strict=True)]
@@ -76,9 +72,7 @@ class Pad(Primitive):
         nothing = literal(0, ArrayType((), t.dtype))
         unpadded = self(ct, nothing, config=tuple([(-low, -high, 0) for low, high, _ in config]))
         n = typeof(unpadded).shape
-        ct_x = slice_(
-            unpadded, start=(0,) * t.ndim, limit=n, strides=tuple([i + 1 for _, _, i in config])
-        )
+        ct_x = slice_(unpadded, start=(0,) * t.ndim, limit=n, strides=tuple([i + 1 for _, _, i in config]))
         ct_value = None
         if isinstance(value, LinearInput):  # elements that are not from x are the padding value
             axes = tuple(range(t.ndim))
@@ -121,10 +115,7 @@ class Concatenate(Primitive):
         for x in xs[1:]:
             if x.dtype != first.dtype:
                 raise self.mismatch(xs, f"operands must have equal dtypes, got {first} and {x}")
-            if (
-                without(x.shape, dimension) != without(first.shape, dimension)
-                or x.ndim != first.ndim
-            ):
+            if without(x.shape, dimension) != without(first.shape, dimension) or x.ndim != first.ndim:
                 raise self.mismatch(
                     xs, f"operands may differ in size along axis {dimension} only: {first}, {x}"
                 )
@@ -172,9 +163,7 @@ class Split(Structural):
 
     def abstract_eval(self, x: ArrayType, *, sizes: tuple[int, ...], axis: int) -> list[ArrayType]:
         if not 0 <= axis < x.ndim or sum(sizes) != x.shape[axis] or any(n < 0 for n in sizes):
-            raise self.mismatch(
-                (x,), f"sizes {sizes} must be >= 0 and sum to the size of axis {axis}"
-            )
+            raise self.mismatch((x,), f"sizes {sizes} must be >= 0 and sum to the size of axis {axis}")
         return [x.update(shape=(*x.shape[:axis], n, *x.shape[axis + 1 :])) for n in sizes]
 
     def reference(self, x: Any, *, sizes: Any, axis: int) -> Any:

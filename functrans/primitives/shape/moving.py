@@ -122,9 +122,7 @@ class BroadcastInDim(Structural):
         if len(dimensions) != x.ndim or list(dimensions) != sorted(set(dimensions)):
             raise self.mismatch((x,), f"dimensions {dimensions} must increase, one per axis")
         if any(n < 0 for n in shape):
-            raise self.mismatch(
-                (x,), f"the shape {shape} has a negative size", "Sizes must be >= 0."
-            )
+            raise self.mismatch((x,), f"the shape {shape} has a negative size", "Sizes must be >= 0.")
         if any(not 0 <= d < len(shape) or shape[d] != n for n, d in zip(x.shape, dimensions)):  # noqa: B905
             raise self.mismatch((x,), f"does not fit shape {shape} at axes {dimensions}")
         return x.update(shape=shape)
@@ -256,9 +254,7 @@ class Slice(Structural):
 
     def abstract_eval(self, x: ArrayType, *, start: Axes, limit: Axes, strides: Axes) -> ArrayType:
         if not len(start) == len(limit) == len(strides) == x.ndim:
-            raise self.mismatch(
-                (x,), f"start {start}, limit {limit}, strides {strides}: one per axis"
-            )
+            raise self.mismatch((x,), f"start {start}, limit {limit}, strides {strides}: one per axis")
         for i, (a, b, s, n) in enumerate(zip(start, limit, strides, x.shape, strict=True)):
             if not (0 <= a <= b <= n and s > 0):
                 raise self.mismatch((x,), f"slice {a}:{b}:{s} does not fit axis {i} of size {n}")
@@ -268,9 +264,7 @@ class Slice(Structural):
     def move(self, x: Any, *, start: Any, limit: Any, strides: Any) -> Any:
         return x[tuple([slice(*one) for one in zip(start, limit, strides, strict=True)])]
 
-    def numpy_move(
-        self, w: Any, x: str, t: ArrayType, *, start: Any, limit: Any, strides: Any
-    ) -> Any:
+    def numpy_move(self, w: Any, x: str, t: ArrayType, *, start: Any, limit: Any, strides: Any) -> Any:
         places = [
             f"{a or ''}:{'' if b == n else b}{f':{s}' if s > 1 else ''}"
             for a, b, s, n in zip(start, limit, strides, t.shape, strict=True)
@@ -284,10 +278,12 @@ class Slice(Structural):
         return {"start": (*start, 0), "limit": (*limit, full[-1]), "strides": (*strides, 1)}
 
     def transpose(self, ct: Any, x: Any, *, start: Any, limit: Any, strides: Any) -> Any:
-        config = tuple([
-            (a, n - (a + (m - 1) * s + 1) if m else n - a, s - 1)
-            for a, s, n, m in zip(start, strides, x.shape, typeof(ct).shape, strict=True)
-        ])  # fmt: skip
+        config = tuple(
+            [
+                (a, n - (a + (m - 1) * s + 1) if m else n - a, s - 1)
+                for a, s, n, m in zip(start, strides, x.shape, typeof(ct).shape, strict=True)
+            ]
+        )
         return (PRIMITIVES["pad"](ct, literal(0, ArrayType((), x.dtype)), config=config),)
 
     def batch(self, t: Any, args: Any, dims: Any, *, start: Any, limit: Any, strides: Any) -> Any:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from functrans.scipy.optimize.minimizers import OptimizeResults as OptimizeResults
     from functrans.scipy.optimize.minimizers import minimize as minimize
 else:
-    __getattr__, __dir__, __all__ = _lazily(__name__, {
-        "functrans.scipy.optimize.minimizers": "OptimizeResults minimize",
-    }, "functrans.ir.tracebacks.shown")  # fmt: skip
+    __getattr__, __dir__, __all__ = _lazily(
+        __name__,
+        {"functrans.scipy.optimize.minimizers": "OptimizeResults minimize"},
+        "functrans.ir.tracebacks.shown",
+    )

@@ -28,9 +28,13 @@ class State(NamedTuple):
 
 
 def minimize_bfgs(
-    fun: Callable[[Any], Any], x0: Any, maxiter: int | None = None, norm: Any = jnp.inf,
-    gtol: Any = 1e-5, line_search_maxiter: int = 10,
-) -> State:  # fmt: skip
+    fun: Callable[[Any], Any],
+    x0: Any,
+    maxiter: int | None = None,
+    norm: Any = jnp.inf,
+    gtol: Any = 1e-5,
+    line_search_maxiter: int = 10,
+) -> State:
     """Step along -H g, and estimate the inverse Hessian H from the changes of the gradient g."""
     d = x0.shape[0]
     most = 200 * d if maxiter is None else maxiter
@@ -44,19 +48,33 @@ def minimize_bfgs(
 
     def step(s: State) -> State:
         p = -dot(s.inverse, s.gradient)
-        found = line_search(fun, s.x, p, s.value, s.gradient, _first_step(s, p),
-                            line_search_maxiter)  # fmt: skip
+        found = line_search(fun, s.x, p, s.value, s.gradient, _first_step(s, p), line_search_maxiter)
         move = found.step * p
         return State(
-            small(found.gradient), found.failed, s.iterations + 1,
-            s.evaluations + found.evaluations, s.x + move, found.value, found.gradient,
-            _updated(s.inverse, move, found.gradient - s.gradient), s.value, found.status,
-        )  # fmt: skip
+            small(found.gradient),
+            found.failed,
+            s.iterations + 1,
+            s.evaluations + found.evaluations,
+            s.x + move,
+            found.value,
+            found.gradient,
+            _updated(s.inverse, move, found.gradient - s.gradient),
+            s.value,
+            found.status,
+        )
 
     start = State(
-        small(gradient), jnp.array(False), 0, 1, x0, value, gradient, jnp.eye(d, dtype=x0.dtype),
-        value + _length(gradient) / 2, 0,
-    )  # fmt: skip
+        small(gradient),
+        jnp.array(False),
+        0,
+        1,
+        x0,
+        value,
+        gradient,
+        jnp.eye(d, dtype=x0.dtype),
+        value + _length(gradient) / 2,
+        0,
+    )
     end = lax.while_loop(going, step, start)
     failure = jnp.where(end.failed, 2 + end.status, -1)
     stopped = jnp.where(end.iterations == most, 1, failure)

@@ -38,10 +38,17 @@ class State(NamedTuple):
 
 
 def minimize_lbfgs(
-    fun: Callable[[Any], Any], x0: Any, maxiter: float | None = None, norm: Any = jnp.inf,
-    maxcor: int = 10, ftol: Any = 2.220446049250313e-09, gtol: Any = 1e-05,
-    maxfun: float | None = None, maxgrad: float | None = None, maxls: int = 20,
-) -> State:  # fmt: skip
+    fun: Callable[[Any], Any],
+    x0: Any,
+    maxiter: float | None = None,
+    norm: Any = jnp.inf,
+    maxcor: int = 10,
+    ftol: Any = 2.220446049250313e-09,
+    gtol: Any = 1e-05,
+    maxfun: float | None = None,
+    maxgrad: float | None = None,
+    maxls: int = 20,
+) -> State:
     """Step along -H g, with H recomputed from the last `maxcor` steps."""
     d = x0.shape[0]
     if maxiter is None and maxfun is None and maxgrad is None:
@@ -62,22 +69,36 @@ def minimize_lbfgs(
         status = jnp.where(found.failed, 5, status)
         converged = jnp.linalg.norm(found.gradient, ord=norm) < gtol
         return State(
-            converged, (status > 0) & ~converged, s.iterations + 1,
-            s.evaluations + found.evaluations, s.x + move, found.value, found.gradient,
+            converged,
+            (status > 0) & ~converged,
+            s.iterations + 1,
+            s.evaluations + found.evaluations,
+            s.x + move,
+            found.value,
+            found.gradient,
             History(
-                _pushed(s.history.moves, move), _pushed(s.history.changes, change),
+                _pushed(s.history.moves, move),
+                _pushed(s.history.changes, change),
                 _pushed(s.history.weights, _ratio(1, curvature)),
             ),
             _ratio(curvature, jnp.real(dot(jnp.conj(change), change))),
             jnp.where(converged, 0, status),
-        )  # fmt: skip
+        )
 
     rows = jnp.zeros((maxcor, d), x0.dtype)
     real = jnp.finfo(x0.dtype).dtype
     start = State(
-        jnp.array(False), jnp.array(False), 0, 1, x0, value, gradient,
-        History(rows, rows, jnp.zeros(maxcor, real)), jnp.ones((), real), 0,
-    )  # fmt: skip
+        jnp.array(False),
+        jnp.array(False),
+        0,
+        1,
+        x0,
+        value,
+        gradient,
+        History(rows, rows, jnp.zeros(maxcor, real)),
+        jnp.ones((), real),
+        0,
+    )
     return lax.while_loop(lambda s: ~s.converged & ~s.failed, step, start)
 
 

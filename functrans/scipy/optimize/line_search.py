@@ -65,9 +65,7 @@ def line_search(
     end = _zoom(at, origin, tried)
     best = end.low
     status = jnp.where(end.failed, 1, jnp.where(end.accepted, 0, 3))
-    return Found(
-        ~end.accepted, status, _no_vanishing(best.step), best.value, best.gradient, tried.i + end.j
-    )
+    return Found(~end.accepted, status, _no_vanishing(best.step), best.value, best.gradient, tried.i + end.j)
 
 
 def _zero_step(p: Any) -> Any:
@@ -157,9 +155,7 @@ def _zoom(at: Line, origin: Point, tried: _Doubling) -> _Interval:
         failed = (jnp.abs(high.step - low.step) <= smallest) | (s.j + 1 >= MOST_ZOOMS)
         other = choose(beyond | swap, (high.step, high.value), (low.step, low.value))
         high = choose(beyond, new, choose(swap, low, high))
-        return _Interval(
-            s.j + 1, accepted, failed & ~accepted, choose(beyond, low, new), high, other
-        )
+        return _Interval(s.j + 1, accepted, failed & ~accepted, choose(beyond, low, new), high, other)
 
     low, high = tried.low, tried.high
     middle = ((low.step + high.step) / 2, (low.value + high.value) / 2)

@@ -44,9 +44,14 @@ class OptimizeResults(NamedTuple):
 
 
 def minimize(
-    fun: Callable[..., Any], x0: ArrayLike, args: tuple[Any, ...] = (), *, method: str,
-    tol: float | None = None, options: Mapping[str, Any] | None = None,
-) -> OptimizeResults:  # fmt: skip
+    fun: Callable[..., Any],
+    x0: ArrayLike,
+    args: tuple[Any, ...] = (),
+    *,
+    method: str,
+    tol: float | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> OptimizeResults:
     """Find a local minimum of a function of a vector.
 
     It may be jitted, mapped with `vmap`, and differentiated in both modes with respect to x0 and
@@ -88,8 +93,11 @@ def minimize(
         )
     run = METHODS.get(method.lower())
     if run is None:
-        raise invalid("minimize", f"unknown method {method!r}", "Methods are 'BFGS' and 'l-bfgs-"
-                      "experimental-do-not-rely-on-this'.")  # fmt: skip
+        raise invalid(
+            "minimize",
+            f"unknown method {method!r}",
+            "Methods are 'BFGS' and 'l-bfgs-experimental-do-not-rely-on-this'.",
+        )
     options = dict(options or {})
     known = list(inspect.signature(run).parameters)[2:]
     if not options.keys() <= set(known):
@@ -103,12 +111,17 @@ def minimize(
     if t.ndim != 1:
         raise invalid("minimize", f"x0 must be a vector, got {t}", "Use flatten_util.ravel_pytree.")
     if dtype_class(t.dtype) not in ("float", "complex"):
-        raise errors.TypeMismatch(
-            f"minimize: x0 must be floats, got {t}, at\n    {describe(user_source())}"
-        )
+        raise errors.TypeMismatch(f"minimize: x0 must be floats, got {t}, at\n    {describe(user_source())}")
     # One program even without jit: otherwise reverse mode would run its steps one by one.
     end = jit(lambda x: run(lambda x: fun(x, *args), x, **options))(x0)
     return OptimizeResults(
-        end.x, end.converged & ~end.failed, end.status, end.value, end.gradient,
-        getattr(end, "inverse", None), end.evaluations, end.evaluations, end.iterations,
-    )  # fmt: skip
+        end.x,
+        end.converged & ~end.failed,
+        end.status,
+        end.value,
+        end.gradient,
+        getattr(end, "inverse", None),
+        end.evaluations,
+        end.evaluations,
+        end.iterations,
+    )

@@ -16,7 +16,16 @@ from tests.matrix.cases import (
 )
 
 CASES = [
-    *elementwise.CASES, *selection.CASES, *shape.CASES, *reduction.CASES, *contraction.CASES,
-    *convolution.CASES, *indexing.CASES, *sorting.CASES, *random_bits.CASES, *linalg.CASES,
-    *special.CASES, *windows.CASES,
-]  # fmt: skip
+    *elementwise.CASES,
+    *selection.CASES,
+    *shape.CASES,
+    *reduction.CASES,
+    *contraction.CASES,
+    *convolution.CASES,
+    *indexing.CASES,
+    *sorting.CASES,
+    *random_bits.CASES,
+    *linalg.CASES,
+    *special.CASES,
+    *windows.CASES,
+]

@@ -20,9 +20,13 @@ CLASSES = ("bool", "int32", "uint8", "float32", "bfloat16", "float64", "complex6
 
 # Relative and absolute: a few units in the last place of results of size 1. Others are exact.
 TOLERANCES = {
-    "float16": 1e-2, "bfloat16": 5e-2, "float32": 1e-5, "float64": 1e-12,
-    "complex64": 1e-5, "complex128": 1e-12,
-}  # fmt: skip
+    "float16": 1e-2,
+    "bfloat16": 5e-2,
+    "float32": 1e-5,
+    "float64": 1e-12,
+    "complex64": 1e-5,
+    "complex128": 1e-12,
+}
 
 
 @dataclass(frozen=True, eq=False)

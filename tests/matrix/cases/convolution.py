@@ -10,8 +10,17 @@ from tests.matrix.cases.case import Case, normal
 INEXACT = ("float32", "float64", "complex64", "bfloat16")
 
 
-def _case(label: str, x: tuple, y: tuple, layout: tuple[str, str, str], dtypes: Any = INEXACT,
-          *, feature_groups: int = 1, batch_groups: int = 1, **window: Any) -> Case:  # fmt: skip
+def _case(
+    label: str,
+    x: tuple,
+    y: tuple,
+    layout: tuple[str, str, str],
+    dtypes: Any = INEXACT,
+    *,
+    feature_groups: int = 1,
+    batch_groups: int = 1,
+    **window: Any,
+) -> Case:
     """A row whose `layout` spells examples N, features C, I and O, groups G, space as it likes. G
     is the outer part of what it stands before, as jax.lax reads it."""
     lhs, rhs, out = (s.replace("C", "I" if i == 0 else "O") for i, s in enumerate(layout))
@@ -31,12 +40,17 @@ def _case(label: str, x: tuple, y: tuple, layout: tuple[str, str, str], dtypes: 
 
     def by_jax(a: Any, b: Any) -> Any:
         made = lax.conv_general_dilated(
-            _merged(a, layout[0]), _merged(b, layout[1]), params["strides"], params["padding"],
-            params["lhs_dilation"], params["rhs_dilation"],
+            _merged(a, layout[0]),
+            _merged(b, layout[1]),
+            params["strides"],
+            params["padding"],
+            params["lhs_dilation"],
+            params["rhs_dilation"],
             tuple([s.replace("G", "") for s in layout]),
-            feature_group_count=feature_groups, batch_group_count=batch_groups,
+            feature_group_count=feature_groups,
+            batch_group_count=batch_groups,
             preferred_element_type=window.get("preferred"),
-        )  # fmt: skip
+        )
         i = layout[2].find("G")
         if i < 0:
             return made
@@ -44,9 +58,15 @@ def _case(label: str, x: tuple, y: tuple, layout: tuple[str, str, str], dtypes: 
         return made.reshape(*made.shape[:i], groups, made.shape[i] // groups, *made.shape[i + 1 :])
 
     return Case(
-        "conv_general_dilated", (normal(*x), normal(*y)), by_jax, params, dtypes,
-        differentiable=(0, 1), label=label, tolerance={"float32": 3e-5, "complex64": 3e-5},
-    )  # fmt: skip
+        "conv_general_dilated",
+        (normal(*x), normal(*y)),
+        by_jax,
+        params,
+        dtypes,
+        differentiable=(0, 1),
+        label=label,
+        tolerance={"float32": 3e-5, "complex64": 3e-5},
+    )
 
 
 def _merged(x: Any, letters: str) -> Any:

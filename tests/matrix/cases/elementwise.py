@@ -69,16 +69,7 @@ def unary(
     tolerance = tolerance or {}
     label = "-".join(f"{k}={v}" for k, v in params.items())
     rows = [
-        Case(
-            name,
-            [within(low, high, 2, 3)],
-            same,
-            params,
-            dtypes,
-            (0,) if smooth else (),
-            tolerance,
-            label,
-        )
+        Case(name, [within(low, high, 2, 3)], same, params, dtypes, (0,) if smooth else (), tolerance, label)
     ]
     floats = [d for d in dtypes if d in ("float32", "bfloat16")]
     if special and floats:
@@ -183,31 +174,16 @@ ARITHMETIC = [
         HALF,
         "integer-exponent",
     ),
-    Case(
-        "pow",
-        [fixed([0.0, 0.0, 0.0]), fixed([0, 1, 2], np.int32)],
-        lax.pow,
-        {},
-        FLOATS,
-        (),
-        {},
-        "of-zero",
-    ),
+    Case("pow", [fixed([0.0, 0.0, 0.0]), fixed([0, 1, 2], np.int32)], lax.pow, {}, FLOATS, (), {}, "of-zero"),
     *binary("max", ANY, smooth=(0, 1)),
     *binary("min", ANY, smooth=(0, 1)),
-    Case(
-        "max", [fixed([0.0, 1.0, 1.0]), fixed([0.0, 1.0, 2.0])], lax.max, {}, FLOATS, (), {}, "ties"
-    ),
+    Case("max", [fixed([0.0, 1.0, 1.0]), fixed([0.0, 1.0, 2.0])], lax.max, {}, FLOATS, (), {}, "ties"),
     *binary("nextafter", FLOATS),
     *unary("abs", (*INEXACT, *INTS)),
 ]
 
 COMPARISONS = [
-    *[
-        row
-        for name in ("eq", "ne")
-        for row in binary(name, SOME, within(-2, 3, 4, 5), within(-2, 3, 4, 5))
-    ],
+    *[row for name in ("eq", "ne") for row in binary(name, SOME, within(-2, 3, 4, 5), within(-2, 3, 4, 5))],
     *[
         row
         for name in ("lt", "le", "gt", "ge")
@@ -240,11 +216,7 @@ BITWISE = [
     Case("clz", [fixed([0, 1, 2, 3, 64, 127])], lax.clz, {}, EVERY_INTEGER, (), {}, "small"),
     *[
         Case(name, [bits(3, 4), bits(3, 4)], same, {}, (*EVERY_INTEGER, *BOOL))
-        for name, same in (
-            ("and", lax.bitwise_and),
-            ("or", lax.bitwise_or),
-            ("xor", lax.bitwise_xor),
-        )
+        for name, same in (("and", lax.bitwise_and), ("or", lax.bitwise_or), ("xor", lax.bitwise_xor))
     ],
     *[
         row
@@ -267,10 +239,7 @@ BITWISE = [
 ]
 
 COMPLEX_NUMBERS = [
-    *[
-        Case(name, [normal(2, 3)], getattr(lax, name), {}, COMPLEX, (0,))
-        for name in ("real", "imag")
-    ],
+    *[Case(name, [normal(2, 3)], getattr(lax, name), {}, COMPLEX, (0,)) for name in ("real", "imag")],
     Case("conj", [normal(2, 3)], lax.conj, {}, (*COMPLEX, "float32", "float64"), (0,)),
     Case("complex", [normal(2, 3), normal(2, 3)], lax.complex, {}, ("float32", "float64"), (0, 1)),
     Case("abs", [fixed([0, 3 + 4j, -1j])], lax.abs, {}, COMPLEX, (), {}, "zero"),
@@ -303,11 +272,7 @@ TRANSCENDENTAL = [
     *unary("log1p", INEXACT, -0.5, 3.0, tolerance=HALF),
     *unary("cbrt", FLOATS, 0.5, 3.0, tolerance=HALF),
     *unary("tan", INEXACT, -1.0, 1.0, tolerance=HALF),
-    *[
-        row
-        for name in ("asin", "acos", "atanh")
-        for row in unary(name, INEXACT, -0.8, 0.8, tolerance=HALF)
-    ],
+    *[row for name in ("asin", "acos", "atanh") for row in unary(name, INEXACT, -0.8, 0.8, tolerance=HALF)],
     *binary("atan2", FLOATS, smooth=(0, 1), tolerance=HALF),
     *[
         Case(name, [fixed([1e-3, -1e-3, 1e-2])], getattr(lax, name), {}, FLOATS, (), {}, "small")
@@ -361,23 +326,7 @@ SPECIAL = [
 ]
 
 EVERY = ("bool", "int8", "int32", "int64", "uint8", "uint32", "uint64", *INEXACT)
-FAR = (
-    0.0,
-    -0.0,
-    0.4,
-    -0.6,
-    1.5,
-    -2.5,
-    130.0,
-    -130.0,
-    300.0,
-    -70000.0,
-    3e9,
-    1e20,
-    np.inf,
-    -np.inf,
-    np.nan,
-)
+FAR = (0.0, -0.0, 0.4, -0.6, 1.5, -2.5, 130.0, -130.0, 300.0, -70000.0, 3e9, 1e20, np.inf, -np.inf, np.nan)
 
 
 def convert(to: str, weak_type: bool = False) -> Case:

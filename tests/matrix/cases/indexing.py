@@ -38,9 +38,13 @@ def keys(*shape: int) -> Callable[..., Any]:
 
 def axes(operand: Any, indices: Any, slices: Any, indexed: Any, sizes: Any, **how: Any) -> Any:
     return {
-        "operand": operand, "indices": indices, "slices": slices, "indexed": indexed,
-        "sizes": sizes, **how,
-    }  # fmt: skip
+        "operand": operand,
+        "indices": indices,
+        "slices": slices,
+        "indexed": indexed,
+        "sizes": sizes,
+        **how,
+    }
 
 
 # x[i] and x.at[i] of rows: x [5, 3], i [4, 1], slices [4, 3]
@@ -109,11 +113,16 @@ def gathers() -> list[Case]:
     for mode in (CLIP, FILL, PROMISE):
         low, high = (0, 2) if mode == PROMISE else (-3, 7)
         made.append(
-            Case("gather", [normal(5, 3), indices(3, 2, low=low, high=high)], take_windows(mode),
-                 {**WINDOWS, "mode": mode, "fill": 7 if mode == FILL else None},
-                 ("float32", "float64", "complex64"), (0,),
-                 label=f"windows-{mode}")
-        )  # fmt: skip
+            Case(
+                "gather",
+                [normal(5, 3), indices(3, 2, low=low, high=high)],
+                take_windows(mode),
+                {**WINDOWS, "mode": mode, "fill": 7 if mode == FILL else None},
+                ("float32", "float64", "complex64"),
+                (0,),
+                label=f"windows-{mode}",
+            )
+        )
     return made
 
 
@@ -121,9 +130,13 @@ def scatters() -> list[Case]:
     """The same places for every scatter; with repeated ones too."""
     made = []
     for name, dtypes in (
-        ("scatter", ALL), ("scatter_add", NUMBERS), ("scatter_sub", NUMBERS),
-        ("scatter_mul", NUMBERS), ("scatter_min", ALL), ("scatter_max", ALL),
-    ):  # fmt: skip
+        ("scatter", ALL),
+        ("scatter_add", NUMBERS),
+        ("scatter_sub", NUMBERS),
+        ("scatter_mul", NUMBERS),
+        ("scatter_min", ALL),
+        ("scatter_max", ALL),
+    ):
         made += scatter_rows(name, getattr(lax, name), dtypes)
     made += [
         Case("scatter", [keys(5), distinct(5, 3), keys(3)], lambda x, i, u: x.at[i[:, 0]].set(u),
@@ -166,21 +179,40 @@ def scatter_rows(name: str, function: Callable[..., Any], dtypes: Any) -> list[C
     ]  # fmt: skip
     if add:
         made += [
-            Case(name, [normal(5, 3), indices(3, 2, low=-3, high=7), normal(2, 3, 2)],
-                 of(WINDOW_SCATTER, mode=JAX_MODE[mode]), {**WINDOWS, "mode": mode}, some, where,
-                 label=f"windows-{mode}")
+            Case(
+                name,
+                [normal(5, 3), indices(3, 2, low=-3, high=7), normal(2, 3, 2)],
+                of(WINDOW_SCATTER, mode=JAX_MODE[mode]),
+                {**WINDOWS, "mode": mode},
+                some,
+                where,
+                label=f"windows-{mode}",
+            )
             for mode in (CLIP, FILL)
-        ]  # fmt: skip
+        ]
         made.append(
-            Case(name, [normal(5, 3), indices(2, 2, 2, high=3), normal(2, 2)], of(elements),
-                 {**ELEMENTS, "mode": FILL}, some, where, label="elements")
-        )  # fmt: skip
+            Case(
+                name,
+                [normal(5, 3), indices(2, 2, 2, high=3), normal(2, 2)],
+                of(elements),
+                {**ELEMENTS, "mode": FILL},
+                some,
+                where,
+                label="elements",
+            )
+        )
     else:
         made.append(
-            Case(name, [normal(5, 3), indices(1, 2, high=2), normal(2, 1, 2)],
-                 of(WINDOW_SCATTER, mode=CLIP, **unique), {**WINDOWS, "mode": CLIP, **unique}, some,
-                 where, label="window-clip")
-        )  # fmt: skip
+            Case(
+                name,
+                [normal(5, 3), indices(1, 2, high=2), normal(2, 1, 2)],
+                of(WINDOW_SCATTER, mode=CLIP, **unique),
+                {**WINDOWS, "mode": CLIP, **unique},
+                some,
+                where,
+                label="window-clip",
+            )
+        )
     return made
 
 

@@ -58,13 +58,24 @@ def traced(x: Any) -> Any:
 
 
 def solved(label: str, a: Make, b: Make, dtypes: Any = ALL, differentiable: Any = (0, 1), **how):
-    usual = {"left_side": True, "lower": True, "transpose_a": False, "conjugate_a": False,
-             "unit_diagonal": False}  # fmt: skip
+    usual = {
+        "left_side": True,
+        "lower": True,
+        "transpose_a": False,
+        "conjugate_a": False,
+        "unit_diagonal": False,
+    }
     params = usual | how
     return Case(
-        "triangular_solve", (a, b), lambda a, b: linalg.triangular_solve(a, b, **params), params,
-        dtypes, differentiable, tolerance=ONE, label=label,
-    )  # fmt: skip
+        "triangular_solve",
+        (a, b),
+        lambda a, b: linalg.triangular_solve(a, b, **params),
+        params,
+        dtypes,
+        differentiable,
+        tolerance=ONE,
+        label=label,
+    )
 
 
 def svd(label: str, x: Make, dtypes: Any, differentiable: Any = (), **how: Any) -> Case:
@@ -80,40 +91,36 @@ def svd(label: str, x: Make, dtypes: Any, differentiable: Any = (), **how: Any) 
 
 
 def eig(label: str, x: Make, dtypes: Any, left: bool, right: bool, differentiable: Any = ()):
-    params = {"compute_left_eigenvectors": left, "compute_right_eigenvectors": right,
-              "enable_eigvec_derivs": True}  # fmt: skip
-    return Case(
-        "eig", (x,), lambda x: linalg.eig(x, **params), params, dtypes, differentiable, STEEP,
-        label,
-    )  # fmt: skip
+    params = {
+        "compute_left_eigenvectors": left,
+        "compute_right_eigenvectors": right,
+        "enable_eigvec_derivs": True,
+    }
+    return Case("eig", (x,), lambda x: linalg.eig(x, **params), params, dtypes, differentiable, STEEP, label)
 
 
 def qr(label: str, x: Make, dtypes: Any, differentiable: Any = (), **how: Any) -> Case:
     params = {"pivoting": False, "full_matrices": False} | how
     return Case(
-        "qr",
-        (x,),
-        lambda x: linalg.qr(traced(x), **params),
-        params,
-        dtypes,
-        differentiable,
-        STEEP,
-        label,
+        "qr", (x,), lambda x: linalg.qr(traced(x), **params), params, dtypes, differentiable, STEEP, label
     )
 
 
 def lu(label: str, x: Make, dtypes: Any, differentiable: Any = ()) -> Case:
-    return Case(
-        "lu", (x,), lambda x: linalg.lu(traced(x)), {}, dtypes, differentiable, STEEP, label
-    )
+    return Case("lu", (x,), lambda x: linalg.lu(traced(x)), {}, dtypes, differentiable, STEEP, label)
 
 
 def fft(kind: str, label: str, x: Make, dtypes: Any, *lengths: int) -> Case:
     return Case(
-        "fft", (x,), lambda x: jax.lax.fft(x, kind, lengths),
-        {"kind": kind, "lengths": lengths}, dtypes, (0,), label=f"{kind.lower()}-{label}",
+        "fft",
+        (x,),
+        lambda x: jax.lax.fft(x, kind, lengths),
+        {"kind": kind, "lengths": lengths},
+        dtypes,
+        (0,),
+        label=f"{kind.lower()}-{label}",
         tolerance={"float32": 2e-5, "complex64": 2e-5},
-    )  # fmt: skip
+    )
 
 
 def geqrf(x: Any) -> Any:

@@ -101,13 +101,7 @@ CASES: list[Case] = [
         ("uint32",),
         label="batch",
     ),
-    Case(
-        "random_seed",
-        (seeds(),),
-        lambda s: jax.random.key_data(jax.random.key(s)),
-        {},
-        (*INTS, *UINTS),
-    ),
+    Case("random_seed", (seeds(),), lambda s: jax.random.key_data(jax.random.key(s)), {}, (*INTS, *UINTS)),
     Case(
         "random_seed",
         (seeds(3),),

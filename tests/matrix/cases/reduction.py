@@ -25,9 +25,15 @@ def reduced(name: str, dtypes: Sequence[str], differentiable: bool, **how: Any) 
 
     def case(shape: tuple[int, ...], axes: tuple[int, ...], dtypes: Any, label: str) -> Case:
         return Case(
-            name, (operand(*shape),), lambda x: function(x, axes), {"axes": axes}, dtypes,
-            differentiable=(0,) if differentiable else (), label=label, **how,
-        )  # fmt: skip
+            name,
+            (operand(*shape),),
+            lambda x: function(x, axes),
+            {"axes": axes},
+            dtypes,
+            differentiable=(0,) if differentiable else (),
+            label=label,
+            **how,
+        )
 
     return [
         case((3, 4, 2), (1,), dtypes, "one-axis"),
@@ -42,16 +48,14 @@ def reduced(name: str, dtypes: Sequence[str], differentiable: bool, **how: Any) 
 def empty(name: str, dtypes: Sequence[str]) -> Case:
     """What no elements fold to."""
     return Case(
-        name, (normal(2, 0),), lambda x: getattr(lax, name)(x, (1,)), {"axes": (1,)}, dtypes,
-        label="empty",
-    )  # fmt: skip
+        name, (normal(2, 0),), lambda x: getattr(lax, name)(x, (1,)), {"axes": (1,)}, dtypes, label="empty"
+    )
 
 
 def special(name: str, values: Any, label: str) -> Case:
     return Case(
-        name, (fixed(values),), lambda x: getattr(lax, name)(x, (1,)), {"axes": (1,)}, FLOATS,
-        label=label,
-    )  # fmt: skip
+        name, (fixed(values),), lambda x: getattr(lax, name)(x, (1,)), {"axes": (1,)}, FLOATS, label=label
+    )
 
 
 # Rows with a NaN first, in the middle, twice; with infinities; with ties.
@@ -61,9 +65,13 @@ NANS = [[np.nan, 1, 2], [1, np.nan, 3], [np.nan, np.inf, np.nan], [-np.inf, np.i
 def position(name: str, dtypes: Sequence[str], operand: Any, axis: int, index: str, label: str):
     index_dtype = np.dtype(index)
     return Case(
-        name, (operand,), lambda x: getattr(lax, name)(x, axis, index_dtype),
-        {"axes": (axis,), "index_dtype": index_dtype}, dtypes, label=label,
-    )  # fmt: skip
+        name,
+        (operand,),
+        lambda x: getattr(lax, name)(x, axis, index_dtype),
+        {"axes": (axis,), "index_dtype": index_dtype},
+        dtypes,
+        label=label,
+    )
 
 
 def normalised(name: str, dtypes: Sequence[str], function: Callable[..., Any]) -> list[Case]:
@@ -72,9 +80,15 @@ def normalised(name: str, dtypes: Sequence[str], function: Callable[..., Any]) -
 
     def case(operand: Any, axes: tuple[int, ...], dtypes: Any, label: str, **how: Any) -> Case:
         return Case(
-            name, (operand,), lambda x: function(x, axis=axes), {"axes": axes}, dtypes,
-            differentiable=(0,), label=label, **how,
-        )  # fmt: skip
+            name,
+            (operand,),
+            lambda x: function(x, axis=axes),
+            {"axes": axes},
+            dtypes,
+            differentiable=(0,),
+            label=label,
+            **how,
+        )
 
     return [
         case(normal(3, 5), (1,), dtypes, "rows"),
@@ -92,9 +106,15 @@ def running(name: str, dtypes: Sequence[str], **how: Any) -> list[Case]:
 
     def case(shape: tuple[int, ...], axis: int, reverse: bool, dtypes: Any, label: str) -> Case:
         return Case(
-            name, (normal(*shape),), lambda x: function(x, axis=axis, reverse=reverse),
-            {"axis": axis, "reverse": reverse}, dtypes, differentiable=(0,), label=label, **how,
-        )  # fmt: skip
+            name,
+            (normal(*shape),),
+            lambda x: function(x, axis=axis, reverse=reverse),
+            {"axis": axis, "reverse": reverse},
+            dtypes,
+            differentiable=(0,),
+            label=label,
+            **how,
+        )
 
     return [
         case((2, 5), 1, False, dtypes, "forwards"),
@@ -103,10 +123,15 @@ def running(name: str, dtypes: Sequence[str], **how: Any) -> list[Case]:
         case((2, 1), 1, False, few, "one"),
         case((2, 0), 1, True, few, "none"),
         Case(
-            name, (fixed([0, 0, 2, 2, 0, 1, 1, 3]),), lambda x: function(x),
-            {"axis": 0, "reverse": False}, few, label="ties", **how,
+            name,
+            (fixed([0, 0, 2, 2, 0, 1, 1, 3]),),
+            lambda x: function(x),
+            {"axis": 0, "reverse": False},
+            few,
+            label="ties",
+            **how,
         ),
-    ]  # fmt: skip
+    ]
 
 
 CASES: list[Case] = [

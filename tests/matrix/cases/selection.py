@@ -111,11 +111,7 @@ CASES: list[Case] = [
     ),
     Case(
         "clamp",
-        [
-            fixed([1.0, np.nan, 2.0, 0.0]),
-            fixed([np.nan, 1.0, 5.0, np.inf]),
-            fixed([2.0, 3.0, 1.0, 4.0]),
-        ],
+        [fixed([1.0, np.nan, 2.0, 0.0]), fixed([np.nan, 1.0, 5.0, np.inf]), fixed([2.0, 3.0, 1.0, 4.0])],
         lax.clamp,
         {},
         FLOATS,

@@ -16,18 +16,14 @@ ALL = (*BOOL, *INTS, *UINTS, *FLOATS, *COMPLEX)
 
 def keys(*shape: int) -> Callable[..., Any]:
     """Typed PRNG keys, whatever the dtype."""
-    return lambda rng, dtype: jax.random.split(
-        jax.random.key(int(rng.integers(1 << 30))), shape or ()
-    )
+    return lambda rng, dtype: jax.random.split(jax.random.key(int(rng.integers(1 << 30))), shape or ())
 
 
 def both_kinds(
     name: str, function: Callable[..., Any], *shape: int, label: str = "", **params: Any
 ) -> list[Case]:
     """A row for numbers and one for typed keys."""
-    numbers = Case(
-        name, (normal(*shape),), function, params, CLASSES, differentiable=(0,), label=label
-    )
+    numbers = Case(name, (normal(*shape),), function, params, CLASSES, differentiable=(0,), label=label)
     typed = Case(name, (keys(*shape),), function, params, label=f"{label}-keys".lstrip("-"))
     return [numbers, typed]
 
@@ -46,37 +42,51 @@ def several(count: int, *shapes: tuple[int, ...], **params: Any) -> Case:
 
 def padded(label: str, *config: tuple[int, int, int], shape: tuple[int, ...] = (3, 4)) -> Case:
     return Case(
-        "pad", (normal(*shape), normal()), lambda x, v: lax.pad(x, v, config), {"config": config},
-        CLASSES, differentiable=(0, 1), label=label,
-    )  # fmt: skip
+        "pad",
+        (normal(*shape), normal()),
+        lambda x, v: lax.pad(x, v, config),
+        {"config": config},
+        CLASSES,
+        differentiable=(0, 1),
+        label=label,
+    )
 
 
 def counted(dtype: str, *shape: int, dimension: int) -> Case:
     return Case(
-        "iota", (), lambda: lax.broadcasted_iota(dtype, shape, dimension),
+        "iota",
+        (),
+        lambda: lax.broadcasted_iota(dtype, shape, dimension),
         {"dtype": np.dtype(jax.numpy.dtype(dtype)), "shape": shape, "dimension": dimension},
-        (dtype,), label=f"{dtype}-{'x'.join(map(str, shape))}-{dimension}",
-    )  # fmt: skip
+        (dtype,),
+        label=f"{dtype}-{'x'.join(map(str, shape))}-{dimension}",
+    )
 
 
 CASES: list[Case] = [
-    *both_kinds(
-        "transpose", lambda x: lax.transpose(x, (2, 0, 1)), 2, 3, 4, permutation=(2, 0, 1)
-    ),
+    *both_kinds("transpose", lambda x: lax.transpose(x, (2, 0, 1)), 2, 3, 4, permutation=(2, 0, 1)),
     *both_kinds(
         "broadcast_in_dim",
         lambda x: lax.broadcast_in_dim(x, (2, 5, 3), (0, 2)),
-        2, 3, shape=(2, 5, 3), dimensions=(0, 2),
+        2,
+        3,
+        shape=(2, 5, 3),
+        dimensions=(0, 2),
     ),
     *both_kinds(
         "broadcast_in_dim",
         lambda x: lax.broadcast_in_dim(x, (3, 2), ()),
-        shape=(3, 2), dimensions=(), label="scalar",
+        shape=(3, 2),
+        dimensions=(),
+        label="scalar",
     ),
     *both_kinds(
         "broadcast_in_dim",
         lambda x: lax.broadcast_in_dim(x, (2, 0), (0,)),
-        2, shape=(2, 0), dimensions=(0,), label="to-nothing",
+        2,
+        shape=(2, 0),
+        dimensions=(0,),
+        label="to-nothing",
     ),
     *both_kinds("reshape", lambda x: lax.reshape(x, (4, 6)), 2, 3, 4, shape=(4, 6)),
     *both_kinds("reshape", lambda x: lax.reshape(x, ()), 1, 1, shape=(), label="to-scalar"),
@@ -86,19 +96,32 @@ CASES: list[Case] = [
     *both_kinds(
         "slice",
         lambda x: lax.slice(x, (1, 0, 2), (3, 4, 5), (1, 3, 2)),
-        3, 4, 6, start=(1, 0, 2), limit=(3, 4, 5), strides=(1, 3, 2),
+        3,
+        4,
+        6,
+        start=(1, 0, 2),
+        limit=(3, 4, 5),
+        strides=(1, 3, 2),
     ),
     *both_kinds(
         "slice",
         lambda x: lax.slice(x, (1, 2), (3, 2)),
-        3, 4, start=(1, 2), limit=(3, 2), strides=(1, 1), label="nothing",
+        3,
+        4,
+        start=(1, 2),
+        limit=(3, 2),
+        strides=(1, 1),
+        label="nothing",
     ),
     several(3, (2, 3), (2, 1), (2, 4), dimension=1),
     several(2, (2, 3), (0, 3), dimension=0),
     several(1, (2, 3), dimension=0),
     Case(
-        "concatenate", (keys(2, 3), keys(1, 3)), lambda *xs: lax.concatenate(xs, 0),
-        {"dimension": 0}, label="keys",
+        "concatenate",
+        (keys(2, 3), keys(1, 3)),
+        lambda *xs: lax.concatenate(xs, 0),
+        {"dimension": 0},
+        label="keys",
     ),
     *both_kinds("split", lambda x: lax.split(x, (1, 0, 3), 1), 2, 4, 3, sizes=(1, 0, 3), axis=1),
     padded("around", (1, 2, 0), (0, 1, 0)),
@@ -108,4 +131,4 @@ CASES: list[Case] = [
     *[counted(dtype, 3, 4, dimension=1) for dtype in (*INTS, *UINTS, *FLOATS, *COMPLEX)],
     counted("int32", 5, 2, dimension=0),
     counted("float32", 2, 0, dimension=1),
-]  # fmt: skip
+]

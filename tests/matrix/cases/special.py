@@ -16,9 +16,14 @@ A = uniform(2, 3, low=0.5, high=3.0)
 
 CASES = [
     Case(
-        "regularized_incomplete_beta", [A, A, uniform(2, 3, low=0.1, high=0.9)], lax.betainc, {},
-        SOME, (2,), CLOSE,
+        "regularized_incomplete_beta",
+        [A, A, uniform(2, 3, low=0.1, high=0.9)],
+        lax.betainc,
+        {},
+        SOME,
+        (2,),
+        CLOSE,
     ),
     Case("bessel_i0e", [uniform(2, 3, low=-12, high=12)], lax.bessel_i0e, {}, SOME, (), CLOSE),
     Case("bessel_i1e", [uniform(2, 3, low=-12, high=12)], lax.bessel_i1e, {}, SOME, (0,), CLOSE),
-]  # fmt: skip
+]

@@ -14,20 +14,19 @@ from functrans.ir import parse
 from tests.matrix.cases.case import Case, fixed, normal
 
 PLAIN = {
-    "window_dimensions": (2, 3), "window_strides": (2, 1), "padding": ((0, 0), (1, 1)),
-    "base_dilation": (1, 1), "window_dilation": (1, 1),
-}  # fmt: skip
-SPREAD = PLAIN | {
-    "padding": ((1, 0), (0, 2)), "base_dilation": (2, 1), "window_strides": (1, 2),
-}  # fmt: skip
+    "window_dimensions": (2, 3),
+    "window_strides": (2, 1),
+    "padding": ((0, 0), (1, 1)),
+    "base_dilation": (1, 1),
+    "window_dilation": (1, 1),
+}
+SPREAD = PLAIN | {"padding": ((1, 0), (0, 2)), "base_dilation": (2, 1), "window_strides": (1, 2)}
 CUT = SPREAD | {"padding": ((1, -1), (-1, 2))}  # which JAX's gradients of extrema do not take
 DILATED = PLAIN | {"window_dilation": (2, 2), "padding": ((1, 0), (2, 1))}
 NONE = PLAIN | {"window_dimensions": (9, 3)}
 WINDOWS = {"plain": PLAIN, "spread": SPREAD, "cut": CUT, "dilated": DILATED, "none": NONE}
 SHAPE = (4, 5)
-COUNTS = {
-    name: lax.reduce_window_shape_tuple(SHAPE, *window.values()) for name, window in WINDOWS.items()
-}
+COUNTS = {name: lax.reduce_window_shape_tuple(SHAPE, *window.values()) for name, window in WINDOWS.items()}
 
 
 def by_jax(x: Any, computation: Callable[..., Any], start: Any, window: dict[str, Any]) -> Any:
@@ -72,9 +71,15 @@ def gathered(name: str, select: str) -> Case:
 
     ties = fixed(np.arange(20).reshape(SHAPE) * 7 % 5)
     return Case(
-        "select_and_gather_add", [normal(*SHAPE), ties], same, {"select": select, **window},
-        ("float32", "bfloat16"), () if name == "dilated" else (0,), {}, f"{name}-{select}",
-    )  # fmt: skip
+        "select_and_gather_add",
+        [normal(*SHAPE), ties],
+        same,
+        {"select": select, **window},
+        ("float32", "bfloat16"),
+        () if name == "dilated" else (0,),
+        {},
+        f"{name}-{select}",
+    )
 
 
 def scattered(name: str, select: str) -> Case:
@@ -91,9 +96,15 @@ def scattered(name: str, select: str) -> Case:
 
     ties = fixed(np.arange(20).reshape(SHAPE) * 7 % 5)
     return Case(
-        "select_and_scatter_add", [normal(*counts), ties], same, {"select": select, **window},
-        ("float32",), () if name == "dilated" else (0,), {}, f"{name}-{select}",
-    )  # fmt: skip
+        "select_and_scatter_add",
+        [normal(*counts), ties],
+        same,
+        {"select": select, **window},
+        ("float32",),
+        () if name == "dilated" else (0,),
+        {},
+        f"{name}-{select}",
+    )
 
 
 PRODUCT = parse("program (a: f32[], b: f32[]) { c: f32[] = mul a b; return c }")
@@ -110,9 +121,15 @@ def product(name: str) -> Case:
         return by_jax(x, lax.mul, start, window)
 
     return Case(
-        "reduce_window", [normal(*SHAPE), fixed(1.0)], same, {"computation": PRODUCT, **window},
-        ("float32",), (), {}, f"product-{name}",
-    )  # fmt: skip
+        "reduce_window",
+        [normal(*SHAPE), fixed(1.0)],
+        same,
+        {"computation": PRODUCT, **window},
+        ("float32",),
+        (),
+        {},
+        f"product-{name}",
+    )
 
 
 def _better(left: Any, right: Any) -> Any:
@@ -122,13 +139,14 @@ def _better(left: Any, right: Any) -> Any:
 
 ARG = Case(
     "reduce_window",
-    [normal(*SHAPE), fixed(np.arange(20).reshape(SHAPE), np.int32), fixed(-np.inf),
-     fixed(-1, np.int32)],
+    [normal(*SHAPE), fixed(np.arange(20).reshape(SHAPE), np.int32), fixed(-np.inf), fixed(-1, np.int32)],
     lambda x, i, start, none: lax.reduce_window((x, i), (start, none), _better, **DILATED),
     {"computation": ARGMAX, **DILATED},
     ("float32",),
-    (), {}, "argmax",
-)  # fmt: skip
+    (),
+    {},
+    "argmax",
+)
 
 CASES = [
     total("plain", ("float32", "bfloat16", "float64", "complex64", "int32")),
