@@ -35,8 +35,8 @@ def by_primitive(rows: Iterable[Row]) -> Any:
 
 
 def some_or_all(name: str, some: int) -> Any:
-    """How many rows of a primitive are compiled: some by default, all of them in the sweep."""
-    everything = pytest.param(None, id="all", marks=pytest.mark.sweep)
+    """How many rows of a primitive are compiled: some by default, all of them in the heavy run."""
+    everything = pytest.param(None, id="all", marks=pytest.mark.heavy)
     return pytest.mark.parametrize(name, [pytest.param(some, id="some"), everything])
 
 

@@ -29,6 +29,7 @@ def digits(monkeypatch):
     sys.modules.pop("train_digits", None)
 
 
+@pytest.mark.sweep
 def test_train_digits(digits, tmp_path):
     data = digits.load()
     images, labels, test_images, test_labels = data

@@ -38,31 +38,19 @@ def calls(module: str, names: str, arguments: str = "q, axis=a") -> list[str]:
     return [f"{module}.{name}({arguments})" for name in names.split()]
 
 
+# Our functions, and one of those that are JAX's in each table.
 SOME = [  # takes one axis, or several
-    *calls("jnp", "amax amin average count_nonzero flip max mean median min prod ptp"),
-    *calls("jnp", "nanmax nanmean nanmedian nanmin nanprod nanstd nansum nanvar std sum var"),
-    *calls("jnp", "gradient add.reduce"),
+    *calls("jnp", "amax amin max mean min prod std sum var add.reduce"),
     *calls("jnp", "all any", "b, axis=a"),
-    *calls("jnp", "quantile percentile nanquantile nanpercentile", "q, 0.3, axis=a"),
-    *calls("jnp", "sum mean std var", "q, axis=a, where=b, keepdims=True"),
-    "jnp.average(q, a, weights(a))",
     "jnp.roll(q, 1, a)",
-    "jnp.apply_over_axes(jnp.sum, q, np.ravel(a))",
     "jnp.squeeze(q[:1, :1, :1], a)",
+    *calls("jnp", "sum mean std var", "q, axis=a, where=b, keepdims=True"),
     "jnp.max(q, axis=a, where=b, initial=-1)",
     "jnp.var(q, a, mean=jnp.mean(q, a, keepdims=True))",
-    "jnp.quantile(q, 0.3, a, keepdims=True)",
-    *calls("linalg", "norm vector_norm"),
-    "linalg.norm(q, 1, a, keepdims=True)",
     *calls("nn", "log_softmax logmeanexp logsumexp softmax standardize"),
     *calls("nn", "log_softmax softmax logsumexp standardize", "q, axis=a, where=b"),
-    *calls("special", "log_softmax softmax logsumexp"),
-    *calls("fft", "fftshift ifftshift", "q, a"),
 ]
 PAIRS = [  # takes two
-    *calls("fft", "fft2 fftn ifft2 ifftn irfft2 irfftn rfft2 rfftn", "q, axes=a"),
-    *calls("fft", "fftn irfftn", "q, (3, 5), a"),
-    *calls("sfft", "dctn idctn", "q, axes=a"),
     "jnp.rot90(q, axes=a)",
     "jnp.swapaxes(q, *a)",
     "jnp.diagonal(q, 1, *a)",
@@ -70,104 +58,40 @@ PAIRS = [  # takes two
     "jnp.tensordot(q, q, (a, a))",
     "jnp.moveaxis(q, a, (0, -1))",
     "jnp.moveaxis(q, (0, -1), a)",
-    "jnp.rollaxis(q, *a)",
-    "jnp.roll(q, (1, -2), a)",
     "jnp.transpose(q, every(a))",
     "jnp.permute_dims(q, every(a))",
-    "jnp.gradient(q, 1.0, 2.0, axis=a)",
-    "jnp.cross(q[:2, :2, :2], q[:2, :2, :2], *a)",
-    "linalg.norm(q, 'fro', a)",
-    "linalg.norm(q, -1, a)",
-    "linalg.norm(q, 2, a)",
-    "linalg.tensordot(q, q, axes=(a, a))",
-    "signal.fftconvolve(q, q * q, axes=a)",
 ]
 ONE = [
-    *calls("jnp", "argmax argmin argsort nanargmax nanargmin sort unstack unwrap rollaxis"),
-    *calls("jnp", "cumprod cumsum cumulative_prod cumulative_sum nancumprod nancumsum diff"),
-    *calls("jnp", "split array_split repeat", "q, 2, axis=a"),
-    *calls("jnp", "trapezoid"),
-    *calls("jnp", "concatenate concat", "[q, q + 1], axis=a"),
-    "jnp.append(q, q, a)",
-    *calls("jnp", "linspace logspace", "q[0], q[1], 3, axis=a"),
-    "jnp.vecdot(q, q, axis=a)",
-    "jnp.geomspace(abs(q[0]), abs(q[1]), 3, axis=a)",
-    "jnp.apply_along_axis(jnp.cumsum, a, q)",
-    "jnp.compress(b[0, 0], q, a, size=1)",
-    "jnp.delete(q, 1, a)",
-    "jnp.insert(q, 1, 5, a)",
+    *calls("jnp", "argmax argmin unstack cumprod cumsum"),
+    "jnp.split(q, 2, axis=a)",
+    "jnp.concatenate([q, q + 1], axis=a)",
     "jnp.take(q, i[0, 0], a)",
     "jnp.take_along_axis(q, i, a)",
-    "jnp.partition(q, 1, a)",
-    "jnp.lexsort([i, q], a)",
     "jnp.expand_dims(q, a)",
     "jnp.stack([q, i], a)",
-    "lax.expand_dims(q, (a,))",
-    "jnp.argpartition(q, 1, a)[:1, :1, :1]",
-    "jnp.packbits(b, a)",
-    "jnp.diff(q, 1, a, 0, 1)",
-    "jnp.put_along_axis(q, i[:1, :1, :1], 5, a, inplace=False)",
-    "jnp.trapezoid(q, q * q, axis=a)",
-    "jnp.unpackbits(i.astype('uint8'), a)",
-    "jnp.cross(q[:2, :2, :2], q[:2, :2, :2], axis=a)",
     "jnp.sort(q, a, descending=True)",
-    "jnp.unique(i, axis=a, size=2)",
-    "linalg.vecdot(q, q, axis=a)",
-    "linalg.cross(*[np.cos(np.arange(27.0).reshape(3, 3, 3) * k) for k in (1, 2)], axis=a)",
-    *calls("fft", "fft hfft ifft ihfft irfft rfft"),
-    *calls("fft", "fft irfft", "q, 3, a"),
-    *calls("sfft", "dct idct"),
-    "sfft.dct(q, 2, 3, a)",
-    *calls("stats", "mode rankdata sem"),
-    "signal.detrend(q, a)",
-    "signal.welch(q, nperseg=2, axis=a)",
-    "signal.stft(q, nperseg=2, axis=a)",
-    "signal.csd(q, q * q, nperseg=2, axis=a)",
-    "integrate.trapezoid(q, axis=a)",
-    *calls("lax", "sort unstack", "q, a"),
-    "lax.stack([q, q], a)",
     "lax.dynamic_index_in_dim(q, 1, a)",
     "lax.dynamic_slice_in_dim(q, 1, 1, a)",
-    "lax.top_k(q, 2, axis=a)",
-    "lax.index_in_dim(q, 1, a, False)",
-    "lax.slice_in_dim(q, 0, 2, 1, a)",
     "lax.dynamic_update_index_in_dim(q, q[:1, :1, :1], 1, a)",
-    "lax.sort_key_val(i, q, a)",
     "lax.dynamic_update_slice_in_dim(q, q[:1, :1, :1], 1, a)",
-    "nn.glu(q, a)",
     "lax.associative_scan(lax.add, q, axis=a)",
+    "nn.glu(q, a)",
     "nn.one_hot(i, 3, axis=a)",
-    "random.categorical(key, q, a)",
-    "random.permutation(key, q, a)",
-    "random.choice(key, q, (3,), axis=a)",
-    "random.permutation(key, q, a, True)",
 ]
-# They take no negative axes, as JAX's; name axes of a mesh; or their sizes depend on values.
+# They take no negative axes, as JAX's, or name axes of a mesh.
 WITHOUT = {
-    "jnp.indices",
-    "jnp.minmax",
     "jnp.size",
-    "jnp.top_k",
-    "lax.index_take",
-    "jnp.trim_zeros",
-    "linalg.tensorsolve",
     "lax.all_gather",
     "lax.all_to_all",
     "lax.pswapaxes",
+    "lax.index_take",
     "lax.argmax",
     "lax.argmin",
-    "lax.broadcasted_iota",
-    "lax.concatenate",
     "lax.cumlogsumexp",
     "lax.cummax",
     "lax.cummin",
     "lax.cumprod",
     "lax.cumsum",
-    "lax.reduce",
-    "lax.reshape",
-    "lax.rev",
-    "lax.split",
-    "lax.squeeze",
     *[f"lax.reduce_{name}" for name in ("and", "max", "min", "or", "prod", "sum", "xor")],
 }
 
@@ -199,13 +123,15 @@ GROWING = re.compile(r"\b(?:expand_dims|stack|one_hot)\(")
 NAMED = re.compile(r"\b(\w+(?:\.\w+)+)\(")
 
 
-def test_every_function_with_axes_has_a_row():
+def test_every_function_of_ours_with_axes_has_a_row():
     listed = {name for rows, _ in TABLES.values() for row in rows for name in NAMED.findall(row)}
     words, found = {"axis", "axes", "dimension", "dimensions"}, set()
-    for short in ("jnp", "linalg", "fft", "lax", "nn", "special", "sfft", "stats", "signal"):
+    for short in ("jnp", "lax", "nn"):
         here, there = [functions(root)[short] for root in ("functrans", "jax")]
         for name in set(dir(here)) & set(dir(there)):
             function = getattr(here, name)
+            if hasattr(function, "clear_cache"):
+                continue  # JAX's
             if inspect.isfunction(function) and words & {*inspect.signature(function).parameters}:
                 found.add(f"{short}.{name}")
     assert not found - listed - WITHOUT

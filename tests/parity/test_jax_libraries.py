@@ -290,9 +290,8 @@ def test_haiku():
 # --- solvers --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "adjoint", ["RecursiveCheckpointAdjoint", pytest.param("BacksolveAdjoint", marks=pytest.mark.sweep)]
-)
+@pytest.mark.sweep
+@pytest.mark.parametrize("adjoint", ["RecursiveCheckpointAdjoint", "BacksolveAdjoint"])
 def test_diffrax(adjoint):
     diffrax = library("diffrax")
     term = diffrax.ODETerm(lambda t, y, a: -a * y)

@@ -132,14 +132,14 @@ def wanted(function: str, transformation: str) -> Any:
     return TRANSFORMATIONS[transformation](FUNCTIONS[function](JAX))
 
 
-def every_third(rows: list[tuple[str, str]]) -> list[Any]:
-    """The others are a sweep."""
-    rest = pytest.mark.sweep
-    return [r if i % 3 == 0 else pytest.param(*r, marks=rest) for i, r in enumerate(rows)]
+def every_fifth(rows: list[tuple[str, str]]) -> list[Any]:
+    """As many others are a sweep, the rest is heavy."""
+    marks = [(), pytest.mark.heavy, pytest.mark.sweep, pytest.mark.heavy, pytest.mark.heavy]
+    return [pytest.param(*r, marks=marks[i % 5]) for i, r in enumerate(rows)]
 
 
 @OURS
-@pytest.mark.parametrize(("function", "transformation"), every_third(ROWS))
+@pytest.mark.parametrize(("function", "transformation"), every_fifth(ROWS))
 def test_table(function, transformation, world):
     f = world.jit(FUNCTIONS[function](world))
     assert_same(TRANSFORMATIONS[transformation](f), wanted(function, transformation))

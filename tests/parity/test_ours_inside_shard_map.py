@@ -1,7 +1,6 @@
 """Functions of functrans inside of `jax.shard_map`, over eight virtual CPU devices, beside JAX's.
 
-A process has the devices it was started with, so the cases run in one of their own, which
-`test_on_eight_virtual_devices` starts.
+The cases run in the process that test_on_eight_devices.py starts.
 """
 
 from __future__ import annotations
@@ -14,8 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.support.devices import passes_on_eight
-from tests.support.worlds import JAX, OURS, World, assert_same
+from tests.support.worlds import JAX, JITTED, PLAIN, World, assert_same
 
 P = jax.P
 INSIDE = len(jax.devices()) == 8
@@ -73,8 +71,7 @@ CASES: dict[str, Callable[[World, Map], Any]] = {
 if INSIDE:
     mesh = jax.sharding.Mesh(np.array(jax.devices()[:4]), ("i",))
 
-    @OURS
-    @pytest.mark.parametrize("check", [True, False])
+    @pytest.mark.parametrize(("check", "world"), [(True, JITTED), (False, PLAIN)])
     @pytest.mark.parametrize("case", CASES)
     def test_like_jax(case, check, world):
         def mapped(f: Any, in_specs: Any = None, out_specs: Any = None) -> Any:
@@ -83,9 +80,3 @@ if INSIDE:
             return jax.shard_map(f, in_specs=specs[0], out_specs=specs[1], **how)
 
         assert_same(CASES[case](world, mapped), CASES[case](JAX, mapped))
-
-else:
-
-    @pytest.mark.smoke
-    def test_on_eight_virtual_devices():
-        passes_on_eight(__file__, len(CASES) * 4)

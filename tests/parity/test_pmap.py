@@ -1,7 +1,6 @@
 """pmap over eight virtual CPU devices, against JAX's.
 
-A process has the devices it was started with, so the cases run in one of their own, which
-`test_on_eight_virtual_devices` starts.
+The cases run in the process that test_on_eight_devices.py starts.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ import pytest
 import functrans as ft
 import functrans.numpy as ft_numpy
 from functrans import errors
-from tests.support.devices import passes_on_eight
 
 INSIDE = len(jax.devices()) == 8
 MINE, JAX = (ft, ft_numpy), (jax, jax_numpy)
@@ -159,9 +157,6 @@ def same_layout(got, want):
 
 
 if not INSIDE:
-
-    def test_on_eight_virtual_devices():
-        passes_on_eight(__file__, len(CASES) * 2 + 14)
 
     def test_on_one_device():
         for name in ("one device", "in_axes, an int", "a step of training"):

@@ -1,7 +1,6 @@
 """shard_map over eight virtual CPU devices, against JAX's.
 
-A process has the devices it was started with, so the cases run in one of their own, which
-`test_on_eight_virtual_devices` starts.
+The cases run in the process that test_on_eight_devices.py starts.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import pytest
 import functrans as ft
 import functrans.numpy as ft_numpy
 from functrans import P, lax
-from tests.support.devices import passes_on_eight
 
 INSIDE = len(jax.devices()) == 8
 MINE, JAX = (lax, ft_numpy), (jax.lax, jax_numpy)
@@ -112,9 +110,6 @@ def loss(f):
 
 
 if not INSIDE:
-
-    def test_on_eight_virtual_devices():
-        passes_on_eight(__file__, len(CASES) * 2 + 8)
 
     def test_on_one_device():
         one = ft.make_mesh((1,), ("i",))

@@ -1,8 +1,7 @@
 """`vmap(..., spmd_axis_name=...)` of functions with sharding constraints and shard_maps inside, on
 eight virtual CPU devices: values and layouts are those of jax.vmap.
 
-A process has the devices it was started with, so the cases run in one of their own, which
-`test_on_eight_virtual_devices` starts.
+The cases run in the process that test_on_eight_devices.py starts.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import pytest
 
 import functrans as ft
 from functrans import P, errors
-from tests.support.devices import passes_on_eight
 
 INSIDE = len(jax.devices()) == 8
 X = J.arange(8 * 4 * 6.0).reshape(8, 4, 6) / 50
@@ -113,8 +111,3 @@ if INSIDE:
             jax.vmap(f, spmd_axis_name=axis)(X)
         with pytest.raises(error, match=rf"(?s)'{axis}'|spmd_axis_name.*test_spmd_axis_name"):
             ft.vmap(f, spmd_axis_name=axis)(X)
-
-else:
-
-    def test_on_eight_virtual_devices():
-        passes_on_eight(__file__, 2 * len(CASES) + 3)

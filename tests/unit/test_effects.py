@@ -104,7 +104,7 @@ FUNCTIONS = (printing, calling, a_nested_jit, *ORDERED)
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("function", "composition"), spread(FUNCTIONS, list(COMPOSITIONS), every=3, always=["alone"])
+    ("function", "composition"), spread(FUNCTIONS, list(COMPOSITIONS), every=5, always=["alone"])
 )
 def test_debug_under_transformations(function, composition):
     names = COMPOSITIONS[composition]
@@ -221,12 +221,12 @@ ORDERED_LOOPS = (in_a_scan(True), in_a_fori_loop, in_a_while_loop, in_a_cond, in
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("names", [(), ("jit",), ("jvp",), ("jit", "jvp"), ("jvp", "jit")])
+@pytest.mark.parametrize("names", [(), ("jit",), ("jit", "jvp"), ("jvp", "jit")])
 @pytest.mark.parametrize("function", ORDERED_LOOPS, ids=lambda f: f.__name__)
-@pytest.mark.parametrize("value", [0.25, 1.25])
-def test_ordered_effects_in_loops(function, names, value):
-    _, printed, logged = both(transformed(function, names), np.float32(value))
-    assert printed or logged
+def test_ordered_effects_in_loops(function, names):
+    for value in (0.25, 1.25)[function not in (in_a_cond, in_nested_loops) :]:  # both branches
+        _, printed, logged = both(transformed(function, names), np.float32(value))
+        assert printed or logged
 
 
 @pytest.mark.parametrize("names", [("vmap",), ("jit", "vmap"), ("grad",), ("jit", "grad")])

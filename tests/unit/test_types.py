@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from mypy import api
 
 _USER = Path(__file__).with_name("typed_user.py")
@@ -40,6 +41,7 @@ def said(path: Path) -> dict[int, set[str]]:
     return found
 
 
+@pytest.mark.sweep
 def test_a_users_checker_knows_our_types():
     lines = _USER.read_text().splitlines()
     comments = {
