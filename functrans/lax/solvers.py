@@ -1,4 +1,4 @@
-"""`jax.lax` names over primitives/custom/implicit.py and root.py: solvers with implicit
+"""`jax.lax` names over primitives/custom/implicit.py: solvers with implicit
 differentiation, which do not differentiate the steps of the solver."""
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 `simplify` preserves NaN, infinities and negative zeros, unless fast mathematics is on: x * 0 is 0
 and x - x is 0 for integers only, x + 0.0 is not x for -0.0 (but x - 0.0 and x + -0.0 are, and x +
-0.0 if x is never -0.0, see negative_zeros.py). `exact` also preserves every rounding: no sum is
+0.0 if x is never -0.0, see data_movement.py). `exact` also preserves every rounding: no sum is
 reordered.
 
 The arithmetic rules are in this file, those for shapes and sums in data_movement.py and

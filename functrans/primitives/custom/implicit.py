@@ -114,7 +114,7 @@ class LinearSolve(Solver):
 linear_solve: LinearSolve = LinearSolve()
 
 
-# --- shared with root.py --------------------------------------------------------------------------
+# --- what both share ------------------------------------------------------------------------------
 
 
 def solver_types(primitive: Primitive, types: Sequence[Any], solve: Program) -> Any:
