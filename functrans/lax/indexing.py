@@ -416,9 +416,8 @@ def scatter_apply(
     """
     operand, indices = as_array(operand), as_array(scatter_indices)
     zeros, ones = np.zeros(typeof(operand).shape, np.int32), np.ones(update_shape, np.int32)
-    how: Any = (indices_are_sorted, unique_indices, mode)
-    keywords = dict(zip(("indices_are_sorted", "unique_indices", "mode"), how, strict=True))
-    touched = scatter_add(zeros, indices, ones, dimension_numbers, **keywords)
+    known: Any = {"indices_are_sorted": indices_are_sorted, "unique_indices": unique_indices}
+    touched = scatter_add(zeros, indices, ones, dimension_numbers, mode=mode, **known)
     changed = func(operand)
     return select_n(lt(0, touched), operand, changed)
 
