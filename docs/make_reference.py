@@ -149,8 +149,23 @@ def handed_on(space: str, names: list[str]) -> list[str]:
         "",
     ]
     for name in names:
-        lines += [f"   * - ``{name}``", f"     - {first_sentence(getattr(module_of(space), name))}"]
+        value = getattr(module_of(space), name)
+        lines += [f"   * - ``{name}{arguments(value)}``", f"     - {first_sentence(value)}"]
     return [*lines, ""]
+
+
+def arguments(value: Any) -> str:
+    """The arguments of a function, without types; of a long list those without a default."""
+    if inspect.isclass(value) or not callable(value):
+        return ""
+    try:
+        known = inspect.signature(value).parameters.values()
+    except (TypeError, ValueError):
+        return ""
+    shown = [str(p.replace(annotation=p.empty)) for p in known]
+    if len(", ".join(shown)) > 60:
+        shown = [*[p.name for p in known if p.default is p.empty and p.kind < p.KEYWORD_ONLY], "..."]
+    return f"({', '.join(shown)})"
 
 
 def first_sentence(value: Any) -> str:
