@@ -315,7 +315,7 @@ def _traced(fun: Any, leaves: list[Any], in_tree: Any, arrays: list[Any]) -> _St
     with at_once():  # so that constants are arrays, not JAX tracers
         program = stage(only_arrays, [typeof(x) for x in arrays], function_name(fun))
     program, captured = hoist_constants(program)
-    program, kept = all_passes.without_unused_inputs(program)
+    program, kept = all_passes.redundancy.without_unused_inputs(program)
     captured = tuple([x[...] if isinstance(x, jax.Ref) else x for x in captured])
     return _Staged(program, captured, kept, flat.out_tree, [r.outside for r in written])
 

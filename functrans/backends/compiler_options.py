@@ -35,7 +35,7 @@ SETS: dict[str, dict[str, Any]] = {
 
 def choice(program: Program) -> str:
     """Return the name of the option set for an optimized program on the default backend."""
-    found = passes.wanted(program) if jax.default_backend() == "cpu" else None
+    found = passes.compiler_options.wanted(program) if jax.default_backend() == "cpu" else None
     return found.name if found is not None and _is_taken(found.name) else DEFAULT
 
 

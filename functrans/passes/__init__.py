@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from functrans.loading import lazily as _lazily
 
 if TYPE_CHECKING:
+    from functrans.passes import compiler_options as compiler_options
     from functrans.passes import kernels as kernels
+    from functrans.passes import redundancy as redundancy
     from functrans.passes.algebraic_simplification import simplify as simplify
-    from functrans.passes.compiler_options import wanted as wanted
     from functrans.passes.constant_folding import fold as fold
     from functrans.passes.contractions import contract as contract
     from functrans.passes.explanation import explain as explain
@@ -26,23 +27,21 @@ if TYPE_CHECKING:
     from functrans.passes.pipeline import optimize as optimize
     from functrans.passes.redundancy import common_subexpressions as common_subexpressions
     from functrans.passes.redundancy import dead_code as dead_code
-    from functrans.passes.redundancy import without_unused_inputs as without_unused_inputs
     from functrans.passes.summed_stacks import written_sums as written_sums
     from functrans.passes.weighted_reductions import weighted_sums as weighted_sums
 else:
     __getattr__, __dir__, __all__ = _lazily(
         __name__,
         {
-            "functrans.passes": "kernels",
+            "functrans.passes": "compiler_options kernels redundancy",
             "functrans.passes.algebraic_simplification": "simplify",
-            "functrans.passes.compiler_options": "wanted",
             "functrans.passes.constant_folding": "fold",
             "functrans.passes.contractions": "contract",
             "functrans.passes.explanation": "explain",
             "functrans.passes.inlining": "inline inline_calls resolve",
             "functrans.passes.loop_simplification": "loops",
             "functrans.passes.pipeline": "chosen optimize",
-            "functrans.passes.redundancy": "common_subexpressions dead_code without_unused_inputs",
+            "functrans.passes.redundancy": "common_subexpressions dead_code",
             "functrans.passes.summed_stacks": "written_sums",
             "functrans.passes.weighted_reductions": "weighted_sums",
         },

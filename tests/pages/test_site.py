@@ -111,7 +111,7 @@ def not_in_the_reference(site: Path, pages: Pages) -> Iterator[str]:
         page = pages[site / "reference" / f"{shown.get(space, 'others')}.html"]
         for name in names:
             full = f"functrans.{space}.{name}".replace("..", ".")
-            if full not in page.ids and f">{name}<" not in page.text:
+            if full not in page.ids and not re.search(rf">{re.escape(name)}[<(]", page.text):
                 yield full
 
 
