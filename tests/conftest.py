@@ -28,6 +28,7 @@ import functrans as ft
 from functrans.trace import state
 from tests.support.reporting import described
 
+gc.disable()  # while tests are collected
 HERE = Path(__file__).parent
 _ran = count(1)
 _KEPT = 250  # tests whose compiled programs are held: some 15 MB each
@@ -94,6 +95,7 @@ def pytest_collection_finish() -> None:
     """What was imported stays: the collector need not look through it again and again."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -59,7 +59,7 @@ def check(python: Path, folder: Path) -> None:
     print(f"functrans {where[0]} in {where[1]}", flush=True)
     assert python.parents[1] in Path(where[1].strip()).parents, "not the installed package"
     _run(python, "-m", "tests.known_types", folder=folder)
-    _run(python, "-m", "pytest", "tests/unit/test_types.py", folder=folder)
+    _run(python, "-m", "pytest", "-m", "sweep", "tests/unit/test_types.py", folder=folder)
     _run(python, "-m", "pytest", "tests", "-n", "2", "-m", "smoke", folder=folder)
 
 

@@ -172,14 +172,19 @@ def _beyond(index: Any) -> bool:
 UPDATES = ["set", "add", "subtract", "multiply", "divide", "min", "max", "power"]
 
 
+OFTEN = ("set", "add", "min")  # one of each kind
+
+
 @GROUP
-@pytest.mark.parametrize("method", ["set", "add", "min"])
+@pytest.mark.parametrize(
+    "method", [m if m in OFTEN else pytest.param(m, marks=pytest.mark.sweep) for m in UPDATES]
+)
 def test_at(group: str, method: str):
-    """Some indices with each kind of method; `test_at_everywhere` has all pairs."""
+    """Some indices with each method; `test_at_everywhere` has all pairs."""
     check_updates(GROUPS[group][UPDATES.index(method) % 4 :: 4], group, method)
 
 
-@pytest.mark.sweep
+@pytest.mark.heavy
 @GROUP
 @pytest.mark.parametrize("method", UPDATES)
 def test_at_everywhere(group: str, method: str):

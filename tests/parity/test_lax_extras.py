@@ -1,4 +1,4 @@
-"""Ragged products, windows of convolutions, approximate search, what depends on the platform."""
+"""Ragged products, approximate search, what depends on the platform."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 
 import functrans as ft
 from functrans import errors, lax
-from tests.support.beside_jax import refused_by_both
 from tests.support.closeness import assert_close
 
 pytestmark = pytest.mark.smoke
@@ -91,26 +90,6 @@ def test_ragged_products_of_every_layout():
         assert_close(ft.interpret(program, x, y, cut), [wanted], 1e-4)
 
 
-# --- windows of convolutions ----------------------------------------------------------------------
-
-LAYOUT = ("NHWC", "HWIO", "NHWC")
-
-
-def test_patches_and_local_convolutions():
-    x, kernel = floats(2, 5, 6, 3), floats(4, 3, 3 * 2 * 3, 7)
-
-    def both(library: Any) -> Any:
-        patches = library.lax.conv_general_dilated_patches(
-            x, (2, 3), (1, 2), "VALID", dimension_numbers=LAYOUT
-        )
-        local = library.lax.conv_general_dilated_local(
-            x, kernel[:, :2], (1, 2), "VALID", (2, 3), dimension_numbers=LAYOUT
-        )
-        return patches, local, library.lax.conv_general_dilated_patches(x, (2, 3), (1, 1), "SAME")
-
-    assert_close(jax.jit(ft.jit(lambda: both(ft)))(), jax.jit(lambda: both(jax))(), 1e-5)
-
-
 @pytest.mark.long
 def test_a_preset_of_products_leaves_a_convolution_as_it_is():
     """XLA has no algorithms for convolutions."""
@@ -118,18 +97,6 @@ def test_a_preset_of_products_leaves_a_convolution_as_it_is():
     preset = lax.DotAlgorithmPreset.F32_F32_F32
     found = lax.conv(x, kernel, (1, 1), "SAME", precision=preset)
     assert_close(found, jax.lax.conv(x, kernel, (1, 1), "SAME", precision=preset), 1e-5)
-
-
-def test_shapes_of_convolutions():
-    for f in ("conv_general_shape_tuple", "conv_transpose_shape_tuple"):
-        for padding in ("SAME", "VALID", ((1, 2), (0, 1))):
-            args = ((1, 8, 9, 3), (3, 2, 3, 16), (2, 1), padding, LAYOUT)
-            assert getattr(lax, f)(*args) == tuple(map(int, getattr(jax.lax, f)(*args))), padding
-    args = ((4, 3, 8), (16, 3, 3), (2,), "SAME", 2)
-    assert lax.conv_shape_tuple(*args) == jax.lax.conv_shape_tuple(*args)
-    assert lax.conv_general_permutations(LAYOUT) == jax.lax.conv_general_permutations(LAYOUT)
-    with pytest.raises(TypeError, match="once"):
-        lax.conv_general_permutations(("NHWN", "HWIO", "NHWC"))
 
 
 # --- search, generators, platforms ----------------------------------------------------------------
@@ -190,77 +157,6 @@ def test_what_the_platform_decides():
         lax.platform_dependent(1.0, tpu=lambda x: x)
     with pytest.raises(ValueError, match="'rocm'"):
         lax.platform_dependent(1.0, gpu=lambda x: x)
-
-
-# --- stacking -------------------------------------------------------------------------------------
-
-
-def test_stacking():
-    x, y = floats(2, 3), floats(2, 3)
-    assert_close(lax.stack([x, y], -1), jax.lax.stack([x, y], -1))
-    assert_close(lax.unstack(x, 1), jax.lax.unstack(x, 1))
-    assert_close(lax.tile(x, (2, 3)), jax.lax.tile(x, (2, 3)))
-    assert_close(lax.broadcast_like(x[:1], y), jax.lax.broadcast_like(x[:1], y))
-    assert_close(lax.shape_as_value((2, 3)), jax.lax.shape_as_value((2, 3)))
-    with pytest.raises(ValueError, match="Cannot stack"):
-        lax.stack([x, x[0]])
-    with pytest.raises(TypeError, match="reps length"):
-        lax.tile(x, (2,))
-    with pytest.raises(ValueError, match="Incompatible types"):
-        lax.broadcast_like(x, y[:1])
-
-
-# --- arguments of the wrong kind ------------------------------------------------------------------
-
-X = floats(2, 3)
-
-
-def window(lax: Any, sizes: Any, steps: Any) -> Any:
-    return lax.reduce_window(X, 0.0, lax.add, sizes, steps, "SAME")
-
-
-WRONG: dict[str, tuple[Any, type[Exception]]] = {
-    "axes that are no sequence": (lambda lax: lax.reduce_sum(X, 0), TypeError),
-    "a tuple for an axis": (lambda lax: lax.argmax(X, (0,), np.int32), TypeError),
-    "dimensions that are floats": (lambda lax: lax.rev(X, (0.5,)), TypeError),
-    "sizes that are no sequence": (lambda lax: lax.split(X, 3), TypeError),
-    "repeats that are no sequence": (lambda lax: lax.broadcast(X, 3), TypeError),
-    "a negative size": (lambda lax: lax.broadcast(X, (-1,)), TypeError),
-    "negative sizes to be joined": (lambda lax: lax.broadcast_shapes((-1,), (1,)), TypeError),
-    "padding in pairs": (lambda lax: lax.pad(X, np.float32(0), [(1, 1), (1, 1)]), ValueError),
-    "nothing to sort": (lambda lax: lax.sort(()), TypeError),
-    "axes without batch axes": (lambda lax: lax.dot_general(X, X, ((1,), (1,))), ValueError),
-    "strides of a part of the axes": (
-        lambda lax: lax.conv_transpose(floats(1, 4, 4, 3), floats(2, 2, 3, 5), (2,), "SAME"),
-        TypeError,
-    ),
-    "a padding that is no name": (lambda lax: lax.padtype_to_pads((5,), (2,), (1,), 1), TypeError),
-    "half a stride": (lambda lax: lax.padtype_to_pads((5,), (2,), (1.5,), "SAME"), TypeError),
-    "half a step of a kernel": (
-        lambda lax: lax.conv_general_dilated(floats(1, 2, 8), floats(3, 2, 2), (1.5,), "SAME"),
-        TypeError,
-    ),
-    "half a window": (lambda lax: window(lax, (1.5, 1), (1, 1)), TypeError),
-    "half a step of a window": (lambda lax: window(lax, (1, 1), (1.5, 1)), TypeError),
-    "half a patch": (
-        lambda lax: lax.conv_general_dilated_patches(floats(1, 2, 8), (1.5,), (1,), "VALID"),
-        TypeError,
-    ),
-    "half of a shape": (lambda lax: lax.conv_shape_tuple((1, 3, 8.5), (4, 3, 3), (1,), "SAME"), TypeError),
-    "windows that are not spread": (
-        lambda lax: lax.reduce_window_shape_tuple((5, 6), (2, 2), (1, 1), [(0, 0)] * 2, (0, 1)),
-        TypeError,
-    ),
-    "one and a half of the largest": (lambda lax: lax.top_k(X, 1.5), TypeError),
-    "about one and a half": (lambda lax: lax.approx_max_k(X, 1.5), TypeError),
-    "half a key": (lambda lax: lax.sort((X, X), num_keys=1.5), TypeError),
-    "half a bit": (lambda lax: lax.reduce_precision(X, 4.5, 3), TypeError),
-}
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_misuse(name: str):
-    refused_by_both(*WRONG[name])
 
 
 # --- products of complex numbers, systems of half precision ---------------------------------------

@@ -9,7 +9,6 @@ import pytest
 
 import functrans as ft
 from functrans import lax
-from tests.support.beside_jax import refused_by_both
 
 X = jnp.arange(24.0).reshape(4, 6)
 V = jnp.arange(7.0)
@@ -98,34 +97,3 @@ def test_traced_starts_differentiate_and_batch():
     ours = ft.jit(ft.vmap(ft.grad(window(lax)), (None, 0)))(V, at)
     theirs = jax.vmap(jax.grad(window(jax.lax)), (None, 0))(V, at)
     np.testing.assert_array_equal(ours, theirs)
-
-
-STARTS = np.ones((1, 1), int)
-WRONG = {
-    "negative but not allowed": (
-        lambda lax: lax.dynamic_slice(V, (-1,), (2,), allow_negative_indices=False),
-        ValueError,
-    ),
-    "too few starts": (lambda lax: lax.dynamic_slice(X, (1,), (2, 3)), ValueError),
-    "float start": (lambda lax: lax.dynamic_slice(V, (1.0,), (2,)), TypeError),
-    "starts of two axes": (lambda lax: lax.dynamic_slice(V, STARTS, (2,)), ValueError),
-    "axis out of range": (lambda lax: lax.dynamic_slice_in_dim(V, 0, 1, axis=3), IndexError),
-    "an index, axis out of range": (
-        lambda lax: lax.dynamic_update_index_in_dim(V[0], V[0], 0, 0),
-        IndexError,
-    ),
-    "a window beyond the slices": (
-        lambda lax: lax.gather(X, jnp.array([[1]]), lax.GatherDimensionNumbers((2,), (0,), (0,)), (1, 6)),
-        TypeError,
-    ),
-    "updates without a window": (
-        lambda lax: lax.scatter(V, jnp.array([[1]]), V[:1], lax.ScatterDimensionNumbers((), (), (0,))),
-        TypeError,
-    ),
-    "an index that is no integer": (lambda lax: lax.index_in_dim(V, 1.5), TypeError),
-}
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_misuse(name):
-    refused_by_both(*WRONG[name])

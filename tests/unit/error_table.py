@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
 
-X = np.array([1.0, 2.0, 3.0], np.float32)
-M = np.ones((2, 3), np.float32)
+from tests.pages.misuse_table import M as M
+from tests.pages.misuse_table import Misuse
+from tests.pages.misuse_table import X as X
+from tests.pages.misuses import marked_line as marked_line
+
 I = np.arange(3, dtype=np.int32)  # noqa: E741
-
-
-class Misuse(NamedTuple):
-    run: Callable[[Any, Any], Any]
-    error: type[Exception]
-    words: tuple[str, ...]
-    jax: bool
-
-
 TABLE: list[Misuse] = []
 
 
@@ -33,11 +26,6 @@ def misuse(error: type[Exception], *words: str, jax: bool = True) -> Callable[..
         return function
 
     return enter
-
-
-def marked_line(function: Callable[..., Any]) -> int | None:
-    lines, first = inspect.getsourcelines(function)
-    return next((first + i for i, line in enumerate(lines) if "# <-" in line), None)
 
 
 def caught(run: Callable[[Any, Any], Any], library: Any, numpy: Any) -> Exception:

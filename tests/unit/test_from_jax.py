@@ -449,3 +449,9 @@ def test_the_gradient_of_a_loop_is_compiled_once(caplog):
     with jax.log_compiles():
         slope(X)
     assert not [r for r in caplog.records if "ompil" in r.getMessage()]
+
+
+def test_in_a_while_loop_that_jax_mapped_each_example_stops_by_itself():
+    mapped = jax.vmap(lambda x: jax.lax.while_loop(lambda v: v < 9, lambda v: v * 2, x))
+    x = np.float32([1, 2.5, 20])
+    np.testing.assert_array_equal(from_jax(mapped)(x), [16, 10, 20])

@@ -6,6 +6,7 @@ Each test looks at all files and lists every place that breaks its rule.
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from importlib import import_module
 from pathlib import Path
@@ -20,7 +21,6 @@ pytestmark = pytest.mark.smoke
 
 ROOT = Path(ft.__file__).parent
 TEXTS = {path: path.read_text() for path in sorted(ROOT.rglob("*.py"))}
-TREES = {path: ast.parse(text) for path, text in TEXTS.items()}
 
 # A file may import from its own layer and from those before it.
 LAYERS = [
@@ -65,6 +65,11 @@ MAX_LINES = 500
 EVALUATES = "inspect/python_source/expressions.py"
 
 
+@functools.cache
+def trees() -> dict[Path, ast.Module]:
+    return {path: ast.parse(text) for path, text in TEXTS.items()}
+
+
 def relative(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
@@ -88,7 +93,7 @@ MODULES = {module_name(path) for path in TEXTS}
 def imported(path: Path) -> list[tuple[ast.stmt, str]]:
     """Every module that a file imports, with the statement."""
     found: list[tuple[ast.stmt, str]] = []
-    for node in ast.walk(TREES[path]):
+    for node in ast.walk(trees()[path]):
         if isinstance(node, ast.Import):
             found += [(node, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -100,7 +105,9 @@ def imported(path: Path) -> list[tuple[ast.stmt, str]]:
     return found
 
 
-IMPORTED = {path: imported(path) for path in TEXTS}
+@functools.cache
+def imports() -> dict[Path, list[tuple[ast.stmt, str]]]:
+    return {path: imported(path) for path in TEXTS}
 
 
 def none(broken: list[str]) -> None:
@@ -115,7 +122,7 @@ def test_imports_point_to_the_left():
     broken = []
     for path in TEXTS:
         here = RANK.get(layer(path), RANK["__init__"])
-        for node, name in IMPORTED[path]:
+        for node, name in imports()[path]:
             if name == "functrans" or name.startswith("functrans."):
                 there = layer_of(name)
                 rank = RANK.get(there, RANK["interop"])
@@ -142,7 +149,7 @@ def circles(arrows: dict[str, set[str]]) -> list[list[str]]:
 
 def test_no_circle_of_imports():
     arrows = {
-        module_name(path): {name for _, name in IMPORTED[path] if name in MODULES}
+        module_name(path): {name for _, name in imports()[path] if name in MODULES}
         for path in TEXTS
         if path.name != "__init__.py"  # a package shows what its modules define
     }
@@ -154,7 +161,7 @@ def test_modules_are_imported_by_their_names_where_packages_load_them_late_only(
     """And where lower rooms ask upper ones, which the root package names (runtime.py)."""
     broken = [
         f"{relative(path)}:{node.lineno}: {ast.unparse(node)}"
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         if relative(path) not in ("loading.py", "runtime.py")
         for node in ast.walk(tree)
         if isinstance(node, ast.Call)
@@ -165,7 +172,7 @@ def test_modules_are_imported_by_their_names_where_packages_load_them_late_only(
 
 
 def test_the_root_names_rooms_that_answer():
-    wired = next(n for n in ast.walk(TREES[ROOT / "__init__.py"]) if isinstance(n, ast.Dict))
+    wired = next(n for n in ast.walk(trees()[ROOT / "__init__.py"]) if isinstance(n, ast.Dict))
     for purpose, modules in ast.literal_eval(wired).items():
         for module in modules.split():
             assert module in MODULES
@@ -176,12 +183,12 @@ def test_the_root_names_rooms_that_answer():
 
 def test_no_import_inside_a_function():
     broken = []
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         functions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
         inside = {n for f in ast.walk(tree) if isinstance(f, functions) for n in ast.walk(f)}
         broken += [
             f"{relative(path)}:{node.lineno}: {name} is imported inside a function"
-            for node, name in IMPORTED[path]
+            for node, name in imports()[path]
             if node in inside and name.startswith("functrans")
         ]
     none(broken)
@@ -193,7 +200,7 @@ def test_who_may_use_the_internals_of_jax():
             f"{relative(path)}:{node.lineno}: {name}"
             for path in TEXTS
             if not relative(path).startswith(MAY_USE_JAX_INTERNALS)
-            for node, name in IMPORTED[path]
+            for node, name in imports()[path]
             if re.match(r"jax\._src|jaxlib|jax\.interpreters", name)
         ]
     )
@@ -208,7 +215,7 @@ def test_files_are_short():
 
 def test_files_are_silent_and_evaluate_no_text():
     broken = []
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 where, name = f"{relative(path)}:{node.lineno}", node.func.id
@@ -235,7 +242,7 @@ def test_what_is_remembered_is_a_cache_of_caching():
     """Bounded, counted, emptied by clear_caches: no cache of another kind. What is computed once
     and takes no arguments may be a `functools.cache`."""
     broken = []
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         if path.name == "caching.py":
             continue
         for node in ast.walk(tree):

@@ -1,5 +1,5 @@
 """Cases of primitives/elementwise/special_incomplete.py. The incomplete gamma functions, which
-share a class with the beta function, compile for long: they have their tests in test_special.py."""
+share a class with the beta function, compile for long: test_libraries.py has their rows."""
 
 from __future__ import annotations
 
