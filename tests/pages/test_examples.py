@@ -232,6 +232,7 @@ def example(monkeypatch, request):
     sys.modules.pop(request.param, None)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("example", ["private_flax"], indirect=True)
 def test_existing_private_training(example):
     """A program of JAX's, flax's and optax's: one word changed, and the step is the same."""

@@ -305,6 +305,6 @@ def test_long_chains(step, end, monkeypatch):
 
 def test_a_very_long_chain(monkeypatch):
     chosen(monkeypatch, Everything)
-    check(ft.passes.contract(chain(50_000, STEPS["negated"], fnp.sum)))
-    program = chain(8_000, lambda z, x, w, i: z + fnp.sum(x @ (w * float(i))), fnp.sum)
+    check(ft.passes.contract(chain(20_000, STEPS["negated"], fnp.sum)))
+    program = chain(4_000, lambda z, x, w, i: z + fnp.sum(x @ (w * float(i))), fnp.sum)
     check(ft.passes.contract(program))

@@ -104,7 +104,7 @@ FUNCTIONS = (printing, calling, a_nested_jit, *ORDERED)
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("function", "composition"), spread(FUNCTIONS, list(COMPOSITIONS), every=5, always=["alone"])
+    ("function", "composition"), spread(FUNCTIONS, list(COMPOSITIONS), every=8, always=["alone"])
 )
 def test_debug_under_transformations(function, composition):
     names = COMPOSITIONS[composition]

@@ -249,7 +249,7 @@ def test_gradients_show_it_once(ordered: bool):
     each([row for row in ROWS if row[0] is not solver], check)
 
 
-@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("ordered", [False, pytest.param(True, marks=pytest.mark.sweep)])
 def test_compiled_programs_show_what_python_shows(ordered: bool):
     """All as one, so that the order among functions shows nothing."""
     shown = Shown(ordered)

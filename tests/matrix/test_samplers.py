@@ -14,6 +14,8 @@ from functrans import errors, random
 from functrans.primitives.base import PRIMITIVES
 from tests.support.closeness import assert_close
 
+pytestmark = pytest.mark.sweep
+
 KEY = jax.random.key(3)
 A = np.array([0.7, 1.0], np.float32)
 
