@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import importlib
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ from functrans.ir import Program
 from functrans.passes.example_loops import ByExample
 from functrans.passes.sums_of_products import Expansion, NotSeparable
 
-MODULE = sys.modules["functrans.passes.contractions"]
+MODULE = importlib.import_module("functrans.passes.contractions")
 
 
 class Everything(MODULE._Search):
