@@ -267,9 +267,9 @@ class _Entry:
         if flags.jax_disable_jit:  # jax.jit then calls this without tracing
             with disable_jit():
                 return fun(*args, **kwargs)
-        if xla.is_asked():
+        if xla.is_looking_for_nans():
             made = statics.staged(args, kwargs)
-            xla.say_where(made.program, made.leaves)
+            xla.stop_at_first_nan(made.program, made.leaves)
         leaves, in_tree = tree.flatten((args, kwargs))
         arrays = [x for x in leaves if _is_array(x)]
         staged, local.staged = local.staged, None

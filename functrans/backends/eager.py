@@ -139,8 +139,8 @@ def compiled(primitive: Any, splats: Sequence[ArrayType | None] | None, *items: 
         outputs = tuple([Var(t) for t in out_types(primitive, types, params)])
         equation = Equation(primitive, tuple(inputs), outputs, params)
         program = inline(Program(inputs, [equation], outputs, name=primitive.name))
-        if xla.is_asked():
-            xla.say_where(program, values)
+        if xla.is_looking_for_nans():
+            xla.stop_at_first_nan(program, values)
         outs = xla.run_program(program, values)
         return outs if primitive.multiple_results else outs[0]
 

@@ -22,7 +22,7 @@ from functrans.ir.types import ArrayType, dtype_class
 from functrans.mlir import func as func_dialect
 from functrans.mlir import hlo, ir
 from functrans.primitives.calls.callback import calls_of
-from functrans.primitives.distributed.sharding import left_to_xla
+from functrans.primitives.distributed.sharding import automatic_axes
 
 _source = operator.attrgetter("source")
 _type = operator.attrgetter("type")
@@ -65,6 +65,7 @@ class Lowering:
         """Emit the operations of a program into the current function."""
         if self.platform == "cpu":
             program = cpu.apart(program)
+        # Without a call or a loop the passes need not be loaded.
         if self.on_this_cpu and any([e.primitive.holds_programs for e in program.equations]):
             program = passes.kernels.kernels(program, self._can_be_kernel)
         env: dict[Any, Any] = dict(zip((*program.constants, *program.inputs), operands, strict=True))
@@ -412,22 +413,18 @@ class Lowering:
 
     def via_jax(self, function: Callable[..., Any], *operands: Any) -> Any:
         """Lower through a JAX function of the operands, for long lowerings; return a list."""
-        mesh = left_to_xla(jax.sharding.get_abstract_mesh())
-        with jax.sharding.use_abstract_mesh(mesh), _config._check_vma(False):
-            return self._via_jax(function, operands)
-
-    def _via_jax(self, function: Callable[..., Any], operands: Sequence[Any]) -> Any:
-        context = self.jax_ctx.replace(
-            avals_in=[abstract(t) for t in self.in_types],
-            avals_out=[abstract(t) for t in self.out_types],
-            tokens_in=self.tokens,
-            tokens_out=None,
-        )
         stack = f"{self.jax_ctx.name_stack}/"  # name JAX's operations after our equation
         name = getattr(ir.Location.current, "name_str", "").removeprefix(stack)
         named = jax.named_scope(name)(function)
         rule = mlir.lower_fun(lambda *xs: jax.tree.leaves(named(*xs)), multiple_results=True)
-        outs = list(rule(context, *operands))
+        with automatic_axes(), _config._check_vma(False):  # our types have no shardings or varying axes
+            context = self.jax_ctx.replace(
+                avals_in=[abstract(t) for t in self.in_types],
+                avals_out=[abstract(t) for t in self.out_types],
+                tokens_in=self.tokens,
+                tokens_out=None,
+            )
+            outs = list(rule(context, *operands))
         if context.tokens_out:
             self.tokens = context.tokens_out
         return outs

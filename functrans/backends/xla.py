@@ -43,18 +43,18 @@ from functrans.trace import AnyTracer
 # results of a compiled function, it calls that function again without jit, on concrete arrays.
 #
 # In JAX the operations then run one by one until one of them produces a NaN. Here a compiled
-# function is a whole program, so each function given to `jax.jit` first checks `is_asked` and then
-# calls `say_where`, which searches the program as `find_nan` does.
+# function is a whole program, so each function given to `jax.jit` first checks `is_looking_for_nans` and then
+# calls `stop_at_first_nan`, which searches the program as `find_nan` does.
 
 
-def is_asked() -> bool:
+def is_looking_for_nans() -> bool:
     """Return whether JAX is calling the function again to find a NaN or an infinity."""
     if not (flags.jax_debug_nans or flags.jax_debug_infs):
         return False
     return type(sys.exc_info()[1]).__name__ == "InternalFloatingPointError"
 
 
-def say_where(program: Program, args: Sequence[Any]) -> None:
+def stop_at_first_nan(program: Program, args: Sequence[Any]) -> None:
     """Raise NotFinite for the first equation that produces a NaN or an infinity. Do nothing on
     tracers: the JAX transformation around this runs programs on arrays, and those are searched."""
     if any(isinstance(x, AnyTracer) for x in args):
@@ -194,8 +194,8 @@ def executable(program: Program) -> Callable[..., list[Any]]:
 
 def _executable(program: Program) -> Callable[..., list[Any]]:
     def run(*args: Any) -> list[Any]:
-        if is_asked():
-            say_where(program, args[len(program.constants) :])
+        if is_looking_for_nans():
+            stop_at_first_nan(program, args[len(program.constants) :])
         return bind(hoist_constants(program)[0], args)
 
     chosen = SETS[choice(program)]

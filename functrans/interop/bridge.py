@@ -30,7 +30,7 @@ from functrans.ir.types import is_key_dtype
 from functrans.jax_trace import Bridge, bridge
 from functrans.primitives.custom.derivatives import as_type, custom_jvp_call, custom_vjp_call
 from functrans.primitives.custom.tracing import JvpRule, Pullback, VjpRule
-from functrans.primitives.distributed.sharding import left_to_xla
+from functrans.primitives.distributed.sharding import automatic_axes
 from functrans.trace import Tracer, bind, materialize, on_bridge, state, typeof
 from functrans.tracer import CONCRETE, OURS, AnyTracer, is_active
 from functrans.tracer import aval_of as aval_of_type
@@ -258,8 +258,7 @@ def _process_shard_map(
         return list(made[-1])
 
     avals = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in map(aval_of, values)]
-    around = jax.sharding.use_abstract_mesh(left_to_xla(jax.sharding.get_abstract_mesh()))
-    with set_current_trace(self), eager_constant_folding(False), around:
+    with set_current_trace(self), eager_constant_folding(False), automatic_axes():
         closed = jax.make_jaxpr(whole, axis_env=list(state.axes))(*avals)
     with set_current_trace(self.parent):
         outs = walk.run(closed.jaxpr, walk.constants_of(closed), values)

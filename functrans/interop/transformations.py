@@ -25,7 +25,7 @@ from functrans.api.derivatives import vjp as our_vjp
 from functrans.api.vmap import map_examples
 from functrans.lax.arguments import as_array
 from functrans.numpy.einsums import einsum as our_einsum
-from functrans.primitives.distributed.sharding import left_to_xla, unknown_layout
+from functrans.primitives.distributed.sharding import automatic_axes, left_to_xla, unknown_layout
 from functrans.primitives.reductions.folds import reduce_sum
 from functrans.trace import materialize, typeof
 
@@ -61,7 +61,7 @@ def _shard_map_checks(mesh: Any, axis_names: Any, in_specs: Any, *rest: Any) -> 
         return _jax_shard_map_checks(mesh, axis_names, in_specs, *rest)
     if in_specs is shard_map.Infer:
         raise unknown_layout("in_specs is left out")
-    with jax.sharding.use_abstract_mesh(around):
+    with automatic_axes():
         mesh = None if mesh is None else left_to_xla(mesh)
         return _jax_shard_map_checks(mesh, axis_names, in_specs, *rest)
 

@@ -1,8 +1,8 @@
 """`profile`: the milliseconds per user line, measured with JAX's profiler.
 
 In: a function and its arguments. Out: a `ProfileReport`. The program is compiled with the numbers
-of its equations in XLA's names (`compiled`), run repeatedly under the profiler (`events`), and the
-measured times are attributed to equations (`placing`).
+of its equations in XLA's names (`compiled`), run repeatedly under the profiler, and the measured
+times are attributed to equations (`placing`).
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ sharding_constraint[sharding=...] x -> x
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
@@ -67,6 +68,11 @@ def left_to_xla(mesh: Any) -> Any:
     if isinstance(mesh, jax.sharding.Mesh):
         return jax.sharding.Mesh(mesh.devices, mesh.axis_names, axis_types=types)
     return mesh.update_axis_types(dict(zip(mesh.axis_names, types, strict=True)))
+
+
+def automatic_axes() -> AbstractContextManager[Any]:
+    """Let JAX see the explicit axes of the mesh that is set as automatic ones."""
+    return jax.sharding.use_abstract_mesh(left_to_xla(jax.sharding.get_abstract_mesh()))
 
 
 def unknown_layout(what: str) -> errors.NotSupported:
