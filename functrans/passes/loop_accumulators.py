@@ -32,7 +32,7 @@ from functrans.primitives.shape.moving import reshape, slice_, squeeze, transpos
 from functrans.trace import out_types
 
 HOW = "accumulated of"
-SHARE = 0.5  # a step may additionally write this share of the bytes that it reads
+SHARE = 0.75  # a step may additionally write this share of the bytes that it reads
 _MOVES = frozenset([transpose, reshape, squeeze, slice_, split, neg])  # sums commute with these
 
 
