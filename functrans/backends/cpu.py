@@ -10,14 +10,12 @@ from math import prod
 from typing import Any
 
 import jax
-import numpy as np
 
 from functrans.caching import memo
 from functrans.ir.program import Equation, Literal, Program, Var
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.mlir import hlo, ir
 from functrans.primitives.base import bytes_of
-from functrans.primitives.contractions.convolution import is_group
 from functrans.primitives.elementwise.selection import optimization_barrier
 from functrans.primitives.shape.moving import broadcast_in_dim
 
@@ -32,9 +30,6 @@ _SHORT_SUM, _SHORT_EXTREMUM = 16, 8
 _FAR = 4 * 1024 * 1024
 _LINE = 64  # bytes of a cache line
 _NARROW = 512  # rows or columns; below, the form is not faster
-# A grouped convolution becomes one batched matrix product per output position, if there are few
-# positions (the kernel gradient has one per kernel element) and many groups.
-_PLACES, _GROUPS, _PRODUCTS = 32, 8, 16
 # XLA:CPU calls a library for matrix products with at most this many terms per sum and this many
 # columns in the result; that is 2 to 50 times slower than a loop, batched or not.
 _TERMS, _TERMS_IN_STACKS, _COLUMNS = 6, 7, 8
@@ -179,51 +174,9 @@ def part(x: Any, axis: int, i: int) -> Any:
     return hlo.reshape(ir.RankedTensorType.get(shape, x.type.element_type), row)
 
 
-def has_few_places(y: ArrayType, t: ArrayType, axes: dict[str, Any]) -> bool:
-    """Return whether this is a convolution with many groups and few output positions, such as
-    per-example kernel gradients. XLA:CPU is 1.3 to 3 times slower than `by_places`."""
-    if dtype_class(t.dtype) != "float" or t.dtype.itemsize < 4 or any(n != 1 for n in axes["lhs_dilation"]):
-        return False
-    kernel = dict(zip(axes["rhs"], y.shape, strict=True))
-    size = dict(zip(axes["out"], t.shape, strict=True))
-    places = prod([size[n] for n in axes["spatial"]])
-    groups = prod([n for name, n in size.items() if is_group(axes, name)])
-    window = prod([kernel[n] for n in axes["spatial"]])
-    return places <= min(_PLACES, window) and groups >= _GROUPS and (t.size >= _PRODUCTS * places * groups)
-
-
 def has_small_windows(sizes: Sequence[int]) -> bool:
     """Return whether sums over the elements of such windows are faster than XLA:CPU's scatter."""
     return prod(sizes) <= _WINDOW and sum([n > 1 for n in sizes]) <= 2
-
-
-def by_places(x: jax.Array, y: jax.Array, sizes: Sequence[int], axes: dict[str, Any]) -> jax.Array:
-    """Compute a convolution (axes as in primitives/contractions/convolution.py) as one dot_general
-    per output position; `sizes`: the output size along each spatial axis."""
-    lhs, rhs, out, spatial = (list(axes[name]) for name in ("lhs", "rhs", "out", "spatial"))
-    kernel = dict(zip(rhs, y.shape, strict=True))
-    sums = [n for n in lhs if n in rhs and (n in spatial or n not in out)]
-    groups = [n for n in lhs if is_group(axes, n)]
-    numbers = (
-        ([lhs.index(n) for n in sums], [rhs.index(n) for n in sums]),
-        ([lhs.index(n) for n in groups], [rhs.index(n) for n in groups]),
-    )
-    edges = [(*axes["padding"][spatial.index(n)], 0) if n in spatial else (0, 0, 0) for n in lhs]
-    x = jax.lax.pad(x, np.zeros((), x.dtype), edges)
-    rows = []
-    for place in np.ndindex(*sizes):
-        start, limit, steps = [0] * len(lhs), list(x.shape), [1] * len(lhs)
-        for name, at, stride, step in zip(spatial, place, axes["strides"], axes["rhs_dilation"], strict=True):
-            i = lhs.index(name)
-            start[i], steps[i] = at * stride, step
-            limit[i] = start[i] + (kernel[name] - 1) * step + 1
-        window = jax.lax.slice(x, start, limit, steps)
-        rows.append(jax.lax.dot_general(window, y, numbers))
-    made = jax.numpy.stack(rows)
-    made = made.reshape(*sizes, *made.shape[1:])
-    kept = [n for side in (lhs, rhs) for n in side if n not in sums and n not in groups]
-    names = [*spatial, *groups, *kept]
-    return jax.lax.transpose(made, [names.index(n) for n in out])
 
 
 # --- large broadcasts -----------------------------------------------------------------------------

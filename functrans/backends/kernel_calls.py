@@ -20,7 +20,6 @@ from functrans.ir.program import Program
 from functrans.ir.source import location
 from functrans.mlir import hlo, ir
 
-_SAYS_SO = {"xla_cpu_small_call": "true", "inlineable": "false"}
 _FILE = "functrans_refused_kernels.txt"
 _log = logging.getLogger("functrans")
 _lowered = threading.local()  # .kernels: the programs of the kernels in the last module
@@ -104,17 +103,22 @@ def _folder() -> Path | None:
 # --- StableHLO ------------------------------------------------------------------------------------
 
 
+def outlined(name: Any, results: Sequence[Any], operands: Sequence[Any], **said: str) -> Any:
+    """Emit the call of a function that XLA:CPU does not inline."""
+    made = ir.Operation.create("func.call", results, operands, {"callee": name})
+    made.attributes["mhlo.frontend_attributes"] = ir.DictAttr.get(
+        {key: ir.StringAttr.get(value) for key, value in {"inlineable": "false", **said}.items()}
+    )
+    return made
+
+
 def call(name: Any, results: Sequence[Any], operands: Sequence[Any]) -> Any:
     """Emit the call of a function as a kernel. The operands pass through an optimization barrier:
     otherwise XLA would propagate constant operands into the function; see `first_elements`."""
     if operands:
         kinds = [x.type for x in operands]
         operands = ir.Operation.create("stablehlo.optimization_barrier", kinds, operands).results
-    made = ir.Operation.create("func.call", results, operands, {"callee": name})
-    made.attributes["mhlo.frontend_attributes"] = ir.DictAttr.get(
-        {key: ir.StringAttr.get(value) for key, value in _SAYS_SO.items()}
-    )
-    return made
+    return outlined(name, results, operands, xla_cpu_small_call="true")
 
 
 def first_types(types: Sequence[Any]) -> list[Any]:

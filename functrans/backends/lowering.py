@@ -15,7 +15,7 @@ from jax._src import config as _config
 from jax.interpreters import mlir
 
 from functrans import passes
-from functrans.backends import cpu, kernel_calls
+from functrans.backends import cpu, cpu_convolutions, kernel_calls
 from functrans.ir.program import Literal, Program, results_by_age
 from functrans.ir.source import Source, line_of, scope_of
 from functrans.ir.types import ArrayType, dtype_class
@@ -133,12 +133,18 @@ class Lowering:
     def _declare(self, program: Program, firsts: Sequence[Any] = ()) -> Any:
         """Declare a function. `firsts`: types of extra results, the first elements of operands."""
         results = [*[self.type(t) for t in program.out_types], *firsts]
-        kind = ir.FunctionType.get([self.type(t) for t in program.in_types], results)
-        function = func_dialect.FuncOp(program.name or "call", kind, ip=self.module_ctx.ip)
-        function.attributes["sym_visibility"] = ir.StringAttr.get("private")
-        name = self.module_ctx.symbol_table.insert(function)
+        operands = [self.type(t) for t in program.in_types]
+        function, name = self._function(program.name or "call", operands, results)
         self._called.append((program, function, firsts))
-        return ir.FlatSymbolRefAttr.get(name.value)
+        return name
+
+    def _function(self, name: str, operands: Sequence[Any], results: Sequence[Any]) -> tuple[Any, Any]:
+        """Declare a function of these types; return it and its name in the module."""
+        kind = ir.FunctionType.get(operands, results)
+        function = func_dialect.FuncOp(name, kind, ip=self.module_ctx.ip)
+        function.attributes["sym_visibility"] = ir.StringAttr.get("private")
+        unique = self.module_ctx.symbol_table.insert(function)
+        return function, ir.FlatSymbolRefAttr.get(unique.value)
 
     def emit_called(self) -> None:
         """Emit the bodies of the declared functions; a worklist, so that nesting is not limited."""
@@ -399,19 +405,31 @@ class Lowering:
         ((i, j),) = [(lhs.index(n), rhs.index(n)) for n in lhs if n in rhs and n not in out]
         return [(cpu.part(x, i, k), cpu.part(y, j, k)) for k in range(a.shape[i])]
 
-    def by_places(self, x: Any, y: Any, axes: dict[str, Any]) -> Any:
-        """Emit a convolution as matrix products, if that is faster on this platform; else return
-        None."""
-        kernel, t = self.in_types[1], self.out_types[0]
-        if self.platform != "cpu" or not cpu.has_few_places(kernel, t, axes):
+    def faster_convolution(self, x: Any, y: Any, axes: dict[str, Any]) -> Any:
+        """Emit a convolution in a form that is faster on this platform; else return None."""
+        if self.platform != "cpu":
             return None
-        sizes = [t.shape[axes["out"].index(n)] for n in axes["spatial"]]
-        return self.via_jax(lambda x, y: cpu.by_places(x, y, sizes, axes), x, y)[0]
+        x_type, y_type = self.in_types
+        function, alone = cpu_convolutions.faster(x_type, y_type, self.out_types[0], axes)
+        if function is None or (alone and not self.on_this_cpu):
+            return None
+        emit = self.outlined if alone else self.via_jax
+        return emit(function, x, y)[0]
 
     def has_small_windows(self, sizes: Sequence[int]) -> bool:
         """Return whether summing each element's contributions is faster on this platform than
         scattering to the selected elements of windows of these sizes."""
         return self.platform == "cpu" and cpu.has_small_windows(sizes)
+
+    def outlined(self, function: Callable[..., Any], *operands: Any) -> Any:
+        """Lower through a JAX function, as a function of its own that XLA:CPU does not inline: its
+        operations are not fused with those outside, and not computed again for each reader."""
+        results = [self.type(t) for t in self.out_types]
+        made, name = self._function("outlined", [self.type(t) for t in self.in_types], results)
+        block = made.add_entry_block()
+        with ir.InsertionPoint(block):
+            func_dialect.ReturnOp(self.via_jax(function, *block.arguments))
+        return kernel_calls.outlined(name, results, operands).results
 
     def via_jax(self, function: Callable[..., Any], *operands: Any) -> Any:
         """Lower through a JAX function of the operands, for long lowerings; return a list."""

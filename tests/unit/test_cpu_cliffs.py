@@ -203,14 +203,93 @@ def test_gradients_of_a_kernel_example_by_example(name, dtype):
     np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance * np.abs(wanted).max())
 
 
-def test_a_convolution_without_groups_stays_one():
-    x, k = np.ones((8, 12, 12, 3), "float32"), np.ones((3, 3, 3, 4), "float32")
+FORMS = {  # x, kernel (NHWC, HWIO), groups, options; how many of value and gradients stay convolutions
+    "depthwise": ((2, 7, 6, 5), (3, 3, 1, 5), 5, {}, 0),
+    "with strides": ((2, 8, 7, 4), (3, 2, 1, 4), 4, {"window_strides": (2, 1)}, 0),
+    "with holes": ((2, 9, 9, 4), (3, 3, 1, 4), 4, {"rhs_dilation": (2, 1), "padding": ((1, 3), (-1, 2))}, 0),
+    "transposed": ((2, 5, 5, 4), (3, 3, 1, 4), 4, {"lhs_dilation": (2, 3), "padding": ((1, 2), (2, 0))}, 0),
+    "two results for each feature": ((2, 6, 6, 3), (3, 3, 1, 6), 3, {}, 0),
+    "few features for each group": ((2, 6, 6, 8), (3, 3, 2, 12), 4, {}, 0),
+    "many features for each group": ((2, 6, 6, 32), (3, 3, 4, 32), 8, {}, 0),
+    "many small groups, large kernels": ((1, 9, 9, 3), (8, 8, 1, 3), 3, {}, 3),
+    "one feature": ((2, 9, 9, 1), (5, 5, 1, 1), 1, {}, 0),
+    "first of a network": ((4, 6, 6, 3), (3, 3, 3, 16), 1, {}, 2),
+    "one-dimensional": ((2, 30, 6), (4, 1, 6), 6, {"padding": ((3, 0),)}, 0),
+    "three-dimensional": ((1, 4, 5, 4, 3), (2, 2, 2, 1, 3), 3, {}, 0),
+    "one element": ((3, 5, 5, 32), (1, 1, 32, 40), 1, {}, 0),
+    "one position": ((3, 4, 4, 8), (4, 4, 8, 20), 1, {"padding": "VALID"}, 1),
+    "general": ((2, 6, 6, 9), (3, 3, 9, 8), 1, {}, 3),
+}
 
-    def loss(k):
-        made = ft.lax.conv_general_dilated(x, k, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
-        return ft.numpy.sum(made**2)
 
-    assert "stablehlo.convolution" in ft.jit(ft.grad(loss)).lower(k).as_text()
+@pytest.mark.parametrize("mapped", [False, True])
+@pytest.mark.parametrize("channels_first", [False, True])
+@pytest.mark.parametrize("name", FORMS)
+def test_convolutions_in_other_forms(name, channels_first, mapped):
+    x_shape, k_shape, groups, options, stay = FORMS[name]
+    rng = np.random.default_rng(0)
+    x, k = rng.normal(size=x_shape), rng.normal(size=k_shape)
+    spatial = "DHW"[5 - x.ndim :]
+    layout, kernel = f"N{spatial}C", f"{spatial}IO"
+    if channels_first:
+        x, k = np.moveaxis(x, -1, 1), np.moveaxis(k, [-1, -2], [0, 1])
+        layout, kernel = f"NC{spatial}", f"OI{spatial}"
+    how = {"window_strides": (1,) * len(spatial), "padding": "SAME", **options}
+    how |= {"dimension_numbers": (layout, kernel, layout), "feature_group_count": groups}
+    if mapped:
+        x, k = np.stack([x, 2 * x + 1]), np.stack([k, k - 1])
+
+    def value_and_gradients(library):
+        def of_example(x, k):
+            made, pull = library.vjp(lambda x, k: library.lax.conv_general_dilated(x, k, **how), x, k)
+            return made, *pull(library.numpy.sin(made))
+
+        return library.jit(library.vmap(of_example) if mapped else of_example)
+
+    with jax.enable_x64(True):
+        found = value_and_gradients(ft)
+        wanted = value_and_gradients(jax)(x, k)
+        for ours, theirs in zip(found(x, k), wanted, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-12 * np.abs(theirs).max())
+        if not mapped:
+            assert found.lower(x, k).as_text().count("stablehlo.convolution") == stay
+
+
+SHORT = [((200, 3), 1), ((4, 50, 16), 1), ((5, 300), 0), ((2, 3, 50, 3), (0, 1)), ((50, 17), 1)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int32"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_short_sums_and_extrema(kind, dtype):
+    rng = np.random.default_rng(0)
+    for shape, axes in SHORT:
+        axes = (axes,) if isinstance(axes, int) else axes
+        x = rng.uniform(0.8, 1.2, shape).astype(dtype)
+        wanted = KINDS[kind][1](x.astype(np.float64), axis=axes)
+        with jax.enable_x64(True):
+            found = np.asarray(folded(kind, axes)(x))
+        np.testing.assert_allclose(found, wanted, rtol=4e-3 if dtype == "float16" else 1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_short_sums_and_extrema_of_special_numbers(kind):
+    x = np.array([[0, -0.0], [np.nan, 1], [np.inf, -np.inf], [-np.inf, 3], [-0.0, -0.0]], "float32")
+    found = folded(kind, (1,))(x)
+    wanted = jax.jit(lambda x: getattr(jax.numpy, kind)(x, 1))(x)
+    np.testing.assert_array_equal(found, wanted)
+    numbers = ~np.isnan(wanted)
+    np.testing.assert_array_equal(np.signbit(found)[numbers], np.signbit(wanted)[numbers])
+
+
+def test_only_short_sums_and_extrema_stay_out_of_the_library():
+    def text(kind, shape, dtype="float32"):
+        return folded(kind, (1,)).lower(np.ones(shape, dtype)).as_text()
+
+    assert "stablehlo.subtract" in text("sum", (50, 16))
+    assert "stablehlo.subtract" not in text("sum", (50, 17))
+    assert "stablehlo.subtract" not in text("sum", (50, 3), "int32")
+    assert "stablehlo.minimum" in text("max", (50, 8))
+    assert "stablehlo.minimum" not in text("max", (50, 9))
 
 
 @pytest.mark.parametrize(("wide", "narrow"), [("int32", "int8"), ("int16", "int8"), ("int64", "int32")])

@@ -1,0 +1,198 @@
+"""Faster equivalents of convolutions on XLA:CPU: grouped ones, which it computes element by element,
+and those with few terms, or with windows of one element or one position.
+
+Measured in `benchmarks/cliffs.md`. Axes have names, as in primitives/contractions/convolution.py.
+The equivalents are JAX functions of the operands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from math import prod
+from typing import Any
+
+import jax
+import numpy as np
+
+from functrans.ir.types import ArrayType, dtype_class
+from functrans.primitives.contractions.convolution import is_group
+
+Axes = dict[str, Any]  # the parameters of a convolution
+Names = Sequence[int]
+
+# The largest number of terms of an element of the result, in a grouped convolution and in another.
+_TERMS, _TERMS_OF_ALL = 49, 27
+# The largest number of elements of the result for each feature of a group: as sums, as products.
+_SUMS, _PRODUCTS = 49, 32
+# Matrix products are faster only if there are many, and each has enough results.
+_GROUPS, _RESULTS = 8, 16
+
+
+def faster(
+    x: ArrayType, y: ArrayType, t: ArrayType, axes: Axes
+) -> tuple[Callable[..., jax.Array] | None, bool]:
+    """Return a function `(x, y) -> result` that is faster than XLA:CPU's convolution, or None; and
+    whether it must not be fused with what reads it."""
+    if dtype_class(t.dtype) != "float" or t.dtype.itemsize < 4:
+        return None, False
+    size, kernel, result = (
+        dict(zip(axes[side], value.shape, strict=True))
+        for side, value in (("lhs", x), ("rhs", y), ("out", t))
+    )
+    sizes = [result[n] for n in axes["spatial"]]
+    window, places = prod([kernel[n] for n in axes["spatial"]]), prod(sizes)
+    groups = prod([n for name, n in result.items() if is_group(axes, name)])
+    summed = prod([n for name, n in size.items() if name in kernel and name not in result])
+    if 1 < window * summed <= (_TERMS if groups > 1 else _TERMS_OF_ALL):
+        return lambda x, y: by_shifts(x, y, sizes, axes), True
+    if groups == 1 and (places == 1 or window == 1) and _is_contraction(size, kernel, axes):
+        return lambda x, y: by_contraction(x, y, axes), False
+    if places > min(_SUMS, window):
+        return None, False
+    if t.size < _RESULTS * places * groups:
+        return lambda x, y: by_sums(x, y, sizes, axes), True
+    if groups >= _GROUPS and places <= _PRODUCTS and set(axes["lhs_dilation"]) == {1}:
+        return lambda x, y: by_products(x, y, sizes, axes), False
+    return None, False
+
+
+def _is_contraction(size: dict[int, int], kernel: dict[int, int], axes: Axes) -> bool:
+    """Return whether the windows have one position, or one element, and nothing is left out."""
+    moved = {*axes["strides"], *axes["lhs_dilation"], *axes["rhs_dilation"]} != {1}
+    padded = any([edge for edges in axes["padding"] for edge in edges])
+    if moved or padded:
+        return False
+    one = all([kernel[n] == 1 for n in axes["spatial"]])
+    return one or all([kernel[n] == size[n] for n in axes["spatial"]])
+
+
+def by_contraction(x: jax.Array, y: jax.Array, axes: Axes) -> jax.Array:
+    """Compute a convolution with one element in the kernel along each spatial axis, or with one
+    position in the result, as a matrix product."""
+    lhs, rhs, out, spatial = (axes[name] for name in ("lhs", "rhs", "out", "spatial"))
+    one = all([y.shape[rhs.index(n)] == 1 for n in spatial])
+    if one:  # the spatial axes are the first operand's
+        y, rhs = _arranged(y, rhs, _without(rhs, spatial)), _without(rhs, spatial)
+    sums = [n for n in lhs if n in rhs]
+    numbers = ([lhs.index(n) for n in sums], [rhs.index(n) for n in sums])
+    made = jax.lax.dot_general(x, y, (numbers, ((), ())))
+    return _arranged(made, [*_without(lhs, sums), *_without(rhs, sums)], out)
+
+
+def by_shifts(x: jax.Array, y: jax.Array, sizes: Sequence[int], axes: Axes) -> jax.Array:
+    """Compute a convolution with few terms, such as a depthwise one: add up, over the elements of
+    the kernel for each channel, the shifted input times this element.
+
+    sizes: the size of the result along each spatial axis
+    """
+    lhs, rhs, out, spatial = (axes[name] for name in ("lhs", "rhs", "out", "spatial"))
+    kernel = [y.shape[rhs.index(n)] for n in spatial]
+    features = [n for n in lhs if n in rhs and n not in out]
+    inputs, factors = _split(x, lhs, features), _split(y, rhs, [*features, *spatial])
+    lhs, rhs = (_without(names, features) for names in (lhs, rhs))
+    axes = {**axes, "lhs": lhs}
+    parts = [
+        part for x in inputs for part in _parts(x, axes, kernel, axes["rhs_dilation"], sizes, axes["strides"])
+    ]
+    terms = [
+        _arranged(part, lhs, out) * _arranged(factor, _without(rhs, spatial), out)
+        for part, factor in zip(parts, factors, strict=True)
+    ]
+    return sum(terms[1:], start=terms[0])
+
+
+def by_sums(x: jax.Array, y: jax.Array, sizes: Sequence[int], axes: Axes) -> jax.Array:
+    """Compute a convolution with few positions in the result, such as the kernel gradient of a
+    depthwise one: for each position the sum of the shifted input times the other operand, in two
+    steps, of which the first is along a spatial axis."""
+    names = [*_without(axes["rhs"], axes["lhs"]), *axes["lhs"]]
+    x, y = _arranged(x, axes["lhs"], names), _arranged(y, axes["rhs"], names)
+    axes = {**axes, "lhs": names, "rhs": names}
+    kept = [n for n in names if n in axes["out"] and n not in axes["spatial"]]
+    summed = [i for i, n in enumerate(names) if n not in kept]
+    strided = [i for i in summed if i < len(names) - 1] or summed  # along other axes than the last
+    first = next((i for i in strided if names[i] in axes["spatial"]), strided[0])
+    rest = [i - (i > first) for i in summed if i != first]
+
+    def total(part: jax.Array) -> jax.Array:
+        zero = np.zeros((), part.dtype)
+        # A difference: a sum would call a library, which is slow for these.
+        rows = jax.lax.reduce(part * y, zero, lambda x, y: x - (-y), (first,))
+        return jax.numpy.sum(rows, axis=tuple(rest))
+
+    return _joined([total(part) for part in _met(x, y, sizes, axes)], sizes, kept, axes)
+
+
+def by_products(x: jax.Array, y: jax.Array, sizes: Sequence[int], axes: Axes) -> jax.Array:
+    """Compute a convolution with few positions in the result, such as the kernel gradients of
+    examples: one `dot_general` for each position."""
+    lhs, rhs, out, spatial = (list(axes[name]) for name in ("lhs", "rhs", "out", "spatial"))
+    sums = [n for n in lhs if n in rhs and (n in spatial or n not in out)]
+    groups = [n for n in lhs if n in rhs and n not in sums]
+    numbers = (
+        ([lhs.index(n) for n in sums], [rhs.index(n) for n in sums]),
+        ([lhs.index(n) for n in groups], [rhs.index(n) for n in groups]),
+    )
+    kept = [n for side in (lhs, rhs) for n in side if n not in sums and n not in groups]
+    rows = [jax.lax.dot_general(part, y, numbers) for part in _met(x, y, sizes, axes)]
+    return _joined(rows, sizes, [*groups, *kept], axes)
+
+
+# --- shifted parts of the input, and what is made of them -----------------------------------------
+
+
+def _met(x: jax.Array, y: jax.Array, sizes: Sequence[int], axes: Axes) -> Iterator[jax.Array]:
+    """The elements of x that y meets, for each position in the result."""
+    kernel = [y.shape[axes["rhs"].index(n)] for n in axes["spatial"]]
+    return _parts(x, axes, sizes, axes["strides"], kernel, axes["rhs_dilation"])
+
+
+def _parts(
+    x: jax.Array,
+    axes: Axes,
+    places: Sequence[int],
+    apart: Sequence[int],
+    sizes: Sequence[int],
+    steps: Sequence[int],
+) -> Iterator[jax.Array]:
+    """For each index below `places`, yield a part of the padded x: along each spatial axis `sizes`
+    elements, `steps` from each other, from `index * apart` on."""
+    lhs, spatial = axes["lhs"], axes["spatial"]
+    edges = [(0, 0, 0)] * len(lhs)
+    for n, (low, high), spread in zip(spatial, axes["padding"], axes["lhs_dilation"], strict=True):
+        edges[lhs.index(n)] = (low, high, spread - 1)
+    x = jax.lax.pad(x, np.zeros((), x.dtype), edges)
+    for place in np.ndindex(*places):
+        start, limit, stride = [0] * len(lhs), list(x.shape), [1] * len(lhs)
+        for n, at, far, size, step in zip(spatial, place, apart, sizes, steps, strict=True):
+            i = lhs.index(n)
+            start[i], stride[i] = at * far, step
+            limit[i] = start[i] + (size - 1) * step + 1
+        yield jax.lax.slice(x, start, limit, stride)
+
+
+def _arranged(x: jax.Array, names: Names, out: Names) -> jax.Array:
+    """Return x with its axes in the order of `out`, with axes of size 1 for those that it lacks.
+    Its axes that are not in `out` have size 1."""
+    x = x.reshape([n for name, n in zip(names, x.shape, strict=True) if name in out])
+    names = [n for n in names if n in out]
+    x = jax.lax.transpose(x, [names.index(n) for n in out if n in names])
+    return jax.lax.expand_dims(x, [i for i, n in enumerate(out) if n not in names])
+
+
+def _split(x: jax.Array, names: Names, apart: Names) -> list[jax.Array]:
+    """Return the parts of x at each index along the axes `apart`, without these axes."""
+    x = jax.lax.transpose(x, [names.index(n) for n in (*apart, *_without(names, apart))])
+    x = x.reshape(prod(x.shape[: len(apart)]), *x.shape[len(apart) :])
+    return [jax.lax.index_in_dim(x, i, keepdims=False) for i in range(x.shape[0])]
+
+
+def _without(names: Names, others: Names) -> list[int]:
+    return [n for n in names if n not in others]
+
+
+def _joined(rows: Sequence[jax.Array], sizes: Sequence[int], names: Names, axes: Axes) -> jax.Array:
+    """Return the results of all positions, each with axes `names`, as the convolution's."""
+    made = jax.numpy.stack(rows)
+    made = made.reshape(*sizes, *made.shape[1:])
+    return _arranged(made, [*axes["spatial"], *names], axes["out"])
