@@ -269,6 +269,20 @@ def pinn(lib: Library, derivatives: Callable[..., Any] = by_reverse) -> Function
     return loss
 
 
+def laplace(lib: Library) -> Function:
+    """How far a network u(x) is from Laplace's equation, at points: the trace of its Hessian."""
+    jnp = lib.np
+    predict = mlp(lib)
+
+    def loss(params, points):
+        def residual(point):
+            return jnp.trace(lib.ft.hessian(lambda point: predict(params, point)[0])(point))
+
+        return jnp.mean(lib.ft.vmap(residual)(points) ** 2)
+
+    return loss
+
+
 def maml(lib: Library) -> Function:
     """Loss of tasks after a gradient step in each: x, y to learn from, x, y to be judged by."""
     loss = mlp_loss(lib)
