@@ -265,6 +265,18 @@ def test_another_profile_is_running(tmp_path):
 # --- shown ----------------------------------------------------------------------------------------
 
 
+def test_new_pages_of_memory(monkeypatch):
+    monkeypatch.delenv("MALLOC_MMAP_MAX_", raising=False)
+    report = ft.profile(jnp.sin, repeats=1)(jnp.ones(4))
+    assert 0 <= report.new_pages == report.as_dict()["new_pages"]
+    report.new_pages = 11_003
+    for text in (str(report), report.as_html()):
+        assert "11,003 new pages of memory" in text
+        assert "MALLOC_MMAP_MAX_=0" in text
+    monkeypatch.setenv("MALLOC_MMAP_MAX_", "0")
+    assert "new pages" not in str(report)
+
+
 def test_saved_reports(tmp_path):
     report = profiled(ft.grad(loss), W, X)
     report.save(tmp_path / "p.json")

@@ -15,6 +15,11 @@ from typing import Any
 
 import jax
 
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
+
 from functrans import errors
 from functrans.api.jit import How, jit_options
 from functrans.backends.xla import executable
@@ -118,12 +123,13 @@ def _profiled(made: Staged, repeats: int, how: How | None) -> ProfileReport:
     device = next((d for x in results for d in x.devices()), jax.devices()[0])
     repeats = min(repeats, max(1, int(_LONG / _clock(run, 1))))
     plainly = _clock(run, repeats)
+    pages = _new_pages(run, min(repeats, 3)) if device.platform == "cpu" else 0
     compiled = Compiled(xla.as_text())
     spans, under, times = _seen(run, repeats, compiled, device)
     found = kernels(compiled, spans, equations)
     costs = costs_of(program, compiled, found)
     placed = found, pieces(found, costs), costs
-    return ProfileReport(program, placed, (plainly, under), times, machine(device))
+    return ProfileReport(program, placed, (plainly, under), times, machine(device), pages)
 
 
 def _seen(
@@ -160,6 +166,16 @@ def _clock(run: Callable[[], Any], times: int) -> float:
         jax.block_until_ready(run())
         taken.append(1e3 * (time.perf_counter() - start))
     return median(taken)
+
+
+def _new_pages(run: Callable[[], Any], times: int) -> int:
+    """Return the number of memory pages that the system hands to the process in a run."""
+    if resource is None:
+        return 0
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(times):
+        jax.block_until_ready(run())
+    return int(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) // times
 
 
 @contextmanager

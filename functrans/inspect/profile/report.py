@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -111,6 +112,7 @@ class ProfileReport(Saved):
     lines, operations, equations : a `Measured` each, longest first
     kernels      : a `Kernel` for each XLA operation of the program
     machine      : the peak of the machine: platform, flops, bytes
+    new_pages    : memory pages that the system hands to the process in a run, on a CPU
     program      : the program that was run, after the passes
     times        : milliseconds by equation of the program; for a loop its own, or the total if it
                    is one kernel
@@ -130,7 +132,9 @@ class ProfileReport(Saved):
         clock: tuple[float, float],
         repeats: int,
         machine: Machine,
+        new_pages: int = 0,
     ):
+        self.new_pages = new_pages
         self.kernels, self._pieces, self._costs = found
         self.program, self.repeats, self.machine = program, repeats, machine
         self.milliseconds, self.profiled = clock
@@ -180,14 +184,13 @@ class ProfileReport(Saved):
     def __str__(self) -> str:
         parts = [self._summary(), columns(*self._table("line", self.lines))]
         parts.append(columns(*self._table("operation", self.operations)))
-        if any(row.inside for row in self.lines):
-            parts.append(_HIDES)
+        parts += self._notes()
         return "\n\n".join(parts)
 
     __repr__ = __str__
 
     def as_dict(self) -> dict[str, Any]:
-        names = ("milliseconds", "profiled", "busy", "repeats")
+        names = ("milliseconds", "profiled", "busy", "repeats", "new_pages")
         tables = ("lines", "operations", "equations")
         return {
             **{name: getattr(self, name) for name in names},
@@ -211,13 +214,12 @@ class ProfileReport(Saved):
             for k in self.kernels[: 10 * ROWS]
         ]
         head = "ms", "calls", "name", "kind", "equations"
-        hides = [f"<p>{_HIDES}</p>"] if any(row.inside for row in self.lines) else []
         return page(
             "profile",
             [
                 f"<p>{self._summary()}</p>",
                 table("Lines", *self._table("line", self.lines)),
-                *hides,
+                *[f"<p>{note}</p>" for note in self._notes()],
                 table("Operations", *self._table("operation", self.operations)),
                 table("Equations", *self._table("equation", self.equations, 10 * ROWS)),
                 table("As XLA ran it", head, kernels),
@@ -232,6 +234,12 @@ class ProfileReport(Saved):
             f"{len(self.kernels)} XLA operations. This machine reaches {short(int(m.flops))}"
             f"FLOP/s (float32) and {short(int(m.bytes))}B/s."
         )
+
+    def _notes(self) -> list[str]:
+        notes = [_HIDES] if any(row.inside for row in self.lines) else []
+        if self.new_pages >= _MANY_PAGES and "MALLOC_MMAP_MAX_" not in os.environ:
+            notes.append(_PAGES.format(self.new_pages))
+        return notes
 
     def _table(
         self, what: str, rows: Sequence[Measured], most: int = ROWS
@@ -254,6 +262,12 @@ class ProfileReport(Saved):
         return (*_HEAD, what), shown
 
 
+_MANY_PAGES = 1000
+_PAGES = (
+    "In each run the system hands {:,} new pages of memory to the process, and takes them back, "
+    "which takes time. With glibc (most of Linux), a process started with MALLOC_MMAP_MAX_=0 "
+    "MALLOC_TRIM_THRESHOLD_=4294967296 in its environment keeps up to 4 GB of freed memory instead."
+)
 _HIDES = (
     "One kernel: XLA runs this loop as one piece of machine code, which the profiler cannot see "
     "into. The lines inside are listed below it, without times of their own."
