@@ -356,7 +356,7 @@ class Lowering:
         dtype = self.in_types[0].dtype
         if self.platform == "cpu" and (sizes := cpu.folds_long_rows(self.in_types[0], axes)):
             return cpu.by_halves(op, x, sizes, self.type(self.out_types[0]))
-        if self.platform == "cpu":
+        if self.on_this_cpu:  # between devices, only reductions that XLA knows are possible
             op = cpu.unmatched(op, self.in_types[0], axes)
         scalar = self.type(ArrayType((), dtype))
         key = (start, dtype)

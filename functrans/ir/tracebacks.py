@@ -27,9 +27,11 @@ from functrans.errors import (
     IntegerOverflow,
     InvalidArgument,
     InvalidIndex,
+    NegativeSize,
     NotAnArray,
     TypeMismatch,
     UnsupportedChoice,
+    UnsupportedDtype,
 )
 from functrans.flags import flags
 from functrans.ir.source import describe, is_library, is_users, user_source
@@ -125,6 +127,16 @@ _OURS = {
 }
 
 
+_OF_WORDS = {"every element be nonnegative": NegativeSize, "Unsupported dtype": UnsupportedDtype}
+
+
+def _ours(error: Exception) -> type[Exception] | None:
+    """Return our class for an error; a more specific one if its message says so."""
+    found = _OURS.get(type(error))
+    words = "" if found is None else str(error)
+    return next((c for said, c in _OF_WORDS.items() if said in words and issubclass(c, type(error))), found)
+
+
 def named_boundary(function: _F, name: str | None = None) -> _F:
     """Wrap a function that users call by `name` in a `boundary`. Its errors mention that name and
     the arguments of the call. An error of Python, NumPy or JAX raised below us becomes one of ours;
@@ -151,7 +163,7 @@ def named_boundary(function: _F, name: str | None = None) -> _F:
 def _with_call(error: Exception, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return the error, or one of ours in its place, that describes the call, with our frames
     hidden. Its traceback begins with the frame of a boundary."""
-    found, ours = error, _OURS.get(type(error))
+    found, ours = error, _ours(error)
     if (ours or isinstance(error, FunctransError)) and _came_from_below(error):
         if ours:
             found = ours(_told(name, error, args, kwargs))

@@ -151,7 +151,8 @@ def check_sizes(shape: tuple[int, ...], name: str) -> tuple[int, ...]:
     """Return the shape after checking that no size is negative."""
     if any([n < 0 for n in shape]):
         raise errors.NegativeSize(
-            f"{name}: shape {shape} has a negative size, at\n    {describe(user_source())}"
+            f"{name}: the shape {shape} has a negative size, at\n    {describe(user_source())}\n"
+            "Sizes must be >= 0."
         )
     return shape
 

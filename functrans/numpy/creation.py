@@ -19,19 +19,10 @@ from functrans import errors
 from functrans import pytrees as tree
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, promote
-from functrans.lax.arguments import placeable, sizes_of
+from functrans.lax.arguments import check_sizes, placeable, sizes_of
 from functrans.numpy import primitives
 from functrans.numpy.joining import stack
-from functrans.numpy.promotion import (
-    SCALARS,
-    another,
-    array_of,
-    captured,
-    cast,
-    invalid,
-    mismatch,
-    user_dtype,
-)
+from functrans.numpy.promotion import SCALARS, another, array_of, captured, cast, invalid, user_dtype
 from functrans.numpy.selecting import astype
 from functrans.numpy.shaping import broadcast_to, check_order, reshape
 from functrans.trace import AnyTracer, Tracer, concrete_value, literal, typeof
@@ -225,7 +216,7 @@ def zeros(
 
     Source: `jax.numpy.zeros`.
     """
-    return filled(0, ArrayType(_sizes("zeros", shape), or_float(dtype)))
+    return filled(0, ArrayType(check_sizes(sizes_of(shape), "zeros"), or_float(dtype)))
 
 
 @placeable
@@ -236,17 +227,10 @@ def ones(
 
     Source: `jax.numpy.ones`.
     """
-    return filled(1, ArrayType(_sizes("ones", shape), or_float(dtype)))
+    return filled(1, ArrayType(check_sizes(sizes_of(shape), "ones"), or_float(dtype)))
 
 
 empty = zeros
-
-
-def _sizes(name: str, shape: Any) -> tuple[int, ...]:
-    sizes = sizes_of(shape)
-    if sizes and min(sizes) < 0:
-        raise mismatch(name, f"the shape {sizes} has a negative size", "Sizes must be >= 0.")
-    return sizes
 
 
 def or_float(dtype: Any) -> Any:
@@ -266,7 +250,7 @@ def full(
 
     Source: `jax.numpy.full`.
     """
-    to = _sizes("full", shape)
+    to = check_sizes(sizes_of(shape), "full")
     if fill_value.__class__ in SCALARS:
         t = typeof(fill_value)
         if dtype is not None:
@@ -278,7 +262,7 @@ def full(
 
 def _like(a: Any, dtype: Any, shape: Any, name: str) -> ArrayType:
     t = typeof(a) if hasattr(a, "dtype") else typeof(array_of(a, name))
-    to = t.shape if shape is None else _sizes(name, shape)
+    to = t.shape if shape is None else check_sizes(sizes_of(shape), name)
     return ArrayType(to, t.dtype, t.weak_type) if dtype is None else ArrayType(to, user_dtype(dtype))
 
 

@@ -211,7 +211,7 @@ def sizes_that_are_not_in_a_tuple(m, jnp):
     jnp.ones(3, 4)  # <-
 
 
-@misuse(errors.TypeMismatch, "(-1,)", "negative")
+@misuse(errors.NegativeSize, "(-1,)", "negative")
 def a_negative_size(m, jnp):
     jnp.zeros(len(X) - 4)  # <-
 

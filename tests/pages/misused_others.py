@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+
 import jax
 import numpy as np
 
@@ -82,3 +84,37 @@ def a_text_that_is_no_program(m, jnp):
 @misuse(errors.CheckError, "b", jax=False)
 def a_program_with_a_wrong_type(m, jnp):
     m.ir.check(m.ir.parse("program (a: f32[3]) { b: f32[4] = sin a; return b }"))  # <-
+
+
+@misuse(errors.MissingRule, "vmap_method", jax=True)
+def a_mapped_callback_that_does_not_say_how(m, jnp):
+    def f(x):
+        return m.pure_callback(np.sin, m.ShapeDtypeStruct((), "float32"), x)  # <-
+
+    m.vmap(f)(X)
+
+
+@misuse(errors.NotFinite, "log", jax=True)
+def the_first_nan_under_debug_nans(m, jnp):
+    def f(x):
+        return jnp.log(x - 2)  # <-
+
+    with jax.debug_nans(True):
+        m.jit(f)(X)
+
+
+@misuse(errors.NotMeasured, "profile", jax=False)
+def a_profile_while_another_is_recorded(m, jnp):
+    with tempfile.TemporaryDirectory() as folder, jax.profiler.trace(folder):
+        m.profile(jnp.sin)(X)  # <-
+
+
+@misuse(errors.OutsideReference, "outside", jax=False)
+def a_reference_of_outside_in_a_program_alone(m, jnp):
+    total = jax.new_ref(jnp.zeros(3))
+    m.make_ir(lambda x: total[...] + x)(X)  # <-
+
+
+@misuse(errors.UnsupportedDtype, "float16")
+def a_factorization_of_small_floats(m, jnp):
+    m.jit(lambda x: m.lax.linalg.cholesky(x))(jnp.eye(2, dtype="float16"))  # <-
