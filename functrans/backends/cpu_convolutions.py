@@ -92,7 +92,9 @@ def by_shifts(x: jax.Array, y: jax.Array, sizes: Sequence[int], axes: Axes) -> j
     lhs, rhs = (_without(names, features) for names in (lhs, rhs))
     axes = {**axes, "lhs": lhs}
     parts = [
-        part for x in inputs for part in _parts(x, axes, kernel, axes["rhs_dilation"], sizes, axes["strides"])
+        part
+        for x in inputs
+        for part in _parts(_padded(x, axes), axes, kernel, axes["rhs_dilation"], sizes, axes["strides"])
     ]
     terms = [
         _arranged(part, lhs, out) * _arranged(factor, _without(rhs, spatial), out)
@@ -104,7 +106,8 @@ def by_shifts(x: jax.Array, y: jax.Array, sizes: Sequence[int], axes: Axes) -> j
 def by_sums(x: jax.Array, y: jax.Array, sizes: Sequence[int], axes: Axes) -> jax.Array:
     """Compute a convolution with few positions in the result, such as the kernel gradient of a
     depthwise one: for each position the sum of the shifted input times the other operand, in two
-    steps, of which the first is along a spatial axis."""
+    steps, of which the first is along a spatial axis. A loop over the positions along one axis
+    takes less time to compile."""
     names = [*_without(axes["rhs"], axes["lhs"]), *axes["lhs"]]
     x, y = _arranged(x, axes["lhs"], names), _arranged(y, axes["rhs"], names)
     axes = {**axes, "lhs": names, "rhs": names}
@@ -113,6 +116,9 @@ def by_sums(x: jax.Array, y: jax.Array, sizes: Sequence[int], axes: Axes) -> jax
     strided = [i for i in summed if i < len(names) - 1] or summed  # along other axes than the last
     first = next((i for i in strided if names[i] in axes["spatial"]), strided[0])
     rest = [i - (i > first) for i in summed if i != first]
+    x = _padded(x, axes)
+    along, apart = names.index(axes["spatial"][0]), axes["strides"][0]
+    span = (y.shape[along] - 1) * axes["rhs_dilation"][0] + 1
 
     def total(part: jax.Array) -> jax.Array:
         zero = np.zeros((), part.dtype)
@@ -120,7 +126,12 @@ def by_sums(x: jax.Array, y: jax.Array, sizes: Sequence[int], axes: Axes) -> jax
         rows = jax.lax.reduce(part * y, zero, lambda x, y: x - (-y), (first,))
         return jax.numpy.sum(rows, axis=tuple(rest))
 
-    return _joined([total(part) for part in _met(x, y, sizes, axes)], sizes, kept, axes)
+    def row(i: jax.Array) -> jax.Array:
+        part = jax.lax.dynamic_slice_in_dim(x, i * apart, span, along)
+        return jax.numpy.stack([total(p) for p in _met(part, y, [1, *sizes[1:]], axes)])
+
+    rows = jax.lax.map(row, jax.numpy.arange(sizes[0]))
+    return _joined(rows.reshape(-1, *rows.shape[2:]), sizes, kept, axes)
 
 
 def by_products(x: jax.Array, y: jax.Array, sizes: Sequence[int], axes: Axes) -> jax.Array:
@@ -134,15 +145,15 @@ def by_products(x: jax.Array, y: jax.Array, sizes: Sequence[int], axes: Axes) ->
         ([lhs.index(n) for n in groups], [rhs.index(n) for n in groups]),
     )
     kept = [n for side in (lhs, rhs) for n in side if n not in sums and n not in groups]
-    rows = [jax.lax.dot_general(part, y, numbers) for part in _met(x, y, sizes, axes)]
-    return _joined(rows, sizes, [*groups, *kept], axes)
+    rows = [jax.lax.dot_general(part, y, numbers) for part in _met(_padded(x, axes), y, sizes, axes)]
+    return _joined(jax.numpy.stack(rows), sizes, [*groups, *kept], axes)
 
 
 # --- shifted parts of the input, and what is made of them -----------------------------------------
 
 
 def _met(x: jax.Array, y: jax.Array, sizes: Sequence[int], axes: Axes) -> Iterator[jax.Array]:
-    """The elements of x that y meets, for each position in the result."""
+    """The elements of a padded x that y meets, for each position in the result."""
     kernel = [y.shape[axes["rhs"].index(n)] for n in axes["spatial"]]
     return _parts(x, axes, sizes, axes["strides"], kernel, axes["rhs_dilation"])
 
@@ -158,10 +169,6 @@ def _parts(
     """For each index below `places`, yield a part of the padded x: along each spatial axis `sizes`
     elements, `steps` from each other, from `index * apart` on."""
     lhs, spatial = axes["lhs"], axes["spatial"]
-    edges = [(0, 0, 0)] * len(lhs)
-    for n, (low, high), spread in zip(spatial, axes["padding"], axes["lhs_dilation"], strict=True):
-        edges[lhs.index(n)] = (low, high, spread - 1)
-    x = jax.lax.pad(x, np.zeros((), x.dtype), edges)
     for place in np.ndindex(*places):
         start, limit, stride = [0] * len(lhs), list(x.shape), [1] * len(lhs)
         for n, at, far, size, step in zip(spatial, place, apart, sizes, steps, strict=True):
@@ -169,6 +176,14 @@ def _parts(
             start[i], stride[i] = at * far, step
             limit[i] = start[i] + (size - 1) * step + 1
         yield jax.lax.slice(x, start, limit, stride)
+
+
+def _padded(x: jax.Array, axes: Axes) -> jax.Array:
+    """Return x with its padding, and with zeros between its elements."""
+    edges = [(0, 0, 0)] * len(axes["lhs"])
+    for n, (low, high), spread in zip(axes["spatial"], axes["padding"], axes["lhs_dilation"], strict=True):
+        edges[axes["lhs"].index(n)] = (low, high, spread - 1)
+    return jax.lax.pad(x, np.zeros((), x.dtype), edges)
 
 
 def _arranged(x: jax.Array, names: Names, out: Names) -> jax.Array:
@@ -191,8 +206,7 @@ def _without(names: Names, others: Names) -> list[int]:
     return [n for n in names if n not in others]
 
 
-def _joined(rows: Sequence[jax.Array], sizes: Sequence[int], names: Names, axes: Axes) -> jax.Array:
+def _joined(rows: jax.Array, sizes: Sequence[int], names: Names, axes: Axes) -> jax.Array:
     """Return the results of all positions, each with axes `names`, as the convolution's."""
-    made = jax.numpy.stack(rows)
-    made = made.reshape(*sizes, *made.shape[1:])
+    made = rows.reshape(*sizes, *rows.shape[1:])
     return _arranged(made, [*axes["spatial"], *names], axes["out"])

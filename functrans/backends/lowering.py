@@ -413,23 +413,29 @@ class Lowering:
         function, alone = cpu_convolutions.faster(x_type, y_type, self.out_types[0], axes)
         if function is None or (alone and not self.on_this_cpu):
             return None
-        emit = self.outlined if alone else self.via_jax
-        return emit(function, x, y)[0]
+        if not alone:
+            return self.via_jax(function, x, y)[0]
+        return self.outlined(function, tuple(axes.items()), x, y)[0]
 
     def has_small_windows(self, sizes: Sequence[int]) -> bool:
         """Return whether summing each element's contributions is faster on this platform than
         scattering to the selected elements of windows of these sizes."""
         return self.platform == "cpu" and cpu.has_small_windows(sizes)
 
-    def outlined(self, function: Callable[..., Any], *operands: Any) -> Any:
+    def outlined(self, function: Callable[..., Any], key: Any, *operands: Any) -> Any:
         """Lower through a JAX function, as a function of its own that XLA:CPU does not inline: its
-        operations are not fused with those outside, and not computed again for each reader."""
+        operations are not fused with those outside, and not computed again for each reader. Calls
+        with the same key, types and name share it."""
         results = [self.type(t) for t in self.out_types]
-        made, name = self._function("outlined", [self.type(t) for t in self.in_types], results)
-        block = made.add_entry_block()
-        with ir.InsertionPoint(block):
-            func_dialect.ReturnOp(self.via_jax(function, *block.arguments))
-        return kernel_calls.outlined(name, results, operands).results
+        key = (key, *self.in_types, *self.out_types, getattr(ir.Location.current, "name_str", ""))
+        cache = self.module_ctx.cached_primitive_lowerings
+        if (Lowering, key) not in cache:
+            kinds = [self.type(t) for t in self.in_types]
+            made, cache[Lowering, key] = self._function("outlined", kinds, results)
+            block = made.add_entry_block()
+            with ir.InsertionPoint(block):
+                func_dialect.ReturnOp(self.via_jax(function, *block.arguments))
+        return kernel_calls.outlined(cache[Lowering, key], results, operands).results
 
     def via_jax(self, function: Callable[..., Any], *operands: Any) -> Any:
         """Lower through a JAX function of the operands, for long lowerings; return a list."""
