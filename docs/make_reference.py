@@ -1,8 +1,8 @@
 """`python docs/make_reference.py` writes docs/reference: a page for each public namespace.
 
-What functrans defines is documented by Sphinx from its docstrings; what JAX defines stands in
-tables, with the first sentence of JAX's docstring. conf.py calls `write` before a build,
-`docstring` and `error_page` while Sphinx reads.
+What functrans defines is documented by Sphinx from its docstrings; what JAX defines has the first
+sentence of JAX's docstring, and an example by reference_examples.py. conf.py calls `write` before a
+build, `docstring` and `error_page` while Sphinx reads.
 
 tests/pages/test_site.py holds that no public name is absent.
 """
@@ -22,12 +22,12 @@ from typing import Any
 import jax
 import make_namespace
 import numpy as np
+import reference_examples
 
 import functrans as ft
 
 HERE = Path(__file__).parent
 FOLDER = HERE / "reference"
-CALLS = HERE.parent / "benchmarks" / "namespace_calls.txt"
 
 # Pages, and the namespaces on each; those of JAX's that are named on no page come last.
 PAGES = {
@@ -135,7 +135,8 @@ def entry(space: str, name: str) -> list[str]:
 
 
 def handed_on(space: str, names: list[str]) -> list[str]:
-    """A table of what is JAX's: name, and the first sentence of its docstring."""
+    """What is JAX's: of what is called its arguments, the first sentence of its docstring and an
+    example; constants in a table."""
     if not names:
         return []
     origin = f"jax.{space}".rstrip(".")
@@ -143,15 +144,30 @@ def handed_on(space: str, names: list[str]) -> list[str]:
         f"These names are those of ``{origin}``. Functions accept traced values and can be "
         "transformed like any other.",
         "",
-        ".. list-table::",
-        "   :class: handed-on",
-        "   :widths: 30 70",
-        "",
     ]
-    for name in names:
-        value = getattr(module_of(space), name)
-        lines += [f"   * - ``{name}{arguments(value)}``", f"     - {first_sentence(value)}"]
-    return [*lines, ""]
+    values = {name: getattr(module_of(space), name) for name in names}
+    constants = {name: value for name, value in values.items() if not callable(value)}
+    if constants:
+        lines += [".. list-table::", "   :class: handed-on", "   :widths: 30 70", ""]
+        for name, value in constants.items():
+            lines += [f"   * - ``{name}``", f"     - {first_sentence(value)}"]
+        lines += [""]
+    for name, value in values.items():
+        if callable(value):
+            full = f"functrans.{space}.{name}".replace("..", ".")
+            lines += [f".. py:{kind(value)}:: {full}{arguments(value)}", ""]
+            lines += [f"   {first_sentence(value)}", ""]
+            shown = reference_examples.example(full, value)
+            if shown:
+                lines += ["   .. code-block:: pycon", "", *(f"      {line}".rstrip() for line in shown), ""]
+    return lines
+
+
+def kind(value: Any) -> str:
+    """The directive for something that is called."""
+    if inspect.isclass(value):
+        return "exception" if issubclass(value, Exception) else "class"
+    return "function"
 
 
 def arguments(value: Any) -> str:
@@ -162,7 +178,7 @@ def arguments(value: Any) -> str:
         known = inspect.signature(value).parameters.values()
     except (TypeError, ValueError):
         return ""
-    shown = [str(p.replace(annotation=p.empty)) for p in known]
+    shown = [re.sub(r"=<.*", "=...", str(p.replace(annotation=p.empty))) for p in known]
     if len(", ".join(shown)) > 60:
         shown = [*[p.name for p in known if p.default is p.empty and p.kind < p.KEYWORD_ONLY], "..."]
     return f"({', '.join(shown)})"
@@ -251,7 +267,8 @@ def documents() -> Iterator[tuple[str, str]]:
     index = [
         *heading("API reference", "="),
         "Signatures and argument orders are JAX's. Below a function of functrans stands what it "
-        "adds; every example is run by the test suite. Names that JAX defines are in tables. "
+        "adds. Names that JAX defines have the first sentence of JAX's documentation and an example, often "
+        "the first one of JAX's, as it runs with functrans. Every example is run. "
         ":doc:`/namespace` lists which is which for every name of JAX.",
         "",
         "The short examples assume ``import functrans as ft``, ``import functrans.numpy as jnp`` "
@@ -292,7 +309,8 @@ def docstring(app: Any, what: str, name: str, obj: Any, options: Any, lines: lis
     parts[::2] = [marked(part) for part in parts[::2]]
     text = re.sub(r"(?m)^Source: (.*)$", r"*As* \1", "".join(parts))
     if ">>>" not in text and what == "function":
-        text += example(name)
+        shown = reference_examples.example(name)
+        text += "\n\nExample:\n" + "\n".join(f"  {line}" for line in shown) if shown else ""
     lines[:] = text.split("\n")
 
 
@@ -308,64 +326,6 @@ def marked(text: str) -> str:
         after = parts[i + 1][:1]
         parts[i] = f"``{parts[i]}``" + ("\\ " if after.isalnum() else "")
     return "".join(parts)
-
-
-@functools.cache
-def calls() -> dict[str, str]:
-    """A small call of each native function, by its full name."""
-    found = {}
-    for line in CALLS.read_text().splitlines():
-        match = re.match(r"(jnp|lax|nn)\.([\w.]+)\(", line)
-        if match:
-            space = {"jnp": "numpy"}.get(match[1], match[1])
-            found[f"functrans.{space}.{match[2]}"] = line
-    return found
-
-
-ARRAYS = {  # small ones, under the names that the calls use
-    "x": "jnp.array([[1.0, -2.0], [0.5, 3.0]])",
-    "y": "jnp.array([[2.0, 1.0], [4.0, -1.0]])",
-    "p": "jnp.array([0.5, 1.0, 4.0])",
-    "u": "jnp.array([-0.5, 0.0, 0.5])",
-    "b": "jnp.array([True, False, True])",
-    "b2": "jnp.array([True, True, False])",
-    "i": "jnp.array([-3, 0, 5])",
-    "j": "jnp.array([1, 2, 4])",
-    "n8": "jnp.array([1, 2, 4], jnp.uint8)",
-    "v": "jnp.array([1.0, -2.0, 3.0])",
-    "v6": "jnp.arange(6.0)",
-    "s": "0.5",
-    "m": "jnp.array([[1.0, 2.0], [3.0, 4.0]])",
-    "w": "jnp.array([[1.0, 0.0, 2.0], [0.0, 1.0, 1.0]])",
-    "q": "jnp.arange(6.0).reshape(1, 2, 3)",
-    "z": "jnp.array([1.0 + 2.0j, -3.0j])",
-    "nans": "jnp.array([1.0, jnp.nan])",
-    "inf": "jnp.array([1.0, jnp.inf])",
-}
-
-
-@functools.cache
-def more() -> dict[str, list[str]]:
-    """Lines of the examples in more_examples.txt, by the function's full name."""
-    blocks = (HERE / "more_examples.txt").read_text().split("\n\n")[1:]
-    return {b.split("\n")[0]: b.strip().split("\n")[1:] for b in blocks}
-
-
-def example(name: str) -> str:
-    """The example of a function that shows none, with its result, or nothing."""
-    names: dict[str, Any] = {"jnp": ft.numpy, "lax": ft.lax, "nn": ft.nn, "np": np, "ft": ft}
-    if name in more():
-        *lines, call = more()[name]
-    else:
-        call = calls().get(name, "")
-        words = dict.fromkeys(re.findall(r"\b\w+\b", call))
-        lines = [f"{word} = {ARRAYS[word]}" for word in words if word in ARRAYS]
-    if not call:
-        return ""
-    exec("\n".join(lines), names)
-    out = str(eval(call, names))
-    shown = "\n".join(f"  >>> {line}" for line in [*lines, f"print({call})"])
-    return f"\n\nExample:\n{shown}\n" + "\n".join(f"  {line}" for line in out.splitlines())
 
 
 def error_page(app: Any, env: Any, node: Any, contnode: Any) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
 import os
 import re
 import subprocess
@@ -9,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
@@ -95,33 +98,79 @@ def not_built(site: Path, pages: Pages) -> Iterator[str]:
             yield str(name)
 
 
-def not_in_the_reference(site: Path, pages: Pages) -> Iterator[str]:
-    """Public names that have no entry and stand in no table."""
+@functools.cache
+def reference() -> Any:
+    """The script that writes the reference."""
     sys.path.insert(0, str(DOCS))
     try:
-        import make_reference as reference
+        return importlib.import_module("make_reference")
     finally:
         sys.path.remove(str(DOCS))
-    shown = {space: title for title, listed in reference.PAGES.items() for space in listed}
-    for space in [*shown, *reference.others()]:
-        module = reference.module_of(space)
-        names = {*reference.public(module)}
+
+
+def pages_of_spaces(site: Path, pages: Pages) -> Iterator[tuple[str, Page]]:
+    """Each namespace of the reference, and the page that it is on."""
+    shown = {space: title for title, listed in reference().PAGES.items() for space in listed}
+    for space in [*shown, *reference().others()]:
+        yield space, pages[site / "reference" / f"{shown.get(space, 'others')}.html"]
+
+
+def full_name(space: str, name: str) -> str:
+    return f"functrans.{space}.{name}".replace("..", ".")
+
+
+def not_in_the_reference(site: Path, pages: Pages) -> Iterator[str]:
+    """Public names that have no entry and stand in no table."""
+    for space, page in pages_of_spaces(site, pages):
+        names = {*reference().public(reference().module_of(space))}
         if not space:  # and what is loaded late, but for modules, which have pages of their own
             names |= {n for n in ft.__all__ if type(getattr(ft, n)).__name__ != "module"}
-        page = pages[site / "reference" / f"{shown.get(space, 'others')}.html"]
         for name in names:
-            full = f"functrans.{space}.{name}".replace("..", ".")
+            full = full_name(space, name)
             if full not in page.ids and not re.search(rf">{re.escape(name)}[<(]", page.text):
                 yield full
 
 
+# Callable names of JAX's for which the reference shows no example, and why.
+NO_EXAMPLE = {
+    "functrans.lax.psend": "sends between devices: needs several",
+    "functrans.lax.precv": "receives from another device: needs several",
+    "functrans.nn.scaled_matmul": "JAX has it for GPUs and TPUs only",
+    "functrans.nn.scaled_dot_general": "JAX has it for GPUs and TPUs only",
+    "functrans.numpy.fromfile": "JAX raises: it reads a file, which is not pure",
+    "functrans.numpy.fromiter": "JAX raises: an iterator is not pure",
+    "functrans.debug.breakpoint": "waits for commands at a prompt",
+    "functrans.debug.DebugEffect": "an effect of JAX's programs, which no user makes",
+    "functrans.debug.OrderedDebugEffect": "an effect of JAX's programs, which no user makes",
+    "functrans.errors.InconclusiveDimensionOperation": "raised for symbolic shapes of jax.export only",
+    "functrans.errors.JaxprTypeError": "raised for a program of JAX's that is itself wrong",
+    "functrans.experimental.EArray": "for those who define types of keys: JAX documents no use",
+    "functrans.experimental.cur_qdd": "for those who define types: JAX documents no use",
+}
+HELPERS_OF_JET = (  # parts of JAX's implementation that its module does not hide
+    "JetTrace JetTracer ZeroSeries ZeroTerm def_comp def_deriv deflinear defzero deriv_prop jet2 jet_fun "
+    "jet_subtrace linear_prop partial register_pytree_node traceable weakref_lru_cache zero_prop"
+)
+NO_EXAMPLE |= {f"functrans.experimental.jet.{name}": "a helper" for name in HELPERS_OF_JET.split()}
+
+
 def without_example(site: Path, pages: Pages) -> Iterator[str]:
+    """Functions of functrans, and everything callable of JAX's; also exceptions that are needless."""
+    bare, theirs = set(), set()
     for path, page in pages.items():
         if path.parent.name == "reference":
-            for part in re.split(r'<dl class="py function">', page.text)[1:]:
+            for part in re.split(r'<dl class="py (?=function|class|exception)', page.text)[1:]:
                 name = re.search(r'id="([^"]+)"', part)
                 if "&gt;&gt;&gt;" not in part and name is not None:
-                    yield name[1]
+                    bare.add((part.startswith("function"), name[1]))
+    for space, _ in pages_of_spaces(site, pages):
+        module = reference().module_of(space)
+        for name in reference().public(module) if space not in reference().ONLY_OURS - {"errors"} else ():
+            if callable(getattr(module, name)) and not reference().is_ours(space, name):
+                theirs.add(full_name(space, name))
+    lacking = {name for function, name in bare if function or name in theirs}
+    yield from lacking - NO_EXAMPLE.keys()
+    yield from (f"{name} has an example" for name in NO_EXAMPLE.keys() - lacking)
 
 
 CHECKS: tuple[Callable[[Path, Pages], Iterator[str]], ...] = (
