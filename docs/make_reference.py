@@ -110,6 +110,10 @@ def theirs_of(space: str) -> Any:
         return None
 
 
+def full_name(space: str, name: str) -> str:
+    return f"functrans.{space}.{name}".replace("..", ".")
+
+
 # --- the pages ------------------------------------------------------------------------------------
 
 
@@ -119,7 +123,7 @@ def heading(words: str, line: str) -> list[str]:
 
 def entry(space: str, name: str) -> list[str]:
     """The directive that documents a name of ours."""
-    full = f"functrans.{space}.{name}".replace("..", ".")
+    full = full_name(space, name)
     value = getattr(module_of(space), name)
     if space and name in public(ft) and getattr(ft, name) is value:
         return [f".. py:data:: {full}", "", f"   The same as :py:obj:`functrans.{name}`.", ""]
@@ -154,7 +158,7 @@ def handed_on(space: str, names: list[str]) -> list[str]:
         lines += [""]
     for name, value in values.items():
         if callable(value):
-            full = f"functrans.{space}.{name}".replace("..", ".")
+            full = full_name(space, name)
             lines += [f".. py:{kind(value)}:: {full}{arguments(value)}", ""]
             lines += [f"   {first_sentence(value)}", ""]
             shown = reference_examples.example(full, value)

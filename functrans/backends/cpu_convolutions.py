@@ -17,7 +17,7 @@ import numpy as np
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.primitives.contractions.convolution import is_group
 
-Axes = dict[str, Any]  # the parameters of a convolution
+Params = dict[str, Any]  # of a convolution
 Names = Sequence[int]
 
 # The largest number of terms of an element of the result, in a grouped convolution and in another.
@@ -29,7 +29,7 @@ _GROUPS, _RESULTS = 8, 16
 
 
 def faster(
-    x: ArrayType, y: ArrayType, t: ArrayType, axes: Axes
+    x: ArrayType, y: ArrayType, t: ArrayType, axes: Params
 ) -> tuple[Callable[..., jax.Array] | None, bool]:
     """Return a function `(x, y) -> result` that is faster than XLA:CPU's convolution, or None; and
     whether it must not be fused with what reads it."""
@@ -45,7 +45,7 @@ def faster(
     summed = prod([n for name, n in size.items() if name in kernel and name not in result])
     if 1 < window * summed <= (_TERMS if groups > 1 else _TERMS_OF_ALL):
         return lambda x, y: by_shifts(x, y, sizes, axes), True
-    if groups == 1 and (places == 1 or window == 1) and _is_contraction(size, kernel, axes):
+    if groups == 1 and _is_contraction(size, kernel, axes):
         return lambda x, y: by_contraction(x, y, axes), False
     if places > min(_SUMS, window):
         return None, False
@@ -56,7 +56,7 @@ def faster(
     return None, False
 
 
-def _is_contraction(size: dict[int, int], kernel: dict[int, int], axes: Axes) -> bool:
+def _is_contraction(size: dict[int, int], kernel: dict[int, int], axes: Params) -> bool:
     """Return whether the windows have one position, or one element, and nothing is left out."""
     moved = {*axes["strides"], *axes["lhs_dilation"], *axes["rhs_dilation"]} != {1}
     padded = any([edge for edges in axes["padding"] for edge in edges])
@@ -66,7 +66,7 @@ def _is_contraction(size: dict[int, int], kernel: dict[int, int], axes: Axes) ->
     return one or all([kernel[n] == size[n] for n in axes["spatial"]])
 
 
-def by_contraction(x: jax.Array, y: jax.Array, axes: Axes) -> jax.Array:
+def by_contraction(x: jax.Array, y: jax.Array, axes: Params) -> jax.Array:
     """Compute a convolution with one element in the kernel along each spatial axis, or with one
     position in the result, as a matrix product."""
     lhs, rhs, out, spatial = (axes[name] for name in ("lhs", "rhs", "out", "spatial"))
@@ -79,7 +79,7 @@ def by_contraction(x: jax.Array, y: jax.Array, axes: Axes) -> jax.Array:
     return _arranged(made, [*_without(lhs, sums), *_without(rhs, sums)], out)
 
 
-def by_shifts(x: jax.Array, y: jax.Array, sizes: Sequence[int], axes: Axes) -> jax.Array:
+def by_shifts(x: jax.Array, y: jax.Array, sizes: Sequence[int], axes: Params) -> jax.Array:
     """Compute a convolution with few terms, such as a depthwise one: add up, over the elements of
     the kernel for each channel, the shifted input times this element.
 
@@ -103,7 +103,7 @@ def by_shifts(x: jax.Array, y: jax.Array, sizes: Sequence[int], axes: Axes) -> j
     return sum(terms[1:], start=terms[0])
 
 
-def by_sums(x: jax.Array, y: jax.Array, sizes: Sequence[int], axes: Axes) -> jax.Array:
+def by_sums(x: jax.Array, y: jax.Array, sizes: Sequence[int], axes: Params) -> jax.Array:
     """Compute a convolution with few positions in the result, such as the kernel gradient of a
     depthwise one: for each position the sum of the shifted input times the other operand, in two
     steps, of which the first is along a spatial axis. A loop over the positions along one axis
@@ -122,7 +122,7 @@ def by_sums(x: jax.Array, y: jax.Array, sizes: Sequence[int], axes: Axes) -> jax
 
     def total(part: jax.Array) -> jax.Array:
         zero = np.zeros((), part.dtype)
-        # A difference: a sum would call a library, which is slow for these.
+        # A difference: a sum would call a library, which is slow for these; see cpu.unmatched.
         rows = jax.lax.reduce(part * y, zero, lambda x, y: x - (-y), (first,))
         return jax.numpy.sum(rows, axis=tuple(rest))
 
@@ -134,7 +134,7 @@ def by_sums(x: jax.Array, y: jax.Array, sizes: Sequence[int], axes: Axes) -> jax
     return _joined(rows.reshape(-1, *rows.shape[2:]), sizes, kept, axes)
 
 
-def by_products(x: jax.Array, y: jax.Array, sizes: Sequence[int], axes: Axes) -> jax.Array:
+def by_products(x: jax.Array, y: jax.Array, sizes: Sequence[int], axes: Params) -> jax.Array:
     """Compute a convolution with few positions in the result, such as the kernel gradients of
     examples: one `dot_general` for each position."""
     lhs, rhs, out, spatial = (list(axes[name]) for name in ("lhs", "rhs", "out", "spatial"))
@@ -152,7 +152,7 @@ def by_products(x: jax.Array, y: jax.Array, sizes: Sequence[int], axes: Axes) ->
 # --- shifted parts of the input, and what is made of them -----------------------------------------
 
 
-def _met(x: jax.Array, y: jax.Array, sizes: Sequence[int], axes: Axes) -> Iterator[jax.Array]:
+def _met(x: jax.Array, y: jax.Array, sizes: Sequence[int], axes: Params) -> Iterator[jax.Array]:
     """The elements of a padded x that y meets, for each position in the result."""
     kernel = [y.shape[axes["rhs"].index(n)] for n in axes["spatial"]]
     return _parts(x, axes, sizes, axes["strides"], kernel, axes["rhs_dilation"])
@@ -160,7 +160,7 @@ def _met(x: jax.Array, y: jax.Array, sizes: Sequence[int], axes: Axes) -> Iterat
 
 def _parts(
     x: jax.Array,
-    axes: Axes,
+    axes: Params,
     places: Sequence[int],
     apart: Sequence[int],
     sizes: Sequence[int],
@@ -178,7 +178,7 @@ def _parts(
         yield jax.lax.slice(x, start, limit, stride)
 
 
-def _padded(x: jax.Array, axes: Axes) -> jax.Array:
+def _padded(x: jax.Array, axes: Params) -> jax.Array:
     """Return x with its padding, and with zeros between its elements."""
     edges = [(0, 0, 0)] * len(axes["lhs"])
     for n, (low, high), spread in zip(axes["spatial"], axes["padding"], axes["lhs_dilation"], strict=True):
@@ -206,7 +206,7 @@ def _without(names: Names, others: Names) -> list[int]:
     return [n for n in names if n not in others]
 
 
-def _joined(rows: jax.Array, sizes: Sequence[int], names: Names, axes: Axes) -> jax.Array:
+def _joined(rows: jax.Array, sizes: Sequence[int], names: Names, axes: Params) -> jax.Array:
     """Return the results of all positions, each with axes `names`, as the convolution's."""
     made = rows.reshape(*sizes, *rows.shape[1:])
     return _arranged(made, [*axes["spatial"], *names], axes["out"])

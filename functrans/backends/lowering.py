@@ -427,15 +427,16 @@ class Lowering:
         operations are not fused with those outside, and not computed again for each reader. Calls
         with the same key, types and name share it."""
         results = [self.type(t) for t in self.out_types]
-        key = (key, *self.in_types, *self.out_types, getattr(ir.Location.current, "name_str", ""))
+        name = getattr(ir.Location.current, "name_str", "")
+        shared = (Lowering, key, *self.in_types, *self.out_types, name)
         cache = self.module_ctx.cached_primitive_lowerings
-        if (Lowering, key) not in cache:
+        if shared not in cache:
             kinds = [self.type(t) for t in self.in_types]
-            made, cache[Lowering, key] = self._function("outlined", kinds, results)
+            made, cache[shared] = self._function("outlined", kinds, results)
             block = made.add_entry_block()
             with ir.InsertionPoint(block):
                 func_dialect.ReturnOp(self.via_jax(function, *block.arguments))
-        return kernel_calls.outlined(cache[Lowering, key], results, operands).results
+        return kernel_calls.outlined(cache[shared], results, operands).results
 
     def via_jax(self, function: Callable[..., Any], *operands: Any) -> Any:
         """Lower through a JAX function of the operands, for long lowerings; return a list."""

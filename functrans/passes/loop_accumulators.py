@@ -10,8 +10,8 @@ the sum over the steps and the other axes is taken at once after it.
 
 A step then neither reads nor writes the sum, the contraction is as large as possible, and that of a
 per-example gradient may never be materialized (passes/contractions.py). The written values must be
-smaller than the sums that are removed, and small compared with the arrays that the loop reads, or
-with the sums: loops that recompute, or process a batch in chunks, do so to save memory.
+smaller than the sums that are removed, and at most SHARE of the arrays that the loop reads, or
+small compared with the sums: loops that recompute, or process a batch in chunks, do so to save memory.
 """
 
 from __future__ import annotations

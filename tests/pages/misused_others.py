@@ -86,7 +86,7 @@ def a_program_with_a_wrong_type(m, jnp):
     m.ir.check(m.ir.parse("program (a: f32[3]) { b: f32[4] = sin a; return b }"))  # <-
 
 
-@misuse(errors.MissingRule, "vmap_method", jax=True)
+@misuse(errors.MissingRule, "vmap_method")
 def a_mapped_callback_that_does_not_say_how(m, jnp):
     def f(x):
         return m.pure_callback(np.sin, m.ShapeDtypeStruct((), "float32"), x)  # <-
@@ -94,7 +94,7 @@ def a_mapped_callback_that_does_not_say_how(m, jnp):
     m.vmap(f)(X)
 
 
-@misuse(errors.NotFinite, "log", jax=True)
+@misuse(errors.NotFinite, "log")
 def the_first_nan_under_debug_nans(m, jnp):
     def f(x):
         return jnp.log(x - 2)  # <-

@@ -35,8 +35,12 @@ SAID_FIRST = (  # their first line says what to do
     errors.ParseError,
     errors.CheckError,
 )
-LONGEST = 9  # lines of a message, as the document folds them, its class and all
-REPORT = 15  # of one that holds the report of a search
+
+
+def longest(row):
+    """Lines of a message, as the document folds them, its class and all; the error of `debug_nans`
+    holds the report of a search."""
+    return 15 if row.error is errors.NotFinite else 9
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.run.__name__)
@@ -51,7 +55,7 @@ def test_what_is_said(row):
         file = os.path.basename(row.run.__code__.co_filename)
         assert f"{file}:{line}" in message, message
     assert re.search(r"^ +\^+$", message, re.MULTILINE), message
-    assert message.count("\n") < (REPORT if row.error is errors.NotFinite else LONGEST) - 1
+    assert message.count("\n") < longest(row) - 1
     if row.error not in SAID_FIRST:
         assert not message.endswith("^"), "what to do"
 
@@ -104,7 +108,7 @@ def test_the_counters_of_a_fori_loop_are_not_the_users(upper):
 def test_messages_are_short():
     for row in TABLE:
         said = misuses.shown(caught(row.run, ft))
-        assert said.count("\n") < (REPORT if row.error is errors.NotFinite else LONGEST), said
+        assert said.count("\n") < longest(row), said
 
 
 def test_a_dtype_that_is_truncated_is_a_warning():

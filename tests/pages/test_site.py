@@ -115,10 +115,6 @@ def pages_of_spaces(site: Path, pages: Pages) -> Iterator[tuple[str, Page]]:
         yield space, pages[site / "reference" / f"{shown.get(space, 'others')}.html"]
 
 
-def full_name(space: str, name: str) -> str:
-    return f"functrans.{space}.{name}".replace("..", ".")
-
-
 def not_in_the_reference(site: Path, pages: Pages) -> Iterator[str]:
     """Public names that have no entry and stand in no table."""
     for space, page in pages_of_spaces(site, pages):
@@ -126,7 +122,7 @@ def not_in_the_reference(site: Path, pages: Pages) -> Iterator[str]:
         if not space:  # and what is loaded late, but for modules, which have pages of their own
             names |= {n for n in ft.__all__ if type(getattr(ft, n)).__name__ != "module"}
         for name in names:
-            full = full_name(space, name)
+            full = reference().full_name(space, name)
             if full not in page.ids and not re.search(rf">{re.escape(name)}[<(]", page.text):
                 yield full
 
@@ -167,7 +163,7 @@ def without_example(site: Path, pages: Pages) -> Iterator[str]:
         module = reference().module_of(space)
         for name in reference().public(module) if space not in reference().ONLY_OURS - {"errors"} else ():
             if callable(getattr(module, name)) and not reference().is_ours(space, name):
-                theirs.add(full_name(space, name))
+                theirs.add(reference().full_name(space, name))
     lacking = {name for function, name in bare if function or name in theirs}
     yield from lacking - NO_EXAMPLE.keys()
     yield from (f"{name} has an example" for name in NO_EXAMPLE.keys() - lacking)

@@ -7,6 +7,7 @@ times are attributed to equations (`placing`).
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,11 +15,6 @@ from statistics import median
 from typing import Any
 
 import jax
-
-try:
-    import resource
-except ImportError:  # Windows
-    resource = None  # type: ignore[assignment]
 
 from functrans import errors
 from functrans.api.jit import How, jit_options
@@ -34,6 +30,9 @@ from functrans.ir.tracebacks import boundary
 from functrans.passes.kernels import plain
 from functrans.passes.pipeline import DEFAULT, Choice
 from functrans.typing import PyTree
+
+if sys.platform != "win32":
+    import resource
 
 _LONG = 10_000  # most milliseconds of all runs together, if there are several
 
@@ -122,8 +121,9 @@ def _profiled(made: Staged, repeats: int, how: How | None) -> ProfileReport:
     results = jax.block_until_ready(run())
     device = next((d for x in results for d in x.devices()), jax.devices()[0])
     repeats = min(repeats, max(1, int(_LONG / _clock(run, 1))))
+    before = _pages_handed()
     plainly = _clock(run, repeats)
-    pages = _new_pages(run, min(repeats, 3)) if device.platform == "cpu" else 0
+    pages = (_pages_handed() - before) // repeats if device.platform == "cpu" else 0
     compiled = Compiled(xla.as_text())
     spans, under, times = _seen(run, repeats, compiled, device)
     found = kernels(compiled, spans, equations)
@@ -168,14 +168,9 @@ def _clock(run: Callable[[], Any], times: int) -> float:
     return median(taken)
 
 
-def _new_pages(run: Callable[[], Any], times: int) -> int:
-    """Return the number of memory pages that the system hands to the process in a run."""
-    if resource is None:
-        return 0
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    for _ in range(times):
-        jax.block_until_ready(run())
-    return int(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) // times
+def _pages_handed() -> int:
+    """Return the number of memory pages that the system has handed to this process."""
+    return 0 if sys.platform == "win32" else resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
 @contextmanager

@@ -132,7 +132,7 @@ class ProfileReport(Saved):
         clock: tuple[float, float],
         repeats: int,
         machine: Machine,
-        new_pages: int = 0,
+        new_pages: int,
     ):
         self.new_pages = new_pages
         self.kernels, self._pieces, self._costs = found
