@@ -324,6 +324,7 @@ NOT_RUN = frozenset(
         "psum",
         "psum_scatter",
         "rng_uniform",
+        "not_inlined",
         "one_kernel",
         "jax_call",
     )

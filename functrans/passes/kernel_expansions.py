@@ -1,5 +1,6 @@
-"""Expansions of library calls inside a kernel: products as sums, factorizations of small matrices
-step by step. They are ordinary traced code, for stacks of matrices `[*stack, n, n]`.
+"""Expansions of operations inside a kernel: products as sums, factorizations of small matrices step
+by step, joins as sums of padded arrays. They are ordinary traced code; for stacks of matrices
+`[*stack, n, n]` where these are meant.
 
 A matrix is split into rows `[*stack, n]` or elements `[*stack]`, and each step operates on all
 matrices of the stack at once. Pivoting and the order of the steps are LAPACK's.
@@ -14,8 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from functrans.ir.program import PRIMITIVES, Equation
-from functrans.ir.types import dtype_class
+from functrans.ir.program import PRIMITIVES, Equation, Literal, Program
+from functrans.ir.types import ArrayType, dtype_class
+from functrans.passes.rewrite import Rewriter
+from functrans.primitives.calls.jit import not_inlined
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.elementwise.bitwise import and_
 from functrans.primitives.elementwise.complex_numbers import abs_, imag, real
@@ -37,11 +40,12 @@ from functrans.primitives.linalg.products import conj, is_complex, lower_part, t
 from functrans.primitives.linalg.shared import INT32
 from functrans.primitives.linalg.triangular import cholesky, triangular_solve
 from functrans.primitives.reductions.folds import reduce_sum
-from functrans.primitives.shape.joining import concatenate
+from functrans.primitives.shape.joining import concatenate, pad
 from functrans.primitives.shape.moving import (
     broadcast_in_dim,
     broadcast_to_axis,
     reshape,
+    slice_,
     slice_axis,
     without,
 )
@@ -49,6 +53,8 @@ from functrans.trace import literal, typeof
 
 FEW = 8  # sums of up to this many terms are unrolled
 WINDOWS = 16  # scatters of up to this many windows are unrolled
+UNROLLED = 256  # arrays joined to up to this many numbers are left: LLVM unrolls these loops
+ALONE = 64  # joins of at least this many numbers are functions of their own
 LARGEST = 6  # matrices of up to this many rows are factorized step by step
 
 Values = Sequence[Any]
@@ -276,6 +282,72 @@ def _whole(e: Equation) -> int:
     return max([prod(v.type.shape) for v in (*e.inputs, *e.outputs)])
 
 
+# --- joins ----------------------------------------------------------------------------------------
+
+
+def _joined(*parts: Any, dimension: int) -> Any:
+    """Return the rows of two arrays of floats joined as the sum of them padded, which LLVM
+    vectorizes: a number plus -0 is that number."""
+    types = list(map(typeof, parts))
+    rows = dimension == types[0].ndim - 1 > 0 and dtype_class(types[0].dtype) == "float"
+    if len(parts) != 2 or not rows or sum([t.size for t in types]) <= UNROLLED:
+        return concatenate(*parts, dimension=dimension)
+    n, m = (t.shape[dimension] for t in types)
+    rest = [(0, 0, 0)] * dimension
+    nothing = literal(-0.0, ArrayType((), types[0].dtype))
+    before, after = (*rest, (0, m, 0)), (*rest, (n, 0, 0))
+    return add(pad(parts[0], nothing, config=before), pad(parts[1], nothing, config=after))
+
+
+def _vector(w: Rewriter, e: Equation) -> Any:
+    """Join vectors in a function of their own: fused with their readers, LLVM does not vectorize."""
+    t = e.outputs[0].type
+    return _alone(w, [e]) if t.ndim == 1 and t.size >= ALONE else None
+
+
+def _sum_of_pads(w: Rewriter, e: Equation) -> Any:
+    """Rewrite (z + pad a) + pad b as z + (pad a + pad b) if a and b lie in different places: the same
+    numbers, and LLVM vectorizes it. Gradients of shifted arrays are such sums."""
+    x, y = e.inputs
+    last, before = _padded_by_zero(w, y), w.made_by.get(x)
+    if last is None or before is None or before.primitive is not add or not w.read_once(x):
+        return None
+    for z, other in (before.inputs, before.inputs[::-1]):
+        first = _padded_by_zero(w, other)
+        if first is not None and _are_apart(first, last):
+            both = w.make(add, other, y)
+            t = both.type
+            if t.ndim == 1 and t.size >= ALONE:
+                both = _alone(w, [first, last, w.made_by[both]])
+            return w.make(add, z, both)
+    return None
+
+
+def _alone(w: Rewriter, equations: list[Equation]) -> Any:
+    """Return the result of the last equation, computed in a function that XLA does not inline,
+    together with the slices that these equations read."""
+    slices = [e for e in [w.made(v, slice_) for e in equations for v in e.inputs] if e is not None]
+    equations = [*dict.fromkeys(slices), *equations]
+    inside = {v for e in equations for v in e.outputs}
+    read = [v for e in equations for v in e.inputs if v not in inside and v.__class__ is not Literal]
+    given = dict.fromkeys(read)
+    program = Program(given, equations, equations[-1].outputs, name="joined")
+    return w.make(not_inlined, *given, program=program)
+
+
+def _padded_by_zero(w: Rewriter, v: Any) -> Equation | None:
+    e = w.made(v, pad)
+    value = None if e is None else e.inputs[1]
+    zero = value.__class__ is Literal and value.value == 0 and not np.signbit(value.value)
+    return e if zero else None
+
+
+def _are_apart(a: Equation, b: Equation) -> bool:
+    """Return whether the operands of two pads lie in different places of the results."""
+    sizes = zip(a.params["config"], b.params["config"], a.outputs[0].type.shape, strict=True)
+    return any([low + above >= n or below + high >= n for (low, high, _), (below, above, _), n in sizes])
+
+
 # --- places ---------------------------------------------------------------------------------------
 
 
@@ -338,7 +410,10 @@ def _writes_little(e: Equation) -> bool:
 
 SCATTERS = (scatter, scatter_add, scatter_sub, scatter_mul, scatter_min, scatter_max)
 
+RULES: dict[Any, Any] = {add: _sum_of_pads, concatenate: _vector}  # applied before the expansions
+
 FORMS: dict[Any, Form] = {
+    concatenate: Form(_joined, lambda e: True, _whole),
     dot_general: Form(_product, _is_plain, _products, _sums),
     lu: Form(_lu, _is_small, _whole),
     triangular_solve: Form(_triangular_solve, _is_small, _whole),

@@ -31,8 +31,8 @@ from functrans.caching import cached, memo, memo_as
 from functrans.ir.program import Equation, Literal, Program, Var
 from functrans.ir.source import location
 from functrans.ir.types import ArrayType
-from functrans.passes.kernel_expansions import FORMS
-from functrans.passes.rewrite import everywhere, uses
+from functrans.passes.kernel_expansions import FORMS, RULES
+from functrans.passes.rewrite import Rewriter, everywhere, uses
 from functrans.primitives.calls.jit import one_kernel
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.control_flow.scan import scan
@@ -150,6 +150,7 @@ def _behind_a_call(
 
 def _in_forms(program: Program) -> Program:
     """Expand operations into the forms that a kernel needs, and mark the program as final."""
+    program = Rewriter(program, RULES, "kernels").run()
     if not any([e.primitive in FORMS for e in program.equations]):
         return _kept(program)
 

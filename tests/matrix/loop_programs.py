@@ -17,7 +17,7 @@ import functrans as ft
 import functrans.numpy as jnp
 from functrans import lax, random
 
-SHAPES = ((), (), (3,), (4,), (3, 3), (2, 3), (40,), (17, 5))
+SHAPES = ((), (), (3,), (4,), (3, 3), (2, 3), (70,), (20, 17))
 Random = np.random.Generator
 
 
@@ -95,6 +95,7 @@ OF_A_MATRIX: tuple[Callable[[Any, Any], Any], ...] = (
     lambda x, i: x - jnp.mean(x, 0),
     lambda x, i: x / (1 + jnp.sum(x * x, 1, keepdims=True)),
     lambda x, i: jnp.roll(x, 1, 1) - x,
+    lambda x, i: jnp.concatenate([x[:1], x[:-1]]) - jnp.pad(x[:, 1:], ((0, 0), (0, 1))),
     lambda x, i: x.at[i % x.shape[0]].multiply(0.5),
     lambda x, i: x + x[i % x.shape[0]],
     lambda x, i: jnp.cumsum(x, 1) * 0.1,
@@ -118,7 +119,7 @@ def _step_of(rng: Random, exact: bool, depth: int) -> Callable[[Any, list[Any]],
         (rng.integers(1 << 30), rng.integers(1 << 30), rng.integers(9)) for _ in range(rng.integers(2, 9))
     ]
     inner = _step_of(rng, exact, depth - 1) if depth and rng.integers(3) == 0 else None
-    constant = rng.normal(size=85).astype("float32")
+    constant = rng.normal(size=340).astype("float32")
 
     def step(i: Any, state: list[Any]) -> list[Any]:
         state = list(state)

@@ -234,6 +234,45 @@ def test_integers_wrap_and_what_is_not_finite_stays():
         ft.jit(f)(x[2:] * 0 + np.float32(np.inf), n)
 
 
+SPECIAL = np.resize(np.array([-0.0, 0.0, 1.5, np.nan, -np.inf, 3.0, -2.0], "float32"), 400)
+
+
+def shifted(x: Any, axis: int) -> Any:
+    """Shifts that wrap around, that repeat the first element, and that let in a zero."""
+    first, rest = (lax.slice_in_dim(x, *ends, axis=axis) for ends in ((0, 1), (0, x.shape[axis] - 1)))
+    zero = [(1, 0) if d == axis else (0, 0) for d in range(x.ndim)]
+    return jnp.roll(x, 1, axis), jnp.concatenate([first, rest], axis), jnp.pad(rest, zero)
+
+
+@pytest.mark.parametrize("x", [SPECIAL, SPECIAL.reshape(20, 20)], ids=["vector", "matrix"])
+def test_joins_keep_zeros_with_their_sign_and_what_is_not_finite(x: Any):
+    axis = x.ndim - 1
+
+    def moved(i: Any, x: Any) -> Any:
+        around, repeated, zero = shifted(x, axis)
+        return jnp.where(i % 3 == 0, around, jnp.where(i % 3 == 1, repeated, zero - 0.0))
+
+    f = repeated(moved, 7)
+    found, plain = ft.jit(f)(x), ft.jit(f, cpu="plain")(x)
+    np.testing.assert_array_equal(found, plain)
+    np.testing.assert_array_equal(np.signbit(found), np.signbit(plain))
+
+
+@pytest.mark.parametrize("shape", [(3,), (400,), (20, 20), (5, 6, 12)])
+def test_gradients_of_shifts(shape: tuple[int, ...]):
+    x = np.linspace(-1, 1, np.prod(shape), dtype="float32").reshape(shape)
+
+    def step(i: Any, x: Any) -> Any:
+        return 0.3 * jnp.sin(sum([sum(shifted(x, axis)) for axis in range(x.ndim)], x))
+
+    def f(x: Any) -> Any:
+        return jnp.sum(repeated(step, 5)(x) ** 2)
+
+    assert count_kernels(ft.grad(f), x) == 2
+    assert_close(ft.jit(ft.grad(f))(x), ft.jit(ft.grad(f), cpu="plain")(x), 1e-6)
+    assert_close(ft.jit(ft.grad(f))(x), jax.jit(jax.grad(f))(x), 1e-5)
+
+
 def test_donated_operands():
     state = jax.numpy.array(X)
     step = ft.jit(lambda x: simulated(x)[-1], donate_argnums=0)

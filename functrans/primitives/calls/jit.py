@@ -122,8 +122,19 @@ class OneKernel(Jit):
         return ctx.kernel(program, operands)
 
 
+class NotInlined(Jit):
+    """Run `program` as a function that XLA:CPU does not inline, so that its operations are not fused
+    with those outside. passes/kernels.py inserts it into kernels."""
+
+    name = "not_inlined"
+
+    def lower(self, ctx: Any, *operands: Any, program: Program, **how: Any) -> Any:
+        return ctx.not_inlined(program, operands)
+
+
 jit: Jit = Jit()
 one_kernel: OneKernel = OneKernel()
+not_inlined: NotInlined = NotInlined()
 
 
 # --- library functions that run as one operation when eager ---------------------------------------
