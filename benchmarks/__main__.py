@@ -1,8 +1,9 @@
 """`python -m benchmarks [WORD] [--json FILE]`: functrans against JAX, as ratios.
 
-Every row alternates the two in one process; a ratio below 1 means functrans takes less time.
-`loops`, `training`, `options` and `existing` are tables of their own: `small_loops`, `training`,
-`options`, `existing`. `namespace` counts the public names of JAX that are here.
+The two run in turn in one process; a ratio below 1 means functrans takes less time. Without a word
+all groups run. The words `loops`, `training`, `options` and `existing` each print a table of their
+own, from the module `small_loops`, `training`, `options` or `existing`. `namespace` counts the public
+names of JAX that functrans has.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ TOKENS = jnp.asarray(np.random.default_rng(1).integers(0, 64, (8, 33)), "int32")
 
 
 def tracing() -> Iterator[Row]:
-    """Python time from user code to a differentiated, batched program."""
+    """Time the way from user code to a differentiated, batched program: tracing alone."""
     params = transformer_params(12, 64)
 
     def made(lib: Library, batched: bool):
@@ -71,11 +72,11 @@ def tracing() -> Iterator[Row]:
 
 
 def lowering() -> Iterator[Row]:
-    """From the traced program to StableHLO."""
+    """Time the way from the traced program to StableHLO, and all of it from cold."""
     params = transformer_params(12, 64)
     traced = {}
 
-    def trace_again() -> None:  # JAX keeps what it lowered, so each run needs a new trace
+    def trace_again() -> None:  # JAX caches what it lowered, so each run needs a new trace
         clear()
         for lib in (OURS, JAX):
             g = lib.ft.vmap(lib.ft.grad(transformer_loss(lib)), (None, 0))
@@ -102,7 +103,7 @@ def lowering() -> Iterator[Row]:
 
 
 def dispatch() -> Iterator[Row]:
-    """A call of a compiled function that does next to nothing."""
+    """Time the call of a compiled function that does next to nothing."""
     x = jnp.ones(4)
     for n in (1, 50):
         args = [x] * n
@@ -118,7 +119,7 @@ def dispatch() -> Iterator[Row]:
 
 
 def steps() -> Iterator[Row]:
-    """Steady state of jitted training steps."""
+    """Time jitted training steps that have been compiled."""
     rng = np.random.default_rng(0)
     x = jnp.asarray(rng.normal(size=(256, 784)), "float32")
     y = jnp.asarray(rng.normal(size=(256, 10)), "float32")
@@ -146,7 +147,7 @@ def steps() -> Iterator[Row]:
 
 
 def unjitted() -> Iterator[Row]:
-    """grad without jit: one operation at a time."""
+    """Time grad without jit: one operation at a time."""
     rng = np.random.default_rng(0)
     params = mlp_params((32, 32, 32, 32))
     x, y = (jnp.asarray(rng.normal(size=(16, 32)), "float32") for _ in range(2))
@@ -162,7 +163,7 @@ def unjitted() -> Iterator[Row]:
 
 
 def growth() -> Iterator[Row]:
-    """Tracing a chain of N operations, ten times longer against ten times as often: 1 is linear."""
+    """Trace a long chain of operations once and a tenth of it ten times: a ratio of 1 is linear growth."""
 
     def chain(n: int):
         def f(x):
@@ -183,7 +184,7 @@ def growth() -> Iterator[Row]:
 
 
 def scans() -> Iterator[Row]:
-    """Scans, and one jitted layer called many times."""
+    """Time scans, and one jitted layer that is called many times."""
     rng = np.random.default_rng(0)
     w, x = (jnp.asarray(rng.normal(size=(64, 64)) / 8, "float32") for _ in range(2))
     calls = 96
@@ -257,8 +258,8 @@ def scans() -> Iterator[Row]:
 
 
 def inspection() -> Iterator[Row]:
-    """Tools that watch every equation, against the un-jitted function. Their first call compiles
-    each operation and is not counted; `compare` runs the whole program uncompiled."""
+    """Time the tools that watch every equation, against the un-jitted function. Their first call
+    compiles each operation and is not counted; `compare` does not compile the whole program."""
     for layers in (12, 28):
         args = transformer_params(layers, 64), TOKENS[0]
         gradient = ft.grad(transformer_loss(OURS))
@@ -329,19 +330,19 @@ def main() -> None:
 
 
 def existing() -> Any:
-    """The table of existing JAX code; flax, haiku, optax and diffrax are loaded for it alone."""
+    """Return the module of existing JAX code: only its table needs flax, haiku, optax and diffrax."""
     return importlib.import_module("benchmarks.existing")
 
 
 def names() -> bool:
-    """Print how many of the public names of JAX are here; are some lacking?"""
+    """Print how many public names of JAX functrans has; return whether some are missing."""
     lines, all_there = runpy.run_path(str(NAMESPACE))["coverage"]()
     print("\n".join(["| module | names here |", "|---|---|", *lines]))
     return not all_there
 
 
 def groups(word: str, about: dict[str, str]) -> list[Row]:
-    """Run the groups whose name holds the word, and print their rows one by one, then together."""
+    """Run the groups whose name contains the word; print each row when it is measured, then all."""
     rows = []
     for group in GROUPS:
         if word in group.__name__:

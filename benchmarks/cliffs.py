@@ -1,11 +1,11 @@
-"""Where XLA:CPU's reduction is far slower than another way to say the same.
+"""Finds reductions at which XLA:CPU is far slower than at another form of the same.
 
     python -m benchmarks.cliffs [leading|middle|minor] [dtype ...]
 
 Each row takes one reduction, alone or after a fused elementwise producer, and times its forms in
-turn in one process; shown is the least time of each in nanoseconds per element of the operand, and
-how many times slower than the best of the others the plain form is. What
-`functrans/backends/cpu.py` does rests on this table; `benchmarks/cliffs.md` holds a copy.
+turn in one process. It shows the least time of each form, in nanoseconds per element of the operand,
+and how many times slower the plain form is than the best of the others. The choices of
+`functrans/backends/cpu.py` rest on this table, of which `benchmarks/cliffs.md` shows a part.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ REDUCE = {"sum": lax.reduce_sum, "max": lax.reduce_max}
 
 
 def folded(x: Any, axes: tuple[int, ...]) -> tuple[Any, tuple[int, ...]]:
-    """x with three axes, the middle one to be reduced; and the shape of the result."""
+    """Return x with three axes, the middle one to be reduced, and the shape of the result."""
     before, after = x.shape[: axes[0]], x.shape[axes[-1] + 1 :]
     return x.reshape(prod(before), prod([x.shape[a] for a in axes]), prod(after)), before + after
 
 
 def plain(x: Any, axes: tuple[int, ...], kind: str) -> Any:
-    """As XLA is usually given it."""
+    """Reduce as XLA is usually asked to."""
     return REDUCE[kind](x, axes)
 
 
 def flat(x: Any, axes: tuple[int, ...], kind: str) -> Any:
-    """On fewer axes."""
+    """Reduce an operand of three axes."""
     y, shape = folded(x, axes)
     return REDUCE[kind](y, (1,)).reshape(shape)
 
 
 def dot(x: Any, axes: tuple[int, ...], kind: str) -> Any:
-    """A product with ones."""
+    """Multiply by ones."""
     y, shape = folded(x, axes)
     ones = jnp.ones(y.shape[:2], x.dtype)
     if y.shape[0] == 1:
@@ -56,7 +56,7 @@ def dot(x: Any, axes: tuple[int, ...], kind: str) -> Any:
 
 
 def halve(x: Any, axes: tuple[int, ...], kind: str, fuse: int = 4) -> Any:
-    """One half combined with the other, again and again; a barrier after every `fuse` steps."""
+    """Combine one half with the other, again and again; a barrier follows every `fuse` steps."""
     y, shape = folded(x, axes)
     left, step = [], 0
     while (n := y.shape[1]) > 1:
@@ -73,13 +73,13 @@ def halve(x: Any, axes: tuple[int, ...], kind: str, fuse: int = 4) -> Any:
 
 
 def transposed(x: Any, axes: tuple[int, ...], kind: str) -> Any:
-    """Over the last axis of the transposed operand."""
+    """Reduce the last axis of the transposed operand."""
     y, shape = folded(x, axes)
     return REDUCE[kind](lax.optimization_barrier(y.transpose(0, 2, 1)), (2,)).reshape(shape)
 
 
 def split(x: Any, axes: tuple[int, ...], kind: str) -> Any:
-    """In two steps of about the square root of the rows each."""
+    """Reduce in two steps of about the square root of the rows each."""
     y, shape = folded(x, axes)
     rows = y.shape[1]
     few = max((d for d in range(1, int(rows**0.5) + 1) if rows % d == 0), default=1)
@@ -103,7 +103,7 @@ PRODUCERS: dict[str, Callable[[Any], Any]] = {"": lambda x: x, "mul": lambda x: 
 
 
 def least_times(runs: dict[str, Callable[[], Any]], repeats: int = 7) -> dict[str, float]:
-    """The least time of each in seconds, taken in turn; what takes long is run less often."""
+    """Return the least time of each in seconds, taken in turn; what takes long runs once only."""
     best: dict[str, float] = {}
     for name, run in runs.items():
         jax.block_until_ready(run())
@@ -166,7 +166,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def row(dtype: str, shape: tuple[int, ...], axes: tuple[int, ...], kind: str, producer: str) -> str:
-    """One line of the table."""
+    """Return one line of the table."""
     with jax.enable_x64(True):
         numbers = np.random.default_rng(0).uniform(1, 2, shape)
         x = jnp.asarray(numbers).astype(dtype)

@@ -1,9 +1,10 @@
-"""What a new process pays: imports and first calls, ours and JAX's in turn.
+"""Measures what a new process pays: imports and first calls, ours and JAX's in turn.
 
     python -m benchmarks.cold [PROCESSES]
 
-Out: CPU milliseconds beyond `import jax, jax.numpy`, the median of so many processes each (15, with
-warm bytecode), and the modules of ours that cost most to import (`python -X importtime`).
+Out: CPU milliseconds beyond `import jax, jax.numpy`, the median of so many processes each (15 unless
+given, with warm bytecode), and the modules of ours that take longest to import (`python -X
+importtime`).
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ def _python(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def milliseconds(statement: str) -> float:
-    """CPU time of a statement in a new process."""
+    """Return the CPU time of a statement in a new process."""
     return float(_python("-c", BEGIN + statement + END).stdout.split()[-1])
 
 
 def modules(statement: str, most: int = 12) -> list[tuple[float, str]]:
-    """The milliseconds that folders of ours, and what else is imported, take for themselves."""
+    """Return the milliseconds that importing each folder of ours takes by itself, the longest first."""
     lines = _python("-X", "importtime", "-c", f"import jax, jax.numpy as jnp; {statement}").stderr
     spent: Counter[str] = Counter()
     for line in lines.splitlines():

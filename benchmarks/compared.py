@@ -1,4 +1,4 @@
-"""A program written once and compiled by both libraries: a line that says how they compare."""
+"""Compares a program, written once and compiled by both libraries, in one line of a table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TURN = 0.005  # seconds of calls in one measurement
 
 @dataclass
 class Line:
-    """One line of a table; times in ms, `ratio` and its kin are ours / JAX's."""
+    """One line of a table: times in ms; `ratio`, `low`, `high` and `fastest` are ours / JAX's."""
 
     name: str
     ours: float = math.nan
@@ -27,18 +27,18 @@ class Line:
     ratio: float = math.nan
     low: float = math.nan
     high: float = math.nan
-    fastest: float = math.nan  # of the fastest measurements, which a busy machine disturbs least
+    fastest: float = math.nan  # ratio of the fastest measurements, which a busy machine disturbs least
     difference: float = math.nan
     failure: str | None = None
 
     def check(self, difference: float, limit: float) -> None:
-        """Note how far the answers are apart, a failure if it is further than that."""
+        """Record how far the answers are apart: above `limit` it is a failure."""
         self.difference = difference
         if not difference <= limit:
             self.failure = f"WRONG: differs by {difference:.1e} of the largest number"
 
     def time(self, jits: Sequence[Callable[..., Any]], args: tuple[Any, ...], repeats: int) -> Any:
-        """Time calls in turn, ours first, JAX's second -> ms of the others."""
+        """Time calls in turn, ours first, JAX's second; return the milliseconds of any others."""
         times = turns([side(jit, args) for jit in jits], repeats)
         self.low, self.ratio, self.high = quartiles([a / b for a, b in zip(times[0], times[1], strict=True)])
         self.fastest = min(times[0]) / min(times[1])
@@ -47,7 +47,7 @@ class Line:
 
 
 def side(jitted: Callable[..., Any], args: tuple[Any, ...]) -> Side:
-    """A compiled function to be timed, as many calls at a time as fill a turn."""
+    """Return a compiled function as a side to be timed, with as many calls as fill a turn."""
 
     def run() -> Any:
         return jax.block_until_ready(jitted(*args))
@@ -61,7 +61,7 @@ def side(jitted: Callable[..., Any], args: tuple[Any, ...]) -> Side:
 
 
 def difference(ours: Any, peer: Any) -> float:
-    """The largest difference, relative to each array's largest number; NaN where one has a NaN."""
+    """Return the largest difference, relative to each array's largest number; NaN if there is a NaN."""
     a, b = jax.tree.leaves(ours), jax.tree.leaves(peer)
     if jax.tree.structure(ours) != jax.tree.structure(peer):
         return math.inf
@@ -76,7 +76,7 @@ LineT = TypeVar("LineT", bound="Line")
 
 
 def printed(header: str, lines: Iterable[LineT], shown: Callable[[LineT], str]) -> list[LineT]:
-    """Print a table line by line as they are measured, nothing of them from the cache."""
+    """Print each line of a table when it is measured; JAX's cache on disk is off."""
     jax.config.update("jax_enable_compilation_cache", False)
     print(header, flush=True)
     made = []
@@ -87,7 +87,7 @@ def printed(header: str, lines: Iterable[LineT], shown: Callable[[LineT], str]) 
 
 
 def means(lines: Sequence[Line]) -> str:
-    """The last line of a table."""
+    """Return the last line of a table: geometric means."""
     ratios, fastest = (
         geometric_mean([getattr(line, name) for line in lines]) for name in ("ratio", "fastest")
     )

@@ -1,7 +1,7 @@
-"""Ten training steps in which the passes find nothing to gain: they must cost nothing either.
+"""Ten training steps in which the passes find nothing to gain: they must not become slower.
 
-In: a `Library`, JAX's or ours. Out: steps of ordinary training on a batch, and the gradients of the
-same models one example at a time, whose equations are counted.
+In: a `Library`, JAX's or ours. Out: steps of ordinary training on a batch, and the per-example
+gradients of the same models, whose equations are counted.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ Loss = Callable[..., Any]
 
 
 class Control(NamedTuple):
-    """A loss of a batch; `examples` are the batch's arrays with an example along the first axis,
-    each a batch of its own."""
+    """A loss of a batch. `examples` are the arrays of the batch with one more axis in front, so that
+    each example is a batch of its own."""
 
     loss: Callable[[Library], Loss]
     params: Any
@@ -40,7 +40,7 @@ class Control(NamedTuple):
 
 
 def of_rows(loss: Callable[[Library], Loss], params: Any, *batch: jax.Array) -> Control:
-    """A control whose loss takes a batch of any length."""
+    """Return a control whose loss takes a batch of any length."""
     return Control(loss, params, batch, tuple([x[:, None] for x in batch]))
 
 
@@ -99,7 +99,7 @@ def logistic_loss(lib: Library) -> Loss:
 
 
 def autoencoder_loss(lib: Library) -> Loss:
-    """Down to 32 numbers and up again."""
+    """An autoencoder: down to 32 numbers and up again."""
 
     def loss(params, x):
         h = x
@@ -111,7 +111,7 @@ def autoencoder_loss(lib: Library) -> Loss:
 
 
 def controls() -> dict[str, Control]:
-    """The ten, by name."""
+    """Return the ten controls by name."""
     x, labels = normal(256, 784, scale=1.0), integers(10, 256)
     sizes = (784, 256, 256, 10)
     norms = [(jnp.ones(m), jnp.zeros(m), normal(m, n)) for m, n in itertools.pairwise(sizes)]
@@ -146,7 +146,7 @@ def controls() -> dict[str, Control]:
 
 
 def step_of(lib: Library, name: str, control: Control) -> tuple[Callable[..., Any], tuple]:
-    """The training step of a control, not jitted, and its arguments."""
+    """Return the training step of a control, not jitted, and its arguments."""
     loss = control.loss(lib)
     if name.endswith("Adam"):
         zeros = jax.tree.map(jnp.zeros_like, control.params)
@@ -176,7 +176,7 @@ def adam(lib: Library, loss: Loss) -> Callable[..., Any]:
 
 
 def per_example(lib: Library, control: Control) -> tuple[Callable[..., Any], tuple]:
-    """`vmap(grad(loss))`, and its arguments."""
+    """Return `vmap(grad(loss))` and its arguments."""
     axes = (None, *[0] * len(control.examples))
     f = lib.ft.vmap(lib.ft.grad(control.loss(lib)), axes)
     return f, (control.params, *control.examples)

@@ -1,8 +1,8 @@
 """`python -m benchmarks existing [--rows WORD] [--repeats N]`: existing JAX code, one word changed.
 
 Programs in plain JAX, flax, haiku, optax and diffrax under `jax.jit` and under `ft.jit`: the first
-step (tracing and compiling), the steady step, temporaries. Private training is measured against the
-plain step of the same model under `jax.jit` too, which is what its user would pay without privacy.
+step (with tracing and compiling), the later ones, and temporaries. Private training is also measured
+against the plain step of the same model under `jax.jit`, which its user would pay without privacy.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ ROUNDING = 1e-2  # as in training.py
 
 
 def one_word(fun: Callable[..., Any]) -> Any:
-    """`ft.jit` in place of `jax.jit`."""
+    """Use `ft.jit` in place of `jax.jit`."""
     return ft.jit(fun)
 
 
 class Program(NamedTuple):
-    """A row: what is jitted, and what it is called with; `plain`: what it is measured against.
-    `within`: of plain steps that a private one is to take; `moves`: it returns a new version of its
-    first argument, and what it changes there is what has to agree."""
+    """A row: a function to be jitted, and its arguments. `plain` is the step without privacy, and
+    `within` how many of those a private step may take. `moves`: the function returns a new version
+    of its first argument, and the changes are what has to agree."""
 
     name: str
     fun: Callable[..., Any]
@@ -51,8 +51,8 @@ class Program(NamedTuple):
         return jit(self.fun)
 
     def apart(self, ours: Any, peer: Any) -> float:
-        """How far two results are apart. Changes of parameters are measured by the largest of all:
-        those of the biases of attention's keys are zero but for rounding."""
+        """Return how far two results are apart. Changes of parameters are compared with the largest
+        of all: those of the biases of attention's keys are zero except for rounding."""
         if not self.moves:
             return difference(ours, peer)
         changes = [jax.tree.leaves(jax.tree.map(np.subtract, p, self.args[0])) for p in (ours, peer)]
@@ -63,7 +63,7 @@ class Program(NamedTuple):
 
 @dataclass
 class Steps(Line):
-    """A line with first steps in seconds, temporaries in MB, and ratios to the plain step."""
+    """A line with also first steps in seconds, temporaries in MB, and ratios to the plain step."""
 
     first: tuple[float, float] = (0.0, 0.0)
     temporaries: tuple[float, float] = (0.0, 0.0)
@@ -144,7 +144,7 @@ def training() -> Iterator[Program]:
 
 
 def fitted() -> Callable[..., Any]:
-    """The gradient of a neural differential equation by its parameters."""
+    """Return the gradient of a neural ODE with respect to its parameters."""
 
     def field(t, y, params):
         (w1, b1), (w2, b2) = params
@@ -167,7 +167,7 @@ GROUPS = (private, spellings, statistics_of_gradients, training)
 
 
 def programs(rows: str) -> Iterator[Program]:
-    """Those whose name holds the word."""
+    """Yield the programs whose name contains the word."""
     return (program for group in GROUPS for program in group() if rows in program.name)
 
 
@@ -175,7 +175,7 @@ def programs(rows: str) -> Iterator[Program]:
 
 
 def measured(program: Program, repeats: int) -> Steps:
-    """The row of a program."""
+    """Measure the row of a program."""
     line = Steps(program.name, within=program.within)
     jits = [program.jitted(one_word), program.jitted(jax.jit)]
     try:
@@ -196,7 +196,7 @@ def measured(program: Program, repeats: int) -> Steps:
 
 
 def first_step(jitted: Any, args: tuple[Any, ...]) -> float:
-    """Seconds of a first call."""
+    """Return the seconds of a first call."""
     clear()
     start = time.perf_counter()
     jax.block_until_ready(jitted(*args))
@@ -204,7 +204,7 @@ def first_step(jitted: Any, args: tuple[Any, ...]) -> float:
 
 
 def temporaries(jitted: Any, args: tuple[Any, ...]) -> float:
-    """Megabytes."""
+    """Return the megabytes of temporaries."""
     return float(jitted.lower(*args).compile().memory_analysis().temp_size_in_bytes / 1e6)
 
 
@@ -217,7 +217,7 @@ temporaries, MB: ft / JAX | plain steps (quartiles) | plain temporaries | differ
 
 
 def shown(line: Steps) -> str:
-    """The line as Markdown."""
+    """Return the line as Markdown."""
     if line.failure is not None and not line.ours > 0:
         return f"| {line.name} | **{line.failure}** |"
     plain = ["", ""]
@@ -239,7 +239,7 @@ def shown(line: Steps) -> str:
 
 
 def run(rows: str = "", repeats: int = 15) -> list[Steps]:
-    """Measure the rows whose name holds `rows`, and print the table line by line."""
+    """Measure the rows whose name contains `rows`, and print the table line by line."""
     lines = printed(HEADER, (measured(program, repeats) for program in programs(rows)), shown)
     print(f"\n{means([line for line in lines if line.ours > 0])}")
     return lines

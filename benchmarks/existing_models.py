@@ -1,6 +1,6 @@
 """Models as their users write them, in JAX, flax and haiku; nothing here knows functrans.
 
-A `Model` is a loss of one example and arguments for a batch of them.
+A `Model` is a loss of one example, with arguments for a batch of them.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def haiku_mlp(batch: int = 64) -> Model:
 
 
 class ConvNet(nn.Module):
-    """The network of Opacus' example of MNIST."""
+    """The network of Opacus' MNIST example."""
 
     @nn.compact
     def __call__(self, x):
@@ -70,7 +70,7 @@ class ConvNet(nn.Module):
 
 
 class Classifier(nn.Module):
-    """Words, an LSTM, a class from its last state."""
+    """A classifier of words: an embedding, an LSTM, and a class from its last state."""
 
     @nn.compact
     def __call__(self, words):
@@ -88,7 +88,7 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    """A decoder whose embedding is its last layer too."""
+    """A decoder whose embedding is also its last layer."""
 
     layers: int
     width: int
@@ -105,7 +105,7 @@ class Transformer(nn.Module):
 
 
 def in_flax(module: nn.Module, x: jax.Array, y: jax.Array) -> Model:
-    """Mean cross-entropy of what a module says of one example."""
+    """Return the mean cross-entropy of a module's output for one example."""
 
     def loss(params, x, y):
         return jnp.mean(cross_entropy(module.apply(params, x), y))

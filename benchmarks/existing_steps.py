@@ -1,7 +1,7 @@
-"""What is done with the gradients of examples, in plain JAX and optax; `jit` is JAX's or ours.
+"""Uses of per-example gradients, in plain JAX and optax; the caller jits them by JAX or by functrans.
 
-Each function takes the loss of one example and returns a step `(params, x, y) -> params`, or
-statistics of these.
+Each function takes the loss of one example, and returns a step `(params, x, y) -> params` or a
+function of the same arguments that computes statistics of the gradients.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def by_example(loss: Loss) -> Step:
 
 
 def plain(loss: Loss) -> Step:
-    """Descent along the gradient of the mean loss: what is paid without privacy."""
+    """Descent along the gradient of the mean loss: the step without privacy."""
 
     def step(params, x, y):
         def mean(params):
@@ -40,7 +40,7 @@ def plain(loss: Loss) -> Step:
 
 
 def by_hand(loss: Loss) -> Step:
-    """Gradients of examples, clipped by their norms."""
+    """Per-example gradients, clipped by their norms."""
 
     def step(params, x, y):
         grads = by_example(loss)(params, x, y)
@@ -53,7 +53,7 @@ def by_hand(loss: Loss) -> Step:
 
 
 def by_vdot(loss: Loss) -> Step:
-    """The gradient of one example clipped, and that under vmap."""
+    """The clipped gradient of one example, under vmap."""
 
     def step(params, x, y):
         def clipped(x, y):
@@ -152,7 +152,7 @@ def by_microbatches(loss: Loss, size: int = 16) -> Step:
 
 
 def noise_scale(loss: Loss) -> Step:
-    """The mean of the examples' gradients, and the sum of their variances."""
+    """The mean of the per-example gradients, and the sum of their variances."""
 
     def statistics(params, x, y):
         grads = by_example(loss)(params, x, y)
@@ -175,8 +175,8 @@ def tangent_kernel(loss: Loss) -> Step:
 
 
 def kronecker_factors(loss: Loss) -> Step:
-    """Of a dense network written by hand: each layer's second moments of inputs, and of gradients
-    by what it gives."""
+    """For a dense network written by hand: each layer's second moments of its inputs, and of the
+    gradients with respect to its outputs."""
 
     def statistics(params, x, y):
         def of_example(shifts, x, y):
@@ -200,7 +200,7 @@ def kronecker_factors(loss: Loss) -> Step:
 
 def with_adam(loss: Loss) -> Step:
     """A step of optax's AdamW on the mean loss, without its state."""
-    adam = optax.adamw(1e-3, eps=1e-4)  # gradients that are zero but for rounding move nothing
+    adam = optax.adamw(1e-3, eps=1e-4)  # gradients that are zero except for rounding move nothing
 
     def step(params, x, y):
         def mean(params):

@@ -1,11 +1,11 @@
-"""Does memory grow with what is met once? Shapes, lambdas, closures and Python numbers, each new at
-every step, through `grad`, `vmap`, `jit` and un-jitted operations.
+"""Measures whether memory grows when every step meets something new: a shape, a lambda, a closure or
+a Python number, through `grad`, `vmap`, `jit` and un-jitted operations.
 
     python -m benchmarks.growth functrans "lambda jit" 1000
     python -m benchmarks.growth jax                          (all cases, at their own numbers)
 
-In: a library, a case, how many steps. Out: per step milliseconds, and by how many MB the process
-grew after the first quarter.
+In: a library, a case, and the number of steps. Out: milliseconds per step, and by how many MB the
+process grew after the first quarter of the steps.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ X = np.ones(3, np.float32)
 
 
 class Case(NamedTuple):
-    """What is done at step i; how many steps are to be measured."""
+    """What is done at step i, and how many steps are measured."""
 
     step: Callable[[int], Any]
     steps: int
 
 
-# Each step of these compiles; what is compiled for a shape stays, ours and JAX's, until as many
-# thousands of others came that JAX drops it.
+# The steps of SHAPES and COMPILED each compile. What is compiled for a shape stays, in both libraries,
+# until thousands of others have come and JAX drops it.
 SHAPES, COMPILED, PLAIN = 400, 1000, 100_000
 
 
 def cases(library: str) -> dict[str, Case]:
-    """By name, of `functrans` or of `jax`."""
+    """Return the cases by name, for `functrans` or for `jax`."""
     t = importlib.import_module(library)
     np_, lax = importlib.import_module(f"{library}.numpy"), t.lax
     jitted = t.jit(lambda x: np_.sin(x) * x)
@@ -83,13 +83,13 @@ def cases(library: str) -> dict[str, Case]:
 
 
 def resident() -> float:
-    """MB that this process holds."""
+    """Return the MB that this process holds."""
     with open("/proc/self/statm", encoding="ascii") as file:
         return int(file.read().split()[1]) * 4096 / 1e6
 
 
 def growth(library: str, name: str, steps: int | None = None) -> tuple[float, float]:
-    """Milliseconds per step and MB that came after the first quarter of the steps."""
+    """Return milliseconds per step, and the MB that were added after the first quarter of the steps."""
     case = cases(library)[name]
     n = steps or case.steps
     for i in range(n // 4):
@@ -104,7 +104,7 @@ def growth(library: str, name: str, steps: int | None = None) -> tuple[float, fl
 
 
 def in_a_process(library: str, name: str, steps: int | None = None) -> tuple[float, float]:
-    """`growth` in a process of its own."""
+    """Run `growth` in a process of its own."""
     words = [sys.executable, "-m", "benchmarks.growth", library, name, *([str(steps)] * bool(steps))]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     time_taken, grown = done.stdout.split()[-4:][::2]

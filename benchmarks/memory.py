@@ -1,8 +1,8 @@
 """`python -m benchmarks.memory [--only WORD]`: temporary memory of compiled programs against JAX's.
 
-In: programs with scans and checkpoints, mostly gradients. Out: a table of the bytes that XLA says
-it allocates beside arguments and results. Nothing is run, and the same version of XLA always says
-the same.
+In: programs with scans and checkpoints, mostly gradients. Out: a table of the bytes that XLA states
+it allocates beside arguments and results. Nothing is run, and one version of XLA always states the
+same.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def array(*shape: int) -> jax.Array:
 
 
 def layer(lib: Library) -> Callable[..., Any]:
-    """Two dense layers; the value between them has a name that policies know."""
+    """Two dense layers; the value between them has a name that policies can keep."""
 
     def apply(x, w):
         h = lib.ft.ad_checkpoint.checkpoint_name(lib.np.tanh(x @ w), "hidden")
@@ -49,7 +49,7 @@ def layer(lib: Library) -> Callable[..., Any]:
 
 
 def remat(lib: Library, f: Callable[..., Any], policy: Any = None, cse: bool = False) -> Any:
-    """`f` checkpointed; `policy` is an attribute of `checkpoint_policies`, or a name to keep."""
+    """Return `f` checkpointed; `policy` is an attribute of `checkpoint_policies`, or a name to keep."""
     policies = lib.ft.checkpoint_policies
     if policy == "hidden":
         chosen = policies.save_only_these_names(policy)
@@ -109,7 +109,7 @@ def written_out(lib: Library, make: Any = as_it_is) -> Program:
 
 
 def around_a_scan(lib: Library) -> Program:
-    """A checkpoint around all of a scan, twice one after the other."""
+    """A checkpoint around all of a scan, twice in a row."""
 
     def loss(ws, x):
         def run(x):
@@ -207,7 +207,7 @@ def transformer(lib: Library, make: Any = as_it_is) -> Program:
 
 
 class _Scans:
-    """`lax` with the bodies of its scans made something of."""
+    """`lax`, with the bodies of its scans wrapped by `make`."""
 
     def __init__(self, lib: Library, make: Any):
         self.lib, self.make = lib, make
@@ -276,13 +276,13 @@ PROGRAMS: dict[str, Callable[[Library], Program]] = {
 
 
 def compiled(lib: Library, program: Callable[[Library], Program]) -> Any:
-    """A program of the table, compiled by one of the libraries."""
+    """Return a program of the table, compiled by one of the libraries."""
     f, args = program(lib)
     return (f if hasattr(f, "lower") else lib.ft.jit(f)).lower(*args).compile()
 
 
 def temporary_bytes(lib: Library, program: Callable[[Library], Program]) -> int:
-    """What XLA allocates for a program of the table beside its arguments and results."""
+    """Return what XLA allocates for a program of the table beside its arguments and results."""
     return compiled(lib, program).memory_analysis().temp_size_in_bytes
 
 

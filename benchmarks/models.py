@@ -1,6 +1,6 @@
-"""The programs that are measured, each written once over a namespace of JAX's names.
+"""The programs that are measured, each written once for both libraries.
 
-`lib` is a `Library`: functrans's modules or JAX's.
+`lib` is a `Library`: functrans' modules, or JAX's under the same names.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ def conv_loss(lib: Library) -> Callable[..., Any]:
 
 
 def transformer_params(layers: int, width: int, vocabulary: int = 64, rms: bool = False) -> dict[str, Any]:
-    """A decoder without dropout: embedding, `layers` blocks, tied output. `rms`: for RMS norm,
-    which has no shift."""
+    """Parameters of a decoder without dropout: embedding, `layers` blocks, tied output. `rms`: for
+    RMS norm, which has no shift."""
     rng = np.random.default_rng(0)
     names = ("qkv", "proj", "up", "down")
     shapes = ((width, 3 * width), (width, width), (width, 4 * width), (4 * width, width))
@@ -106,7 +106,7 @@ def transformer_params(layers: int, width: int, vocabulary: int = 64, rms: bool 
 
 
 def transformer_loss(lib: Library, heads: int = 4, scanned: bool = False) -> Callable[..., Any]:
-    """Next-token cross-entropy of one sequence of token numbers, shape (time,). `scanned`: the
+    """Next-token cross-entropy of one sequence of token ids, of shape (time,). `scanned`: the
     parameters of the blocks are stacked, and a scan runs over them."""
     jnp, nn = lib.np, lib.nn
 
@@ -147,7 +147,7 @@ def transformer_loss(lib: Library, heads: int = 4, scanned: bool = False) -> Cal
 
 
 def training_step(lib: Library, loss: Callable[..., Any], rate: float = 0.1) -> Callable[..., Any]:
-    """Parameters and batch to new parameters and loss."""
+    """From parameters and a batch to new parameters and the loss."""
 
     def step(params, *batch):
         value, grads = lib.ft.value_and_grad(loss)(params, *batch)
@@ -162,7 +162,7 @@ def sgd_step(lib: Library, loss: Callable[..., Any], rate: float = 0.1) -> Calla
 
 
 def rnn_params(inputs: int = 32, width: int = 128) -> dict[str, jax.Array]:
-    """A recurrent network with one layer and one number of output."""
+    """Parameters of a recurrent network with one layer and one output."""
     rng = np.random.default_rng(0)
     shapes = ((inputs, width), (width, width), (width, 1))
     return dict(zip(("in", "hidden", "out"), _arrays(rng, *shapes), strict=True))
@@ -200,7 +200,7 @@ def looped_convs_loss(lib: Library, unroll: bool = False) -> Callable[..., Any]:
 
 
 def repeated_layer_loss(lib: Library, calls: int, jitted: bool = True) -> Callable[..., Any]:
-    """One layer called again and again."""
+    """One layer, called `calls` times."""
 
     def layer(x, w):
         h = lib.nn.gelu(x @ w)

@@ -2,18 +2,18 @@
 
 Two measurements for each call in `namespace_calls.txt`, ours and JAX's in turn in one process:
 
-- trace: `ft.make_ir(f)(*arrays)` against `jax.make_jaxpr(f)(*arrays)`, where f is a new function of
-  the arrays each time, so that neither finds it in a cache. What the libraries keep of themselves
-  stays: types and signatures seen before, the programs of the functions of jax.numpy that are
-  jitted inside. This is what a user's first `jit` of a new function pays, in a running process.
-- call: the same expression un-jitted on small arrays, everything compiled.
+- trace: `ft.make_ir(f)(*arrays)` against `jax.make_jaxpr(f)(*arrays)`. f is a new function of the
+  arrays each time, so neither side finds it in a cache. The libraries' own caches stay filled: types
+  and signatures seen before, and the programs of those functions of jax.numpy that are jitted
+  inside. This is what the first `jit` of a new function costs in a running process.
+- un-jitted: the same expression without jit on small arrays, with everything compiled before.
 
-A third is for the imported functions: `from_jax(f)` traced again at a signature that it has seen,
-against `jax.make_jaxpr(f)`.
+A third measurement is for the imported functions: `from_jax(f)` traced again at a signature that it
+has seen, against `jax.make_jaxpr(f)`.
 
-A ratio below 1 means functrans takes less time. Of a pair of times the least of the repeats is
-taken on each side: noise of other processes only adds. Calls that a side cannot trace, because the
-result's shape depends on values, have no trace figure.
+A ratio below 1 means functrans takes less time. It is a ratio of least times, because other
+processes can only add to a time. Calls that a side cannot trace, because the shape of the result
+depends on values, have no trace figure.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class Figure:
 
 
 def calls() -> dict[str, list[str]]:
-    """group -> expressions."""
+    """Return the expressions of each group."""
     table: dict[str, list[str]] = {}
     for line in Path(__file__).with_name("namespace_calls.txt").read_text().splitlines():
         if line.startswith("["):
@@ -126,18 +126,18 @@ def calls() -> dict[str, list[str]]:
 
 
 def arrays_of(row: str) -> list[str]:
-    """The names of the arrays that an expression reads."""
+    """Return the names of the arrays that an expression reads."""
     words = compile(row, row, "eval").co_names
     return [name for name in ARRAYS if name in words]
 
 
 def maker(row: str, library: dict[str, Any]) -> Callable[[], Callable[..., Any]]:
-    """What makes the expression a new function of its arrays, each time that it is called."""
+    """Return a function that makes the expression into a new function of its arrays at each call."""
     return eval(f"lambda: lambda {', '.join(arrays_of(row))}: {row}", dict(library))
 
 
 def least(ours: Callable[[], Any], peer: Callable[[], Any], repeats: int) -> tuple[float, float] | None:
-    """The least times of one call of each, in turn; None where one of them fails."""
+    """Return the least times of one call of each, taken in turn; None where one of them fails."""
     try:
         counts = [_enough(ours), _enough(peer)]
     except Exception:
@@ -169,7 +169,7 @@ def _enough(run: Callable[[], Any]) -> int:
 
 
 def traces(row: str, repeats: int) -> Figure | None:
-    """Time to trace an expression."""
+    """Measure the time to trace an expression."""
     ours, peer = maker(row, OURS), maker(row, JAX)
     args = [ARRAYS[name] for name in arrays_of(row)]
     found = least(lambda: ft.make_ir(ours())(*args), lambda: jax.make_jaxpr(peer())(*args), repeats)
@@ -177,7 +177,7 @@ def traces(row: str, repeats: int) -> Figure | None:
 
 
 def runs(row: str, repeats: int) -> Figure | None:
-    """Time to evaluate it un-jitted."""
+    """Measure the time to evaluate it un-jitted."""
     ours, peer = maker(row, OURS)(), maker(row, JAX)()
     args = [ARRAYS[name] for name in arrays_of(row)]
     found = least(lambda: ours(*args), lambda: peer(*args), repeats)
@@ -185,7 +185,7 @@ def runs(row: str, repeats: int) -> Figure | None:
 
 
 def imported(repeats: int) -> Iterator[Figure]:
-    """Time of a second trace of an imported function."""
+    """Measure the time of a second trace of each imported function."""
     for f, names in IMPORTED:
         args = [ARRAYS[name] for name in names.split()] if names else [3]
         ours = ft.interop.from_jax(f)
@@ -199,7 +199,7 @@ def imported(repeats: int) -> Iterator[Figure]:
 
 
 def line(name: str, figures: list[Figure], goal: float) -> str:
-    """One line of the table."""
+    """Return one line of the table."""
     ratios = sorted(f.ratio for f in figures)
     low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive")
     met = "met" if middle <= goal else "missed"
@@ -207,7 +207,7 @@ def line(name: str, figures: list[Figure], goal: float) -> str:
 
 
 def worst(name: str, figures: list[Figure]) -> str:
-    """The rows of greatest ratio."""
+    """Return a table of the rows with the largest ratios."""
     rows = [f"\n{name}, the {WORST} worst:\n", "| call | ours, µs | JAX, µs | ratio |"]
     rows.append("|---|---:|---:|---:|")
     for f in sorted(figures, key=lambda f: -f.ratio)[:WORST]:

@@ -1,8 +1,8 @@
-"""What the passes above XLA gain, and what they cost where nothing is to be gained.
+"""What the passes above XLA gain, and what they cost where there is nothing to gain.
 
-Each program runs under both libraries once and is compared before it is timed. Rows: time, the
-temporary memory that XLA states, numbers of equations. A program that takes JAX seconds is timed
-three times, a fast one up to 401 times.
+Each program runs once under both libraries, and the results are compared before it is timed. Rows:
+time, the temporary memory that XLA states, numbers of equations. A program that takes JAX seconds is
+timed three times, a fast one up to 401 times.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TOLERANCE = 1e-4  # of float32 sums of up to a million terms, relative to an arr
 
 
 def optimiser_private() -> Iterator[Row]:
-    """Gradients of examples, clipped and summed, measured, or averaged."""
+    """Per-example gradients: clipped and summed, their norms, or their mean and variance."""
     yield from dp_rows("MLP, batch 64", private.mlp(64), 1 / 100, 1 / 100)
     yield from dp_rows("MLP, batch 256", private.mlp(256), 1 / 100, 1 / 100)
     yield from dp_rows("MLP, batch 1024", private.mlp(1024), 1 / 100, 1 / 100)
@@ -60,7 +60,7 @@ def optimiser_private() -> Iterator[Row]:
 
 
 def optimiser_algebra() -> Iterator[Row]:
-    """Products of matrices of which little is wanted."""
+    """Products of matrices of which only a small part is wanted."""
     n = 1500
     a, b, v = private.normal(n, n), private.normal(n, n, seed=1), private.normal(n)
     programs: dict[str, Make] = {
@@ -104,7 +104,7 @@ def made(of: Callable[..., Any], model: Model) -> Make:
 
 
 def dp_rows(name: str, model: Model, goal: float, memory_goal: float | None) -> Iterator[Row]:
-    """A step of DP-SGD against JAX's, and against our own ordinary step."""
+    """Measure a step of DP-SGD against JAX's, and against our own ordinary step."""
     step = made(private.dp_sgd, model)
     yield from gain_rows(f"DP-SGD step, {name}", step, model.args, goal, memory_goal)
     clipped = ft.jit(step(OURS)).lower(*model.args).compile()
@@ -121,7 +121,7 @@ def dp_rows(name: str, model: Model, goal: float, memory_goal: float | None) -> 
 def gain_rows(
     name: str, make: Make, args: tuple, goal: float | None, memory_goal: float | None, memory: bool = True
 ) -> Iterator[Row]:
-    """Time and, if asked for, temporary memory of a program under both libraries."""
+    """Measure the time and, if asked for, the temporary memory of a program under both libraries."""
     ours, peer = (lib.ft.jit(make(lib)).lower(*args).compile() for lib in (OURS, JAX))
     compare(name, ours(*args), peer(*args))
     yield timed(name, lambda: ours(*args), lambda: peer(*args), goal)
@@ -131,7 +131,7 @@ def gain_rows(
 
 
 def compare(name: str, ours: Any, peer: Any) -> None:
-    """Both sides' results are the same but for rounding."""
+    """Raise an error unless both sides' results are the same except for rounding."""
     for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(peer), strict=True):
         x, y = np.asarray(a, "float64"), np.asarray(b, "float64")
         error = float(np.abs(x - y).max() / max(np.abs(y).max(), 1e-30))
@@ -140,11 +140,11 @@ def compare(name: str, ours: Any, peer: Any) -> None:
 
 
 def timed(name: str, ours: Callable, peer: Callable, goal: float | None) -> Row:
-    """A row of as many turns as fit into SECONDS, of programs that have run before.
+    """Measure a row of as many turns as fit into SECONDS, of programs that have run before.
 
     Sides that take about as long are timed call by call. Otherwise a side's turn takes at least
-    TURN: right after a run that fills caches and memory with the gradients of examples, the first
-    call of the other side measures that run."""
+    TURN: right after a run that fills caches and memory with per-example gradients, the first call
+    of the other side would measure that run."""
     once = [_seconds(run) for run in (ours, peer)]
     turn = 0 if max(once) < 2 * min(once) else TURN
     calls = [max(1, math.ceil(turn / seconds)) for seconds in once]
@@ -161,7 +161,7 @@ def _seconds(run: Callable[[], Any]) -> float:
 
 
 def passes_row(name: str, step: Callable[..., Any], args: tuple) -> Row:
-    """The time of all passes against that of tracing and lowering without them, cold."""
+    """Measure the time of all passes against that of tracing and lowering without them, from cold."""
     kept: list[Any] = []
 
     def keep(program: Any) -> Any:
@@ -184,14 +184,14 @@ def passes_row(name: str, step: Callable[..., Any], args: tuple) -> Row:
 
 
 def equations_row(name: str, make: Make, args: tuple) -> Row:
-    """How many operations our program has after the passes, and JAX's before lowering."""
+    """Count the operations of our program after the passes, and of JAX's before lowering."""
     ours = measured(ft.jit(make(OURS)).program(*args)).equations
     peer = operations(jax.make_jaxpr(make(JAX))(*args).jaxpr)
     return counted(f"vmap(grad(loss)), {name}", ours, peer, unit="equations", goal=0.999)
 
 
 def operations(jaxpr: Any) -> int:
-    """Equations of a jaxpr and of those inside it; a call itself is none."""
+    """Count the equations of a jaxpr and of those inside it; a call itself does not count."""
     total = 0
     for eqn in jaxpr.eqns:
         values = [v for p in eqn.params.values() for v in (p if isinstance(p, tuple) else (p,))]

@@ -1,8 +1,8 @@
 """`python -m benchmarks options [--rows WORD] [--repeats N]`: what XLA hands to YNNPACK on a CPU.
 
-The training steps of `training`, compiled by functrans under each set of the option that decides
-it, beside JAX's step as it is; then what the programs hold, to choose a set by. No set is the best
-one everywhere, and a wrong one costs up to three times.
+The training steps of `training`, compiled by functrans under each set of fusions that the option may
+name, against JAX's step as it is; then what the programs contain, by which a set may be chosen. No
+set is the best for all programs, and a wrong one may take three times as long.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from functrans.ir.text import with_nested
 from functrans.passes.compiler_options import flops_of
 from functrans.primitives.contractions.convolution import is_group
 
-SECONDS = 12.0  # of measurements of a program; each side is called `repeats` times at least
+SECONDS = 12.0  # of measurements of a program; each side is called at least `repeats` times
 OPTION = "xla_cpu_experimental_ynn_fusion_type"
 SETS: dict[str, tuple[str, ...] | None] = {
     "default": None,
@@ -41,29 +41,29 @@ SETS: dict[str, tuple[str, ...] | None] = {
 
 @dataclass(frozen=True)
 class Line:
-    """A program under each set and in JAX: ms of a call, and how far results are from the default's
-    at most, which is a `failure` if they are far; `holds`: what its optimised program is made of.
-    """
+    """A program under each set and in JAX: milliseconds of a call, and how far the results are at
+    most from those of the default, which may be a `failure`; `holds`: what its optimised program
+    contains."""
 
     name: str
     median: dict[str, float]
     fastest: dict[str, float]
-    threads: dict[str, float]  # the median of what all threads together took
+    threads: dict[str, float]  # the median of the CPU time of all threads together
     difference: float
     holds: dict[str, float]
     failure: str | None
 
 
 def under(chosen: tuple[str, ...] | None) -> dict[str, Any]:
-    """The options of a compilation that hands these kinds of fusions to YNNPACK; none: JAX's
-    default, which says too that functrans is not to choose."""
+    """Return the options of a compilation that hands these kinds of fusions to YNNPACK. For None they
+    are empty: JAX's default, and functrans does not choose either."""
     if chosen is None:
         return {}
     return {OPTION: ",".join(f"LIBRARY_FUSION_TYPE_{kind}" for kind in chosen)}
 
 
 def measured(program: Program, repeats: int) -> Line:
-    """The row of a program, all its sides in turn."""
+    """Measure the row of a program, all its sides in turn."""
     args = program.arrays()
     step = program.make(OURS)
     jits = {name: ft.jit(step, compiler_options=under(chosen)) for name, chosen in SETS.items()}
@@ -85,7 +85,7 @@ def measured(program: Program, repeats: int) -> Line:
 def timed(
     jits: Collection[Function], args: tuple[Any, ...], repeats: int
 ) -> tuple[list[list[float]], list[list[float]]]:
-    """Milliseconds of single calls in turn, forth and back: by the clock, and of all threads."""
+    """Time single calls in turn, in milliseconds: by the clock, and the CPU time of all threads."""
     clock: list[list[float]] = [[] for _ in jits]
     threads: list[list[float]] = [[] for _ in jits]
     sides = list(zip(jits, clock, threads, strict=True))
@@ -102,7 +102,7 @@ def timed(
 
 
 def held(program: Any) -> dict[str, float]:
-    """What a rule could look at: how many equations of which kind, and the FLOPs of products."""
+    """Return what a rule could choose by: how many equations of which kind, and the FLOPs of products."""
     equations = [e for p in with_nested(program) for e in p.equations]
     kinds = [e.primitive.name for e in equations]
     convolutions = [e for e in equations if e.primitive.name == "conv_general_dilated"]
@@ -122,7 +122,7 @@ def held(program: Any) -> dict[str, float]:
 
 
 def _batched(e: Equation) -> bool:
-    """Whether an axis stands in both operands and in the result, and no window moves along it."""
+    """Return whether there is a batch axis: in both operands and the result, without a window."""
     params = {"spatial": (), **e.params}
     return any(is_group(params, name) for name in params["lhs"])
 
@@ -133,7 +133,7 @@ def markdown(head: list[str], rows: list[list[str]]) -> str:
 
 
 def run(rows: str = "", repeats: int = 15) -> list[Line]:
-    """Measure the rows whose name holds `rows`, and print both tables."""
+    """Measure the rows whose name contains `rows`, and print both tables."""
     jax.config.update("jax_enable_compilation_cache", False)
     lines = []
     for program in programs(rows):

@@ -1,6 +1,6 @@
-"""Models whose gradients are wanted one example at a time, and what is done with these gradients.
+"""Models whose per-example gradients are wanted, and uses of these gradients.
 
-In: a `Library`, JAX's or ours. Out: functions of (params, x, y), written the obvious way; the loss
+In: a `Library`, JAX's or ours. Out: functions of (params, x, y), written in the obvious way. The loss
 of a model is that of one example, and x and y hold a batch along their first axis.
 """
 
@@ -27,7 +27,7 @@ class Model(NamedTuple):
 
 
 def normal(*shape: int, scale: float | None = None, seed: int = 0) -> jax.Array:
-    """Normal numbers; left out, their scale is that of weights: 1 / sqrt(fan-in)."""
+    """Return normal numbers; the scale, if left out, is that of weights: 1 / sqrt(fan-in)."""
     scale = 1 / max(1, shape[0]) ** 0.5 if scale is None else scale
     rng = np.random.default_rng((seed, *shape))
     return jnp.asarray(scale * rng.normal(size=shape), "float32")
@@ -47,7 +47,7 @@ def mlp(batch: int) -> Model:
 
 
 def narrow_mlp(batch: int) -> Model:
-    """The same, computed in bfloat16 of float32 parameters."""
+    """The same, computed in bfloat16 from float32 parameters."""
     wide = mlp(batch)
 
     def loss(lib: Library) -> Loss:
@@ -62,7 +62,7 @@ def narrow_mlp(batch: int) -> Model:
 
 
 def transformer(batch: int = 64, layers: int = 4, width: int = 128, time: int = 64) -> Model:
-    """A decoder with layer norms and a tied embedding; x holds token numbers."""
+    """A decoder with layer norms and a tied embedding; x holds token ids."""
 
     def loss(lib: Library) -> Loss:
         of_sequence = transformer_loss(lib)
@@ -181,8 +181,8 @@ def squared_norms(lib: Library, loss: Loss) -> Callable[..., Any]:
 
 
 def dp_sgd(lib: Library, loss: Loss, clip: float = 1.0, rate: float = 0.1) -> Callable[..., Any]:
-    """A step of DP-SGD without its noise, which costs both libraries the same: the example's
-    gradients are made, measured, clipped and summed."""
+    """A step of DP-SGD without its noise, which costs both libraries the same: per-example gradients
+    are computed, clipped by their norms, and summed."""
 
     def step(params, x, y):
         grads = per_example(lib, loss)(params, x, y)
@@ -231,7 +231,7 @@ def sgd(lib: Library, loss: Loss, rate: float = 0.1) -> Callable[..., Any]:
 
 
 def noise_scale(lib: Library, loss: Loss) -> Callable[..., Any]:
-    """The mean of the examples' gradients, and the sum of their variances."""
+    """The mean of the per-example gradients, and the sum of their variances."""
 
     def statistics(params, x, y):
         grads = per_example(lib, loss)(params, x, y)

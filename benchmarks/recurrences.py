@@ -13,7 +13,7 @@ from benchmarks.simulators import Function, normal
 
 
 def _tracking(lib: Library, noise: Any) -> tuple[Any, ...]:
-    """Positions and speeds in the plane, of which positions are seen: matrices of the model."""
+    """Return the matrices of a model of positions and speeds in the plane, where positions are seen."""
     jnp = lib.np
     moves = jnp.eye(4) + 0.1 * jnp.eye(4, k=2)
     return moves, jnp.exp(noise[0]) * jnp.eye(4), jnp.eye(2, 4), jnp.exp(noise[1]) * jnp.eye(2)
@@ -38,7 +38,7 @@ def _filter_step(lib: Library, noise: Any) -> Function:
 
 
 def kalman(lib: Library) -> Function:
-    """Negative log likelihood of positions, (steps, 2), by log variances of two noises."""
+    """Negative log likelihood of positions, (steps, 2), as a function of two log variances of noise."""
 
     def loss(noise, seen):
         start = lib.np.zeros(4), lib.np.eye(4)
@@ -49,7 +49,7 @@ def kalman(lib: Library) -> Function:
 
 
 def smoother(lib: Library) -> Function:
-    """Distance of smoothed positions from those seen: Rauch, Tung and Striebel's pass back."""
+    """Mean squared distance of smoothed positions from those seen (Rauch, Tung and Striebel)."""
     jnp = lib.np
 
     def loss(noise, seen):
@@ -111,7 +111,8 @@ def garch(lib: Library) -> Function:
 
 
 def hmc(lib: Library, leapfrogs: int = 20) -> Function:
-    """Squared mean of samples of a logistic regression, by step size; momenta and coins given."""
+    """Squared mean of samples of a logistic regression, as a function of the step size; momenta and
+    coins are given."""
     jnp = lib.np
 
     def loss(log_rate, x, y, momenta, coins):
@@ -185,7 +186,7 @@ def lstm(lib: Library) -> Function:
 
 
 def scalars(lib: Library, n: int, steps: int = 300) -> Function:
-    """Sum of a ring of `n` oscillators after `steps`, each a number of its own in the carry."""
+    """Sum of a ring of `n` oscillators after `steps`; each is a scalar of its own in the carry."""
     sin = lib.np.sin
 
     def loss(start, frequency):
@@ -201,7 +202,7 @@ def scalars(lib: Library, n: int, steps: int = 300) -> Function:
 
 
 def attitude(lib: Library, steps: int = 1000) -> Function:
-    """Where a turning body's axes point: a 3 x 3 matrix in the carry."""
+    """The axes of a turning body: a 3 x 3 matrix in the carry."""
     jnp = lib.np
 
     def loss(spin):
@@ -235,7 +236,7 @@ def symbols(steps: int = 500, kinds: int = 4) -> np.ndarray:
 
 
 def regression(rows: int = 200, columns: int = 5, samples: int = 10) -> tuple[np.ndarray, ...]:
-    """Rows, labels, momenta and coins of the sampler."""
+    """Rows, labels, momenta and coins for the sampler."""
     x = normal(rows, columns)
     y = (x @ np.linspace(-1, 1, columns) + 0.5 * normal(rows, seed=1) > 0).astype(float)
     coins = np.random.default_rng(2).uniform(0, 1, samples)
@@ -243,7 +244,7 @@ def regression(rows: int = 200, columns: int = 5, samples: int = 10) -> tuple[np
 
 
 def gated_params(gates: int, inputs: int = 8, width: int = 16) -> dict[str, np.ndarray]:
-    """Of `gates` gates side by side: from inputs, from the state, and a bias."""
+    """Parameters of `gates` gates side by side: for the inputs, for the state, and a bias."""
     return {
         "w": normal(inputs, gates * width) / inputs**0.5,
         "u": normal(width, gates * width, seed=1) / width**0.5,

@@ -1,8 +1,8 @@
-"""Small simulators, each written once over a namespace of JAX's names, as their authors write them.
+"""Small simulators, as their authors write them, each written once for both libraries.
 
-Every function takes a `Library` and returns the function that is compiled, most of them losses of
-their first argument. A step is a few operations on a few numbers; loops take it hundreds of times.
-Inputs are NumPy's, at the end.
+Every function takes a `Library` and returns the function that is compiled, most of them a loss of
+the first argument. A step is a few operations on a few numbers, and loops repeat it hundreds of
+times. The inputs, at the end of the file, are NumPy arrays.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Function = Callable[..., Any]
 
 
 def rk4(lib: Library, slope: Function, y: Any, dt: float) -> Any:
-    """One step of the classical Runge-Kutta method; `y`: a tree of arrays."""
+    """Take one step of the classical Runge-Kutta method; `y` is a tree of arrays."""
 
     def moved(k, by):
         return lib.ft.tree.map(lambda a, b: a + by * b, y, k)
@@ -34,7 +34,7 @@ def rk4(lib: Library, slope: Function, y: Any, dt: float) -> Any:
 
 
 def lotka_volterra(lib: Library) -> Function:
-    """Squared distance of prey and predators from what was observed, (steps, 2)."""
+    """Mean squared distance of prey and predators from what was observed, (steps, 2)."""
     jnp = lib.np
 
     def loss(rates, observed):
@@ -57,7 +57,7 @@ def lotka_volterra(lib: Library) -> Function:
 
 
 def lorenz(lib: Library, steps: int = 300) -> Function:
-    """Mean height of an orbit that starts at `start`, (3,); its state is three numbers."""
+    """Mean height of an orbit that starts at `start`, (3,); its state is three scalars."""
 
     def slope(state):
         x, y, z = state
@@ -98,7 +98,7 @@ def bodies(lib: Library, steps: int) -> Function:
 
 
 def hodgkin_huxley(lib: Library) -> Function:
-    """Squared mean voltage of a cable of compartments, driven at its end, one current a step."""
+    """Squared mean voltage of a cable of compartments, driven at its end by one current per step."""
     jnp = lib.np
     exp = jnp.exp
     dt = 0.01
@@ -136,7 +136,7 @@ def hodgkin_huxley(lib: Library) -> Function:
 
 
 def policy(lib: Library, params: Any, seen: Any) -> Any:
-    """A push between -1 and 1, by a network of one hidden layer."""
+    """A push between -1 and 1, from a network with one hidden layer."""
     hidden = lib.np.tanh(seen @ params["w1"] + params["b1"])
     return lib.np.tanh(hidden @ params["w2"])
 
@@ -163,7 +163,7 @@ def cart_pole(lib: Library, steps: int = 200) -> Function:
 
 
 def pendulum(lib: Library, steps: int = 200) -> Function:
-    """Cost of swinging up a pendulum; its state is two numbers, what the policy sees three."""
+    """Cost of swinging up a pendulum; its state is two numbers, and the policy sees three."""
     jnp = lib.np
 
     def rollout(params, start):
@@ -193,8 +193,8 @@ def many(rollout: Function) -> Function:
 
 
 def link(lib: Library, angle: Any, geometry: Any) -> Any:
-    """From one joint's frame to the next one's; `geometry`: offset, length, cos and sin of twist
-    (Denavit and Hartenberg)."""
+    """Return the transform from one joint's frame to the next; `geometry`: offset, length, cos and
+    sin of the twist (Denavit and Hartenberg)."""
     offset, length, ca, sa = geometry
     c, s = lib.np.cos(angle), lib.np.sin(angle)
     zero = 0 * c
@@ -209,7 +209,7 @@ def link(lib: Library, angle: Any, geometry: Any) -> Any:
 
 
 def kinematics(lib: Library) -> Function:
-    """Where the hand is; a scan over the joints."""
+    """Position of the hand, by a scan over the joints."""
 
     def hand(angles, arm):
         def step(frame, joint):
@@ -222,7 +222,7 @@ def kinematics(lib: Library) -> Function:
 
 
 def mass_matrix(lib: Library) -> Function:
-    """Inertia seen by the joints, each link a point mass with a spin; written out, without loop."""
+    """Inertia seen by the joints, each link a point mass with a spin; written without a loop."""
     jnp = lib.np
 
     def mass(angles, arm):
@@ -264,7 +264,7 @@ def kinetic_energy(lib: Library) -> Function:
 
 
 def heat(lib: Library, steps: int) -> Function:
-    """Squared temperatures of a plate that is periodic in both directions, after `steps`."""
+    """Squared temperatures, after `steps`, of a plate that is periodic in both directions."""
     roll = lib.np.roll
 
     def loss(u):
@@ -297,7 +297,7 @@ def wave(lib: Library, steps: int = 300) -> Function:
 
 
 def kepler(lib: Library) -> Function:
-    """The angle of a planet on its ellipse, solved for by Newton until it stands still."""
+    """The angle of a planet on its ellipse, by Newton's method until it converges."""
     jnp = lib.np
 
     def angle(mean_angle, eccentricity):
@@ -313,7 +313,7 @@ def kepler(lib: Library) -> Function:
 
 
 def newton(lib: Library) -> Function:
-    """Sum of the root of x + a tanh(x) = b, by the implicit function's derivative."""
+    """Sum of the root of x + a tanh(x) = b, with the derivative of the implicit function."""
     jnp = lib.np
 
     def residual(x, a, b):
@@ -378,7 +378,7 @@ def policy_params(inputs: int, width: int = 16) -> dict[str, np.ndarray]:
 
 
 def arm(joints: int = 7) -> np.ndarray:
-    """Offset, length, cos and sin of twist of each joint."""
+    """Offset, length, cos and sin of the twist of each joint."""
     i = np.arange(joints)
     twist = np.where(i % 2 == 0, np.pi / 2, -np.pi / 2)
     return np.stack([0.3 - 0.02 * i, 0.05 + 0.01 * i, np.cos(twist), np.sin(twist)], axis=1)

@@ -1,7 +1,7 @@
 """`python -m benchmarks loops [--rows WORD] [--repeats N] [--x64]`: small loops on the CPU.
 
-Simulators, filters and small networks, each written once and compiled by both libraries: what a
-loop of many tiny operations costs in time, compilation and memory, and whether the answers agree.
+Simulators, filters and small networks, each written once and compiled by both libraries. Measured
+are the time, compilation and memory of loops of many tiny operations, and whether the answers agree.
 """
 
 from __future__ import annotations
@@ -28,14 +28,13 @@ from benchmarks.timing import clear
 Make = Callable[[Library], Callable[..., Any]]
 COMPILATIONS = 2  # of each side; the faster one counts
 
-plain = partial(ft.jit, cpu="plain")  # without loops as single kernels: a third column
+plain = partial(ft.jit, cpu="plain")  # loops are not made single kernels: the third column
 
 
 @dataclass(frozen=True)
 class Program:
-    """What is compiled, and what it is called with; `args` are NumPy's and take the width that is
-    switched on. `amplifies`: how many times its rounding an answer may be off, relative to its
-    largest number."""
+    """What is compiled, and its arguments: NumPy arrays, which take the float width that is switched
+    on. `amplifies`: how many roundings an answer may be off, relative to its largest number."""
 
     name: str
     make: Make
@@ -46,7 +45,7 @@ class Program:
 
 @dataclass
 class LoopLine(Line):
-    """A line with a third side, and what compilation took."""
+    """A line with a third side, and with the cost of compilation."""
 
     plain: float = math.nan
     compilation: float = math.nan
@@ -57,17 +56,17 @@ class LoopLine(Line):
 
 
 def transformed(make: Make, name: str, **options: Any) -> Make:
-    """What `make` makes, through the library's transformation of that name."""
+    """Apply the library's transformation of that name to what `make` returns."""
     return lambda lib: getattr(lib.ft, name)(make(lib), **options)
 
 
 def mapped(make: Make, args: tuple[Any, ...]) -> Make:
-    """Over the rows of the first argument."""
+    """Map over the rows of the first argument."""
     return transformed(make, "vmap", in_axes=(0, *[None] * (len(args) - 1)))
 
 
 def both(name: str, make: Make, *args: Any, rows: bool = False, **options: Any) -> Iterator[Program]:
-    """The value and its gradient by the first argument, for each of its `rows` if asked."""
+    """Yield the value, and its gradient with respect to the first argument; `rows`: for each row of it."""
     for about, made in (("value", make), ("gradient", transformed(make, "grad"))):
         yield Program(f"{name}, {about}", mapped(made, args) if rows else made, args, **options)
 
@@ -170,11 +169,11 @@ GROUPS = (differential_equations, control, robots, time_series, fields, roots, n
 
 
 def measured(program: Program, x64: bool, repeats: int) -> LoopLine:
-    """The row of a program; what goes wrong is written into it."""
+    """Measure the row of a program; an error becomes the failure of the row."""
     with jax.enable_x64(x64 or program.x64):
         try:
             return _measured(program, repeats)
-        except Exception as error:  # a table of a hundred rows goes on
+        except Exception as error:  # one failed row does not stop the table
             first = str(error).strip().splitlines() or [""]
             return LoopLine(program.name, failure=f"{type(error).__name__}: {first[0][:200]}")
 
@@ -192,7 +191,7 @@ def _measured(program: Program, repeats: int) -> LoopLine:
 
 
 def _compiled(program: Program, args: tuple[Any, ...]) -> tuple[float, tuple[int, int]]:
-    """Trace, lower and compile, ours / JAX's; bytes of temporaries of both."""
+    """Trace, lower and compile; return the ratio of the times, and both sides' bytes of temporaries."""
     seconds: tuple[list[float], list[float]] = ([], [])
     for _ in range(COMPILATIONS):
         sizes = []
@@ -219,7 +218,7 @@ temporaries | difference |
 
 
 def shown(line: LoopLine) -> str:
-    """The line as Markdown."""
+    """Return the line as Markdown."""
     text = (
         f"| {line.name} | {line.ours:.4g} | {line.peer:.4g} | {line.plain:.4g} | {line.ratio:.3f} "
         f"({line.low:.3f}-{line.high:.3f}) | {line.fastest:.3f} "
@@ -235,9 +234,9 @@ def share(ours: int, peer: int) -> str:
 
 
 def run(rows: str = "", x64: bool = False, repeats: int = 15) -> list[LoopLine]:
-    """Measure the rows whose name holds `rows`, and print the table line by line."""
+    """Measure the rows whose name contains `rows`, and print the table line by line."""
     programs = [p for group in GROUPS for p in group() if rows in p.name]
-    for lib in (OURS, JAX):  # what is loaded once belongs to no row
+    for lib in (OURS, JAX):  # so that no row pays for what is loaded once
         lib.ft.jit(lib.ft.grad(lambda x: x * x)).lower(1.0).compile()
     lines = printed(HEADER, (measured(program, x64, repeats) for program in programs), shown)
     failed = [line for line in lines if line.failure is not None]

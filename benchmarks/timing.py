@@ -1,5 +1,5 @@
-"""Two functions timed in turn in one process: ratios, because absolute times on a shared machine
-mean little."""
+"""Times two functions in turn in one process, and compares them by ratios: absolute times on a
+shared machine mean little."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import jax
 
 import functrans as ft
 
-# What runs, how many calls make one measurement, what runs untimed ahead of it.
+# What runs, how many calls make one measurement, and what runs untimed before it.
 Side = tuple[Callable[[], Any], int, Callable[[], Any] | None]
-GARBAGE = 8  # pairs between collections: one takes longer than a short step
+GARBAGE = 8  # pairs between garbage collections: a collection takes longer than a short step
 
 
 @dataclass
@@ -48,9 +48,9 @@ def pair(
     calls: int | tuple[int, int] = 1,
     before: Callable[[], Any] | tuple[Callable[[], Any], Callable[[], Any]] | None = None,
 ) -> Row:
-    """Time both `repeats` times in turn, `calls` calls at a time (one number for each side where
-    one side takes much longer), after one call each; the ratio is taken pair by pair. `before`
-    runs, untimed, ahead of every measurement (one for each side where they differ)."""
+    """Time both sides in turn, `repeats` times each, after one call of each; the ratio is taken pair
+    by pair. A measurement is `calls` calls; give two numbers where one side takes much longer.
+    `before` runs untimed before every measurement; give two functions where the sides differ."""
     if before is None:
         jax.block_until_ready((ours(), peer()))
     first = before if isinstance(before, tuple) else (before, before)
@@ -62,7 +62,7 @@ def pair(
 
 
 def turns(sides: Sequence[Side], repeats: int) -> list[list[float]]:
-    """Seconds of a call of each side, `repeats` of them, taken in turn: forth, back, forth."""
+    """Return `repeats` times of a call of each side, in seconds. The order of the sides alternates."""
     times: list[list[float]] = [[] for _ in sides]
     gc.collect()
     gc.disable()
@@ -78,20 +78,20 @@ def turns(sides: Sequence[Side], repeats: int) -> list[list[float]]:
 
 
 def quartiles(ratios: list[float]) -> tuple[float, float, float]:
-    """The lower quartile, the median and the upper quartile."""
+    """Return the lower quartile, the median and the upper quartile."""
     ordered = sorted(ratios)
     quarter = len(ordered) // 4
     return ordered[quarter], statistics.median(ordered), ordered[-1 - quarter]
 
 
 def counted(name: str, ours: float, peer: float, *, unit: str, goal: float | None = None) -> Row:
-    """A row of two numbers that are always the same: bytes, equations."""
+    """Return a row of two numbers that do not vary: bytes, or numbers of equations."""
     ratio = ours / max(peer, 1e-9)
     return Row(name, ours, peer, ratio, ratio, ratio, goal, unit)
 
 
 def clear() -> None:
-    """Both sides start cold."""
+    """Empty the caches of both libraries."""
     ft.clear_caches()
     jax.clear_caches()
 
@@ -112,7 +112,7 @@ def _wait(out: Any) -> None:
 
 
 def table(rows: list[Row]) -> str:
-    """The rows as Markdown."""
+    """Return the rows as a Markdown table."""
     lines = [
         "| measurement | functrans, ms | JAX, ms | ratio (quartiles) | goal |",
         "|---|---:|---:|---:|---:|",

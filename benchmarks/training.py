@@ -1,7 +1,7 @@
 """`python -m benchmarks training [--rows WORD] [--repeats N]`: whole training steps.
 
-Models as people train them, each written once and compiled by both libraries: a gradient and a step
-of SGD in float32, and whether the steps agree.
+Models as people train them, each written once and compiled by both libraries. A step is a gradient
+and an update by SGD in float32; the updates of both libraries must agree.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from benchmarks.models import JAX, OURS, Library, mlp_params, training_step
 from benchmarks.recurrences import gated_params
 from benchmarks.simulators import Function, normal
 
-# What sums in another order may change, relative to an array's largest number: a relu lets a number
-# through or not that is 0 but for rounding.
+# How much another order of summation may change, relative to an array's largest number: a number that is
+# 0 except for rounding may or may not pass a relu.
 ROUNDING = 1e-2
 
 
 @dataclass(frozen=True)
 class Program:
-    """What is compiled, and what it is called with; `moves`: its result begins with a new version
-    of its first argument, and what it changes there is what has to agree."""
+    """What is compiled, and its arguments. `moves`: its result begins with a new version of its first
+    argument, and the changes are what has to agree."""
 
     name: str
     make: Callable[[Library], Function]
@@ -38,13 +38,13 @@ class Program:
     moves: bool = True
 
     def arrays(self) -> tuple[Any, ...]:
-        """The arguments, with numbers in float32."""
+        """Return the arguments, with floats in float32."""
         return jax.tree.map(
             lambda a: jnp.asarray(a, "float32" if a.dtype.kind == "f" else a.dtype), self.args
         )
 
     def result(self, out: Any) -> Any:
-        """The part of its result that has to agree."""
+        """Return the part of the result that has to agree."""
         if not self.moves:
             return out
         params, value = out
@@ -55,7 +55,7 @@ class Program:
 
 
 def trained(name: str, loss: Callable[[Library], Function], *args: Any) -> Program:
-    """A step of SGD on the loss."""
+    """Return a step of SGD on the loss."""
     return Program(name, lambda lib: training_step(lib, loss(lib)), args)
 
 
@@ -97,7 +97,7 @@ GROUPS = (transformers, vision, structures, dense)
 
 
 def programs(rows: str) -> list[Program]:
-    """Those whose name holds the word."""
+    """Return the programs whose name contains the word."""
     return [program for group in GROUPS for program in group() if rows in program.name]
 
 
@@ -105,7 +105,7 @@ def programs(rows: str) -> list[Program]:
 
 
 def measured(program: Program, repeats: int) -> Line:
-    """The row of a program."""
+    """Measure the row of a program."""
     args = program.arrays()
     jits = [ft.jit(program.make(OURS)), jax.jit(program.make(JAX))]
     ours, peer = (program.result(jit(*args)) for jit in jits)
@@ -123,7 +123,7 @@ HEADER = """\
 
 
 def shown(line: Line) -> str:
-    """The line as Markdown."""
+    """Return the line as Markdown."""
     text = (
         f"| {line.name} | {line.ours:.4g} | {line.peer:.4g} | {line.ratio:.3f} "
         f"({line.low:.3f}-{line.high:.3f}) | {line.fastest:.3f} | {line.difference:.0e} |"
@@ -132,7 +132,7 @@ def shown(line: Line) -> str:
 
 
 def run(rows: str = "", repeats: int = 15) -> list[Line]:
-    """Measure the rows whose name holds `rows`, and print the table line by line."""
+    """Measure the rows whose name contains `rows`, and print the table line by line."""
     lines = printed(HEADER, (measured(program, repeats) for program in programs(rows)), shown)
     print(f"\n{means(lines)}")
     return lines

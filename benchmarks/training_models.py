@@ -1,7 +1,7 @@
-"""Models as people train them, each written once over a namespace of JAX's names.
+"""Models as people train them, each written once for both libraries.
 
-Every function takes a `Library` and returns the loss of parameters and a batch; parameters and
-batches stand behind their model, as NumPy's arrays or JAX's.
+A model is a function that takes a `Library` and returns the loss of parameters and a batch. The
+parameters and batches, NumPy arrays or JAX's, follow their model.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ Params = Any
 
 
 def weights(**shapes: tuple[int, ...]) -> dict[str, np.ndarray]:
-    """Arrays of these shapes, small enough for all that flow into one number of the result: all
-    axes but the first (outputs) of a convolution's kernel, OIHW, all but the last of a matrix."""
+    """Return normal arrays of these shapes, divided by sqrt(fan-in): the size of all axes except the
+    first (outputs) of a convolution's kernel, OIHW, and except the last of a matrix."""
     return {
         name: normal(*s, seed=i) / np.prod(s[1:] if len(s) == 4 else s[:-1]) ** 0.5
         for i, (name, s) in enumerate(shapes.items())
@@ -55,7 +55,7 @@ CLASSES = 10
 
 
 def _convolution(lib: Library, layout: str) -> Function:
-    """Of stride 1, which keeps the size; kernels as in PyTorch (OIHW) or in TensorFlow (HWIO)."""
+    """Return a convolution of stride 1 that keeps the size; kernels are OIHW or HWIO by the layout."""
     kernels = "OIHW" if layout == "NCHW" else "HWIO"
 
     def conv(x, kernel, groups=1):
@@ -67,7 +67,7 @@ def _convolution(lib: Library, layout: str) -> Function:
 
 
 def resnet(lib: Library, layout: str = "NCHW") -> Function:
-    """Cross-entropy of a residual network with batch norm, by the statistics of the batch."""
+    """Cross-entropy of a residual network with batch norm (statistics of the batch)."""
     jnp, relu = lib.np, lib.nn.relu
     channels = layout.index("C")
     others = tuple(axis for axis in range(4) if axis != channels)
@@ -165,7 +165,7 @@ def graph_params(layers: int = 3, inputs: int = 16, width: int = 32) -> Params:
 
 
 def graph(nodes: int = 500, edges: int = 3000) -> tuple[np.ndarray, ...]:
-    """Nodes, where edges start and end, what is to be found at the nodes."""
+    """Nodes, the start and end of each edge, and targets at the nodes."""
     ends = integers(nodes, 2, edges)
     return normal(nodes, 16), ends[0], ends[1], normal(nodes, 1, seed=1)
 
@@ -184,7 +184,7 @@ def soft_experts(lib: Library) -> Function:
 
 
 def routed_experts(lib: Library, room: int = 64) -> Function:
-    """Squared error of a mixture in which the best expert has a token, `room` tokens at most."""
+    """Squared error of a mixture in which each token goes to its best expert, `room` at most."""
     jnp, nn = lib.np, lib.nn
 
     def loss(params, x, target):
@@ -211,7 +211,7 @@ PICTURE, LATENT = 784, 20
 
 
 def vae(lib: Library) -> Function:
-    """Negative evidence bound of pictures between 0 and 1, by noise that is given."""
+    """Negative evidence lower bound of pictures between 0 and 1; the noise is given."""
     jnp = lib.np
     predict = mlp(lib)
 
@@ -234,13 +234,13 @@ def vae_params(hidden: int = 400) -> Params:
 
 
 def by_reverse(lib: Library, f: Function) -> tuple[Function, Function]:
-    """A function's derivative, and its second one by gradients of gradients."""
+    """Return a function's derivative, and its second one by a gradient of a gradient."""
     slope = lib.ft.grad(f)
     return slope, lib.ft.grad(slope)
 
 
 def by_forward(lib: Library, f: Function) -> tuple[Function, Function]:
-    """The same by tangents of tangents."""
+    """Return the same by a jvp of a jvp."""
 
     def derivative(f):
         return lambda x: lib.ft.jvp(f, (x,), (lib.np.ones_like(x),))[1]
@@ -284,7 +284,7 @@ def laplace(lib: Library) -> Function:
 
 
 def maml(lib: Library) -> Function:
-    """Loss of tasks after a gradient step in each: x, y to learn from, x, y to be judged by."""
+    """Mean loss of tasks after a gradient step in each: x, y to train on, then x, y to test on."""
     loss = mlp_loss(lib)
 
     def adapted(params, x, y, x_seen, y_seen):
@@ -302,8 +302,8 @@ def tasks(count: int = 8, examples: int = 20) -> Iterator[np.ndarray]:
 
 
 def ntk_step(lib: Library, rate: float = 0.1) -> Function:
-    """A step of a network by its tangent kernel: what it says of examples, after it, and the
-    kernel."""
+    """A step of a network in function space, by its tangent kernel: the new outputs for the examples,
+    and the kernel."""
     predict = mlp(lib)
 
     def step(params, x, y):
