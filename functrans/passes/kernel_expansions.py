@@ -20,6 +20,7 @@ from functrans.ir.types import ArrayType, dtype_class
 from functrans.passes.rewrite import Rewriter
 from functrans.primitives.calls.jit import not_inlined
 from functrans.primitives.contractions.dot_general import dot_general
+from functrans.primitives.control_flow.scan import scan
 from functrans.primitives.elementwise.bitwise import and_
 from functrans.primitives.elementwise.complex_numbers import abs_, imag, real
 from functrans.primitives.elementwise.families import add, div, eq, full_like, ge, gt, le, mul, sub
@@ -49,7 +50,7 @@ from functrans.primitives.shape.moving import (
     slice_axis,
     without,
 )
-from functrans.trace import literal, typeof
+from functrans.trace import bind, literal, stage, typeof
 
 FEW = 8  # sums of up to this many terms are unrolled
 WINDOWS = 16  # scatters of up to this many windows are unrolled
@@ -88,19 +89,54 @@ class Form:
 
 def _product(x: Any, y: Any, *, lhs: Values, rhs: Values, out: Values, **how: Any) -> Any:
     """Return the sum of products; each element is summed from first to last. Few terms are added
-    one after the other, on whole results: parts of large reductions would call a library. Products
-    without a sum do not."""
+    one after the other, on whole results: parts of large reductions would call a library. Many are
+    added so in a loop, some in each step. Products without a sum do not."""
     summed = tuple([n for n in lhs if n not in out])
-    if _are_few(summed, lhs, rhs, typeof(x).shape):
-        (name,) = summed
-        i, j = lhs.index(name), rhs.index(name)
-        axes = {"lhs": without(lhs, i), "rhs": without(rhs, j), "out": out}
-        size = typeof(x).shape[i]
-        terms = [dot_general(_at(x, i, k), _at(y, j, k), **axes) for k in range(size)]
-        return functools.reduce(add, terms)
+    if len(summed) == 1:
+        i, j = lhs.index(summed[0]), rhs.index(summed[0])
+        size, elements = typeof(x).shape[i], _results(lhs, rhs, out, typeof(x).shape, typeof(y).shape)
+
+        def term(x: Any, y: Any, k: int) -> Any:
+            return dot_general(_at(x, i, k), _at(y, j, k), lhs=without(lhs, i), rhs=without(rhs, j), out=out)
+
+        if _are_few(summed, lhs, rhs, typeof(x).shape):
+            return functools.reduce(add, [term(x, y, k) for k in range(size)])
+        if size > FEW and 1 in (len(lhs), len(rhs)) and size * elements > UNROLLED // 2:
+            many = size // 2 if size * elements <= UNROLLED else 4 if size >= 32 else 2
+            return _accumulated(term, x, y, i, j, many)
     made = dot_general(x, y, lhs=lhs, rhs=rhs, out=(*out, *summed))
     last = tuple(range(len(out), len(out) + len(summed)))
     return reduce_sum(made, axes=last) if summed else made
+
+
+def _accumulated(term: Callable[[Any, Any, int], Any], x: Any, y: Any, i: int, j: int, many: int) -> Any:
+    """Return the sum over axis i of x and j of y of the terms, `many` of them in each step of a loop."""
+    size = typeof(x).shape[i]
+    first, total = literal(0, ArrayType((), INT32)), full_like(term(x, y, 0), 0)
+
+    def step(x: Any, y: Any, at: Any, total: Any) -> tuple[Any, Any]:
+        x, y = _from(x, i, at, many), _from(y, j, at, many)
+        for k in range(many):
+            total = add(total, term(x, y, k))
+        return add(at, full_like(at, many)), total
+
+    program = stage(step, [*map(typeof, (x, y, first, total))], "product")
+    how = {"program": program, "length": size // many, "consts": 2, "carry": 2}
+    _, total = bind(scan, [x, y, first, total], how)
+    return functools.reduce(add, [term(x, y, k) for k in range(size // many * many, size)], total)
+
+
+def _from(x: Any, axis: int, start: Any, size: int) -> Any:
+    """Return the elements from `start` on along an axis."""
+    shape = typeof(x).shape
+    starts = [start if d == axis else full_like(start, 0) for d in range(len(shape))]
+    sizes = tuple([size if d == axis else n for d, n in enumerate(shape)])
+    return dynamic_slice(x, *starts, sizes=sizes)
+
+
+def _results(lhs: Values, rhs: Values, out: Values, x: tuple[int, ...], y: tuple[int, ...]) -> int:
+    size = dict(zip(lhs, x, strict=True)) | dict(zip(rhs, y, strict=True))
+    return prod([size[n] for n in out])
 
 
 def _are_few(summed: Values, lhs: Values, rhs: Values, shape: tuple[int, ...]) -> bool:
