@@ -31,6 +31,7 @@ _MAY_BE_FUNCTION = re.compile(r"_empty|Any|Callable")
 _OF_PYTHON = re.compile(r"\b(bool|int|float|str|DType|Initializer)\b")
 # Functions that read external data, which must be read again in each call.
 _READS = {"from_dlpack", "frombuffer", "fromfile", "fromiter", "fromstring", "load"}
+_OF_SHAPES = re.compile("_shape_tuple$|_permutations$")  # names of functions of shapes
 _Jitted: Any = jax.jit(lambda: 0).__class__
 _REFUSED = (TypeError, ValueError, IndexError)
 
@@ -108,6 +109,7 @@ class _Delegated(JaxFunction):
         super().__init__(fun, None, options)
         self.takes_functions = any(map(_MAY_BE_FUNCTION.search, notes.values()))
         of_python = _OF_PYTHON.search(str(signature.return_annotation))
+        of_python = of_python or _OF_SHAPES.search(self.name)
         self.in_python = not jitted and (bool(of_python) or self.name in _READS)
         self.compiled = fun if jitted else jax.jit(fun, static_argnames=options)
         self.ways = (self.compiled, self.knowing, fun)

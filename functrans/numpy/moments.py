@@ -75,16 +75,21 @@ def included(where: Any, t: ArrayType, name: str) -> Any:
     return expand(mask_of(where, name), t.shape)
 
 
-def _less(n: Any, ddof: Any, kind: ArrayType) -> Any:
-    """Return n - ddof with the type of the sum of squares; NaN if it is not positive."""
+def _by_degrees(total: Any, n: Any, ddof: Any) -> Any:
+    """Return total / (n - ddof); NaN, with a gradient of zero, where that is not positive."""
+    kind = typeof(total)
     if isinstance(n, int):
         if ddof.__class__ in SCALARS:
-            return scalar(operator.sub(n, ddof) if operator.sub(n, ddof) > 0 else math.nan, kind)
+            left = operator.sub(n, ddof)
+            return primitives.div(total, scalar(left, kind)) if left > 0 else literal(math.nan, kind)
         n = literal(n, kind)
     ddof = ddof if ddof.__class__ in SCALARS else cast(array_of(ddof, "var"), kind.dtype)
     left = primitives.sub(*align(n, ddof, "var"))
-    none, nan = (literal(x, typeof(left)) for x in (0, math.nan))
-    return primitives.select_n(primitives.gt(left, none), nan, left)
+    none, one = (literal(x, typeof(left)) for x in (0, 1))
+    enough = primitives.gt(left, none)
+    result = primitives.div(*align(total, primitives.select_n(enough, one, left), "var"))
+    nan = literal(math.nan, typeof(result))
+    return primitives.select_n(expand(enough, typeof(result).shape), nan, result)
 
 
 @composite
@@ -140,8 +145,7 @@ def var(
         n: Any = _count(t, axes)
     else:
         n = sum(included(where, t, "var"), axes, kind.dtype)
-    result = primitives.div(total, _less(n, ddof, kind))
-    result = cast(result, real_dtype(own) if dtype is None else user_dtype(dtype))
+    result = cast(_by_degrees(total, n, ddof), real_dtype(own) if dtype is None else user_dtype(dtype))
     return materialize(with_axes(result, t.shape, axes) if keepdims and axes else result)
 
 

@@ -245,6 +245,11 @@ class Primitive:
             + (f"\n{fix}" if fix else "")
         )
 
+    def negative(self, types: Sequence[ArrayType], shape: tuple[int, ...]) -> Exception:
+        """Return the error for a shape with a negative size."""
+        problem = f"the shape {shape} has a negative size"
+        return self.mismatch(types, problem, "Sizes must be >= 0.", errors.NegativeSize)
+
     def missing(self, rule: str) -> Exception:
         where = f"{type(self).__module__.replace('.', '/')}.py"
         advice = {

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import builtins
 import os
+from typing import Any
 
 import jax
 import numpy as np
@@ -109,3 +110,22 @@ def test_errors_derive_from_a_built_in_class():
                 for base in error.__mro__
                 if base not in (Exception, BaseException, object)
             ), error
+
+
+@pytest.mark.parametrize("lib", [ft.numpy, jax.numpy], ids=["ours", "JAX's"])
+def test_negative_sizes_in_a_program_are_named_as_such(lib: Any):
+    for f in (lambda x: lib.broadcast_to(x, (-2, 6)), lambda x: x + lib.zeros((-2, 6))):
+        with pytest.raises(errors.NegativeSize, match=r"(?s)\(-2, 6\).*negative.*test_errors.py"):
+            ft.jit(f)(np.ones(6, "float32"))
+
+
+def test_the_gradient_of_a_variance_without_degrees_of_freedom_is_zero():
+    for degrees in (2, 3, np.int32(2)):
+        found = ft.grad(lambda x, degrees=degrees: ft.numpy.var(x, ddof=degrees))(np.ones(2, "float32"))
+        np.testing.assert_array_equal(found, [0, 0])
+
+
+def test_functions_of_shapes_return_integers():
+    layout = ("NCHW", "OIHW", "NCHW")
+    assert ft.lax.conv_general_permutations(layout) == jax.lax.conv_general_permutations(layout)
+    assert ft.lax.reduce_window_shape_tuple((8, 8), (2, 2), (1, 1), ((0, 0), (0, 0))) == (7, 7)

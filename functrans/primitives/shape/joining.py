@@ -205,7 +205,9 @@ class Iota(Primitive):
         t = ArrayType(shape, dtype)
         if dtype_class(t.dtype) not in ("int", "uint", "float", "complex"):
             raise self.mismatch((t,), f"dtype must be numeric, not {t.dtype}")
-        if not 0 <= dimension < t.ndim or any(n < 0 for n in shape):
+        if any(n < 0 for n in shape):
+            raise self.negative((t,), shape)
+        if not 0 <= dimension < t.ndim:
             raise self.mismatch((t,), f"dimension {dimension} must be an axis of shape {shape}")
         return t
 

@@ -122,7 +122,7 @@ class BroadcastInDim(Structural):
         if len(dimensions) != x.ndim or list(dimensions) != sorted(set(dimensions)):
             raise self.mismatch((x,), f"dimensions {dimensions} must increase, one per axis")
         if any(n < 0 for n in shape):
-            raise self.mismatch((x,), f"the shape {shape} has a negative size", "Sizes must be >= 0.")
+            raise self.negative((x,), shape)
         if any(not 0 <= d < len(shape) or shape[d] != n for n, d in zip(x.shape, dimensions)):  # noqa: B905
             raise self.mismatch((x,), f"does not fit shape {shape} at axes {dimensions}")
         return x.update(shape=shape)
@@ -162,7 +162,9 @@ class Reshape(Structural):
     name = "reshape"
 
     def abstract_eval(self, x: ArrayType, *, shape: tuple[int, ...]) -> ArrayType:
-        if prod(shape) != x.size or any(n < 0 for n in shape):
+        if any(n < 0 for n in shape):
+            raise self.negative((x,), shape)
+        if prod(shape) != x.size:
             raise self.mismatch(
                 (x,), f"{x.size} elements do not fill shape {shape} of {prod(shape)} elements"
             )
