@@ -25,7 +25,7 @@ _wire(
         "coloured": "functrans.inspect.draw",
         "operations": "functrans.primitives.catalogue",
         "tracers": (
-            "functrans.numpy.operators functrans.numpy.methods functrans.interop.arrays "
+            "functrans.numpy.operators functrans.interop.arrays "
             "functrans.interop.bridge functrans.interop.transformations"
         ),
         "rules in JAX": "functrans.interop.jax_rules",

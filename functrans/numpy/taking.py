@@ -15,6 +15,7 @@ from functrans.lax.arguments import mode_of, promises
 from functrans.numpy import primitives
 from functrans.numpy.arithmetic import remainder
 from functrans.numpy.index_plans import index_dtype, wrapped
+from functrans.numpy.indexing import AtRef, fill_of, read
 from functrans.numpy.primitives import reshape, select_n
 from functrans.numpy.promotion import (
     array_of,
@@ -27,9 +28,7 @@ from functrans.numpy.promotion import (
     invalid,
     promote_dtypes,
 )
-from functrans.numpy.reading import fill_of, read
 from functrans.numpy.ufuncs import truth
-from functrans.numpy.writing import AtRef
 from functrans.primitives.indexing.gather import FILL, PROMISE, gather
 from functrans.trace import concrete_value, full, literal, materialize, typeof
 from functrans.typing import Array, ArrayLike
