@@ -36,7 +36,7 @@ from functrans.primitives.custom.implicit import Solver
 from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.primitives.elementwise.selection import copy, stop_gradient
 from functrans.primitives.random.bits import random_bits
-from functrans.primitives.reductions.softmax import softmax
+from functrans.primitives.reductions.folds import softmax
 
 # Identities, and the position of the operand that they return.
 _MARKS = {stop_gradient: 0, name: 0, copy: 0, PRIMITIVES["only_where"]: 1}

@@ -24,7 +24,6 @@ from functrans.primitives.elementwise import conversion as conversion
 from functrans.primitives.elementwise import families as families
 from functrans.primitives.elementwise import selection as selection
 from functrans.primitives.elementwise import special as special
-from functrans.primitives.elementwise import special_incomplete as special_incomplete
 from functrans.primitives.elementwise import transcendental as transcendental
 from functrans.primitives.indexing import dynamic_slice as dynamic_slice
 from functrans.primitives.indexing import gather as gather
@@ -37,7 +36,6 @@ from functrans.primitives.random import bits as bits
 from functrans.primitives.random import gamma as gamma
 from functrans.primitives.reductions import cumulative as cumulative
 from functrans.primitives.reductions import folds as folds
-from functrans.primitives.reductions import softmax as softmax
 from functrans.primitives.reductions import windows as windows
 from functrans.primitives.reductions import windows_general as windows_general
 from functrans.primitives.shape import joining as joining
