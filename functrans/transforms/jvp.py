@@ -36,7 +36,7 @@ from functrans.trace import (
     tracing,
     typeof,
 )
-from functrans.transforms.linear_maps import Linear
+from functrans.transforms.transpose import Linear
 
 
 class Dual(Tracer):

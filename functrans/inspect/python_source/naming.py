@@ -17,8 +17,7 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from functrans import pytrees
-from functrans.ir.arguments import Leaf
-from functrans.ir.program import Equation, Program, Var, argument_names
+from functrans.ir.program import Equation, Leaf, Program, Var, argument_names
 from functrans.ir.source import line_of, text_of
 from functrans.passes.rewrite import children_first
 

@@ -52,7 +52,7 @@ def _wide(function: str | Callable[..., Any]) -> Callable[..., Any]:
     return lambda *xs: of_doubles(*[np.asarray(x).astype(np.float64) for x in xs])
 
 
-_gammaln, _psi = _scipy_function("gammaln"), scipy_function("digamma")
+_gammaln, _psi = _scipy_function("gammaln"), _scipy_function("digamma")
 
 
 def _lgamma(x: np.ndarray) -> np.ndarray:
