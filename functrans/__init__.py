@@ -169,7 +169,7 @@ if TYPE_CHECKING:
     from functrans.inspect.explore import explore as explore
     from functrans.inspect.nans import find_nan as find_nan
     from functrans.inspect.profile.entry import profile as profile
-    from functrans.inspect.python_source.entry import to_python as to_python
+    from functrans.inspect.python_source.writer import to_python as to_python
     from functrans.numpy import ndarray as Array  # noqa: F401
     from functrans.trace import typeof as typeof
 else:
@@ -217,7 +217,7 @@ else:
             "functrans.inspect.explore": "explore",
             "functrans.inspect.nans": "find_nan",
             "functrans.inspect.profile.entry": "profile",
-            "functrans.inspect.python_source.entry": "to_python",
+            "functrans.inspect.python_source.writer": "to_python",
             "functrans.numpy": "ndarray=Array",
             "functrans.trace": "typeof",
         },
