@@ -24,10 +24,7 @@ _wire(
         "draw": "functrans.inspect.draw",
         "coloured": "functrans.inspect.draw",
         "operations": "functrans.primitives.catalogue",
-        "tracers": (
-            "functrans.numpy.operators functrans.interop.arrays "
-            "functrans.interop.bridge functrans.interop.transformations"
-        ),
+        "tracers": "functrans.interop.bridge functrans.interop.transformations",
         "rules in JAX": "functrans.interop.jax_rules",
         "rules in checkify": "functrans.interop.checkify",
         "rules in key_reuse": "functrans.interop.key_reuse",

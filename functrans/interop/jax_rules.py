@@ -34,7 +34,7 @@ from functrans.backends import xla
 from functrans.backends.lowering import abstract
 from functrans.backends.xla import Preparation
 from functrans.caching import memo
-from functrans.interop.checkpoint_policies import Policy
+from functrans.interop.jaxprs.calls import Policy
 from functrans.ir.program import Equation, Literal, Program, Var, prune
 from functrans.ir.types import ArrayType, float0
 from functrans.loading import when_imported
