@@ -24,13 +24,13 @@ from functrans.api.compilation import Compiled, Jitted, Shared
 from functrans.api.flat import FlatFunction, function_name
 from functrans.api.static_arguments import StaticArguments, exactly
 from functrans.backends import xla
-from functrans.backends.compiler_options import Other, explain_option, local
 from functrans.caching import Cache, CachePerFunction
 from functrans.flags import decisive, flags
 from functrans.ir.program import Program, hoist_constants
 from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import boundary, hide_frames
 from functrans.lax.arguments import check_fits
+from functrans.passes.compiler_options import Other, explain_option, local
 from functrans.primitives.calls.jit import jit as jit_call
 from functrans.primitives.distributed.named_axes import speaks_of_others_axes
 from functrans.trace import Tracer, at_once, leaked, stage, state, typeof

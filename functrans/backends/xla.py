@@ -26,12 +26,12 @@ from jax.interpreters import mlir
 
 from functrans import passes, runtime
 from functrans.backends import kernel_calls
-from functrans.backends.compiler_options import SETS, choice
 from functrans.backends.lowering import Lowering, abstract
 from functrans.caching import cached, memo
 from functrans.flags import flags
 from functrans.ir.program import Program, hoist_constants
 from functrans.ir.text import with_nested
+from functrans.passes.compiler_options import SETS, choice
 from functrans.primitives.base import axes_inside
 from functrans.primitives.calls.callback import calls_of
 from functrans.primitives.distributed.sharding import laid_out_by_type, left_to_xla
