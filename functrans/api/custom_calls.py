@@ -19,7 +19,7 @@ from functrans import pytrees as tree
 from functrans.api.flat import as_array, check_result, float0_zeros, function_name
 from functrans.ir.source import Source, describe, location, user_source
 from functrans.ir.types import ArrayType, dtype_class, is_inexact
-from functrans.primitives.custom.derivatives import closed_over
+from functrans.primitives.custom.calls import closed_over
 from functrans.primitives.custom.tracing import JvpRule, Pullback, VjpRule
 from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.pytrees.functions import refused

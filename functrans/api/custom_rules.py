@@ -22,7 +22,7 @@ from functrans.ir.tracebacks import boundary
 from functrans.ir.types import is_inexact
 from functrans.lax.barriers import stop_gradient
 from functrans.numpy.ufuncs import add
-from functrans.primitives.custom.derivatives import custom_jvp_call, custom_vjp_call
+from functrans.primitives.custom.calls import custom_jvp_call, custom_vjp_call
 from functrans.trace import AnyTracer, evaluate, stage, state, typeof
 from functrans.typing import Array, PyTree
 

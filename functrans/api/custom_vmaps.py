@@ -14,7 +14,7 @@ from functrans.backends import xla
 from functrans.ir.program import hoist_constants
 from functrans.ir.tracebacks import boundary
 from functrans.lax.loops import map as lax_map
-from functrans.primitives.custom.batching import BatchRule, custom_vmap_call
+from functrans.primitives.custom.calls import BatchRule, custom_vmap_call
 from functrans.trace import stage, state, typeof
 
 _P = ParamSpec("_P")

@@ -30,7 +30,7 @@ from functrans.ir.types import is_key_dtype
 from functrans.jax_trace import Bridge, bridge
 from functrans.numpy.indexing import At, getitem
 from functrans.numpy.operators import OPERATORS
-from functrans.primitives.custom.derivatives import as_type, custom_jvp_call, custom_vjp_call
+from functrans.primitives.custom.calls import as_type, custom_jvp_call, custom_vjp_call
 from functrans.primitives.custom.tracing import JvpRule, Pullback, VjpRule
 from functrans.primitives.distributed.sharding import automatic_axes
 from functrans.trace import Tracer, bind, materialize, on_bridge, state, typeof

@@ -27,7 +27,7 @@ from functrans.interop.jaxprs import walk
 from functrans.interop.jaxprs.equation import in_jaxpr
 from functrans.ir.program import Var
 from functrans.ir.source import describe, user_source
-from functrans.primitives.custom.derivatives import as_type
+from functrans.primitives.custom.calls import as_type
 from functrans.trace import full, materialize, staging_trace, state
 from functrans.tracer import ARRAYS, OURS, AnyTracer, Tracer, is_active
 

@@ -40,9 +40,9 @@ else:
             "functrans.passes.explanation": "explain",
             "functrans.passes.inlining": "inline inline_calls resolve",
             "functrans.passes.loop_simplification": "loops",
+            "functrans.passes.loop_sums": "written_sums",
             "functrans.passes.pipeline": "chosen optimize",
             "functrans.passes.redundancy": "common_subexpressions dead_code",
-            "functrans.passes.loop_sums": "written_sums",
             "functrans.passes.weighted_reductions": "weighted_sums",
         },
     )

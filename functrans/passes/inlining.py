@@ -30,8 +30,7 @@ from functrans.primitives.base import PRIMITIVES
 from functrans.primitives.calls.checkpoint import name
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.control_flow.while_loop import tangent_loop
-from functrans.primitives.custom.batching import custom_vmap_call
-from functrans.primitives.custom.derivatives import CustomCall, CustomLin
+from functrans.primitives.custom.calls import CustomLin, RuleCall
 from functrans.primitives.custom.implicit import Solver
 from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.primitives.elementwise.selection import copy, stop_gradient
@@ -100,7 +99,7 @@ def _called(e: Equation) -> Program | None:
     """Return the resolved program that a primitive with custom rules runs, or None."""
     primitive = e.primitive
     found: Program | None = None
-    if isinstance(primitive, CustomCall) or primitive is custom_vmap_call:
+    if isinstance(primitive, RuleCall):
         found = e.params["program"]
     elif isinstance(primitive, Solver):
         found = e.params["solve"]

@@ -11,8 +11,7 @@ from functrans.primitives.contractions import fft as fft
 from functrans.primitives.control_flow import cond as cond
 from functrans.primitives.control_flow import scan as scan
 from functrans.primitives.control_flow import while_loop as while_loop
-from functrans.primitives.custom import batching as batching
-from functrans.primitives.custom import derivatives as derivatives
+from functrans.primitives.custom import calls as calls
 from functrans.primitives.custom import implicit as implicit
 from functrans.primitives.distributed import collective as collective
 from functrans.primitives.distributed import platforms as platforms

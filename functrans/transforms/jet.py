@@ -47,8 +47,10 @@ from functrans.trace import (
     tracing,
     typeof,
 )
-from functrans.transforms.jet_programs import (
+from functrans.transforms.jvp import jvp_program, run_dual
+from functrans.transforms.taylor import (
     PROGRAMS,
+    TABLE,
     Expanded,
     Pattern,
     Terms,
@@ -56,10 +58,9 @@ from functrans.transforms.jet_programs import (
     filled,
     given,
     pattern_of,
+    product,
     taken,
 )
-from functrans.transforms.jvp import jvp_program, run_dual
-from functrans.transforms.taylor import TABLE, product
 
 
 class Jet(Tracer):

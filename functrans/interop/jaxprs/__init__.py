@@ -10,4 +10,3 @@ from functrans.interop.jaxprs import custom as custom
 from functrans.interop.jaxprs import effects as effects
 from functrans.interop.jaxprs import matrices as matrices
 from functrans.interop.jaxprs import opaque as opaque
-from functrans.interop.jaxprs import randomness as randomness

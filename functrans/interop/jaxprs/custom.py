@@ -24,8 +24,13 @@ from functrans.interop.jaxprs.walk import (
 )
 from functrans.ir.program import Program, hoist_constants
 from functrans.ir.types import ArrayType, is_inexact
-from functrans.primitives.custom.batching import BatchRule, custom_vmap_call
-from functrans.primitives.custom.derivatives import custom_jvp_call, custom_lin, custom_vjp_call
+from functrans.primitives.custom.calls import (
+    BatchRule,
+    custom_jvp_call,
+    custom_lin,
+    custom_vjp_call,
+    custom_vmap_call,
+)
 from functrans.primitives.custom.tracing import JvpRule, Pullback, VjpRule
 from functrans.trace import bind, literal, materialize, stage, typeof
 

@@ -22,7 +22,7 @@ from functrans.caching import CachePerFunction
 from functrans.ir.program import PRIMITIVES, Program, hoist_constants
 from functrans.ir.source import Source, is_users
 from functrans.ir.types import ArrayType, float0
-from functrans.primitives.custom.derivatives import as_type
+from functrans.primitives.custom.calls import as_type
 from functrans.primitives.distributed.sharding import sharding_constraint
 from functrans.primitives.shape.moving import broadcast_in_dim, reshape
 from functrans.trace import derive_from, derived_here, full, materialize, provenance, stage, typeof
