@@ -21,7 +21,7 @@ from functrans.ir.program import Program, Var, prune
 from functrans.ir.types import ArrayType
 from functrans.primitives.base import LinearInput, Primitive
 from functrans.primitives.calls.jit import Jit
-from functrans.primitives.calls.residuals import take
+from functrans.primitives.dependence import take
 from functrans.primitives.elementwise.selection import optimization_barrier
 from functrans.trace import bind, evaluate, stage
 

@@ -24,8 +24,7 @@ from functrans.flags import decisive
 from functrans.ir.program import Equation, Literal, Program, Var, hoist_constants, prune
 from functrans.ir.types import same_types
 from functrans.primitives.base import Cost, HigherOrderPrimitive, LinearInput
-from functrans.primitives.calls.residuals import fewer, take
-from functrans.primitives.dependence import reached_outputs, reading, restricted, smaller
+from functrans.primitives.dependence import fewer, reached_outputs, reading, restricted, smaller, take
 from functrans.trace import (
     ARRAYS,
     AnyTracer,

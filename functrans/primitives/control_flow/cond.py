@@ -20,8 +20,7 @@ from functrans.ir.types import ArrayType, is_inexact, same_types
 from functrans.primitives.base import Cost, HigherOrderPrimitive, LinearInput, Primitive, is_zero
 from functrans.primitives.calls.captured import zeros
 from functrans.primitives.calls.jit import jit
-from functrans.primitives.calls.residuals import fewer, take
-from functrans.primitives.dependence import reached_outputs, reading, restricted, smaller
+from functrans.primitives.dependence import fewer, reached_outputs, reading, restricted, smaller, take
 from functrans.primitives.elementwise.families import eq
 from functrans.primitives.elementwise.selection import clamp, select_n
 from functrans.primitives.shape.moving import broadcast_in_dim

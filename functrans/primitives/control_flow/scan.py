@@ -21,16 +21,17 @@ from functrans.ir.program import Equation, Program, Var, prune
 from functrans.ir.types import ArrayType, is_key_dtype
 from functrans.primitives.base import Cost, HigherOrderPrimitive, LinearInput, is_zero, sum_of
 from functrans.primitives.calls.jit import jit
-from functrans.primitives.calls.residuals import fewest, take
 from functrans.primitives.control_flow.loop_layout import LoopLayout
 from functrans.primitives.dependence import (
     apart,
     depending,
+    fewest,
     reached_outputs,
     reading,
     restricted,
     silent,
     smaller,
+    take,
 )
 from functrans.trace import evaluate, literal, stage, typeof
 

@@ -20,12 +20,11 @@ from functrans.ir.program import Equation, Program, Var, prune
 from functrans.ir.types import is_inexact, same_types
 from functrans.primitives.base import Cost, HigherOrderPrimitive, LinearInput
 from functrans.primitives.calls.jit import jit
-from functrans.primitives.calls.residuals import take
 from functrans.primitives.control_flow.cond import only_where
 from functrans.primitives.control_flow.loop_layout import LoopLayout, while_operands
 from functrans.primitives.control_flow.revolve import COUNT, loop, revolve
 from functrans.primitives.control_flow.scan import linear_inputs
-from functrans.primitives.dependence import apart, reached_outputs, reading, restricted, silent, smaller
+from functrans.primitives.dependence import apart, reached_outputs, reading, restricted, silent, smaller, take
 from functrans.primitives.elementwise.families import add, lt
 from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.reductions.folds import reduce_or
