@@ -142,7 +142,6 @@ def argument_names(args: tuple[Any, ...], kwargs: Any, static: Any = ()) -> list
 
 # --- vmap -----------------------------------------------------------------------------------------
 
-
 # A TypeVar of the function's type: mypy does not infer a lambda's type through a ParamSpec here.
 _F = TypeVar("_F", bound=Callable[..., Any])
 

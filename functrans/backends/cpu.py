@@ -182,16 +182,13 @@ def has_small_windows(sizes: Sequence[int]) -> bool:
     return prod(sizes) <= _WINDOW and sum([n > 1 for n in sizes]) <= 2
 
 
-# --- large broadcasts -----------------------------------------------------------------------------
-#
-# Rematerialization of large broadcasts: a separate copy for each equation that reads one.
+# --- large broadcasts: a separate copy for each equation that reads one ---------------------------
 #
 # XLA fuses a broadcast into each loop that reads it. XLA:CPU's library kernels for reductions fuse
 # it only if it has no other user. Otherwise it stays in memory from its first use to its last: for
 # example the scale and deviation of a layer norm, each as large as the activations, from the
 # forward to the backward pass. An optimization barrier keeps XLA's CSE from merging the copies
 # again.
-
 
 _LARGE = 2**20  # bytes; for smaller arrays, the extra compile time is not worth it
 _TIMES = 8  # minimal ratio of the result's size to the operand's

@@ -39,8 +39,8 @@ from functrans.trace import AnyTracer
 
 # --- jax_debug_nans and jax_debug_infs ------------------------------------------------------------
 #
-# Support for `jax_debug_nans` and `jax_debug_infs`. When JAX finds a NaN or an infinity in the
-# results of a compiled function, it calls that function again without jit, on concrete arrays.
+# When JAX finds a NaN or an infinity in the results of a compiled function, it calls that function
+# again without jit, on concrete arrays.
 #
 # In JAX the operations then run one by one until one of them produces a NaN. Here a compiled
 # function is a whole program, so each function given to `jax.jit` first checks `is_looking_for_nans` and then
@@ -63,7 +63,6 @@ def stop_at_first_nan(program: Program, args: Sequence[Any]) -> None:
 
 
 # --- programs -------------------------------------------------------------------------------------
-
 
 _constant_folding = getattr(_config, "eager_constant_folding", nullcontext)
 

@@ -57,8 +57,6 @@ def take(
       >>> print(jnp.take(jnp.arange(4.0), jnp.array([3, 9])))
       [ 3. nan]
     """
-    if out is not None:
-        raise _no_out("take")
     a, indices = array_of(a, "take"), array_of(indices, "take", 1)
     if axis is None:
         a, axis = a if typeof(a).ndim == 1 else reshape(a, shape=(typeof(a).size,)), 0
@@ -79,13 +77,6 @@ def take(
     fill = fill_of(fill_value, typeof(a).dtype, "take")
     return materialize(
         read(a, index, how, fill, indices_are_sorted, unique_indices, wrap=mode in (None, "fill"))
-    )
-
-
-def _no_out(name: str) -> Exception:
-    return errors.MissingRule(
-        f"{name}: the argument `out` is not supported (arrays are immutable), at\n"
-        f"    {describe(user_source())}\nUse the result."
     )
 
 

@@ -298,9 +298,7 @@ def bytes_of(*types: ArrayType) -> int:
     return sum([t.size * getattr(t.dtype, "itemsize", 4) for t in types])
 
 
-# --- higher-order primitives ----------------------------------------------------------------------
-#
-# Higher-order primitives: loops, branches, calls, callbacks to JAX and Python.
+# --- higher-order primitives: loops, branches, calls, callbacks to JAX and Python -----------------
 #
 # They define `interpret` instead of `reference`. Their rules receive the running transformation
 # `t`, which transforms their bodies, so this layer need not import the transformations.

@@ -150,14 +150,11 @@ def _operation(name: str, text: str, within: str) -> Operation:
     return Operation(name, kind[1] if kind else "", number, tuple(runs), within)
 
 
-# --- what the profiler saw ------------------------------------------------------------------------
-#
-# What JAX's profiler saw of some runs: how long each of XLA's operations was at work.
+# --- what JAX's profiler saw of some runs: how long each operation was at work --------------------
 #
 # In: a function to call some times. Out: for each run, per operation, its nanoseconds and how often
 # it ran. On the CPU an operation's event lies on the thread that starts it, and another one,
 # `end: NAME`, tells when its work on other threads was done; on a GPU it lies on a stream.
-
 
 RUN = "functrans.profile run"  # the name of a run in the profile
 MOST = 200_000  # operations; each takes about ten microseconds to record and read

@@ -141,10 +141,7 @@ def result_names(program: Program) -> dict[Var, str]:
     return found
 
 
-# --- comments -------------------------------------------------------------------------------------
-#
-# The user's lines as comments: one where the line changes.
-
+# --- the user's lines as comments: one where the line changes -------------------------------------
 
 _LONGEST = 76  # most characters of a line
 
@@ -176,15 +173,12 @@ class Comments:
         return f"# {where}{', backward' if here[2] else ''}" + (f":  {text}" if text else "")
 
 
-# --- parameters and results -----------------------------------------------------------------------
-#
-# The parameters of a written function, and what it returns.
+# --- the parameters of a written function, and what it returns ------------------------------------
 #
 # The one that a file is about takes what the user's function takes, trees and all, and names their
 # leaves in its first lines; where a tree cannot be read in plain Python, its leaves are parameters.
 # It returns what the user's function returns; where that cannot be written in plain Python, a tuple
 # of the leaves.
-
 
 _WIDEST = 80  # characters of parameters in one line
 

@@ -275,8 +275,6 @@ def _conv(eqn: Any, x: Any, y: Any) -> Any:
 
 
 # --- operations at computed indices ---------------------------------------------------------------
-#
-# JAX's operations at computed places.
 
 
 def _starts(values: Sequence[Any]) -> list[Any]:

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jax._src.core import Primitive
 
-from functrans.interop.jaxprs.equation import Imported, OneEquation, at_places, traced
+from functrans.interop.jaxprs.equation import Imported, OneEquation, traced
 from functrans.interop.jaxprs.walk import (
     abstract,
     closed_like,
@@ -27,7 +27,7 @@ from functrans.interop.jaxprs.walk import (
 from functrans.ir.program import Literal, Program, Var, hoist_constants
 from functrans.ir.types import ArrayType, is_inexact
 from functrans.primitives.calls.checkpoint import checkpoint
-from functrans.primitives.calls.jax_call import jax_call
+from functrans.primitives.calls.jax_call import at_places, jax_call
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.control_flow.cond import INDEX
 from functrans.primitives.control_flow.cond import cond as choose

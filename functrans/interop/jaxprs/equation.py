@@ -16,7 +16,7 @@ from jax._src.core import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Var, jaxpr_as_f
 
 from functrans.caching import Cache
 from functrans.interop.jaxprs.walk import abstract, constants_of, exactly, run, type_of_aval
-from functrans.ir.program import Literal, Program, hoist_constants
+from functrans.ir.program import Program, hoist_constants
 from functrans.ir.types import ArrayType, is_inexact
 from functrans.trace import evaluate, full, stage, state, tracing, typeof
 
@@ -151,11 +151,3 @@ class OneEquation:
 
 def only(values: Sequence[Any], chosen: Sequence[bool]) -> list[Any]:
     return [x for x, c in zip(values, chosen, strict=True) if c]
-
-
-def at_places(values: Flat, places: Sequence[int], n: int) -> list[Any]:
-    """Return a list of n with these values at these places, and None elsewhere and for zeros."""
-    made: list[Any] = [None] * n
-    for i, x in zip(places, values, strict=True):
-        made[i] = None if x.__class__ is Literal and x.value == 0 else x
-    return made

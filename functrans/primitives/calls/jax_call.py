@@ -79,7 +79,7 @@ class JaxCall(HigherOrderPrimitive):
             found = _bound(t.parent, forward, primals)
             outs, residuals = found[:n], found[n:]
             moved = _bound(t.rules_in, push, [*residuals, *given])
-        return outs, _placed(moved, body.moving, n)
+        return outs, at_places(moved, body.moving, n)
 
     def transpose_with(
         self, t: Any, ct: Sequence[Any], args: Sequence[Any], params: dict[str, Any]
@@ -89,7 +89,7 @@ class JaxCall(HigherOrderPrimitive):
         values = [x for x in args if not isinstance(x, LinearInput)]
         cts = [literal(0, body.out_types[i]) if ct[i] is None else ct[i] for i in body.moving]
         found = _bound(state.trace, body.transposed(linear), [*values, *cts])
-        return _placed(found, [i for i, lin in enumerate(linear) if lin], len(args))
+        return at_places(found, [i for i, lin in enumerate(linear) if lin], len(args))
 
     def batch(self, t: Any, args: Any, dims: Any, *, body: Any) -> Any:
         mapped, axes = body.mapped(t, tuple(dims))
@@ -154,8 +154,8 @@ def _bound(trace: Any, imported: Any, values: Sequence[Any]) -> list[Any]:
     return [v if v.__class__ is Literal else env[v] for v in program.outputs]
 
 
-def _placed(values: Sequence[Any], places: Sequence[int], n: int) -> list[Any]:
-    """Return a list of length n with the tangents at the given places, None where one is zero."""
+def at_places(values: Sequence[Any], places: Sequence[int], n: int) -> list[Any]:
+    """Return a list of n with these values at these places, and None elsewhere and for zeros."""
     made: list[Any] = [None] * n
     for i, x in zip(places, values, strict=True):
         made[i] = None if x.__class__ is Literal and x.value == 0 else x

@@ -17,8 +17,6 @@ from functrans.trace import derived_here, evaluate, literal, materialize
 
 # --- linear solves --------------------------------------------------------------------------------
 #
-# Linear solves with implicit differentiation: the user's solver itself is not differentiated.
-#
 #     custom_linear_solve[matvec, vecmat, solve, transpose_solve, consts=n]
 #         *consts(n) *b -> *x *aux        where matvec(*consts, *x) == b
 #
@@ -46,6 +44,12 @@ class Solver(HigherOrderPrimitive):
 
     def lower(self, ctx: Any, *operands: Any, solve: Program, **rest: Any) -> Any:
         return ctx.call(solve, operands)
+
+    def cost(self, in_types: Any, out_types: Any, *, solve: Program, **rest: Any) -> Cost:
+        return jit.cost(in_types, out_types, program=solve)
+
+    def has_effects(self, params: dict[str, Any]) -> bool:
+        return jit.has_effects({"program": params["solve"]})
 
 
 class LinearSolve(Solver):
@@ -104,12 +108,6 @@ class LinearSolve(Solver):
         outs = self(*args[:consts], *vectors, **made, consts=consts)
         return outs, [0] * len(outs)
 
-    def cost(self, in_types: Any, out_types: Any, *, solve: Program, **rest: Any) -> Cost:
-        return jit.cost(in_types, out_types, program=solve)
-
-    def has_effects(self, params: dict[str, Any]) -> bool:
-        return jit.has_effects({"program": params["solve"]})
-
 
 linear_solve: LinearSolve = LinearSolve()
 
@@ -144,8 +142,6 @@ def _source() -> Any:
 
 
 # --- roots ----------------------------------------------------------------------------------------
-#
-# Root finding with implicit differentiation: the user's solver itself is not differentiated.
 #
 #     custom_root[f, solve, tangent_solve, consts=n]
 #         *consts(n) *guess -> *x *aux        where f(*consts, *x) == 0
@@ -200,12 +196,6 @@ class Root(Solver):
             consts=consts,
         )
         return outs, list(out_dims)
-
-    def cost(self, in_types: Any, out_types: Any, *, solve: Program, **rest: Any) -> Cost:
-        return jit.cost(in_types, out_types, program=solve)
-
-    def has_effects(self, params: dict[str, Any]) -> bool:
-        return jit.has_effects({"program": params["solve"]})
 
 
 root: Root = Root()
