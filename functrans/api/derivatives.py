@@ -10,20 +10,23 @@ from jax.tree_util import register_pytree_node_class
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.api.checks import (
+from functrans.api.arguments import (
+    Function,
+    as_arrays,
     check_callable,
     check_inputs,
     check_loss,
     choose,
     cotangents,
     fitting,
+    float0_zeros,
     here,
+    instantiate,
     names_of,
     of_chosen,
     only_cotangent,
     positions,
 )
-from functrans.api.flat import Function, as_arrays, float0_zeros, instantiate
 from functrans.ir.program import Program, prune
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType, is_inexact

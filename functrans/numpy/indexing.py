@@ -47,10 +47,19 @@ from functrans.typing import Array, ArrayLike, PyTree
 _WINDOW_MODES = (PROMISE, "clip")
 
 
-def getitem(x: ArrayLike, index: PyTree) -> Array:
+def getitem(
+    x: ArrayLike,
+    index: PyTree,
+    mode: str = PROMISE,
+    fill: Any = None,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    wrap: bool = True,
+) -> Any:
     """Return the elements x[index], by NumPy's rules.
 
-    Out-of-bounds indices are clamped, as in JAX; `x.at[index].get(mode=...)` has other modes.
+    Out-of-bounds indices are clamped, as in JAX; `x.at[index].get(mode=...)` has other modes. Mode and
+    fill value are as in `gather`.
     Source: `jax.Array.__getitem__`.
 
     Example:
@@ -58,19 +67,6 @@ def getitem(x: ArrayLike, index: PyTree) -> Array:
       >>> print(jnp.indexing.getitem(jnp.arange(5), slice(1, None, 2)))
       [1 3]
     """
-    return read(x, index)
-
-
-def read(
-    x: Any,
-    index: Any,
-    mode: Any = PROMISE,
-    fill: Any = None,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    wrap: bool = True,
-) -> Any:
-    """Run `getitem` with the options of `x.at[index].get`; mode and fill value as in `gather`."""
     t = typeof(x)
     parts, arrays = structure(index)
     by_window = mode in _WINDOW_MODES
@@ -355,7 +351,7 @@ class AtRef:
             "mode": mode_of(mode, FILL, "at[].apply"),
             "wrap": wrap_negative_indices,
         }
-        found = func(read(self.array, self.index, **how))
+        found = func(getitem(self.array, self.index, **how))
         return write(self.array, self.index, found, scatter, "at[].apply", **how)
 
     def get(
@@ -372,7 +368,7 @@ class AtRef:
         (by default NaN, for integers the extreme value). Source: `jax.numpy.ndarray.at`.
         """
         fill = fill_of(fill_value, typeof(self.array).dtype, "at[].get")
-        return read(
+        return getitem(
             self.array,
             self.index,
             mode_of(mode, PROMISE, "at[].get"),

@@ -15,7 +15,7 @@ from functrans.lax.arguments import mode_of, promises
 from functrans.numpy import primitives
 from functrans.numpy.arithmetic import remainder
 from functrans.numpy.index_plans import index_dtype, wrapped
-from functrans.numpy.indexing import AtRef, fill_of, read
+from functrans.numpy.indexing import AtRef, fill_of, getitem
 from functrans.numpy.primitives import reshape, select_n
 from functrans.numpy.promotion import (
     array_of,
@@ -66,7 +66,9 @@ def take(
         indices = cast(indices, np.dtype("int32"))
     _check_integers(indices, "take")
     if n == 0 and typeof(indices).size:
-        raise _index_error("take: cannot do a non-empty take from an empty axis")
+        raise errors.InvalidIndex(
+            f"take: cannot do a non-empty take from an empty axis, at\n    {describe(user_source())}"
+        )
     if mode == "wrap":
         indices, how = remainder(indices, n or 1), PROMISE
     elif mode in (None, "fill", "clip"):
@@ -76,12 +78,8 @@ def take(
     index = (*[slice(None)] * axis, indices)
     fill = fill_of(fill_value, typeof(a).dtype, "take")
     return materialize(
-        read(a, index, how, fill, indices_are_sorted, unique_indices, wrap=mode in (None, "fill"))
+        getitem(a, index, how, fill, indices_are_sorted, unique_indices, wrap=mode in (None, "fill"))
     )
-
-
-def _index_error(problem: str) -> errors.InvalidIndex:
-    return errors.InvalidIndex(f"{problem}, at\n    {describe(user_source())}")
 
 
 def _check_integers(indices: Any, name: str) -> None:
@@ -249,7 +247,7 @@ def _places(mask: Any, size: int, dtype: Any) -> tuple[Any, Any]:
     count = primitives.iota(dtype=dtype, shape=(n,), dimension=0)
     zeros = full(0, ArrayType((size,), dtype))
     places = AtRef(zeros, to).set(count, wrap_negative_indices=False)
-    return places, read(rank, -1)
+    return places, getitem(rank, -1)
 
 
 def _split_places(flat: Any, shape: tuple[int, ...]) -> list[Any]:

@@ -245,7 +245,9 @@ def function_name(function: Any, imports: Imports) -> str | None:
     for module, shown in ((np, "np"), (np.linalg, "np.linalg"), (np.fft, "np.fft")):
         if getattr(module, name, None) is function:
             return f"{shown}.{name}"
-    home = getattr(function, "__module__", None) or _home_of_ufunc(function)
+    home = getattr(function, "__module__", None) or (
+        "scipy.special" if isinstance(function, np.ufunc) else None
+    )
     if home is None or home.partition(".")[0] not in ("scipy", "math", "ml_dtypes"):
         return None
     public = ".".join(home.split(".")[:2])
@@ -253,10 +255,6 @@ def function_name(function: Any, imports: Imports) -> str | None:
         return None
     imports.modules.add(public)
     return f"{public}.{name}"
-
-
-def _home_of_ufunc(function: Any) -> str | None:
-    return "scipy.special" if isinstance(function, np.ufunc) else None
 
 
 def is_ours(function: Any) -> bool:
