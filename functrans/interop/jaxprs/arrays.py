@@ -12,8 +12,18 @@ from jax._src.core import ClosedJaxpr, jaxpr_as_fun
 
 from functrans import lax
 from functrans.flags import flags
-from functrans.interop.jaxprs.equation import Imported, traced
-from functrans.interop.jaxprs.walk import like, means, opaque, operation, plain, repeated, same, spread
+from functrans.interop.jaxprs.walk import (
+    Imported,
+    like,
+    means,
+    opaque,
+    operation,
+    plain,
+    repeated,
+    same,
+    spread,
+    traced,
+)
 from functrans.ir.types import dtype_class
 from functrans.primitives.elementwise.bitwise import xor
 from functrans.primitives.elementwise.conversion import bitcast_convert_type, cast, convert_element_type

@@ -11,8 +11,9 @@ import jax
 import numpy as np
 from jax._src.core import Primitive
 
-from functrans.interop.jaxprs.equation import Imported, OneEquation, traced
 from functrans.interop.jaxprs.walk import (
+    Imported,
+    OneEquation,
     abstract,
     closed_like,
     constants_of,
@@ -22,6 +23,7 @@ from functrans.interop.jaxprs.walk import (
     read_literal,
     run,
     spread_front,
+    traced,
     type_of_aval,
 )
 from functrans.ir.program import Literal, Program, Var, hoist_constants
@@ -283,7 +285,7 @@ def _of_some(program: Program, start: int, stop: int, types: Sequence[ArrayType]
 
 # --- functions with custom rules ------------------------------------------------------------------
 # The form in which JAX's equation holds these rules changes between versions, so the rules are
-# obtained by running JAX's own transformations (equation.py), and become rules of ours.
+# obtained by running JAX's own transformations (walk.py), and become rules of ours.
 
 Flat = Sequence[Any]
 
