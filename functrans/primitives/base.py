@@ -33,6 +33,9 @@ from functrans.ir.types import ArrayType
 from functrans.jax_trace import Bridge, current
 from functrans.trace import bind, literal, state, typeof
 
+Values = Sequence[Any]  # operands or results, or their tangents or cotangents
+Params = dict[str, Any]
+
 
 class LinearInput:
     """Stands for a linear operand in a transpose rule. It has a type, but no value."""
@@ -157,14 +160,12 @@ class Primitive:
 
     # --- overridden by higher-order primitives (base.py) ----------------------------------
 
-    def differentiate(
-        self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
-    ) -> tuple[Any, Any]:
+    def differentiate(self, t: Any, primals: Values, tangents: Values, params: Params) -> tuple[Any, Any]:
         """Return (result, its tangent). `t` is the running jvp or linearize."""
         out = t.bind_primal(self, primals, params)
         return out, self.jvp(primals, tangents, out, **params)
 
-    def transpose_with(self, t: Any, ct: Any, args: Sequence[Any], params: dict[str, Any]) -> Sequence[Any]:
+    def transpose_with(self, t: Any, ct: Any, args: Values, params: Params) -> Sequence[Any]:
         """Transpose, given the running transposition."""
         return self.transpose(ct, *args, **params)
 
@@ -222,7 +223,7 @@ class Primitive:
         out = self.abstract_eval(*types, **params)
         return tuple(out) if self.multiple_results else (out,)
 
-    def _product_rule(self, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]) -> Any:
+    def _product_rule(self, primals: Values, tangents: Values, params: Params) -> Any:
         total = None
         for i in self.linear_in:
             if tangents[i] is not None:
@@ -318,16 +319,16 @@ class HigherOrderPrimitive(Primitive):
     mandatory: tuple[str, ...] = ("abstract_eval", "interpret", "lower")
 
     @owed
-    def interpret(self, run: Any, values: Sequence[Any], params: dict[str, Any]) -> Sequence[Any]:
+    def interpret(self, run: Any, values: Values, params: Params) -> Sequence[Any]:
         """Return the results on NumPy arrays. `run(program, values)` runs a program, `run(program,
         values, i)` runs it as step i of a loop."""
         raise self.missing("interpret")
 
-    def run_eagerly(self, values: Sequence[Any], params: dict[str, Any]) -> Any:
+    def run_eagerly(self, values: Values, params: Params) -> Any:
         """Return the results on concrete arrays, if `runs_eagerly` is set."""
         raise self.missing("run_eagerly")
 
-    def record(self, trace: Any, own: bool, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    def record(self, trace: Any, own: bool, args: Values, params: Params) -> Any:
         """Trace the function to a Program and bind with it, if `holds_functions` is set. `own`: an
         operand is a tracer of the recording trace."""
         raise self.missing("record")

@@ -22,7 +22,7 @@ from math import sqrt as sqrt_of
 from typing import Any
 
 from functrans.ir.program import Literal, Program, Var
-from functrans.primitives.base import sum_of
+from functrans.primitives.base import Params, sum_of
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.control_flow.loop_layout import LoopLayout, joined
 from functrans.primitives.elementwise.arithmetic import pow_
@@ -344,7 +344,7 @@ def filled(terms: Terms, wanted: Pattern, type: Any) -> Terms:
     return tuple([literal(0, type) if c is None and w else c for c, w in zip(terms, wanted, strict=True)])
 
 
-def call(t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: dict[str, Any]) -> Expanded:
+def call(t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: Params) -> Expanded:
     """The rule of calls of any kind."""
     program = params["program"]
     made, patterns = t.program(program, tuple([pattern_of(c) for c in series]))
@@ -354,7 +354,7 @@ def call(t: Any, primitive: Any, primals: list[Any], series: list[Terms], params
 
 
 def _of_residuals(
-    t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: dict[str, Any]
+    t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: Params
 ) -> Expanded:
     """The derivative of a custom_vjp function: the transpose of its bwd rule."""
     program = primitive.program([typeof(x) for x in primals], params)
@@ -362,15 +362,13 @@ def _of_residuals(
 
 
 def _tangent_loop(
-    t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: dict[str, Any]
+    t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: Params
 ) -> Expanded:
     program = primitive.forwards(**params)
     return call(t, jit, primals, series, {"program": program})
 
 
-def _cond(
-    t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: dict[str, Any]
-) -> Expanded:
+def _cond(t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: Params) -> Expanded:
     """Expand each branch; a branch returns zeros for terms that are zero only in it."""
     patterns = tuple([pattern_of(c) for c in series[1:]])
     branches = params["branches"]
@@ -410,9 +408,7 @@ def _count(patterns: Sequence[Pattern]) -> int:
     return sum(map(sum, patterns))
 
 
-def _scan(
-    t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: dict[str, Any]
-) -> Expanded:
+def _scan(t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: Params) -> Expanded:
     program, layout = params["program"], LoopLayout.of(params)
     made, patterns, after = _carried(t, program, series, layout)
     k, outputs = len(program.inputs), len(program.outputs)
@@ -433,9 +429,7 @@ def _scan(
     return [*last[:m], *ys[:y]], terms
 
 
-def _while(
-    t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: dict[str, Any]
-) -> Expanded:
+def _while(t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: Params) -> Expanded:
     cond, body = params["cond"], params["body"]
     first, n = params["cond_consts"], params["body_consts"]
     values, moving = primals[first:], series[first:]

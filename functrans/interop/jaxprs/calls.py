@@ -12,6 +12,7 @@ import numpy as np
 from jax._src.core import Primitive
 
 from functrans.interop.jaxprs.walk import (
+    Flat,
     Imported,
     OneEquation,
     abstract,
@@ -286,8 +287,6 @@ def _of_some(program: Program, start: int, stop: int, types: Sequence[ArrayType]
 # --- functions with custom rules ------------------------------------------------------------------
 # The form in which JAX's equation holds these rules changes between versions, so the rules are
 # obtained by running JAX's own transformations (walk.py), and become rules of ours.
-
-Flat = Sequence[Any]
 
 
 class Call(OneEquation):

@@ -40,6 +40,7 @@ from functrans.trace import (
 )
 
 Meaning = Callable[..., Any]
+Flat = Sequence[Any]
 
 TABLE: dict[str, Meaning] = {}
 PLAIN: set[str] = set()  # primitives whose results are weakly typed if all operands are
@@ -326,8 +327,6 @@ def context() -> tuple[Any, ...]:
 # Its rules are obtained from JAX: `jax.jvp`, `jax.vmap`, ... of a function of this one equation run
 # its rule; the result is traced and imported when our own transformation needs it. Nothing is traced
 # for a rule that is not used.
-
-Flat = Sequence[Any]
 
 
 def in_jaxpr(eqn: Any) -> Any:

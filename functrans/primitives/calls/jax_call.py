@@ -26,7 +26,7 @@ import numpy as np
 
 from functrans.ir.program import Equation, Literal, Origin
 from functrans.ir.types import ArrayType, is_key_dtype, same_types
-from functrans.primitives.base import HigherOrderPrimitive, LinearInput
+from functrans.primitives.base import HigherOrderPrimitive, LinearInput, Params, Values
 from functrans.primitives.calls.callback import Calls, on_host
 from functrans.trace import bind_in, derive_from, derived_here, literal, state
 
@@ -49,20 +49,18 @@ class JaxCall(HigherOrderPrimitive):
             raise self.mismatch(types, f"JAX's {body.name} was traced for ({wanted})")
         return body.out_types
 
-    def interpret(self, run: Any, values: Sequence[Any], params: dict[str, Any]) -> Any:
+    def interpret(self, run: Any, values: Values, params: Params) -> Any:
         with on_host():
             outs = params["body"].compiled(*values)
         return [y if is_key_dtype(y.dtype) else np.asarray(y) for y in outs]
 
-    def run_eagerly(self, values: Sequence[Any], params: dict[str, Any]) -> Any:
+    def run_eagerly(self, values: Values, params: Params) -> Any:
         return list(params["body"].compiled(*values))
 
     def lower(self, ctx: Any, *operands: Any, body: Any) -> Any:
         return ctx.via_jax(body.fun, *operands)
 
-    def differentiate(
-        self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
-    ) -> tuple[Any, Any]:
+    def differentiate(self, t: Any, primals: Values, tangents: Values, params: Params) -> tuple[Any, Any]:
         body = params["body"]
         n = len(body.out_types)
         if not body.moving:
@@ -81,9 +79,7 @@ class JaxCall(HigherOrderPrimitive):
             moved = _bound(t.rules_in, push, [*residuals, *given])
         return outs, at_places(moved, body.moving, n)
 
-    def transpose_with(
-        self, t: Any, ct: Sequence[Any], args: Sequence[Any], params: dict[str, Any]
-    ) -> Sequence[Any]:
+    def transpose_with(self, t: Any, ct: Values, args: Values, params: Params) -> Sequence[Any]:
         body = params["body"]
         linear = tuple([isinstance(x, LinearInput) for x in args])
         values = [x for x in args if not isinstance(x, LinearInput)]

@@ -23,7 +23,7 @@ from functrans.caching import Cache, memo
 from functrans.flags import decisive
 from functrans.ir.program import Equation, Literal, Program, Var, hoist_constants, prune
 from functrans.ir.types import same_types
-from functrans.primitives.base import Cost, HigherOrderPrimitive, LinearInput
+from functrans.primitives.base import Cost, HigherOrderPrimitive, LinearInput, Params, Values
 from functrans.primitives.dependence import fewer, reached_outputs, reading, restricted, smaller, take
 from functrans.trace import (
     ARRAYS,
@@ -52,15 +52,13 @@ class Jit(HigherOrderPrimitive):
             raise self.mismatch(types, f"the nested program {program.name} takes ({shown})")
         return program.out_types
 
-    def interpret(self, run: Any, values: Sequence[Any], params: dict[str, Any]) -> Any:
+    def interpret(self, run: Any, values: Values, params: Params) -> Any:
         return run(params["program"], values)
 
     def lower(self, ctx: Any, *operands: Any, program: Program, **how: Any) -> Any:
         return ctx.call(program, operands)
 
-    def differentiate(
-        self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
-    ) -> tuple[Any, Any]:
+    def differentiate(self, t: Any, primals: Values, tangents: Values, params: Params) -> tuple[Any, Any]:
         program = params["program"]
         active = tuple([dx is not None for dx in tangents])
         given = [dx for dx in tangents if dx is not None]
@@ -77,9 +75,7 @@ class Jit(HigherOrderPrimitive):
             moving = iter(self(*residuals, *given, program=linear) if linear.outputs else ())
         return outs, [next(moving) if a else None for a in out_active]
 
-    def transpose_with(
-        self, t: Any, ct: Sequence[Any], args: Sequence[Any], params: dict[str, Any]
-    ) -> Sequence[Any]:
+    def transpose_with(self, t: Any, ct: Values, args: Values, params: Params) -> Sequence[Any]:
         linear = tuple([x.__class__ is LinearInput for x in args])
         ct_active = tuple([c is not None for c in ct])
         back = t.program(params["program"], linear, ct_active, called=True)

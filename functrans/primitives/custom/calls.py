@@ -24,7 +24,7 @@ from functrans.caching import memo
 from functrans.ir.program import Equation, Origin, Program, hoist_constants
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, is_inexact
-from functrans.primitives.base import Cost, Primitive
+from functrans.primitives.base import Cost, Params, Primitive, Values
 from functrans.primitives.calls.captured import closed
 from functrans.primitives.calls.jit import Jit, jit
 from functrans.primitives.custom.tracing import Pullback, staged_call
@@ -52,9 +52,7 @@ class RuleCall(Jit):
     def abstract_eval(self, *types: Any, program: Program, rule: Any, n_consts: int = 0) -> Any:
         return super().abstract_eval(*types, program=program)
 
-    def transpose_with(
-        self, t: Any, ct: Sequence[Any], args: Sequence[Any], params: dict[str, Any]
-    ) -> Sequence[Any]:
+    def transpose_with(self, t: Any, ct: Values, args: Values, params: Params) -> Sequence[Any]:
         return jit.transpose_with(t, ct, args, {"program": params["program"]})
 
 
@@ -66,13 +64,13 @@ class CustomCall(RuleCall):
     def has_effects(self, params: dict[str, Any]) -> bool:
         return params["program"].__class__ is Program and super().has_effects(params)
 
-    def run_eagerly(self, values: Sequence[Any], params: dict[str, Any]) -> Any:
+    def run_eagerly(self, values: Values, params: Params) -> Any:
         program = params["program"]
         if program.__class__ is Program:
             return evaluate(program, values)
         return program(*values)
 
-    def record(self, trace: Any, own: bool, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    def record(self, trace: Any, own: bool, args: Values, params: Params) -> Any:
         """Trace the function to a Program and bind with it. If no operand is a vmap's tracer the
         function may still run as Python, unless it closes over one."""
         if not own and getattr(trace, "axis_name", None) is None:
@@ -85,9 +83,7 @@ class CustomCall(RuleCall):
         staged = {**params, "program": program, "n_consts": len(captured)}
         return bind(self, [*captured, *args], staged)
 
-    def given(
-        self, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
-    ) -> tuple[Sequence[Any], Sequence[Any]]:
+    def given(self, primals: Values, tangents: Values, params: Params) -> tuple[Sequence[Any], Sequence[Any]]:
         """Return the operands that the rule takes, and their tangents."""
         n = params.get("n_consts", 0)
         if any(dx is not None for dx in tangents[:n]):
@@ -130,9 +126,7 @@ class CustomJVP(CustomCall):
 
     name = "custom_jvp_call"
 
-    def differentiate(
-        self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
-    ) -> tuple[Any, Any]:
+    def differentiate(self, t: Any, primals: Values, tangents: Values, params: Params) -> tuple[Any, Any]:
         primals, tangents = self.given(primals, tangents, params)
         self.differentiated(params)
         outs, moved = params["rule"].run(t, primals, tangents)
@@ -144,9 +138,7 @@ class CustomVJP(CustomCall):
 
     name = "custom_vjp_call"
 
-    def differentiate(
-        self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
-    ) -> tuple[Any, Any]:
+    def differentiate(self, t: Any, primals: Values, tangents: Values, params: Params) -> tuple[Any, Any]:
         primals, tangents = self.given(primals, tangents, params)
         active = tuple([dx is not None for dx in tangents])
         outs, residuals, pullback = params["rule"].run(t.parent, primals, active)
@@ -175,18 +167,16 @@ class CustomLin(Jit):
         residuals = tuple(types[: len(types) - sum(active)])
         return memo(pullback, forwards, residuals, active)
 
-    def interpret(self, run: Any, values: Sequence[Any], params: dict[str, Any]) -> Any:
+    def interpret(self, run: Any, values: Values, params: Params) -> Any:
         return run(self.program([typeof(x) for x in values], params), values)
 
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
         return ctx.call(self.program(ctx.in_types, params), operands)
 
-    def run_eagerly(self, values: Sequence[Any], params: dict[str, Any]) -> Any:
+    def run_eagerly(self, values: Values, params: Params) -> Any:
         return evaluate(self.program([typeof(x) for x in values], params), values)
 
-    def differentiate(
-        self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
-    ) -> tuple[Any, Any]:
+    def differentiate(self, t: Any, primals: Values, tangents: Values, params: Params) -> tuple[Any, Any]:
         pullback, active = params["pullback"], params["active"]
         n = len(primals) - sum(active)
         if any(dx is not None for dx in tangents[:n]):
@@ -198,9 +188,7 @@ class CustomLin(Jit):
         given = [dx for dx in tangents[n:] if dx is not None]
         return outs, self(*primals[:n], *given, pullback=pullback, active=moving)
 
-    def transpose_with(
-        self, t: Any, ct: Sequence[Any], args: Sequence[Any], params: dict[str, Any]
-    ) -> Sequence[Any]:
+    def transpose_with(self, t: Any, ct: Values, args: Values, params: Params) -> Sequence[Any]:
         pullback, active = params["pullback"], params["active"]
         n = len(args) - sum(active)
         given = iter(ct)
@@ -286,16 +274,14 @@ custom_lin: CustomLin = CustomLin()
 # function, so `vmap` of the derivative is the derivative of the rule. Reverse mode, which JAX does
 # not support, differentiates the function itself.
 
-Flat = Sequence[Any]
-
 
 class BatchRule:
     """A `def_vmap` rule as a function of flat lists."""
 
     __slots__ = ("__weakref__", "function", "name")
 
-    def __init__(self, function: Callable[[int, Flat, Flat], tuple[Flat, Flat]], name: str):
-        self.function: Callable[[int, Flat, Flat], tuple[Flat, Flat]] = function
+    def __init__(self, function: Callable[[int, Values, Values], tuple[Values, Values]], name: str):
+        self.function: Callable[[int, Values, Values], tuple[Values, Values]] = function
         self.name: str = name
 
     def __repr__(self) -> str:
@@ -306,7 +292,7 @@ class BatchRule:
         n = len(active)
         which = [i for i, a in enumerate(active) if a]
 
-        def function(size: int, batched: Flat, args: Flat) -> tuple[Flat, Flat]:
+        def function(size: int, batched: Values, args: Values) -> tuple[Values, Values]:
             primals, primal_batched = list(args[:n]), list(batched[:n])
             tangents: list[Any] = [None] * n
             for i, dx, b in zip(which, args[n:], batched[n:], strict=True):
@@ -318,7 +304,7 @@ class BatchRule:
                 tangents[i] = dx
             mask: list[Any] = []
 
-            def call(*values: Any) -> Flat:
+            def call(*values: Any) -> Values:
                 outs, out_batched = self.function(size, primal_batched, values)
                 mask.extend(out_batched)
                 return outs
@@ -334,7 +320,7 @@ class BatchRule:
         return BatchRule(function, self.name)
 
 
-def _dual(t: Any, function: Callable[..., Flat], primals: Flat, tangents: Flat) -> tuple[Any, ...]:
+def _dual(t: Any, function: Callable[..., Values], primals: Values, tangents: Values) -> tuple[Any, ...]:
     """Run a function on dual numbers in the current trace, under a new transformation of the class
     of `t`."""
     trace = t.__class__(state.trace)
@@ -353,7 +339,7 @@ class CustomVmap(RuleCall):
 
     name = "custom_vmap_call"
 
-    def differentiate(self, t: Any, primals: Flat, tangents: Flat, params: dict[str, Any]) -> tuple[Any, Any]:
+    def differentiate(self, t: Any, primals: Values, tangents: Values, params: Params) -> tuple[Any, Any]:
         program, n = params["program"], params.get("n_consts", 0)
         if t.linear is not None:
             return jit.differentiate(t, primals, tangents, {"program": program})
@@ -380,7 +366,7 @@ class CustomVmap(RuleCall):
         self._check(outs, batched, t.size, params)
         return list(outs), [0 if b else None for b in batched]
 
-    def _check(self, outs: Flat, batched: Flat, size: int, params: dict[str, Any]) -> None:
+    def _check(self, outs: Values, batched: Values, size: int, params: dict[str, Any]) -> None:
         for y, b, one in zip(outs, batched, params["program"].out_types, strict=True):
             wanted = one.update(shape=(size, *one.shape)) if b else one
             if not typeof(y).same(wanted):

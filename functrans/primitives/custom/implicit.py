@@ -9,7 +9,15 @@ from functrans import errors
 from functrans.caching import memo
 from functrans.ir.program import Program, Var
 from functrans.ir.source import describe
-from functrans.primitives.base import Cost, HigherOrderPrimitive, LinearInput, Primitive, sum_of
+from functrans.primitives.base import (
+    Cost,
+    HigherOrderPrimitive,
+    LinearInput,
+    Params,
+    Primitive,
+    Values,
+    sum_of,
+)
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.custom.tracing import standing
 from functrans.primitives.elementwise.families import neg
@@ -36,10 +44,10 @@ class Solver(HigherOrderPrimitive):
     def abstract_eval(self, *types: Any, solve: Program, consts: int, **programs: Any) -> Any:
         return solver_types(self, types, solve)
 
-    def interpret(self, run: Any, values: Sequence[Any], params: dict[str, Any]) -> Any:
+    def interpret(self, run: Any, values: Values, params: Params) -> Any:
         return run(params["solve"], values)
 
-    def run_eagerly(self, values: Sequence[Any], params: dict[str, Any]) -> Any:
+    def run_eagerly(self, values: Values, params: Params) -> Any:
         return [materialize(y) for y in evaluate(params["solve"], values)]
 
     def lower(self, ctx: Any, *operands: Any, solve: Program, **rest: Any) -> Any:
@@ -57,9 +65,7 @@ class LinearSolve(Solver):
 
     name = "custom_linear_solve"
 
-    def differentiate(
-        self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
-    ) -> tuple[Any, Any]:
+    def differentiate(self, t: Any, primals: Values, tangents: Values, params: Params) -> tuple[Any, Any]:
         n = params["consts"]
         fixed, b = primals[:n], primals[n:]
         outs = t.bind_primal(self, primals, params)
@@ -71,9 +77,7 @@ class LinearSolve(Solver):
         dx = self(*fixed, *with_zeros(rhs, params["matvec"].out_types), **params)
         return outs, [*dx[: len(b)], *[None] * (len(outs) - len(b))]
 
-    def transpose_with(
-        self, t: Any, ct: Sequence[Any], args: Sequence[Any], params: dict[str, Any]
-    ) -> Sequence[Any]:
+    def transpose_with(self, t: Any, ct: Values, args: Values, params: Params) -> Sequence[Any]:
         n = params["consts"]
         k = len(args) - n
         if any(isinstance(x, LinearInput) for x in args[:n]) or any(c is not None for c in ct[k:]):
@@ -160,9 +164,7 @@ class Root(Solver):
 
     name = "custom_root"
 
-    def differentiate(
-        self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
-    ) -> tuple[Any, Any]:
+    def differentiate(self, t: Any, primals: Values, tangents: Values, params: Params) -> tuple[Any, Any]:
         n, f, tangent_solve = params["consts"], params["f"], params["tangent_solve"]
         outs = t.bind_primal(self, primals, params)
         k = len(f.outputs)
