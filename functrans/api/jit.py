@@ -30,8 +30,8 @@ from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import boundary, hide_frames
 from functrans.lax.arguments import check_fits
 from functrans.passes.compiler_options import Other, explain_option, local
+from functrans.primitives.base import speaks_of_others_axes
 from functrans.primitives.calls.jit import jit as jit_call
-from functrans.primitives.distributed.named_axes import speaks_of_others_axes
 from functrans.pytrees.functions import FlatFunction, function_name
 from functrans.trace import Tracer, at_once, leaked, stage, state, typeof
 from functrans.tracer import check_kept, is_active, is_jax_tracer, not_an_array

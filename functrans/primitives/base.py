@@ -25,6 +25,8 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 from typing import Any, NamedTuple
 
+import jax
+
 from functrans import errors
 from functrans.caching import memo
 from functrans.ir.program import PRIMITIVES, Equation, Literal, Program
@@ -260,19 +262,6 @@ class Primitive:
         )
 
 
-def axes_inside(value: Any) -> set[Any]:
-    """Return the mapped axes used by name in a program, or in the programs of a tuple."""
-    if isinstance(value, tuple):
-        return set().union(*[axes_inside(v) for v in value])
-    if not isinstance(value, Program):
-        return set()
-    return memo(value, _axes_inside)
-
-
-def _axes_inside(program: Program) -> set[Any]:
-    return set().union(*[e.primitive.named_axes(e.params) for e in program.equations])
-
-
 def sum_of(x: Any, y: Any) -> Any:
     """Return x + y for tangents or cotangents; None is zero."""
     if x is None:
@@ -297,6 +286,51 @@ def type_of(x: Any) -> ArrayType:
 
 def bytes_of(*types: ArrayType) -> int:
     return sum([t.size * getattr(t.dtype, "itemsize", 4) for t in types])
+
+
+# --- named axes: those that programs speak of, and those in scope ---------------------------------
+
+
+def axes_inside(value: Any) -> set[Any]:
+    """Return the mapped axes used by name in a program, or in the programs of a tuple."""
+    if isinstance(value, tuple):
+        return set().union(*[axes_inside(v) for v in value])
+    if not isinstance(value, Program):
+        return set()
+    return memo(value, _axes_inside)
+
+
+def _axes_inside(program: Program) -> set[Any]:
+    return set().union(*[e.primitive.named_axes(e.params) for e in program.equations])
+
+
+def size_of_axis(operation: str, name: Any) -> int:
+    """The size of the innermost axis of a name, of those that our transformations give and then of
+    JAX's; UnboundAxis if there is none."""
+    for known, size in reversed(state.axes):
+        if known == name:
+            return size
+    try:
+        return jax.lax.axis_size(name)
+    except NameError:
+        raise unbound(operation, (name,)) from None
+
+
+def speaks_of_others_axes(program: Program) -> bool:
+    """Does it speak of an axis that JAX has named? Then its sizes are not in our signatures."""
+    given = {name for name, _ in state.axes}
+    return not axes_inside(program) <= given
+
+
+def unbound(operation: str, axes: Sequence[Any]) -> errors.UnboundAxis:
+    """The error for a collective over a name that no transformation around it has given."""
+    shown = ", ".join([repr(a) for a in axes])
+    inside = ", ".join([f"{name!r} of size {n}" for name, n in state.axes]) or "none"
+    return errors.UnboundAxis(
+        f"{operation} over the axis {shown}: no axis of that name is in scope (names in scope: "
+        f"{inside}), at\n    {describe(user_source())}\n"
+        f"Call it inside a function that is mapped with vmap(f, axis_name={axes[0]!r})."
+    )
 
 
 # --- higher-order primitives: loops, branches, calls, callbacks to JAX and Python -----------------
